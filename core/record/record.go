@@ -1,0 +1,238 @@
+// Package record holds the words in which a run is written down: outcomes,
+// ends, integrity, phases, findings, and the files made of them. Everything
+// that writes or reads a run folder uses these types and no others.
+//
+// It must hold no behaviour beyond what follows from a value itself: no files,
+// no plugins, no clocks.
+package record
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Outcome is what came of an attempt. Every planned trial has exactly one, so
+// that planned = sum over outcomes.
+type Outcome string
+
+// The outcomes. The zero value is not valid.
+const (
+	Passed             Outcome = "passed"
+	Failed             Outcome = "failed"
+	Scored             Outcome = "scored" // finished; the task has no pass rule
+	AgentError         Outcome = "agent_error"
+	EnvironmentError   Outcome = "environment_error"
+	VerifierError      Outcome = "verifier_error"
+	ModelError         Outcome = "model_error"
+	RateLimited        Outcome = "rate_limited"
+	PluginCrashed      Outcome = "plugin_crashed"
+	ArtifactMissing    Outcome = "artifact_missing"
+	IntegrityViolation Outcome = "integrity_violation"
+	TaskInvalid        Outcome = "task_invalid"
+	Preempted          Outcome = "preempted"
+	Cancelled          Outcome = "cancelled"
+	NotRun             Outcome = "not_run"
+)
+
+// Outcomes are all of them, in the order in which tables print them.
+var Outcomes = []Outcome{
+	Passed, Failed, Scored, AgentError, EnvironmentError, VerifierError, ModelError, RateLimited,
+	PluginCrashed, ArtifactMissing, IntegrityViolation, TaskInvalid, Preempted, Cancelled, NotRun,
+}
+
+// Measured is true for outcomes that say something about the agent.
+func (o Outcome) Measured() bool {
+	switch o {
+	case Passed, Failed, Scored, AgentError:
+		return true
+	default:
+		return false
+	}
+}
+
+// Infrastructure is true for outcomes that say something about us: the machine,
+// a provider, a plugin. A headline is marked when there are too many.
+func (o Outcome) Infrastructure() bool {
+	switch o {
+	case EnvironmentError, VerifierError, ModelError, RateLimited, PluginCrashed, Preempted:
+		return true
+	default:
+		return false
+	}
+}
+
+// Final is true when an attempt with this outcome settles its trial: neither
+// resume nor retry runs it again unless told to.
+func (o Outcome) Final() bool {
+	switch o {
+	case Preempted, Cancelled, NotRun:
+		return false
+	default:
+		return true
+	}
+}
+
+// AgentEnd is how the agent's last turn ended. Empty: the agent never began.
+type AgentEnd string
+
+// The agent ends.
+const (
+	Yielded     AgentEnd = "yielded"
+	Timeout     AgentEnd = "timeout"
+	Budget      AgentEnd = "budget"
+	MaxSteps    AgentEnd = "max_steps"
+	Refused     AgentEnd = "refused"
+	Crashed     AgentEnd = "crashed"
+	SandboxLost AgentEnd = "sandbox_lost"
+)
+
+// Integrity says how far the result can have been influenced by the agent.
+type Integrity string
+
+// The integrities, best first.
+const (
+	Checked  Integrity = "checked"
+	Exposed  Integrity = "exposed"
+	Violated Integrity = "violated"
+	Unknown  Integrity = "unknown" // the attempt never came to be verified
+)
+
+// PhaseName is one part of the life of an attempt.
+type PhaseName string
+
+// The phases, in their order. Those of a stage repeat.
+const (
+	PhasePrepare  PhaseName = "prepare"
+	PhaseCreate   PhaseName = "create"
+	PhaseServices PhaseName = "services"
+	PhaseSetup    PhaseName = "setup"
+	PhaseTurn     PhaseName = "turn"
+	PhaseHooks    PhaseName = "hooks"
+	PhaseFreeze   PhaseName = "freeze"
+	PhaseCopy     PhaseName = "copy"
+	PhaseJudge    PhaseName = "judge"
+	PhaseThaw     PhaseName = "thaw"
+	PhaseUser     PhaseName = "user"
+	PhaseSettle   PhaseName = "settle"
+	PhaseCollect  PhaseName = "collect"
+	PhaseVerify   PhaseName = "verify"
+	PhaseClean    PhaseName = "clean"
+	PhaseDestroy  PhaseName = "destroy"
+	PhasePublish  PhaseName = "publish"
+)
+
+// Boundary is who an error is attributed to.
+type Boundary string
+
+// The boundaries.
+const (
+	ByConfig      Boundary = "config"
+	ByAgent       Boundary = "agent"
+	ByEnvironment Boundary = "environment"
+	ByVerifier    Boundary = "verifier"
+	ByModel       Boundary = "model"
+	ByCore        Boundary = "core"
+	ByTask        Boundary = "task"
+)
+
+// Phase is one phase as it happened.
+type Phase struct {
+	Name   PhaseName     `json:"name"`
+	Stage  string        `json:"stage,omitempty"`
+	Round  int           `json:"round,omitempty"`
+	Turn   int           `json:"turn,omitempty"`
+	Who    Boundary      `json:"who"` // whose work it was, and whose fault an error in it is
+	Start  time.Time     `json:"start"`
+	End    time.Time     `json:"end"`
+	Frozen time.Duration `json:"frozen_ns,omitempty"` // of it, charged to nobody
+	Error  string        `json:"error,omitempty"`
+}
+
+// Error is the one failure that decided an attempt.
+type Error struct {
+	Boundary Boundary  `json:"boundary"`
+	Phase    PhaseName `json:"phase"`
+	Stage    string    `json:"stage,omitempty"`
+	Message  string    `json:"message"`
+	Retry    bool      `json:"retryable,omitempty"`
+}
+
+// Finding is something odd that was seen in an attempt, by whom.
+type Finding struct {
+	verifier.Finding
+	By    string    `json:"by"` // core, or the name of a verifier or an environment
+	Phase PhaseName `json:"phase,omitempty"`
+	Stage string    `json:"stage,omitempty"`
+}
+
+// Usage is what models were used, by role.
+type Usage struct {
+	Role            string   `json:"role"`
+	Model           string   `json:"model"`
+	Requests        int64    `json:"requests"`
+	InputTokens     int64    `json:"input_tokens"` // including cached
+	CachedTokens    int64    `json:"cached_tokens,omitempty"`
+	CacheWrite      int64    `json:"cache_write_tokens,omitempty"`
+	OutputTokens    int64    `json:"output_tokens"`
+	ReasoningTokens int64    `json:"reasoning_tokens,omitempty"`
+	CostUSD         *float64 `json:"cost_usd"` // null: not known, which is not zero
+	WaitedMS        int64    `json:"waited_ms,omitempty"`
+}
+
+// PluginUsed is a plugin as it was in an attempt.
+type PluginUsed struct {
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Digest  string `json:"digest"` // of the binary: sha256:…
+}
+
+// StageResult is the outcome of one stage.
+type StageResult struct {
+	Name     string             `json:"name"`
+	Outcome  Outcome            `json:"outcome"`
+	AgentEnd AgentEnd           `json:"agent_end,omitempty"`
+	Rewards  map[string]float64 `json:"rewards,omitempty"`
+	Error    *Error             `json:"error,omitempty"`
+}
+
+// Result is result.json: one attempt.
+type Result struct {
+	Version    int                        `json:"version"` // of this file's form: 1
+	Run        string                     `json:"run"`
+	Trial      string                     `json:"trial"` // full trial id
+	Task       string                     `json:"task"`
+	TaskDigest string                     `json:"task_digest"`
+	Cell       map[string]string          `json:"cell"`
+	Repetition int                        `json:"repetition"`
+	Attempt    int                        `json:"attempt"`
+	Host       string                     `json:"host"`
+	Berth      string                     `json:"berth"` // version of this program
+	Outcome    Outcome                    `json:"outcome"`
+	AgentEnd   AgentEnd                   `json:"agent_end,omitempty"`
+	Integrity  Integrity                  `json:"integrity"`
+	Reasons    []string                   `json:"integrity_reasons,omitempty"`
+	Oracle     bool                       `json:"oracle,omitempty"`
+	Modified   []string                   `json:"modified,omitempty"` // what the experiment changed of what the task asks
+	Mode       string                     `json:"mode"`               // verification mode
+	SameAs     string                     `json:"same_as,omitempty"`  // the stronger mode that this result equals
+	Scores     map[string]float64         `json:"scores,omitempty"`
+	Score      *float64                   `json:"score,omitempty"` // the one that success and tables use
+	Verdicts   []verifier.Verdict         `json:"verdicts,omitempty"`
+	Stages     []StageResult              `json:"stages,omitempty"`
+	Phases     []Phase                    `json:"phases"`
+	Findings   []Finding                  `json:"findings,omitempty"`
+	Error      *Error                     `json:"error,omitempty"`
+	Usage      []Usage                    `json:"usage,omitempty"`
+	Granted    *environment.Granted       `json:"granted,omitempty"`
+	Image      *environment.ImageFacts    `json:"image,omitempty"`
+	Remains    *environment.Remains       `json:"remains,omitempty"`
+	Plugins    []PluginUsed               `json:"plugins,omitempty"`
+	Start      time.Time                  `json:"start"`
+	End        time.Time                  `json:"end"`
+	AgentTime  time.Duration              `json:"agent_time_ns"` // charged to the agent: turns less frozen and waited time
+	Extra      map[string]json.RawMessage `json:"extra,omitempty"`
+}

@@ -1,0 +1,169 @@
+// Package agent is the contract of agent plugins: programs that work on a
+// task, either from the host (a loop over a shell or a surface) or by running a
+// program inside the sandbox.
+//
+// It holds types, sentinels and the gRPC shims of the contract. It must not
+// know any scaffold, and nothing in it grades.
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// Agent opens sessions. One value serves many attempts at once: every method
+// is safe for concurrent use.
+type Agent interface {
+	// Check says what a session with this configuration needs. No side effects:
+	// plan asks it, and the core asks it again before it makes a sandbox.
+	Check(ctx context.Context, r CheckRequest) (Needs, error)
+	// Open starts a session: one agent in one sandbox. The addresses of setup
+	// stand as long as the session, but answer only during Open and Turn.
+	Open(ctx context.Context, setup Setup) (Session, error)
+}
+
+// Session is one agent at work. Calls of one session come one after another.
+type Session interface {
+	// Turn hands one user message to the agent and returns when it yields. What
+	// happens is recorded as it happens: an agent that is killed leaves the
+	// steps that it recorded until then. When ctx ends the core has already cut
+	// the agent's access; Turn returns soon, and what it returns is not used.
+	// A program of the agent's that fails is a Yield with End Crashed, not an
+	// error; an error means that the plugin itself could not go on.
+	Turn(ctx context.Context, m Message, r Recorder) (Yield, error)
+	// Close ends the session, once, after its last turn. logs is a folder on
+	// the host with the files that Needs.Logs named, collected from the sandbox:
+	// what a killed program left there can still be recorded.
+	Close(ctx context.Context, logs string, r Recorder) error
+}
+
+// Recorder takes what happens in a session, live. Its methods are safe for
+// concurrent use and fail only when the core has gone.
+type Recorder interface {
+	// Step records one step of the trajectory; its StepID is set by the core.
+	Step(s trajectory.Step) error
+	// Log records a line for people.
+	Log(line string) error
+	// Artifact records a file that the plugin wrote to Setup.Scratch: path is
+	// relative to it.
+	Artifact(path string) error
+}
+
+// CheckRequest is what Check is asked about.
+type CheckRequest struct {
+	Config json.RawMessage       `json:"config,omitempty"`
+	Models map[string]model.Info `json:"models,omitempty"` // by name; "default" is the cell's model
+	Role   Role                  `json:"role"`
+}
+
+// Needs is what a session asks of the core.
+type Needs struct {
+	Shell    bool            `json:"shell,omitempty"`    // commands and files in the sandbox
+	Surface  bool            `json:"surface,omitempty"`  // observe and act
+	Terminal bool            `json:"terminal,omitempty"` // implies Shell
+	Dialects []model.Dialect `json:"dialects,omitempty"` // that it can speak; empty: it uses no model
+	Bundles  []Bundle        `json:"bundles,omitempty"`  // folders of the host to mount read-only
+	Logs     []string        `json:"logs,omitempty"`     // absolute paths in the sandbox, collected before Close
+	Refusals []string        `json:"refusals,omitempty"` // why it cannot run like this: what, and what to do
+}
+
+// Bundle is a read-only folder with the programs of an agent. At the end of
+// the last turn every process that runs a file of it is killed.
+type Bundle struct {
+	Source string `json:"source"` // absolute, on the host
+	Target string `json:"target"` // absolute, in the sandbox
+	Digest string `json:"digest,omitempty"`
+}
+
+// Role is the part that an agent plays.
+type Role string
+
+// The roles. The zero value is not valid.
+const (
+	RoleAgent  Role = "agent"
+	RoleUser   Role = "user"   // plays the simulated user: its yield is the next message
+	RoleOracle Role = "oracle" // has the reference solution
+)
+
+// Setup is what a session is opened with.
+type Setup struct {
+	Session   string                    `json:"session"` // opaque, unique in the run
+	Role      Role                      `json:"role"`
+	View      string                    `json:"view"`                // folder: task.json, instruction.md, references/
+	Shell     string                    `json:"shell,omitempty"`     // address of a shell ("unix:/path"); empty without
+	Surface   string                    `json:"surface,omitempty"`   // address of a surface; empty without
+	Models    map[string]model.Endpoint `json:"models,omitempty"`    // by name
+	Prior     string                    `json:"prior,omitempty"`     // file: a trajectory to go on from (ATIF)
+	Servers   []Server                  `json:"servers,omitempty"`   // MCP servers of the task
+	Skills    []string                  `json:"skills,omitempty"`    // absolute paths in the sandbox
+	Limits    Limits                    `json:"limits"`              //
+	Scratch   string                    `json:"scratch,omitempty"`   // empty folder on the host, kept in the attempt as agent/
+	Config    json.RawMessage           `json:"config,omitempty"`    // the experiment's block
+	Workdir   string                    `json:"workdir,omitempty"`   // where commands start
+	User      string                    `json:"user,omitempty"`      // as whom they run; empty: root or the image's
+	Reference *Reference                `json:"reference,omitempty"` // with RoleOracle only
+}
+
+// Reference is a task's own solution.
+type Reference struct {
+	Folder string            `json:"folder"` // on the host
+	Place  string            `json:"place"`  // absolute path in the sandbox where it belongs
+	Argv   []string          `json:"argv"`   // runs it
+	Env    map[string]string `json:"env,omitempty"`
+}
+
+// Limits bound a session. Zero means no limit.
+type Limits struct {
+	Time     time.Duration `json:"time,omitempty"` // of each turn; the core enforces it
+	MaxSteps int64         `json:"max_steps,omitempty"`
+}
+
+// Server is an MCP server of a task.
+type Server struct {
+	Name      string            `json:"name"`
+	Transport string            `json:"transport"` // stdio, sse, streamable-http
+	URL       string            `json:"url,omitempty"`
+	Headers   map[string]string `json:"headers,omitempty"`
+	Command   string            `json:"command,omitempty"`
+	Args      []string          `json:"args,omitempty"`
+}
+
+// Message is one user message.
+type Message struct {
+	Stage string   `json:"stage,omitempty"` // name of the stage it belongs to
+	Turn  int      `json:"turn"`            // 1… within the session
+	Text  string   `json:"text"`
+	Files []string `json:"files,omitempty"` // pictures of a multimodal instruction, relative to the view
+}
+
+// End is how a turn ended, in the agent's own account.
+type End string
+
+// The ends. The zero value is not valid. Timeout, budget and a lost sandbox are
+// not among them: the core sees those itself.
+const (
+	Done     End = "done"
+	Asked    End = "asked" // waits for an answer of the user
+	MaxSteps End = "max_steps"
+	Refused  End = "refused"
+	Crashed  End = "crashed"
+)
+
+// Yield is the end of a turn.
+type Yield struct {
+	End      End    `json:"end"`
+	Message  string `json:"message,omitempty"`   // the agent's last words to the user
+	ExitCode int    `json:"exit_code,omitempty"` // of its program, where there is one
+	Reason   string `json:"reason,omitempty"`    // stop reason, for people
+}
+
+// What an agent fails with. Each survives the trip over the wire.
+var (
+	ErrBadConfig = errors.New("agent configuration refused") // never retry
+	ErrModel     = errors.New("model unavailable")           // outcome model_error
+)

@@ -1,0 +1,247 @@
+// Package environment is the contract of environment plugins: programs that
+// make and remove sandboxes, build images, and offer surfaces.
+//
+// It holds types, sentinels and the gRPC shims of the contract. It must not
+// know any engine, and nothing in it runs a command in a sandbox: that is
+// package sandbox, the same for every environment.
+package environment
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Environment makes isolated sandboxes for attempts. One value serves many
+// attempts at once: every method is safe for concurrent use.
+//
+// An Environment keeps no configuration: each Spec carries the JSON of the
+// experiment's block. Who creates frees: the core makes the control folders,
+// the plugin what Create made.
+type Environment interface {
+	// Check says what spec would be refused for and what it would get less of
+	// than it asks. It has no side effects and starts nothing: plan, doctor and
+	// validate ask it. An error means that the question could not be answered.
+	Check(ctx context.Context, spec Spec) (Report, error)
+	// Create makes a sandbox whose PID 1 is /berth/sandboxd from the control
+	// folder of spec, and returns when that has been started. It ends early with
+	// ctx, and then leaves nothing behind. Fails with ErrNoCapacity (retry
+	// later), ErrBadImage, ErrBuildFailed, ErrRefused (never retry).
+	Create(ctx context.Context, spec Spec) (Sandbox, error)
+	// Destroy removes a sandbox with all that is in it. Idempotent: an id that
+	// is unknown or gone is no error. Fast: it kills, nobody waits for a polite
+	// stop.
+	Destroy(ctx context.Context, id string) (Remains, error)
+	// List returns the ids of sandboxes that exist and carry owner as
+	// Labels.Owner; an empty owner means all that this plugin made for this
+	// user of the machine. For gc, so it must also find what a killed process
+	// of the plugin left.
+	List(ctx context.Context, owner string) ([]string, error)
+}
+
+// Preparer is optional (capability "images"): the environment has images to
+// pull or build before Create.
+type Preparer interface {
+	// Prepare pulls or builds image once per content digest, also when many ask
+	// at the same time (single flight). log receives lines as they come and may
+	// be nil. Create of a spec with the returned Image does not pull or build.
+	Prepare(ctx context.Context, image Image, config json.RawMessage, log func(line string)) (Image, error)
+}
+
+// Snapshotter is optional (capability "snapshot").
+type Snapshotter interface {
+	// Stop ends the processes of a sandbox and keeps its file system.
+	Stop(ctx context.Context, id string) error
+	// Snapshot makes an image of the file system of a stopped sandbox. The
+	// caller removes it with Destroy of the returned Image.Ref.
+	Snapshot(ctx context.Context, id string) (Image, error)
+	// Changed lists the paths that differ from the image, sorted.
+	Changed(ctx context.Context, id string) ([]string, error)
+}
+
+// Capabilities of environments, announced in Describe.
+const (
+	CapabilityImages   = "images"
+	CapabilitySnapshot = "snapshot"
+	CapabilitySurface  = "surface"
+)
+
+// Labels mark everything that a plugin makes for an attempt, so that gc finds
+// it after a crash.
+type Labels struct {
+	Owner   string `json:"owner"`   // the run: unique on this machine
+	Trial   string `json:"trial"`   // trial id
+	Attempt int    `json:"attempt"` // 1…
+}
+
+// Spec is what one attempt asks for. The zero value of a limit means no limit.
+type Spec struct {
+	Labels   Labels            `json:"labels"`
+	Config   json.RawMessage   `json:"config,omitempty"`  // the experiment's block, strict JSON
+	Image    Image             `json:"image"`             //
+	Workdir  string            `json:"workdir,omitempty"` // absolute; empty: the image's, else /
+	Env      map[string]string `json:"env,omitempty"`     // for every command in main
+	Users    []string          `json:"users,omitempty"`   // names or ids that commands will run as, beside root
+	Limits   Limits            `json:"limits"`
+	Network  Network           `json:"network"`
+	Mounts   []Mount           `json:"mounts,omitempty"`   // read-only folders of the host (bundles)
+	Services []Service         `json:"services,omitempty"` // run by the core through sandboxd; told so that Check can refuse
+	Sidecars []Sidecar         `json:"sidecars,omitempty"`
+	Control  string            `json:"control"`            // control folder of main, mounted read-only at /berth
+	Lease    time.Duration     `json:"lease"`              // a sandbox whose core is silent for this long ends itself
+	Files    string            `json:"files,omitempty"`    // folder on the host with the task's files for the environment
+	Settings json.RawMessage   `json:"settings,omitempty"` // the task's settings for the environment
+	Scratch  string            `json:"scratch,omitempty"`  // folder on node-local disk that is the plugin's until Destroy
+}
+
+// Image says what a sandbox starts from: a reference, a folder to build, or,
+// with both empty, the environment's base.
+type Image struct {
+	Ref     string        `json:"ref,omitempty"`     // of a registry, or an archive: "oci-archive:/path", "docker-archive:/path"
+	Build   string        `json:"build,omitempty"`   // folder with a Dockerfile
+	File    string        `json:"file,omitempty"`    // name of the Dockerfile in Build; empty: Dockerfile
+	Digest  string        `json:"digest,omitempty"`  // content digest; set by Prepare, or by the core for Build: of the folder
+	Timeout time.Duration `json:"timeout,omitempty"` // longest pull or build; 0: the environment's own
+}
+
+// Limits are hard limits of one sandbox. Zero means no limit.
+type Limits struct {
+	CPUMilli   int64    `json:"cpu_milli,omitempty"`   // thousandths of a core
+	MemoryMiB  int64    `json:"memory_mib,omitempty"`  //
+	StorageMiB int64    `json:"storage_mib,omitempty"` // all that the sandbox writes
+	ShmMiB     int64    `json:"shm_mib,omitempty"`     // of /dev/shm
+	Pids       int64    `json:"pids,omitempty"`        //
+	GPUs       int64    `json:"gpus,omitempty"`        //
+	GPUTypes   []string `json:"gpu_types,omitempty"`   // any of these
+}
+
+// NetworkMode is what a sandbox reaches beside its own loopback and sidecars.
+type NetworkMode string
+
+// The network modes. The zero value is not valid.
+const (
+	NetworkNone   NetworkMode = "none"   // nothing
+	NetworkAllow  NetworkMode = "allow"  // the hosts listed, through the core's proxy: to the plugin the same as none
+	NetworkPublic NetworkMode = "public" // any host
+)
+
+// Network is what a sandbox may reach at any time of its life. The core
+// narrows it per phase through its own proxy.
+type Network struct {
+	Mode  NetworkMode `json:"mode"`
+	Allow []string    `json:"allow,omitempty"` // with NetworkAllow: host names, "*.name", addresses, CIDR
+}
+
+// Mount is a folder of the host that is mounted read-only.
+type Mount struct {
+	Source string `json:"source"` // absolute, on the host
+	Target string `json:"target"` // absolute, in the sandbox
+}
+
+// Service is a program that runs beside the agent and is never counted as left
+// by it. The core starts it through sandboxd once the sandbox is connected.
+type Service struct {
+	Name    string            `json:"name"`
+	Argv    []string          `json:"argv"`
+	Env     map[string]string `json:"env,omitempty"`
+	User    string            `json:"user,omitempty"`
+	Workdir string            `json:"workdir,omitempty"`
+	Oneshot bool              `json:"oneshot,omitempty"` // must end with 0 before the next begins; else a daemon
+	Ready   []string          `json:"ready,omitempty"`   // of a daemon: argv of a probe that must exit 0
+	Timeout time.Duration     `json:"timeout,omitempty"` // for Oneshot, or for Ready to succeed; 0: 60 s
+}
+
+// Sidecar is a further container of a task, with a sandboxd of its own.
+type Sidecar struct {
+	Name    string            `json:"name"` // its host name in the sandbox's network
+	Image   Image             `json:"image"`
+	Argv    []string          `json:"argv,omitempty"` // empty: what the image says
+	Env     map[string]string `json:"env,omitempty"`
+	User    string            `json:"user,omitempty"`
+	Workdir string            `json:"workdir,omitempty"`
+	Limits  Limits            `json:"limits"`
+	Volumes []Volume          `json:"volumes,omitempty"`
+	Control string            `json:"control"` // control folder of this container
+}
+
+// Volume is a named volume, shared by the containers of one sandbox that name it.
+type Volume struct {
+	Name   string `json:"name"`
+	Target string `json:"target"` // absolute, in the container
+}
+
+// Report is the answer of Check.
+type Report struct {
+	Refusals []Problem `json:"refusals,omitempty"` // Create would fail with ErrRefused
+	Degraded []Problem `json:"degraded,omitempty"` // Create would work, giving less than was asked
+}
+
+// Problem is one refusal or degradation, as a person reads it.
+type Problem struct {
+	Summary string `json:"summary"` // what, no full stop
+	Detail  string `json:"detail"`  // why, and what to do or which environment could
+}
+
+// Grant is how far a limit that was asked for is kept.
+type Grant string
+
+// The grants. The zero value means that nothing was asked.
+const (
+	GrantEnforced   Grant = "enforced"
+	GrantBestEffort Grant = "best_effort"
+	GrantNo         Grant = "no"
+)
+
+// Granted says per need what a sandbox got.
+type Granted struct {
+	CPU     Grant  `json:"cpu,omitempty"`
+	Memory  Grant  `json:"memory,omitempty"`
+	Pids    Grant  `json:"pids,omitempty"`
+	Disk    Grant  `json:"disk,omitempty"`
+	Network Grant  `json:"network,omitempty"`
+	GPU     Grant  `json:"gpu,omitempty"`
+	How     string `json:"how,omitempty"` // by what means, for people: "RLIMIT_NPROC and a tmpfs of 2048 MiB"
+}
+
+// Sandbox is what Create made.
+type Sandbox struct {
+	ID       string           `json:"id"`                // opaque, unique on this machine, names the plugin's object for Destroy
+	Stream   string           `json:"stream,omitempty"`  // address of one byte stream to sandboxd (yamux); empty: it dials the control folder
+	PID      int              `json:"pid,omitempty"`     // of sandboxd in the core's pid namespace; 0: not known
+	Surface  string           `json:"surface,omitempty"` // id of a surface that came with it
+	Granted  Granted          `json:"granted"`
+	Image    ImageFacts       `json:"image"`
+	Sidecars []SidecarSandbox `json:"sidecars,omitempty"`
+	Findings []string         `json:"findings,omitempty"` // protections that did not apply
+}
+
+// ImageFacts is what the image of a container says about itself. The core runs
+// Entrypoint and Cmd as a service.
+type ImageFacts struct {
+	Ref        string            `json:"ref,omitempty"`
+	Digest     string            `json:"digest,omitempty"`
+	Base       string            `json:"base,omitempty"` // "host" where the host's own programs are the base
+	Entrypoint []string          `json:"entrypoint,omitempty"`
+	Cmd        []string          `json:"cmd,omitempty"`
+	Env        map[string]string `json:"env,omitempty"`
+	User       string            `json:"user,omitempty"`
+	Workdir    string            `json:"workdir,omitempty"`
+	Shell      []string          `json:"shell,omitempty"` // of the image's SHELL; empty: /bin/sh -c
+}
+
+// SidecarSandbox is one sidecar that runs.
+type SidecarSandbox struct {
+	Name   string     `json:"name"`
+	Stream string     `json:"stream,omitempty"`
+	PID    int        `json:"pid,omitempty"`
+	Image  ImageFacts `json:"image"`
+}
+
+// Remains is what Destroy learnt of a sandbox. Zero means not known.
+type Remains struct {
+	OOMKills      int64         `json:"oom_kills,omitempty"`
+	PeakMemoryMiB int64         `json:"peak_memory_mib,omitempty"`
+	CPU           time.Duration `json:"cpu,omitempty"`       // user and system
+	Throttled     time.Duration `json:"throttled,omitempty"` // time in which it wanted a core and got none
+	Findings      []string      `json:"findings,omitempty"`
+}

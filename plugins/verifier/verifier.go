@@ -1,0 +1,135 @@
+// Package verifier is the contract of verifier plugins: programs that look at
+// what an agent left and say how good it is.
+//
+// It holds types, sentinels and the gRPC shims of the contract. It must not
+// decide what a verdict means for an attempt: that is the core's.
+package verifier
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// Verifier judges attempts. One value serves many attempts at once: every
+// method is safe for concurrent use.
+type Verifier interface {
+	// Verify judges one attempt, or, in rounds, what there is of it between two
+	// turns. log receives lines for people and is never nil. A work that is bad
+	// is a Verdict; an error means that no judgement was possible, and the
+	// attempt ends as verifier_error. Fails with ErrArtifactMissing when
+	// what should be judged is not there.
+	Verify(ctx context.Context, r Request, log func(line string)) (Verdict, error)
+}
+
+// Rewriter is optional (capability "rewrite"): the verifier checks what a
+// simulated user is about to say before it is said.
+type Rewriter interface {
+	// Rewrite returns the message to send instead of candidate. Empty ends the
+	// loop.
+	Rewrite(ctx context.Context, r Request, v Verdict, candidate string) (string, error)
+}
+
+// CapabilityRewrite is announced by a verifier that is a Rewriter.
+const CapabilityRewrite = "rewrite"
+
+// What a verifier fails with. Both survive the trip over the wire.
+var (
+	ErrArtifactMissing = errors.New("artifact missing") // outcome artifact_missing
+	ErrBadReward       = errors.New("bad reward")       // malformed, not finite, contradicting: outcome verifier_error
+)
+
+// Needs is where a verifier works; a part of Describe.
+type Needs string
+
+// The needs. The zero value is not valid.
+const (
+	NeedsNone    Needs = "none"    // a pure function of the view folder: can be run again later
+	NeedsSandbox Needs = "sandbox" // a shell in the sandbox that is graded
+	NeedsOwn     Needs = "own"     // a sandbox of its own
+)
+
+// Traits is what Describe says of a verifier beyond name and schema.
+type Traits struct {
+	Needs  Needs    `json:"needs"`
+	Models []string `json:"models,omitempty"` // names of the models it asks for; "default" is the usual one
+	Rounds bool     `json:"rounds,omitempty"` // can judge between turns
+}
+
+// Request is one judgement to make.
+type Request struct {
+	View       string                    `json:"view"`               // folder: task.json, instruction.md, references/, attempt/…
+	Stage      string                    `json:"stage,omitempty"`    // name of the stage
+	Round      int                       `json:"round,omitempty"`    // 1… between turns; 0: after settle
+	RoundsLeft int                       `json:"rounds_left"`        // how many follow-ups may still come
+	Earlier    []Verdict                 `json:"earlier,omitempty"`  // of the verifiers before it, in the task's order
+	Shell      string                    `json:"shell,omitempty"`    // address of a shell in the sandbox; empty without NeedsSandbox or NeedsOwn
+	Models     map[string]model.Endpoint `json:"models,omitempty"`   //
+	User       string                    `json:"user,omitempty"`     // that commands run as; empty: the session's default
+	Env        map[string]string         `json:"env,omitempty"`      // for commands of the verification; may hold secrets
+	Timeout    time.Duration             `json:"timeout"`            // how long Verify may take; the core enforces it
+	Scratch    string                    `json:"scratch,omitempty"`  // empty folder on the host, kept in the attempt as verifier/
+	Settings   json.RawMessage           `json:"settings,omitempty"` // the task's for this verifier
+	Config     json.RawMessage           `json:"config,omitempty"`   // the experiment's block
+}
+
+// Decision is what a verdict comes down to.
+type Decision string
+
+// The decisions. The zero value is not valid.
+const (
+	Pass     Decision = "pass"
+	Fail     Decision = "fail"
+	Continue Decision = "continue" // in rounds only: let the user answer, and judge again
+	Scored   Decision = "scored"   // scores, and nothing decided
+)
+
+// Verdict is what a verifier returns.
+type Verdict struct {
+	Verifier    string           `json:"verifier,omitempty"` // set by the core
+	Stage       string           `json:"stage,omitempty"`    // set by the core
+	Round       int              `json:"round,omitempty"`    // set by the core
+	Decision    Decision         `json:"decision"`
+	Scores      map[string]Score `json:"scores,omitempty"`
+	Checkpoints []Checkpoint     `json:"checkpoints,omitempty"`
+	Handoff     string           `json:"handoff,omitempty"`   // the only part that a simulated user sees
+	Rationale   string           `json:"rationale,omitempty"` // private: never shown to agent or user
+	Findings    []Finding        `json:"findings,omitempty"`
+}
+
+// Score is a named number. Nothing is assumed about its range unless Min and
+// Max say it. Value is finite.
+type Score struct {
+	Value float64  `json:"value"`
+	Min   *float64 `json:"min,omitempty"`
+	Max   *float64 `json:"max,omitempty"`
+	Lower bool     `json:"lower_is_better,omitempty"`
+}
+
+// Checkpoint is one line of a rubric.
+type Checkpoint struct {
+	Name   string  `json:"name"`
+	Passed bool    `json:"passed"`
+	Weight float64 `json:"weight,omitempty"`
+	Note   string  `json:"note,omitempty"`
+}
+
+// Severity is what a finding does to the integrity of an attempt.
+type Severity string
+
+// The severities, mildest first. The zero value is not valid.
+const (
+	Note     Severity = "note"     // worth knowing
+	Exposed  Severity = "exposed"  // the result could have been influenced
+	Violated Severity = "violated" // it was: the attempt gets no score
+)
+
+// Finding is something odd that was seen.
+type Finding struct {
+	Code     string   `json:"code"` // snake_case, countable: "stale_reward"
+	Severity Severity `json:"severity"`
+	Text     string   `json:"text"` // for people
+}

@@ -1,0 +1,104 @@
+package task
+
+import "encoding/json"
+
+// Environment is what a sandbox is made of and may use. A task asks with it;
+// what is granted is the environment plugin's answer.
+type Environment struct {
+	// Image is a reference to a ready image; empty means Build or Compose, or,
+	// when all three are empty, the base of the environment plugin.
+	Image string `json:"image,omitempty"`
+	// Build makes the image; with Image set, Image wins.
+	Build *Build `json:"build,omitempty"`
+	// Compose is the path of a compose file within the task's folder, whose service "main" is
+	// the agent's sandbox; empty means none.
+	Compose string `json:"compose,omitempty"`
+	// Upload says that the files of Build's context are placed in the working
+	// directory once the sandbox runs (a ready image with loose files).
+	Upload bool `json:"upload,omitempty"`
+	// StartTime bounds build or pull and start together; 0 means no bound.
+	StartTime Duration `json:"start_time,omitempty"`
+	// OS is "linux" or "windows".
+	OS      string `json:"os"`
+	Workdir string `json:"workdir,omitempty"`
+	Env     Env    `json:"env,omitempty"`
+	// Users are all users, by name or number, that the task's commands run as,
+	// sorted, without duplicates; the image's own user is not among them.
+	Users   []string `json:"users,omitempty"`
+	Limits  Limits   `json:"limits"`
+	Network Network  `json:"network"`
+	// Sidecars are further containers on the sandbox's network.
+	Sidecars []Sidecar `json:"sidecars,omitempty"`
+	// Settings is a JSON object for the environment plugin (levels, pages, URL), or nothing.
+	Settings json.RawMessage `json:"settings,omitempty"`
+	// Files are resources, by Name, that the environment plugin itself reads.
+	Files []string `json:"files,omitempty"`
+}
+
+// Build is a Dockerfile with its context, both within the task's folder.
+type Build struct {
+	// Context is a folder, File the Dockerfile in it, both slash-separated:
+	// Context relative to the task's folder, File to Context. File may be
+	// empty: a folder of files without a Dockerfile.
+	Context string `json:"context"`
+	File    string `json:"file,omitempty"`
+	// Digest is "sha256:" and 64 hex digits over all of Context, so that equal
+	// digests may share an image.
+	Digest string `json:"digest"`
+}
+
+// Limits are what the task asks for. Zero means that it does not say.
+type Limits struct {
+	CPUMilli  int64    `json:"cpu_milli,omitempty"` // thousandths of a core
+	MemoryMiB int64    `json:"memory_mib,omitempty"`
+	DiskMiB   int64    `json:"disk_mib,omitempty"`
+	ShmMiB    int64    `json:"shm_mib,omitempty"`
+	PIDs      int64    `json:"pids,omitempty"`
+	GPUs      int64    `json:"gpus,omitempty"`
+	GPUTypes  []string `json:"gpu_types,omitempty"`
+	// TPU is a type and a topology such as "2x2", or nil.
+	TPU *TPU `json:"tpu,omitempty"`
+}
+
+// TPU is an accelerator slice.
+type TPU struct {
+	Type     string `json:"type"`
+	Topology string `json:"topology"`
+}
+
+// Network is what a phase may reach.
+type Network struct {
+	Mode NetworkMode `json:"mode"`
+	// Allow are the hosts of NetworkAllow: host names in lower case, "*.name",
+	// addresses, and networks in CIDR form. Empty reaches nothing.
+	Allow []string `json:"allow,omitempty"`
+}
+
+// NetworkMode is one of the three below; empty is not valid.
+type NetworkMode string
+
+// The network modes.
+const (
+	NetworkNone   NetworkMode = "none"
+	NetworkAllow  NetworkMode = "allow"
+	NetworkPublic NetworkMode = "public"
+)
+
+// Sidecar is a further container of the task. Exactly one of Image and Build
+// is set.
+type Sidecar struct {
+	Name        string       `json:"name"`
+	Image       string       `json:"image,omitempty"`
+	Build       *Build       `json:"build,omitempty"`
+	Entrypoint  []string     `json:"entrypoint,omitempty"`
+	Command     []string     `json:"command,omitempty"`
+	Env         Env          `json:"env,omitempty"`
+	Workdir     string       `json:"workdir,omitempty"`
+	User        string       `json:"user,omitempty"`
+	Limits      Limits       `json:"limits"`
+	Healthcheck *Healthcheck `json:"healthcheck,omitempty"`
+	// DependsOn maps the name of another container to the state that it must
+	// have reached first: "started", "healthy" or "completed".
+	DependsOn map[string]string `json:"depends_on,omitempty"`
+	Expose    []int             `json:"expose,omitempty"`
+}

@@ -1,0 +1,92 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Format makes tasks of folders. One value serves many calls at once: every
+// method is safe for concurrent use.
+type Format interface {
+	// Name is what an experiment calls the format.
+	Name() string
+	// Detect says whether dir looks like a task of this format, also like a
+	// broken one. It reads no file.
+	Detect(dir string) bool
+	// Load reads the folder and reports every problem it finds, not only the
+	// first. The task is nil if and only if a problem is an error or err is
+	// not nil; err means that the folder could not be read. Load changes
+	// nothing and runs nothing.
+	Load(ctx context.Context, dir string, o Options) (*Task, []Problem, error)
+}
+
+// Options are the user's choices for loading. The zero value is strict and
+// lets no host variable through.
+type Options struct {
+	// Lenient turns unknown keys into warnings.
+	Lenient bool
+	// AllowEnv are the host variables that the task's files may ask for.
+	AllowEnv []string
+	// LookupEnv reads a host variable and says whether it is set. It is only asked for
+	// names in AllowEnv. Nil means that none is set.
+	LookupEnv func(string) (string, bool)
+}
+
+// EnvAllowed says whether the task's files may ask for the host variable.
+func (o *Options) EnvAllowed(name string) bool { return slices.Contains(o.AllowEnv, name) }
+
+// Severity is how bad a problem is.
+type Severity string
+
+// The severities.
+const (
+	Error   Severity = "error"   // the task cannot be run
+	Warning Severity = "warning" // the task can be run, but not as its author may think
+)
+
+// Problem is one thing wrong with a task's files.
+type Problem struct {
+	// File is slash-separated and relative to the task's folder; empty means
+	// the folder itself.
+	File string `json:"file,omitempty"`
+	// Line and Column begin at 1; 0 means unknown.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+	// Key is the dotted path of the setting, such as "agent.timeout_sec".
+	Key      string   `json:"key,omitempty"`
+	Severity Severity `json:"severity"`
+	// Summary is what is wrong, without a full stop.
+	Summary string `json:"summary"`
+	// Detail is what was given, what is allowed, and how to fix it.
+	Detail string `json:"detail,omitempty"`
+}
+
+// String is one line: where, what, and what to do.
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, ":%d", p.Line)
+			if p.Column > 0 {
+				fmt.Fprintf(&b, ":%d", p.Column)
+			}
+		}
+		b.WriteString(": ")
+	}
+	if p.Severity == Warning {
+		b.WriteString("warning: ")
+	}
+	b.WriteString(p.Summary)
+	if p.Detail != "" {
+		b.WriteString(": " + p.Detail)
+	}
+	return b.String()
+}
+
+// Broken says whether one of the problems is an error.
+func Broken(ps []Problem) bool {
+	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Severity == Error })
+}

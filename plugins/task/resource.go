@@ -1,0 +1,78 @@
+package task
+
+import "slices"
+
+// Role is somebody for whom a view of the task is made.
+type Role string
+
+// The roles. The oracle is an agent that was given the reference solution.
+const (
+	RoleAgent    Role = "agent"
+	RoleVerifier Role = "verifier"
+	RoleUser     Role = "user"
+	RoleOracle   Role = "oracle"
+)
+
+// Resource is a file or folder of the task that somebody but the host needs.
+type Resource struct {
+	// Name is the slash-separated path in every view that has the resource,
+	// such as "references/map.png". It is unique in the task.
+	Name string `json:"name"`
+	// Path is the slash-separated path on the host within the task's folder.
+	Path string `json:"path"`
+	// Audience are the roles that may see it. Empty means the host only; see Public.
+	Audience []Role `json:"audience,omitempty"`
+	// Secret content never reaches a log, a report or a stored copy.
+	Secret bool `json:"secret,omitempty"`
+	// Place is where the resource is put in the sandbox: an absolute path, or
+	// one relative to the working directory of the sandbox. Empty means that
+	// it is only in the views.
+	Place string `json:"place,omitempty"`
+	// Phase is when it is placed; empty only when Place is.
+	Phase PlacePhase `json:"phase,omitempty"`
+	// Stage is the name of the stage it belongs to; empty means all stages.
+	Stage string `json:"stage,omitempty"`
+	// Folder says that Path is a folder. Its content is Entries, exactly: what
+	// the format leaves out is not there. Entries of a file are empty.
+	Folder  bool    `json:"folder,omitempty"`
+	Entries []Entry `json:"entries,omitempty"`
+}
+
+// Entry is one file below a folder resource, or an empty folder.
+type Entry struct {
+	// Path is slash-separated and relative to the resource.
+	Path string `json:"path"`
+	// Mode holds the permission bits (0o777).
+	Mode uint32 `json:"mode"`
+	// Size is in bytes; 0 for folders and links.
+	Size   int64 `json:"size,omitempty"`
+	Folder bool  `json:"folder,omitempty"`
+	// Link is the target of a symbolic link, which stays within the task.
+	Link string `json:"link,omitempty"`
+}
+
+// PlacePhase is the moment at which a resource is put in the sandbox.
+type PlacePhase string
+
+// The moments.
+const (
+	PlaceCreate PlacePhase = "create" // once, when the sandbox is made
+	PlaceSetup  PlacePhase = "setup"  // at the start of its stage
+	PlaceTurn   PlacePhase = "turn"   // before the turn of a role of its audience (the oracle's solution)
+	PlaceVerify PlacePhase = "verify" // after the agent's access is cut, into a place made afresh
+)
+
+// Public is the audience of what everybody may see.
+func Public() []Role { return []Role{RoleAgent, RoleVerifier, RoleUser} }
+
+// For says whether role may see the resource in a stage. An oracle sees what
+// an agent sees and what is for the oracle alone.
+func (r *Resource) For(role Role, stage string) bool {
+	if r.Stage != "" && r.Stage != stage {
+		return false
+	}
+	if slices.Contains(r.Audience, role) {
+		return true
+	}
+	return role == RoleOracle && slices.Contains(r.Audience, RoleAgent)
+}

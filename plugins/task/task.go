@@ -1,0 +1,148 @@
+// Package task is the contract between task formats and everything else: what
+// a format makes of a folder. It holds plain data that survives JSON, the rules
+// that any such data must obey, and the helper that lists a dataset.
+//
+// It must not know any format, engine, agent or benchmark by name, must not
+// open a sandbox, and must not hold a value that may be a secret: host
+// variables stay templates ([Value]) until the moment they are used.
+package task
+
+import (
+	"encoding/json"
+	"path/filepath"
+)
+
+// Task is one problem: instruction, what it needs of an environment, and how
+// it is verified. It is data: it may be copied, stored and sent, and nothing
+// in it changes after a format has made it.
+type Task struct {
+	// Name identifies the task within its dataset. It is never empty and holds
+	// no control characters; "org/name" is usual.
+	Name string `json:"name"`
+	// Digest is "sha256:" and 64 hex digits over the content of the folder, by
+	// the rule of the format. Equal digests mean the same task.
+	Digest string `json:"digest"`
+	// Format is the name of the format that made the task, FormatVersion what
+	// the task's own files say about it. Both are for people.
+	Format        string `json:"format,omitempty"`
+	FormatVersion string `json:"format_version,omitempty"`
+	// Version is the author's version of the task, empty when there is none.
+	Version     string   `json:"version,omitempty"`
+	Description string   `json:"description,omitempty"`
+	Keywords    []string `json:"keywords,omitempty"`
+	Authors     []string `json:"authors,omitempty"`
+	// Metadata is what the author says beyond the format; never interpreted.
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+
+	// Dir is the absolute path of the task's folder on this host. It is not part of
+	// the task's identity and not in its JSON.
+	Dir string `json:"-"`
+
+	// Stages is never empty. The sandbox lives across them, in order.
+	Stages []Stage `json:"stages"`
+	// Resources are all the files that anybody but the host may need.
+	Resources []Resource `json:"resources,omitempty"`
+	// Environment says what the sandbox of the agent is made of.
+	Environment Environment `json:"environment"`
+	// Services run in the main sandbox from create on, before the first stage.
+	Services []Service `json:"services,omitempty"`
+	// Healthcheck must pass before the first stage begins; nil means none.
+	Healthcheck *Healthcheck `json:"healthcheck,omitempty"`
+	// MCPServers and Skills are offered to the agent.
+	MCPServers []MCPServer `json:"mcp_servers,omitempty"`
+	Skills     []Skill     `json:"skills,omitempty"`
+	// Mode is the verification mode that the task declares. Never weakened;
+	// an experiment may strengthen it. Empty means the default of the core.
+	Mode Mode `json:"mode,omitempty"`
+	// Interaction allows follow-up turns of a simulated user; nil means that
+	// each stage has one turn.
+	Interaction *Interaction `json:"interaction,omitempty"`
+	// Success says how the scores of the stages become one outcome.
+	Success Success `json:"success"`
+	// Paths are the folders in the sandbox that the task's files expect.
+	Paths Paths `json:"paths"`
+}
+
+// HostPath returns the absolute path on this host of a file or folder that the
+// task names by its slash-separated path within the task's folder.
+func (t *Task) HostPath(rel string) string {
+	return filepath.Join(t.Dir, filepath.FromSlash(rel))
+}
+
+// Stage returns the stage with that name, or nil.
+func (t *Task) Stage(name string) *Stage {
+	for i := range t.Stages {
+		if t.Stages[i].Name == name {
+			return &t.Stages[i]
+		}
+	}
+	return nil
+}
+
+// Paths are absolute folders in the sandbox that a task's own programs expect
+// to exist. An empty path means that the task does not use such a folder.
+type Paths struct {
+	// AgentLogs is where an agent in the sandbox leaves its logs.
+	AgentLogs string `json:"agent_logs,omitempty"`
+	// VerifierLogs is where the verifier's programs write. It does not exist
+	// while the agent lives: it is made afresh before each verification.
+	VerifierLogs string `json:"verifier_logs,omitempty"`
+	// Artifacts is collected even when no artifact is declared.
+	Artifacts string `json:"artifacts,omitempty"`
+}
+
+// Mode is how an attempt is graded. The first four are in order of strength,
+// weakest first; see Stronger.
+type Mode string
+
+// The verification modes.
+const (
+	ModeLive      Mode = "live"      // the same sandbox, with what the agent left running
+	ModeRestarted Mode = "restarted" // the same file system, every process dead
+	ModeSnapshot  Mode = "snapshot"  // a new sandbox on a copy of the file system, no network
+	ModeSeparate  Mode = "separate"  // its own image, only the declared artifacts
+	ModeCopies    Mode = "copies"    // the collected files; no sandbox
+)
+
+// Interaction is what a simulated user may do in a stage.
+type Interaction struct {
+	// User names a resource with the persona or the settings of the simulated
+	// user, by its Name; empty means that the experiment alone decides.
+	User string `json:"user,omitempty"`
+	// MaxFollowUps bounds the messages after the first turn of a stage.
+	MaxFollowUps int `json:"max_follow_ups"`
+	// Total bounds the time of all turns of a stage together; 0 means that
+	// only the limit of each turn holds.
+	Total Duration `json:"total,omitempty"`
+	// Charged names the phases whose time counts against Total: "turn",
+	// "judge", "user". Empty means "turn" only.
+	Charged []string `json:"charged,omitempty"`
+	// Reduce makes one verdict of the verdicts of all rounds; empty means last.
+	Reduce Reducer `json:"reduce,omitempty"`
+}
+
+// Success says how the scores of the stages become one, and what is a pass.
+// The zero value leaves the decision to the verifiers.
+type Success struct {
+	// Score is the name of the score that decides; empty means that the verifiers' own
+	// decisions do.
+	Score string `json:"score,omitempty"`
+	// Reduce makes one value per score of the values of all stages; empty
+	// means mean. A stage without the score counts as 0, also a stage that was
+	// never run.
+	Reduce Reducer `json:"reduce,omitempty"`
+	// AtLeast is the smallest reduced value of Score that passes; nil means
+	// that no value does, so that the outcome is "scored".
+	AtLeast *float64 `json:"at_least,omitempty"`
+}
+
+// Reducer makes one number of several, in the order in which they came.
+type Reducer string
+
+// The reducers.
+const (
+	ReduceMean Reducer = "mean"
+	ReduceLast Reducer = "last"
+	ReduceMax  Reducer = "max"
+	ReduceMin  Reducer = "min"
+)

@@ -1,0 +1,212 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Problems compares a configuration with the schema and reports everything
+// that does not fit: unknown names, wrong types, what is required and absent.
+// Empty and null are a configuration without fields. It needs no plugin.
+func (s Schema) Problems(raw json.RawMessage) Problems {
+	return s.problems("", raw)
+}
+
+func (s Schema) problems(at Path, raw json.RawMessage) (ps Problems) {
+	if isNull(raw) {
+		raw = json.RawMessage("{}")
+	}
+	obj, err := objectOf(raw)
+	if err != nil {
+		return Problems{{at, "Not a block", "Wanted a JSON object: " + err.Error() + "."}}
+	}
+	for _, e := range obj {
+		f := s.Field(e.key)
+		if f == nil {
+			ps = append(ps, Problem{at.Attr(e.key), "Unknown name", s.unknown(e.key)})
+			continue
+		}
+		ps = append(ps, f.checkValue(at.Attr(e.key), e.value)...)
+	}
+	for _, f := range s.Fields {
+		if f.Required && !slices.ContainsFunc(obj, func(e entry) bool { return e.key == f.Name && !isNull(e.value) }) {
+			detail := f.Doc
+			if detail == "" {
+				detail = "Write a " + string(f.Type) + "."
+			}
+			ps = append(ps, Problem{at.Attr(f.Name), fmt.Sprintf("%q is required", f.Name), detail})
+		}
+	}
+	return ps
+}
+
+func (s Schema) unknown(key string) string {
+	names := make([]string, 0, len(s.Fields))
+	for _, f := range s.Fields {
+		names = append(names, f.Name)
+	}
+	if len(names) == 0 {
+		return fmt.Sprintf("%q is not known here; nothing can be set.", key)
+	}
+	return fmt.Sprintf("%q is not known here; there is %s.", key, strings.Join(names, ", "))
+}
+
+// checkValue compares one value with the type of f. Null is an absent value.
+func (f Field) checkValue(at Path, raw json.RawMessage) Problems {
+	if isNull(raw) {
+		return nil
+	}
+	switch f.Type {
+	case Block:
+		return f.Schema().problems(at, raw)
+	case BlockList:
+		return eachElement(at, raw, f.Schema().problems)
+	case BlockMap:
+		return eachEntry(at, raw, f.Schema().problems)
+	default:
+		return f.checkType(at, f.Type, raw)
+	}
+}
+
+func (f Field) checkType(at Path, t Type, raw json.RawMessage) Problems {
+	if t == Any {
+		return nil
+	}
+	if elem, ok := t.List(); ok {
+		return eachElement(at, raw, func(p Path, v json.RawMessage) Problems { return f.checkType(p, elem, v) })
+	}
+	if elem, ok := t.Map(); ok {
+		return eachEntry(at, raw, func(p Path, v json.RawMessage) Problems { return f.checkType(p, elem, v) })
+	}
+	if detail := f.checkScalar(t, raw); detail != "" {
+		return Problems{{at, "Wrong value", detail}}
+	}
+	return nil
+}
+
+// checkScalar is what is wrong with one plain value, or "". A secret is not
+// quoted.
+func (f Field) checkScalar(t Type, raw json.RawMessage) string {
+	shown := string(raw)
+	if f.Secret || len(shown) > 100 {
+		shown = "something else"
+	}
+	var s string
+	var b bool
+	var n json.Number
+	switch t {
+	case String, Duration:
+		if json.Unmarshal(raw, &s) != nil || isNull(raw) {
+			return fmt.Sprintf("Got %s. Write a string.", shown)
+		}
+		if len(f.Enum) > 0 && !slices.Contains(f.Enum, s) {
+			return fmt.Sprintf("Got %s. Write one of %s.", shown, strings.Join(f.Enum, ", "))
+		}
+		if _, err := time.ParseDuration(s); t == Duration && err != nil {
+			return fmt.Sprintf("Got %s. Write a duration such as \"90s\" or \"1h30m\".", shown)
+		}
+	case Bool:
+		if json.Unmarshal(raw, &b) != nil || isNull(raw) {
+			return fmt.Sprintf("Got %s. Write true or false.", shown)
+		}
+	case Int:
+		if i, ok := integer(raw); !ok || !i.IsInt64() && !i.IsUint64() {
+			return fmt.Sprintf("Got %s. Write a whole number.", shown)
+		}
+	case Float:
+		if isNull(raw) || raw[0] == '"' || json.Unmarshal(raw, &n) != nil {
+			return fmt.Sprintf("Got %s. Write a number.", shown)
+		}
+	default: // checked by checkType
+	}
+	return ""
+}
+
+// integer reads a JSON number that is whole, however it is written (5, 5.0,
+// 5e3). Exponents beyond those of a float64 are refused before they cost.
+func integer(raw json.RawMessage) (*big.Int, bool) {
+	var n json.Number
+	if isNull(raw) || raw[0] == '"' || json.Unmarshal(raw, &n) != nil {
+		return nil, false
+	}
+	if _, err := n.Float64(); err != nil {
+		return nil, false
+	}
+	r, ok := new(big.Rat).SetString(n.String())
+	if !ok || !r.IsInt() {
+		return nil, false
+	}
+	return r.Num(), true
+}
+
+func eachElement(at Path, raw json.RawMessage, check func(Path, json.RawMessage) Problems) (ps Problems) {
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil || isNull(raw) {
+		return Problems{{at, "Wrong value", "Write a list, such as [ … ]."}}
+	}
+	for i, v := range list {
+		ps = append(ps, check(at.Index(i), v)...)
+	}
+	return ps
+}
+
+func eachEntry(at Path, raw json.RawMessage, check func(Path, json.RawMessage) Problems) (ps Problems) {
+	obj, err := objectOf(raw)
+	if err != nil {
+		return Problems{{at, "Wrong value", "Write a map, such as { key = value }: " + err.Error() + "."}}
+	}
+	for _, e := range obj {
+		ps = append(ps, check(at.Key(e.key), e.value)...)
+	}
+	return ps
+}
+
+func isNull(raw json.RawMessage) bool {
+	raw = bytes.TrimSpace(raw)
+	return len(raw) == 0 || string(raw) == "null"
+}
+
+// entry is one member of a JSON object.
+type entry struct {
+	key   string
+	value json.RawMessage
+}
+
+// objectOf reads a JSON object in the order of its keys. encoding/json would
+// take the last of two equal keys and ignore letter case; both hide mistakes.
+func objectOf(raw json.RawMessage) (obj []entry, err error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	tok, err := d.Token()
+	if err != nil || tok != json.Delim('{') {
+		return nil, fmt.Errorf("got %.40q", string(raw))
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		tok, err = d.Token()
+		key, ok := tok.(string)
+		if err != nil || !ok {
+			return nil, fmt.Errorf("after %d names: %w", len(obj), err)
+		}
+		e := entry{key: key}
+		if err = d.Decode(&e.value); err != nil {
+			return nil, fmt.Errorf("%q: %w", key, err)
+		}
+		if seen[key] {
+			return nil, fmt.Errorf("%q is there twice", key)
+		}
+		seen[key] = true
+		obj = append(obj, e)
+	}
+	if _, err = d.Token(); err != nil {
+		return nil, fmt.Errorf("the end is missing: %w", err)
+	}
+	if d.More() {
+		return nil, fmt.Errorf("something follows the object")
+	}
+	return obj, nil
+}

@@ -1,0 +1,20 @@
+// Package config is the configuration of a plugin: one Go struct with tags is
+// the only declaration, from which the schema, the defaults, the strict
+// decoding and the reference come.
+//
+//	type Config struct {
+//		Socket  string        `berth:"socket" default:"unix:///run/engine.sock" doc:"API socket."`
+//		Pull    string        `berth:"pull" default:"missing" enum:"missing,always,never" doc:"When to pull."`
+//		Timeout time.Duration `berth:"timeout" default:"2m" doc:"Longest wait for one pull."`
+//		Token   string        `berth:"token" secret:"true" doc:"Of the registry."`
+//		Mounts  []Mount       `berth:"mount" doc:"A bind mount; may be repeated."`
+//	}
+//
+// A plugin in another language writes the same [Schema] by hand, as JSON, and
+// names what is wrong by a path such as "mount[1].source".
+//
+// What must not be here: HCL, expressions, files and lines. They belong to the
+// host (core/config), which evaluates on the plugin's behalf and turns a path
+// into a place in the user's file. This package depends on the standard
+// library alone.
+package config

@@ -49,13 +49,13 @@ type Build struct {
 
 // Limits are what the task asks for. Zero means that it does not say.
 type Limits struct {
-	CPUMilli  int64    `json:"cpu_milli,omitempty"` // thousandths of a core
-	MemoryMiB int64    `json:"memory_mib,omitempty"`
-	DiskMiB   int64    `json:"disk_mib,omitempty"`
-	ShmMiB    int64    `json:"shm_mib,omitempty"`
-	PIDs      int64    `json:"pids,omitempty"`
-	GPUs      int64    `json:"gpus,omitempty"`
-	GPUTypes  []string `json:"gpu_types,omitempty"`
+	CPUMilli   int64    `json:"cpu_milli,omitempty"` // thousandths of a core
+	MemoryMiB  int64    `json:"memory_mib,omitempty"`
+	StorageMiB int64    `json:"storage_mib,omitempty"` // all that the sandbox writes
+	ShmMiB     int64    `json:"shm_mib,omitempty"`
+	Pids       int64    `json:"pids,omitempty"`
+	GPUs       int64    `json:"gpus,omitempty"`
+	GPUTypes   []string `json:"gpu_types,omitempty"`
 	// TPU is a type and a topology such as "2x2", or nil.
 	TPU *TPU `json:"tpu,omitempty"`
 }

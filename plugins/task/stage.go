@@ -24,6 +24,8 @@ type Stage struct {
 	// Setup runs before the first turn, after the resources of the stage have
 	// been placed. A command that fails ends the stage.
 	Setup []Command `json:"setup,omitempty"`
+	// Reference is the reference solution, for the oracle; nil means none.
+	Reference *Reference `json:"reference,omitempty"`
 	// Healthcheck must pass after Setup; nil means none.
 	Healthcheck *Healthcheck `json:"healthcheck,omitempty"`
 	// Hooks run after the last turn, when the agent's access is cut, and
@@ -96,6 +98,18 @@ type RewardFile struct {
 	// (an object of names to finite numbers or booleans).
 	Kind  string `json:"kind"`
 	Score string `json:"score,omitempty"`
+}
+
+// Reference is a task's own solution.
+type Reference struct {
+	// Resource is the Name of a folder resource whose audience is the oracle
+	// alone; its Place is where the solution belongs in the sandbox.
+	Resource string `json:"resource"`
+	// Argv runs it, in the working directory of the sandbox, as the user of
+	// the agent phase.
+	Argv []string `json:"argv"`
+	// Env is added to the agent's and wins.
+	Env Env `json:"env,omitempty"`
 }
 
 // Command runs in a sandbox or in one of its sidecars.

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// checks is the package that commands are reported under.
+const checks = "checks"
+
+// skipped is the exit code by which a command says that it could not run here;
+// its last line says why. It is the convention of automake's test drivers.
+const skipped = 77
+
+// check runs argv and prints its life as events of `go test -json`. A command
+// that fails, or cannot be started, is an event and not an error; an error
+// means that out cannot be written. When ctx ends, the command and what it
+// started get SIGTERM, and SIGKILL ten seconds later.
+func check(ctx context.Context, name string, argv []string, out io.Writer) error {
+	enc := json.NewEncoder(out)
+	begin := time.Now()
+	emit := func(action, text string) error {
+		return enc.Encode(event{
+			Time: time.Now().UTC(), Action: action, Package: checks, Test: name,
+			Elapsed: time.Since(begin).Seconds(), Output: text,
+		})
+	}
+	if err := emit("run", ""); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	r, w := io.Pipe()
+	cmd.Stdout, cmd.Stderr = w, w
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.Run()
+		ended <- err
+		_ = w.Close() // a pipe in memory: cannot fail
+	}()
+	if err := eachLine(r, func(line string) error { return emit("output", line) }); err != nil {
+		_ = r.CloseWithError(err) // the command sees a closed pipe and ends
+		return errors.Join(err, <-ended)
+	}
+	err := <-ended
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return emit("pass", "")
+	case errors.As(err, &exit) && exit.ExitCode() == skipped:
+		return emit("skip", "")
+	}
+	return errors.Join(emit("output", argv[0]+": "+err.Error()+"\n"), emit("fail", ""))
+}
+
+// eachLine calls f with each line of r, its line end included, until r ends or
+// f fails.
+func eachLine(r io.Reader, f func(string) error) error {
+	br := bufio.NewReader(r)
+	for {
+		line, err := br.ReadString('\n')
+		if line != "" {
+			if ferr := f(line); ferr != nil {
+				return ferr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

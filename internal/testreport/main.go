@@ -1,0 +1,50 @@
+// Command testreport turns the JSON of `go test` into what a person wants to
+// know: which packages passed, what the failing tests printed, what was skipped
+// and why, and one closing line of counts. `testreport check NAME -- COMMAND`
+// runs a command and prints the same JSON for it, so that lint, generated
+// files and the quickstart are counted beside the tests. It must decide
+// nothing about what is tested: that is scripts/test.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// errFailed means that the report was made and is not green.
+var errFailed = errors.New("not everything passed")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout)
+	stop()
+	switch {
+	case errors.Is(err, errFailed):
+		os.Exit(1)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+		os.Exit(2)
+	}
+}
+
+func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	if len(args) == 0 {
+		r := newReport(out)
+		if err := r.read(in); err != nil {
+			return err
+		}
+		if !r.close() {
+			return errFailed
+		}
+		return nil
+	}
+	if len(args) < 4 || args[0] != "check" || args[2] != "--" {
+		return errors.New("usage: go test -json ./... | testreport, or testreport check NAME -- COMMAND [ARG...]")
+	}
+	return check(ctx, args[1], args[3:], out)
+}

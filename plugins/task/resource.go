@@ -1,6 +1,9 @@
 package task
 
-import "slices"
+import (
+	"path"
+	"slices"
+)
 
 // Role is somebody for whom a view of the task is made.
 type Role string
@@ -47,8 +50,11 @@ type Entry struct {
 	// Size is in bytes; 0 for folders and links.
 	Size   int64 `json:"size,omitempty"`
 	Folder bool  `json:"folder,omitempty"`
-	// Link is the target of a symbolic link, which stays within the task.
+	// Link is the target of a symbolic link that stays within the resource.
 	Link string `json:"link,omitempty"`
+	// From is the slash-separated path within the task's folder where the
+	// content stands, when that is not below the resource's own Path.
+	From string `json:"from,omitempty"`
 }
 
 // PlacePhase is the moment at which a resource is put in the sandbox.
@@ -64,6 +70,19 @@ const (
 
 // Public is the audience of what everybody may see.
 func Public() []Role { return []Role{RoleAgent, RoleVerifier, RoleUser} }
+
+// HostFile returns the absolute path on this host of the content of an entry
+// of r, or of r itself when e is nil.
+func (t *Task) HostFile(r *Resource, e *Entry) string {
+	switch {
+	case e == nil:
+		return t.HostPath(r.Path)
+	case e.From != "":
+		return t.HostPath(e.From)
+	default:
+		return t.HostPath(path.Join(r.Path, e.Path))
+	}
+}
 
 // For says whether role may see the resource in a stage. An oracle sees what
 // an agent sees and what is for the oracle alone.

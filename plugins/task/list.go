@@ -1,0 +1,230 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// ListOptions say which tasks of a dataset are wanted.
+type ListOptions struct {
+	Options
+	// Include and Exclude are patterns as of path.Match. One matches the path of
+	// a task's folder below the dataset, the folder's name, or the task's
+	// name. Without Include all are wanted; Exclude wins.
+	Include []string
+	Exclude []string
+}
+
+// Listing is what a dataset's folder holds.
+type Listing struct {
+	// Items are the wanted tasks by path, the invalid ones among them.
+	Items []Item
+	// Unwanted are paths of tasks that the patterns leave out.
+	Unwanted []string
+	// Other are paths of folders that are no task and have none below.
+	Other []string
+}
+
+// Item is one task folder of a dataset.
+type Item struct {
+	// Path is slash-separated and relative to the dataset; "." when the
+	// dataset's folder is itself the task.
+	Path string
+	// Dir is absolute.
+	Dir string
+	// Task is nil when the folder is not a valid task; Problems then say why.
+	Task     *Task
+	Problems []Problem
+}
+
+// Name is what reports call the item: the task's name, or else the folder's.
+func (i *Item) Name() string {
+	if i.Task != nil {
+		return i.Task.Name
+	}
+	return filepath.Base(i.Dir)
+}
+
+// Invalid counts the items without a task.
+func (l *Listing) Invalid() int {
+	n := 0
+	for i := range l.Items {
+		if l.Items[i].Task == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// maxDepth bounds how deep below a dataset's folder tasks are looked for.
+const maxDepth = 4
+
+// List finds and loads the tasks of a dataset: root itself, or the folders
+// below it, not looking into tasks nor into hidden folders. A task that is
+// invalid is an Item with its problems; so is the second one of two with the
+// same name. An error means that root cannot be read, that a pattern is
+// malformed, or that a pattern of Include matches nothing.
+func List(ctx context.Context, f Format, root string, o ListOptions) (Listing, error) {
+	var l Listing
+	for _, p := range slices.Concat(o.Include, o.Exclude) {
+		if _, err := path.Match(p, ""); err != nil {
+			return l, fmt.Errorf("pattern %q: %w", p, err)
+		}
+	}
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		return l, err
+	}
+	found, err := find(f, abs, ".", 0, &l)
+	if err != nil {
+		return l, err
+	}
+	items, err := load(ctx, f, abs, found, o.Options)
+	if err != nil {
+		return l, err
+	}
+	used := make(map[string]bool)
+	names := make(map[string]string)
+	for _, it := range items {
+		if !wanted(&it, o, used) {
+			l.Unwanted = append(l.Unwanted, it.Path)
+			continue
+		}
+		once(&it, names)
+		l.Items = append(l.Items, it)
+	}
+	for _, p := range o.Include {
+		if !used[p] {
+			return l, fmt.Errorf("include %q matches no task of %s: it has %s", p, root, some(items))
+		}
+	}
+	return l, nil
+}
+
+// once makes the second task of a name invalid: two trials would have one id.
+func once(it *Item, names map[string]string) {
+	if it.Task == nil {
+		return
+	}
+	first, ok := names[it.Task.Name]
+	if !ok {
+		names[it.Task.Name] = it.Path
+		return
+	}
+	it.Problems = append(it.Problems, Problem{
+		Severity: Error, Key: "name", Summary: "Task name is used twice",
+		Detail: fmt.Sprintf("%q is also the name of the task in %s. Rename one of them.", it.Task.Name, first),
+	})
+	it.Task = nil
+}
+
+// find returns the paths of task folders at or below rel, sorted.
+func find(f Format, root, rel string, depth int, l *Listing) ([]string, error) {
+	dir := filepath.Join(root, filepath.FromSlash(rel))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if f.Detect(dir) {
+		return []string{rel}, nil
+	}
+	var found []string
+	for _, e := range entries {
+		sub := path.Join(rel, e.Name())
+		if strings.HasPrefix(e.Name(), ".") || !isDir(root, sub, e) {
+			continue
+		}
+		if depth+1 >= maxDepth {
+			l.Other = append(l.Other, sub)
+			continue
+		}
+		below, err := find(f, root, sub, depth+1, l)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, below...)
+	}
+	if len(found) == 0 && rel != "." && !slices.ContainsFunc(l.Other, func(o string) bool { return strings.HasPrefix(o, rel+"/") }) {
+		l.Other = append(l.Other, rel)
+	}
+	return found, nil
+}
+
+// isDir follows one link, so that a dataset may be a folder of links.
+func isDir(root, rel string, e os.DirEntry) bool {
+	if e.IsDir() {
+		return true
+	}
+	if e.Type()&os.ModeSymlink == 0 {
+		return false
+	}
+	fi, err := os.Stat(filepath.Join(root, filepath.FromSlash(rel)))
+	return err == nil && fi.IsDir()
+}
+
+func load(ctx context.Context, f Format, root string, found []string, o Options) ([]Item, error) {
+	items := make([]Item, len(found))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, rel := range found {
+		g.Go(func() error {
+			dir := filepath.Join(root, filepath.FromSlash(rel))
+			t, ps, err := f.Load(ctx, dir, o)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err != nil {
+				t = nil
+				ps = append(ps, Problem{Severity: Error, Summary: "Task cannot be read", Detail: err.Error()})
+			}
+			items[i] = Item{Path: rel, Dir: dir, Task: t, Problems: ps}
+			return nil
+		})
+	}
+	return items, g.Wait()
+}
+
+// wanted applies the patterns and notes which of Include matched.
+func wanted(it *Item, o ListOptions, used map[string]bool) bool {
+	names := []string{it.Path, filepath.Base(it.Dir)}
+	if it.Task != nil {
+		names = append(names, it.Task.Name)
+	}
+	match := func(pattern string) bool {
+		return slices.ContainsFunc(names, func(n string) bool {
+			ok, err := path.Match(pattern, n)
+			return err == nil && ok
+		})
+	}
+	in := len(o.Include) == 0
+	for _, p := range o.Include {
+		if match(p) {
+			in, used[p] = true, true
+		}
+	}
+	return in && !slices.ContainsFunc(o.Exclude, match)
+}
+
+// some names up to five items.
+func some(items []Item) string {
+	if len(items) == 0 {
+		return "no tasks"
+	}
+	var names []string
+	for i := range items[:min(len(items), 5)] {
+		names = append(names, items[i].Path)
+	}
+	s := strings.Join(names, ", ")
+	if n := len(items) - len(names); n > 0 {
+		s += fmt.Sprintf(" and %d more", n)
+	}
+	return s
+}

@@ -13,7 +13,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"unsafe"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -127,11 +127,14 @@ func changeID() error {
 // about to fork, which is all that matters: a child has the credentials of the
 // thread that made it. The caller has locked its goroutine to the thread.
 func DropInheritable() error {
-	if err := setCaps(EngineCaps&Bounding(), 0); err != nil {
+	if err := setCaps(EngineCaps&bounding(), 0); err != nil {
 		return fmt.Errorf("drop inheritable capabilities: %w", err)
 	}
 	return nil
 }
+
+// bounding is Bounding of the process after Become: nothing changes it then.
+var bounding = sync.OnceValue(Bounding)
 
 // setCaps sets the effective and permitted, and the inheritable set of this
 // thread.
@@ -143,7 +146,7 @@ func setCaps(permitted, inheritable uint64) error {
 		p, h := uint32(permitted>>shift&lower), uint32(inheritable>>shift&lower)
 		data[i] = unix.CapUserData{Effective: p, Permitted: p, Inheritable: h}
 	}
-	return raw(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data)), 0)
+	return unix.Capset(&head, &data[0]) // of this thread: x/sys does not spread it
 }
 
 // raw makes a system call on this thread only.

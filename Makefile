@@ -1,0 +1,37 @@
+# The two commands of the README are `make run` and `make test`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+
+# What later plugins need to be pure Go; the same everywhere.
+export TAGS := remote containers_image_openpgp exclude_graphdriver_btrfs
+
+.PHONY: build run test bench generate lint tools clean help
+
+help: ## what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+build: ## bin/berth, bin/berth-sandboxd, bin/plugins/*
+	@scripts/build
+
+run: build ## the quickstart: no engine, no key, no network
+	bin/berth run examples/quickstart
+
+test: tools ## everything; the last line counts, the lines before it say what was skipped and why
+	@scripts/test
+
+bench: build ## the figures, each beside what it is compared with
+	@go run -tags "$(TAGS)" ./internal/bench
+
+generate: tools ## code from .proto files, and references in docs/ from code
+	@if [[ -x scripts/generate-proto ]]; then PATH="$(CURDIR)/.cache/bin:$$PATH" scripts/generate-proto; fi
+	@PATH="$(CURDIR)/.cache/bin:$$PATH" go generate -tags "$(TAGS)" ./...
+
+lint: tools ## Go, .proto, scripts
+	@PATH="$(CURDIR)/.cache/bin:$$PATH" golangci-lint run ./...
+	@scripts/lint-rest
+
+tools: ## what lint and generate need, in pinned versions, into .cache/bin
+	@scripts/tools
+
+clean: ## what make built; runs are kept
+	rm -rf bin .cache

@@ -248,12 +248,14 @@ func (*RenewReply) Descriptor() ([]byte, []int) {
 }
 
 type AttachRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Label         []byte                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`     // 16 bytes, of the connection that will be handed over
-	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"` // chosen by the core; not empty
-	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`       // default of commands, see ExecStart.user; empty: 0
-	Dir           []byte                 `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`         // default working folder; empty: /
-	Env           [][]byte               `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`         // K=V; each command has these, overridden by its own
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Label   []byte                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`     // 16 bytes, of the connection that will be handed over
+	Session string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"` // chosen by the core; not empty
+	User    string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`       // default of commands, see ExecStart.user; empty: 0
+	Dir     []byte                 `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`         // default working folder; empty: /
+	Env     [][]byte               `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`         // K=V; each command has these, overridden by its own
+	// A verifier's session: Read and ExecStart.sweep work in it.
+	Grading       bool `protobuf:"varint,6,opt,name=grading,proto3" json:"grading,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -321,6 +323,13 @@ func (x *AttachRequest) GetEnv() [][]byte {
 		return x.Env
 	}
 	return nil
+}
+
+func (x *AttachRequest) GetGrading() bool {
+	if x != nil {
+		return x.Grading
+	}
+	return false
 }
 
 type AttachReply struct {
@@ -2082,7 +2091,13 @@ type ExecStart struct {
 	// rings of 256 KiB (the oldest bytes give way) and its exit status is
 	// remembered. Needs an id. A session remembers 32; then the oldest that has
 	// ended gives way.
-	Keep          bool `protobuf:"varint,8,opt,name=keep,proto3" json:"keep,omitempty"`
+	Keep bool `protobuf:"varint,8,opt,name=keep,proto3" json:"keep,omitempty"`
+	// When the command has ended, every process that was not there when it began,
+	// does not descend from one that was, and is no service is killed before the
+	// exit is sent, again and again until there is none (as SandboxControl.Sweep
+	// does): a daemon's double fork breaks any tree. Only in a session that
+	// grades; else DENIED.
+	Sweep         bool `protobuf:"varint,9,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2169,6 +2184,13 @@ func (x *ExecStart) GetId() string {
 func (x *ExecStart) GetKeep() bool {
 	if x != nil {
 		return x.Keep
+	}
+	return false
+}
+
+func (x *ExecStart) GetSweep() bool {
+	if x != nil {
+		return x.Sweep
 	}
 	return false
 }
@@ -2470,6 +2492,7 @@ type Exit struct {
 	UserUs        int64                  `protobuf:"varint,5,opt,name=user_us,json=userUs,proto3" json:"user_us,omitempty"`       // of the first process and those it waited for
 	SystemUs      int64                  `protobuf:"varint,6,opt,name=system_us,json=systemUs,proto3" json:"system_us,omitempty"`
 	PeakRssBytes  int64                  `protobuf:"varint,7,opt,name=peak_rss_bytes,json=peakRssBytes,proto3" json:"peak_rss_bytes,omitempty"`
+	Swept         []*Process             `protobuf:"bytes,8,rep,name=swept,proto3" json:"swept,omitempty"` // what ExecStart.sweep killed, as it was before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2551,6 +2574,13 @@ func (x *Exit) GetPeakRssBytes() int64 {
 		return x.PeakRssBytes
 	}
 	return 0
+}
+
+func (x *Exit) GetSwept() []*Process {
+	if x != nil {
+		return x.Swept
+	}
+	return nil
 }
 
 type SignalRequest struct {
@@ -3769,13 +3799,14 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\fRenewRequest\x12\x19\n" +
 	"\blease_ms\x18\x01 \x01(\x03R\aleaseMs\"\f\n" +
 	"\n" +
-	"RenewReply\"w\n" +
+	"RenewReply\"\x91\x01\n" +
 	"\rAttachRequest\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\fR\x05label\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12\x10\n" +
 	"\x03dir\x18\x04 \x01(\fR\x03dir\x12\x10\n" +
-	"\x03env\x18\x05 \x03(\fR\x03env\"\r\n" +
+	"\x03env\x18\x05 \x03(\fR\x03env\x12\x18\n" +
+	"\agrading\x18\x06 \x01(\bR\agrading\"\r\n" +
 	"\vAttachReply\")\n" +
 	"\rDetachRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\"\r\n" +
@@ -3889,7 +3920,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	" \x01(\x03R\x10sandboxdRssBytes\x12)\n" +
 	"\x10sandboxd_threads\x18\v \x01(\x03R\x0fsandboxdThreads\x121\n" +
 	"\x14sandboxd_descriptors\x18\f \x01(\x03R\x13sandboxdDescriptors\x12/\n" +
-	"\x13sandboxd_goroutines\x18\r \x01(\x03R\x12sandboxdGoroutines\"\xb0\x01\n" +
+	"\x13sandboxd_goroutines\x18\r \x01(\x03R\x12sandboxdGoroutines\"\xc6\x01\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\fR\x04argv\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
@@ -3899,7 +3930,8 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"timeout_ms\x18\x05 \x01(\x03R\ttimeoutMs\x12\x14\n" +
 	"\x05stdin\x18\x06 \x01(\bR\x05stdin\x12\x0e\n" +
 	"\x02id\x18\a \x01(\tR\x02id\x12\x12\n" +
-	"\x04keep\x18\b \x01(\bR\x04keep\"d\n" +
+	"\x04keep\x18\b \x01(\bR\x04keep\x12\x14\n" +
+	"\x05sweep\x18\t \x01(\bR\x05sweep\"d\n" +
 	"\bExecJoin\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12#\n" +
 	"\rstdout_offset\x18\x02 \x01(\x03R\fstdoutOffset\x12#\n" +
@@ -3919,7 +3951,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x06Joined\x12#\n" +
 	"\rstdout_offset\x18\x01 \x01(\x03R\fstdoutOffset\x12#\n" +
 	"\rstderr_offset\x18\x02 \x01(\x03R\fstderrOffsetB\x04\n" +
-	"\x02is\"\xc3\x01\n" +
+	"\x02is\"\xec\x01\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1b\n" +
@@ -3927,7 +3959,8 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x06killed\x18\x04 \x01(\bR\x06killed\x12\x17\n" +
 	"\auser_us\x18\x05 \x01(\x03R\x06userUs\x12\x1b\n" +
 	"\tsystem_us\x18\x06 \x01(\x03R\bsystemUs\x12$\n" +
-	"\x0epeak_rss_bytes\x18\a \x01(\x03R\fpeakRssBytes\"K\n" +
+	"\x0epeak_rss_bytes\x18\a \x01(\x03R\fpeakRssBytes\x12'\n" +
+	"\x05swept\x18\b \x03(\v2\x11.berth.v1.ProcessR\x05swept\"K\n" +
 	"\rSignalRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x12\n" +
@@ -4010,14 +4043,15 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x04Dial\x12\x15.berth.v1.DialRequest\x1a\x13.berth.v1.DialReply\x125\n" +
 	"\x05Fresh\x12\x16.berth.v1.FreshRequest\x1a\x14.berth.v1.FreshReply\x122\n" +
 	"\x04Read\x12\x15.berth.v1.ReadRequest\x1a\x13.berth.v1.ReadReply\x125\n" +
-	"\x05Stats\x12\x16.berth.v1.StatsRequest\x1a\x14.berth.v1.StatsReply2\xf6\x02\n" +
+	"\x05Stats\x12\x16.berth.v1.StatsRequest\x1a\x14.berth.v1.StatsReply2\xaa\x03\n" +
 	"\fSandboxShell\x126\n" +
 	"\x04Exec\x12\x15.berth.v1.ExecRequest\x1a\x13.berth.v1.ExecReply(\x010\x01\x128\n" +
 	"\x06Signal\x12\x17.berth.v1.SignalRequest\x1a\x15.berth.v1.SignalReply\x12B\n" +
 	"\bTerminal\x12\x19.berth.v1.TerminalRequest\x1a\x17.berth.v1.TerminalReply(\x010\x01\x12:\n" +
 	"\x06Upload\x12\x17.berth.v1.UploadRequest\x1a\x15.berth.v1.UploadReply(\x01\x12@\n" +
 	"\bDownload\x12\x19.berth.v1.DownloadRequest\x1a\x17.berth.v1.DownloadReply0\x01\x122\n" +
-	"\x04Stat\x12\x15.berth.v1.StatRequest\x1a\x13.berth.v1.StatReplyB8Z6github.com/berth-eval/berth/plugins/proto/v1/sandboxpbb\x06proto3"
+	"\x04Stat\x12\x15.berth.v1.StatRequest\x1a\x13.berth.v1.StatReply\x122\n" +
+	"\x04Read\x12\x15.berth.v1.ReadRequest\x1a\x13.berth.v1.ReadReplyB8Z6github.com/berth-eval/berth/plugins/proto/v1/sandboxpbb\x06proto3"
 
 var (
 	file_v1_sandbox_proto_rawDescOnce sync.Once
@@ -4114,68 +4148,71 @@ var file_v1_sandbox_proto_depIdxs = []int32{
 	40, // 13: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
 	43, // 14: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
 	59, // 15: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
-	39, // 16: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
-	46, // 17: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
-	60, // 18: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
-	61, // 19: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
-	62, // 20: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
-	43, // 21: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
-	50, // 22: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
-	56, // 23: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
-	43, // 24: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
-	0,  // 25: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
-	2,  // 26: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
-	4,  // 27: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
-	6,  // 28: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
-	8,  // 29: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
-	10, // 30: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
-	14, // 31: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
-	16, // 32: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
-	19, // 33: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
-	21, // 34: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
-	23, // 35: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
-	25, // 36: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
-	27, // 37: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
-	29, // 38: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
-	31, // 39: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
-	33, // 40: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
-	35, // 41: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
-	37, // 42: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
-	41, // 43: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
-	44, // 44: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
-	47, // 45: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
-	49, // 46: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
-	52, // 47: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
-	54, // 48: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
-	1,  // 49: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
-	3,  // 50: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
-	5,  // 51: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
-	7,  // 52: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
-	9,  // 53: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
-	11, // 54: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
-	15, // 55: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
-	17, // 56: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
-	20, // 57: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
-	22, // 58: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
-	24, // 59: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
-	26, // 60: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
-	28, // 61: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
-	30, // 62: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
-	32, // 63: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
-	34, // 64: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
-	36, // 65: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
-	38, // 66: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
-	42, // 67: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
-	45, // 68: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
-	48, // 69: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
-	51, // 70: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
-	53, // 71: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
-	55, // 72: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
-	49, // [49:73] is the sub-list for method output_type
-	25, // [25:49] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	12, // 16: berth.v1.Exit.swept:type_name -> berth.v1.Process
+	39, // 17: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
+	46, // 18: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
+	60, // 19: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
+	61, // 20: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
+	62, // 21: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
+	43, // 22: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
+	50, // 23: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
+	56, // 24: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
+	43, // 25: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
+	0,  // 26: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
+	2,  // 27: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
+	4,  // 28: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
+	6,  // 29: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
+	8,  // 30: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
+	10, // 31: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
+	14, // 32: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
+	16, // 33: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
+	19, // 34: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
+	21, // 35: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
+	23, // 36: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
+	25, // 37: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
+	27, // 38: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
+	29, // 39: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
+	31, // 40: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
+	33, // 41: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
+	35, // 42: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
+	37, // 43: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
+	41, // 44: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
+	44, // 45: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
+	47, // 46: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
+	49, // 47: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
+	52, // 48: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
+	54, // 49: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
+	35, // 50: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
+	1,  // 51: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
+	3,  // 52: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
+	5,  // 53: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
+	7,  // 54: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
+	9,  // 55: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
+	11, // 56: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
+	15, // 57: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
+	17, // 58: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
+	20, // 59: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
+	22, // 60: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
+	24, // 61: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
+	26, // 62: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
+	28, // 63: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
+	30, // 64: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
+	32, // 65: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
+	34, // 66: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
+	36, // 67: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
+	38, // 68: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
+	42, // 69: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
+	45, // 70: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
+	48, // 71: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
+	51, // 72: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
+	53, // 73: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
+	55, // 74: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
+	36, // 75: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
+	51, // [51:76] is the sub-list for method output_type
+	26, // [26:51] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_v1_sandbox_proto_init() }

@@ -867,6 +867,7 @@ const (
 	SandboxShell_Upload_FullMethodName   = "/berth.v1.SandboxShell/Upload"
 	SandboxShell_Download_FullMethodName = "/berth.v1.SandboxShell/Download"
 	SandboxShell_Stat_FullMethodName     = "/berth.v1.SandboxShell/Stat"
+	SandboxShell_Read_FullMethodName     = "/berth.v1.SandboxShell/Read"
 )
 
 // SandboxShellClient is the client API for SandboxShell service.
@@ -894,6 +895,10 @@ type SandboxShellClient interface {
 	Download(ctx context.Context, in *DownloadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadReply], error)
 	// Stat looks at one name.
 	Stat(ctx context.Context, in *StatRequest, opts ...grpc.CallOption) (*StatReply, error)
+	// Read is SandboxControl.Read for a session that grades (AttachRequest.grading):
+	// sandboxd itself reads one regular file, following no link in any part of
+	// its path. Any other session gets DENIED.
+	Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadReply, error)
 }
 
 type sandboxShellClient struct {
@@ -982,6 +987,16 @@ func (c *sandboxShellClient) Stat(ctx context.Context, in *StatRequest, opts ...
 	return out, nil
 }
 
+func (c *sandboxShellClient) Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadReply)
+	err := c.cc.Invoke(ctx, SandboxShell_Read_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SandboxShellServer is the server API for SandboxShell service.
 // All implementations must embed UnimplementedSandboxShellServer
 // for forward compatibility.
@@ -1007,6 +1022,10 @@ type SandboxShellServer interface {
 	Download(*DownloadRequest, grpc.ServerStreamingServer[DownloadReply]) error
 	// Stat looks at one name.
 	Stat(context.Context, *StatRequest) (*StatReply, error)
+	// Read is SandboxControl.Read for a session that grades (AttachRequest.grading):
+	// sandboxd itself reads one regular file, following no link in any part of
+	// its path. Any other session gets DENIED.
+	Read(context.Context, *ReadRequest) (*ReadReply, error)
 	mustEmbedUnimplementedSandboxShellServer()
 }
 
@@ -1034,6 +1053,9 @@ func (UnimplementedSandboxShellServer) Download(*DownloadRequest, grpc.ServerStr
 }
 func (UnimplementedSandboxShellServer) Stat(context.Context, *StatRequest) (*StatReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stat not implemented")
+}
+func (UnimplementedSandboxShellServer) Read(context.Context, *ReadRequest) (*ReadReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Read not implemented")
 }
 func (UnimplementedSandboxShellServer) mustEmbedUnimplementedSandboxShellServer() {}
 func (UnimplementedSandboxShellServer) testEmbeddedByValue()                      {}
@@ -1124,6 +1146,24 @@ func _SandboxShell_Stat_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxShell_Read_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxShellServer).Read(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxShell_Read_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxShellServer).Read(ctx, req.(*ReadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SandboxShell_ServiceDesc is the grpc.ServiceDesc for SandboxShell service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1138,6 +1178,10 @@ var SandboxShell_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Stat",
 			Handler:    _SandboxShell_Stat_Handler,
+		},
+		{
+			MethodName: "Read",
+			Handler:    _SandboxShell_Read_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

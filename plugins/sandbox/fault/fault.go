@@ -1,0 +1,127 @@
+// Package fault is the error vocabulary of a sandbox: sentinels, and the table
+// that carries them across gRPC. Both ends import it; plugin authors meet the
+// sentinels as those of package sandbox.
+//
+// It must not know how anything is done: an error is named where it arises.
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// The sentinels. Package sandbox documents them.
+var (
+	ErrNoProgram = errors.New("no such program")
+	ErrNotFound  = errors.New("not found")
+	ErrDenied    = errors.New("permission denied")
+	ErrNoRoom    = errors.New("no room in the sandbox")
+	ErrTooLarge  = errors.New("larger than allowed")
+	ErrUnsafe    = errors.New("not a plain file or folder")
+	ErrExists    = errors.New("exists already")
+	ErrFrozen    = errors.New("sandbox is frozen")
+	ErrRevoked   = errors.New("access is revoked")
+	ErrInvalid   = errors.New("invalid request")
+	ErrTimeout   = errors.New("processes did not end in time")
+	ErrGone      = errors.New("connection to the sandbox is gone")
+)
+
+// domain marks our reasons in google.rpc.ErrorInfo.
+const domain = "berth"
+
+// reasons is the whole error vocabulary on the wire; sandbox.proto lists it for
+// authors in other languages. A row added here is all that a new sentinel needs.
+var reasons = []struct {
+	err    error
+	reason string
+	code   codes.Code
+}{
+	{ErrNoProgram, "NO_PROGRAM", codes.NotFound},
+	{ErrNotFound, "NOT_FOUND", codes.NotFound},
+	{ErrDenied, "DENIED", codes.PermissionDenied},
+	{ErrNoRoom, "NO_ROOM", codes.ResourceExhausted},
+	{ErrTooLarge, "TOO_LARGE", codes.OutOfRange},
+	{ErrUnsafe, "UNSAFE", codes.FailedPrecondition},
+	{ErrExists, "EXISTS", codes.AlreadyExists},
+	{ErrFrozen, "FROZEN", codes.FailedPrecondition},
+	{ErrRevoked, "REVOKED", codes.PermissionDenied},
+	{ErrInvalid, "INVALID", codes.InvalidArgument},
+	{ErrTimeout, "TIMEOUT", codes.DeadlineExceeded},
+}
+
+// Encode turns an error of a server into a status: the sentinel that it wraps
+// becomes a reason. A nil error, and one that is a status already, stay. It is
+// for the boundary only.
+func Encode(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, r := range reasons {
+		if !errors.Is(err, r.err) {
+			continue
+		}
+		s, detailed := status.New(r.code, err.Error()).WithDetails(&errdetails.ErrorInfo{Reason: r.reason, Domain: domain})
+		if detailed != nil {
+			return status.Error(r.code, err.Error())
+		}
+		return s.Err()
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, err.Error())
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, err.Error())
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Internal, err.Error())
+}
+
+// Decode gives the sentinel back that Encode put away, with the server's text.
+// A status that means that the connection broke becomes ErrGone; a context's
+// end becomes the context's error. What is no status stays.
+func Decode(err error) error {
+	if err == nil {
+		return nil
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	for _, d := range s.Details() {
+		info, ok := d.(*errdetails.ErrorInfo)
+		if !ok || info.GetDomain() != domain {
+			continue
+		}
+		for _, r := range reasons {
+			if r.reason == info.GetReason() {
+				return &remote{text: s.Message(), is: r.err}
+			}
+		}
+	}
+	switch s.Code() {
+	case codes.Canceled:
+		return &remote{text: s.Message(), is: context.Canceled}
+	case codes.DeadlineExceeded:
+		return &remote{text: s.Message(), is: context.DeadlineExceeded}
+	case codes.Unavailable:
+		return fmt.Errorf("%w: %s", ErrGone, s.Message())
+	default:
+		return &remote{text: fmt.Sprintf("%s: %s", s.Code(), s.Message()), is: err}
+	}
+}
+
+// remote is an error of the other side: its text, and what it wrapped there.
+type remote struct {
+	text string
+	is   error
+}
+
+func (r *remote) Error() string { return r.text }
+func (r *remote) Unwrap() error { return r.is }

@@ -1,0 +1,52 @@
+package fault_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+)
+
+func TestSentinelsSurviveTheWire(t *testing.T) {
+	t.Parallel()
+	for _, want := range []error{
+		fault.ErrNoProgram, fault.ErrNotFound, fault.ErrDenied, fault.ErrNoRoom, fault.ErrTooLarge, fault.ErrUnsafe,
+		fault.ErrExists, fault.ErrFrozen, fault.ErrRevoked, fault.ErrInvalid, fault.ErrTimeout,
+		context.Canceled, context.DeadlineExceeded,
+	} {
+		text := fmt.Sprintf("start %q: %v", "x", want)
+		got := fault.Decode(overWire(fault.Encode(fmt.Errorf("start %q: %w", "x", want))))
+		if !errors.Is(got, want) || got.Error() != text {
+			t.Errorf("got %v (is %v: %v), want %q", got, want, errors.Is(got, want), text)
+		}
+	}
+}
+
+func TestBrokenConnectionIsGone(t *testing.T) {
+	t.Parallel()
+	if err := fault.Decode(status.Error(codes.Unavailable, "EOF")); !errors.Is(err, fault.ErrGone) {
+		t.Errorf("got %v, want ErrGone", err)
+	}
+}
+
+func TestOtherErrorsKeepTheirText(t *testing.T) {
+	t.Parallel()
+	err := fault.Decode(overWire(fault.Encode(errors.New("disk on fire"))))
+	if err == nil || err.Error() != "Internal: disk on fire" {
+		t.Errorf("got %v, want the text and the code", err)
+	}
+	if fault.Encode(nil) != nil || fault.Decode(nil) != nil {
+		t.Error("nil became an error")
+	}
+}
+
+// overWire is what gRPC does to a status.
+func overWire(err error) error {
+	s, _ := status.FromError(err)
+	return status.FromProto(s.Proto()).Err()
+}

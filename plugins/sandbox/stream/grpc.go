@@ -1,0 +1,132 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+)
+
+// Tuning shared by both ends. gRPC's defaults (64 KiB windows, 32 KiB buffers)
+// are made for networks; on a local socket they cost half the throughput.
+const (
+	// Chunk is the largest piece of output or file in one message, in bytes.
+	Chunk = 256 << 10
+	// MaxMessage is the largest message either side takes, in bytes.
+	MaxMessage = 20 << 20
+
+	window      = 4 << 20 // how far a sender may run ahead of a slow reader
+	bufferBytes = 128 << 10
+	maxStreams  = 256 // calls at once on one connection
+)
+
+// NewServer makes a server for Serve. It is the only place where one is built:
+// errors get their reason here (package fault), and a panic of one call does
+// not end the others.
+func NewServer() *grpc.Server {
+	return grpc.NewServer(
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
+		grpc.WriteBufferSize(bufferBytes), grpc.ReadBufferSize(bufferBytes),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
+		grpc.UnaryInterceptor(func(ctx context.Context, q any, i *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
+			defer caught(i.FullMethod, &err)
+			out, err = next(ctx, q)
+			return out, fault.Encode(err)
+		}),
+		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, i *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+			defer caught(i.FullMethod, &err)
+			return fault.Encode(next(srv, s))
+		}),
+	)
+}
+
+// caught makes an error of a panic.
+func caught(method string, err *error) {
+	if p := recover(); p != nil {
+		*err = status.Errorf(codes.Internal, "panic in %s: %v\n%s", method, p, debug.Stack())
+	}
+}
+
+// Serve runs s on the single connection c and returns when c has ended and no
+// call is being carried out any more.
+func Serve(s *grpc.Server, c net.Conn) {
+	l := &one{conn: c, done: make(chan struct{})}
+	_ = s.Serve(l) // ends with errEnded: the connection is gone, which is no news
+	s.Stop()
+}
+
+// Client speaks gRPC over c, which the other side serves. Closing it closes c.
+func Client(c net.Conn) (*grpc.ClientConn, error) {
+	var once sync.Once
+	return ClientOn("sandbox", func(context.Context, string) (net.Conn, error) {
+		err := errEnded // gRPC would reconnect for ever; this connection cannot be made anew
+		var out net.Conn
+		once.Do(func() { out, err = c, nil })
+		return out, err
+	})
+}
+
+// ClientOn is Client for a dialer of the caller's, which is asked again when a
+// connection has ended. name appears in errors.
+func ClientOn(name string, dial func(context.Context, string) (net.Conn, error)) (*grpc.ClientConn, error) {
+	c, err := grpc.NewClient("passthrough:///"+name,
+		grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // the peer is known by how we got here
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
+		grpc.WithWriteBufferSize(bufferBytes), grpc.WithReadBufferSize(bufferBytes),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
+		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
+		grpc.WithIdleTimeout(0), // an idle client would close the connection, and with it the sandbox
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", name, err)
+	}
+	return c, nil
+}
+
+var errEnded = errors.New("connection has ended")
+
+// one is a listener that accepts a single connection. Accept blocks after it
+// until that connection is closed, so that grpc.Server.Serve lasts as long.
+type one struct {
+	conn  net.Conn
+	given bool
+	once  sync.Once
+	done  chan struct{}
+}
+
+func (l *one) Accept() (net.Conn, error) {
+	if l.given {
+		<-l.done
+		return nil, errEnded
+	}
+	l.given = true
+	return &closing{l.conn, l}, nil
+}
+
+func (l *one) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
+func (l *one) Addr() net.Addr { return l.conn.LocalAddr() }
+
+// closing tells the listener when gRPC closes the connection.
+type closing struct {
+	net.Conn
+	l *one
+}
+
+func (c *closing) Close() error { return errors.Join(c.l.Close(), c.Conn.Close()) }

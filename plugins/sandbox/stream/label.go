@@ -1,0 +1,90 @@
+// Package stream is what the core and sandboxd agree on before any gRPC: a
+// fixed label that says what a connection is for, two ways to hand connections
+// over (descriptors, or yamux on one byte stream), and the means to speak gRPC
+// on a single connection, with sandboxd as the server.
+//
+// It must not know what is said on a connection, and must never hand anything
+// from the sandbox to the core.
+package stream
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+)
+
+// Kind says what a connection carries.
+type Kind byte
+
+// The kinds of connection.
+const (
+	Control  Kind = 'C' // gRPC SandboxControl; the first connection
+	Supply   Kind = 'F' // labels with descriptors, to sandboxd; the second
+	Shell    Kind = 'S' // gRPC SandboxShell; the ID is that of an Attach
+	Accepted Kind = 'L' // raw bytes; the ID is what a Listen said of it
+	Dialed   Kind = 'D' // raw bytes; the ID is that of a Dial
+)
+
+// ID names one connection.
+type ID [16]byte
+
+// NewID makes an ID that nobody can guess.
+func NewID() (id ID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+// ParseID makes an ID of bytes from a message.
+func ParseID(b []byte) (id ID, err error) {
+	if len(b) != len(id) {
+		return id, fmt.Errorf("label has %d bytes, want %d", len(b), len(id))
+	}
+	copy(id[:], b)
+	return id, nil
+}
+
+// Label is the first thing sent on a connection. It is fixed in size, so that
+// the reader needs no buffer that could swallow bytes of what follows.
+type Label struct {
+	Kind Kind
+	ID   ID
+}
+
+const (
+	magic     = "brt1" // a changed label gets a new magic: there is nothing else to negotiate
+	labelSize = len(magic) + 1 + len(ID{})
+)
+
+// Send writes l to w.
+func (l Label) Send(w io.Writer) error {
+	_, err := w.Write(l.bytes())
+	return err
+}
+
+func (l Label) bytes() []byte {
+	return append(append(make([]byte, 0, labelSize), magic+string(rune(l.Kind))...), l.ID[:]...)
+}
+
+// ReadLabel reads exactly one label. The caller sets a deadline: the peer may
+// be anybody.
+func ReadLabel(r io.Reader) (Label, error) {
+	var b [labelSize]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return Label{}, fmt.Errorf("read label: %w", err)
+	}
+	return parseLabel(b[:])
+}
+
+func parseLabel(b []byte) (l Label, err error) {
+	if len(b) != labelSize || string(b[:len(magic)]) != magic {
+		return l, fmt.Errorf("%q is not a label", b)
+	}
+	l.Kind = Kind(b[len(magic)])
+	switch l.Kind {
+	case Control, Supply, Shell, Accepted, Dialed:
+	default:
+		return Label{}, fmt.Errorf("label of unknown kind %q", byte(l.Kind))
+	}
+	copy(l.ID[:], b[len(magic)+1:])
+	return l, nil
+}

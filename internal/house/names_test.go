@@ -1,0 +1,114 @@
+package house
+
+import (
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The core must do the same for everybody, so it must not know anybody's name,
+// not even in a comment: a name is where a special case begins. What the core
+// offers in general (an executor, a dialect's folder) is not in these lists.
+var (
+	engines = []string{
+		"podman", "docker", "containerd", "kubernetes", "apptainer", "singularity", "bubblewrap", "bwrap", "gvisor",
+		"firecracker", "playwright", "chromedp", "chromium",
+	}
+	agents = []string{
+		"claude", "codex", "terminus", "openhands", "swe-agent", "sweagent", "aider", "goose", "opencode", "copilot",
+		"openclaw", "nanobot", "gemini-cli", "gemini_cli", "qwen", "cline",
+	}
+	benchmarks = []string{
+		"harbor", "terminal-bench", "terminal_bench", "terminalbench", "tua-bench", "tuabench", "swe-bench", "swebench",
+		"uniclawbench", "gauntletbench", "magebench", "sokoban", "webarena", "osworld", "browsergym", "gsm8k", "humaneval", "inspect_ai",
+	}
+	// Only a dialect's own folder, core/gateway/<dialect>, knows its provider.
+	providers = []string{"anthropic", "openai", "gemini", "mistral", "deepseek"}
+)
+
+var (
+	forbiddenInCore = words(engines, agents, benchmarks)
+	forbiddenNames  = words(providers)
+)
+
+// words matches any of the words, in any case.
+func words(lists ...[]string) *regexp.Regexp {
+	var all []string
+	for _, l := range lists {
+		for _, w := range l {
+			all = append(all, regexp.QuoteMeta(w))
+		}
+	}
+	return regexp.MustCompile(`(?i:` + strings.Join(all, "|") + `)`)
+}
+
+// findName is the first match of re in s that begins a word, also inside an
+// identifier: dockerHost, useDocker and use_docker, but not "decline" for
+// "cline".
+func findName(re *regexp.Regexp, s string) string {
+	for _, m := range re.FindAllStringIndex(s, -1) {
+		if m[0] == 0 || !isLetter(s[m[0]-1]) || isLower(s[m[0]-1]) && !isLower(s[m[0]]) {
+			return s[m[0]:m[1]]
+		}
+	}
+	return ""
+}
+
+func isLower(b byte) bool  { return b >= 'a' && b <= 'z' }
+func isLetter(b byte) bool { return isLower(b) || b >= 'A' && b <= 'Z' }
+
+// namesIn lists "word in: line" for each line of a file of core that has a
+// forbidden word.
+func namesIn(f file) []string {
+	var found []string
+	inDialect := regexp.MustCompile(`^core/gateway/[a-z0-9_]+/`).MatchString(f.path)
+	for line := range strings.SplitSeq(f.text, "\n") {
+		w := findName(forbiddenInCore, line)
+		if w == "" && !inDialect {
+			w = findName(forbiddenNames, line)
+		}
+		if w != "" {
+			found = append(found, w+" in: "+strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+func TestCoreKnowsNobodysName(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for _, f := range files(t, "core") {
+		seen++
+		for _, hit := range namesIn(f) {
+			t.Errorf("%s: %s", f.path, hit)
+		}
+		if w := findName(forbiddenInCore, path.Base(f.path)); w != "" {
+			t.Errorf("%s: %s is in the name of a file of core", f.path, w)
+		}
+	}
+	if seen == 0 {
+		t.Fatal("no file in core/: the test looks in the wrong place")
+	}
+}
+
+func TestNamesIn(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		path, text string
+		want       int
+	}{
+		{"core/run/run.go", "// plain words\nvar n = 1", 0},
+		{"core/run/run.go", "// as Podman does", 1},
+		{"core/run/run.go", "var dockerHost string\nconst x = \"terminal-bench\"", 2},
+		{"core/run/run.go", "case \"claude-code\":", 1},
+		{"core/run/run.go", "useDocker()\nuse_docker\nwe decline", 2},
+		{"core/gateway/gateway.go", "case \"anthropic\":", 1},
+		{"core/gateway/anthropic/wire.go", "package anthropic", 0},
+		{"core/gateway/anthropic/wire.go", "// for codex only", 1},
+	} {
+		if got := namesIn(file{tt.path, tt.text}); len(got) != tt.want {
+			t.Errorf("namesIn(%q, %q) = %q, want %d", tt.path, tt.text, got, tt.want)
+		}
+	}
+}

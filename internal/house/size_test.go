@@ -1,0 +1,119 @@
+package house
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Sizes at which a reader loses the thread. Tests have the same limits, for
+// themselves.
+const (
+	maxFileLines    = 500
+	maxPackageFiles = 14
+	maxPackageLines = 3000
+)
+
+func lines(s string) int { return strings.Count(s, "\n") }
+
+func TestNoFileOrPackageIsTooLong(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		for kind, names := range map[string][]string{"code": p.GoFiles, "tests": append(p.TestGoFiles, p.XTestGoFiles...)} {
+			count, total := 0, 0
+			for _, name := range names {
+				data, err := os.ReadFile(filepath.Join(p.Dir, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := file{path: p.rel() + "/" + name, text: string(data)}
+				if f.generated() {
+					continue
+				}
+				n := lines(f.text)
+				count++
+				total += n
+				if n > maxFileLines {
+					t.Errorf("%s has %d lines, more than %d", f.path, n, maxFileLines)
+				}
+			}
+			if count > maxPackageFiles {
+				t.Errorf("%s has %d files of %s, more than %d: split it", p.rel(), count, kind, maxPackageFiles)
+			}
+			if total > maxPackageLines {
+				t.Errorf("%s has %d lines of %s, more than %d: split it", p.rel(), total, kind, maxPackageLines)
+			}
+		}
+	}
+}
+
+// nolint finds a directive; its groups are the linters and the reason.
+var nolint = regexp.MustCompile(`//\s*nolint(:[a-z0-9,]+)?(.*)$`)
+
+// unexplained says what is wrong with the nolint directive in line, or "".
+func unexplained(line string) string {
+	m := nolint.FindStringSubmatch(line)
+	switch {
+	case m == nil:
+		return ""
+	case m[1] == "":
+		return "names no linter"
+	case !strings.HasPrefix(m[2], " // ") || len(m[2]) < len(" // why"):
+		return "gives no reason"
+	}
+	return ""
+}
+
+func TestLintIsSwitchedOffOnlyWithAReason(t *testing.T) {
+	t.Parallel()
+	for _, f := range files(t, ".") {
+		if !strings.HasSuffix(f.path, ".go") || f.generated() || strings.HasPrefix(f.path, "internal/house/") {
+			continue
+		}
+		for i, line := range strings.Split(f.text, "\n") {
+			if why := unexplained(line); why != "" {
+				t.Errorf("%s:%d: nolint %s: write //nolint:linter // reason", f.path, i+1, why)
+			}
+		}
+	}
+}
+
+func TestUnexplained(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"x() // plain": "",
+		"x() //nolint:errcheck // a pipe in memory cannot fail": "",
+		"x() //nolint:errcheck":                                 "gives no reason",
+		"x() //nolint":                                          "names no linter",
+		"x() // nolint // because":                              "names no linter",
+	} {
+		if got := unexplained(line); got != want {
+			t.Errorf("unexplained(%q) = %q, want %q", line, got, want)
+		}
+	}
+}
+
+// Work that is put off is an issue, not a comment.
+func TestNothingIsLeftToDoInAComment(t *testing.T) {
+	t.Parallel()
+	todo := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`)
+	for _, f := range files(t, ".") {
+		for i, line := range strings.Split(f.text, "\n") {
+			if w := todo.FindString(line); w != "" && !strings.Contains(line, "mktemp") {
+				t.Errorf("%s:%d: %s: %s", f.path, i+1, w, strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+// A package says in its own words what it is for.
+func TestEveryPackageHasAParagraph(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		if len(p.GoFiles) > 0 && len(p.Doc) < 60 && !strings.Contains(p.rel(), "/proto/") {
+			t.Errorf("%s: the package comment is %q: say what the package is for and what must not be in it", p.rel(), p.Doc)
+		}
+	}
+}

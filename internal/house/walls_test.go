@@ -1,0 +1,150 @@
+package house
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// only says where alone an import may stand: heavy things live in the one
+// folder that needs them.
+var only = []struct {
+	prefix string
+	in     []string
+}{
+	{"github.com/containers", []string{"environments/podman"}},
+	{"go.podman.io", []string{"environments/podman"}},
+	{"github.com/moby/moby", []string{"environments/docker"}},
+	{"github.com/docker/docker", nil},
+	{"github.com/docker/cli", nil},
+	{"github.com/chromedp", []string{"environments/browser"}},
+	{"github.com/hashicorp/hcl", []string{"core/config", "core/cli"}},
+	{"github.com/spf13", []string{"core/cli", "internal"}},
+	{"charm.land", []string{"core/cli", "internal"}},
+}
+
+// under says whether path is dir or below it.
+func under(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// trespass says why the package from (a path below the module) must not import
+// to (a full import path), or "".
+func trespass(from, to string) string {
+	for _, o := range only {
+		if under(to, o.prefix) && !slices.ContainsFunc(o.in, func(d string) bool { return under(from, d) }) {
+			if o.in == nil {
+				return o.prefix + " is replaced by another library"
+			}
+			return o.prefix + " belongs in " + strings.Join(o.in, " and ") + " only"
+		}
+	}
+	ours, ok := strings.CutPrefix(to, module+"/")
+	if !ok {
+		return ""
+	}
+	room, rest, _ := strings.Cut(from, "/")
+	name, _, _ := strings.Cut(rest, "/")
+	switch room {
+	case "plugins":
+		if !under(ours, "plugins") {
+			return "plugins/ imports nothing of ours but itself"
+		}
+	case "agents", "environments", "verifiers", "tasks":
+		own := under(ours, room+"/"+name) || under(ours, room+"/internal")
+		if !own && !under(ours, "plugins") {
+			return room + "/ imports only plugins/, its own folder and " + room + "/internal"
+		}
+	case "core":
+		if !under(ours, "core") && !under(ours, "plugins") {
+			return "core/ imports plugins/ and never a concrete plugin or format"
+		}
+	}
+	return ""
+}
+
+func TestNoImportCrossesAWall(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			if why := trespass(p.rel(), imp); why != "" {
+				t.Errorf("%s imports %s: %s", p.rel(), imp, why)
+			}
+		}
+	}
+}
+
+// The wall itself, tried with one violation of each kind and what is allowed
+// beside it.
+func TestTrespass(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		from, to string
+		want     string // a substring; empty means allowed
+	}{
+		{"plugins/agent", module + "/plugins/model", ""},
+		{"plugins/agent", module + "/core/record", "plugins/ imports nothing"},
+		{"plugins/agent", module + "/internal/x", "plugins/ imports nothing"},
+		{"core/run", module + "/core/trial", ""},
+		{"core/run", module + "/plugins/task", ""},
+		{"core/run", module + "/tasks/harbor", "never a concrete"},
+		{"core/run", module + "/environments/local", "never a concrete"},
+		{"core/run", module + "/internal/x", "never a concrete"},
+		{"agents/oracle", module + "/plugins/agent", ""},
+		{"agents/oracle/cmd", module + "/agents/oracle", ""},
+		{"agents/oracle", module + "/agents/internal/x", ""},
+		{"agents/oracle", module + "/agents/nop", "agents/ imports only"},
+		{"environments/local", module + "/core/run", "environments/ imports only"},
+		{"environments/podman", module + "/environments/internal/engine", ""},
+		{"verifiers/script", module + "/tasks/harbor", "verifiers/ imports only"},
+		{"tasks/harbor", module + "/core/config", "tasks/ imports only"},
+		{"cmd/berth", module + "/tasks/harbor", ""},
+		{"core/config", "github.com/hashicorp/hcl/v2", ""},
+		{"core/plan", "github.com/hashicorp/hcl/v2", "belongs in core/config"},
+		{"core/cli", "github.com/spf13/cobra", ""},
+		{"core/run", "github.com/spf13/cobra", "belongs in core/cli"},
+		{"environments/podman", "github.com/containers/podman/v5/pkg/bindings", ""},
+		{"environments/docker", "github.com/containers/podman/v5/pkg/bindings", "belongs in environments/podman"},
+		{"environments/docker", "github.com/docker/docker/client", "replaced"},
+		{"core/run", "github.com/chromedp/chromedp", "belongs in environments/browser"},
+	} {
+		got := trespass(tt.from, tt.to)
+		if (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("trespass(%q, %q) = %q, want %q", tt.from, tt.to, got, tt.want)
+		}
+	}
+}
+
+// What a program links, whoever imported it.
+func TestNoProgramLinksWhatItMustNot(t *testing.T) {
+	t.Parallel()
+	engines := []string{"github.com/containers", "go.podman.io", "github.com/moby", "github.com/docker", "github.com/chromedp"}
+	core := []string{"github.com/hashicorp/hcl", "github.com/spf13", "charm.land"}
+	for _, tt := range []struct {
+		pattern string
+		not     []string
+	}{
+		{"./plugins/...", slices.Concat(engines, core)},
+		{"./core/...", engines},
+		{"./cmd/berth", engines},
+		// os/exec waits for children, and so does the reaper of PID 1: each would
+		// take the other's.
+		{"./cmd/berth-sandboxd", slices.Concat(engines, core, []string{"os/exec", "os/user"})},
+		{"./agents/...", slices.Concat(engines, core)},
+		{"./verifiers/...", slices.Concat(engines, core)},
+		{"./environments/local/...", slices.Concat(engines, core)},
+	} {
+		t.Run(tt.pattern, func(t *testing.T) {
+			t.Parallel()
+			dir := strings.TrimSuffix(strings.TrimPrefix(tt.pattern, "./"), "/...")
+			if !slices.ContainsFunc(packages(t), func(p pkg) bool { return under(p.rel(), dir) }) {
+				t.Skipf("there is no %s yet", dir)
+			}
+			for dep := range strings.FieldsSeq(string(goList(t, "-deps", tt.pattern))) {
+				for _, not := range tt.not {
+					if under(dep, not) {
+						t.Errorf("%s links %s", tt.pattern, dep)
+					}
+				}
+			}
+		})
+	}
+}

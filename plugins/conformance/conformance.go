@@ -1,0 +1,203 @@
+// Package conformance carries out the clauses of a contract's kit, under
+// go test and from the command line alike, so that a plugin in any language is
+// held to the same words as one in this tree.
+//
+// It must not know any contract: the clauses are in the kits, such as
+// environmenttest.
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Clause is one promise of a contract. S is what the kit tests: a plugin and
+// what it needs to be tried.
+type Clause[S any] struct {
+	// Name says what holds, as a clause: "exit code is a result, not an error".
+	Name string
+	// Guards is the accident that the clause guards against.
+	Guards string
+	// Time is how long the clause may take; 0 means ten seconds. A clause that
+	// takes longer has failed, and the next one begins.
+	Time time.Duration
+	// Skip says why the clause does not apply to s; empty means that it does.
+	// Nil: it always applies.
+	Skip func(s S) string
+	// Run tries the clause. ctx ends with its time.
+	Run func(ctx context.Context, t *T, s S)
+}
+
+// T is how a clause reports. Its methods are safe for concurrent use; Fatalf
+// must be called from the goroutine that runs the clause.
+type T struct {
+	mu       sync.Mutex
+	failures []string
+	logs     []string
+	cleanups []func()
+}
+
+// Errorf marks the clause as failed and goes on.
+func (t *T) Errorf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failures = append(t.failures, fmt.Sprintf(format, args...))
+}
+
+// Fatalf marks the clause as failed and ends it.
+func (t *T) Fatalf(format string, args ...any) {
+	t.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// Logf adds a line that is shown when the clause fails.
+func (t *T) Logf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.logs = append(t.logs, fmt.Sprintf(format, args...))
+}
+
+// Cleanup runs f after the clause, last registered first.
+func (t *T) Cleanup(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cleanups = append(t.cleanups, f)
+}
+
+// TempDir makes an empty folder that is removed after the clause.
+func (t *T) TempDir() string {
+	dir, err := os.MkdirTemp("", "berth-clause-")
+	if err != nil {
+		t.Fatalf("make a folder for the clause: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// Status is how a clause went.
+type Status string
+
+// The statuses.
+const (
+	Pass Status = "pass"
+	Fail Status = "fail"
+	Skip Status = "skip"
+)
+
+// Result is one clause, tried.
+type Result struct {
+	Clause string        `json:"clause"`
+	Guards string        `json:"guards"`
+	Status Status        `json:"status"`
+	Detail []string      `json:"detail,omitempty"` // what was wrong, or why it was skipped
+	Took   time.Duration `json:"took_ns"`
+}
+
+// Run tries every clause on s, one after the other, and calls each with every
+// result as it is known.
+func Run[S any](ctx context.Context, s S, clauses []Clause[S], each func(Result)) {
+	for i := range clauses {
+		if ctx.Err() != nil {
+			return
+		}
+		each(clauses[i].try(ctx, s))
+	}
+}
+
+// Test tries every clause as a subtest.
+func Test[S any](t *testing.T, s S, clauses []Clause[S]) {
+	t.Helper()
+	for i := range clauses {
+		c := &clauses[i]
+		t.Run(c.Name, func(t *testing.T) {
+			switch r := c.try(t.Context(), s); r.Status {
+			case Skip:
+				t.Skip(r.Detail[0])
+			case Fail:
+				for _, d := range r.Detail {
+					t.Error(d)
+				}
+				t.Logf("guards against: %s", c.Guards)
+			case Pass:
+			}
+		})
+	}
+}
+
+// cleanupTime is how long the clean-up of a clause may take.
+const cleanupTime = 15 * time.Second
+
+func (c *Clause[S]) try(ctx context.Context, s S) Result {
+	began := time.Now()
+	r := Result{Clause: c.Name, Guards: c.Guards, Status: Pass}
+	if c.Skip != nil {
+		if why := c.Skip(s); why != "" {
+			r.Status, r.Detail = Skip, []string{why}
+			return r
+		}
+	}
+	limit := c.Time
+	if limit == 0 {
+		limit = 10 * time.Second
+	}
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	t := &T{}
+	if !inTime(limit, func() { c.guarded(bounded, t, s) }) {
+		t.Errorf("did not end within %v", limit)
+	}
+	cancel()
+	if !inTime(cleanupTime, t.clean) {
+		t.Errorf("its clean-up did not end within %v", cleanupTime)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.failures) > 0 {
+		r.Status, r.Detail = Fail, append(t.failures, t.logs...)
+	}
+	r.Took = time.Since(began)
+	return r
+}
+
+// guarded turns a panic of a clause into a failure of that clause.
+func (c *Clause[S]) guarded(ctx context.Context, t *T, s S) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	c.Run(ctx, t, s)
+}
+
+func (t *T) clean() {
+	t.mu.Lock()
+	cleanups := t.cleanups
+	t.cleanups = nil
+	t.mu.Unlock()
+	for i := len(cleanups) - 1; i >= 0; i-- {
+		cleanups[i]()
+	}
+}
+
+// inTime runs f in a goroutine of its own, which Fatalf may end, and says
+// whether it ended within limit and a moment more: a clause sees the end of its
+// context first.
+func inTime(limit time.Duration, f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(limit + 500*time.Millisecond):
+		return false
+	}
+}

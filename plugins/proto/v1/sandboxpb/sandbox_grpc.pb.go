@@ -89,6 +89,7 @@ type SandboxControlClient interface {
 	// those that were stopped before stay so at Thaw. Commands and terminals
 	// cannot be started until Thaw; files can be read. Freezing twice is no error.
 	Freeze(ctx context.Context, in *FreezeRequest, opts ...grpc.CallOption) (*FreezeReply, error)
+	// Thaw lets go on what Freeze stopped.
 	Thaw(ctx context.Context, in *ThawRequest, opts ...grpc.CallOption) (*ThawReply, error)
 	// Processes lists what runs, without sandboxd itself.
 	Processes(ctx context.Context, in *ProcessesRequest, opts ...grpc.CallOption) (*ProcessesReply, error)
@@ -106,6 +107,7 @@ type SandboxControlClient interface {
 	// RestartServices starts every service that does not run, in the order of
 	// their first start.
 	RestartServices(ctx context.Context, in *RestartServicesRequest, opts ...grpc.CallOption) (*RestartServicesReply, error)
+	// Services lists every service that was ever started, running or not.
 	Services(ctx context.Context, in *ServicesRequest, opts ...grpc.CallOption) (*ServicesReply, error)
 	// Listen opens a loopback port inside, for as long as the call lasts. The
 	// first message says which; each further one names a connection that was
@@ -118,6 +120,7 @@ type SandboxControlClient interface {
 	Fresh(ctx context.Context, in *FreshRequest, opts ...grpc.CallOption) (*FreshReply, error)
 	// Read reads one regular file, following no link in any part of its path.
 	Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadReply, error)
+	// Stats says what the sandbox has used so far.
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsReply, error)
 }
 
@@ -342,6 +345,7 @@ type SandboxControlServer interface {
 	// those that were stopped before stay so at Thaw. Commands and terminals
 	// cannot be started until Thaw; files can be read. Freezing twice is no error.
 	Freeze(context.Context, *FreezeRequest) (*FreezeReply, error)
+	// Thaw lets go on what Freeze stopped.
 	Thaw(context.Context, *ThawRequest) (*ThawReply, error)
 	// Processes lists what runs, without sandboxd itself.
 	Processes(context.Context, *ProcessesRequest) (*ProcessesReply, error)
@@ -359,6 +363,7 @@ type SandboxControlServer interface {
 	// RestartServices starts every service that does not run, in the order of
 	// their first start.
 	RestartServices(context.Context, *RestartServicesRequest) (*RestartServicesReply, error)
+	// Services lists every service that was ever started, running or not.
 	Services(context.Context, *ServicesRequest) (*ServicesReply, error)
 	// Listen opens a loopback port inside, for as long as the call lasts. The
 	// first message says which; each further one names a connection that was
@@ -371,6 +376,7 @@ type SandboxControlServer interface {
 	Fresh(context.Context, *FreshRequest) (*FreshReply, error)
 	// Read reads one regular file, following no link in any part of its path.
 	Read(context.Context, *ReadRequest) (*ReadReply, error)
+	// Stats says what the sandbox has used so far.
 	Stats(context.Context, *StatsRequest) (*StatsReply, error)
 	mustEmbedUnimplementedSandboxControlServer()
 }

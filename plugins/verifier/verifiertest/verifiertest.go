@@ -1,0 +1,54 @@
+// Package verifiertest is the conformance kit of verifiers: what every verifier
+// must do, whatever it judges, in process and through a built plugin.
+//
+// It must not know any verifier. What a verifier is to say about a given work is
+// its author's to test; Subject.Cases lets the kit try that, too.
+package verifiertest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Subject is a verifier under test.
+type Subject struct {
+	Verifier verifier.Verifier
+	Traits   verifier.Traits
+	// Capabilities are those that the plugin announces.
+	Capabilities []string
+	// Cases are works whose verdict the author knows. Without any, the kit
+	// tries the verifier on works of its own, where any verdict will do.
+	Cases []Case
+	// Shell returns the address of a shell in a fresh sandbox, which lives as
+	// long as t. Nil: clauses for verifiers that need a sandbox are skipped.
+	Shell func(ctx context.Context, t *conformance.T) string
+}
+
+// Case is one work with the verdict that it deserves.
+type Case struct {
+	Name string
+	// Request is what the verifier is asked; View and Scratch are made by the
+	// kit when they are empty, Shell when the verifier needs one.
+	Request verifier.Request
+	// Files are written below the view, by slash-separated name.
+	Files map[string]string
+	// Want is the decision; empty means any.
+	Want verifier.Decision
+}
+
+// Run tries every clause, one subtest each. Call it from the plugin's own
+// tests:
+//
+//	verifiertest.Run(t, verifiertest.Subject{Verifier: exact{}, Traits: traits, Cases: cases})
+func Run(t *testing.T, s Subject) {
+	t.Helper()
+	conformance.Test(t, s, Clauses())
+}
+
+// Clauses are all clauses of the kit, in the order in which they are tried.
+func Clauses() []conformance.Clause[Subject] {
+	return append(verdictClauses(), accidentClauses()...)
+}

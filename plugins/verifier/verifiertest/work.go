@@ -1,0 +1,151 @@
+package verifiertest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// plain is a small finished attempt, as the core lays it out.
+var plain = map[string]string{
+	"task.json":                       `{"name": "kit/plain", "stages": [{"name": "main"}]}`,
+	"instruction.md":                  "Write the number 42 into answer.txt.\n",
+	"references/answer.txt":           "42\n",
+	"attempt/turns.jsonl":             `{"turn": 1, "stage": "main", "message": "Write the number 42 into answer.txt.", "end": "done", "yield": "done"}` + "\n",
+	"attempt/steps.jsonl":             `{"step_id": 1, "source": "agent", "message": "42"}` + "\n",
+	"attempt/artifacts/answer.txt":    "42\n",
+	"attempt/captures/.keep":          "",
+	"attempt/verdicts.jsonl":          "",
+	"attempt/artifacts/notes/long.md": "nothing to see\n",
+}
+
+// cases are the author's, or one of the kit's own.
+func (s *Subject) cases() []Case {
+	if len(s.Cases) > 0 {
+		return s.Cases
+	}
+	return []Case{{Name: "a small finished attempt", Files: plain}}
+}
+
+// request lays c out on disk and completes its request.
+func (s *Subject) request(ctx context.Context, t *conformance.T, c *Case) verifier.Request {
+	r := c.Request
+	if r.View == "" {
+		r.View = t.TempDir()
+	}
+	for name, text := range c.Files {
+		write(t, filepath.Join(r.View, filepath.FromSlash(name)), text)
+	}
+	if r.Scratch == "" {
+		r.Scratch = t.TempDir()
+	}
+	if r.Timeout == 0 {
+		r.Timeout = 30 * time.Second
+	}
+	if r.Stage == "" {
+		r.Stage = "main"
+	}
+	if r.Shell == "" && s.Shell != nil && s.Traits.Needs != verifier.NeedsNone {
+		r.Shell = s.Shell(ctx, t)
+	}
+	return r
+}
+
+func write(t *conformance.T, path, text string) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatalf("lay out a view: %v", err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatalf("lay out a view: %v", err)
+	}
+}
+
+// ignore takes the log of clauses that are not about it.
+func ignore(string) {}
+
+// shape says what is wrong with the form of v, which answers r.
+func shape(r *verifier.Request, v *verifier.Verdict) error {
+	var errs []error
+	switch v.Decision {
+	case verifier.Pass, verifier.Fail, verifier.Scored:
+	case verifier.Continue:
+		if r.Round == 0 {
+			errs = append(errs, errors.New("decision is continue, but there is no round to continue to"))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("decision is %q, which is none of pass, fail, continue, scored", v.Decision))
+	}
+	for name, score := range v.Scores {
+		switch {
+		case name == "":
+			errs = append(errs, errors.New("a score has no name"))
+		case math.IsNaN(score.Value) || math.IsInf(score.Value, 0):
+			errs = append(errs, fmt.Errorf("score %q is %v, not a finite number", name, score.Value))
+		case score.Min != nil && score.Value < *score.Min, score.Max != nil && score.Value > *score.Max:
+			errs = append(errs, fmt.Errorf("score %q is %v, outside of its own range", name, score.Value))
+		}
+	}
+	for i := range v.Findings {
+		f := &v.Findings[i]
+		switch f.Severity {
+		case verifier.Note, verifier.Exposed, verifier.Violated:
+		default:
+			errs = append(errs, fmt.Errorf("finding %q has severity %q", f.Code, f.Severity))
+		}
+		if f.Code == "" {
+			errs = append(errs, fmt.Errorf("finding %q has no code", f.Text))
+		}
+	}
+	for i := range v.Checkpoints {
+		if v.Checkpoints[i].Name == "" {
+			errs = append(errs, fmt.Errorf("checkpoint %d has no name", i+1))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// digest is over names, modes and contents below dir.
+func digest(t *conformance.T, dir string) string {
+	h := sha256.New()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(h, path, info.Mode())
+		if info.Mode().IsRegular() {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			_, _ = h.Write(b)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("read %s: %v", dir, err)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// pretty is a verdict in a failure.
+func pretty(v verifier.Verdict) string {
+	b, err := json.Marshal(v)
+	if err != nil { // a NaN
+		return fmt.Sprintf("%+v", v)
+	}
+	return string(b)
+}

@@ -1,0 +1,382 @@
+// Package collect takes files out of a sandbox into an attempt. Everything it
+// is given is hostile: names, links, sizes, the archive itself. What it leaves
+// on the host are regular files and folders below one folder, nothing else.
+//
+// It must not run anything and must not decide what is collected: that is the
+// task's.
+package collect
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/redact"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// ManifestFile is the name of the manifest in the folder of artifacts.
+const ManifestFile = "manifest.json"
+
+// Status is what came of one artifact.
+type Status string
+
+// The statuses.
+const (
+	OK      Status = "ok"
+	Failed  Status = "failed"  // see Reason; what was taken before stays
+	Empty   Status = "empty"   // a folder with nothing to take in it
+	Skipped Status = "skipped" // an earlier artifact has the same place
+)
+
+// Entry is one line of the manifest.
+type Entry struct {
+	Source      string   `json:"source"`
+	Destination string   `json:"destination"` // relative to the attempt's stage folder: "artifacts/…"
+	Type        string   `json:"type"`        // file, directory; empty when it was not found
+	Status      Status   `json:"status"`
+	Service     string   `json:"service"`
+	Exclude     []string `json:"exclude"`
+	Files       int64    `json:"files"`
+	Bytes       int64    `json:"bytes"`
+	Reason      string   `json:"reason,omitempty"`
+	Dropped     []string `json:"dropped,omitempty"`      // left out: links, devices, bad names; the first of them
+	DroppedMore int64    `json:"dropped_more,omitempty"` // how many further
+	Secrets     int      `json:"secrets_cut,omitempty"`  // secret values that were masked in it
+	implied     bool     // nobody named it: that it is missing is no news
+}
+
+// Open returns a path of a service's container ("" is main) as a tar archive
+// whose first name is the last part of path. What it returns is closed.
+type Open func(ctx context.Context, service, path string) (io.ReadCloser, error)
+
+// Artifact is a task's artifact, or one that is collected unasked.
+type Artifact struct {
+	task.Artifact
+	Implied bool // missing or empty is not worth a line
+}
+
+// Collector collects into one folder. The zero value of Limits fields means
+// those of package bound.
+type Collector struct {
+	Into     string // the folder; made when missing
+	Workdir  string // that relative sources are relative to
+	Open     Open
+	Redactor *redact.Redactor
+	MaxBytes int64
+	MaxFiles int64
+
+	bytes, files int64
+	taken        []string
+}
+
+// All collects the artifacts in their order and writes the manifest. A failure
+// of one is its status, not an error; an error means that the host could not
+// write, or that ctx ended.
+func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
+	if c.MaxBytes == 0 {
+		c.MaxBytes = bound.ArtifactBytes
+	}
+	if c.MaxFiles == 0 {
+		c.MaxFiles = bound.ArtifactEntries
+	}
+	if err := os.MkdirAll(c.Into, 0o700); err != nil {
+		return nil, fmt.Errorf("collect: %w", err)
+	}
+	root, err := os.OpenRoot(c.Into)
+	if err != nil {
+		return nil, fmt.Errorf("collect: %w", err)
+	}
+	defer root.Close()
+	entries := []Entry{}
+	for _, a := range as {
+		e, err := c.one(ctx, root, a)
+		if err != nil {
+			return entries, fmt.Errorf("collect %s: %w", a.Source, err)
+		}
+		if a.Implied && (e.Type == "" || e.Status == Empty) {
+			continue
+		}
+		entries = append(entries, e)
+	}
+	b, err := c.Redactor.JSON(entries)
+	if err != nil {
+		return entries, fmt.Errorf("collect: %w", err)
+	}
+	var pretty json.RawMessage = b
+	if b, err = json.MarshalIndent(pretty, "", "  "); err != nil {
+		return entries, fmt.Errorf("collect: %w", err)
+	}
+	return entries, replace(root, ManifestFile, append(b, '\n'))
+}
+
+func replace(root *os.Root, name string, b []byte) error {
+	if err := root.RemoveAll(name); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
+}
+
+func (c *Collector) one(ctx context.Context, root *os.Root, a Artifact) (Entry, error) {
+	source := a.Source
+	if !path.IsAbs(source) {
+		source = path.Join("/", c.Workdir, source)
+	}
+	source = path.Clean(source)
+	to := a.To
+	if to == "" {
+		to = strings.TrimPrefix(source, "/")
+	}
+	to = path.Clean(to)
+	e := Entry{
+		Source: a.Source, Destination: path.Join("artifacts", to), Service: a.Service,
+		Exclude: slices.Clone(a.Exclude), Status: OK, implied: a.Implied,
+	}
+	if e.Service == "" {
+		e.Service = "main"
+	}
+	if e.Exclude == nil {
+		e.Exclude = []string{}
+	}
+	switch {
+	case !filepath.IsLocal(filepath.FromSlash(to)) || to == ManifestFile || to == ".":
+		e.Status, e.Reason = Failed, fmt.Sprintf("%q is not a place below the artifacts", to)
+		return e, nil
+	case slices.Contains(c.taken, to):
+		e.Status, e.Reason = Skipped, "an earlier artifact has this destination"
+		return e, nil
+	}
+	stream, err := c.Open(ctx, a.Service, source)
+	if err != nil {
+		e.Status, e.Reason = Failed, c.Redactor.Text(err.Error())
+		return e, ctx.Err()
+	}
+	defer stream.Close()
+	c.taken = append(c.taken, to)
+	x := &extraction{c: c, root: root, e: &e, to: filepath.FromSlash(to), base: path.Base(source)}
+	if err := x.run(tar.NewReader(stream)); err != nil {
+		var host hostError
+		if errors.As(err, &host) {
+			return e, err
+		}
+		e.Status, e.Reason = Failed, c.Redactor.Text(err.Error())
+	} else if e.Type == "directory" && e.Files == 0 {
+		e.Status = Empty
+	}
+	return e, ctx.Err()
+}
+
+// hostError marks a failure of this side, such as a full disk.
+type hostError struct{ err error }
+
+func (h hostError) Error() string { return h.err.Error() }
+func (h hostError) Unwrap() error { return h.err }
+
+// extraction writes one archive.
+type extraction struct {
+	c    *Collector
+	root *os.Root
+	e    *Entry
+	to   string // below root
+	base string // first name in the archive
+}
+
+func (x *extraction) run(r *tar.Reader) error {
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read archive: %w", err)
+		}
+		if x.c.files++; x.c.files > x.c.MaxFiles {
+			return fmt.Errorf("more than %d files and folders", x.c.MaxFiles)
+		}
+		if err := x.entry(h, r); err != nil {
+			return err
+		}
+	}
+}
+
+func (x *extraction) entry(h *tar.Header, r io.Reader) error {
+	rel, ok := x.below(h.Name)
+	if !ok {
+		x.drop(h.Name, "its name is not below the source")
+		return nil
+	}
+	if rel != "" && excluded(x.e.Exclude, rel) {
+		return nil
+	}
+	name := filepath.Join(x.to, filepath.FromSlash(rel))
+	switch h.Typeflag {
+	case tar.TypeDir:
+		if rel == "" {
+			x.e.Type = "directory"
+		}
+		return x.folder(name)
+	case tar.TypeReg:
+		if rel == "" {
+			x.e.Type = "file"
+		}
+		return x.file(name, r)
+	default:
+		if rel == "" {
+			x.e.Type = "other"
+			return fmt.Errorf("it is a %s, not a file or folder", kind(h.Typeflag))
+		}
+		x.drop(rel, kind(h.Typeflag))
+		return nil
+	}
+}
+
+// below returns a name relative to the source, "" for the source itself.
+func (x *extraction) below(name string) (string, bool) {
+	if len(name) > bound.PathBytes || strings.ContainsRune(name, 0) || path.IsAbs(name) ||
+		slices.Contains(strings.Split(name, "/"), "..") {
+		return "", false
+	}
+	name = path.Clean(name)
+	if name == x.base || name == "." {
+		return "", true
+	}
+	name = strings.TrimPrefix(name, x.base+"/")
+	if strings.Count(name, "/") > bound.PathDepth || !filepath.IsLocal(filepath.FromSlash(name)) {
+		return "", false
+	}
+	return name, true
+}
+
+func (x *extraction) folder(name string) error {
+	if err := x.root.MkdirAll(name, 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) || isNotDir(err) {
+			x.drop(name, "its place is taken by a file")
+			return nil
+		}
+		return hostOrName(x, name, err)
+	}
+	return nil
+}
+
+func (x *extraction) file(name string, r io.Reader) error {
+	if err := x.root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) || isNotDir(err) {
+			x.drop(name, "its folder's place is taken by a file")
+			return nil
+		}
+		return hostOrName(x, name, err)
+	}
+	if name == ManifestFile {
+		x.drop(name, "the name of the manifest")
+		return nil
+	}
+	f, err := x.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		x.drop(name, "its place is taken")
+		return nil
+	}
+	if err != nil {
+		return hostOrName(x, name, err)
+	}
+	left := x.c.MaxBytes - x.c.bytes
+	w := x.c.Redactor.Writer(f)
+	n, err := io.Copy(markHost{w}, io.LimitReader(r, left+1))
+	err = errors.Join(err, hostly(w.Close()), hostly(f.Close()))
+	x.c.bytes += n
+	x.e.Files++
+	x.e.Bytes += n
+	x.e.Secrets += w.Hits()
+	if err == nil && n > left {
+		return errors.Join(hostly(x.root.Remove(name)), fmt.Errorf("more than %d bytes", x.c.MaxBytes))
+	}
+	return err
+}
+
+// markHost tells failures to write from failures to read.
+type markHost struct{ w io.Writer }
+
+func (m markHost) Write(p []byte) (int, error) {
+	n, err := m.w.Write(p)
+	return n, hostly(err)
+}
+
+func hostly(err error) error {
+	if err == nil {
+		return nil
+	}
+	return hostError{err}
+}
+
+// hostOrName drops an entry whose name this file system refuses; all else is
+// the host's failure.
+func hostOrName(x *extraction, name string, err error) error {
+	if refusesName(err) {
+		x.drop(name, "this host's file system refuses the name")
+		return nil
+	}
+	return hostError{err}
+}
+
+func (x *extraction) drop(name, why string) {
+	if len(x.e.Dropped) >= bound.ArtifactDropped {
+		x.e.DroppedMore++
+		return
+	}
+	if len(name) > 200 {
+		name = name[:200] + "…"
+	}
+	x.e.Dropped = append(x.e.Dropped, strings.ToValidUTF8(fmt.Sprintf("%q: %s", name, why), "?"))
+}
+
+func kind(flag byte) string {
+	switch flag {
+	case tar.TypeSymlink, tar.TypeLink:
+		return "link"
+	case tar.TypeChar, tar.TypeBlock:
+		return "device"
+	case tar.TypeFifo:
+		return "pipe"
+	default:
+		return "special file"
+	}
+}
+
+// excluded says whether a pattern leaves rel out: one without a slash matches a
+// name at any depth, one with a slash the path from the source on. A folder
+// takes what is below it along.
+func excluded(patterns []string, rel string) bool {
+	parts := strings.Split(rel, "/")
+	for _, p := range patterns {
+		p = strings.TrimSuffix(strings.TrimPrefix(p, "./"), "/")
+		if !strings.Contains(p, "/") {
+			for _, part := range parts {
+				if ok, err := path.Match(p, part); err == nil && ok {
+					return true
+				}
+			}
+			continue
+		}
+		p = strings.TrimPrefix(p, "/")
+		for i := range parts {
+			if ok, err := path.Match(p, strings.Join(parts[:i+1], "/")); err == nil && ok {
+				return true
+			}
+		}
+	}
+	return false
+}

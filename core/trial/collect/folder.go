@@ -1,0 +1,68 @@
+package collect
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/redact"
+)
+
+// Folder copies the regular files below a folder of the host, which a plugin
+// wrote, into the folder to, with secrets masked. Links and special files are
+// left out. It stops at the bounds of an artifact and says so in an error.
+func Folder(from, to string, r *redact.Redactor) error {
+	root, err := os.OpenRoot(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("keep %s: %w", filepath.Base(to), err)
+	}
+	defer root.Close()
+	var size, files int64
+	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, filepath.FromSlash(p))
+		switch {
+		case d.IsDir() && p == ".":
+			return nil // an empty folder is not kept
+		case d.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case !d.Type().IsRegular():
+			return nil
+		}
+		if files++; files > bound.ArtifactEntries {
+			return fmt.Errorf("keep %s: more than %d files", filepath.Base(to), int64(bound.ArtifactEntries))
+		}
+		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+			return err
+		}
+		n, err := copyMasked(root, filepath.FromSlash(p), target, r)
+		if size += n; err == nil && size > bound.ArtifactBytes {
+			err = fmt.Errorf("keep %s: more than %d bytes", filepath.Base(to), int64(bound.ArtifactBytes))
+		}
+		return err
+	})
+}
+
+func copyMasked(root *os.Root, name, to string, r *redact.Redactor) (int64, error) {
+	in, err := root.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	w := r.Writer(out)
+	n, err := io.Copy(w, in)
+	return n, errors.Join(err, w.Close(), out.Close())
+}

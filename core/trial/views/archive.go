@@ -1,0 +1,105 @@
+package views
+
+import (
+	"archive/tar"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Sums are the SHA-256 of regular files in hex, by absolute path in a sandbox.
+type Sums map[string]string
+
+// Archive writes a resource as a tar archive that is to be extracted into the
+// returned-by-Target folder of its place, and returns the sums of the files in
+// it. Owners are left to whoever extracts; times are zero, so that the same
+// resource gives the same bytes.
+func Archive(w io.Writer, t *task.Task, r *task.Resource, place string) (Sums, error) {
+	root, err := os.OpenRoot(t.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("task %s: %w", t.Name, err)
+	}
+	defer root.Close()
+	its, err := items(t, r, root)
+	if err != nil {
+		return nil, err
+	}
+	sums := Sums{}
+	tw := tar.NewWriter(w)
+	for _, it := range its {
+		name := it.name
+		if !r.Folder {
+			name = path.Base(place)
+		}
+		if name == "" {
+			continue // the folder itself is made by whoever extracts
+		}
+		if err := add(tw, root, it, name, sums, path.Join(folderOf(r, place), name)); err != nil {
+			return nil, fmt.Errorf("archive resource %q: %w", r.Name, err)
+		}
+	}
+	return sums, tw.Close()
+}
+
+// Target is the folder in the sandbox into which Archive is to be extracted.
+func Target(r *task.Resource, place string) string { return folderOf(r, place) }
+
+func folderOf(r *task.Resource, place string) string {
+	if r.Folder {
+		return place
+	}
+	return path.Dir(place)
+}
+
+func add(tw *tar.Writer, root *os.Root, it item, name string, sums Sums, inside string) error {
+	h := &tar.Header{Name: name, Mode: int64(it.mode), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+	switch {
+	case it.folder:
+		h.Typeflag, h.Name = tar.TypeDir, strings.TrimSuffix(name, "/")+"/"
+		return tw.WriteHeader(h)
+	case it.link != "":
+		h.Typeflag, h.Linkname = tar.TypeSymlink, it.link
+		return tw.WriteHeader(h)
+	}
+	f, err := root.Open(it.host)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h.Typeflag, h.Size = tar.TypeReg, it.size
+	if err = tw.WriteHeader(h); err != nil {
+		return err
+	}
+	sum := sha256.New()
+	if _, err = io.Copy(io.MultiWriter(tw, sum), io.LimitReader(f, it.size)); err != nil {
+		return err
+	}
+	sums[inside] = hex.EncodeToString(sum.Sum(nil))
+	return nil
+}
+
+// FolderArchive writes the content of a folder of the task that is no resource
+// (the files beside an image) as a tar archive.
+func FolderArchive(w io.Writer, t *task.Task, rel string) error {
+	root, err := os.OpenRoot(t.Dir)
+	if err != nil {
+		return fmt.Errorf("task %s: %w", t.Name, err)
+	}
+	defer root.Close()
+	sub, err := root.OpenRoot(filepath.FromSlash(rel))
+	if err != nil {
+		return fmt.Errorf("task %s: %w", t.Name, err)
+	}
+	defer sub.Close()
+	tw := tar.NewWriter(w)
+	return errors.Join(tw.AddFS(sub.FS()), tw.Close())
+}

@@ -1,0 +1,139 @@
+package views
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// item is one file, folder or link of a resource, as it is to be written.
+type item struct {
+	name   string // slash-separated, below the resource; "" for the resource itself
+	mode   fs.FileMode
+	size   int64
+	folder bool
+	link   string
+	host   string // within the task's folder, for files
+}
+
+// items lists a resource in an order in which it can be written: a folder
+// comes before what is in it.
+func items(t *task.Task, r *task.Resource, root *os.Root) ([]item, error) {
+	if !r.Folder {
+		it, err := fileItem(t, r, nil, root)
+		if err != nil {
+			return nil, err
+		}
+		return []item{it}, nil
+	}
+	out := []item{{folder: true, mode: 0o755}}
+	for i := range r.Entries {
+		e := &r.Entries[i]
+		if !filepath.IsLocal(filepath.FromSlash(e.Path)) {
+			return nil, fmt.Errorf("resource %q holds %q, which is not below it", r.Name, e.Path)
+		}
+		switch {
+		case e.Folder:
+			out = append(out, item{name: e.Path, folder: true, mode: perm(e.Mode, 0o755)})
+		case e.Link != "":
+			out = append(out, item{name: e.Path, link: e.Link, mode: 0o777})
+		default:
+			it, err := fileItem(t, r, e, root)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, it)
+		}
+	}
+	return out, nil
+}
+
+func perm(mode uint32, usual fs.FileMode) fs.FileMode {
+	if p := fs.FileMode(mode) & fs.ModePerm; p != 0 {
+		return p
+	}
+	return usual
+}
+
+func fileItem(t *task.Task, r *task.Resource, e *task.Entry, root *os.Root) (item, error) {
+	rel, err := filepath.Rel(t.Dir, t.HostFile(r, e))
+	if err != nil {
+		return item{}, fmt.Errorf("resource %q: %w", r.Name, err)
+	}
+	info, err := root.Stat(rel)
+	if err != nil {
+		return item{}, fmt.Errorf("resource %q: %w", r.Name, err)
+	}
+	if !info.Mode().IsRegular() {
+		return item{}, fmt.Errorf("resource %q: %s is not a regular file", r.Name, rel)
+	}
+	it := item{host: rel, size: info.Size(), mode: info.Mode().Perm()}
+	if e != nil {
+		it.name = e.Path
+		it.mode = perm(e.Mode, it.mode)
+	}
+	return it, nil
+}
+
+// write puts the items of a resource below dir, as name.
+func write(root *os.Root, its []item, dir, name string) error {
+	base := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(base), 0o700); err != nil {
+		return err
+	}
+	for _, it := range its {
+		to := filepath.Join(base, filepath.FromSlash(it.name))
+		var err error
+		switch {
+		case it.folder:
+			err = os.MkdirAll(to, 0o700)
+		case it.link != "":
+			err = link(it, to)
+		default:
+			err = copyFile(root, it, to)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func link(it item, to string) error {
+	target := it.link
+	if path.IsAbs(target) || !filepath.IsLocal(filepath.FromSlash(path.Join(path.Dir(it.name), target))) {
+		return fmt.Errorf("link %q points at %q, out of its resource", it.name, target)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	return os.Symlink(target, to)
+}
+
+func copyFile(root *os.Root, it item, to string) (err error) {
+	if mkErr := os.MkdirAll(filepath.Dir(to), 0o700); mkErr != nil {
+		return mkErr
+	}
+	in, err := root.Open(it.host)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return newFile(to, in, it.mode|0o600)
+}
+
+// newFile writes a file that must not exist.
+func newFile(to string, from io.Reader, mode fs.FileMode) (err error) {
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, from)
+	return errors.Join(err, out.Close())
+}

@@ -1,0 +1,79 @@
+package views
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Build makes the view of a role in a stage as the new folder dir: task.json,
+// instruction.md and the resources of the role's audience under their names.
+// What the attempt itself made is added by Attempt.
+func Build(dir string, t *task.Task, role task.Role, stage string) error {
+	s := t.Stage(stage)
+	if s == nil {
+		return fmt.Errorf("task %s has no stage %q", t.Name, stage)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("view of %s: %w", role, err)
+	}
+	seen := t.View(role, stage)
+	b, err := json.MarshalIndent(seen, "", "  ")
+	if err != nil {
+		return fmt.Errorf("view of %s: %w", role, err)
+	}
+	if err = os.WriteFile(filepath.Join(dir, TaskFile), append(b, '\n'), 0o600); err != nil {
+		return fmt.Errorf("view of %s: %w", role, err)
+	}
+	if err = os.WriteFile(filepath.Join(dir, InstructionFile), []byte(Instruction(s)), 0o600); err != nil {
+		return fmt.Errorf("view of %s: %w", role, err)
+	}
+	root, err := os.OpenRoot(t.Dir)
+	if err != nil {
+		return fmt.Errorf("view of %s: %w", role, err)
+	}
+	defer root.Close()
+	for i := range seen.Resources {
+		r := &seen.Resources[i]
+		if !filepath.IsLocal(filepath.FromSlash(r.Name)) {
+			return fmt.Errorf("view of %s: resource name %q is not a path below the view", role, r.Name)
+		}
+		its, err := items(t, r, root)
+		if err == nil {
+			err = write(root, its, dir, r.Name)
+		}
+		if err != nil {
+			return fmt.Errorf("view of %s: resource %q: %w", role, r.Name, err)
+		}
+	}
+	return nil
+}
+
+// Instruction is the text of a stage's instruction; a picture stands in it as
+// its name in the view.
+func Instruction(s *task.Stage) string {
+	var parts []string
+	for _, p := range s.Instruction {
+		if p.Resource != "" {
+			parts = append(parts, "("+p.Resource+")")
+			continue
+		}
+		parts = append(parts, p.Text)
+	}
+	return strings.Join(parts, "\n")
+}
+
+// Files are the names, in the view, of the files of a multimodal instruction.
+func Files(s *task.Stage) []string {
+	var names []string
+	for _, p := range s.Instruction {
+		if p.Resource != "" {
+			names = append(names, p.Resource)
+		}
+	}
+	return names
+}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -180,8 +181,8 @@ func (t *T) clean() {
 	cleanups := t.cleanups
 	t.cleanups = nil
 	t.mu.Unlock()
-	for i := len(cleanups) - 1; i >= 0; i-- {
-		cleanups[i]()
+	for _, f := range slices.Backward(cleanups) {
+		f()
 	}
 }
 

@@ -18,123 +18,121 @@ import (
 const patience = 3 * time.Second
 
 // accidentClauses are about what happens around a verifier.
-func accidentClauses() []conformance.Clause[Subject] {
-	return []conformance.Clause[Subject]{
-		{
-			Name:   "the view is only read",
-			Guards: "a verifier that changes what the next verifier judges",
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				c := s.cases()[0]
-				r := s.request(ctx, t, &c)
-				before := digest(t, r.View)
-				_, _ = s.Verifier.Verify(ctx, r, ignore)
-				if digest(t, r.View) != before {
-					t.Errorf("files below the view differ after Verify")
+var accidentClauses = []conformance.Clause[Subject]{
+	{
+		Name:   "the view is only read",
+		Guards: "a verifier that changes what the next verifier judges",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			c := s.cases()[0]
+			r := s.request(ctx, t, &c)
+			before := digest(t, r.View)
+			_, _ = s.Verifier.Verify(ctx, r, ignore)
+			if digest(t, r.View) != before {
+				t.Errorf("files below the view differ after Verify")
+			}
+		},
+	},
+	{
+		Name:   "a view that is not there is an error",
+		Guards: "a mistake of the core's that becomes a verdict",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			c := Case{Request: verifier.Request{View: filepath.Join(t.TempDir(), "gone"), Config: s.cases()[0].Request.Config}}
+			v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
+			if err == nil && v.Decision == verifier.Pass {
+				t.Errorf("got %s; want an error, or at least no pass", pretty(v))
+			}
+		},
+	},
+	{
+		Name:   "a cancel ends Verify soon",
+		Guards: "a hung judge that holds a sandbox for ever",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			c := s.cases()[0]
+			r := s.request(ctx, t, &c)
+			canceled, cancel := context.WithCancel(ctx)
+			time.AfterFunc(20*time.Millisecond, cancel)
+			defer cancel()
+			ends(t, func() { _, _ = s.Verifier.Verify(canceled, r, ignore) })
+		},
+	},
+	{
+		Name:   "a context that has ended is not worked on",
+		Guards: "work that nobody waits for, at the end of a run",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			c := s.cases()[0]
+			r := s.request(ctx, t, &c)
+			canceled, cancel := context.WithCancel(ctx)
+			cancel()
+			ends(t, func() {
+				if v, err := s.Verifier.Verify(canceled, r, ignore); err == nil {
+					t.Logf("answered all the same: %s", pretty(v))
 				}
-			},
+			})
 		},
-		{
-			Name:   "a view that is not there is an error",
-			Guards: "a mistake of the core's that becomes a verdict",
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				c := Case{Request: verifier.Request{View: filepath.Join(t.TempDir(), "gone"), Config: s.cases()[0].Request.Config}}
-				v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
-				if err == nil && v.Decision == verifier.Pass {
-					t.Errorf("got %s; want an error, or at least no pass", pretty(v))
-				}
-			},
+	},
+	{
+		Name:   "settings that are no JSON are an error",
+		Guards: "a task with a typo that is judged by defaults, or ends the plugin",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			c := s.cases()[0]
+			r := s.request(ctx, t, &c)
+			r.Settings = json.RawMessage(`{"command": [`)
+			if v, err := s.Verifier.Verify(ctx, r, ignore); err == nil && v.Decision == verifier.Pass {
+				t.Errorf("got %s; want an error, or at least no pass", pretty(v))
+			}
 		},
-		{
-			Name:   "a cancel ends Verify soon",
-			Guards: "a hung judge that holds a sandbox for ever",
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				c := s.cases()[0]
-				r := s.request(ctx, t, &c)
-				canceled, cancel := context.WithCancel(ctx)
-				time.AfterFunc(20*time.Millisecond, cancel)
-				defer cancel()
-				ends(t, func() { _, _ = s.Verifier.Verify(canceled, r, ignore) })
-			},
+	},
+	{
+		Name:   "a configuration with an unknown key is an error",
+		Guards: "a misspelt option that silently does nothing",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			c := s.cases()[0]
+			r := s.request(ctx, t, &c)
+			r.Config = json.RawMessage(`{"an_option_that_no_verifier_has": true}`)
+			if v, err := s.Verifier.Verify(ctx, r, ignore); err == nil {
+				t.Errorf("got %s; want an error that names the key", pretty(v))
+			} else if !strings.Contains(err.Error(), "an_option_that_no_verifier_has") {
+				t.Errorf("error %q does not name the key", err)
+			}
 		},
-		{
-			Name:   "a context that has ended is not worked on",
-			Guards: "work that nobody waits for, at the end of a run",
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				c := s.cases()[0]
-				r := s.request(ctx, t, &c)
-				canceled, cancel := context.WithCancel(ctx)
-				cancel()
-				ends(t, func() {
-					if v, err := s.Verifier.Verify(canceled, r, ignore); err == nil {
-						t.Logf("answered all the same: %s", pretty(v))
-					}
-				})
-			},
+	},
+	{
+		Name:   "links, pipes and huge files in the attempt do no harm",
+		Guards: "an agent that leaves /dev/zero, a FIFO or a link out of the view where an answer should be",
+		Time:   15 * time.Second,
+		Run:    hostile,
+	},
+	{
+		Name:   "after a failure the next request works",
+		Guards: "one bad attempt that spoils all later ones of the run",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			c := s.cases()[0]
+			before, err1 := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
+			_, _ = s.Verifier.Verify(ctx, verifier.Request{View: "/nonexistent", Timeout: time.Second, Settings: json.RawMessage(`[]`)}, ignore)
+			after, err2 := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
+			if before.Decision != after.Decision || (err1 == nil) != (err2 == nil) {
+				t.Errorf("before %s, %v; after %s, %v", pretty(before), err1, pretty(after), err2)
+			}
 		},
-		{
-			Name:   "settings that are no JSON are an error",
-			Guards: "a task with a typo that is judged by defaults, or ends the plugin",
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				c := s.cases()[0]
-				r := s.request(ctx, t, &c)
-				r.Settings = json.RawMessage(`{"command": [`)
-				if v, err := s.Verifier.Verify(ctx, r, ignore); err == nil && v.Decision == verifier.Pass {
-					t.Errorf("got %s; want an error, or at least no pass", pretty(v))
-				}
-			},
+	},
+	{
+		Name:   "a shell that refuses is an error, not a verdict",
+		Guards: "a sandbox that was lost during verification and counts as a fail or a pass",
+		Skip: func(s Subject) string {
+			if s.Traits.Needs == verifier.NeedsNone {
+				return "it needs no shell"
+			}
+			return ""
 		},
-		{
-			Name:   "a configuration with an unknown key is an error",
-			Guards: "a misspelt option that silently does nothing",
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				c := s.cases()[0]
-				r := s.request(ctx, t, &c)
-				r.Config = json.RawMessage(`{"an_option_that_no_verifier_has": true}`)
-				if v, err := s.Verifier.Verify(ctx, r, ignore); err == nil {
-					t.Errorf("got %s; want an error that names the key", pretty(v))
-				} else if !strings.Contains(err.Error(), "an_option_that_no_verifier_has") {
-					t.Errorf("error %q does not name the key", err)
-				}
-			},
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			c := s.cases()[0]
+			c.Request.Shell = "unix:" + filepath.Join(t.TempDir(), "gone")
+			v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
+			if err == nil {
+				t.Errorf("got %s; want an error", pretty(v))
+			}
 		},
-		{
-			Name:   "links, pipes and huge files in the attempt do no harm",
-			Guards: "an agent that leaves /dev/zero, a FIFO or a link out of the view where an answer should be",
-			Time:   15 * time.Second,
-			Run:    hostile,
-		},
-		{
-			Name:   "after a failure the next request works",
-			Guards: "one bad attempt that spoils all later ones of the run",
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				c := s.cases()[0]
-				before, err1 := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
-				_, _ = s.Verifier.Verify(ctx, verifier.Request{View: "/nonexistent", Timeout: time.Second, Settings: json.RawMessage(`[]`)}, ignore)
-				after, err2 := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
-				if before.Decision != after.Decision || (err1 == nil) != (err2 == nil) {
-					t.Errorf("before %s, %v; after %s, %v", pretty(before), err1, pretty(after), err2)
-				}
-			},
-		},
-		{
-			Name:   "a shell that refuses is an error, not a verdict",
-			Guards: "a sandbox that was lost during verification and counts as a fail or a pass",
-			Skip: func(s Subject) string {
-				if s.Traits.Needs == verifier.NeedsNone {
-					return "it needs no shell"
-				}
-				return ""
-			},
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				c := s.cases()[0]
-				c.Request.Shell = "unix:" + filepath.Join(t.TempDir(), "gone")
-				v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
-				if err == nil {
-					t.Errorf("got %s; want an error", pretty(v))
-				}
-			},
-		},
-	}
+	},
 }
 
 // ends fails the clause if f takes longer than patience.

@@ -2,6 +2,7 @@ package verifiertest
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,140 +13,136 @@ import (
 )
 
 // verdictClauses are about what a verifier says.
-func verdictClauses() []conformance.Clause[Subject] {
-	return []conformance.Clause[Subject]{
-		{
-			Name:   "a verdict has a decision and finite scores",
-			Guards: "a NaN or an empty decision that averages into a table",
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				for _, c := range s.cases() {
-					r := s.request(ctx, t, &c)
-					v, err := s.Verifier.Verify(ctx, r, ignore)
-					if err != nil {
-						t.Logf("%s: no verdict: %v", c.Name, err)
-						continue
-					}
-					if err := shape(&r, &v); err != nil {
-						t.Errorf("%s: %v in %s", c.Name, err, pretty(v))
-					}
-				}
-			},
-		},
-		{
-			Name:   "known works get the verdict they deserve",
-			Guards: "a verifier that is well-behaved and wrong",
-			Skip: func(s Subject) string {
-				if len(s.Cases) == 0 {
-					return "the author gave no cases"
-				}
-				return ""
-			},
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				for _, c := range s.Cases {
-					v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
-					if err != nil || c.Want != "" && v.Decision != c.Want {
-						t.Errorf("%s: got %s, %v; want %s", c.Name, pretty(v), err, c.Want)
-					}
-				}
-			},
-		},
-		{
-			Name:   "nothing to judge is never a pass",
-			Guards: "an empty folder, after a failed collection, that counts as solved",
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				empty := Case{Request: verifier.Request{Config: s.cases()[0].Request.Config}, Files: map[string]string{"task.json": `{"name": "kit/empty", "stages": [{"name": "main"}]}`}}
-				v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &empty), ignore)
-				if err == nil && v.Decision == verifier.Pass {
-					t.Errorf("got %s for a view without an attempt", pretty(v))
-				}
-			},
-		},
-		{
-			Name:   "the same work gets the same verdict",
-			Guards: "state kept from one attempt to the next",
-			Skip: func(s Subject) string {
-				if s.Traits.Needs != verifier.NeedsNone || len(s.Traits.Models) > 0 {
-					return "it works in a sandbox or asks a model"
-				}
-				return ""
-			},
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				c := s.cases()[0]
+var verdictClauses = []conformance.Clause[Subject]{
+	{
+		Name:   "a verdict has a decision and finite scores",
+		Guards: "a NaN or an empty decision that averages into a table",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			for _, c := range s.cases() {
 				r := s.request(ctx, t, &c)
-				first, err1 := s.Verifier.Verify(ctx, r, ignore)
-				second, err2 := s.Verifier.Verify(ctx, r, ignore)
-				if (err1 == nil) != (err2 == nil) || !reflect.DeepEqual(first, second) {
-					t.Errorf("first %s, %v; then %s, %v", pretty(first), err1, pretty(second), err2)
-				}
-			},
-		},
-		{
-			Name:   "many requests at once get each its own answer",
-			Guards: "verdicts that are mixed up between attempts of a busy run",
-			Run:    many,
-		},
-		{
-			Name:   "a handoff repeats nothing of the references",
-			Guards: "the expected answer that reaches the agent through the simulated user",
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				const marker = "MARKER-4f1c-of-the-references"
-				c := s.cases()[0]
-				files := map[string]string{"references/kit-marker.txt": marker + "\n"}
-				for name, text := range c.Files {
-					files[name] = text
-				}
-				c.Files = files
-				v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
-				if err == nil && strings.Contains(v.Handoff, marker) {
-					t.Errorf("handoff holds what stands in references/: %q", v.Handoff)
-				}
-			},
-		},
-		{
-			Name:   "a verifier of rounds answers in a round",
-			Guards: "an announced ability that is not there",
-			Skip: func(s Subject) string {
-				if !s.Traits.Rounds {
-					return "it does not judge between turns"
-				}
-				return ""
-			},
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				c := s.cases()[0]
-				r := s.request(ctx, t, &c)
-				r.Round, r.RoundsLeft = 1, 2
 				v, err := s.Verifier.Verify(ctx, r, ignore)
 				if err != nil {
-					t.Fatalf("in round 1: %v", err)
+					t.Logf("%s: no verdict: %v", c.Name, err)
+					continue
 				}
 				if err := shape(&r, &v); err != nil {
-					t.Errorf("%v in %s", err, pretty(v))
+					t.Errorf("%s: %v in %s", c.Name, err, pretty(v))
 				}
-			},
+			}
 		},
-		{
-			Name:   "what is announced is there",
-			Guards: "a capability in Describe that fails when it is used",
-			Skip: func(s Subject) string {
-				if !slices.Contains(s.Capabilities, verifier.CapabilityRewrite) {
-					return "it announces no capability of the kit"
-				}
-				return ""
-			},
-			Run: func(ctx context.Context, t *conformance.T, s Subject) {
-				w, ok := s.Verifier.(verifier.Rewriter)
-				if !ok {
-					t.Fatalf("announces %q and has no Rewrite", verifier.CapabilityRewrite)
-				}
-				c := s.cases()[0]
-				r := s.request(ctx, t, &c)
-				r.Round, r.RoundsLeft = 1, 1
-				if _, err := w.Rewrite(ctx, r, verifier.Verdict{Decision: verifier.Continue, Handoff: "go on"}, "please go on"); err != nil {
-					t.Errorf("rewrite: %v", err)
-				}
-			},
+	},
+	{
+		Name:   "known works get the verdict they deserve",
+		Guards: "a verifier that is well-behaved and wrong",
+		Skip: func(s Subject) string {
+			if len(s.Cases) == 0 {
+				return "the author gave no cases"
+			}
+			return ""
 		},
-	}
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			for _, c := range s.Cases {
+				v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
+				if err != nil || c.Want != "" && v.Decision != c.Want {
+					t.Errorf("%s: got %s, %v; want %s", c.Name, pretty(v), err, c.Want)
+				}
+			}
+		},
+	},
+	{
+		Name:   "nothing to judge is never a pass",
+		Guards: "an empty folder, after a failed collection, that counts as solved",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			empty := Case{Request: verifier.Request{Config: s.cases()[0].Request.Config}, Files: map[string]string{"task.json": `{"name": "kit/empty", "stages": [{"name": "main"}]}`}}
+			v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &empty), ignore)
+			if err == nil && v.Decision == verifier.Pass {
+				t.Errorf("got %s for a view without an attempt", pretty(v))
+			}
+		},
+	},
+	{
+		Name:   "the same work gets the same verdict",
+		Guards: "state kept from one attempt to the next",
+		Skip: func(s Subject) string {
+			if s.Traits.Needs != verifier.NeedsNone || len(s.Traits.Models) > 0 {
+				return "it works in a sandbox or asks a model"
+			}
+			return ""
+		},
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			c := s.cases()[0]
+			r := s.request(ctx, t, &c)
+			first, err1 := s.Verifier.Verify(ctx, r, ignore)
+			second, err2 := s.Verifier.Verify(ctx, r, ignore)
+			if (err1 == nil) != (err2 == nil) || !reflect.DeepEqual(first, second) {
+				t.Errorf("first %s, %v; then %s, %v", pretty(first), err1, pretty(second), err2)
+			}
+		},
+	},
+	{
+		Name:   "many requests at once get each its own answer",
+		Guards: "verdicts that are mixed up between attempts of a busy run",
+		Run:    many,
+	},
+	{
+		Name:   "a handoff repeats nothing of the references",
+		Guards: "the expected answer that reaches the agent through the simulated user",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			const marker = "MARKER-4f1c-of-the-references"
+			c := s.cases()[0]
+			files := map[string]string{"references/kit-marker.txt": marker + "\n"}
+			maps.Copy(files, c.Files)
+			c.Files = files
+			v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
+			if err == nil && strings.Contains(v.Handoff, marker) {
+				t.Errorf("handoff holds what stands in references/: %q", v.Handoff)
+			}
+		},
+	},
+	{
+		Name:   "a verifier of rounds answers in a round",
+		Guards: "an announced ability that is not there",
+		Skip: func(s Subject) string {
+			if !s.Traits.Rounds {
+				return "it does not judge between turns"
+			}
+			return ""
+		},
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			c := s.cases()[0]
+			r := s.request(ctx, t, &c)
+			r.Round, r.RoundsLeft = 1, 2
+			v, err := s.Verifier.Verify(ctx, r, ignore)
+			if err != nil {
+				t.Fatalf("in round 1: %v", err)
+			}
+			if err := shape(&r, &v); err != nil {
+				t.Errorf("%v in %s", err, pretty(v))
+			}
+		},
+	},
+	{
+		Name:   "what is announced is there",
+		Guards: "a capability in Describe that fails when it is used",
+		Skip: func(s Subject) string {
+			if !slices.Contains(s.Capabilities, verifier.CapabilityRewrite) {
+				return "it announces no capability of the kit"
+			}
+			return ""
+		},
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			w, ok := s.Verifier.(verifier.Rewriter)
+			if !ok {
+				t.Fatalf("announces %q and has no Rewrite", verifier.CapabilityRewrite)
+			}
+			c := s.cases()[0]
+			r := s.request(ctx, t, &c)
+			r.Round, r.RoundsLeft = 1, 1
+			if _, err := w.Rewrite(ctx, r, verifier.Verdict{Decision: verifier.Continue, Handoff: "go on"}, "please go on"); err != nil {
+				t.Errorf("rewrite: %v", err)
+			}
+		},
+	},
 }
 
 // many asks 16 times at once and compares with what one alone is told.

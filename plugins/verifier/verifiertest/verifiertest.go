@@ -7,6 +7,7 @@ package verifiertest
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/berth-eval/berth/plugins/conformance"
@@ -50,5 +51,5 @@ func Run(t *testing.T, s Subject) {
 
 // Clauses are all clauses of the kit, in the order in which they are tried.
 func Clauses() []conformance.Clause[Subject] {
-	return append(verdictClauses(), accidentClauses()...)
+	return slices.Concat(verdictClauses, accidentClauses)
 }

@@ -1,0 +1,96 @@
+package record
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Names of the files of an attempt.
+const (
+	ResultFile     = "result.json"
+	EventsFile     = "events.jsonl"
+	TurnsFile      = "turns.jsonl"
+	StepsFile      = "steps.jsonl"
+	SurfaceFile    = "surface.jsonl"
+	VerdictsFile   = "verdicts.jsonl"
+	TrajectoryFile = "trajectory.json"
+	LogFile        = "log"
+	AgentDir       = "agent"
+	VerifierDir    = "verifier"
+	ArtifactsDir   = "artifacts"
+	CapturesDir    = "captures"
+	FramesDir      = "frames"
+)
+
+// EventType is what an Event says.
+type EventType string
+
+// The types of events.
+const (
+	EventPhaseStart EventType = "phase_start"
+	EventPhaseEnd   EventType = "phase_end" // Error is set when it failed
+	EventFinding    EventType = "finding"
+	EventHeartbeat  EventType = "heartbeat" // live only, in no file
+	EventStep       EventType = "step"      // live only: a step was recorded
+)
+
+// Event is one line of events.jsonl, and what live progress is made of.
+type Event struct {
+	Time    time.Time `json:"time"`
+	Type    EventType `json:"type"`
+	Phase   PhaseName `json:"phase,omitempty"`
+	Stage   string    `json:"stage,omitempty"`
+	Round   int       `json:"round,omitempty"`
+	Turn    int       `json:"turn,omitempty"`
+	Who     Boundary  `json:"who,omitempty"`
+	Finding *Finding  `json:"finding,omitempty"`
+	Error   string    `json:"error,omitempty"`
+	Text    string    `json:"text,omitempty"`
+}
+
+// TurnKind says which end of a turn a line is about.
+type TurnKind string
+
+// The kinds of lines of turns.jsonl.
+const (
+	TurnMessage TurnKind = "message" // somebody speaks to the agent
+	TurnYield   TurnKind = "yield"   // the agent's turn is over
+)
+
+// Turn is one line of turns.jsonl.
+type Turn struct {
+	Time     time.Time     `json:"time"`
+	Kind     TurnKind      `json:"kind"`
+	Stage    string        `json:"stage"`
+	Turn     int           `json:"turn"`            // 1… within the stage
+	Round    int           `json:"round,omitempty"` // of the judgement that led to the message; 0: the first message
+	From     string        `json:"from,omitempty"`  // of a message: task or user
+	Text     string        `json:"text,omitempty"`  // of a message
+	Files    []string      `json:"files,omitempty"`
+	End      AgentEnd      `json:"end,omitempty"`     // of a yield, as the core sees it
+	Asked    bool          `json:"asked,omitempty"`   // the agent waits for an answer
+	Message  string        `json:"message,omitempty"` // the agent's last words
+	ExitCode int           `json:"exit_code,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Took     time.Duration `json:"took_ns,omitempty"` // charged to the agent
+}
+
+// Step is one line of steps.jsonl.
+type Step struct {
+	Time  time.Time       `json:"time"`
+	Stage string          `json:"stage"`
+	Turn  int             `json:"turn"`
+	Role  string          `json:"role"` // agent, oracle or user
+	Step  trajectory.Step `json:"step"`
+	Cut   bool            `json:"cut,omitempty"` // it was too long: texts in it were shortened
+}
+
+// Verdict is one line of verdicts.jsonl.
+type Verdict struct {
+	Time time.Time `json:"time"`
+	verifier.Verdict
+	Settings json.RawMessage `json:"settings,omitempty"`
+}

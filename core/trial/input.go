@@ -1,0 +1,162 @@
+package trial
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Input is all that an attempt is made of.
+type Input struct {
+	Run        string // owner label of what is made; unique on this machine
+	Trial      string // trial id
+	Repetition int    // 1…; the seed of surfaces
+	Attempt    int    // 1…
+	Host       string // name of this machine, for the record
+	Berth      string // version of this program, for the record
+
+	Task *task.Task
+	Cell Cell
+
+	Record    Attempt   // where the attempt is written down
+	Runtime   string    // new or empty folder on node-local disk, 0700, at most 60 bytes long; removed at the end
+	Plugins   Plugins   // never nil
+	Sandboxes Sandboxes // never nil
+	Gateway   Gateway   // nil: there are no models
+	LookupEnv func(name string) (string, bool)
+	Live      func(record.Event) // nil: nobody watches; must not block
+	Now       func() time.Time   // nil: time.Now
+}
+
+// Cell is one point of the matrix, resolved: secrets are plain values here,
+// and their own list says which they are, so that they can be kept out of the
+// record.
+type Cell struct {
+	Choices     map[string]string // axis to value, for the record
+	Agent       Agent
+	Environment Environment
+	Verifiers   map[string]Verifier // by the name that tasks use; one that is missing is the plugin of that name
+	User        *User               // nil: no simulated user
+	Verify      task.Mode           // empty keeps the task's
+	Success     *task.Success       // nil keeps the task's
+	Limits      Limits
+	Secrets     []string // values that must not reach a file
+}
+
+// Agent is the agent of a cell.
+type Agent struct {
+	Plugin string
+	Oracle bool // is given the reference solution
+	Config json.RawMessage
+	Env    map[string]string
+	Models map[string]Model // by the name that the plugin asks for
+}
+
+// Environment is the environment of a cell.
+type Environment struct {
+	Plugin  string
+	Config  json.RawMessage
+	Env     map[string]string // wins over the task's
+	Network *task.Network     // what the experiment grants; nil grants what the task asks
+	Limits  task.Limits       // replace those of the task where they are not zero
+}
+
+// Verifier is what the experiment adds to a verifier that a task names.
+type Verifier struct {
+	Plugin string // empty: the name
+	Config json.RawMessage
+	Env    map[string]string
+	Models map[string]Model
+}
+
+// User plays the simulated user.
+type User struct {
+	Agent
+	Persona string
+	Time    time.Duration // of one message; 0: the usual
+}
+
+// Model is one model as the gateway is asked for it.
+type Model struct {
+	Label string // of the experiment's block, by which the gateway knows it
+	Info  model.Info
+}
+
+// Limits bound an attempt. Zero keeps what the task says.
+type Limits struct {
+	AgentTime          time.Duration // of each turn
+	AgentTimeFactor    float64
+	VerifierTime       time.Duration
+	VerifierTimeFactor float64
+	StartTime          time.Duration // of create
+	StartTimeFactor    float64
+	MaxSteps           int64
+}
+
+// Attempt is where an attempt is written down (package store).
+type Attempt interface {
+	// Dir is the folder of the attempt.
+	Dir() string
+	// Append adds v as one line of JSON to a file of the folder, at once.
+	Append(file string, v any) error
+	// Publish writes the result. It is the last call.
+	Publish(r record.Result) error
+}
+
+// Plugins gives access to the plugins of a run. Each call returns a plugin
+// that works now: one that has died was started again. The error of a call to
+// a plugin that dies under it wraps ErrPluginGone.
+type Plugins interface {
+	Agent(ctx context.Context, name string) (agent.Agent, record.PluginUsed, error)
+	Environment(ctx context.Context, name string) (environment.Environment, record.PluginUsed, error)
+	Verifier(ctx context.Context, name string) (VerifierPlugin, record.PluginUsed, error)
+}
+
+// VerifierPlugin is a verifier with what it said of itself.
+type VerifierPlugin struct {
+	verifier.Verifier
+	Traits  verifier.Traits
+	Rewrite bool // it is also a verifier.Rewriter
+}
+
+// Gateway gives sessions their models.
+type Gateway interface {
+	// Session opens the models of one session. Until Allow nothing answers.
+	Session(ctx context.Context, spec ModelSpec) (ModelSession, error)
+}
+
+// ModelSpec says for whom models are wanted.
+type ModelSpec struct {
+	Trial   string
+	Attempt int
+	Role    string // agent, user, judge
+	Models  map[string]Model
+	// Dialects are what the plugin speaks, for an endpoint that can choose.
+	Dialects []model.Dialect
+	// Inside opens a loopback port in the sandbox for the endpoint; nil when
+	// the session has no sandbox.
+	Inside PortOpener
+}
+
+// ModelSession is the models of one session.
+type ModelSession interface {
+	Endpoints() map[string]model.Endpoint
+	// Allow lets requests through, until Revoke.
+	Allow(ctx context.Context) error
+	Revoke(ctx context.Context) error
+	// Spent is closed when a budget has run out.
+	Spent() <-chan struct{}
+	// Down is why the provider could not serve, or nil.
+	Down() error
+	// Waited is the time that requests waited for a rate limit so far.
+	Waited() time.Duration
+	Usage() []record.Usage
+	Close(ctx context.Context) error
+}

@@ -2087,7 +2087,7 @@ type ExecStart struct {
 	// Names the command for Signal and, if kept, for a later join. Unique in the
 	// session among the commands and terminals it remembers; empty: unnamed.
 	Id string `protobuf:"bytes,7,opt,name=id,proto3" json:"id,omitempty"`
-	// The command outlives the call, a cancelled one too: its output waits in two
+	// The command outlives the call, also a call that is cancelled: its output waits in two
 	// rings of 256 KiB (the oldest bytes give way) and its exit status is
 	// remembered. Needs an id. A session remembers 32; then the oldest that has
 	// ended gives way.
@@ -3011,8 +3011,8 @@ type UploadStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dir           []byte                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`                                  // made if missing; empty: the session's
 	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`                                // owner of all that is made; empty: the session's
-	MaxBytes      int64                  `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`       // of file contents together; 0: 64 GiB
-	MaxEntries    int64                  `protobuf:"varint,4,opt,name=max_entries,json=maxEntries,proto3" json:"max_entries,omitempty"` // 0: 1,000,000
+	MaxBytes      int64                  `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`       // of file contents together; 0: 4 GiB
+	MaxEntries    int64                  `protobuf:"varint,4,opt,name=max_entries,json=maxEntries,proto3" json:"max_entries,omitempty"` // 0: 100,000
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3127,14 +3127,15 @@ func (x *UploadReply) GetBytes() int64 {
 	return 0
 }
 
-// DownloadRequest. Links are sent as links; devices, sockets, pipes and what is
-// on other file systems are left out. The reader must treat every byte as
-// hostile.
+// DownloadRequest. A folder's entries are relative to it; a file is one entry of
+// its name. Links are sent as links; devices, sockets, pipes and what is on the
+// kernel's own file systems (/proc, /sys) are left out. The reader must treat
+// every byte as hostile.
 type DownloadRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                                // relative to the session's folder
-	MaxBytes      int64                  `protobuf:"varint,2,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`       // of file contents together; 0: 64 GiB
-	MaxEntries    int64                  `protobuf:"varint,3,opt,name=max_entries,json=maxEntries,proto3" json:"max_entries,omitempty"` // 0: 1,000,000
+	MaxBytes      int64                  `protobuf:"varint,2,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`       // of file contents together; 0: 4 GiB
+	MaxEntries    int64                  `protobuf:"varint,3,opt,name=max_entries,json=maxEntries,proto3" json:"max_entries,omitempty"` // 0: 100,000
 	Follow        bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`                           // follow path itself if it is a symbolic link
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,0 +1,199 @@
+package archive
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
+)
+
+// Extraction says how Extract treats an archive. The zero value is for the
+// host: what may not be there is skipped, links too, and files belong to us.
+type Extraction struct {
+	Limits Limits
+	// Strict refuses (ErrUnsafe) what is skipped otherwise.
+	Strict bool
+	// Links makes symbolic links, without ever following one. Without
+	// AnyTarget a link whose target is absolute or leads out of the folder
+	// is treated like a device.
+	Links, AnyTarget bool
+	// Owned gives everything that is made to UID and GID.
+	Owned    bool
+	UID, GID int
+	// Block, if set, is called before each piece of work that may sit in the
+	// kernel, and what it returns after it.
+	Block func() (release func())
+}
+
+// ExtractFolder is Extract into a folder of the host, which is made (0755) if
+// it is missing. Its own path may contain links; nothing below it is followed.
+func ExtractFolder(dir string, r io.Reader, how Extraction) (Report, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Report{}, fmt.Errorf("extract: %w", err)
+	}
+	fd, err := beneath.Dir(dir)
+	if err != nil {
+		return Report{}, fmt.Errorf("extract to %s: %w", dir, err)
+	}
+	defer unix.Close(fd) //nolint:errcheck // a folder that was only looked at
+	return Extract(fd, r, how)
+}
+
+// Extract unpacks the archive r below the folder dir, an open descriptor. A
+// file replaces a file or link of its name; a folder that is there stays and
+// gets the mode of the entry; a file where a folder is fails with ErrExists. On
+// an error, what was extracted before stays.
+func Extract(dir int, r io.Reader, how Extraction) (report Report, err error) {
+	x := extractor{root: dir, how: how, owner: beneath.Owner{UID: -1, GID: -1}}
+	if how.Owned {
+		x.owner = beneath.Owner{UID: how.UID, GID: how.GID}
+	}
+	if x.how.Block == nil {
+		x.how.Block = func() func() { return func() {} }
+	}
+	in := newReader(r, how.Limits, &report)
+	refuse := report.refusal(!how.Strict)
+	for {
+		head, err := in.next(refuse)
+		if errors.Is(err, io.EOF) {
+			return report, nil
+		}
+		if err != nil {
+			return report, err
+		}
+		if head.Typeflag == tar.TypeSymlink {
+			if why := x.linkAllowed(head); why != nil {
+				report.Entries--
+				if err = refuse(head.Name, why); err != nil {
+					return report, err
+				}
+				continue
+			}
+		}
+		err = x.place(head, in.t)
+		switch {
+		case errors.Is(err, fault.ErrUnsafe) && !how.Strict: // a link stands where a folder should
+			report.Entries, report.Bytes = report.Entries-1, report.Bytes-head.Size
+			report.skip(head.Name, err)
+		case err != nil:
+			return report, fmt.Errorf("entry %q: %w", head.Name, fault.Errno(err))
+		}
+	}
+}
+
+type extractor struct {
+	root  int
+	how   Extraction
+	owner beneath.Owner
+}
+
+// linkAllowed says why a link may not be made.
+func (x *extractor) linkAllowed(head *tar.Header) error {
+	if !x.how.Links {
+		return fmt.Errorf("%w: symbolic link to %q", fault.ErrUnsafe, head.Linkname)
+	}
+	if x.how.AnyTarget {
+		return nil
+	}
+	to := path.Join(path.Dir(head.Name), head.Linkname)
+	if path.IsAbs(head.Linkname) || to == ".." || strings.HasPrefix(to, "../") {
+		return fmt.Errorf("%w: symbolic link out of the folder, to %q", fault.ErrUnsafe, head.Linkname)
+	}
+	return nil
+}
+
+// place makes one entry.
+func (x *extractor) place(head *tar.Header, data io.Reader) error {
+	if head.Name == "." {
+		return nil
+	}
+	release := x.how.Block()
+	defer func() { release() }()
+	dir, base := path.Split(head.Name)
+	parent, err := beneath.MkdirAll(x.root, path.Clean(dir), x.owner)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent) //nolint:errcheck // a folder that was only looked at
+	mode := uint32(head.Mode & 0o777)
+	switch head.Typeflag {
+	case tar.TypeDir:
+		return x.folder(parent, base, mode)
+	case tar.TypeSymlink:
+		if err = remove(parent, base); err != nil {
+			return err
+		}
+		if err = unix.Symlinkat(head.Linkname, parent, base); err != nil {
+			return err
+		}
+		return x.owner.ChownAt(parent, base)
+	}
+	// Away with what is there, then create: a new file cannot be a link, a
+	// device, a pipe or a file of procfs.
+	if err = remove(parent, base); err != nil {
+		return err
+	}
+	fd, err := beneath.Open(parent, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), base)
+	// What waits for the other side must not hold a slot.
+	release()
+	release = func() {}
+	_, err = io.CopyBuffer(writer{f, x.how.Block}, struct{ io.Reader }{data}, make([]byte, 64<<10))
+	if !x.how.Owned {
+		mode |= 0o600 // the host must be able to delete what it got
+	}
+	if err == nil { // owner before mode: chown clears the setuid bit
+		err = errors.Join(x.owner.Chown(fd), unix.Fchmod(fd, mode))
+	}
+	if !head.ModTime.IsZero() {
+		t := unix.Timespec{Sec: head.ModTime.Unix(), Nsec: int64(head.ModTime.Nanosecond())}
+		_ = unix.UtimesNanoAt(parent, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW) // a nonsense time is no reason to fail
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (x *extractor) folder(parent int, base string, mode uint32) error {
+	if !x.how.Owned {
+		mode |= 0o700
+	}
+	if err := unix.Mkdirat(parent, base, mode); err != nil && !errors.Is(err, syscall.EEXIST) {
+		return err
+	}
+	fd, err := beneath.Open(parent, base, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // a folder that was only looked at
+	return errors.Join(x.owner.Chown(fd), unix.Fchmod(fd, mode))
+}
+
+// remove makes room for a file.
+func remove(parent int, base string) error {
+	if err := unix.Unlinkat(parent, base, 0); err != nil && !errors.Is(err, syscall.ENOENT) {
+		return err
+	}
+	return nil
+}
+
+// writer holds a slot for each write only.
+type writer struct {
+	f     *os.File
+	block func() func()
+}
+
+func (w writer) Write(b []byte) (int, error) {
+	defer w.block()()
+	return w.f.Write(b)
+}

@@ -1,0 +1,129 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/stream"
+)
+
+// Client is one session of a sandbox. Safe for concurrent use.
+type Client struct {
+	conn   *grpc.ClientConn
+	shell  pb.SandboxShellClient
+	socket string // of Dial; empty: a single connection
+}
+
+// Dial makes a client for an address that the core passed: "unix:/path". It
+// does not connect yet, and the client may be kept from turn to turn: between
+// turns its calls fail with ErrRevoked, in the next they work again.
+func Dial(address string) (*Client, error) {
+	path, ok := strings.CutPrefix(address, "unix:")
+	if path = strings.TrimPrefix(path, "//"); !ok || path == "" {
+		return nil, fmt.Errorf("sandbox address %q: want unix:/path, as the core passes it", address)
+	}
+	conn, err := stream.ClientOn(path, func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Client{conn: conn, shell: pb.NewSandboxShellClient(conn), socket: path}, nil
+}
+
+// New makes a client of one connection to sandboxd, which it owns from then on.
+// It is for hosts of sandboxes; plugins use Dial.
+func New(c net.Conn) (*Client, error) {
+	conn, err := stream.Client(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{conn: conn, shell: pb.NewSandboxShellClient(conn)}, nil
+}
+
+// Close ends the connection. It ends no command that is kept, and kills none
+// that is not: the core decides what happens to what is left running.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Signal sends a signal to the process group of a command or terminal.
+func (c *Client) Signal(ctx context.Context, id string, signal syscall.Signal) error {
+	_, err := c.shell.Signal(ctx, &pb.SignalRequest{Id: id, Signal: int32(signal)})
+	return c.failed(ctx, fmt.Sprintf("signal %q", id), err)
+}
+
+// Kill kills a command or terminal and everything that descends from it, and
+// returns when its first process is dead.
+func (c *Client) Kill(ctx context.Context, id string) error {
+	_, err := c.shell.Signal(ctx, &pb.SignalRequest{Id: id, Tree: true})
+	return c.failed(ctx, fmt.Sprintf("kill %q", id), err)
+}
+
+// Stat looks at path, through links. A relative one begins at the session's
+// folder.
+func (c *Client) Stat(ctx context.Context, path string) (FileInfo, error) {
+	return c.stat(ctx, path, true)
+}
+
+// Lstat is Stat, but of a link itself.
+func (c *Client) Lstat(ctx context.Context, path string) (FileInfo, error) {
+	return c.stat(ctx, path, false)
+}
+
+func (c *Client) stat(ctx context.Context, path string, follow bool) (FileInfo, error) {
+	r, err := c.shell.Stat(ctx, &pb.StatRequest{Path: []byte(path), Follow: follow})
+	if err != nil {
+		return FileInfo{}, c.failed(ctx, "stat", err)
+	}
+	return fileInfo(r.GetInfo()), nil
+}
+
+func fileInfo(i *pb.FileInfo) FileInfo {
+	return FileInfo{
+		Kind: Kind(i.GetKind()), Bytes: i.GetBytes(), Mode: fs.FileMode(i.GetMode()) & fs.ModePerm, UID: i.GetUid(), GID: i.GetGid(),
+		Modified: time.Unix(0, i.GetModifiedNs()), Target: string(i.GetTarget()), Links: i.GetLinks(),
+	}
+}
+
+// failed gives an error of a call its sentinel. A connection that broke says
+// nothing about why, so the relay is asked: it tells whether access was revoked.
+func (c *Client) failed(ctx context.Context, op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = fault.Decode(err)
+	if errors.Is(err, ErrGone) && c.socket != "" {
+		if _, missing := os.Lstat(c.socket); missing != nil {
+			return fmt.Errorf("%s: %w: the session has ended", op, ErrRevoked)
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_, why := c.shell.Stat(ctx, &pb.StatRequest{Path: []byte("/")})
+		if why = fault.Decode(why); errors.Is(why, ErrRevoked) {
+			return fmt.Errorf("%s: %w", op, why)
+		}
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}
+
+// newID names a command for its own cancel.
+func newID() string { return "-" + rand.Text() }
+
+func asBytes(in []string) [][]byte {
+	out := make([][]byte, len(in))
+	for i, s := range in {
+		out[i] = []byte(s)
+	}
+	return out
+}

@@ -1,0 +1,191 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/stream"
+)
+
+// killTime is how long a cancelled call waits to see its command dead.
+const killTime = 5 * time.Second
+
+// Exec runs c and returns when its first process has ended; what that left in
+// the background runs on. A command that ran is a Result, whatever its exit
+// code; an error means that it did not start (ErrNoProgram, ErrDenied,
+// ErrNoRoom, ErrNotFound for its user or folder, ErrFrozen, ErrRevoked), that
+// ctx ended, or that the connection broke. When ctx ends, the command and all
+// that descends from it are dead when Exec returns, unless it has an ID.
+func (c *Client) Exec(ctx context.Context, cmd Command) (Result, error) {
+	if len(cmd.Argv) == 0 {
+		return Result{}, fmt.Errorf("exec: %w: no program given", ErrInvalid)
+	}
+	op := fmt.Sprintf("exec %q", cmd.Argv[0])
+	start := &pb.ExecStart{
+		Argv: asBytes(cmd.Argv), Env: asBytes(cmd.Env), Dir: []byte(cmd.Dir), User: cmd.User,
+		TimeoutMs: milliseconds(cmd.Timeout), Stdin: cmd.Stdin != nil, Id: cmd.ID, Keep: cmd.ID != "",
+	}
+	if start.Id == "" {
+		start.Id = newID()
+	}
+	r := running{c: c, op: op, id: start.GetId(), kept: cmd.ID != "", stdin: cmd.Stdin, stdout: cmd.Stdout, stderr: cmd.Stderr}
+	return r.run(ctx, &pb.ExecRequest{Is: &pb.ExecRequest_Start{Start: start}})
+}
+
+// Join takes up a command that was started with an ID, from the output on that
+// the caller does not have yet, and returns when it has ended, at once if it
+// has. A client that is still there loses it (ErrGone). The end of ctx leaves
+// it running.
+func (c *Client) Join(ctx context.Context, j Joining) (Result, error) {
+	r := running{
+		c: c, op: fmt.Sprintf("join %q", j.ID), id: j.ID, kept: true,
+		stdin: j.Stdin, stdout: j.Stdout, stderr: j.Stderr, joined: j.Joined,
+	}
+	return r.run(ctx, &pb.ExecRequest{Is: &pb.ExecRequest_Join{Join: &pb.ExecJoin{
+		Id: j.ID, StdoutOffset: j.StdoutOffset, StderrOffset: j.StderrOffset,
+	}}})
+}
+
+// running is one call of Exec or Join.
+type running struct {
+	c              *Client
+	op, id         string
+	kept           bool
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	joined         func(stdout, stderr int64)
+}
+
+func (r *running) run(ctx context.Context, first *pb.ExecRequest) (Result, error) {
+	if ctx.Err() != nil {
+		return Result{}, fmt.Errorf("%s: %w", r.op, context.Cause(ctx))
+	}
+	// The call lives a little longer than ctx, to see the command dead.
+	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { r.cancel(call, cancel) })
+	defer stop()
+	st, err := r.c.shell.Exec(call)
+	if err != nil {
+		return Result{}, r.failed(ctx, err)
+	}
+	if err = st.Send(first); err != nil && !errors.Is(err, io.EOF) { // EOF: Recv knows why
+		return Result{}, r.failed(ctx, err)
+	}
+	if r.stdin != nil {
+		go feed(st, r.stdin)
+	}
+	exit, err := r.receive(st)
+	if err != nil {
+		return Result{}, r.failed(ctx, err)
+	}
+	if !stop() && !r.kept { // ctx ended first, and that may be what ended it
+		return resultOf(exit), fmt.Errorf("%s: %w", r.op, context.Cause(ctx))
+	}
+	return resultOf(exit), nil
+}
+
+// cancel ends the command, then the call. The kill goes beside the call, since
+// in it the kill would wait behind standard input that nobody reads.
+func (r *running) cancel(call context.Context, end context.CancelFunc) {
+	if !r.kept {
+		limit, done := context.WithTimeout(call, killTime)
+		defer done()
+		if _, err := r.c.shell.Signal(limit, &pb.SignalRequest{Id: r.id, Tree: true}); err == nil {
+			select { // the rest of the output and the exit status are on their way
+			case <-limit.Done():
+			case <-call.Done():
+			}
+		}
+	}
+	end() // which kills it, too, if it had not been known by its id yet
+}
+
+func (r *running) failed(ctx context.Context, err error) error {
+	if w, ok := errors.AsType[*writeError](err); ok {
+		return fmt.Errorf("%s: %w", r.op, w.err)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", r.op, context.Cause(ctx))
+	}
+	return r.c.failed(ctx, r.op, err)
+}
+
+// writeError is an error of the caller's writer.
+type writeError struct{ err error }
+
+func (w *writeError) Error() string { return w.err.Error() }
+
+// receive copies output until the exit status comes.
+func (r *running) receive(st grpc.BidiStreamingClient[pb.ExecRequest, pb.ExecReply]) (*pb.Exit, error) {
+	for {
+		m, err := st.Recv()
+		if errors.Is(err, io.EOF) {
+			err = errors.New("sandboxd answered without an exit status")
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch is := m.GetIs().(type) {
+		case *pb.ExecReply_Stdout:
+			err = write(r.stdout, is.Stdout)
+		case *pb.ExecReply_Stderr:
+			err = write(r.stderr, is.Stderr)
+		case *pb.ExecReply_Joined_:
+		case *pb.ExecReply_Exit:
+			return is.Exit, nil
+		}
+		if j := m.GetJoined(); j != nil && r.joined != nil {
+			r.joined(j.GetStdoutOffset(), j.GetStderrOffset())
+		}
+		if err != nil {
+			return nil, &writeError{err} // and the deferred cancel ends the command
+		}
+	}
+}
+
+func write(w io.Writer, b []byte) error {
+	if w == nil {
+		return nil
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+// feed sends standard input until its end, or until the call has ended.
+func feed(st grpc.BidiStreamingClient[pb.ExecRequest, pb.ExecReply], in io.Reader) {
+	b := make([]byte, stream.Chunk/4)
+	for {
+		n, err := in.Read(b)
+		if n > 0 && st.Send(&pb.ExecRequest{Is: &pb.ExecRequest_Stdin{Stdin: b[:n]}}) != nil {
+			return
+		}
+		if err != nil {
+			_ = st.Send(&pb.ExecRequest{Is: &pb.ExecRequest_CloseStdin{CloseStdin: true}})
+			return
+		}
+	}
+}
+
+func resultOf(e *pb.Exit) Result {
+	return Result{
+		ExitCode: int(e.GetCode()), Signal: syscall.Signal(e.GetSignal()), TimedOut: e.GetTimedOut(), Killed: e.GetKilled(),
+		UserTime: time.Duration(e.GetUserUs()) * time.Microsecond, SystemTime: time.Duration(e.GetSystemUs()) * time.Microsecond,
+		PeakRSS: e.GetPeakRssBytes(),
+	}
+}
+
+// milliseconds rounds up: a timeout of 100 µs is not none.
+func milliseconds(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}

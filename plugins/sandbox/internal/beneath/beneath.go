@@ -1,0 +1,125 @@
+// Package beneath opens files below a folder's descriptor without following a
+// link on the way, and never on procfs or another file system that is not for
+// files: a link to /proc/1/mem, followed by PID 1, would be a write into its
+// own memory, and the kernel allows that whatever the capabilities.
+//
+// It must not open anything by a path that the sandbox can change meanwhile.
+package beneath
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+)
+
+// special are file systems whose names are not files: reading or writing one
+// has effects, or never ends.
+var special = map[int64]bool{
+	unix.PROC_SUPER_MAGIC: true, unix.SYSFS_MAGIC: true, unix.CGROUP_SUPER_MAGIC: true, unix.CGROUP2_SUPER_MAGIC: true,
+	unix.DEBUGFS_MAGIC: true, unix.TRACEFS_MAGIC: true, unix.SECURITYFS_MAGIC: true, unix.BPF_FS_MAGIC: true,
+	unix.DEVPTS_SUPER_MAGIC: true, unix.EFIVARFS_MAGIC: true, unix.BINFMTFS_MAGIC: true, unix.NSFS_MAGIC: true,
+	unix.SELINUX_MAGIC: true, unix.SMACK_MAGIC: true, 0x62656570 /* configfs */ : true, 0x19800202 /* mqueue */ : true,
+}
+
+// Dir opens a folder by name. It follows the links of the sandbox, since an
+// image, or an agent, may have moved /app; but not those of procfs, and not
+// into a special file system (ErrUnsafe). Close it with unix.Close.
+func Dir(name string) (int, error) {
+	return plain(unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
+		Flags:   unix.O_DIRECTORY | unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_MAGICLINKS,
+	}))
+}
+
+// Open opens name, which may have several parts, under dir. No part may be a
+// link, and none may lead out of dir or into a special file system. mode is for
+// O_CREAT.
+func Open(dir int, name string, flags, mode uint64) (int, error) {
+	return plain(unix.Openat2(dir, name, &unix.OpenHow{
+		Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: mode,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}))
+}
+
+// plain refuses a descriptor on a special file system.
+func plain(fd int, err error) (int, error) {
+	if err != nil {
+		return -1, fault.Errno(err)
+	}
+	var fs unix.Statfs_t
+	if err = unix.Fstatfs(fd, &fs); err == nil && special[int64(fs.Type)] { //nolint:unconvert // int32 on some machines
+		err = fmt.Errorf("%w: on a file system of the kernel's", fault.ErrUnsafe)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, fault.Errno(err)
+	}
+	return fd, nil
+}
+
+// File opens a regular file under dir for reading: no link, no device, and no
+// pipe, which would make a reader wait. Its stat comes along.
+func File(dir int, name string) (fd int, st unix.Stat_t, err error) {
+	fd, err = Open(dir, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return -1, st, err
+	}
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = fmt.Errorf("%w: not a regular file", fault.ErrUnsafe)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, st, fault.Errno(err)
+	}
+	return fd, st, nil
+}
+
+// Owner is who gets what is made. A negative number leaves it to the kernel.
+type Owner struct{ UID, GID int }
+
+// Chown gives fd to o.
+func (o Owner) Chown(fd int) error {
+	if o.UID < 0 {
+		return nil
+	}
+	return unix.Fchown(fd, o.UID, o.GID)
+}
+
+// ChownAt gives name under dir, itself, if it is a link, to o.
+func (o Owner) ChownAt(dir int, name string) error {
+	if o.UID < 0 {
+		return nil
+	}
+	return unix.Fchownat(dir, name, o.UID, o.GID, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// MkdirAll opens the folder path below dir, making what is missing with mode
+// 0755 and owner o. path is clean and relative; "." is dir itself.
+func MkdirAll(dir int, path string, o Owner) (int, error) {
+	at, err := Open(dir, ".", unix.O_DIRECTORY|unix.O_PATH, 0)
+	if err != nil || path == "." || path == "" {
+		return at, err
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		next, err := Open(at, part, unix.O_DIRECTORY|unix.O_PATH, 0)
+		if errors.Is(err, syscall.ENOENT) {
+			if err = unix.Mkdirat(at, part, 0o755); err == nil || errors.Is(err, syscall.EEXIST) {
+				err = o.ChownAt(at, part)
+			}
+			if err == nil {
+				next, err = Open(at, part, unix.O_DIRECTORY|unix.O_PATH, 0)
+			}
+		}
+		_ = unix.Close(at)
+		if err != nil {
+			return -1, fault.Errno(err)
+		}
+		at = next
+	}
+	return at, nil
+}

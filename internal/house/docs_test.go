@@ -1,0 +1,74 @@
+package house
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// link finds [text](target) outside code; its group is the target without the
+// fragment.
+var link = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)\s]*)?\)`)
+
+// brokenLinks lists the relative targets in a Markdown file that do not exist.
+func brokenLinks(f file) []string {
+	var broken []string
+	for _, m := range link.FindAllStringSubmatch(f.text, -1) {
+		target := m[1]
+		if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(root, filepath.Dir(f.path), target)); err != nil {
+			broken = append(broken, target)
+		}
+	}
+	return broken
+}
+
+func TestDocumentsLinkToWhatExists(t *testing.T) {
+	t.Parallel()
+	for _, f := range files(t, ".") {
+		if filepath.Ext(f.path) != ".md" {
+			continue
+		}
+		for _, target := range brokenLinks(f) {
+			t.Errorf("%s links to %s, which does not exist", f.path, target)
+		}
+	}
+}
+
+func TestBrokenLinks(t *testing.T) {
+	t.Parallel()
+	got := brokenLinks(file{"docs/x.md", "[a](../go.mod) [b](../go.mod#x) [c](https://example.org/x) [d](no-such-file.md) [e](#here)"})
+	if len(got) != 1 || got[0] != "no-such-file.md" {
+		t.Errorf("got %q, want only no-such-file.md", got)
+	}
+}
+
+// A newcomer types what the README says: each `make` command in it, and in the
+// other documents of the root, is a target of the Makefile.
+func TestMakeCommandsInDocumentsExist(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile("(?m)(?:^    |`)make ([a-z]+)")
+	seen := 0
+	for _, f := range files(t, ".") {
+		if filepath.Ext(f.path) != ".md" {
+			continue
+		}
+		for _, m := range command.FindAllStringSubmatch(f.text, -1) {
+			seen++
+			if !regexp.MustCompile(`(?m)^` + m[1] + `:`).Match(makefile) {
+				t.Errorf("%s says make %s, which the Makefile does not have", f.path, m[1])
+			}
+		}
+	}
+	if seen < 2 {
+		t.Errorf("found %d make commands in the documents, want at least run and test", seen)
+	}
+}

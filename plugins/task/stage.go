@@ -81,11 +81,6 @@ type Script struct {
 	// Command is the argv. It runs in the working directory of the sandbox as
 	// the user of the verify phase, with its environment.
 	Command []string `json:"command"`
-	// Executable are files that get the executable bits before.
-	Executable []string `json:"executable,omitempty"`
-	// Output is the absolute path in the sandbox of a file that gets stdout and stderr, merged; empty
-	// means that they are only recorded on the host.
-	Output string `json:"output,omitempty"`
 	// Rewards are where the scores may stand. The first that exists is read;
 	// two that exist and contradict each other are an error.
 	Rewards []RewardFile `json:"rewards"`

@@ -1,0 +1,82 @@
+package harbor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+const fileGitignore = ".gitignore"
+
+// defaultIgnores hold when a task has no .gitignore.
+var defaultIgnores = []string{"__pycache__/", "*.pyc", ".DS_Store", "*.swp", "*.swo", "*~"}
+
+// digest is the package digest of the format: SHA-256 over a line for each
+// file, its path, a zero byte, the hex SHA-256 of its content and a newline,
+// sorted by path. Which files count is decided by the task's .gitignore. Modes,
+// folders and links to folders do not count; a link to a file counts as the
+// file. An .harborignore at the top does not count either, although it changes
+// what is placed in the sandbox.
+func (f *folder) digest(ctx context.Context) (string, error) {
+	ignored, err := f.gitignore()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for i := range f.nodes {
+		n := &f.nodes[i]
+		if !f.isFile(n.path) || ignored.match(n.path) {
+			continue
+		}
+		s, err := f.sum(ctx, n.path)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s\x00%s\n", n.path, s)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func (f *folder) gitignore() (*ignore, error) {
+	lines := defaultIgnores
+	data, err := f.read(fileGitignore)
+	switch {
+	case err == nil:
+		lines = strings.Split(string(data), "\n")
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	ig := &ignore{}
+	for i, line := range lines {
+		if err := ig.add("", line); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", fileGitignore, i+1, err)
+		}
+	}
+	return ig, ig.compile()
+}
+
+// contextDigest is over everything in a folder that an image is built from:
+// names, permission bits, link targets and contents.
+func (f *folder) contextDigest(ctx context.Context, dir string) (string, error) {
+	h := sha256.New()
+	for _, n := range f.below(dir) {
+		rel := strings.TrimPrefix(n.path, dir+"/")
+		switch {
+		case n.mode.IsDir():
+			fmt.Fprintf(h, "d %o %s\x00\n", n.mode.Perm(), rel)
+		case n.link != "":
+			fmt.Fprintf(h, "l %s\x00%s\n", rel, n.link)
+		default:
+			s, err := f.sum(ctx, n.path)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(h, "f %o %s\x00%s\n", n.mode.Perm(), rel, s)
+		}
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,229 @@
+package harbor
+
+import (
+	"math"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+var (
+	oldSize     = regexp.MustCompile(`^\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGkmg])(?:i?[Bb])?\s*$`)
+	tpuTopology = regexp.MustCompile(`^[1-9][0-9]*(x[1-9][0-9]*)+$`)
+	envTemplate = regexp.MustCompile(`^\$\{([^}:]+)(?::-([\s\S]*))?\}$`)
+	variable    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	headerName  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+	credential  = regexp.MustCompile(`(?i)KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|AUTH|COOKIE`)
+)
+
+// environment reads [environment] or, without main, [verifier.environment],
+// where nothing is said about the agent.
+func (d *decoder) environment(t *table, main bool) environmentConfig {
+	e := environmentConfig{
+		image:   t.str("docker_image", ""),
+		os:      t.word("os", "linux", true, "linux", "windows"),
+		workdir: t.str("workdir", ""),
+		env:     d.env(t, "env"),
+		start:   t.seconds("build_timeout_sec", defaultStartTime),
+		network: d.baseline(t),
+	}
+	if e.workdir != "" && !path.IsAbs(e.workdir) && e.os == "linux" {
+		d.bad(t.at("workdir"), "Working directory is not absolute", "%q is relative. Use an absolute path of the sandbox.", e.workdir)
+	}
+	e.limits = d.limits(t)
+	e.healthcheck = d.healthcheck(t.table("healthcheck"))
+	e.skillsDir = t.str("skills_dir", "")
+	if e.skillsDir != "" && (!path.IsAbs(e.skillsDir) || slices.Contains(strings.Split(e.skillsDir, "/"), "..")) && e.os == "linux" {
+		d.bad(t.at("skills_dir"), "Folder of skills is not absolute", "%q is relative. Use an absolute path of the sandbox.", e.skillsDir)
+	}
+	for _, s := range t.tables("mcp_servers") {
+		e.servers = append(e.servers, d.server(s, e.servers))
+	}
+	if !main && (e.skillsDir != "" || len(e.servers) > 0) {
+		d.warn(t.path, "Setting without effect", "Skills and MCP servers are for the agent, which never runs in %s.", t.path)
+	}
+	t.done()
+	return e
+}
+
+func (d *decoder) limits(t *table) task.Limits {
+	var l task.Limits
+	if f, ok := t.float("cpus"); ok {
+		l.CPUMilli = int64(math.Round(d.atLeastZero(t, "cpus", f) * 1000))
+	}
+	l.MemoryMiB = d.size(t, "memory_mb", "memory")
+	l.StorageMiB = d.size(t, "storage_mb", "storage")
+	if n, ok := t.integer("gpus"); ok {
+		l.GPUs = int64(d.atLeastZero(t, "gpus", float64(n)))
+	}
+	l.GPUTypes = t.strings("gpu_types")
+	if tpu := t.table("tpu"); tpu.has() {
+		l.TPU = &task.TPU{Type: d.required(tpu, "type"), Topology: d.required(tpu, "topology")}
+		if l.TPU.Topology != "" && !tpuTopology.MatchString(l.TPU.Topology) {
+			d.bad(tpu.at("topology"), "Malformed topology", "%q must be numbers joined by \"x\", such as \"2x4\".", l.TPU.Topology)
+		}
+		tpu.done()
+	}
+	return l
+}
+
+// atLeastZero takes a negative amount, which the format accepts and which
+// means nothing, as not written. So is one beyond any machine.
+func (d *decoder) atLeastZero(t *table, key string, f float64) float64 {
+	if f < 0 || f > 1<<40 {
+		d.warn(t.at(key), "Number out of range", "%s is %v, taken as if it were not written.", t.at(key), f)
+		return 0
+	}
+	return f
+}
+
+// size reads mebibytes, under the present name or the one of schema 1.0.
+func (d *decoder) size(t *table, key, old string) int64 {
+	n, ok := t.integer(key)
+	v, hasOld := t.get(old)
+	switch {
+	case ok && hasOld:
+		d.bad(t.at(old), "Said twice", "%s is the old spelling of %s: remove one of them.", t.at(old), t.at(key))
+	case hasOld:
+		s, isText := v.(string)
+		m := oldSize.FindStringSubmatch(s)
+		if !isText || m == nil {
+			d.bad(t.at(old), "Malformed size", "%s must be a text such as \"2G\" or \"512M\", got %s. Better: %s = 2048.", t.at(old), show(v), t.at(key))
+			return 0
+		}
+		f, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			d.bad(t.at(old), "Malformed size", "%q: %v.", s, err)
+			return 0
+		}
+		n = int64(f * map[string]float64{"K": 1.0 / 1024, "M": 1, "G": 1024}[strings.ToUpper(m[2])])
+	}
+	return int64(d.atLeastZero(t, key, float64(n)))
+}
+
+// env reads variables. A value that is a template as a whole names a host
+// variable; anything else is taken as it stands.
+func (d *decoder) env(t *table, key string) task.Env {
+	sub := t.table(key)
+	if len(sub.m) == 0 {
+		return nil
+	}
+	e := make(task.Env, len(sub.m))
+	for name := range sub.m {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			d.bad(sub.at(name), "Malformed variable", "%q cannot be the name of a variable.", name)
+			continue
+		}
+		text, ok := sub.m[name].(string)
+		if !ok {
+			d.bad(sub.at(name), "Wrong type", "%s must be a text, got %s. Put it in quotes.", sub.at(name), show(sub.m[name]))
+			continue
+		}
+		e[name] = d.value(sub.at(name), text)
+	}
+	return e
+}
+
+func (d *decoder) value(path, text string) task.Value {
+	m := envTemplate.FindStringSubmatch(text)
+	if m == nil {
+		return task.Value{Text: text}
+	}
+	name := m[1]
+	var def *string
+	if strings.Contains(text, ":-") {
+		def = &m[2]
+	}
+	if !variable.MatchString(name) {
+		d.bad(path, "Malformed template", "%q does not name a host variable.", text)
+		return task.Value{}
+	}
+	if !d.options.EnvAllowed(name) {
+		if def != nil {
+			d.warn(path, "Host variable is not let through", "The default of %s is used. Allow it with --allow-env %s.", name, name)
+			return task.Value{Text: *def}
+		}
+		d.bad(path, "Host variable is not let through", "%s asks for %s of this host. Allow it with --allow-env %s.", path, name, name)
+		return task.Value{}
+	}
+	if def == nil && !d.isSet(name) {
+		d.bad(path, "Host variable is not set", "%s asks for %s of this host. Set it.", path, name)
+	}
+	return task.Value{Host: name, Default: def}
+}
+
+func (d *decoder) isSet(name string) bool {
+	if d.options.LookupEnv == nil {
+		return false
+	}
+	_, ok := d.options.LookupEnv(name)
+	return ok
+}
+
+func (d *decoder) server(t *table, before []task.MCPServer) task.MCPServer {
+	s := task.MCPServer{
+		Name:      d.required(t, "name"),
+		Transport: t.word("transport", "sse", false, "stdio", "sse", "streamable-http", "http"),
+		URL:       t.str("url", ""), Command: t.str("command", ""), Args: t.strings("args"),
+	}
+	if s.Transport == "http" {
+		s.Transport = "streamable-http"
+	}
+	if slices.ContainsFunc(before, func(b task.MCPServer) bool { return b.Name == s.Name }) {
+		d.bad(t.at("name"), "Name is used twice", "%q is also the name of another MCP server.", s.Name)
+	}
+	s.Headers = d.headers(t, s.Transport)
+	t.done()
+	if s.Transport == "stdio" {
+		if s.Command == "" {
+			d.bad(t.path, "Setting is missing", "A stdio server must have a \"command\".")
+		}
+		if s.URL != "" {
+			d.warn(t.at("url"), "Setting without effect", "A stdio server has no url.")
+			s.URL = ""
+		}
+		return s
+	}
+	if s.URL == "" {
+		d.bad(t.path, "Setting is missing", "A server with transport %q must have a \"url\".", s.Transport)
+	}
+	if s.Command != "" || len(s.Args) > 0 {
+		d.warn(t.path, "Setting without effect", "A server with transport %q has no command.", s.Transport)
+		s.Command, s.Args = "", nil
+	}
+	return s
+}
+
+// headers are sent over HTTP. One that carries a credential must be a host
+// variable as a whole, without a default, so that no secret stands in a task.
+func (d *decoder) headers(t *table, transport string) task.Env {
+	sub := t.table("headers")
+	if !sub.has() {
+		return nil
+	}
+	if transport == "stdio" {
+		d.bad(sub.path, "Setting does not fit", "Headers are sent over HTTP, a stdio server has none.")
+		return nil
+	}
+	out := make(task.Env, len(sub.m))
+	for name, v := range sub.m {
+		text, ok := v.(string)
+		switch {
+		case !headerName.MatchString(name):
+			d.bad(sub.at(name), "Malformed header", "%q is not the name of a header.", name)
+		case !ok:
+			d.bad(sub.at(name), "Wrong type", "%s must be a text, got %s.", sub.at(name), show(v))
+		case strings.ContainsAny(text, "\r\n\x00"):
+			d.bad(sub.at(name), "Malformed header", "%s has a line break in it.", sub.at(name))
+		case credential.MatchString(name) && (!envTemplate.MatchString(text) || strings.Contains(text, ":-")):
+			d.bad(sub.at(name), "Credential in a task", "%s must be \"${VARIABLE}\", without a default: the secret stays on the host.", sub.at(name))
+		default:
+			out[name] = d.value(sub.at(name), text)
+		}
+	}
+	return out
+}

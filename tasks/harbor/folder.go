@@ -1,0 +1,206 @@
+package harbor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Names in a task's folder.
+const (
+	fileConfig      = "task.toml"
+	fileInstruction = "instruction.md"
+	fileReadme      = "README.md"
+	filePrior       = "trajectory.json"
+	dirEnvironment  = "environment"
+	dirTests        = "tests"
+	dirSolution     = "solution"
+	dirSteps        = "steps"
+	dirWorkdir      = "workdir"
+)
+
+// maxText bounds the files that are read whole: configuration, instructions
+// and ignore files.
+const maxText = 4 << 20
+
+// node is one thing below a task's folder.
+type node struct {
+	path string // slash-separated, relative to the task's folder
+	mode fs.FileMode
+	size int64
+	// link is the target of a symbolic link as written, and target the path of
+	// what it leads to, relative to the task's folder; empty when it leads nowhere.
+	link, target string
+	toFile       bool // the link leads to a regular file
+}
+
+// folder is what a task's folder holds. Nothing outside of it is ever opened:
+// os.Root refuses links that leave it.
+type folder struct {
+	root     *os.Root
+	nodes    []node // sorted by path
+	byPath   map[string]*node
+	sums     map[string]string // hex SHA-256 by path
+	problems []task.Problem
+}
+
+func (f *folder) bad(file, summary, format string, args ...any) {
+	f.problems = append(f.problems, task.Problem{
+		File: file, Severity: task.Error, Summary: summary, Detail: fmt.Sprintf(format, args...),
+	})
+}
+
+func (f *folder) warn(file, summary, format string, args ...any) {
+	f.problems = append(f.problems, task.Problem{
+		File: file, Severity: task.Warning, Summary: summary, Detail: fmt.Sprintf(format, args...),
+	})
+}
+
+// scan lists the parts of the folder that belong to a task. What else lies in
+// it is nobody's business.
+func scan(ctx context.Context, root *os.Root) (*folder, error) {
+	f := &folder{root: root, byPath: map[string]*node{}, sums: map[string]string{}}
+	parts := []string{fileConfig, fileInstruction, fileReadme, filePrior, dirEnvironment, dirTests, dirSolution, dirSteps}
+	for _, part := range parts {
+		if _, err := root.Lstat(part); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		err := fs.WalkDir(root.FS(), part, func(p string, _ fs.DirEntry, err error) error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err != nil {
+				return err
+			}
+			return f.add(p)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(f.nodes, func(a, b node) int { return strings.Compare(a.path, b.path) })
+	for i := range f.nodes {
+		f.byPath[f.nodes[i].path] = &f.nodes[i]
+	}
+	return f, nil
+}
+
+func (f *folder) add(p string) error {
+	fi, err := f.root.Lstat(p)
+	if err != nil {
+		return err
+	}
+	n := node{path: p, mode: fi.Mode()}
+	switch {
+	case fi.Mode().IsRegular():
+		n.size = fi.Size()
+	case fi.IsDir():
+	case fi.Mode()&fs.ModeSymlink != 0:
+		if n.link, err = f.root.Readlink(p); err != nil {
+			return err
+		}
+		if !f.follow(&n) {
+			return nil
+		}
+	default:
+		f.bad(p, "Not a regular file", "It is of type %s. A task holds files, folders and links only.", fi.Mode().Type())
+		return nil
+	}
+	f.nodes = append(f.nodes, n)
+	return nil
+}
+
+// follow finds what a link leads to, and reports one that leaves the folder.
+func (f *folder) follow(n *node) bool {
+	to := path.Join(path.Dir(n.path), n.link)
+	if path.IsAbs(n.link) || to == ".." || strings.HasPrefix(to, "../") {
+		f.bad(n.path, "Link leaves the task's folder", "It leads to %q. Copy the file, or link to it by a relative path.", n.link)
+		return false
+	}
+	fi, err := f.root.Stat(n.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true
+	case err != nil:
+		f.bad(n.path, "Link leaves the task's folder", "It leads to %q by way of another link: %v.", n.link, err)
+		return false
+	}
+	n.target, n.toFile, n.size = to, fi.Mode().IsRegular(), 0
+	return true
+}
+
+// isFile says whether p is a regular file, or a link to one.
+func (f *folder) isFile(p string) bool {
+	n := f.byPath[p]
+	return n != nil && (n.mode.IsRegular() || n.toFile)
+}
+
+func (f *folder) isDir(p string) bool {
+	n := f.byPath[p]
+	return n != nil && n.mode.IsDir()
+}
+
+// below returns the nodes under a folder, without the folder itself.
+// The result is part of f and must not be changed.
+func (f *folder) below(dir string) []node {
+	by := func(n node, p string) int { return strings.Compare(n.path, p) }
+	from, _ := slices.BinarySearchFunc(f.nodes, dir+"/", by)
+	to, _ := slices.BinarySearchFunc(f.nodes, dir+"0", by) // "0" follows "/"
+	return f.nodes[from:to]
+}
+
+// read returns a file of at most maxText bytes.
+func (f *folder) read(p string) ([]byte, error) {
+	file, err := f.root.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	fi, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", p)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxText+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxText {
+		return nil, fmt.Errorf("%s is larger than %d MiB", p, maxText>>20)
+	}
+	return data, nil
+}
+
+// sum returns the hex SHA-256 of a file's content.
+func (f *folder) sum(ctx context.Context, p string) (string, error) {
+	if s, ok := f.sums[p]; ok {
+		return s, nil
+	}
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	file, err := f.root.Open(p)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, file); err != nil {
+		return "", err
+	}
+	s := hex.EncodeToString(h.Sum(nil))
+	f.sums[p] = s
+	return s, nil
+}

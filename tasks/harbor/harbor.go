@@ -1,0 +1,117 @@
+// Package harbor reads tasks in the format of the Harbor framework: a folder
+// with task.toml, an instruction, an environment, tests and a solution, as of
+// Harbor 0.25, schema 1.0 to 1.4.
+//
+// It only reads: it runs nothing, fetches nothing, opens nothing outside the
+// task's folder, and hands out host variables as names, never as values. What
+// it makes is plain plugins/task data; nobody else knows this format.
+//
+// It is stricter than Harbor in that unknown keys are errors (warnings with
+// [task.Options].Lenient) and that a broken task is reported, not left out.
+package harbor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Name is what an experiment calls the format.
+const Name = "harbor"
+
+// Format reads the format. The zero value is ready.
+type Format struct{}
+
+var _ task.Format = Format{}
+
+// Name returns what an experiment calls the format.
+func (Format) Name() string { return Name }
+
+// Detect says whether dir has a task.toml, or two other parts of a task, so
+// that a task whose task.toml is missing is still noticed.
+func (Format) Detect(dir string) bool {
+	if exists(dir, fileConfig) {
+		return true
+	}
+	parts := 0
+	for _, p := range []string{fileInstruction, dirEnvironment, dirTests, dirSolution} {
+		if exists(dir, p) {
+			parts++
+		}
+	}
+	return parts >= 2
+}
+
+func exists(dir, name string) bool {
+	_, err := os.Lstat(filepath.Join(dir, name))
+	return err == nil
+}
+
+// Load reads the task in dir.
+func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	root, err := os.OpenRoot(abs)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open task %s: %w", dir, err)
+	}
+	defer root.Close()
+	f, err := scan(ctx, root)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)
+	}
+	c, r := f.config(o)
+	if r == nil {
+		return nil, f.problems, nil
+	}
+	b := &builder{folder: f, reader: r, config: c, dir: abs}
+	t, err := b.task(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)
+	}
+	problems := slices.Concat(r.problems, f.problems)
+	slices.SortStableFunc(problems, inOrder)
+	if !task.Broken(problems) {
+		problems = append(problems, t.Validate()...)
+	}
+	if task.Broken(problems) {
+		return nil, problems, nil
+	}
+	return t, problems, nil
+}
+
+// inOrder sorts problems as a reader of the files meets them.
+func inOrder(a, b task.Problem) int {
+	return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Key, b.Key))
+}
+
+// config reads task.toml. The reader is nil when there is none to read; then
+// the problem is in f.
+func (f *folder) config(o task.Options) (*config, *reader) {
+	data, err := f.read(fileConfig)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		f.bad(fileConfig, "File is missing", "A task has a %s, which may be empty.", fileConfig)
+		return nil, nil
+	case err != nil:
+		f.bad(fileConfig, "File cannot be read", "%v.", err)
+		return nil, nil
+	}
+	doc, p := parseTOML(fileConfig, data)
+	r := &reader{file: fileConfig, doc: doc, lenient: o.Lenient}
+	if p != nil {
+		r.problems = append(r.problems, *p)
+	}
+	d := &decoder{reader: r, options: o}
+	return d.config(), r
+}

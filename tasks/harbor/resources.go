@@ -1,0 +1,197 @@
+package harbor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+const (
+	fileDocker   = "Dockerfile"
+	fileCompose  = "docker-compose.yaml"
+	otherCompose = "docker-compose.yml"
+	fileIgnore   = ".harborignore"
+	mainService  = "main"
+)
+
+// harborignore collects the ignore files of the task, from the top down.
+func (b *builder) harborignore() (*ignore, error) {
+	ig := &ignore{}
+	files := []string{fileIgnore}
+	for i := range b.nodes {
+		if path.Base(b.nodes[i].path) == fileIgnore && b.isFile(b.nodes[i].path) {
+			files = append(files, b.nodes[i].path)
+		}
+	}
+	slices.SortStableFunc(files, func(x, y string) int { return strings.Count(x, "/") - strings.Count(y, "/") })
+	for _, file := range files {
+		data, err := b.read(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		dir := strings.TrimPrefix(path.Dir(file), ".")
+		for i, line := range strings.Split(string(data), "\n") {
+			if err := ig.add(dir, line); err != nil {
+				b.problems = append(b.problems, task.Problem{
+					File: file, Line: i + 1, Severity: task.Error, Summary: "Malformed pattern", Detail: err.Error() + ".",
+				})
+			}
+		}
+	}
+	return ig, ig.compile()
+}
+
+// ignored says whether an .harborignore leaves a file out of the sandbox.
+func (b *builder) ignored(p string) bool { return b.ignore.match(p) }
+
+// resource adds one, with the entries of its folder.
+func (b *builder) resource(r *task.Resource) {
+	if r.Folder {
+		r.Entries = b.entries(r)
+	}
+	b.t.Resources = append(b.t.Resources, *r)
+}
+
+// entries lists what of a folder goes into views and sandboxes: its files, its
+// links where they stay in the folder, what they lead to where they do not,
+// and its empty folders.
+func (b *builder) entries(r *task.Resource) []task.Entry {
+	filter := r.Path != dirEnvironment // what an image is built from is not filtered
+	var out []task.Entry
+	for _, n := range b.below(r.Path) {
+		if filter && b.ignored(n.path) {
+			continue
+		}
+		rel := strings.TrimPrefix(n.path, r.Path+"/")
+		switch {
+		case n.mode.IsDir():
+			if len(b.below(n.path)) == 0 && (!filter || !b.ignored(n.path+"/x")) {
+				out = append(out, task.Entry{Path: rel, Folder: true, Mode: perm(n.mode)})
+			}
+		case n.link == "":
+			out = append(out, b.file(rel, n))
+		default:
+			out = append(out, b.linked(r, rel, n)...)
+		}
+	}
+	slices.SortFunc(out, func(x, y task.Entry) int { return strings.Compare(x.Path, y.Path) })
+	return out
+}
+
+// linked returns the entries of a link.
+func (b *builder) linked(r *task.Resource, rel string, n node) []task.Entry {
+	if to := path.Join(path.Dir(n.path), n.link); to == r.Path || strings.HasPrefix(to, r.Path+"/") {
+		return []task.Entry{{Path: rel, Link: n.link, Mode: 0o777}}
+	}
+	target := b.byPath[n.target]
+	switch {
+	case target == nil:
+		b.bad(n.path, "Link cannot be followed", "It leads to %q, which is no part of the task. Copy the file.", n.link)
+		return nil
+	case target.mode.IsRegular():
+		e := b.file(rel, *target)
+		e.From = target.path
+		return []task.Entry{e}
+	case target.mode.IsDir() && !strings.HasPrefix(r.Path+"/", target.path+"/"):
+		return b.linkedFolder(rel, target)
+	default:
+		b.bad(n.path, "Link cannot be followed", "It leads to %q, which is itself a link or holds this one. Link to the file itself.", n.link)
+		return nil
+	}
+}
+
+func (b *builder) linkedFolder(rel string, target *node) []task.Entry {
+	var out []task.Entry
+	for _, n := range b.below(target.path) {
+		sub := path.Join(rel, strings.TrimPrefix(n.path, target.path+"/"))
+		switch {
+		case n.link != "":
+			b.bad(n.path, "Link cannot be followed", "It lies in a folder that another link leads to. Copy the file.")
+		case n.mode.IsRegular():
+			e := b.file(sub, n)
+			e.From = n.path
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// file is the entry of a regular file. The scripts that the format runs are
+// executable, whatever their mode on this disk.
+func (b *builder) file(rel string, n node) task.Entry {
+	mode := perm(n.mode)
+	if rel == testScript(b.config.env.os) || rel == solveScript(b.config.env.os) {
+		mode |= 0o111
+	}
+	return task.Entry{Path: rel, Mode: mode, Size: n.size}
+}
+
+func perm(m fs.FileMode) uint32 { return uint32(m.Perm()) }
+
+// services checks the sidecars that hooks and artifacts name. What a compose
+// file says beyond the names of its services is for the environment to read.
+func (b *builder) services() {
+	known := []string{mainService}
+	if file := b.t.Environment.Compose; file != "" {
+		names, p := b.compose(file)
+		if p != nil {
+			b.problems = append(b.problems, *p)
+			return
+		}
+		known = append(known, names...)
+	}
+	check := func(what, name string) {
+		if name != "" && !slices.Contains(known, name) {
+			b.bad(fileConfig, "Unknown service", "%s names the service %q. Known: %s.", what, name, strings.Join(known, ", "))
+		}
+	}
+	for i := range b.t.Stages {
+		for _, h := range b.t.Stages[i].Hooks {
+			check("A collect hook", h.Service)
+		}
+		for _, a := range b.t.Stages[i].Artifacts {
+			check(fmt.Sprintf("The artifact %q", a.Source), a.Service)
+		}
+	}
+}
+
+// compose returns the names of the services of a compose file, sorted.
+func (b *builder) compose(file string) ([]string, *task.Problem) {
+	data, err := b.read(file)
+	if err != nil {
+		return nil, &task.Problem{File: file, Severity: task.Error, Summary: "File cannot be read", Detail: err.Error() + "."}
+	}
+	var doc struct {
+		Services map[string]any `yaml:"services"`
+	}
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		p := &task.Problem{File: file, Severity: task.Error, Summary: "Not valid YAML"}
+		if ye, ok := errors.AsType[yaml.Error](err); ok {
+			p.Detail = ye.GetMessage() + "."
+			if tk := ye.GetToken(); tk != nil && tk.Position != nil {
+				p.Line, p.Column = tk.Position.Line, tk.Position.Column
+			}
+		} else {
+			p.Detail = err.Error() + "."
+		}
+		return nil, p
+	}
+	names := make([]string, 0, len(doc.Services))
+	for name := range doc.Services {
+		if name != mainService {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}

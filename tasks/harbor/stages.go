@@ -1,0 +1,348 @@
+package harbor
+
+import (
+	"context"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// defaultStage is the name of the only stage of a task without steps.
+const defaultStage = "main"
+
+// stages makes one stage of a task without steps, or one of each step.
+func (b *builder) stages(ctx context.Context) error {
+	c := b.config
+	if len(c.steps) == 0 {
+		return b.stage(ctx, &stepConfig{name: defaultStage}, ".")
+	}
+	if b.isFile(fileInstruction) {
+		b.warn(fileInstruction, "File without effect", "A task with steps has one instruction for each step.")
+	}
+	for i := range c.steps {
+		s := &c.steps[i]
+		if s.name == "" {
+			continue
+		}
+		dir := path.Join(dirSteps, s.name)
+		if !b.isDir(dir) {
+			at := b.reader.doc.position(s.path + ".name")
+			b.problems = append(b.problems, task.Problem{
+				File: fileConfig, Line: at.line, Column: at.column, Key: s.path + ".name", Severity: task.Error,
+				Summary: "Folder of a step is missing", Detail: "Step \"" + s.name + "\" needs the folder " + dir + "/.",
+			})
+			continue
+		}
+		if err := b.stage(ctx, s, dir); err != nil {
+			return err
+		}
+	}
+	b.strays()
+	return nil
+}
+
+// strays warns of folders of steps that task.toml does not name.
+func (b *builder) strays() {
+	for i := range b.nodes {
+		dir, name := path.Split(b.nodes[i].path)
+		if dir == dirSteps+"/" && b.nodes[i].mode.IsDir() && b.t.Stage(name) == nil &&
+			!slices.ContainsFunc(b.config.steps, func(s stepConfig) bool { return s.name == name }) {
+			b.warn(b.nodes[i].path, "Step is not run", "%s has no [[steps]] with the name %q.", fileConfig, name)
+		}
+	}
+}
+
+// stage adds one stage, whose own files are in dir ("." for the task itself).
+func (b *builder) stage(ctx context.Context, s *stepConfig, dir string) error {
+	c := b.config
+	agentNet := first(s.agent.network, c.agent.network)
+	st := task.Stage{
+		Name: s.name,
+		Agent: task.Phase{
+			Time: firstTime(s.agent.time, c.agent.time), User: firstText(s.agent.user, c.agent.user), Network: agentNet,
+		},
+		Healthcheck: s.healthcheck,
+		MinScores:   s.minScores,
+		Artifacts:   slices.Concat(c.artifacts, s.artifacts),
+		Hooks:       slices.Concat(c.verifier.collect, s.verifier.collect),
+	}
+	st.Instruction = b.instruction(path.Join(dir, fileInstruction))
+	if err := b.verification(ctx, &st, s, dir); err != nil {
+		return err
+	}
+	if dir != "." {
+		b.step(&st, dir)
+	}
+	b.reference(&st, dir)
+	b.prior(&st, dir)
+	b.t.Stages = append(b.t.Stages, st)
+	return nil
+}
+
+func first(a, b *task.Network) *task.Network {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func firstTime(a, b task.Duration) task.Duration {
+	if a != 0 {
+		return a
+	}
+	return b
+}
+
+func firstText(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// verification fills in how the stage is graded.
+func (b *builder) verification(ctx context.Context, st *task.Stage, s *stepConfig, dir string) error {
+	c := b.config
+	v := task.Phase{
+		Time:    firstTime(s.verifier.time, firstTime(c.verifier.time, defaultVerifyTime)),
+		User:    firstText(s.verifier.user, c.verifier.user),
+		Network: first(s.verifier.network, c.verifier.network),
+	}
+	if dir != "." && s.verifier.time == 0 {
+		// Harbor gives such a step 600 s whatever the task says. A task that
+		// asks for more means it; one that asks for less may rely on the 600 s.
+		v.Time = longer(c.verifier.time, defaultVerifyTime)
+	}
+	v.Env = merge(c.verifier.env, s.verifier.env)
+	st.Verify = v
+	st.Mode = task.ModeLive
+	os := c.env.os
+	bundled := false
+	if b.separate(s) {
+		st.Mode = task.ModeSeparate
+		own, inImage, err := b.verifyIn(ctx, s, dir)
+		if err != nil {
+			return err
+		}
+		st.VerifyIn, st.VerifyFilesInImage = own, inImage
+		if st.Verify.Network == nil {
+			st.Verify.Network = &own.Network
+		}
+		os, bundled = own.OS, inImage
+	}
+	st.Verifiers = []task.VerifierUse{b.script(os)}
+	if !bundled {
+		b.needScript(dir, testScript(os))
+	}
+	return nil
+}
+
+func merge(a, b task.Env) task.Env {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	e := make(task.Env, len(a)+len(b))
+	maps.Copy(e, a)
+	maps.Copy(e, b)
+	return e
+}
+
+// separate says whether a step, or else the task, asks for verification in an
+// environment of its own, by word or by describing one.
+func (b *builder) separate(s *stepConfig) bool {
+	for _, v := range []*verifierConfig{&s.verifier, &b.config.verifier} {
+		if v.mode != "" || v.own != nil {
+			return v.mode != "shared"
+		}
+	}
+	return false
+}
+
+// verifyIn finds the environment of a separate verification: the first image
+// or definition of the step's settings, the step's tests, the task's settings
+// and the task's tests; else the agent's environment afresh. Tests that define
+// an image are in it, and nothing is placed.
+func (b *builder) verifyIn(ctx context.Context, s *stepConfig, dir string) (*task.Environment, bool, error) {
+	settings := &b.config.env
+	for _, v := range []*environmentConfig{s.verifier.own, b.config.verifier.own} {
+		if v != nil {
+			settings = v
+			break
+		}
+	}
+	stepTests := path.Join(dir, dirTests)
+	taskOwn := b.config.verifier.own
+	switch {
+	case s.verifier.own != nil && s.verifier.own.image != "":
+		e, err := b.made(ctx, s.verifier.own, "")
+		return &e, false, err
+	case dir != "." && b.defines(stepTests):
+		e, err := b.made(ctx, withoutImage(settings), stepTests)
+		return &e, true, err
+	case taskOwn != nil && taskOwn.image != "":
+		e, err := b.made(ctx, withImage(settings, taskOwn.image), "")
+		return &e, false, err
+	case b.defines(dirTests):
+		e, err := b.made(ctx, withoutImage(settings), dirTests)
+		return &e, true, err
+	default:
+		e, err := b.made(ctx, withImage(settings, b.config.env.image), dirEnvironment)
+		e.Upload = false
+		return &e, false, err
+	}
+}
+
+func withImage(e *environmentConfig, image string) *environmentConfig {
+	c := *e
+	c.image = image
+	return &c
+}
+
+func withoutImage(e *environmentConfig) *environmentConfig { return withImage(e, "") }
+
+// defines says whether a folder defines an image.
+func (b *builder) defines(dir string) bool {
+	return b.isFile(path.Join(dir, fileDocker)) || b.isFile(path.Join(dir, fileCompose))
+}
+
+// needScript reports a missing test script, of the step or of the task.
+func (b *builder) needScript(dir, name string) {
+	p := path.Join(dir, dirTests, name)
+	shared := path.Join(dirTests, name)
+	switch {
+	case !b.isFile(p) && !b.isFile(shared):
+		b.bad(p, "File is missing", "The verifier runs this script, which writes %s/reward.txt or reward.json.", placeVerifier)
+	case b.isFile(p) && b.ignored(p):
+		b.bad(p, "Test script is ignored", "An %s leaves it out, but the verifier runs it.", fileIgnore)
+	case b.isFile(shared) && b.ignored(shared):
+		b.bad(shared, "Test script is ignored", "An %s leaves it out, but the verifier runs it.", fileIgnore)
+	}
+}
+
+// step adds what only a step has: its own tests on top of the task's, and
+// files and a script that prepare the working directory.
+func (b *builder) step(st *task.Stage, dir string) {
+	if tests := path.Join(dir, dirTests); b.isDir(tests) {
+		b.resource(&task.Resource{
+			Name: tests, Path: tests, Audience: []task.Role{task.RoleVerifier},
+			Place: placeTests, Phase: task.PlaceVerify, Stage: st.Name, Folder: true,
+		})
+	}
+	workdir := path.Join(dir, dirWorkdir)
+	if !b.isDir(workdir) {
+		return
+	}
+	b.resource(&task.Resource{
+		Name: workdir, Path: workdir, Audience: []task.Role{task.RoleAgent},
+		Place: ".", Phase: task.PlaceSetup, Stage: st.Name, Folder: true,
+	})
+	if b.isFile(path.Join(workdir, "setup.sh")) {
+		st.Setup = []task.Command{{Argv: []string{
+			"sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash ./setup.sh; exec sh ./setup.sh",
+		}}}
+	}
+}
+
+// reference names the solution of the stage: its own, or that of the task.
+func (b *builder) reference(st *task.Stage, dir string) {
+	script := solveScript(b.config.env.os)
+	own := path.Join(dir, dirSolution)
+	name := dirSolution
+	switch {
+	case dir != "." && b.isFile(path.Join(own, script)):
+		name = own
+		b.resource(&task.Resource{
+			Name: own, Path: own, Audience: []task.Role{task.RoleOracle},
+			Place: placeSolution, Phase: task.PlaceTurn, Stage: st.Name, Folder: true,
+		})
+	case !b.isFile(path.Join(dirSolution, script)):
+		return
+	}
+	st.Reference = &task.Reference{
+		Resource: name, Argv: shell(path.Join(placeSolution, script)),
+		Env: merge(task.Text(map[string]string{"DEBIAN_FRONTEND": "noninteractive"}), b.config.solutionEnv),
+	}
+}
+
+// prior adds the trajectory that the agent of the first stage continues from.
+func (b *builder) prior(st *task.Stage, dir string) {
+	p := path.Join(dir, filePrior)
+	if !b.isFile(p) {
+		return
+	}
+	if len(b.t.Stages) > 0 {
+		b.warn(p, "File without effect", "Only the first step can have one.")
+		return
+	}
+	data, err := b.read(p)
+	if err != nil {
+		b.bad(p, "File cannot be read", "%v.", err)
+		return
+	}
+	if _, problems := trajectory.Parse(data); len(problems) > 0 {
+		b.bad(p, "Not a valid trajectory", "%s: %s.", problems[0].Path, problems[0].Message)
+		return
+	}
+	st.PriorTrajectory = path.Join("prior", filePrior)
+	b.resource(&task.Resource{
+		Name: st.PriorTrajectory, Path: p, Audience: []task.Role{task.RoleAgent}, Stage: st.Name,
+	})
+}
+
+// instruction reads one, without the marks that authors put on top.
+func (b *builder) instruction(p string) []task.Part {
+	if !b.isFile(p) {
+		b.bad(p, "File is missing", "It tells the agent what to do.")
+		return nil
+	}
+	data, err := b.read(p)
+	switch {
+	case err != nil:
+		b.bad(p, "File cannot be read", "%v.", err)
+		return nil
+	case !utf8.Valid(data) || strings.ContainsRune(string(data), 0):
+		b.bad(p, "Not a text", "It has bytes that are not UTF-8.")
+		return nil
+	}
+	text := stripCanary(string(data))
+	if strings.TrimSpace(text) == "" {
+		b.bad(p, "File is empty", "It tells the agent what to do.")
+		return nil
+	}
+	return []task.Part{{Text: text}}
+}
+
+// stripCanary removes the lines on top that mark a file for those who collect
+// training data, and the blank lines after them.
+func stripCanary(s string) string {
+	rest := s
+	for {
+		line, after, _ := strings.Cut(rest, "\n")
+		if !isCanary(line) {
+			break
+		}
+		rest = after
+		s = strings.TrimLeft(rest, "\r\n")
+		for {
+			blank, after, found := strings.Cut(rest, "\n")
+			if !found || strings.TrimSpace(blank) != "" {
+				break
+			}
+			rest, s = after, after
+		}
+	}
+	return s
+}
+
+func isCanary(line string) bool {
+	line = strings.ToLower(strings.TrimSpace(line))
+	if !strings.Contains(line, "canary") {
+		return false
+	}
+	return strings.HasPrefix(line, "#") || (strings.HasPrefix(line, "<!--") && strings.HasSuffix(line, "-->"))
+}

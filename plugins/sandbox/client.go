@@ -107,9 +107,9 @@ func (c *Client) failed(ctx context.Context, op string, err error) error {
 		if _, missing := os.Lstat(c.socket); missing != nil {
 			return fmt.Errorf("%s: %w: the session has ended", op, ErrRevoked)
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_, why := c.shell.Stat(ctx, &pb.StatRequest{Path: []byte("/")})
+		_, why := c.shell.Stat(limit, &pb.StatRequest{Path: []byte("/")})
 		if why = fault.Decode(why); errors.Is(why, ErrRevoked) {
 			return fmt.Errorf("%s: %w", op, why)
 		}

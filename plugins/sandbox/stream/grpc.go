@@ -62,9 +62,14 @@ func caught(method string, err *error) {
 // Serve runs s on the single connection c and returns when c has ended and no
 // call is being carried out any more.
 func Serve(s *grpc.Server, c net.Conn) {
-	l := &one{conn: c, done: make(chan struct{})}
-	_ = s.Serve(l) // ends with errEnded: the connection is gone, which is no news
+	ServeOn(s, c)
 	s.Stop()
+}
+
+// ServeOn is Serve for a server that serves other connections, too: it returns
+// when c has ended.
+func ServeOn(s *grpc.Server, c net.Conn) {
+	_ = s.Serve(&one{conn: c, done: make(chan struct{})}) // ends with errEnded: the connection is gone, which is no news
 }
 
 // Client speaks gRPC over c, which the other side serves. Closing it closes c.

@@ -1,0 +1,214 @@
+// Package relay gives each session of an agent or verifier an address of its
+// own on the host: a socket whose connections are copied, byte by byte, to the
+// sandbox, as long as the session is open. Closing it is revocation.
+//
+// It must not decode what passes, and must not know what a session is for.
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/stream"
+)
+
+// Sandbox is what a relay needs of a sandbox's session.
+type Sandbox interface {
+	// Attach opens one more connection of the session.
+	Attach(ctx context.Context) (net.Conn, error)
+	// Detach closes them all inside and returns when no call is being carried
+	// out any more. It is called after they have been closed out here.
+	Detach(ctx context.Context) error
+}
+
+// Of is a session of a sandbox, for New.
+func Of(box *host.Sandbox, who host.Session) Sandbox { return session{box, who} }
+
+type session struct {
+	box *host.Sandbox
+	who host.Session
+}
+
+func (s session) Attach(ctx context.Context) (net.Conn, error) { return s.box.Attach(ctx, s.who) }
+func (s session) Detach(ctx context.Context) error             { return s.box.Detach(ctx, s.who.ID) }
+
+// Relay is a session's address. It refuses until Open. Safe for concurrent use.
+type Relay struct {
+	path     string
+	sandbox  Sandbox
+	listener *net.UnixListener
+	refusal  *grpc.Server
+
+	mu      sync.Mutex
+	open    *opening // nil: closed
+	shut    bool
+	conns   map[net.Conn]struct{}
+	serving sync.WaitGroup // of the listener, and of refusals
+}
+
+// opening is the time from Open to Close.
+type opening struct {
+	carry   func(net.Conn)
+	end     context.CancelFunc
+	copying sync.WaitGroup
+}
+
+// New listens at path, at most 100 bytes and in a folder of ours (0700).
+func New(path string, s Sandbox) (*Relay, error) {
+	if len(path) > 100 {
+		return nil, fmt.Errorf("relay %q: path of %d bytes, 100 are allowed", path, len(path))
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("relay: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("relay: %w", err), l.Close())
+	}
+	r := &Relay{path: path, sandbox: s, listener: l, conns: map[net.Conn]struct{}{}}
+	r.refusal = grpc.NewServer(grpc.UnknownServiceHandler(refuse))
+	r.serving.Go(r.accept)
+	return r, nil
+}
+
+// refuse answers every call of a closed session, so that a client in any
+// language learns why, and does not fall into its reconnect backoff.
+func refuse(any, grpc.ServerStream) error {
+	return fault.Encode(fmt.Errorf("%w: the session is not open (between turns, or after its end)", fault.ErrRevoked))
+}
+
+// Address is what is passed to a plugin; it stands as long as the session.
+func (r *Relay) Address() string { return "unix:" + r.path }
+
+// Open lets connections through, from now on. Opening twice is no error.
+func (r *Relay) Open(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.shut:
+		return fmt.Errorf("relay %s: it has been shut", r.path)
+	case r.open != nil:
+		return nil
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	r.open = &opening{carry: func(c net.Conn) { r.carry(life, c) }, end: end}
+	r.closeConns() // refused clients, who come back at once
+	return nil
+}
+
+// Close revokes. When it returns no byte passes any more, in either direction,
+// and no call of the session is being carried out inside; until the next Open
+// the relay refuses. It ends no command. The error is that of Detach: out here
+// access has ended in any case. Closing twice is no error.
+func (r *Relay) Close(ctx context.Context) error {
+	r.mu.Lock()
+	if r.open == nil {
+		r.mu.Unlock()
+		return nil
+	}
+	was := r.open
+	r.open = nil
+	was.end()
+	r.closeConns()
+	r.mu.Unlock()
+	was.copying.Wait()
+	if err := r.sandbox.Detach(ctx); err != nil {
+		return fmt.Errorf("revoke access: %w", err)
+	}
+	return nil
+}
+
+// Shut is Close for good: the address goes away. Idempotent.
+func (r *Relay) Shut(ctx context.Context) error {
+	err := r.Close(ctx)
+	r.mu.Lock()
+	r.shut = true
+	_ = r.listener.Close() // and with it the socket
+	r.closeConns()
+	r.mu.Unlock()
+	r.refusal.Stop()
+	r.serving.Wait()
+	return err
+}
+
+// closeConns closes what is connected now. The caller holds the lock.
+func (r *Relay) closeConns() {
+	for c := range r.conns {
+		_ = c.Close()
+		delete(r.conns, c)
+	}
+}
+
+func (r *Relay) accept() {
+	for {
+		c, err := r.listener.AcceptUnix()
+		if err != nil {
+			return
+		}
+		r.mu.Lock()
+		switch {
+		case r.shut:
+			_ = c.Close()
+		case r.open == nil:
+			r.conns[c] = struct{}{}
+			r.serving.Go(func() {
+				stream.ServeOn(r.refusal, c)
+				r.forget(c)
+			})
+		default:
+			r.conns[c] = struct{}{}
+			carry := r.open.carry
+			r.open.copying.Go(func() { carry(c) })
+		}
+		r.mu.Unlock()
+	}
+}
+
+// carry attaches once per connection, not once per session: gRPC clients
+// reconnect, and a plugin may open two channels to one address.
+func (r *Relay) carry(ctx context.Context, c net.Conn) {
+	defer r.forget(c)
+	inside, err := r.sandbox.Attach(ctx)
+	if err != nil {
+		return
+	}
+	// Both ends are closed when access is revoked, also one that was attached
+	// just then.
+	stop := context.AfterFunc(ctx, func() { _, _ = c.Close(), inside.Close() })
+	defer stop()
+	var back sync.WaitGroup
+	back.Go(func() { pipe(c, inside) })
+	pipe(inside, c)
+	back.Wait()
+}
+
+func (r *Relay) forget(c net.Conn) {
+	_ = c.Close()
+	r.mu.Lock()
+	delete(r.conns, c)
+	r.mu.Unlock()
+}
+
+// pipe copies until either side ends and closes both: gRPC never half-closes.
+// Its buffer is large and pooled; io.Copy would use 32 KiB, since the kernel
+// does not splice from one Unix socket to another through Go.
+func pipe(dst, src net.Conn) {
+	b, ok := buffers.Get().(*[]byte)
+	if !ok {
+		return
+	}
+	defer buffers.Put(b)
+	_, _ = io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, *b)
+	_, _ = dst.Close(), src.Close()
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}

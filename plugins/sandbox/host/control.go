@@ -1,0 +1,175 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+	"time"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox"
+)
+
+// Freeze stops every process but sandboxd and returns once all have stopped.
+// Commands cannot start until Thaw (sandbox.ErrFrozen); files can be read.
+func (s *Sandbox) Freeze(ctx context.Context) (Frozen, error) {
+	r, err := s.control.Freeze(ctx, &pb.FreezeRequest{})
+	return Frozen{
+		Stopped: int(r.GetStopped()), Already: int(r.GetAlready()), Took: time.Duration(r.GetTookUs()) * time.Microsecond,
+	}, wrap("freeze", err)
+}
+
+// Thaw lets what Freeze stopped go on.
+func (s *Sandbox) Thaw(ctx context.Context) error {
+	_, err := s.control.Thaw(ctx, &pb.ThawRequest{})
+	return wrap("thaw", err)
+}
+
+// Processes lists what runs, without sandboxd.
+func (s *Sandbox) Processes(ctx context.Context) (Processes, error) {
+	r, err := s.control.Processes(ctx, &pb.ProcessesRequest{})
+	return Processes{List: processes(r.GetProcesses()), Unattributed: sockets(r.GetUnattributed())}, wrap("list processes", err)
+}
+
+// Settle ends an agent, after its last turn and after Detach. The first process
+// of each of its commands is killed, every process that runs a file below one
+// of bundles (absolute paths inside), and the shells of its terminals that have
+// nothing under them; a shell that has something is stopped, since killing it
+// would hang up its foreground job. Without sessions it is about all.
+func (s *Sandbox) Settle(ctx context.Context, sessions, bundles []string) (Settled, error) {
+	r, err := s.control.Settle(ctx, &pb.SettleRequest{Sessions: sessions, Bundles: asBytes(bundles)})
+	return Settled{Killed: processes(r.GetKilled()), Stopped: processes(r.GetStopped())}, wrap("settle", err)
+}
+
+// Sweep kills every process that is not in known, does not descend from one
+// that is, and is no service, until there is none, and says what they were.
+func (s *Sandbox) Sweep(ctx context.Context, known []Key) ([]Process, error) {
+	q := &pb.SweepRequest{}
+	for _, k := range known {
+		q.Known = append(q.Known, &pb.ProcessKey{Pid: int64(k.PID), Started: k.Started})
+	}
+	r, err := s.control.Sweep(ctx, q)
+	return processes(r.GetKilled()), wrap("sweep processes", err)
+}
+
+// Quiesce kills every process but sandboxd, services too, and says what they
+// were.
+func (s *Sandbox) Quiesce(ctx context.Context) ([]Process, error) {
+	r, err := s.control.Quiesce(ctx, &pb.QuiesceRequest{})
+	return processes(r.GetKilled()), wrap("kill all processes", err)
+}
+
+// StartService runs the image's entrypoint or a service of the task. It, and
+// what descends from it, is never counted as left by an agent.
+func (s *Sandbox) StartService(ctx context.Context, v Service) (pid int, err error) {
+	r, err := s.control.StartService(ctx, &pb.StartServiceRequest{Name: v.Name, Command: &pb.ExecStart{
+		Argv: asBytes(v.Argv), Env: asBytes(v.Env), Dir: []byte(v.Dir), User: v.User,
+	}})
+	return int(r.GetPid()), wrap(fmt.Sprintf("start service %q", v.Name), err)
+}
+
+// RestartServices starts every service that does not run, in the order of their
+// first start, and returns their names.
+func (s *Sandbox) RestartServices(ctx context.Context) ([]string, error) {
+	r, err := s.control.RestartServices(ctx, &pb.RestartServicesRequest{})
+	return r.GetStarted(), wrap("restart services", err)
+}
+
+// Services says how each service is, in the order of their first start.
+func (s *Sandbox) Services(ctx context.Context) ([]ServiceState, error) {
+	r, err := s.control.Services(ctx, &pb.ServicesRequest{})
+	if err != nil {
+		return nil, wrap("look at services", err)
+	}
+	var out []ServiceState
+	for _, v := range r.GetServices() {
+		state := ServiceState{Name: v.GetName(), PID: int(v.GetPid()), Starts: int(v.GetStarts()), Output: v.GetOutput()}
+		if v.GetExit() != nil {
+			result := resultOf(v.GetExit())
+			state.Exit = &result
+		}
+		out = append(out, state)
+	}
+	return out, nil
+}
+
+// Fresh makes each folder (absolute paths) anew: empty, owned by user (empty:
+// root), of mode perm (0: 0755). What stood there, or a link or file where a
+// folder above it should be, is moved aside and returned; an empty folder is
+// not worth a word.
+func (s *Sandbox) Fresh(ctx context.Context, user string, perm uint32, paths ...string) ([]Moved, error) {
+	r, err := s.control.Fresh(ctx, &pb.FreshRequest{Paths: asBytes(paths), User: user, Mode: perm})
+	if err != nil {
+		return nil, wrap("make fresh folders", err)
+	}
+	var out []Moved
+	for _, m := range r.GetMoved() {
+		out = append(out, Moved{
+			Path: string(m.GetPath()), Aside: string(m.GetAside()), Kind: sandbox.Kind(m.GetKind()), Entries: int(m.GetEntries()),
+		})
+	}
+	return out, nil
+}
+
+// Read reads a regular file of at most limit bytes, following no link in any
+// part of path. It fails with sandbox.ErrNotFound, ErrUnsafe or ErrTooLarge.
+func (s *Sandbox) Read(ctx context.Context, path string, limit int64) ([]byte, sandbox.FileInfo, error) {
+	r, err := s.control.Read(ctx, &pb.ReadRequest{Path: []byte(path), MaxBytes: limit})
+	if err != nil {
+		return nil, sandbox.FileInfo{}, wrap(fmt.Sprintf("read %q", path), err)
+	}
+	return r.GetData(), fileInfo(r.GetInfo()), nil
+}
+
+// Stats says what the sandbox uses.
+func (s *Sandbox) Stats(ctx context.Context) (Stats, error) {
+	r, err := s.control.Stats(ctx, &pb.StatsRequest{})
+	return Stats{
+		Processes: int(r.GetProcesses()),
+		UserTime:  time.Duration(r.GetCpuUserUs()) * time.Microsecond, SystemTime: time.Duration(r.GetCpuSystemUs()) * time.Microsecond,
+		RSS: r.GetRssBytes(), DiskTotal: r.GetDiskTotalBytes(), DiskFree: r.GetDiskFreeBytes(),
+		Memory: r.GetMemoryBytes(), MemoryPeak: r.GetMemoryPeakBytes(), MemoryLimit: r.GetMemoryLimitBytes(),
+		SandboxdRSS: r.GetSandboxdRssBytes(), SandboxdThreads: int(r.GetSandboxdThreads()),
+		SandboxdDescriptors: int(r.GetSandboxdDescriptors()), SandboxdGoroutines: int(r.GetSandboxdGoroutines()),
+	}, wrap("read stats", err)
+}
+
+func processes(in []*pb.Process) []Process {
+	out := make([]Process, len(in))
+	for i, p := range in {
+		out[i] = Process{
+			PID: int(p.GetPid()), Parent: int(p.GetParent()), Started: p.GetStarted(), KernelSession: int(p.GetKernelSession()),
+			UID: p.GetUid(), State: p.GetState(), Comm: string(p.GetComm()), Executable: string(p.GetExecutable()),
+			Service: p.GetService(), Session: p.GetSession(), Listening: sockets(p.GetListening()),
+		}
+		if line := strings.TrimRight(string(p.GetCommandLine()), "\x00"); line != "" {
+			out[i].Argv = strings.Split(line, "\x00")
+		}
+	}
+	return out
+}
+
+func sockets(in []*pb.Socket) []Socket {
+	var out []Socket
+	for _, s := range in {
+		out = append(out, Socket{Network: s.GetNetwork(), Address: s.GetAddress()})
+	}
+	return out
+}
+
+func resultOf(e *pb.Exit) sandbox.Result {
+	return sandbox.Result{
+		ExitCode: int(e.GetCode()), Signal: syscall.Signal(e.GetSignal()), TimedOut: e.GetTimedOut(), Killed: e.GetKilled(),
+		UserTime: time.Duration(e.GetUserUs()) * time.Microsecond, SystemTime: time.Duration(e.GetSystemUs()) * time.Microsecond,
+		PeakRSS: e.GetPeakRssBytes(),
+	}
+}
+
+func fileInfo(i *pb.FileInfo) sandbox.FileInfo {
+	return sandbox.FileInfo{
+		Kind: sandbox.Kind(i.GetKind()), Bytes: i.GetBytes(), Mode: fs.FileMode(i.GetMode()) & fs.ModePerm, UID: i.GetUid(), GID: i.GetGid(),
+		Modified: time.Unix(0, i.GetModifiedNs()), Target: string(i.GetTarget()), Links: i.GetLinks(),
+	}
+}

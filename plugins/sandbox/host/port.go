@@ -1,0 +1,114 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/stream"
+)
+
+// Port is a loopback port inside whose connections are served out here.
+type Port struct {
+	Number int
+
+	end     context.CancelFunc
+	mu      sync.Mutex
+	closed  bool
+	open    map[net.Conn]struct{}
+	workers sync.WaitGroup
+}
+
+// Listen opens a loopback port inside (0: any free one) and calls serve for
+// each connection to it, in a goroutine of its own; the connection is closed
+// when serve returns. ctx is that of the opening; the port stands until its
+// Close or the sandbox's end.
+func (s *Sandbox) Listen(ctx context.Context, port int, serve func(net.Conn)) (*Port, error) {
+	if port < 0 || port > 0xffff {
+		return nil, fmt.Errorf("listen inside: %w: port %d", fault.ErrInvalid, port)
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, end)
+	st, err := s.control.Listen(life, &pb.ListenRequest{Port: uint32(port)})
+	var first *pb.ListenReply
+	if err == nil {
+		first, err = st.Recv()
+	}
+	if err != nil || !stop() {
+		end()
+		return nil, fmt.Errorf("listen inside on port %d: %w", port, errors.Join(fault.Decode(err), context.Cause(ctx)))
+	}
+	p := &Port{Number: int(first.GetPort()), end: end, open: map[net.Conn]struct{}{}}
+	p.workers.Go(func() { p.accept(s, st, serve) })
+	return p, nil
+}
+
+// accept hands a connection over for each label. What sandboxd sends is a label
+// and nothing else, and it only names what it gets.
+func (p *Port) accept(s *Sandbox, st grpc.ServerStreamingClient[pb.ListenReply], serve func(net.Conn)) {
+	for {
+		m, err := st.Recv()
+		if err != nil {
+			return
+		}
+		id, err := stream.ParseID(m.GetLabel())
+		if err != nil {
+			continue
+		}
+		c, err := s.giver.Give(stream.Label{Kind: stream.Accepted, ID: id})
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		if p.closed {
+			p.mu.Unlock()
+			_ = c.Close()
+			return
+		}
+		p.open[c] = struct{}{}
+		p.workers.Go(func() { // under the lock: Close waits only for what it has seen
+			serve(c)
+			_ = c.Close()
+			p.mu.Lock()
+			delete(p.open, c)
+			p.mu.Unlock()
+		})
+		p.mu.Unlock()
+	}
+}
+
+// Close closes the port and its connections and waits for serve.
+func (p *Port) Close() error {
+	p.end()
+	p.mu.Lock()
+	p.closed = true
+	for c := range p.open {
+		_ = c.Close()
+	}
+	p.mu.Unlock()
+	p.workers.Wait()
+	return nil
+}
+
+// Dial connects to a loopback port inside. sandbox.ErrNotFound means that
+// nobody listens there.
+func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
+	id := stream.NewID()
+	if port < 1 || port > 0xffff {
+		return nil, fmt.Errorf("dial inside: %w: port %d", fault.ErrInvalid, port)
+	}
+	if _, err := s.control.Dial(ctx, &pb.DialRequest{Port: uint32(port), Label: id[:]}); err != nil {
+		return nil, wrap(fmt.Sprintf("dial port %d inside", port), err)
+	}
+	c, err := s.giver.Give(stream.Label{Kind: stream.Dialed, ID: id})
+	if err != nil {
+		return nil, fmt.Errorf("dial port %d inside: %w", port, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,286 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/stream"
+)
+
+// Sandbox is one connected sandbox. Safe for concurrent use. It renews its own
+// lease; when it is closed, or this process ends, sandboxd ends, and with it
+// everything inside.
+type Sandbox struct {
+	// Hello is what sandboxd said first.
+	Hello Hello
+	// PID is sandboxd's in our pid namespace; 0 where that cannot be known.
+	PID int
+
+	control pb.SandboxControlClient
+	conn    *grpc.ClientConn
+	giver   stream.Giver
+
+	lost    chan struct{}
+	lostErr error // before lost is closed
+	once    sync.Once
+	end     context.CancelFunc
+	workers sync.WaitGroup
+}
+
+// labelTime is how long sandboxd may take for a label, which it sends right
+// after connect.
+const labelTime = 5 * time.Second
+
+// Connect waits for sandboxd's two connections, then closes the listener and
+// removes the socket: from then on there is nothing to connect to. Nothing
+// foreign has run before that. pid is what the environment knows sandboxd's to
+// be, or 0; both connections must come from one process in any case. lease is
+// how long the sandbox lives without us.
+func Connect(ctx context.Context, f *Folder, pid int, lease time.Duration) (*Sandbox, error) {
+	stop := context.AfterFunc(ctx, func() { _ = f.listener.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	control, peer, err := f.accept(stream.Control, pid)
+	if err != nil {
+		return nil, fmt.Errorf("wait for sandboxd: %w", errors.Join(err, context.Cause(ctx)))
+	}
+	supply, _, err := f.accept(stream.Supply, peer)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for sandboxd: %w", err), context.Cause(ctx), control.Close())
+	}
+	if err = f.listener.Close(); err != nil { // which removes the socket, too
+		return nil, errors.Join(fmt.Errorf("close the sandbox's socket: %w", err), control.Close(), supply.Close())
+	}
+	return greet(ctx, control, stream.NewGiver(supply), peer, lease)
+}
+
+// ConnectStream is Connect for a backend that gives one byte stream to
+// sandboxd. The Sandbox owns c.
+func ConnectStream(ctx context.Context, c io.ReadWriteCloser, lease time.Duration) (*Sandbox, error) {
+	giver, err := stream.NewMuxGiver(c)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("connect sandbox: %w", err), c.Close())
+	}
+	control, err := giver.Give(stream.Label{Kind: stream.Control})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("connect sandbox: %w", err), giver.Close())
+	}
+	return greet(ctx, control, giver, 0, lease)
+}
+
+// greet says Hello on the control connection and begins to renew the lease.
+func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, lease time.Duration) (*Sandbox, error) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Sandbox{PID: pid, giver: giver, lost: make(chan struct{}), end: end}
+	conn, err := stream.Client(&watched{Conn: control, ended: func(err error) { s.lose(fmt.Errorf("%w: %w", fault.ErrGone, err)) }})
+	if err != nil {
+		end()
+		return nil, errors.Join(err, control.Close(), giver.Close())
+	}
+	s.conn, s.control = conn, pb.NewSandboxControlClient(conn)
+	r, err := s.control.Hello(ctx, &pb.HelloRequest{CoreVersion: version(), LeaseMs: lease.Milliseconds()})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("greet sandboxd: %w", fault.Decode(err)), s.Close())
+	}
+	s.Hello = Hello{
+		Version: r.GetVersion(), BoundingCapabilities: r.GetBoundingCapabilities(), OneID: r.GetOneId(), Findings: r.GetFindings(),
+	}
+	s.workers.Go(func() { s.renew(life, lease) })
+	return s, nil
+}
+
+// version is that of the program we are in.
+func version() string {
+	if b, ok := debug.ReadBuildInfo(); ok {
+		return b.Main.Version
+	}
+	return "unknown"
+}
+
+// accept takes one connection of the given kind, from process pid (0: any).
+func (f *Folder) accept(kind stream.Kind, pid int) (*net.UnixConn, int, error) {
+	c, err := f.listener.AcceptUnix()
+	if err != nil {
+		return nil, 0, err
+	}
+	peer, err := peerPID(c)
+	if err == nil && pid != 0 && peer != pid {
+		err = fmt.Errorf("peer is process %d, not sandboxd (%d)", peer, pid)
+	}
+	if err == nil {
+		_ = c.SetReadDeadline(time.Now().Add(labelTime))
+		var l stream.Label
+		if l, err = stream.ReadLabel(c); err == nil && l.Kind != kind {
+			err = fmt.Errorf("connection is of kind %q, not %q", byte(l.Kind), byte(kind))
+		}
+		_ = c.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, c.Close())
+	}
+	return c, peer, nil
+}
+
+// peerPID is the process that called connect, as seen from here; 0 means that
+// it is in no pid namespace below ours.
+func peerPID(c *net.UnixConn) (int, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	if e := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
+		return 0, e
+	}
+	if err != nil {
+		return 0, fmt.Errorf("peer of a connection: %w", err)
+	}
+	return int(cred.Pid), nil
+}
+
+// watched tells when the connection ends, sooner than the next call would.
+type watched struct {
+	net.Conn
+	ended func(error)
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if err != nil {
+		w.ended(err)
+	}
+	return n, err
+}
+
+// renew renews the lease three times in its length. A call that is late is no
+// loss yet: the lease decides.
+func (s *Sandbox) renew(ctx context.Context, lease time.Duration) {
+	tick := time.NewTicker(max(lease/3, time.Millisecond))
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-s.lost:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		asked := time.Now()
+		call, cancel := context.WithTimeout(ctx, lease)
+		_, err := s.control.Renew(call, &pb.RenewRequest{LeaseMs: lease.Milliseconds()})
+		cancel()
+		switch {
+		case err == nil:
+			last = asked
+		case time.Since(last) > lease:
+			s.lose(fmt.Errorf("renew the lease: %w", fault.Decode(err)))
+		}
+	}
+}
+
+func (s *Sandbox) lose(err error) {
+	s.once.Do(func() {
+		s.lostErr = err
+		close(s.lost)
+	})
+}
+
+// Lost is closed when the sandbox is no more, or can no longer be reached,
+// also by Close.
+func (s *Sandbox) Lost() <-chan struct{} { return s.lost }
+
+// Err says why Lost is closed; nil before.
+func (s *Sandbox) Err() error {
+	select {
+	case <-s.lost:
+		return s.lostErr
+	default:
+		return nil
+	}
+}
+
+// Close ends the connections; sandboxd ends with them, and everything inside.
+// Idempotent.
+func (s *Sandbox) Close() error {
+	s.lose(fmt.Errorf("%w: closed by us", fault.ErrGone))
+	s.end()
+	err := errors.Join(s.conn.Close(), s.giver.Close())
+	s.workers.Wait()
+	if err != nil && !errors.Is(err, net.ErrClosed) && status(err) == nil {
+		return fmt.Errorf("close sandbox: %w", err)
+	}
+	return nil
+}
+
+// status is nil unless err is a gRPC status: a ClientConn closed twice says so.
+func status(err error) error {
+	if grpcErr := fault.Decode(err); errors.Is(grpcErr, context.Canceled) {
+		return grpcErr
+	}
+	return nil
+}
+
+// Attach opens one more connection of a session, which carries its commands,
+// files and terminals as bytes (gRPC, for sandbox.New or a relay).
+func (s *Sandbox) Attach(ctx context.Context, who Session) (net.Conn, error) {
+	id := stream.NewID()
+	_, err := s.control.Attach(ctx, &pb.AttachRequest{
+		Label: id[:], Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: asBytes(who.Env),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("attach session %q: %w", who.ID, fault.Decode(err))
+	}
+	c, err := s.giver.Give(stream.Label{Kind: stream.Shell, ID: id})
+	if err != nil {
+		return nil, fmt.Errorf("attach session %q: %w", who.ID, err)
+	}
+	return c, nil
+}
+
+// Detach closes every connection of a session and returns when no call of it is
+// being carried out any more. It kills nothing.
+func (s *Sandbox) Detach(ctx context.Context, session string) error {
+	_, err := s.control.Detach(ctx, &pb.DetachRequest{Session: session})
+	return wrap(fmt.Sprintf("detach session %q", session), err)
+}
+
+// Shell is Attach with a client on it, for callers in this process.
+func (s *Sandbox) Shell(ctx context.Context, who Session) (*sandbox.Client, error) {
+	c, err := s.Attach(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	client, err := sandbox.New(c)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return client, nil
+}
+
+// wrap names the operation of a failed call and gives back its sentinel.
+func wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", op, fault.Decode(err))
+}
+
+func asBytes(in []string) [][]byte {
+	out := make([][]byte, len(in))
+	for i, s := range in {
+		out[i] = []byte(s)
+	}
+	return out
+}

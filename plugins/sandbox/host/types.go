@@ -1,0 +1,164 @@
+package host
+
+import (
+	"time"
+
+	"github.com/berth-eval/berth/plugins/sandbox"
+)
+
+// Hello is what sandboxd says of itself and its place.
+type Hello struct {
+	Version string
+	// BoundingCapabilities is a mask of 1<<CAP_X: what a command can reach at
+	// most.
+	BoundingCapabilities uint64
+	// OneID: the sandbox has a single user id, so everything in it runs as it.
+	OneID bool
+	// Findings are protections that this place does not give, in words.
+	Findings []string
+}
+
+// Session is one agent or verifier in the sandbox, and what its commands have
+// unless they say otherwise.
+type Session struct {
+	ID   string   // chosen by the caller; not empty
+	User string   // as in sandbox.Command; empty: 0
+	Dir  string   // absolute; empty: /
+	Env  []string // K=V
+}
+
+// Process is one process in the sandbox. Its text is the sandbox's claim: cut
+// short, of any bytes, never to be trusted.
+type Process struct {
+	PID           int    // in the sandbox
+	Parent        int    // 1: sandboxd, so also an orphan
+	Started       uint64 // clock ticks since boot; with PID it names the process for good
+	KernelSession int
+	UID           uint32 // effective
+	State         string // one letter, as in /proc/<pid>/stat
+	Comm          string
+	Argv          []string
+	Executable    string // empty where it cannot be read
+	Service       string // the service that it is, or descends from
+	Session       string // the session whose command or terminal it is, or descends from
+	Listening     []Socket
+}
+
+// Key names a process for good.
+func (p Process) Key() Key { return Key{p.PID, p.Started} }
+
+// Key names a process for good.
+type Key struct {
+	PID     int
+	Started uint64
+}
+
+// Socket is something that listens.
+type Socket struct {
+	Network string // tcp, udp, unix
+	Address string // ip:port, a path, or @name
+}
+
+// Processes is what runs in a sandbox, by PID.
+type Processes struct {
+	List []Process
+	// Unattributed are listening sockets whose process cannot be told.
+	Unattributed []Socket
+}
+
+// Keys names all that run now, for a later Sweep or Since.
+func (p Processes) Keys() []Key {
+	keys := make([]Key, len(p.List))
+	for i, q := range p.List {
+		keys[i] = q.Key()
+	}
+	return keys
+}
+
+// Since is what would be swept: processes that are not in known, do not descend
+// from one that is, and are no service's. Zombies are left out.
+func (p Processes) Since(known []Key) []Process {
+	old := map[Key]bool{}
+	for _, k := range known {
+		old[k] = true
+	}
+	byPID := map[int]Process{}
+	for _, q := range p.List {
+		byPID[q.PID] = q
+	}
+	var out []Process
+	for _, q := range p.List {
+		if q.Service != "" || q.State == "Z" || q.State == "X" {
+			continue
+		}
+		descends := false
+		for at, steps := q, 0; steps <= len(p.List); steps++ {
+			if old[at.Key()] {
+				descends = true
+				break
+			}
+			next, ok := byPID[at.Parent]
+			if !ok {
+				break
+			}
+			at = next
+		}
+		if !descends {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// Frozen says how a freeze went.
+type Frozen struct {
+	Stopped int           // processes that are stopped now
+	Already int           // of these, that were stopped before, and stay so at Thaw
+	Took    time.Duration // inside
+}
+
+// Settled says what Settle did.
+type Settled struct {
+	Killed  []Process
+	Stopped []Process // shells of terminals, with something running under them
+}
+
+// Service is a program that belongs to the task, not to the agent.
+type Service struct {
+	Name string // unique
+	Argv []string
+	Env  []string // K=V; PATH and HOME are set if missing
+	Dir  string   // empty: /
+	User string   // empty: 0
+}
+
+// ServiceState is how a service is.
+type ServiceState struct {
+	Name   string
+	PID    int // 0: it does not run
+	Starts int
+	Exit   *sandbox.Result // of its last run, once ended
+	Output []byte          // the last 64 KiB of both outputs
+}
+
+// Moved is something that stood where a fresh folder had to be.
+type Moved struct {
+	Path    string // the folder asked for, or a link or file above it
+	Aside   string // where it is now; empty: it could not be moved and was emptied
+	Kind    sandbox.Kind
+	Entries int // names in it, if a folder
+}
+
+// Stats is what the sandbox uses, without sandboxd itself.
+type Stats struct {
+	Processes            int
+	UserTime, SystemTime time.Duration // of all that ended and all that runs
+	RSS                  int64         // bytes, summed over processes: shared pages count in each
+	DiskTotal, DiskFree  int64         // bytes, of the file system of /
+	Memory, MemoryPeak   int64         // bytes, of its cgroup; 0 where that is not visible
+	MemoryLimit          int64         // bytes; 0: none, or not visible
+	SandboxdRSS          int64         // bytes
+	SandboxdThreads      int
+	SandboxdDescriptors  int
+	SandboxdGoroutines   int
+}

@@ -1,0 +1,30 @@
+# Two agents on three tasks, in the sandbox that needs nothing installed.
+# `make run` runs this; `bin/berth plan examples/quickstart` shows what it comes to.
+experiment "quickstart" {
+  datasets    = [dataset.samples]
+  environment = environment.local
+
+  matrix {
+    agent = [agent.oracle, agent.nop]
+  }
+}
+
+dataset "samples" {
+  format = "harbor"
+  path   = "./tasks"
+}
+
+environment "local" {
+  plugin = "local"
+}
+
+# Runs the reference solution of each task, so that every task must pass.
+agent "oracle" {
+  plugin = "oracle"
+  oracle = true
+}
+
+# Does nothing, so that no task may pass.
+agent "nop" {
+  plugin = "nop"
+}

@@ -1,0 +1,171 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+// Attempt is the folder of an attempt that is under way. It is safe for
+// concurrent use.
+type Attempt struct {
+	run    *Run
+	trial  string // id
+	dir    string
+	number int
+
+	mu     sync.Mutex
+	files  map[string]*appended
+	closed bool
+}
+
+// appended is an open file of JSON lines.
+type appended struct {
+	f    *os.File
+	torn bool
+}
+
+// Begin makes the folder of the next attempt of a trial, and no other berth
+// can make the same one.
+func (r *Run) Begin(trial string) (*Attempt, error) {
+	r.mu.Lock()
+	t := r.index.byID[trial]
+	if t == nil {
+		r.mu.Unlock()
+		return nil, fmt.Errorf("begin attempt: the run has no trial %s", trial)
+	}
+	number := t.next()
+	r.mu.Unlock()
+
+	parent := filepath.Join(r.Dir, TrialsDir, filepath.FromSlash(t.Dir))
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return nil, fmt.Errorf("begin attempt: %w", err)
+	}
+	for {
+		dir := filepath.Join(parent, AttemptDir(number))
+		err := os.Mkdir(dir, 0o755)
+		if errors.Is(err, fs.ErrExist) {
+			number++
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("begin attempt: %w", err)
+		}
+		a := &Attempt{run: r, trial: trial, dir: dir, number: number, files: map[string]*appended{}}
+		r.mu.Lock()
+		t.attempt(number)
+		r.mu.Unlock()
+		// Not durable: the folder alone says that there was an attempt.
+		return a, r.journal.append(Entry{Kind: AttemptBegan, Trial: trial, Attempt: number}, false)
+	}
+}
+
+// Dir is the absolute path of the attempt's folder.
+func (a *Attempt) Dir() string { return a.dir }
+
+// Number is 1 for the first attempt of a trial.
+func (a *Attempt) Number() int { return a.number }
+
+// Append adds v as one line of JSON to a file of the attempt, such as
+// EventsFile. A line that a full disk cut off is ended before the next one.
+func (a *Attempt) Append(file string, v any) error {
+	if !local(file) {
+		return fmt.Errorf("append to %q: not a path below the attempt", file)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("append to %s: %w", file, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return fmt.Errorf("append to %s: %w", file, os.ErrClosed)
+	}
+	out := a.files[file]
+	if out == nil {
+		f, openErr := os.OpenFile(filepath.Join(a.dir, filepath.FromSlash(file)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		if openErr != nil {
+			return fmt.Errorf("append to %s: %w", file, openErr)
+		}
+		out = &appended{f: f}
+		a.files[file] = out
+	}
+	var buf bytes.Buffer
+	if out.torn {
+		buf.WriteByte('\n')
+	}
+	buf.Write(b)
+	buf.WriteByte('\n')
+	n, err := out.f.Write(buf.Bytes())
+	out.torn = err != nil && n > 0 || out.torn && n == 0
+	if err != nil {
+		return fmt.Errorf("append to %s: %w", file, err)
+	}
+	return nil
+}
+
+// WriteFile writes a file of the attempt beside its name and renames it. Its
+// folder must exist.
+func (a *Attempt) WriteFile(file string, data []byte) error {
+	if !local(file) {
+		return fmt.Errorf("write %q: not a path below the attempt", file)
+	}
+	return renameio.WriteFile(filepath.Join(a.dir, filepath.FromSlash(file)), data, 0o644)
+}
+
+// Publish ends the attempt: what was appended reaches the disk, then
+// result.json takes its name, then the journal says so. The attempt counts
+// from the moment that result.json has its name, and never before. Once: a
+// second call is an error.
+func (a *Attempt) Publish(r record.Result) error {
+	if err := a.close(true); err != nil {
+		return fmt.Errorf("publish attempt: %w", err)
+	}
+	b, err := json.MarshalIndent(&r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("publish attempt: %w", err)
+	}
+	if err = renameio.WriteFile(filepath.Join(a.dir, ResultFile), append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("publish attempt: %w", err)
+	}
+	brief := BriefOf(&r)
+	a.run.mu.Lock()
+	a.run.index.byID[a.trial].ended(a.number, brief)
+	a.run.mu.Unlock()
+	return a.run.journal.append(Entry{Kind: AttemptEnded, Trial: a.trial, Attempt: a.number, Brief: brief}, true)
+}
+
+// Abandon closes the files of an attempt that was not published. It stays in
+// its folder and does not count.
+func (a *Attempt) Abandon() error {
+	if err := a.close(false); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// close closes the appended files, once.
+func (a *Attempt) close(sync bool) (err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return os.ErrClosed
+	}
+	a.closed = true
+	for _, out := range a.files {
+		if sync {
+			err = errors.Join(err, out.f.Sync())
+		}
+		err = errors.Join(err, out.f.Close())
+	}
+	return err
+}

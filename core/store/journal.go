@@ -1,0 +1,310 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store/node"
+)
+
+// EntryKind says what a line of a journal is about.
+type EntryKind string
+
+// The kinds of entries.
+const (
+	WriterBegan  EntryKind = "writer_began"
+	WriterEnded  EntryKind = "writer_ended"
+	AttemptBegan EntryKind = "attempt_began"
+	AttemptEnded EntryKind = "attempt_ended"
+	Noted        EntryKind = "noted" // something that a reader of the run should know
+)
+
+// Entry is one line of a journal. Which fields are set depends on Kind.
+type Entry struct {
+	Kind    EntryKind     `json:"kind"`
+	Seq     int           `json:"seq"` // 1…, without a gap within a writer
+	Time    time.Time     `json:"time"`
+	Process *node.Process `json:"process,omitempty"` // of a writer that began
+	Berth   string        `json:"berth,omitempty"`   // its version
+	Trial   string        `json:"trial,omitempty"`   // id
+	Attempt int           `json:"attempt,omitempty"`
+	Brief   *Brief        `json:"result,omitempty"` // of an attempt that ended
+	Note    string        `json:"note,omitempty"`
+	// Accepted is a drift that the user accepted by flag, with Noted.
+	Accepted string `json:"accepted,omitempty"`
+}
+
+// Brief is what tables need of the result of an attempt.
+type Brief struct {
+	Outcome   record.Outcome    `json:"outcome"`
+	AgentEnd  record.AgentEnd   `json:"agent_end,omitempty"`
+	Integrity record.Integrity  `json:"integrity"`
+	Score     *float64          `json:"score,omitempty"`
+	Start     time.Time         `json:"start"`
+	End       time.Time         `json:"end"`
+	AgentTime time.Duration     `json:"agent_time_ns,omitempty"`
+	CostUSD   *float64          `json:"cost_usd,omitempty"` // null: not known, or no model was used
+	Unpriced  bool              `json:"unpriced,omitempty"` // a model was used whose price is not known
+	Tokens    int64             `json:"tokens,omitempty"`   // input and output, of all roles
+	Oracle    bool              `json:"oracle,omitempty"`
+	Modified  bool              `json:"modified,omitempty"`
+	Error     string            `json:"error,omitempty"` // its boundary, and what happened
+	Digests   map[string]string `json:"digests,omitempty"`
+}
+
+// BriefOf is what tables need of r. Digests are those of all that resume
+// compares: plugins by kind and name, and the image.
+func BriefOf(r *record.Result) *Brief {
+	b := &Brief{
+		Outcome: r.Outcome, AgentEnd: r.AgentEnd, Integrity: r.Integrity, Score: r.Score, Start: r.Start, End: r.End,
+		AgentTime: r.AgentTime, Oracle: r.Oracle, Modified: len(r.Modified) > 0, Digests: map[string]string{},
+	}
+	if r.Error != nil {
+		b.Error = cut(fmt.Sprintf("%s: %s", r.Error.Boundary, r.Error.Message), 400)
+	}
+	for _, u := range r.Usage {
+		b.Tokens += u.InputTokens + u.OutputTokens
+		if u.CostUSD == nil {
+			b.Unpriced = true
+			continue
+		}
+		if b.CostUSD == nil {
+			b.CostUSD = new(float64)
+		}
+		*b.CostUSD += *u.CostUSD
+	}
+	for _, p := range r.Plugins {
+		b.Digests[p.Kind+" "+p.Name] = p.Digest
+	}
+	if r.Image != nil && r.Image.Digest != "" {
+		b.Digests["image of "+r.Task] = r.Image.Digest
+	}
+	return b
+}
+
+// cut shortens s to n bytes and says so.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + " …"
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sealed is a line of a journal: Sum is the CRC-32C, in 8 hex digits, of the
+// bytes of Entry.
+type sealed struct {
+	Sum   string          `json:"sum"`
+	Entry json.RawMessage `json:"entry"`
+}
+
+func seal(e *Entry) ([]byte, error) {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	out, err := json.Marshal(sealed{Sum: fmt.Sprintf("%08x", crc32.Checksum(b, castagnoli)), Entry: b})
+	return append(out, '\n'), err
+}
+
+// journal is the journal of this process.
+type journal struct {
+	name string // of the file
+
+	mu   sync.Mutex // the file and what is written to it
+	f    *os.File
+	seq  int
+	torn bool // the last write stopped in the middle of a line
+
+	flush  sync.Mutex // one fsync at a time; it serves all that wait
+	synced int
+}
+
+func createJournal(file string) (*journal, error) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &journal{name: filepath.Base(file), f: f}, nil
+}
+
+// append writes e and, with durable, returns only when it is on the disk.
+func (j *journal) append(e Entry, durable bool) error {
+	seq, err := j.write(e)
+	if err != nil || !durable {
+		return err
+	}
+	j.flush.Lock()
+	defer j.flush.Unlock()
+	if j.synced >= seq {
+		return nil
+	}
+	j.mu.Lock()
+	upto := j.seq
+	j.mu.Unlock()
+	if err = j.f.Sync(); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	j.synced = upto
+	return nil
+}
+
+func (j *journal) write(e Entry) (seq int, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e.Seq = j.seq + 1
+	if e.Time.IsZero() {
+		e.Time = time.Now().UTC()
+	}
+	b, err := seal(&e)
+	if err != nil {
+		return 0, fmt.Errorf("journal: %w", err)
+	}
+	if j.torn { // begin a new line, so that only the torn one is lost
+		b = append([]byte{'\n'}, b...)
+	}
+	n, err := j.f.Write(b)
+	j.torn = err != nil && n > 0 || j.torn && n == 0
+	if err != nil {
+		return 0, fmt.Errorf("journal: %w", err)
+	}
+	j.seq++
+	return j.seq, nil
+}
+
+func (j *journal) close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return errors.Join(j.f.Sync(), j.f.Close())
+}
+
+// maxEntry is the longest line of a journal that is read, in bytes.
+const maxEntry = 1 << 20
+
+// Journal is what one writer wrote.
+type Journal struct {
+	Writer  string // name of the file without its ending
+	Entries []Entry
+	// Torn counts lines that a crash or a full disk left unfinished; Damaged
+	// those that fail their checksum, and gaps in the numbers.
+	Torn, Damaged int
+}
+
+// Ended says whether the writer said that it ended.
+func (j *Journal) Ended() bool {
+	return slices.ContainsFunc(j.Entries, func(e Entry) bool { return e.Kind == WriterEnded })
+}
+
+// Process is who the writer said it is; nil when it had no time to.
+func (j *Journal) Process() *node.Process {
+	if len(j.Entries) > 0 && j.Entries[0].Kind == WriterBegan {
+		return j.Entries[0].Process
+	}
+	return nil
+}
+
+// readJournal reads what can be read of a journal; only a disk that fails is
+// an error.
+func readJournal(r io.Reader) (j Journal, err error) {
+	br := bufio.NewReaderSize(r, 64<<10)
+	for {
+		b, readErr := readLine(br)
+		if errors.Is(readErr, io.EOF) && len(b) == 0 {
+			return j, nil
+		}
+		if readErr != nil && !errors.Is(readErr, io.EOF) && !errors.Is(readErr, errLong) {
+			return j, readErr
+		}
+		whole := readErr == nil
+		e, ok := unseal(b)
+		switch {
+		case ok && whole:
+			if len(j.Entries) > 0 && e.Seq != j.Entries[len(j.Entries)-1].Seq+1 {
+				j.Damaged++
+			}
+			j.Entries = append(j.Entries, e)
+		case len(bytes.TrimSpace(b)) == 0:
+		case !whole && !errors.Is(readErr, errLong) || !json.Valid(b):
+			j.Torn++
+		default:
+			j.Damaged++
+		}
+		if errors.Is(readErr, io.EOF) {
+			return j, nil
+		}
+	}
+}
+
+var errLong = errors.New("line is too long")
+
+// readLine returns the next line; the rest of a line that is too long is
+// skipped.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	long := false
+	for {
+		b, err := r.ReadSlice('\n')
+		if len(line)+len(b) > maxEntry {
+			long = true
+		} else {
+			line = append(line, b...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case long && (err == nil || errors.Is(err, io.EOF)):
+			return line, errLong
+		default:
+			return line, err
+		}
+	}
+}
+
+func unseal(b []byte) (e Entry, ok bool) {
+	var s sealed
+	if json.Unmarshal(b, &s) != nil || s.Sum != fmt.Sprintf("%08x", crc32.Checksum(s.Entry, castagnoli)) {
+		return e, false
+	}
+	return e, json.Unmarshal(s.Entry, &e) == nil && e.Kind != ""
+}
+
+// readJournals reads all journals of the run in dir, oldest first.
+func readJournals(dir string) ([]Journal, error) {
+	dir = filepath.Join(dir, JournalDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []Journal
+	for _, e := range entries {
+		writer, ok := strings.CutSuffix(e.Name(), ".jsonl")
+		if !ok || !e.Type().IsRegular() {
+			continue
+		}
+		f, err := os.Open(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		j, err := readJournal(f)
+		err = errors.Join(err, f.Close())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Name(), err)
+		}
+		j.Writer = writer
+		all = append(all, j)
+	}
+	return all, nil // names begin with the time
+}

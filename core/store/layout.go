@@ -1,0 +1,78 @@
+package store
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// Names of what is in a run folder.
+const (
+	ExperimentDir = "experiment"
+	ManifestFile  = "manifest.jsonl"
+	JournalDir    = "journal"
+	SummaryFile   = "summary.json"
+	TrialsDir     = "trials"
+)
+
+// Names of the files of an attempt.
+const (
+	ResultFile     = "result.json"
+	EventsFile     = "events.jsonl"
+	TurnsFile      = "turns.jsonl"
+	StepsFile      = "steps.jsonl"
+	SurfaceFile    = "surface.jsonl"
+	VerdictsFile   = "verdicts.jsonl"
+	TrajectoryFile = "trajectory.json"
+	LogFile        = "log"
+	AgentDir       = "agent"
+	VerifierDir    = "verifier"
+	ArtifactsDir   = "artifacts"
+	CapturesDir    = "captures"
+	FramesDir      = "frames"
+)
+
+// maxName is how many bytes of a task's name its folder keeps.
+const maxName = 80
+
+// Name makes s, which may hold anything, safe as a part of a file name:
+// letters, digits, "." "_" and "-", not at its beginning "." or "-", at most
+// max bytes, never empty. Different s may give the same name.
+func Name(s string, limit int) string {
+	var b strings.Builder
+	gap := false
+	for _, r := range s {
+		ok := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '.' || r == '-'
+		switch {
+		case !ok:
+			gap = true
+			continue
+		case b.Len() == 0 && (r == '.' || r == '-'):
+			continue
+		case gap && b.Len() > 0:
+			b.WriteByte('_')
+		}
+		gap = false
+		b.WriteRune(r)
+	}
+	name := b.String()
+	if len(name) > limit {
+		name = name[:limit]
+	}
+	if name == "" {
+		return "x"
+	}
+	return name
+}
+
+// TrialDir names the folder of a trial, below TrialsDir. cell is the slug of
+// the cell, id the trial's.
+func TrialDir(task, cell string, repetition int, id string) string {
+	return fmt.Sprintf("%s--%s--%d-%s", Name(task, maxName), Name(cell, maxName), repetition, Name(id[:min(8, len(id))], 8))
+}
+
+// AttemptDir names the folder of an attempt, below that of its trial.
+func AttemptDir(attempt int) string { return fmt.Sprintf("attempt-%d", attempt) }
+
+// local says whether a path that was read from a file stays below its folder.
+func local(path string) bool { return path != "" && filepath.IsLocal(filepath.FromSlash(path)) }

@@ -1,0 +1,180 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/renameio/v2"
+)
+
+// FormVersion is the version of the form of manifests and journals.
+const FormVersion = 1
+
+// Header is the first line of a manifest: the run as a whole.
+type Header struct {
+	Version    int       `json:"version"`
+	Run        string    `json:"run"` // id, unique
+	Experiment string    `json:"experiment"`
+	Created    time.Time `json:"created"`
+	Berth      string    `json:"berth"` // version of the program that planned it
+	// Dir is the folder that relative paths of the experiment start from.
+	Dir string `json:"dir"`
+	// Variables are the values of variables as JSON, without the sensitive ones.
+	Variables map[string]string `json:"variables,omitempty"`
+	// AllowEnv are the host variables that tasks may ask for; AllowRead the
+	// folders that functions of the experiment may read; Lenient turns unknown
+	// keys in tasks into warnings.
+	AllowEnv  []string `json:"allow_env,omitempty"`
+	AllowRead []string `json:"allow_read,omitempty"`
+	Lenient   bool     `json:"lenient,omitempty"`
+	// Try is the command that the run stands for, when it was not made from a
+	// file; null otherwise.
+	Try json.RawMessage `json:"try,omitempty"`
+	// Trials is how many lines of trials follow.
+	Trials int `json:"trials"`
+}
+
+// Cell is a cell of the manifest.
+type Cell struct {
+	Index int    `json:"index"`
+	Key   string `json:"key"`
+	Slug  string `json:"slug"`
+	// Choices are the values on the axes, as text.
+	Choices map[string]string `json:"choices"`
+	Agent   string            `json:"agent"` // label of its block
+	Model   string            `json:"model,omitempty"`
+	Env     string            `json:"environment"`
+	// Identity is all of the cell that is part of a trial's id.
+	Identity json.RawMessage `json:"identity"`
+}
+
+// Trial is one planned trial.
+type Trial struct {
+	ID         string `json:"id"`
+	Dir        string `json:"dir"` // below TrialsDir
+	Task       string `json:"task"`
+	TaskDigest string `json:"task_digest,omitempty"` // empty for an invalid task
+	Dataset    string `json:"dataset"`
+	Cell       int    `json:"cell"` // Index of a Cell
+	Repetition int    `json:"repetition"`
+	// Invalid says why the task cannot be run; the outcome is then
+	// task_invalid from the beginning.
+	Invalid string `json:"invalid,omitempty"`
+}
+
+// Manifest is the plan of a run as it was stored.
+type Manifest struct {
+	Header Header
+	Cells  []Cell
+	Trials []Trial
+}
+
+// line is one line of manifest.jsonl. Exactly one field is set.
+type line struct {
+	Run   *Header `json:"run,omitempty"`
+	Cell  *Cell   `json:"cell,omitempty"`
+	Trial *Trial  `json:"trial,omitempty"`
+}
+
+func (m *Manifest) write(file string) error {
+	f, err := renameio.NewPendingFile(file, renameio.WithStaticPermissions(0o644))
+	if err != nil {
+		return err
+	}
+	defer f.Cleanup() //nolint:errcheck // what is left is a temporary file
+	w := bufio.NewWriterSize(f, 64<<10)
+	enc := json.NewEncoder(w)
+	m.Header.Trials = len(m.Trials)
+	err = enc.Encode(line{Run: &m.Header})
+	for i := range m.Cells {
+		err = errors.Join(err, enc.Encode(line{Cell: &m.Cells[i]}))
+	}
+	for i := range m.Trials {
+		err = errors.Join(err, enc.Encode(line{Trial: &m.Trials[i]}))
+	}
+	if err = errors.Join(err, w.Flush()); err != nil {
+		return err
+	}
+	return f.CloseAtomicallyReplace()
+}
+
+// ErrNoRun means that a folder is no run folder, or one whose plan was never
+// written.
+var ErrNoRun = errors.New("not a run folder")
+
+// ReadManifest reads the plan of the run in dir. Fails with ErrNoRun.
+func ReadManifest(dir string) (*Manifest, error) {
+	file := filepath.Join(dir, ManifestFile)
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w: it has no %s", dir, ErrNoRun, ManifestFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	m, err := decodeManifest(bufio.NewReaderSize(f, 64<<10))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return m, nil
+}
+
+func decodeManifest(r *bufio.Reader) (*Manifest, error) {
+	m := &Manifest{}
+	for n := 1; ; n++ {
+		b, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && len(bytes.TrimSpace(b)) == 0 {
+			break
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		var l line
+		if err = json.Unmarshal(b, &l); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if err = m.add(n, l); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if m.Header.Version == 0 {
+		return nil, errors.New("it is empty")
+	}
+	if len(m.Trials) != m.Header.Trials {
+		return nil, fmt.Errorf("it has %d trials of %d: the file was cut or changed", len(m.Trials), m.Header.Trials)
+	}
+	return m, nil
+}
+
+func (m *Manifest) add(n int, l line) error {
+	switch {
+	case n == 1 && l.Run == nil:
+		return errors.New("it does not say what run this is")
+	case l.Run != nil && n > 1:
+		return errors.New("it speaks of a second run")
+	case l.Run != nil && l.Run.Version != FormVersion:
+		return fmt.Errorf("it has version %d, this berth reads %d: use the berth that made it", l.Run.Version, FormVersion)
+	case l.Run != nil:
+		m.Header = *l.Run
+	case l.Cell != nil && l.Cell.Index != len(m.Cells):
+		return fmt.Errorf("cell %d stands at place %d", l.Cell.Index, len(m.Cells))
+	case l.Cell != nil:
+		m.Cells = append(m.Cells, *l.Cell)
+	case l.Trial == nil:
+		return errors.New("it holds neither a cell nor a trial")
+	case l.Trial.ID == "" || !local(l.Trial.Dir) || l.Trial.Cell < 0 || l.Trial.Cell >= len(m.Cells):
+		return fmt.Errorf("trial %q: folder %q, cell %d of %d", l.Trial.ID, l.Trial.Dir, l.Trial.Cell, len(m.Cells))
+	default:
+		m.Trials = append(m.Trials, *l.Trial)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package node
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// Owner says whose a place is; owner.json in it.
+type Owner struct {
+	// Label marks everything that plugins make for the process: see
+	// environment.Labels. Unique on this machine.
+	Label   string    `json:"label"`
+	Run     string    `json:"run,omitempty"` // the run folder, absolute; empty: none
+	Process Process   `json:"process"`
+	Since   time.Time `json:"since"`
+	// Environments are the plugins that may have made sandboxes under Label.
+	Environments []string `json:"environments,omitempty"`
+}
+
+// Place is the folder of one running process. It is locked as long as the
+// process lives; the kernel opens the lock however it ends.
+type Place struct {
+	Owner
+	Dir  string
+	lock *flock.Flock
+}
+
+const (
+	ownerFile = "owner.json"
+	placesDir = "p"
+	locksDir  = "l"
+)
+
+// Claim makes a place for this process. Environments are those that it is
+// going to use.
+func Claim(run string, environments []string) (*Place, error) {
+	dir, err := Dir()
+	if err != nil {
+		return nil, err
+	}
+	parent := filepath.Join(dir, placesDir)
+	if err = os.MkdirAll(parent, 0o700); err != nil {
+		return nil, fmt.Errorf("runtime folder: %w", err)
+	}
+	var id [4]byte
+	if _, err = rand.Read(id[:]); err != nil {
+		return nil, err
+	}
+	name := hex.EncodeToString(id[:])
+	p := &Place{Dir: filepath.Join(parent, name), Owner: Owner{
+		Label: "berth-" + name, Run: run, Process: Self(), Since: time.Now().UTC(), Environments: environments,
+	}}
+	if err = os.Mkdir(p.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("runtime folder: %w", err)
+	}
+	p.lock = flock.New(lockOf(p.Dir))
+	if ok, lockErr := p.lock.TryLock(); lockErr != nil || !ok {
+		return nil, errors.Join(fmt.Errorf("runtime folder: lock %s: %w", p.lock.Path(), lockErr), os.Remove(p.Dir))
+	}
+	b, err := json.Marshal(p.Owner)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(p.Dir, ownerFile), append(b, '\n'), 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("runtime folder: %w", err), p.Release())
+	}
+	return p, nil
+}
+
+// The lock of a place lies beside it, so that removing the folder does not
+// remove what another process holds.
+func lockOf(dir string) string { return dir + ".lock" }
+
+// Release removes the place and all in it. Idempotent.
+func (p *Place) Release() error {
+	if p.lock == nil {
+		return nil
+	}
+	err := os.RemoveAll(p.Dir)
+	if e := os.Remove(lockOf(p.Dir)); !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, e)
+	}
+	err = errors.Join(err, p.lock.Unlock())
+	p.lock = nil
+	return err
+}
+
+// Stale claims the places of processes that are gone. Each is locked until it
+// is released: of two cleaners only one gets it.
+func Stale() ([]*Place, error) {
+	dir, err := Dir()
+	if err != nil {
+		return nil, err
+	}
+	parent := filepath.Join(dir, placesDir)
+	entries, err := os.ReadDir(parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var stale []*Place
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		p := &Place{Dir: filepath.Join(parent, e.Name())}
+		p.lock = flock.New(lockOf(p.Dir))
+		ok, lockErr := p.lock.TryLock()
+		if lockErr != nil || !ok {
+			continue
+		}
+		if _, statErr := os.Stat(p.Dir); statErr != nil { // released a moment ago
+			err = errors.Join(err, p.Release())
+			continue
+		}
+		p.Owner = ownerOf(p.Dir)
+		stale = append(stale, p)
+	}
+	slices.SortFunc(stale, func(a, b *Place) int { return a.Since.Compare(b.Since) })
+	return stale, err
+}
+
+// ownerOf reads who made a place; what cannot be read is nobody's.
+func ownerOf(dir string) (o Owner) {
+	b, err := os.ReadFile(filepath.Join(dir, ownerFile))
+	if err != nil || json.Unmarshal(b, &o) != nil {
+		return Owner{Label: "berth-" + filepath.Base(dir)}
+	}
+	return o
+}

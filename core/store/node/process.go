@@ -1,0 +1,95 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// Process says who a process is, for others to name it and to see whether it
+// lives.
+type Process struct {
+	Host string `json:"host"`
+	PID  int    `json:"pid"`
+	// Start is when the process started, in clock ticks after the boot: a PID
+	// is used again, the pair is not. 0: not known.
+	Start uint64 `json:"start,omitempty"`
+	// Boot and Namespace say in which boot of which kernel, and in which
+	// namespace, PID means something.
+	Boot      string `json:"boot,omitempty"`
+	Namespace string `json:"pid_namespace,omitempty"`
+}
+
+// Self is this process.
+func Self() Process {
+	p := Process{PID: os.Getpid()}
+	p.Host, _ = os.Hostname() //nolint:errcheck // an unknown host stays unnamed
+	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		p.Boot = strings.TrimSpace(string(b))
+	}
+	if ns, err := os.Readlink("/proc/self/ns/pid"); err == nil {
+		p.Namespace = ns
+	}
+	p.Start, _ = started(p.PID) //nolint:errcheck // 0 is: not known
+	return p
+}
+
+// String names the process for people.
+func (p Process) String() string { return fmt.Sprintf("pid %d on %s", p.PID, p.Host) }
+
+// State is what is known of a process.
+type State int
+
+// The states.
+const (
+	Unknown State = iota // on another machine, or in another container
+	Alive
+	Dead
+)
+
+// State says whether p lives, as far as can be seen from here.
+func (p Process) State() State {
+	self := Self()
+	switch {
+	case p.Host != self.Host && p.Boot != self.Boot:
+		return Unknown
+	case p.Host == self.Host && p.Boot != self.Boot:
+		return Dead // this machine was started again since
+	case p.Namespace != self.Namespace:
+		return Unknown
+	}
+	if err := syscall.Kill(p.PID, 0); errors.Is(err, syscall.ESRCH) {
+		return Dead
+	}
+	now, err := started(p.PID)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return Dead
+	case err == nil && p.Start != 0 && now != p.Start:
+		return Dead // the number belongs to another process by now
+	default:
+		return Alive
+	}
+}
+
+// started reads when a process started: field 22 of /proc/PID/stat, after the
+// name, which is in brackets and may hold anything.
+func started(pid int) (uint64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(b), "(")
+	fields := strings.Fields(rest[strings.LastIndexByte(rest, ')')+1:])
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("/proc/%d/stat is %q", pid, b)
+	}
+	if fields[0] == "Z" { // a dead process that nobody has waited for
+		return 0, os.ErrNotExist
+	}
+	var start uint64
+	_, err = fmt.Sscan(fields[19], &start)
+	return start, err
+}

@@ -1,0 +1,263 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/berth-eval/berth/core/store/node"
+)
+
+// Run is a run folder that this process writes. It is safe for concurrent use.
+type Run struct {
+	Dir      string // absolute
+	Manifest *Manifest
+
+	berth   string
+	lock    *node.Lock
+	journal *journal
+
+	mu    sync.Mutex
+	index *Index
+}
+
+// File is a file of the experiment as it was given.
+type File struct {
+	// Name is slash-separated and relative to the folder of the experiment;
+	// one that is absolute, or leads out of it, is kept below outside/.
+	Name  string
+	Bytes []byte
+}
+
+// Create makes the run folder of a new run below parent, named for the
+// experiment and the time, and begins to write it. The run's id is set here.
+func Create(parent string, m *Manifest, files []File) (*Run, error) {
+	parent, err := filepath.Abs(parent)
+	if err != nil {
+		return nil, err
+	}
+	if err = os.MkdirAll(parent, 0o755); err != nil {
+		return nil, fmt.Errorf("create run: %w", err)
+	}
+	m.Header.Version = FormVersion
+	if m.Header.Created.IsZero() {
+		m.Header.Created = time.Now().UTC()
+	}
+	if m.Header.Run, err = newID(); err != nil {
+		return nil, err
+	}
+	dir, err := newFolder(parent, Name(m.Header.Experiment, maxName)+"-"+m.Header.Created.Format("20060102T150405Z"))
+	if err != nil {
+		return nil, fmt.Errorf("create run: %w", err)
+	}
+	for _, sub := range []string{ExperimentDir, JournalDir, TrialsDir} {
+		if err = os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+			return nil, fmt.Errorf("create run: %w", err)
+		}
+	}
+	for _, f := range files {
+		if err = keep(filepath.Join(dir, ExperimentDir), f); err != nil {
+			return nil, fmt.Errorf("create run: %w", err)
+		}
+	}
+	r := &Run{Dir: dir, Manifest: m, berth: m.Header.Berth}
+	if err = r.begin(false); err != nil {
+		return nil, err
+	}
+	// Last: a folder without a manifest is no run.
+	if err = m.write(filepath.Join(dir, ManifestFile)); err != nil {
+		return nil, errors.Join(fmt.Errorf("create run: manifest: %w", err), r.Close())
+	}
+	r.index = newIndex(m)
+	return r, nil
+}
+
+// Open begins to write a run that exists; berth is the version of this
+// program. Fails with ErrNoRun, with a *node.HeldError when another process on
+// this machine writes it, and with a *BusyError when one on another machine
+// did not say that it ended; takeOver is the user's word that it is gone.
+func Open(dir, berth string, takeOver bool) (*Run, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	m, err := ReadManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Dir: dir, Manifest: m, berth: berth}
+	if err = r.begin(takeOver); err != nil {
+		return nil, err
+	}
+	if r.index, err = readIndex(dir, m); err == nil {
+		err = r.recover()
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// begin takes the lock and starts the journal of this process.
+func (r *Run) begin(takeOver bool) (err error) {
+	if r.lock, err = node.Acquire(r.Dir); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.lock.Release())
+		}
+	}()
+	if !takeOver {
+		if err = vacant(r.Dir, ""); err != nil {
+			return err
+		}
+	}
+	self := node.Self()
+	writer := fmt.Sprintf("%s-%s-%d", time.Now().UTC().Format("20060102T150405.000000Z"), Name(self.Host, 40), self.PID)
+	if r.journal, err = createJournal(filepath.Join(r.Dir, JournalDir, writer+".jsonl")); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	err = r.journal.append(Entry{Kind: WriterBegan, Process: &self, Berth: r.berth}, true)
+	if err == nil && !takeOver {
+		err = vacant(r.Dir, writer) // somebody on another machine may have come at the same moment
+	}
+	if err != nil {
+		err = errors.Join(err, r.end())
+	}
+	return err
+}
+
+// BusyError says that a writer which cannot be looked at from here did not end.
+type BusyError struct {
+	Dir     string
+	Process node.Process
+	Since   time.Time
+	Alive   bool // seen to live; otherwise it is on another machine
+}
+
+// Error names the other process and says what to do.
+func (e *BusyError) Error() string {
+	if e.Alive {
+		return fmt.Sprintf("%s is in use by berth with %s since %s", e.Dir, e.Process, e.Since.Format(time.RFC3339))
+	}
+	return fmt.Sprintf("%s is in use by berth with %s since %s, which did not say that it ended: if it is gone, say so with --take-over",
+		e.Dir, e.Process, e.Since.Format(time.RFC3339))
+}
+
+// vacant fails with a *BusyError when a writer other than self may be at work.
+func vacant(dir, self string) error {
+	js, err := readJournals(dir)
+	if err != nil {
+		return err
+	}
+	for i := range js {
+		p := js[i].Process()
+		if js[i].Writer == self || p == nil || js[i].Ended() {
+			continue
+		}
+		if s := p.State(); s != node.Dead {
+			return &BusyError{Dir: dir, Process: *p, Since: js[i].Entries[0].Time, Alive: s == node.Alive}
+		}
+	}
+	return nil
+}
+
+// recover writes down what a killed writer had no time to: attempts whose
+// result is in its place but in no journal.
+func (r *Run) recover() error {
+	for _, t := range r.index.Trials {
+		for _, a := range t.Attempts {
+			if !a.found {
+				continue
+			}
+			if err := r.journal.append(Entry{Kind: AttemptEnded, Trial: t.ID, Attempt: a.Number, Brief: a.Result}, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Note writes down something that a reader of the run should know.
+func (r *Run) Note(text string) error {
+	return r.journal.append(Entry{Kind: Noted, Note: text}, true)
+}
+
+// Accept writes down a drift that the user accepted.
+func (r *Run) Accept(drift string) error {
+	return r.journal.append(Entry{Kind: Noted, Note: "drift accepted: " + drift, Accepted: drift}, true)
+}
+
+// Index is what is known of every trial now. It is a copy.
+func (r *Run) Index() *Index {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.index.clone()
+}
+
+// WriteFile writes a file of the run beside its name and renames it. name is
+// slash-separated and relative to the run folder.
+func (r *Run) WriteFile(name string, data []byte) error {
+	if !local(name) {
+		return fmt.Errorf("write %q: not a path below the run folder", name)
+	}
+	return renameio.WriteFile(filepath.Join(r.Dir, filepath.FromSlash(name)), data, 0o644)
+}
+
+// Close says in the journal that this writer ended, and opens the lock. The
+// attempts that it began and did not publish stay as they are.
+func (r *Run) Close() error {
+	return errors.Join(r.end(), r.lock.Release())
+}
+
+func (r *Run) end() error {
+	if r.journal == nil {
+		return nil
+	}
+	err := r.journal.append(Entry{Kind: WriterEnded}, false)
+	return errors.Join(err, r.journal.close())
+}
+
+// newFolder makes parent/name, or, when it exists, parent/name-2 and so on.
+func newFolder(parent, name string) (string, error) {
+	for n := 1; ; n++ {
+		dir := filepath.Join(parent, name)
+		if n > 1 {
+			dir = fmt.Sprintf("%s-%d", dir, n)
+		}
+		err := os.Mkdir(dir, 0o755)
+		if err == nil || !errors.Is(err, fs.ErrExist) || n == 1000 {
+			return dir, err
+		}
+	}
+}
+
+// keep writes a file of the experiment as it was given.
+func keep(dir string, f File) error {
+	name := filepath.FromSlash(f.Name)
+	if !filepath.IsLocal(name) {
+		name = filepath.Join("outside", strings.TrimLeft(filepath.Join(string(filepath.Separator), name), string(filepath.Separator)))
+	}
+	file := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return renameio.WriteFile(file, f.Bytes, 0o644)
+}
+
+// newID is 16 random bytes in hex.
+func newID() (string, error) {
+	var b [16]byte
+	_, err := rand.Read(b[:])
+	return hex.EncodeToString(b[:]), err
+}

@@ -1,0 +1,185 @@
+package base
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// withheld are names under /etc that no sandbox sees: what describes this
+// machine, its users' keys, or its network. What only some users may read is
+// left out in any case.
+var withheld = []string{
+	"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "passwd-", "group-", ".pwd.lock",
+	"subuid", "subuid-", "subgid", "subgid-", "machine-id", "hostname", "hosts", "resolv.conf", "fstab", "mtab", "crypttab", "environment",
+	"ssh", "ssl/private", "krb5.keytab", "krb5.conf", "krb5.conf.d", "ipsec.secrets", "ipsec.d", "letsencrypt", "wireguard", "openvpn", "ppp",
+	"NetworkManager", "wpa_supplicant", "netplan", "network", "docker", "containers", "kubernetes", "rancher", "cni", "munge", "slurm", "sssd",
+	"systemd", "udev", "cron.d", "cron.daily", "cron.hourly", "cron.weekly", "cron.monthly", "cron", "apt/auth.conf", "apt/auth.conf.d",
+	"cloud", "amazon", "google", "azure", "puppet", "salt", "ansible", "exports", "auto.master", "postgresql", "mysql", "grafana",
+}
+
+// written are files of our own in their place.
+var written = map[string]string{
+	"hosts":       "127.0.0.1 localhost berth\n::1 localhost berth\n",
+	"hostname":    "berth\n",
+	"resolv.conf": "",
+	"fstab":       "",
+	"machine-id":  "",
+	"shadow":      "root:*:19000:0:99999:7:::\n",
+}
+
+// Etc returns a filtered copy of etc, which is /etc but for tests. A copy,
+// where /usr is an overlay: it is small (500 files), its files belong to us, so
+// that programs inside can change them in place (useradd,
+// update-alternatives), and what is secret is not there, instead of covered.
+func (s *State) Etc(etc string) (*Copy, error) {
+	return s.get(recipe{
+		kind:        "etc",
+		fingerprint: func() (string, error) { return filePrint(etc) },
+		build:       func(tree string, list *bufio.Writer) error { return copyEtc(etc, tree, list) },
+	})
+}
+
+// visible says whether a sandbox may see a path below /etc.
+func visible(rel string, info fs.FileInfo) bool {
+	for _, name := range withheld {
+		if rel == name {
+			return false
+		}
+	}
+	for _, end := range []string{".key", ".keytab", ".p12", ".pfx"} {
+		if strings.HasSuffix(rel, end) {
+			return false
+		}
+	}
+	switch {
+	case strings.ContainsAny(rel, "\n\x00"):
+		return false
+	case info.IsDir():
+		return info.Mode().Perm()&0o005 == 0o005
+	case info.Mode().IsRegular():
+		// As everybody, not as we: a group of ours may read what is secret.
+		return info.Mode().Perm()&0o004 != 0
+	default:
+		return info.Mode()&fs.ModeSymlink != 0
+	}
+}
+
+// walkEtc calls do for everything that is visible, folders first.
+func walkEtc(etc string, do func(path, rel string, info fs.FileInfo) error) error {
+	return filepath.WalkDir(etc, func(path string, d fs.DirEntry, err error) error {
+		if d == nil {
+			return err
+		}
+		skip := error(nil)
+		if d.IsDir() {
+			skip = fs.SkipDir
+		}
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+			return skip
+		}
+		if err != nil || path == etc {
+			return err
+		}
+		rel, err := filepath.Rel(etc, path)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil || !visible(rel, info) {
+			return skip //nolint:nilerr // it went away: as if it had never been there
+		}
+		return do(path, rel, info)
+	})
+}
+
+// filePrint tells two states of /etc apart.
+func filePrint(etc string) (string, error) {
+	h := sha256.New()
+	fmt.Fprintln(h, withheld, written)
+	err := walkEtc(etc, func(path, rel string, info fs.FileInfo) error {
+		if info.IsDir() {
+			fmt.Fprintf(h, "%q\n", rel) // its time changes with what is withheld
+			return nil
+		}
+		target := ""
+		if info.Mode()&fs.ModeSymlink != 0 {
+			target, _ = os.Readlink(path)
+		}
+		fmt.Fprintf(h, "%q %v %d %d %q\n", rel, info.Mode(), info.Size(), info.ModTime().UnixNano(), target)
+		return nil
+	})
+	return hex.EncodeToString(h.Sum(nil))[:16], err
+}
+
+func copyEtc(etc, tree string, list *bufio.Writer) error {
+	err := walkEtc(etc, func(path, rel string, info fs.FileInfo) error {
+		to := filepath.Join(tree, rel)
+		var err error
+		switch {
+		case info.IsDir():
+			err = os.Mkdir(to, 0o755)
+		case info.Mode()&fs.ModeSymlink != 0:
+			var target string
+			if target, err = os.Readlink(path); err == nil {
+				err = os.Symlink(target, to)
+			}
+		default:
+			err = copyRegular(path, to)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = list.WriteString(rel + "\n")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for name, text := range written {
+		mode := os.FileMode(0o644)
+		if name == "shadow" {
+			mode = 0o640
+		}
+		if err := os.WriteFile(filepath.Join(tree, name), []byte(text), mode); err != nil {
+			return err
+		}
+		if _, err := list.WriteString(name + "\n"); err != nil {
+			return err
+		}
+	}
+	return os.Symlink("/proc/self/mounts", filepath.Join(tree, "mtab"))
+}
+
+// copyRegular copies one file. One that is replaced at this moment is left
+// out, as in a package that was not installed; it changes the print.
+func copyRegular(from, to string) error {
+	fd, err := unix.Open(from, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return os.WriteFile(to, nil, 0o644)
+	}
+	in := os.NewFile(uintptr(fd), from)
+	defer func() { _ = in.Close() }()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return os.WriteFile(to, nil, 0o644)
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode().Perm()|0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

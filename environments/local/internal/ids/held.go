@@ -1,0 +1,276 @@
+package ids
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// heldMark tells the process that Enter starts who it is: uid and gid of the
+// user, as the host knows them.
+const heldMark = "BERTH_LOCAL_HELD"
+
+// heldChannel is the descriptor on which that process first hears that its ids
+// are mapped, and then asks the process outside.
+const heldChannel = 3
+
+// heldCaps are what that process needs in its own user namespace: writing the
+// maps of sandboxes, and killing what runs under their ids. They are ambient,
+// because it is executed before its ids are mapped.
+var heldCaps = []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL}
+
+// Enter finds out what this process can do. Where an ordinary user has
+// subordinate ids it executes this program again inside a user namespace that
+// has them, once for all sandboxes, and returns only there: entering them for
+// each sandbox would cost two setuid programs a sandbox. The process outside
+// passes on standard input, output, error and the exit code, dies with the one
+// inside, and takes it along when it is killed.
+//
+// Call it first in main, before anything is written or served. An error means
+// that no sandbox can be made in safety.
+func Enter() (*Process, error) {
+	if mark := os.Getenv(heldMark); mark != "" {
+		return resume(mark)
+	}
+	initial, err := where()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{UID: os.Geteuid(), GID: os.Getegid()}
+	if initial && p.UID == 0 {
+		p.Mode = RealRoot
+		p.slots, err = openSlots()
+		return p, err
+	}
+	p.Mode = OneID
+	if err := enter(p); err != nil {
+		p.Why = err.Error() // one id is left, and Check says so where it matters
+	}
+	return p, nil
+}
+
+// enter starts this program again with the user's subordinate ids, and does
+// not return unless that cannot be done.
+func enter(p *Process) error {
+	var tools, files [2]string
+	var ranges [2]span
+	for i, name := range []string{"newuidmap", "newgidmap"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			if path, err = exec.LookPath("/usr/bin/" + name); err != nil {
+				return fmt.Errorf("there is no %s (package uidmap or shadow-utils)", name)
+			}
+		}
+		tools[i], files[i] = path, []string{subuid, subgid}[i]
+		if ranges[i], err = mine(files[i], p.UID); err != nil {
+			return err
+		}
+	}
+	ours, theirs, err := pair()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx // is this program: it ends when we are ended
+	cmd.Args[0] = os.Args[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%d", heldMark, p.UID, p.GID))
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER, AmbientCaps: heldCaps,
+		Pdeathsig: syscall.SIGKILL, // follows this thread: main has locked itself to it
+	}
+	err = cmd.Start()
+	_ = theirs.Close()
+	if err != nil {
+		_ = ours.Close()
+		return fmt.Errorf("enter subordinate ids: %w", err)
+	}
+	err = mapBoth(cmd.Process.Pid, tools, ranges, [2]int{p.UID, p.GID})
+	if err == nil {
+		_, err = ours.Write([]byte{'\n'})
+	}
+	if err != nil {
+		_ = ours.Close()
+		return errors.Join(err, cmd.Process.Kill(), ignoreExit(cmd.Wait()))
+	}
+	signal.Ignore(syscall.SIGINT) // as go-plugin's own processes: the host decides when we end
+	go serveOutside(ours)
+	if err := ignoreExit(cmd.Wait()); err != nil {
+		fmt.Fprintln(os.Stderr, "local:", err)
+		os.Exit(1) //nolint:forbidigo // this process is the shell of the one that ended
+	}
+	code := cmd.ProcessState.ExitCode()
+	if code < 0 { // killed by a signal
+		code = 137
+	}
+	os.Exit(code) //nolint:forbidigo // as above
+	return nil
+}
+
+func ignoreExit(err error) error {
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
+		return nil
+	}
+	return err
+}
+
+// mapBoth maps 1… to the subordinate ids and self to the user. The helpers are
+// setuid programs that check the files themselves. Both run at once; each
+// costs some milliseconds.
+func mapBoth(pid int, tools [2]string, ranges [2]span, own [2]int) error {
+	var errs [2]error
+	var work sync.WaitGroup
+	for i, tool := range tools {
+		work.Go(func() {
+			out, err := exec.Command(tool, strconv.Itoa(pid), //nolint:noctx // milliseconds
+				"1", strconv.Itoa(ranges[i].first), strconv.Itoa(Count-1),
+				strconv.Itoa(self), strconv.Itoa(own[i]), "1").CombinedOutput()
+			if err != nil {
+				errs[i] = fmt.Errorf("%s: %w: %s", tool, err, strings.TrimSpace(string(out)))
+			}
+		})
+	}
+	work.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// pair is a channel between the process outside and the one inside.
+func pair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "channel"), os.NewFile(uintptr(fds[1]), "channel"), nil
+}
+
+// resume is Enter in the process inside.
+func resume(mark string) (*Process, error) {
+	p := &Process{Mode: Held}
+	if _, err := fmt.Sscanf(mark, "%d:%d", &p.UID, &p.GID); err != nil {
+		return nil, fmt.Errorf("%s=%q: it is set by this program alone: unset it", heldMark, mark)
+	}
+	if err := os.Unsetenv(heldMark); err != nil {
+		return nil, err
+	}
+	unix.CloseOnExec(heldChannel)
+	channel := os.NewFile(heldChannel, "channel")
+	if _, err := io.ReadFull(channel, make([]byte, 1)); err != nil {
+		return nil, fmt.Errorf("enter subordinate ids: wait for the map: %w", err)
+	}
+	if os.Geteuid() != self {
+		return nil, fmt.Errorf("enter subordinate ids: we are user %d, not %d", os.Geteuid(), self)
+	}
+	p.outside = &outside{ask: json.NewEncoder(channel), answers: json.NewDecoder(channel)}
+	return p, nil
+}
+
+// outside asks the process that stayed in the host's user namespace for what
+// only the user there may do.
+type outside struct {
+	mu      sync.Mutex
+	ask     *json.Encoder
+	answers *json.Decoder
+}
+
+// killRequest names a process by number and start time, so that a number that
+// was given out anew hits nobody.
+type killRequest struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"`
+}
+
+type killReply struct {
+	Errno int `json:"errno"`
+}
+
+// Kill kills a process of a sandbox that perhaps another process of this
+// plugin made. start is its start time in ticks; unix.ESRCH means that it is
+// gone. In mode Held the first processes of others belong to ids of a
+// namespace that is not around ours, and only the user outside may kill them.
+func (p *Process) Kill(pid int, start uint64) error {
+	err := kill(pid, start)
+	if !errors.Is(err, unix.EPERM) || p.outside == nil {
+		return err
+	}
+	o := p.outside
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var r killReply
+	if err := o.ask.Encode(killRequest{pid, start}); err != nil {
+		return fmt.Errorf("ask outside: %w", err)
+	}
+	if err := o.answers.Decode(&r); err != nil {
+		return fmt.Errorf("ask outside: %w", err)
+	}
+	if r.Errno != 0 {
+		return syscall.Errno(r.Errno)
+	}
+	return nil
+}
+
+// serveOutside answers until the process inside ends.
+func serveOutside(channel *os.File) {
+	requests, replies := json.NewDecoder(channel), json.NewEncoder(channel)
+	for {
+		var q killRequest
+		if requests.Decode(&q) != nil {
+			return
+		}
+		var r killReply
+		var errno syscall.Errno
+		if err := kill(q.PID, q.Start); errors.As(err, &errno) {
+			r.Errno = int(errno)
+		} else if err != nil {
+			r.Errno = int(syscall.EIO)
+		}
+		if replies.Encode(r) != nil {
+			return
+		}
+	}
+}
+
+// kill kills by descriptor: between the look at the start time and the signal
+// the number may not change hands.
+func kill(pid int, start uint64) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if s, err := Started(pid); err != nil || s != start {
+		return unix.ESRCH
+	}
+	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+}
+
+// Started is the start time of a process in clock ticks since boot, which
+// together with its number names it for ever. A zombie counts as gone:
+// unix.ESRCH.
+func Started(pid int) (uint64, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return 0, unix.ESRCH
+	}
+	if err != nil {
+		return 0, err
+	}
+	// The name in the second field may hold anything; the last ")" ends it.
+	f := strings.Fields(string(text)[strings.LastIndexByte(string(text), ')')+1:])
+	if len(f) < 20 {
+		return 0, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))
+	}
+	if f[0] == "Z" || f[0] == "X" {
+		return 0, unix.ESRCH
+	}
+	return strconv.ParseUint(f[19], 10, 64)
+}

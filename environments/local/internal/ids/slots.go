@@ -1,0 +1,105 @@
+package ids
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoRange means that every range of ids is in use.
+var ErrNoRange = errors.New("all ranges of user ids are in use by sandboxes on this machine")
+
+// The ranges of the host's root: 4,096 of them, from 0x70000000 to 0x7FFFFFFF.
+// systemd's list of ids in use (UIDS-GIDS.md) leaves them to nobody: those of
+// its containers end below, and subuid files begin far below.
+const (
+	firstRange = 0x70000000
+	rangeCount = 4096
+)
+
+// slotsFile is locked at one byte a range. Not in the state folder, whose place
+// depends on the environment: two processes must never look at two files.
+const slotsFile = "/run/berth-local-ids"
+
+// slots hands ranges out. A range is a lock on one byte of a file, which the
+// kernel releases when the process ends, however it ends, and with it end its
+// sandboxes.
+type slots struct {
+	mu    sync.Mutex
+	file  *os.File
+	taken [rangeCount]bool // by this process: locks of one description do not exclude each other
+}
+
+func openSlots() (*slots, error) {
+	s := &slots{}
+	for i, n := range takenBySubordinates() {
+		s.taken[i] = n
+	}
+	// Nobody else can put something in its place: /run belongs to root.
+	fd, err := unix.Open(slotsFile, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open %s, which keeps sandboxes from sharing ids: %w", slotsFile, err)
+	}
+	s.file = os.NewFile(uintptr(fd), slotsFile)
+	return s, nil
+}
+
+// takenBySubordinates marks ranges that a subuid or subgid file gives to
+// somebody: the usual tools give none out up here, but an administrator may.
+func takenBySubordinates() (taken [rangeCount]bool) {
+	for _, file := range []string{subuid, subgid} {
+		all, err := spans(file, func(string) bool { return true })
+		if err != nil {
+			continue // there are none
+		}
+		for _, s := range all {
+			for i := max(0, (s.first-firstRange)/Count); i < rangeCount && firstRange+i*Count < s.first+s.count; i++ {
+				if firstRange+(i+1)*Count > s.first {
+					taken[i] = true
+				}
+			}
+		}
+	}
+	return taken
+}
+
+// take returns the first host id of a range that nobody on this machine has.
+func (s *slots) take() (base int, release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	start := rand.IntN(rangeCount) // so that processes seldom try the same one
+	for k := range rangeCount {
+		i := (start + k) % rangeCount
+		if s.taken[i] {
+			continue
+		}
+		err := s.lock(i, unix.F_WRLCK)
+		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+			continue
+		}
+		if err != nil {
+			return 0, nil, fmt.Errorf("lock a range of ids in %s: %w", slotsFile, err)
+		}
+		s.taken[i] = true
+		return firstRange + i*Count, sync.OnceFunc(func() { s.release(i) }), nil
+	}
+	return 0, nil, ErrNoRange
+}
+
+func (s *slots) release(i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lock(i, unix.F_UNLCK) == nil { // else it stays taken until we end
+		s.taken[i] = false
+	}
+}
+
+// lock changes the lock of one byte. Of the open file description, not of the
+// process: those of a process would go with any descriptor of the file.
+func (s *slots) lock(i int, kind int16) error {
+	return unix.FcntlFlock(s.file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Start: int64(i), Len: 1})
+}

@@ -1,0 +1,93 @@
+package inside
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// devices makes a minimal /dev. Nodes cannot be made in a user namespace, so
+// the host's are bound, each onto an empty file.
+func (b *builder) devices() error {
+	const dev = root + "/dev"
+	for _, f := range []Folder{{"", 0o755}, {"/pts", 0o755}, {"/shm", 0o1777}} {
+		if err := os.MkdirAll(dev+f.Path, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Chmod(dev+f.Path, f.Mode); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		fd, err := unix.Open(dev+"/"+name, unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o666)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := unix.Close(fd); err != nil {
+			return err
+		}
+		if err := unix.Mount("/dev/"+name, dev+"/"+name, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind %s: %w", name, err)
+		}
+	}
+	for _, l := range []Link{
+		{"ptmx", "pts/ptmx"},
+		{"fd", "/proc/self/fd"},
+		{"stdin", "/proc/self/fd/0"},
+		{"stdout", "/proc/self/fd/1"},
+		{"stderr", "/proc/self/fd/2"},
+	} {
+		if err := os.Symlink(l.Target, dev+"/"+l.Name); err != nil {
+			return err
+		}
+	}
+	if n := b.plan.ShmMiB; n > 0 {
+		options := "mode=1777,size=" + strconv.FormatInt(n, 10) + "m"
+		if err := unix.Mount("shm", dev+"/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+			return fmt.Errorf("shm: %w", err)
+		}
+	}
+	options := "newinstance,ptmxmode=0666,mode=0620"
+	if b.plan.PtsGroup {
+		options += ",gid=5"
+	}
+	if err := unix.Mount("devpts", dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, options); err != nil {
+		return fmt.Errorf("pts: %w", err)
+	}
+	return nil
+}
+
+// proc mounts the process table of our pid namespace. The kernel refuses it
+// with EPERM when the /proc we came from has parts masked by other mounts, as
+// in a container: there is no way round that, and none is tried.
+func (b *builder) proc() error {
+	const at = root + "/proc"
+	if err := os.Mkdir(at, 0o555); err != nil {
+		return err
+	}
+	if err := unix.Mount("proc", at, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	// The settings of our own namespaces belong to our user 0.
+	if err := unix.Mount(at+"/sys", at+"/sys", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind sys: %w", err)
+	}
+	return readOnly(at + "/sys")
+}
+
+// loopback switches lo on; the only network there is.
+func loopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	r, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r)
+}

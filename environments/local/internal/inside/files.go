@@ -1,0 +1,140 @@
+package inside
+
+import (
+	"archive/tar"
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// files unpacks the archive that the plugin made of what an image copies. It
+// runs after the root was changed, so whatever a link on the way says, nothing
+// outside of the sandbox can be meant.
+func (b *builder) files() error {
+	defer func() {
+		for _, fd := range b.fds {
+			_ = unix.Close(fd)
+		}
+		b.fds = nil
+	}()
+	if b.plan.Files == 0 {
+		return nil
+	}
+	if b.plan.Files < 0 || b.plan.Files > len(b.fds) {
+		return fmt.Errorf("descriptor %d was not sent", b.plan.Files)
+	}
+	in := pread(b.fds[b.plan.Files-1])
+	r := tar.NewReader(bufio.NewReaderSize(io.NewSectionReader(in, 0, 1<<62), 256<<10))
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := unpack(h, r); err != nil {
+			return fmt.Errorf("%s: %w", h.Name, err)
+		}
+	}
+}
+
+// pread reads at an offset: the description behind the descriptor is shared by
+// all sandboxes of one image.
+type pread int
+
+func (fd pread) ReadAt(p []byte, off int64) (int, error) {
+	n, err := unix.Pread(int(fd), p, off)
+	if err != nil {
+		return 0, err
+	}
+	if n == 0 && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// unpack makes one entry and the folders above it.
+func unpack(h *tar.Header, r io.Reader) error {
+	name := path.Join("/", h.Name)
+	if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	mode := uint32(h.Mode & 0o7777)
+	switch h.Typeflag {
+	case tar.TypeDir:
+		if err := os.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	case tar.TypeSymlink:
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(h.Linkname, name); err != nil {
+			return err
+		}
+		return own(name, h)
+	case tar.TypeReg:
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, r)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("entries of type %q are not made", h.Typeflag)
+	}
+	if err := own(name, h); err != nil {
+		return err
+	}
+	return unix.Chmod(name, mode) // after chown, which clears setuid
+}
+
+// own gives name its owner; names are looked up in the sandbox's own files.
+func own(name string, h *tar.Header) error {
+	uid, gid := h.Uid, h.Gid
+	for _, w := range []struct {
+		name, file string
+		id         *int
+	}{{h.Uname, "/etc/passwd", &uid}, {h.Gname, "/etc/group", &gid}} {
+		if w.name == "" {
+			continue
+		}
+		id, err := lookup(w.file, w.name)
+		if err != nil {
+			return err
+		}
+		*w.id = id
+	}
+	if uid == 0 && gid == 0 {
+		return nil // who we are
+	}
+	return os.Lchown(name, uid, gid)
+}
+
+// lookup finds the id of name in a file of the form name:x:id:….
+func lookup(file, name string) (int, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) > 2 && f[0] == name {
+			return strconv.Atoi(f[2])
+		}
+	}
+	return 0, fmt.Errorf("%s has no %q", file, name)
+}

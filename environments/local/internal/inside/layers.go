@@ -1,0 +1,224 @@
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// sources opens every folder that is given as a path: Staging may cover it.
+func (b *builder) sources() error {
+	b.opened = map[string]int{}
+	all := []Source{}
+	for _, l := range b.plan.Layers {
+		all = append(all, l.Lower...)
+	}
+	for _, m := range b.plan.Mounts {
+		all = append(all, m.Source)
+	}
+	if b.plan.Control != nil {
+		all = append(all, *b.plan.Control)
+	}
+	for _, s := range all {
+		if _, ok := b.opened[s.Path]; ok || s.FD != 0 {
+			continue
+		}
+		fd, err := unix.Open(s.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", s.Path, err)
+		}
+		b.opened[s.Path] = fd
+	}
+	return nil
+}
+
+// staging makes the one file system that holds all the sandbox can write: root,
+// and the upper layers beside it, where the sandbox cannot see them. It ends
+// with the namespace: nothing is to be deleted, whatever was written.
+func (b *builder) staging() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	options := "mode=0755"
+	if b.plan.SizeMiB > 0 {
+		options += ",size=" + strconv.FormatInt(b.plan.SizeMiB, 10) + "m"
+	}
+	if err := unix.Mount("berth", b.plan.Staging, "tmpfs", unix.MS_NODEV, options); err != nil {
+		return fmt.Errorf("mount a tmpfs: %w", err)
+	}
+	if err := os.Chdir(b.plan.Staging); err != nil {
+		return err
+	}
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return err
+	}
+	// A mount of its own, so that pivot_root has a mount point, and the upper
+	// layers stay outside of it.
+	if err := unix.Mount(root, root, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind the root: %w", err)
+	}
+	return nil
+}
+
+func (b *builder) layers() error {
+	for i, l := range b.plan.Layers {
+		if err := b.layer(i, l); err != nil {
+			return fmt.Errorf("%s: %w", l.Target, err)
+		}
+	}
+	for _, l := range b.plan.Links {
+		if err := os.Symlink(l.Target, path.Join(root, l.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) layer(i int, l Layer) error {
+	target := path.Join(root, l.Target)
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+	lower := make([]string, len(l.Lower))
+	for j, s := range l.Lower {
+		at, err := b.attach(s)
+		if err != nil {
+			return err
+		}
+		lower[j] = at
+	}
+	upper, work := "u"+strconv.Itoa(i), "w"+strconv.Itoa(i)
+	for _, dir := range []string{upper, work} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	// userxattr: in a user namespace overlayfs may not write trusted.*. No
+	// index, no redirect: they are off with userxattr, and rename of a folder
+	// of the host falls back to copying (EXDEV), as programs expect.
+	options := "lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + upper + ",workdir=" + work + ",userxattr"
+	if err := unix.Mount("berth", target, "overlay", 0, options); err != nil {
+		return fmt.Errorf("mount an overlay: %w", err)
+	}
+	return nil
+}
+
+// attach mounts s beside the root and returns where.
+func (b *builder) attach(s Source) (string, error) {
+	b.serial++
+	at := "l" + strconv.Itoa(b.serial)
+	if err := os.Mkdir(at, 0o700); err != nil {
+		return "", err
+	}
+	return at, b.bind(s, at)
+}
+
+// bind mounts s at an existing folder.
+func (b *builder) bind(s Source, at string) error {
+	if s.FD != 0 {
+		if s.FD < 0 || s.FD > len(b.fds) {
+			return fmt.Errorf("descriptor %d was not sent", s.FD)
+		}
+		if err := unix.MoveMount(b.fds[s.FD-1], "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("attach descriptor %d: %w", s.FD, err)
+		}
+		return nil
+	}
+	fd, ok := b.opened[s.Path]
+	if !ok {
+		return fmt.Errorf("%s was not opened", s.Path)
+	}
+	// With all that is mounted below: the kernel refuses to show what another
+	// mount of the host covers.
+	if err := unix.Mount("/proc/self/fd/"+strconv.Itoa(fd), at, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind %s: %w", s.Path, err)
+	}
+	return nil
+}
+
+func (b *builder) folders() error {
+	for _, f := range b.plan.Fresh {
+		at := path.Join(root, f.Path)
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Chmod(at, f.Mode); err != nil { // the umask has had its say
+			return fmt.Errorf("chmod %s: %w", f.Path, err)
+		}
+	}
+	for i, m := range b.plan.Mounts {
+		// Attached here, while the host can be reached, and moved to its place
+		// when paths can lead nowhere else.
+		at := root + mountPlace(i)
+		if err := os.MkdirAll(at, 0o700); err != nil {
+			return err
+		}
+		if err := b.bind(m.Source, at); err != nil {
+			return err
+		}
+		if err := readOnly(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountHall is where mounts wait until the root was changed.
+const mountHall = "/.berth-mounts"
+
+func mountPlace(i int) string { return mountHall + "/" + strconv.Itoa(i) }
+
+// mounts moves the further folders to their places. What it removes it removes
+// one by one, never with what is below: that could be the host's.
+func (b *builder) mounts() error {
+	if len(b.plan.Mounts) == 0 {
+		return nil
+	}
+	for i, m := range b.plan.Mounts {
+		if err := os.MkdirAll(m.Target, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(mountPlace(i), m.Target, "", unix.MS_MOVE, ""); err != nil {
+			return fmt.Errorf("move to %s: %w", m.Target, err)
+		}
+		if err := os.Remove(mountPlace(i)); err != nil {
+			return err
+		}
+	}
+	return os.Remove(mountHall)
+}
+
+func (b *builder) control() error {
+	if b.plan.Control == nil {
+		if b.plan.Probe {
+			return nil
+		}
+		return errors.New("the plan names none")
+	}
+	target := root + "/berth"
+	if err := os.Mkdir(target, 0o755); err != nil {
+		return err
+	}
+	if err := b.bind(*b.plan.Control, target); err != nil {
+		return err
+	}
+	return readOnly(target)
+}
+
+// readOnly adds flags to a mount and all below it. Not with a remount of
+// mount(2): that sets all flags anew, and leaving out one that the host's mount
+// has (nodev, noexec, relatime …) is refused in a user namespace with EPERM.
+func readOnly(at string) error {
+	err := unix.MountSetattr(unix.AT_FDCWD, at, unix.AT_RECURSIVE, &unix.MountAttr{
+		Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+	})
+	if err != nil {
+		return fmt.Errorf("make %s read-only: %w", at, err)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package inside
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/become"
+)
+
+// leash makes the end of the plugin the end of the sandbox.
+//
+// The kernel forgets a death signal whenever a thread's ids change
+// (commit_creds), so the plugin's own setting at clone would not outlive
+// become.Become, which changes them. The change is therefore made here, the
+// signal set after it, and the same change in Become then changes nothing.
+func leash() error {
+	if !become.OneID() {
+		if err := changeID(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("death signal: %w", err)
+	}
+	// It may have died just before: its end of the channel is closed then.
+	poll := []unix.PollFd{{Fd: Channel, Events: unix.POLLRDHUP}}
+	if n, err := unix.Poll(poll, 0); err != nil || n > 0 {
+		return errors.Join(errors.New("the plugin has ended"), err)
+	}
+	return nil
+}
+
+// changeID changes this thread to become.OwnID and keeps its capabilities.
+func changeID() error {
+	if err := unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("keep capabilities: %w", err)
+	}
+	for _, nr := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
+		// Raw: the syscall package would do it on all threads.
+		if _, _, errno := unix.RawSyscall(nr, become.OwnID, become.OwnID, become.OwnID); errno != 0 {
+			return fmt.Errorf("change to id %d: %w", become.OwnID, errno)
+		}
+	}
+	// The change of user emptied the effective set.
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&head, &data[0]); err != nil {
+		return fmt.Errorf("capget: %w", err)
+	}
+	for i := range data {
+		data[i].Effective = data[i].Permitted
+	}
+	if err := unix.Capset(&head, &data[0]); err != nil {
+		return fmt.Errorf("capset: %w", err)
+	}
+	return nil
+}

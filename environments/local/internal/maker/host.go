@@ -1,0 +1,250 @@
+package maker
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/environments/local/internal/base"
+	"github.com/berth-eval/berth/environments/local/internal/ids"
+	"github.com/berth-eval/berth/environments/local/internal/inside"
+)
+
+// fresh are the folders of a sandbox that have nothing of the host, parents
+// first.
+var fresh = []inside.Folder{
+	{Path: "tmp", Mode: 0o1777},
+	{Path: "app", Mode: 0o755},
+	{Path: "home", Mode: 0o755},
+	{Path: "root", Mode: 0o700},
+	{Path: "var", Mode: 0o755},
+	{Path: "var/tmp", Mode: 0o1777},
+	{Path: "var/log", Mode: 0o755},
+	{Path: "var/lib", Mode: 0o755},
+	{Path: "var/lib/dpkg", Mode: 0o755},
+	{Path: "var/lib/dpkg/info", Mode: 0o755},
+	{Path: "var/lib/dpkg/updates", Mode: 0o755},
+	{Path: "var/cache", Mode: 0o755},
+	{Path: "var/spool", Mode: 0o755},
+	{Path: "var/mail", Mode: 0o755},
+	{Path: "run", Mode: 0o755},
+	{Path: "run/lock", Mode: 0o1777},
+	{Path: "logs", Mode: 0o755},
+	{Path: "logs/agent", Mode: 0o755},
+	{Path: "logs/verifier", Mode: 0o755},
+	{Path: "logs/artifacts", Mode: 0o755},
+	{Path: "tests", Mode: 0o755},
+	{Path: "solution", Mode: 0o755},
+	{Path: "opt", Mode: 0o755},
+	{Path: "srv", Mode: 0o755},
+	{Path: "mnt", Mode: 0o755},
+	{Path: "media", Mode: 0o755},
+}
+
+// host is what all sandboxes see of this machine.
+type host struct {
+	etc      *base.Copy
+	folders  []string // visible, relative to the root, parents first: usr, usr/local if that is a mount
+	links    []inside.Link
+	skeleton map[string]*base.Copy // by folder; nil where ids are shifted
+}
+
+func (h *host) close() error {
+	errs := []error{h.etc.Close()}
+	for _, c := range h.skeleton {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// openHost looks at this machine and makes the copies. Slow the first time
+// on a machine: the skeleton takes seconds.
+func (m *Maker) openHost() (*host, error) {
+	h := &host{}
+	var err error
+	if h.folders, h.links, err = visible("/"); err != nil {
+		return nil, err
+	}
+	if h.etc, err = m.state.Etc("/etc"); err != nil {
+		return nil, err
+	}
+	if m.process.Mode == ids.RealRoot {
+		return h, nil
+	}
+	h.skeleton = map[string]*base.Copy{}
+	for _, f := range h.folders {
+		if h.skeleton[f], err = m.state.Skeleton("/" + f); err != nil {
+			delete(h.skeleton, f)
+			return nil, errors.Join(err, h.close())
+		}
+	}
+	return h, nil
+}
+
+// visible looks at /usr, /bin, /lib and so on below top: links into /usr on a
+// merged system, folders of their own (so layers of their own) on an old one;
+// and what is mounted below them, which an overlay of the folder does not show.
+func visible(top string) (folders []string, links []inside.Link, err error) {
+	folders = []string{"usr"}
+	for _, name := range []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
+		info, err := os.Lstat(filepath.Join(top, name))
+		switch {
+		case os.IsNotExist(err):
+		case err != nil:
+			return nil, nil, err
+		case info.Mode()&os.ModeSymlink != 0:
+			target, err := os.Readlink(filepath.Join(top, name))
+			if err != nil {
+				return nil, nil, err
+			}
+			links = append(links, inside.Link{Name: name, Target: strings.TrimPrefix(target, "/")})
+		default:
+			folders = append(folders, name)
+		}
+	}
+	points, err := mountPoints("/proc/self/mountinfo")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range points {
+		rel := strings.TrimPrefix(p, "/")
+		for _, f := range folders {
+			if strings.HasPrefix(rel, f+"/") {
+				if info, err := os.Stat(p); err == nil && info.IsDir() {
+					folders = append(folders, rel)
+				}
+				break
+			}
+		}
+	}
+	return folders, links, nil
+}
+
+// mountPoints are the paths on which something is mounted, in the order of the
+// mounts, each once.
+func mountPoints(file string) (points []string, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	seen := map[string]bool{}
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		fields := strings.Fields(s.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		p, err := strconv.Unquote(`"` + strings.ReplaceAll(fields[4], `"`, `\"`) + `"`) // \040 is a space
+		if err != nil || seen[p] {
+			continue
+		}
+		seen[p] = true
+		points = append(points, p)
+	}
+	return points, s.Err()
+}
+
+// plan says what the sandbox is made of. The descriptors are the caller's.
+func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, err error) {
+	p = &inside.Plan{
+		Version: inside.Version, Outside: m.outside, Staging: "/tmp", Links: h.links, Fresh: fresh, Host: "berth",
+		SizeMiB: o.SizeMiB, ShmMiB: o.ShmMiB, Nproc: uint64(max(0, o.Nproc)), PtsGroup: m.process.Mode.Many(),
+		Workdir: o.Workdir, Probe: o.probe, Break: o.breakAt,
+	}
+	src := sourcer{}
+	defer func() {
+		if err != nil {
+			closeAll(src.fds)
+		}
+	}()
+	if m.process.Mode == ids.RealRoot {
+		// Ids are shifted into the sandbox's range by mounts of the host's
+		// folders that only the sandbox gets: there root owns /usr, so it is
+		// writable (in the overlay) with no skeleton, and setuid programs work.
+		// The sandbox's ids could not walk to our folders by path, either.
+		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", s.cmd.Process.Pid))
+		if err != nil {
+			return nil, nil, err
+		}
+		defer ns.Close()
+		src.ns = ns
+	}
+	for _, f := range h.folders {
+		l := inside.Layer{Target: f}
+		if c := h.skeleton[f]; c != nil {
+			l.Lower = append(l.Lower, src.folder(c.Path, true))
+		}
+		l.Lower = append(l.Lower, src.folder("/"+f, true))
+		p.Layers = append(p.Layers, l)
+	}
+	if h.etc != nil {
+		p.Layers = append(p.Layers, inside.Layer{Target: "etc", Lower: []inside.Source{src.folder(h.etc.Path, true)}})
+	}
+	if !o.probe {
+		// It belongs to nobody inside, and is read-only.
+		control := src.folder(o.Control, false)
+		p.Control = &control
+	}
+	for _, mount := range o.Mounts {
+		p.Mounts = append(p.Mounts, inside.Mount{Source: src.folder(mount.Source, true), Target: mount.Target})
+	}
+	if o.Files != nil {
+		// A descriptor of its own: the caller's stays open.
+		fd, err := unix.FcntlInt(o.Files.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		src.note(err)
+		if err == nil {
+			src.fds = append(src.fds, fd)
+			p.Files = len(src.fds)
+		}
+	}
+	return p, src.fds, src.err
+}
+
+// sourcer turns folders of the host into what a sandbox can mount: by path
+// where the sandbox's root is our user, else as detached mounts.
+type sourcer struct {
+	ns  *os.File // user namespace to whose ids folders are shifted, or nil
+	fds []int
+	err error
+}
+
+func (s *sourcer) note(err error) { s.err = errors.Join(s.err, err) }
+
+func (s *sourcer) folder(path string, ids bool) inside.Source {
+	if s.ns == nil {
+		return inside.Source{Path: path}
+	}
+	fd, err := shifted(path, s.ns, ids)
+	if err != nil {
+		s.note(err)
+		return inside.Source{}
+	}
+	s.fds = append(s.fds, fd)
+	return inside.Source{FD: len(s.fds)}
+}
+
+// shifted makes a detached mount of dir in which the host's ids 0… appear as
+// 0… of the user namespace ns.
+func shifted(dir string, ns *os.File, ids bool) (int, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("open %s as a mount: %w", dir, err)
+	}
+	if !ids {
+		return fd, nil
+	}
+	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns.Fd())}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, attr); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("shift ids of %s: %w", dir, err)
+	}
+	return fd, nil
+}

@@ -1,0 +1,244 @@
+// Package maker makes and removes sandboxes out of namespaces over the host's
+// own programs.
+//
+// This side only decides and starts; what is done in the namespaces is package
+// inside. It must not mount anything in the host's namespace, and it must not
+// know tasks, images or configuration.
+package maker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/environments/local/internal/base"
+	"github.com/berth-eval/berth/environments/local/internal/ids"
+)
+
+// Maker makes sandboxes for one user of the machine. It is safe for concurrent
+// use.
+type Maker struct {
+	process *ids.Process
+	state   *base.State
+	init    *os.File // local-init
+	outside map[string]string
+	spawner *spawner
+
+	mu    sync.Mutex
+	boxes map[string]*box // made by this process
+
+	host  onceOK[*host]
+	probe onceOK[struct{}]
+}
+
+// Order is what one sandbox is to be.
+type Order struct {
+	Owner   string // whom List finds it for
+	Trial   string
+	Attempt int
+
+	Control string // folder, mounted read-only at /berth
+	Mounts  []Mount
+	Files   *os.File // tar archive that is unpacked at the root, or nil; stays the caller's
+	Workdir string   // absolute, or empty
+	SizeMiB int64    // of all that the sandbox writes, in MiB; 0: half of the memory
+	ShmMiB  int64    // of /dev/shm, in MiB; 0: a folder like any other
+	Nproc   int64    // processes a user of the sandbox may have
+
+	probe   bool   // build it and end: nothing runs in it
+	breakAt string // name of a step that is to fail: only tests set it
+}
+
+// Mount is a folder of the host that is mounted read-only.
+type Mount struct{ Source, Target string }
+
+// Box is a sandbox that runs.
+type Box struct {
+	ID  string
+	PID int // of sandboxd, in our pid namespace
+}
+
+// Usage is what a sandbox used.
+type Usage struct {
+	CPU time.Duration // user and system, of all its processes; 0: not known
+}
+
+// box is a sandbox of this process.
+type box struct {
+	cmd     *exec.Cmd
+	release func() // of its ids
+	once    sync.Once
+	usage   Usage
+	err     error
+}
+
+// New prepares to make sandboxes with the ids of process. local-init lies at
+// initPath. It makes nothing but state folders.
+func New(process *ids.Process, places base.Places, initPath string) (*Maker, error) {
+	m := &Maker{process: process, boxes: map[string]*box{}, outside: map[string]string{}, spawner: newSpawner()}
+	for _, name := range []string{"user", "mnt", "pid"} {
+		link, err := os.Readlink("/proc/self/ns/" + name)
+		if err != nil {
+			return nil, fmt.Errorf("find out about namespaces: %w", err)
+		}
+		m.outside[name] = link
+	}
+	var err error
+	if m.init, err = openInit(initPath); err != nil {
+		return nil, err
+	}
+	if m.state, err = base.Open(places); err != nil {
+		return nil, errors.Join(err, m.init.Close())
+	}
+	return m, nil
+}
+
+// openInit opens local-init, which is executed through the descriptor: no id
+// of a sandbox need be able to walk to it.
+func openInit(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("find local-init: %w: it belongs beside the plugin, in libexec: build it again (make build)", err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().Perm()&0o005 != 0o005 {
+		err = fmt.Errorf("%s must be executable by everybody (mode %v): chmod 755 %s", path, info.Mode().Perm(), path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Create starts a sandbox. When it returns, sandboxd runs as PID 1 of it, or
+// nothing does.
+func (m *Maker) Create(ctx context.Context, o Order) (Box, error) {
+	h, err := m.host.get(m.openHost)
+	if err != nil {
+		return Box{}, fmt.Errorf("create sandbox: %w", err)
+	}
+	started, err := m.start()
+	if err != nil {
+		return Box{}, fmt.Errorf("create sandbox: %w", err)
+	}
+	id := newID()
+	if err = m.build(ctx, started, h, id, o); err != nil {
+		started.end()
+		return Box{}, errors.Join(fmt.Errorf("create sandbox: %w", err), m.forget(id))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.boxes[id] = &box{cmd: started.cmd, release: started.release}
+	return Box{ID: id, PID: started.cmd.Process.Pid}, nil
+}
+
+// build writes the record and has the sandbox built.
+func (m *Maker) build(ctx context.Context, s *started, h *host, id string, o Order) error {
+	r := record{ID: id, Owner: o.Owner, Trial: o.Trial, Attempt: o.Attempt, PID: s.cmd.Process.Pid}
+	if err := m.write(&r); err != nil {
+		return err
+	}
+	plan, fds, err := m.plan(s, h, o)
+	if err != nil {
+		return err
+	}
+	defer closeAll(fds)
+	return s.send(ctx, plan, fds)
+}
+
+// newID makes an id that no other sandbox has: 80 random bits.
+func newID() string {
+	return "local-" + strings.ToLower(rand.Text()[:16])
+}
+
+// Destroy kills everything in a sandbox and frees it. Killing PID 1 ends its
+// pid namespace, and with the last process go mounts, tmpfs and network. It
+// works for sandboxes of other processes of this user as well; an id that is
+// unknown or gone is no error.
+func (m *Maker) Destroy(ctx context.Context, id string) (Usage, error) {
+	if !validID(id) {
+		return Usage{}, nil // we never made one
+	}
+	m.mu.Lock()
+	b := m.boxes[id]
+	m.mu.Unlock()
+	if b == nil {
+		return Usage{}, m.destroyForeign(ctx, id)
+	}
+	b.once.Do(func() {
+		_ = b.cmd.Process.Kill() // it may have ended by itself
+		_ = b.cmd.Wait()         // "signal: killed" is what we asked for
+		if s := b.cmd.ProcessState; s != nil {
+			b.usage.CPU = s.UserTime() + s.SystemTime()
+		}
+		b.release()
+		b.err = m.forget(id)
+		m.mu.Lock()
+		delete(m.boxes, id)
+		m.mu.Unlock()
+	})
+	return b.usage, b.err
+}
+
+// Close destroys every sandbox of this process and lets go of what it holds.
+func (m *Maker) Close() error {
+	m.mu.Lock()
+	var all []string
+	for id := range m.boxes {
+		all = append(all, id)
+	}
+	m.mu.Unlock()
+	var errs []error
+	for _, id := range all {
+		_, err := m.Destroy(context.Background(), id) // waits for a killed process, nothing else
+		errs = append(errs, err)
+	}
+	if h, ok := m.host.made(); ok {
+		errs = append(errs, h.close())
+	}
+	m.spawner.close()
+	return errors.Join(append(errs, m.init.Close())...)
+}
+
+// InitPath is where local-init lies beside the plugin's own executable.
+func InitPath() (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(filepath.Dir(exe), "libexec", "local-init"), nil
+}
+
+// onceOK computes a value once and keeps it; a failure is tried again by the
+// next caller. Callers at the same time wait for one another.
+type onceOK[T any] struct {
+	mu    sync.Mutex
+	done  bool
+	value T
+}
+
+func (o *onceOK[T]) get(compute func() (T, error)) (T, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.done {
+		return o.value, nil
+	}
+	v, err := compute()
+	if err == nil {
+		o.value, o.done = v, true
+	}
+	return v, err
+}
+
+func (o *onceOK[T]) made() (T, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.value, o.done
+}

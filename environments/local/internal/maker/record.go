@@ -1,0 +1,148 @@
+package maker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/environments/local/internal/ids"
+)
+
+// record is what is on disk of a sandbox, so that any process of this plugin
+// finds it: one small file, for as long as the sandbox.
+type record struct {
+	ID      string `json:"id"`
+	Owner   string `json:"owner"`
+	Trial   string `json:"trial"`
+	Attempt int    `json:"attempt"`
+	PID     int    `json:"pid"`   // of sandboxd, in the pid namespace PIDNS
+	Start   uint64 `json:"start"` // its start time, in ticks since boot Boot
+	PIDNS   string `json:"pid_ns"`
+	Boot    string `json:"boot"`
+}
+
+var idForm = regexp.MustCompile(`^local-[a-z0-9]{16}$`)
+
+func validID(id string) bool { return idForm.MatchString(id) }
+
+func (m *Maker) recordPath(id string) string { return filepath.Join(m.state.Boxes, id+".json") }
+
+// boot tells two boots of the machine apart, after which numbers of processes
+// mean something else.
+var boot = sync.OnceValue(func() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(text))
+})
+
+// write completes r and writes it.
+func (m *Maker) write(r *record) (err error) {
+	if r.Start, err = ids.Started(r.PID); err != nil {
+		return fmt.Errorf("look at process %d: %w", r.PID, err)
+	}
+	r.PIDNS, r.Boot = m.outside["pid"], boot()
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	// Whole or not there, but not synced to disk: after a crash of the machine
+	// nothing of the sandbox is left either.
+	tmp := filepath.Join(m.state.Boxes, r.ID+".new")
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return fmt.Errorf("write record: %w", err)
+	}
+	if err := os.Rename(tmp, m.recordPath(r.ID)); err != nil {
+		return errors.Join(fmt.Errorf("write record: %w", err), os.Remove(tmp))
+	}
+	return nil
+}
+
+func (m *Maker) forget(id string) error {
+	if err := os.Remove(m.recordPath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove record: %w", err)
+	}
+	return nil
+}
+
+// read reads a record; fs.ErrNotExist when there is none.
+func (m *Maker) read(id string) (r record, err error) {
+	data, err := os.ReadFile(m.recordPath(id))
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("record %s: %w", id, err)
+	}
+	return r, nil
+}
+
+// List returns the ids of all sandboxes of this user that carry owner, or all
+// with an empty owner: those that run, and those of which a killed process left
+// the record, which Destroy removes. Sandboxes of another pid namespace, which
+// cannot be looked at from here, are left out.
+func (m *Maker) List(owner string) ([]string, error) {
+	entries, err := os.ReadDir(m.state.Boxes)
+	if err != nil {
+		return nil, fmt.Errorf("list sandboxes: %w", err)
+	}
+	all := []string{}
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok || !validID(id) {
+			continue
+		}
+		r, err := m.read(id)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // ended this moment
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list sandboxes: %w", err)
+		}
+		if (owner == "" || r.Owner == owner) && (r.PIDNS == m.outside["pid"] || r.Boot != boot()) {
+			all = append(all, id)
+		}
+	}
+	return all, nil
+}
+
+// destroyForeign destroys a sandbox that another process made.
+func (m *Maker) destroyForeign(ctx context.Context, id string) error {
+	r, err := m.read(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("destroy sandbox: %w", err)
+	}
+	if r.Boot == boot() {
+		if r.PIDNS != m.outside["pid"] {
+			return fmt.Errorf("destroy sandbox %s: it belongs to another container of this machine, which its processes cannot be reached from", id)
+		}
+		if err := m.process.Kill(r.PID, r.Start); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("destroy sandbox %s: kill process %d: %w", id, r.PID, err)
+		}
+		for {
+			if s, err := ids.Started(r.PID); err != nil || s != r.Start {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("destroy sandbox %s: process %d was killed and does not end: %w", id, r.PID, ctx.Err())
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	return m.forget(id)
+}

@@ -1,0 +1,170 @@
+package maker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/environments/local/internal/inside"
+)
+
+// setUpTime is how long local-init may take: it needs some milliseconds, or
+// seconds on a machine that swaps.
+const setUpTime = 30 * time.Second
+
+// spawner is a thread that starts processes. Their death signal follows the
+// thread that made them, not the process, and a Go thread may end.
+type spawner struct{ work chan func() }
+
+func newSpawner() *spawner {
+	s := &spawner{make(chan func())}
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread is the spawner's
+		for do := range s.work {
+			do()
+		}
+	}()
+	return s
+}
+
+func (s *spawner) start(cmd *exec.Cmd) error {
+	done := make(chan error, 1)
+	s.work <- func() { done <- cmd.Start() }
+	return <-done
+}
+
+func (s *spawner) close() { close(s.work) }
+
+// started is a process in fresh namespaces that waits for its plan.
+type started struct {
+	cmd     *exec.Cmd
+	ours    *net.UnixConn
+	release func()
+}
+
+// start clones into fresh namespaces.
+func (m *Maker) start() (*started, error) {
+	maps, err := m.process.Maps()
+	if err != nil {
+		return nil, explain(inside.Failure{Text: err.Error()}, err)
+	}
+	ours, theirs, err := channel()
+	if err != nil {
+		maps.Release()
+		return nil, err
+	}
+	// The file of descriptor 4, inside.Channel+1. The path is looked up in the
+	// child, in the host's /proc.
+	cmd := exec.Command("/proc/self/fd/4") //nolint:noctx // lives longer than any context; Destroy ends it
+	cmd.Args = []string{"local-init"}
+	// Nothing of the host's environment. One processor for a straight line of
+	// system calls: it also keeps the runtime from reading mountinfo and cgroup
+	// files to find out how many it may use.
+	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off"}
+	cmd.Dir = "/"
+	cmd.Stderr = os.Stderr // sandboxd lets go of it once it is connected
+	cmd.ExtraFiles = []*os.File{theirs, m.init}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC |
+			unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP,
+		Pdeathsig:   syscall.SIGKILL,
+		Setsid:      true, // no way to the terminal of whoever started us (TIOCSTI)
+		UidMappings: maps.UID, GidMappings: maps.GID,
+		GidMappingsEnableSetgroups: maps.Setgroups,
+		Credential:                 maps.Become,
+	}
+	err = m.spawner.start(cmd)
+	_ = theirs.Close()
+	if err != nil {
+		_ = ours.Close()
+		maps.Release()
+		return nil, explainClone(err)
+	}
+	return &started{cmd: cmd, ours: ours, release: maps.Release}, nil
+}
+
+// end kills what was started and frees it.
+func (s *started) end() {
+	_ = s.ours.Close()
+	_ = s.cmd.Process.Kill() // it may have ended by itself
+	_ = s.cmd.Wait()         // "signal: killed" is what we asked for
+	s.release()
+}
+
+// send sends the plan and waits for the end of the set-up.
+func (s *started) send(ctx context.Context, plan *inside.Plan, fds []int) error {
+	defer s.ours.Close()
+	_ = s.ours.SetDeadline(time.Now().Add(setUpTime))
+	stop := context.AfterFunc(ctx, func() { _ = s.ours.SetDeadline(time.Now()) })
+	defer stop()
+	data, err := json.Marshal(plan)
+	if err != nil {
+		return err
+	}
+	if len(data) > inside.MaxPlan {
+		return fmt.Errorf("plan has %d bytes, %d are the most: give fewer mounts", len(data), inside.MaxPlan)
+	}
+	if _, _, err := s.ours.WriteMsgUnix(data, unix.UnixRights(fds...), nil); err != nil {
+		return errors.Join(context.Cause(ctx), fmt.Errorf("send plan: %w", err))
+	}
+	text, err := io.ReadAll(s.ours)
+	switch {
+	case context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("wait for set-up: %w", err)
+	case string(text) == inside.Ready:
+		return nil
+	}
+	return failure(text)
+}
+
+// failure reads what local-init said.
+func failure(text []byte) error {
+	if len(text) >= len(inside.Ready) && string(text[:len(inside.Ready)]) == inside.Ready {
+		text = text[len(inside.Ready):]
+	}
+	var f inside.Failure
+	if json.Unmarshal(text, &f) != nil {
+		return errors.New("local-init ended before the sandbox was built: it was killed, or this machine is out of memory")
+	}
+	return explain(f, nil)
+}
+
+// channel is a pair of sockets. Sequenced packets, so that the plan is one
+// message whatever its size.
+func channel() (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	f := os.NewFile(uintptr(fds[0]), "channel")
+	defer f.Close()
+	c, err := net.FileConn(f) // duplicates
+	if err != nil {
+		_ = unix.Close(fds[1])
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		_ = unix.Close(fds[1])
+		return nil, nil, errors.Join(errors.New("socketpair: not a Unix socket"), c.Close())
+	}
+	return u, os.NewFile(uintptr(fds[1]), "channel"), nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}

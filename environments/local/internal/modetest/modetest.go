@@ -1,0 +1,208 @@
+// Package modetest runs tests of sandboxes as each kind of user: the host's
+// root, an ordinary user with one id, and one with subordinate ids. Started by
+// root it becomes the others in processes of its own; started by an ordinary
+// user it runs what that user is, and says what it left out.
+//
+// It is for tests only, and changes nothing on the machine: a user's
+// subordinate ids are written to files that only its own mount namespace sees.
+package modetest
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/environments/local/internal/ids"
+)
+
+// The environment of the processes that it starts.
+const (
+	markMode  = "BERTH_TEST_MODE"  // name of the mode this process is to run
+	markStage = "BERTH_TEST_STAGE" // set in the process that prepares a mount namespace
+	markTools = "BERTH_TEST_TOOLS" // folder with the built programs
+)
+
+// User is the ordinary user that root becomes: an id that nobody has, but for
+// subordinate ids, which need a name.
+const User = 54321
+
+// firstSub are the subordinate ids that the user gets.
+const firstSub = 0x30000000
+
+// Process is what ids.Enter said of this process; nil before Main.
+var Process *ids.Process
+
+// Tools is a folder with the programs that Main built, readable by everybody.
+var Tools string
+
+// Main is to be called from TestMain with the packages to build, by path
+// relative to the test's folder. It returns the exit code.
+func Main(m *testing.M, packages ...string) int {
+	if os.Getenv(markStage) != "" {
+		return fail(becomeUser())
+	}
+	var err error
+	if Tools = os.Getenv(markTools); Tools == "" {
+		if Tools, err = os.MkdirTemp("", "berth-test-"); err != nil {
+			return fail(err)
+		}
+		defer func() { _ = os.RemoveAll(Tools) }()
+		if err := errors.Join(os.Chmod(Tools, 0o755), build(packages)); err != nil { //nolint:gosec // others must execute them
+			return fail(err)
+		}
+	}
+	if Process, err = ids.Enter(); err != nil { // in mode "ranges" it returns in another process
+		return fail(err)
+	}
+	return m.Run()
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, "modetest:", err)
+	return 1
+}
+
+func build(packages []string) error {
+	for _, p := range packages {
+		to := filepath.Join(Tools, filepath.Base(p))
+		cmd := exec.Command("go", "build", "-o", to, p) //nolint:noctx // the test's own deadline is enough
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", p, err, out)
+		}
+		if err := os.Chmod(to, 0o755); err != nil { //nolint:gosec // as above
+			return err
+		}
+	}
+	return nil
+}
+
+// names of the modes, as subtests.
+var names = map[ids.Mode]string{ids.RealRoot: "root", ids.Held: "ranges", ids.OneID: "one"}
+
+// Each runs do once as each kind of user that this process can become.
+func Each(t *testing.T, do func(t *testing.T, mode ids.Mode)) {
+	t.Helper()
+	for _, mode := range []ids.Mode{ids.RealRoot, ids.Held, ids.OneID} {
+		only := os.Getenv(markMode)
+		if only != "" && only != names[mode] {
+			continue // the process that started us runs it
+		}
+		t.Run(names[mode], func(t *testing.T) {
+			switch {
+			case Process.Mode == mode:
+				do(t, mode)
+			case only != "":
+				t.Fatalf("this process should be in mode %q and is in mode %q: %s", only, names[Process.Mode], Process.Why)
+			case os.Getuid() != 0:
+				t.Skipf("needs root, to become a user with another kind of ids; we are user %d (%v)", os.Getuid(), Process.Mode)
+			default:
+				become(t, mode)
+			}
+		})
+	}
+}
+
+// become runs this subtest again in a process of another user.
+func become(t *testing.T, mode ids.Mode) {
+	t.Helper()
+	if mode == ids.Held {
+		if _, err := exec.LookPath("newuidmap"); err != nil {
+			t.Skip("needs newuidmap (package uidmap)")
+		}
+	}
+	args := []string{"-test.run=^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$", "-test.v"}
+	if full := flag.Lookup("test.run").Value.String(); strings.Count(full, "/") > strings.Count(t.Name(), "/") {
+		args[0] = "-test.run=" + full
+	}
+	if testing.Short() {
+		args = append(args, "-test.short")
+	}
+	home, err := os.MkdirTemp("", "berth-home-")
+	if err == nil {
+		err = os.Chown(home, User, User)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(home) }()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
+	cmd.Dir = "/"
+	cmd.Env = []string{
+		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + home, markMode + "=" + names[mode], markTools + "=" + Tools,
+		markStage + "=" + names[mode],
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	t.Logf("as user %d:\n%s", User, out)
+	if err != nil {
+		t.Errorf("as user %d: %v", User, err)
+	}
+	if strings.Contains(string(out), "no tests to run") {
+		t.Errorf("as user %d nothing was run", User)
+	}
+}
+
+// becomeUser runs in a mount namespace of its own: it gives the user
+// subordinate ids there, or takes away what it has, and becomes the user.
+func becomeUser() error {
+	ranges := os.Getenv(markStage) == names[ids.Held]
+	dir, err := os.MkdirTemp("", "berth-sub-")
+	if err != nil {
+		return err
+	}
+	for _, file := range []string{"subuid", "subgid", "passwd"} {
+		text := ""
+		switch {
+		case file == "passwd":
+			b, err := os.ReadFile("/etc/passwd")
+			if err != nil {
+				return err
+			}
+			text = string(b) + fmt.Sprintf("berthtest:x:%d:%d::/nonexistent:/bin/sh\n", User, User)
+		case ranges:
+			text = fmt.Sprintf("berthtest:%d:65536\n", firstSub)
+		}
+		at := "/etc/" + file
+		if _, err := os.Stat(at); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		own := filepath.Join(dir, file)
+		if err := os.WriteFile(own, []byte(text), 0o644); err != nil { //nolint:gosec // as the file that it covers
+			return err
+		}
+		if err := unix.Mount(own, at, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind %s: %w", at, err)
+		}
+		if err := os.Remove(own); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(dir); err != nil {
+		return err
+	}
+	env := []string{}
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, markStage+"=") {
+			env = append(env, e)
+		}
+	}
+	for _, step := range []func() error{
+		func() error { return syscall.Setgroups(nil) },
+		func() error { return syscall.Setgid(User) },
+		func() error { return syscall.Setuid(User) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return syscall.Exec("/proc/self/exe", os.Args, env)
+}

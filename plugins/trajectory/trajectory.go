@@ -205,6 +205,15 @@ func (p Part) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(p))
 }
 
+// MarshalJSON writes no results as an empty list.
+func (o Observation) MarshalJSON() ([]byte, error) {
+	type plain Observation
+	if o.Results == nil {
+		o.Results = []Result{}
+	}
+	return json.Marshal(plain(o))
+}
+
 // MarshalJSON writes empty arguments as an empty object.
 func (c ToolCall) MarshalJSON() ([]byte, error) {
 	type plain ToolCall

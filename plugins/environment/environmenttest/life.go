@@ -1,0 +1,297 @@
+package environmenttest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// lifeClauses are about making and removing sandboxes.
+var lifeClauses = []conformance.Clause[Subject]{
+	{
+		Name:   "create makes a sandbox in which sandboxd connects",
+		Guards: "an environment that says it is ready when nothing runs",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			b := s.fresh(ctx, t, nil)
+			if b.ID == "" {
+				t.Errorf("the sandbox has no id")
+			}
+			if got := sh(ctx, t, b.shell(ctx, t), "echo hello"); got != "hello" {
+				t.Errorf("echo hello printed %q", got)
+			}
+		},
+	},
+	{
+		Name:   "two sandboxes have two ids",
+		Guards: "a destroy that hits a neighbour",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			if a, b := s.fresh(ctx, t, nil), s.common(ctx, t); a.ID == b.ID {
+				t.Errorf("both are %q", a.ID)
+			}
+		},
+	},
+	{
+		Name:   "destroy ends everything inside",
+		Guards: "processes that go on, and hold ports and memory, after the attempt",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			b := s.fresh(ctx, t, nil)
+			sh(ctx, t, b.shell(ctx, t), "(sleep 1000 >/dev/null 2>&1 &) ; :")
+			if err := b.destroy(ctx); err != nil {
+				t.Fatalf("destroy: %v", err)
+			}
+			if b.PID > 0 {
+				eventually(ctx, t, "PID 1 of the sandbox is gone", func() bool { return !alive(b.PID) })
+			}
+		},
+	},
+	{
+		Name:   "destroy twice, and of an unknown id, is no error",
+		Guards: "a clean-up that fails because it was done already",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			b := s.fresh(ctx, t, nil)
+			for _, id := range []string{b.ID, b.ID, "no-such-sandbox"} {
+				if _, err := s.Environment.Destroy(ctx, id); err != nil {
+					t.Errorf("destroy %q: %v", id, err)
+				}
+			}
+		},
+	},
+	{
+		Name:   "destroy does not wait for a command",
+		Guards: "a polite stop that costs ten seconds an attempt",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			b := s.fresh(ctx, t, nil)
+			c := b.shell(ctx, t)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = try(context.WithoutCancel(ctx), &conformance.T{}, c, "trap '' TERM INT HUP; while :; do sleep 1; done")
+			}()
+			time.Sleep(100 * time.Millisecond)
+			began := time.Now()
+			if err := b.destroy(ctx); err != nil {
+				t.Errorf("destroy: %v", err)
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+			<-done
+		},
+	},
+	{
+		Name:   "the remains are no nonsense",
+		Guards: "a negative peak in a report",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			b := s.fresh(ctx, t, nil)
+			r, err := s.Environment.Destroy(ctx, b.ID)
+			if err != nil || r.OOMKills < 0 || r.PeakMemoryMiB < 0 || r.CPU < 0 || r.Throttled < 0 {
+				t.Errorf("got %+v, %v", r, err)
+			}
+		},
+	},
+	{
+		Name:   "list finds sandboxes by owner, until they are destroyed",
+		Guards: "leftovers of a killed run that nobody finds, or of another run that are removed",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			own := s.kit.owner + "-list"
+			b := s.fresh(ctx, t, func(p *environment.Spec) { p.Labels.Owner = own })
+			for owner, want := range map[string]bool{own: true, s.kit.owner + "-nobody": false, "": true} {
+				ids, err := s.Environment.List(ctx, owner)
+				if err != nil || slices.Contains(ids, b.ID) != want {
+					t.Errorf("list %q: %q, %v; sandbox %q in it should be %v", owner, ids, err, b.ID, want)
+				}
+			}
+			if _, err := s.Environment.Destroy(ctx, b.ID); err != nil {
+				t.Fatalf("destroy: %v", err)
+			}
+			if ids, err := s.Environment.List(ctx, own); err != nil || len(ids) != 0 {
+				t.Errorf("after destroy: %q, %v", ids, err)
+			}
+		},
+	},
+	{
+		Name:   "a create that is canceled leaves nothing",
+		Guards: "a Ctrl-C in the wrong moment that leaves a sandbox for ever",
+		Time:   20 * time.Second,
+		Run:    canceled,
+	},
+	{
+		Name:   "a create that fails leaves nothing, and the next one works",
+		Guards: "one bad task that spoils the run",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			own := s.kit.owner + "-bad"
+			spec, folder, err := s.spec(func(p *environment.Spec) {
+				p.Labels.Owner = own
+				p.Control = filepath.Join(t.TempDir(), "gone")
+			})
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			defer func() { _ = folder.Close() }()
+			if made, err := s.Environment.Create(ctx, spec); err == nil {
+				_, _ = s.Environment.Destroy(ctx, made.ID)
+				t.Errorf("made %q with a control folder that does not exist", made.ID)
+			}
+			if ids, err := s.Environment.List(ctx, own); err != nil || len(ids) != 0 {
+				t.Errorf("left %q, %v", ids, err)
+			}
+			s.fresh(ctx, t, nil)
+		},
+	},
+	{
+		Name:   "thirty-two sandboxes at once",
+		Guards: "names, locks or ports that two sandboxes want at the same time",
+		Time:   60 * time.Second,
+		Run:    crowd,
+	},
+	{
+		Name:   "a sandbox ends when its core does",
+		Guards: "sandboxes that outlive a killed run",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			b := s.fresh(ctx, t, nil)
+			if b.PID == 0 {
+				return // cannot be seen from here; the lease is sandboxd's own promise
+			}
+			if err := b.core.Close(); err != nil {
+				t.Fatalf("close: %v", err)
+			}
+			eventually(ctx, t, "PID 1 ends with the core's connection", func() bool { return !alive(b.PID) || zombie(b.PID) })
+		},
+	},
+	{
+		Name:   "check starts nothing and answers twice the same",
+		Guards: "a plan that makes sandboxes",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			own := s.kit.owner + "-check"
+			spec, folder, err := s.spec(func(p *environment.Spec) { p.Labels.Owner = own })
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			defer func() { _ = folder.Close() }()
+			first, err1 := s.Environment.Check(ctx, spec)
+			second, err2 := s.Environment.Check(ctx, spec)
+			if err1 != nil || err2 != nil || !reflect.DeepEqual(first, second) {
+				t.Errorf("first %+v, %v; then %+v, %v", first, err1, second, err2)
+			}
+			if ids, err := s.Environment.List(ctx, own); err != nil || len(ids) != 0 {
+				t.Errorf("check made %q, %v", ids, err)
+			}
+		},
+	},
+	{
+		Name:   "what check refuses create refuses, too",
+		Guards: "a refusal at plan that is a surprise, or a crash, in the run",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			spec, folder, err := s.spec(func(p *environment.Spec) {
+				p.Network.Mode = "no-such-mode"
+			})
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			defer func() { _ = folder.Close() }()
+			report, err := s.Environment.Check(ctx, spec)
+			if err == nil && len(report.Refusals) == 0 {
+				t.Errorf("check accepts network mode %q", spec.Network.Mode)
+			}
+			for _, p := range report.Refusals {
+				if p.Summary == "" || p.Detail == "" {
+					t.Errorf("refusal %+v does not say what and what to do", p)
+				}
+			}
+			made, err := s.Environment.Create(ctx, spec)
+			if err == nil {
+				_, _ = s.Environment.Destroy(ctx, made.ID)
+			}
+			if !errors.Is(err, environment.ErrRefused) {
+				t.Errorf("create: %v; want ErrRefused", err)
+			}
+		},
+	},
+	{
+		Name:   "a configuration with an unknown key is refused",
+		Guards: "a misspelt option that silently does nothing",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			spec, folder, err := s.spec(func(p *environment.Spec) { p.Config = []byte(`{"an_option_that_no_environment_has": true}`) })
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			defer func() { _ = folder.Close() }()
+			report, err := s.Environment.Check(ctx, spec)
+			if err == nil && len(report.Refusals) == 0 {
+				t.Errorf("check accepts it")
+			}
+		},
+	},
+}
+
+// canceled cuts Create off at moments across its usual length.
+func canceled(ctx context.Context, t *conformance.T, s Subject) {
+	began := time.Now()
+	s.fresh(ctx, t, nil)
+	usual := time.Since(began)
+	own := s.kit.owner + "-cut"
+	for i := range 6 {
+		spec, folder, err := s.spec(func(p *environment.Spec) { p.Labels.Owner = own })
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		cut, cancel := context.WithTimeout(ctx, usual*time.Duration(i)/5)
+		made, err := s.Environment.Create(cut, spec)
+		cancel()
+		if err == nil { // it was quicker: then it is ours to destroy
+			if _, err := s.Environment.Destroy(ctx, made.ID); err != nil {
+				t.Errorf("destroy: %v", err)
+			}
+		}
+		_ = folder.Close()
+	}
+	eventually(ctx, t, "no sandbox of a canceled create is left", func() bool {
+		ids, err := s.Environment.List(ctx, own)
+		return err == nil && len(ids) == 0
+	})
+}
+
+func crowd(ctx context.Context, t *conformance.T, s Subject) {
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			b, err := s.create(ctx, nil)
+			if err != nil {
+				t.Errorf("%v", err)
+				return
+			}
+			c, err := b.core.Shell(ctx, sessionOf(b))
+			if err != nil {
+				t.Errorf("shell: %v", err)
+			} else {
+				_, err = c.ReadFile(ctx, "/proc/self/status", 64<<10)
+				if err != nil {
+					t.Errorf("read: %v", err)
+				}
+				_ = c.Close()
+			}
+			if err := b.destroy(context.WithoutCancel(ctx)); err != nil {
+				t.Errorf("destroy: %v", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// zombie says whether the process has ended and only its status is left.
+func zombie(pid int) bool {
+	b, err := os.ReadFile(filepath.Join("/proc", itoa(pid), "stat"))
+	if err != nil {
+		return true
+	}
+	i := slices.Index(b, ')')
+	return i < 0 || i+2 < len(b) && b[i+2] == 'Z'
+}

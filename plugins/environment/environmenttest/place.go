@@ -1,0 +1,154 @@
+package environmenttest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// placeClauses are about what a command finds inside.
+var placeClauses = []conformance.Clause[Subject]{
+	{
+		Name:   "PID 1 is sandboxd, from the control folder",
+		Guards: "an engine's init that takes the signals and the orphans",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			if got := sh(ctx, t, s.common(ctx, t).shell(ctx, t), "cat /proc/1/comm; cat /proc/1/cmdline | tr '\\0' ' '"); !strings.Contains(got, "sandboxd") {
+				t.Errorf("PID 1 is %q", got)
+			}
+		},
+	},
+	{
+		Name:   "the working folder exists and can be written",
+		Guards: "a task whose first command fails",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			b := s.fresh(ctx, t, func(p *environment.Spec) { p.Workdir = "/work/of the kit" })
+			got := sh(ctx, t, b.shellAs(ctx, t, "", "/work/of the kit", nil), "pwd; echo x > here && cat here")
+			if got != "/work/of the kit\nx" {
+				t.Errorf("printed %q", got)
+			}
+		},
+	},
+	{
+		Name:   "temporary folders are open to everybody",
+		Guards: "programs of a second user that cannot make a file",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			if got := sh(ctx, t, s.common(ctx, t).shell(ctx, t), "stat -c %a /tmp; echo x > /tmp/kit && cat /tmp/kit"); got != "1777\nx" {
+				t.Errorf("printed %q", got)
+			}
+		},
+	},
+	{
+		Name:   "devices that every program expects are there",
+		Guards: "a program that cannot open /dev/null or read /dev/urandom",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			got := sh(ctx, t, s.common(ctx, t).shell(ctx, t),
+				"echo x > /dev/null && head -c 4 /dev/zero | wc -c && head -c 4 /dev/urandom | wc -c && test -c /dev/tty && test -d /dev/pts && test -d /dev/shm && test -e /dev/fd && echo all")
+			if strings.Join(strings.Fields(got), " ") != "4 4 all" {
+				t.Errorf("printed %q", got)
+			}
+		},
+	},
+	{
+		Name:   "the environment of the spec reaches every command",
+		Guards: "a task that reads a variable its author set",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			b := s.fresh(ctx, t, func(p *environment.Spec) { p.Env = map[string]string{"KIT_VALUE": "a b$c\"d"} })
+			env := []string{}
+			for k, v := range b.Image.Env {
+				env = append(env, k+"="+v)
+			}
+			env = append(env, "KIT_VALUE=a b$c\"d") // the core joins both
+			if got := sh(ctx, t, b.shellAs(ctx, t, "", "", env), "printf %s \"$KIT_VALUE\""); got != "a b$c\"d" {
+				t.Errorf("printed %q", got)
+			}
+		},
+	},
+	{
+		Name:   "nothing of the host's environment is inside",
+		Guards: "a provider's key that any agent can print",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			const canary = "canary-71c2-of-the-kit"
+			if err := os.Setenv("BERTH_KIT_CANARY", canary); err != nil {
+				t.Fatalf("%v", err)
+			}
+			defer func() { _ = os.Unsetenv("BERTH_KIT_CANARY") }()
+			b := s.fresh(ctx, t, nil)
+			got, _ := try(ctx, t, b.shell(ctx, t), "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'")
+			if strings.Contains(got, canary) {
+				t.Errorf("the canary is inside: %q", got)
+			}
+		},
+	},
+	{
+		Name:   "a user of the spec can run commands",
+		Guards: "a task that wants its agent to be somebody else than root",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			want := func(p *environment.Spec) { p.Users = []string{"1234"} }
+			spec, folder, err := s.spec(want)
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			_ = folder.Close()
+			if report, err := s.Environment.Check(ctx, spec); err != nil || len(report.Refusals) > 0 {
+				t.Logf("check refuses: %+v, %v", report.Refusals, err)
+				return // and says so: that is the promise
+			}
+			b := s.fresh(ctx, t, want)
+			if got := sh(ctx, t, b.shellAs(ctx, t, "1234", "", nil), "id -u; echo x > /tmp/mine; stat -c %u /tmp/mine"); got != "1234\n1234" {
+				t.Errorf("printed %q", got)
+			}
+		},
+	},
+	{
+		Name:   "a mount of the spec is there and cannot be written",
+		Guards: "an agent that changes the programs of all later agents",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			dir := filepath.Join(s.kit.folder, "mount")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatalf("%v", err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "file"), []byte("from the host"), 0o644); err != nil {
+				t.Fatalf("%v", err)
+			}
+			b := s.fresh(ctx, t, func(p *environment.Spec) {
+				p.Mounts = append(slices.Clone(p.Mounts), environment.Mount{Source: dir, Target: "/opt/kit"})
+			})
+			c := b.shell(ctx, t)
+			if got := sh(ctx, t, c, "cat /opt/kit/file"); got != "from the host" {
+				t.Errorf("read %q", got)
+			}
+			if out, r := try(ctx, t, c, "echo changed > /opt/kit/file || rm -f /opt/kit/file || touch /opt/kit/new"); r.OK() {
+				t.Errorf("wrote to it: %q", out)
+			}
+			if got, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(got) != "from the host" {
+				t.Errorf("on the host: %q, %v", got, err)
+			}
+		},
+	},
+	{
+		Name:   "two sandboxes share nothing",
+		Guards: "an agent that reads the solution of its neighbour",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			a, b := s.fresh(ctx, t, nil), s.fresh(ctx, t, nil)
+			sh(ctx, t, a.shell(ctx, t), "for d in /tmp /var/tmp /dev/shm /run /etc /usr/bin; do echo secret-of-a > $d/kit-shared 2>/dev/null; done; (exec -a kit-shared sleep 100 2>/dev/null || sleep 100) >/dev/null 2>&1 & :")
+			got, _ := try(ctx, t, b.shell(ctx, t), "find / -xdev -name kit-shared 2>/dev/null; cat /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -x kit-shared; ls /dev/shm")
+			if strings.Contains(got, "kit-shared") {
+				t.Errorf("the neighbour finds %q", got)
+			}
+		},
+	},
+	{
+		Name:   "the image says what it is",
+		Guards: "a result that cannot be made again since nobody knows the image",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			if f := s.common(ctx, t).Image; f.Base == "" && f.Digest == "" {
+				t.Errorf("neither base nor digest in %+v", f)
+			}
+		},
+	},
+}

@@ -1,0 +1,178 @@
+package environmenttest
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// wallClauses are about what root of a sandbox cannot do.
+var wallClauses = []conformance.Clause[Subject]{
+	{
+		Name:   "signals to PID 1 do nothing",
+		Guards: "an agent that ends its sandbox before it is graded",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			b := s.fresh(ctx, t, nil)
+			c := b.shell(ctx, t)
+			sh(ctx, t, c, "for n in 1 2 3 6 9 10 11 12 13 15 17 19 20 23; do kill -$n 1; done; :")
+			if got := sh(ctx, t, c, "echo still here"); got != "still here" {
+				t.Errorf("afterwards: %q", got)
+			}
+		},
+	},
+	{
+		Name:   "the memory and files of PID 1 cannot be read",
+		Guards: "keys or sockets taken out of sandboxd",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			out, _ := try(ctx, t, s.common(ctx, t).shell(ctx, t),
+				"for f in mem environ maps exe root/etc/hostname fd/3; do head -c 1 /proc/1/$f >/dev/null 2>&1 && echo read $f; done; ls /proc/1/fd 2>/dev/null | head -1; :")
+			if out != "" {
+				t.Errorf("printed %q", out)
+			}
+		},
+	},
+	{
+		Name:   "nothing under /berth can be changed",
+		Guards: "an agent that replaces sandboxd, or dials the core",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			out, _ := try(ctx, t, s.common(ctx, t).shell(ctx, t),
+				"(echo x >> /berth/sandboxd) 2>/dev/null && echo wrote; rm -f /berth/sandboxd 2>/dev/null && echo removed; touch /berth/new 2>/dev/null && echo made; chmod 777 /berth 2>/dev/null && echo chmod; mount -o remount,rw /berth 2>/dev/null && echo remounted; find /berth -type s; :")
+			if out != "" {
+				t.Errorf("printed %q", out)
+			}
+		},
+	},
+	{
+		Name:   "the settings of the kernel cannot be changed",
+		Guards: "an agent that changes the machine of everybody",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			out, _ := try(ctx, t, s.common(ctx, t).shell(ctx, t),
+				"for f in kernel/hostname kernel/core_pattern vm/overcommit_memory net/ipv4/ip_forward; do (cat /proc/sys/$f > /proc/sys/$f) 2>/dev/null && echo wrote $f; done; (echo x > /proc/sysrq-trigger) 2>/dev/null && echo wrote sysrq; :")
+			if out != "" {
+				t.Errorf("printed %q", out)
+			}
+		},
+	},
+	{
+		Name:   "root inside is not the host's root",
+		Guards: "an escape that is root on the machine at once",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			h := s.common(ctx, t).core.Hello
+			const forbidden = 1<<16 | 1<<17 | 1<<19 | 1<<21 | 1<<24 // SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, SYS_RESOURCE
+			if got := h.BoundingCapabilities & forbidden; got != 0 {
+				t.Errorf("commands can gain capabilities %#x", got)
+			}
+		},
+	},
+	{
+		Name:   "the host's processes cannot be seen",
+		Guards: "keys in the arguments of the host's programs",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			out := sh(ctx, t, s.common(ctx, t).shell(ctx, t), "cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' '")
+			if self := filepath.Base(os.Args[0]); strings.Contains(out, self) && self != "sh" {
+				t.Errorf("the kit's own process is visible: %q", out)
+			}
+		},
+	},
+	{
+		Name:   "the host's files cannot be seen",
+		Guards: "datasets, solutions and other runs within an agent's reach",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "kit-secret-file"), []byte("secret"), 0o644); err != nil {
+				t.Fatalf("%v", err)
+			}
+			c := s.common(ctx, t).shell(ctx, t)
+			for _, path := range []string{dir, s.kit.folder} {
+				if out, r := try(ctx, t, c, "ls -d '"+path+"' 2>/dev/null"); r.OK() {
+					t.Errorf("sees %q", out)
+				}
+			}
+			if out := sh(ctx, t, c, "ls /home /mnt /media /srv 2>/dev/null | grep -v : | grep . ; :"); out != "" {
+				t.Errorf("folders of people hold %q", out)
+			}
+		},
+	},
+	{
+		Name:   "no disk of the host can be opened",
+		Guards: "the machine's disk as a file",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			out, _ := try(ctx, t, s.common(ctx, t).shell(ctx, t),
+				"find /dev -type b 2>/dev/null; for m in '8 0' '254 0' '253 0' '259 0'; do rm -f /tmp/kit-disk; mknod /tmp/kit-disk b $m 2>/dev/null && head -c 1 /tmp/kit-disk >/dev/null 2>&1 && echo opened $m; done; rm -f /tmp/kit-disk; :")
+			if out != "" {
+				t.Errorf("printed %q", out)
+			}
+		},
+	},
+	{
+		Name:   "without network there is only lo",
+		Guards: "an agent that looks the solution up",
+		Skip: func(s Subject) string {
+			if m := s.Spec.Network.Mode; m != "" && m != environment.NetworkNone {
+				return "the subject asks for a network"
+			}
+			return ""
+		},
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			got := sh(ctx, t, s.common(ctx, t).shell(ctx, t), "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ' | sort | tr '\\n' ' '")
+			for name := range strings.FieldsSeq(got) {
+				if name != "lo" && !strings.HasPrefix(name, "sit") && !strings.HasPrefix(name, "tunl") && !strings.HasPrefix(name, "ip6tnl") {
+					t.Errorf("interfaces: %s", got)
+				}
+			}
+		},
+	},
+	{
+		Name:   "the host's loopback is not the sandbox's",
+		Guards: "an agent that talks to services of the host",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "127.0.0.1:0")
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			defer func() { _ = l.Close() }()
+			_, port, err := net.SplitHostPort(l.Addr().String())
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			n, err := strconv.Atoi(port)
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			if c, err := s.common(ctx, t).core.Dial(ctx, n); err == nil {
+				_ = c.Close()
+				t.Errorf("reached port %d of the host from inside", n)
+			}
+		},
+	},
+	{
+		Name:   "a fork bomb ends with its own sandbox",
+		Guards: "one agent that takes the machine from all others",
+		Skip: func(s Subject) string {
+			if s.Spec.Limits.Pids == 0 {
+				return "the subject sets no limit of processes"
+			}
+			return ""
+		},
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			b := s.fresh(ctx, t, nil)
+			_, _ = try(ctx, t, b.shell(ctx, t), "i=0; while [ $i -lt 6000 ]; do sleep 100 >/dev/null 2>&1 & i=$((i+1)); done 2>/dev/null; :")
+			killed, err := b.core.Quiesce(ctx)
+			if err != nil {
+				t.Fatalf("quiesce: %v", err)
+			}
+			if int64(len(killed)) > s.Spec.Limits.Pids+8 {
+				t.Errorf("%d processes ran; the limit is %d", len(killed), s.Spec.Limits.Pids)
+			}
+			if got := sh(ctx, t, b.shell(ctx, t), "echo still here"); got != "still here" {
+				t.Errorf("afterwards: %q", got)
+			}
+		},
+	},
+}

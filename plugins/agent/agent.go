@@ -166,4 +166,5 @@ type Yield struct {
 var (
 	ErrBadConfig = errors.New("agent configuration refused") // never retry
 	ErrModel     = errors.New("model unavailable")           // outcome model_error
+	ErrNoSession = errors.New("no such session")             // the plugin process is another than the one that opened it
 )

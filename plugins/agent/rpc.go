@@ -1,0 +1,286 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-eval/berth/plugins/internal/wire"
+	"github.com/berth-eval/berth/plugins/proto/v1/agentpb"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// NewServer offers agents, by name, as the service that a plugin serves. What
+// its methods return is for an interceptor that encodes errors; plugins.Serve
+// has it.
+func NewServer(agents map[string]Agent) agentpb.AgentServer {
+	return &server{agents: agents, sessions: map[sessionKey]Session{}}
+}
+
+type server struct {
+	agentpb.UnimplementedAgentServer
+	agents map[string]Agent
+
+	mu       sync.Mutex
+	sessions map[sessionKey]Session
+}
+
+type sessionKey struct{ plugin, id string }
+
+func (s *server) agent(name string) (Agent, error) {
+	a, ok := s.agents[name]
+	if !ok {
+		return nil, fmt.Errorf("agent %q: %w", name, wire.ErrUnknownPlugin)
+	}
+	return a, nil
+}
+
+// session looks a session up; gone ends its being known.
+func (s *server) session(plugin, id string, gone bool) (Session, error) {
+	if _, err := s.agent(plugin); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := sessionKey{plugin, id}
+	session, ok := s.sessions[k]
+	if !ok {
+		return nil, fmt.Errorf("session %q of agent %q: %w", id, plugin, ErrNoSession)
+	}
+	if gone {
+		delete(s.sessions, k)
+	}
+	return session, nil
+}
+
+func (s *server) Check(ctx context.Context, r *agentpb.AgentCheckRequest) (*agentpb.AgentCheckReply, error) {
+	a, err := s.agent(r.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	in, err := checkFromProto(r)
+	if err != nil {
+		return nil, err
+	}
+	needs, err := a.Check(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return &agentpb.AgentCheckReply{Needs: needsToProto(needs)}, nil
+}
+
+func (s *server) Open(ctx context.Context, r *agentpb.OpenRequest) (*agentpb.OpenReply, error) {
+	a, err := s.agent(r.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	setup, err := setupFromProto(r.GetSetup())
+	if err != nil {
+		return nil, err
+	}
+	session, err := a.Open(ctx, setup)
+	if err != nil {
+		return nil, err
+	}
+	if session == nil {
+		return nil, fmt.Errorf("%w: agent %q opened no session and gave no error", wire.ErrPanic, r.GetPlugin())
+	}
+	id := rand.Text()
+	s.mu.Lock()
+	s.sessions[sessionKey{r.GetPlugin(), id}] = session
+	s.mu.Unlock()
+	return &agentpb.OpenReply{Session: id}, nil
+}
+
+func (s *server) Turn(r *agentpb.TurnRequest, stream grpc.ServerStreamingServer[agentpb.SessionEvent]) error {
+	session, err := s.session(r.GetPlugin(), r.GetSession(), false)
+	if err != nil {
+		return err
+	}
+	m, err := messageFromProto(r.GetMessage())
+	if err != nil {
+		return err
+	}
+	out := &sender{stream: stream}
+	defer out.close()
+	y, err := session.Turn(stream.Context(), m, out)
+	if err != nil {
+		return err
+	}
+	if ends.To(y.End) == 0 {
+		return fmt.Errorf("%w: agent %q yielded with end %q, which is none of the ends", wire.ErrPanic, r.GetPlugin(), y.End)
+	}
+	return out.send(&agentpb.SessionEvent{Event: &agentpb.SessionEvent_Yield{Yield: yieldToProto(y)}})
+}
+
+func (s *server) Close(r *agentpb.CloseRequest, stream grpc.ServerStreamingServer[agentpb.SessionEvent]) error {
+	session, err := s.session(r.GetPlugin(), r.GetSession(), true)
+	if err != nil {
+		return err
+	}
+	out := &sender{stream: stream}
+	defer out.close()
+	return session.Close(stream.Context(), r.GetLogs(), out)
+}
+
+// sender is the Recorder of a plugin. A goroutine of the plugin's that records
+// after its call has returned gets an error, not a broken stream.
+type sender struct {
+	mu     sync.Mutex
+	stream grpc.ServerStreamingServer[agentpb.SessionEvent]
+	closed bool
+}
+
+var errRecorderClosed = errors.New("the call that this recorder belongs to has returned")
+
+func (s *sender) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}
+
+func (s *sender) send(e *agentpb.SessionEvent) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errRecorderClosed
+	}
+	return s.stream.Send(e)
+}
+
+func (s *sender) Step(step trajectory.Step) error {
+	b, err := json.Marshal(step)
+	if err != nil {
+		return fmt.Errorf("record a step: %w", err)
+	}
+	if len(b) >= wire.MaxMessage {
+		return fmt.Errorf("record a step: it has %d MiB, the limit is %d MiB: put large content into a file of the scratch folder, record that as an artifact, and name it by path",
+			len(b)>>20, wire.MaxMessage>>20)
+	}
+	return s.send(&agentpb.SessionEvent{Event: &agentpb.SessionEvent_StepJson{StepJson: b}})
+}
+
+func (s *sender) Log(line string) error {
+	for _, piece := range wire.Lines(line) {
+		if err := s.send(&agentpb.SessionEvent{Event: &agentpb.SessionEvent_Log{Log: piece}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sender) Artifact(path string) error {
+	return s.send(&agentpb.SessionEvent{Event: &agentpb.SessionEvent_Artifact{Artifact: wire.Text(path)}})
+}
+
+// NewClient is the agent of that name behind a connection whose errors an
+// interceptor decodes.
+func NewClient(conn grpc.ClientConnInterface, plugin string) Agent {
+	return &client{rpc: agentpb.NewAgentClient(conn), plugin: plugin}
+}
+
+type client struct {
+	rpc    agentpb.AgentClient
+	plugin string
+}
+
+func (c *client) Check(ctx context.Context, r CheckRequest) (Needs, error) {
+	reply, err := c.rpc.Check(ctx, checkToProto(c.plugin, r))
+	if err != nil {
+		return Needs{}, err
+	}
+	return needsFromProto(reply.GetNeeds())
+}
+
+func (c *client) Open(ctx context.Context, setup Setup) (Session, error) {
+	reply, err := c.rpc.Open(ctx, &agentpb.OpenRequest{Plugin: c.plugin, Setup: setupToProto(setup)})
+	if err != nil {
+		return nil, err
+	}
+	if reply.GetSession() == "" {
+		return nil, wire.Invalid("agent %q opened a session without an id", c.plugin)
+	}
+	return &clientSession{client: c, id: reply.GetSession()}, nil
+}
+
+type clientSession struct {
+	*client
+	id string
+}
+
+func (s *clientSession) Turn(ctx context.Context, m Message, r Recorder) (Yield, error) {
+	ctx, cancel := context.WithCancel(ctx) // ends the stream on each way out
+	defer cancel()
+	stream, err := s.rpc.Turn(ctx, &agentpb.TurnRequest{Plugin: s.plugin, Session: s.id, Message: messageToProto(m)})
+	if err != nil {
+		return Yield{}, err
+	}
+	y, err := s.receive(stream, r)
+	if err != nil {
+		return Yield{}, err
+	}
+	if y == nil {
+		return Yield{End: Crashed, Reason: "the plugin ended the turn without a yield"}, nil
+	}
+	out, err := yieldFromProto(y)
+	if err != nil {
+		return Yield{}, fmt.Errorf("yield of agent %q: %w", s.plugin, err)
+	}
+	return out, nil
+}
+
+func (s *clientSession) Close(ctx context.Context, logs string, r Recorder) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := s.rpc.Close(ctx, &agentpb.CloseRequest{Plugin: s.plugin, Session: s.id, Logs: logs})
+	if err != nil {
+		return err
+	}
+	y, err := s.receive(stream, r)
+	if err == nil && y != nil {
+		err = wire.Invalid("agent %q yielded while it was closed", s.plugin)
+	}
+	return err
+}
+
+// receive records what comes until the stream ends, and returns the yield, nil
+// if there was none.
+func (s *clientSession) receive(stream grpc.ServerStreamingClient[agentpb.SessionEvent], r Recorder) (*agentpb.AgentYield, error) {
+	var yield *agentpb.AgentYield
+	for {
+		e, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return yield, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if yield != nil {
+			return nil, wire.Invalid("agent %q sent something after its yield", s.plugin)
+		}
+		switch e := e.GetEvent().(type) {
+		case *agentpb.SessionEvent_StepJson:
+			var step trajectory.Step
+			if bad := json.Unmarshal(e.StepJson, &step); bad != nil {
+				return nil, wire.Invalid("step of agent %q: %v", s.plugin, bad)
+			}
+			err = r.Step(step)
+		case *agentpb.SessionEvent_Log:
+			err = r.Log(e.Log)
+		case *agentpb.SessionEvent_Artifact:
+			err = r.Artifact(e.Artifact)
+		case *agentpb.SessionEvent_Yield:
+			yield = e.Yield
+		default: // an event of a later version
+		}
+		if err != nil {
+			return nil, fmt.Errorf("record what agent %q did: %w", s.plugin, err)
+		}
+	}
+}

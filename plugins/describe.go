@@ -1,0 +1,108 @@
+package plugins
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/internal/wire"
+	"github.com/berth-eval/berth/plugins/proto/v1/pluginpb"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Kind is what a plugin is.
+type Kind string
+
+// The kinds. The zero value is not valid.
+const (
+	KindAgent       Kind = "agent"
+	KindEnvironment Kind = "environment"
+	KindVerifier    Kind = "verifier"
+)
+
+// Kinds are all of them, in the order in which lists print them.
+var Kinds = []Kind{KindAgent, KindEnvironment, KindVerifier}
+
+var kinds = wire.Enum[Kind, pluginpb.PluginKind]{Name: "kind of plugin", Pairs: []wire.Pair[Kind, pluginpb.PluginKind]{
+	{Word: KindAgent, Number: pluginpb.PluginKind_PLUGIN_KIND_AGENT},
+	{Word: KindEnvironment, Number: pluginpb.PluginKind_PLUGIN_KIND_ENVIRONMENT},
+	{Word: KindVerifier, Number: pluginpb.PluginKind_PLUGIN_KIND_VERIFIER},
+}}
+
+// Description is what a plugin says about itself.
+type Description struct {
+	Kind         Kind             `json:"kind"`
+	Name         string           `json:"name"`
+	Version      string           `json:"version,omitempty"`      // for people; never compared
+	Capabilities []string         `json:"capabilities,omitempty"` // beyond the required methods
+	Schema       config.Schema    `json:"schema"`                 // of its configuration
+	Doc          string           `json:"doc,omitempty"`          // one paragraph
+	Verifier     *verifier.Traits `json:"verifier,omitempty"`     // of a verifier
+	Env          []string         `json:"env,omitempty"`          // see Info.Env
+}
+
+var (
+	pluginName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+	envName    = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+	secretName = regexp.MustCompile(`KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL`)
+)
+
+// Check says what is wrong with a description that came from elsewhere.
+func (d Description) Check() error {
+	if !pluginName.MatchString(d.Name) {
+		return fmt.Errorf("plugin name %q: write lower case letters, digits, - and _, a letter first, at most 64", d.Name)
+	}
+	for _, e := range d.Env {
+		if !envName.MatchString(e) || secretName.MatchString(strings.ToUpper(e)) {
+			return fmt.Errorf("%s %q asks for variable %q of the host: a plugin gets no secrets, and names are upper case", d.Kind, d.Name, e)
+		}
+	}
+	if (d.Kind == KindVerifier) != (d.Verifier != nil) {
+		return fmt.Errorf("%s %q: a verifier has traits, and nothing else has", d.Kind, d.Name)
+	}
+	if err := d.Schema.Check(); err != nil {
+		return fmt.Errorf("%s %q: %w", d.Kind, d.Name, err)
+	}
+	return nil
+}
+
+// DescriptionToProto is d as it travels.
+func DescriptionToProto(d Description) (*pluginpb.PluginDescription, error) {
+	schema, err := json.Marshal(d.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("schema of %s %q: %w", d.Kind, d.Name, err)
+	}
+	p := &pluginpb.PluginDescription{
+		Kind: kinds.To(d.Kind), Name: d.Name, Version: wire.Text(d.Version), Capabilities: d.Capabilities, ConfigSchemaJson: schema,
+		Doc: wire.Text(d.Doc), Env: d.Env,
+	}
+	if d.Verifier != nil {
+		p.Verifier = verifier.TraitsToProto(*d.Verifier)
+	}
+	return p, nil
+}
+
+// DescriptionFromProto is what p says, or what is wrong with it.
+func DescriptionFromProto(p *pluginpb.PluginDescription) (d Description, err error) {
+	d = Description{
+		Name: p.GetName(), Version: p.GetVersion(), Capabilities: p.GetCapabilities(), Doc: p.GetDoc(), Env: p.GetEnv(),
+	}
+	if d.Kind, err = kinds.From(p.GetKind()); err != nil {
+		return d, fmt.Errorf("plugin %q: %w", d.Name, err)
+	}
+	if raw := p.GetConfigSchemaJson(); len(raw) > 0 {
+		if err = json.Unmarshal(raw, &d.Schema); err != nil {
+			return d, fmt.Errorf("schema of %s %q: %w", d.Kind, d.Name, err)
+		}
+	}
+	if p.GetVerifier() != nil {
+		traits, err := verifier.TraitsFromProto(p.GetVerifier())
+		if err != nil {
+			return d, fmt.Errorf("verifier %q: %w", d.Name, err)
+		}
+		d.Verifier = &traits
+	}
+	return d, d.Check()
+}

@@ -1,0 +1,176 @@
+package environment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-eval/berth/plugins/internal/wire"
+	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
+)
+
+// NewClient is the environment of that name behind a connection whose errors an
+// interceptor decodes. It is a Preparer, a Snapshotter and a Surface exactly if
+// the capabilities, as announced in Describe, say so.
+func NewClient(conn grpc.ClientConnInterface, plugin string, capabilities []string) Environment {
+	c := &client{rpc: environmentpb.NewEnvironmentClient(conn), plugin: plugin}
+	surface := NewSurfaceClient(conn, plugin)
+	has := func(capability string) bool { return slices.Contains(capabilities, capability) }
+	images, snapshot := has(CapabilityImages), has(CapabilitySnapshot)
+	if has(CapabilitySurface) {
+		switch {
+		case images && snapshot:
+			return struct {
+				Environment
+				Preparer
+				Snapshotter
+				Surface
+			}{c, c, c, surface}
+		case images:
+			return struct {
+				Environment
+				Preparer
+				Surface
+			}{c, c, surface}
+		case snapshot:
+			return struct {
+				Environment
+				Snapshotter
+				Surface
+			}{c, c, surface}
+		}
+		return struct {
+			Environment
+			Surface
+		}{c, surface}
+	}
+	switch {
+	case images && snapshot:
+		return struct {
+			Environment
+			Preparer
+			Snapshotter
+		}{c, c, c}
+	case images:
+		return struct {
+			Environment
+			Preparer
+		}{c, c}
+	case snapshot:
+		return struct {
+			Environment
+			Snapshotter
+		}{c, c}
+	}
+	return struct{ Environment }{c}
+}
+
+type client struct {
+	rpc    environmentpb.EnvironmentClient
+	plugin string
+}
+
+func (c *client) Check(ctx context.Context, spec Spec) (Report, error) {
+	reply, err := c.rpc.Check(ctx, &environmentpb.EnvironmentCheckRequest{Plugin: c.plugin, Spec: specToProto(spec)})
+	if err != nil {
+		return Report{}, err
+	}
+	return reportFromProto(reply)
+}
+
+func (c *client) Create(ctx context.Context, spec Spec) (Sandbox, error) {
+	reply, err := c.rpc.Create(ctx, &environmentpb.CreateRequest{Plugin: c.plugin, Spec: specToProto(spec)})
+	if err != nil {
+		return Sandbox{}, err
+	}
+	made, err := sandboxFromProto(reply.GetSandbox())
+	if err != nil {
+		return made, fmt.Errorf("sandbox of environment %q: %w", c.plugin, err)
+	}
+	return made, nil
+}
+
+func (c *client) Destroy(ctx context.Context, id string) (Remains, error) {
+	reply, err := c.rpc.Destroy(ctx, &environmentpb.DestroyRequest{Plugin: c.plugin, Id: id})
+	if err != nil {
+		return Remains{}, err
+	}
+	return remainsFromProto(reply)
+}
+
+func (c *client) List(ctx context.Context, owner string) ([]string, error) {
+	reply, err := c.rpc.List(ctx, &environmentpb.ListRequest{Plugin: c.plugin, Owner: owner})
+	return reply.GetIds(), err
+}
+
+func (c *client) Prepare(ctx context.Context, image Image, config json.RawMessage, log func(line string)) (Image, error) {
+	ctx, cancel := context.WithCancel(ctx) // ends the stream on each way out
+	defer cancel()
+	stream, err := c.rpc.Prepare(ctx, &environmentpb.PrepareRequest{Plugin: c.plugin, Image: imageToProto(image), ConfigJson: config})
+	if err != nil {
+		return Image{}, err
+	}
+	var made *environmentpb.SandboxImage
+	for {
+		e, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Image{}, err
+		}
+		switch e := e.GetEvent().(type) {
+		case *environmentpb.PrepareEvent_Log:
+			if log != nil {
+				log(e.Log)
+			}
+		case *environmentpb.PrepareEvent_Image:
+			made = e.Image
+		default: // an event of a later version
+		}
+	}
+	if made == nil {
+		return Image{}, wire.Invalid("environment %q prepared an image and did not say which", c.plugin)
+	}
+	return imageFromProto(made), nil
+}
+
+func (c *client) Stop(ctx context.Context, id string) error {
+	_, err := c.rpc.Stop(ctx, &environmentpb.StopRequest{Plugin: c.plugin, Id: id})
+	return err
+}
+
+func (c *client) Snapshot(ctx context.Context, id string) (Image, error) {
+	reply, err := c.rpc.Snapshot(ctx, &environmentpb.SnapshotRequest{Plugin: c.plugin, Id: id})
+	if err != nil {
+		return Image{}, err
+	}
+	return imageFromProto(reply.GetImage()), nil
+}
+
+func (c *client) Changed(ctx context.Context, id string) ([]string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.rpc.Changed(ctx, &environmentpb.ChangedRequest{Plugin: c.plugin, Id: id})
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for {
+		some, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return paths, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range some.GetPaths() {
+			paths = append(paths, string(p))
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package environment
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-eval/berth/plugins/internal/wire"
+	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
+)
+
+// Capabilities are what e can do beyond the required methods, in order of name.
+func Capabilities(e Environment) []string {
+	var list []string
+	if _, ok := e.(Preparer); ok {
+		list = append(list, CapabilityImages)
+	}
+	if _, ok := e.(Snapshotter); ok {
+		list = append(list, CapabilitySnapshot)
+	}
+	if _, ok := e.(Surface); ok {
+		list = append(list, CapabilitySurface)
+	}
+	return list
+}
+
+// NewServer offers environments, by name, as the service that a plugin serves.
+// What its methods return is for an interceptor that encodes errors;
+// plugins.Serve has it.
+func NewServer(environments map[string]Environment) environmentpb.EnvironmentServer {
+	return &server{environments: environments}
+}
+
+type server struct {
+	environmentpb.UnimplementedEnvironmentServer
+	environments map[string]Environment
+}
+
+// lookup finds the plugin of that name as a T, which an optional capability may
+// not be.
+func lookup[T any](environments map[string]Environment, name, what string) (T, error) {
+	var none T
+	e, ok := environments[name]
+	if !ok {
+		return none, fmt.Errorf("environment %q: %w", name, wire.ErrUnknownPlugin)
+	}
+	t, ok := e.(T)
+	if !ok {
+		return none, fmt.Errorf("environment %q: %s: %w", name, what, ErrUnsupported)
+	}
+	return t, nil
+}
+
+func (s *server) Check(ctx context.Context, r *environmentpb.EnvironmentCheckRequest) (*environmentpb.EnvironmentCheckReply, error) {
+	e, err := lookup[Environment](s.environments, r.GetPlugin(), "check")
+	if err != nil {
+		return nil, err
+	}
+	spec, err := specFromProto(r.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	report, err := e.Check(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return reportToProto(report), nil
+}
+
+func (s *server) Create(ctx context.Context, r *environmentpb.CreateRequest) (*environmentpb.CreateReply, error) {
+	e, err := lookup[Environment](s.environments, r.GetPlugin(), "create")
+	if err != nil {
+		return nil, err
+	}
+	spec, err := specFromProto(r.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	made, err := e.Create(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if made.ID == "" {
+		return nil, fmt.Errorf("%w: environment %q made a sandbox without an id", wire.ErrPanic, r.GetPlugin())
+	}
+	return &environmentpb.CreateReply{Sandbox: sandboxToProto(made)}, nil
+}
+
+func (s *server) Destroy(ctx context.Context, r *environmentpb.DestroyRequest) (*environmentpb.DestroyReply, error) {
+	e, err := lookup[Environment](s.environments, r.GetPlugin(), "destroy")
+	if err != nil {
+		return nil, err
+	}
+	remains, err := e.Destroy(ctx, r.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return remainsToProto(remains), nil
+}
+
+func (s *server) List(ctx context.Context, r *environmentpb.ListRequest) (*environmentpb.ListReply, error) {
+	e, err := lookup[Environment](s.environments, r.GetPlugin(), "list")
+	if err != nil {
+		return nil, err
+	}
+	ids, err := e.List(ctx, r.GetOwner())
+	if err != nil {
+		return nil, err
+	}
+	return &environmentpb.ListReply{Ids: ids}, nil
+}
+
+func (s *server) Prepare(r *environmentpb.PrepareRequest, stream grpc.ServerStreamingServer[environmentpb.PrepareEvent]) error {
+	e, err := lookup[Preparer](s.environments, r.GetPlugin(), "prepare")
+	if err != nil {
+		return err
+	}
+	config, err := wire.JSON("config", r.GetConfigJson())
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	closed := false
+	image, err := e.Prepare(stream.Context(), imageFromProto(r.GetImage()), config, func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, piece := range wire.Lines(line) {
+			if closed || stream.Send(&environmentpb.PrepareEvent{Event: &environmentpb.PrepareEvent_Log{Log: piece}}) != nil {
+				return // nobody listens any more; Prepare sees the end of its context
+			}
+		}
+	})
+	mu.Lock()
+	closed = true
+	mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return stream.Send(&environmentpb.PrepareEvent{Event: &environmentpb.PrepareEvent_Image{Image: imageToProto(image)}})
+}
+
+func (s *server) Stop(ctx context.Context, r *environmentpb.StopRequest) (*environmentpb.StopReply, error) {
+	e, err := lookup[Snapshotter](s.environments, r.GetPlugin(), "stop")
+	if err != nil {
+		return nil, err
+	}
+	return &environmentpb.StopReply{}, e.Stop(ctx, r.GetId())
+}
+
+func (s *server) Snapshot(ctx context.Context, r *environmentpb.SnapshotRequest) (*environmentpb.SnapshotReply, error) {
+	e, err := lookup[Snapshotter](s.environments, r.GetPlugin(), "snapshot")
+	if err != nil {
+		return nil, err
+	}
+	image, err := e.Snapshot(ctx, r.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return &environmentpb.SnapshotReply{Image: imageToProto(image)}, nil
+}
+
+// chunk is how many bytes of paths one message of Changed has, about.
+const chunk = 256 << 10
+
+func (s *server) Changed(r *environmentpb.ChangedRequest, stream grpc.ServerStreamingServer[environmentpb.ChangedReply]) error {
+	e, err := lookup[Snapshotter](s.environments, r.GetPlugin(), "changed")
+	if err != nil {
+		return err
+	}
+	paths, err := e.Changed(stream.Context(), r.GetId())
+	if err != nil {
+		return err
+	}
+	for len(paths) > 0 {
+		some, size := &environmentpb.ChangedReply{}, 0
+		for len(paths) > 0 && size < chunk {
+			some.Paths = append(some.Paths, []byte(paths[0]))
+			size += len(paths[0])
+			paths = paths[1:]
+		}
+		if err := stream.Send(some); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"google.golang.org/grpc"
+)
+
+// ServerOptions is what every gRPC server of the contracts has: errors encoded,
+// panics of a call turned into errors of that call, the size of messages
+// bounded. panicked is told of each panic; it may be nil.
+func ServerOptions(panicked func(method string, value any, stack []byte)) []grpc.ServerOption {
+	if panicked == nil {
+		panicked = func(string, any, []byte) {}
+	}
+	guard := func(method string, err *error) {
+		if p := recover(); p != nil { // one attempt's bug must not end its neighbours
+			panicked(method, p, debug.Stack())
+			*err = fmt.Errorf("%w: panic in %s: %v", ErrPanic, method, p)
+		}
+		*err = Encode(*err)
+	}
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(MaxMessage), // the default is 4 MiB
+		grpc.MaxSendMsgSize(MaxMessage),
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, i *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
+			defer guard(i.FullMethod, &err)
+			return next(ctx, req)
+		}),
+		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, i *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+			defer guard(i.FullMethod, &err)
+			return next(srv, s)
+		}),
+	}
+}
+
+// Client is conn with its errors decoded and the size of messages bounded.
+func Client(conn grpc.ClientConnInterface) grpc.ClientConnInterface { return decoding{conn} }
+
+type decoding struct{ conn grpc.ClientConnInterface }
+
+var sizes = []grpc.CallOption{grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)}
+
+func (d decoding) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	return Decode(d.conn.Invoke(ctx, method, args, reply, append(sizes[:2:2], opts...)...))
+}
+
+func (d decoding) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	s, err := d.conn.NewStream(ctx, desc, method, append(sizes[:2:2], opts...)...)
+	if err != nil {
+		return nil, Decode(err)
+	}
+	return decodingStream{s}, nil
+}
+
+type decodingStream struct{ grpc.ClientStream }
+
+func (s decodingStream) SendMsg(m any) error {
+	return decodeStream(s.ClientStream.SendMsg(m))
+}
+
+func (s decodingStream) RecvMsg(m any) error {
+	return decodeStream(s.ClientStream.RecvMsg(m))
+}
+
+// decodeStream leaves io.EOF alone, by which gRPC means the end of the stream.
+func decodeStream(err error) error {
+	if errors.Is(err, io.EOF) {
+		return err
+	}
+	return Decode(err)
+}

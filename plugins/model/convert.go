@@ -1,0 +1,38 @@
+package model
+
+import (
+	"github.com/berth-eval/berth/plugins/internal/wire"
+	"github.com/berth-eval/berth/plugins/proto/v1/modelpb"
+)
+
+// EndpointToProto is e as it travels.
+func EndpointToProto(e Endpoint) *modelpb.ModelEndpoint {
+	return &modelpb.ModelEndpoint{
+		Host: e.Host, Inside: e.Inside, Token: e.Token, Dialect: string(e.Dialect), Name: e.Name, ParametersJson: e.Parameters,
+	}
+}
+
+// EndpointFromProto is the endpoint that p says, or a fault of the message.
+func EndpointFromProto(p *modelpb.ModelEndpoint) (Endpoint, error) {
+	parameters, err := wire.JSON("parameters of model "+p.GetName(), p.GetParametersJson())
+	if err == nil && p.GetDialect() == "" {
+		err = wire.Invalid("model %q has no dialect", p.GetName())
+	}
+	return Endpoint{
+		Host: p.GetHost(), Inside: p.GetInside(), Token: p.GetToken(), Dialect: Dialect(p.GetDialect()), Name: p.GetName(),
+		Parameters: parameters,
+	}, err
+}
+
+// InfoToProto is i as it travels.
+func InfoToProto(i Info) *modelpb.ModelInfo {
+	return &modelpb.ModelInfo{Dialect: string(i.Dialect), Name: i.Name}
+}
+
+// InfoFromProto is the model that p says, or a fault of the message.
+func InfoFromProto(p *modelpb.ModelInfo) (Info, error) {
+	if p.GetDialect() == "" {
+		return Info{}, wire.Invalid("model %q has no dialect", p.GetName())
+	}
+	return Info{Dialect: Dialect(p.GetDialect()), Name: p.GetName()}, nil
+}

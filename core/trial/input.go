@@ -3,9 +3,12 @@ package trial
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"net"
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	inside "github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
@@ -25,11 +28,11 @@ type Input struct {
 	Task *task.Task
 	Cell Cell
 
-	Record    Attempt   // where the attempt is written down
-	Runtime   string    // new or empty folder on node-local disk, 0700, at most 60 bytes long; removed at the end
-	Plugins   Plugins   // never nil
-	Sandboxes Sandboxes // never nil
-	Gateway   Gateway   // nil: there are no models
+	Record    Attempt // where the attempt is written down
+	Runtime   string  // new or empty folder on node-local disk, 0700, with a path of at most 60 bytes; removed at the end
+	Sandboxd  string  // path of sandboxd as installed on this machine
+	Plugins   Plugins // never nil
+	Gateway   Gateway // nil: there are no models
 	LookupEnv func(name string) (string, bool)
 	Live      func(record.Event) // nil: nobody watches; must not block
 	Now       func() time.Time   // nil: time.Now
@@ -106,9 +109,20 @@ type Attempt interface {
 	Dir() string
 	// Append adds v as one line of JSON to a file of the folder, at once.
 	Append(file string, v any) error
+	// WriteFile writes a file of the folder, whole or not at all.
+	WriteFile(file string, data []byte) error
 	// Publish writes the result. It is the last call.
 	Publish(r record.Result) error
 }
+
+// What an attempt is told from outside.
+var (
+	// ErrPluginGone means that a plugin's process ended during a call.
+	ErrPluginGone = errors.New("plugin exited")
+	// ErrPreempted is the cause with which a caller cancels an attempt that the
+	// machine's owner takes away.
+	ErrPreempted = errors.New("preempted")
+)
 
 // Plugins gives access to the plugins of a run. Each call returns a plugin
 // that works now: one that has died was started again. The error of a call to
@@ -142,7 +156,7 @@ type ModelSpec struct {
 	Dialects []model.Dialect
 	// Inside opens a loopback port in the sandbox for the endpoint; nil when
 	// the session has no sandbox.
-	Inside PortOpener
+	Inside func(ctx context.Context, port int, serve func(net.Conn)) (*inside.Port, error)
 }
 
 // ModelSession is the models of one session.

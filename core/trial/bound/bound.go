@@ -12,14 +12,13 @@ const (
 	ArtifactBytes   = 4 << 30  // of file contents in one collection
 	ArtifactEntries = 100_000  // files and folders in one collection
 	ArtifactDropped = 50       // names of left out entries that the manifest lists
-	PathBytes       = 4096     // of one name in an archive
-	PathDepth       = 128      // folders in one name in an archive
 	StepBytes       = 8 << 20  // of one step as JSON; what is longer is cut
 	StepText        = 1 << 20  // of one text in a step that had to be cut
 	Steps           = 100_000  // of one session
 	StepsBytes      = 1 << 30  // of all steps of one session
 	LogLine         = 64 << 10 // of one line of a plugin's log
 	LogBytes        = 64 << 20 // of the log of an attempt
+	LogsBytes       = 1 << 30  // of the logs that an agent left in the sandbox
 	MessageBytes    = 1 << 20  // of a message or an agent's last words
 	VerdictBytes    = 4 << 20  // of a verdict's texts together
 	Scores          = 1000     // named scores of one verdict

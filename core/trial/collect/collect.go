@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/redact"
+	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -53,12 +54,12 @@ type Entry struct {
 	Dropped     []string `json:"dropped,omitempty"`      // left out: links, devices, bad names; the first of them
 	DroppedMore int64    `json:"dropped_more,omitempty"` // how many further
 	Secrets     int      `json:"secrets_cut,omitempty"`  // secret values that were masked in it
-	implied     bool     // nobody named it: that it is missing is no news
 }
 
-// Open returns a path of a service's container ("" is main) as a tar archive
-// whose first name is the last part of path. What it returns is closed.
-type Open func(ctx context.Context, service, path string) (io.ReadCloser, error)
+// Fetch writes a path of a service's container ("" is main) to w as a tar
+// archive: a folder's names are relative to it, with "./" first; a file is one
+// entry.
+type Fetch func(ctx context.Context, service, path string, w io.Writer) error
 
 // Artifact is a task's artifact, or one that is collected unasked.
 type Artifact struct {
@@ -66,12 +67,12 @@ type Artifact struct {
 	Implied bool // missing or empty is not worth a line
 }
 
-// Collector collects into one folder. The zero value of Limits fields means
-// those of package bound.
+// Collector collects into one folder. A zero MaxBytes or MaxFiles means that of
+// package bound.
 type Collector struct {
 	Into     string // the folder; made when missing
 	Workdir  string // that relative sources are relative to
-	Open     Open
+	Fetch    Fetch
 	Redactor *redact.Redactor
 	MaxBytes int64
 	MaxFiles int64
@@ -145,7 +146,7 @@ func (c *Collector) one(ctx context.Context, root *os.Root, a Artifact) (Entry, 
 	to = path.Clean(to)
 	e := Entry{
 		Source: a.Source, Destination: path.Join("artifacts", to), Service: a.Service,
-		Exclude: slices.Clone(a.Exclude), Status: OK, implied: a.Implied,
+		Exclude: slices.Clone(a.Exclude), Status: OK,
 	}
 	if e.Service == "" {
 		e.Service = "main"
@@ -161,15 +162,12 @@ func (c *Collector) one(ctx context.Context, root *os.Root, a Artifact) (Entry, 
 		e.Status, e.Reason = Skipped, "an earlier artifact has this destination"
 		return e, nil
 	}
-	stream, err := c.Open(ctx, a.Service, source)
-	if err != nil {
-		e.Status, e.Reason = Failed, c.Redactor.Text(err.Error())
-		return e, ctx.Err()
+	x := &extraction{c: c, root: root, e: &e, to: filepath.FromSlash(to)}
+	err := c.fetch(ctx, a.Service, source, x.run)
+	if e.Type != "" {
+		c.taken = append(c.taken, to)
 	}
-	defer stream.Close()
-	c.taken = append(c.taken, to)
-	x := &extraction{c: c, root: root, e: &e, to: filepath.FromSlash(to), base: path.Base(source)}
-	if err := x.run(tar.NewReader(stream)); err != nil {
+	if err != nil {
 		var host hostError
 		if errors.As(err, &host) {
 			return e, err
@@ -179,6 +177,32 @@ func (c *Collector) one(ctx context.Context, root *os.Root, a Artifact) (Entry, 
 		e.Status = Empty
 	}
 	return e, ctx.Err()
+}
+
+// fetch gives take the archive of a path. What take says comes before what the
+// sandbox says, which is only that nobody listens any more.
+func (c *Collector) fetch(ctx context.Context, service, source string, take func(*tar.Reader) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, w := io.Pipe()
+	var sent error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sent = c.Fetch(ctx, service, source, w)
+		_ = w.CloseWithError(sent)
+	}()
+	err := take(tar.NewReader(r))
+	if err == nil {
+		_, _ = io.Copy(io.Discard, r) // the padding behind the end
+	}
+	_ = r.CloseWithError(errors.New("nobody takes the rest"))
+	cancel()
+	<-done
+	if err == nil || errors.Is(err, sent) {
+		return sent
+	}
+	return err
 }
 
 // hostError marks a failure of this side, such as a full disk.
@@ -193,7 +217,7 @@ type extraction struct {
 	root *os.Root
 	e    *Entry
 	to   string // below root
-	base string // first name in the archive
+	seen bool   // the first entry, which is the source itself
 }
 
 func (x *extraction) run(r *tar.Reader) error {
@@ -215,11 +239,18 @@ func (x *extraction) run(r *tar.Reader) error {
 }
 
 func (x *extraction) entry(h *tar.Header, r io.Reader) error {
-	rel, ok := x.below(h.Name)
-	if !ok {
-		x.drop(h.Name, "its name is not below the source")
-		return nil
+	rel := ""
+	if x.seen {
+		name, err := archive.CheckName(h.Name)
+		if err != nil || !filepath.IsLocal(filepath.FromSlash(name)) {
+			x.drop(h.Name, "its name is not below the source")
+			return nil
+		}
+		if rel = name; rel == "." {
+			rel = ""
+		}
 	}
+	x.seen = true
 	if rel != "" && excluded(x.e.Exclude, rel) {
 		return nil
 	}
@@ -243,23 +274,6 @@ func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 		x.drop(rel, kind(h.Typeflag))
 		return nil
 	}
-}
-
-// below returns a name relative to the source, "" for the source itself.
-func (x *extraction) below(name string) (string, bool) {
-	if len(name) > bound.PathBytes || strings.ContainsRune(name, 0) || path.IsAbs(name) ||
-		slices.Contains(strings.Split(name, "/"), "..") {
-		return "", false
-	}
-	name = path.Clean(name)
-	if name == x.base || name == "." {
-		return "", true
-	}
-	name = strings.TrimPrefix(name, x.base+"/")
-	if strings.Count(name, "/") > bound.PathDepth || !filepath.IsLocal(filepath.FromSlash(name)) {
-		return "", false
-	}
-	return name, true
 }
 
 func (x *extraction) folder(name string) error {

@@ -161,3 +161,19 @@ func (w *Writer) Close() error {
 
 // Hits is how many secrets were replaced so far.
 func (w *Writer) Hits() int { return w.hits }
+
+// Value is v without secrets: it goes through JSON only if one is in it.
+func Value[T any](r *Redactor, v T) (T, error) {
+	b, err := json.Marshal(v)
+	if err != nil || !r.in(b) {
+		return v, err
+	}
+	if b, err = r.JSON(v); err != nil {
+		return v, err
+	}
+	var out T
+	if err = json.Unmarshal(b, &out); err != nil {
+		return v, fmt.Errorf("redact: %w", err)
+	}
+	return out, nil
+}

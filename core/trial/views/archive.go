@@ -2,6 +2,7 @@ package views
 
 import (
 	"archive/tar"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -102,4 +103,13 @@ func FolderArchive(w io.Writer, t *task.Task, rel string) error {
 	defer sub.Close()
 	tw := tar.NewWriter(w)
 	return errors.Join(tw.AddFS(sub.FS()), tw.Close())
+}
+
+// EmptyFolder is an archive whose only entry is its own folder, with a mode.
+func EmptyFolder(mode int64) []byte {
+	var b bytes.Buffer
+	tw := tar.NewWriter(&b)
+	h := tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: mode, Format: tar.FormatPAX}
+	_ = errors.Join(tw.WriteHeader(&h), tw.Close()) // into memory: cannot fail
+	return b.Bytes()
 }

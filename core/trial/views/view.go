@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
@@ -76,4 +77,31 @@ func Files(s *task.Stage) []string {
 		}
 	}
 	return names
+}
+
+// Resources writes the named resources, whoever their audience is, into the
+// new folder dir: for the host's own plugins, never for a role.
+func Resources(dir string, t *task.Task, names []string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("resources: %w", err)
+	}
+	root, err := os.OpenRoot(t.Dir)
+	if err != nil {
+		return fmt.Errorf("resources: %w", err)
+	}
+	defer root.Close()
+	for i := range t.Resources {
+		r := &t.Resources[i]
+		if !slices.Contains(names, r.Name) || !filepath.IsLocal(filepath.FromSlash(r.Name)) {
+			continue
+		}
+		its, err := items(t, r, root)
+		if err == nil {
+			err = write(root, its, dir, r.Name)
+		}
+		if err != nil {
+			return fmt.Errorf("resource %q: %w", r.Name, err)
+		}
+	}
+	return nil
 }

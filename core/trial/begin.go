@@ -1,0 +1,306 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// begin is prepare, create and services.
+func (a *attempt) begin(ctx context.Context) (record.Phase, error) {
+	start := a.startTime()
+	p, err := a.phase(ctx, record.Phase{Name: record.PhasePrepare, Who: record.ByCore}, bound.Prepare, a.prepare)
+	if err != nil {
+		return p, err
+	}
+	p, err = a.phase(ctx, record.Phase{Name: record.PhaseCreate, Who: record.ByEnvironment}, start, a.create)
+	if err != nil {
+		return p, err
+	}
+	ctx, end := a.w.ctx(ctx)
+	defer end()
+	return a.phase(ctx, record.Phase{Name: record.PhaseServices, Who: record.ByTask}, bound.Create, a.services)
+}
+
+func (a *attempt) startTime() time.Duration {
+	l := a.in.Cell.Limits
+	t := scaled(a.task.Environment.StartTime.Std(), l.StartTime, l.StartTimeFactor)
+	if t == 0 {
+		return bound.Create
+	}
+	return t
+}
+
+// scaled is a time of the task as the experiment wants it; 0 is none.
+func scaled(asks, instead time.Duration, factor float64) time.Duration {
+	switch {
+	case instead > 0:
+		return instead
+	case factor > 0:
+		return time.Duration(float64(asks) * factor)
+	default:
+		return asks
+	}
+}
+
+// prepare finds the plugins, asks them what they need, and makes the image.
+func (a *attempt) prepare(ctx context.Context) error {
+	if err := a.plugins(ctx); err != nil {
+		return err
+	}
+	known := Known{Agent: &a.needs, Verifiers: map[string]verifier.Traits{}, Gateway: a.in.Gateway != nil}
+	for name, v := range a.verifiers {
+		known.Verifiers[name] = v.Traits
+	}
+	if ps := Unsupported(a.task, a.in.Cell, known); len(ps) > 0 {
+		return by(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
+	}
+	taskEnv, err := a.task.Environment.Env.Resolve(a.in.LookupEnv)
+	if err != nil {
+		return by(record.ByConfig, fmt.Errorf("environment of the task: %w", err))
+	}
+	a.taskEnv = merge(taskEnv, a.in.Cell.Environment.Env)
+	var modified []string
+	if a.spec, modified, err = Spec(a.task, a.in.Cell, a.needs); err != nil {
+		return by(record.ByConfig, err)
+	}
+	a.res.Modified = modified
+	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}
+	a.spec.Env = a.taskEnv
+	a.spec.Lease = bound.Lease
+	report, err := call(ctx, record.ByEnvironment, "check", bound.Check, func(ctx context.Context) (environment.Report, error) {
+		return a.env.Check(ctx, a.spec)
+	})
+	if err != nil {
+		return err
+	}
+	if len(report.Refusals) > 0 {
+		r := report.Refusals[0]
+		return by(record.ByEnvironment, fmt.Errorf("%w: %s: %s", environment.ErrRefused, r.Summary, r.Detail))
+	}
+	for _, d := range report.Degraded {
+		a.scribe.note(record.Phase{Name: record.PhasePrepare}, "degraded", "%s: %s", d.Summary, d.Detail)
+	}
+	return a.image(ctx)
+}
+
+// call bounds one call of a plugin and attributes its error.
+func call[T any](ctx context.Context, b record.Boundary, what string, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := limited(ctx, what, limit)
+	defer cancel()
+	v, err := await(ctx, f)
+	if err != nil {
+		err = by(b, fmt.Errorf("%s: %w", what, err))
+	}
+	return v, err
+}
+
+func (a *attempt) plugins(ctx context.Context) error {
+	var used record.PluginUsed
+	var err error
+	c := a.in.Cell
+	if a.env, used, err = a.in.Plugins.Environment(ctx, c.Environment.Plugin); err != nil {
+		return by(record.ByEnvironment, err)
+	}
+	a.use(used)
+	if a.agent, used, err = a.in.Plugins.Agent(ctx, c.Agent.Plugin); err != nil {
+		return by(record.ByAgent, err)
+	}
+	a.use(used)
+	a.agentUsed = used
+	a.verifiers = map[string]VerifierPlugin{}
+	for i := range a.task.Stages {
+		for _, u := range a.task.Stages[i].Verifiers {
+			if _, ok := a.verifiers[u.Name]; ok {
+				continue
+			}
+			v, used, err := a.in.Plugins.Verifier(ctx, a.verifierPlugin(u.Name))
+			if err != nil {
+				return by(record.ByVerifier, err)
+			}
+			a.use(used)
+			a.verifiers[u.Name] = v
+		}
+	}
+	a.needs, err = a.ask(ctx, a.agent, c.Agent, a.role())
+	return err
+}
+
+func (a *attempt) verifierPlugin(name string) string {
+	if p := a.in.Cell.Verifiers[name].Plugin; p != "" {
+		return p
+	}
+	return name
+}
+
+func (a *attempt) role() agent.Role {
+	if a.in.Cell.Agent.Oracle {
+		return agent.RoleOracle
+	}
+	return agent.RoleAgent
+}
+
+func (a *attempt) use(u record.PluginUsed) {
+	for _, have := range a.res.Plugins {
+		if have == u {
+			return
+		}
+	}
+	a.res.Plugins = append(a.res.Plugins, u)
+}
+
+// ask asks an agent plugin what a session of it needs.
+func (a *attempt) ask(ctx context.Context, ag agent.Agent, cell Agent, role agent.Role) (agent.Needs, error) {
+	infos := map[string]model.Info{}
+	for name, m := range cell.Models {
+		infos[name] = m.Info
+	}
+	return call(ctx, record.ByAgent, "check agent "+cell.Plugin, bound.Check, func(ctx context.Context) (agent.Needs, error) {
+		return ag.Check(ctx, agent.CheckRequest{Config: cell.Config, Models: infos, Role: role})
+	})
+}
+
+// image pulls or builds what the sandbox starts from.
+func (a *attempt) image(ctx context.Context) error {
+	p, ok := a.env.(environment.Preparer)
+	if !ok || (a.spec.Image.Ref == "" && a.spec.Image.Build == "") {
+		return nil
+	}
+	made, err := call(ctx, record.ByEnvironment, "prepare image", bound.Prepare, func(ctx context.Context) (environment.Image, error) {
+		return p.Prepare(ctx, a.spec.Image, a.spec.Config, func(line string) { a.scribe.log("image", "", line) })
+	})
+	if errors.Is(err, environment.ErrUnsupported) {
+		return nil // Create takes the image as it is
+	}
+	if err == nil {
+		a.spec.Image = made
+	}
+	return err
+}
+
+// create makes the sandbox and puts into it what belongs there from the start.
+func (a *attempt) create(ctx context.Context) error {
+	if err := a.newWorld(ctx); err != nil {
+		return err
+	}
+	w := a.w
+	a.res.Granted, a.res.Image = &w.made.Granted, &w.made.Image
+	at := record.Phase{Name: record.PhaseCreate}
+	for _, f := range append(w.made.Findings, w.Hello.Findings...) {
+		a.scribe.note(at, "protection", "%s", f)
+	}
+	ctx, end := w.ctx(ctx)
+	defer end()
+	if err := w.folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.Artifacts); err != nil {
+		return err
+	}
+	if e := &a.task.Environment; e.Upload && e.Build != nil {
+		if err := a.uploadContext(ctx, e.Build.Context); err != nil {
+			return fmt.Errorf("place the files of the environment: %w", err)
+		}
+	}
+	return a.place(ctx, task.PlaceCreate, "")
+}
+
+// services starts the image's entrypoint and the task's services, in order,
+// and waits until the task says that it is ready.
+func (a *attempt) services(ctx context.Context) error {
+	w := a.w
+	if img := w.made.Image; len(img.Entrypoint) > 0 {
+		s := inside.Service{
+			Name: "entrypoint", Argv: slices.Concat(img.Entrypoint, img.Cmd), User: img.User, Dir: w.dir, Env: list(w.env),
+		}
+		if _, err := w.StartService(ctx, s); err != nil {
+			return fmt.Errorf("start the image's entrypoint: %w", err)
+		}
+	}
+	for i := range a.task.Services {
+		if err := a.service(ctx, &a.task.Services[i]); err != nil {
+			return fmt.Errorf("service %q: %w", a.task.Services[i].Name, err)
+		}
+	}
+	if h := a.task.Healthcheck; h != nil {
+		if err := w.healthy(ctx, h); err != nil {
+			return fmt.Errorf("healthcheck of the task: %w", err)
+		}
+	}
+	known, err := w.Processes(ctx)
+	w.known = known.Keys()
+	return err
+}
+
+func (a *attempt) service(ctx context.Context, s *task.Service) error {
+	env, err := s.Command.Env.Resolve(a.in.LookupEnv)
+	if err != nil {
+		return by(record.ByConfig, err)
+	}
+	if s.Oneshot {
+		c := s.Command
+		return a.w.command(ctx, &c, env, orElse(c.Time.Std(), bound.Service))
+	}
+	_, err = a.w.StartService(ctx, inside.Service{
+		Name: s.Name, Argv: s.Command.Argv, Dir: orElse(s.Command.Dir, a.w.dir), User: s.Command.User, Env: list(merge(a.w.env, env)),
+	})
+	if err != nil || s.Ready == nil {
+		return err
+	}
+	if err = a.w.healthy(ctx, s.Ready); err != nil {
+		return fmt.Errorf("not ready: %w; its last output: %s", err, a.w.serviceOutput(ctx, s.Name))
+	}
+	return nil
+}
+
+// serviceOutput is the end of what a service wrote.
+func (w *world) serviceOutput(ctx context.Context, name string) string {
+	states, err := w.Services(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	for _, s := range states {
+		if s.Name == name {
+			return string(s.Output[max(0, len(s.Output)-bound.OutputTail):])
+		}
+	}
+	return ""
+}
+
+func orElse[T comparable](v, usual T) T {
+	var zero T
+	if v == zero {
+		return usual
+	}
+	return v
+}
+
+// place puts the resources of one moment into the sandbox.
+func (a *attempt) place(ctx context.Context, when task.PlacePhase, stage string) error {
+	for i := range a.task.Resources {
+		r := &a.task.Resources[i]
+		if r.Phase != when || r.Place == "" || (r.Stage != "" && r.Stage != stage) {
+			continue
+		}
+		if _, err := a.w.put(ctx, a.task, r); err != nil {
+			return fmt.Errorf("place %s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// folder makes a folder of the attempt's runtime place.
+func (a *attempt) folder(parts ...string) (string, error) {
+	dir := filepath.Join(append([]string{a.in.Runtime}, parts...)...)
+	return dir, os.MkdirAll(dir, 0o700)
+}

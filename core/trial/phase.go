@@ -1,0 +1,101 @@
+package trial
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// attempt is one attempt under way. Its phases come one after another, in one
+// goroutine; what others touch is in scribe and world, which guard themselves.
+type attempt struct {
+	in      Input
+	task    *task.Task
+	success task.Success
+	scribe  *scribe
+	now     func() time.Time
+	res     record.Result
+	stages  []decide.Stage
+
+	agent       agent.Agent
+	agentUsed   record.PluginUsed
+	needs       agent.Needs
+	verifiers   map[string]VerifierPlugin // by the name that the task uses
+	env         environment.Environment
+	spec        environment.Spec
+	taskEnv     map[string]string // of every command, without the image's
+	w           *world            // nil before create and after destroy
+	session     *session          // the agent's, while one is open
+	touched     bool              // the agent may have run a command
+	leftRunning bool              // of the agent, in live
+}
+
+// phase runs one phase: with a deadline of its own, a heartbeat, a line in the
+// record at both ends, and its errors attributed. It returns the phase as it
+// was with its error.
+func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration, f func(context.Context) error) (record.Phase, error) {
+	if err := ctx.Err(); err != nil {
+		return p, context.Cause(ctx)
+	}
+	if err := a.scribe.broken(); err != nil {
+		return p, by(record.ByCore, err)
+	}
+	p.Start = a.now()
+	a.scribe.event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who})
+	ctx, cancel := limited(ctx, string(p.Name), limit)
+	stop := a.beat(p)
+	err := by(p.Who, caused(ctx, f(ctx)))
+	stop()
+	cancel()
+	p.End = a.now()
+	if a.frozenSince(p) {
+		p.Frozen = p.End.Sub(p.Start)
+	}
+	if err != nil {
+		p.Error = a.scribe.text(err.Error(), bound.ErrorText)
+	}
+	a.res.Phases = append(a.res.Phases, p)
+	a.scribe.event(record.Event{
+		Type: record.EventPhaseEnd, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who, Error: p.Error,
+	})
+	return p, err
+}
+
+// beat tells whoever watches that a phase is still under way.
+func (a *attempt) beat(p record.Phase) (stop func()) {
+	if a.scribe.live == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		t := time.NewTicker(bound.Heartbeat)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				a.scribe.tell(record.Event{
+					Type: record.EventHeartbeat, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who,
+				})
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wait.Wait()
+	}
+}
+
+// frozenSince says whether the sandbox was frozen all through a phase.
+func (a *attempt) frozenSince(p record.Phase) bool {
+	return a.w != nil && !a.w.frozen.IsZero() && !a.w.frozen.After(p.Start)
+}

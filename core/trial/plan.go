@@ -1,0 +1,273 @@
+package trial
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Problem is why a task cannot be run in a cell.
+type Problem = environment.Problem
+
+// Known is what plan has found out of the plugins of a cell. A nil field is
+// not known, and nothing is refused for it.
+type Known struct {
+	Agent     *agent.Needs
+	User      *agent.Needs
+	Verifiers map[string]verifier.Traits // by the name that tasks use
+	Gateway   bool                       // there are models
+}
+
+// Unsupported says, by name, what of a task this core cannot carry out in a
+// cell, and what the cell may not do to the task. Plan asks it for every task
+// and cell, and Run asks it again.
+func Unsupported(t *task.Task, c Cell, k Known) []Problem {
+	var ps []Problem
+	add := func(summary, format string, args ...any) {
+		ps = append(ps, Problem{Summary: summary, Detail: fmt.Sprintf(format, args...)})
+	}
+	for _, n := range t.Needs() {
+		if why, ok := later[n.Feature]; ok {
+			add(fmt.Sprintf("task asks for %s", n.Detail), "%s%s", inStage(n.Stage), why)
+		}
+	}
+	for i := range t.Stages {
+		s := &t.Stages[i]
+		if len(s.Captures) > 0 && s.Surface == nil {
+			add("task captures from a surface that no stage has", "%s", inStage(s.Name))
+		}
+		ps = append(ps, modeProblems(t, s, c, k)...)
+	}
+	if _, err := networkOf(t, c.Environment); err != nil {
+		add("network cannot be granted as the task asks", "%s", err)
+	}
+	ps = append(ps, agentProblems("agent", c.Agent, k.Agent, k.Gateway)...)
+	if c.User != nil && t.Interaction != nil {
+		ps = append(ps, agentProblems("user", c.User.Agent, k.User, k.Gateway)...)
+		if k.User != nil && (k.User.Shell || k.User.Terminal || k.User.Surface) {
+			add(fmt.Sprintf("user %q wants a sandbox", c.User.Plugin),
+				"A simulated user with a sandbox of its own is not supported yet. Use an agent that needs no shell.")
+		}
+	}
+	if c.Agent.Oracle && k.Agent != nil {
+		for i := range t.Stages {
+			if t.Stages[i].Reference == nil {
+				add("task has no reference solution", "%sAn oracle cannot run it.", inStage(t.Stages[i].Name))
+			}
+		}
+	}
+	return ps
+}
+
+// later are the features that this core refuses by name, with what to do.
+var later = map[task.Feature]string{
+	task.FeatureCompose:  "Tasks of several containers are not supported yet.",
+	task.FeatureSidecars: "Tasks of several containers are not supported yet.",
+	task.FeatureWindows:  "Berth has no Windows sandboxes.",
+	task.FeatureTPU:      "Berth has no environment with TPUs.",
+	task.FeatureSurface:  "Surfaces are not supported yet.",
+}
+
+func inStage(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf("In stage %q. ", name)
+}
+
+// Mode is how a stage is verified: as the task declares (restarted when it
+// declares nothing), or more strictly when the experiment asks for that. A
+// declared mode is never weakened.
+func Mode(t *task.Task, s *task.Stage, asked task.Mode) (task.Mode, error) {
+	declared := t.ModeOf(s)
+	if declared == "" {
+		declared = task.ModeRestarted
+	}
+	switch {
+	case asked == "" || asked == declared:
+		return declared, nil
+	case asked.Stronger(declared):
+		return asked, nil
+	default:
+		return "", fmt.Errorf("the task declares %q, and %q is not stricter: remove verify, or ask for a mode further down in live, restarted, snapshot, separate",
+			declared, asked)
+	}
+}
+
+func modeProblems(t *task.Task, s *task.Stage, c Cell, k Known) (ps []Problem) {
+	add := func(summary, format string, args ...any) {
+		ps = append(ps, Problem{Summary: summary, Detail: inStage(s.Name) + fmt.Sprintf(format, args...)})
+	}
+	mode, err := Mode(t, s, c.Verify)
+	if err != nil {
+		add("verification mode refused", "%s", err)
+		return ps
+	}
+	if mode == task.ModeSnapshot || mode == task.ModeSeparate {
+		add(fmt.Sprintf("verification mode %q is not supported yet", mode),
+			"It needs a second sandbox. Use a task that is verified in %q or %q.", task.ModeLive, task.ModeRestarted)
+	}
+	for _, u := range s.Verifiers {
+		traits, ok := k.Verifiers[u.Name]
+		switch {
+		case !ok:
+		case traits.Needs == verifier.NeedsOwn:
+			add(fmt.Sprintf("verifier %q wants a sandbox of its own", u.Name), "That is not supported yet.")
+		case traits.Needs == verifier.NeedsSandbox && mode == task.ModeCopies:
+			add(fmt.Sprintf("verifier %q needs the sandbox", u.Name), "Mode %q verifies collected files without one.", mode)
+		case traits.Needs == verifier.NeedsSandbox && traits.Rounds && t.Interaction != nil && t.Interaction.MaxFollowUps > 0:
+			add(fmt.Sprintf("verifier %q judges rounds and needs the sandbox", u.Name),
+				"A judgement between turns works on copies only.")
+		}
+		if ok && len(traits.Models) > 0 && !k.Gateway {
+			add(fmt.Sprintf("verifier %q needs a model", u.Name), "There is no gateway for models in this build.")
+		}
+	}
+	return ps
+}
+
+func agentProblems(part string, a Agent, n *agent.Needs, gateway bool) (ps []Problem) {
+	if n == nil {
+		return nil
+	}
+	add := func(summary, format string, args ...any) {
+		ps = append(ps, Problem{Summary: summary, Detail: fmt.Sprintf(format, args...)})
+	}
+	for _, r := range n.Refusals {
+		add(fmt.Sprintf("%s %q refuses", part, a.Plugin), "%s", r)
+	}
+	if n.Surface {
+		add(fmt.Sprintf("%s %q needs a surface", part, a.Plugin), "Surfaces are not supported yet.")
+	}
+	if len(n.Dialects) == 0 {
+		return ps
+	}
+	if !gateway {
+		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "There is no gateway for models in this build.")
+	}
+	if _, ok := a.Models["default"]; !ok {
+		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "It speaks %s: choose one with model = model.<name>.", dialects(n))
+	}
+	return ps
+}
+
+func dialects(n *agent.Needs) string {
+	var ds []string
+	for _, d := range n.Dialects {
+		ds = append(ds, string(d))
+	}
+	return strings.Join(ds, ", ")
+}
+
+// Spec is what the environment of a cell is asked for, less what only an
+// attempt knows (labels, folders, the resolved variables), and what the
+// experiment changed of what the task asks.
+func Spec(t *task.Task, c Cell, needs agent.Needs) (environment.Spec, []string, error) {
+	e := &t.Environment
+	n, err := networkOf(t, c.Environment)
+	if err != nil {
+		return environment.Spec{}, nil, fmt.Errorf("network: %w", err)
+	}
+	s := environment.Spec{
+		Config: c.Environment.Config, Workdir: e.Workdir, Users: slices.Clone(e.Users),
+		Network:  environment.Network{Mode: environment.NetworkMode(n.given.Mode), Allow: n.given.Allow},
+		Settings: e.Settings, Image: imageOf(t),
+	}
+	modified := n.modified
+	limits, changed := limitsOf(e.Limits, c.Environment.Limits)
+	s.Limits = limits
+	modified = append(modified, changed...)
+	for _, b := range needs.Bundles {
+		s.Mounts = append(s.Mounts, environment.Mount{Source: b.Source, Target: b.Target})
+	}
+	for _, sv := range t.Services {
+		s.Services = append(s.Services, environment.Service{
+			Name: sv.Name, Argv: sv.Command.Argv, User: sv.Command.User, Workdir: sv.Command.Dir,
+			Oneshot: sv.Oneshot, Timeout: sv.Command.Time.Std(),
+		})
+	}
+	return s, modified, nil
+}
+
+func imageOf(t *task.Task) environment.Image {
+	e := &t.Environment
+	i := environment.Image{Ref: e.Image, Timeout: e.StartTime.Std()}
+	if e.Image == "" && e.Build != nil && e.Build.File != "" {
+		i.Build, i.File, i.Digest = t.HostPath(e.Build.Context), e.Build.File, e.Build.Digest
+	}
+	return i
+}
+
+func limitsOf(l, o task.Limits) (environment.Limits, []string) {
+	var changed []string
+	pick := func(name string, asks, given int64) int64 {
+		if given == 0 {
+			return asks
+		}
+		if asks != 0 && given < asks {
+			changed = append(changed, fmt.Sprintf("%s: %d instead of %d", name, given, asks))
+		}
+		return given
+	}
+	out := environment.Limits{
+		CPUMilli: pick("cpu_milli", l.CPUMilli, o.CPUMilli), MemoryMiB: pick("memory_mib", l.MemoryMiB, o.MemoryMiB),
+		StorageMiB: pick("storage_mib", l.StorageMiB, o.StorageMiB), ShmMiB: pick("shm_mib", l.ShmMiB, o.ShmMiB),
+		Pids: pick("pids", l.Pids, o.Pids), GPUs: pick("gpus", l.GPUs, o.GPUs), GPUTypes: l.GPUTypes,
+	}
+	if len(o.GPUTypes) > 0 {
+		out.GPUTypes = o.GPUTypes
+	}
+	return out, changed
+}
+
+// network is what a sandbox is made with.
+type network struct {
+	given    task.Network
+	modified []string
+}
+
+// networkOf decides what the sandbox may reach: what the task asks and the
+// experiment grants, both. Granting nothing is always possible and marks the
+// result; everything between is refused until there is a proxy that can.
+func networkOf(t *task.Task, e Environment) (network, error) {
+	asked := map[string]task.Network{"the environment": t.Environment.Network}
+	for i := range t.Stages {
+		s := &t.Stages[i]
+		asked["the agent of stage "+s.Name] = t.NetworkOf(&s.Agent)
+		asked["the verifier of stage "+s.Name] = t.NetworkOf(&s.Verify)
+	}
+	if e.Network != nil && e.Network.Mode == task.NetworkNone {
+		var modified []string
+		for _, who := range slices.Sorted(maps.Keys(asked)) {
+			if m := asked[who].Mode; m != "" && m != task.NetworkNone {
+				modified = append(modified, fmt.Sprintf("network of %s: none instead of %s", who, m))
+			}
+		}
+		return network{task.Network{Mode: task.NetworkNone}, modified}, nil
+	}
+	first := asked["the environment"]
+	if first.Mode == "" {
+		first.Mode = task.NetworkNone
+	}
+	for _, who := range slices.Sorted(maps.Keys(asked)) {
+		if m := asked[who].Mode; m != first.Mode {
+			return network{}, fmt.Errorf("%s may reach %s and the environment %s: networks that differ between phases are not supported yet; "+
+				"network = \"none\" in the environment block runs the task without any, and marks the result as modified", who, m, first.Mode)
+		}
+	}
+	if first.Mode == task.NetworkAllow {
+		return network{}, fmt.Errorf("the task lists hosts (%s): lists are not supported yet; "+
+			"network = \"none\" in the environment block runs the task without any, and marks the result as modified", strings.Join(first.Allow, ", "))
+	}
+	if e.Network != nil && e.Network.Mode != first.Mode && first.Mode != task.NetworkNone {
+		return network{}, fmt.Errorf("the task asks for %s and the experiment grants %s: grant what the task asks, or network = \"none\", "+
+			"which marks the result as modified", first.Mode, e.Network.Mode)
+	}
+	return network{given: first}, nil
+}

@@ -1,0 +1,264 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/views"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// judgesRounds says whether a verifier speaks between turns rather than at the
+// end: it can, and the task has an interaction.
+func (s *stage) judgesRounds(name string) bool {
+	return s.a.task.Interaction != nil && s.a.verifiers[name].Traits.Rounds
+}
+
+// left is what is left of the total time of the interaction.
+func (s *stage) left() (time.Duration, bool) {
+	in := s.a.task.Interaction
+	if in == nil || in.Total == 0 {
+		return 0, false
+	}
+	return max(0, in.Total.Std()-s.charged), true
+}
+
+// charge counts time against the total, if the task charges that phase.
+func (s *stage) charge(phase string, d time.Duration) {
+	in := s.a.task.Interaction
+	if in == nil {
+		return
+	}
+	if slices.Contains(in.Charged, phase) || (len(in.Charged) == 0 && phase == "turn") {
+		s.charged += d
+	}
+}
+
+// followUps is how many messages of the user may still come.
+func (s *stage) followUps() int {
+	in := s.a.task.Interaction
+	if in == nil || s.a.in.Cell.User == nil {
+		return 0
+	}
+	return in.MaxFollowUps - (s.turns - 1)
+}
+
+// round is what comes after a turn when the task has an interaction: judgement
+// on copies taken while the sandbox is frozen, and the user's answer. more says
+// that s.message is the next message to the agent.
+func (s *stage) round(ctx context.Context) (more bool, p record.Phase, err error) {
+	var uses []task.VerifierUse
+	for _, u := range s.task.Verifiers {
+		if s.judgesRounds(u.Name) {
+			uses = append(uses, u)
+		}
+	}
+	if s.a.task.Interaction == nil || (len(uses) == 0 && s.followUps() <= 0) {
+		return false, p, nil
+	}
+	verdicts, p, err := s.judgeRound(ctx, uses)
+	if err != nil {
+		return false, p, err
+	}
+	s.rounds = append(s.rounds, verdicts...)
+	left, bounded := s.left()
+	switch {
+	case !decide.GoOn(verdicts) || s.followUps() <= 0:
+		return false, p, nil
+	case s.out.Failure != nil || s.out.AgentEnd != record.Yielded:
+		return false, p, nil // an agent that was cut off is not spoken to again
+	case bounded && left <= 0:
+		s.a.scribe.note(p, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
+		return false, p, nil
+	}
+	return s.answer(ctx, uses, verdicts)
+}
+
+// judgeRound has the verifiers of rounds judge copies.
+func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdicts []verifier.Verdict, p record.Phase, err error) {
+	if len(uses) == 0 {
+		return nil, s.phase(record.PhaseJudge, record.ByVerifier), nil
+	}
+	a, w := s.a, s.a.w
+	round := s.turns
+	phase := func(n record.PhaseName, who record.Boundary) record.Phase {
+		p := s.phase(n, who)
+		p.Round = round
+		return p
+	}
+	if p, err = a.phase(ctx, phase(record.PhaseFreeze, record.ByEnvironment), bound.Control, w.freeze); err != nil {
+		return nil, p, err
+	}
+	defer func() {
+		at, thawErr := a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), bound.Control, w.thaw)
+		if thawErr != nil && err == nil {
+			p, err = at, thawErr
+		}
+	}()
+	copies := filepath.Join(a.in.Record.Dir(), filepath.FromSlash(s.artifacts()), "rounds", fmt.Sprint(round))
+	p, err = a.phase(ctx, phase(record.PhaseCopy, record.ByEnvironment), bound.Collect, func(ctx context.Context) error {
+		return s.artifactsInto(ctx, p, copies)
+	})
+	if err != nil {
+		return nil, p, err
+	}
+	begin := a.now()
+	limit := time.Duration(len(uses)) * (min(s.verifyTime(), bound.Judge) + bound.Return)
+	p, err = a.phase(ctx, phase(record.PhaseJudge, record.ByVerifier), limit, func(ctx context.Context) error {
+		for n, u := range uses {
+			v, judgeErr := s.judge(ctx, judgement{
+				use: u, number: n + 1, round: round, left: s.followUps(), earlier: slices.Concat(s.rounds, verdicts), copies: copies,
+			})
+			if judgeErr != nil {
+				return fmt.Errorf("verifier %s, round %d: %w", u.Name, round, judgeErr)
+			}
+			verdicts = append(verdicts, v)
+		}
+		return nil
+	})
+	s.charge("judge", a.now().Sub(begin))
+	return verdicts, p, err
+}
+
+// answer asks the simulated user for the next message.
+func (s *stage) answer(ctx context.Context, uses []task.VerifierUse, verdicts []verifier.Verdict) (more bool, p record.Phase, err error) {
+	a := s.a
+	p = s.phase(record.PhaseUser, record.ByAgent)
+	p.Round = s.turns
+	limit := orElse(a.in.Cell.User.Time, bound.User)
+	begin := a.now()
+	text := ""
+	p, err = a.phase(ctx, p, bound.Open+limit+bound.Close+bound.Judge, func(ctx context.Context) error {
+		if text, err = s.userSays(ctx, p, limit, verdicts); err != nil || text == "" {
+			return err
+		}
+		text, err = s.rewrite(ctx, uses, verdicts, text)
+		return err
+	})
+	s.charge("user", a.now().Sub(begin))
+	if err != nil || strings.TrimSpace(text) == "" {
+		return false, p, err
+	}
+	s.message = agent.Message{Stage: s.task.Name, Text: text}
+	return true, p, nil
+}
+
+// userSays is one turn of the simulated user; empty ends the loop.
+func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duration, verdicts []verifier.Verdict) (string, error) {
+	if err := s.openUser(ctx); err != nil {
+		return "", err
+	}
+	u := s.user
+	if err := s.userView(u.view); err != nil {
+		return "", by(record.ByCore, err)
+	}
+	m := agent.Message{Stage: s.task.Name, Turn: u.turns + 1, Text: s.briefing(verdicts)}
+	u.pen.said(s.task.Name, s.turns, m.Text)
+	f := u.turn(ctx, m, limit)
+	switch {
+	case f.err != nil:
+		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, f.err)
+	case f.end != record.Yielded:
+		s.a.scribe.note(p, "user_ended", "the simulated user ended by %s: no further message", f.end)
+		return "", nil
+	case f.yield.End == agent.Done:
+		return "", nil
+	}
+	return cut(f.yield.Message, bound.MessageBytes), nil
+}
+
+// openUser opens the user's session, once a stage.
+func (s *stage) openUser(ctx context.Context) error {
+	if s.user != nil {
+		return nil
+	}
+	a := s.a
+	cell := a.in.Cell.User
+	plugin, used, err := a.in.Plugins.Agent(ctx, cell.Plugin)
+	if err != nil {
+		return by(record.ByAgent, err)
+	}
+	a.use(used)
+	needs, err := a.ask(ctx, plugin, cell.Agent, agent.RoleUser)
+	if err != nil {
+		return err
+	}
+	if ps := agentProblems("user", cell.Agent, &needs, a.in.Gateway != nil); len(ps) > 0 {
+		return by(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
+	}
+	if needs.Shell || needs.Terminal {
+		return by(record.ByConfig, fmt.Errorf("user %s wants a sandbox, which is not supported yet: use an agent that needs no shell", cell.Plugin))
+	}
+	view, err := s.view(task.RoleUser, "user")
+	if err != nil {
+		return err
+	}
+	s.user, err = a.open(ctx, opening{role: agent.RoleUser, plugin: plugin, cell: cell.Agent, needs: needs, view: view, stage: s.task, number: s.i + 1})
+	return err
+}
+
+// userView brings the attempt's part of the user's view up to date.
+func (s *stage) userView(view string) error {
+	if err := os.RemoveAll(filepath.Join(view, views.AttemptFolder)); err != nil {
+		return err
+	}
+	return views.Attempt(view, s.a.in.Record.Dir(), task.RoleUser)
+}
+
+// briefing is what the simulated user is told: its persona, the task, what the
+// agent said last, and the handoffs. Nothing else of a verdict is in it.
+func (s *stage) briefing(verdicts []verifier.Verdict) string {
+	var b strings.Builder
+	part := func(title, text string) {
+		if text = strings.TrimSpace(text); text != "" {
+			fmt.Fprintf(&b, "## %s\n\n%s\n\n", title, text)
+		}
+	}
+	if s.user.turns == 0 {
+		part("You", s.a.in.Cell.User.Persona)
+		part("What you asked for", views.Instruction(s.task))
+	}
+	part("What the assistant answered", s.lastWords)
+	var notes []string
+	for _, v := range verdicts {
+		notes = append(notes, v.Handoff)
+	}
+	part("What you know of its work", strings.Join(slices.DeleteFunc(notes, func(n string) bool { return n == "" }), "\n"))
+	part("Your turn", "Write the next message to the assistant, or nothing if you are done.")
+	return b.String()
+}
+
+// rewrite lets the verifiers check what is about to be said.
+func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts []verifier.Verdict, text string) (string, error) {
+	for n, u := range uses {
+		plugin := s.a.verifiers[u.Name]
+		w, ok := plugin.Verifier.(verifier.Rewriter)
+		if !ok || !plugin.Rewrite || text == "" {
+			continue
+		}
+		r, done, err := s.request(ctx, judgement{
+			use: u, number: 100 + n, round: s.turns, left: s.followUps(), earlier: verdicts,
+		}, plugin)
+		if err != nil {
+			return "", err
+		}
+		text, err = call(ctx, record.ByVerifier, "rewrite by "+u.Name, min(s.verifyTime(), bound.Judge), func(ctx context.Context) (string, error) {
+			return w.Rewrite(ctx, r, verdicts[n], text)
+		})
+		if err = errors.Join(err, done()); err != nil {
+			return "", err
+		}
+	}
+	return cut(text, bound.MessageBytes), nil
+}

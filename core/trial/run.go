@@ -1,0 +1,245 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/redact"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Run carries out one attempt and publishes its result, which it also returns.
+// Whatever goes wrong in the attempt is in the result; an error means that the
+// result could not be written. Run ends soon after ctx, and then the attempt is
+// cancelled, or preempted when the cause of ctx is ErrPreempted; what it made is
+// removed in any case, in bounded time.
+func Run(ctx context.Context, in Input) (record.Result, error) {
+	a, err := newAttempt(in)
+	if err != nil {
+		return record.Result{}, fmt.Errorf("attempt: %w", err)
+	}
+	stop := a.live(ctx)
+	a.finish(stop)
+	return a.publish()
+}
+
+func newAttempt(in Input) (*attempt, error) {
+	if in.Now == nil {
+		in.Now = time.Now
+	}
+	if in.LookupEnv == nil {
+		in.LookupEnv = func(string) (string, bool) { return "", false }
+	}
+	if err := os.MkdirAll(in.Runtime, 0o700); err != nil {
+		return nil, err
+	}
+	secrets := append(slices.Clone(in.Cell.Secrets), hostValues(in)...)
+	a := &attempt{
+		in: in, task: in.Task, now: in.Now, success: in.Task.Success,
+		scribe: &scribe{to: in.Record, redact: redact.New(secrets...), now: in.Now, live: in.Live},
+	}
+	if in.Cell.Success != nil {
+		a.success = *in.Cell.Success
+	}
+	for i := range in.Task.Stages {
+		a.stages = append(a.stages, decide.Stage{Name: in.Task.Stages[i].Name})
+	}
+	a.res = record.Result{
+		Version: 1, Run: in.Run, Trial: in.Trial, Task: in.Task.Name, TaskDigest: in.Task.Digest, Cell: in.Cell.Choices,
+		Repetition: in.Repetition, Attempt: in.Attempt, Host: in.Host, Berth: in.Berth,
+		Oracle: in.Cell.Agent.Oracle, Start: in.Now(), Phases: []record.Phase{},
+	}
+	return a, nil
+}
+
+// hostValues are the values of the host's variables that the task may see:
+// they may be secret, and the record does without them.
+func hostValues(in Input) []string {
+	var out []string
+	for _, e := range environments(in.Task) {
+		for _, name := range e.HostVars() {
+			if v, ok := in.LookupEnv(name); ok {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
+
+// environments are all variables that a task names.
+func environments(t *task.Task) []task.Env {
+	es := []task.Env{t.Environment.Env}
+	for i := range t.Services {
+		es = append(es, t.Services[i].Command.Env)
+	}
+	for i := range t.MCPServers {
+		es = append(es, t.MCPServers[i].Env, t.MCPServers[i].Headers)
+	}
+	for i := range t.Stages {
+		s := &t.Stages[i]
+		es = append(es, s.Agent.Env, s.Verify.Env)
+		if s.Reference != nil {
+			es = append(es, s.Reference.Env)
+		}
+		for _, c := range slices.Concat(s.Setup, s.Hooks) {
+			es = append(es, c.Env)
+		}
+	}
+	return es
+}
+
+// live is the attempt from prepare to the last clean. It returns why it was
+// stopped from outside, or nil.
+func (a *attempt) live(ctx context.Context) *decide.Failure {
+	p, err := a.begin(ctx)
+	if err == nil {
+		p, err = a.allStages(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	if outcome, ok := stopped(ctx); ok {
+		return &decide.Failure{Outcome: outcome, Error: record.Error{
+			Boundary: record.ByCore, Phase: p.Name, Stage: p.Stage, Message: fmt.Sprintf("%s during %s", outcome, p.Name),
+			Retry: outcome == record.Preempted,
+		}}
+	}
+	i := max(0, slices.IndexFunc(a.stages, func(s decide.Stage) bool { return s.Name == p.Stage }))
+	if a.stages[i].Failure == nil {
+		a.stages[i].Failure = a.failure(err, p)
+	}
+	return nil
+}
+
+// allStages runs the stages until one says that the rest is not to be run.
+func (a *attempt) allStages(ctx context.Context) (record.Phase, error) {
+	for i := range a.task.Stages {
+		s := a.newStage(i)
+		p, err := s.run(ctx)
+		if err != nil {
+			return p, err
+		}
+		if i+1 == len(a.task.Stages) || a.stages[i].Failure != nil {
+			break
+		}
+		if ok, why := a.stages[i].Enough(a.task.Stages[i].MinScores); !ok {
+			a.scribe.note(p, "stopped_early", "stage %s was the last: %s", a.stages[i].Name, why)
+			break
+		}
+		if p, err = s.clean(ctx); err != nil {
+			return p, err
+		}
+	}
+	return record.Phase{}, nil
+}
+
+// finish removes what the attempt made and decides what it came to.
+func (a *attempt) finish(stop *decide.Failure) {
+	a.destroy()
+	findings := a.scribe.all()
+	verified := slices.ContainsFunc(a.stages, func(s decide.Stage) bool { return s.Verified && len(s.Verdicts) > 0 })
+	a.res.Findings = findings
+	a.res.Integrity, a.res.Reasons = decide.Integrity(findings, verified)
+	scores := decide.Scores(a.success, a.stages, func(name string) int { return len(a.task.Stage(name).Verifiers) })
+	facts := decide.Facts{
+		Success: a.success, Stages: a.stages, Scores: scores, Stopped: stop, Violated: a.res.Integrity == record.Violated,
+	}
+	a.res.Outcome, a.res.Error = decide.Outcome(facts)
+	if a.res.Outcome.Measured() && a.res.Integrity != record.Violated {
+		a.res.Scores = scores
+		if v, ok := scores[a.scoreName(scores)]; ok {
+			a.res.Score = &v
+		}
+	}
+	for i := range a.stages {
+		s := &a.stages[i]
+		sr := record.StageResult{Name: s.Name, Outcome: decide.StageOutcome(a.success, s), AgentEnd: s.AgentEnd}
+		if a.res.Scores != nil && len(s.Verdicts) > 0 {
+			sr.Rewards = s.Scores()
+		}
+		if s.Failure != nil {
+			sr.Error = &s.Failure.Error
+		}
+		a.res.Stages = append(a.res.Stages, sr)
+		if s.AgentEnd != "" {
+			a.res.AgentEnd = s.AgentEnd
+		}
+		a.res.Verdicts = append(a.res.Verdicts, s.Verdicts...)
+	}
+	a.modes()
+}
+
+// scoreName is the score that tables show: the task's own, or the only one.
+func (a *attempt) scoreName(scores map[string]float64) string {
+	if a.success.Score == "" && len(scores) == 1 {
+		for name := range scores {
+			return name
+		}
+	}
+	return a.success.Score
+}
+
+// modes says how it was verified, and whether a stronger mode would have seen
+// the same: it would have when the agent left nothing running in any stage.
+func (a *attempt) modes() {
+	var modes []string
+	same := false
+	for i := range a.task.Stages {
+		m, err := Mode(a.task, &a.task.Stages[i], a.in.Cell.Verify)
+		if err != nil {
+			continue
+		}
+		if !slices.Contains(modes, string(m)) {
+			modes = append(modes, string(m))
+		}
+		if a.stages[i].Verified {
+			same = m == task.ModeLive && !a.leftRunning
+		}
+	}
+	a.res.Mode = strings.Join(modes, "+")
+	if same {
+		a.res.SameAs = string(task.ModeRestarted)
+	}
+}
+
+// publish writes the result.
+func (a *attempt) publish() (record.Result, error) {
+	p := record.Phase{Name: record.PhasePublish, Who: record.ByCore, Start: a.now()}
+	a.scribe.event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Who: p.Who})
+	if err := os.RemoveAll(a.in.Runtime); err != nil {
+		a.res.Findings = append(a.res.Findings, record.Finding{
+			Finding: verifier.Finding{Code: "cleanup", Severity: verifier.Note, Text: a.scribe.text(err.Error(), bound.FindingText)},
+			By:      byCore, Phase: p.Name,
+		})
+	}
+	a.res.End = a.now()
+	p.End = a.res.End
+	a.res.Phases = append(a.res.Phases, p)
+	r, err := redact.Value(a.scribe.redact, a.res)
+	if err != nil {
+		return a.res, fmt.Errorf("publish attempt %d of %s: %w", a.in.Attempt, a.in.Task.Name, err)
+	}
+	if err := a.in.Record.Publish(r); err != nil {
+		return r, fmt.Errorf("publish attempt %d of %s: %w", a.in.Attempt, a.in.Task.Name, err)
+	}
+	a.scribe.tell(record.Event{Type: record.EventPhaseEnd, Phase: p.Name, Who: p.Who})
+	return r, nil
+}
+
+// merge makes one set of variables; the later win.
+func merge(envs ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, e := range envs {
+		maps.Copy(out, e)
+	}
+	return out
+}

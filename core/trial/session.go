@@ -1,0 +1,361 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/relay"
+	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// session is one agent at work, or one that plays the user. Its access stands
+// only while it is opened or has a turn.
+type session struct {
+	a       *attempt
+	id      string
+	role    agent.Role
+	agent   agent.Session
+	needs   agent.Needs
+	view    string
+	scratch string
+	relay   *relay.Relay // nil: it has no shell
+	models  ModelSession // nil: it has no models
+	pen     *pen
+
+	turns int // begun
+}
+
+// access lets the session in, until revoke.
+func (s *session) access(ctx context.Context) error {
+	if s.relay != nil {
+		if err := s.relay.Open(ctx); err != nil {
+			return by(record.ByCore, err)
+		}
+	}
+	if s.models != nil {
+		return by(record.ByModel, s.models.Allow(ctx))
+	}
+	return nil
+}
+
+// revoke cuts the session off, at once and also in the middle of a call. It
+// outlives a cancel of ctx, but not for ever.
+func (s *session) revoke(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
+	defer cancel()
+	var errs []error
+	if s.relay != nil {
+		errs = append(errs, s.relay.Close(ctx))
+	}
+	if s.models != nil {
+		errs = append(errs, by(record.ByModel, s.models.Revoke(ctx)))
+	}
+	return errors.Join(errs...)
+}
+
+// shut removes the addresses of a session that is over.
+func (s *session) shut(ctx context.Context) error {
+	var errs []error
+	if s.relay != nil {
+		errs = append(errs, s.relay.Shut(ctx))
+		s.relay = nil
+	}
+	if s.models != nil {
+		s.a.res.Usage = append(s.a.res.Usage, s.models.Usage()...)
+		errs = append(errs, s.models.Close(ctx))
+		s.models = nil
+	}
+	return errors.Join(errs...)
+}
+
+// opening says how a session is to be opened.
+type opening struct {
+	role   agent.Role
+	plugin agent.Agent
+	cell   Agent
+	needs  agent.Needs
+	view   string
+	limits agent.Limits
+	stage  *task.Stage
+	number int // of the session in the attempt, for its names
+}
+
+// open makes a session. What it made is gone again when it fails.
+func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
+	s := &session{a: a, role: o.role, needs: o.needs, view: o.view, id: fmt.Sprintf("%s-%d", o.role, o.number)}
+	s.pen = &pen{a: a, role: o.role}
+	defer func() {
+		if err != nil {
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Close)
+			defer cancel()
+			err = errors.Join(err, s.revoke(ctx), s.shut(end))
+		}
+	}()
+	if s.scratch, err = a.folder("scratch", s.id); err != nil {
+		return nil, by(record.ByCore, err)
+	}
+	setup := agent.Setup{
+		Session: fmt.Sprintf("%s/%d/%s", a.in.Trial, a.in.Attempt, s.id), Role: o.role, View: o.view, Limits: o.limits,
+		Scratch: s.scratch, Config: o.cell.Config,
+	}
+	if err = a.models(ctx, s, o, &setup); err != nil {
+		return nil, err
+	}
+	if o.role != agent.RoleUser {
+		if err = a.agentSetup(s, o, &setup); err != nil {
+			return nil, err
+		}
+	}
+	if err = s.access(ctx); err != nil {
+		return nil, err
+	}
+	if s.relay != nil {
+		a.touched = true
+	}
+	s.agent, err = call(ctx, record.ByAgent, "open session of "+o.cell.Plugin, bound.Open, func(ctx context.Context) (agent.Session, error) {
+		return o.plugin.Open(ctx, setup)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, s.revoke(ctx)
+}
+
+// models opens the models of a session.
+func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agent.Setup) (err error) {
+	if len(o.needs.Dialects) == 0 || a.in.Gateway == nil {
+		return nil
+	}
+	spec := ModelSpec{Trial: a.in.Trial, Attempt: a.in.Attempt, Role: string(o.role), Models: o.cell.Models, Dialects: o.needs.Dialects}
+	if o.role != agent.RoleUser {
+		spec.Inside = a.w.Listen
+	}
+	s.models, err = a.in.Gateway.Session(ctx, spec)
+	if err == nil {
+		setup.Models = s.models.Endpoints()
+	}
+	return by(record.ByModel, err)
+}
+
+// agentSetup is what only a session in the sandbox of the task has.
+func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
+	env, err := a.agentEnv(o)
+	if err != nil {
+		return err
+	}
+	setup.User = orElse(o.stage.Agent.User, a.w.made.Image.User)
+	setup.Workdir = a.w.dir
+	if o.needs.Shell || o.needs.Terminal {
+		s.relay, err = relay.New(filepath.Join(a.in.Runtime, s.id), relay.Of(a.w.Sandbox, inside.Session{
+			ID: s.id, User: setup.User, Dir: a.w.dir, Env: list(env),
+		}))
+		if err != nil {
+			return by(record.ByCore, err)
+		}
+		setup.Shell = s.relay.Address()
+	}
+	for _, m := range a.task.MCPServers {
+		headers, err := m.Headers.Resolve(a.in.LookupEnv)
+		if err != nil {
+			return by(record.ByConfig, fmt.Errorf("server %s: %w", m.Name, err))
+		}
+		setup.Servers = append(setup.Servers, agent.Server{
+			Name: m.Name, Transport: m.Transport, URL: m.URL, Headers: headers, Command: m.Command, Args: m.Args,
+		})
+	}
+	for _, k := range a.task.Skills {
+		if k.Dir != "" {
+			setup.Skills = append(setup.Skills, a.w.absolute(k.Dir))
+			continue
+		}
+		for i := range a.task.Resources {
+			if r := &a.task.Resources[i]; r.Name == k.Resource && r.Place != "" {
+				setup.Skills = append(setup.Skills, a.w.absolute(r.Place))
+			}
+		}
+	}
+	if p := o.stage.PriorTrajectory; p != "" {
+		setup.Prior = filepath.Join(o.view, filepath.FromSlash(p))
+	}
+	if o.role == agent.RoleOracle {
+		return a.reference(o, setup)
+	}
+	return nil
+}
+
+func (a *attempt) agentEnv(o opening) (map[string]string, error) {
+	phase, err := o.stage.Agent.Env.Resolve(a.in.LookupEnv)
+	if err != nil {
+		return nil, by(record.ByConfig, fmt.Errorf("environment of the agent: %w", err))
+	}
+	return merge(a.w.env, phase, o.cell.Env), nil
+}
+
+// reference hands the task's own solution to the oracle.
+func (a *attempt) reference(o opening, setup *agent.Setup) error {
+	ref := o.stage.Reference
+	if ref == nil {
+		return by(record.ByTask, fmt.Errorf("stage %s has no reference solution", o.stage.Name))
+	}
+	env, err := ref.Env.Resolve(a.in.LookupEnv)
+	if err != nil {
+		return by(record.ByConfig, fmt.Errorf("environment of the solution: %w", err))
+	}
+	for i := range a.task.Resources {
+		r := &a.task.Resources[i]
+		if r.Name != ref.Resource || (r.Stage != "" && r.Stage != o.stage.Name) {
+			continue
+		}
+		setup.Reference = &agent.Reference{
+			Folder: filepath.Join(o.view, filepath.FromSlash(r.Name)), Place: a.w.absolute(r.Place), Argv: ref.Argv, Env: env,
+		}
+		return nil
+	}
+	return by(record.ByTask, fmt.Errorf("stage %s: the reference solution %q is no resource", o.stage.Name, ref.Resource))
+}
+
+// finished is how a turn ended.
+type finished struct {
+	yield agent.Yield
+	end   record.AgentEnd
+	took  time.Duration // charged to the agent
+	err   error         // the plugin itself could not go on
+}
+
+// errBudget and errTurnTime are causes with which the core ends a turn.
+var (
+	errBudget   = errors.New("a budget is spent")
+	errTurnTime = errors.New("the time of the turn is over")
+)
+
+// turn hands one message to the agent and returns when its access is cut. At a
+// deadline access is cut first and the call cancelled second, so that what the
+// plugin does about its own end touches nothing that is graded.
+func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration) finished {
+	s.turns++
+	if err := s.access(ctx); err != nil {
+		return finished{err: errors.Join(err, s.revoke(ctx))}
+	}
+	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	s.pen.begin(m.Stage, m.Turn)
+	begin := time.Now()
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if cause := s.watch(ctx, call, begin, limit); cause != nil {
+			if err := s.revoke(ctx); err != nil {
+				s.a.scribe.note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, "revoke", "%s", err)
+			}
+			cancel(cause)
+		}
+	})
+	y, err := await(call, func(ctx context.Context) (agent.Yield, error) { return s.agent.Turn(ctx, m, s.pen) })
+	cause := context.Cause(call)
+	took := time.Since(begin) - s.waited()
+	cancel(nil)
+	watching.Wait()
+	revoked := s.revoke(ctx)
+	s.pen.end()
+	f := finished{yield: y, took: took, err: by(record.ByAgent, err)}
+	switch {
+	case errors.Is(cause, errTurnTime):
+		f.end, f.err = record.Timeout, nil
+	case errors.Is(cause, errBudget):
+		f.end, f.err = record.Budget, nil
+	case errors.Is(cause, errLost):
+		f.end, f.err = record.SandboxLost, by(record.ByAgent, errLost)
+	case cause != nil:
+		f.err = cause
+	case err != nil:
+		f.end = record.Crashed
+	default:
+		f.end, f.err = endOf(y)
+	}
+	if f.err == nil {
+		f.err = revoked
+	}
+	return f
+}
+
+// endOf is the agent's own account of a turn as the record has it.
+func endOf(y agent.Yield) (record.AgentEnd, error) {
+	switch y.End {
+	case agent.Done, agent.Asked:
+		return record.Yielded, nil
+	case agent.MaxSteps:
+		return record.MaxSteps, nil
+	case agent.Refused:
+		return record.Refused, nil
+	case agent.Crashed:
+		return record.Crashed, nil
+	default:
+		return record.Crashed, by(record.ByAgent, fmt.Errorf("the turn ended as %q, which is no end", y.End))
+	}
+}
+
+// waited is how long requests of the session waited for a provider.
+func (s *session) waited() time.Duration {
+	if s.models == nil {
+		return 0
+	}
+	return s.models.Waited()
+}
+
+// watch returns why a turn must end, or nil when it has ended by itself. Time
+// spent waiting for a provider is not the agent's.
+func (s *session) watch(outside, turn context.Context, begin time.Time, limit time.Duration) error {
+	var spent <-chan struct{}
+	if s.models != nil {
+		spent = s.models.Spent()
+	}
+	var lost <-chan struct{}
+	if s.role != agent.RoleUser {
+		lost = s.a.w.Lost()
+	}
+	before := s.waited()
+	for {
+		left := limit + s.waited() - before - time.Since(begin)
+		if left <= 0 {
+			return errTurnTime
+		}
+		t := time.NewTimer(left)
+		select {
+		case <-t.C:
+		case <-spent:
+			t.Stop()
+			return errBudget
+		case <-lost:
+			t.Stop()
+			return errLost
+		case <-outside.Done():
+			t.Stop()
+			return context.Cause(outside)
+		case <-turn.Done():
+			t.Stop()
+			return nil
+		}
+	}
+}
+
+// closeAgent ends the agent's session and keeps what it left on the host.
+func (s *session) close(ctx context.Context, logs string) error {
+	if s.agent == nil {
+		return nil
+	}
+	ag := s.agent
+	s.agent = nil
+	s.pen.begin(s.pen.stage, s.pen.turn)
+	defer s.pen.end()
+	_, err := call(ctx, record.ByAgent, "close session", bound.Close, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, ag.Close(ctx, logs, s.pen)
+	})
+	return err
+}

@@ -1,0 +1,309 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/relay"
+	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/views"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// stage is one stage under way.
+type stage struct {
+	a    *attempt
+	i    int
+	task *task.Stage
+	mode task.Mode
+	out  *decide.Stage // what is known of it
+
+	begun   time.Time
+	turns   int
+	charged time.Duration // against the total of the interaction
+	rounds  []verifier.Verdict
+	user    *session
+	shell   *relay.Relay // of the verifier that speaks
+	killed  []string     // listening processes that restarted killed
+	message agent.Message
+
+	lastWords string // of the agent
+}
+
+func (a *attempt) newStage(i int) *stage {
+	return &stage{a: a, i: i, task: &a.task.Stages[i], out: &a.stages[i]}
+}
+
+func (s *stage) phase(name record.PhaseName, who record.Boundary) record.Phase {
+	return record.Phase{Name: name, Stage: s.task.Name, Who: who, Turn: s.turns}
+}
+
+// run is a stage from setup to verify. An error ends the attempt; what ends
+// only the stage is in out.Failure.
+func (s *stage) run(ctx context.Context) (p record.Phase, err error) {
+	ctx, end := s.a.w.ctx(ctx)
+	defer end()
+	if s.mode, err = Mode(s.a.task, s.task, s.a.in.Cell.Verify); err != nil {
+		return s.phase(record.PhaseSetup, record.ByConfig), by(record.ByConfig, err)
+	}
+	for _, step := range []func(context.Context) (record.Phase, error){s.setup, s.work, s.settle, s.collect, s.verify} {
+		if p, err = step(ctx); err != nil {
+			break
+		}
+	}
+	if s.user != nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Close)
+		defer cancel()
+		err = errors.Join(err, s.user.close(closing, ""), s.user.shut(closing))
+	}
+	if err != nil {
+		err = s.lost(ctx, err)
+	}
+	return p, err
+}
+
+// lost makes an error that the end of the sandbox explains the agent's, if the
+// agent had come by then. It is no free retry: whoever ends the sandbox ends
+// the attempt. An outside cause that the host can show wins: a plugin of the
+// environment that has died takes its sandboxes along.
+func (s *stage) lost(ctx context.Context, err error) error {
+	if !s.a.w.gone() || errors.Is(err, ErrPluginGone) {
+		return err
+	}
+	if outcome, ok := stopped(ctx); ok && !errors.Is(context.Cause(ctx), errLost) && outcome != "" {
+		return err
+	}
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Check)
+	defer cancel()
+	if _, listErr := s.a.env.List(asking, s.a.in.Run); errors.Is(listErr, ErrPluginGone) {
+		return &fault{by: record.ByEnvironment, outcome: record.PluginCrashed, retry: true, err: fmt.Errorf("the sandbox ended with its plugin: %w", listErr)}
+	}
+	if !s.a.touched {
+		return &fault{by: record.ByEnvironment, outcome: record.EnvironmentError, retry: true, err: err}
+	}
+	s.out.AgentEnd = record.SandboxLost
+	return &fault{by: record.ByAgent, outcome: record.AgentError, err: fmt.Errorf("sandbox lost: %w", err)}
+}
+
+// setup brings the sandbox into the state in which the stage begins, and opens
+// the agent's session.
+func (s *stage) setup(ctx context.Context) (record.Phase, error) {
+	a := s.a
+	// A setup that fails in a later stage may fail because of what the agent
+	// did in an earlier one: that is no fault of the environment's.
+	who := record.ByTask
+	if a.touched {
+		who = record.ByAgent
+	}
+	p, err := a.phase(ctx, s.phase(record.PhaseSetup, who), bound.Setup, func(ctx context.Context) error {
+		if err := a.place(ctx, task.PlaceSetup, s.task.Name); err != nil {
+			return err
+		}
+		for i := range s.task.Setup {
+			c := &s.task.Setup[i]
+			env, err := c.Env.Resolve(a.in.LookupEnv)
+			if err != nil {
+				return by(record.ByConfig, err)
+			}
+			if err := a.w.command(ctx, c, env, orElse(c.Time.Std(), bound.Setup)); err != nil {
+				return fmt.Errorf("setup: %w", err)
+			}
+		}
+		if h := s.task.Healthcheck; h != nil {
+			return a.w.healthy(ctx, h)
+		}
+		return nil
+	})
+	if err != nil {
+		return p, err
+	}
+	return a.phase(ctx, s.phase(record.PhaseSetup, record.ByAgent), bound.Open+bound.Close, s.openAgent)
+}
+
+// openAgent opens a new session for the stage, unless the task goes on with the
+// one before.
+func (s *stage) openAgent(ctx context.Context) error {
+	a := s.a
+	if s.task.SameSession && a.session != nil {
+		return nil
+	}
+	if a.session != nil {
+		if err := a.closeSession(ctx); err != nil {
+			a.scribe.note(s.phase(record.PhaseSetup, record.ByAgent), "close_session", "%s", err)
+		}
+	}
+	if !a.touched { // what runs now is the task's, also what its setup started
+		known, err := a.w.Processes(ctx)
+		if err != nil {
+			return by(record.ByEnvironment, err)
+		}
+		a.w.known = known.Keys()
+	}
+	view, err := s.view(task.Role(a.role()), string(a.role()))
+	if err != nil {
+		return err
+	}
+	a.session, err = a.open(ctx, opening{
+		role: a.role(), plugin: a.agent, cell: a.in.Cell.Agent, needs: a.needs, view: view, stage: s.task, number: s.i + 1,
+		limits: agent.Limits{Time: s.agentTime(), MaxSteps: a.in.Cell.Limits.MaxSteps},
+	})
+	return err
+}
+
+// view makes a view folder of the stage.
+func (s *stage) view(role task.Role, name string) (string, error) {
+	root, err := s.a.folder("views")
+	if err != nil {
+		return "", by(record.ByCore, err)
+	}
+	dir := filepath.Join(root, fmt.Sprintf("%d-%s", s.i+1, name))
+	if err = views.Build(dir, s.a.task, role, s.task.Name); err != nil {
+		return "", by(record.ByTask, err)
+	}
+	return dir, nil
+}
+
+// agentTime is the deadline of one turn; 0 is none but the core's own.
+func (s *stage) agentTime() time.Duration {
+	l := s.a.in.Cell.Limits
+	return scaled(s.task.Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
+}
+
+// work is everything between setup and settle: turns, and judgements between
+// them.
+func (s *stage) work(ctx context.Context) (record.Phase, error) {
+	text := views.Instruction(s.task)
+	s.message = agent.Message{Stage: s.task.Name, Text: text, Files: views.Files(s.task)}
+	from, round := "task", 0
+	for {
+		p, err := s.turn(ctx, from, round)
+		if err != nil {
+			return p, err
+		}
+		if p, err = s.hooks(ctx); err != nil {
+			return p, err
+		}
+		more := false
+		if more, p, err = s.round(ctx); err != nil || !more {
+			return p, err
+		}
+		from, round = "user", round+1
+	}
+}
+
+// turn is one turn of the agent with its lines in the record.
+func (s *stage) turn(ctx context.Context, from string, round int) (record.Phase, error) {
+	a := s.a
+	s.turns++
+	s.message.Turn = a.session.turns + 1
+	limit := orElse(s.agentTime(), bound.Turn)
+	if left, bounded := s.left(); bounded {
+		limit = min(limit, left)
+	}
+	a.scribe.append(record.TurnsFile, record.Turn{
+		Time: a.now(), Kind: record.TurnMessage, Stage: s.task.Name, Turn: s.turns, Round: round, From: from,
+		Text: cut(s.message.Text, bound.MessageBytes), Files: s.message.Files,
+	})
+	a.session.pen.said(s.task.Name, s.turns, cut(s.message.Text, bound.MessageBytes))
+	s.out.Ran = true
+	var f finished
+	p := s.phase(record.PhaseTurn, record.ByAgent)
+	p.Round = round
+	p, err := a.phase(ctx, p, limit+bound.Return+bound.Control+bound.Turn, func(ctx context.Context) error {
+		f = a.session.turn(ctx, s.message, limit)
+		return f.err
+	})
+	if s.begun.IsZero() {
+		s.begun = p.Start
+	}
+	a.res.AgentTime += f.took
+	s.charge("turn", f.took)
+	if f.end != "" {
+		s.out.AgentEnd = f.end
+		s.lastWords = f.yield.Message
+		a.scribe.append(record.TurnsFile, record.Turn{
+			Time: a.now(), Kind: record.TurnYield, Stage: s.task.Name, Turn: s.turns, End: f.end, Asked: f.yield.End == agent.Asked,
+			Message: cut(f.yield.Message, bound.MessageBytes), ExitCode: f.yield.ExitCode,
+			Reason: cut(f.yield.Reason, bound.OutputTail), Took: f.took,
+		})
+	}
+	return p, s.turnFailed(ctx, p, err)
+}
+
+// turnFailed decides whether an attempt goes on after a turn with an error. An
+// agent whose plugin could not go on is still graded on what it did.
+func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error {
+	if err == nil {
+		if down := s.a.session.down(); down != nil && s.out.AgentEnd != record.Yielded {
+			return by(record.ByModel, down)
+		}
+		return nil
+	}
+	f := s.a.failure(err, p)
+	if f.Outcome != record.AgentError || s.a.w.gone() || ctx.Err() != nil {
+		return err
+	}
+	s.out.Failure = f
+	return nil
+}
+
+// down is why the provider of the session's models could not serve.
+func (s *session) down() error {
+	if s.models == nil {
+		return nil
+	}
+	return s.models.Down()
+}
+
+// hooks runs the task's collect commands, after access is cut. They are best
+// effort: a failure is a finding.
+func (s *stage) hooks(ctx context.Context) (record.Phase, error) {
+	if len(s.task.Hooks) == 0 {
+		return s.phase(record.PhaseHooks, record.ByTask), nil
+	}
+	limit := bound.Control
+	for i := range s.task.Hooks {
+		limit += orElse(s.task.Hooks[i].Time.Std(), bound.Hook)
+	}
+	p := s.phase(record.PhaseHooks, record.ByTask)
+	return s.a.phase(ctx, p, limit, func(ctx context.Context) error {
+		for i := range s.task.Hooks {
+			c := &s.task.Hooks[i]
+			env, err := c.Env.Resolve(s.a.in.LookupEnv)
+			if err == nil {
+				err = s.a.w.command(ctx, c, env, orElse(c.Time.Std(), bound.Hook))
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err != nil {
+				s.a.scribe.note(p, "hook_failed", "%s", err)
+			}
+		}
+		return nil
+	})
+}
+
+// clean removes, before another stage, what the verification of this one put
+// into the sandbox.
+func (s *stage) clean(ctx context.Context) (record.Phase, error) {
+	ctx, end := s.a.w.ctx(ctx)
+	defer end()
+	p, err := s.a.phase(ctx, s.phase(record.PhaseClean, record.ByEnvironment), bound.Setup, func(ctx context.Context) error {
+		if s.mode == task.ModeCopies {
+			return s.a.w.thaw(ctx)
+		}
+		return s.a.w.clean(ctx, s.fresh())
+	})
+	if err != nil {
+		err = s.lost(ctx, err)
+	}
+	return p, err
+}

@@ -1,0 +1,397 @@
+package trial
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/relay"
+	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/collect"
+	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/views"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/archive"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// verify lets the verifiers that do not judge rounds speak, in the task's
+// order, each with what those before it said.
+func (s *stage) verify(ctx context.Context) (record.Phase, error) {
+	a := s.a
+	interaction := a.task.Interaction
+	reduce := task.Reducer("")
+	if interaction != nil {
+		reduce = interaction.Reduce
+	}
+	s.out.Verdicts = decide.Rounds(reduce, s.rounds)
+	var uses []task.VerifierUse
+	for _, u := range s.task.Verifiers {
+		if !s.judgesRounds(u.Name) {
+			uses = append(uses, u)
+		}
+	}
+	p := s.phase(record.PhaseVerify, record.ByVerifier)
+	if len(uses) == 0 {
+		s.out.Verified = true
+		return p, nil
+	}
+	limit := bound.Control
+	for range uses {
+		limit += s.verifyTime() + bound.Return + bound.Control
+	}
+	return a.phase(ctx, p, limit+bound.Setup, func(ctx context.Context) error {
+		sums, err := s.fill(ctx, p, uses)
+		if err != nil {
+			return by(record.ByEnvironment, fmt.Errorf("place the verifier's files: %w", err))
+		}
+		for n, u := range uses {
+			v, err := s.judge(ctx, judgement{use: u, number: n + 1, earlier: s.out.Verdicts})
+			if err != nil {
+				return by(record.ByVerifier, fmt.Errorf("verifier %s: %w", u.Name, err))
+			}
+			if v.Decision == verifier.Continue {
+				return by(record.ByVerifier, fmt.Errorf("verifier %s: it said continue after the last turn", u.Name))
+			}
+			s.out.Verdicts = append(s.out.Verdicts, v)
+			s.needsLive(v)
+		}
+		s.out.Verified = true
+		return s.changed(ctx, p, sums)
+	})
+}
+
+// verifyTime is how long one verifier may take.
+func (s *stage) verifyTime() time.Duration {
+	l := s.a.in.Cell.Limits
+	return orElse(scaled(s.task.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor), bound.Verify)
+}
+
+// fresh are the folders that do not exist while the agent lives.
+func (s *stage) fresh() []string {
+	var paths []string
+	for i := range s.a.task.Resources {
+		r := &s.a.task.Resources[i]
+		if r.Phase == task.PlaceVerify && r.Place != "" && r.Folder && (r.Stage == "" || r.Stage == s.task.Name) {
+			paths = append(paths, s.a.w.absolute(r.Place))
+		}
+	}
+	if p := s.a.task.Paths.VerifierLogs; p != "" {
+		paths = append(paths, path.Clean(p))
+	}
+	slices.Sort(paths)
+	paths = slices.Compact(paths)
+	return slices.DeleteFunc(paths, func(p string) bool { // one below another is fresh with it
+		return slices.ContainsFunc(paths, func(q string) bool { return strings.HasPrefix(p, q+"/") })
+	})
+}
+
+// fill makes the verifier's places afresh and puts its files there. It returns
+// their sums.
+func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUse) (views.Sums, error) {
+	needed := slices.ContainsFunc(uses, func(u task.VerifierUse) bool {
+		return s.a.verifiers[u.Name].Traits.Needs == verifier.NeedsSandbox
+	})
+	sums := views.Sums{}
+	if !needed || s.mode == task.ModeCopies {
+		return sums, nil
+	}
+	if paths := s.fresh(); len(paths) > 0 {
+		moved, err := s.a.w.Fresh(ctx, "", 0o777, paths...)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range moved {
+			s.a.scribe.note(p, "planted", "a %s (%d entries) stood at %s before the verifier's files were placed; it was moved aside", m.Kind, m.Entries, m.Path)
+		}
+	}
+	for i := range s.a.task.Resources {
+		r := &s.a.task.Resources[i]
+		if r.Phase != task.PlaceVerify || r.Place == "" || (r.Stage != "" && r.Stage != s.task.Name) {
+			continue
+		}
+		placed, err := s.a.w.put(ctx, s.a.task, r)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Name, err)
+		}
+		maps.Copy(sums, placed)
+	}
+	return sums, nil
+}
+
+// changed looks at the verifier's files again. They may be changed by the test
+// command itself; by somebody else only where the agent left something running,
+// and then the result is exposed already.
+func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) error {
+	if len(sums) == 0 {
+		return nil
+	}
+	now := views.Sums{}
+	for _, dir := range s.fresh() {
+		if err := s.a.w.sums(ctx, dir, now); err != nil {
+			s.a.scribe.note(p, "tests_not_checked", "%s cannot be looked at again: %s", dir, err)
+			return nil
+		}
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		if slices.ContainsFunc(s.fresh(), func(dir string) bool { return strings.HasPrefix(name, dir+"/") }) && now[name] != sums[name] {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d of the verifier's files changed while it ran: %s", len(names), cut(strings.Join(names, ", "), 500))
+	if s.a.leftRunning {
+		s.a.scribe.exposed(p, "tests_changed", "%s", text)
+	} else {
+		s.a.scribe.note(p, "tests_changed", "%s", text)
+	}
+	return nil
+}
+
+// sums adds the sums of the regular files below dir.
+func (w *world) sums(ctx context.Context, dir string, into views.Sums) error {
+	r, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := w.shell.Download(ctx, dir, out, archive.Limits{Bytes: bound.HashedTests})
+		_ = out.CloseWithError(err)
+		done <- err
+	}()
+	t := tar.NewReader(r)
+	var err error
+	for {
+		var h *tar.Header
+		if h, err = t.Next(); err != nil {
+			break
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		sum := sha256.New()
+		if _, err = io.Copy(sum, t); err != nil {
+			break
+		}
+		into[path.Join(dir, h.Name)] = hex.EncodeToString(sum.Sum(nil))
+	}
+	if errors.Is(err, io.EOF) {
+		_, err = io.Copy(io.Discard, r)
+	}
+	_ = r.CloseWithError(io.ErrClosedPipe)
+	return errors.Join(err, <-done)
+}
+
+// clean removes folders of the verifier.
+func (w *world) clean(ctx context.Context, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	out := &tail{}
+	r, err := w.shell.Exec(ctx, sandbox.Command{
+		Argv: append([]string{"rm", "-rf", "--"}, paths...), Timeout: bound.Control, Stdout: out, Stderr: out,
+	})
+	if err != nil {
+		return fmt.Errorf("remove the verifier's files: %w", err)
+	}
+	for _, p := range paths {
+		if _, err := w.shell.Lstat(ctx, p); !errors.Is(err, sandbox.ErrNotFound) {
+			return fmt.Errorf("remove the verifier's files: %s is still there (exit code %d: %s)", p, r.ExitCode, out)
+		}
+	}
+	return nil
+}
+
+// judgement is one call of a verifier.
+type judgement struct {
+	use     task.VerifierUse
+	number  int // in the stage, for names
+	round   int
+	left    int // follow-ups that may still come
+	earlier []verifier.Verdict
+	copies  string // folder with the artifacts of a round; empty: those of the attempt
+}
+
+// judge asks one verifier, and checks what it says.
+func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error) {
+	a := s.a
+	plugin := a.verifiers[j.use.Name]
+	r, done, err := s.request(ctx, j, plugin)
+	if err != nil {
+		return verifier.Verdict{}, err
+	}
+	v, err := s.ask(ctx, j, plugin, r)
+	if err = errors.Join(err, done()); err != nil {
+		return verifier.Verdict{}, err
+	}
+	if err := check(v); err != nil {
+		return verifier.Verdict{}, err
+	}
+	v.Verifier, v.Stage, v.Round = j.use.Name, s.task.Name, j.round
+	v.Handoff, v.Rationale = a.scribe.text(v.Handoff, bound.MessageBytes), a.scribe.text(v.Rationale, bound.MessageBytes)
+	for _, f := range v.Findings {
+		a.scribe.finding(s.phase(record.PhaseVerify, record.ByVerifier), j.use.Name, f)
+	}
+	a.scribe.append(record.VerdictsFile, record.Verdict{Time: a.now(), Verdict: v})
+	return v, nil
+}
+
+// request makes everything that a verifier is given. done takes it back.
+func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin) (r verifier.Request, done func() error, err error) {
+	a := s.a
+	id := fmt.Sprintf("verifier-%d-%d-%d", s.i+1, j.round, j.number)
+	var undo []func() error
+	done = func() error {
+		var errs []error
+		for _, f := range slices.Backward(undo) {
+			errs = append(errs, f())
+		}
+		return errors.Join(errs...)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, done())
+		}
+	}()
+	cell := a.in.Cell.Verifiers[j.use.Name]
+	r = verifier.Request{
+		Stage: s.task.Name, Round: j.round, RoundsLeft: j.left, Earlier: slices.Clone(j.earlier), Timeout: s.verifyTime(),
+		Settings: j.use.Settings, Config: cell.Config,
+	}
+	if r.View, err = s.view(task.RoleVerifier, id); err != nil {
+		return r, done, err
+	}
+	if err = s.attemptView(r.View, j.copies); err != nil {
+		return r, done, by(record.ByCore, err)
+	}
+	if r.Scratch, err = a.folder("scratch", id); err != nil {
+		return r, done, by(record.ByCore, err)
+	}
+	undo = append(undo, func() error {
+		to := filepath.Join(a.in.Record.Dir(), record.VerifierDir)
+		if len(s.task.Verifiers) > 1 || len(a.task.Stages) > 1 || j.round > 0 {
+			to = filepath.Join(to, strings.TrimPrefix(id, "verifier-"))
+		}
+		return by(record.ByCore, collect.Folder(r.Scratch, to, a.scribe.redact))
+	})
+	env, err := s.task.Verify.Env.Resolve(a.in.LookupEnv)
+	if err != nil {
+		return r, done, by(record.ByConfig, fmt.Errorf("environment of the verifier: %w", err))
+	}
+	r.Env = merge(env, cell.Env)
+	var models ModelSession
+	if r.Models, models, err = s.judgeModels(ctx, cell, plugin); err != nil {
+		return r, done, err
+	}
+	if models != nil {
+		undo = append(undo, func() error {
+			a.res.Usage = append(a.res.Usage, models.Usage()...)
+			return models.Close(context.WithoutCancel(ctx))
+		})
+	}
+	if plugin.Traits.Needs != verifier.NeedsSandbox || j.round > 0 {
+		return r, done, nil
+	}
+	r.User = orElse(s.task.Verify.User, a.w.made.Image.User)
+	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d", s.i+1, j.number)), relay.Of(a.w.Sandbox, inside.Session{
+		ID: id, User: r.User, Dir: a.w.dir, Env: list(merge(a.w.env, r.Env)),
+	}))
+	if err == nil {
+		undo = append(undo, func() error {
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
+			defer cancel()
+			err := shell.Shut(end)
+			if a.w.gone() {
+				return nil // it is told elsewhere
+			}
+			return by(record.ByCore, err)
+		})
+		r.Shell, s.shell = shell.Address(), shell
+		err = shell.Open(ctx)
+	}
+	return r, done, by(record.ByCore, err)
+}
+
+// attemptView adds the attempt so far to a view; the artifacts are those of the
+// stage, or the copies of a round.
+func (s *stage) attemptView(view, copies string) error {
+	dir := s.a.in.Record.Dir()
+	if copies == "" {
+		copies = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
+	}
+	if err := views.Attempt(view, dir, task.RoleVerifier); err != nil {
+		return err
+	}
+	return views.AddFolder(view, copies, record.ArtifactsDir)
+}
+
+func (s *stage) judgeModels(ctx context.Context, cell Verifier, plugin VerifierPlugin) (map[string]model.Endpoint, ModelSession, error) {
+	if len(plugin.Traits.Models) == 0 || s.a.in.Gateway == nil {
+		return nil, nil, nil
+	}
+	m, err := s.a.in.Gateway.Session(ctx, ModelSpec{Trial: s.a.in.Trial, Attempt: s.a.in.Attempt, Role: "judge", Models: cell.Models})
+	if err != nil {
+		return nil, nil, by(record.ByModel, err)
+	}
+	return m.Endpoints(), m, by(record.ByModel, m.Allow(ctx))
+}
+
+// ask calls the verifier. At its deadline its access is cut first.
+func (s *stage) ask(ctx context.Context, j judgement, plugin VerifierPlugin, r verifier.Request) (verifier.Verdict, error) {
+	ctx, cancel := limited(ctx, "verifier "+j.use.Name, r.Timeout)
+	defer cancel()
+	call, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	cutOff := context.AfterFunc(ctx, func() {
+		if s.shell != nil {
+			end, done := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
+			defer done()
+			_ = s.shell.Close(end) // the call below ends for the same reason
+		}
+		stop(context.Cause(ctx))
+	})
+	defer cutOff()
+	log := func(line string) { s.a.scribe.log(j.use.Name, s.task.Name, line) }
+	return await(call, func(ctx context.Context) (verifier.Verdict, error) { return plugin.Verify(ctx, r, log) })
+}
+
+// check refuses a verdict that says nothing, or what cannot be.
+func check(v verifier.Verdict) error {
+	switch v.Decision {
+	case verifier.Pass, verifier.Fail, verifier.Continue, verifier.Scored:
+	default:
+		return fmt.Errorf("its decision is %q, which is none", v.Decision)
+	}
+	if len(v.Scores) > bound.Scores {
+		return fmt.Errorf("%w: %d scores, at most %d are allowed", verifier.ErrBadReward, len(v.Scores), bound.Scores)
+	}
+	for name, sc := range v.Scores {
+		if math.IsNaN(sc.Value) || math.IsInf(sc.Value, 0) {
+			return fmt.Errorf("%w: score %q is %v", verifier.ErrBadReward, name, sc.Value)
+		}
+	}
+	size := len(v.Handoff) + len(v.Rationale)
+	for _, c := range v.Checkpoints {
+		size += len(c.Name) + len(c.Note)
+	}
+	if size > bound.VerdictBytes {
+		return fmt.Errorf("its texts have %d bytes, at most %d are allowed", size, bound.VerdictBytes)
+	}
+	return nil
+}

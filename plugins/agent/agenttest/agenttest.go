@@ -1,0 +1,48 @@
+// Package agenttest is the conformance kit of agents: what every agent must do,
+// however it works, in process and through a built plugin.
+//
+// It must not know any agent, and it does not say how good one is.
+package agenttest
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// Subject is an agent under test.
+type Subject struct {
+	Agent agent.Agent
+	// Config is a block that the agent accepts; empty means none.
+	Config json.RawMessage
+	// Role is what sessions are opened as; empty means agent.RoleAgent.
+	Role agent.Role
+	// Reference is handed to sessions with agent.RoleOracle.
+	Reference *agent.Reference
+	// Models are endpoints that answer for as long as the kit runs. An agent
+	// that speaks a dialect and finds none here has its sessions skipped.
+	Models map[string]model.Endpoint
+	// Shell returns the address of a shell in a fresh sandbox, which lives as
+	// long as t, and a function that revokes it. Nil: sessions of agents that
+	// need a shell are skipped.
+	Shell func(ctx context.Context, t *conformance.T) (address string, revoke func())
+}
+
+// Run tries every clause, one subtest each. Call it from the plugin's own
+// tests:
+//
+//	agenttest.Run(t, agenttest.Subject{Agent: nop{}})
+func Run(t *testing.T, s Subject) {
+	t.Helper()
+	conformance.Test(t, s, Clauses())
+}
+
+// Clauses are all clauses of the kit, in the order in which they are tried.
+func Clauses() []conformance.Clause[Subject] {
+	return slices.Concat(needsClauses, sessionClauses)
+}

@@ -1,0 +1,343 @@
+package agenttest
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// patience is how long an agent may take to notice that its turn is over.
+const patience = 5 * time.Second
+
+// needsClauses are about Check.
+var needsClauses = []conformance.Clause[Subject]{
+	{
+		Name:   "check answers twice the same",
+		Guards: "a plan that asks for one thing and a run that gets another",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			first, err1 := s.check(ctx)
+			second, err2 := s.check(ctx)
+			if err1 != nil || err2 != nil || !reflect.DeepEqual(first, second) {
+				t.Errorf("first %+v, %v; then %+v, %v", first, err1, second, err2)
+			}
+		},
+	},
+	{
+		Name:   "needs are well-formed",
+		Guards: "a bundle at a relative path, or a dialect that no gateway speaks",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			needs, err := s.check(ctx)
+			if err != nil {
+				t.Fatalf("check: %v", err)
+			}
+			for _, d := range needs.Dialects {
+				switch d {
+				case model.DialectAnthropic, model.DialectOpenAI, model.DialectOpenAIChat, model.DialectGemini:
+				default:
+					t.Errorf("speaks dialect %q, which no gateway offers", d)
+				}
+			}
+			for _, b := range needs.Bundles {
+				if !filepath.IsAbs(b.Source) || !path.IsAbs(b.Target) {
+					t.Errorf("bundle %+v: both paths must be absolute", b)
+				}
+			}
+			for _, l := range needs.Logs {
+				if !path.IsAbs(l) {
+					t.Errorf("log path %q is not absolute", l)
+				}
+			}
+		},
+	},
+	{
+		Name:   "a configuration with an unknown key is refused",
+		Guards: "a misspelt option that silently does nothing in a whole sweep",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			const key = "an_option_that_no_agent_has"
+			needs, err := s.Agent.Check(ctx, agent.CheckRequest{Config: json.RawMessage(`{"` + key + `": true}`), Role: s.role()})
+			said := strings.Join(needs.Refusals, "\n")
+			if err != nil {
+				said += err.Error()
+			}
+			if !strings.Contains(said, key) {
+				t.Errorf("check said %q; want an error or a refusal that names %s", said, key)
+			}
+		},
+	},
+	{
+		Name:   "a configuration that is no JSON is an error",
+		Guards: "a plugin that ends, and with it every other attempt",
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			_, err := s.Agent.Check(ctx, agent.CheckRequest{Config: json.RawMessage(`{"a": [`), Role: s.role()})
+			if err == nil {
+				t.Errorf("check accepted a configuration that is cut short")
+			}
+			if _, err := s.check(ctx); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+		},
+	},
+}
+
+// sessionClauses are about sessions and turns.
+var sessionClauses = []conformance.Clause[Subject]{
+	{
+		Name:   "a session without a turn can be closed",
+		Guards: "an attempt that fails between open and the first turn",
+		Skip:   unable,
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			session, _, _ := s.open(ctx, t)
+			if err := session.Close(ctx, "", &record{}); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		},
+	},
+	{
+		Name:   "a turn ends with a yield",
+		Guards: "an end that is none of the words, and so cannot be counted",
+		Skip:   unable,
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			session, _, _ := s.open(ctx, t)
+			y, err := session.Turn(ctx, message, &record{})
+			if err != nil {
+				t.Fatalf("turn: %v", err)
+			}
+			switch y.End {
+			case agent.Done, agent.Asked, agent.MaxSteps, agent.Refused, agent.Crashed:
+			default:
+				t.Errorf("yield %+v: end is none of done, asked, max_steps, refused, crashed", y)
+			}
+			if err := session.Close(ctx, "", &record{}); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		},
+	},
+	{
+		Name:   "steps are steps of a valid trajectory",
+		Guards: "a trajectory.json that no reader of the format accepts",
+		Skip:   unable,
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			session, _, _ := s.open(ctx, t)
+			r := &record{}
+			if _, err := session.Turn(ctx, message, r); err != nil {
+				t.Fatalf("turn: %v", err)
+			}
+			if err := session.Close(ctx, "", r); err != nil {
+				t.Errorf("close: %v", err)
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			whole := trajectory.Trajectory{Agent: trajectory.Agent{Name: "kit", Version: "1"}, Steps: r.steps}
+			for i := range whole.Steps {
+				whole.Steps[i].StepID = int64(i + 1)
+			}
+			data, err := json.Marshal(whole)
+			if err != nil {
+				t.Fatalf("steps: %v", err)
+			}
+			if len(whole.Steps) == 0 {
+				return // an agent that does nothing has no trajectory
+			}
+			for _, v := range trajectory.Validate(data) {
+				t.Errorf("%s", v)
+			}
+		},
+	},
+	{
+		Name:   "artifacts are files of the scratch folder",
+		Guards: "an artifact that names a file of the host",
+		Skip:   unable,
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			session, setup, _ := s.open(ctx, t)
+			r := &record{}
+			_, _ = session.Turn(ctx, message, r)
+			_ = session.Close(ctx, "", r)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, a := range r.artifacts {
+				if !filepath.IsLocal(a) {
+					t.Errorf("artifact %q leaves the scratch folder", a)
+				} else if _, err := os.Lstat(filepath.Join(setup.Scratch, a)); err != nil {
+					t.Errorf("artifact %q: %v", a, err)
+				}
+			}
+		},
+	},
+	{
+		Name:   "a second message continues the session",
+		Guards: "a simulated user whose answer starts everything anew, or is refused",
+		Skip:   unable,
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			session, _, _ := s.open(ctx, t)
+			for turn := 1; turn <= 2; turn++ {
+				m := message
+				m.Turn = turn
+				if _, err := session.Turn(ctx, m, &record{}); err != nil {
+					t.Errorf("turn %d: %v", turn, err)
+				}
+			}
+			_ = session.Close(ctx, "", &record{})
+		},
+	},
+	{
+		Name:   "a message of 200 KiB is taken",
+		Guards: "a long instruction that dies on the limit of an argument list",
+		Skip:   unable,
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			session, _, _ := s.open(ctx, t)
+			m := message
+			m.Text = strings.Repeat("Write the number 42 into answer.txt. \u00e4\u20ac ", 5000)
+			if _, err := session.Turn(ctx, m, &record{}); err != nil {
+				t.Errorf("turn: %v", err)
+			}
+			_ = session.Close(ctx, "", &record{})
+		},
+	},
+	{
+		Name:   "a turn that is cut off ends soon",
+		Guards: "an agent that works on after its deadline, while it is graded",
+		Time:   15 * time.Second,
+		Skip:   unable,
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			session, _, revoke := s.open(ctx, t)
+			turn, cancel := context.WithCancel(ctx)
+			time.AfterFunc(30*time.Millisecond, func() { revoke(); cancel() })
+			defer cancel()
+			soon(t, "turn", func() { _, _ = session.Turn(turn, message, &record{}) })
+			soon(t, "close", func() { _ = session.Close(ctx, "", &record{}) })
+		},
+	},
+	{
+		Name:   "a shell that refuses ends the turn",
+		Guards: "an agent that waits for ever for a sandbox that was lost",
+		Time:   15 * time.Second,
+		Skip: func(s Subject) string {
+			if s.Shell == nil {
+				return "no sandbox can be made here"
+			}
+			return unable(s)
+		},
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			needs, err := s.check(ctx)
+			if err != nil || !needs.Shell && !needs.Terminal {
+				return // it has no shell to lose
+			}
+			session, _, revoke := s.open(ctx, t)
+			revoke()
+			soon(t, "turn", func() {
+				y, err := session.Turn(ctx, message, &record{})
+				if err == nil && y.End == agent.Done {
+					t.Errorf("got %+v without a shell; want an error, or a yield that is not done", y)
+				}
+			})
+			_ = session.Close(ctx, "", &record{})
+		},
+	},
+	{
+		Name:   "the view is only read",
+		Guards: "an agent that changes what its verifier or its next turn reads",
+		Skip:   unable,
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			session, setup, _ := s.open(ctx, t)
+			before := names(t, setup.View)
+			_, _ = session.Turn(ctx, message, &record{})
+			_ = session.Close(ctx, "", &record{})
+			if after := names(t, setup.View); after != before {
+				t.Errorf("before:\n%safter:\n%s", before, after)
+			}
+		},
+	},
+	{
+		Name:   "logs of a killed program are read without harm",
+		Guards: "a link or a pipe among the collected logs that hangs the end of an attempt",
+		Skip:   unable,
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			logs := t.TempDir()
+			_ = os.Symlink("/dev/zero", filepath.Join(logs, "session.jsonl"))
+			_ = os.WriteFile(filepath.Join(logs, "torn.jsonl"), []byte("{\"type\": \"assist\xff\xfe"), 0o644)
+			session, _, _ := s.open(ctx, t)
+			_, _ = session.Turn(ctx, message, &record{})
+			soon(t, "close", func() { _ = session.Close(ctx, logs, &record{}) })
+		},
+	},
+	{
+		Name:   "sessions at once do not mix",
+		Guards: "steps of one attempt in the trajectory of another",
+		Skip:   unable,
+		Run:    eight,
+	},
+}
+
+// eight runs eight sessions at once: each must end like one alone, and record
+// as many steps.
+func eight(ctx context.Context, t *conformance.T, s Subject) {
+	alone := &record{}
+	session, _, _ := s.open(ctx, t)
+	want, err := session.Turn(ctx, message, alone)
+	if err != nil {
+		t.Fatalf("alone: %v", err)
+	}
+	_ = session.Close(ctx, "", alone)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			setup, _ := s.setup(ctx, t)
+			session, err := s.Agent.Open(ctx, setup)
+			if err != nil {
+				t.Errorf("open: %v", err)
+				return
+			}
+			r := &record{}
+			got, err := session.Turn(ctx, message, r)
+			if err != nil || got.End != want.End {
+				t.Errorf("among others %+v, %v; alone %+v", got, err, want)
+			}
+			_ = session.Close(ctx, "", r)
+			if len(s.Models) == 0 && len(r.steps) != len(alone.steps) {
+				t.Errorf("among others %d steps, alone %d", len(r.steps), len(alone.steps))
+			}
+		})
+	}
+	all.Wait()
+}
+
+func soon(t *conformance.T, what string, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Errorf("%s: still going on after %v", what, patience)
+	}
+}
+
+// names lists files with their sizes and modes.
+func names(t *conformance.T, dir string) string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatalf("read %s: %v", dir, err)
+	}
+	var b strings.Builder
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatalf("read %s: %v", dir, err)
+		}
+		b.WriteString(info.Mode().String() + " " + info.ModTime().String() + " " + e.Name() + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,125 @@
+package agenttest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// record keeps what a session records.
+type record struct {
+	mu        sync.Mutex
+	steps     []trajectory.Step
+	lines     []string
+	artifacts []string
+}
+
+func (r *record) Step(s trajectory.Step) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.steps = append(r.steps, s)
+	return nil
+}
+
+func (r *record) Log(line string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, line)
+	return nil
+}
+
+func (r *record) Artifact(path string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.artifacts = append(r.artifacts, path)
+	return nil
+}
+
+// check asks s what it needs.
+func (s *Subject) check(ctx context.Context) (agent.Needs, error) {
+	infos := map[string]model.Info{}
+	for name, e := range s.Models {
+		infos[name] = model.Info{Dialect: e.Dialect, Name: e.Name}
+	}
+	return s.Agent.Check(ctx, agent.CheckRequest{Config: s.Config, Models: infos, Role: s.role()})
+}
+
+func (s *Subject) role() agent.Role {
+	if s.Role == "" {
+		return agent.RoleAgent
+	}
+	return s.Role
+}
+
+// unable says why no session can be opened here; empty means that one can.
+func unable(s Subject) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	needs, err := s.check(ctx)
+	switch {
+	case err != nil:
+		return "" // the clause will say so
+	case len(needs.Refusals) > 0:
+		return "it refuses: " + needs.Refusals[0]
+	case (needs.Shell || needs.Terminal) && s.Shell == nil:
+		return "it needs a shell and no sandbox can be made here"
+	case needs.Surface:
+		return "it needs a surface"
+	case len(needs.Dialects) > 0 && !speaks(needs.Dialects, s.Models):
+		return "it needs a model and none is given"
+	case s.role() == agent.RoleOracle && s.Reference == nil:
+		return "it needs a reference solution and none is given"
+	}
+	return ""
+}
+
+func speaks(dialects []model.Dialect, models map[string]model.Endpoint) bool {
+	for _, m := range models {
+		if m.Dialect == model.DialectScript || slices.Contains(dialects, m.Dialect) {
+			return true
+		}
+	}
+	return false
+}
+
+// setup is what a session is opened with, and how its shell is revoked.
+func (s *Subject) setup(ctx context.Context, t *conformance.T) (agent.Setup, func()) {
+	view := t.TempDir()
+	for name, text := range map[string]string{
+		"task.json":      `{"name": "kit/plain", "stages": [{"name": "main"}]}`,
+		"instruction.md": "Write the number 42 into answer.txt.\n",
+	} {
+		if err := os.WriteFile(filepath.Join(view, name), []byte(text), 0o644); err != nil {
+			t.Fatalf("lay out a view: %v", err)
+		}
+	}
+	out := agent.Setup{
+		Session: "kit", Role: s.role(), View: view, Models: s.Models, Scratch: t.TempDir(), Config: s.Config,
+		Workdir: "/app", Limits: agent.Limits{Time: time.Minute, MaxSteps: 20}, Reference: s.Reference,
+	}
+	revoke := func() {}
+	if s.Shell != nil {
+		out.Shell, revoke = s.Shell(ctx, t)
+	}
+	return out, revoke
+}
+
+// open starts a session that is closed with the clause.
+func (s *Subject) open(ctx context.Context, t *conformance.T) (session agent.Session, setup agent.Setup, revoke func()) {
+	setup, revoke = s.setup(ctx, t)
+	session, err := s.Agent.Open(ctx, setup)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	return session, setup, revoke
+}
+
+var message = agent.Message{Stage: "main", Turn: 1, Text: "Write the number 42 into answer.txt."}

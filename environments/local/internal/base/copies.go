@@ -41,12 +41,12 @@ type recipe struct {
 // get returns the copy of r for the host as it is now, which it makes when it
 // is not there, is of an older state of the host, or is damaged.
 func (s *State) get(r recipe) (*Copy, error) {
-	print, err := r.fingerprint()
+	mark, err := r.fingerprint()
 	if err != nil {
 		return nil, fmt.Errorf("%s: look at the host: %w", r.kind, err)
 	}
-	name := filepath.Join(s.base, r.kind+"-"+print)
-	if c, err := open(name); err == nil {
+	name := filepath.Join(s.base, r.kind+"-"+mark)
+	if c, openErr := open(name); openErr == nil {
 		return c, nil
 	}
 	// One builder at a time; the others then find what it made.
@@ -55,10 +55,10 @@ func (s *State) get(r recipe) (*Copy, error) {
 		return nil, fmt.Errorf("%s: %w", r.kind, err)
 	}
 	defer turn.Close()
-	if c, err := open(name); err == nil {
+	if c, openErr := open(name); openErr == nil {
 		return c, nil
 	}
-	if err := s.build(r, name); err != nil {
+	if err = s.build(r, name); err != nil {
 		return nil, fmt.Errorf("%s: %w", r.kind, err)
 	}
 	s.removeOthers(r.kind, name)
@@ -122,7 +122,7 @@ func (s *State) build(r recipe, name string) (err error) {
 		}
 	}()
 	tree := filepath.Join(tmp, "tree")
-	if err := os.Mkdir(tree, 0o755); err != nil {
+	if err = os.Mkdir(tree, 0o755); err != nil {
 		return err
 	}
 	f, err := os.Create(filepath.Join(tmp, "list"))
@@ -132,10 +132,10 @@ func (s *State) build(r recipe, name string) (err error) {
 	list := bufio.NewWriter(f)
 	err = r.build(tree, list)
 	_, errEnd := list.WriteString(endOfList)
-	if err := errors.Join(err, errEnd, list.Flush(), f.Close()); err != nil {
+	if err = errors.Join(err, errEnd, list.Flush(), f.Close()); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(tmp, "lock"), nil, 0o600); err != nil {
+	if err = os.WriteFile(filepath.Join(tmp, "lock"), nil, 0o600); err != nil {
 		return err
 	}
 	// A damaged copy goes out of the way: a sandbox may still have it as a layer.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -51,10 +52,8 @@ func (s *State) Etc(etc string) (*Copy, error) {
 
 // visible says whether a sandbox may see a path below /etc.
 func visible(rel string, info fs.FileInfo) bool {
-	for _, name := range withheld {
-		if rel == name {
-			return false
-		}
+	if slices.Contains(withheld, rel) {
+		return false
 	}
 	for _, end := range []string{".key", ".keytab", ".p12", ".pfx"} {
 		if strings.HasSuffix(rel, end) {

@@ -123,7 +123,7 @@ func local(dir string) error {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	if name, ok := remote[int64(st.Type)&0xffffffff]; ok {
+	if name, ok := remote[st.Type&0xffffffff]; ok {
 		return fmt.Errorf("%s is on a shared file system (%s): state must be on a disk of this machine", dir, name)
 	}
 	return nil

@@ -38,7 +38,7 @@ func Enter() (probe bool, err error) {
 	unix.CloseOnExec(Channel)
 	b := &builder{}
 	for _, s := range b.steps() {
-		err := s.do()
+		err = s.do()
 		if err == nil && b.plan.Break == s.name {
 			err = errBroken
 		}
@@ -62,12 +62,10 @@ func (e *stepError) Unwrap() error { return e.err }
 // Fail sends err to the plugin.
 func Fail(err error) {
 	f := Failure{Step: "execute sandboxd", Text: err.Error()}
-	var s *stepError
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*stepError](err); ok {
 		f.Step, f.Text = s.step, s.err.Error()
 	}
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		f.Errno = int(errno)
 	}
 	data, err := json.Marshal(f)

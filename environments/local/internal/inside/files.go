@@ -91,7 +91,7 @@ func unpack(h *tar.Header, r io.Reader) error {
 			return err
 		}
 		_, err = io.Copy(f, r)
-		if err := errors.Join(err, f.Close()); err != nil {
+		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}
 	default:
@@ -118,6 +118,9 @@ func own(name string, h *tar.Header) error {
 			return err
 		}
 		*w.id = id
+		if h.Gname == "" {
+			gid = id // as in Docker: the group has the number of the user
+		}
 	}
 	if uid == 0 && gid == 0 {
 		return nil // who we are

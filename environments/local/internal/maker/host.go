@@ -47,6 +47,16 @@ var fresh = []inside.Folder{
 	{Path: "media", Mode: 0o755},
 }
 
+// IsFresh says whether an absolute path inside is one of those folders.
+func IsFresh(path string) bool {
+	for _, f := range fresh {
+		if "/"+f.Path == path {
+			return true
+		}
+	}
+	return false
+}
+
 // host is what all sandboxes see of this machine.
 type host struct {
 	etc      *base.Copy
@@ -93,15 +103,16 @@ func (m *Maker) openHost() (*host, error) {
 func visible(top string) (folders []string, links []inside.Link, err error) {
 	folders = []string{"usr"}
 	for _, name := range []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
-		info, err := os.Lstat(filepath.Join(top, name))
+		at := filepath.Join(top, name)
+		info, lookErr := os.Lstat(at)
 		switch {
-		case os.IsNotExist(err):
-		case err != nil:
-			return nil, nil, err
+		case os.IsNotExist(lookErr):
+		case lookErr != nil:
+			return nil, nil, lookErr
 		case info.Mode()&os.ModeSymlink != 0:
-			target, err := os.Readlink(filepath.Join(top, name))
-			if err != nil {
-				return nil, nil, err
+			target, linkErr := os.Readlink(at)
+			if linkErr != nil {
+				return nil, nil, linkErr
 			}
 			links = append(links, inside.Link{Name: name, Target: strings.TrimPrefix(target, "/")})
 		default:

@@ -1,6 +1,7 @@
 package maker
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ type answer struct {
 
 // playSandboxd serves until the socket closes.
 func playSandboxd() {
-	c, err := net.Dial("unix", "/berth/sock")
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: "/berth/sock", Net: "unix"})
 	if err != nil {
 		os.Exit(1)
 	}
@@ -52,7 +53,7 @@ func playSandboxd() {
 		if in.Decode(&q) != nil {
 			os.Exit(0)
 		}
-		cmd := exec.Command(q.Argv[0], q.Argv[1:]...)
+		cmd := exec.CommandContext(context.Background(), q.Argv[0], q.Argv[1:]...)
 		cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "HOME=/root", "LC_ALL=C"}
 		if !become.OneID() {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(q.UID), Gid: uint32(q.UID)}}
@@ -76,12 +77,12 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	top, err := os.MkdirTemp("", "bl") // short, for sockets
+	top, err := os.MkdirTemp("", "bl") //nolint:usetesting // short, for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
 	cache := filepath.Join(os.TempDir(), fmt.Sprintf("berth-test-cache-%d", os.Getuid()))
-	if err := os.Mkdir(cache, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+	if err = os.Mkdir(cache, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		t.Fatal(err)
 	}
 	m, err := New(modetest.Process, base.Places{UID: modetest.Process.UID, Temp: top, Cache: cache}, filepath.Join(modetest.Tools, "local-init"))
@@ -100,14 +101,14 @@ func newRig(t *testing.T) *rig {
 // control makes a control folder with the test binary as sandboxd.
 func (r *rig) control(t *testing.T) (folder string, l *net.UnixListener) {
 	t.Helper()
-	folder, err := os.MkdirTemp(r.top, "c")
+	folder, err := os.MkdirTemp(r.top, "c") //nolint:usetesting // as above
 	if err != nil {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(r.top, "sandboxd")
-	if _, err := os.Stat(binary); err != nil {
-		text, err := os.ReadFile("/proc/self/exe")
-		if err == nil {
+	if _, err = os.Stat(binary); err != nil {
+		var text []byte
+		if text, err = os.ReadFile("/proc/self/exe"); err == nil {
 			err = os.WriteFile(binary, text, 0o555)
 		}
 		if err != nil {

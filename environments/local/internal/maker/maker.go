@@ -100,6 +100,9 @@ func New(process *ids.Process, places base.Places, initPath string) (*Maker, err
 	return m, nil
 }
 
+// WorkFolder is a folder of ours for files that nobody else opens by name.
+func (m *Maker) WorkFolder() string { return m.state.Work }
+
 // openInit opens local-init, which is executed through the descriptor: no id
 // of a sandbox need be able to walk to it.
 func openInit(path string) (*os.File, error) {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestSandbox(t *testing.T) {
-	modetest.Each(t, func(t *testing.T, mode ids.Mode) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
 		r := newRig(t)
 		if err := r.Probe(t.Context()); err != nil {
 			t.Fatal(err)

@@ -114,7 +114,7 @@ func (s *started) send(ctx context.Context, plan *inside.Plan, fds []int) error 
 	if len(data) > inside.MaxPlan {
 		return fmt.Errorf("plan has %d bytes, %d are the most: give fewer mounts", len(data), inside.MaxPlan)
 	}
-	if _, _, err := s.ours.WriteMsgUnix(data, unix.UnixRights(fds...), nil); err != nil {
+	if _, _, err = s.ours.WriteMsgUnix(data, unix.UnixRights(fds...), nil); err != nil {
 		return errors.Join(context.Cause(ctx), fmt.Errorf("send plan: %w", err))
 	}
 	text, err := io.ReadAll(s.ours)

@@ -55,7 +55,7 @@ func Main(m *testing.M, packages ...string) int {
 			return fail(err)
 		}
 		defer func() { _ = os.RemoveAll(Tools) }()
-		if err := errors.Join(os.Chmod(Tools, 0o755), build(packages)); err != nil { //nolint:gosec // others must execute them
+		if err = errors.Join(os.Chmod(Tools, 0o755), build(packages)); err != nil { // others must execute them
 			return fail(err)
 		}
 	}
@@ -78,7 +78,7 @@ func build(packages []string) error {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", p, err, out)
 		}
-		if err := os.Chmod(to, 0o755); err != nil { //nolint:gosec // as above
+		if err := os.Chmod(to, 0o755); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func become(t *testing.T, mode ids.Mode) {
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}
-	home, err := os.MkdirTemp("", "berth-home-")
+	home, err := os.MkdirTemp("", "berth-home-") //nolint:usetesting // t.TempDir is below a folder that the user cannot enter
 	if err == nil {
 		err = os.Chown(home, User, User)
 	}
@@ -176,7 +176,7 @@ func becomeUser() error {
 			continue
 		}
 		own := filepath.Join(dir, file)
-		if err := os.WriteFile(own, []byte(text), 0o644); err != nil { //nolint:gosec // as the file that it covers
+		if err := os.WriteFile(own, []byte(text), 0o644); err != nil {
 			return err
 		}
 		if err := unix.Mount(own, at, "", unix.MS_BIND, ""); err != nil {

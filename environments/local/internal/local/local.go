@@ -1,0 +1,178 @@
+// Package local is the environment plugin "local": sandboxes out of namespaces
+// over the host's own programs, with no engine, no root and no daemon.
+//
+// It says what a Spec comes to here, refuses what cannot be had, and leaves the
+// making to its neighbors. It must not mount, map ids or start a process.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/berth-eval/berth/environments/local/internal/base"
+	"github.com/berth-eval/berth/environments/local/internal/ids"
+	"github.com/berth-eval/berth/environments/local/internal/maker"
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// Config is the body of an `environment` block with plugin = "local".
+type Config struct {
+	Pids       int64 `berth:"pids" default:"4096" doc:"Most processes that one user of a sandbox may have, where the task names no limit."`
+	StorageMiB int64 `berth:"storage_mib" default:"0" doc:"Most that a sandbox may write, in MiB, where the task names no limit. It is kept in memory. 0: half of the machine's memory."`
+}
+
+// Validate has no side effects and reports every problem.
+func (c *Config) Validate() (ps []config.Problem) {
+	if c.Pids < 16 {
+		ps = append(ps, config.Problem{
+			Path: "pids", Summary: "Too few processes",
+			Detail: fmt.Sprintf("Got %d. PID 1 and a shell with a few children need 16; write 16 or more.", c.Pids),
+		})
+	}
+	if c.StorageMiB < 0 {
+		ps = append(ps, config.Problem{
+			Path: "storage_mib", Summary: "Storage is negative",
+			Detail: fmt.Sprintf("Got %d. Write a size in MiB, or 0 for half of the machine's memory.", c.StorageMiB),
+		})
+	}
+	return ps
+}
+
+// Environment is the plugin. Safe for concurrent use.
+type Environment struct {
+	process *ids.Process
+	maker   *maker.Maker
+	images  *images
+	fault   error // why no sandbox can be made by this process at all
+}
+
+var _ environment.Environment = (*Environment)(nil)
+
+// Options are what a process finds out about itself.
+type Options struct {
+	Process *ids.Process
+	Fault   error       // of ids.Enter; Process is nil then
+	Init    string      // path of local-init
+	Places  base.Places // where state may be
+}
+
+// New makes the plugin. It never fails: what is wrong with this machine is what
+// Check answers.
+func New(o Options) *Environment {
+	e := &Environment{process: o.Process, fault: o.Fault}
+	if e.fault != nil {
+		return e
+	}
+	if e.maker, e.fault = maker.New(o.Process, o.Places, o.Init); e.fault != nil {
+		return e
+	}
+	e.images = newImages(e.maker.WorkFolder())
+	return e
+}
+
+// Close destroys every sandbox of this process.
+func (e *Environment) Close() error {
+	if e.maker == nil {
+		return nil
+	}
+	return errors.Join(e.maker.Close(), e.images.close())
+}
+
+// Places are where state may be, by the environment of this process.
+func Places(uid int) base.Places {
+	p := base.Places{UID: uid, Runtime: os.Getenv("XDG_RUNTIME_DIR"), Cache: os.Getenv("XDG_CACHE_HOME")}
+	switch home := os.Getenv("HOME"); {
+	case uid == 0:
+		p.Cache = "/var/cache"
+	case p.Cache == "" && filepath.IsAbs(home):
+		p.Cache = filepath.Join(home, ".cache")
+	}
+	return p
+}
+
+// Create makes a sandbox.
+func (e *Environment) Create(ctx context.Context, spec environment.Spec) (environment.Sandbox, error) {
+	if e.fault != nil {
+		return environment.Sandbox{}, fmt.Errorf("%w: %w", environment.ErrRefused, e.fault)
+	}
+	j, err := e.judge(spec)
+	if err != nil {
+		return environment.Sandbox{}, err
+	}
+	if len(j.report.Refusals) > 0 {
+		return environment.Sandbox{}, refused(j.report.Refusals)
+	}
+	if !filepath.IsAbs(spec.Control) {
+		return environment.Sandbox{}, fmt.Errorf("control folder is %q: an absolute path is needed", spec.Control)
+	}
+	files, err := e.images.files(spec.Image, j.image)
+	if err != nil {
+		return environment.Sandbox{}, err
+	}
+	defer files.release()
+	o := maker.Order{
+		Owner: spec.Labels.Owner, Trial: spec.Labels.Trial, Attempt: spec.Labels.Attempt,
+		Control: spec.Control, Files: files.file(), Workdir: j.workdir,
+		SizeMiB: j.storage, ShmMiB: spec.Limits.ShmMiB, Nproc: j.pids,
+	}
+	for _, m := range spec.Mounts {
+		o.Mounts = append(o.Mounts, maker.Mount{Source: m.Source, Target: m.Target})
+	}
+	box, err := e.maker.Create(ctx, o)
+	if err != nil {
+		if errors.Is(err, maker.ErrForbidden) {
+			err = fmt.Errorf("%w: %w", environment.ErrRefused, err)
+		}
+		return environment.Sandbox{}, err
+	}
+	return environment.Sandbox{ID: box.ID, PID: box.PID, Granted: j.granted, Image: j.image.Facts, Findings: j.findings}, nil
+}
+
+// refused is what Create fails with where Check would refuse.
+func refused(ps []environment.Problem) error {
+	texts := make([]string, len(ps))
+	for i, p := range ps {
+		texts[i] = p.Summary + ": " + p.Detail
+	}
+	return fmt.Errorf("%w: %s", environment.ErrRefused, strings.Join(texts, "\n"))
+}
+
+// Destroy removes a sandbox.
+func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remains, error) {
+	if e.fault != nil {
+		return environment.Remains{}, e.fault
+	}
+	u, err := e.maker.Destroy(ctx, id)
+	return environment.Remains{CPU: u.CPU}, err
+}
+
+// List returns the ids of sandboxes of this user.
+func (e *Environment) List(_ context.Context, owner string) ([]string, error) {
+	if e.fault != nil {
+		return nil, e.fault
+	}
+	return e.maker.List(owner)
+}
+
+// Check says what spec would be refused for.
+func (e *Environment) Check(ctx context.Context, spec environment.Spec) (environment.Report, error) {
+	if e.fault != nil {
+		return environment.Report{Refusals: []environment.Problem{{Summary: "No sandbox can be made on this machine", Detail: e.fault.Error()}}}, nil //nolint:nilerr // a refusal is an answer
+	}
+	j, err := e.judge(spec)
+	if err != nil {
+		return environment.Report{}, err
+	}
+	if err := e.maker.Probe(ctx); err != nil {
+		if ctx.Err() != nil {
+			return environment.Report{}, err
+		}
+		j.report.Refusals = append(j.report.Refusals, environment.Problem{Summary: "No sandbox can be made on this machine", Detail: err.Error()})
+	}
+	return j.report, nil
+}

@@ -1,0 +1,52 @@
+package verifier_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+func TestReadFileOpensNothingButFiles(t *testing.T) {
+	t.Parallel()
+	view := t.TempDir()
+	at := func(name string) string { return filepath.Join(view, name) }
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(at("attempt/artifacts"), 0o755))
+	must(os.WriteFile(at("attempt/artifacts/plain"), []byte("42"), 0o644))
+	must(os.WriteFile(at("attempt/artifacts/large"), []byte("12345678901"), 0o644))
+	must(os.Symlink("plain", at("attempt/artifacts/link")))
+	must(os.Symlink("/etc/passwd", at("attempt/artifacts/out")))
+	must(os.Symlink("/etc", at("attempt/artifacts/dir")))
+	must(syscall.Mkfifo(at("attempt/artifacts/pipe"), 0o644))
+	r := verifier.Request{View: view}
+	for _, tt := range []struct{ name, want, err string }{
+		{name: "plain", want: "42"},
+		{name: "large", err: "more than 10 bytes"},
+		{name: "link", err: "no regular file"},
+		{name: "out", err: "no regular file"},
+		{name: "dir/passwd", err: "escapes"},
+		{name: "pipe", err: "no regular file"},
+		{name: ".", err: "no regular file"},
+		{name: "../../../../../../etc/passwd", err: "escapes"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := r.ReadFile("attempt/artifacts/"+tt.name, 10)
+			if string(got) != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("got %q, %v; want %q, error with %q", got, err, tt.want, tt.err)
+			}
+		})
+	}
+	if _, err := r.ReadFile("attempt/artifacts/none", 10); !errors.Is(err, verifier.ErrArtifactMissing) {
+		t.Errorf("missing: %v; want ErrArtifactMissing", err)
+	}
+}

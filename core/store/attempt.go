@@ -76,7 +76,7 @@ func (a *Attempt) Dir() string { return a.dir }
 func (a *Attempt) Number() int { return a.number }
 
 // Append adds v as one line of JSON to a file of the attempt, such as
-// EventsFile. A line that a full disk cut off is ended before the next one.
+// record.EventsFile. A line that a full disk cut off is ended before the next one.
 func (a *Attempt) Append(file string, v any) error {
 	if !local(file) {
 		return fmt.Errorf("append to %q: not a path below the attempt", file)
@@ -134,7 +134,7 @@ func (a *Attempt) Publish(r record.Result) error {
 	if err != nil {
 		return fmt.Errorf("publish attempt: %w", err)
 	}
-	if err = renameio.WriteFile(filepath.Join(a.dir, ResultFile), append(b, '\n'), 0o644); err != nil {
+	if err = renameio.WriteFile(filepath.Join(a.dir, record.ResultFile), append(b, '\n'), 0o644); err != nil {
 		return fmt.Errorf("publish attempt: %w", err)
 	}
 	brief := BriefOf(&r)

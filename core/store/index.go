@@ -214,13 +214,13 @@ func (x *Index) walk(dir string) error {
 
 // ReadResult reads result.json of the attempt in dir.
 func ReadResult(dir string) (*record.Result, error) {
-	b, err := os.ReadFile(filepath.Join(dir, ResultFile))
+	b, err := os.ReadFile(filepath.Join(dir, record.ResultFile))
 	if err != nil {
 		return nil, err
 	}
 	r := &record.Result{}
 	if err = json.Unmarshal(b, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ResultFile), err)
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, record.ResultFile), err)
 	}
 	return r, nil
 }

@@ -61,6 +61,7 @@ type Brief struct {
 	Oracle    bool              `json:"oracle,omitempty"`
 	Modified  bool              `json:"modified,omitempty"`
 	Error     string            `json:"error,omitempty"` // its boundary, and what happened
+	Retryable bool              `json:"retryable,omitempty"`
 	Digests   map[string]string `json:"digests,omitempty"`
 }
 
@@ -72,7 +73,7 @@ func BriefOf(r *record.Result) *Brief {
 		AgentTime: r.AgentTime, Oracle: r.Oracle, Modified: len(r.Modified) > 0, Digests: map[string]string{},
 	}
 	if r.Error != nil {
-		b.Error = cut(fmt.Sprintf("%s: %s", r.Error.Boundary, r.Error.Message), 400)
+		b.Error, b.Retryable = cut(fmt.Sprintf("%s: %s", r.Error.Boundary, r.Error.Message), 400), r.Error.Retry
 	}
 	for _, u := range r.Usage {
 		b.Tokens += u.InputTokens + u.OutputTokens

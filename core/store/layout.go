@@ -15,23 +15,6 @@ const (
 	TrialsDir     = "trials"
 )
 
-// Names of the files of an attempt.
-const (
-	ResultFile     = "result.json"
-	EventsFile     = "events.jsonl"
-	TurnsFile      = "turns.jsonl"
-	StepsFile      = "steps.jsonl"
-	SurfaceFile    = "surface.jsonl"
-	VerdictsFile   = "verdicts.jsonl"
-	TrajectoryFile = "trajectory.json"
-	LogFile        = "log"
-	AgentDir       = "agent"
-	VerifierDir    = "verifier"
-	ArtifactsDir   = "artifacts"
-	CapturesDir    = "captures"
-	FramesDir      = "frames"
-)
-
 // maxName is how many bytes of a task's name its folder keeps.
 const maxName = 80
 

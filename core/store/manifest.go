@@ -28,7 +28,7 @@ type Header struct {
 	// Dir is the folder that relative paths of the experiment start from.
 	Dir string `json:"dir"`
 	// Variables are the values of variables as JSON, without the sensitive ones.
-	Variables map[string]string `json:"variables,omitempty"`
+	Variables map[string]json.RawMessage `json:"variables,omitempty"`
 	// AllowEnv are the host variables that tasks may ask for; AllowRead the
 	// folders that functions of the experiment may read; Lenient turns unknown
 	// keys in tasks into warnings.
@@ -49,11 +49,12 @@ type Cell struct {
 	Slug  string `json:"slug"`
 	// Choices are the values on the axes, as text.
 	Choices map[string]string `json:"choices"`
-	Agent   string            `json:"agent"` // label of its block
+	Agent   string            `json:"agent"`
 	Model   string            `json:"model,omitempty"`
-	Env     string            `json:"environment"`
-	// Identity is all of the cell that is part of a trial's id.
-	Identity json.RawMessage `json:"identity"`
+	// Environment is the label of its block, as are Agent and Model.
+	Environment string `json:"environment"`
+	// Identity is all of the cell that is part of a trial's id, by dataset.
+	Identity map[string]json.RawMessage `json:"identity"`
 }
 
 // Trial is one planned trial.
@@ -68,6 +69,9 @@ type Trial struct {
 	// Invalid says why the task cannot be run; the outcome is then
 	// task_invalid from the beginning.
 	Invalid string `json:"invalid,omitempty"`
+	// Refused says why the cell cannot run the task; the user chose to leave it
+	// out, and the outcome stays not_run.
+	Refused string `json:"refused,omitempty"`
 }
 
 // Manifest is the plan of a run as it was stored.

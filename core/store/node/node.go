@@ -23,9 +23,10 @@ import (
 // EnvDir names the folder to use instead of the usual ones.
 const EnvDir = "BERTH_RUNTIME_DIR"
 
-// maxDir is how long the path of the folder may be, in bytes: the path of a
-// Unix socket below it must stay under 104 (macOS) or 108 (Linux).
-const maxDir = 48
+// maxDir is how long the path of the folder may be, in bytes: a place in it
+// and an attempt's folder in that add 24, which makes the 60 that an attempt
+// may have, so that its sockets stay under 100.
+const maxDir = 36
 
 // Dir is the folder for what must not lie on a shared file system. It belongs
 // to this user alone (0700), and programs can be executed in it. It is

@@ -1,0 +1,137 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// reader turns what may be secret into plain values.
+type reader struct {
+	reveal  bool
+	secrets map[string]bool
+	err     error // the first
+}
+
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *reader) text(t config.Text) string {
+	if !r.reveal || !t.Secret() {
+		return t.String()
+	}
+	s, err := t.Reveal()
+	if err != nil {
+		r.fail(err)
+	}
+	r.secrets[s] = true
+	return s
+}
+
+func (r *reader) env(m map[string]config.Text) map[string]string {
+	out := make(map[string]string, len(m))
+	for k, t := range m {
+		out[k] = r.text(t)
+	}
+	return out
+}
+
+func (r *reader) values(v config.Values) json.RawMessage {
+	if !r.reveal {
+		return v.JSON()
+	}
+	b, err := v.Reveal()
+	if err != nil {
+		r.fail(err)
+	}
+	return b
+}
+
+func (r *reader) agent(a config.Agent) trial.Agent {
+	return trial.Agent{Plugin: a.Plugin, Oracle: a.Oracle, Config: r.values(a.Config), Env: r.env(a.Env), Models: models(a.Models)}
+}
+
+func models(ms map[string]config.Model) map[string]trial.Model {
+	out := make(map[string]trial.Model, len(ms))
+	for name, m := range ms {
+		out[name] = trial.Model{Label: m.Label, Info: model.Info{Dialect: model.Dialect(m.Provider), Name: m.Name}}
+	}
+	return out
+}
+
+// Public is a cell on a dataset as core/trial takes it, with the names of
+// secrets in place of the secrets: good for questions, not for running.
+func Public(c *config.Cell, d *config.Dataset) trial.Cell {
+	out, _ := convert(c, d, false) //nolint:errcheck // only revealing fails
+	return out
+}
+
+// Revealed is a cell on a dataset as core/trial runs it. Fails when a secret
+// is missing.
+func Revealed(c *config.Cell, d *config.Dataset) (trial.Cell, error) {
+	out, err := convert(c, d, true)
+	if err != nil {
+		return out, fmt.Errorf("cell %s: %w", c.Key, err)
+	}
+	return out, nil
+}
+
+func convert(c *config.Cell, d *config.Dataset, reveal bool) (trial.Cell, error) {
+	r := &reader{reveal: reveal, secrets: map[string]bool{}}
+	out := trial.Cell{
+		Choices: map[string]string{},
+		Agent:   r.agent(c.Agent),
+		Environment: trial.Environment{
+			Plugin: c.Environment.Plugin, Config: r.values(c.Environment.Config), Env: r.env(c.Environment.Env),
+			Network: c.Environment.Network, Limits: c.Environment.Limits,
+		},
+		Verifiers: map[string]trial.Verifier{},
+		Verify:    d.Verify,
+		Limits:    limits(&c.PerTrial),
+	}
+	if out.Verify == "" {
+		out.Verify = c.Verify
+	}
+	for _, ch := range c.Choices {
+		out.Choices[ch.Axis] = ch.Text
+	}
+	for name, v := range c.Verifiers {
+		out.Verifiers[name] = trial.Verifier{Plugin: v.Plugin, Config: r.values(v.Config), Env: r.env(v.Env), Models: models(v.Models)}
+	}
+	if d.Success != nil {
+		least := d.Success.AtLeast
+		out.Success = &task.Success{Score: d.Success.Key, AtLeast: &least}
+	}
+	if u := c.User; u != nil {
+		out.User = &trial.User{Agent: r.agent(u.Agent), Persona: u.Persona, Time: value(u.Time)}
+	}
+	for s := range maps.Keys(r.secrets) {
+		out.Secrets = append(out.Secrets, s)
+	}
+	return out, r.err
+}
+
+func limits(p *config.PerTrial) trial.Limits {
+	return trial.Limits{
+		AgentTime: value(p.AgentTime), AgentTimeFactor: value(p.AgentTimeFactor),
+		VerifierTime: value(p.VerifierTime), VerifierTimeFactor: value(p.VerifierTimeFactor),
+		StartTime: value(p.StartTime), StartTimeFactor: value(p.StartTimeFactor), MaxSteps: value(p.MaxSteps),
+	}
+}
+
+// value is what p points to, or zero: what trial takes as "keep the task's".
+func value[T time.Duration | float64 | int64](p *T) T {
+	if p == nil {
+		return 0
+	}
+	return *p
+}

@@ -1,0 +1,307 @@
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// cellNeeds is what the plugins of a cell said.
+type cellNeeds struct {
+	agent, user *agent.Needs
+	verifiers   map[string]verifier.Traits // by the name that tasks use
+}
+
+// checks asks the plugins of every cell about every task. The same question is
+// asked once.
+func (m *maker) checks(ctx context.Context) error {
+	m.needs = make([]*cellNeeds, len(m.plan.Experiment.Cells))
+	if m.in.Plugins == nil {
+		return nil
+	}
+	a := &asker{maker: m, agents: map[string]*agent.Needs{}, reports: map[string]environment.Report{}, gone: map[string]bool{}}
+	for i := range m.plan.Experiment.Cells {
+		if err := a.cell(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asker asks plugins, each question once.
+type asker struct {
+	*maker
+	agents  map[string]*agent.Needs // by the question, as JSON; nil: not to be had
+	reports map[string]environment.Report
+	gone    map[string]bool // plugins that are not to be had
+}
+
+func (a *asker) cell(ctx context.Context, i int) error {
+	c := a.plan.Experiment.Cells[i]
+	n := &cellNeeds{verifiers: map[string]verifier.Traits{}}
+	a.needs[i] = n
+	first := Public(c, &c.Datasets[0])
+	role := agent.RoleAgent
+	if c.Agent.Oracle {
+		role = agent.RoleOracle
+	}
+	var err error
+	if n.agent, err = a.agent(ctx, c, first.Agent, role); err != nil {
+		return err
+	}
+	if c.User != nil {
+		if n.user, err = a.agent(ctx, c, first.User.Agent, agent.RoleUser); err != nil {
+			return err
+		}
+	}
+	for d := range c.Datasets {
+		tc := Public(c, &c.Datasets[d])
+		for _, place := range a.datasets[c.Datasets[d].Label] {
+			t := &a.plan.Tasks[place]
+			if t.Task == nil {
+				continue
+			}
+			if err = a.verifiers(ctx, c, tc, t.Task, n); err != nil {
+				return err
+			}
+			if err = a.task(ctx, i, tc, place); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// agent asks an agent what it needs.
+func (a *asker) agent(ctx context.Context, c *config.Cell, ag trial.Agent, role agent.Role) (*agent.Needs, error) {
+	r := agent.CheckRequest{Config: ag.Config, Models: map[string]model.Info{}, Role: role}
+	for name, m := range ag.Models {
+		r.Models[name] = m.Info
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	key := ag.Plugin + string(b)
+	if n, ok := a.agents[key]; ok {
+		return n, nil
+	}
+	p, _, err := a.in.Plugins.Agent(ctx, ag.Plugin)
+	if err != nil {
+		a.agents[key] = nil
+		return nil, a.plugin(ctx, "agent", ag.Plugin, c.Key, err)
+	}
+	n, err := p.Check(ctx, r)
+	if err != nil {
+		a.agents[key] = nil
+		return nil, a.failed(ctx, fmt.Sprintf("agent %q", ag.Plugin), c.Key, err)
+	}
+	a.agents[key] = &n
+	return &n, nil
+}
+
+// plugin notes that a plugin is not to be had.
+func (a *asker) plugin(ctx context.Context, kind, name, cell string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if key := kind + " " + name; !a.gone[key] {
+		a.gone[key] = true
+		a.plan.Missing = append(a.plan.Missing, Missing{Kind: MissingPlugin, Name: fmt.Sprintf("%s %q", kind, name), For: []string{cell}, Why: err.Error()})
+	}
+	return nil
+}
+
+// failed notes that a plugin could not answer.
+func (a *asker) failed(ctx context.Context, who, cell string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	p := Problem{Severity: config.Error, Cells: []string{cell}, Summary: who + " cannot answer", Detail: err.Error()}
+	if errors.Is(err, agent.ErrBadConfig) {
+		p.Summary = who + " refuses its configuration"
+	}
+	a.problems.add(p)
+	return nil
+}
+
+// verifiers asks the verifiers that a task names what they need.
+func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc trial.Cell, t *task.Task, n *cellNeeds) error {
+	for i := range t.Stages {
+		for _, u := range t.Stages[i].Verifiers {
+			name := u.Name
+			if v := tc.Verifiers[u.Name]; v.Plugin != "" {
+				name = v.Plugin
+			}
+			if _, known := n.verifiers[u.Name]; known || a.gone["verifier "+name] {
+				continue
+			}
+			p, _, err := a.in.Plugins.Verifier(ctx, name)
+			if err != nil {
+				if err = a.plugin(ctx, "verifier", name, c.Key, err); err != nil {
+					return err
+				}
+				continue
+			}
+			n.verifiers[u.Name] = p.Traits
+		}
+	}
+	return nil
+}
+
+// task asks whether a task can be run in a cell.
+func (a *asker) task(ctx context.Context, cell int, tc trial.Cell, place int) error {
+	c, n, t := a.plan.Experiment.Cells[cell], a.needs[cell], a.plan.Tasks[place].Task
+	known := trial.Known{Agent: n.agent, User: n.user, Verifiers: n.verifiers, Gateway: a.in.Gateway}
+	refused := trial.Unsupported(t, tc, known)
+	if len(refused) == 0 && n.agent != nil {
+		report, err := a.environment(ctx, c, tc, t, *n.agent)
+		if err != nil {
+			return err
+		}
+		refused = report.Refusals
+		for _, d := range report.Degraded {
+			a.problems.add(Problem{
+				Severity: config.Warning, Summary: d.Summary, Detail: d.Detail, Tasks: []string{t.Name}, Cells: []string{c.Key},
+			})
+		}
+	}
+	for _, r := range refused {
+		a.problems.add(Problem{
+			Severity: config.Error, Refusal: true, Summary: r.Summary, Detail: r.Detail, Tasks: []string{t.Name}, Cells: []string{c.Key},
+		})
+	}
+	if len(refused) > 0 {
+		a.refuse(cell, place, refused[0])
+	}
+	return nil
+}
+
+// refuse marks the trials of a task in a cell.
+func (a *asker) refuse(cell, place int, why trial.Problem) {
+	for i := range a.plan.Trials {
+		if t := &a.plan.Trials[i]; t.Cell == cell && t.Place == place {
+			t.Refused = why.Summary
+			if why.Detail != "" {
+				t.Refused += ": " + why.Detail
+			}
+		}
+	}
+}
+
+func (a *asker) environment(ctx context.Context, c *config.Cell, tc trial.Cell, t *task.Task, needs agent.Needs) (environment.Report, error) {
+	name := tc.Environment.Plugin
+	if a.gone["environment "+name] {
+		return environment.Report{}, nil
+	}
+	p, _, err := a.in.Plugins.Environment(ctx, name)
+	if err != nil {
+		return environment.Report{}, a.plugin(ctx, "environment", name, c.Key, err)
+	}
+	spec, _, err := trial.Spec(t, tc, needs)
+	if err != nil {
+		return environment.Report{}, fmt.Errorf("task %s, cell %s: %w", t.Name, c.Key, err) // Unsupported lets none through
+	}
+	b, err := json.Marshal(spec)
+	if err != nil {
+		return environment.Report{}, err
+	}
+	key := name + string(b)
+	if r, ok := a.reports[key]; ok {
+		return r, nil
+	}
+	r, err := p.Check(ctx, spec)
+	if err != nil {
+		return r, a.failed(ctx, fmt.Sprintf("environment %q", name), c.Key, err)
+	}
+	a.reports[key] = r
+	return r, nil
+}
+
+// missing lists host variables that are not set.
+func (m *maker) missing() {
+	lookup := m.in.Options.LookupEnv
+	if lookup == nil {
+		lookup = func(string) (string, bool) { return "", false }
+	}
+	missing := map[string]*Missing{}
+	var order []string
+	add := func(kind MissingKind, name, who string) {
+		key := string(kind) + name
+		x := missing[key]
+		if x == nil {
+			x = &Missing{Kind: kind, Name: name}
+			missing[key] = x
+			order = append(order, key)
+		}
+		if !slices.Contains(x.For, who) {
+			x.For = append(x.For, who)
+		}
+	}
+	for i := range m.plan.Tasks {
+		if t := m.plan.Tasks[i].Task; t != nil {
+			for _, name := range needed(t) {
+				if _, ok := lookup(name); !ok {
+					add(MissingVariable, name, "task "+t.Name)
+				}
+			}
+		}
+	}
+	for _, key := range order {
+		m.plan.Missing = append(m.plan.Missing, *missing[key])
+	}
+}
+
+// secrets looks for the secrets of every cell, and of the verifiers that its
+// tasks use.
+func (m *maker) secrets() {
+	seen := map[string]bool{}
+	for _, c := range m.plan.Experiment.Cells {
+		var used []string
+		for _, d := range c.Datasets {
+			for _, place := range m.datasets[d.Label] {
+				if t := m.plan.Tasks[place].Task; t != nil {
+					used = union(used, verifierNames(t))
+				}
+			}
+		}
+		for _, d := range c.CheckSecrets(used...) {
+			if s := d.String(); !seen[s] {
+				seen[s] = true
+				m.plan.Secrets = append(m.plan.Secrets, d)
+			}
+		}
+	}
+}
+
+// needed are the host variables that a task asks for and has no default for.
+func needed(t *task.Task) []string {
+	envs := []task.Env{t.Environment.Env}
+	for i := range t.Stages {
+		s := &t.Stages[i]
+		envs = append(envs, s.Agent.Env, s.Verify.Env)
+	}
+	for i := range t.MCPServers {
+		envs = append(envs, t.MCPServers[i].Env, t.MCPServers[i].Headers)
+	}
+	var names []string
+	for _, e := range envs {
+		for _, v := range e {
+			if v.Host != "" && v.Default == nil {
+				names = append(names, v.Host)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

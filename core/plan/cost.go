@@ -1,0 +1,113 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-eval/berth/core/config"
+)
+
+// Cost is what a run can cost at most, in USD, of models.
+type Cost struct {
+	// WorstUSD is nil when it is not known; Unknown then says why. Unknown is
+	// not zero.
+	WorstUSD *float64 `json:"worst_usd"`
+	Unknown  []string `json:"unknown,omitempty"`
+	// LimitUSD is the limit of the run; nil means that it has none.
+	LimitUSD *float64 `json:"limit_usd,omitempty"`
+	// Attempts is how many there can be at most, retries included.
+	Attempts int `json:"attempts"`
+}
+
+// cost is the worst case: every trial uses up its budget in every attempt.
+func cost(p *Plan, needs []*cellNeeds) Cost {
+	perCell := make([]*float64, len(p.Experiment.Cells))
+	var out Cost
+	for i := range p.Experiment.Cells {
+		usd, unknown := trialCost(p.Experiment.Cells[i], needs[i])
+		if len(unknown) == 0 {
+			perCell[i] = &usd
+		}
+		for _, u := range unknown {
+			if !slices.Contains(out.Unknown, u) {
+				out.Unknown = append(out.Unknown, u)
+			}
+		}
+	}
+	attempts := 1 + p.Experiment.Retry.Max
+	out.LimitUSD = p.Experiment.Limits.CostUSD
+	total := 0.0
+	for i := range p.Trials {
+		t := &p.Trials[i]
+		if t.Invalid != "" || t.Refused != "" {
+			continue
+		}
+		out.Attempts += attempts
+		if usd := perCell[t.Cell]; usd != nil {
+			total += *usd * float64(attempts)
+		}
+	}
+	switch {
+	case len(out.Unknown) == 0 && out.LimitUSD != nil && *out.LimitUSD < total:
+		out.WorstUSD = out.LimitUSD
+	case len(out.Unknown) == 0:
+		out.WorstUSD = &total
+	}
+	return out
+}
+
+// trialCost is the most that one attempt in a cell can cost, or why that is
+// not known.
+func trialCost(c *config.Cell, n *cellNeeds) (usd float64, unknown []string) {
+	add := func(who string, models map[string]config.Model, budget *float64, tokens *int64) {
+		if len(models) == 0 {
+			return
+		}
+		dearest := 0.0
+		for _, m := range models {
+			if m.Provider == "script" {
+				continue
+			}
+			price := highest(m.Price)
+			if price == nil {
+				unknown = append(unknown, fmt.Sprintf("the price of model %q is not known: add a price block", m.Label))
+				return
+			}
+			dearest = max(dearest, *price)
+		}
+		switch {
+		case dearest == 0:
+		case budget != nil:
+			usd += *budget
+		case tokens != nil:
+			usd += float64(*tokens) / 1e6 * dearest
+		default:
+			unknown = append(unknown, who+" has no budget: set cost_usd or tokens")
+		}
+	}
+	if n == nil || n.agent == nil || len(n.agent.Dialects) > 0 {
+		add("an attempt", c.Agent.Models, c.PerTrial.CostUSD, c.PerTrial.Tokens)
+	}
+	if u := c.User; u != nil {
+		add("the user", u.Agent.Models, u.CostUSD, u.Tokens)
+	}
+	for name, v := range c.Verifiers {
+		add(fmt.Sprintf("verifier %q", name), v.Models, nil, nil)
+	}
+	return usd, unknown
+}
+
+// highest is the dearest kind of token of a price; nil when one that is always
+// paid is not known.
+func highest(p *config.Price) *float64 {
+	if p == nil || p.Input == nil || p.Output == nil {
+		return nil
+	}
+	top := max(*p.Input, *p.Output)
+	for _, x := range []*float64{p.CachedInput, p.CacheWrite} {
+		if x != nil {
+			top = max(top, *x)
+		}
+	}
+	return &top
+}

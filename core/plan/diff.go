@@ -1,0 +1,213 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/berth-eval/berth/core/store"
+)
+
+// Change is something that differs between a stored plan and one made now,
+// and that could change results.
+type Change struct {
+	Where  string `json:"where"`  // a cell, a task, or empty: the run
+	What   string `json:"what"`   // a path such as agent.config.max_turns
+	Before string `json:"before"` // JSON, or empty: it was not there
+	After  string `json:"after"`  // the same
+}
+
+// String is the change on one line.
+func (c Change) String() string {
+	s := c.What
+	if c.Where != "" {
+		s = c.Where + ": " + s
+	}
+	switch {
+	case c.Before == "":
+		return fmt.Sprintf("%s: added %s", s, c.After)
+	case c.After == "":
+		return fmt.Sprintf("%s: removed %s", s, c.Before)
+	default:
+		return fmt.Sprintf("%s: %s → %s", s, c.Before, c.After)
+	}
+}
+
+// maxChanges bounds a diff: who changed everything need not read all of it.
+const maxChanges = 50
+
+// Diff says what of a stored plan could have other results than the plan made
+// now. None: the trials are the same. What cannot change results (limits of
+// the run, names of blocks, prices) is not compared.
+func Diff(before, after *store.Manifest) []Change {
+	if sameTrials(before.Trials, after.Trials) {
+		return nil
+	}
+	var changes []Change
+	changes = append(changes, diffCells(before.Cells, after.Cells)...)
+	changes = append(changes, diffTasks(before, after)...)
+	if r, now := repeats(before), repeats(after); r != now {
+		changes = append(changes, Change{What: "repeat", Before: strconv.Itoa(r), After: strconv.Itoa(now)})
+	}
+	if len(changes) == 0 {
+		changes = append(changes, Change{What: "trials", Before: strconv.Itoa(len(before.Trials)), After: strconv.Itoa(len(after.Trials))})
+	}
+	if n := len(changes); n > maxChanges {
+		changes = append(changes[:maxChanges], Change{What: fmt.Sprintf("and %d more changes", n-maxChanges), Before: "…", After: "…"})
+	}
+	return changes
+}
+
+// sameTrials says whether both plans consist of the same trials, in any order.
+func sameTrials(a, b []store.Trial) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	ids := make(map[string]bool, len(a))
+	for i := range a {
+		ids[a[i].ID] = true
+	}
+	return !slices.ContainsFunc(b, func(t store.Trial) bool { return !ids[t.ID] })
+}
+
+func repeats(m *store.Manifest) int {
+	most := 0
+	for i := range m.Trials {
+		most = max(most, m.Trials[i].Repetition)
+	}
+	return most
+}
+
+func diffCells(before, after []store.Cell) []Change {
+	old, now := map[string]store.Cell{}, map[string]store.Cell{}
+	for _, c := range before {
+		old[c.Key] = c
+	}
+	for _, c := range after {
+		now[c.Key] = c
+	}
+	var changes []Change
+	for _, key := range union(slices.Sorted(maps.Keys(old)), slices.Sorted(maps.Keys(now))) {
+		a, inOld := old[key]
+		b, inNow := now[key]
+		switch {
+		case !inNow:
+			changes = append(changes, Change{What: "cell", Before: name(key)})
+		case !inOld:
+			changes = append(changes, Change{What: "cell", After: name(key)})
+		default:
+			changes = append(changes, diffIdentities(key, a.Identity, b.Identity)...)
+		}
+	}
+	return changes
+}
+
+// diffIdentities compares a cell's identity for each dataset, and says what is
+// the same for all datasets once.
+func diffIdentities(key string, a, b map[string]json.RawMessage) []Change {
+	where := "cell " + name(key)
+	var changes []Change
+	for _, d := range union(slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b))) {
+		switch {
+		case a[d] == nil:
+			changes = append(changes, Change{Where: where, What: "dataset", After: strconv.Quote(d)})
+		case b[d] == nil:
+			changes = append(changes, Change{Where: where, What: "dataset", Before: strconv.Quote(d)})
+		default:
+			for _, c := range diffJSON(where, "", tree(a[d]), tree(b[d])) {
+				if !slices.Contains(changes, c) {
+					changes = append(changes, c)
+				}
+			}
+		}
+	}
+	return changes
+}
+
+func name(key string) string {
+	if key == "" {
+		return "(only one)"
+	}
+	return key
+}
+
+func tree(raw json.RawMessage) any {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return string(raw)
+	}
+	return v
+}
+
+// diffJSON lists the paths at which two JSON values differ.
+func diffJSON(where, path string, a, b any) []Change {
+	ma, okA := a.(map[string]any)
+	mb, okB := b.(map[string]any)
+	if okA && okB {
+		var changes []Change
+		for _, k := range union(slices.Sorted(maps.Keys(ma)), slices.Sorted(maps.Keys(mb))) {
+			p := k
+			if path != "" {
+				p = path + "." + k
+			}
+			changes = append(changes, diffJSON(where, p, ma[k], mb[k])...)
+		}
+		return changes
+	}
+	la, okA := a.([]any)
+	lb, okB := b.([]any)
+	if okA && okB && len(la) == len(lb) {
+		var changes []Change
+		for i := range la {
+			changes = append(changes, diffJSON(where, fmt.Sprintf("%s[%d]", path, i), la[i], lb[i])...)
+		}
+		return changes
+	}
+	before, after := text(a), text(b)
+	if before == after {
+		return nil
+	}
+	return []Change{{Where: where, What: path, Before: before, After: after}}
+}
+
+func text(v any) string {
+	if v == nil {
+		return ""
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
+}
+
+// diffTasks compares the tasks of two plans by dataset and name.
+func diffTasks(before, after *store.Manifest) []Change {
+	old, now := digests(before), digests(after)
+	var changes []Change
+	for _, t := range union(slices.Sorted(maps.Keys(old)), slices.Sorted(maps.Keys(now))) {
+		if a, b := old[t], now[t]; a != b {
+			changes = append(changes, Change{Where: "task " + t, What: "content", Before: a, After: b})
+		}
+	}
+	return changes
+}
+
+// digests are the tasks of a plan with what they hold.
+func digests(m *store.Manifest) map[string]string {
+	out := map[string]string{}
+	for i := range m.Trials {
+		t := &m.Trials[i]
+		d := t.TaskDigest
+		if t.Invalid != "" {
+			d = "invalid"
+		}
+		out[t.Dataset+"/"+t.Task] = d
+	}
+	return out
+}

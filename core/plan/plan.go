@@ -1,0 +1,185 @@
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Input is what a plan is made of.
+type Input struct {
+	Experiment *config.Experiment
+	Formats    []task.Format
+	// Plugins answer what they need and refuse; nil asks nobody.
+	Plugins trial.Plugins
+	// Gateway says that there are models to be had.
+	Gateway bool
+	// Options are the user's choices for loading tasks.
+	Options task.Options
+}
+
+// Plan is what a run would be.
+type Plan struct {
+	Experiment *config.Experiment
+	Tasks      []Task
+	Trials     []Trial
+	// Problems that are errors keep the run from starting.
+	Problems []Problem
+	Missing  []Missing
+	// Secrets are those that cannot be read, with their places.
+	Secrets config.Diagnostics
+	Cost    Cost
+
+	identities []map[string]json.RawMessage // of the cells, by dataset
+}
+
+// Task is one task of a dataset, valid or not.
+type Task struct {
+	Dataset string
+	Path    string // relative to the dataset
+	Name    string
+	// Task is nil when it is invalid; Problems then say why.
+	Task     *task.Task
+	Problems []task.Problem
+}
+
+// Trial is one cell × task × repetition.
+type Trial struct {
+	store.Trial
+	// Place is the index of the task in Plan.Tasks.
+	Place int
+}
+
+// Problem is something about the plan that the user should know.
+type Problem struct {
+	Severity config.Severity `json:"severity"`
+	Summary  string          `json:"summary"`
+	Detail   string          `json:"detail,omitempty"`
+	Dataset  string          `json:"dataset,omitempty"`
+	// Tasks and Cells are where it is; empty means everywhere.
+	Tasks []string `json:"tasks,omitempty"`
+	Cells []string `json:"cells,omitempty"`
+	// Refusal says that it concerns these tasks in these cells only: the rest
+	// can be run without them.
+	Refusal bool `json:"refusal,omitempty"`
+}
+
+// String is the problem on one line.
+func (p Problem) String() string {
+	var b strings.Builder
+	if len(p.Tasks) > 0 {
+		fmt.Fprintf(&b, "task %s: ", some(p.Tasks))
+	}
+	if len(p.Cells) > 0 && p.Cells[0] != "" {
+		fmt.Fprintf(&b, "cell %s: ", some(p.Cells))
+	}
+	if len(p.Tasks) == 0 && p.Dataset != "" {
+		fmt.Fprintf(&b, "dataset %s: ", p.Dataset)
+	}
+	if p.Severity == config.Warning {
+		b.WriteString("warning: ")
+	}
+	b.WriteString(p.Summary)
+	if p.Detail != "" {
+		b.WriteString(": " + p.Detail)
+	}
+	return b.String()
+}
+
+// some names up to three of a list.
+func some(names []string) string {
+	if len(names) <= 3 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
+}
+
+// MissingKind says what is missing.
+type MissingKind string
+
+// What may be missing.
+const (
+	MissingVariable MissingKind = "host_variable"
+	MissingPlugin   MissingKind = "plugin"
+)
+
+// Missing is something that the run needs and this machine has not.
+type Missing struct {
+	Kind MissingKind `json:"kind"`
+	Name string      `json:"name"`
+	// For says who needs it: cells, or a task.
+	For []string `json:"for,omitempty"`
+	Why string   `json:"why,omitempty"`
+}
+
+// Blocked says whether something keeps the run from starting.
+func (p *Plan) Blocked() bool {
+	if len(p.Missing) > 0 || p.Secrets.HasErrors() {
+		return true
+	}
+	for i := range p.Problems {
+		if p.Problems[i].Severity == config.Error {
+			return true
+		}
+	}
+	return false
+}
+
+// Make makes the plan. An error means that the question could not be answered:
+// a dataset that cannot be read, a plugin that died. What is wrong with the
+// experiment or its tasks is in the plan.
+func Make(ctx context.Context, in Input) (*Plan, error) {
+	p := &Plan{Experiment: in.Experiment}
+	m := &maker{in: in, plan: p, datasets: map[string][]int{}}
+	if err := m.tasks(ctx); err != nil {
+		return nil, err
+	}
+	m.identities()
+	m.trials()
+	m.missing()
+	m.secrets()
+	if err := m.checks(ctx); err != nil {
+		return nil, err
+	}
+	m.problems.into(p)
+	p.Cost = cost(p, m.needs)
+	return p, nil
+}
+
+// maker holds what is needed while a plan is made.
+type maker struct {
+	in       Input
+	plan     *Plan
+	datasets map[string][]int // places in plan.Tasks by the label of the dataset
+	problems problems
+	needs    []*cellNeeds // by cell; nil where nobody was asked
+}
+
+// Manifest is the plan as core/store keeps it.
+func (p *Plan) Manifest(h store.Header) *store.Manifest {
+	m := &store.Manifest{Header: h, Trials: make([]store.Trial, len(p.Trials))}
+	for i, c := range p.Experiment.Cells {
+		choices := map[string]string{}
+		for _, ch := range c.Choices {
+			choices[ch.Axis] = ch.Text
+		}
+		sc := store.Cell{
+			Index: i, Key: c.Key, Slug: c.Slug, Choices: choices, Agent: c.Agent.Label,
+			Environment: c.Environment.Label, Identity: p.identities[i],
+		}
+		if c.Model != nil {
+			sc.Model = c.Model.Label
+		}
+		m.Cells = append(m.Cells, sc)
+	}
+	for i := range p.Trials {
+		m.Trials[i] = p.Trials[i].Trial
+	}
+	return m
+}

@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// tasks loads every dataset that a cell names, once.
+func (m *maker) tasks(ctx context.Context) error {
+	sources := map[string]string{} // label to all that decides which tasks it has
+	for i := range m.plan.Experiment.Cells {
+		for _, d := range m.plan.Experiment.Cells[i].Datasets {
+			source, err := json.Marshal([]any{d.Format, d.Path, d.Include, d.Exclude, d.Limit, d.Sample, d.Seed, d.Lenient})
+			if err != nil {
+				return err
+			}
+			if before, ok := sources[d.Label]; ok {
+				if before != string(source) {
+					return fmt.Errorf("dataset %q holds other tasks in cell %s than in the cells before: it may depend on the matrix in verify and success only",
+						d.Label, m.plan.Experiment.Cells[i].Key)
+				}
+				continue
+			}
+			sources[d.Label] = string(source)
+			if err = m.load(ctx, d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *maker) load(ctx context.Context, d config.Dataset) error {
+	at := slices.IndexFunc(m.in.Formats, func(f task.Format) bool { return f.Name() == d.Format })
+	if at < 0 {
+		return fmt.Errorf("dataset %q: no task format %q: there is %s", d.Label, d.Format, formatNames(m.in.Formats))
+	}
+	o := m.in.Options
+	o.Lenient = o.Lenient || d.Lenient
+	listing, err := task.List(ctx, m.in.Formats[at], d.Path, task.ListOptions{Options: o, Include: d.Include, Exclude: d.Exclude})
+	if err != nil {
+		return fmt.Errorf("dataset %q: %w", d.Label, err)
+	}
+	items := pick(listing.Items, d)
+	if len(items) == 0 {
+		m.problems.add(Problem{
+			Severity: config.Error, Dataset: d.Label, Summary: "dataset has no tasks",
+			Detail: fmt.Sprintf("No folder at or below %s looks like a task of format %q.", d.Path, d.Format),
+		})
+	}
+	for i := range items {
+		it := &items[i]
+		t := Task{Dataset: d.Label, Path: it.Path, Name: it.Name(), Task: it.Task, Problems: it.Problems}
+		m.datasets[d.Label] = append(m.datasets[d.Label], len(m.plan.Tasks))
+		m.plan.Tasks = append(m.plan.Tasks, t)
+		if it.Task == nil {
+			m.problems.add(Problem{
+				Severity: config.Warning, Dataset: d.Label, Tasks: []string{t.Name}, Summary: "task is invalid and counts as task_invalid",
+				Detail: firstError(it.Problems),
+			})
+		}
+	}
+	return nil
+}
+
+// firstError is the first problem that makes a task invalid, and how many more
+// there are.
+func firstError(ps []task.Problem) string {
+	var errs []string
+	for _, p := range ps {
+		if p.Severity == task.Error {
+			errs = append(errs, p.String())
+		}
+	}
+	switch len(errs) {
+	case 0:
+		return "no reason given"
+	case 1:
+		return errs[0]
+	default:
+		return fmt.Sprintf("%s (and %d more)", errs[0], len(errs)-1)
+	}
+}
+
+// pick applies sample and limit. A sample is drawn from the tasks in the order
+// of their names, so that the same seed draws the same ones on every machine.
+func pick(items []task.Item, d config.Dataset) []task.Item {
+	items = slices.Clone(items)
+	slices.SortFunc(items, func(a, b task.Item) int {
+		return cmpStrings(a.Name(), b.Name(), a.Path, b.Path)
+	})
+	if d.Sample > 0 && d.Sample < len(items) {
+		drawn := rand.New(rand.NewPCG(uint64(d.Seed), 0)).Perm(len(items))[:d.Sample]
+		slices.Sort(drawn)
+		sample := make([]task.Item, 0, d.Sample)
+		for _, i := range drawn {
+			sample = append(sample, items[i])
+		}
+		items = sample
+	}
+	if d.Limit > 0 && d.Limit < len(items) {
+		items = items[:d.Limit]
+	}
+	return items
+}
+
+func cmpStrings(a, b, c, d string) int {
+	if n := strings.Compare(a, b); n != 0 {
+		return n
+	}
+	return strings.Compare(c, d)
+}
+
+func formatNames(fs []task.Format) string {
+	if len(fs) == 0 {
+		return "none in this build"
+	}
+	names := make([]string, len(fs))
+	for i, f := range fs {
+		names[i] = f.Name()
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// identities makes the identity of each cell for each of its datasets.
+func (m *maker) identities() {
+	for _, c := range m.plan.Experiment.Cells {
+		ids := make(map[string]json.RawMessage, len(c.Datasets))
+		for i := range c.Datasets {
+			ids[c.Datasets[i].Label] = c.Identity(&c.Datasets[i])
+		}
+		m.plan.identities = append(m.plan.identities, ids)
+	}
+}
+
+// TrialID is the SHA-256, in hex, of the canonical JSON (sorted keys, no
+// spaces) of the task's name and digest, the identity of the cell, and the
+// repetition. No path, port, address or time is in it.
+func TrialID(task, digest string, cell json.RawMessage, repetition int) string {
+	return sum(map[string]any{
+		"task":       map[string]string{"name": task, "digest": digest},
+		"cell":       cell,
+		"repetition": repetition,
+	})
+}
+
+// sum is the SHA-256, in hex, of v as JSON. The keys of maps are sorted; raw
+// parts must be canonical already.
+func sum(v any) string {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(fmt.Sprintf("core/plan: %v", err)) // strings, numbers and JSON always encode
+	}
+	h := sha256.Sum256(bytes.TrimRight(buf.Bytes(), "\n"))
+	return hex.EncodeToString(h[:])
+}
+
+// trials makes the trials: all of a repetition before the next, so that a run
+// that is stopped has measured every cell as often as any other.
+func (m *maker) trials() {
+	p := m.plan
+	repeat := max(1, p.Experiment.Repeat)
+	total := 0
+	for i := range p.Experiment.Cells {
+		for _, d := range p.Experiment.Cells[i].Datasets {
+			total += repeat * len(m.datasets[d.Label])
+		}
+	}
+	p.Trials = make([]Trial, 0, total)
+	ids := make(map[string]int, total)
+	dirs := make(map[string]bool, total)
+	for rep := 1; rep <= repeat; rep++ {
+		for place := range p.Tasks {
+			for i := range p.Experiment.Cells {
+				d := datasetOf(p.Experiment.Cells[i], p.Tasks[place].Dataset)
+				if d == nil {
+					continue
+				}
+				t := m.trial(i, d, place, rep)
+				if before, ok := ids[t.ID]; ok {
+					m.twice(&p.Trials[before], &t)
+					continue
+				}
+				for n := 9; dirs[t.Dir] && n <= len(t.ID); n++ {
+					t.Dir = store.TrialDir(t.Task, p.Experiment.Cells[i].Slug, rep, t.ID[:8]) + t.ID[8:n]
+				}
+				ids[t.ID], dirs[t.Dir] = len(p.Trials), true
+				p.Trials = append(p.Trials, t)
+			}
+		}
+	}
+}
+
+func datasetOf(c *config.Cell, label string) *config.Dataset {
+	for i := range c.Datasets {
+		if c.Datasets[i].Label == label {
+			return &c.Datasets[i]
+		}
+	}
+	return nil
+}
+
+func (m *maker) trial(cell int, d *config.Dataset, place, rep int) Trial {
+	t, c := &m.plan.Tasks[place], m.plan.Experiment.Cells[cell]
+	out := Trial{Place: place, Trial: store.Trial{Task: t.Name, Dataset: d.Label, Cell: cell, Repetition: rep}}
+	identity := m.plan.identities[cell][d.Label]
+	if t.Task != nil {
+		out.TaskDigest = t.Task.Digest
+		out.ID = TrialID(t.Name, t.Task.Digest, identity, rep)
+	} else {
+		// It never runs, so that its id only has to be its own.
+		out.Invalid = firstError(t.Problems)
+		out.ID = sum([]any{"invalid", d.Label, t.Path, identity, c.Key, rep})
+	}
+	out.Dir = store.TrialDir(t.Name, c.Slug, rep, out.ID)
+	return out
+}
+
+// twice reports two trials that are the same in everything that could change
+// their result: running both would count one thing twice.
+func (m *maker) twice(a, b *Trial) {
+	p := Problem{Severity: config.Error, Summary: "trial is planned twice"}
+	ca, cb := m.plan.Experiment.Cells[a.Cell].Key, m.plan.Experiment.Cells[b.Cell].Key
+	if a.Cell != b.Cell {
+		p.Cells = []string{ca, cb}
+		p.Detail = "These cells differ in nothing that could change a result. Use the axis in an agent, model, environment or limit, or remove it; to run the same more often, raise repeat."
+	} else {
+		p.Tasks = []string{a.Task}
+		p.Detail = fmt.Sprintf("The datasets %s hold the same task. Exclude it from one of them.", strings.Join([]string{a.Dataset, b.Dataset}, " and "))
+	}
+	m.problems.add(p)
+}
+
+// verifierNames are the verifiers that a task names, sorted, each once.
+func verifierNames(t *task.Task) []string {
+	var names []string
+	for i := range t.Stages {
+		for _, u := range t.Stages[i].Verifiers {
+			names = append(names, u.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

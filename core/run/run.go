@@ -1,0 +1,318 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// Job is one attempt to make.
+type Job struct {
+	Trial   *plan.Trial
+	Attempt *store.Attempt
+	// Live is told what happens; it does not block.
+	Live func(record.Event)
+}
+
+// Executor carries out attempts. It is safe for concurrent use.
+type Executor interface {
+	// Attempt carries out one attempt and publishes its result, which it
+	// returns. Everything that goes wrong in the attempt is in the result; an
+	// error means that the result could not be written. When ctx ends the
+	// attempt is cancelled, cleaned up and published soon.
+	Attempt(ctx context.Context, j Job) (record.Result, error)
+}
+
+// Options say how a run is carried out.
+type Options struct {
+	Plan     *plan.Plan
+	Store    *store.Run
+	Executor Executor
+	Retry    config.Retry
+	Limits   config.RunLimits
+	// Again are outcomes whose trials are run once more, beside those that have
+	// no final outcome. Never a measured one.
+	Again []record.Outcome
+	// Watch is told what happens, one event after another; nil: nobody. It must
+	// not block for long.
+	Watch func(Event)
+}
+
+// EventKind says what an Event is about.
+type EventKind int
+
+// The kinds of events.
+const (
+	Began    EventKind = iota // an attempt
+	Live                      // something in an attempt that is under way
+	Ended                     // an attempt, with its result
+	Lost                      // an attempt whose result could not be written
+	Waiting                   // for the next attempt of a trial
+	Stopping                  // nothing more begins; Text says why
+)
+
+// Event is something that happened in a run.
+type Event struct {
+	Kind    EventKind
+	Trial   *plan.Trial // nil with Stopping
+	Attempt int
+	Result  *record.Result // with Ended
+	Live    record.Event   // with Live
+	Wait    time.Duration  // with Waiting
+	Text    string
+	// To, Running and Left count trials: to be run at all, under way now, and
+	// neither begun nor ended.
+	To, Running, Left int
+}
+
+// Report is how carrying out a plan ended.
+type Report struct {
+	// Stopped is why nothing more was begun before all was done; empty: all was
+	// done.
+	Stopped string
+	// Broken is the failure to write the run folder that stopped it.
+	Broken error
+	// Ran counts attempts that were published now.
+	Ran int
+}
+
+// brokenLimit is how many attempts in a row may fail to be written until the
+// run folder is held to be unusable.
+const brokenLimit = 3
+
+// Carry runs every trial of the plan that is not settled yet, and returns when
+// all attempts that it began have ended. When ctx ends nothing more begins,
+// and the attempts under way are cancelled.
+func Carry(ctx context.Context, o Options) (Report, error) {
+	for _, a := range o.Again {
+		if a.Measured() {
+			return Report{}, fmt.Errorf("outcome %s is a measurement: running it again would choose among results", a)
+		}
+	}
+	s := &scheduler{o: o, done: make(chan finished), limit: inFlight(o.Limits)}
+	if o.Limits.Time != nil {
+		end, cancel := context.WithTimeout(ctx, *o.Limits.Time)
+		defer cancel()
+		s.late = end.Done()
+	}
+	s.queue = todo(o)
+	s.to = len(s.queue)
+	s.spend(nil)
+	s.loop(ctx)
+	if s.report.Broken != nil {
+		s.report.Stopped = "the run folder cannot be written"
+	}
+	return s.report, nil
+}
+
+// inFlight is how many attempts run at the same time.
+func inFlight(l config.RunLimits) int {
+	if l.InFlight != nil && *l.InFlight > 0 {
+		return *l.InFlight
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// item is a trial that is still to be run.
+type item struct {
+	trial   *plan.Trial
+	retries int       // made so far
+	ready   time.Time // not before; zero: at once
+}
+
+// finished is the end of an attempt.
+type finished struct {
+	item   item
+	number int
+	result record.Result
+	err    error
+}
+
+// scheduler is the state of Carry; its methods run in one goroutine.
+type scheduler struct {
+	o     Options
+	limit int
+	late  <-chan struct{} // closed when the run's time is over
+
+	to      int
+	queue   []item
+	delayed waiting
+	running int
+	done    chan finished
+	events  watcher
+
+	stopped string
+	broken  int // attempts in a row that could not be written
+	cost    float64
+	tokens  int64
+	report  Report
+}
+
+func (s *scheduler) loop(ctx context.Context) {
+	s.events.to = s.o.Watch
+	cancelled := ctx.Done()
+	for {
+		for s.stopped == "" && ctx.Err() == nil && s.running < s.limit && s.promote(time.Now()) {
+			s.start(ctx)
+		}
+		if s.running == 0 && (s.stopped != "" || ctx.Err() != nil || len(s.queue)+len(s.delayed) == 0) {
+			break
+		}
+		timer, stop := s.delayed.timer()
+		select {
+		case f := <-s.done:
+			s.end(f)
+		case <-timer:
+		case <-cancelled:
+			cancelled = nil
+			s.stop("interrupted")
+		case <-s.late:
+			s.late = nil
+			s.stop(fmt.Sprintf("the time of the run, %s, is over", *s.o.Limits.Time))
+		}
+		stop()
+	}
+	if ctx.Err() != nil && len(s.queue)+len(s.delayed) > 0 {
+		s.stop("interrupted")
+	}
+	s.report.Stopped = s.stopped
+}
+
+// stop lets nothing more begin. The first reason stays.
+func (s *scheduler) stop(why string) {
+	if s.stopped != "" || len(s.queue)+len(s.delayed)+s.running == 0 {
+		return
+	}
+	s.stopped = why
+	s.tell(Event{Kind: Stopping, Text: why})
+}
+
+// promote moves what has waited long enough into the queue, and says whether
+// there is something to start.
+func (s *scheduler) promote(now time.Time) bool {
+	for len(s.delayed) > 0 && !s.delayed[0].ready.After(now) {
+		s.queue = append(s.queue, s.delayed.pop())
+	}
+	return len(s.queue) > 0
+}
+
+func (s *scheduler) start(ctx context.Context) {
+	it := s.queue[0]
+	s.queue = s.queue[1:]
+	a, err := s.o.Store.Begin(it.trial.ID)
+	if err != nil {
+		s.unwritten(it, 0, err)
+		return
+	}
+	s.running++
+	s.tell(Event{Kind: Began, Trial: it.trial, Attempt: a.Number()})
+	go func() {
+		f := finished{item: it, number: a.Number()}
+		f.result, f.err = s.o.Executor.Attempt(ctx, Job{Trial: it.trial, Attempt: a, Live: func(e record.Event) {
+			s.events.live(Event{Kind: Live, Trial: it.trial, Attempt: a.Number(), Live: e})
+		}})
+		f.err = errors.Join(f.err, a.Abandon())
+		s.done <- f
+	}()
+}
+
+func (s *scheduler) end(f finished) {
+	s.running--
+	if f.err != nil {
+		s.unwritten(f.item, f.number, f.err)
+		return
+	}
+	s.broken = 0
+	s.report.Ran++
+	s.spend(&f.result)
+	retry := s.stopped == "" && again(s.o.Retry, f.result.Outcome, f.result.Error != nil && f.result.Error.Retry) &&
+		f.item.retries < s.o.Retry.Max
+	if retry {
+		wait := backoff(s.o.Retry, f.item.retries)
+		f.item.retries++
+		f.item.ready = time.Now().Add(wait)
+		s.delayed.push(f.item)
+		s.tell(Event{Kind: Ended, Trial: f.item.trial, Attempt: f.number, Result: &f.result})
+		s.tell(Event{Kind: Waiting, Trial: f.item.trial, Attempt: f.number + 1, Wait: wait})
+		return
+	}
+	s.tell(Event{Kind: Ended, Trial: f.item.trial, Attempt: f.number, Result: &f.result})
+}
+
+// unwritten is the end of an attempt whose record failed. Its trial stays
+// without an outcome, for a resume.
+func (s *scheduler) unwritten(it item, number int, err error) {
+	s.broken++
+	s.tell(Event{Kind: Lost, Trial: it.trial, Attempt: number, Text: err.Error()})
+	if s.report.Broken == nil {
+		s.report.Broken = err
+	}
+	if s.broken >= brokenLimit {
+		s.stop("the run folder cannot be written")
+	}
+}
+
+// spend counts what was used of the run's budget. What is not known is not
+// counted: a budget that must hold is the gateway's work.
+func (s *scheduler) spend(r *record.Result) {
+	if r == nil { // what the run spent before it was resumed
+		for _, t := range s.o.Store.Index().Trials {
+			for _, a := range t.Attempts {
+				if a.Result == nil {
+					continue
+				}
+				s.tokens += a.Result.Tokens
+				if a.Result.CostUSD != nil {
+					s.cost += *a.Result.CostUSD
+				}
+			}
+		}
+	} else {
+		b := store.BriefOf(r)
+		s.tokens += b.Tokens
+		if b.CostUSD != nil {
+			s.cost += *b.CostUSD
+		}
+	}
+	l := s.o.Limits
+	switch {
+	case l.CostUSD != nil && s.cost >= *l.CostUSD:
+		s.stop(fmt.Sprintf("the run has used its limit of %g USD", *l.CostUSD))
+	case l.Tokens != nil && s.tokens >= *l.Tokens:
+		s.stop(fmt.Sprintf("the run has used its limit of %d tokens", *l.Tokens))
+	}
+}
+
+func (s *scheduler) tell(e Event) {
+	e.To, e.Running, e.Left = s.to, s.running, len(s.queue)+len(s.delayed)
+	s.events.tell(e)
+}
+
+// backoff is how long to wait before the next attempt: doubled for each one
+// made, and between half of it and all of it, so that trials that failed
+// together do not come back together.
+func backoff(r config.Retry, made int) time.Duration {
+	d := r.Wait
+	for range made {
+		if d > r.MaxWait/2 {
+			d = r.MaxWait
+			break
+		}
+		d *= 2
+	}
+	if r.MaxWait > 0 && d > r.MaxWait {
+		d = r.MaxWait
+	}
+	if d <= 0 {
+		return 0
+	}
+	return d/2 + rand.N(d/2+1)
+}

@@ -2,8 +2,6 @@ package image
 
 import (
 	"archive/tar"
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -16,13 +14,14 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/berth-eval/berth/environments/internal/dockerfile"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
 // Pack writes what the image copies and its folders as a tar archive whose
 // names are absolute paths inside. exists says whether a path inside is a
 // folder of the base. A source that is a link out of the build folder, or no
-// regular file or folder, is an error.
+// regular file or folder, is an error (environment.ErrBuildFailed).
 func (im *Image) Pack(w io.Writer, exists func(path string) bool) error {
 	if im.dir == "" {
 		return nil
@@ -33,80 +32,58 @@ func (im *Image) Pack(w io.Writer, exists func(path string) bool) error {
 	}
 	defer root.Close()
 	p := &packer{root: root, tar: tar.NewWriter(w), exists: exists, made: map[string]bool{"/": true}}
-	if p.ignore, err = readIgnore(root, im.file); err != nil {
+	if p.ignored, err = readIgnore(root, im.file); err != nil {
 		return fmt.Errorf("%w: %w", environment.ErrBuildFailed, err)
 	}
-	folders := 0
-	for _, c := range im.copies {
-		for ; folders < c.after; folders++ {
-			if err := p.folder(im.Folders[folders]); err != nil {
+	for _, s := range im.steps {
+		if s.Copy == nil {
+			if err := p.folder(s.Folder); err != nil {
 				return err
 			}
+			continue
 		}
-		if err := p.copy(c); err != nil {
-			return fmt.Errorf("%w: %s line %d: %w", environment.ErrBuildFailed, im.file, c.line, err)
-		}
-	}
-	for _, dir := range im.Folders[folders:] {
-		if err := p.folder(dir); err != nil {
-			return err
+		if err := p.copy(s.Copy); err != nil {
+			return fmt.Errorf("%w: %s line %d: %w", environment.ErrBuildFailed, im.path(), s.Copy.Line, err)
 		}
 	}
 	return p.tar.Close()
 }
 
-// Empty says whether Pack has nothing to write.
-func (im *Image) Empty() bool { return len(im.copies) == 0 && len(im.Folders) == 0 }
-
-// Owners are the users and groups that the files are to belong to, beside root.
-func (im *Image) Owners() (users []string) {
-	for _, c := range im.copies {
-		for _, name := range []string{c.user, c.group} {
-			if name != "" && name != "0" && name != "root" && !slices.Contains(users, name) {
-				users = append(users, name)
-			}
-		}
-	}
-	return users
-}
-
 type packer struct {
-	root   *os.Root
-	tar    *tar.Writer
-	ignore ignore
-	exists func(string) bool
-	made   map[string]bool // folders of the archive
+	root    *os.Root
+	tar     *tar.Writer
+	ignored patterns
+	exists  func(string) bool
+	made    map[string]bool // folders of the archive
+
+	c       *dockerfile.Copy // at hand
+	exclude patterns
 }
 
+// folder makes a folder of WORKDIR.
 func (p *packer) folder(dir string) error {
 	if p.made[dir] || p.exists(dir) {
 		return nil
 	}
-	p.made[dir] = true
+	p.note(dir)
 	return p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755})
 }
 
-func (p *packer) isFolder(dir string) bool {
-	if p.made[dir] || p.exists(dir) {
-		return true
+// note remembers a folder and those above it.
+func (p *packer) note(dir string) {
+	for ; !p.made[dir]; dir = path.Dir(dir) {
+		p.made[dir] = true
 	}
-	for d := range p.made { // made on the way to something
-		if strings.HasPrefix(d, strings.TrimSuffix(dir, "/")+"/") {
-			return true
-		}
-	}
-	return false
 }
 
-func (p *packer) copy(c copying) error {
+func (p *packer) copy(c *dockerfile.Copy) error {
+	p.c, p.exclude = c, nil
+	for _, e := range c.Exclude {
+		p.exclude = append(p.exclude, clean(e))
+	}
 	var found []string
-	for _, source := range c.sources {
-		// As in Docker: a leading slash and leading .. mean the build folder.
-		pattern := strings.TrimPrefix(path.Join("/", source), "/")
-		if pattern == "" {
-			pattern = "."
-		}
-		some, err := p.glob(pattern)
+	for _, source := range c.Sources {
+		some, err := p.glob(clean(source))
 		if err != nil {
 			return fmt.Errorf("%q: %w", source, err)
 		}
@@ -115,63 +92,90 @@ func (p *packer) copy(c copying) error {
 		}
 		found = append(found, some...)
 	}
-	to, intoFolder := strings.CutSuffix(c.to, "/")
+	to, isFolder := strings.CutSuffix(c.To, "/")
 	if to == "" {
 		to = "/"
 	}
-	intoFolder = intoFolder || len(found) > 1 || p.isFolder(to)
+	isFolder = isFolder || len(found)+len(c.Inline) > 1 || p.made[to] || p.exists(to)
 	for _, name := range found {
-		info, err := p.root.Stat(name) // through links, but never out of the folder
-		if err != nil {
+		if err := p.source(name, to, isFolder); err != nil {
 			return err
 		}
-		switch {
-		case info.IsDir():
-			err = p.tree(name, to, c)
-		case intoFolder:
-			err = p.file(name, path.Join(to, path.Base(name)), info, c)
-		default:
-			err = p.file(name, to, info, c)
+	}
+	for _, in := range c.Inline {
+		at := to
+		if isFolder {
+			at = path.Join(to, path.Base(path.Join("/", in.Name)))
 		}
-		if err != nil {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: at, Size: int64(len(in.Data)), Mode: 0o644}
+		if err := p.write(h, strings.NewReader(in.Data)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// clean is a path of the build folder: as in Docker, a leading slash and
+// leading .. mean the folder itself.
+func clean(p string) string {
+	if p = strings.TrimPrefix(path.Join("/", p), "/"); p == "" {
+		return "."
+	}
+	return p
+}
+
+// source copies one thing that a source names.
+func (p *packer) source(name, to string, isFolder bool) error {
+	info, err := p.root.Stat(name) // through links, but never out of the folder
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return p.tree(name, to)
+	}
+	if p.c.Unpack {
+		if done, err := p.unpack(name, to); done || err != nil {
+			return err
+		}
+	}
+	if isFolder {
+		to = path.Join(to, path.Base(name))
+	}
+	return p.file(name, to, info)
+}
+
 // glob finds the files that a pattern names and .dockerignore leaves in.
 func (p *packer) glob(pattern string) (found []string, err error) {
-	if !strings.ContainsAny(pattern, `*?[\`) {
-		switch _, err = p.root.Lstat(pattern); {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil, nil
-		case err != nil:
+	all := []string{pattern}
+	if strings.ContainsAny(pattern, `*?[\`) {
+		if all, err = doublestar.Glob(p.root.FS(), pattern, doublestar.WithNoFollow()); err != nil {
 			return nil, err
 		}
-		if pattern != "." && p.ignore.match(pattern) && !p.ignore.exceptions {
-			return nil, nil
-		}
-		return []string{pattern}, nil
-	}
-	all, err := doublestar.Glob(p.root.FS(), pattern, doublestar.WithNoFollow())
-	if err != nil {
-		return nil, err
+		slices.Sort(all)
 	}
 	for _, name := range all {
-		if !p.ignore.match(name) {
+		info, err := p.root.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if name == "." || !p.left(name) || info.IsDir() && p.ignored.exceptions() {
 			found = append(found, name)
 		}
 	}
-	slices.Sort(found)
 	return found, nil
 }
 
+// left says whether a file is left out.
+func (p *packer) left(name string) bool { return p.ignored.match(name) || p.exclude.match(name) }
+
 // tree copies what is in a folder.
-func (p *packer) tree(name, to string, c copying) error {
+func (p *packer) tree(name, to string) error {
 	if !p.exists(to) && !p.made[to] {
-		p.made[to] = true
-		if err := p.header(&tar.Header{Typeflag: tar.TypeDir, Name: to, Mode: 0o755}, c); err != nil {
+		p.note(to)
+		if err := p.header(&tar.Header{Typeflag: tar.TypeDir, Name: to, Mode: 0o755}); err != nil {
 			return err
 		}
 	}
@@ -185,58 +189,60 @@ func (p *packer) tree(name, to string, c copying) error {
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, e := range entries {
-		from, at := path.Join(name, e.Name()), path.Join(to, e.Name())
-		ignored := p.ignore.match(from)
-		if ignored && (!e.IsDir() || !p.ignore.exceptions) {
-			continue
-		}
-		info, err := p.root.Lstat(from)
-		if err != nil {
-			return err
-		}
-		switch {
-		case info.IsDir() && ignored:
-			err = p.treeOfExceptions(from, at, c)
-		case info.IsDir():
-			p.made[at] = true
-			if err = p.header(&tar.Header{Typeflag: tar.TypeDir, Name: at, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime()}, c); err == nil {
-				err = p.tree(from, at, c)
-			}
-		case info.Mode()&fs.ModeSymlink != 0:
-			var target string
-			if target, err = p.root.Readlink(from); err == nil {
-				err = p.header(&tar.Header{Typeflag: tar.TypeSymlink, Name: at, Linkname: target, Mode: 0o777, ModTime: info.ModTime()}, c)
-			}
-		default:
-			err = p.file(from, at, info, c)
-		}
-		if err != nil {
+		if err := p.entry(path.Join(name, e.Name()), path.Join(to, e.Name())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// treeOfExceptions copies what an exception (!name) brings back from a folder
-// that is left out; the folder itself comes only with something in it.
-func (p *packer) treeOfExceptions(from, at string, c copying) error {
+// entry copies one entry of a folder.
+func (p *packer) entry(from, at string) error {
+	info, err := p.root.Lstat(from)
+	if err != nil {
+		return err
+	}
+	if p.left(from) {
+		if !info.IsDir() || !p.ignored.exceptions() || !p.hasException(from) {
+			return nil
+		}
+	}
+	switch {
+	case info.IsDir():
+		p.note(at)
+		h := &tar.Header{Typeflag: tar.TypeDir, Name: at, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime()}
+		if err := p.header(h); err != nil {
+			return err
+		}
+		return p.tree(from, at)
+	case info.Mode()&fs.ModeSymlink != 0:
+		target, err := p.root.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return p.header(&tar.Header{Typeflag: tar.TypeSymlink, Name: at, Linkname: target, Mode: 0o777, ModTime: info.ModTime()})
+	default:
+		return p.file(from, at, info)
+	}
+}
+
+// hasException says whether an exception (!name) brings something back of a
+// folder that is left out.
+func (p *packer) hasException(dir string) bool {
 	some := false
-	err := fs.WalkDir(p.root.FS(), from, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && !p.ignore.match(name) {
+	err := fs.WalkDir(p.root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !p.left(name) {
 			some = true
 			return fs.SkipAll
 		}
 		return err
 	})
-	if err != nil || !some {
-		return err
-	}
-	return p.tree(from, at, c)
+	return err == nil && some
 }
 
 // file copies one regular file.
-func (p *packer) file(from, at string, info fs.FileInfo, c copying) error {
-	if !info.Mode().IsRegular() {
+func (p *packer) file(from, at string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() { // before it is opened: a FIFO would block
 		return fmt.Errorf("%q is neither a file nor a folder (%v)", from, info.Mode().Type())
 	}
 	f, err := p.root.Open(from)
@@ -248,96 +254,50 @@ func (p *packer) file(from, at string, info fs.FileInfo, c copying) error {
 	if err != nil {
 		return err
 	}
-	if !now.Mode().IsRegular() {
-		return fmt.Errorf("%q is no file any more", from)
-	}
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: at, Size: now.Size(), Mode: int64(now.Mode().Perm()), ModTime: now.ModTime()}
-	if err := p.header(h, c); err != nil {
-		return err
-	}
-	p.made[path.Dir(at)] = true
-	if _, err := io.CopyN(p.tar, f, now.Size()); err != nil {
-		return fmt.Errorf("%q changed while it was copied: %w", from, err)
+	if err := p.write(h, f); err != nil {
+		return fmt.Errorf("%q: %w", from, err)
 	}
 	return nil
 }
 
-// header writes h with the owner and mode that c asks for.
-func (p *packer) header(h *tar.Header, c copying) error {
-	if c.mode >= 0 && h.Typeflag != tar.TypeSymlink {
-		h.Mode = c.mode
+// write writes a file of h.Size bytes.
+func (p *packer) write(h *tar.Header, r io.Reader) error {
+	if err := p.header(h); err != nil {
+		return err
+	}
+	p.note(path.Dir(h.Name))
+	if _, err := io.CopyN(p.tar, r, h.Size); err != nil {
+		return fmt.Errorf("changed while it was copied: %w", err)
+	}
+	return nil
+}
+
+// header writes h with the owner and mode that the instruction asks for.
+func (p *packer) header(h *tar.Header) error {
+	if h.Typeflag != tar.TypeSymlink && p.c.Mode != "" {
+		mode, err := strconv.ParseUint(p.c.Mode, 8, 12)
+		if err != nil {
+			return fmt.Errorf("--chmod=%s: write octal digits, at most 7777", p.c.Mode)
+		}
+		h.Mode = int64(mode)
 	}
 	for _, w := range []struct {
 		name string
 		id   *int
 		as   *string
-	}{{c.user, &h.Uid, &h.Uname}, {c.group, &h.Gid, &h.Gname}} {
+	}{{p.c.User, &h.Uid, &h.Uname}, {p.c.Group, &h.Gid, &h.Gname}} {
 		if n, err := strconv.Atoi(w.name); err == nil {
 			*w.id = n
-		} else if w.name != "root" {
+		} else {
 			*w.as = w.name
 		}
 	}
-	switch c.group {
+	switch p.c.Group {
 	case "": // as in Docker: the group of the same number; of a name that is known inside only
 		h.Gid = h.Uid
-	case "0", "root":
+	case "0":
 		h.Gname = "root"
 	}
 	return p.tar.WriteHeader(h)
-}
-
-// ignore is a .dockerignore: the last pattern that matches decides.
-type ignore struct {
-	patterns   []string
-	exceptions bool
-}
-
-func readIgnore(root *os.Root, dockerfile string) (ig ignore, err error) {
-	text, err := root.ReadFile(dockerfile + ".dockerignore")
-	if errors.Is(err, fs.ErrNotExist) {
-		text, err = root.ReadFile(".dockerignore")
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return ig, nil
-	}
-	if err != nil {
-		return ig, err
-	}
-	s := bufio.NewScanner(bytes.NewReader(text))
-	for s.Scan() {
-		line := strings.TrimSpace(s.Text())
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		body, not := strings.CutPrefix(line, "!")
-		body = strings.TrimPrefix(path.Join("/", strings.TrimSpace(body)), "/")
-		if body == "" {
-			continue
-		}
-		if !doublestar.ValidatePattern(body) {
-			return ig, fmt.Errorf(".dockerignore: %q is not a pattern", line)
-		}
-		if not {
-			body = "!" + body
-			ig.exceptions = true
-		}
-		ig.patterns = append(ig.patterns, body)
-	}
-	return ig, s.Err()
-}
-
-// match says whether name, or a folder above it, is left out.
-func (ig ignore) match(name string) bool {
-	out := false
-	for _, pattern := range ig.patterns {
-		body, not := strings.CutPrefix(pattern, "!")
-		for p := name; p != "."; p = path.Dir(p) {
-			if ok, err := doublestar.Match(body, p); err == nil && ok {
-				out = !not
-				break
-			}
-		}
-	}
-	return out
 }

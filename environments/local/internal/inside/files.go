@@ -82,6 +82,11 @@ func unpack(h *tar.Header, r io.Reader) error {
 			return err
 		}
 		return own(name, h)
+	case tar.TypeLink:
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return os.Link(path.Join("/", h.Linkname), name)
 	case tar.TypeReg:
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/decide"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
+	wire "github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -50,6 +51,9 @@ var rules = []struct {
 	retry   bool
 }{
 	{"", ErrPluginGone, record.PluginCrashed, true},
+	{"", wire.ErrUnavailable, record.PluginCrashed, true},
+	{"", wire.ErrPanic, record.PluginCrashed, true},
+	{record.ByAgent, agent.ErrNoSession, record.PluginCrashed, true}, // its plugin was started anew
 	{record.ByAgent, agent.ErrModel, record.ModelError, true},
 	{record.ByAgent, agent.ErrBadConfig, record.AgentError, false},
 	{record.ByEnvironment, environment.ErrNoCapacity, record.EnvironmentError, true},

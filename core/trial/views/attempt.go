@@ -28,10 +28,10 @@ var shown = map[task.Role]map[string]filter{
 		"turns.jsonl": all, "steps.jsonl": all, "surface.jsonl": all, "verdicts.jsonl": all,
 	},
 	task.RoleUser: {
-		"turns.jsonl":    only("stage", "turn", "round", "from", "text", "end", "message", "time"),
-		"steps.jsonl":    without("reasoning_content", "metrics", "extra", "llm_call_count"),
+		"turns.jsonl":    only("time", "kind", "stage", "turn", "round", "from", "text", "files", "end", "asked", "message"),
+		"steps.jsonl":    ofAgent(within("step", without("reasoning_content", "metrics", "extra", "llm_call_count"))),
 		"surface.jsonl":  without("reward", "info"),
-		"verdicts.jsonl": only("round", "handoff"),
+		"verdicts.jsonl": only("stage", "round", "handoff"),
 	},
 }
 
@@ -61,6 +61,33 @@ func without(keys ...string) filter {
 			delete(line, k)
 		}
 		return line
+	}
+}
+
+// within applies f to the object under key.
+func within(key string, f filter) filter {
+	return func(line map[string]json.RawMessage) map[string]json.RawMessage {
+		var inner map[string]json.RawMessage
+		if json.Unmarshal(line[key], &inner) != nil {
+			return nil
+		}
+		b, err := json.Marshal(f(inner))
+		if err != nil {
+			return nil
+		}
+		line[key] = b
+		return line
+	}
+}
+
+// ofAgent leaves out what other roles did.
+func ofAgent(f filter) filter {
+	return func(line map[string]json.RawMessage) map[string]json.RawMessage {
+		var role task.Role
+		if json.Unmarshal(line["role"], &role) != nil || (role != task.RoleAgent && role != task.RoleOracle) {
+			return nil
+		}
+		return f(line)
 	}
 }
 
@@ -145,7 +172,10 @@ func copyRecord(from, to string, f filter) (err error) {
 		if json.Unmarshal(line, &m) != nil {
 			continue
 		}
-		b, err := json.Marshal(f(m))
+		if m = f(m); m == nil {
+			continue
+		}
+		b, err := json.Marshal(m)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,278 @@
+package collect_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/trial/collect"
+	"github.com/berth-eval/berth/core/trial/redact"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// archives are what a sandbox answers, by path.
+type archives map[string][]byte
+
+func (a archives) fetch(_ context.Context, _, path string, w io.Writer) error {
+	b, ok := a[path]
+	if !ok {
+		return fmt.Errorf("download %q: not found", path)
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+func pack(t *testing.T, hs ...tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range hs {
+		body := h.Uname // the content of a file
+		h.Uname = ""
+		if h.Typeflag == tar.TypeReg {
+			h.Size = int64(len(body))
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			if _, err := io.WriteString(w, body); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func dir(name string) tar.Header { return tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o4777} }
+
+func file(name, body string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o6755, Uname: body}
+}
+
+func tree(t *testing.T, root string) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() && !info.IsDir() {
+			t.Errorf("%s is a %s", p, info.Mode())
+		}
+		if info.Mode().Perm()&0o077 != 0 && p != root {
+			t.Errorf("%s has mode %s", p, info.Mode())
+		}
+		if rel, _ := filepath.Rel(root, p); !d.IsDir() {
+			out = append(out, rel)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func run(t *testing.T, c *collect.Collector, as ...collect.Artifact) []collect.Entry {
+	t.Helper()
+	c.Into = filepath.Join(t.TempDir(), "artifacts")
+	es, err := c.All(t.Context(), as)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return es
+}
+
+func artifact(source, to string, exclude ...string) collect.Artifact {
+	return collect.Artifact{Artifact: task.Artifact{Source: source, To: to, Exclude: exclude}}
+}
+
+func TestStatusOfEachArtifact(t *testing.T) {
+	t.Parallel()
+	a := archives{
+		"/logs/artifacts": pack(t, dir("./"), file("a.txt", "A"), dir("sub/"), file("sub/b", "BB")),
+		"/app/one.txt":    pack(t, file("one.txt", "1")),
+		"/empty":          pack(t, dir("./"), dir("deep/")),
+		"/pipe":           pack(t, tar.Header{Typeflag: tar.TypeFifo, Name: "pipe"}),
+	}
+	c := &collect.Collector{Workdir: "/app", Fetch: a.fetch}
+	es := run(t, c,
+		artifact("/logs/artifacts", ""), artifact("one.txt", "named/1.txt"), artifact("/empty", ""), artifact("/missing", ""),
+		artifact("/app/one.txt", "named/1.txt"), artifact("/app/one.txt", "../up"), artifact("/app/one.txt", "manifest.json"),
+		artifact("/pipe", ""), collect.Artifact{Artifact: task.Artifact{Source: "/nobody/asked"}, Implied: true})
+	want := []struct {
+		status      collect.Status
+		kind, place string
+		files       int64
+	}{
+		{collect.OK, "directory", "artifacts/logs/artifacts", 2},
+		{collect.OK, "file", "artifacts/named/1.txt", 1},
+		{collect.Empty, "directory", "artifacts/empty", 0},
+		{collect.Failed, "", "artifacts/missing", 0},
+		{collect.Skipped, "", "artifacts/named/1.txt", 0},
+		{collect.Failed, "", "up", 0},
+		{collect.Failed, "", "artifacts/manifest.json", 0},
+		{collect.Failed, "other", "artifacts/pipe", 0},
+	}
+	if len(es) != len(want) {
+		t.Fatalf("got %d entries: %+v", len(es), es)
+	}
+	for i, w := range want {
+		e := es[i]
+		if e.Status != w.status || e.Type != w.kind || e.Destination != w.place || e.Files != w.files || (e.Status == collect.Failed) != (e.Reason != "" && e.Status != collect.Skipped) {
+			t.Errorf("%s: %+v; want %+v", e.Source, e, w)
+		}
+	}
+	if got := tree(t, c.Into); !slices.Equal(got, []string{"logs/artifacts/a.txt", "logs/artifacts/sub/b", "manifest.json", "named/1.txt"}) {
+		t.Errorf("files %q", got)
+	}
+	var stored []collect.Entry
+	b, err := os.ReadFile(filepath.Join(c.Into, collect.ManifestFile))
+	if err != nil || json.Unmarshal(b, &stored) != nil || len(stored) != len(es) {
+		t.Errorf("manifest %s, %v", b, err)
+	}
+}
+
+func TestNothingLeavesTheFolder(t *testing.T) {
+	t.Parallel()
+	outside := t.TempDir()
+	long := strings.Repeat("n", 300)
+	a := archives{"/out": pack(t,
+		dir("./"), file("../escape", "x"), file("/abs", "x"), file("ok", "fine"),
+		tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: outside}, file("link/through", "x"),
+		tar.Header{Typeflag: tar.TypeLink, Name: "hard", Linkname: "/etc/passwd"},
+		tar.Header{Typeflag: tar.TypeChar, Name: "dev"}, tar.Header{Typeflag: tar.TypeFifo, Name: "fifo"},
+		file("ok", "again"), file("ok/below", "x"), file(long, "x"), file(strings.Repeat("d/", 200)+"deep", "x"),
+		file("a/../../b", "x"), file("bad\xff", "x"))}
+	c := &collect.Collector{Fetch: a.fetch}
+	es := run(t, c, artifact("/out", "."+"/got"))
+	got := tree(t, c.Into)
+	slices.Sort(got)
+	if want := []string{"got/bad\xff", "got/link/through", "got/ok", "manifest.json"}; !slices.Equal(got, want) {
+		t.Errorf("files %q; want %q", got, want)
+	}
+	if b, err := os.ReadFile(filepath.Join(c.Into, "got/ok")); string(b) != "fine" {
+		t.Errorf("the first of two files of one name holds %q, %v", b, err)
+	}
+	if left, err := os.ReadDir(outside); err != nil || len(left) != 0 {
+		t.Errorf("written through a link: %v, %v", left, err)
+	}
+	if es[0].Status != collect.OK || len(es[0].Dropped) != 11 {
+		t.Errorf("entry %+v; want 11 names dropped", es[0])
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	var many []tar.Header
+	for i := range 50 {
+		many = append(many, file(fmt.Sprint(i), "12345678"))
+	}
+	a := archives{"/many": pack(t, append([]tar.Header{dir("./")}, many...)...), "/big": pack(t, file("big", strings.Repeat("x", 1000)))}
+	for _, tt := range []struct {
+		name string
+		c    collect.Collector
+		path string
+		want string
+	}{
+		{"files", collect.Collector{MaxFiles: 10}, "/many", "more than 10 files"},
+		{"bytes", collect.Collector{MaxBytes: 100}, "/many", "more than 100 bytes"},
+		{"one big file", collect.Collector{MaxBytes: 999}, "/big", "more than 999 bytes"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.c.Fetch = a.fetch
+			es := run(t, &tt.c, artifact(tt.path, ""))
+			if es[0].Status != collect.Failed || !strings.Contains(es[0].Reason, tt.want) {
+				t.Errorf("entry %+v; want a failure with %q", es[0], tt.want)
+			}
+			if tt.c.MaxBytes > 0 && es[0].Bytes > tt.c.MaxBytes+8 {
+				t.Errorf("%d bytes were written", es[0].Bytes)
+			}
+		})
+	}
+}
+
+func TestExclude(t *testing.T) {
+	t.Parallel()
+	a := archives{"/app": pack(t, dir("./"), file("keep.txt", "1"), dir("node_modules/"), file("node_modules/x/y.js", "2"),
+		file("src/a.pyc", "3"), file("src/a.py", "4"), file("logs/old/x", "5"), file("logs/new", "6"))}
+	c := &collect.Collector{Fetch: a.fetch}
+	run(t, c, artifact("/app", "", "node_modules", "*.pyc", "logs/old/"))
+	want := []string{"app/keep.txt", "app/logs/new", "app/src/a.py", "manifest.json"}
+	if got := tree(t, c.Into); !slices.Equal(got, want) {
+		t.Errorf("files %q; want %q", got, want)
+	}
+}
+
+func TestATornArchiveKeepsWhatCame(t *testing.T) {
+	t.Parallel()
+	whole := pack(t, dir("./"), file("a", "1"), file("b", strings.Repeat("2", 2000)))
+	broken := errors.New("the connection broke")
+	c := &collect.Collector{Fetch: func(_ context.Context, _, _ string, w io.Writer) error {
+		if _, err := w.Write(whole[:len(whole)/2]); err != nil {
+			return err
+		}
+		return broken
+	}}
+	es := run(t, c, artifact("/x", ""))
+	if es[0].Status != collect.Failed || !strings.Contains(es[0].Reason, broken.Error()) || es[0].Files == 0 {
+		t.Errorf("entry %+v", es[0])
+	}
+}
+
+func TestSecretsAreMaskedInWhatIsTaken(t *testing.T) {
+	t.Parallel()
+	const secret = "sk-canary-0001"
+	a := archives{"/app": pack(t, dir("./"), file("env", "KEY="+secret+"\n"))}
+	c := &collect.Collector{Fetch: a.fetch, Redactor: redact.New(secret)}
+	es := run(t, c, artifact("/app", ""))
+	b, err := os.ReadFile(filepath.Join(c.Into, "app/env"))
+	if err != nil || string(b) != "KEY=**************\n" || es[0].Secrets != 1 {
+		t.Errorf("file %q, %v; entry %+v", b, err, es[0])
+	}
+}
+
+func TestFolderKeepsRegularFilesOnly(t *testing.T) {
+	t.Parallel()
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "agent")
+	for name, body := range map[string]string{"a.txt": "x sk-canary-0001 y", "sub/b": "2"} {
+		p := filepath.Join(from, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o700), os.WriteFile(p, []byte(body), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(from, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := collect.Folder(from, to, redact.New("sk-canary-0001")); err != nil {
+		t.Fatal(err)
+	}
+	if got := tree(t, to); !slices.Equal(got, []string{"a.txt", "sub/b"}) {
+		t.Errorf("kept %q", got)
+	}
+	if b, _ := os.ReadFile(filepath.Join(to, "a.txt")); strings.Contains(string(b), "canary") {
+		t.Errorf("kept %q", b)
+	}
+	if err := collect.Folder(filepath.Join(from, "none"), filepath.Join(to, "none"), nil); err != nil {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+}

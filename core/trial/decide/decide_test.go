@@ -1,0 +1,296 @@
+package decide_test
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+func verdict(by string, d verifier.Decision, scores ...float64) verifier.Verdict {
+	v := verifier.Verdict{Verifier: by, Decision: d}
+	for i, s := range scores {
+		if v.Scores == nil {
+			v.Scores = map[string]verifier.Score{}
+		}
+		v.Scores[string(rune('a'+i))] = verifier.Score{Value: s}
+	}
+	return v
+}
+
+func done(name string, vs ...verifier.Verdict) decide.Stage {
+	return decide.Stage{Name: name, Ran: true, Verified: true, AgentEnd: record.Yielded, Verdicts: vs}
+}
+
+func failed(o record.Outcome) *decide.Failure {
+	return &decide.Failure{Outcome: o, Error: record.Error{Message: string(o)}}
+}
+
+func atLeast(f float64) *float64 { return &f }
+
+func one(string) int { return 1 }
+
+func TestReduceTakesValuesInTheirOrder(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		r, usual task.Reducer
+		want     float64
+	}{
+		{"", task.ReduceLast, 2},
+		{"", task.ReduceMean, 3},
+		{task.ReduceMean, task.ReduceLast, 3},
+		{task.ReduceMax, task.ReduceLast, 6},
+		{task.ReduceMin, task.ReduceLast, 1},
+		{task.ReduceLast, task.ReduceMean, 2},
+	} {
+		if got, ok := decide.Reduce(tt.r, tt.usual, []float64{1, 6, 2}); got != tt.want || !ok {
+			t.Errorf("Reduce(%q, %q) = %v, %v; want %v", tt.r, tt.usual, got, ok, tt.want)
+		}
+	}
+	if _, ok := decide.Reduce(task.ReduceMean, "", nil); ok {
+		t.Error("Reduce of nothing is something")
+	}
+}
+
+func TestRoundsKeepOneVerdictAVerifier(t *testing.T) {
+	t.Parallel()
+	vs := []verifier.Verdict{
+		verdict("x", verifier.Continue, 0.5), verdict("y", verifier.Scored, 1),
+		verdict("x", verifier.Pass, 0.9), verdict("x", verifier.Continue, 0.4, 7),
+	}
+	for _, tt := range []struct {
+		r      task.Reducer
+		want   verifier.Decision
+		score  float64
+		second bool // score b is there
+	}{
+		{"", verifier.Continue, 0.4, true},
+		{task.ReduceLast, verifier.Continue, 0.4, true},
+		{task.ReduceMax, verifier.Pass, 0.9, true},
+		{task.ReduceMin, verifier.Continue, 0.4, true},
+		{task.ReduceMean, verifier.Continue, 0.6, true},
+	} {
+		got := decide.Rounds(tt.r, vs)
+		if len(got) != 2 || got[0].Verifier != "x" || got[1].Verifier != "y" {
+			t.Fatalf("Rounds(%q) = %+v; want one of x and one of y", tt.r, got)
+		}
+		_, second := got[0].Scores["b"]
+		if d := got[0].Scores["a"].Value - tt.score; got[0].Decision != tt.want || d > 1e-9 || d < -1e-9 || second != tt.second {
+			t.Errorf("Rounds(%q)[0] = %+v; want %s and %v", tt.r, got[0], tt.want, tt.score)
+		}
+	}
+	if vs[3].Scores["a"].Value != 0.4 {
+		t.Error("Rounds changed what it was given")
+	}
+}
+
+func TestTheUserAnswersOnlyWhenSomebodyWantsMore(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		vs   []verifier.Verdict
+		want bool
+	}{
+		{"nobody judges", nil, true},
+		{"continue", []verifier.Verdict{verdict("x", verifier.Continue)}, true},
+		{"pass", []verifier.Verdict{verdict("x", verifier.Pass)}, false},
+		{"scored", []verifier.Verdict{verdict("x", verifier.Scored)}, false},
+		{"one has failed it", []verifier.Verdict{verdict("x", verifier.Continue), verdict("y", verifier.Fail)}, false},
+		{"one is content", []verifier.Verdict{verdict("x", verifier.Pass), verdict("y", verifier.Continue)}, true},
+	} {
+		if got := decide.GoOn(tt.vs); got != tt.want {
+			t.Errorf("%s: GoOn = %v", tt.name, got)
+		}
+	}
+}
+
+func TestOutcome(t *testing.T) {
+	t.Parallel()
+	pass, fail, scored := verifier.Pass, verifier.Fail, verifier.Scored
+	rule := task.Success{Score: "a", AtLeast: atLeast(1)}
+	lost := done("1")
+	lost.Verified, lost.AgentEnd, lost.Failure = false, record.SandboxLost, failed(record.AgentError)
+	crashedPassed := done("1", verdict("x", pass))
+	crashedPassed.AgentEnd, crashedPassed.Failure = record.Crashed, failed(record.AgentError)
+	crashedFailed := done("1", verdict("x", fail))
+	crashedFailed.Failure = failed(record.AgentError)
+	timeout := done("1", verdict("x", pass))
+	timeout.AgentEnd = record.Timeout
+	broken := decide.Stage{Name: "2", Ran: true, Failure: failed(record.VerifierError)}
+	for _, tt := range []struct {
+		name    string
+		success task.Success
+		stages  []decide.Stage
+		stopped *decide.Failure
+		violate bool
+		want    record.Outcome
+		err     bool
+	}{
+		{name: "pass", stages: []decide.Stage{done("1", verdict("x", pass))}, want: record.Passed},
+		{name: "pass and scored", stages: []decide.Stage{done("1", verdict("x", pass), verdict("y", scored))}, want: record.Passed},
+		{name: "pass and fail", stages: []decide.Stage{done("1", verdict("x", pass), verdict("y", fail))}, want: record.Failed},
+		{name: "scored alone", stages: []decide.Stage{done("1", verdict("x", scored, 3))}, want: record.Scored},
+		{name: "continue at the end is no pass", stages: []decide.Stage{done("1", verdict("x", verifier.Continue))}, want: record.Failed},
+		{name: "no verifier", stages: []decide.Stage{done("1")}, want: record.Scored},
+		{name: "reward 1", success: rule, stages: []decide.Stage{done("1", verdict("x", scored, 1))}, want: record.Passed},
+		{name: "reward 0.99", success: rule, stages: []decide.Stage{done("1", verdict("x", scored, 0.99))}, want: record.Failed},
+		{name: "reward missing", success: rule, stages: []decide.Stage{done("1", verdict("x", scored))}, want: record.Failed},
+		{
+			name: "a score without a threshold", success: task.Success{Score: "a"},
+			stages: []decide.Stage{done("1", verdict("x", scored, 5))}, want: record.Scored,
+		},
+		{
+			name: "the rule wins over a decision", success: rule,
+			stages: []decide.Stage{done("1", verdict("x", fail, 1))}, want: record.Passed,
+		},
+		{
+			name:   "two stages, one fails",
+			stages: []decide.Stage{done("1", verdict("x", pass)), done("2", verdict("x", fail))}, want: record.Failed,
+		},
+		{
+			name:   "a stage that was never run is not passed",
+			stages: []decide.Stage{done("1", verdict("x", pass)), {Name: "2"}}, want: record.Failed,
+		},
+		{
+			name: "the mean counts what was never run as 0", success: task.Success{Score: "a", AtLeast: atLeast(0.6)},
+			stages: []decide.Stage{done("1", verdict("x", scored, 1)), {Name: "2"}}, want: record.Failed,
+		},
+		{
+			name: "last counts what was never run as 0", success: task.Success{Score: "a", Reduce: task.ReduceLast, AtLeast: atLeast(0.5)},
+			stages: []decide.Stage{done("1", verdict("x", scored, 1)), {Name: "2"}}, want: record.Failed,
+		},
+		{name: "sandbox lost", stages: []decide.Stage{lost}, want: record.AgentError, err: true},
+		{
+			name: "sandbox lost under a rule that the mean would meet", success: task.Success{Score: "a", AtLeast: atLeast(0.5)},
+			stages: []decide.Stage{done("0", verdict("x", scored, 1)), lost}, want: record.AgentError, err: true,
+		},
+		{name: "a timeout whose work passes", stages: []decide.Stage{timeout}, want: record.Passed},
+		{name: "a crash whose work passes", stages: []decide.Stage{crashedPassed}, want: record.Passed, err: true},
+		{name: "a crash whose work fails", stages: []decide.Stage{crashedFailed}, want: record.AgentError, err: true},
+		{
+			name: "a hole of ours is not a score", success: task.Success{Score: "a", AtLeast: atLeast(0.1)},
+			stages: []decide.Stage{done("1", verdict("x", scored, 1)), broken}, want: record.VerifierError, err: true,
+		},
+		{
+			name: "our hole wins over the agent's", stages: []decide.Stage{lost, broken}, want: record.VerifierError, err: true,
+		},
+		{name: "violated", violate: true, stages: []decide.Stage{done("1", verdict("x", pass))}, want: record.IntegrityViolation},
+		{
+			name: "cancelled wins", stopped: failed(record.Cancelled), violate: true,
+			stages: []decide.Stage{broken}, want: record.Cancelled, err: true,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := decide.Outcome(decide.Facts{
+				Success: tt.success, Stages: tt.stages, Stopped: tt.stopped, Violated: tt.violate,
+				Scores: decide.Scores(tt.success, tt.stages, one),
+			})
+			if got != tt.want || (err != nil) != tt.err {
+				t.Errorf("got %s, %+v; want %s, error %v", got, err, tt.want, tt.err)
+			}
+		})
+	}
+}
+
+func TestScoresOfAbortedStagesAreZero(t *testing.T) {
+	t.Parallel()
+	stages := []decide.Stage{
+		done("1", verdict("x", verifier.Scored, 1, 4)), done("none"), {Name: "3"},
+		{Name: "4", Ran: true, Failure: failed(record.VerifierError)},
+	}
+	verifiers := func(name string) int {
+		if name == "none" {
+			return 0
+		}
+		return 1
+	}
+	for _, tt := range []struct {
+		reduce task.Reducer
+		want   map[string]float64
+	}{
+		{"", map[string]float64{"a": 1. / 3, "b": 4. / 3}},
+		{task.ReduceLast, map[string]float64{"a": 0, "b": 0}},
+		{task.ReduceMax, map[string]float64{"a": 1, "b": 4}},
+		{task.ReduceMin, map[string]float64{"a": 0, "b": 0}},
+	} {
+		if got := decide.Scores(task.Success{Reduce: tt.reduce}, stages, verifiers); !maps.Equal(got, tt.want) {
+			t.Errorf("Scores(%q) = %v; want %v", tt.reduce, got, tt.want)
+		}
+	}
+	if got := decide.Scores(task.Success{}, []decide.Stage{done("1")}, one); got != nil {
+		t.Errorf("Scores of nothing = %v", got)
+	}
+}
+
+func TestEnoughToGoOn(t *testing.T) {
+	t.Parallel()
+	least := map[string]float64{"a": 0.5}
+	for _, tt := range []struct {
+		name  string
+		stage decide.Stage
+		least map[string]float64
+		want  bool
+	}{
+		{"nothing asked", done("1", verdict("x", verifier.Fail, 0)), nil, true},
+		{"reached", done("1", verdict("x", verifier.Fail, 0.5)), least, true},
+		{"not reached", done("1", verdict("x", verifier.Pass, 0.4)), least, false},
+		{"missing", done("1", verdict("x", verifier.Pass)), least, false},
+		{"no verification", done("1"), least, true},
+		{"never verified", decide.Stage{Name: "1", Ran: true}, least, false},
+	} {
+		if got, why := tt.stage.Enough(tt.least); got != tt.want || (why == "") != got {
+			t.Errorf("%s: Enough = %v, %q; want %v", tt.name, got, why, tt.want)
+		}
+	}
+}
+
+func TestStageOutcome(t *testing.T) {
+	t.Parallel()
+	rule := task.Success{Score: "a", AtLeast: atLeast(1)}
+	broken := done("1")
+	broken.Failure = failed(record.EnvironmentError)
+	for _, tt := range []struct {
+		name  string
+		stage decide.Stage
+		want  record.Outcome
+	}{
+		{"never run", decide.Stage{Name: "1"}, record.NotRun},
+		{"passed", done("1", verdict("x", verifier.Scored, 1)), record.Passed},
+		{"failed", done("1", verdict("x", verifier.Scored, 0)), record.Failed},
+		{"broken", broken, record.EnvironmentError},
+	} {
+		if got := decide.StageOutcome(rule, &tt.stage); got != tt.want {
+			t.Errorf("%s: %s; want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestIntegrityIsTheWorstFinding(t *testing.T) {
+	t.Parallel()
+	finding := func(s verifier.Severity) record.Finding {
+		return record.Finding{Finding: verifier.Finding{Code: string(s), Severity: s, Text: "t"}}
+	}
+	for _, tt := range []struct {
+		name     string
+		findings []record.Finding
+		verified bool
+		want     record.Integrity
+		reasons  int
+	}{
+		{"clean", nil, true, record.Checked, 0},
+		{"a note", []record.Finding{finding(verifier.Note)}, true, record.Checked, 0},
+		{"exposed", []record.Finding{finding(verifier.Exposed), finding(verifier.Note)}, true, record.Exposed, 1},
+		{"violated", []record.Finding{finding(verifier.Violated), finding(verifier.Exposed)}, true, record.Violated, 2},
+		{"never verified", nil, false, record.Unknown, 1},
+		{"never verified, but seen", []record.Finding{finding(verifier.Violated)}, false, record.Violated, 1},
+	} {
+		got, reasons := decide.Integrity(tt.findings, tt.verified)
+		if got != tt.want || len(reasons) != tt.reasons {
+			t.Errorf("%s: %s, %q; want %s and %d reasons", tt.name, got, reasons, tt.want, tt.reasons)
+		}
+	}
+}

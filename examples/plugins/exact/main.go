@@ -1,0 +1,32 @@
+// Command exact is a verifier: does answer.txt hold what the reference does?
+package main
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+type exact struct{}
+
+func (exact) Verify(_ context.Context, r verifier.Request, log func(string)) (v verifier.Verdict, err error) {
+	want, err := r.ReadFile("references/answer.txt", 1<<20)
+	if err != nil {
+		return v, err
+	}
+	got, err := r.ReadFile("attempt/artifacts/answer.txt", 1<<20)
+	if v.Decision = verifier.Fail; err != nil { // what the agent left, or did not leave, is no fault of ours
+		v.Rationale = err.Error()
+	} else if bytes.Equal(bytes.TrimSpace(got), bytes.TrimSpace(want)) {
+		v.Decision = verifier.Pass
+	}
+	log("compared answer.txt: " + string(v.Decision))
+	return v, nil
+}
+
+func main() {
+	info := plugins.Info{Name: "exact", Version: "1.0.0", Doc: "Compares answer.txt with the reference."}
+	plugins.Serve(plugins.Verifier(info, nil, verifier.Traits{Needs: verifier.NeedsNone}, exact{}))
+}

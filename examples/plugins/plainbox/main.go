@@ -1,0 +1,109 @@
+// Command plainbox is an environment: bubblewrap around the host's programs.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// view is what a sandbox sees of the host, and what it has of its own.
+const view = `--unshare-all --die-with-parent --as-pid-1 --clearenv --uid 0 --gid 0 --cap-add ALL --hostname plainbox --chdir /
+	--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/sbin /sbin --symlink usr/lib /lib --symlink usr/lib64 /lib64
+	--ro-bind /etc/passwd /etc/passwd --ro-bind /etc/group /etc/group --ro-bind-try /etc/alternatives /etc/alternatives
+	--proc /proc --ro-bind /proc/sys /proc/sys --dev /dev --perms 1777 --tmpfs /tmp --perms 1777 --dir /var/tmp --dir /root`
+
+type plainbox struct {
+	mu    sync.Mutex
+	boxes map[string]box
+}
+
+type box struct {
+	owner string
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+func (*plainbox) Check(_ context.Context, s environment.Spec) (r environment.Report, err error) {
+	refuse := func(yes bool, what, todo string) {
+		if yes {
+			r.Refusals = append(r.Refusals, environment.Problem{Summary: what, Detail: todo})
+		}
+	}
+	none := s.Network.Mode == environment.NetworkNone || s.Network.Mode == environment.NetworkAllow
+	refuse(!none, fmt.Sprintf("network %q", s.Network.Mode), "plainbox has none: use another environment")
+	refuse(s.Image.Ref != "" || s.Image.Build != "" || len(s.Sidecars) > 0, "an image", "plainbox shows the host's programs: use an environment with images")
+	refuse(len(s.Users) > 0, "a second user", "plainbox has only root: use another environment")
+	if l := s.Limits; l.CPUMilli+l.MemoryMiB+l.StorageMiB+l.Pids > 0 {
+		r.Degraded = append(r.Degraded, environment.Problem{Summary: "limits", Detail: "plainbox keeps none"})
+	}
+	return r, nil
+}
+
+func (p *plainbox) Create(ctx context.Context, s environment.Spec) (made environment.Sandbox, err error) {
+	if report, _ := p.Check(ctx, s); len(report.Refusals) > 0 {
+		return made, fmt.Errorf("%s: %w", report.Refusals[0].Summary, environment.ErrRefused)
+	}
+	if _, err := os.Stat(s.Control); err != nil || ctx.Err() != nil { // bubblewrap itself would fail too late to tell
+		return made, errors.Join(err, ctx.Err())
+	}
+	workdir := cmp.Or(s.Workdir, "/app")
+	args := append(strings.Fields(view), "--dir", workdir, "--ro-bind", s.Control, "/berth")
+	for _, m := range s.Mounts {
+		args = append(args, "--ro-bind", m.Source, m.Target)
+	}
+	cmd := exec.Command("bwrap", append(args, "/berth/sandboxd")...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return made, err
+	}
+	id, b := strconv.Itoa(cmd.Process.Pid), box{s.Labels.Owner, cmd, make(chan struct{})}
+	go func() { _ = cmd.Wait(); close(b.ended) }()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.boxes[id] = b
+	no, yes := environment.GrantNo, environment.GrantEnforced
+	return environment.Sandbox{
+		ID: id, Image: environment.ImageFacts{Base: "host", Workdir: workdir},
+		Granted: environment.Granted{CPU: no, Memory: no, Pids: no, Disk: no, Network: yes, How: "bubblewrap"},
+	}, nil
+}
+
+func (p *plainbox) Destroy(_ context.Context, id string) (r environment.Remains, err error) {
+	p.mu.Lock()
+	b, ok := p.boxes[id]
+	delete(p.boxes, id)
+	p.mu.Unlock()
+	if ok {
+		_ = b.cmd.Process.Kill() // it may have ended by itself, with the core's connection
+		<-b.ended
+	}
+	return r, nil
+}
+
+func (p *plainbox) List(_ context.Context, owner string) (ids []string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, b := range p.boxes { // that is all: sandboxes die with this process
+		if owner == "" || b.owner == owner {
+			ids = append(ids, id)
+		}
+	}
+	return slices.Sorted(slices.Values(ids)), nil
+}
+
+func main() {
+	info := plugins.Info{Name: "plainbox", Version: "1.0.0", Doc: "Bubblewrap around the host's own programs; no limits, no images."}
+	plugins.Serve(plugins.Environment(info, nil, &plainbox{boxes: map[string]box{}}))
+}

@@ -127,12 +127,10 @@ func (a *attempt) plugins(ctx context.Context) error {
 			if _, ok := a.verifiers[u.Name]; ok {
 				continue
 			}
-			v, used, err := a.in.Plugins.Verifier(ctx, a.verifierPlugin(u.Name))
-			if err != nil {
+			if a.verifiers[u.Name], used, err = a.in.Plugins.Verifier(ctx, a.verifierPlugin(u.Name)); err != nil {
 				return by(record.ByVerifier, err)
 			}
 			a.use(used)
-			a.verifiers[u.Name] = v
 		}
 	}
 	a.needs, err = a.ask(ctx, a.agent, c.Agent, a.role())
@@ -154,12 +152,9 @@ func (a *attempt) role() agent.Role {
 }
 
 func (a *attempt) use(u record.PluginUsed) {
-	for _, have := range a.res.Plugins {
-		if have == u {
-			return
-		}
+	if !slices.Contains(a.res.Plugins, u) {
+		a.res.Plugins = append(a.res.Plugins, u)
 	}
-	a.res.Plugins = append(a.res.Plugins, u)
 }
 
 // ask asks an agent plugin what a session of it needs.

@@ -93,9 +93,9 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 	a, w := s.a, s.a.w
 	round := s.turns
 	phase := func(n record.PhaseName, who record.Boundary) record.Phase {
-		p := s.phase(n, who)
-		p.Round = round
-		return p
+		at := s.phase(n, who)
+		at.Round = round
+		return at
 	}
 	if p, err = a.phase(ctx, phase(record.PhaseFreeze, record.ByEnvironment), bound.Control, w.freeze); err != nil {
 		return nil, p, err

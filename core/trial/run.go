@@ -28,7 +28,7 @@ func Run(ctx context.Context, in Input) (record.Result, error) {
 		return record.Result{}, fmt.Errorf("attempt: %w", err)
 	}
 	stop := a.live(ctx)
-	a.finish(stop)
+	a.finish(ctx, stop)
 	return a.publish()
 }
 
@@ -143,8 +143,8 @@ func (a *attempt) allStages(ctx context.Context) (record.Phase, error) {
 }
 
 // finish removes what the attempt made and decides what it came to.
-func (a *attempt) finish(stop *decide.Failure) {
-	a.destroy()
+func (a *attempt) finish(ctx context.Context, stop *decide.Failure) {
+	a.destroy(ctx)
 	findings := a.scribe.all()
 	verified := slices.ContainsFunc(a.stages, func(s decide.Stage) bool { return s.Verified && len(s.Verdicts) > 0 })
 	a.res.Findings = findings

@@ -316,11 +316,11 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		undo = append(undo, func() error {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
 			defer cancel()
-			err := shell.Shut(end)
+			shut := shell.Shut(end)
 			if a.w.gone() {
 				return nil // it is told elsewhere
 			}
-			return by(record.ByCore, err)
+			return by(record.ByCore, shut)
 		})
 		r.Shell, s.shell = shell.Address(), shell
 		err = shell.Open(ctx)

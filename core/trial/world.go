@@ -104,24 +104,24 @@ func (w *world) ctx(parent context.Context) (ctx context.Context, end func()) {
 }
 
 // close ends the sandbox's connections; PID 1 ends with them.
-func (w *world) close() error {
+func (w *world) shutdown() error {
 	var err error
 	if w.shell != nil {
 		err = w.shell.Close()
 	}
 	if w.Sandbox != nil {
-		err = errors.Join(err, w.Sandbox.Close())
+		err = errors.Join(err, w.Close())
 	}
 	return errors.Join(err, w.folder.Close())
 }
 
 // destroy removes the sandbox. What cannot be removed is a finding: it does not
 // spoil a result that stands already.
-func (a *attempt) destroy() {
+func (a *attempt) destroy(ctx context.Context) {
 	if a.w == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), bound.Destroy, deadline{"destroy", bound.Destroy})
+	ctx, cancel := limited(context.WithoutCancel(ctx), "destroy", bound.Destroy)
 	defer cancel()
 	p := record.Phase{Name: record.PhaseDestroy, Who: record.ByEnvironment}
 	at, err := a.phase(ctx, p, bound.Destroy, func(ctx context.Context) error {
@@ -134,7 +134,7 @@ func (a *attempt) destroy() {
 				a.scribe.note(p, "remains", "%s", f)
 			}
 		}
-		return errors.Join(append(errs, a.w.close())...)
+		return errors.Join(append(errs, a.w.shutdown())...)
 	})
 	if err != nil {
 		a.scribe.note(at, "cleanup", "%s", err)

@@ -101,9 +101,9 @@ func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 	defer root.Close()
 	entries := []Entry{}
 	for _, a := range as {
-		e, err := c.one(ctx, root, a)
-		if err != nil {
-			return entries, fmt.Errorf("collect %s: %w", a.Source, err)
+		e, oneErr := c.one(ctx, root, a)
+		if oneErr != nil {
+			return entries, fmt.Errorf("collect %s: %w", a.Source, oneErr)
 		}
 		if a.Implied && (e.Type == "" || e.Status == Empty) {
 			continue
@@ -168,8 +168,7 @@ func (c *Collector) one(ctx context.Context, root *os.Root, a Artifact) (Entry, 
 		c.taken = append(c.taken, to)
 	}
 	if err != nil {
-		var host hostError
-		if errors.As(err, &host) {
+		if _, ours := errors.AsType[hostError](err); ours {
 			return e, err
 		}
 		e.Status, e.Reason = Failed, c.Redactor.Text(err.Error())
@@ -241,13 +240,10 @@ func (x *extraction) run(r *tar.Reader) error {
 func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 	rel := ""
 	if x.seen {
-		name, err := archive.CheckName(h.Name)
-		if err != nil || !filepath.IsLocal(filepath.FromSlash(name)) {
+		var ok bool
+		if rel, ok = below(h.Name); !ok {
 			x.drop(h.Name, "its name is not below the source")
 			return nil
-		}
-		if rel = name; rel == "." {
-			rel = ""
 		}
 	}
 	x.seen = true
@@ -274,6 +270,15 @@ func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 		x.drop(rel, kind(h.Typeflag))
 		return nil
 	}
+}
+
+// below is a name of an archive relative to the source, "" for that itself.
+func below(name string) (string, bool) {
+	name, err := archive.CheckName(name)
+	if name == "." {
+		name = ""
+	}
+	return name, err == nil && (name == "" || filepath.IsLocal(filepath.FromSlash(name)))
 }
 
 func (x *extraction) folder(name string) error {

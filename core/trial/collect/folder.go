@@ -41,7 +41,7 @@ func Folder(from, to string, r *redact.Redactor) error {
 		if files++; files > bound.ArtifactEntries {
 			return fmt.Errorf("keep %s: more than %d files", filepath.Base(to), int64(bound.ArtifactEntries))
 		}
-		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+		if err = os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 			return err
 		}
 		n, err := copyMasked(root, filepath.FromSlash(p), target, r)

@@ -29,8 +29,6 @@ func failed(o record.Outcome) *decide.Failure {
 	return &decide.Failure{Outcome: o, Error: record.Error{Message: string(o)}}
 }
 
-func atLeast(f float64) *float64 { return &f }
-
 func one(string) int { return 1 }
 
 func TestReduceTakesValuesInTheirOrder(t *testing.T) {
@@ -107,10 +105,35 @@ func TestTheUserAnswersOnlyWhenSomebodyWantsMore(t *testing.T) {
 	}
 }
 
+type outcomeCase struct {
+	name    string
+	success task.Success
+	stages  []decide.Stage
+	stopped *decide.Failure
+	violate bool
+	want    record.Outcome
+	err     bool
+}
+
 func TestOutcome(t *testing.T) {
 	t.Parallel()
+	for _, tt := range outcomeCases() {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := decide.Outcome(decide.Facts{
+				Success: tt.success, Stages: tt.stages, Stopped: tt.stopped, Violated: tt.violate,
+				Scores: decide.Scores(tt.success, tt.stages, one),
+			})
+			if got != tt.want || (err != nil) != tt.err {
+				t.Errorf("got %s, %+v; want %s, error %v", got, err, tt.want, tt.err)
+			}
+		})
+	}
+}
+
+func outcomeCases() []outcomeCase {
 	pass, fail, scored := verifier.Pass, verifier.Fail, verifier.Scored
-	rule := task.Success{Score: "a", AtLeast: atLeast(1)}
+	rule := task.Success{Score: "a", AtLeast: new(float64(1))}
 	lost := done("1")
 	lost.Verified, lost.AgentEnd, lost.Failure = false, record.SandboxLost, failed(record.AgentError)
 	crashedPassed := done("1", verdict("x", pass))
@@ -120,15 +143,7 @@ func TestOutcome(t *testing.T) {
 	timeout := done("1", verdict("x", pass))
 	timeout.AgentEnd = record.Timeout
 	broken := decide.Stage{Name: "2", Ran: true, Failure: failed(record.VerifierError)}
-	for _, tt := range []struct {
-		name    string
-		success task.Success
-		stages  []decide.Stage
-		stopped *decide.Failure
-		violate bool
-		want    record.Outcome
-		err     bool
-	}{
+	return []outcomeCase{
 		{name: "pass", stages: []decide.Stage{done("1", verdict("x", pass))}, want: record.Passed},
 		{name: "pass and scored", stages: []decide.Stage{done("1", verdict("x", pass), verdict("y", scored))}, want: record.Passed},
 		{name: "pass and fail", stages: []decide.Stage{done("1", verdict("x", pass), verdict("y", fail))}, want: record.Failed},
@@ -155,23 +170,23 @@ func TestOutcome(t *testing.T) {
 			stages: []decide.Stage{done("1", verdict("x", pass)), {Name: "2"}}, want: record.Failed,
 		},
 		{
-			name: "the mean counts what was never run as 0", success: task.Success{Score: "a", AtLeast: atLeast(0.6)},
+			name: "the mean counts what was never run as 0", success: task.Success{Score: "a", AtLeast: new(float64(0.6))},
 			stages: []decide.Stage{done("1", verdict("x", scored, 1)), {Name: "2"}}, want: record.Failed,
 		},
 		{
-			name: "last counts what was never run as 0", success: task.Success{Score: "a", Reduce: task.ReduceLast, AtLeast: atLeast(0.5)},
+			name: "last counts what was never run as 0", success: task.Success{Score: "a", Reduce: task.ReduceLast, AtLeast: new(float64(0.5))},
 			stages: []decide.Stage{done("1", verdict("x", scored, 1)), {Name: "2"}}, want: record.Failed,
 		},
 		{name: "sandbox lost", stages: []decide.Stage{lost}, want: record.AgentError, err: true},
 		{
-			name: "sandbox lost under a rule that the mean would meet", success: task.Success{Score: "a", AtLeast: atLeast(0.5)},
+			name: "sandbox lost under a rule that the mean would meet", success: task.Success{Score: "a", AtLeast: new(float64(0.5))},
 			stages: []decide.Stage{done("0", verdict("x", scored, 1)), lost}, want: record.AgentError, err: true,
 		},
 		{name: "a timeout whose work passes", stages: []decide.Stage{timeout}, want: record.Passed},
 		{name: "a crash whose work passes", stages: []decide.Stage{crashedPassed}, want: record.Passed, err: true},
 		{name: "a crash whose work fails", stages: []decide.Stage{crashedFailed}, want: record.AgentError, err: true},
 		{
-			name: "a hole of ours is not a score", success: task.Success{Score: "a", AtLeast: atLeast(0.1)},
+			name: "a hole of ours is not a score", success: task.Success{Score: "a", AtLeast: new(float64(0.1))},
 			stages: []decide.Stage{done("1", verdict("x", scored, 1)), broken}, want: record.VerifierError, err: true,
 		},
 		{
@@ -182,24 +197,15 @@ func TestOutcome(t *testing.T) {
 			name: "cancelled wins", stopped: failed(record.Cancelled), violate: true,
 			stages: []decide.Stage{broken}, want: record.Cancelled, err: true,
 		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			got, err := decide.Outcome(decide.Facts{
-				Success: tt.success, Stages: tt.stages, Stopped: tt.stopped, Violated: tt.violate,
-				Scores: decide.Scores(tt.success, tt.stages, one),
-			})
-			if got != tt.want || (err != nil) != tt.err {
-				t.Errorf("got %s, %+v; want %s, error %v", got, err, tt.want, tt.err)
-			}
-		})
 	}
 }
 
 func TestScoresOfAbortedStagesAreZero(t *testing.T) {
 	t.Parallel()
 	stages := []decide.Stage{
-		done("1", verdict("x", verifier.Scored, 1, 4)), done("none"), {Name: "3"},
+		done("1", verdict("x", verifier.Scored, 1, 4)),
+		done("none"),
+		{Name: "3"},
 		{Name: "4", Ran: true, Failure: failed(record.VerifierError)},
 	}
 	verifiers := func(name string) int {
@@ -250,7 +256,7 @@ func TestEnoughToGoOn(t *testing.T) {
 
 func TestStageOutcome(t *testing.T) {
 	t.Parallel()
-	rule := task.Success{Score: "a", AtLeast: atLeast(1)}
+	rule := task.Success{Score: "a", AtLeast: new(float64(1))}
 	broken := done("1")
 	broken.Failure = failed(record.EnvironmentError)
 	for _, tt := range []struct {

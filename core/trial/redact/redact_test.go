@@ -42,7 +42,7 @@ func TestJSONStaysValidWhateverTheSecret(t *testing.T) {
 		t.Fatalf("JSON = %s, %v", b, err)
 	}
 	var back any
-	if err := json.Unmarshal(b, &back); err != nil {
+	if err = json.Unmarshal(b, &back); err != nil {
 		t.Fatal(err)
 	}
 	plain, err := json.Marshal(back)

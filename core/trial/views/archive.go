@@ -44,48 +44,50 @@ func Archive(w io.Writer, t *task.Task, r *task.Resource, place string) (Sums, e
 		if name == "" {
 			continue // the folder itself is made by whoever extracts
 		}
-		if err := add(tw, root, it, name, sums, path.Join(folderOf(r, place), name)); err != nil {
+		sum, err := add(tw, root, it, name)
+		if err != nil {
 			return nil, fmt.Errorf("archive resource %q: %w", r.Name, err)
+		}
+		if sum != "" {
+			sums[path.Join(Target(r, place), name)] = sum
 		}
 	}
 	return sums, tw.Close()
 }
 
 // Target is the folder in the sandbox into which Archive is to be extracted.
-func Target(r *task.Resource, place string) string { return folderOf(r, place) }
-
-func folderOf(r *task.Resource, place string) string {
+func Target(r *task.Resource, place string) string {
 	if r.Folder {
 		return place
 	}
 	return path.Dir(place)
 }
 
-func add(tw *tar.Writer, root *os.Root, it item, name string, sums Sums, inside string) error {
+// add writes one item as name and returns the sum of a file.
+func add(tw *tar.Writer, root *os.Root, it item, name string) (string, error) {
 	h := &tar.Header{Name: name, Mode: int64(it.mode), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
 	switch {
 	case it.folder:
 		h.Typeflag, h.Name = tar.TypeDir, strings.TrimSuffix(name, "/")+"/"
-		return tw.WriteHeader(h)
+		return "", tw.WriteHeader(h)
 	case it.link != "":
 		h.Typeflag, h.Linkname = tar.TypeSymlink, it.link
-		return tw.WriteHeader(h)
+		return "", tw.WriteHeader(h)
 	}
 	f, err := root.Open(it.host)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer f.Close()
 	h.Typeflag, h.Size = tar.TypeReg, it.size
 	if err = tw.WriteHeader(h); err != nil {
-		return err
+		return "", err
 	}
 	sum := sha256.New()
 	if _, err = io.Copy(io.MultiWriter(tw, sum), io.LimitReader(f, it.size)); err != nil {
-		return err
+		return "", err
 	}
-	sums[inside] = hex.EncodeToString(sum.Sum(nil))
-	return nil
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // FolderArchive writes the content of a folder of the task that is no resource

@@ -213,7 +213,9 @@ func TestArchiveHoldsTheEntriesAndTheirSums(t *testing.T) {
 	write(t, dir, map[string]string{"tests/test.sh": "#!/bin/sh\n", "shared/util": "u", "one": "1"})
 	tk := &task.Task{Name: "t", Dir: dir}
 	r := &task.Resource{Name: "tests", Path: "tests", Folder: true, Entries: []task.Entry{
-		{Path: "test.sh", Mode: 0o755}, {Path: "deep", Folder: true, Mode: 0o700}, {Path: "deep/util", From: "shared/util", Mode: 0o644},
+		{Path: "test.sh", Mode: 0o755},
+		{Path: "deep", Folder: true, Mode: 0o700},
+		{Path: "deep/util", From: "shared/util", Mode: 0o644},
 		{Path: "link", Link: "test.sh"},
 	}}
 	var b, again bytes.Buffer

@@ -1,0 +1,247 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/fault"
+)
+
+// binary is one plugin binary: who it is, and its process.
+type binary struct {
+	host   *Host
+	path   string
+	log    zerolog.Logger
+	cache  cache
+	digest string
+
+	// Set by identify, which runs before anything else, and read-only then.
+	serves   []plugins.Description
+	protocol int
+	env      []string // names that the plugins of the binary asked for
+
+	turn chan struct{} // holds one token: who has it may change what is below
+	file stamp         // of what was identified, or found to be the same
+	bad  crashes
+
+	mu      sync.Mutex
+	proc    *process // nil: never started, or its end was counted
+	stopped bool
+}
+
+// crashes are the ends of processes that nobody asked for, and the starts that
+// failed, in a row.
+type crashes struct {
+	count int
+	at    time.Time
+	last  error
+}
+
+const (
+	// steady is how long a process must have lived for its crash to be the
+	// first in a row.
+	steady = time.Minute
+	// maxBackoff bounds the wait before a restart.
+	maxBackoff = 5 * time.Second
+	// describeTime is how long a binary may take to say what it serves.
+	describeTime = 10 * time.Second
+)
+
+func newBinary(h *Host, path string) *binary {
+	b := &binary{
+		host: h, path: path, log: h.opts.Log.With().Str("plugin", filepath.Base(path)).Logger(),
+		cache: cache{h.opts.Cache}, turn: make(chan struct{}, 1),
+	}
+	b.turn <- struct{}{}
+	return b
+}
+
+// identify finds out the digest of the binary and what it serves, from memory
+// or by starting it once.
+func (b *binary) identify(ctx context.Context) (err error) {
+	if b.digest, b.file, err = b.cache.digest(b.path); err != nil {
+		return err
+	}
+	list, protocol, ok := b.cache.describe(b.digest)
+	if !ok {
+		if list, protocol, err = b.ask(ctx); err != nil {
+			return err
+		}
+		b.cache.remember(b.digest, protocol, list)
+	}
+	b.serves, b.protocol = list, protocol
+	for _, d := range list {
+		b.env = append(b.env, d.Env...)
+	}
+	return nil
+}
+
+// ask starts the binary only to describe itself.
+func (b *binary) ask(ctx context.Context) ([]plugins.Description, int, error) {
+	p, err := b.host.start(ctx, b, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer p.stop()
+	ctx, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
+	list, err := plugins.Describe(ctx, fault.Client(p.conn))
+	if err != nil {
+		return nil, 0, fmt.Errorf("plugin %s: %w", b.path, err)
+	}
+	return list, p.protocol, nil
+}
+
+// current is the process if it runs.
+func (b *binary) current() (*process, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return nil, ErrStopped
+	}
+	if b.proc != nil && !b.proc.ended() {
+		return b.proc, nil
+	}
+	return nil, nil //nolint:nilnil // neither is the answer: it does not run
+}
+
+// acquire is the running process; it is started if there is none. Whoever
+// comes while it is being started waits, as long as its context allows.
+func (b *binary) acquire(ctx context.Context) (*process, error) {
+	if p, err := b.current(); p != nil || err != nil {
+		return p, err
+	}
+	select {
+	case <-b.turn:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for plugin %s to start: %w", filepath.Base(b.path), ctx.Err())
+	}
+	defer func() { b.turn <- struct{}{} }()
+	if p, err := b.current(); p != nil || err != nil { // somebody else started it
+		return p, err
+	}
+	b.countCrash()
+	if b.bad.count >= b.host.opts.MaxCrashes {
+		return nil, fmt.Errorf("%w: %s is not started again: it failed %d times in a row, the last time: %w",
+			ErrPluginGone, b.path, b.bad.count, b.bad.last)
+	}
+	if err := b.backoff(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.unchanged(); err != nil {
+		return nil, err
+	}
+	p, err := b.host.start(ctx, b, b.env)
+	if err != nil {
+		if ctx.Err() == nil {
+			b.fail(err)
+		}
+		return nil, err
+	}
+	b.mu.Lock()
+	if b.stopped {
+		b.mu.Unlock()
+		p.stop()
+		return nil, ErrStopped
+	}
+	b.proc = p
+	b.mu.Unlock()
+	return p, nil
+}
+
+// countCrash notes the end of the process that ran before. The caller has the
+// turn.
+func (b *binary) countCrash() {
+	b.mu.Lock()
+	p := b.proc
+	b.proc = nil
+	b.mu.Unlock()
+	if p == nil {
+		return
+	}
+	p.free()
+	if time.Since(p.started) > steady {
+		b.bad = crashes{}
+	}
+	b.fail(errors.New(p.epitaph()))
+}
+
+func (b *binary) fail(err error) {
+	b.bad.count++
+	b.bad.at, b.bad.last = time.Now(), err
+}
+
+// backoff waits before a restart.
+func (b *binary) backoff(ctx context.Context) error {
+	if b.bad.count == 0 {
+		return nil
+	}
+	wait := min(maxBackoff, b.host.opts.Backoff<<min(b.bad.count-1, 16)) - time.Since(b.bad.at)
+	if wait <= 0 {
+		return nil
+	}
+	b.log.Warn().Int("crashes", b.bad.count).Dur("wait_ms", wait).Msg("plugin is started again")
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for plugin %s to start: %w", filepath.Base(b.path), ctx.Err())
+	}
+}
+
+// unchanged refuses a binary that is another than the one that was identified:
+// a run would record the wrong digest.
+func (b *binary) unchanged() error {
+	now, err := stampOf(b.path)
+	if err != nil {
+		return err
+	}
+	if now == b.file {
+		return nil
+	}
+	digest, now, err := b.cache.digest(b.path)
+	if err != nil {
+		return err
+	}
+	if digest != b.digest {
+		return fmt.Errorf("plugin %s was replaced while this program runs (%.15s before, %.15s now): start it again", b.path, b.digest, digest)
+	}
+	b.file = now
+	return nil
+}
+
+// stop ends the process for good.
+func (b *binary) stop() {
+	b.mu.Lock()
+	b.stopped = true
+	p := b.proc
+	b.mu.Unlock()
+	if p != nil {
+		p.stop()
+	}
+	<-b.turn // a start that is under way sees stopped, and stops what it started
+	b.turn <- struct{}{}
+}
+
+// names are the plugins of the binary, for messages.
+func (b *binary) names() string {
+	var names []string
+	for _, d := range b.serves {
+		if !slices.Contains(names, d.Name) {
+			names = append(names, d.Name)
+		}
+	}
+	if len(names) == 0 {
+		return filepath.Base(b.path)
+	}
+	return strings.Join(names, ", ")
+}

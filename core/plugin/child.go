@@ -1,0 +1,290 @@
+package plugin
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-plugin/runner"
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+)
+
+// child is the operating system's side of a plugin process, as go-plugin wants
+// a runner. It is our own because go-plugin's gives the process our stdin,
+// stops reading stdout after a long line, panics on a hostile line of stderr,
+// kills only the leader of the process group, and waits for whoever holds
+// stderr open.
+type child struct {
+	path     string
+	cmd      *exec.Cmd
+	sockets  string // folder of this process, removed when it has ended
+	startErr error
+
+	out, err *lines // what it writes, as log records
+
+	pipes  []*os.File // our ends of stdout and stderr
+	life   *os.File   // our end of stdin: the process sees its end when we are gone
+	first  lineWaiter // first line of stdout
+	relay  *io.PipeWriter
+	relayR *io.PipeReader
+	quiet  *io.PipeWriter // stderr as go-plugin sees it: nothing, until the end
+	quietR *io.PipeReader
+	pumps  sync.WaitGroup
+
+	done chan struct{} // closed when the process has ended and was reaped
+
+	mu      sync.Mutex
+	running bool // started and not reaped: its number is still its own
+	dead    bool // kill was called; a start after it does not happen
+}
+
+// lineWaiter holds the line that should be the handshake.
+type lineWaiter struct {
+	mu   sync.Mutex
+	line string
+}
+
+// maxHandshake bounds the first line of stdout, in bytes.
+const maxHandshake = 4 << 10
+
+var _ runner.Runner = (*child)(nil)
+
+func newChild(path string, env []string, log zerolog.Logger) *child {
+	c := &child{path: path, out: newLines(log, "stdout"), err: newLines(log, "stderr"), done: make(chan struct{})}
+	c.cmd = &exec.Cmd{Path: path, Args: []string{path}, Env: env, Dir: "/"}
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	c.relayR, c.relay = io.Pipe()
+	c.quietR, c.quiet = io.Pipe()
+	return c
+}
+
+// Start implements runner.Runner.
+func (c *child) Start(context.Context) error {
+	c.startErr = c.start()
+	if c.startErr != nil {
+		close(c.done)
+	}
+	return c.startErr
+}
+
+func (c *child) start() error {
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			_ = f.Close()
+		}
+	}()
+	pipe := func() (r, w *os.File, err error) {
+		r, w, err = os.Pipe()
+		if err != nil {
+			return nil, nil, fmt.Errorf("pipe: %w", err)
+		}
+		return r, w, nil
+	}
+	in, life, err := pipe()
+	if err != nil {
+		return err
+	}
+	theirs, c.life = append(theirs, in), life
+	stdout, w1, err := pipe()
+	if err != nil {
+		return err
+	}
+	theirs, c.pipes = append(theirs, w1), append(c.pipes, stdout)
+	stderr, w2, err := pipe()
+	if err != nil {
+		return err
+	}
+	theirs, c.pipes = append(theirs, w2), append(c.pipes, stderr)
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = in, w1, w2
+
+	// The kernel kills the process when the thread that started it ends. So
+	// that thread stays with it to the end.
+	begun := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.fork(stdout, stderr)
+		begun <- err
+		if err == nil {
+			c.wait()
+		}
+	}()
+	return <-begun
+}
+
+func (c *child) fork(stdout, stderr io.Reader) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return errors.New("the start was cancelled")
+	}
+	if err := c.cmd.Start(); err != nil {
+		return err
+	}
+	c.running = true
+	c.pumps.Go(func() { c.pumpStdout(stdout) })
+	c.pumps.Go(func() { c.err.readFrom(bufio.NewReaderSize(stderr, maxLine)) })
+	return nil
+}
+
+// pumpStdout hands the first line on as the handshake; what follows is log.
+func (c *child) pumpStdout(r io.Reader) {
+	buf := bufio.NewReaderSize(r, maxLine)
+	line, _ := buf.ReadSlice('\n')
+	if len(line) > maxHandshake {
+		line = line[:maxHandshake]
+	}
+	text := strings.TrimRight(string(line), "\r\n")
+	c.first.mu.Lock()
+	c.first.line = text
+	c.first.mu.Unlock()
+	if len(line) > 0 {
+		_, _ = io.WriteString(c.relay, text+"\n") // fails only when nobody waits for it
+	} else {
+		_ = c.relay.Close() // the process closed stdout: no handshake will come
+	}
+	c.out.readFrom(buf)
+}
+
+// wait reaps the process, after killing what is left of its group: as long as
+// the leader is not reaped no other group can have its number.
+func (c *child) wait() {
+	pid := c.cmd.Process.Pid
+	var info unix.Siginfo
+	for {
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	c.mu.Lock()
+	_ = syscall.Kill(-pid, syscall.SIGKILL)
+	_ = c.cmd.Wait() // how it ended is in ProcessState
+	c.running = false
+	c.mu.Unlock()
+	// Somebody who left the group may still hold stdout or stderr.
+	for _, f := range c.pipes {
+		_ = f.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	}
+	c.pumps.Wait()
+	c.closeAll()
+	close(c.done)
+}
+
+func (c *child) closeAll() {
+	_ = c.relay.Close()
+	_ = c.quiet.Close()
+	for _, f := range c.pipes {
+		_ = f.Close()
+	}
+	if c.life != nil {
+		_ = c.life.Close()
+	}
+}
+
+// kill kills the process group, now or as soon as it would start.
+func (c *child) kill() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dead = true
+	if c.running {
+		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
+	}
+}
+
+// finish waits for the end of a process that is being stopped, and frees what a
+// start that failed left. It may be called again.
+func (c *child) finish() {
+	c.mu.Lock()
+	started := c.cmd.Process != nil
+	c.mu.Unlock()
+	if started {
+		<-c.done
+	}
+	c.closeAll()
+	if c.sockets != "" {
+		_ = os.RemoveAll(c.sockets)
+	}
+}
+
+func (c *child) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *child) pid() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cmd.Process == nil {
+		return 0
+	}
+	return c.cmd.Process.Pid
+}
+
+// status is how the process ended: "exit status 1", "signal: killed".
+func (c *child) status() string {
+	if !c.ended() || c.cmd.ProcessState == nil {
+		return "still running"
+	}
+	return c.cmd.ProcessState.String()
+}
+
+func (c *child) handshake() string {
+	c.first.mu.Lock()
+	defer c.first.mu.Unlock()
+	return c.first.line
+}
+
+// Wait implements runner.Runner.
+func (c *child) Wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Kill implements runner.Runner.
+func (c *child) Kill(context.Context) error {
+	c.kill()
+	return nil
+}
+
+// Stdout implements runner.Runner.
+func (c *child) Stdout() io.ReadCloser { return c.relayR }
+
+// Stderr implements runner.Runner.
+func (c *child) Stderr() io.ReadCloser { return c.quietR }
+
+// Name implements runner.Runner.
+func (c *child) Name() string { return filepath.Base(c.path) }
+
+// ID implements runner.Runner.
+func (c *child) ID() string { return strconv.Itoa(c.pid()) }
+
+// Diagnose implements runner.Runner.
+func (c *child) Diagnose(context.Context) string { return "" }
+
+// PluginToHost implements runner.Runner.
+func (c *child) PluginToHost(network, addr string) (string, string, error) { return network, addr, nil }
+
+// HostToPlugin implements runner.Runner.
+func (c *child) HostToPlugin(network, addr string) (string, string, error) { return network, addr, nil }

@@ -1,0 +1,180 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agext/levenshtein"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-eval/berth/plugins"
+)
+
+// SearchPath is where plugin binaries are looked for: the folder plugins
+// beside the executable, then the folders of $BERTH_PLUGIN_PATH, then the
+// user's own ($XDG_DATA_HOME/berth/plugins).
+func SearchPath(getenv func(string) string) []string {
+	var dirs []string
+	if exe, err := os.Executable(); err == nil {
+		if target, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = target
+		}
+		dirs = append(dirs, filepath.Join(filepath.Dir(exe), "plugins"))
+	}
+	for _, d := range filepath.SplitList(getenv("BERTH_PLUGIN_PATH")) {
+		if d != "" {
+			dirs = append(dirs, d)
+		}
+	}
+	data := getenv("XDG_DATA_HOME")
+	if !filepath.IsAbs(data) && getenv("HOME") != "" {
+		data = filepath.Join(getenv("HOME"), ".local", "share")
+	}
+	if filepath.IsAbs(data) {
+		dirs = append(dirs, filepath.Join(data, "berth", "plugins"))
+	}
+	return dirs
+}
+
+// programs lists the files in dirs that can be executed, in search order, each
+// file once. A folder that does not exist is not an error; folders in folders
+// are not searched.
+func programs(dirs []string) ([]string, error) {
+	var paths []string
+	var seen []os.FileInfo
+	for _, dir := range dirs {
+		list, err := os.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look for plugins: %w", err)
+		}
+		for _, e := range list {
+			if strings.HasPrefix(e.Name(), ".") {
+				continue
+			}
+			path, err := filepath.Abs(filepath.Join(dir, e.Name()))
+			if err != nil {
+				return nil, fmt.Errorf("look for plugins: %w", err)
+			}
+			info, err := os.Stat(path)
+			if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+				continue // a dead link, a folder, notes
+			}
+			same := func(other os.FileInfo) bool { return os.SameFile(info, other) }
+			if slices.ContainsFunc(seen, same) {
+				continue
+			}
+			seen = append(seen, info)
+			paths = append(paths, path)
+		}
+	}
+	return paths, nil
+}
+
+// scan finds the binaries and what they serve, once. The caller holds h.mu.
+func (h *Host) scan(ctx context.Context) error {
+	if h.stopped {
+		return ErrStopped
+	}
+	if h.scanned {
+		return nil
+	}
+	paths, err := programs(h.opts.Dirs)
+	if err != nil {
+		return err
+	}
+	binaries := make([]*binary, len(paths))
+	faults := make([]error, len(paths))
+	var asking errgroup.Group
+	asking.SetLimit(4)
+	for i, path := range paths {
+		asking.Go(func() error {
+			binaries[i] = newBinary(h, path)
+			faults[i] = binaries[i].identify(ctx)
+			return nil
+		})
+	}
+	_ = asking.Wait() // the faults are in faults
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("ask plugins what they serve: %w", err)
+	}
+	for i, b := range binaries {
+		h.add(b, faults[i])
+	}
+	h.scanned = true
+	return nil
+}
+
+// add enters what one binary serves.
+func (h *Host) add(b *binary, fault error) {
+	h.binaries = append(h.binaries, b)
+	if fault != nil {
+		h.opts.Log.Warn().Str("path", b.path).Err(fault).Msg("binary in a plugin folder cannot be asked what it serves")
+		h.entries = append(h.entries, Entry{Path: b.path, Digest: b.digest, Error: fault.Error()})
+		return
+	}
+	for _, d := range b.serves {
+		e := Entry{Description: d, Protocol: b.protocol, Path: b.path, Digest: b.digest}
+		key := id{d.Kind, d.Name}
+		if first := h.plugins[key]; first != nil {
+			e.ShadowedBy = first.binary.path
+			h.opts.Log.Warn().Str("plugin", d.Name).Str("kind", string(d.Kind)).Str("used", first.binary.path).Str("ignored", b.path).
+				Msg("two binaries serve the same plugin")
+		} else {
+			h.plugins[key] = &served{Description: d, binary: b}
+		}
+		h.entries = append(h.entries, e)
+	}
+}
+
+func (h *Host) lookup(ctx context.Context, kind plugins.Kind, name string) (*served, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.scan(ctx); err != nil {
+		return nil, err
+	}
+	if s := h.plugins[id{kind, name}]; s != nil {
+		return s, nil
+	}
+	return nil, h.unknown(kind, name)
+}
+
+// unknown says what the user can do about a name that nobody serves.
+func (h *Host) unknown(kind plugins.Kind, name string) error {
+	var known, broken []string
+	best, distance := "", 4 // further away is another word
+	for _, e := range h.entries {
+		switch {
+		case e.Error != "":
+			broken = append(broken, fmt.Sprintf("%s could not be asked: %s", e.Path, e.Error))
+		case e.Kind == kind && !slices.Contains(known, e.Name):
+			known = append(known, e.Name)
+			if d := levenshtein.Distance(name, e.Name, nil); d < distance && d < len(name) {
+				best, distance = e.Name, d
+			}
+		case e.Name == name:
+			best = "" // right name, wrong kind
+			broken = append(broken, fmt.Sprintf("%s serves a plugin of that name, but it is of kind %s", e.Path, e.Kind))
+		}
+	}
+	var hint strings.Builder
+	if best != "" {
+		fmt.Fprintf(&hint, ": did you mean %q?", best)
+	}
+	if slices.Sort(known); len(known) > 0 {
+		fmt.Fprintf(&hint, "\n%ss that were found: %s", kind, strings.Join(known, ", "))
+	}
+	fmt.Fprintf(&hint, "\nsearched: %s", strings.Join(h.opts.Dirs, ", "))
+	for _, b := range broken {
+		hint.WriteString("\n" + b)
+	}
+	return fmt.Errorf("%w: no %s %q%s", ErrUnknown, kind, name, hint.String())
+}

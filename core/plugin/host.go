@@ -1,0 +1,201 @@
+// Package plugin runs plugin binaries: it finds them, asks what they serve,
+// starts one process a binary when it is first needed, hands out the contracts
+// that it serves, starts it again after a crash, and stops it.
+//
+// It must not know any plugin's name, nor what a contract's calls mean: a
+// failed call is explained here and judged by the caller.
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// What a host fails with.
+var (
+	// ErrPluginGone means that the plugin ended during a call: its process
+	// exited, or the call met a bug and panicked, or the session was opened in
+	// a process that is no more. The next call starts the process again.
+	ErrPluginGone = errors.New("plugin exited")
+	// ErrUnknown means that no binary serves such a plugin.
+	ErrUnknown = errors.New("unknown plugin")
+	// ErrStopped means that the host was stopped.
+	ErrStopped = errors.New("plugin host is stopped")
+)
+
+// Options are what a host is made with. The zero value works: it finds plugins
+// in the usual places and remembers nothing.
+type Options struct {
+	// Dirs are searched in this order, the first to serve a name wins. Nil:
+	// those of SearchPath.
+	Dirs []string
+	// Cache is the folder where digests and descriptions of binaries are
+	// remembered, made when it is absent. Empty: nothing is remembered, and
+	// every binary is started once to be asked.
+	Cache string
+	// Sockets is an existing folder for the sockets of plugins, private to this
+	// host, with a path of at most 60 bytes. Empty: a new one in the place for
+	// temporary files, removed by Stop.
+	Sockets string
+	// Env is added to the environment of every process, as K=V.
+	Env []string
+	// Log gets what the host does and what plugins write.
+	Log zerolog.Logger
+
+	StartTimeout time.Duration // for a handshake; 0: 20 s
+	MaxCrashes   int           // in a row, until a binary is given up; 0: 5
+	Backoff      time.Duration // wait before the first restart, doubled each time up to 5 s; 0: 100 ms
+}
+
+// Host is all plugins of one program. Its methods are safe for concurrent use.
+type Host struct {
+	opts    Options
+	sockets *socketDir
+
+	mu       sync.Mutex
+	stopped  bool
+	scanned  bool
+	binaries []*binary
+	plugins  map[id]*served
+	entries  []Entry
+}
+
+type id struct {
+	kind plugins.Kind
+	name string
+}
+
+// served is one plugin of one binary.
+type served struct {
+	plugins.Description
+
+	binary *binary
+}
+
+// New makes a host and starts nothing.
+func New(opts Options) (*Host, error) {
+	if opts.Dirs == nil {
+		opts.Dirs = SearchPath(os.Getenv)
+	}
+	if opts.StartTimeout == 0 {
+		opts.StartTimeout = 20 * time.Second
+	}
+	if opts.MaxCrashes == 0 {
+		opts.MaxCrashes = 5
+	}
+	if opts.Backoff == 0 {
+		opts.Backoff = 100 * time.Millisecond
+	}
+	sockets, err := openSockets(opts.Sockets)
+	if err != nil {
+		return nil, err
+	}
+	return &Host{opts: opts, sockets: sockets, plugins: map[id]*served{}}, nil
+}
+
+// Agent is the agent of that name. Nothing is started before its first call.
+func (h *Host) Agent(ctx context.Context, name string) (agent.Agent, record.PluginUsed, error) {
+	s, err := h.lookup(ctx, plugins.KindAgent, name)
+	if err != nil {
+		return nil, record.PluginUsed{}, err
+	}
+	return agent.NewClient(s.conn(), name), s.used(), nil
+}
+
+// Environment is the environment of that name; it is a Preparer, a Snapshotter
+// and a Surface as far as the plugin is.
+func (h *Host) Environment(ctx context.Context, name string) (environment.Environment, record.PluginUsed, error) {
+	s, err := h.lookup(ctx, plugins.KindEnvironment, name)
+	if err != nil {
+		return nil, record.PluginUsed{}, err
+	}
+	return environment.NewClient(s.conn(), name, s.Capabilities), s.used(), nil
+}
+
+// Verifier is the verifier of that name, which is a Rewriter if the plugin is,
+// and what it said of itself.
+func (h *Host) Verifier(ctx context.Context, name string) (verifier.Verifier, verifier.Traits, record.PluginUsed, error) {
+	s, err := h.lookup(ctx, plugins.KindVerifier, name)
+	if err != nil {
+		return nil, verifier.Traits{}, record.PluginUsed{}, err
+	}
+	return verifier.NewClient(s.conn(), name, s.Capabilities), *s.Verifier, s.used(), nil
+}
+
+// Schema is the configuration that a plugin takes.
+func (h *Host) Schema(ctx context.Context, kind plugins.Kind, name string) (config.Schema, error) {
+	s, err := h.lookup(ctx, kind, name)
+	if err != nil {
+		return config.Schema{}, err
+	}
+	return s.Schema, nil
+}
+
+// Validate asks a plugin about a configuration, and starts it for that; none
+// means that it is good.
+func (h *Host) Validate(ctx context.Context, kind plugins.Kind, name string, conf json.RawMessage) ([]config.Problem, error) {
+	s, err := h.lookup(ctx, kind, name)
+	if err != nil {
+		return nil, err
+	}
+	return plugins.Validate(ctx, s.conn(), kind, name, conf)
+}
+
+// Entry is one plugin, or one binary that could not be asked.
+type Entry struct {
+	plugins.Description
+
+	Protocol   int    `json:"protocol"`              // number that host and plugin speak
+	Path       string `json:"path"`                  // of the binary
+	Digest     string `json:"digest"`                // of the binary: sha256:…
+	ShadowedBy string `json:"shadowed_by,omitempty"` // binary that comes first and serves the same name
+	Error      string `json:"error,omitempty"`       // why the binary could not be asked; it has no description then
+}
+
+// List is every plugin that was found, in search order.
+func (h *Host) List(ctx context.Context) ([]Entry, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.scan(ctx); err != nil {
+		return nil, err
+	}
+	return append([]Entry(nil), h.entries...), nil
+}
+
+// Stop ends every process: politely, after two seconds by force. The host is
+// of no use afterwards. Idempotent.
+func (h *Host) Stop() {
+	h.mu.Lock()
+	first, list := !h.stopped, h.binaries
+	h.stopped = true
+	h.mu.Unlock()
+	if !first {
+		return
+	}
+	var wait sync.WaitGroup
+	for _, b := range list {
+		wait.Go(b.stop)
+	}
+	wait.Wait()
+	h.sockets.close(h.opts.Log)
+}
+
+func (s *served) used() record.PluginUsed {
+	return record.PluginUsed{Kind: string(s.Kind), Name: s.Name, Version: s.Version, Digest: s.binary.digest}
+}
+
+func (s *served) conn() conn { return conn{s.binary, fmt.Sprintf("%s %q", s.Kind, s.Name)} }

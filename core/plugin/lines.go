@@ -1,0 +1,149 @@
+package plugin
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Bounds of what a plugin may make us log.
+const (
+	maxLine      = 64 << 10 // bytes of one line; the rest is cut off
+	maxPerSecond = 200      // lines; the rest is counted
+	maxWords     = 20       // lines that are kept as last words
+	maxWord      = 2 << 10  // bytes of each of them
+)
+
+// lines logs what a plugin writes, line by line. A JSON object with the keys of
+// hclog is a record, anything else is debug.
+type lines struct {
+	log zerolog.Logger
+
+	mu      sync.Mutex
+	partial []byte // of a line that came through Write
+	last    []string
+	second  time.Time // beginning of the second that is counted
+	count   int
+	dropped int
+}
+
+func newLines(log zerolog.Logger, stream string) *lines {
+	return &lines{log: log.With().Str("stream", stream).Logger()}
+}
+
+// readFrom logs every line until the end; what is longer than the buffer of r
+// is cut. Lines that are dropped are read all the same: a full pipe would stop
+// the plugin.
+func (l *lines) readFrom(r *bufio.Reader) {
+	cut := false
+	for {
+		piece, err := r.ReadSlice('\n')
+		if !cut && len(piece) > 0 {
+			l.line(piece)
+		}
+		cut = errors.Is(err, bufio.ErrBufferFull)
+		if err != nil && !cut {
+			l.flush()
+			return
+		}
+	}
+}
+
+// Write takes what comes in pieces of any size: what a plugin writes to its
+// stderr through go-plugin's stdio service.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	l.partial = append(l.partial, p...)
+	var whole [][]byte
+	for {
+		i := bytes.IndexByte(l.partial, '\n')
+		if i < 0 {
+			break
+		}
+		whole = append(whole, slices.Clone(l.partial[:i]))
+		l.partial = l.partial[i+1:]
+	}
+	if len(l.partial) > maxLine {
+		whole = append(whole, l.partial[:maxLine])
+		l.partial = nil
+	}
+	l.mu.Unlock()
+	for _, line := range whole {
+		l.line(line)
+	}
+	return len(p), nil
+}
+
+func (l *lines) line(raw []byte) {
+	raw = bytes.TrimRight(raw, "\r\n")
+	l.mu.Lock()
+	word := string(raw[:min(len(raw), maxWord)])
+	l.last = append(l.last, strings.ToValidUTF8(word, "\uFFFD"))
+	l.last = l.last[max(0, len(l.last)-maxWords):]
+	now := time.Now()
+	dropped := 0
+	if now.Sub(l.second) >= time.Second {
+		dropped, l.dropped, l.count, l.second = l.dropped, 0, 0, now
+	}
+	l.count++
+	tooMany := l.count > maxPerSecond
+	if tooMany {
+		l.dropped++
+	}
+	l.mu.Unlock()
+	l.tell(dropped)
+	if !tooMany {
+		l.emit(raw)
+	}
+}
+
+// flush logs what is left at the end.
+func (l *lines) flush() {
+	l.mu.Lock()
+	dropped := l.dropped
+	l.dropped = 0
+	l.mu.Unlock()
+	l.tell(dropped)
+}
+
+func (l *lines) tell(dropped int) {
+	if dropped > 0 {
+		l.log.Warn().Int("lines", dropped).Msg("plugin wrote too many lines, some were dropped")
+	}
+}
+
+func (l *lines) emit(raw []byte) {
+	var record map[string]any
+	if len(raw) > 0 && raw[0] == '{' && json.Unmarshal(raw, &record) == nil {
+		msg, okMsg := record["@message"].(string)
+		name, okLevel := record["@level"].(string)
+		if level, err := zerolog.ParseLevel(name); okMsg && okLevel && err == nil && level <= zerolog.ErrorLevel {
+			fields := map[string]any{}
+			for k, v := range record {
+				if !strings.HasPrefix(k, "@") && !reserved[k] {
+					fields[k] = v
+				}
+			}
+			l.log.WithLevel(level).Fields(fields).Msg(msg)
+			return
+		}
+	}
+	l.log.Debug().Msg(string(raw))
+}
+
+// reserved are keys of ours that a plugin cannot set.
+var reserved = map[string]bool{"level": true, "message": true, "time": true, "plugin": true, "stream": true}
+
+// tail are the last lines.
+func (l *lines) tail() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.last)
+}

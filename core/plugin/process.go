@@ -1,0 +1,190 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/fault"
+)
+
+// protocols are the protocol numbers that this host speaks: the newest and the
+// one before it. They are the same for what we call, so far.
+var protocols = []int{plugins.Protocol}
+
+// process is one run of a plugin binary.
+type process struct {
+	*child // the operating system's side
+
+	client   *goplugin.Client
+	conn     *grpc.ClientConn
+	protocol int
+	started  time.Time
+	polite   atomic.Bool // we asked it to stop
+}
+
+// start runs a binary and returns when it has answered the handshake. ctx
+// bounds the start only. The process gets env of the host's environment, leads
+// its own process group, and dies with us even if we are killed (Linux).
+func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("start plugin %s: %w", filepath.Base(b.path), err)
+	}
+	c := newChild(b.path, h.environ(env), b.log)
+	stop := context.AfterFunc(ctx, c.kill) // plugin.Client.Start takes no context
+	p := &process{child: c, started: time.Now()}
+	sets := map[int]goplugin.PluginSet{}
+	for _, number := range protocols {
+		sets[number] = goplugin.PluginSet{plugins.SetName: &dispenser{}}
+	}
+	p.client = goplugin.NewClient(&goplugin.ClientConfig{ //nolint:contextcheck // ctx bounds the start, not the process
+		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: plugins.CookieKey, MagicCookieValue: plugins.CookieValue},
+		VersionedPlugins: sets,
+		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
+			c.cmd.Env, c.sockets = append(c.cmd.Env, cmd.Env...), dir
+			return c, nil
+		},
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: h.sockets.path},
+		SkipHostEnv:      true,
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC}, // the default is net/rpc
+		StartTimeout:     h.opts.StartTimeout,
+		Logger:           hclog.NewNullLogger(), // what it would say is in our errors, and its parser of stderr panics on hostile lines
+		SyncStdout:       c.out,
+		SyncStderr:       c.err,
+		GRPCDialOptions: []grpc.DialOption{grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(fault.MaxMessage), grpc.MaxCallSendMsgSize(fault.MaxMessage))},
+	})
+	err := p.dispense()
+	if err == nil && stop() {
+		b.log.Debug().Int64("pid", int64(c.pid())).Int("protocol", p.protocol).
+			Dur("dur_ms", time.Since(p.started)).Msg("plugin started")
+		return p, nil
+	}
+	p.stop()
+	return nil, p.explainStart(b, errors.Join(ctx.Err(), err), h.opts.StartTimeout)
+}
+
+// dispense does the handshake and takes the connection out of go-plugin.
+func (p *process) dispense() error {
+	protocol, err := p.client.Client()
+	if err != nil {
+		return err
+	}
+	raw, err := protocol.Dispense(plugins.SetName)
+	if err != nil {
+		return err
+	}
+	conn, ok := raw.(*grpc.ClientConn)
+	if !ok {
+		return fmt.Errorf("dispensed a %T", raw)
+	}
+	p.conn, p.protocol = conn, p.client.NegotiatedVersion()
+	return nil
+}
+
+// explainStart says why a start failed, as far as we have seen it: go-plugin's
+// own words are for programmers.
+func (p *process) explainStart(b *binary, err error, timeout time.Duration) error {
+	name, line := b.names(), p.handshake()
+	parts := strings.Split(line, "|")
+	reason := ""
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("start plugin %s: %w", name, err)
+	case p.startErr != nil:
+		return fmt.Errorf("start plugin %s: %w", name, p.startErr)
+	case line == "" && strings.Contains(err.Error(), "timeout"):
+		reason = fmt.Sprintf("it did not finish the handshake within %s", timeout)
+	case line == "":
+		reason = fmt.Sprintf("it ended before the handshake (%s): is it a plugin?", p.status())
+	case len(parts) < 5 || parts[0] != strconv.Itoa(goplugin.CoreProtocolVersion):
+		reason = fmt.Sprintf("it printed %.200q on stdout before the handshake: nothing may be printed there first", line)
+	case parts[4] != string(goplugin.ProtocolGRPC):
+		reason = fmt.Sprintf("it speaks %.40q instead of grpc", parts[4])
+	default:
+		if number, bad := strconv.Atoi(parts[1]); bad == nil && !slices.Contains(protocols, number) {
+			reason = mismatch(name, number)
+			break
+		}
+		return fmt.Errorf("start plugin %s: %w%s", name, err, p.words())
+	}
+	return fmt.Errorf("start plugin %s: %s (%s)%s", name, reason, b.path, p.words())
+}
+
+// mismatch is the sentence for two sides without a common protocol number.
+func mismatch(name string, number int) string {
+	ours := make([]string, len(protocols))
+	newest := 0
+	for i, n := range protocols {
+		ours[i] = strconv.Itoa(n)
+		newest = max(newest, n)
+	}
+	todo := fmt.Sprintf("upgrade the plugin to a version that speaks %d", newest)
+	if number > newest {
+		todo = fmt.Sprintf("upgrade berth, or install a version of the plugin that speaks %d", newest)
+	}
+	return fmt.Sprintf("plugin %q speaks plugin protocol %d, this berth speaks %s: %s", name, number, strings.Join(ours, " and "), todo)
+}
+
+// stop ends the process because it is not needed any more.
+func (p *process) stop() {
+	p.polite.Store(true)
+	p.free()
+}
+
+// free ends the process: politely, after two seconds by force, and what is left
+// of its process group; and frees what we have of it. It returns when all is
+// gone and may be called again.
+func (p *process) free() {
+	// Kill asks the process to shut down and waits for the answer without an
+	// end: a process that hangs must be killed under it.
+	force := time.AfterFunc(2*time.Second, p.kill)
+	defer force.Stop()
+	p.client.Kill()
+	p.finish()
+}
+
+func (p *process) stopping() bool { return p.polite.Load() }
+
+// epitaph says how the process ended and what it wrote last.
+func (p *process) epitaph() string {
+	return fmt.Sprintf("%s (%s)%s", filepath.Base(p.path), p.status(), p.words())
+}
+
+// words are the last lines of stderr, for the end of a message.
+func (p *process) words() string {
+	tail := p.err.tail()
+	if len(tail) == 0 {
+		return ""
+	}
+	return "; its last words:\n" + strings.Join(tail, "\n")
+}
+
+// dispenser gives us the connection itself: contracts are clients on it.
+type dispenser struct {
+	goplugin.NetRPCUnsupportedPlugin
+}
+
+var _ goplugin.GRPCPlugin = (*dispenser)(nil)
+
+func (*dispenser) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
+	return fmt.Errorf("a host serves no plugin: %w", environment.ErrUnsupported)
+}
+
+func (*dispenser) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return conn, nil
+}

@@ -1,0 +1,116 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+)
+
+// maxSocketDir is how long the path of the folder for sockets may be: a Unix
+// socket's path ends at 107 bytes, and each process has a folder and a name
+// below it.
+const maxSocketDir = 60
+
+// socketDir is the private folder for the sockets of one host.
+type socketDir struct {
+	path string
+	lock *os.File // held while the host lives; nil when the folder was given
+}
+
+const socketPrefix = "berth-plugins-"
+
+// openSockets takes the folder that was given, or makes one and removes those
+// that hosts which are gone left behind.
+func openSockets(given string) (*socketDir, error) {
+	if given != "" {
+		abs, err := filepath.Abs(given)
+		if err == nil {
+			err = private(abs)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("folder for plugin sockets: %w", err)
+		}
+		return &socketDir{path: abs}, checkLength(abs)
+	}
+	base := os.TempDir()
+	if checkLength(filepath.Join(base, socketPrefix+"1234567890")) != nil {
+		base = "/tmp"
+	}
+	sweep(base)
+	path, err := os.MkdirTemp(base, socketPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("folder for plugin sockets: %w", err)
+	}
+	lock, err := lockFile(path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("folder for plugin sockets: %w", err), os.RemoveAll(path))
+	}
+	return &socketDir{path: path, lock: lock}, nil
+}
+
+func checkLength(path string) error {
+	if len(path) > maxSocketDir {
+		return fmt.Errorf("folder for plugin sockets: %s has %d bytes, sockets allow %d: choose a shorter TMPDIR", path, len(path), maxSocketDir)
+	}
+	return nil
+}
+
+// private refuses a folder that somebody else can look into.
+func private(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("%s must be a folder with mode 0700, it has %s", path, info.Mode())
+	}
+	return nil
+}
+
+func lockFile(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+	}
+	return f, nil
+}
+
+// sweep removes folders of hosts that were killed: nobody holds their lock any
+// more. A young folder may belong to a host that is about to take its lock.
+func sweep(base string) {
+	old, err := filepath.Glob(filepath.Join(base, socketPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, path := range old {
+		info, err := os.Lstat(path)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute || private(path) != nil {
+			continue
+		}
+		lock, err := lockFile(path)
+		if err != nil {
+			continue // in use, or somebody else's
+		}
+		_ = os.RemoveAll(path)
+		_ = lock.Close()
+	}
+}
+
+func (s *socketDir) close(log zerolog.Logger) {
+	if s.lock == nil {
+		return
+	}
+	if err := os.RemoveAll(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn().Err(err).Msg("folder for plugin sockets stays")
+	}
+	_ = s.lock.Close()
+}

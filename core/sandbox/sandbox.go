@@ -48,7 +48,9 @@ type (
 
 // Install puts one copy of sandboxd, named by its digest, into dir and returns
 // its path, for NewFolder, and the digest.
-func Install(dir, sandboxd string) (path, digest string, err error) { return host.Install(dir, sandboxd) }
+func Install(dir, sandboxd string) (path, digest string, err error) {
+	return host.Install(dir, sandboxd)
+}
 
 // NewFolder makes a control folder at path, whose parent must have mode 0700.
 // The path must be short: a socket's has at most 100 bytes.

@@ -138,7 +138,7 @@ func Install(dir, sandboxd string) (path, digest string, err error) {
 	}
 	digest = hex.EncodeToString(h.Sum(nil))
 	path = filepath.Join(dir, binaryName+"-"+digest[:16])
-	if info, err := os.Stat(path); err == nil && info.Mode().Perm() == 0o555 {
+	if info, missing := os.Stat(path); missing == nil && info.Mode().Perm() == 0o555 {
 		return path, digest, nil
 	}
 	if err = os.MkdirAll(dir, 0o700); err != nil {

@@ -69,14 +69,7 @@ func File(dir int, name string) (fd int, st unix.Stat_t, err error) {
 	if err != nil {
 		return -1, st, err
 	}
-	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = fmt.Errorf("%w: not a regular file", fault.ErrUnsafe)
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return -1, st, fault.Errno(err)
-	}
-	return fd, st, nil
+	return regular(fd)
 }
 
 // Owner is who gets what is made. A negative number leaves it to the kernel.
@@ -122,4 +115,29 @@ func MkdirAll(dir int, path string, o Owner) (int, error) {
 		at = next
 	}
 	return at, nil
+}
+
+// Regular opens a regular file by its absolute name for reading. Unlike File it
+// follows the links of the sandbox, but not those of procfs.
+func Regular(name string) (fd int, st unix.Stat_t, err error) {
+	fd, err = plain(unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_MAGICLINKS,
+	}))
+	if err != nil {
+		return -1, st, err
+	}
+	return regular(fd)
+}
+
+// regular refuses what is no regular file.
+func regular(fd int) (_ int, st unix.Stat_t, err error) {
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = fmt.Errorf("%w: not a regular file", fault.ErrUnsafe)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, st, fault.Errno(err)
+	}
+	return fd, st, nil
 }

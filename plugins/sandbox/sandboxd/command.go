@@ -1,0 +1,371 @@
+package sandboxd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/become"
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/passwd"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
+)
+
+// command is one program that was started for somebody: an Exec, a terminal or
+// a service.
+type command struct {
+	id      string
+	session *session // nil: a service
+	service string
+	started chan struct{} // closed when process is set, or never will be
+	process *pid1.Process // nil if it did not start; read after started
+
+	timedOut, killed atomic.Bool
+	deadline         atomic.Pointer[deadline] // nil: none
+
+	// Of kept commands. done is closed when it has ended and the rings have.
+	stdout, stderr *ring.Ring
+	terminal       *os.File // the master; its output is stdout
+	stdin          *input
+	done           chan struct{}
+}
+
+func (c *command) kept() bool { return c.stdout != nil }
+
+// over is true once the first process has ended.
+func (c *command) over() bool {
+	select {
+	case <-c.started:
+	default:
+		return false
+	}
+	if c.process == nil {
+		return true
+	}
+	select {
+	case <-c.process.Ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// exit says how it ended, after process.Ended.
+func (c *command) exit() *pb.Exit {
+	p := c.process
+	e := &pb.Exit{
+		Code: int32(p.Status.ExitStatus()), TimedOut: c.timedOut.Load(), Killed: c.killed.Load(),
+		UserUs: p.Usage.Utime.Nano() / 1000, SystemUs: p.Usage.Stime.Nano() / 1000, PeakRssBytes: p.Usage.Maxrss * 1024,
+	}
+	if p.Status.Signaled() {
+		e.Code, e.Signal = -1, int32(p.Status.Signal())
+	}
+	return e
+}
+
+// origin says for whom the processes of a kernel session were started. The
+// kernel gives the number to nobody else while a process has it.
+type origin struct{ session, service string }
+
+// plan is a command, ready to start.
+type plan struct {
+	path string
+	argv []string
+	attr syscall.ProcAttr
+}
+
+// prepare makes a plan of what a client sent.
+func prepare(spec *pb.ExecStart, def defaults, extra ...string) (*plan, error) {
+	argv := make([]string, len(spec.GetArgv()))
+	for i, a := range spec.GetArgv() {
+		argv[i] = text(a)
+	}
+	if len(argv) == 0 || argv[0] == "" {
+		return nil, fmt.Errorf("%w: no program given", fault.ErrInvalid)
+	}
+	own, err := entries(spec.GetEnv())
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range argv {
+		if strings.IndexByte(a, 0) >= 0 {
+			return nil, fmt.Errorf("%w: zero byte in an argument", fault.ErrInvalid)
+		}
+	}
+	user := spec.GetUser()
+	if user == "" {
+		user = def.user
+	}
+	defer pid1.Block()()
+	u, err := passwd.Resolve(user)
+	if err != nil {
+		return nil, err
+	}
+	env := environment(append([]string{"PATH=" + defaultPath, "HOME=" + u.Home}, extra...), def.env, own)
+	dir := text(spec.GetDir())
+	switch {
+	case dir == "":
+		dir = def.dir
+	case !strings.HasPrefix(dir, "/"):
+		dir = def.dir + "/" + dir
+	}
+	path, err := lookPath(argv[0], dir, env)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{path: path, argv: argv}
+	p.attr.Dir, p.attr.Env = dir, env
+	// Always set, for root too: sandboxd has an id of its own. Where the
+	// kernel denies setgroups (one id only) there is nothing to set.
+	p.attr.Sys = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{
+		Uid: u.UID, Gid: u.GID, Groups: u.Groups, NoSetGroups: oneID(),
+	}}
+	return p, nil
+}
+
+// oneID is true where only one user id is mapped.
+var oneID = sync.OnceValue(become.OneID)
+
+// start is the one place that starts foreign programs. The files are not
+// closed.
+func (d *daemon) start(c *command, p *plan, files []uintptr) error {
+	defer close(c.started)
+	release := pid1.Block() // before any lock: nobody who holds one may wait for a slot
+	defer release()
+	d.starts.RLock()
+	defer d.starts.RUnlock()
+	d.mu.Lock()
+	frozen := d.frozen != nil
+	d.mu.Unlock()
+	if frozen {
+		return fmt.Errorf("start %q: %w", p.argv[0], fault.ErrFrozen)
+	}
+	p.attr.Files = files
+	process, err := d.reap.Start(p.path, p.argv, &p.attr)
+	if err != nil {
+		return startError(p, err)
+	}
+	c.process = process
+	from := origin{service: c.service}
+	if c.session != nil {
+		from.session = c.session.id
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.origins[process.PID] = from
+	d.commands[c] = struct{}{}
+	return nil
+}
+
+// ended forgets that a command runs.
+func (d *daemon) ended(c *command) {
+	if t := c.deadline.Load(); t != nil {
+		t.stop()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.commands, c)
+	if len(d.origins) > maxOrigins {
+		d.prune()
+	}
+}
+
+// startError tells apart what is missing: the kernel gives one number for all.
+func startError(p *plan, err error) error {
+	var st syscall.Stat_t
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
+		if e := syscall.Stat(p.attr.Dir, &st); e != nil || st.Mode&syscall.S_IFMT != syscall.S_IFDIR {
+			return fmt.Errorf("start %q: %w: the working folder %q is not there", p.argv[0], fault.ErrNotFound, p.attr.Dir)
+		}
+		if e := syscall.Stat(p.path, &st); e == nil {
+			return fmt.Errorf("start %q: %w: the interpreter of %s is missing", p.argv[0], fault.ErrNoProgram, p.path)
+		}
+		return fmt.Errorf("start %q: %w", p.argv[0], fault.ErrNoProgram)
+	case errors.Is(err, syscall.EINVAL) && oneID():
+		return fmt.Errorf("start %q: %w: this sandbox has one user id, 0, and the command wants %d", p.argv[0], fault.ErrDenied, p.attr.Sys.Credential.Uid)
+	}
+	return fmt.Errorf("start %q: %w", p.argv[0], fault.Errno(err))
+}
+
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// lookPath finds argv[0] as execvp would, with the PATH the command will have.
+func lookPath(name, dir string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil // relative to dir: the child has changed into it by then
+	}
+	path := defaultPath
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			path = v
+		}
+	}
+	sentinel := fault.ErrNoProgram
+	for d := range strings.SplitSeq(path, ":") {
+		if !strings.HasPrefix(d, "/") {
+			d = dir + "/" + d
+		}
+		f := d + "/" + name
+		var st syscall.Stat_t
+		if syscall.Stat(f, &st) != nil {
+			continue
+		}
+		if st.Mode&syscall.S_IFMT == syscall.S_IFREG && st.Mode&0o111 != 0 {
+			return f, nil
+		}
+		sentinel = fault.ErrDenied
+	}
+	return "", fmt.Errorf("start %q: %w in PATH %q", name, sentinel, path)
+}
+
+// environment merges layers of K=V, later ones first in rank, keeping order.
+func environment(layers ...[]string) (out []string) {
+	at := map[string]int{}
+	for _, layer := range layers {
+		for _, e := range layer {
+			k, _, _ := strings.Cut(e, "=")
+			if i, ok := at[k]; ok {
+				out[i] = e
+				continue
+			}
+			at[k] = len(out)
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// entries checks environment entries.
+func entries(in [][]byte) ([]string, error) {
+	out := make([]string, len(in))
+	for i, e := range in {
+		if bytes.IndexByte(e, '=') < 1 || bytes.IndexByte(e, 0) >= 0 {
+			return nil, fmt.Errorf("%w: environment entry %q is not K=V", fault.ErrInvalid, e)
+		}
+		out[i] = string(e)
+	}
+	return out, nil
+}
+
+func text(b []byte) string { return string(b) }
+
+// deadline is a command's timeout. It stands still while the sandbox is frozen:
+// that time is charged to nobody.
+type deadline struct {
+	mu      sync.Mutex
+	timer   *time.Timer // nil: stopped
+	end     time.Time
+	left    time.Duration // while frozen
+	expired func()
+}
+
+func newDeadline(after time.Duration, expired func()) *deadline {
+	d := &deadline{expired: expired, end: time.Now().Add(after)}
+	d.timer = time.AfterFunc(after, expired)
+	return d
+}
+
+func (d *deadline) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+}
+
+// freeze stops the clock; thaw lets it go on.
+func (d *deadline) freeze() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timer != nil && d.timer.Stop() {
+		d.left = max(time.Until(d.end), 0)
+	}
+}
+
+func (d *deadline) thaw() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timer != nil && d.left > 0 {
+		d.end = time.Now().Add(d.left)
+		d.timer.Reset(d.left)
+		d.left = 0
+	}
+}
+
+// pipes are the ends of a command's standard files: theirs and ours. -1 is none.
+type pipes struct{ theirs, ours [3]int }
+
+// openPipes makes them; without stdin its place is /dev/null.
+func openPipes(stdin bool) (p *pipes, err error) {
+	p = &pipes{[3]int{-1, -1, -1}, [3]int{-1, -1, -1}}
+	defer func() {
+		if err != nil {
+			p.close()
+			err = fmt.Errorf("open pipes: %w", fault.Errno(err))
+		}
+	}()
+	for i := range p.theirs {
+		if i == 0 && !stdin {
+			if p.theirs[0], err = syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err != nil {
+				return p, err
+			}
+			continue
+		}
+		var fds [2]int
+		if err = syscall.Pipe2(fds[:], syscall.O_CLOEXEC); err != nil {
+			return p, err
+		}
+		if i == 0 {
+			p.theirs[i], p.ours[i] = fds[0], fds[1]
+		} else {
+			p.ours[i], p.theirs[i] = fds[0], fds[1]
+		}
+		// Only our end: O_NONBLOCK belongs to the open file, and a command
+		// that finds it on its stdout loses output (cat, tar and Node do).
+		if err = syscall.SetNonblock(p.ours[i], true); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// close closes what is left.
+func (p *pipes) close() {
+	closeAll(p.theirs[:])
+	closeAll(p.ours[:])
+}
+
+func closeAll(fds []int) {
+	for i, fd := range fds {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+			fds[i] = -1
+		}
+	}
+}
+
+// take hands one of our ends over as a file; nil if there is none.
+func (p *pipes) take(i int, name string) *os.File {
+	if p.ours[i] < 0 {
+		return nil
+	}
+	f := os.NewFile(uintptr(p.ours[i]), name)
+	p.ours[i] = -1
+	return f
+}
+
+func (p *pipes) files() []uintptr {
+	return []uintptr{uintptr(p.theirs[0]), uintptr(p.theirs[1]), uintptr(p.theirs[2])}
+}

@@ -1,0 +1,219 @@
+package sandboxd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/become"
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/proc"
+)
+
+// control serves the core.
+type control struct {
+	pb.UnimplementedSandboxControlServer
+	d *daemon
+}
+
+// Hello begins the lease.
+func (c *control) Hello(_ context.Context, q *pb.HelloRequest) (*pb.HelloReply, error) {
+	if err := c.renew(q.GetLeaseMs()); err != nil {
+		return nil, err
+	}
+	return &pb.HelloReply{Version: Version, BoundingCapabilities: become.Bounding(), OneId: oneID(), Findings: c.d.findings}, nil
+}
+
+// Renew renews it, and takes care of the one thing that root of the sandbox can
+// still do to PID 1.
+func (c *control) Renew(_ context.Context, q *pb.RenewRequest) (*pb.RenewReply, error) {
+	if err := c.renew(q.GetLeaseMs()); err != nil {
+		return nil, err
+	}
+	c.d.reap.Score()
+	return &pb.RenewReply{}, nil
+}
+
+func (c *control) renew(ms int64) error {
+	const longest = int64(100 * 24 * time.Hour / time.Millisecond)
+	if ms < 1 || ms > longest {
+		return fmt.Errorf("%w: lease of %d ms, want 1 to %d", fault.ErrInvalid, ms, longest)
+	}
+	c.d.lease.Reset(time.Duration(ms) * time.Millisecond)
+	return nil
+}
+
+// table is the process table, with a slot for a call of the core.
+func table() (proc.Table, error) {
+	defer pid1.BlockControl()()
+	t, err := proc.List()
+	if err != nil {
+		return nil, fmt.Errorf("read the process table: %w", fault.Errno(err))
+	}
+	return t, nil
+}
+
+// Stats says what the sandbox uses.
+func (c *control) Stats(context.Context, *pb.StatsRequest) (*pb.StatsReply, error) {
+	t, err := table()
+	if err != nil {
+		return nil, err
+	}
+	defer pid1.BlockControl()()
+	r := &pb.StatsReply{Processes: int64(len(t)), SandboxdGoroutines: int64(runtime.NumGoroutine())}
+	var own syscall.Rusage // of all that we have collected, and of what they had
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &own); err == nil {
+		r.CpuUserUs, r.CpuSystemUs = own.Utime.Nano()/1000, own.Stime.Nano()/1000
+	}
+	const tick = 10_000 // microseconds: USER_HZ is 100 on every architecture that Go runs on
+	page := int64(os.Getpagesize())
+	for _, p := range t {
+		r.CpuUserUs += int64(p.UserTicks) * tick
+		r.CpuSystemUs += int64(p.SystemTick) * tick
+		r.RssBytes += p.RSSPages * page
+	}
+	var fs unix.Statfs_t
+	if unix.Statfs("/", &fs) == nil {
+		r.DiskTotalBytes, r.DiskFreeBytes = int64(fs.Blocks)*fs.Bsize, int64(fs.Bavail)*fs.Bsize //nolint:unconvert // their sizes are the architecture's
+	}
+	r.MemoryBytes = cgroupNumber("memory.current", "memory/memory.usage_in_bytes")
+	r.MemoryPeakBytes = cgroupNumber("memory.peak", "memory/memory.max_usage_in_bytes")
+	r.MemoryLimitBytes = cgroupNumber("memory.max", "memory/memory.limit_in_bytes")
+	if self, ok := proc.Stat(os.Getpid()); ok {
+		r.SandboxdRssBytes = self.RSSPages * page
+	}
+	r.SandboxdThreads, r.SandboxdDescriptors = count("/proc/self/task"), count("/proc/self/fd")
+	return r, nil
+}
+
+// cgroupNumber reads a number of our cgroup, v2 or v1, where the backend shows
+// it. No limit is 0.
+func cgroupNumber(names ...string) int64 {
+	for _, n := range names {
+		b, err := os.ReadFile("/sys/fs/cgroup/" + n)
+		if err != nil {
+			continue
+		}
+		v, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+		if err != nil || v >= 1<<60 { // "max", or v1's word for it
+			return 0
+		}
+		return v
+	}
+	return 0
+}
+
+func count(dir string) int64 {
+	f, err := os.Open(dir)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(-1)
+	return int64(len(names))
+}
+
+// Processes lists what runs.
+func (c *control) Processes(context.Context, *pb.ProcessesRequest) (*pb.ProcessesReply, error) {
+	t, err := table()
+	if err != nil {
+		return nil, err
+	}
+	list, rest := c.d.describe(t, true)
+	return &pb.ProcessesReply{Processes: list, Unattributed: rest}, nil
+}
+
+// describe says all that is known of processes; with sockets also what listens,
+// and what does so without being found out.
+func (d *daemon) describe(t proc.Table, sockets bool) (list []*pb.Process, rest []*pb.Socket) {
+	if len(t) == 0 {
+		return nil, nil // nobody else could listen
+	}
+	defer pid1.BlockControl()()
+	listening := map[uint64]*pb.Socket{}
+	if sockets {
+		for _, s := range proc.Listening() {
+			listening[s.Inode] = &pb.Socket{Network: s.Network, Address: printable(s.Address)}
+		}
+	}
+	found := map[uint64]bool{}
+	of := d.attribution(t)
+	for i := range t {
+		p := &t[i]
+		more := proc.Look(p.PID, len(listening) > 0)
+		from := of(p)
+		m := &pb.Process{
+			Pid: int64(p.PID), Parent: int64(p.Parent), Started: p.Started, KernelSession: int64(p.Session), Uid: more.UID,
+			State: string(rune(p.State)), Comm: p.Comm, CommandLine: bytes.TrimRight(more.CommandLine, "\x00"),
+			Executable: []byte(more.Executable), Service: from.service, Session: from.session,
+		}
+		for _, inode := range more.Inodes {
+			if s := listening[inode]; s != nil {
+				m.Listening = append(m.Listening, s)
+				found[inode] = true
+			}
+		}
+		list = append(list, m)
+	}
+	for inode, s := range listening {
+		if !found[inode] && !d.ports.own(s) {
+			rest = append(rest, s)
+		}
+	}
+	return list, rest
+}
+
+// printable makes hostile text fit for a string of a message.
+func printable(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+
+// attribution returns a function that tells for whom a process runs: for whom
+// it, or the nearest process above it, was started, or else its kernel session.
+func (d *daemon) attribution(t proc.Table) func(*proc.Process) origin {
+	d.mu.Lock()
+	origins := maps.Clone(d.origins)
+	d.mu.Unlock()
+	index := t.Index()
+	return func(p *proc.Process) (from origin) {
+		proc.Ancestors(index, p, func(q *proc.Process) bool {
+			var ok bool
+			if from, ok = origins[q.PID]; !ok {
+				from, ok = origins[q.Session]
+			}
+			return !ok
+		})
+		return from
+	}
+}
+
+// maxOrigins is how many kernel sessions are remembered before it is looked
+// which of them are left.
+const maxOrigins = 4096
+
+// prune forgets kernel sessions that no process has. The caller holds d.mu; it
+// does no harm to be called too early.
+func (d *daemon) prune() {
+	t, err := proc.List()
+	if err != nil {
+		return
+	}
+	alive := map[int]bool{}
+	for _, p := range t {
+		alive[p.PID], alive[p.Session] = true, true
+	}
+	for pid := range d.origins {
+		if !alive[pid] {
+			delete(d.origins, pid)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+// Package sandboxd is PID 1 of a sandbox. It connects to the core before any
+// foreign program runs and serves gRPC on the connections that the core makes.
+//
+// Everything else in the sandbox, root included, is hostile to it. So this
+// package must not: listen where the sandbox could connect (except for a Listen
+// the core asked for), parse what the sandbox wrote (except for passwd lines),
+// follow a path of the sandbox without openat2, start a program through os/exec
+// (package pid1), or leave a Go signal handler installed that it can do
+// without.
+package sandboxd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/become"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
+	"github.com/berth-eval/berth/plugins/sandbox/stream"
+)
+
+// Version is told to the core in Hello.
+const Version = "1"
+
+// Where a control folder is mounted, and what is in it.
+const (
+	Path   = "/berth/sandboxd"
+	Socket = "/berth/sock"
+)
+
+// StreamArgument is the only argument there is: it makes sandboxd speak yamux on standard
+// input and output, where nothing can be mounted at /berth.
+const StreamArgument = "-stream"
+
+// firstLease bounds the time until the core's Hello.
+const firstLease = 30 * time.Second
+
+// without is for tests, to show what each protection prevents.
+var without pid1.Without
+
+// daemon is the state behind all connections.
+type daemon struct {
+	reap     *pid1.Reaper
+	findings []string
+	lease    *time.Timer
+	over     chan error // why to end; has room for one
+
+	ports ports
+
+	starts sync.RWMutex // read: a program is being started; write: Freeze begins
+
+	mu       sync.Mutex
+	sessions map[string]*session
+	expected map[stream.ID]*attachment // announced by Attach, not handed over yet
+	commands map[*command]struct{}     // that run, of sessions and services
+	origins  map[int]origin            // kernel sessions of commands, also of those that ended
+	services []*service                // in the order of their first start
+	frozen   *freeze                   // nil: not frozen
+}
+
+// Main is sandboxd, in either half: under any other name than become.RunName
+// it gives up privileges and executes itself under that name, which serves. The
+// caller has locked its goroutine to the first thread in an init function, and
+// exits with a non-zero status on an error.
+func Main(args []string) error {
+	var err error
+	if len(args) == 0 || args[0] != become.RunName {
+		path := Path
+		if len(args) > 1 && args[1] == StreamArgument { // there may be no /berth
+			if path, err = os.Executable(); err != nil {
+				return fmt.Errorf("sandboxd: %w", err)
+			}
+		}
+		if len(args) > 0 {
+			args = args[1:]
+		}
+		return become.Become(path, args...)
+	}
+	if len(args) > 1 && args[1] == StreamArgument {
+		var c io.ReadWriteCloser
+		if c, err = standardStream(); err == nil {
+			err = RunStream(c)
+		}
+	} else {
+		err = Run(Socket)
+	}
+	if err != nil {
+		return fmt.Errorf("sandboxd: %w", err)
+	}
+	return nil
+}
+
+// Run dials the core at socket twice and serves until it is gone or the lease
+// has run out. Then the caller must end the process, with which the kernel ends
+// the rest of the sandbox. An error means that there was no core to serve.
+//
+// The order matters: threads and signals are made safe before the first
+// connection, and nothing foreign runs before the core answers on it.
+func Run(socket string) error {
+	d := newDaemon()
+	control, err := dial(socket, stream.Label{Kind: stream.Control})
+	if err != nil {
+		return err
+	}
+	supply, err := dial(socket, stream.Label{Kind: stream.Supply})
+	if err != nil {
+		return err
+	}
+	closeStandardFiles()
+	d.lease = time.AfterFunc(firstLease, func() { d.stop(errLease) })
+	go d.take(stream.NewTaker(supply))
+	go d.serveControl(control)
+	return d.wait()
+}
+
+// RunStream is Run on one byte stream to the core, which opens everything.
+func RunStream(c io.ReadWriteCloser) error {
+	d := newDaemon()
+	taker, err := stream.NewMuxTaker(c)
+	if err != nil {
+		return err
+	}
+	d.lease = time.AfterFunc(firstLease, func() { d.stop(errLease) })
+	go d.take(taker)
+	return d.wait()
+}
+
+var (
+	errLease = errors.New("the core's lease has run out")
+	errCore  = errors.New("the core is gone")
+)
+
+func newDaemon() *daemon {
+	d := &daemon{
+		over:     make(chan error, 1),
+		sessions: map[string]*session{}, expected: map[stream.ID]*attachment{},
+		commands: map[*command]struct{}{}, origins: map[int]origin{},
+	}
+	d.reap, d.findings = pid1.Settle(without)
+	return d
+}
+
+// stop ends the daemon. The first reason counts.
+func (d *daemon) stop(why error) {
+	select {
+	case d.over <- why:
+	default:
+	}
+}
+
+// wait returns at the end; that the core is gone is no error.
+func (d *daemon) wait() error {
+	if err := <-d.over; !errors.Is(err, errCore) {
+		return err
+	}
+	return nil
+}
+
+// take takes connections until the core is gone.
+func (d *daemon) take(from stream.Taker) {
+	for controlled := false; ; {
+		l, c, err := from.Take()
+		if err != nil {
+			d.stop(errCore)
+			return
+		}
+		switch l.Kind {
+		case stream.Shell:
+			d.attach(l.ID, c)
+		case stream.Accepted, stream.Dialed:
+			d.ports.supply(l, c)
+		case stream.Control: // with descriptors sandboxd has dialed it
+			if !controlled {
+				controlled = true
+				go d.serveControl(c)
+				continue
+			}
+			_ = c.Close()
+		default:
+			_ = c.Close()
+		}
+	}
+}
+
+func (d *daemon) serveControl(c net.Conn) {
+	s := stream.NewServer()
+	pb.RegisterSandboxControlServer(s, &control{d: d})
+	stream.Serve(s, c)
+	d.stop(errCore)
+}
+
+// dial makes a connection to the core and labels it. It is used twice, before
+// anything foreign runs: afterwards the core removes the socket.
+//
+// A daemon that dials later, with others able to connect, must expect EAGAIN: a
+// Unix connect does not wait when the listener's queue is full, and net.Dial
+// passes that on.
+func dial(path string, label stream.Label) (*net.UnixConn, error) {
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("dial the core: %w", err)
+	}
+	if err := label.Send(c); err != nil {
+		return nil, errors.Join(fmt.Errorf("label a connection to the core: %w", err), c.Close())
+	}
+	return c, nil
+}
+
+// closeStandardFiles points 0, 1 and 2 at /dev/null: a closed pipe of an
+// engine's log must not matter to us, and commands never inherit them.
+func closeStandardFiles() {
+	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	for fd := range 3 {
+		_ = unix.Dup3(null, fd, 0)
+	}
+	if null > 2 {
+		_ = syscall.Close(null)
+	}
+}
+
+// standardStream is the byte stream on standard input and output, moved away
+// from there.
+func standardStream() (io.ReadWriteCloser, error) {
+	var files [2]*os.File
+	for fd := range files {
+		moved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 10)
+		if err != nil {
+			return nil, fmt.Errorf("standard file %d: %w", fd, err)
+		}
+		_ = syscall.SetNonblock(moved, true)
+		files[fd] = os.NewFile(uintptr(moved), "stream")
+	}
+	closeStandardFiles()
+	return duplex{files[0], files[1]}, nil
+}
+
+// duplex is two files that are one stream.
+type duplex struct{ in, out *os.File }
+
+func (d duplex) Read(b []byte) (int, error)  { return d.in.Read(b) }
+func (d duplex) Write(b []byte) (int, error) { return d.out.Write(b) }
+func (d duplex) Close() error                { return errors.Join(d.in.Close(), d.out.Close()) }

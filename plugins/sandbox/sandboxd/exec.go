@@ -1,0 +1,321 @@
+package sandboxd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
+	"github.com/berth-eval/berth/plugins/sandbox/stream"
+)
+
+// shell serves one connection of a session.
+type shell struct {
+	pb.UnimplementedSandboxShellServer
+	d        *daemon
+	conn     *connection
+	defaults defaults
+}
+
+// keptOutput is how much of each output of a kept command waits for a join, in
+// bytes.
+const keptOutput = 256 << 10
+
+// Exec runs one command, or joins one. It ends when the command's first process
+// ends: a server that the command left in the background keeps its output pipe,
+// is drained into nothing, and holds up nobody.
+func (h *shell) Exec(st pb.SandboxShell_ExecServer) error {
+	first, err := st.Recv()
+	if err != nil {
+		return err
+	}
+	switch is := first.GetIs().(type) {
+	case *pb.ExecRequest_Start:
+		if is.Start.GetKeep() {
+			return h.execKept(st, is.Start)
+		}
+		return h.exec(st, is.Start)
+	case *pb.ExecRequest_Join:
+		c, err := h.conn.s.find(is.Join.GetId())
+		if err != nil {
+			return err
+		}
+		if <-c.started; c.process == nil || !c.kept() || c.terminal != nil {
+			return fmt.Errorf("%w: %q is no command that is kept", fault.ErrNotFound, c.id)
+		}
+		return h.follow(st, c, is.Join.GetStdoutOffset(), is.Join.GetStderrOffset(), true)
+	}
+	return fmt.Errorf("%w: the first message is neither start nor join", fault.ErrInvalid)
+}
+
+// exec runs a command that lives as long as its call, unless the connection
+// breaks.
+func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
+	c := &command{id: spec.GetId(), session: h.conn.s, started: make(chan struct{})}
+	fds, err := h.launch(c, spec)
+	if err != nil {
+		return err
+	}
+	d, ctx, p := h.d, st.Context(), c.process
+	this := h.conn.begin(ctx)
+	defer h.conn.end(this)
+	stop := context.AfterFunc(ctx, func() {
+		if h.conn.cancelled(this) {
+			d.kill(c)
+		}
+	})
+	defer stop()
+
+	to := &sender{st: st}
+	var readers sync.WaitGroup
+	for i, wrap := range []func([]byte) *pb.ExecReply{stdout, stderr} {
+		out := &output{f: fds.take(i+1, "output")}
+		readers.Go(func() { out.copy(p.Ended, func(b []byte) error { return to.send(wrap(b)) }) })
+	}
+	c.stdin = &input{f: fds.take(0, "stdin")}
+	if spec.GetStdin() {
+		go c.feed(st)
+	}
+	finish := func() {
+		c.stdin.close()
+		d.ended(c)
+		h.conn.s.remove(c)
+	}
+	select {
+	case <-p.Ended:
+		readers.Wait()
+		finish()
+		return st.Send(&pb.ExecReply{Is: &pb.ExecReply_Exit{Exit: c.exit()}})
+	case <-ctx.Done():
+		to.end()
+		go func() {
+			<-p.Ended
+			finish()
+		}()
+		return ctx.Err()
+	}
+}
+
+// launch starts the command of spec with pipes, known to its session, and with
+// its timeout running. The caller takes our ends.
+func (h *shell) launch(c *command, spec *pb.ExecStart) (*pipes, error) {
+	p, err := prepare(spec, h.defaults)
+	if err != nil {
+		return nil, err
+	}
+	fds, err := openPipes(spec.GetStdin())
+	if err != nil {
+		return nil, err
+	}
+	if err = h.conn.s.add(c); err == nil {
+		if err = h.d.start(c, p, fds.files()); err != nil {
+			h.conn.s.remove(c)
+		}
+	}
+	if err != nil {
+		fds.close()
+		return nil, err
+	}
+	closeAll(fds.theirs[:])
+	if ms := spec.GetTimeoutMs(); ms > 0 {
+		c.deadline.Store(newDeadline(time.Duration(ms)*time.Millisecond, func() {
+			c.timedOut.Store(true)
+			h.d.killTree(c.process)
+		}))
+	}
+	return fds, nil
+}
+
+// execKept runs a command that outlives its call.
+func (h *shell) execKept(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
+	if spec.GetId() == "" {
+		return fmt.Errorf("%w: a command that is kept needs an id", fault.ErrInvalid)
+	}
+	c := &command{
+		id: spec.GetId(), session: h.conn.s, started: make(chan struct{}), done: make(chan struct{}),
+		stdout: ring.New(keptOutput), stderr: ring.New(keptOutput), stdin: &input{},
+	}
+	fds, err := h.launch(c, spec)
+	if err != nil {
+		return err
+	}
+	c.stdin.set(fds.take(0, "stdin"))
+	out, errs := &output{f: fds.take(1, "stdout")}, &output{f: fds.take(2, "stderr")}
+	go h.d.tend(c, out, errs)
+	return h.follow(st, c, 0, 0, false)
+}
+
+// tend copies a kept command's output into its rings until it has ended.
+func (d *daemon) tend(c *command, out, errs *output) {
+	var readers sync.WaitGroup
+	to := func(r *ring.Ring) func([]byte) error {
+		return func(b []byte) error { _, err := r.Write(b); return err }
+	}
+	readers.Go(func() { out.copy(c.process.Ended, to(c.stdout)) })
+	if errs != nil {
+		readers.Go(func() { errs.copy(c.process.Ended, to(c.stderr)) })
+	}
+	<-c.process.Ended
+	readers.Wait()
+	c.stdin.close()
+	c.stdout.End()
+	c.stderr.End()
+	d.ended(c)
+	close(c.done)
+}
+
+// follow gives a client what a kept command says, until it has ended or the
+// client is gone. It leaves the command alone.
+func (h *shell) follow(st pb.SandboxShell_ExecServer, c *command, outAt, errAt int64, join bool) error {
+	out, errs := c.stdout.Read(outAt), c.stderr.Read(errAt)
+	defer out.Close()
+	defer errs.Close()
+	to := &sender{st: st}
+	defer to.end()
+	if join {
+		if err := to.send(&pb.ExecReply{Is: &pb.ExecReply_Joined_{Joined: &pb.ExecReply_Joined{
+			StdoutOffset: out.Offset(), StderrOffset: errs.Offset(),
+		}}}); err != nil {
+			return err
+		}
+	}
+	go c.feed(st)
+	// Either reader ends when the other one's client is gone, too.
+	ctx, cancel := context.WithCancelCause(st.Context())
+	defer cancel(nil)
+	var second error
+	var both sync.WaitGroup
+	both.Go(func() {
+		if second = pass(ctx, errs, func(b []byte, _ int64) error { return to.send(stderr(b)) }); second != nil {
+			cancel(second)
+		}
+	})
+	first := pass(ctx, out, func(b []byte, _ int64) error { return to.send(stdout(b)) })
+	if first != nil {
+		cancel(first)
+	}
+	both.Wait()
+	if err := errors.Join(first, second); err != nil {
+		if errors.Is(err, io.ErrClosedPipe) {
+			return errTaken
+		}
+		return err
+	}
+	<-c.done // at once: the rings have ended
+	return to.send(&pb.ExecReply{Is: &pb.ExecReply_Exit{Exit: c.exit()}})
+}
+
+// errTaken tells a client that another one has joined.
+var errTaken = status.Error(codes.Unavailable, "another client has joined")
+
+// pass copies from a ring until its end; nil is the end.
+func pass(ctx context.Context, from *ring.Reader, send func(b []byte, offset int64) error) error {
+	b := make([]byte, 32<<10)
+	for {
+		n, at, err := from.Next(ctx, b)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = send(b[:n], at)
+		}
+		if err != nil {
+			return err
+		}
+		if n == len(b) && len(b) < stream.Chunk {
+			b = make([]byte, stream.Chunk)
+		}
+	}
+}
+
+// feed passes standard input on until the client closes its side. One that is
+// gone closes it, too, unless the command is kept and may be joined again.
+func (c *command) feed(st pb.SandboxShell_ExecServer) {
+	for {
+		m, err := st.Recv()
+		if err != nil {
+			if errors.Is(err, io.EOF) || !c.kept() {
+				c.stdin.close()
+			}
+			return
+		}
+		switch is := m.GetIs().(type) {
+		case *pb.ExecRequest_Stdin:
+			c.stdin.write(is.Stdin)
+		case *pb.ExecRequest_CloseStdin:
+			c.stdin.close()
+		}
+	}
+}
+
+// Signal sends a signal to a command, or kills its tree.
+func (h *shell) Signal(ctx context.Context, q *pb.SignalRequest) (*pb.SignalReply, error) {
+	c, err := h.conn.s.find(q.GetId())
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.started:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if c.process == nil {
+		return nil, fmt.Errorf("%w: %q did not start", fault.ErrNotFound, c.id)
+	}
+	if !q.GetTree() {
+		if q.GetSignal() < 1 || q.GetSignal() > 64 {
+			return nil, fmt.Errorf("%w: signal %d", fault.ErrInvalid, q.GetSignal())
+		}
+		return &pb.SignalReply{}, h.d.reap.Signal(c.process, syscall.Signal(q.GetSignal()), true)
+	}
+	h.d.kill(c)
+	select {
+	case <-c.process.Ended:
+		return &pb.SignalReply{}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// kill kills what descends from c, and c, and notes that it was us.
+func (d *daemon) kill(c *command) {
+	if !c.over() {
+		c.killed.Store(true)
+	}
+	d.killTree(c.process)
+}
+
+// sender lets several goroutines send on one stream, and none after the call's
+// end.
+type sender struct {
+	mu    sync.Mutex
+	st    pb.SandboxShell_ExecServer
+	ended bool
+}
+
+func (s *sender) send(m *pb.ExecReply) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return io.ErrClosedPipe
+	}
+	return s.st.Send(m)
+}
+
+func (s *sender) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
+
+func stdout(b []byte) *pb.ExecReply { return &pb.ExecReply{Is: &pb.ExecReply_Stdout{Stdout: b}} }
+func stderr(b []byte) *pb.ExecReply { return &pb.ExecReply{Is: &pb.ExecReply_Stderr{Stderr: b}} }

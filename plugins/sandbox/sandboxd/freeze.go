@@ -1,0 +1,214 @@
+package sandboxd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/proc"
+)
+
+// freeze is a frozen sandbox.
+type freeze struct {
+	already map[int]uint64 // what was stopped before, by pid, with when it began; stays so
+}
+
+// How long processes may take: one in an uninterruptible wait stops late.
+const (
+	freezeTime = 5 * time.Second
+	killTime   = 10 * time.Second
+)
+
+// Freeze stops parents before children, and each generation for good before
+// the next. A shell waiting for its foreground job is woken by its own SIGSTOP,
+// and before it stops it looks at its children once more: were the job stopped
+// by then, the shell would take the terminal from it after Thaw ("Stopped").
+//
+// What the walk missed is caught by kill(-1): from PID 1 it reaches every
+// process of the namespace but ourselves, and a fork that is under way is
+// restarted after it, so nothing slips through.
+func (c *control) Freeze(context.Context, *pb.FreezeRequest) (*pb.FreezeReply, error) {
+	begin := time.Now()
+	frozen, first := c.d.noStarts()
+	t, err := table()
+	if err != nil {
+		return nil, err
+	}
+	if first {
+		for _, p := range t {
+			if p.State == 'T' {
+				frozen.already[p.PID] = p.Started
+			}
+		}
+	}
+	for _, generation := range t.Generations() {
+		stopGeneration(generation)
+	}
+	for {
+		_ = syscall.Kill(-1, syscall.SIGSTOP)
+		if t, err = table(); err != nil {
+			return nil, err
+		}
+		moving := slices.IndexFunc(t, func(p proc.Process) bool { return !p.Still() })
+		if moving < 0 {
+			return &pb.FreezeReply{
+				Stopped: int64(len(t)), Already: int64(len(frozen.already)), TookUs: time.Since(begin).Microseconds(),
+			}, nil
+		}
+		if time.Since(begin) > freezeTime {
+			return nil, fmt.Errorf("%w: process %d (%q) does not stop", fault.ErrTimeout, t[moving].PID, t[moving].Comm)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// noStarts begins a freeze: no program of ours is being started from its return
+// on, and the clocks of those that run stand still.
+func (d *daemon) noStarts() (f *freeze, first bool) {
+	d.starts.Lock()
+	defer d.starts.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.frozen != nil {
+		return d.frozen, false
+	}
+	d.frozen = &freeze{already: map[int]uint64{}}
+	for one := range d.commands {
+		if t := one.deadline.Load(); t != nil {
+			t.freeze()
+		}
+	}
+	return d.frozen, true
+}
+
+// stopGeneration stops processes and gives them a moment to do so; Freeze has
+// the patience for those that take longer.
+func stopGeneration(generation []proc.Process) {
+	for _, p := range generation {
+		_ = syscall.Kill(p.PID, syscall.SIGSTOP)
+	}
+	for _, p := range generation {
+		for range 50 {
+			if now, ok := proc.Stat(p.PID); !ok || now.Still() {
+				break
+			}
+			time.Sleep(20 * time.Microsecond)
+		}
+	}
+}
+
+// Thaw continues what Freeze stopped, children before parents: a shell that
+// wakes first would find its job stopped.
+func (c *control) Thaw(context.Context, *pb.ThawRequest) (*pb.ThawReply, error) {
+	d := c.d
+	t, err := table()
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.frozen == nil {
+		return &pb.ThawReply{}, nil
+	}
+	generations := t.Generations()
+	slices.Reverse(generations)
+	for _, generation := range generations {
+		for _, p := range generation {
+			if began, ok := d.frozen.already[p.PID]; p.State == 'T' && (!ok || began != p.Started) {
+				_ = syscall.Kill(p.PID, syscall.SIGCONT)
+			}
+		}
+	}
+	d.frozen = nil
+	for one := range d.commands {
+		if t := one.deadline.Load(); t != nil {
+			t.thaw()
+		}
+	}
+	return &pb.ThawReply{}, nil
+}
+
+// Quiesce kills until nothing is left, and says what there was.
+func (c *control) Quiesce(context.Context, *pb.QuiesceRequest) (*pb.QuiesceReply, error) {
+	t, err := table()
+	if err != nil {
+		return nil, err
+	}
+	before, _ := c.d.describe(t, true)
+	c.d.noteKilled(func(*command) bool { return true })
+	for begin := time.Now(); ; {
+		err := syscall.Kill(-1, syscall.SIGKILL)
+		c.d.reap.Collect()
+		if errors.Is(err, syscall.ESRCH) {
+			return &pb.QuiesceReply{Killed: before}, nil // nobody was left to kill, zombies included
+		}
+		if time.Since(begin) > killTime {
+			return nil, fmt.Errorf("%w: processes do not die", fault.ErrTimeout)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// noteKilled marks commands that we are about to kill.
+func (d *daemon) noteKilled(which func(*command) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.commands {
+		if which(c) && !c.over() {
+			c.killed.Store(true)
+		}
+	}
+}
+
+// killTree kills p, its descendants, and its kernel session. Each is stopped
+// when found, so that it cannot fork away while the rest is looked for. What
+// left the session and lost its parent before is not found: it belongs to
+// nobody any more, and Sweep or Quiesce ends it. Nothing happens if p has ended:
+// then what it left is not its tree any more.
+func (d *daemon) killTree(p *pid1.Process) {
+	select {
+	case <-p.Ended:
+		return
+	default:
+	}
+	defer pid1.Block()()
+	found := map[int]bool{}
+	for grew := true; grew; {
+		t, err := proc.List()
+		if err != nil {
+			break
+		}
+		grew = stopTree(t, p.PID, found)
+	}
+	for pid := range found {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	_ = d.reap.Signal(p, syscall.SIGKILL, true)
+}
+
+// stopTree stops what belongs to root and is not in found yet, and adds it.
+func stopTree(t proc.Table, root int, found map[int]bool) (grew bool) {
+	index := t.Index()
+	for i := range t {
+		p := &t[i]
+		if found[p.PID] || p.Zombie() {
+			continue
+		}
+		belongs := p.Session == root
+		proc.Ancestors(index, p, func(q *proc.Process) bool {
+			belongs = belongs || q.PID == root || found[q.PID]
+			return !belongs
+		})
+		if belongs {
+			_ = syscall.Kill(p.PID, syscall.SIGSTOP)
+			found[p.PID], grew = true, true
+		}
+	}
+	return grew
+}

@@ -1,0 +1,174 @@
+// Package passwd finds the user that a command runs as in the sandbox's own
+// /etc/passwd and /etc/group.
+//
+// It is the one place where PID 1 reads text that the sandbox wrote: whole
+// lines of at most a megabyte, split at colons, nothing else. Clients in any
+// language can name a user therefore. It must not follow what the text says,
+// and an odd line is merely skipped.
+package passwd
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
+)
+
+// User is who a command runs as.
+type User struct {
+	UID, GID uint32
+	Groups   []uint32 // GID among them
+	Home     string   // "/" where nobody says
+}
+
+// maxFile is how much of a file is read, and maxGroups how many groups a user
+// has at most: NGROUPS_MAX is larger, and nobody honest comes near.
+const (
+	maxFile   = 1 << 20
+	maxGroups = 1024
+)
+
+// Resolve reads spec as an image's USER is read: "" is 0, "name", "1000",
+// "name:group", "1000:1000". A name that is not there is ErrNotFound. A number
+// that is not there has group 0 and home "/". Only with no group given do the
+// groups of /etc/group that list the user's name count.
+func Resolve(spec string) (User, error) {
+	return resolve(spec, file("/etc/passwd"), file("/etc/group"))
+}
+
+func resolve(spec string, passwd, group []byte) (User, error) {
+	name, groupName, withGroup := strings.Cut(spec, ":")
+	if spec == "" {
+		name = "0"
+	}
+	u := User{Home: "/"}
+	var login string
+	id, numeric := number(name)
+	found := lines(passwd, 7, func(f [][]byte) bool {
+		uid, okU := number(string(f[2]))
+		gid, okG := number(string(f[3]))
+		if !okU || !okG || string(f[0]) != name && (!numeric || uid != id) {
+			return false
+		}
+		u.UID, u.GID, login = uid, gid, string(f[0])
+		if len(f[5]) > 0 && f[5][0] == '/' {
+			u.Home = string(f[5])
+		}
+		return true
+	})
+	switch {
+	case !found && numeric:
+		u.UID = id
+	case !found:
+		return u, fmt.Errorf("%w: no user %q in the sandbox's /etc/passwd", fault.ErrNotFound, name)
+	}
+	if withGroup {
+		gid, err := groupID(groupName, group)
+		if err != nil {
+			return u, err
+		}
+		u.GID, u.Groups = gid, []uint32{gid}
+		return u, nil
+	}
+	u.Groups = []uint32{u.GID}
+	if login != "" {
+		lines(group, 4, func(f [][]byte) bool {
+			gid, ok := number(string(f[2]))
+			if ok && !slices.Contains(u.Groups, gid) && slices.ContainsFunc(bytes.Split(f[3], []byte(",")), func(m []byte) bool {
+				return string(m) == login
+			}) {
+				u.Groups = append(u.Groups, gid)
+			}
+			return len(u.Groups) >= maxGroups
+		})
+	}
+	return u, nil
+}
+
+func groupID(name string, group []byte) (gid uint32, err error) {
+	id, numeric := number(name)
+	if numeric {
+		return id, nil
+	}
+	found := lines(group, 4, func(f [][]byte) (ok bool) {
+		if string(f[0]) != name {
+			return false
+		}
+		gid, ok = number(string(f[2]))
+		return ok
+	})
+	if !found {
+		return 0, fmt.Errorf("%w: no group %q in the sandbox's /etc/group", fault.ErrNotFound, name)
+	}
+	return gid, nil
+}
+
+// number reads an id. The largest is -1, which means "unchanged" to the kernel.
+func number(s string) (uint32, bool) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	return uint32(n), err == nil && n < 1<<32-1
+}
+
+// lines calls use with each line that has that many fields, until it is true.
+func lines(b []byte, fields int, use func([][]byte) bool) bool {
+	for line := range bytes.Lines(b) {
+		f := bytes.SplitN(bytes.TrimRight(line, "\n"), []byte(":"), fields+1)
+		if len(f) == fields && len(f[0]) > 0 && use(f) {
+			return true
+		}
+	}
+	return false
+}
+
+// cache keeps files until they change, since each command asks.
+var cache struct {
+	mu    sync.Mutex
+	files map[string]cached
+}
+
+type cached struct {
+	is   identity
+	data []byte
+}
+
+// identity changes with what is in a file.
+type identity struct {
+	dev, ino       uint64
+	size           int64
+	mtime, changed unix.Timespec
+}
+
+// file reads a file of the sandbox; nothing if it is not there, or is no
+// regular file.
+func file(path string) []byte {
+	fd, st, err := beneath.Regular(path)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	is := identity{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}
+	cache.mu.Lock()
+	defer cache.mu.Unlock()
+	if c, ok := cache.files[path]; ok && c.is == is {
+		return c.data
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		return nil
+	}
+	if cache.files == nil {
+		cache.files = map[string]cached{}
+	}
+	cache.files[path] = cached{is, data}
+	return data
+}

@@ -1,0 +1,166 @@
+package proc
+
+import (
+	"bytes"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/become"
+)
+
+// Detail is what is known of a process beyond its line in the table.
+type Detail struct {
+	UID         uint32   // effective
+	CommandLine []byte   // zero bytes between arguments; at most 4096 bytes
+	Executable  string   // empty where it cannot be read
+	Inodes      []uint64 // of its sockets, if asked for
+}
+
+const (
+	maxCommandLine = 4096
+	maxDescriptors = 4096 // looked at per process
+)
+
+// Look reads the details of a process; with sockets those, too. It must not run
+// on a goroutine that holds a thread.
+//
+// Where a process's executable and descriptors point may be read by who could
+// trace it: SYS_PTRACE, which nobody in the sandbox has, or equal ids and no
+// fewer capabilities. The ids that count are those for file access, and a
+// thread of ours may change these (SETUID, SETGID) without becoming open to
+// that user itself, whose rights go by our real ids. So a thread looks with the
+// process's own eyes. What runs under mixed ids, is not dumpable, or is in a
+// user namespace of its own, stays unread.
+func Look(pid int, sockets bool) (d Detail) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	buf := make([]byte, maxCommandLine)
+	ids, ok := identity(dir, buf)
+	d.UID = ids.uid
+	if b, err := readAll(dir+"/cmdline", buf); err == nil {
+		d.CommandLine = bytes.Clone(b)
+	}
+	if !ok {
+		return d
+	}
+	as(ids, func() {
+		d.Executable, _ = os.Readlink(dir + "/exe")
+		if sockets {
+			d.Inodes = socketInodes(dir + "/fd")
+		}
+	})
+	return d
+}
+
+// ids are those a process has for all purposes.
+type ids struct{ uid, gid uint32 }
+
+// identity reads the effective ids of a process; false if its others differ.
+func identity(dir string, buf []byte) (id ids, same bool) {
+	b, err := readAll(dir+"/status", buf)
+	if err != nil {
+		return id, false
+	}
+	u, okU := four(b, "\nUid:")
+	g, okG := four(b, "\nGid:")
+	if !okU || !okG {
+		return id, false
+	}
+	id = ids{u[1], g[1]}
+	return id, u[0] == u[1] && u[1] == u[2] && g[0] == g[1] && g[1] == g[2]
+}
+
+// four reads the four numbers of a line of /proc/<pid>/status. The name of the
+// process comes before these lines, with newlines escaped by the kernel.
+func four(status []byte, key string) (v [4]uint32, ok bool) {
+	_, line, found := bytes.Cut(status, []byte(key))
+	if !found {
+		return v, false
+	}
+	line, _, _ = bytes.Cut(line, []byte("\n"))
+	f := bytes.Fields(line)
+	if len(f) != len(v) {
+		return v, false
+	}
+	for i := range v {
+		n, ok := number(f[i])
+		if !ok {
+			return v, false
+		}
+		v[i] = uint32(n)
+	}
+	return v, true
+}
+
+// as runs f on a thread whose ids for file access are those of id.
+func as(id ids, f func()) {
+	if os.Getuid() == int(id.uid) && os.Getgid() == int(id.gid) {
+		f()
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer func() {
+		_ = unix.Setfsuid(os.Getuid())
+		_ = unix.Setfsgid(os.Getgid())
+		// Leaving id 0 drops the capabilities of file access of this thread.
+		_ = become.DropInheritable()
+		// The kernel has set it to fs.suid_dumpable, which somebody may have
+		// changed from 0.
+		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	}()
+	_ = unix.Setfsgid(int(id.gid))
+	_ = unix.Setfsuid(int(id.uid))
+	f()
+}
+
+// socketInodes reads which sockets a process holds.
+func socketInodes(dir string) (inodes []uint64) {
+	fd, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer fd.Close()
+	names, _ := fd.Readdirnames(maxDescriptors)
+	buf := make([]byte, 64)
+	for _, n := range names {
+		m, err := syscall.Readlink(dir+"/"+n, buf)
+		if err != nil {
+			continue
+		}
+		text, ok := strings.CutPrefix(string(buf[:m]), "socket:[")
+		if !ok {
+			continue
+		}
+		if inode, ok := number([]byte(strings.TrimSuffix(text, "]"))); ok {
+			inodes = append(inodes, inode)
+		}
+	}
+	return inodes
+}
+
+// Runs says whether a process runs a file below one of the folders, which are
+// clean and absolute: as its executable or, for scripts, as its first argument
+// or the first after an interpreter. The arguments are the process's own claim:
+// a lie in them can only add it.
+func (d Detail) Runs(folders []string) bool {
+	names := []string{strings.TrimSuffix(d.Executable, " (deleted)")}
+	for i, a := range bytes.SplitN(d.CommandLine, []byte{0}, 4) {
+		if i > 2 {
+			break
+		}
+		names = append(names, string(a))
+	}
+	for _, f := range folders {
+		for _, n := range names {
+			if strings.HasPrefix(n, strings.TrimSuffix(f, "/")+"/") {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,165 @@
+// Package proc looks at the processes of a sandbox through /proc and netlink.
+//
+// Processes choose some of the bytes that are read here (names, arguments), so
+// nothing may be parsed by what they wrote, and everything is cut short.
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+)
+
+// Process is one line of the process table.
+type Process struct {
+	PID, Parent, Session  int
+	State                 byte
+	Comm                  []byte
+	Started               uint64 // clock ticks since boot
+	UserTicks, SystemTick uint64 // with those of children it waited for
+	RSSPages              int64
+}
+
+// Zombie is true for a process that has ended and is not collected yet.
+func (p Process) Zombie() bool { return p.State == 'Z' || p.State == 'X' }
+
+// Still is true for a process that does not run and will not until somebody
+// else makes it: stopped, traced, or ended.
+func (p Process) Still() bool {
+	return p.State == 'T' || p.State == 't' || p.Zombie()
+}
+
+// Table is the processes of our pid namespace without ourselves, by pid.
+type Table []Process
+
+// List reads the table.
+func List() (Table, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	self := strconv.Itoa(os.Getpid())
+	buf := make([]byte, 1024)
+	t := make(Table, 0, len(names))
+	for _, name := range names {
+		if name[0] < '1' || name[0] > '9' || name == self {
+			continue
+		}
+		if p, ok := stat(name, buf); ok {
+			t = append(t, p)
+		}
+	}
+	slices.SortFunc(t, func(a, b Process) int { return a.PID - b.PID })
+	return t, nil
+}
+
+// Stat reads one process; false if it is gone.
+func Stat(pid int) (Process, bool) { return stat(strconv.Itoa(pid), make([]byte, 1024)) }
+
+func stat(pid string, buf []byte) (Process, bool) {
+	b, err := readAll("/proc/"+pid+"/stat", buf)
+	if err != nil {
+		return Process{}, false // it has ended meanwhile
+	}
+	return parseStat(b)
+}
+
+// readAll reads a small file of /proc without the overhead of os.File.
+func readAll(path string, buf []byte) ([]byte, error) {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer syscall.Close(fd) //nolint:errcheck // it was only read
+	n := 0
+	for n < len(buf) {
+		m, err := syscall.Read(fd, buf[n:])
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m == 0 {
+			break
+		}
+		n += m
+	}
+	return buf[:n], nil
+}
+
+// parseStat reads a line of /proc/<pid>/stat. The kernel wrote it, but the
+// process chose its name, which may hold anything, parentheses and newlines
+// too: fields are counted from the last parenthesis.
+func parseStat(b []byte) (p Process, ok bool) {
+	begin, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if begin < 1 || end < begin {
+		return p, false
+	}
+	pid, ok := number(bytes.TrimSpace(b[:begin]))
+	f := bytes.Fields(b[end+1:])
+	if !ok || len(f) < 22 || len(f[0]) != 1 {
+		return p, false
+	}
+	// Numbered as in proc_pid_stat(5), whose field 3, the state, is f[0].
+	fields := [...]int{4, 6, 14, 15, 16, 17, 22, 24}
+	var v [len(fields)]uint64
+	for i, n := range fields {
+		if v[i], ok = number(bytes.TrimPrefix(f[n-3], []byte("-"))); !ok {
+			return p, false
+		}
+	}
+	return Process{
+		PID: int(pid), State: f[0][0], Comm: bytes.Clone(b[begin+1 : end]), Parent: int(v[0]), Session: int(v[1]),
+		UserTicks: v[2] + v[4], SystemTick: v[3] + v[5], Started: v[6], RSSPages: int64(v[7]),
+	}, true
+}
+
+func number(b []byte) (uint64, bool) {
+	n, err := strconv.ParseUint(string(b), 10, 63)
+	return n, err == nil
+}
+
+// Index finds processes by pid.
+func (t Table) Index() map[int]*Process {
+	m := make(map[int]*Process, len(t))
+	for i := range t {
+		m[t[i].PID] = &t[i]
+	}
+	return m
+}
+
+// Ancestors calls visit for p and each process above it, up to PID 1, until it
+// returns false. A table read while processes ended and began may hold a
+// circle: it is cut.
+func Ancestors(index map[int]*Process, p *Process, visit func(*Process) bool) {
+	for steps := 0; p != nil && steps <= len(index); steps++ {
+		if !visit(p) {
+			return
+		}
+		p = index[p.Parent]
+	}
+}
+
+// Generations sorts the table by distance from PID 1, nearest first.
+func (t Table) Generations() [][]Process {
+	index := t.Index()
+	var g [][]Process
+	for i := range t {
+		depth := -1
+		Ancestors(index, &t[i], func(*Process) bool { depth++; return depth < 256 })
+		for len(g) <= depth {
+			g = append(g, nil)
+		}
+		g[depth] = append(g[depth], t[i])
+	}
+	return g
+}

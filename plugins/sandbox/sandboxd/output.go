@@ -1,0 +1,193 @@
+package sandboxd
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/stream"
+)
+
+// output is the reading end of a pipe or the master of a terminal.
+type output struct {
+	f        *os.File
+	terminal bool
+}
+
+// large are buffers for commands that say much.
+var large = sync.Pool{New: func() any { b := make([]byte, stream.Chunk); return &b }}
+
+// Deadlines: one that wakes up a blocked call, and none.
+var (
+	past  = time.Unix(1, 0)
+	never time.Time
+)
+
+// copy gives what is written to sink until every writer is gone, or until ended
+// is closed and what the command wrote before it ended has been read. A writer
+// that is left then is drained in the background: closing the pipe would kill
+// it with SIGPIPE. After an error of sink it reads on, since the command must
+// not block.
+func (o *output) copy(ended <-chan struct{}, sink func([]byte) error) {
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-ended:
+			_ = o.f.SetReadDeadline(past) // wakes the reader below
+		case <-done:
+		}
+	}()
+	var buffer *[]byte
+	buf := make([]byte, 4<<10) // most commands say little
+	defer func() {
+		if buffer != nil {
+			large.Put(buffer)
+		}
+	}()
+	give := func(n int) {
+		if n > 0 && sink != nil && sink(buf[:n]) != nil {
+			sink = nil
+		}
+	}
+	for {
+		n, err := o.f.Read(buf)
+		give(n)
+		if n == len(buf) && buffer == nil {
+			if b, ok := large.Get().(*[]byte); ok {
+				buffer, buf = b, *b
+				o.grow()
+			}
+		}
+		if err == nil {
+			continue
+		}
+		close(done)
+		if !errors.Is(err, os.ErrDeadlineExceeded) { // the last writer is gone (of a terminal: EIO)
+			_ = o.f.Close()
+			return
+		}
+		break
+	}
+	if !o.rest(buf, give) {
+		_ = o.f.Close()
+		return
+	}
+	_ = o.f.SetReadDeadline(never)
+	go func() {
+		_, _ = io.Copy(io.Discard, struct{ io.Reader }{o.f})
+		_ = o.f.Close()
+	}()
+}
+
+// lingering is how long a terminal may take to pass on what was written: the
+// kernel does it in the background.
+const lingering = 30 * time.Millisecond
+
+// rest reads what a command wrote before it ended: what is in the pipe now, and
+// no more, since somebody else may write on for ever. It returns whether there
+// are writers left.
+func (o *output) rest(buf []byte, give func(int)) (writers bool) {
+	limit := time.Now().Add(lingering)
+	for left := o.waiting(); ; {
+		if left <= 0 {
+			if !o.terminal || time.Now().After(limit) {
+				break
+			}
+			left = max(o.waiting(), 1)
+		}
+		n, err := o.readNow(buf[:min(len(buf), left)])
+		give(n)
+		left -= n
+		switch {
+		case errors.Is(err, syscall.EAGAIN) && o.terminal && time.Now().Before(limit):
+			time.Sleep(time.Millisecond)
+		case errors.Is(err, syscall.EAGAIN):
+			return true
+		case err != nil || n == 0: // EIO of a terminal, or the end
+			return false
+		}
+	}
+	return !o.hungUp()
+}
+
+// hungUp is true when there is no writer any more.
+func (o *output) hungUp() (yes bool) {
+	if raw, err := o.f.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			_, err := unix.Poll(p, 0)
+			yes = err == nil && p[0].Revents&unix.POLLHUP != 0 && p[0].Revents&unix.POLLIN == 0
+		})
+	}
+	return yes
+}
+
+// waiting is how many bytes can be read now.
+func (o *output) waiting() (n int) {
+	if raw, err := o.f.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	}
+	return n
+}
+
+// grow enlarges the pipe. Through SyscallConn: os.File.Fd would put the file in
+// blocking mode, and every reader would hold a thread from then on.
+func (o *output) grow() {
+	if raw, err := o.f.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) })
+	}
+}
+
+// readNow reads without waiting. A deadline of now would not do: it makes Read
+// fail even when there is something to read.
+func (o *output) readNow(b []byte) (n int, err error) {
+	raw, err := o.f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if e := raw.Control(func(fd uintptr) { n, err = syscall.Read(int(fd), b) }); e != nil {
+		return 0, e
+	}
+	return max(n, 0), err
+}
+
+// input is the writing end of a command's standard input. Nil, or closed, it
+// swallows: a command that does not read is no error of ours.
+type input struct {
+	mu sync.Mutex
+	f  *os.File
+}
+
+// set gives it its file, before the first write.
+func (i *input) set(f *os.File) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.f = f
+}
+
+func (i *input) write(b []byte) {
+	i.mu.Lock()
+	f := i.f
+	i.mu.Unlock()
+	if f == nil {
+		return
+	}
+	if _, err := f.Write(b); err != nil {
+		i.close()
+	}
+}
+
+// close may be called while write waits, and ends it.
+func (i *input) close() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.f != nil {
+		_ = i.f.Close()
+		i.f = nil
+	}
+}

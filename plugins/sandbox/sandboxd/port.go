@@ -1,0 +1,260 @@
+package sandboxd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/stream"
+)
+
+// ports are connections that wait for their other half from the core.
+type ports struct {
+	mu      sync.Mutex
+	waiting map[stream.Label]chan net.Conn
+	numbers []uint32 // that we listen on
+}
+
+// supplyTime is how long the core may take to hand a connection over.
+const supplyTime = 10 * time.Second
+
+// maxPerPort is how many connections the sandbox can hold open on one port.
+const maxPerPort = 128
+
+// expect says that a connection of this label will come. It must be called
+// before the core is told of the label; cancel must be called at the end.
+func (p *ports) expect(l stream.Label) (got <-chan net.Conn, cancel func()) {
+	c := make(chan net.Conn, 1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting == nil {
+		p.waiting = map[stream.Label]chan net.Conn{}
+	}
+	p.waiting[l] = c
+	return c, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.waiting, l)
+		select { // it came, and nobody took it
+		case conn := <-c:
+			_ = conn.Close()
+		default:
+		}
+	}
+}
+
+// supply gives a connection to who waits for it.
+func (p *ports) supply(l stream.Label, c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	to := p.waiting[l]
+	if to == nil {
+		_ = c.Close()
+		return
+	}
+	delete(p.waiting, l)
+	to <- c // has room
+}
+
+// own is true for a socket that is ours.
+func (p *ports) own(s *pb.Socket) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.GetNetwork() == "tcp" && slices.ContainsFunc(p.numbers, func(n uint32) bool {
+		return strings.HasSuffix(s.GetAddress(), ":"+strconv.Itoa(int(n)))
+	})
+}
+
+// Listen accepts on the loopback of the sandbox. Only there: the core decides
+// what a sandbox reaches, and the sandbox has no other network anyway.
+func (c *control) Listen(q *pb.ListenRequest, st grpc.ServerStreamingServer[pb.ListenReply]) error {
+	listeners, port, err := listen(st.Context(), q.GetPort())
+	if err != nil {
+		return err
+	}
+	p := &c.d.ports
+	p.mu.Lock()
+	p.numbers = append(p.numbers, port)
+	p.mu.Unlock()
+	var workers sync.WaitGroup
+	defer func() {
+		for _, l := range listeners {
+			_ = l.Close()
+		}
+		workers.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if i := slices.Index(p.numbers, port); i >= 0 {
+			p.numbers = slices.Delete(p.numbers, i, i+1)
+		}
+	}()
+	if err := st.Send(&pb.ListenReply{Is: &pb.ListenReply_Port{Port: port}}); err != nil {
+		return err
+	}
+	a := &acceptor{ports: p, ctx: st.Context(), slots: make(chan struct{}, maxPerPort), announce: make(chan stream.ID)}
+	for _, l := range listeners {
+		workers.Go(func() { a.accept(l) })
+	}
+	for {
+		select {
+		case <-st.Context().Done():
+			return st.Context().Err()
+		case id := <-a.announce:
+			if err := st.Send(&pb.ListenReply{Is: &pb.ListenReply_Label{Label: id[:]}}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// listen opens a port on the loopback, with IPv6 where there is one: "localhost"
+// means that to some programs.
+func listen(ctx context.Context, port uint32) (out []net.Listener, number uint32, err error) {
+	if port > 0xffff {
+		return nil, 0, fmt.Errorf("%w: port %d", fault.ErrInvalid, port)
+	}
+	var config net.ListenConfig
+	four, err := config.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return nil, 0, fmt.Errorf("%w: port %d is in use", fault.ErrExists, port)
+		}
+		return nil, 0, fault.Errno(err)
+	}
+	if a, ok := four.Addr().(*net.TCPAddr); ok {
+		number = uint32(a.Port)
+	}
+	out = append(out, four)
+	if six, err := config.Listen(ctx, "tcp6", net.JoinHostPort("::1", strconv.Itoa(int(number)))); err == nil {
+		out = append(out, six)
+	}
+	return out, number, nil
+}
+
+// acceptor carries connections of one port to the core, as long as the call of
+// Listen lasts.
+type acceptor struct {
+	ports    *ports
+	ctx      context.Context //nolint:containedctx // of the call that owns this
+	slots    chan struct{}
+	announce chan stream.ID
+}
+
+func (a *acceptor) accept(l net.Listener) {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	for {
+		select {
+		case a.slots <- struct{}{}:
+		case <-a.ctx.Done():
+			return
+		}
+		inside, err := l.Accept()
+		if err != nil {
+			<-a.slots
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			time.Sleep(10 * time.Millisecond) // out of descriptors: do not spin
+			continue
+		}
+		workers.Go(func() {
+			defer func() { <-a.slots }()
+			a.carry(inside)
+		})
+	}
+}
+
+func (a *acceptor) carry(inside net.Conn) {
+	defer inside.Close()
+	l := stream.Label{Kind: stream.Accepted, ID: stream.NewID()}
+	got, cancel := a.ports.expect(l)
+	defer cancel()
+	select {
+	case a.announce <- l.ID:
+	case <-a.ctx.Done():
+		return
+	}
+	outside, err := await(a.ctx, got)
+	if err != nil {
+		return
+	}
+	stop := context.AfterFunc(a.ctx, func() { _, _ = inside.Close(), outside.Close() })
+	defer stop()
+	splice(inside, outside)
+}
+
+// await waits for the core.
+func await(ctx context.Context, got <-chan net.Conn) (net.Conn, error) {
+	t := time.NewTimer(supplyTime)
+	defer t.Stop()
+	select {
+	case c := <-got:
+		return c, nil
+	case <-t.C:
+		return nil, fmt.Errorf("%w: the core gives no connection", fault.ErrTimeout)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Dial is Listen the other way round. The connection comes after the answer.
+func (c *control) Dial(ctx context.Context, q *pb.DialRequest) (*pb.DialReply, error) {
+	id, err := stream.ParseID(q.GetLabel())
+	if err != nil || q.GetPort() < 1 || q.GetPort() > 0xffff {
+		return nil, fmt.Errorf("%w: port %d, %w", fault.ErrInvalid, q.GetPort(), errors.Join(err))
+	}
+	port := strconv.Itoa(int(q.GetPort()))
+	var dialer net.Dialer
+	inside, err := dialer.DialContext(ctx, "tcp4", net.JoinHostPort("127.0.0.1", port))
+	if err != nil {
+		var six error
+		if inside, six = dialer.DialContext(ctx, "tcp6", net.JoinHostPort("::1", port)); six != nil {
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				return nil, fmt.Errorf("%w: nobody listens on port %s", fault.ErrNotFound, port)
+			}
+			return nil, fault.Errno(err)
+		}
+	}
+	got, cancel := c.d.ports.expect(stream.Label{Kind: stream.Dialed, ID: id})
+	go func() {
+		defer cancel()
+		defer inside.Close()
+		if outside, err := await(context.WithoutCancel(ctx), got); err == nil { // outlives the call
+			splice(inside, outside)
+		}
+	}()
+	return &pb.DialReply{}, nil
+}
+
+// splice copies both ways until both directions have ended, passing on a
+// half-close, which protocols that end a request with EOF rely on. On Linux
+// io.Copy between two sockets is splice(2): the bytes never enter this process.
+func splice(a, b net.Conn) {
+	var back sync.WaitGroup
+	back.Go(func() { oneWay(a, b) })
+	oneWay(b, a)
+	back.Wait()
+	_, _ = a.Close(), b.Close()
+}
+
+func oneWay(dst, src net.Conn) {
+	_, err := io.Copy(dst, src)
+	if h, ok := dst.(interface{ CloseWrite() error }); ok && err == nil {
+		_ = h.CloseWrite()
+		return
+	}
+	_, _ = dst.Close(), src.Close() // broken: the other direction is of no use
+}

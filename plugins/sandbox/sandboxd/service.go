@@ -1,0 +1,137 @@
+package sandboxd
+
+import (
+	"context"
+	"fmt"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
+)
+
+// service is a program of the task: the image's entrypoint, a daemon. It is
+// never counted as left by the agent.
+type service struct {
+	name   string
+	spec   *pb.ExecStart
+	output *ring.Ring // over all its runs
+
+	// Guarded by daemon.mu.
+	command *command // the last run
+	starts  int64
+}
+
+const (
+	serviceOutput = 64 << 10 // bytes
+	maxServices   = 256
+)
+
+// StartService starts one that is not there, or that has ended.
+func (c *control) StartService(_ context.Context, q *pb.StartServiceRequest) (*pb.StartServiceReply, error) {
+	spec := q.GetCommand()
+	if q.GetName() == "" || spec == nil {
+		return nil, fmt.Errorf("%w: a service needs a name and a command", fault.ErrInvalid)
+	}
+	if spec.GetId() != "" || spec.GetStdin() || spec.GetKeep() || spec.GetTimeoutMs() != 0 {
+		return nil, fmt.Errorf("%w: a service's command has no id, stdin, keep or timeout", fault.ErrInvalid)
+	}
+	d := c.d
+	d.mu.Lock()
+	var s *service
+	for _, known := range d.services {
+		if known.name == q.GetName() {
+			s = known
+		}
+	}
+	if s == nil {
+		if len(d.services) >= maxServices {
+			d.mu.Unlock()
+			return nil, fmt.Errorf("%w: %d services", fault.ErrNoRoom, maxServices)
+		}
+		s = &service{name: q.GetName(), output: ring.New(serviceOutput)}
+		d.services = append(d.services, s)
+	}
+	running := s.command != nil && !s.command.over()
+	if !running {
+		s.spec = spec
+	}
+	d.mu.Unlock()
+	if running {
+		return nil, fmt.Errorf("%w: service %q runs", fault.ErrExists, s.name)
+	}
+	if err := d.run(s); err != nil {
+		return nil, err
+	}
+	return &pb.StartServiceReply{Pid: int64(s.command.process.PID)}, nil
+}
+
+// run starts s. Calls of the core come one after the other.
+func (d *daemon) run(s *service) error {
+	p, err := prepare(s.spec, defaults{dir: "/"})
+	if err != nil {
+		return err
+	}
+	fds, err := openPipes(false)
+	if err != nil {
+		return err
+	}
+	c := &command{service: s.name, started: make(chan struct{})}
+	// Both outputs go into one pipe.
+	files := fds.files()
+	files[2] = files[1]
+	if err = d.start(c, p, files); err != nil {
+		fds.close()
+		return err
+	}
+	out := &output{f: fds.take(1, "service")}
+	fds.close()
+	d.mu.Lock()
+	s.command = c
+	s.starts++
+	d.mu.Unlock()
+	go func() {
+		out.copy(c.process.Ended, func(b []byte) error { _, err := s.output.Write(b); return err })
+		<-c.process.Ended
+		d.ended(c)
+	}()
+	return nil
+}
+
+// RestartServices starts what does not run.
+func (c *control) RestartServices(context.Context, *pb.RestartServicesRequest) (*pb.RestartServicesReply, error) {
+	d, reply := c.d, &pb.RestartServicesReply{}
+	d.mu.Lock()
+	var down []*service
+	for _, s := range d.services {
+		if s.command == nil || s.command.over() {
+			down = append(down, s)
+		}
+	}
+	d.mu.Unlock()
+	for _, s := range down {
+		if err := d.run(s); err != nil {
+			return nil, fmt.Errorf("service %q: %w", s.name, err)
+		}
+		reply.Started = append(reply.Started, s.name)
+	}
+	return reply, nil
+}
+
+// Services says how each one is.
+func (c *control) Services(context.Context, *pb.ServicesRequest) (*pb.ServicesReply, error) {
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	reply := &pb.ServicesReply{}
+	for _, s := range c.d.services {
+		m := &pb.ServicesReply_Service{Name: s.name, Starts: s.starts, Output: s.output.Bytes()}
+		switch {
+		case s.command == nil:
+		case s.command.over():
+			m.Exit = s.command.exit()
+		default:
+			m.Pid = int64(s.command.process.PID)
+		}
+		reply.Services = append(reply.Services, m)
+	}
+	return reply, nil
+}

@@ -1,0 +1,273 @@
+package sandboxd
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/stream"
+)
+
+// session is one agent or verifier: what it started by id, from the first
+// Attach to the sandbox's end. Connections come and go.
+type session struct {
+	id string
+
+	mu    sync.Mutex
+	conns map[*connection]struct{}
+	known map[string]*command // by id: what runs, and what is kept
+	order []*command          // kept ones, oldest first
+}
+
+// attachment is what an Attach announced.
+type attachment struct {
+	session  *session
+	defaults defaults
+}
+
+// defaults are what a session's commands have unless they say otherwise.
+type defaults struct {
+	user string
+	dir  string
+	env  []string
+}
+
+// connection is one Shell connection of a session.
+type connection struct {
+	net.Conn
+	s      *session
+	server *grpc.Server
+	ended  chan struct{} // no call is being carried out any more
+
+	mu    sync.Mutex
+	cut   bool
+	calls map[*call]struct{}
+}
+
+// call is one Exec that runs on a connection.
+type call struct {
+	ctx  context.Context //nolint:containedctx // of the stream, asked once, at the connection's end
+	lost bool            // the connection ended before the call did
+}
+
+// maxSessions is more than an attempt has; the core makes them.
+const maxSessions = 1024
+
+// Attach announces a connection.
+func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachReply, error) {
+	id, err := stream.ParseID(q.GetLabel())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", fault.ErrInvalid, err)
+	}
+	dir := text(q.GetDir())
+	if q.GetSession() == "" || dir != "" && !strings.HasPrefix(dir, "/") {
+		return nil, fmt.Errorf("%w: attach needs a session and an absolute folder, got %q and %q", fault.ErrInvalid, q.GetSession(), dir)
+	}
+	env, err := entries(q.GetEnv())
+	if err != nil {
+		return nil, err
+	}
+	if dir == "" {
+		dir = "/"
+	}
+	d := c.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.sessions[q.GetSession()]
+	if s == nil {
+		if len(d.sessions) >= maxSessions {
+			return nil, fmt.Errorf("%w: %d sessions", fault.ErrNoRoom, len(d.sessions))
+		}
+		s = &session{id: q.GetSession(), conns: map[*connection]struct{}{}, known: map[string]*command{}}
+		d.sessions[s.id] = s
+	}
+	d.expected[id] = &attachment{session: s, defaults: defaults{user: q.GetUser(), dir: dir, env: env}}
+	return &pb.AttachReply{}, nil
+}
+
+// attach serves a connection that the core handed over.
+func (d *daemon) attach(id stream.ID, c net.Conn) {
+	d.mu.Lock()
+	a := d.expected[id]
+	delete(d.expected, id)
+	d.mu.Unlock()
+	if a == nil {
+		_ = c.Close()
+		return
+	}
+	conn := &connection{Conn: c, s: a.session, server: stream.NewServer(), ended: make(chan struct{}), calls: map[*call]struct{}{}}
+	pb.RegisterSandboxShellServer(conn.server, &shell{d: d, conn: conn, defaults: a.defaults})
+	a.session.mu.Lock()
+	a.session.conns[conn] = struct{}{}
+	a.session.mu.Unlock()
+	go func() {
+		stream.Serve(conn.server, conn)
+		a.session.mu.Lock()
+		delete(a.session.conns, conn)
+		a.session.mu.Unlock()
+		close(conn.ended)
+	}()
+}
+
+// detachTime is how long a file operation that is under way may take.
+const detachTime = 5 * time.Second
+
+// Detach ends access. What the session started runs on.
+func (c *control) Detach(ctx context.Context, q *pb.DetachRequest) (*pb.DetachReply, error) {
+	c.d.mu.Lock()
+	s := c.d.sessions[q.GetSession()]
+	for id, a := range c.d.expected {
+		if a.session == s {
+			delete(c.d.expected, id)
+		}
+	}
+	c.d.mu.Unlock()
+	if s == nil {
+		return &pb.DetachReply{}, nil
+	}
+	s.mu.Lock()
+	var conns []*connection
+	for conn := range s.conns {
+		conns = append(conns, conn)
+	}
+	s.mu.Unlock()
+	for _, conn := range conns {
+		conn.lose()
+		_ = conn.Close()
+	}
+	limit, cancel := context.WithTimeout(ctx, detachTime)
+	defer cancel()
+	for _, conn := range conns {
+		select { // of the goroutine of attach: it answers when the calls have ended
+		case <-conn.ended:
+		case <-limit.Done():
+			return nil, fmt.Errorf("%w: a call of session %q is still being carried out", fault.ErrTimeout, s.id)
+		}
+	}
+	return &pb.DetachReply{}, nil
+}
+
+// Read notices the end of the connection before gRPC does and cancels its
+// calls: a call that is cancelled then was not cancelled by its caller, and its
+// command lives on.
+func (c *connection) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.lose()
+	}
+	return n, err
+}
+
+// Write does the same for a connection that breaks when it is written to.
+func (c *connection) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		c.lose()
+	}
+	return n, err
+}
+
+// lose marks the calls that run now as cut off, not cancelled.
+func (c *connection) lose() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = true
+	for one := range c.calls {
+		if one.ctx.Err() == nil { // else its caller has cancelled it just before
+			one.lost = true
+		}
+	}
+}
+
+// begin notes a call, for lose.
+func (c *connection) begin(ctx context.Context) *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := &call{ctx: ctx, lost: c.cut}
+	c.calls[one] = struct{}{}
+	return one
+}
+
+// end forgets a call.
+func (c *connection) end(one *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, one)
+}
+
+// cancelled says whether the caller, and not the end of the connection, ended
+// a call whose context has ended.
+func (c *connection) cancelled(one *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !one.lost
+}
+
+// maxKept is how many commands and terminals a session remembers.
+const maxKept = 32
+
+// add notes a command by its id, if it has one.
+func (s *session) add(c *command) error {
+	if c.id == "" {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known[c.id] != nil {
+		return fmt.Errorf("%w: command or terminal %q", fault.ErrExists, c.id)
+	}
+	if c.kept() {
+		if len(s.order) >= maxKept && !s.forget() {
+			return fmt.Errorf("%w: %d commands and terminals are kept and run", fault.ErrNoRoom, maxKept)
+		}
+		s.order = append(s.order, c)
+	}
+	s.known[c.id] = c
+	return nil
+}
+
+// forget drops the oldest kept command that has ended. The caller holds the
+// lock.
+func (s *session) forget() bool {
+	for i, c := range s.order {
+		if c.over() {
+			s.order = append(s.order[:i], s.order[i+1:]...)
+			delete(s.known, c.id)
+			return true
+		}
+	}
+	return false
+}
+
+// remove forgets a command that has ended and is not kept, or did not start.
+func (s *session) remove(c *command) {
+	if c.id == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, c.id)
+	for i, k := range s.order {
+		if k == c {
+			s.order = append(s.order[:i], s.order[i+1:]...)
+			return
+		}
+	}
+}
+
+// find returns the command of an id.
+func (s *session) find(id string) (*command, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.known[id]; c != nil {
+		return c, nil
+	}
+	return nil, fmt.Errorf("%w: no command or terminal %q", fault.ErrNotFound, id)
+}

@@ -1,0 +1,219 @@
+package sandboxd
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/proc"
+)
+
+// Settle ends an agent.
+func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleReply, error) {
+	bundles := make([]string, len(q.GetBundles()))
+	for i, b := range q.GetBundles() {
+		bundles[i] = text(b)
+		if !strings.HasPrefix(bundles[i], "/") || path.Clean(bundles[i]) != bundles[i] || bundles[i] == "/" {
+			return nil, fmt.Errorf("%w: bundle %q is not absolute and clean", fault.ErrInvalid, bundles[i])
+		}
+	}
+	t, err := table()
+	if err != nil {
+		return nil, err
+	}
+	before, _ := c.d.describe(t, true)
+	s := settling{d: c.d, seen: map[int64]*pb.Process{}, reply: &pb.SettleReply{}}
+	for _, p := range before {
+		s.seen[p.GetPid()] = p
+	}
+	executions, terminals := c.d.running(q.GetSessions())
+	if err = s.kill(executions); err != nil {
+		return nil, err
+	}
+	if len(bundles) > 0 {
+		killed, failed := c.d.killBundles(bundles)
+		if failed != nil {
+			return nil, failed
+		}
+		s.add(killed)
+	}
+	// What ran in a terminal may just have died; look anew.
+	if t, err = table(); err != nil {
+		return nil, err
+	}
+	var idle []*command
+	for _, one := range terminals {
+		if one.over() || !busy(t, one.process.PID) {
+			idle = append(idle, one)
+			continue
+		}
+		_ = c.d.reap.Signal(one.process, syscall.SIGSTOP, false)
+		s.reply.Stopped = appendProcess(s.reply.Stopped, s.seen[int64(one.process.PID)])
+	}
+	return s.reply, s.kill(idle)
+}
+
+// settling is one Settle.
+type settling struct {
+	d     *daemon
+	seen  map[int64]*pb.Process // as they were before, by pid
+	reply *pb.SettleReply
+}
+
+// kill kills the first process of each command, and waits for its end.
+func (s *settling) kill(commands []*command) error {
+	for _, one := range commands {
+		if one.over() {
+			continue
+		}
+		one.killed.Store(true)
+		_ = s.d.reap.Signal(one.process, syscall.SIGKILL, false)
+		s.reply.Killed = appendProcess(s.reply.Killed, s.seen[int64(one.process.PID)])
+	}
+	for _, one := range commands {
+		if err := died(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add reports what was killed, once.
+func (s *settling) add(killed []*pb.Process) {
+	for _, p := range killed {
+		if !slices.ContainsFunc(s.reply.GetKilled(), func(q *pb.Process) bool {
+			return q.GetPid() == p.GetPid() && q.GetStarted() == p.GetStarted()
+		}) {
+			s.reply.Killed = append(s.reply.Killed, p)
+		}
+	}
+}
+
+func appendProcess(list []*pb.Process, p *pb.Process) []*pb.Process {
+	if p == nil {
+		return list // it began after the table was read
+	}
+	return append(list, p)
+}
+
+// running lists the commands and terminals of some sessions, or of all.
+func (d *daemon) running(sessions []string) (executions, terminals []*command) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.commands {
+		if c.session == nil || c.over() || len(sessions) > 0 && !slices.Contains(sessions, c.session.id) {
+			continue
+		}
+		if c.terminal != nil {
+			terminals = append(terminals, c)
+		} else {
+			executions = append(executions, c)
+		}
+	}
+	return executions, terminals
+}
+
+// died waits for the end of a command that was killed.
+func died(c *command) error {
+	select {
+	case <-c.process.Ended:
+		return nil
+	case <-time.After(killTime):
+		return fmt.Errorf("%w: process %d does not die", fault.ErrTimeout, c.process.PID)
+	}
+}
+
+// busy is true for a terminal's shell with something running under it: a child,
+// or a member of its kernel session.
+func busy(t proc.Table, shell int) bool {
+	return slices.ContainsFunc(t, func(p proc.Process) bool {
+		return p.PID != shell && !p.Zombie() && (p.Parent == shell || p.Session == shell)
+	})
+}
+
+// killBundles kills every process that runs a file of the agent's bundles,
+// until there is none: they may start each other anew.
+func (d *daemon) killBundles(bundles []string) ([]*pb.Process, error) {
+	return d.killAll(func(t proc.Table) proc.Table {
+		defer pid1.BlockControl()()
+		of := d.attribution(t)
+		return keep(t, func(p *proc.Process) bool {
+			return of(p).service == "" && proc.Look(p.PID, false).Runs(bundles)
+		})
+	})
+}
+
+// Sweep kills what was not there before.
+func (c *control) Sweep(_ context.Context, q *pb.SweepRequest) (*pb.SweepReply, error) {
+	known := make(map[int64]uint64, len(q.GetKnown()))
+	for _, k := range q.GetKnown() {
+		known[k.GetPid()] = k.GetStarted()
+	}
+	killed, err := c.d.killAll(func(t proc.Table) proc.Table {
+		of, index := c.d.attribution(t), t.Index()
+		return keep(t, func(p *proc.Process) bool {
+			spared := of(p).service != ""
+			proc.Ancestors(index, p, func(q *proc.Process) bool {
+				began, old := known[int64(q.PID)]
+				spared = spared || old && began == q.Started
+				return !spared
+			})
+			return !spared
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SweepReply{Killed: killed}, nil
+}
+
+func keep(t proc.Table, which func(*proc.Process) bool) (out proc.Table) {
+	for i := range t {
+		if !t[i].Zombie() && which(&t[i]) {
+			out = append(out, t[i])
+		}
+	}
+	return out
+}
+
+// killAll kills what which picks, again and again until it picks nothing, and
+// says what it was. All that are picked are stopped before the first is killed,
+// so that they cannot start each other anew meanwhile.
+func (d *daemon) killAll(which func(proc.Table) proc.Table) (killed []*pb.Process, err error) {
+	seen := map[int]uint64{}
+	for begin := time.Now(); ; {
+		t, err := table()
+		if err != nil {
+			return killed, err
+		}
+		picked := which(t)
+		if len(picked) == 0 {
+			return killed, nil
+		}
+		if time.Since(begin) > killTime {
+			return killed, fmt.Errorf("%w: process %d (%q) does not die", fault.ErrTimeout, picked[0].PID, picked[0].Comm)
+		}
+		for _, p := range picked {
+			_ = syscall.Kill(p.PID, syscall.SIGSTOP)
+		}
+		fresh := keep(picked, func(p *proc.Process) bool { return seen[p.PID] != p.Started })
+		list, _ := d.describe(fresh, true)
+		killed = append(killed, list...)
+		pids := map[int]bool{}
+		for _, p := range picked {
+			pids[p.PID], seen[p.PID] = true, p.Started
+		}
+		d.noteKilled(func(c *command) bool { return pids[c.process.PID] })
+		for pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+}

@@ -115,14 +115,9 @@ type Attempt interface {
 	Publish(r record.Result) error
 }
 
-// What an attempt is told from outside.
-var (
-	// ErrPluginGone means that a plugin's process ended during a call.
-	ErrPluginGone = errors.New("plugin exited")
-	// ErrPreempted is the cause with which a caller cancels an attempt that the
-	// machine's owner takes away.
-	ErrPreempted = errors.New("preempted")
-)
+// ErrPreempted is the cause with which a caller cancels an attempt that the
+// machine's owner takes away.
+var ErrPreempted = errors.New("preempted")
 
 // Plugins gives access to the plugins of a run. Each call returns a plugin
 // that works now: one that has died was started again. The error of a call to
@@ -133,11 +128,11 @@ type Plugins interface {
 	Verifier(ctx context.Context, name string) (VerifierPlugin, record.PluginUsed, error)
 }
 
-// VerifierPlugin is a verifier with what it said of itself.
+// VerifierPlugin is a verifier, which may be a verifier.Rewriter, with what it
+// said of itself.
 type VerifierPlugin struct {
 	verifier.Verifier
-	Traits  verifier.Traits
-	Rewrite bool // it is also a verifier.Rewriter
+	Traits verifier.Traits
 }
 
 // Gateway gives sessions their models.

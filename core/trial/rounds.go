@@ -244,7 +244,7 @@ func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts [
 	for n, u := range uses {
 		plugin := s.a.verifiers[u.Name]
 		w, ok := plugin.Verifier.(verifier.Rewriter)
-		if !ok || !plugin.Rewrite || text == "" {
+		if !ok || text == "" {
 			continue
 		}
 		r, done, err := s.request(ctx, judgement{

@@ -1,0 +1,31 @@
+package trial
+
+import (
+	"context"
+
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// ErrPluginGone means that a plugin's process ended during a call.
+var ErrPluginGone = plugin.ErrPluginGone
+
+// Of is the plugins of a host, as attempts use them.
+func Of(h *plugin.Host) Plugins { return hosted{h} }
+
+type hosted struct{ h *plugin.Host }
+
+func (p hosted) Agent(ctx context.Context, name string) (agent.Agent, record.PluginUsed, error) {
+	return p.h.Agent(ctx, name)
+}
+
+func (p hosted) Environment(ctx context.Context, name string) (environment.Environment, record.PluginUsed, error) {
+	return p.h.Environment(ctx, name)
+}
+
+func (p hosted) Verifier(ctx context.Context, name string) (VerifierPlugin, record.PluginUsed, error) {
+	v, traits, used, err := p.h.Verifier(ctx, name)
+	return VerifierPlugin{Verifier: v, Traits: traits}, used, err
+}

@@ -1,0 +1,271 @@
+package sandboxtest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/become"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd"
+)
+
+// plan is what the test sends to the process that builds.
+type plan struct {
+	Plain, Stream      bool
+	Processes, SizeMiB int
+	Control            string // used where no descriptor came along
+}
+
+// channel is the descriptor on which the plan comes and an error goes back.
+const channel = 3
+
+// root is where the sandbox is built: on a tmpfs of its own mount namespace.
+const (
+	staging = "/mnt"
+	root    = staging + "/root"
+)
+
+// init locks main to the first thread: what is done to credentials is done to
+// a thread.
+func init() {
+	if os.Args[0] == initName || os.Args[0] == become.RunName {
+		runtime.LockOSThread()
+	}
+}
+
+// inside builds the sandbox around this process and executes sandboxd. It
+// fails closed: a step that does not succeed ends the process.
+func inside() error {
+	unix.CloseOnExec(channel)
+	err := build()
+	if err != nil {
+		_, _ = unix.Write(channel, []byte(err.Error()))
+	}
+	return err
+}
+
+func build() error {
+	p, fds, err := receive()
+	if err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"check that we are alone", alone},
+		{"limits", func() error { return limit(p.Processes) }},
+		{"staging", func() error { return stage(p.SizeMiB) }},
+		{"folders", folders},
+		{"devices", devices},
+		{"proc", func() error {
+			return unix.Mount("proc", root+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+		}},
+		{"control folder", func() error { return control(p.Control, fds) }},
+		{"loopback", loopback},
+		{"change root", pivot},
+	} {
+		if err := step.do(); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	var args []string
+	if p.Stream {
+		args = []string{sandboxd.StreamArgument}
+	}
+	if p.Plain {
+		return unix.Exec(sandboxd.Path, append([]string{become.RunName}, args...), []string{"GOMAXPROCS=2"})
+	}
+	return become.Become(sandboxd.Path, args...)
+}
+
+func receive() (p plan, fds []int, err error) {
+	data, oob := make([]byte, 16<<10), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := unix.Recvmsg(channel, data, oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return p, nil, err
+	}
+	if err = json.Unmarshal(data[:n], &p); err != nil {
+		return p, nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return p, nil, err
+	}
+	for _, m := range messages {
+		got, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return p, nil, err
+		}
+		fds = append(fds, got...)
+	}
+	return p, fds, nil
+}
+
+// alone is the guard against the worst accident: these steps in the host's own
+// namespaces.
+func alone() error {
+	if os.Getpid() != 1 {
+		return fmt.Errorf("pid is %d, not 1", os.Getpid())
+	}
+	b, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return err
+	}
+	if f := strings.Fields(string(b)); len(f) != 3 || f[2] == "4294967295" {
+		return errors.New("the user namespace is the host's")
+	}
+	return nil
+}
+
+func limit(processes int) error {
+	unix.Umask(0o022)
+	if processes == 0 {
+		return nil
+	}
+	n := uint64(processes)
+	return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n})
+}
+
+func stage(size int) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("berth", staging, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("mode=0755,size=%dm", size)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return err
+	}
+	return unix.Mount(root, root, "", unix.MS_BIND, "")
+}
+
+// folders makes the root: the host's programs, read-only, and users of our own.
+func folders() error {
+	for _, name := range []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "etc/alternatives"} {
+		info, err := os.Lstat("/" + name)
+		switch {
+		case os.IsNotExist(err):
+			continue
+		case err != nil:
+			return err
+		case info.Mode()&os.ModeSymlink != 0:
+			target, err := os.Readlink("/" + name)
+			if err == nil {
+				err = os.Symlink(target, root+"/"+name)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := os.MkdirAll(root+"/"+name, 0o755); err != nil {
+			return err
+		}
+		if err := bind("/"+name, root+"/"+name); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"app", "tmp", "home/alice", "root", "var/tmp", "run", "logs/verifier", "tests", "berth", "proc", "dev/pts", "dev/shm", "etc"} {
+		if err := os.MkdirAll(root+"/"+name, 0o755); err != nil {
+			return err
+		}
+	}
+	for name, content := range map[string]string{
+		"passwd": "root:x:0:0:root:/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\nbob:x:1001:100::/home/bob:/bin/sh\n",
+		"group":  "root:x:0:\nusers:x:100:\nalice:x:1000:\nstaff:x:50:alice,bob\n",
+		"hosts":  "127.0.0.1 localhost\n",
+	} {
+		if err := os.WriteFile(root+"/etc/"+name, []byte(content), 0o644); err != nil { //nolint:gosec // as in any system
+			return err
+		}
+	}
+	if b, err := os.ReadFile("/etc/ld.so.cache"); err == nil {
+		if err := os.WriteFile(root+"/etc/ld.so.cache", b, 0o644); err != nil { //nolint:gosec // as in any system
+			return err
+		}
+	}
+	return os.Chmod(root+"/tmp", 0o777|os.ModeSticky)
+}
+
+// bind mounts read-only. Not with a remount: that must repeat every flag which
+// the namespace has locked.
+func bind(from, to string) error {
+	if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind %s: %w", from, err)
+	}
+	return readOnly(to)
+}
+
+func readOnly(path string) error {
+	return unix.MountSetattr(unix.AT_FDCWD, path, 0, &unix.MountAttr{
+		Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+	})
+}
+
+func devices() error {
+	dev := root + "/dev"
+	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		f, err := os.OpenFile(dev+"/"+name, os.O_CREATE|os.O_EXCL, 0o666)
+		if err != nil {
+			return err
+		}
+		_ = f.Close()
+		if err := unix.Mount("/dev/"+name, dev+"/"+name, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	for name, target := range map[string]string{
+		"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+	} {
+		if err := os.Symlink(target, dev+"/"+name); err != nil {
+			return err
+		}
+	}
+	return unix.Mount("devpts", dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+}
+
+func control(path string, fds []int) error {
+	target := root + "/berth"
+	if len(fds) == 0 {
+		return bind(path, target)
+	}
+	if err := unix.MoveMount(fds[0], "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return err
+	}
+	return readOnly(target)
+}
+
+// loopback switches lo on; the only network there is.
+func loopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // used for one ioctl
+	r, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r)
+}
+
+// pivot makes root the root and lets go of the host's tree.
+func pivot() error {
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return err
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return err
+	}
+	return os.Chdir("/")
+}

@@ -1,0 +1,284 @@
+// Package sandboxtest gives tests a real sandbox without an environment plugin:
+// namespaces over the host's own programs, read-only, with sandboxd as PID 1.
+// The test binary itself is what runs inside, so a test package must begin with
+//
+//	func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, nil)) }
+//
+// It works for root and for ordinary users, and skips a test, saying why, where
+// the kernel allows no namespaces. It is for tests only: what it makes is no
+// place for an agent.
+package sandboxtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/become"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd"
+)
+
+// initName is argv[0] of the process that builds a sandbox.
+const initName = "berth-sandboxtest-init"
+
+// Main runs the tests, or, in a process that a test started, becomes the first
+// process of a sandbox. The caller exits with what it returns. before, if not
+// nil, is called in sandboxd before it begins, with Options.Without.
+func Main(m *testing.M, before func(without []string)) int {
+	var err error
+	switch os.Args[0] {
+	case initName:
+		err = inside()
+	case become.RunName:
+		if b, e := os.ReadFile("/berth/without"); e == nil && before != nil {
+			before(strings.Fields(string(b)))
+		}
+		err = sandboxd.Main(os.Args)
+	default:
+		return m.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// Options say what kind of sandbox a test needs. The zero value is the best
+// that the machine gives: many user ids for root, one for an ordinary user.
+type Options struct {
+	// ManyIDs skips the test where there are not many user ids; OneID wants
+	// one, for root, too.
+	ManyIDs, OneID bool
+	// Processes limits how many there may be; 0 is no limit.
+	Processes int
+	// SizeMiB of everything that can be written; 0 is 256.
+	SizeMiB int
+	// Lease of the connection; 0 is a minute.
+	Lease time.Duration
+	// Stream connects over one byte stream instead of a control folder.
+	Stream bool
+	// Plain starts sandboxd as the namespace's root with all capabilities, to
+	// show the damage that giving them up prevents.
+	Plain bool
+	// Without goes to the function before of Main.
+	Without []string
+	// Unconnected leaves Sandbox nil: the test connects by itself, from
+	// Folder.
+	Unconnected bool
+}
+
+// Box is a sandbox that runs.
+type Box struct {
+	*host.Sandbox
+	Folder *host.Folder // nil with Options.Stream
+	Init   int          // pid of sandboxd, seen from here
+
+	tb  testing.TB
+	cmd *exec.Cmd
+	dir string
+}
+
+var slots atomic.Int64
+
+// Start makes a sandbox, which ends with the test.
+func Start(tb testing.TB, o Options) *Box {
+	tb.Helper()
+	if o.ManyIDs && os.Geteuid() != 0 {
+		tb.Skip("needs many user ids in a namespace, which only root has without subordinate ids")
+	}
+	// Not tb.TempDir: a socket's path must be short.
+	dir, err := os.MkdirTemp("", "bs")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	b := &Box{tb: tb, dir: dir}
+	if o.Lease == 0 {
+		o.Lease = time.Minute
+	}
+	self, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if b.Folder, err = host.NewFolder(filepath.Join(dir, "c"), self); err != nil {
+		tb.Fatal(err)
+	}
+	if err = os.WriteFile(filepath.Join(b.Folder.Path, "without"), []byte(strings.Join(o.Without, "\n")), 0o600); err == nil {
+		err = os.Chmod(filepath.Join(b.Folder.Path, "without"), 0o644) //nolint:gosec // the sandbox reads it
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ours, theirs := b.start(o)
+	_ = theirs
+	if o.Unconnected {
+		return b
+	}
+	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	defer cancel()
+	if o.Stream {
+		b.Sandbox, err = host.ConnectStream(ctx, ours, o.Lease)
+	} else {
+		b.Sandbox, err = host.Connect(ctx, b.Folder, b.Init, o.Lease)
+	}
+	if err != nil {
+		tb.Fatalf("connect to the test's sandbox: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			tb.Errorf("close the test's sandbox: %v", err)
+		}
+	})
+	return b
+}
+
+// start runs the building process up to sandboxd.
+func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
+	b.tb.Helper()
+	plan := plan{Plain: o.Plain, Processes: o.Processes, SizeMiB: o.SizeMiB, Control: b.Folder.Path, Stream: o.Stream}
+	if plan.SizeMiB == 0 {
+		plan.SizeMiB = 256
+	}
+	channel, inner := b.pair(unix.SOCK_SEQPACKET)
+	stream, theirs = b.pair(unix.SOCK_STREAM)
+	b.cmd = exec.Command("/proc/self/exe") //nolint:noctx // ends with the test
+	b.cmd.Args = []string{initName}
+	b.cmd.Env = []string{"GOMAXPROCS=1"}
+	b.cmd.Dir = "/"
+	b.cmd.Stderr = os.Stderr
+	if o.Stream {
+		b.cmd.Stdin, b.cmd.Stdout = theirs, theirs
+	}
+	b.cmd.ExtraFiles = []*os.File{inner}
+	b.cmd.SysProcAttr = b.attributes(o)
+	if err := b.cmd.Start(); err != nil {
+		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EINVAL) {
+			b.tb.Skipf("this machine allows no namespaces here: %v", err)
+		}
+		b.tb.Fatal(err)
+	}
+	b.Init = b.cmd.Process.Pid
+	b.tb.Cleanup(func() {
+		_ = b.cmd.Process.Kill()
+		_ = b.cmd.Wait()
+	})
+	_, _ = inner.Close(), theirs.Close()
+	var fds []int
+	if os.Geteuid() == 0 { // its ids could not walk to our folder
+		fd, err := unix.OpenTree(unix.AT_FDCWD, b.Folder.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			b.tb.Skipf("this kernel gives no detached mounts: %v", err)
+		}
+		defer unix.Close(fd) //nolint:errcheck // the sandbox has its own
+		fds = append(fds, fd)
+	}
+	data, err := json.Marshal(plan)
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	if _, _, err = channel.WriteMsgUnix(data, unix.UnixRights(fds...), nil); err != nil {
+		b.tb.Fatal(err)
+	}
+	_ = channel.SetReadDeadline(time.Now().Add(20 * time.Second))
+	text, err := io.ReadAll(channel)
+	if err != nil {
+		b.tb.Fatalf("build the test's sandbox: %v", err)
+	}
+	if len(text) > 0 {
+		if strings.Contains(string(text), "operation not permitted") && strings.HasPrefix(string(text), "proc:") {
+			b.tb.Skipf("this machine masks /proc, so no namespace can have its own: %s", text)
+		}
+		b.tb.Fatalf("build the test's sandbox: %s", text)
+	}
+	_ = channel.Close()
+	return stream, theirs
+}
+
+// attributes are those of the clone into fresh namespaces.
+func (b *Box) attributes(o Options) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC |
+			syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET,
+		Pdeathsig: syscall.SIGKILL, Setsid: true,
+	}
+	first, count := os.Geteuid(), 1
+	group := os.Getegid()
+	if os.Geteuid() == 0 {
+		const perSandbox, base = 1 << 16, 1 << 30 // above what distributions hand out
+		count = perSandbox
+		first = base + int(slots.Add(1)%1024+int64(os.Getpid()%8)*1024)*perSandbox
+		group = first
+		if o.OneID {
+			count = 1
+		}
+		a.Credential = &syscall.Credential{}
+		a.GidMappingsEnableSetgroups = true
+	}
+	a.UidMappings = []syscall.SysProcIDMap{{HostID: first, Size: count}}
+	a.GidMappings = []syscall.SysProcIDMap{{HostID: group, Size: count}}
+	return a
+}
+
+func (b *Box) pair(kind int) (*net.UnixConn, *os.File) {
+	b.tb.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fds[0]), "pair")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		b.tb.Fatalf("a socket pair is a %T", c)
+	}
+	return u, os.NewFile(uintptr(fds[1]), "pair")
+}
+
+// Shell is a client of a session of that name, as root at /.
+func (b *Box) Shell(session string) *sandbox.Client {
+	b.tb.Helper()
+	return b.ShellOf(host.Session{ID: session})
+}
+
+// ShellOf is a client of a session.
+func (b *Box) ShellOf(who host.Session) *sandbox.Client {
+	b.tb.Helper()
+	c, err := b.Sandbox.Shell(b.tb.Context(), who)
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	b.tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Alive says whether sandboxd lives.
+func (b *Box) Alive() bool { return syscall.Kill(b.Init, 0) == nil && !b.zombie() }
+
+func (b *Box) zombie() bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.Init))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(data), ") ")
+	return strings.HasPrefix(rest, "Z")
+}

@@ -1,0 +1,179 @@
+package config
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// The blocks of an experiment file, as structs whose tags are the only
+// declaration of what may be written: package plugins/config reads `berth`,
+// `default`, `enum`, `required`, `secret` and `doc`; spec.go reads the rest:
+//
+//	ref:"agent"     the value is a reference to a block of that type
+//	body:"config"   a block that the plugin's own schema describes
+//	body:"free"     a block, or an attribute, with any names and values
+//	per:"run"       the same for all cells: the matrix cannot be read
+//	secrets:"true"  may hold secrets, and need not
+//
+// After decoding a reference is the label of its block.
+
+type experimentBlock struct {
+	Description string   `berth:"description" per:"run" doc:"What the experiment is for; shown in reports."`
+	Repeat      int      `berth:"repeat" per:"run" default:"1" doc:"Repetitions of every cell × task, 1 or more."`
+	Datasets    []string `berth:"datasets" ref:"dataset" doc:"The tasks to run. Required, unless the matrix has an axis dataset."`
+	Environment string   `berth:"environment" ref:"environment" doc:"Where sandboxes are made, unless the matrix has an axis environment."`
+	Agent       string   `berth:"agent" ref:"agent" doc:"Who works on the tasks. Required, unless the matrix has an axis agent."`
+	Model       string   `berth:"model" ref:"model" doc:"The model that the agent uses, unless its own block or an axis model says so."`
+	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it."`
+
+	Limits   limitsBlock   `berth:"limits" per:"run" doc:"Bounds of the whole run."`
+	PerTrial perTrialBlock `berth:"per_trial" doc:"Bounds of each attempt."`
+	Retry    retryBlock    `berth:"retry" per:"run" doc:"Which attempts are run again. Results of the agent never are: that would be best-of-n."`
+}
+
+type limitsBlock struct {
+	InFlight *int           `berth:"in_flight" doc:"Attempts at the same time. Absent: chosen by the runner."`
+	Time     *time.Duration `berth:"time" doc:"Length of the run; what has not begun by then is not run."`
+	CostUSD  *float64       `berth:"cost_usd" doc:"Spend of all models of the run, in USD."`
+	Tokens   *int64         `berth:"tokens" doc:"Input and output tokens of the run."`
+	Requests *int64         `berth:"requests" doc:"Model requests of the run."`
+}
+
+type perTrialBlock struct {
+	AgentTime          *time.Duration `berth:"agent_time" doc:"Deadline of each turn of the agent, instead of the task's."`
+	AgentTimeFactor    *float64       `berth:"agent_time_factor" doc:"Multiplies the task's own deadline of the agent."`
+	VerifierTime       *time.Duration `berth:"verifier_time" doc:"Deadline of each verification, instead of the task's."`
+	VerifierTimeFactor *float64       `berth:"verifier_time_factor" doc:"Multiplies the task's own deadline of the verification."`
+	StartTime          *time.Duration `berth:"start_time" doc:"Longest pull or build and start of a sandbox, instead of the task's."`
+	StartTimeFactor    *float64       `berth:"start_time_factor" doc:"Multiplies the task's own time for a start."`
+	MaxSteps           *int64         `berth:"max_steps" doc:"Steps of the agent in a stage."`
+	CostUSD            *float64       `berth:"cost_usd" doc:"Spend of the agent's models in an attempt, in USD."`
+	Tokens             *int64         `berth:"tokens" doc:"Input and output tokens of the agent's models in an attempt."`
+	Requests           *int64         `berth:"requests" doc:"Requests of the agent's models in an attempt."`
+}
+
+type retryBlock struct {
+	Max     int           `berth:"max" default:"0" doc:"Further attempts of a trial."`
+	On      []string      `berth:"on" default:"[\"environment_error\", \"rate_limited\", \"plugin_crashed\", \"preempted\"]" enum:"environment_error,verifier_error,model_error,rate_limited,plugin_crashed,artifact_missing,preempted" doc:"Outcomes after which an attempt is run again."`
+	Wait    time.Duration `berth:"wait" default:"1s" doc:"Wait before the first further attempt; doubled for each one after it."`
+	MaxWait time.Duration `berth:"max_wait" default:"1m" doc:"Longest wait."`
+}
+
+type datasetBlock struct {
+	Format  string        `berth:"format" required:"true" doc:"Task format of the folder."`
+	Path    string        `berth:"path" required:"true" doc:"Folder of tasks, relative to the folder of the experiment."`
+	Include []string      `berth:"include" doc:"Globs of task names to run. Absent: all."`
+	Exclude []string      `berth:"exclude" doc:"Globs of task names to leave out."`
+	Limit   int           `berth:"limit" doc:"Only the first so many tasks, by name. 0: all."`
+	Sample  int           `berth:"sample" doc:"Only so many tasks, drawn with seed. 0: all."`
+	Seed    int64         `berth:"seed" doc:"Of the sample: the same seed draws the same tasks."`
+	Lenient bool          `berth:"lenient" doc:"Unknown keys in the tasks' files are warnings instead of errors."`
+	Verify  string        `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode, instead of the experiment's."`
+	Success *successBlock `berth:"success" doc:"When an attempt passes, instead of the tasks' own rule."`
+}
+
+type successBlock struct {
+	Key     string  `berth:"key" required:"true" doc:"Name of the score that decides."`
+	AtLeast float64 `berth:"at_least" required:"true" doc:"Smallest value that passes."`
+}
+
+type environmentBlock struct {
+	Plugin        string            `berth:"plugin" required:"true" doc:"Environment plugin."`
+	Network       string            `berth:"network" enum:"none,allow,public" doc:"What sandboxes may reach. Absent: what each task asks for. None also runs tasks that ask for more, and marks their results modified."`
+	AllowHosts    []string          `berth:"allow_hosts" doc:"Hosts for network = \"allow\": names, \"*.name\", addresses, networks as address/bits."`
+	Env           map[string]string `berth:"env" secrets:"true" doc:"Variables for every command in the sandbox."`
+	Limits        resourcesBlock    `berth:"limits" doc:"Of one sandbox, instead of what the task asks for."`
+	Config        json.RawMessage   `berth:"config" body:"config" doc:"Settings of the plugin; see its reference."`
+	Surface       string            `berth:"surface" doc:"Plugin that opens a surface (observe and act) on the sandboxes of plugin."`
+	SurfaceConfig json.RawMessage   `berth:"surface_config" body:"config" doc:"Settings of the surface's plugin."`
+}
+
+type resourcesBlock struct {
+	CPUs       float64 `berth:"cpus" doc:"Cores; parts of one are allowed."`
+	MemoryMiB  int64   `berth:"memory_mib" doc:"Memory in MiB."`
+	StorageMiB int64   `berth:"storage_mib" doc:"All that the sandbox writes, in MiB."`
+	ShmMiB     int64   `berth:"shm_mib" doc:"Size of /dev/shm in MiB."`
+	Pids       int64   `berth:"pids" doc:"Processes."`
+	GPUs       int64   `berth:"gpus" doc:"GPUs."`
+}
+
+type modelBlock struct {
+	Provider    string          `berth:"provider" required:"true" doc:"The provider's dialect; \"script\" answers from a file."`
+	Name        string          `berth:"name" doc:"The model, as the provider calls it. Required, unless there is a script."`
+	APIKey      string          `berth:"api_key" secret:"true" doc:"The provider's key, from secret(). It never enters a sandbox or a file."`
+	BaseURL     string          `berth:"base_url" doc:"Address of the provider. Absent: the provider's own."`
+	Script      string          `berth:"script" doc:"File with the replies of a scripted model, relative to the folder of the experiment."`
+	Price       *priceBlock     `berth:"price" doc:"USD per million tokens. Absent: from the price table, or unknown, which is not zero."`
+	Parameters  json.RawMessage `berth:"parameters" body:"free" doc:"What every request gets, such as temperature; as the provider calls it."`
+	AllowModels []string        `berth:"allow_models" doc:"Further models that a request may name; others are served by this one."`
+	Replay      string          `berth:"replay" doc:"Run whose recorded replies are served instead of asking the provider."`
+	InFlight    int             `berth:"in_flight" doc:"Requests at the same time. 0: adapted to what the provider takes."`
+}
+
+type priceBlock struct {
+	Input       *float64 `berth:"input" doc:"Of input tokens that were not cached."`
+	CachedInput *float64 `berth:"cached_input" doc:"Of input tokens read from the provider's cache."`
+	CacheWrite  *float64 `berth:"cache_write" doc:"Of input tokens written to the provider's cache."`
+	Output      *float64 `berth:"output" doc:"Of output tokens, reasoning included."`
+}
+
+type agentBlock struct {
+	Plugin string            `berth:"plugin" required:"true" doc:"Agent plugin."`
+	Oracle bool              `berth:"oracle" doc:"Hands the reference solution of each task to the agent. The result says so."`
+	Model  string            `berth:"model" ref:"model" doc:"The agent's model, instead of the cell's."`
+	Models map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
+	Env    map[string]string `berth:"env" secrets:"true" doc:"Variables for the agent's own programs."`
+	Config json.RawMessage   `berth:"config" body:"config" doc:"Settings of the plugin; see its reference."`
+}
+
+type verifierBlock struct {
+	Plugin string            `berth:"plugin" doc:"Verifier plugin, instead of the one with the label's name."`
+	Model  string            `berth:"model" ref:"model" doc:"Short for models = { default = … }."`
+	Models map[string]string `berth:"models" ref:"model" doc:"Models, by the name that the verifier asks for."`
+	Env    map[string]string `berth:"env" secrets:"true" doc:"Variables for the commands of the verification."`
+	Config json.RawMessage   `berth:"config" body:"config" doc:"Settings of the plugin; see its reference."`
+}
+
+type userBlock struct {
+	Agent       string            `berth:"agent" required:"true" ref:"agent" doc:"The agent that plays the user."`
+	Model       string            `berth:"model" ref:"model" doc:"Its model, instead of the agent block's own."`
+	Models      map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
+	Environment string            `berth:"environment" ref:"environment" doc:"Where it runs when it needs a shell; never in the agent's sandbox. Absent: the cell's."`
+	Persona     string            `berth:"persona" doc:"Who the user is, beside what the task says."`
+	Time        *time.Duration    `berth:"time" doc:"Deadline of one message."`
+	CostUSD     *float64          `berth:"cost_usd" doc:"Spend of the user's models in an attempt, in USD."`
+	Tokens      *int64            `berth:"tokens" doc:"Input and output tokens of the user's models in an attempt."`
+	Requests    *int64            `berth:"requests" doc:"Requests of the user's models in an attempt."`
+}
+
+type executorBlock struct {
+	Workers   int           `berth:"workers" doc:"Workers at the same time."`
+	Partition string        `berth:"partition" doc:"Queue that workers are submitted to."`
+	Account   string        `berth:"account" doc:"Who pays."`
+	QOS       string        `berth:"qos" doc:"Quality of service."`
+	Time      time.Duration `berth:"time" default:"0s" doc:"Longest life of a worker."`
+	CPUs      int           `berth:"cpus" doc:"Cores of a worker."`
+	MemoryMiB int64         `berth:"memory_mib" doc:"Memory of a worker in MiB."`
+	GPUs      int           `berth:"gpus" doc:"GPUs of a worker."`
+	Options   []string      `berth:"options" doc:"Further options, as the scheduler spells them."`
+	Setup     string        `berth:"setup" doc:"Shell lines that a worker runs first."`
+}
+
+type variableBlock struct {
+	Description string            `berth:"description" doc:"What the variable is for."`
+	Type        json.RawMessage   `berth:"type" doc:"Type of the value, such as string, number, bool, list(string), map(number), object({ a = string, b = optional(number, 1) }). Absent: any."`
+	Default     json.RawMessage   `berth:"default" doc:"Value when none is given. Absent: one must be given."`
+	Sensitive   bool              `berth:"sensitive" doc:"The value is a secret: it is never printed or stored."`
+	Nullable    bool              `berth:"nullable" default:"true" doc:"Whether null may be given."`
+	Validation  []validationBlock `berth:"validation" doc:"A rule for the value; may be repeated."`
+}
+
+type validationBlock struct {
+	Condition    bool   `berth:"condition" required:"true" doc:"True for good values; reads var.<this variable>."`
+	ErrorMessage string `berth:"error_message" required:"true" doc:"What to tell the user otherwise."`
+}
+
+type matrixBlock struct {
+	Exclude []json.RawMessage `berth:"exclude" body:"free" doc:"Leaves out the cells that have all of these values; a list means any of them. May be repeated."`
+	Include []json.RawMessage `berth:"include" body:"free" doc:"Adds cells with these values, which need not be on the axes; axes that it does not name take all their values. May be repeated."`
+}

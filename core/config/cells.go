@@ -1,0 +1,453 @@
+package config
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/berth-eval/berth/core/config/internal/eval"
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+type schemaAnswer struct {
+	fields []field
+	err    error
+}
+
+// cells resolves every point. Problems of a cell are reported once, with the
+// first cell that has them when not all do.
+func (l *loader) cells(experiment *hclsyntax.Block, points []point) {
+	if l.broken {
+		points = []point{nil} // everything else is still checked
+	}
+	found := &findings{total: len(points)}
+	used := map[string]bool{}
+	taken := map[string]bool{}
+	for i, p := range points {
+		if l.ctx.Err() != nil {
+			return
+		}
+		c := l.builder(p)
+		c.build(experiment)
+		if i == 0 {
+			l.everyLocal(c)
+		}
+		maps.Copy(used, c.used)
+		found.add(c.diags, c.cell.Key)
+		c.cell.Slug = slug(c.slugText(p), c.cell.Key, taken)
+		l.exp.Cells = append(l.exp.Cells, c.cell)
+		if i == len(points)-1 {
+			l.unused(points[0], used)
+		}
+	}
+	l.diags = append(l.diags, found.list()...)
+	l.same(experiment)
+}
+
+// builder is the work on one cell.
+type builder struct {
+	l      *loader
+	cell   *Cell
+	scopes *scopes
+	diags  hcl.Diagnostics
+	done   map[string]any  // by type and label of the block; nil values are broken
+	used   map[string]bool // the same
+}
+
+func (l *loader) builder(p point) *builder {
+	vals := map[string]cty.Value{}
+	for i, a := range l.exp.Axes {
+		vals[a.Name] = cty.DynamicVal
+		if p != nil {
+			vals[a.Name] = p[i].val
+		}
+	}
+	c := &builder{l: l, done: map[string]any{}, used: map[string]bool{}, cell: &Cell{exp: l.exp, Choices: []Choice{}}}
+	c.scopes = &scopes{l.env.Scope(eval.Shape, vals), l.env.Scope(eval.Label, vals), l.env.Scope(eval.Real, vals)}
+	if p != nil {
+		c.cell.Key = key(l.exp.Axes, p)
+		for i, v := range p {
+			c.cell.Choices = append(c.cell.Choices, Choice{l.exp.Axes[i].Name, v.AxisValue})
+		}
+	}
+	return c
+}
+
+func (c *builder) slugText(p point) string {
+	if len(p) == 0 {
+		return c.cell.Agent.Label
+	}
+	texts := make([]string, len(p))
+	for i, v := range p {
+		texts[i] = v.Text
+	}
+	return strings.Join(texts, "-")
+}
+
+// everyLocal evaluates the locals that nothing refers to, so that what is wrong
+// with them is found.
+func (l *loader) everyLocal(c *builder) {
+	for _, b := range l.parts.byType["locals"] {
+		for _, a := range inOrder(b.Body.Attributes) {
+			c.diags = append(c.diags, c.scopes.shape.Local(l.ctx, a.Name)...)
+		}
+	}
+}
+
+// unused resolves the blocks that no cell uses, for the same reason.
+func (l *loader) unused(p point, used map[string]bool) {
+	c := l.builder(p)
+	for _, kind := range []string{"dataset", "environment", "agent", "model"} {
+		for _, b := range l.parts.byType[kind] {
+			if used[kind+"."+b.Labels[0]] {
+				continue
+			}
+			switch kind {
+			case "dataset":
+				c.dataset(b.Labels[0])
+			case "environment":
+				c.environment(b.Labels[0])
+			case "agent":
+				c.agent(b.Labels[0])
+			case "model":
+				c.model(b.Labels[0])
+			}
+		}
+	}
+	l.diags = append(l.diags, c.diags...)
+}
+
+// same leaves out cells that nothing tells apart from an earlier one: they
+// would be the same trials.
+func (l *loader) same(experiment *hclsyntax.Block) {
+	if l.broken || l.diags.HasErrors() {
+		return
+	}
+	first := map[string]*Cell{}
+	var kept []*Cell
+	var out []string
+	for _, c := range l.exp.Cells {
+		id := string(c.identity(c.Datasets...))
+		if other := first[id]; other != nil {
+			out = append(out, fmt.Sprintf("%s is the same as %s", c.Key, other.Key))
+			continue
+		}
+		first[id] = c
+		c.Index = len(kept)
+		kept = append(kept, c)
+	}
+	l.exp.Cells = kept
+	if len(out) == 0 {
+		return
+	}
+	rest := ""
+	if n := len(out) - 3; n > 0 {
+		out, rest = out[:3], fmt.Sprintf(" (and %d more)", n)
+	}
+	d := at(matrixOf(experiment).DefRange(), "Equal cells are left out",
+		"%s%s: nothing reads the axis in which they differ. Use it as matrix.<axis>, or exclude those cells; for repetitions write repeat in the experiment.", strings.Join(out, "; "), rest)
+	d.Severity = hcl.DiagWarning
+	l.diags = append(l.diags, d)
+}
+
+// build resolves the cell.
+func (c *builder) build(experiment *hclsyntax.Block) {
+	var refs, others []field
+	for _, f := range blockOf("experiment").fields {
+		switch {
+		case f.perRun:
+		case f.ref != "":
+			refs = append(refs, f)
+		default:
+			others = append(others, f)
+		}
+	}
+	// Apart, so that a fault in one does not hide what is wrong elsewhere.
+	var eb, rest experimentBlock
+	if r := c.decode(experiment, refs, &eb); r != nil {
+		c.keep(r)
+	}
+	if r := c.decode(experiment, others, &rest); r != nil {
+		rest.Datasets = eb.Datasets
+		r.report(checkCell(&rest))
+		c.keep(r)
+		eb.Verify, eb.PerTrial = rest.Verify, rest.PerTrial
+	}
+	c.choose(experiment, &eb)
+	c.cell.Verify = task.Mode(eb.Verify)
+	c.cell.PerTrial = PerTrial(eb.PerTrial)
+	if eb.Model != "" {
+		c.cell.Model = c.model(eb.Model)
+	}
+	if a := c.agent(eb.Agent); a != nil {
+		c.cell.Agent = c.withModels(*a, c.cell.Model)
+	}
+	for _, d := range eb.Datasets {
+		if ds := c.dataset(d); ds != nil {
+			set := *ds
+			if set.Verify == "" {
+				set.Verify = c.cell.Verify
+			}
+			c.cell.Datasets = append(c.cell.Datasets, set)
+		}
+	}
+	c.place(experiment, &eb)
+	for _, b := range c.l.parts.byType["verifier"] {
+		c.verifier(b)
+	}
+	for _, b := range c.l.parts.byType["user"] {
+		c.user(b)
+	}
+}
+
+// choose takes what the axes say over what the experiment says.
+func (c *builder) choose(experiment *hclsyntax.Block, eb *experimentBlock) {
+	for _, a := range c.l.exp.Axes {
+		if !slices.Contains(blockAxes, a.Name) {
+			continue
+		}
+		attr := experiment.Body.Attributes[a.Name]
+		if a.Name == "dataset" {
+			attr = experiment.Body.Attributes["datasets"]
+		}
+		if attr != nil {
+			c.diags = append(c.diags, at(attr.SrcRange, "Chosen twice", "The matrix has an axis %q, which chooses the same. Keep one of them.", a.Name))
+		}
+	}
+	for _, choice := range c.cell.Choices {
+		var label string
+		if !slices.Contains(blockAxes, choice.Axis) || json.Unmarshal(choice.JSON, &label) != nil {
+			continue
+		}
+		switch choice.Axis {
+		case "agent":
+			eb.Agent = label
+		case "model":
+			eb.Model = label
+		case "environment":
+			eb.Environment = label
+		case "dataset":
+			eb.Datasets = []string{label}
+		}
+	}
+	if c.l.broken {
+		return
+	}
+	if eb.Agent == "" {
+		c.missing(experiment, "agent", "agent", "agent = agent.name")
+	}
+	if len(eb.Datasets) == 0 {
+		c.missing(experiment, "datasets", "dataset", "datasets = [dataset.name]")
+	}
+}
+
+// missing reports a choice that is not there; one that is there and wrong has
+// been reported.
+func (c *builder) missing(experiment *hclsyntax.Block, attr, what, write string) {
+	if a := experiment.Body.Attributes[attr]; a != nil && !isEmptyList(a.Expr) {
+		return
+	}
+	c.diags = append(c.diags, at(experiment.DefRange(), fmt.Sprintf("No %s is chosen", what), "Write %s in the experiment, or an axis %s in its matrix.", write, what))
+}
+
+func isEmptyList(e hclsyntax.Expression) bool {
+	t, ok := e.(*hclsyntax.TupleConsExpr)
+	return ok && len(t.Exprs) == 0
+}
+
+// place resolves the environment of the cell.
+func (c *builder) place(experiment *hclsyntax.Block, eb *experimentBlock) {
+	if eb.Environment == "" {
+		if c.l.opts.DefaultEnvironment == "" && !c.l.broken {
+			c.missing(experiment, "environment", "environment", "environment = environment.name")
+		}
+		c.cell.Environment = Environment{Label: c.l.opts.DefaultEnvironment, Plugin: c.l.opts.DefaultEnvironment}
+		return
+	}
+	if e := c.environment(eb.Environment); e != nil {
+		c.cell.Environment = *e
+	}
+}
+
+func (c *builder) keep(r *reading) {
+	c.diags = append(c.diags, r.diags...)
+	c.l.masks = append(c.l.masks, r.masks...)
+}
+
+// decode is as [loader.decode]; what is wrong belongs to the cell.
+func (c *builder) decode(b *hclsyntax.Block, fs []field, into any) *reading {
+	r, raw := read(c.l.ctx, c.scopes, b, fs)
+	if !r.into(raw, into) {
+		c.keep(r)
+		return nil
+	}
+	return r
+}
+
+// once resolves a block the first time that the cell needs it.
+func once[T any](c *builder, kind, label string, resolve func(*hclsyntax.Block) *T) *T {
+	id := kind + "." + label
+	c.used[id] = true
+	if v, ok := c.done[id]; ok {
+		known, _ := v.(*T)
+		return known
+	}
+	c.done[id] = (*T)(nil)
+	b := c.l.exp.block(kind, label)
+	if b == nil {
+		return nil // the reference has been reported
+	}
+	v := resolve(b)
+	c.done[id] = v
+	return v
+}
+
+// config resolves a body that a plugin describes. at is the attribute that
+// names the plugin.
+func (c *builder) config(r *reading, name string, kind Kind, plugin, at string) Values {
+	if plugin == "" && r.isUnknown(pluginconfig.Path(at)) {
+		return Values{}
+	}
+	inner := r.config[name]
+	answer := c.l.schema(kind, plugin)
+	if answer.err != nil {
+		r.report([]pluginconfig.Problem{{Path: pluginconfig.Path(at), Summary: fmt.Sprintf("Plugin %q cannot be used", plugin), Detail: answer.err.Error()}})
+		return Values{}
+	}
+	if inner == nil {
+		// What the schema requires must be there although the block is not.
+		if ps := schemaOf(answer.fields).Problems(nil); len(ps) > 0 && c.l.opts.Schemas != nil {
+			r.report([]pluginconfig.Problem{{Path: "", Summary: fmt.Sprintf("The %s block is missing", name), Detail: fmt.Sprintf("The plugin %q needs it: %s.", plugin, ps[0].Summary)}})
+		}
+		return Values{}
+	}
+	fs := answer.fields
+	if c.l.opts.Schemas == nil {
+		fs = anyFields(inner.Body)
+	} else {
+		p := &parts{}
+		p.body(inner.Body, fs, "")
+		r.diags = append(r.diags, p.diags...)
+	}
+	cr, raw := read(c.l.ctx, c.scopes, inner, fs)
+	r.diags = append(r.diags, cr.diags...)
+	r.masks = append(r.masks, cr.masks...)
+	if cr.broken {
+		return Values{}
+	}
+	return Values{public: raw, holes: cr.holes}
+}
+
+// schema asks for the schema of a plugin once.
+func (l *loader) schema(kind Kind, plugin string) schemaAnswer {
+	id := string(kind) + " " + plugin
+	a, ok := l.schemas[id]
+	if ok || l.opts.Schemas == nil {
+		return a
+	}
+	s, err := l.opts.Schemas(kind, plugin)
+	if err == nil {
+		err = s.Check()
+	}
+	a = schemaAnswer{pluginFields(s.Fields), err}
+	l.schemas[id] = a
+	return a
+}
+
+func pluginFields(in []pluginconfig.Field) []field {
+	var fs []field
+	for _, f := range in {
+		fs = append(fs, field{Field: f, secrets: true, fields: pluginFields(f.Fields)})
+	}
+	return fs
+}
+
+// anyFields describe a body as it is, when there is no schema to ask.
+func anyFields(b *hclsyntax.Body) []field {
+	var fs []field
+	for _, a := range inOrder(b.Attributes) {
+		fs = append(fs, field{Field: pluginconfig.Field{Name: a.Name, Type: pluginconfig.Any}, secrets: true})
+	}
+	for _, inner := range b.Blocks {
+		if !slices.ContainsFunc(fs, func(f field) bool { return f.Name == inner.Type }) {
+			sub := anyFields(inner.Body)
+			f := pluginconfig.Field{Name: inner.Type, Type: pluginconfig.BlockList, Fields: schemaOf(sub).Fields}
+			fs = append(fs, field{Field: f, fields: sub})
+		}
+	}
+	return fs
+}
+
+// findings are the problems of all cells.
+type findings struct {
+	total int
+	order []*finding
+	by    map[string]*finding
+}
+
+type finding struct {
+	diag  *hcl.Diagnostic
+	cells []string
+}
+
+func (f *findings) add(diags hcl.Diagnostics, cell string) {
+	if f.by == nil {
+		f.by = map[string]*finding{}
+	}
+	seen := map[string]bool{}
+	for _, d := range diags {
+		id := d.Summary + "\x00" + d.Detail
+		if d.Subject != nil {
+			id += "\x00" + d.Subject.String()
+		}
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		if f.by[id] == nil {
+			f.by[id] = &finding{diag: d}
+			f.order = append(f.order, f.by[id])
+		}
+		f.by[id].cells = append(f.by[id].cells, cell)
+	}
+}
+
+func (f *findings) list() hcl.Diagnostics {
+	var out hcl.Diagnostics
+	for _, x := range f.order {
+		if n := len(x.cells); n < f.total {
+			more := ""
+			if n > 1 {
+				more = fmt.Sprintf(" and %d more", n-1)
+			}
+			d := *x.diag
+			d.Detail = strings.TrimSpace(fmt.Sprintf("%s\n\nIn cell %s%s.", d.Detail, x.cells[0], more))
+			x.diag = &d
+		}
+		out = append(out, x.diag)
+	}
+	return out
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func compact(raw json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	if len(raw) == 0 || json.Compact(&b, raw) != nil {
+		return nil
+	}
+	return b.Bytes()
+}

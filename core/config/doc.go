@@ -1,0 +1,14 @@
+// Package config reads an experiment: HCL in, plain Go values and diagnostics
+// out. It parses every file, evaluates variables, locals and functions, expands
+// the matrix, and resolves the blocks of each cell, with the bodies of `config`
+// blocks decoded by the schemas that plugins sent. Every problem is reported at
+// once, with its place in the user's file.
+//
+// A secret is never evaluated while an experiment is loaded: it is an unknown,
+// marked value, and what depends on it becomes a [Text] or a hole in [Values].
+// Only [Text.Reveal] and [Values.Reveal] read it, when it is used.
+//
+// What must not be here: names of engines, agents, providers or task formats,
+// anything that starts a process, and any knowledge of tasks. Reading files is
+// limited to the experiment's own folder (see [Options]).
+package config

@@ -1,0 +1,149 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+)
+
+// Experiment is what one HCL file, or the *.hcl files of one folder, describe.
+// It is safe for concurrent use once loaded.
+type Experiment struct {
+	// Name is the label of the experiment block; safe as the name of a folder.
+	Name        string
+	Description string
+	// Dir is the absolute folder that relative paths start from.
+	Dir      string
+	Repeat   int // repetitions of every cell × task, at least 1
+	Limits   RunLimits
+	Retry    Retry
+	Executor Executor
+	// Axes are in the order of the file; empty without a matrix.
+	Axes []Axis
+	// Cells are the points of the matrix, the last axis fastest, then those
+	// that were included. Never empty.
+	Cells []*Cell
+	// Files are the *.hcl files as given, and what functions read, sorted.
+	Files []File
+	// Variables are the values of variables, without those that are sensitive.
+	Variables map[string]json.RawMessage
+
+	src    *sources
+	blocks map[string][]*hclsyntax.Block
+}
+
+// Problems places what is wrong with a block of the file: block is its type,
+// such as "agent", label its label, and paths start at the block. An empty path
+// is the header of the block. For what a plugin says about its configuration
+// see [Experiment.ConfigProblems].
+func (e *Experiment) Problems(block, label string, ps []pluginconfig.Problem) Diagnostics {
+	var diags hcl.Diagnostics
+	for _, p := range ps {
+		d := &hcl.Diagnostic{Severity: hcl.DiagError, Summary: p.Summary, Detail: p.Detail}
+		if b := e.block(block, label); b != nil {
+			d = locate(b, p)
+		} else if label != "" {
+			d.Summary = fmt.Sprintf("%s %q: %s", block, label, p.Summary)
+		}
+		diags = append(diags, d)
+	}
+	return fromHCL(diags, e.src.files)
+}
+
+// ConfigProblems places what a plugin says about the `config` body of a block.
+func (e *Experiment) ConfigProblems(kind Kind, label string, ps []pluginconfig.Problem) Diagnostics {
+	inConfig := make([]pluginconfig.Problem, len(ps))
+	for i, p := range ps {
+		if p.Path == "" {
+			p.Path = "config"
+		} else {
+			p.Path = pluginconfig.Path("config.") + p.Path
+		}
+		inConfig[i] = p
+	}
+	return e.Problems(string(kind), label, inConfig)
+}
+
+func (e *Experiment) block(kind, label string) *hclsyntax.Block {
+	for _, b := range e.blocks[kind] {
+		if len(b.Labels) == 0 || b.Labels[0] == label || kind == "experiment" {
+			return b
+		}
+	}
+	return nil
+}
+
+// CheckSecrets reads every secret that the cell uses, for itself and for the
+// verifiers named, and reports those that are missing. Nothing is kept, and no
+// value is in what it returns.
+func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
+	var holes []*hole
+	text := func(ts map[string]Text) {
+		for _, t := range ts {
+			holes = append(holes, t.hole)
+		}
+	}
+	values := func(v Values) {
+		for _, h := range v.holes {
+			holes = append(holes, h)
+		}
+	}
+	models := func(ms ...*Model) {
+		for _, m := range ms {
+			if m != nil && m.APIKey != nil {
+				holes = append(holes, m.APIKey.hole)
+			}
+		}
+	}
+	environment := func(e *Environment) {
+		if e != nil {
+			text(e.Env)
+			values(e.Config)
+			values(e.SurfaceConfig)
+		}
+	}
+	agent := func(a *Agent) {
+		text(a.Env)
+		values(a.Config)
+		for _, m := range a.Models {
+			models(&m)
+		}
+	}
+	models(c.Model)
+	environment(&c.Environment)
+	agent(&c.Agent)
+	if c.User != nil {
+		environment(c.User.Environment)
+		agent(&c.User.Agent)
+	}
+	for label, v := range c.Verifiers {
+		if slices.Contains(verifiers, label) {
+			text(v.Env)
+			values(v.Config)
+			for _, m := range v.Models {
+				models(&m)
+			}
+		}
+	}
+	return c.exp.missing(holes)
+}
+
+// missing are diagnostics for the holes whose secrets cannot be read, in the
+// order of the files, each place once.
+func (e *Experiment) missing(holes []*hole) Diagnostics {
+	l := &loader{src: e.src}
+	for _, h := range holes {
+		if h == nil {
+			continue
+		}
+		if _, err := h.read(); err != nil {
+			l.diags = append(l.diags, at(h.at, "Secret cannot be read", "%s. Set it before the run, or leave out the cells that need it.", err))
+		}
+	}
+	return l.diagnostics()
+}

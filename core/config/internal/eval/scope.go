@@ -1,0 +1,426 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/agext/levenshtein"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+// RefType is the type of a reference to a block, such as agent.terminus.
+var RefType = cty.Object(map[string]cty.Type{"kind": cty.String, "label": cty.String})
+
+// Ref is a reference to a block.
+func Ref(kind, label string) cty.Value {
+	return cty.ObjectVal(map[string]cty.Value{"kind": cty.StringVal(kind), "label": cty.StringVal(label)})
+}
+
+// AsRef takes a known reference apart.
+func AsRef(v cty.Value) (kind, label string, ok bool) {
+	v, _ = v.UnmarkDeep()
+	if !v.IsWhollyKnown() || v.IsNull() || !v.Type().Equals(RefType) {
+		return "", "", false
+	}
+	k, l := v.GetAttr("kind"), v.GetAttr("label")
+	if k.IsNull() || l.IsNull() {
+		return "", "", false
+	}
+	return k.AsString(), l.AsString(), true
+}
+
+// Variable is the value that was given to a variable.
+type Variable struct {
+	Value     cty.Value
+	Sensitive bool
+}
+
+// Env is what all expressions of one experiment share.
+type Env struct {
+	reader    *Reader
+	lookupEnv func(string) (string, bool)
+	refs      map[string][]string // labels by kind of block
+	vars      map[string]Variable
+	locals    map[string]hclsyntax.Expression
+	axes      []string
+
+	mu    sync.Mutex // one evaluation at a time: functions share the meter and the reader
+	meter *meter
+	funcs [Real + 1]map[string]function.Function
+	base  [Real + 1]map[string]cty.Value // var and the references
+}
+
+// Names is what the expressions of an experiment can refer to.
+type Names struct {
+	Refs      map[string][]string // labels by kind of block; each kind that exists has an entry
+	Variables map[string]Variable
+	Locals    map[string]hclsyntax.Expression
+	Axes      []string // of the matrix, so that a typo is found before a cell is known
+}
+
+// NewEnv makes an Env. lookup may be nil.
+func NewEnv(r *Reader, lookup func(string) (string, bool), names Names) *Env {
+	if lookup == nil {
+		lookup = func(string) (string, bool) { return "", false }
+	}
+	e := &Env{reader: r, lookupEnv: lookup, refs: names.Refs, vars: names.Variables, locals: names.Locals, axes: names.Axes}
+	for mode := Shape; mode <= Real; mode++ {
+		e.funcs[mode] = e.functions(mode, func() *meter { return e.meter })
+		e.base[mode] = e.roots(mode)
+	}
+	return e
+}
+
+// Files are the files that functions have read.
+func (e *Env) Files() map[string][]byte {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.reader.Files()
+}
+
+// Scope evaluates expressions for one cell in one mode.
+type Scope struct {
+	env  *Env
+	mode Mode
+	// matrix is the value of each axis; nil where there is no cell, and then
+	// noMatrix says why.
+	matrix   map[string]cty.Value
+	noMatrix string
+	left     int  // of the meter
+	spent    bool // nothing more is evaluated
+	memo     map[string]cty.Value
+	busy     []string // locals being evaluated
+}
+
+// Scope is a scope of a cell; matrix has a value for each axis.
+func (e *Env) Scope(mode Mode, matrix map[string]cty.Value) *Scope {
+	if matrix == nil {
+		matrix = map[string]cty.Value{}
+	}
+	return &Scope{env: e, mode: mode, matrix: matrix, left: MaxScope, memo: map[string]cty.Value{}}
+}
+
+// Outside is a scope in which the matrix cannot be read; why completes the
+// sentence "matrix cannot be read here: …".
+func (e *Env) Outside(mode Mode, why string) *Scope {
+	return &Scope{env: e, mode: mode, noMatrix: why, left: MaxScope, memo: map[string]cty.Value{}}
+}
+
+// Eval is the value of an expression that [Weave] has been over. Diagnostics
+// with errors come with an unknown value. Safe for concurrent use.
+func (s *Scope) Eval(ctx context.Context, expr hclsyntax.Expression) (cty.Value, hcl.Diagnostics) {
+	return s.run(ctx, expr, func() (cty.Value, hcl.Diagnostics) { return s.eval(expr) })
+}
+
+// run does the work of an evaluation, in a goroutine that the meter can end.
+func (s *Scope) run(ctx context.Context, expr hclsyntax.Expression, work func() (cty.Value, hcl.Diagnostics)) (v cty.Value, diags hcl.Diagnostics) {
+	s.env.mu.Lock()
+	defer s.env.mu.Unlock()
+	if s.spent {
+		return cty.DynamicVal, nil // has been reported
+	}
+	m := &meter{ctx: ctx, left: s.left}
+	s.env.meter = m
+	finished := false
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		v, diags = work()
+		finished = true
+	}()
+	<-done
+	s.left, s.env.meter = m.left, nil
+	if finished {
+		return v, diags
+	}
+	at := expr.Range()
+	if n := len(s.busy); n > 0 {
+		at = s.env.locals[s.busy[n-1]].Range()
+		for _, name := range s.busy {
+			s.memo[name] = cty.DynamicVal
+		}
+		s.busy = nil
+	}
+	s.spent = errors.Is(m.why, errSpent) || ctx.Err() != nil
+	return cty.DynamicVal, hcl.Diagnostics{tooLarge(at, m.why)}
+}
+
+func (s *Scope) eval(expr hclsyntax.Expression) (v cty.Value, diags hcl.Diagnostics) {
+	defer func() {
+		// cty panics on misuse; an experiment must not be able to end the program.
+		if p := recover(); p != nil {
+			v, diags = cty.DynamicVal, hcl.Diagnostics{{
+				Severity: hcl.DiagError, Summary: "Expression cannot be evaluated",
+				Detail: fmt.Sprintf("The evaluation ended in %.200q. Please report this with the expression.", fmt.Sprint(p)), Subject: expr.Range().Ptr(),
+			}}
+		}
+	}()
+	traversals := expr.Variables()
+	for _, t := range traversals {
+		diags = append(diags, s.check(t)...)
+	}
+	if diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	ctx, diags := s.context(traversals)
+	v, more := expr.Value(ctx)
+	diags = append(diags, explain(more)...)
+	if diags.HasErrors() {
+		return cty.DynamicVal, diags
+	}
+	if err := s.env.meter.charge(v); err != nil {
+		return cty.DynamicVal, append(diags, tooLarge(expr.Range(), err))
+	}
+	return v, diags
+}
+
+// context has the values that an expression refers to, and no other locals.
+func (s *Scope) context(traversals []hcl.Traversal) (*hcl.EvalContext, hcl.Diagnostics) {
+	var diags hcl.Diagnostics
+	vars := maps.Clone(s.env.base[s.mode])
+	vars["matrix"] = cty.ObjectVal(s.matrix)
+	locals := map[string]cty.Value{}
+	for _, t := range traversals {
+		if t.RootName() != "local" {
+			continue
+		}
+		names := slices.Sorted(maps.Keys(s.env.locals))
+		if name, _, ok := second(t); ok {
+			names = []string{name}
+		}
+		for _, name := range names {
+			v, more := s.local(name, t.SourceRange())
+			locals[name], diags = v, append(diags, more...)
+		}
+	}
+	vars["local"] = cty.ObjectVal(locals)
+	return &hcl.EvalContext{Variables: vars, Functions: s.env.funcs[s.mode]}, diags
+}
+
+// roots are the names that are the same in every cell.
+func (e *Env) roots(mode Mode) map[string]cty.Value {
+	vars := map[string]cty.Value{"var": e.variables(mode)}
+	for kind, labels := range e.refs {
+		refs := map[string]cty.Value{}
+		for _, l := range labels {
+			refs[l] = Ref(kind, l)
+		}
+		vars[kind] = cty.ObjectVal(refs)
+	}
+	return vars
+}
+
+func (e *Env) variables(mode Mode) cty.Value {
+	vals := map[string]cty.Value{}
+	for name, v := range e.vars {
+		vals[name] = v.Value
+		if !v.Sensitive {
+			continue
+		}
+		mark := Mark{"var." + name}
+		switch mode {
+		case Label:
+			vals[name] = cty.UnknownVal(v.Value.Type()).Mark(mark)
+			if v.Value.Type() == cty.String {
+				vals[name] = cty.StringVal("${var." + name + "}").Mark(mark)
+			}
+		case Real:
+			vals[name] = v.Value.Mark(mark)
+		default:
+			vals[name] = cty.UnknownVal(v.Value.Type()).Mark(mark)
+		}
+	}
+	return cty.ObjectVal(vals)
+}
+
+// local is the value of a local, worked out when it is first needed.
+func (s *Scope) local(name string, from hcl.Range) (cty.Value, hcl.Diagnostics) {
+	if v, ok := s.memo[name]; ok {
+		return v, nil
+	}
+	if i := slices.Index(s.busy, name); i >= 0 {
+		path := strings.Join(append(slices.Clone(s.busy[i:]), name), " → ")
+		return cty.DynamicVal, hcl.Diagnostics{{
+			Severity: hcl.DiagError, Summary: "Locals depend on each other", Detail: "None of them can be worked out first: " + path + ".", Subject: &from,
+		}}
+	}
+	s.busy = append(s.busy, name)
+	v, diags := s.eval(s.env.locals[name])
+	s.busy = s.busy[:len(s.busy)-1]
+	s.memo[name] = v
+	return v, diags
+}
+
+// Local evaluates one local, to report what is wrong with it. Safe for
+// concurrent use.
+func (s *Scope) Local(ctx context.Context, name string) hcl.Diagnostics {
+	expr := s.env.locals[name]
+	_, diags := s.run(ctx, expr, func() (cty.Value, hcl.Diagnostics) { return s.local(name, expr.Range()) })
+	return diags
+}
+
+// check finds names that do not exist, which HCL reports without a suggestion.
+func (s *Scope) check(t hcl.Traversal) hcl.Diagnostics {
+	root := t.RootName()
+	var known []string
+	what := ""
+	switch root {
+	case "var":
+		what, known = "variable", slices.Sorted(maps.Keys(s.env.vars))
+	case "local":
+		what, known = "local", slices.Sorted(maps.Keys(s.env.locals))
+	case "matrix":
+		if s.noMatrix != "" {
+			return hcl.Diagnostics{{
+				Severity: hcl.DiagError, Summary: "The matrix cannot be read here", Detail: s.noMatrix, Subject: t.SourceRange().Ptr(),
+			}}
+		}
+		what, known = "axis", s.env.axes
+	default:
+		labels, ok := s.env.refs[root]
+		if !ok {
+			return nil // HCL reports it, with a suggestion
+		}
+		what, known = root, labels
+	}
+	name, at, ok := second(t)
+	if !ok || slices.Contains(known, name) {
+		return nil
+	}
+	return hcl.Diagnostics{{
+		Severity: hcl.DiagError, Summary: "Unknown " + what,
+		Detail:  fmt.Sprintf("There is no %s %q.%s", what, name, Suggest(name, known)),
+		Subject: hcl.RangeBetween(t.SourceRange(), at).Ptr(),
+	}}
+}
+
+// second is the name after the root of a traversal.
+func second(t hcl.Traversal) (string, hcl.Range, bool) {
+	if len(t) < 2 {
+		return "", hcl.Range{}, false
+	}
+	switch step := t[1].(type) {
+	case hcl.TraverseAttr:
+		return step.Name, step.SrcRange, true
+	case hcl.TraverseIndex:
+		if step.Key.Type() == cty.String && step.Key.IsKnown() && !step.Key.IsNull() {
+			return step.Key.AsString(), step.SrcRange, true
+		}
+	}
+	return "", hcl.Range{}, false
+}
+
+// Suggest completes a message about an unknown name: " Did you mean …?", or
+// what there is, or nothing.
+func Suggest(name string, known []string) string {
+	best, least := "", 1+min(3, (len(name)+1)/3) // one slip in two letters is another word
+	for _, k := range known {
+		if len(name) > 100 || len(k) > 100 {
+			continue
+		}
+		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
+			best, least = k, d
+		}
+	}
+	switch {
+	case best != "":
+		return fmt.Sprintf(" Did you mean %q?", best)
+	case len(known) == 0:
+		return " There is none."
+	case len(known) <= 12:
+		return " There is " + strings.Join(known, ", ") + "."
+	}
+	return ""
+}
+
+// distance counts slips of the fingers: letters that are wrong, missing, too
+// many, or, once, swapped with their neighbor.
+func distance(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] == b[i] {
+			continue
+		}
+		if len(a) == len(b) && i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] {
+			return 1 + levenshtein.Distance(a[i+2:], b[i+2:], nil)
+		}
+		break
+	}
+	return levenshtein.Distance(a, b, nil)
+}
+
+// explain rewrites what HCL says about the guards that it does not know.
+func explain(diags hcl.Diagnostics) hcl.Diagnostics {
+	for i, d := range diags {
+		if unknown, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d); ok {
+			name := unknown.CalledFunctionName()
+			d.Detail = fmt.Sprintf("There is no function %q.%s", name, Suggest(name, FunctionNames()))
+		}
+		call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d)
+		if !ok {
+			continue
+		}
+		if err := call.FunctionCallError(); errors.Is(err, errTooLarge) || call.CalledFunctionName() == guard {
+			at := hcl.Range{}
+			if d.Subject != nil {
+				at = *d.Subject
+			}
+			diags[i] = tooLarge(at, err)
+		}
+	}
+	return diags
+}
+
+func tooLarge(at hcl.Range, err error) *hcl.Diagnostic {
+	detail := "It cannot be evaluated."
+	if err != nil {
+		detail = strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + "."
+	}
+	summary := "Too much to evaluate"
+	if errors.Is(err, errInfinite) {
+		summary = "Not a number"
+	}
+	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: detail, Subject: &at}
+}
+
+// ReadFile is the content of a file, by the rules of functions that read.
+// Safe for concurrent use.
+func (e *Env) ReadFile(path string) ([]byte, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.reader.Read(path)
+}
+
+// plainEnv evaluates expressions that may not refer to anything: it has the
+// functions that look at their arguments alone.
+var plainEnv = func() *Env {
+	e := &Env{}
+	e.base[Shape] = map[string]cty.Value{}
+	fs := pure()
+	for name, f := range fs {
+		fs[name] = metered(f, func() *meter { return e.meter })
+	}
+	fs[guard], fs[tick] = guardFunc(func() *meter { return e.meter }), tickFunc(func() *meter { return e.meter })
+	e.funcs[Shape] = fs
+	return e
+}()
+
+// Plain evaluates an expression that refers to nothing and that [Weave] has
+// been over. Safe for concurrent use.
+func Plain(expr hclsyntax.Expression) (cty.Value, hcl.Diagnostics) {
+	s := plainEnv.Outside(Shape, "There is no matrix.")
+	return s.Eval(context.Background(), expr)
+}
+
+// FunctionNames are the names of the functions of an experiment, sorted.
+var FunctionNames = sync.OnceValue(func() []string {
+	names := slices.Sorted(maps.Keys(new(Env).functions(Shape, nil)))
+	return slices.DeleteFunc(names, func(n string) bool { return n == guard || n == tick })
+})

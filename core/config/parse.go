@@ -1,0 +1,178 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/berth-eval/berth/core/config/internal/eval"
+)
+
+// Limits of the files of an experiment.
+const (
+	maxSource = 1 << 20 // bytes of one file
+	maxFiles  = 200     // *.hcl in one folder
+	// maxNesting bounds brackets in brackets and operators in a row, because
+	// the parser calls itself for each.
+	maxNesting = 200
+)
+
+// sources are the parsed files of an experiment.
+type sources struct {
+	dir    string // as given by the user, for the names of files
+	files  map[string]*hcl.File
+	bodies []*hclsyntax.Body // in the order of the names of the files
+	given  []File
+	// unreadable says that a file could not be read or parsed, so that what
+	// the others lack may stand there.
+	unreadable bool
+}
+
+// readSources reads path, a file or a folder of *.hcl files, and parses it.
+func readSources(path string) (*sources, hcl.Diagnostics) {
+	s := &sources{dir: path, files: map[string]*hcl.File{}}
+	info, err := os.Stat(path)
+	if err != nil {
+		s.unreadable = true
+		return s, problem("No experiment", "%s: %s. Give an *.hcl file, or a folder with some.", path, plain(err))
+	}
+	names := []string{filepath.Base(path)}
+	if info.IsDir() {
+		names, err = hclFiles(path)
+	} else {
+		s.dir = filepath.Dir(path)
+	}
+	if err != nil {
+		s.unreadable = true
+		return s, problem("No experiment", "%s.", err)
+	}
+	var diags hcl.Diagnostics
+	for _, name := range names {
+		shown := filepath.Join(s.dir, name)
+		src, err := readLimited(shown)
+		if err != nil {
+			s.unreadable = true
+			diags = append(diags, problem("File cannot be read", "%s.", err)...)
+			continue
+		}
+		s.given = append(s.given, File{Name: name, Bytes: src})
+		diags = append(diags, s.parse(shown, src)...)
+	}
+	return s, diags
+}
+
+// redefined is what HCL calls an attribute that is there twice. It is the only
+// error of its parser after which the rest of the file still means something.
+const redefined = "Attribute redefined"
+
+// parse parses one file. Its body is kept only when it is whole.
+func (s *sources) parse(name string, src []byte) hcl.Diagnostics {
+	s.files[name] = &hcl.File{Bytes: src}
+	if d := tooDeep(name, src); d != nil {
+		s.unreadable = true
+		return hcl.Diagnostics{d}
+	}
+	f, diags := hclsyntax.ParseConfig(src, name, hcl.InitialPos)
+	if f != nil && f.Body != nil {
+		s.files[name] = f
+	}
+	broken := slices.ContainsFunc(diags, func(d *hcl.Diagnostic) bool { return d.Severity == hcl.DiagError && d.Summary != redefined })
+	body, ok := f.Body.(*hclsyntax.Body)
+	if broken || !ok {
+		s.unreadable = true
+		return diags
+	}
+	diags = append(diags, eval.Weave(body)...)
+	s.bodies = append(s.bodies, body)
+	return diags
+}
+
+// hclFiles are the names of the *.hcl files of a folder, sorted.
+func hclFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	var names []string
+	for _, e := range entries {
+		if n := e.Name(); strings.HasSuffix(n, ".hcl") && !strings.HasPrefix(n, ".") && !e.IsDir() {
+			names = append(names, n)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return nil, fmt.Errorf("%s has no *.hcl file: write one, or let `berth init` do it", dir)
+	case len(names) > maxFiles:
+		return nil, fmt.Errorf("%s has %d *.hcl files, at most %d are allowed", dir, len(names), maxFiles)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func readLimited(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	src, err := io.ReadAll(io.LimitReader(f, maxSource+1))
+	if err == nil && len(src) > maxSource {
+		err = fmt.Errorf("%s is larger than %d MiB", path, maxSource>>20)
+	}
+	return src, err
+}
+
+// plain is an error without the operation and path that os puts before it.
+func plain(err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err
+	}
+	return err
+}
+
+// tooDeep finds what would make the parser call itself too often.
+func tooDeep(name string, src []byte) *hcl.Diagnostic {
+	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos) // the parser reports what is wrong
+	depth, run := 0, 0
+	for _, t := range tokens {
+		switch t.Type {
+		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl,
+			hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
+			depth++
+		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd,
+			hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
+			depth = max(0, depth-1)
+		case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenQuestion:
+			run++
+		case hclsyntax.TokenEqual, hclsyntax.TokenComma:
+			run = 0
+		default:
+			continue
+		}
+		if depth > maxNesting || run > maxNesting {
+			return &hcl.Diagnostic{
+				Severity: hcl.DiagError, Summary: "Nested too deeply", Subject: t.Range.Ptr(),
+				Detail: fmt.Sprintf("More than %d brackets or operators are open here. Split the expression with locals.", maxNesting),
+			}
+		}
+	}
+	return nil
+}
+
+// problem is a diagnostic without a place.
+func problem(summary, format string, a ...any) hcl.Diagnostics {
+	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, a...)}}
+}
+
+// at is an error at a place.
+func at(r hcl.Range, summary, format string, a ...any) *hcl.Diagnostic {
+	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, a...), Subject: &r}
+}

@@ -1,0 +1,300 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/berth-eval/berth/core/config/internal/eval"
+	"github.com/berth-eval/berth/core/record"
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// into decodes what was read; what does not fit is reported.
+func (r *reading) into(raw json.RawMessage, into any) bool {
+	err := pluginconfig.Decode(raw, into)
+	if err == nil {
+		return true
+	}
+	if ps, ok := errors.AsType[pluginconfig.Problems](err); ok {
+		r.report(ps)
+		return false
+	}
+	r.fail(r.block.DefRange(), "Block cannot be read", "%s.", err)
+	return false
+}
+
+// text is a text of the block, with its secret if it is one.
+func (r *reading) text(path pluginconfig.Path, s string) Text {
+	return Text{plain: s, hole: r.holes[path]}
+}
+
+func (r *reading) texts(path pluginconfig.Path, m map[string]string) map[string]Text {
+	if len(m) == 0 {
+		return nil
+	}
+	out := map[string]Text{}
+	for k, s := range m {
+		out[k] = r.text(path.Key(k), s)
+	}
+	return out
+}
+
+func (c *builder) dataset(label string) *Dataset {
+	return once(c, "dataset", label, func(b *hclsyntax.Block) *Dataset {
+		var d datasetBlock
+		r := c.decode(b, blockOf("dataset").fields, &d)
+		if r == nil {
+			return nil
+		}
+		defer func() { c.keep(r) }()
+		dir := c.abs(d.Path)
+		r.report(checkDataset(&d, folderProblem(dir, c.shown(d.Path)), c.l.opts.Formats))
+		if r.broken {
+			return nil
+		}
+		return &Dataset{
+			Label: label, Format: d.Format, Path: dir, Include: d.Include, Exclude: d.Exclude, Limit: d.Limit, Sample: d.Sample,
+			Seed: d.Seed, Lenient: d.Lenient, Verify: task.Mode(d.Verify), Success: (*Success)(d.Success),
+		}
+	})
+}
+
+func (c *builder) abs(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(c.l.exp.Dir, path)
+}
+
+// shown is a path as the user would name it.
+func (c *builder) shown(path string) string {
+	if filepath.IsAbs(path) || c.l.opts.BaseDir != "" {
+		return c.abs(path)
+	}
+	return filepath.Join(c.l.src.dir, path)
+}
+
+func (c *builder) environment(label string) *Environment {
+	return once(c, "environment", label, func(b *hclsyntax.Block) *Environment {
+		var e environmentBlock
+		r := c.decode(b, blockOf("environment").fields, &e)
+		if r == nil {
+			return nil
+		}
+		defer func() { c.keep(r) }()
+		r.report(checkEnvironment(&e))
+		out := &Environment{
+			Label: label, Plugin: e.Plugin, Env: r.texts("env", e.Env), Surface: e.Surface,
+			Limits: task.Limits{
+				CPUMilli: int64(e.Limits.CPUs*1000 + 0.5), MemoryMiB: e.Limits.MemoryMiB, StorageMiB: e.Limits.StorageMiB,
+				ShmMiB: e.Limits.ShmMiB, Pids: e.Limits.Pids, GPUs: e.Limits.GPUs,
+			},
+			Config: c.config(r, "config", KindEnvironment, e.Plugin, "plugin"),
+		}
+		if e.Network != "" {
+			out.Network = &task.Network{Mode: task.NetworkMode(e.Network), Allow: e.AllowHosts}
+		}
+		if e.Surface != "" {
+			out.SurfaceConfig = c.config(r, "surface_config", KindEnvironment, e.Surface, "surface")
+		}
+		if r.broken {
+			return nil
+		}
+		return out
+	})
+}
+
+func (c *builder) model(label string) *Model {
+	return once(c, "model", label, func(b *hclsyntax.Block) *Model {
+		var m modelBlock
+		r := c.decode(b, blockOf("model").fields, &m)
+		if r == nil {
+			return nil
+		}
+		defer func() { c.keep(r) }()
+		r.report(checkModel(&m, c.l.opts.Providers))
+		out := &Model{
+			Label: label, Provider: m.Provider, Name: m.Name, BaseURL: m.BaseURL, Price: (*Price)(m.Price), Parameters: compact(m.Parameters),
+			AllowModels: m.AllowModels, Replay: m.Replay, InFlight: m.InFlight,
+		}
+		if m.APIKey != "" {
+			out.APIKey = new(r.text("api_key", m.APIKey))
+		}
+		if m.Script != "" {
+			out.Script = c.abs(m.Script)
+			content, err := c.l.env.ReadFile(m.Script)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = fmt.Errorf("no such file: %q", m.Script)
+			}
+			if err != nil {
+				r.report([]pluginconfig.Problem{{Path: "script", Summary: "Script cannot be read", Detail: err.Error() + "."}})
+				return nil
+			}
+			out.ScriptDigest = digest(content)
+		}
+		if r.broken {
+			return nil
+		}
+		return out
+	})
+}
+
+func (c *builder) agent(label string) *Agent {
+	if label == "" {
+		return nil
+	}
+	return once(c, "agent", label, func(b *hclsyntax.Block) *Agent {
+		var a agentBlock
+		r := c.decode(b, blockOf("agent").fields, &a)
+		if r == nil {
+			return nil
+		}
+		defer func() { c.keep(r) }()
+		out := &Agent{
+			Label: label, Plugin: a.Plugin, Oracle: a.Oracle, Env: r.texts("env", a.Env), Models: c.models(r, a.Model, a.Models),
+			Config: c.config(r, "config", KindAgent, a.Plugin, "plugin"),
+		}
+		if r.broken {
+			return nil
+		}
+		return out
+	})
+}
+
+// models resolves the models of a block; one is short for the default.
+func (c *builder) models(r *reading, one string, several map[string]string) map[string]Model {
+	if one != "" {
+		if _, ok := several["default"]; ok {
+			r.report([]pluginconfig.Problem{{Path: "model", Summary: "Two default models", Detail: "model is short for models = { default = … }, which is there as well. Keep one of them."}})
+		}
+		several = maps.Clone(several)
+		if several == nil {
+			several = map[string]string{}
+		}
+		several["default"] = one
+	}
+	out := map[string]Model{}
+	for _, name := range slices.Sorted(maps.Keys(several)) {
+		if m := c.model(several[name]); m != nil {
+			out[name] = *m
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// withModels is the agent with the cell's model as its default.
+func (c *builder) withModels(a Agent, m *Model) Agent {
+	if m == nil {
+		return a
+	}
+	models := map[string]Model{"default": *m}
+	maps.Copy(models, a.Models)
+	a.Models = models
+	return a
+}
+
+func (c *builder) verifier(b *hclsyntax.Block) {
+	var v verifierBlock
+	r := c.decode(b, blockOf("verifier").fields, &v)
+	if r == nil {
+		return
+	}
+	defer func() { c.keep(r) }()
+	out := Verifier{
+		Label: b.Labels[0], Plugin: v.Plugin, Env: r.texts("env", v.Env), Models: c.models(r, v.Model, v.Models),
+	}
+	at := "plugin"
+	if out.Plugin == "" {
+		out.Plugin, at = out.Label, ""
+	}
+	out.Config = c.config(r, "config", KindVerifier, out.Plugin, at)
+	if r.broken {
+		return
+	}
+	if c.cell.Verifiers == nil {
+		c.cell.Verifiers = map[string]Verifier{}
+	}
+	c.cell.Verifiers[out.Label] = out
+}
+
+func (c *builder) user(b *hclsyntax.Block) {
+	var u userBlock
+	r := c.decode(b, blockOf("user").fields, &u)
+	if r == nil {
+		return
+	}
+	defer func() { c.keep(r) }()
+	r.report(checkUser(&u))
+	a := c.agent(u.Agent)
+	if a == nil {
+		return
+	}
+	if a.Oracle {
+		r.report([]pluginconfig.Problem{{Path: "agent", Summary: "An oracle cannot play the user", Detail: "It would know the reference solution. Use an agent without oracle = true."}})
+	}
+	agent := *a
+	if own := c.models(r, u.Model, u.Models); own != nil {
+		merged := maps.Clone(agent.Models)
+		if merged == nil {
+			merged = map[string]Model{}
+		}
+		maps.Copy(merged, own)
+		agent.Models = merged
+	}
+	out := &User{Agent: agent, Persona: u.Persona, Time: u.Time, CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests}
+	if u.Environment != "" {
+		out.Environment = c.environment(u.Environment)
+	}
+	if !r.broken {
+		c.cell.User = out
+	}
+}
+
+func (b retryBlock) public() Retry {
+	r := Retry{Max: b.Max, Wait: b.Wait, MaxWait: b.MaxWait}
+	for _, o := range b.On {
+		r.On = append(r.On, record.Outcome(o))
+	}
+	return r
+}
+
+func (b executorBlock) public(kind string) Executor {
+	return Executor{
+		Kind: kind, Workers: b.Workers, Partition: b.Partition, Account: b.Account, QOS: b.QOS, Time: b.Time, CPUs: b.CPUs,
+		MemoryMiB: b.MemoryMiB, GPUs: b.GPUs, Options: b.Options, Setup: b.Setup,
+	}
+}
+
+// folderProblem is what is wrong with a folder that must exist, or "".
+func folderProblem(dir, shown string) string {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("There is no folder %s.", shown)
+	case err != nil:
+		return fmt.Sprintf("%s: %s.", shown, plain(err))
+	case !info.IsDir():
+		return fmt.Sprintf("%s is no folder.", shown)
+	}
+	return ""
+}
+
+// oneOf is the problem of a name that is not among those that are known.
+func oneOf(path pluginconfig.Path, what, got string, known []string) []pluginconfig.Problem {
+	if len(known) == 0 || slices.Contains(known, got) {
+		return nil
+	}
+	return []pluginconfig.Problem{{Path: path, Summary: "Unknown " + what, Detail: fmt.Sprintf("There is no %s %q.%s", what, got, eval.Suggest(got, known))}}
+}

@@ -1,0 +1,153 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+)
+
+// ErrSecretMissing means that a host variable that holds a secret is not set.
+var ErrSecretMissing = errors.New("the host variable is not set")
+
+// errSecretUse says no more than that, because the cause may quote a secret.
+var errSecretUse = errors.New("what the experiment makes of the secret cannot be worked out with its value")
+
+// hole is a place in the experiment whose value is a secret, or made of one.
+type hole struct {
+	// label is the value with the secrets' names in place of the secrets:
+	// `${secret("KEY")}`. Equal labels at equal places are equal values, as
+	// long as the secrets stay.
+	label string
+	names []string // of the secrets it is made of
+	at    hcl.Range
+	read  func() (string, error)
+}
+
+// Text is a string that may be a secret. However it is printed or stored, only
+// its label shows; see [Text.Reveal]. The zero value is the empty string.
+type Text struct {
+	plain string
+	hole  *hole
+}
+
+// Plain is a Text that is no secret.
+func Plain(s string) Text { return Text{plain: s} }
+
+// Secret says whether the text is a secret or made of one.
+func (t Text) Secret() bool { return t.hole != nil }
+
+// String is the text, or the label of a secret.
+func (t Text) String() string {
+	if t.hole != nil {
+		return t.hole.label
+	}
+	return t.plain
+}
+
+// GoString keeps %#v from printing more than String.
+func (t Text) GoString() string { return fmt.Sprintf("config.Text(%q)", t.String()) }
+
+// MarshalJSON writes a plain string, or {"secret": label}.
+func (t Text) MarshalJSON() ([]byte, error) {
+	if t.hole != nil {
+		return json.Marshal(map[string]string{"secret": t.hole.label})
+	}
+	return json.Marshal(t.plain)
+}
+
+// Reveal is the text itself. An error means that a secret is missing, or that
+// what the experiment makes of it failed; it does not hold the secret. Safe
+// for concurrent use.
+func (t Text) Reveal() (string, error) {
+	if t.hole != nil {
+		return t.hole.read()
+	}
+	return t.plain, nil
+}
+
+// Values is the configuration of a plugin as strict JSON, in which secrets are
+// holes. However it is printed or stored, only their labels show. The zero
+// value is an absent `config` block.
+type Values struct {
+	public json.RawMessage
+	holes  map[pluginconfig.Path]*hole
+}
+
+// JSON is the configuration with labels in place of secrets; nil when there
+// is none.
+func (v Values) JSON() json.RawMessage { return v.public }
+
+// String is the configuration with labels in place of secrets.
+func (v Values) String() string { return string(v.public) }
+
+// GoString keeps %#v from printing more than String.
+func (v Values) GoString() string { return fmt.Sprintf("config.Values(%s)", v.public) }
+
+// MarshalJSON writes the configuration with labels in place of secrets; null
+// when there is none.
+func (v Values) MarshalJSON() ([]byte, error) {
+	if v.public == nil {
+		return []byte("null"), nil
+	}
+	return v.public, nil
+}
+
+// Reveal is the configuration with its secrets, to be handed to the plugin and
+// to nothing else; nil when there is none. Errors as for [Text.Reveal]. Safe
+// for concurrent use.
+func (v Values) Reveal() (json.RawMessage, error) {
+	if len(v.holes) == 0 {
+		return v.public, nil
+	}
+	var tree any
+	d := json.NewDecoder(bytes.NewReader(v.public))
+	d.UseNumber() // whole numbers stay whole
+	if err := d.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	for path, h := range v.holes {
+		secret, err := h.read()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if err := fill(tree, path, secret); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(tree)
+}
+
+// fill puts a secret into its hole of a JSON tree.
+func fill(tree any, path pluginconfig.Path, secret string) error {
+	steps, err := path.Steps()
+	if err != nil || len(steps) == 0 {
+		return fmt.Errorf("no place for a secret at %s: %w", path, err)
+	}
+	at := tree
+	for i, s := range steps {
+		last := i == len(steps)-1
+		switch node := at.(type) {
+		case map[string]any:
+			if last {
+				node[s.Name] = secret
+			}
+			at = node[s.Name]
+		case []any:
+			if s.Kind != pluginconfig.StepIndex || s.Index >= len(node) {
+				return fmt.Errorf("no place for a secret at %s", path)
+			}
+			if last {
+				node[s.Index] = secret
+			}
+			at = node[s.Index]
+		default:
+			return fmt.Errorf("no place for a secret at %s", path)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,9 @@
+experiment "x" {
+  datasets    = []
+  environment = environment.box
+  agent       = null
+}
+
+environment "box" {
+  plugin = "box"
+}

@@ -1,0 +1,28 @@
+experiment "x" {
+}
+
+dataset "t" {
+}
+
+environment "box" {
+}
+
+agent "a" {
+}
+
+model "m" {
+}
+
+user {
+}
+
+variable "v" {
+}
+
+dataset "s" {
+  format = "harbor"
+  path   = "tasks"
+  success {
+    key = "reward"
+  }
+}

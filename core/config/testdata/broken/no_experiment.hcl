@@ -1,0 +1,4 @@
+dataset "t" {
+  format = "harbor"
+  path   = "tasks"
+}

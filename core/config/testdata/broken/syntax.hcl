@@ -1,0 +1,8 @@
+experiment "x" {
+  datasets = [dataset.t
+  repeat = 3
+}
+
+dataset "t" {
+  path "tasks"
+}

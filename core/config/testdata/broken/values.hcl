@@ -1,0 +1,72 @@
+experiment "x" {
+  datasets    = [dataset.t, dataset.t]
+  environment = environment.box
+  agent       = agent.a
+  repeat      = 0
+  verify      = "restart"
+
+  limits {
+    in_flight = 0
+    time      = "0s"
+    cost_usd  = -1
+  }
+  per_trial {
+    agent_time        = "10m"
+    agent_time_factor = 2
+    verifier_time     = "-1s"
+    tokens            = 0
+  }
+  retry {
+    wait     = "1m"
+    max_wait = "1s"
+  }
+}
+
+dataset "t" {
+  format  = "habror"
+  path    = "no-such-folder"
+  include = ["[a"]
+  limit   = 1
+  sample  = 1
+}
+
+dataset "u" {
+  format = "harbor"
+  path   = "values.hcl"
+  seed   = 3
+}
+
+environment "box" {
+  plugin  = "box"
+  network = "allow"
+  env     = { "1A" = "x", "A=B" = "y" }
+  limits {
+    cpus = -1
+  }
+  surface_config {
+  }
+}
+
+environment "open" {
+  plugin      = "box"
+  network     = "public"
+  allow_hosts = ["example.org"]
+}
+
+agent "a" {
+  plugin = "loop"
+}
+
+model "m" {
+  provider   = "scirpt"
+  base_url   = "example.org"
+  parameters = 3
+  price {
+    input = -1
+  }
+}
+
+model "n" {
+  provider = "script"
+  script   = "no-such-file.json"
+}

@@ -1,0 +1,281 @@
+package config
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Options are the user's choices for loading. The zero value reads no host
+// variable and no file outside the experiment's folder.
+type Options struct {
+	// Vars are --var NAME=VALUE, in order; the last of a name wins.
+	Vars []string
+	// VarFiles are --var-file PATH, in order, as HCL attributes or (*.json) as a
+	// JSON object. Vars win over VarFiles, these over BERTH_VAR_name.
+	VarFiles []string
+	// AllowRead are folders outside the experiment's that functions may read.
+	AllowRead []string
+	// LookupEnv reads a host variable for env(), secret() and BERTH_VAR_name;
+	// nil means that none is set.
+	LookupEnv func(name string) (string, bool)
+	// BaseDir is the folder that relative paths start from; empty means the
+	// folder of the experiment. For an experiment that is read back from a run.
+	BaseDir string
+	// DefaultEnvironment is the plugin of an experiment that names no
+	// environment; empty means that it must name one.
+	DefaultEnvironment string
+	// Providers are the names that a model's provider may have; empty means any.
+	Providers []string
+	// Schemas asks plugins what their `config` blocks may hold; nil takes the
+	// blocks as they are, without a check.
+	Schemas Schemas
+	// Formats are the names that a dataset's format may have; empty means any.
+	Formats []string
+}
+
+// Kind is the kind of a plugin, as in Describe.
+type Kind string
+
+// The kinds of plugins.
+const (
+	KindAgent       Kind = "agent"
+	KindEnvironment Kind = "environment"
+	KindVerifier    Kind = "verifier"
+)
+
+// Schemas returns the configuration schema of a plugin. Its error says why
+// there is none (no such plugin, it does not start) and is shown at the block
+// that names the plugin. Called once per plugin, from one goroutine.
+type Schemas func(kind Kind, plugin string) (pluginconfig.Schema, error)
+
+// RunLimits bound the whole run. Nil means no limit, or, for InFlight, that
+// the runner chooses.
+type RunLimits struct {
+	InFlight *int           `json:"in_flight,omitempty"` // attempts at the same time
+	Time     *time.Duration `json:"time_ns,omitempty"`   // from the start of the run; what is not begun by then is not run
+	CostUSD  *float64       `json:"cost_usd,omitempty"`
+	Tokens   *int64         `json:"tokens,omitempty"` // input and output
+	Requests *int64         `json:"requests,omitempty"`
+}
+
+// PerTrial bounds each attempt. Nil keeps what the task says; for a budget it
+// means no limit. Factors multiply the task's time; a time and its factor are
+// never both set.
+type PerTrial struct {
+	AgentTime          *time.Duration `json:"agent_time_ns,omitempty"`
+	AgentTimeFactor    *float64       `json:"agent_time_factor,omitempty"`
+	VerifierTime       *time.Duration `json:"verifier_time_ns,omitempty"`
+	VerifierTimeFactor *float64       `json:"verifier_time_factor,omitempty"`
+	StartTime          *time.Duration `json:"start_time_ns,omitempty"` // prepare and create together
+	StartTimeFactor    *float64       `json:"start_time_factor,omitempty"`
+	MaxSteps           *int64         `json:"max_steps,omitempty"` // of the agent, in all turns of a stage
+	CostUSD            *float64       `json:"cost_usd,omitempty"`  // of the agent's models
+	Tokens             *int64         `json:"tokens,omitempty"`    // input and output
+	Requests           *int64         `json:"requests,omitempty"`
+}
+
+// Retry says which attempts are run again, and how often.
+type Retry struct {
+	Max     int              `json:"max"`         // further attempts of a trial; 0 means none
+	On      []record.Outcome `json:"on"`          // of them only; never a measured outcome
+	Wait    time.Duration    `json:"wait_ns"`     // before the first retry, doubled for each further one
+	MaxWait time.Duration    `json:"max_wait_ns"` // longest wait
+}
+
+// Executor says where attempts run. Kind "local" is this machine; any other
+// kind is for the runner to know or to refuse by name.
+type Executor struct {
+	Kind      string        `json:"kind"`
+	Workers   int           `json:"workers,omitempty"` // pilot jobs at the same time
+	Partition string        `json:"partition,omitempty"`
+	Account   string        `json:"account,omitempty"`
+	QOS       string        `json:"qos,omitempty"`
+	Time      time.Duration `json:"time_ns,omitempty"` // of one worker
+	CPUs      int           `json:"cpus,omitempty"`    // of one worker
+	MemoryMiB int64         `json:"memory_mib,omitempty"`
+	GPUs      int           `json:"gpus,omitempty"`
+	Options   []string      `json:"options,omitempty"` // further options, as the scheduler spells them
+	Setup     string        `json:"setup,omitempty"`   // shell lines before a worker starts
+}
+
+// Axis is one free choice of the matrix.
+type Axis struct {
+	Name   string      `json:"name"`
+	Values []AxisValue `json:"values"`
+}
+
+// AxisValue is one value of an axis.
+type AxisValue struct {
+	// Text is the value for people: the label of a block, a string as it is,
+	// JSON for anything else.
+	Text string `json:"text"`
+	// JSON is the value; a block is its label.
+	JSON json.RawMessage `json:"value"`
+}
+
+// Choice is the value that a cell has on an axis.
+type Choice struct {
+	Axis string `json:"axis"`
+	AxisValue
+}
+
+// File is a file that the experiment is made of.
+type File struct {
+	// Name is slash-separated and relative to the folder of the experiment, or
+	// absolute when it is outside.
+	Name  string
+	Bytes []byte
+	// Read says that a function read it (file, yamldecode, …); false is an
+	// *.hcl file of the experiment.
+	Read bool
+}
+
+// Cell is one point of the matrix, with every block that it uses resolved.
+type Cell struct {
+	// Index is the position in the plan, from 0.
+	Index int `json:"index"`
+	// Key names the cell for people and selection: "agent=a,effort=low"; empty
+	// without a matrix.
+	Key string `json:"key"`
+	// Slug is Key for file names: lower case letters, digits, "." "_" and "-",
+	// at most 60 bytes, unique in the experiment, never empty.
+	Slug    string   `json:"slug"`
+	Choices []Choice `json:"choices"`
+
+	Agent       Agent       `json:"agent"`
+	Environment Environment `json:"environment"`
+	// Datasets are never empty.
+	Datasets []Dataset `json:"datasets"`
+	// Verifiers are by label: what the experiment adds to the verifiers that
+	// tasks name. One that is not here has no configuration and no models but
+	// the cell's.
+	Verifiers map[string]Verifier `json:"verifiers,omitempty"`
+	// User plays the simulated user of tasks that have one; nil means that the
+	// experiment has none.
+	User *User `json:"user,omitempty"`
+	// Model is the cell's own; nil means that none was chosen.
+	Model *Model `json:"model,omitempty"`
+	// Verify is the mode that the experiment asks for; empty keeps the task's.
+	// A dataset's own is in Dataset.
+	Verify   task.Mode `json:"verify,omitempty"`
+	PerTrial PerTrial  `json:"per_trial"`
+
+	exp *Experiment
+}
+
+// Dataset is a folder of tasks.
+type Dataset struct {
+	Label  string `json:"label"`
+	Format string `json:"format"`
+	// Path is absolute.
+	Path    string   `json:"path"`
+	Include []string `json:"include,omitempty"` // globs of task names; empty means all
+	Exclude []string `json:"exclude,omitempty"`
+	// Limit keeps the first tasks in order of their names; 0 keeps all. Sample
+	// keeps that many, drawn with Seed; 0 keeps all.
+	Limit  int   `json:"limit,omitempty"`
+	Sample int   `json:"sample,omitempty"`
+	Seed   int64 `json:"seed,omitempty"`
+	// Lenient turns unknown keys in the tasks' files into warnings.
+	Lenient bool `json:"lenient,omitempty"`
+	// Verify is the mode asked for, with the experiment's as default; empty
+	// keeps the task's.
+	Verify task.Mode `json:"verify,omitempty"`
+	// Success replaces the rule of the tasks; nil keeps it.
+	Success *Success `json:"success,omitempty"`
+}
+
+// Success is when an attempt passes.
+type Success struct {
+	Key     string  `json:"key"`      // name of the score
+	AtLeast float64 `json:"at_least"` // smallest value that passes
+}
+
+// Environment is an environment block.
+type Environment struct {
+	Label  string `json:"label"`
+	Plugin string `json:"plugin"`
+	// Network is what the experiment grants; nil grants what the task asks.
+	Network *task.Network `json:"network,omitempty"`
+	// Limits replace those of the task where they are not zero.
+	Limits task.Limits `json:"limits"`
+	Config Values      `json:"config"`
+	// Env is added to the task's for every command in the sandbox, and wins.
+	Env map[string]Text `json:"env,omitempty"`
+	// Surface is the plugin that opens a surface on the sandbox; empty means
+	// that Plugin does, if the task needs one.
+	Surface       string `json:"surface,omitempty"`
+	SurfaceConfig Values `json:"surface_config"`
+}
+
+// Model is a model block.
+type Model struct {
+	Label    string `json:"label"`
+	Provider string `json:"provider"` // the dialect
+	Name     string `json:"name"`     // as the provider knows it
+	APIKey   *Text  `json:"api_key,omitempty"`
+	BaseURL  string `json:"base_url,omitempty"` // empty: the provider's own
+	// Script is the absolute path of the replies of a scripted model, and
+	// ScriptDigest the SHA-256 of the file, "sha256:" and hex. Empty without.
+	Script       string `json:"script,omitempty"`
+	ScriptDigest string `json:"script_digest,omitempty"`
+	// Price is nil when it is not known, which is not zero.
+	Price *Price `json:"price,omitempty"`
+	// Parameters is a JSON object that every request gets; empty means none.
+	Parameters json.RawMessage `json:"parameters,omitempty"`
+	// AllowModels are further names that a request may ask for.
+	AllowModels []string `json:"allow_models,omitempty"`
+	// Replay serves the model from the exchanges of that run; empty means not.
+	Replay string `json:"replay,omitempty"`
+	// InFlight bounds the requests at the same time; 0 lets the gateway adapt.
+	InFlight int `json:"in_flight,omitempty"`
+}
+
+// Price is in USD per million tokens. A nil field is not known.
+type Price struct {
+	Input       *float64 `json:"input,omitempty"`
+	CachedInput *float64 `json:"cached_input,omitempty"`
+	CacheWrite  *float64 `json:"cache_write,omitempty"`
+	Output      *float64 `json:"output,omitempty"`
+}
+
+// Agent is an agent block.
+type Agent struct {
+	Label  string `json:"label"`
+	Plugin string `json:"plugin"`
+	// Oracle is given the reference solution.
+	Oracle bool            `json:"oracle,omitempty"`
+	Config Values          `json:"config"`
+	Env    map[string]Text `json:"env,omitempty"`
+	// Models are by the name that the agent asks for; "default" is the block's
+	// own model, or the cell's. Empty when there is none.
+	Models map[string]Model `json:"models,omitempty"`
+}
+
+// Verifier is what the experiment adds to a verifier that a task names.
+type Verifier struct {
+	Label string `json:"label"`
+	// Plugin serves it; the label unless the block says otherwise.
+	Plugin string           `json:"plugin"`
+	Config Values           `json:"config"`
+	Env    map[string]Text  `json:"env,omitempty"`
+	Models map[string]Model `json:"models,omitempty"`
+}
+
+// User is the user block: the agent that plays the simulated user.
+type User struct {
+	Agent Agent `json:"agent"` // with the models of the user block
+	// Environment is where it runs when it needs a shell; nil means that of the
+	// cell. Never the sandbox of the agent.
+	Environment *Environment `json:"environment,omitempty"`
+	// Persona is handed to the agent beside the task's own; empty means none.
+	Persona  string         `json:"persona,omitempty"`
+	Time     *time.Duration `json:"time_ns,omitempty"` // of one message
+	CostUSD  *float64       `json:"cost_usd,omitempty"`
+	Tokens   *int64         `json:"tokens,omitempty"`
+	Requests *int64         `json:"requests,omitempty"`
+}

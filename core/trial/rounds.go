@@ -213,7 +213,7 @@ func (s *stage) userView(view string) error {
 	if err := os.RemoveAll(filepath.Join(view, views.AttemptFolder)); err != nil {
 		return err
 	}
-	return views.Attempt(view, s.a.in.Record.Dir(), task.RoleUser)
+	return views.Attempt(view, s.a.in.Record.Dir(), "", task.RoleUser)
 }
 
 // briefing is what the simulated user is told: its persona, the task, what the

@@ -335,10 +335,7 @@ func (s *stage) attemptView(view, copies string) error {
 	if copies == "" {
 		copies = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
 	}
-	if err := views.Attempt(view, dir, task.RoleVerifier); err != nil {
-		return err
-	}
-	return views.AddFolder(view, copies, record.ArtifactsDir)
+	return views.Attempt(view, dir, copies, task.RoleVerifier)
 }
 
 func (s *stage) judgeModels(ctx context.Context, cell Verifier, plugin VerifierPlugin) (map[string]model.Endpoint, ModelSession, error) {

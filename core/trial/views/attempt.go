@@ -37,7 +37,7 @@ var shown = map[task.Role]map[string]filter{
 
 // folders are what a role sees whole.
 var folders = map[task.Role][]string{
-	task.RoleVerifier: {"artifacts", "captures", "frames"},
+	task.RoleVerifier: {"captures", "frames"},
 	task.RoleUser:     {"frames"},
 }
 
@@ -92,9 +92,10 @@ func ofAgent(f filter) filter {
 }
 
 // Attempt adds to the view in dir what role may see of the attempt so far,
-// copied from the attempt's folder. A record that does not exist yet is left
-// out.
-func Attempt(dir, attempt string, role task.Role) error {
+// copied from the attempt's folder; a record that does not exist yet is left
+// out. artifacts is the folder of those that a verifier gets, of one stage or
+// one round.
+func Attempt(dir, attempt, artifacts string, role task.Role) error {
 	to := filepath.Join(dir, AttemptFolder)
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return fmt.Errorf("view of %s: %w", role, err)
@@ -104,17 +105,22 @@ func Attempt(dir, attempt string, role task.Role) error {
 			return fmt.Errorf("view of %s: %s: %w", role, name, err)
 		}
 	}
+	if role == task.RoleVerifier {
+		if err := addFolder(dir, artifacts, "artifacts"); err != nil {
+			return fmt.Errorf("view of %s: %w", role, err)
+		}
+	}
 	for _, name := range folders[role] {
-		if err := AddFolder(dir, filepath.Join(attempt, name), name); err != nil {
+		if err := addFolder(dir, filepath.Join(attempt, name), name); err != nil {
 			return fmt.Errorf("view of %s: %w", role, err)
 		}
 	}
 	return nil
 }
 
-// AddFolder copies a folder of the attempt into the view, as attempt/name. It
+// addFolder copies a folder of the attempt into the view, as attempt/name. It
 // takes regular files and folders only; one that does not exist is left out.
-func AddFolder(dir, from, name string) error {
+func addFolder(dir, from, name string) error {
 	root, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -162,7 +162,7 @@ func TestOfTheAttemptEachRoleSeesItsPart(t *testing.T) {
 	}
 	for role, may := range want {
 		view := t.TempDir()
-		if err := views.Attempt(view, attempt, role); err != nil {
+		if err := views.Attempt(view, attempt, filepath.Join(attempt, "artifacts"), role); err != nil {
 			t.Fatal(err)
 		}
 		text := everything(t, view)

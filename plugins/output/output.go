@@ -1,0 +1,148 @@
+// Package output keeps what a foreign program prints within bounds: the
+// beginning and the end of it, in a file and in memory, however much it is.
+//
+// It must not know what the output means, nor where it comes from.
+package output
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+)
+
+// File is a writer that keeps the first Head and the last Tail bytes of what is
+// written, and a line between them that says how much was left out. It takes
+// everything, and fails only when the file does. Safe for concurrent use.
+type File struct {
+	mu    sync.Mutex
+	file  io.WriteCloser
+	head  int64
+	total int64
+	tail  []byte // ring of the last bytes after the head
+	full  bool   // the ring has come around
+	next  int    // where the ring goes on
+	err   error
+}
+
+// Bounds that fit the output of a test suite, in bytes.
+const (
+	DefaultHead = 8 << 20
+	DefaultTail = 1 << 20
+)
+
+// Create makes a File with the default bounds; it replaces a file of that name
+// and follows no link.
+func Create(path string) (*File, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return New(f, DefaultHead, DefaultTail), nil
+}
+
+// New makes a File of w, which Close closes. head and tail are in bytes.
+func New(w io.WriteCloser, head, tail int) *File {
+	return &File{file: w, head: int64(head), tail: make([]byte, 0, tail)}
+}
+
+// Write keeps what belongs to the head or the tail. It reports len(p).
+func (f *File) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(p)
+	if room := f.head - f.total; room > 0 {
+		part := p[:min(int64(len(p)), room)]
+		if f.err == nil {
+			_, f.err = f.file.Write(part)
+		}
+		p = p[len(part):]
+	}
+	f.total += int64(n)
+	f.ring(p)
+	return n, f.err
+}
+
+func (f *File) ring(p []byte) {
+	size := cap(f.tail)
+	if size == 0 {
+		return
+	}
+	if len(p) > size {
+		p, f.full = p[len(p)-size:], true
+	}
+	if room := size - len(f.tail); room > 0 {
+		part := p[:min(len(p), room)]
+		f.tail = append(f.tail, part...)
+		p = p[len(part):]
+	}
+	for len(p) > 0 {
+		n := copy(f.tail[f.next:], p)
+		f.next, f.full = (f.next+n)%size, true
+		p = p[n:]
+	}
+}
+
+// rest is what is in the ring, in order.
+func (f *File) rest() []byte {
+	if !f.full {
+		return f.tail
+	}
+	return append(append([]byte{}, f.tail[f.next:]...), f.tail[:f.next]...)
+}
+
+// Total is how many bytes were written.
+func (f *File) Total() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.total
+}
+
+// Close writes the tail and closes the file.
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rest := f.rest()
+	if left := f.total - f.head - int64(len(rest)); left > 0 {
+		if _, err := fmt.Fprintf(f.file, "\n[%d bytes left out]\n", left); f.err == nil {
+			f.err = err
+		}
+	}
+	if _, err := f.file.Write(rest); f.err == nil {
+		f.err = err
+	}
+	return errors.Join(f.err, f.file.Close())
+}
+
+// Tail is a writer that keeps the last bytes of what is written. Safe for
+// concurrent use.
+type Tail struct{ file File }
+
+// NewTail makes a Tail of size bytes.
+func NewTail(size int) *Tail { return &Tail{File{tail: make([]byte, 0, size)}} }
+
+// Write reports len(p) and never fails.
+func (t *Tail) Write(p []byte) (int, error) {
+	t.file.mu.Lock()
+	defer t.file.mu.Unlock()
+	t.file.total += int64(len(p))
+	t.file.ring(p)
+	return len(p), nil
+}
+
+// String is what was kept, as valid UTF-8, with a note when there was more.
+func (t *Tail) String() string {
+	t.file.mu.Lock()
+	defer t.file.mu.Unlock()
+	rest := t.file.rest()
+	text := strings.ToValidUTF8(string(rest), "\uFFFD")
+	if left := t.file.total - int64(len(rest)); left > 0 {
+		return fmt.Sprintf("[%d bytes before this left out]\n%s", left, text)
+	}
+	return text
+}

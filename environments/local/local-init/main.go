@@ -5,7 +5,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -35,8 +34,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	inside.Fail(err)
-	if errors.Is(err, unix.EBADF) {
+	if inside.Fail(err) != nil {
 		fmt.Fprintln(os.Stderr, "local-init: the environment plugin \"local\" starts this program; it does nothing by hand:", err)
 	}
 	os.Exit(1)

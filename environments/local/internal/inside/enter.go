@@ -59,8 +59,8 @@ type stepError struct {
 func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
 
-// Fail sends err to the plugin.
-func Fail(err error) {
+// Fail sends err to the plugin. An error means that there is none.
+func Fail(err error) error {
 	f := Failure{Step: "execute sandboxd", Text: err.Error()}
 	if s, ok := errors.AsType[*stepError](err); ok {
 		f.Step, f.Text = s.step, s.err.Error()
@@ -69,9 +69,10 @@ func Fail(err error) {
 		f.Errno = int(errno)
 	}
 	data, err := json.Marshal(f)
-	if err == nil {
-		_, _ = unix.Write(Channel, data)
+	if err != nil {
+		return err
 	}
+	return unix.Sendto(Channel, data, unix.MSG_NOSIGNAL, nil)
 }
 
 // builder holds what one step leaves to the next.

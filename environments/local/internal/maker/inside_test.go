@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ type answer struct {
 
 // playSandboxd serves until the socket closes.
 func playSandboxd() {
+	runtime.LockOSThread()
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: "/berth/sock", Net: "unix"})
 	if err != nil {
 		os.Exit(1)
@@ -57,6 +59,11 @@ func playSandboxd() {
 		cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "HOME=/root", "LC_ALL=C"}
 		if !become.OneID() {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(q.UID), Gid: uint32(q.UID)}}
+		}
+		// As sandboxd does: what carried capabilities over its exec is not for
+		// its children.
+		if err := become.DropInheritable(); err != nil {
+			os.Exit(1)
 		}
 		text, err := cmd.CombinedOutput()
 		a := answer{Out: string(text)}
@@ -89,6 +96,13 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	text, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(top, "sandboxd"), text, 0o555)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := m.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -105,18 +119,8 @@ func (r *rig) control(t *testing.T) (folder string, l *net.UnixListener) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(r.top, "sandboxd")
-	if _, err = os.Stat(binary); err != nil {
-		var text []byte
-		if text, err = os.ReadFile("/proc/self/exe"); err == nil {
-			err = os.WriteFile(binary, text, 0o555)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	l, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(folder, "sock"), Net: "unix"})
-	err = errors.Join(err, os.Link(binary, filepath.Join(folder, "sandboxd")),
+	err = errors.Join(err, os.Link(filepath.Join(r.top, "sandboxd"), filepath.Join(folder, "sandboxd")),
 		os.Chmod(filepath.Join(folder, "sock"), 0o666), os.Chmod(folder, 0o711))
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,9 @@ const (
 	markMode  = "BERTH_TEST_MODE"  // name of the mode this process is to run
 	markStage = "BERTH_TEST_STAGE" // set in the process that prepares a mount namespace
 	markTools = "BERTH_TEST_TOOLS" // folder with the built programs
+	markPlace = "BERTH_TEST_PLACE" // the Place this process is in
+
+	markNested = "BERTH_TEST_NESTED" // set in the process that is in NoNamespaces
 )
 
 // User is the ordinary user that root becomes: an id that nobody has, but for
@@ -47,7 +50,15 @@ var Tools string
 // relative to the test's folder. It returns the exit code.
 func Main(m *testing.M, packages ...string) int {
 	if os.Getenv(markStage) != "" {
-		return fail(becomeUser())
+		if err := becomeUser(); err != nil {
+			return fail(err)
+		}
+		return 0 // the process that it started ran the tests
+	}
+	if os.Getenv(markNested) != "" {
+		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+			return fail(err)
+		}
 	}
 	var err error
 	if Tools = os.Getenv(markTools); Tools == "" {
@@ -88,6 +99,31 @@ func build(packages []string) error {
 // names of the modes, as subtests.
 var names = map[ids.Mode]string{ids.RealRoot: "root", ids.Held: "ranges", ids.OneID: "one"}
 
+// Place is a machine on which sandboxes cannot be made, put up for one user.
+type Place string
+
+// The places.
+const (
+	Chrooted     Place = "chrooted"      // the kernel refuses user namespaces: EPERM
+	NoNamespaces Place = "no-namespaces" // user.max_user_namespaces is 0: ENOSPC
+	MaskedProc   Place = "masked-proc"   // as in a container: a new /proc is refused
+)
+
+// In runs do as an ordinary user with one id in that place.
+func In(t *testing.T, place Place, do func(t *testing.T)) {
+	t.Helper()
+	t.Run(string(place), func(t *testing.T) {
+		switch {
+		case os.Getenv(markPlace) == string(place):
+			do(t)
+		case os.Getuid() != 0:
+			t.Skipf("needs root, to put up the place; we are user %d", os.Getuid())
+		default:
+			become(t, ids.OneID, place)
+		}
+	})
+}
+
 // Each runs do once as each kind of user that this process can become.
 func Each(t *testing.T, do func(t *testing.T, mode ids.Mode)) {
 	t.Helper()
@@ -105,14 +141,14 @@ func Each(t *testing.T, do func(t *testing.T, mode ids.Mode)) {
 			case os.Getuid() != 0:
 				t.Skipf("needs root, to become a user with another kind of ids; we are user %d (%v)", os.Getuid(), Process.Mode)
 			default:
-				become(t, mode)
+				become(t, mode, "")
 			}
 		})
 	}
 }
 
 // become runs this subtest again in a process of another user.
-func become(t *testing.T, mode ids.Mode) {
+func become(t *testing.T, mode ids.Mode, place Place) {
 	t.Helper()
 	if mode == ids.Held {
 		if _, err := exec.LookPath("newuidmap"); err != nil {
@@ -138,7 +174,7 @@ func become(t *testing.T, mode ids.Mode) {
 	cmd.Dir = "/"
 	cmd.Env = []string{
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + home, markMode + "=" + names[mode], markTools + "=" + Tools,
-		markStage + "=" + names[mode],
+		markStage + "=" + names[mode], markPlace + "=" + string(place),
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
@@ -189,11 +225,17 @@ func becomeUser() error {
 	if err := os.Remove(dir); err != nil {
 		return err
 	}
+	if err := putUp(Place(os.Getenv(markPlace))); err != nil {
+		return err
+	}
 	env := []string{}
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, markStage+"=") {
 			env = append(env, e)
 		}
+	}
+	if os.Getenv(markPlace) == string(NoNamespaces) {
+		return inNested(env)
 	}
 	for _, step := range []func() error{
 		func() error { return syscall.Setgroups(nil) },
@@ -205,4 +247,38 @@ func becomeUser() error {
 		}
 	}
 	return syscall.Exec("/proc/self/exe", os.Args, env)
+}
+
+// putUp changes what this mount namespace sees.
+func putUp(place Place) error {
+	switch place {
+	case Chrooted:
+		// A root that is not that of the mount namespace.
+		dir, err := os.MkdirTemp("", "berth-root-")
+		if err != nil {
+			return err
+		}
+		if err := unix.Mount("/", dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return err
+		}
+		return errors.Join(unix.Chroot(dir), os.Chdir("/"))
+	case MaskedProc:
+		return unix.Mount("none", "/proc/irq", "tmpfs", unix.MS_RDONLY, "")
+	default:
+		return nil
+	}
+}
+
+// inNested becomes the user in a user namespace of its own that allows no
+// further one.
+func inNested(env []string) error {
+	one := []syscall.SysProcIDMap{{ContainerID: 0, HostID: User, Size: 1}}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx // as long as we
+	cmd.Env = append(env, markNested+"=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: one, GidMappings: one, GidMappingsEnableSetgroups: true,
+		Credential: &syscall.Credential{Uid: 0, Gid: 0}, Pdeathsig: syscall.SIGKILL,
+	}
+	return cmd.Run()
 }

@@ -1,0 +1,298 @@
+package maker
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/environments/local/internal/ids"
+	"github.com/berth-eval/berth/environments/local/internal/inside"
+	"github.com/berth-eval/berth/environments/local/internal/modetest"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// checksum is over the names, modes, owners and contents below folders of the
+// host, without what this user cannot read.
+func checksum(t *testing.T, folders ...string) string {
+	t.Helper()
+	h := sha256.New()
+	for _, folder := range folders {
+		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrPermission) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(h, path, info.Mode(), info.Size(), info.ModTime(), info.Sys() != nil)
+			if !info.Mode().IsRegular() {
+				return nil
+			}
+			f, err := os.Open(path)
+			if errors.Is(err, fs.ErrPermission) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = io.Copy(h, f)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// mounts is what is mounted in this process's namespace.
+func mounts(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// left fails when this process has children, mounts or records that it had not.
+func (r *rig) left(t *testing.T, mountsBefore string) {
+	t.Helper()
+	if now := mounts(t); now != mountsBefore {
+		t.Errorf("mounts changed:\n%s", now)
+	}
+	if all, err := filepath.Glob("/proc/self/task/*/children"); err == nil {
+		for _, file := range all {
+			if text, err := os.ReadFile(file); err == nil && len(text) > 0 {
+				t.Errorf("processes are left: %s", text)
+			}
+		}
+	}
+	for _, dir := range []string{r.state.Boxes, r.state.Work} {
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) > 0 {
+			t.Errorf("in %s is left: %v %v", dir, entries, err)
+		}
+	}
+}
+
+// A shell version of the set-up that went on after a failed pivot_root, as
+// real root, once wrote to the real /usr/bin.
+func TestNothingRunsWhenAStepFails(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		r := newRig(t)
+		folder, l := r.control(t)
+		before, host := mounts(t), checksum(t, "/usr/bin", "/etc")
+		for _, step := range inside.Steps() {
+			_, err := r.Create(t.Context(), Order{Control: folder, Workdir: "/x", breakAt: step})
+			if err == nil || !strings.Contains(err.Error(), step) {
+				t.Errorf("step %q broken: got %v, want an error that names it", step, err)
+			}
+			_ = l.SetDeadline(time.Now().Add(20 * time.Millisecond))
+			if c, err := l.Accept(); err == nil {
+				t.Errorf("step %q broken: sandboxd ran all the same", step)
+				_ = c.Close()
+			}
+			r.left(t, before)
+		}
+		if checksum(t, "/usr/bin", "/etc") != host {
+			t.Error("the host's /usr/bin or /etc changed")
+		}
+		// And with the last guard gone: no sandboxd.
+		if err := os.Remove(filepath.Join(folder, "sandboxd")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Create(t.Context(), Order{Control: folder}); err == nil {
+			t.Error("created without sandboxd")
+		}
+		r.left(t, before)
+	})
+}
+
+// local-init by itself must do nothing: not as root on the host, and not with
+// a plan.
+func TestInitDoesNothingOutside(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), filepath.Join(modetest.Tools, "local-init"))
+	before := mounts(t)
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "nothing by hand") {
+		t.Errorf("got %v, %q", err, out)
+	}
+	if mounts(t) != before {
+		t.Error("mounts changed")
+	}
+}
+
+func TestAttackFromInsideLeavesTheHostAsItWas(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		x := newRig(t).open(t, Order{SizeMiB: 512})
+		before := checksum(t, "/usr/bin", "/etc")
+		x.run(t, 0, "sh", "-c", `
+			cd /usr/bin && for f in *; do echo bad > "$f"; done
+			rm -rf /usr/bin/a* /usr/sbin /etc/* /lib/x86_64-linux-gnu/libm.so.6
+			mv /usr/share/doc /usr/share/moved
+			chmod -R 777 /etc /usr/local; chown -R 1000 /usr/local
+			for p in /proc/1/root /proc/self/root /..; do echo bad > $p/usr/bin/planted; done
+			for p in ../../../../../../usr/bin/planted /proc/1/cwd/usr/bin/planted; do echo bad > $p; done
+			mknod /tmp/d b 254 0; dd if=/dev/zero of=/tmp/d bs=1 count=1
+			mount --bind / /mnt; echo bad > /mnt/usr/bin/planted
+		`)
+		if checksum(t, "/usr/bin", "/etc") != before {
+			t.Error("the host's /usr/bin or /etc changed")
+		}
+		if _, err := os.Stat("/usr/bin/planted"); err == nil {
+			t.Error("a file was planted in the host's /usr/bin")
+		}
+	})
+}
+
+func TestRefusalsSayWhatToDo(t *testing.T) {
+	for place, want := range map[modetest.Place][]string{
+		modetest.Chrooted:     {"user namespaces are not allowed", "operation not permitted", "an administrator can", "podman"},
+		modetest.NoNamespaces: {"limit on namespaces", "no space left", "user.max_user_namespaces", "podman"},
+		modetest.MaskedProc:   {"no /proc of its own", "masked", "run outside", "podman"},
+	} {
+		modetest.In(t, place, func(t *testing.T) {
+			r := newRig(t)
+			err := r.Probe(t.Context())
+			if err == nil {
+				t.Fatal("a sandbox was made")
+			}
+			for _, part := range want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q is not in: %v", part, err)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %v", err)
+			}
+			if place == modetest.NoNamespaces != errors.Is(err, environment.ErrNoCapacity) {
+				t.Errorf("is no capacity: %v", err)
+			}
+			entries, err := os.ReadDir(r.state.Boxes)
+			if err != nil || len(entries) != 0 {
+				t.Errorf("left: %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+func TestProbeLeavesNothing(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		r := newRig(t)
+		before := mounts(t)
+		for range 3 {
+			if err := r.Probe(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.left(t, before)
+	})
+}
+
+func TestCancelledCreateLeavesNothing(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		r := newRig(t)
+		folder, _ := r.control(t)
+		r.open(t, Order{}) // the copies of the host are there
+		before := len(r.boxes)
+		for delay := range 12 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(delay)*time.Millisecond)
+			b, err := r.Create(ctx, Order{Control: folder})
+			cancel()
+			if err == nil {
+				if _, err := r.Destroy(t.Context(), b.ID); err != nil {
+					t.Error(err)
+				}
+			} else if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("after %d ms: %v", delay, err)
+			}
+		}
+		if len(r.boxes) != before {
+			t.Errorf("%d sandboxes, there were %d", len(r.boxes), before)
+		}
+		if all, err := r.List(""); err != nil || len(all) != before {
+			t.Errorf("records: %v, %v", all, err)
+		}
+	})
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+func TestManyInARowLeakNothing(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		r := newRig(t)
+		folder, _ := r.control(t)
+		n := 200
+		if testing.Short() {
+			n = 20
+		}
+		before := mounts(t)
+		fds := 0
+		for i := range n {
+			b, err := r.Create(t.Context(), Order{Control: folder, Owner: "row"})
+			if err != nil {
+				t.Fatalf("sandbox %d: %v", i, err)
+			}
+			if _, err := r.Destroy(t.Context(), b.ID); err != nil {
+				t.Fatalf("sandbox %d: %v", i, err)
+			}
+			if i == 0 {
+				fds = descriptors(t)
+			}
+		}
+		if now := descriptors(t); now > fds {
+			t.Errorf("%d descriptors after %d sandboxes, %d after the first", now, n, fds)
+		}
+		r.left(t, before)
+	})
+}
+
+func TestManyAtOnce(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, mode ids.Mode) {
+		r := newRig(t)
+		var work sync.WaitGroup
+		var mu sync.Mutex
+		var maps []string
+		for range 32 {
+			work.Go(func() {
+				x := r.open(t, Order{Owner: "crowd"})
+				m := x.sh(t, "head -1 /proc/self/uid_map; echo $$ > /tmp/mine; ls -A /tmp")
+				mu.Lock()
+				defer mu.Unlock()
+				maps = append(maps, strings.Fields(m)[1])
+			})
+		}
+		work.Wait()
+		all, err := r.List("crowd")
+		if err != nil || len(all) != 32 {
+			t.Errorf("listed %d of 32: %v", len(all), err)
+		}
+		if slices.Sort(maps); mode == ids.RealRoot && len(slices.Compact(maps)) != 32 {
+			t.Errorf("ranges of ids are shared: %v", maps)
+		}
+	})
+}

@@ -202,11 +202,6 @@ func (a *attempt) create(ctx context.Context) error {
 	if err := w.folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.Artifacts); err != nil {
 		return err
 	}
-	if e := &a.task.Environment; e.Upload && e.Build != nil {
-		if err := a.uploadContext(ctx, e.Build.Context); err != nil {
-			return fmt.Errorf("place the files of the environment: %w", err)
-		}
-	}
 	return a.place(ctx, task.PlaceCreate, "")
 }
 
@@ -287,7 +282,7 @@ func (a *attempt) place(ctx context.Context, when task.PlacePhase, stage string)
 		if r.Phase != when || r.Place == "" || (r.Stage != "" && r.Stage != stage) {
 			continue
 		}
-		if _, err := a.w.put(ctx, a.task, r); err != nil {
+		if _, err := a.w.put(ctx, a.task, r, ""); err != nil {
 			return fmt.Errorf("place %s: %w", r.Name, err)
 		}
 	}

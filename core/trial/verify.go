@@ -82,6 +82,9 @@ func (s *stage) verifyTime() time.Duration {
 	return orElse(scaled(s.task.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor), bound.Verify)
 }
 
+// verifyUser is whom the verifier's commands run as; empty is root.
+func (s *stage) verifyUser() string { return orElse(s.task.Verify.User, s.a.w.made.Image.User) }
+
 // fresh are the folders that do not exist while the agent lives.
 func (s *stage) fresh() []string {
 	var paths []string
@@ -112,7 +115,7 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 		return sums, nil
 	}
 	if paths := s.fresh(); len(paths) > 0 {
-		moved, err := s.a.w.Fresh(ctx, "", 0o777, paths...)
+		moved, err := s.a.w.Fresh(ctx, s.verifyUser(), 0o755, paths...)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +128,7 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 		if r.Phase != task.PlaceVerify || r.Place == "" || (r.Stage != "" && r.Stage != s.task.Name) {
 			continue
 		}
-		placed, err := s.a.w.put(ctx, s.a.task, r)
+		placed, err := s.a.w.put(ctx, s.a.task, r, s.verifyUser())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Name, err)
 		}
@@ -308,7 +311,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	if plugin.Traits.Needs != verifier.NeedsSandbox || j.round > 0 {
 		return r, done, nil
 	}
-	r.User = orElse(s.task.Verify.User, a.w.made.Image.User)
+	r.User = s.verifyUser()
 	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d", s.i+1, j.number)), relay.Of(a.w.Sandbox, inside.Session{
 		ID: id, User: r.User, Dir: a.w.dir, Env: list(merge(a.w.env, r.Env)),
 	}))

@@ -180,39 +180,26 @@ func (w *world) absolute(p string) string {
 	return path.Join(w.dir, p)
 }
 
-// put places one resource and returns the sums of its files.
-func (w *world) put(ctx context.Context, t *task.Task, r *task.Resource) (views.Sums, error) {
-	place := w.absolute(r.Place)
-	return w.upload(ctx, views.Target(r, place), func(out io.Writer) (views.Sums, error) {
-		return views.Archive(out, t, r, place)
-	})
-}
-
-func (w *world) upload(ctx context.Context, dir string, pack func(io.Writer) (views.Sums, error)) (views.Sums, error) {
+// put places one resource, which user owns then (empty: root), and returns the
+// sums of its files.
+func (w *world) put(ctx context.Context, t *task.Task, res *task.Resource, user string) (views.Sums, error) {
+	place := w.absolute(res.Place)
 	r, out := io.Pipe()
 	var sums views.Sums
 	var packed error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		sums, packed = pack(out)
+		sums, packed = views.Archive(out, t, res, place)
 		_ = out.CloseWithError(packed)
 	}()
-	err := w.shell.Upload(ctx, dir, r, sandbox.UploadOptions{})
+	err := w.shell.Upload(ctx, views.Target(res, place), r, sandbox.UploadOptions{User: user})
 	_ = r.CloseWithError(errors.New("the upload has ended"))
 	<-done
 	if packed != nil && err != nil && errors.Is(err, packed) {
 		return nil, by(record.ByTask, packed)
 	}
 	return sums, err
-}
-
-// uploadContext places the files beside the image in the working folder.
-func (a *attempt) uploadContext(ctx context.Context, rel string) error {
-	_, err := a.w.upload(ctx, a.w.dir, func(out io.Writer) (views.Sums, error) {
-		return nil, views.FolderArchive(out, a.task, rel)
-	})
-	return err
 }
 
 // tail keeps the end of what is written to it.

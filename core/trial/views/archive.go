@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -88,23 +87,6 @@ func add(tw *tar.Writer, root *os.Root, it item, name string) (string, error) {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
-}
-
-// FolderArchive writes the content of a folder of the task that is no resource
-// (the files beside an image) as a tar archive.
-func FolderArchive(w io.Writer, t *task.Task, rel string) error {
-	root, err := os.OpenRoot(t.Dir)
-	if err != nil {
-		return fmt.Errorf("task %s: %w", t.Name, err)
-	}
-	defer root.Close()
-	sub, err := root.OpenRoot(filepath.FromSlash(rel))
-	if err != nil {
-		return fmt.Errorf("task %s: %w", t.Name, err)
-	}
-	defer sub.Close()
-	tw := tar.NewWriter(w)
-	return errors.Join(tw.AddFS(sub.FS()), tw.Close())
 }
 
 // EmptyFolder is an archive whose only entry is its own folder, with a mode.

@@ -1,0 +1,222 @@
+package trial_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// listener is a script that leaves a server behind, on a socket of the path
+// name, and waits until it listens.
+const listener = `python3 - <<'E'
+import os, socket
+s = socket.socket(socket.AF_UNIX); s.bind("/app/sock"); s.listen()
+if os.fork() == 0:
+    os.setsid()
+    for fd in (0, 1, 2): os.close(fd)
+    while True: s.accept()[0].send(b"ok")
+E`
+
+const asks = `python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.connect("/app/sock"); assert s.recv(2) == b"ok"'`
+
+func TestModes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, does, test string
+		mode             task.Mode
+		outcome          record.Outcome
+		integrity        record.Integrity
+		sameAs           string
+		finding, not     string
+	}{
+		{"restarted, honest", "echo 1 > /app/x", "test -s /app/x", task.ModeRestarted, record.Passed, record.Checked, "", "", "needs_live"},
+		{"restarted, a server is needed", listener, asks, task.ModeRestarted, record.Failed, record.Checked, "", "needs_live", "left_running"},
+		{"restarted, fails without a server", "true", "false", task.ModeRestarted, record.Failed, record.Checked, "", "", "needs_live"},
+		{"restarted, a daemon", "(setsid sleep 1000 &) ; echo 1 > /app/x", "! pgrep sleep", task.ModeRestarted, record.Passed, record.Checked, "", "", "left_running"},
+		{"live, a server is needed", listener, asks, task.ModeLive, record.Passed, record.Exposed, "", "left_running", "needs_live"},
+		{"live, nothing left", "echo 1 > /app/x", "test -s /app/x", task.ModeLive, record.Passed, record.Checked, "restarted", "", "left_running"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, does(tt.does), tests(tt.test))
+			b.task.Mode = tt.mode
+			r := b.run(t.Context(), t)
+			want(t, r, tt.outcome, record.Yielded, tt.integrity)
+			if r.SameAs != tt.sameAs || r.Mode != string(tt.mode) {
+				t.Errorf("mode %q, same as %q; want %q", r.Mode, r.SameAs, tt.sameAs)
+			}
+			if tt.finding != "" && !found(r, tt.finding) {
+				t.Errorf("no finding %s: %s", tt.finding, pretty(r.Findings))
+			}
+			if tt.not != "" && found(r, tt.not) {
+				t.Errorf("finding %s: %s", tt.not, pretty(r.Findings))
+			}
+		})
+	}
+}
+
+func TestAnExperimentMakesAModeStricterOnly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does(listener), tests(asks))
+	b.task.Mode, b.cell.Verify = task.ModeLive, task.ModeRestarted
+	if r := b.run(t.Context(), t); r.Mode != "restarted" || !found(r, "needs_live") {
+		t.Errorf("mode %s, findings %s", r.Mode, pretty(r.Findings))
+	}
+	b = newBench(t, does("true"), tests("true"))
+	b.task.Mode, b.cell.Verify = task.ModeRestarted, task.ModeLive
+	r := b.run(t.Context(), t)
+	want(t, r, record.TaskInvalid, "", record.Unknown)
+	if r.Error == nil || !strings.Contains(r.Error.Message, "not stricter") {
+		t.Errorf("error %+v", r.Error)
+	}
+}
+
+// withTests adds a folder resource of the verifier at /tests.
+func withTests(t *testing.T, b *bench, files map[string]string) {
+	t.Helper()
+	r := task.Resource{
+		Name: "tests", Path: "tests", Place: "/tests", Phase: task.PlaceVerify, Audience: []task.Role{task.RoleVerifier}, Folder: true,
+	}
+	if err := os.Mkdir(filepath.Join(b.task.Dir, "tests"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, body := range files {
+		if err := os.WriteFile(filepath.Join(b.task.Dir, "tests", name), []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.Entries = append(r.Entries, task.Entry{Path: name, Mode: 0o755, Size: int64(len(body))})
+	}
+	b.task.Resources = append(b.task.Resources, r)
+}
+
+func TestTheVerifiersFilesComeAfterTheAgent(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does(`
+		[ ! -e /tests/test.sh ] && [ ! -e /logs/verifier ] || exit 3
+		mkdir -p /tests /logs/verifier
+		echo 'exit 0' > /tests/test.sh; echo planted > /tests/conftest.py; echo 1 > /logs/verifier/reward.txt`),
+		tests(`[ ! -e /tests/conftest.py ] && [ ! -e /logs/verifier/reward.txt ] && sh /tests/test.sh`))
+	withTests(t, b, map[string]string{"test.sh": "echo built > /tests/out; exit 0"})
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if !found(r, "planted") || found(r, "tests_changed") {
+		t.Errorf("findings %s", pretty(r.Findings))
+	}
+}
+
+func TestChangesOfTheVerifiersFilesAreSeen(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, does, test string
+		mode             task.Mode
+		integrity        record.Integrity
+	}{
+		{"by the tests themselves", "true", "echo changed > /tests/data", task.ModeRestarted, record.Checked},
+		{
+			"by what the agent left", "(setsid sh -c 'while ! [ -e /tests/data ]; do sleep 0.01; done; echo forged > /tests/data' >/dev/null 2>&1 &)",
+			"sleep 0.3", task.ModeLive, record.Exposed,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, does(tt.does), tests(tt.test))
+			b.task.Mode = tt.mode
+			withTests(t, b, map[string]string{"data": "honest"})
+			r := b.run(t.Context(), t)
+			want(t, r, record.Passed, record.Yielded, tt.integrity)
+			if !found(r, "tests_changed") {
+				t.Errorf("findings %s", pretty(r.Findings))
+			}
+		})
+	}
+}
+
+func TestAccessEndsWithTheTurn(t *testing.T) {
+	t.Parallel()
+	late := make(chan error, 1)
+	var judged chan struct{}
+	a := does("true")
+	honest := a.turn
+	a.turn = func(ctx context.Context, act *actor, m agent.Message) (agent.Yield, error) {
+		go func() {
+			<-judged // the verifier is at work now
+			_, err := act.shell.Exec(context.WithoutCancel(ctx), sandbox.Command{Argv: []string{"touch", "/app/late"}})
+			late <- err
+		}()
+		return honest(ctx, act, m)
+	}
+	judged = make(chan struct{})
+	j := tests("sleep 0.3; test ! -e /app/late")
+	honestly := j.verify
+	j.verify = func(ctx context.Context, r verifierRequest) (verifierVerdict, error) {
+		close(judged)
+		return honestly(ctx, r)
+	}
+	b := newBench(t, a, j)
+	b.task.Mode = task.ModeLive
+	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
+	if err := <-late; err == nil {
+		t.Error("a command after the turn was carried out")
+	}
+}
+
+func TestADeadlineCutsFirstAndGradesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	cleaned := make(chan error, 1)
+	a := &scripted{needs: agent.Needs{Shell: true}, turn: func(ctx context.Context, act *actor, _ agent.Message) (agent.Yield, error) {
+		if err := act.sh(ctx, "echo 1 > /app/x"); err != nil {
+			return agent.Yield{}, err
+		}
+		<-ctx.Done()
+		cleaned <- act.sh(context.WithoutCancel(ctx), "rm /app/x") // a plugin's own clean-up
+		return agent.Yield{}, ctx.Err()
+	}}
+	b := newBench(t, a, tests("test -s /app/x"))
+	b.task.Stages[0].Agent.Time = task.Duration(300 * time.Millisecond)
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Timeout, record.Checked)
+	if err := <-cleaned; err == nil {
+		t.Error("the plugin's clean-up still reached the sandbox")
+	}
+	if r.AgentTime < 300*time.Millisecond || r.AgentTime > 5*time.Second {
+		t.Errorf("agent time %s", r.AgentTime)
+	}
+}
+
+func TestAnAgentThatNeverReturnsIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	a := &scripted{needs: agent.Needs{Shell: true}, turn: func(ctx context.Context, act *actor, _ agent.Message) (agent.Yield, error) {
+		err := act.sh(ctx, "echo 1 > /app/x")
+		<-hang
+		return agent.Yield{}, err
+	}}
+	b := newBench(t, a, tests("test -s /app/x"))
+	b.cell.Limits.AgentTime = 200 * time.Millisecond
+	begin := time.Now()
+	want(t, b.run(t.Context(), t), record.Passed, record.Timeout, record.Checked)
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("took %s", took)
+	}
+}
+
+func TestCopiesNeedNoSandbox(t *testing.T) {
+	t.Parallel()
+	j := looks(func(r verifierRequest) bool {
+		data, err := os.ReadFile(filepath.Join(r.View, "attempt/artifacts/logs/artifacts/answer"))
+		return err == nil && string(data) == "42\n" && r.Shell == ""
+	})
+	b := newBench(t, does("echo 42 > /logs/artifacts/answer"), j)
+	b.task.Mode = task.ModeCopies
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+}

@@ -177,8 +177,8 @@ func (c *checker) env(key string, e Env) {
 		if !envName.MatchString(name) || strings.ContainsRune(v.Text, 0) {
 			c.bad(key, "has the variable %q, which no environment can hold", name)
 		}
-		if v.Text != "" && v.Host != "" {
-			c.bad(key+"."+name, "has both a text and a host variable")
+		if (v.Text != "" && v.Host != "") || (v.Parts != nil && v.Text+v.Host != "") {
+			c.bad(key+"."+name, "has more than one of a text, a host variable and parts")
 		}
 	}
 }

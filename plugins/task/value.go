@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,6 +20,43 @@ type Value struct {
 	Host string `json:"host,omitempty"`
 	// Default stands in when the host variable is not set or empty; nil means none.
 	Default *string `json:"default,omitempty"`
+	// Parts are values that are joined, such as "Bearer " and a host variable;
+	// with them nothing else is set.
+	Parts []Value `json:"parts,omitempty"`
+}
+
+// resolve returns the text of v.
+func (v *Value) resolve(lookup func(string) (string, bool)) (string, error) {
+	var joined strings.Builder
+	for i := range v.Parts {
+		s, err := v.Parts[i].resolve(lookup)
+		if err != nil {
+			return "", err
+		}
+		joined.WriteString(s)
+	}
+	if v.Parts != nil || v.Host == "" {
+		return joined.String() + v.Text, nil
+	}
+	s, ok := lookup(v.Host)
+	switch {
+	case ok && (s != "" || v.Default == nil):
+		return s, nil
+	case v.Default != nil:
+		return *v.Default, nil
+	default:
+		return "", fmt.Errorf("host variable %s is not set: set it, or give the task a default", v.Host)
+	}
+}
+
+// hosts adds the names of the host variables in v.
+func (v *Value) hosts(names map[string]bool) {
+	if v.Host != "" {
+		names[v.Host] = true
+	}
+	for i := range v.Parts {
+		v.Parts[i].hosts(names)
+	}
 }
 
 // Text makes the literal environment of a plain map.
@@ -40,33 +78,22 @@ func (e Env) Resolve(lookup func(string) (string, bool)) (map[string]string, err
 	out := make(map[string]string, len(e))
 	for _, k := range slices.Sorted(maps.Keys(e)) {
 		v := e[k]
-		if v.Host == "" {
-			out[k] = v.Text
-			continue
+		s, err := v.resolve(lookup)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k, err)
 		}
-		s, ok := lookup(v.Host)
-		switch {
-		case ok && (s != "" || v.Default == nil):
-			out[k] = s
-		case v.Default != nil:
-			out[k] = *v.Default
-		default:
-			return nil, fmt.Errorf("%s: host variable %s is not set: set it, or give the task a default", k, v.Host)
-		}
+		out[k] = s
 	}
 	return out, nil
 }
 
 // HostVars returns the names of the host variables that e asks for, sorted.
 func (e Env) HostVars() []string {
-	var names []string
+	names := map[string]bool{}
 	for _, v := range e {
-		if v.Host != "" && !slices.Contains(names, v.Host) {
-			names = append(names, v.Host)
-		}
+		v.hosts(names)
 	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(names))
 }
 
 // Duration is a time.Duration that reads and writes as text such as "1m30s".

@@ -67,7 +67,7 @@ func (d *decoder) artifact(p string, a *task.Artifact) bool {
 		case to == "manifest.json":
 			d.bad(p, "Destination is taken", "manifest.json lists the artifacts.")
 		case to == ".":
-			a.To = ""
+			d.bad(p, "Malformed destination", "%q names no file or folder.", a.To)
 		default:
 			a.To = to
 		}
@@ -96,7 +96,7 @@ func lands(a task.Artifact) string {
 
 // devices are names that Windows keeps for itself.
 var devices = []string{
-	"con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8", "com9",
+	"con", "prn", "aux", "nul", "conin$", "conout$", "com¹", "com²", "com³", "lpt¹", "lpt²", "lpt³", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8", "com9",
 	"lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
 }
 
@@ -104,10 +104,11 @@ var devices = []string{
 // has one that some file system takes for the same.
 func (d *decoder) stepName(t *table, name string, before []stepConfig) {
 	stem, _, _ := strings.Cut(strings.ToLower(name), ".")
+	stem = strings.TrimRight(stem, " ")
 	switch {
 	case len(name) > 255:
 		d.bad(t.at("name"), "Step name is too long", "It has %d bytes, 255 are allowed.", len(name))
-	case name == "." || name == ".." || strings.ContainsAny(name, "<>:\"/\\|?*") || strings.ContainsFunc(name, unicode.IsControl):
+	case strings.TrimSpace(name) == "" || name == "." || name == ".." || strings.ContainsAny(name, "<>:\"/\\|?*") || strings.ContainsFunc(name, unicode.IsControl):
 		d.bad(t.at("name"), "Malformed step name", "%q cannot be the name of a folder: leave out < > : \" / \\ | ? * and control characters.", name)
 	case strings.HasSuffix(name, ".") || strings.HasSuffix(name, " "):
 		d.bad(t.at("name"), "Malformed step name", "%q ends with a dot or a space.", name)

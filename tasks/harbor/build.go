@@ -57,6 +57,7 @@ func (b *builder) task(ctx context.Context) (*task.Task, error) {
 	if b.ignore, err = b.harborignore(); err != nil {
 		return nil, err
 	}
+	b.leaving()
 	if err = b.environment(ctx); err != nil {
 		return nil, err
 	}
@@ -74,9 +75,9 @@ var reducers = map[string]task.Reducer{"": task.ReduceMean, "mean": task.ReduceM
 
 // environment says what the agent's sandbox is made of.
 func (b *builder) environment(ctx context.Context) error {
-	if !b.isDir(dirEnvironment) {
-		b.bad(dirEnvironment, "Folder is missing", "A task has an %s/ folder with a Dockerfile, or task.toml has a docker_image and the folder may be empty.",
-			dirEnvironment)
+	if !b.isDir(dirEnvironment) && b.config.env.image == "" {
+		b.bad(dirEnvironment, "Folder is missing", "Make an %s/ folder with a Dockerfile, or write docker_image in [environment] of %s.",
+			dirEnvironment, fileConfig)
 	}
 	e, err := b.made(ctx, &b.config.env, dirEnvironment)
 	if err != nil {

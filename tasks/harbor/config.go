@@ -145,7 +145,7 @@ func (d *decoder) identity(t *table, c *config) {
 	t.done()
 }
 
-// authors takes names, and tables of name and email.
+// authors takes tables of name and email.
 func (d *decoder) authors(t *table) []string {
 	v, ok := t.get("authors")
 	if !ok {
@@ -160,18 +160,16 @@ func (d *decoder) authors(t *table) []string {
 	for i, e := range list {
 		path := index(t.at("authors"), i)
 		switch e := e.(type) {
-		case string:
-			out = append(out, e)
 		case map[string]any:
 			a := &table{r: d.reader, path: path, m: e}
-			name, email := a.str("name", ""), a.str("email", "")
+			name, email := d.required(a, "name"), a.str("email", "")
 			a.done()
 			if email != "" {
 				name = strings.TrimSpace(name + " <" + email + ">")
 			}
 			out = append(out, name)
 		default:
-			d.bad(path, "Wrong type", "%s must be a name, or a table of name and email, got %s.", path, show(e))
+			d.bad(path, "Wrong type", "%s must be a table of name and email, got %s.", path, show(e))
 		}
 	}
 	return out
@@ -191,7 +189,7 @@ func (d *decoder) metadata(t *table) json.RawMessage {
 }
 
 func (d *decoder) phase(t *table, def task.Duration) phaseConfig {
-	return phaseConfig{time: t.seconds("timeout_sec", def), user: d.user(t), network: d.phaseNetwork(t)}
+	return phaseConfig{time: t.seconds("timeout_sec", def), user: d.user(t), network: d.network(t, "")}
 }
 
 // user takes a name or a number.
@@ -257,10 +255,10 @@ func (d *decoder) required(t *table, key string) string {
 
 // service is the name of a sidecar as plugins/task says it.
 func service(name string) string {
-	if name == "main" {
-		return ""
+	if name = strings.TrimSpace(name); name != mainService {
+		return name
 	}
-	return name
+	return ""
 }
 
 func (d *decoder) steps(t *table) []stepConfig {

@@ -17,19 +17,19 @@ var defaultIgnores = []string{"__pycache__/", "*.pyc", ".DS_Store", "*.swp", "*.
 
 // digest is the package digest of the format: SHA-256 over a line for each
 // file, its path, a zero byte, the hex SHA-256 of its content and a newline,
-// sorted by path. Which files count is decided by the task's .gitignore. Modes,
-// folders and links to folders do not count; a link to a file counts as the
-// file. An .harborignore at the top does not count either, although it changes
-// what is placed in the sandbox.
-func (f *folder) digest(ctx context.Context) (string, error) {
-	ignored, err := f.gitignore()
+// sorted by path. Which files count is decided by the task's .gitignore and by
+// what never reaches a sandbox. Modes, folders and links to folders do not
+// count; a link to a file counts as the file.
+func (b *builder) digest(ctx context.Context) (string, error) {
+	f := b.folder
+	git, err := f.gitignore()
 	if err != nil {
 		return "", err
 	}
 	h := sha256.New()
 	for i := range f.nodes {
 		n := &f.nodes[i]
-		if !f.isFile(n.path) || ignored.match(n.path) {
+		if !f.isFile(n.path) || git.file(n.path) || b.ignored(n) {
 			continue
 		}
 		s, err := f.sum(ctx, n.path)

@@ -12,13 +12,20 @@ import (
 )
 
 var (
-	oldSize     = regexp.MustCompile(`^\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGkmg])(?:i?[Bb])?\s*$`)
+	oldSize     = regexp.MustCompile(`^\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGkmg])\s*$`)
 	tpuTopology = regexp.MustCompile(`^[1-9][0-9]*(x[1-9][0-9]*)+$`)
 	envTemplate = regexp.MustCompile(`^\$\{([^}:]+)(?::-([\s\S]*))?\}$`)
 	variable    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	headerName  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-	credential  = regexp.MustCompile(`(?i)KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|AUTH|COOKIE`)
+
+	// Names that are those of credentials, and what the value of such a header
+	// may be: a scheme such as "Bearer", and host variables without a default.
+	credential      = regexp.MustCompile(`(?i)KEY|SECRET|TOKEN(?:[^S]|$)|PASSWORD|CREDENTIAL|AUTH|^(?:SET-)?COOKIE$`)
+	credentialValue = regexp.MustCompile(`^\s*(?:[A-Za-z]+\s+)?` + bareTemplate + `(?:[\s:-]*` + bareTemplate + `)*\s*$`)
+	embedded        = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`)
 )
+
+const bareTemplate = `\$\{[A-Za-z_][A-Za-z0-9_]*(?::-)?\}`
 
 // environment reads [environment] or, without main, [verifier.environment],
 // where nothing is said about the agent.
@@ -85,10 +92,7 @@ func (d *decoder) atLeastZero(t *table, key string, f float64) float64 {
 func (d *decoder) size(t *table, key, old string) int64 {
 	n, ok := t.integer(key)
 	v, hasOld := t.get(old)
-	switch {
-	case ok && hasOld:
-		d.bad(t.at(old), "Said twice", "%s is the old spelling of %s: remove one of them.", t.at(old), t.at(key))
-	case hasOld:
+	if hasOld {
 		s, isText := v.(string)
 		m := oldSize.FindStringSubmatch(s)
 		if !isText || m == nil {
@@ -100,7 +104,11 @@ func (d *decoder) size(t *table, key, old string) int64 {
 			d.bad(t.at(old), "Malformed size", "%q: %v.", s, err)
 			return 0
 		}
-		n = int64(f * map[string]float64{"K": 1.0 / 1024, "M": 1, "G": 1024}[strings.ToUpper(m[2])])
+		said := int64(f * map[string]float64{"K": 1.0 / 1024, "M": 1, "G": 1024}[strings.ToUpper(m[2])])
+		if ok && said != n {
+			d.bad(t.at(old), "Said twice", "%s is the old spelling of %s, and says otherwise: remove one of them.", t.at(old), t.at(key))
+		}
+		n = said
 	}
 	return int64(d.atLeastZero(t, key, float64(n)))
 }
@@ -198,8 +206,8 @@ func (d *decoder) server(t *table, before []task.MCPServer) task.MCPServer {
 	return s
 }
 
-// headers are sent over HTTP. One that carries a credential must be a host
-// variable as a whole, without a default, so that no secret stands in a task.
+// headers are sent over HTTP. One that carries a credential must take it from
+// the host, without a default, so that no secret stands in a task.
 func (d *decoder) headers(t *table, transport string) task.Env {
 	sub := t.table("headers")
 	if !sub.has() {
@@ -219,11 +227,46 @@ func (d *decoder) headers(t *table, transport string) task.Env {
 			d.bad(sub.at(name), "Wrong type", "%s must be a text, got %s.", sub.at(name), show(v))
 		case strings.ContainsAny(text, "\r\n\x00"):
 			d.bad(sub.at(name), "Malformed header", "%s has a line break in it.", sub.at(name))
-		case credential.MatchString(name) && (!envTemplate.MatchString(text) || strings.Contains(text, ":-")):
-			d.bad(sub.at(name), "Credential in a task", "%s must be \"${VARIABLE}\", without a default: the secret stays on the host.", sub.at(name))
+		case strings.Contains(embedded.ReplaceAllString(text, ""), "${"):
+			d.bad(sub.at(name), "Malformed template", "%q does not name a host variable.", text)
+		case literalCredential(name, text):
+			d.bad(sub.at(name), "Credential in a task", "%s must take it from the host without a default, such as \"Bearer ${TOKEN}\".", sub.at(name))
 		default:
-			out[name] = d.value(sub.at(name), text)
+			out[name] = d.joined(sub.at(name), text)
 		}
 	}
 	return out
+}
+
+func literalCredential(name, text string) bool {
+	for _, m := range embedded.FindAllStringSubmatch(text, -1) {
+		if m[2] != "" && (credential.MatchString(name) || credential.MatchString(m[1])) {
+			return true
+		}
+	}
+	return credential.MatchString(name) && strings.TrimSpace(text) != "" && !credentialValue.MatchString(text)
+}
+
+// joined reads a text with host variables anywhere in it.
+func (d *decoder) joined(path, text string) task.Value {
+	var parts []task.Value
+	at := 0
+	for _, m := range embedded.FindAllStringIndex(text, -1) {
+		if m[0] > at {
+			parts = append(parts, task.Value{Text: text[at:m[0]]})
+		}
+		parts = append(parts, d.value(path, text[m[0]:m[1]]))
+		at = m[1]
+	}
+	if at < len(text) {
+		parts = append(parts, task.Value{Text: text[at:]})
+	}
+	switch len(parts) {
+	case 0:
+		return task.Value{}
+	case 1:
+		return parts[0]
+	default:
+		return task.Value{Parts: parts}
+	}
 }

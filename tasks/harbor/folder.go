@@ -42,6 +42,8 @@ type node struct {
 	// what it leads to, relative to the task's folder; empty when it leads nowhere.
 	link, target string
 	toFile       bool // the link leads to a regular file
+	// leaves says, in a sentence, how the link leads out of the task's folder.
+	leaves string
 }
 
 // folder is what a task's folder holds. Nothing outside of it is ever opened:
@@ -109,9 +111,7 @@ func (f *folder) add(p string) error {
 		if n.link, err = f.root.Readlink(p); err != nil {
 			return err
 		}
-		if !f.follow(&n) {
-			return nil
-		}
+		f.follow(&n)
 	default:
 		f.bad(p, "Not a regular file", "It is of type %s. A task holds files, folders and links only.", fi.Mode().Type())
 		return nil
@@ -120,23 +120,21 @@ func (f *folder) add(p string) error {
 	return nil
 }
 
-// follow finds what a link leads to, and reports one that leaves the folder.
-func (f *folder) follow(n *node) bool {
+// follow finds what a link leads to.
+func (f *folder) follow(n *node) {
 	to := path.Join(path.Dir(n.path), n.link)
 	if path.IsAbs(n.link) || to == ".." || strings.HasPrefix(to, "../") {
-		f.bad(n.path, "Link leaves the task's folder", "It leads to %q. Copy the file, or link to it by a relative path.", n.link)
-		return false
+		n.leaves = fmt.Sprintf("It leads to %q. Copy the file, or link to it by a relative path.", n.link)
+		return
 	}
 	fi, err := f.root.Stat(n.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return true
 	case err != nil:
-		f.bad(n.path, "Link leaves the task's folder", "It leads to %q by way of another link: %v.", n.link, err)
-		return false
+		n.leaves = fmt.Sprintf("It leads to %q by way of another link: %v.", n.link, err)
+	default:
+		n.target, n.toFile = to, fi.Mode().IsRegular()
 	}
-	n.target, n.toFile, n.size = to, fi.Mode().IsRegular(), 0
-	return true
 }
 
 // isFile says whether p is a regular file, or a link to one.

@@ -9,12 +9,11 @@ import (
 )
 
 // ignore is a list of gitignore lines, of one file or of several from the top
-// down; the last line that matches decides. It is no exact gitignore: a line
-// with "!" brings a file back also when its folder is ignored, as the format's
-// own reader does.
+// down; the last line that matches decides.
 type ignore struct {
-	patterns []string
-	m        *patternmatcher.PatternMatcher
+	files, dirs []string // what the lines say of files, and of folders
+	ofFiles     *patternmatcher.PatternMatcher
+	ofDirs      *patternmatcher.PatternMatcher
 }
 
 // add takes one line of an ignore file in dir. It says the line in the
@@ -39,21 +38,22 @@ func (g *ignore) add(dir, line string) error {
 	if !anchored {
 		line = "**/" + line
 	}
-	if dirOnly {
-		if below, ok := strings.CutSuffix(line, "/**"); ok {
-			line = below + "/*"
-		}
-		line += "/**"
+	if below, ok := strings.CutSuffix(line, "/**"); ok && dirOnly {
+		line = below + "/*"
 	}
 	// A class is negated by "!" in an ignore file and by "^" in a pattern.
 	line = strings.ReplaceAll(line, "[!", "[^")
 	if dir != "" {
 		line = path.Join(escape(dir), line)
 	}
-	g.patterns = append(g.patterns, negate+line)
 	if _, err := patternmatcher.New([]string{line}); err != nil {
 		return fmt.Errorf("pattern %q: %w", line, err)
 	}
+	g.dirs = append(g.dirs, negate+line)
+	if dirOnly {
+		line += "/**"
+	}
+	g.files = append(g.files, negate+line)
 	return nil
 }
 
@@ -72,12 +72,32 @@ func escape(p string) string {
 }
 
 func (g *ignore) compile() (err error) {
-	g.m, err = patternmatcher.New(g.patterns)
+	if g.ofFiles, err = patternmatcher.New(g.files); err != nil {
+		return err
+	}
+	g.ofDirs, err = patternmatcher.New(g.dirs)
 	return err
 }
 
-// match says whether the file at a slash-separated path is ignored.
-func (g *ignore) match(p string) bool {
-	ok, err := g.m.MatchesOrParentMatches(p)
+// file says whether the file at a slash-separated path is ignored. A line with
+// "!" brings it back also when its folder is ignored.
+func (g *ignore) file(p string) bool { return matches(g.ofFiles, p) }
+
+// under says whether the file or folder at a path is ignored, by itself or
+// because a folder above it is, which nothing brings back.
+func (g *ignore) under(p string, isDir bool) bool {
+	for i, c := range p {
+		if c == '/' && matches(g.ofDirs, p[:i]) {
+			return true
+		}
+	}
+	if isDir {
+		return matches(g.ofDirs, p)
+	}
+	return matches(g.ofFiles, p)
+}
+
+func matches(m *patternmatcher.PatternMatcher, p string) bool {
+	ok, err := m.MatchesOrParentMatches(p)
 	return err == nil && ok
 }

@@ -16,7 +16,7 @@ var modes = map[string]task.NetworkMode{
 }
 
 var (
-	hostName    = regexp.MustCompile(`^(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$`)
+	hostName    = regexp.MustCompile(`^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$`)
 	lastNumeric = regexp.MustCompile(`(?:^|\.)[0-9]+$`)
 )
 
@@ -24,12 +24,14 @@ var (
 // counts only when nothing newer is written.
 func (d *decoder) baseline(t *table) task.Network {
 	allow, hasAllow := t.boolean("allow_internet")
-	n := d.phaseNetwork(t)
+	n := d.network(t, "public")
 	if hasAllow {
 		d.warn(t.at("allow_internet"), "Old spelling", "Write network_mode = %q.", map[bool]string{true: "public", false: "no-network"}[allow])
 	}
+	_, hasMode := t.m["network_mode"]
+	_, hasHosts := t.m["allowed_hosts"]
 	switch {
-	case n != nil:
+	case hasMode || hasHosts:
 		return *n
 	case hasAllow && !allow:
 		return task.Network{Mode: task.NetworkNone}
@@ -38,14 +40,15 @@ func (d *decoder) baseline(t *table) task.Network {
 	}
 }
 
-// phaseNetwork reads network_mode and allowed_hosts; nil when neither is written.
-func (d *decoder) phaseNetwork(t *table) *task.Network {
-	word := t.word("network_mode", "", false, "public", "no-network", "allowlist")
+// network reads network_mode and allowed_hosts. With an empty default it is nil
+// when no mode is written.
+func (d *decoder) network(t *table, def string) *task.Network {
+	word := t.word("network_mode", def, false, "public", "no-network", "allowlist")
 	_, hasHosts := t.m["allowed_hosts"]
 	hosts := d.hosts(t)
-	if hasHosts && word != "allowlist" {
+	if word != "allowlist" && (len(hosts) > 0 || (hasHosts && word == "")) {
 		d.bad(t.at("allowed_hosts"), "Setting does not fit", "Hosts are allowed only with network_mode = \"allowlist\".")
-		return nil
+		hosts = nil
 	}
 	if word == "" {
 		return nil
@@ -71,7 +74,7 @@ func (d *decoder) hosts(t *table) []string {
 // normalHost returns a host name, a "*." name, an address or a network in one
 // spelling: lower case, no trailing dot.
 func normalHost(h string) (string, error) {
-	s := strings.ToLower(strings.TrimSpace(h))
+	s := strings.TrimRight(strings.ToLower(strings.TrimSpace(h)), ".")
 	if s == "" {
 		return "", fmt.Errorf("is empty")
 	}
@@ -90,7 +93,6 @@ func normalHost(h string) (string, error) {
 	if strings.Contains(s, ":") {
 		return "", fmt.Errorf("has a port, which cannot be restricted: write the host alone")
 	}
-	s = strings.TrimSuffix(s, ".")
 	name := strings.TrimPrefix(s, "*.")
 	switch {
 	case strings.Contains(name, "*"):

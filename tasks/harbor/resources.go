@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,25 +22,34 @@ const (
 	mainService  = "main"
 )
 
+// filtered are the folders whose files an .harborignore may leave out.
+var filtered = regexp.MustCompile(`^(?:steps/[^/]+/)?(?:tests|solution)(?:/|$)`)
+
 // harborignore collects the ignore files of the task, from the top down.
 func (b *builder) harborignore() (*ignore, error) {
 	ig := &ignore{}
-	files := []string{fileIgnore}
+	if _, err := b.root.Lstat(fileIgnore); err == nil {
+		b.warn(fileIgnore, "File without effect", "It counts in tests/ and solution/, and in those of steps.")
+	}
+	var files []string
 	for i := range b.nodes {
-		if path.Base(b.nodes[i].path) == fileIgnore && b.isFile(b.nodes[i].path) {
-			files = append(files, b.nodes[i].path)
+		p := b.nodes[i].path
+		if path.Base(p) != fileIgnore || !b.isFile(p) {
+			continue
 		}
+		if !filtered.MatchString(p) {
+			b.warn(p, "File without effect", "It counts in tests/ and solution/, and in those of steps.")
+			continue
+		}
+		files = append(files, p)
 	}
 	slices.SortStableFunc(files, func(x, y string) int { return strings.Count(x, "/") - strings.Count(y, "/") })
 	for _, file := range files {
 		data, err := b.read(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
 		if err != nil {
 			return nil, err
 		}
-		dir := strings.TrimPrefix(path.Dir(file), ".")
+		dir := path.Dir(file)
 		for i, line := range strings.Split(string(data), "\n") {
 			if err := ig.add(dir, line); err != nil {
 				b.problems = append(b.problems, task.Problem{
@@ -51,8 +61,26 @@ func (b *builder) harborignore() (*ignore, error) {
 	return ig, ig.compile()
 }
 
-// ignored says whether an .harborignore leaves a file out of the sandbox.
-func (b *builder) ignored(p string) bool { return b.ignore.match(p) }
+// ignored says whether a file or folder never reaches a sandbox: an ignore
+// file itself, and what one leaves out, by its own name or by that of what a
+// link leads to.
+func (b *builder) ignored(n *node) bool {
+	return b.leftOut(n.path, n.mode.IsDir()) || (n.target != "" && b.leftOut(n.target, !n.toFile))
+}
+
+func (b *builder) leftOut(p string, isDir bool) bool {
+	return path.Base(p) == fileIgnore || (filtered.MatchString(p) && b.ignore.under(p, isDir))
+}
+
+// leaving reports the links that lead out of the task's folder, unless nobody
+// will ever look at them.
+func (b *builder) leaving() {
+	for i := range b.nodes {
+		if n := &b.nodes[i]; n.leaves != "" && !b.ignored(n) {
+			b.bad(n.path, "Link leaves the task's folder", "%s", n.leaves)
+		}
+	}
+}
 
 // resource adds one, with the entries of its folder.
 func (b *builder) resource(r *task.Resource) {
@@ -66,16 +94,15 @@ func (b *builder) resource(r *task.Resource) {
 // links where they stay in the folder, what they lead to where they do not,
 // and its empty folders.
 func (b *builder) entries(r *task.Resource) []task.Entry {
-	filter := r.Path != dirEnvironment // what an image is built from is not filtered
 	var out []task.Entry
 	for _, n := range b.below(r.Path) {
-		if filter && b.ignored(n.path) {
+		if b.ignored(&n) || n.leaves != "" {
 			continue
 		}
 		rel := strings.TrimPrefix(n.path, r.Path+"/")
 		switch {
 		case n.mode.IsDir():
-			if len(b.below(n.path)) == 0 && (!filter || !b.ignored(n.path+"/x")) {
+			if len(b.below(n.path)) == 0 {
 				out = append(out, task.Entry{Path: rel, Folder: true, Mode: perm(n.mode)})
 			}
 		case n.link == "":
@@ -113,6 +140,9 @@ func (b *builder) linked(r *task.Resource, rel string, n node) []task.Entry {
 func (b *builder) linkedFolder(rel string, target *node) []task.Entry {
 	var out []task.Entry
 	for _, n := range b.below(target.path) {
+		if b.ignored(&n) {
+			continue
+		}
 		sub := path.Join(rel, strings.TrimPrefix(n.path, target.path+"/"))
 		switch {
 		case n.link != "":

@@ -165,8 +165,8 @@ func (b *builder) separate(s *stepConfig) bool {
 
 // verifyIn finds the environment of a separate verification: the first image
 // or definition of the step's settings, the step's tests, the task's settings
-// and the task's tests; else the agent's environment afresh. Tests that define
-// an image are in it, and nothing is placed.
+// and the task's tests; else the agent's environment afresh. An image of the
+// verifier's own has the tests in it, and nothing is placed.
 func (b *builder) verifyIn(ctx context.Context, s *stepConfig, dir string) (*task.Environment, bool, error) {
 	settings := &b.config.env
 	for _, v := range []*environmentConfig{s.verifier.own, b.config.verifier.own} {
@@ -180,13 +180,13 @@ func (b *builder) verifyIn(ctx context.Context, s *stepConfig, dir string) (*tas
 	switch {
 	case s.verifier.own != nil && s.verifier.own.image != "":
 		e, err := b.made(ctx, s.verifier.own, "")
-		return &e, false, err
+		return &e, true, err
 	case dir != "." && b.defines(stepTests):
 		e, err := b.made(ctx, withoutImage(settings), stepTests)
 		return &e, true, err
 	case taskOwn != nil && taskOwn.image != "":
 		e, err := b.made(ctx, withImage(settings, taskOwn.image), "")
-		return &e, false, err
+		return &e, true, err
 	case b.defines(dirTests):
 		e, err := b.made(ctx, withoutImage(settings), dirTests)
 		return &e, true, err
@@ -217,9 +217,9 @@ func (b *builder) needScript(dir, name string) {
 	switch {
 	case !b.isFile(p) && !b.isFile(shared):
 		b.bad(p, "File is missing", "The verifier runs this script, which writes %s/reward.txt or reward.json.", placeVerifier)
-	case b.isFile(p) && b.ignored(p):
+	case b.isFile(p) && b.ignored(b.byPath[p]):
 		b.bad(p, "Test script is ignored", "An %s leaves it out, but the verifier runs it.", fileIgnore)
-	case b.isFile(shared) && b.ignored(shared):
+	case !b.isFile(p) && b.ignored(b.byPath[shared]):
 		b.bad(shared, "Test script is ignored", "An %s leaves it out, but the verifier runs it.", fileIgnore)
 	}
 }
@@ -318,25 +318,16 @@ func (b *builder) instruction(p string) []task.Part {
 }
 
 // stripCanary removes the lines on top that mark a file for those who collect
-// training data, and the blank lines after them.
+// training data, and blank lines on top.
 func stripCanary(s string) string {
-	rest := s
-	for {
-		line, after, _ := strings.Cut(rest, "\n")
-		if !isCanary(line) {
-			break
-		}
-		rest = after
-		s = strings.TrimLeft(rest, "\r\n")
-		for {
-			blank, after, found := strings.Cut(rest, "\n")
-			if !found || strings.TrimSpace(blank) != "" {
-				break
-			}
-			rest, s = after, after
-		}
+	lines := strings.Split(s, "\n")
+	for len(lines) > 0 && isCanary(lines[0]) {
+		lines = lines[1:]
 	}
-	return s
+	for len(lines) > 0 && strings.TrimSpace(lines[0]) == "" {
+		lines = lines[1:]
+	}
+	return strings.Join(lines, "\n")
 }
 
 func isCanary(line string) bool {

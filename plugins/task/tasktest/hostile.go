@@ -1,0 +1,146 @@
+package tasktest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+func hostileClauses() []conformance.Clause[Subject] {
+	return []conformance.Clause[Subject]{
+		{
+			Name: "an empty folder is not detected", Guards: "folders that are counted as broken tasks",
+			Run: emptyIsNotDetected,
+		},
+		{
+			Name: "a folder that is not there is an error", Guards: "a wrong path that looks like a broken task",
+			Run: goneIsAnError,
+		},
+		{
+			Name: "a link out of the folder is reported, not followed", Guards: "a dataset that carries files of the host into a sandbox",
+			Run: linkOutIsReported,
+		},
+		{
+			Name: "a pipe in the folder is reported, and does not hang", Guards: "a load that waits for ever for a writer",
+			Run: pipeIsReported,
+		},
+		{
+			Name: "host variables are asked for only when allowed", Guards: "a task that reads a key of the host",
+			Run: variablesAreAskedFor,
+		},
+		{
+			Name: "an agent sees neither tests nor solution", Guards: "a score that was copied from the answer",
+			Run: agentSeesNoAnswer,
+		},
+		{
+			Name: "a context that has ended ends a load", Guards: "Ctrl-C that waits for a large dataset",
+			Run: contextEndsALoad,
+		},
+	}
+}
+
+func emptyIsNotDetected(_ context.Context, t *conformance.T, s Subject) {
+	if dir := t.TempDir(); s.Format.Detect(dir) {
+		t.Errorf("Detect(%s) is true", dir)
+	}
+}
+
+func goneIsAnError(ctx context.Context, t *conformance.T, s Subject) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	if got, _, err := s.Format.Load(ctx, dir, s.Options); err == nil || got != nil {
+		t.Errorf("Load(%s) = %v, %v; want an error", dir, got, err)
+	}
+}
+
+func linkOutIsReported(ctx context.Context, t *conformance.T, s Subject) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	write(t, secret, []byte("marker"))
+	for _, target := range []string{secret, "../../../../../../../../../../" + secret} {
+		linkOut(ctx, t, s, target)
+	}
+}
+
+func pipeIsReported(ctx context.Context, t *conformance.T, s Subject) {
+	dir := clone(t, s.Good[0])
+	r, _ := folderResource(t, s.load(ctx, t, dir))
+	if err := syscall.Mkfifo(filepath.Join(dir, filepath.FromSlash(r.Path), "pipe"), 0o600); err != nil {
+		t.Fatalf("%v", err)
+	}
+	if got, problems, err := s.Format.Load(ctx, dir, s.Options); got != nil || err != nil || !task.Broken(problems) {
+		t.Errorf("got %v, %v, %v; want a problem", got, problems, err)
+	}
+}
+
+func variablesAreAskedFor(ctx context.Context, t *conformance.T, s Subject) {
+	var mu sync.Mutex
+	o := s.Options
+	o.LookupEnv = func(name string) (string, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !o.EnvAllowed(name) {
+			t.Errorf("%s was asked for", name)
+		}
+		return "marker", true
+	}
+	for _, dir := range append(s.Good, s.Broken...) {
+		if got, _, err := s.Format.Load(ctx, dir, o); err == nil && got != nil && strings.Contains(text(t, got), "marker") {
+			t.Errorf("%s: the value of a host variable is in the task", dir)
+		}
+	}
+}
+
+func agentSeesNoAnswer(ctx context.Context, t *conformance.T, s Subject) {
+	for _, dir := range s.Good {
+		tk := s.load(ctx, t, dir)
+		for i := range tk.Stages {
+			agentSees(t, tk, &tk.Stages[i])
+		}
+	}
+}
+
+func contextEndsALoad(ctx context.Context, t *conformance.T, s Subject) {
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, _, err := s.Format.Load(ended, s.Good[0], s.Options); err == nil {
+		t.Errorf("no error")
+	}
+}
+
+func linkOut(ctx context.Context, t *conformance.T, s Subject, target string) {
+	dir := clone(t, s.Good[0])
+	r, _ := folderResource(t, s.load(ctx, t, dir))
+	if err := os.Symlink(target, filepath.Join(dir, filepath.FromSlash(r.Path), "aaa-link")); err != nil {
+		t.Fatalf("%v", err)
+	}
+	got, problems, err := s.Format.Load(ctx, dir, s.Options)
+	if err != nil || got != nil {
+		t.Errorf("with a link to %s: got %v, %v; want a problem", target, got, err)
+	}
+	for _, p := range problems {
+		if strings.HasSuffix(p.File, "aaa-link") && p.Severity == task.Error {
+			return
+		}
+	}
+	t.Errorf("no problem names the link to %s: %v", target, problems)
+}
+
+func agentSees(t *conformance.T, tk *task.Task, st *task.Stage) {
+	v := tk.View(task.RoleAgent, st.Name)
+	for _, r := range v.Resources {
+		if r.Phase == task.PlaceVerify {
+			t.Errorf("stage %s: the agent sees %s, which is placed for verification", st.Name, r.Name)
+		}
+		if st.Reference != nil && r.Name == st.Reference.Resource {
+			t.Errorf("stage %s: the agent sees %s, the solution", st.Name, r.Name)
+		}
+	}
+	if len(v.Stages) != 1 || v.Stages[0].Reference != nil || v.Stages[0].Verifiers != nil {
+		t.Errorf("stage %s: the agent's view has more than its instruction: %+v", st.Name, v.Stages)
+	}
+}

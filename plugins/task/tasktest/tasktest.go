@@ -1,0 +1,115 @@
+// Package tasktest is the conformance kit of task formats: what every format
+// promises to the core, as clauses. It must not know any format.
+package tasktest
+
+import (
+	"context"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Subject is a format with folders to try it on.
+type Subject struct {
+	Format task.Format
+	// Good are folders with valid tasks, at least one. Each has an instruction,
+	// a verifier and at least one folder resource with a file in it.
+	Good []string
+	// Broken are folders that look like tasks and are not valid ones.
+	Broken []string
+	// Options are those that Good needs; usually the zero value.
+	Options task.Options
+}
+
+// Run tries every clause on s, one subtest a clause:
+//
+//	tasktest.Run(t, tasktest.Subject{Format: myformat.Format{}, Good: []string{"testdata/good"}, Broken: …})
+func Run(t *testing.T, s Subject) {
+	t.Helper()
+	conformance.Test(t, s, Clauses())
+}
+
+// Clauses are all clauses of the kit.
+func Clauses() []conformance.Clause[Subject] { return append(loadClauses(), hostileClauses()...) }
+
+// load reads a folder that must be a valid task.
+func (s *Subject) load(ctx context.Context, t *conformance.T, dir string) *task.Task {
+	got, problems, err := s.Format.Load(ctx, dir, s.Options)
+	if err != nil {
+		t.Fatalf("Load(%s): %v", dir, err)
+	}
+	if got == nil || task.Broken(problems) {
+		t.Fatalf("Load(%s) made no task: %v", dir, problems)
+	}
+	return got
+}
+
+// clone copies a folder, links as links.
+func clone(t *conformance.T, dir string) string {
+	to := filepath.Join(t.TempDir(), filepath.Base(dir))
+	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		return copyOne(p, filepath.Join(to, rel), e)
+	})
+	if err != nil {
+		t.Fatalf("copy %s: %v", dir, err)
+	}
+	return to
+}
+
+func copyOne(from, to string, e fs.DirEntry) error {
+	fi, err := e.Info()
+	if err != nil {
+		return err
+	}
+	switch {
+	case e.IsDir():
+		return os.Mkdir(to, fi.Mode().Perm()|0o700)
+	case fi.Mode()&fs.ModeSymlink != 0:
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	default:
+		data, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, data, fi.Mode().Perm())
+	}
+}
+
+// text is the JSON of a value, for comparing.
+func text(t *conformance.T, v any) string {
+	raw, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		t.Fatalf("JSON of %T: %v", v, err)
+	}
+	return string(raw)
+}
+
+// folderResource is the first folder with a file in it.
+func folderResource(t *conformance.T, tk *task.Task) (*task.Resource, *task.Entry) {
+	for i := range tk.Resources {
+		r := &tk.Resources[i]
+		for j := range r.Entries {
+			if e := &r.Entries[j]; !e.Folder && e.Link == "" {
+				return r, e
+			}
+		}
+	}
+	t.Fatalf("task %s has no folder resource with a file in it", tk.Name)
+	return nil, nil
+}

@@ -1,10 +1,12 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,7 +32,7 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (Result, error) {
 	op := fmt.Sprintf("exec %q", cmd.Argv[0])
 	start := &pb.ExecStart{
 		Argv: asBytes(cmd.Argv), Env: asBytes(cmd.Env), Dir: []byte(cmd.Dir), User: cmd.User,
-		TimeoutMs: milliseconds(cmd.Timeout), Stdin: cmd.Stdin != nil, Id: cmd.ID, Keep: cmd.ID != "",
+		TimeoutMs: milliseconds(cmd.Timeout), Stdin: cmd.Stdin != nil, Id: cmd.ID, Keep: cmd.ID != "", Sweep: cmd.Sweep,
 	}
 	if start.Id == "" {
 		start.Id = newID()
@@ -178,7 +180,7 @@ func resultOf(e *pb.Exit) Result {
 	return Result{
 		ExitCode: int(e.GetCode()), Signal: syscall.Signal(e.GetSignal()), TimedOut: e.GetTimedOut(), Killed: e.GetKilled(),
 		UserTime: time.Duration(e.GetUserUs()) * time.Microsecond, SystemTime: time.Duration(e.GetSystemUs()) * time.Microsecond,
-		PeakRSS: e.GetPeakRssBytes(),
+		PeakRSS: e.GetPeakRssBytes(), Swept: swept(e.GetSwept()),
 	}
 }
 
@@ -188,4 +190,13 @@ func milliseconds(d time.Duration) int64 {
 		return 0
 	}
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// swept are command lines, or names where there is none.
+func swept(ps []*pb.Process) (lines []string) {
+	for _, p := range ps {
+		line := strings.ReplaceAll(strings.TrimRight(string(p.GetCommandLine()), "\x00"), "\x00", " ")
+		lines = append(lines, cmp.Or(line, string(p.GetComm())))
+	}
+	return lines
 }

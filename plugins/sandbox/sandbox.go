@@ -67,6 +67,7 @@ type Shell interface {
 	DownloadFolder(ctx context.Context, path, host string, l archive.Limits) (archive.Report, error)
 	WriteFile(ctx context.Context, path string, data []byte, o FileOptions) error
 	ReadFile(ctx context.Context, path string, limit int64) ([]byte, error)
+	Read(ctx context.Context, path string, limit int64) ([]byte, error)
 	Stat(ctx context.Context, path string) (FileInfo, error)
 	Lstat(ctx context.Context, path string) (FileInfo, error)
 }
@@ -100,6 +101,11 @@ type Command struct {
 	// ended (Kill). The last 256 KiB of each output wait for that. A session
 	// keeps the 32 newest. Unique in the session.
 	ID string
+	// Sweep kills, once the command has ended and before Exec returns, every
+	// process that was not there when it began, does not descend from one that
+	// was, and is no service of the task: what the command left, however it was
+	// detached. Only in a verifier's session (else ErrDenied), and without an ID.
+	Sweep bool
 }
 
 // Result is how a command ended. A command that ran and failed is a Result, not
@@ -112,6 +118,9 @@ type Result struct {
 	// Of the first process and the children it waited for.
 	UserTime, SystemTime time.Duration
 	PeakRSS              int64 // bytes
+	// Swept are the command lines of what Command.Sweep killed: text of the
+	// sandbox, never to be trusted.
+	Swept []string
 }
 
 // OK is true for a command that ended with exit code 0.

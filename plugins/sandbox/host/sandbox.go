@@ -237,7 +237,7 @@ func status(err error) error {
 func (s *Sandbox) Attach(ctx context.Context, who Session) (net.Conn, error) {
 	id := stream.NewID()
 	_, err := s.control.Attach(ctx, &pb.AttachRequest{
-		Label: id[:], Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: asBytes(who.Env),
+		Label: id[:], Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: asBytes(who.Env), Grading: who.Grading,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("attach session %q: %w", who.ID, fault.Decode(err))

@@ -25,6 +25,9 @@ type Session struct {
 	User string   // as in sandbox.Command; empty: 0
 	Dir  string   // absolute; empty: /
 	Env  []string // K=V
+	// Grading is set for a verifier's: sandbox.Client.Read and
+	// sandbox.Command.Sweep work in it.
+	Grading bool
 }
 
 // Process is one process in the sandbox. Its text is the sandbox's claim: cut

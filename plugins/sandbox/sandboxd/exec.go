@@ -40,6 +40,9 @@ func (h *shell) Exec(st pb.SandboxShell_ExecServer) error {
 	}
 	switch is := first.GetIs().(type) {
 	case *pb.ExecRequest_Start:
+		if is.Start.GetSweep() && (is.Start.GetKeep() || !h.defaults.grading) {
+			return fmt.Errorf("%w: sweep is for a session that grades, and not for a command that is kept", fault.ErrDenied)
+		}
 		if is.Start.GetKeep() {
 			return h.execKept(st, is.Start)
 		}
@@ -61,6 +64,10 @@ func (h *shell) Exec(st pb.SandboxShell_ExecServer) error {
 // breaks.
 func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 	c := &command{id: spec.GetId(), session: h.conn.s, started: make(chan struct{})}
+	known, err := h.before(spec)
+	if err != nil {
+		return err
+	}
 	fds, err := h.launch(c, spec)
 	if err != nil {
 		return err
@@ -94,7 +101,13 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 	case <-p.Ended:
 		readers.Wait()
 		finish()
-		return st.Send(&pb.ExecReply{Is: &pb.ExecReply_Exit{Exit: c.exit()}})
+		exit := c.exit()
+		if known != nil {
+			if exit.Swept, err = d.sweep(known); err != nil {
+				return err
+			}
+		}
+		return st.Send(&pb.ExecReply{Is: &pb.ExecReply_Exit{Exit: exit}})
 	case <-ctx.Done():
 		to.end()
 		go func() {
@@ -103,6 +116,23 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 		}()
 		return ctx.Err()
 	}
+}
+
+// before is what runs now, start time by pid, if spec wants what its command
+// leaves swept; else nil.
+func (h *shell) before(spec *pb.ExecStart) (map[int64]uint64, error) {
+	if !spec.GetSweep() {
+		return nil, nil //nolint:nilnil // nothing is to be swept
+	}
+	t, err := table()
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[int64]uint64, len(t))
+	for _, p := range t {
+		known[int64(p.PID)] = p.Started
+	}
+	return known, nil
 }
 
 // launch starts the command of spec with pipes, known to its session, and with

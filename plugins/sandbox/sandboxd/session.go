@@ -37,6 +37,8 @@ type defaults struct {
 	user string
 	dir  string
 	env  []string
+	// grading: Read and ExecStart.sweep work.
+	grading bool
 }
 
 // connection is one Shell connection of a session.
@@ -53,7 +55,7 @@ type connection struct {
 
 // call is one Exec that runs on a connection.
 type call struct {
-	ctx  context.Context //nolint:containedctx // of the stream, asked once, at the connection's end
+	ctx  context.Context // of the stream, asked once, at the end of the connection
 	lost bool            // the connection ended before the call did
 }
 
@@ -88,7 +90,7 @@ func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachRepl
 		s = &session{id: q.GetSession(), conns: map[*connection]struct{}{}, known: map[string]*command{}}
 		d.sessions[s.id] = s
 	}
-	d.expected[id] = &attachment{session: s, defaults: defaults{user: q.GetUser(), dir: dir, env: env}}
+	d.expected[id] = &attachment{session: s, defaults: defaults{user: q.GetUser(), dir: dir, env: env, grading: q.GetGrading()}}
 	return &pb.AttachReply{}, nil
 }
 

@@ -156,8 +156,18 @@ func (c *control) Sweep(_ context.Context, q *pb.SweepRequest) (*pb.SweepReply, 
 	for _, k := range q.GetKnown() {
 		known[k.GetPid()] = k.GetStarted()
 	}
-	killed, err := c.d.killAll(func(t proc.Table) proc.Table {
-		of, index := c.d.attribution(t), t.Index()
+	killed, err := c.d.sweep(known)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SweepReply{Killed: killed}, nil
+}
+
+// sweep kills what is not in known (start time by pid), does not descend from
+// such a process, and is no service.
+func (d *daemon) sweep(known map[int64]uint64) ([]*pb.Process, error) {
+	return d.killAll(func(t proc.Table) proc.Table {
+		of, index := d.attribution(t), t.Index()
 		return keep(t, func(p *proc.Process) bool {
 			spared := of(p).service != ""
 			proc.Ancestors(index, p, func(q *proc.Process) bool {
@@ -168,10 +178,6 @@ func (c *control) Sweep(_ context.Context, q *pb.SweepRequest) (*pb.SweepReply, 
 			return !spared
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.SweepReply{Killed: killed}, nil
 }
 
 func keep(t proc.Table, which func(*proc.Process) bool) (out proc.Table) {

@@ -1,0 +1,186 @@
+// Package conform tries the kits of the contracts on a built plugin, in any
+// language: what `berth plugin test` does.
+//
+// It must not know any plugin. The clauses are in the kits; this package starts
+// the binary, and gives it sandboxes to be tried in.
+package conform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/agenttest"
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/environment/environmenttest"
+	"github.com/berth-eval/berth/plugins/verifier/verifiertest"
+)
+
+// Options say what is tried, and with what.
+type Options struct {
+	// Binary is the plugin binary.
+	Binary string
+	// Config is the configuration that its plugins are tried with; empty: none.
+	Config json.RawMessage
+	// Spec is what an environment is asked for, beyond the least.
+	Spec environment.Spec
+	// Sandboxd is the binary for control folders.
+	Sandboxd string
+	// Runtime is a folder on node-local disk with a short path.
+	Runtime string
+	// Shells is the environment plugin that makes sandboxes for agents and
+	// verifiers; it is found in Dirs. Empty, or not found: clauses that need a
+	// sandbox are skipped.
+	Shells string
+	// Dirs are where plugins other than Binary are found; nil: the usual places.
+	Dirs []string
+	Log  zerolog.Logger
+}
+
+// Result is one clause, tried on one plugin.
+type Result struct {
+	Kind   plugins.Kind `json:"kind"`
+	Plugin string       `json:"plugin"`
+	conformance.Result
+}
+
+// Test tries every plugin of the binary and calls each with every result as it
+// is known. An error means that the binary could not be tried; failed clauses
+// are results.
+func Test(ctx context.Context, o Options, each func(Result)) (err error) {
+	dir, err := os.MkdirTemp(o.Runtime, "bt")
+	if err != nil {
+		return fmt.Errorf("make a folder for the test: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	binary, err := filepath.Abs(o.Binary)
+	if err != nil {
+		return fmt.Errorf("test %s: %w", o.Binary, err)
+	}
+	if info, err := os.Stat(binary); err != nil {
+		return fmt.Errorf("test a plugin: %w", err)
+	} else if info.IsDir() || info.Mode()&0o111 == 0 {
+		return fmt.Errorf("test %s: is no executable file: name a plugin binary, such as bin/plugins/script", o.Binary)
+	}
+	// A folder with nothing else, so that no other binary is asked or wins.
+	only := filepath.Join(dir, "p")
+	if err := errors.Join(os.Mkdir(only, 0o700), os.Symlink(binary, filepath.Join(only, filepath.Base(binary)))); err != nil {
+		return fmt.Errorf("test %s: %w", o.Binary, err)
+	}
+	host, err := plugin.New(plugin.Options{Dirs: []string{only}, Log: o.Log})
+	if err != nil {
+		return fmt.Errorf("test %s: %w", o.Binary, err)
+	}
+	defer host.Stop()
+	entries, err := host.List(ctx)
+	if err != nil {
+		return fmt.Errorf("test %s: %w", o.Binary, err)
+	}
+	b := &bench{o: o, host: host, dir: dir}
+	defer func() { err = errors.Join(err, b.close()) }()
+	for i := range entries {
+		if e := &entries[i]; e.Error != "" {
+			return fmt.Errorf("test %s: %s", o.Binary, e.Error)
+		}
+		if err := b.try(ctx, &entries[i], each); err != nil {
+			return fmt.Errorf("test %s %q: %w", entries[i].Kind, entries[i].Name, err)
+		}
+	}
+	if len(entries) == 0 {
+		return fmt.Errorf("test %s: it serves no plugin", o.Binary)
+	}
+	return nil
+}
+
+// bench is what the plugins of one binary are tried on.
+type bench struct {
+	o    Options
+	host *plugin.Host
+	dir  string
+	lab  *lab
+}
+
+func (b *bench) close() error {
+	if b.lab == nil {
+		return nil
+	}
+	return b.lab.close()
+}
+
+// try tries one plugin of the binary.
+func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) error {
+	report := func(r conformance.Result) { each(Result{Kind: e.Kind, Plugin: e.Name, Result: r}) }
+	conformance.Run(ctx, described{b.host, e}, describedClauses, report)
+	switch e.Kind {
+	case plugins.KindEnvironment:
+		env, _, err := b.host.Environment(ctx, e.Name)
+		if err != nil {
+			return err
+		}
+		spec := b.o.Spec
+		spec.Config = b.o.Config
+		s, done, err := environmenttest.Subject{
+			Environment: env, Capabilities: e.Capabilities, Spec: spec, Sandboxd: b.o.Sandboxd, Runtime: b.dir,
+		}.Start()
+		if err != nil {
+			return err
+		}
+		conformance.Run(ctx, s, environmenttest.Clauses(), report)
+		return done()
+	case plugins.KindVerifier:
+		v, traits, _, err := b.host.Verifier(ctx, e.Name)
+		if err != nil {
+			return err
+		}
+		s := verifiertest.Subject{Verifier: v, Traits: traits, Capabilities: e.Capabilities}
+		if lab, err := b.shells(ctx); err != nil {
+			return err
+		} else if lab != nil {
+			s.Shell = func(ctx context.Context, t *conformance.T) string { a, _ := lab.shell(ctx, t, true); return a }
+		}
+		conformance.Run(ctx, s, verifiertest.Clauses(), report)
+	case plugins.KindAgent:
+		a, _, err := b.host.Agent(ctx, e.Name)
+		if err != nil {
+			return err
+		}
+		s := agenttest.Subject{Agent: a, Config: b.o.Config}
+		if err := b.asOracle(ctx, &s); err != nil {
+			return err
+		}
+		if lab, err := b.shells(ctx); err != nil {
+			return err
+		} else if lab != nil {
+			s.Shell = func(ctx context.Context, t *conformance.T) (string, func()) { return lab.shell(ctx, t, false) }
+		}
+		conformance.Run(ctx, s, agenttest.Clauses(), report)
+	}
+	return nil
+}
+
+// asOracle gives a reference solution to an agent that works only with one.
+func (b *bench) asOracle(ctx context.Context, s *agenttest.Subject) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	needs, err := s.Agent.Check(ctx, agent.CheckRequest{Config: s.Config, Role: agent.RoleAgent})
+	if err != nil || len(needs.Refusals) == 0 {
+		return nil //nolint:nilerr // the kit's clauses about Check will say so
+	}
+	folder := filepath.Join(b.dir, "solution")
+	if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "solve.sh"), []byte("echo 42 > answer.txt\n"), 0o755)); err != nil {
+		return fmt.Errorf("lay out a reference solution: %w", err)
+	}
+	s.Role = agent.RoleOracle
+	s.Reference = &agent.Reference{Folder: folder, Place: "/solution", Argv: []string{"sh", "/solution/solve.sh"}}
+	return nil
+}

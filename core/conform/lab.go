@@ -1,0 +1,102 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/relay"
+	"github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+)
+
+// lab makes sandboxes in which agents and verifiers are tried.
+type lab struct {
+	host     *plugin.Host
+	env      environment.Environment
+	dir      string
+	sandboxd string
+	next     atomic.Int64
+}
+
+// shells is the lab, or nil where no sandbox can be made.
+func (b *bench) shells(ctx context.Context) (*lab, error) {
+	if b.lab != nil || b.o.Shells == "" {
+		return b.lab, nil
+	}
+	h, err := plugin.New(plugin.Options{Dirs: b.o.Dirs, Log: b.o.Log})
+	if err != nil {
+		return nil, err
+	}
+	env, _, err := h.Environment(ctx, b.o.Shells)
+	if err != nil {
+		h.Stop()
+		if errors.Is(err, plugin.ErrUnknown) {
+			return nil, nil //nolint:nilnil // no lab: the clauses say that they were skipped
+		}
+		return nil, err
+	}
+	dir := filepath.Join(b.dir, "l")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		h.Stop()
+		return nil, fmt.Errorf("make a folder for sandboxes: %w", err)
+	}
+	binary, _, err := sandbox.Install(filepath.Join(dir, "bin"), b.o.Sandboxd)
+	if err != nil {
+		h.Stop()
+		return nil, err
+	}
+	b.lab = &lab{host: h, env: env, dir: dir, sandboxd: binary}
+	return b.lab, nil
+}
+
+func (l *lab) close() error {
+	l.host.Stop()
+	return nil
+}
+
+// shell makes a sandbox that lives as long as t, and opens a session in it.
+func (l *lab) shell(ctx context.Context, t *conformance.T, grading bool) (address string, revoke func()) {
+	n := strconv.FormatInt(l.next.Add(1), 10)
+	folder, err := sandbox.NewFolder(filepath.Join(l.dir, "c"+n), l.sandboxd)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { _ = folder.Close() })
+	scratch := filepath.Join(l.dir, "s"+n)
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		t.Fatalf("%v", err)
+	}
+	made, err := l.env.Create(ctx, environment.Spec{
+		Labels:  environment.Labels{Owner: "test-" + filepath.Base(filepath.Dir(l.dir)), Trial: n, Attempt: 1},
+		Network: environment.Network{Mode: environment.NetworkNone}, Workdir: "/app",
+		Control: folder.Path, Lease: time.Minute, Scratch: scratch,
+	})
+	if err != nil {
+		t.Fatalf("make a sandbox to try it in: %v", err)
+	}
+	cleanup := context.WithoutCancel(ctx)
+	t.Cleanup(func() { _, _ = l.env.Destroy(cleanup, made.ID) })
+	box, err := sandbox.Connect(ctx, folder, made.PID, time.Minute)
+	if err != nil {
+		t.Fatalf("connect to a sandbox to try it in: %v", err)
+	}
+	t.Cleanup(func() { _ = box.Close() })
+	r, err := relay.New(filepath.Join(l.dir, "r"+n), relay.Of(box, host.Session{ID: "s" + n, Dir: "/app", Grading: grading}))
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { _ = r.Shut(cleanup) })
+	if err := r.Open(ctx); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return r.Address(), func() { _ = r.Close(cleanup) }
+}

@@ -23,7 +23,7 @@ const (
 
 // pkg is what `go list` says about one of our packages.
 type pkg struct {
-	ImportPath, Name, Dir, Doc         string
+	ImportPath, Name, Dir              string
 	Imports, TestImports, XTestImports []string
 	GoFiles, TestGoFiles, XTestGoFiles []string
 }

@@ -79,6 +79,9 @@ func TestCoreKnowsNobodysName(t *testing.T) {
 	t.Parallel()
 	seen := 0
 	for _, f := range files(t, "core") {
+		if strings.HasSuffix(f.path, "_test.go") {
+			continue // what a test is given stands for what a user writes
+		}
 		seen++
 		for _, hit := range namesIn(f) {
 			t.Errorf("%s: %s", f.path, hit)

@@ -313,6 +313,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	}
 	r.User = s.verifyUser()
 	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d", s.i+1, j.number)), relay.Of(a.w.Sandbox, inside.Session{
+		Grading: true,
 		ID: id, User: r.User, Dir: a.w.dir, Env: list(merge(a.w.env, r.Env)),
 	}))
 	if err == nil {

@@ -36,7 +36,7 @@ type Diagnostic struct {
 	File     string   `json:"file,omitempty"` // as the user would name it; empty: no place
 	Start    Pos      `json:"start,omitzero"`
 	End      Pos      `json:"end,omitzero"` // exclusive
-	In       string   `json:"in,omitempty"` // the block, such as `agent "terminus"`
+	In       string   `json:"in,omitempty"` // the block, such as `agent "solver"`
 	Source   string   `json:"source,omitempty"`
 
 	diag  *hcl.Diagnostic

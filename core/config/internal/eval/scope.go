@@ -16,7 +16,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// RefType is the type of a reference to a block, such as agent.terminus.
+// RefType is the type of a reference to a block, such as agent.solver.
 var RefType = cty.Object(map[string]cty.Type{"kind": cty.String, "label": cty.String})
 
 // Ref is a reference to a block.

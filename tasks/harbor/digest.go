@@ -51,9 +51,9 @@ func (f *folder) gitignore() (*ignore, error) {
 		return nil, err
 	}
 	ig := &ignore{}
-	for i, line := range lines {
+	for _, line := range lines {
 		if err := ig.add("", line); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", fileGitignore, i+1, err)
+			continue // matches nothing, as for git
 		}
 	}
 	return ig, ig.compile()

@@ -46,7 +46,11 @@ func (g *ignore) add(dir, line string) error {
 	if dir != "" {
 		line = path.Join(escape(dir), line)
 	}
-	if _, err := patternmatcher.New([]string{line}); err != nil {
+	m, err := patternmatcher.New([]string{line})
+	if err == nil {
+		_, err = m.MatchesOrParentMatches("x") // a pattern is compiled when it is first used
+	}
+	if err != nil {
 		return fmt.Errorf("pattern %q: %w", line, err)
 	}
 	g.dirs = append(g.dirs, negate+line)

@@ -7,10 +7,11 @@ import (
 
 // The blocks of an experiment file, as structs whose tags are the only
 // declaration of what may be written: package plugins/config reads `berth`,
-// `default`, `enum`, `required`, `secret` and `doc`; spec.go reads the rest:
+// `default`, `enum`, `required`, `secret` and `doc`; package source reads the rest:
 //
 //	ref:"agent"     the value is a reference to a block of that type
 //	body:"config"   a block that the plugin's own schema describes
+//	body:"axes"     the matrix: any attributes, and the blocks of matrixBlock
 //	body:"free"     a block, or an attribute, with any names and values
 //	per:"run"       the same for all cells: the matrix cannot be read
 //	secrets:"true"  may hold secrets, and need not
@@ -26,9 +27,10 @@ type experimentBlock struct {
 	Model       string   `berth:"model" ref:"model" doc:"The model that the agent uses, unless its own block or an axis model says so."`
 	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it."`
 
-	Limits   limitsBlock   `berth:"limits" per:"run" doc:"Bounds of the whole run."`
-	PerTrial perTrialBlock `berth:"per_trial" doc:"Bounds of each attempt."`
-	Retry    retryBlock    `berth:"retry" per:"run" doc:"Which attempts are run again. Results of the agent never are: that would be best-of-n."`
+	Matrix   json.RawMessage `berth:"matrix" body:"axes" doc:"Free choices: every combination of their values is a cell."`
+	Limits   limitsBlock     `berth:"limits" per:"run" doc:"Bounds of the whole run."`
+	PerTrial perTrialBlock   `berth:"per_trial" doc:"Bounds of each attempt."`
+	Retry    retryBlock      `berth:"retry" per:"run" doc:"Which attempts are run again. Results of the agent never are: that would be best-of-n."`
 }
 
 type limitsBlock struct {

@@ -15,20 +15,22 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/berth-eval/berth/core/config/internal/eval"
+	"github.com/berth-eval/berth/core/config/internal/matrix"
+	"github.com/berth-eval/berth/core/config/internal/source"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
 type schemaAnswer struct {
-	fields []field
+	fields []source.Field
 	err    error
 }
 
 // cells resolves every point. Problems of a cell are reported once, with the
 // first cell that has them when not all do.
-func (l *loader) cells(experiment *hclsyntax.Block, points []point) {
+func (l *loader) cells(experiment *hclsyntax.Block, points []matrix.Point) {
 	if l.broken {
-		points = []point{nil} // everything else is still checked
+		points = []matrix.Point{nil} // everything else is still checked
 	}
 	found := &findings{total: len(points)}
 	used := map[string]bool{}
@@ -58,32 +60,32 @@ func (l *loader) cells(experiment *hclsyntax.Block, points []point) {
 type builder struct {
 	l      *loader
 	cell   *Cell
-	scopes *scopes
+	scopes *source.Scopes
 	diags  hcl.Diagnostics
 	done   map[string]any  // by type and label of the block; nil values are broken
 	used   map[string]bool // the same
 }
 
-func (l *loader) builder(p point) *builder {
+func (l *loader) builder(p matrix.Point) *builder {
 	vals := map[string]cty.Value{}
 	for i, a := range l.exp.Axes {
 		vals[a.Name] = cty.DynamicVal
 		if p != nil {
-			vals[a.Name] = p[i].val
+			vals[a.Name] = p[i].Val
 		}
 	}
 	c := &builder{l: l, done: map[string]any{}, used: map[string]bool{}, cell: &Cell{exp: l.exp, Choices: []Choice{}}}
-	c.scopes = &scopes{l.env.Scope(eval.Shape, vals), l.env.Scope(eval.Label, vals), l.env.Scope(eval.Real, vals)}
+	c.scopes = &source.Scopes{Shape: l.env.Scope(eval.Shape, vals), Label: l.env.Scope(eval.Label, vals), Real: l.env.Scope(eval.Real, vals)}
 	if p != nil {
 		c.cell.Key = key(l.exp.Axes, p)
 		for i, v := range p {
-			c.cell.Choices = append(c.cell.Choices, Choice{l.exp.Axes[i].Name, v.AxisValue})
+			c.cell.Choices = append(c.cell.Choices, Choice{l.exp.Axes[i].Name, AxisValue{Text: v.Text, JSON: v.JSON}})
 		}
 	}
 	return c
 }
 
-func (c *builder) slugText(p point) string {
+func (c *builder) slugText(p matrix.Point) string {
 	if len(p) == 0 {
 		return c.cell.Agent.Label
 	}
@@ -98,14 +100,14 @@ func (c *builder) slugText(p point) string {
 // with them is found.
 func (l *loader) everyLocal(c *builder) {
 	for _, b := range l.parts.byType["locals"] {
-		for _, a := range inOrder(b.Body.Attributes) {
-			c.diags = append(c.diags, c.scopes.shape.Local(l.ctx, a.Name)...)
+		for _, a := range source.InOrder(b.Body.Attributes) {
+			c.diags = append(c.diags, c.scopes.Shape.Local(l.ctx, a.Name)...)
 		}
 	}
 }
 
 // unused resolves the blocks that no cell uses, for the same reason.
-func (l *loader) unused(p point, used map[string]bool) {
+func (l *loader) unused(p matrix.Point, used map[string]bool) {
 	c := l.builder(p)
 	for _, kind := range []string{"dataset", "environment", "agent", "model"} {
 		for _, b := range l.parts.byType[kind] {
@@ -154,7 +156,7 @@ func (l *loader) same(experiment *hclsyntax.Block) {
 	if n := len(out) - 3; n > 0 {
 		out, rest = out[:3], fmt.Sprintf(" (and %d more)", n)
 	}
-	d := at(matrixOf(experiment).DefRange(), "Equal cells are left out",
+	d := source.At(matrixOf(experiment).DefRange(), "Equal cells are left out",
 		"%s%s: nothing reads the axis in which they differ. Use it as matrix.<axis>, or exclude those cells; for repetitions write repeat in the experiment.", strings.Join(out, "; "), rest)
 	d.Severity = hcl.DiagWarning
 	l.diags = append(l.diags, d)
@@ -162,11 +164,11 @@ func (l *loader) same(experiment *hclsyntax.Block) {
 
 // build resolves the cell.
 func (c *builder) build(experiment *hclsyntax.Block) {
-	var refs, others []field
+	var refs, others []source.Field
 	for _, f := range blockOf("experiment").fields {
 		switch {
-		case f.perRun:
-		case f.ref != "":
+		case f.PerRun:
+		case f.Ref != "":
 			refs = append(refs, f)
 		default:
 			others = append(others, f)
@@ -179,7 +181,7 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 	}
 	if r := c.decode(experiment, others, &rest); r != nil {
 		rest.Datasets = eb.Datasets
-		r.report(checkCell(&rest))
+		r.Report(checkCell(&rest))
 		c.keep(r)
 		eb.Verify, eb.PerTrial = rest.Verify, rest.PerTrial
 	}
@@ -213,7 +215,7 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 // choose takes what the axes say over what the experiment says.
 func (c *builder) choose(experiment *hclsyntax.Block, eb *experimentBlock) {
 	for _, a := range c.l.exp.Axes {
-		if !slices.Contains(blockAxes, a.Name) {
+		if !slices.Contains(matrix.PartAxes, a.Name) {
 			continue
 		}
 		attr := experiment.Body.Attributes[a.Name]
@@ -221,12 +223,12 @@ func (c *builder) choose(experiment *hclsyntax.Block, eb *experimentBlock) {
 			attr = experiment.Body.Attributes["datasets"]
 		}
 		if attr != nil {
-			c.diags = append(c.diags, at(attr.SrcRange, "Chosen twice", "The matrix has an axis %q, which chooses the same. Keep one of them.", a.Name))
+			c.diags = append(c.diags, source.At(attr.SrcRange, "Chosen twice", "The matrix has an axis %q, which chooses the same. Keep one of them.", a.Name))
 		}
 	}
 	for _, choice := range c.cell.Choices {
 		var label string
-		if !slices.Contains(blockAxes, choice.Axis) || json.Unmarshal(choice.JSON, &label) != nil {
+		if !slices.Contains(matrix.PartAxes, choice.Axis) || json.Unmarshal(choice.JSON, &label) != nil {
 			continue
 		}
 		switch choice.Axis {
@@ -257,7 +259,7 @@ func (c *builder) missing(experiment *hclsyntax.Block, attr, what, write string)
 	if a := experiment.Body.Attributes[attr]; a != nil && !isEmptyList(a.Expr) {
 		return
 	}
-	c.diags = append(c.diags, at(experiment.DefRange(), fmt.Sprintf("No %s is chosen", what), "Write %s in the experiment, or an axis %s in its matrix.", write, what))
+	c.diags = append(c.diags, source.At(experiment.DefRange(), fmt.Sprintf("No %s is chosen", what), "Write %s in the experiment, or an axis %s in its matrix.", write, what))
 }
 
 func isEmptyList(e hclsyntax.Expression) bool {
@@ -279,15 +281,15 @@ func (c *builder) place(experiment *hclsyntax.Block, eb *experimentBlock) {
 	}
 }
 
-func (c *builder) keep(r *reading) {
-	c.diags = append(c.diags, r.diags...)
-	c.l.masks = append(c.l.masks, r.masks...)
+func (c *builder) keep(r *source.Reading) {
+	c.diags = append(c.diags, r.Diags...)
+	c.l.masks = append(c.l.masks, r.Masks...)
 }
 
 // decode is as [loader.decode]; what is wrong belongs to the cell.
-func (c *builder) decode(b *hclsyntax.Block, fs []field, into any) *reading {
-	r, raw := read(c.l.ctx, c.scopes, b, fs)
-	if !r.into(raw, into) {
+func (c *builder) decode(b *hclsyntax.Block, fs []source.Field, into any) *source.Reading {
+	r, raw := source.Read(c.l.ctx, c.scopes, b, fs)
+	if !r.Into(raw, into) {
 		c.keep(r)
 		return nil
 	}
@@ -314,38 +316,38 @@ func once[T any](c *builder, kind, label string, resolve func(*hclsyntax.Block) 
 
 // config resolves a body that a plugin describes. at is the attribute that
 // names the plugin.
-func (c *builder) config(r *reading, name string, kind Kind, plugin, at string) Values {
-	if plugin == "" && r.isUnknown(pluginconfig.Path(at)) {
+func (c *builder) config(r *source.Reading, name string, kind Kind, plugin, at string) Values {
+	if plugin == "" && r.IsUnknown(pluginconfig.Path(at)) {
 		return Values{}
 	}
-	inner := r.config[name]
+	inner := r.Bodies[name]
 	answer := c.l.schema(kind, plugin)
 	if answer.err != nil {
-		r.report([]pluginconfig.Problem{{Path: pluginconfig.Path(at), Summary: fmt.Sprintf("Plugin %q cannot be used", plugin), Detail: answer.err.Error()}})
+		r.Report([]pluginconfig.Problem{{Path: pluginconfig.Path(at), Summary: fmt.Sprintf("Plugin %q cannot be used", plugin), Detail: answer.err.Error()}})
 		return Values{}
 	}
 	if inner == nil {
 		// What the schema requires must be there although the block is not.
-		if ps := schemaOf(answer.fields).Problems(nil); len(ps) > 0 && c.l.opts.Schemas != nil {
-			r.report([]pluginconfig.Problem{{Path: "", Summary: fmt.Sprintf("The %s block is missing", name), Detail: fmt.Sprintf("The plugin %q needs it: %s.", plugin, ps[0].Summary)}})
+		if ps := source.SchemaOf(answer.fields).Problems(nil); len(ps) > 0 && c.l.opts.Schemas != nil {
+			r.Report([]pluginconfig.Problem{{Path: "", Summary: fmt.Sprintf("The %s block is missing", name), Detail: fmt.Sprintf("The plugin %q needs it: %s.", plugin, ps[0].Summary)}})
 		}
 		return Values{}
 	}
 	fs := answer.fields
 	if c.l.opts.Schemas == nil {
-		fs = anyFields(inner.Body)
+		fs = source.AnyOf(inner.Body)
 	} else {
-		p := &parts{}
-		p.body(inner.Body, fs, "")
-		r.diags = append(r.diags, p.diags...)
+		p := &source.Checker{}
+		p.Body(inner.Body, fs)
+		r.Diags = append(r.Diags, p.Diags...)
 	}
-	cr, raw := read(c.l.ctx, c.scopes, inner, fs)
-	r.diags = append(r.diags, cr.diags...)
-	r.masks = append(r.masks, cr.masks...)
-	if cr.broken {
+	cr, raw := source.Read(c.l.ctx, c.scopes, inner, fs)
+	r.Diags = append(r.Diags, cr.Diags...)
+	r.Masks = append(r.Masks, cr.Masks...)
+	if cr.Broken {
 		return Values{}
 	}
-	return Values{public: raw, holes: cr.holes}
+	return Values{public: raw, holes: cr.Holes}
 }
 
 // schema asks for the schema of a plugin once.
@@ -359,33 +361,9 @@ func (l *loader) schema(kind Kind, plugin string) schemaAnswer {
 	if err == nil {
 		err = s.Check()
 	}
-	a = schemaAnswer{pluginFields(s.Fields), err}
+	a = schemaAnswer{source.Of(s.Fields), err}
 	l.schemas[id] = a
 	return a
-}
-
-func pluginFields(in []pluginconfig.Field) []field {
-	var fs []field
-	for _, f := range in {
-		fs = append(fs, field{Field: f, secrets: true, fields: pluginFields(f.Fields)})
-	}
-	return fs
-}
-
-// anyFields describe a body as it is, when there is no schema to ask.
-func anyFields(b *hclsyntax.Body) []field {
-	var fs []field
-	for _, a := range inOrder(b.Attributes) {
-		fs = append(fs, field{Field: pluginconfig.Field{Name: a.Name, Type: pluginconfig.Any}, secrets: true})
-	}
-	for _, inner := range b.Blocks {
-		if !slices.ContainsFunc(fs, func(f field) bool { return f.Name == inner.Type }) {
-			sub := anyFields(inner.Body)
-			f := pluginconfig.Field{Name: inner.Type, Type: pluginconfig.BlockList, Fields: schemaOf(sub).Fields}
-			fs = append(fs, field{Field: f, fields: sub})
-		}
-	}
-	return fs
 }
 
 // findings are the problems of all cells.

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
+	"github.com/berth-eval/berth/core/config/internal/source"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
@@ -33,7 +34,7 @@ type Experiment struct {
 	// Variables are the values of variables, without those that are sensitive.
 	Variables map[string]json.RawMessage
 
-	src    *sources
+	src    *source.Source
 	blocks map[string][]*hclsyntax.Block
 }
 
@@ -46,13 +47,13 @@ func (e *Experiment) Problems(block, label string, ps []pluginconfig.Problem) Di
 	for _, p := range ps {
 		d := &hcl.Diagnostic{Severity: hcl.DiagError, Summary: p.Summary, Detail: p.Detail}
 		if b := e.block(block, label); b != nil {
-			d = locate(b, p)
+			d = source.Locate(b, p)
 		} else if label != "" {
 			d.Summary = fmt.Sprintf("%s %q: %s", block, label, p.Summary)
 		}
 		diags = append(diags, d)
 	}
-	return fromHCL(diags, e.src.files)
+	return fromHCL(diags, e.src.Files)
 }
 
 // ConfigProblems places what a plugin says about the `config` body of a block.
@@ -82,7 +83,7 @@ func (e *Experiment) block(kind, label string) *hclsyntax.Block {
 // verifiers named, and reports those that are missing. Nothing is kept, and no
 // value is in what it returns.
 func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
-	var holes []*hole
+	var holes []*source.Hole
 	text := func(ts map[string]Text) {
 		for _, t := range ts {
 			holes = append(holes, t.hole)
@@ -135,14 +136,14 @@ func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
 
 // missing are diagnostics for the holes whose secrets cannot be read, in the
 // order of the files, each place once.
-func (e *Experiment) missing(holes []*hole) Diagnostics {
+func (e *Experiment) missing(holes []*source.Hole) Diagnostics {
 	l := &loader{src: e.src}
 	for _, h := range holes {
 		if h == nil {
 			continue
 		}
-		if _, err := h.read(); err != nil {
-			l.diags = append(l.diags, at(h.at, "Secret cannot be read", "%s. Set it before the run, or leave out the cells that need it.", err))
+		if _, err := h.Read(); err != nil {
+			l.diags = append(l.diags, source.At(h.At, "Secret cannot be read", "%s. Set it before the run, or leave out the cells that need it.", err))
 		}
 	}
 	return l.diagnostics()

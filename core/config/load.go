@@ -12,17 +12,19 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/berth-eval/berth/core/config/internal/eval"
+	"github.com/berth-eval/berth/core/config/internal/matrix"
+	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/core/config/internal/variable"
 )
 
 // loader is the work of one Load.
 type loader struct {
 	ctx   context.Context //nolint:containedctx // a loader lives as long as one call of Load
 	opts  Options
-	src   *sources
+	src   *source.Source
 	parts *parts
 	exp   *Experiment
 	env   *eval.Env
@@ -43,12 +45,12 @@ type loader struct {
 // alone, also when ctx ends.
 func Load(ctx context.Context, path string, o Options) (*Experiment, Diagnostics) {
 	l := &loader{ctx: ctx, opts: o, schemas: map[string]schemaAnswer{}}
-	l.src, l.diags = readSources(path)
-	if !l.src.unreadable {
+	l.src, l.diags = source.Open(path)
+	if !l.src.Unreadable {
 		l.load()
 	}
 	if err := ctx.Err(); err != nil {
-		l.diags = append(l.diags, problem("Loading was stopped", "%s.", err)...)
+		l.diags = append(l.diags, source.Problem("Loading was stopped", "%s.", err)...)
 	}
 	ds := l.diagnostics()
 	if ds.HasErrors() {
@@ -65,19 +67,21 @@ func (l *loader) lookupEnv(name string) (string, bool) {
 }
 
 func (l *loader) load() {
-	l.parts = l.src.sort()
-	l.diags = append(l.diags, l.parts.diags...)
-	dir := cmp.Or(l.opts.BaseDir, l.src.dir)
+	l.parts = sortBlocks(l.src)
+	l.diags = append(l.diags, l.parts.Diags...)
+	dir := cmp.Or(l.opts.BaseDir, l.src.Dir)
 	reader, err := eval.NewReader(dir, l.opts.AllowRead)
 	if err == nil {
 		dir, err = filepath.Abs(dir)
 	}
 	if err != nil {
-		l.diags = append(l.diags, problem("Folder cannot be read", "%s.", err)...)
+		l.diags = append(l.diags, source.Problem("Folder cannot be read", "%s.", err)...)
 		return
 	}
 	variables := l.parts.byType["variable"]
-	l.vars = l.variables(variables)
+	var diags hcl.Diagnostics
+	l.vars, diags = variable.Values(l.src, variables, variable.Given{Vars: l.opts.Vars, Files: l.opts.VarFiles, LookupEnv: l.lookupEnv})
+	l.diags = append(l.diags, diags...)
 	names := eval.Names{Refs: map[string][]string{}, Variables: l.vars, Locals: l.locals()}
 	for _, kind := range []string{"agent", "dataset", "environment", "model", "verifier"} {
 		names.Refs[kind] = nil
@@ -92,13 +96,11 @@ func (l *loader) load() {
 	}
 	block := l.parts.byType["experiment"][0]
 	l.exp.Name = block.Labels[0]
-	for _, a := range axes(block) {
-		names.Axes = append(names.Axes, a.Name)
-	}
+	names.Axes = matrix.Names(matrixOf(block))
 	l.env = eval.NewEnv(reader, l.opts.LookupEnv, names)
-	l.validate(l.ctx, variables)
+	l.diags = append(l.diags, variable.Validate(l.ctx, l.env, l.vars, variables)...)
 	l.perRun(block)
-	l.cells(block, l.matrix(block))
+	l.cells(block, l.points(block))
 	l.exp.Variables = l.shownVariables()
 	l.exp.Files = l.files()
 }
@@ -107,9 +109,9 @@ func (l *loader) load() {
 func (l *loader) locals() map[string]hclsyntax.Expression {
 	out := map[string]hclsyntax.Expression{}
 	for _, b := range l.parts.byType["locals"] {
-		for _, a := range inOrder(b.Body.Attributes) {
+		for _, a := range source.InOrder(b.Body.Attributes) {
 			if first := out[a.Name]; first != nil {
-				l.diags = append(l.diags, at(a.NameRange, fmt.Sprintf("The local %q is there twice", a.Name), "The first is at %s. Rename or remove one of them.", place(first.Range())))
+				l.diags = append(l.diags, source.At(a.NameRange, fmt.Sprintf("The local %q is there twice", a.Name), "The first is at %s. Rename or remove one of them.", source.Place(first.Range())))
 				continue
 			}
 			out[a.Name] = a.Expr
@@ -120,7 +122,10 @@ func (l *loader) locals() map[string]hclsyntax.Expression {
 
 // files are what the experiment is made of.
 func (l *loader) files() []File {
-	out := l.src.given
+	var out []File
+	for name, content := range l.src.Given {
+		out = append(out, File{Name: name, Bytes: content})
+	}
 	for name, content := range l.env.Files() {
 		out = append(out, File{Name: name, Bytes: content, Read: true})
 	}
@@ -141,21 +146,46 @@ func (l *loader) shownVariables() map[string]json.RawMessage {
 	return out
 }
 
+// matrixOf is the matrix block of an experiment, or nil.
+func matrixOf(experiment *hclsyntax.Block) *hclsyntax.Block {
+	for _, b := range experiment.Body.Blocks {
+		if b.Type == "matrix" {
+			return b
+		}
+	}
+	return nil
+}
+
+// points expands the matrix.
+func (l *loader) points(experiment *hclsyntax.Block) []matrix.Point {
+	axes, points, diags := matrix.Expand(l.ctx, l.env.Outside(eval.Shape, "This is what the matrix is made of."), matrixOf(experiment))
+	l.diags = append(l.diags, diags...)
+	l.broken = points == nil
+	for _, a := range axes {
+		axis := Axis{Name: a.Name}
+		for _, v := range a.Values {
+			axis.Values = append(axis.Values, AxisValue{Text: v.Text, JSON: v.JSON})
+		}
+		l.exp.Axes = append(l.exp.Axes, axis)
+	}
+	return points
+}
+
 // perRun reads what is the same for all cells.
 func (l *loader) perRun(b *hclsyntax.Block) {
 	outside := func(m eval.Mode) *eval.Scope {
 		return l.env.Outside(m, "This is the same for all cells of the run.")
 	}
-	sc := &scopes{outside(eval.Shape), outside(eval.Label), outside(eval.Real)}
-	var fs []field
+	sc := &source.Scopes{Shape: outside(eval.Shape), Label: outside(eval.Label), Real: outside(eval.Real)}
+	var fs []source.Field
 	for _, f := range blockOf("experiment").fields {
-		if f.perRun {
+		if f.PerRun {
 			fs = append(fs, f)
 		}
 	}
 	var eb experimentBlock
 	if r := l.decode(sc, b, fs, &eb); r != nil {
-		r.report(checkRun(&eb))
+		r.Report(checkRun(&eb))
 		l.keep(r)
 		l.exp.Description, l.exp.Repeat = eb.Description, eb.Repeat
 		l.exp.Limits, l.exp.Retry = RunLimits(eb.Limits), eb.Retry.public()
@@ -164,7 +194,7 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 	for _, b := range l.parts.byType["executor"] {
 		var xb executorBlock
 		if r := l.decode(sc, b, blockOf("executor").fields, &xb); r != nil {
-			r.report(checkExecutor(&xb))
+			r.Report(checkExecutor(&xb))
 			l.keep(r)
 			l.exp.Executor = xb.public(b.Labels[0])
 		}
@@ -174,18 +204,18 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 // decode reads the fields of a block into the struct that into points to; what
 // is wrong or unknown is left out of it, and then the reading is broken. Nil:
 // nothing of it can be used.
-func (l *loader) decode(sc *scopes, b *hclsyntax.Block, fs []field, into any) *reading {
-	r, raw := read(l.ctx, sc, b, fs)
-	if !r.into(raw, into) {
+func (l *loader) decode(sc *source.Scopes, b *hclsyntax.Block, fs []source.Field, into any) *source.Reading {
+	r, raw := source.Read(l.ctx, sc, b, fs)
+	if !r.Into(raw, into) {
 		l.keep(r)
 		return nil
 	}
 	return r
 }
 
-func (l *loader) keep(r *reading) {
-	l.diags = append(l.diags, r.diags...)
-	l.masks = append(l.masks, r.masks...)
+func (l *loader) keep(r *source.Reading) {
+	l.diags = append(l.diags, r.Diags...)
+	l.masks = append(l.masks, r.Masks...)
 }
 
 // diagnostics puts everything that was found in order, each problem once.
@@ -212,7 +242,7 @@ func (l *loader) diagnostics() Diagnostics {
 		}
 		return cmp.Or(cmp.Compare(a.Subject.Filename, b.Subject.Filename), cmp.Compare(a.Subject.Start.Byte, b.Subject.Start.Byte))
 	})
-	return fromHCL(diags, masked(l.src.files, l.masks))
+	return fromHCL(diags, masked(l.src.Files, l.masks))
 }
 
 func btoi(b bool) int {
@@ -240,6 +270,3 @@ func masked(files map[string]*hcl.File, masks []hcl.Range) map[string]*hcl.File 
 	}
 	return out
 }
-
-// known says whether a value has nothing unknown in it and no secret.
-func known(v cty.Value) bool { return v.IsWhollyKnown() && len(eval.Secrets(v)) == 0 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,37 +12,24 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/berth-eval/berth/core/config/internal/eval"
+	"github.com/berth-eval/berth/core/config/internal/source"
 	"github.com/berth-eval/berth/core/record"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// into decodes what was read; what does not fit is reported.
-func (r *reading) into(raw json.RawMessage, into any) bool {
-	err := pluginconfig.Decode(raw, into)
-	if err == nil {
-		return true
-	}
-	if ps, ok := errors.AsType[pluginconfig.Problems](err); ok {
-		r.report(ps)
-		return false
-	}
-	r.fail(r.block.DefRange(), "Block cannot be read", "%s.", err)
-	return false
-}
-
 // text is a text of the block, with its secret if it is one.
-func (r *reading) text(path pluginconfig.Path, s string) Text {
-	return Text{plain: s, hole: r.holes[path]}
+func text(r *source.Reading, path pluginconfig.Path, s string) Text {
+	return Text{plain: s, hole: r.Holes[path]}
 }
 
-func (r *reading) texts(path pluginconfig.Path, m map[string]string) map[string]Text {
+func texts(r *source.Reading, path pluginconfig.Path, m map[string]string) map[string]Text {
 	if len(m) == 0 {
 		return nil
 	}
 	out := map[string]Text{}
 	for k, s := range m {
-		out[k] = r.text(path.Key(k), s)
+		out[k] = text(r, path.Key(k), s)
 	}
 	return out
 }
@@ -57,8 +43,8 @@ func (c *builder) dataset(label string) *Dataset {
 		}
 		defer func() { c.keep(r) }()
 		dir := c.abs(d.Path)
-		r.report(checkDataset(&d, folderProblem(dir, c.shown(d.Path)), c.l.opts.Formats))
-		if r.broken {
+		r.Report(checkDataset(&d, folderProblem(dir, c.shown(d.Path)), c.l.opts.Formats))
+		if r.Broken {
 			return nil
 		}
 		return &Dataset{
@@ -80,7 +66,7 @@ func (c *builder) shown(path string) string {
 	if filepath.IsAbs(path) || c.l.opts.BaseDir != "" {
 		return c.abs(path)
 	}
-	return filepath.Join(c.l.src.dir, path)
+	return filepath.Join(c.l.src.Dir, path)
 }
 
 func (c *builder) environment(label string) *Environment {
@@ -91,9 +77,9 @@ func (c *builder) environment(label string) *Environment {
 			return nil
 		}
 		defer func() { c.keep(r) }()
-		r.report(checkEnvironment(&e))
+		r.Report(checkEnvironment(&e))
 		out := &Environment{
-			Label: label, Plugin: e.Plugin, Env: r.texts("env", e.Env), Surface: e.Surface,
+			Label: label, Plugin: e.Plugin, Env: texts(r, "env", e.Env), Surface: e.Surface,
 			Limits: task.Limits{
 				CPUMilli: int64(e.Limits.CPUs*1000 + 0.5), MemoryMiB: e.Limits.MemoryMiB, StorageMiB: e.Limits.StorageMiB,
 				ShmMiB: e.Limits.ShmMiB, Pids: e.Limits.Pids, GPUs: e.Limits.GPUs,
@@ -106,7 +92,7 @@ func (c *builder) environment(label string) *Environment {
 		if e.Surface != "" {
 			out.SurfaceConfig = c.config(r, "surface_config", KindEnvironment, e.Surface, "surface")
 		}
-		if r.broken {
+		if r.Broken {
 			return nil
 		}
 		return out
@@ -121,13 +107,13 @@ func (c *builder) model(label string) *Model {
 			return nil
 		}
 		defer func() { c.keep(r) }()
-		r.report(checkModel(&m, c.l.opts.Providers))
+		r.Report(checkModel(&m, c.l.opts.Providers))
 		out := &Model{
 			Label: label, Provider: m.Provider, Name: m.Name, BaseURL: m.BaseURL, Price: (*Price)(m.Price), Parameters: compact(m.Parameters),
 			AllowModels: m.AllowModels, Replay: m.Replay, InFlight: m.InFlight,
 		}
 		if m.APIKey != "" {
-			out.APIKey = new(r.text("api_key", m.APIKey))
+			out.APIKey = new(text(r, "api_key", m.APIKey))
 		}
 		if m.Script != "" {
 			out.Script = c.abs(m.Script)
@@ -136,12 +122,12 @@ func (c *builder) model(label string) *Model {
 				err = fmt.Errorf("no such file: %q", m.Script)
 			}
 			if err != nil {
-				r.report([]pluginconfig.Problem{{Path: "script", Summary: "Script cannot be read", Detail: err.Error() + "."}})
+				r.Report([]pluginconfig.Problem{{Path: "script", Summary: "Script cannot be read", Detail: err.Error() + "."}})
 				return nil
 			}
 			out.ScriptDigest = digest(content)
 		}
-		if r.broken {
+		if r.Broken {
 			return nil
 		}
 		return out
@@ -160,10 +146,10 @@ func (c *builder) agent(label string) *Agent {
 		}
 		defer func() { c.keep(r) }()
 		out := &Agent{
-			Label: label, Plugin: a.Plugin, Oracle: a.Oracle, Env: r.texts("env", a.Env), Models: c.models(r, a.Model, a.Models),
+			Label: label, Plugin: a.Plugin, Oracle: a.Oracle, Env: texts(r, "env", a.Env), Models: c.models(r, a.Model, a.Models),
 			Config: c.config(r, "config", KindAgent, a.Plugin, "plugin"),
 		}
-		if r.broken {
+		if r.Broken {
 			return nil
 		}
 		return out
@@ -171,10 +157,10 @@ func (c *builder) agent(label string) *Agent {
 }
 
 // models resolves the models of a block; one is short for the default.
-func (c *builder) models(r *reading, one string, several map[string]string) map[string]Model {
+func (c *builder) models(r *source.Reading, one string, several map[string]string) map[string]Model {
 	if one != "" {
 		if _, ok := several["default"]; ok {
-			r.report([]pluginconfig.Problem{{Path: "model", Summary: "Two default models", Detail: "model is short for models = { default = … }, which is there as well. Keep one of them."}})
+			r.Report([]pluginconfig.Problem{{Path: "model", Summary: "Two default models", Detail: "model is short for models = { default = … }, which is there as well. Keep one of them."}})
 		}
 		several = maps.Clone(several)
 		if several == nil {
@@ -213,14 +199,14 @@ func (c *builder) verifier(b *hclsyntax.Block) {
 	}
 	defer func() { c.keep(r) }()
 	out := Verifier{
-		Label: b.Labels[0], Plugin: v.Plugin, Env: r.texts("env", v.Env), Models: c.models(r, v.Model, v.Models),
+		Label: b.Labels[0], Plugin: v.Plugin, Env: texts(r, "env", v.Env), Models: c.models(r, v.Model, v.Models),
 	}
 	at := "plugin"
 	if out.Plugin == "" {
 		out.Plugin, at = out.Label, ""
 	}
 	out.Config = c.config(r, "config", KindVerifier, out.Plugin, at)
-	if r.broken {
+	if r.Broken {
 		return
 	}
 	if c.cell.Verifiers == nil {
@@ -236,13 +222,13 @@ func (c *builder) user(b *hclsyntax.Block) {
 		return
 	}
 	defer func() { c.keep(r) }()
-	r.report(checkUser(&u))
+	r.Report(checkUser(&u))
 	a := c.agent(u.Agent)
 	if a == nil {
 		return
 	}
 	if a.Oracle {
-		r.report([]pluginconfig.Problem{{Path: "agent", Summary: "An oracle cannot play the user", Detail: "It would know the reference solution. Use an agent without oracle = true."}})
+		r.Report([]pluginconfig.Problem{{Path: "agent", Summary: "An oracle cannot play the user", Detail: "It would know the reference solution. Use an agent without oracle = true."}})
 	}
 	agent := *a
 	if own := c.models(r, u.Model, u.Models); own != nil {
@@ -257,7 +243,7 @@ func (c *builder) user(b *hclsyntax.Block) {
 	if u.Environment != "" {
 		out.Environment = c.environment(u.Environment)
 	}
-	if !r.broken {
+	if !r.Broken {
 		c.cell.User = out
 	}
 }
@@ -284,7 +270,7 @@ func folderProblem(dir, shown string) string {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("There is no folder %s.", shown)
 	case err != nil:
-		return fmt.Sprintf("%s: %s.", shown, plain(err))
+		return fmt.Sprintf("%s: %s.", shown, source.Plain(err))
 	case !info.IsDir():
 		return fmt.Sprintf("%s is no folder.", shown)
 	}

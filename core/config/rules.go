@@ -20,7 +20,7 @@ func (r *rules) add(path pluginconfig.Path, summary, format string, a ...any) {
 
 // positive checks numbers that may be absent, and otherwise are above zero.
 func positive[N int | int64 | float64](r *rules, path pluginconfig.Path, n *N) {
-	if n != nil && !(*n > 0) { // also NaN
+	if n != nil && *n <= 0 {
 		r.add(path, "Wrong value", "Got %v. Write a number above 0, or leave it out.", *n)
 	}
 }

@@ -3,36 +3,20 @@ package config
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 
-	"github.com/hashicorp/hcl/v2"
-
+	"github.com/berth-eval/berth/core/config/internal/source"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
 // ErrSecretMissing means that a host variable that holds a secret is not set.
-var ErrSecretMissing = errors.New("the host variable is not set")
-
-// errSecretUse says no more than that, because the cause may quote a secret.
-var errSecretUse = errors.New("what the experiment makes of the secret cannot be worked out with its value")
-
-// hole is a place in the experiment whose value is a secret, or made of one.
-type hole struct {
-	// label is the value with the secrets' names in place of the secrets:
-	// `${secret("KEY")}`. Equal labels at equal places are equal values, as
-	// long as the secrets stay.
-	label string
-	names []string // of the secrets it is made of
-	at    hcl.Range
-	read  func() (string, error)
-}
+var ErrSecretMissing = source.ErrMissing
 
 // Text is a string that may be a secret. However it is printed or stored, only
 // its label shows; see [Text.Reveal]. The zero value is the empty string.
 type Text struct {
 	plain string
-	hole  *hole
+	hole  *source.Hole
 }
 
 // Plain is a Text that is no secret.
@@ -44,7 +28,7 @@ func (t Text) Secret() bool { return t.hole != nil }
 // String is the text, or the label of a secret.
 func (t Text) String() string {
 	if t.hole != nil {
-		return t.hole.label
+		return t.hole.Label
 	}
 	return t.plain
 }
@@ -55,7 +39,7 @@ func (t Text) GoString() string { return fmt.Sprintf("config.Text(%q)", t.String
 // MarshalJSON writes a plain string, or {"secret": label}.
 func (t Text) MarshalJSON() ([]byte, error) {
 	if t.hole != nil {
-		return json.Marshal(map[string]string{"secret": t.hole.label})
+		return json.Marshal(map[string]string{"secret": t.hole.Label})
 	}
 	return json.Marshal(t.plain)
 }
@@ -65,7 +49,7 @@ func (t Text) MarshalJSON() ([]byte, error) {
 // for concurrent use.
 func (t Text) Reveal() (string, error) {
 	if t.hole != nil {
-		return t.hole.read()
+		return t.hole.Read()
 	}
 	return t.plain, nil
 }
@@ -75,7 +59,7 @@ func (t Text) Reveal() (string, error) {
 // value is an absent `config` block.
 type Values struct {
 	public json.RawMessage
-	holes  map[pluginconfig.Path]*hole
+	holes  map[pluginconfig.Path]*source.Hole
 }
 
 // JSON is the configuration with labels in place of secrets; nil when there
@@ -111,7 +95,7 @@ func (v Values) Reveal() (json.RawMessage, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	for path, h := range v.holes {
-		secret, err := h.read()
+		secret, err := h.Read()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}

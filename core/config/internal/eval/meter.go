@@ -1,7 +1,6 @@
 package eval
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -38,9 +37,9 @@ var errInfinite = errors.New("the number is infinite")
 
 // meter counts what one scope makes.
 type meter struct {
-	ctx  context.Context //nolint:containedctx // an expression cannot be given one; set for the time of Eval
-	left int
-	why  error // of an evaluation that was ended
+	left  int
+	ended func() error // of the context; nil: never
+	why   error        // of an evaluation that was ended
 }
 
 // must ends the evaluation when err is not nil. HCL goes on after an error, to
@@ -54,9 +53,6 @@ func (m *meter) must(err error) {
 }
 
 func (m *meter) charge(v cty.Value) error {
-	if err := m.ctx.Err(); err != nil {
-		return err
-	}
 	units, err := weigh(v, MaxValue)
 	if err != nil {
 		return err
@@ -65,6 +61,11 @@ func (m *meter) charge(v cty.Value) error {
 }
 
 func (m *meter) spend(units int) error {
+	if m.ended != nil {
+		if err := m.ended(); err != nil {
+			return err
+		}
+	}
 	if units < 0 || units > m.left {
 		return fmt.Errorf("%w: everything that is evaluated for one cell may have %d MiB in all", errSpent, MaxScope>>20)
 	}
@@ -155,7 +156,7 @@ func tickFunc(m func() *meter) function.Function {
 	return function.New(&function.Spec{
 		Type: function.StaticReturnType(cty.Bool),
 		Impl: func([]cty.Value, cty.Type) (cty.Value, error) {
-			m().must(errors.Join(m().spend(iteration), m().ctx.Err()))
+			m().must(m().spend(iteration))
 			return cty.True, nil
 		},
 	})

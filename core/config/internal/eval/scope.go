@@ -117,17 +117,22 @@ func (e *Env) Outside(mode Mode, why string) *Scope {
 // Eval is the value of an expression that [Weave] has been over. Diagnostics
 // with errors come with an unknown value. Safe for concurrent use.
 func (s *Scope) Eval(ctx context.Context, expr hclsyntax.Expression) (cty.Value, hcl.Diagnostics) {
-	return s.run(ctx, expr, func() (cty.Value, hcl.Diagnostics) { return s.eval(expr) })
+	return s.run(ctx.Err, expr, func() (cty.Value, hcl.Diagnostics) { return s.eval(expr) })
+}
+
+// EvalNow is Eval for callers without a context. It ends by the limits alone.
+func (s *Scope) EvalNow(expr hclsyntax.Expression) (cty.Value, hcl.Diagnostics) {
+	return s.run(nil, expr, func() (cty.Value, hcl.Diagnostics) { return s.eval(expr) })
 }
 
 // run does the work of an evaluation, in a goroutine that the meter can end.
-func (s *Scope) run(ctx context.Context, expr hclsyntax.Expression, work func() (cty.Value, hcl.Diagnostics)) (v cty.Value, diags hcl.Diagnostics) {
+func (s *Scope) run(ended func() error, expr hclsyntax.Expression, work func() (cty.Value, hcl.Diagnostics)) (v cty.Value, diags hcl.Diagnostics) {
 	s.env.mu.Lock()
 	defer s.env.mu.Unlock()
 	if s.spent {
 		return cty.DynamicVal, nil // has been reported
 	}
-	m := &meter{ctx: ctx, left: s.left}
+	m := &meter{ended: ended, left: s.left}
 	s.env.meter = m
 	finished := false
 	done := make(chan struct{})
@@ -149,7 +154,7 @@ func (s *Scope) run(ctx context.Context, expr hclsyntax.Expression, work func() 
 		}
 		s.busy = nil
 	}
-	s.spent = errors.Is(m.why, errSpent) || ctx.Err() != nil
+	s.spent = errors.Is(m.why, errSpent) || ended != nil && ended() != nil
 	return cty.DynamicVal, hcl.Diagnostics{tooLarge(at, m.why)}
 }
 
@@ -263,7 +268,7 @@ func (s *Scope) local(name string, from hcl.Range) (cty.Value, hcl.Diagnostics) 
 // concurrent use.
 func (s *Scope) Local(ctx context.Context, name string) hcl.Diagnostics {
 	expr := s.env.locals[name]
-	_, diags := s.run(ctx, expr, func() (cty.Value, hcl.Diagnostics) { return s.local(name, expr.Range()) })
+	_, diags := s.run(ctx.Err, expr, func() (cty.Value, hcl.Diagnostics) { return s.local(name, expr.Range()) })
 	return diags
 }
 
@@ -415,8 +420,7 @@ var plainEnv = func() *Env {
 // Plain evaluates an expression that refers to nothing and that [Weave] has
 // been over. Safe for concurrent use.
 func Plain(expr hclsyntax.Expression) (cty.Value, hcl.Diagnostics) {
-	s := plainEnv.Outside(Shape, "There is no matrix.")
-	return s.Eval(context.Background(), expr)
+	return plainEnv.Outside(Shape, "There is no matrix.").EvalNow(expr)
 }
 
 // FunctionNames are the names of the functions of an experiment, sorted.

@@ -1,4 +1,7 @@
-package config
+// Package source reads the files of an experiment: parsing with limits, checks
+// of names, the evaluation of a block into JSON by the fields that it has, and
+// the places of problems. It must not know which blocks there are.
+package source
 
 import (
 	"errors"
@@ -18,52 +21,53 @@ import (
 
 // Limits of the files of an experiment.
 const (
-	maxSource = 1 << 20 // bytes of one file
-	maxFiles  = 200     // *.hcl in one folder
+	MaxFile  = 1 << 20 // bytes of one file
+	maxFiles = 200     // *.hcl in one folder
 	// maxNesting bounds brackets in brackets and operators in a row, because
 	// the parser calls itself for each.
 	maxNesting = 200
 )
 
-// sources are the parsed files of an experiment.
-type sources struct {
-	dir    string // as given by the user, for the names of files
-	files  map[string]*hcl.File
-	bodies []*hclsyntax.Body // in the order of the names of the files
-	given  []File
-	// unreadable says that a file could not be read or parsed, so that what
+// Source is the parsed files of an experiment.
+type Source struct {
+	Dir    string // as given by the user, for the names of files
+	Files  map[string]*hcl.File
+	Bodies []*hclsyntax.Body // in the order of the names of the files
+	// Given are the bytes of the files, by name within Dir.
+	Given map[string][]byte
+	// Unreadable says that a file could not be read or parsed, so that what
 	// the others lack may stand there.
-	unreadable bool
+	Unreadable bool
 }
 
-// readSources reads path, a file or a folder of *.hcl files, and parses it.
-func readSources(path string) (*sources, hcl.Diagnostics) {
-	s := &sources{dir: path, files: map[string]*hcl.File{}}
+// Open reads path, a file or a folder of *.hcl files, and parses it.
+func Open(path string) (*Source, hcl.Diagnostics) {
+	s := &Source{Dir: path, Files: map[string]*hcl.File{}, Given: map[string][]byte{}}
 	info, err := os.Stat(path)
 	if err != nil {
-		s.unreadable = true
-		return s, problem("No experiment", "%s: %s. Give an *.hcl file, or a folder with some.", path, plain(err))
+		s.Unreadable = true
+		return s, Problem("No experiment", "%s: %s. Give an *.hcl file, or a folder with some.", path, Plain(err))
 	}
 	names := []string{filepath.Base(path)}
 	if info.IsDir() {
 		names, err = hclFiles(path)
 	} else {
-		s.dir = filepath.Dir(path)
+		s.Dir = filepath.Dir(path)
 	}
 	if err != nil {
-		s.unreadable = true
-		return s, problem("No experiment", "%s.", err)
+		s.Unreadable = true
+		return s, Problem("No experiment", "%s.", err)
 	}
 	var diags hcl.Diagnostics
 	for _, name := range names {
-		shown := filepath.Join(s.dir, name)
-		src, err := readLimited(shown)
+		shown := filepath.Join(s.Dir, name)
+		src, err := ReadLimited(shown)
 		if err != nil {
-			s.unreadable = true
-			diags = append(diags, problem("File cannot be read", "%s.", err)...)
+			s.Unreadable = true
+			diags = append(diags, Problem("File cannot be read", "%s.", err)...)
 			continue
 		}
-		s.given = append(s.given, File{Name: name, Bytes: src})
+		s.Given[name] = src
 		diags = append(diags, s.parse(shown, src)...)
 	}
 	return s, diags
@@ -74,24 +78,24 @@ func readSources(path string) (*sources, hcl.Diagnostics) {
 const redefined = "Attribute redefined"
 
 // parse parses one file. Its body is kept only when it is whole.
-func (s *sources) parse(name string, src []byte) hcl.Diagnostics {
-	s.files[name] = &hcl.File{Bytes: src}
-	if d := tooDeep(name, src); d != nil {
-		s.unreadable = true
+func (s *Source) parse(name string, src []byte) hcl.Diagnostics {
+	s.Files[name] = &hcl.File{Bytes: src}
+	if d := TooDeep(name, src); d != nil {
+		s.Unreadable = true
 		return hcl.Diagnostics{d}
 	}
 	f, diags := hclsyntax.ParseConfig(src, name, hcl.InitialPos)
 	if f != nil && f.Body != nil {
-		s.files[name] = f
+		s.Files[name] = f
 	}
 	broken := slices.ContainsFunc(diags, func(d *hcl.Diagnostic) bool { return d.Severity == hcl.DiagError && d.Summary != redefined })
 	body, ok := f.Body.(*hclsyntax.Body)
 	if broken || !ok {
-		s.unreadable = true
+		s.Unreadable = true
 		return diags
 	}
 	diags = append(diags, eval.Weave(body)...)
-	s.bodies = append(s.bodies, body)
+	s.Bodies = append(s.Bodies, body)
 	return diags
 }
 
@@ -117,29 +121,30 @@ func hclFiles(dir string) ([]string, error) {
 	return names, nil
 }
 
-func readLimited(path string) ([]byte, error) {
+// ReadLimited reads a file that is not larger than it should be.
+func ReadLimited(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	src, err := io.ReadAll(io.LimitReader(f, maxSource+1))
-	if err == nil && len(src) > maxSource {
-		err = fmt.Errorf("%s is larger than %d MiB", path, maxSource>>20)
+	src, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err == nil && len(src) > MaxFile {
+		err = fmt.Errorf("%s is larger than %d MiB", path, MaxFile>>20)
 	}
 	return src, err
 }
 
-// plain is an error without the operation and path that os puts before it.
-func plain(err error) error {
+// Plain is an error without the operation and path that os puts before it.
+func Plain(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err
 	}
 	return err
 }
 
-// tooDeep finds what would make the parser call itself too often.
-func tooDeep(name string, src []byte) *hcl.Diagnostic {
+// TooDeep finds what would make the parser call itself too often.
+func TooDeep(name string, src []byte) *hcl.Diagnostic {
 	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos) // the parser reports what is wrong
 	depth, run := 0, 0
 	for _, t := range tokens {
@@ -167,12 +172,12 @@ func tooDeep(name string, src []byte) *hcl.Diagnostic {
 	return nil
 }
 
-// problem is a diagnostic without a place.
-func problem(summary, format string, a ...any) hcl.Diagnostics {
+// Problem is a diagnostic without a place.
+func Problem(summary, format string, a ...any) hcl.Diagnostics {
 	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, a...)}}
 }
 
-// at is an error at a place.
-func at(r hcl.Range, summary, format string, a ...any) *hcl.Diagnostic {
+// At is an error at a place.
+func At(r hcl.Range, summary, format string, a ...any) *hcl.Diagnostic {
 	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, a...), Subject: &r}
 }

@@ -1,4 +1,6 @@
-package config
+// Package variable works out the values of the variables of an experiment, from
+// outside and from their defaults, and checks them by their own rules.
+package variable
 
 import (
 	"context"
@@ -14,6 +16,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/berth-eval/berth/core/config/internal/eval"
+	"github.com/berth-eval/berth/core/config/internal/source"
 )
 
 // envPrefix and the name of a variable are the host variable that gives it.
@@ -28,23 +31,38 @@ type variable struct {
 	nullable  bool
 }
 
-// given is a value from outside, not yet of the variable's type.
-type given struct {
+// value is a value from outside, not yet of the variable's type.
+type value struct {
 	from string // for messages: "--var x", a file and line, or a host variable
 	text string // to be read when the type is known; for --var and host variables
 	val  cty.Value
 	at   *hcl.Range
 }
 
-// variables works out the value of each variable.
-func (l *loader) variables(blocks []*hclsyntax.Block) map[string]eval.Variable {
+// Given is where values come from.
+type Given struct {
+	Vars      []string // NAME=VALUE, in order; the last of a name wins
+	Files     []string // of attributes; Vars win over Files, these over host variables
+	LookupEnv func(string) (string, bool)
+}
+
+// loader is the work on all variables.
+type loader struct {
+	src   *source.Source
+	given Given
+	diags hcl.Diagnostics
+}
+
+// Values works out the value of each variable block.
+func Values(src *source.Source, blocks []*hclsyntax.Block, g Given) (map[string]eval.Variable, hcl.Diagnostics) {
+	l := &loader{src: src, given: g}
 	declared := map[string]*variable{}
 	var names []string
 	for _, b := range blocks {
 		declared[b.Labels[0]] = l.declare(b)
 		names = append(names, b.Labels[0])
 	}
-	from := l.givenValues(declared, names)
+	from := l.values(declared, names)
 	out := map[string]eval.Variable{}
 	for _, name := range names {
 		v := declared[name]
@@ -55,7 +73,7 @@ func (l *loader) variables(blocks []*hclsyntax.Block) map[string]eval.Variable {
 		}
 		out[name] = eval.Variable{Value: val, Sensitive: v.sensitive}
 	}
-	return out
+	return out, l.diags
 }
 
 // declare reads a variable block. Its attributes are plain: nothing else is
@@ -89,14 +107,14 @@ func (l *loader) declare(b *hclsyntax.Block) *variable {
 // into the expression is none; so it may only hold what cannot grow.
 func (l *loader) typeOf(e hclsyntax.Expression) (cty.Type, *typeexpr.Defaults, hcl.Diagnostics) {
 	r := e.Range()
-	fresh, diags := hclsyntax.ParseExpression(r.SliceBytes(l.src.files[r.Filename].Bytes), r.Filename, r.Start)
+	fresh, diags := hclsyntax.ParseExpression(r.SliceBytes(l.src.Files[r.Filename].Bytes), r.Filename, r.Start)
 	if diags.HasErrors() {
 		return cty.DynamicPseudoType, nil, diags
 	}
 	diags = hclsyntax.VisitAll(fresh, func(n hclsyntax.Node) hcl.Diagnostics {
 		switch n := n.(type) {
 		case *hclsyntax.ForExpr, *hclsyntax.BinaryOpExpr, *hclsyntax.SplatExpr, *hclsyntax.ConditionalExpr, *hclsyntax.TemplateJoinExpr:
-			return hcl.Diagnostics{at(n.Range(), "Not a type", "Write a type such as string, list(number) or object({ a = string }).")}
+			return hcl.Diagnostics{source.At(n.Range(), "Not a type", "Write a type such as string, list(number) or object({ a = string }).")}
 		}
 		return nil
 	})
@@ -117,7 +135,7 @@ func fileValue(e hcl.Expression) (cty.Value, hcl.Diagnostics) {
 // plainValue evaluates an expression that may not refer to anything.
 func plainValue(e hclsyntax.Expression, want cty.Type) (cty.Value, hcl.Diagnostics) {
 	for _, t := range e.Variables() {
-		return cty.DynamicVal, hcl.Diagnostics{at(t.SourceRange(), "Nothing can be read here", "Variables are worked out before everything else. Write a plain value; use locals for values made of others.")}
+		return cty.DynamicVal, hcl.Diagnostics{source.At(t.SourceRange(), "Nothing can be read here", "Variables are worked out before everything else. Write a plain value; use locals for values made of others.")}
 	}
 	v, diags := eval.Plain(e)
 	if diags.HasErrors() {
@@ -125,43 +143,43 @@ func plainValue(e hclsyntax.Expression, want cty.Type) (cty.Value, hcl.Diagnosti
 	}
 	v, err := convert.Convert(v, want)
 	if err != nil {
-		return cty.DynamicVal, hcl.Diagnostics{at(e.Range(), "Wrong value", "%s.", err)}
+		return cty.DynamicVal, hcl.Diagnostics{source.At(e.Range(), "Wrong value", "%s.", err)}
 	}
 	return v, nil
 }
 
-// givenValues are the values from outside; the last one that counts wins.
-func (l *loader) givenValues(declared map[string]*variable, names []string) map[string]given {
-	out := map[string]given{}
+// values are the values from outside; the last one that counts wins.
+func (l *loader) values(declared map[string]*variable, names []string) map[string]value {
+	out := map[string]value{}
 	for _, name := range names {
-		if text, ok := l.lookupEnv(envPrefix + name); ok {
-			out[name] = given{from: "the host variable " + envPrefix + name, text: text}
+		if text, ok := l.given.LookupEnv(envPrefix + name); ok {
+			out[name] = value{from: "the host variable " + envPrefix + name, text: text}
 		}
 	}
-	for _, file := range l.opts.VarFiles {
+	for _, file := range l.given.Files {
 		for _, a := range l.varFile(file) {
 			if declared[a.Name] == nil {
-				l.diags = append(l.diags, at(a.NameRange, "Unknown variable", "The experiment has no variable %q.%s", a.Name, eval.Suggest(a.Name, names)))
+				l.diags = append(l.diags, source.At(a.NameRange, "Unknown variable", "The experiment has no variable %q.%s", a.Name, eval.Suggest(a.Name, names)))
 				continue
 			}
 			val, diags := fileValue(a.Expr)
 			if diags.HasErrors() {
-				l.diags = append(l.diags, at(a.Range, "Value cannot be read", "A file of variables holds plain values: %s = \"text\", a number, a list or a map. Nothing can be called or referred to.", a.Name))
+				l.diags = append(l.diags, source.At(a.Range, "Value cannot be read", "A file of variables holds plain values: %s = \"text\", a number, a list or a map. Nothing can be called or referred to.", a.Name))
 				continue
 			}
-			out[a.Name] = given{from: file, val: val, at: a.Expr.Range().Ptr()}
+			out[a.Name] = value{from: file, val: val, at: a.Expr.Range().Ptr()}
 		}
 	}
-	for _, s := range l.opts.Vars {
+	for _, s := range l.given.Vars {
 		name, text, ok := strings.Cut(s, "=")
 		name = strings.TrimSpace(name)
 		switch {
 		case !ok:
-			l.diags = append(l.diags, problem("Variable without a value", "--var takes NAME=VALUE, got only %q.", name)...)
+			l.diags = append(l.diags, source.Problem("Variable without a value", "--var takes NAME=VALUE, got only %q.", name)...)
 		case declared[name] == nil:
-			l.diags = append(l.diags, problem("Unknown variable", "--var %s: the experiment has no such variable.%s", name, eval.Suggest(name, names))...)
+			l.diags = append(l.diags, source.Problem("Unknown variable", "--var %s: the experiment has no such variable.%s", name, eval.Suggest(name, names))...)
 		default:
-			out[name] = given{from: "--var " + name, text: text}
+			out[name] = value{from: "--var " + name, text: text}
 		}
 	}
 	return out
@@ -170,12 +188,12 @@ func (l *loader) givenValues(declared map[string]*variable, names []string) map[
 // varFile reads the attributes of a file of variables. Its text is not kept for
 // messages: it may hold secrets.
 func (l *loader) varFile(path string) []*hcl.Attribute {
-	src, err := readLimited(path)
+	src, err := source.ReadLimited(path)
 	if err != nil {
-		l.diags = append(l.diags, problem("File of variables cannot be read", "%s: %s.", path, plain(err))...)
+		l.diags = append(l.diags, source.Problem("File of variables cannot be read", "%s: %s.", path, source.Plain(err))...)
 		return nil
 	}
-	if d := tooDeep(path, src); d != nil {
+	if d := source.TooDeep(path, src); d != nil {
 		l.diags = append(l.diags, d)
 		return nil
 	}
@@ -204,7 +222,7 @@ func (l *loader) varFile(path string) []*hcl.Attribute {
 }
 
 // value is the value of a variable: what was given, else the default.
-func (v *variable) value(name string, g given) (cty.Value, hcl.Diagnostics) {
+func (v *variable) value(name string, g value) (cty.Value, hcl.Diagnostics) {
 	val := g.val
 	where := v.block.DefRange()
 	switch a := v.block.Body.Attributes["default"]; {
@@ -219,7 +237,7 @@ func (v *variable) value(name string, g given) (cty.Value, hcl.Diagnostics) {
 			}
 		}
 	case a == nil:
-		return cty.DynamicVal, hcl.Diagnostics{at(where, "Variable without a value",
+		return cty.DynamicVal, hcl.Diagnostics{source.At(where, "Variable without a value",
 			"%q has no default. Give it with --var %s=VALUE, in a file with --var-file, or as %s%s.", name, name, envPrefix, name)}
 	default:
 		d, diags := plainValue(a.Expr, cty.DynamicPseudoType)
@@ -234,14 +252,14 @@ func (v *variable) value(name string, g given) (cty.Value, hcl.Diagnostics) {
 	out, err := convert.Convert(val, v.typ)
 	switch {
 	case err != nil:
-		return cty.DynamicVal, hcl.Diagnostics{at(where, "Wrong value for a variable", "%q, from %s, is a %s: %s.", name, g.source(), typeexpr.TypeString(v.typ), err)}
+		return cty.DynamicVal, hcl.Diagnostics{source.At(where, "Wrong value for a variable", "%q, from %s, is a %s: %s.", name, g.source(), typeexpr.TypeString(v.typ), err)}
 	case out.IsNull() && !v.nullable:
-		return cty.DynamicVal, hcl.Diagnostics{at(where, "Wrong value for a variable", "%q must not be null.", name)}
+		return cty.DynamicVal, hcl.Diagnostics{source.At(where, "Wrong value for a variable", "%q must not be null.", name)}
 	}
 	return out, nil
 }
 
-func (g given) source() string {
+func (g value) source() string {
 	if g.from == "" {
 		return "its default"
 	}
@@ -250,16 +268,16 @@ func (g given) source() string {
 
 // fromText reads a value of the command line or a host variable: as it is for a
 // string, else as an HCL expression.
-func (v *variable) fromText(name string, g given) (cty.Value, hcl.Diagnostics) {
+func (v *variable) fromText(name string, g value) (cty.Value, hcl.Diagnostics) {
 	if v.typ == cty.String || v.typ == cty.DynamicPseudoType {
 		return cty.StringVal(g.text), nil
 	}
 	wrong := func() (cty.Value, hcl.Diagnostics) {
-		return cty.DynamicVal, hcl.Diagnostics{at(v.block.DefRange(), "Wrong value for a variable",
+		return cty.DynamicVal, hcl.Diagnostics{source.At(v.block.DefRange(), "Wrong value for a variable",
 			"%q is a %s, and what %s says is none. Write it as in a file, such as [\"a\", \"b\"] or { key = 1 }.", name, typeexpr.TypeString(v.typ), g.from)}
 	}
 	src := []byte(g.text)
-	if len(src) > maxSource || tooDeep(g.from, src) != nil {
+	if len(src) > source.MaxFile || source.TooDeep(g.from, src) != nil {
 		return wrong()
 	}
 	expr, diags := hclsyntax.ParseExpression(src, g.from, hcl.InitialPos)
@@ -276,50 +294,53 @@ func (v *variable) fromText(name string, g given) (cty.Value, hcl.Diagnostics) {
 	return val, nil
 }
 
-// validate asks the validation blocks of the variables.
-func (l *loader) validate(ctx context.Context, blocks []*hclsyntax.Block) {
+// Validate asks the validation blocks of the variables.
+func Validate(ctx context.Context, env *eval.Env, vars map[string]eval.Variable, blocks []*hclsyntax.Block) hcl.Diagnostics {
+	var diags hcl.Diagnostics
 	for _, b := range blocks {
 		for _, rule := range b.Body.Blocks {
 			cond, message := rule.Body.Attributes["condition"], rule.Body.Attributes["error_message"]
-			if rule.Type != "validation" {
-				continue
+			switch {
+			case rule.Type != "validation":
+			case cond == nil || message == nil:
+				diags = append(diags, source.At(rule.DefRange(), "Rule is not complete", "A validation has a condition and an error_message."))
+			default:
+				name := b.Labels[0]
+				diags = append(diags, check(ctx, env, name, vars[name].Sensitive, [2]hclsyntax.Expression{cond.Expr, message.Expr})...)
 			}
-			if cond == nil || message == nil {
-				l.diags = append(l.diags, at(rule.DefRange(), "Rule is not complete", "A validation has a condition and an error_message."))
-				continue
-			}
-			l.diags = append(l.diags, l.rule(ctx, b.Labels[0], cond.Expr, message.Expr)...)
 		}
 	}
+	return diags
 }
 
-func (l *loader) rule(ctx context.Context, name string, cond, message hclsyntax.Expression) hcl.Diagnostics {
+// check asks one rule: its condition, and its message when that is false.
+func check(ctx context.Context, env *eval.Env, name string, secret bool, rule [2]hclsyntax.Expression) hcl.Diagnostics {
+	cond, message := rule[0], rule[1]
 	const why = "A variable is checked before there are cells."
-	secret := l.vars[name].Sensitive
 	// The real value decides, also of a secret; so nothing of what went wrong
 	// with a secret may be shown.
-	ok, diags := l.env.Outside(eval.Real, why).Eval(ctx, cond)
+	ok, diags := env.Outside(eval.Real, why).Eval(ctx, cond)
 	secret = secret || len(eval.Secrets(ok)) > 0
 	if diags.HasErrors() {
 		if secret {
-			return hcl.Diagnostics{at(cond.Range(), "Rule cannot be worked out", "It failed with the value of %q, which is not shown because it is sensitive.", name)}
+			return hcl.Diagnostics{source.At(cond.Range(), "Rule cannot be worked out", "It failed with the value of %q, which is not shown because it is sensitive.", name)}
 		}
 		return diags
 	}
 	ok, _ = ok.UnmarkDeep()
 	ok, err := convert.Convert(ok, cty.Bool)
 	if err != nil || ok.IsNull() {
-		return hcl.Diagnostics{at(cond.Range(), "Rule is neither true nor false", "A condition is true for good values and false for others.")}
+		return hcl.Diagnostics{source.At(cond.Range(), "Rule is neither true nor false", "A condition is true for good values and false for others.")}
 	}
 	if !ok.IsKnown() || ok.True() {
 		return nil
 	}
-	text, diags := l.env.Outside(eval.Shape, why).Eval(ctx, message)
+	text, diags := env.Outside(eval.Shape, why).Eval(ctx, message)
 	if diags.HasErrors() {
 		return diags
 	}
 	if len(eval.Secrets(text)) > 0 || !text.IsKnown() || text.IsNull() || text.Type() != cty.String {
-		return hcl.Diagnostics{at(message.Range(), "Message cannot be shown", "An error_message is text without secrets.")}
+		return hcl.Diagnostics{source.At(message.Range(), "Message cannot be shown", "An error_message is text without secrets.")}
 	}
-	return hcl.Diagnostics{at(cond.Range(), fmt.Sprintf("Variable %q is not valid", name), "%s", text.AsString())}
+	return hcl.Diagnostics{source.At(cond.Range(), fmt.Sprintf("Variable %q is not valid", name), "%s", text.AsString())}
 }

@@ -1,4 +1,4 @@
-package config
+package source
 
 import (
 	"github.com/hashicorp/hcl/v2"
@@ -8,10 +8,10 @@ import (
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
-// locate makes a diagnostic of a problem with a block, at the place in the file
+// Locate makes a diagnostic of a problem with a block, at the place in the file
 // that its path leads to: the attribute, the element of a list, the entry of a
 // map, the n-th block; or else the header of the nearest block.
-func locate(b *hclsyntax.Block, p pluginconfig.Problem) *hcl.Diagnostic {
+func Locate(b *hclsyntax.Block, p pluginconfig.Problem) *hcl.Diagnostic {
 	steps, _ := p.Path.Steps() // what can be read of it leads near
 	subject := locateIn(b, steps)
 	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: p.Summary, Detail: p.Detail, Subject: &subject}

@@ -1,0 +1,113 @@
+package source
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+)
+
+// Field is a field of a block with what only an experiment knows of it.
+type Field struct {
+	pluginconfig.Field
+
+	Ref     string // type of the block that it refers to
+	Body    string // of a block with a body of its own kind: one of those below
+	PerRun  bool   // the same for all cells
+	Secrets bool   // may hold secrets
+	Many    bool   // a free block that may be repeated
+	Nested  []Field
+}
+
+// The kinds of bodies.
+const (
+	BodyConfig = "config" // a plugin's schema describes it
+	BodyFree   = "free"   // any attributes, or an attribute with any value
+	BodyAxes   = "axes"   // any attributes, beside the nested blocks
+)
+
+// Fields reads the tags of a block. A fault is a bug of this program.
+func Fields(t reflect.Type) []Field {
+	s, err := pluginconfig.SchemaOf(reflect.New(t).Interface())
+	if err != nil {
+		panic(fmt.Sprintf("configuration block %s: %v", t, err))
+	}
+	return withTags(t, s.Fields)
+}
+
+func withTags(t reflect.Type, base []pluginconfig.Field) []Field {
+	var fs []Field
+	i := 0
+	for sf := range t.Fields() {
+		f := Field{
+			Field: base[i], Ref: sf.Tag.Get("ref"), Body: sf.Tag.Get("body"), PerRun: sf.Tag.Get("per") == "run",
+			Secrets: sf.Tag.Get("secrets") == "true" || base[i].Secret,
+		}
+		i++
+		f.Many = f.Body != "" && f.Type != pluginconfig.Any
+		if f.Type.IsBlock() {
+			inner := sf.Type
+			for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
+				inner = inner.Elem()
+			}
+			f.Nested = withTags(inner, f.Fields)
+		}
+		fs = append(fs, f)
+	}
+	return fs
+}
+
+// IsBlock says whether the field is written as a block.
+func (f Field) IsBlock() bool { return f.Body != "" || f.Type.IsBlock() }
+
+// IsAttribute says whether the field may be written as an attribute.
+func (f Field) IsAttribute() bool { return !f.IsBlock() || f.Body == BodyFree && !f.Many }
+
+// TypeName is the type for people.
+func (f Field) TypeName() string {
+	if f.Ref == "" {
+		return string(f.Type)
+	}
+	return strings.Replace(string(f.Type), "string", f.Ref, 1)
+}
+
+// Of are the fields of a plugin's schema.
+func Of(in []pluginconfig.Field) []Field {
+	var fs []Field
+	for _, f := range in {
+		fs = append(fs, Field{Field: f, Secrets: true, Nested: Of(f.Fields)})
+	}
+	return fs
+}
+
+// AnyOf describes a body as it is, when there is no schema to ask.
+func AnyOf(b *hclsyntax.Body) []Field {
+	var fs []Field
+	for _, a := range InOrder(b.Attributes) {
+		fs = append(fs, Field{Field: pluginconfig.Field{Name: a.Name, Type: pluginconfig.Any}, Secrets: true})
+	}
+	for _, inner := range b.Blocks {
+		if !slices.ContainsFunc(fs, func(f Field) bool { return f.Name == inner.Type }) {
+			sub := AnyOf(inner.Body)
+			f := pluginconfig.Field{Name: inner.Type, Type: pluginconfig.BlockList, Fields: SchemaOf(sub).Fields}
+			fs = append(fs, Field{Field: f, Nested: sub})
+		}
+	}
+	return fs
+}
+
+// SchemaOf is what is checked of values: everything but bodies of their own kind.
+func SchemaOf(fs []Field) pluginconfig.Schema {
+	var s pluginconfig.Schema
+	for _, f := range fs {
+		if f.Body == BodyConfig || f.Body == BodyAxes || f.Many {
+			continue
+		}
+		s.Fields = append(s.Fields, f.Field)
+	}
+	return s
+}

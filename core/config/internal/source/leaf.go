@@ -1,0 +1,198 @@
+package source
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/berth-eval/berth/core/config/internal/eval"
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+)
+
+// ErrMissing means that a host variable that holds a secret is not set.
+var ErrMissing = errors.New("the host variable is not set")
+
+// errSecretUse says no more than that, because the cause may quote a secret.
+var errSecretUse = errors.New("what the experiment makes of the secret cannot be worked out with its value")
+
+// Hole is a place in the experiment whose value is a secret, or made of one.
+type Hole struct {
+	// Label is the value with the secrets' names in place of the secrets:
+	// `${secret("KEY")}`. Equal labels at equal places are equal values, as
+	// long as the secrets stay.
+	Label string
+	Names []string // of the secrets it is made of
+	At    hcl.Range
+	// Read is the value. Its error does not hold the secret. Safe for concurrent use.
+	Read func() (string, error)
+}
+
+// leaf walks the value of one attribute.
+type leaf struct {
+	r     *Reading
+	attr  *hclsyntax.Attribute
+	field Field
+	want  cty.Type
+}
+
+// tree makes plain values of v. inside is the way from the attribute to v,
+// secrets are those that what v is in is made of.
+func (l *leaf) tree(v cty.Value, path pluginconfig.Path, inside []any, secrets []string) (any, bool) {
+	v, marks := v.Unmark()
+	for m := range marks {
+		if s, ok := m.(eval.Mark); ok && !slices.Contains(secrets, s.Name) {
+			secrets = append(slices.Clip(secrets), s.Name)
+		}
+	}
+	container := v.IsKnown() && !v.IsNull() && v.CanIterateElements()
+	if len(secrets) > 0 && !container {
+		return l.secret(v, path, inside, secrets)
+	}
+	switch {
+	case !v.IsKnown():
+		l.r.unknown = append(l.r.unknown, path)
+		return nil, false
+	case v.IsNull():
+		return nil, len(inside) > 0
+	case v.Type().Equals(eval.RefType):
+		l.r.Fail(l.attr.Expr.Range(), "A reference cannot be used here", "%q takes a value. To use the label of a block write .label after the reference.", l.field.Name)
+		return nil, false
+	case container:
+		return l.container(v, path, inside, secrets)
+	case l.field.Secret:
+		l.r.Masks = append(l.r.Masks, l.attr.Expr.Range())
+		l.r.Fail(l.attr.NameRange, "A secret is written in plain text",
+			"The files of an experiment are stored with its runs. Put the value into a host variable and write %s = secret(\"NAME\").", l.attr.Name)
+		return nil, false
+	case v.Type() == cty.String:
+		return v.AsString(), true
+	case v.Type() == cty.Bool:
+		return v.True(), true
+	case v.Type() == cty.Number:
+		return number(v.AsBigFloat()), true
+	}
+	l.r.Fail(l.attr.Expr.Range(), "Value cannot be stored", "%s is no plain value.", v.Type().FriendlyName())
+	return nil, false
+}
+
+func (l *leaf) container(v cty.Value, path pluginconfig.Path, inside []any, secrets []string) (any, bool) {
+	t := v.Type()
+	if t.IsObjectType() || t.IsMapType() {
+		out := map[string]any{}
+		for it := v.ElementIterator(); it.Next(); {
+			key, e := it.Element()
+			k := key.AsString()
+			if x, ok := l.tree(e, path.Key(k), append(slices.Clip(inside), k), secrets); ok {
+				out[k] = x
+			}
+		}
+		return out, true
+	}
+	out := []any{}
+	for it := v.ElementIterator(); it.Next(); {
+		_, e := it.Element()
+		i := len(out)
+		x, _ := l.tree(e, path.Index(i), append(slices.Clip(inside), i), secrets)
+		out = append(out, x)
+	}
+	return out, true
+}
+
+// secret makes a hole of a value that is a secret or made of one.
+func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets []string) (any, bool) {
+	names := strings.Join(secrets, ", ")
+	if !l.field.Secrets {
+		l.r.unknown = append(l.r.unknown, path)
+		l.r.Fail(l.attr.Expr.Range(), "A secret cannot be used here", "%q would be stored and printed, and it depends on %s.", l.field.Name, names)
+		return nil, false
+	}
+	if v.Type() != cty.String || v.IsKnown() && v.IsNull() || v.Type().IsSetType() {
+		l.r.unknown = append(l.r.unknown, path)
+		l.r.Fail(l.attr.Expr.Range(), "A secret must be text", "%q is %s that depends on %s. Take the text out of it, or use tostring.", l.field.Name, v.Type().FriendlyName(), names)
+		return nil, false
+	}
+	h := &Hole{Names: secrets, At: l.attr.Expr.Range()}
+	h.Label = fmt.Sprintf("${%s}", names)
+	if s, err := l.value(l.r.scopes.Label, inside); err == nil {
+		h.Label = s
+	}
+	sc, attr := l.r.scopes.Real, *l
+	h.Read = func() (string, error) {
+		s, err := attr.value(sc, inside)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", h.Label, err)
+		}
+		return s, nil
+	}
+	l.r.Holes[path] = h
+	return h.Label, true
+}
+
+// value evaluates the attribute again, in a scope in which secrets have values,
+// and takes the text out of it. Its error says nothing about the value.
+func (l *leaf) value(sc *eval.Scope, inside []any) (string, error) {
+	v, diags := sc.EvalNow(l.attr.Expr)
+	if missing := eval.Missing(diags); len(missing) > 0 {
+		return "", fmt.Errorf("%w: %s", ErrMissing, strings.Join(missing, ", "))
+	}
+	if diags.HasErrors() {
+		return "", errSecretUse
+	}
+	v, err := convert.Convert(v, l.want)
+	if err != nil {
+		return "", errSecretUse
+	}
+	v, _ = v.UnmarkDeep()
+	for _, step := range inside {
+		if !v.IsKnown() || v.IsNull() {
+			return "", errSecretUse
+		}
+		if v, err = stepInto(v, step); err != nil {
+			return "", err
+		}
+	}
+	if !v.IsKnown() || v.IsNull() || v.Type() != cty.String {
+		return "", errSecretUse
+	}
+	return v.AsString(), nil
+}
+
+func stepInto(v cty.Value, step any) (cty.Value, error) {
+	t := v.Type()
+	switch s := step.(type) {
+	case string:
+		switch {
+		case t.IsObjectType() && t.HasAttribute(s):
+			return v.GetAttr(s), nil
+		case t.IsMapType() && v.HasIndex(cty.StringVal(s)).True():
+			return v.Index(cty.StringVal(s)), nil
+		}
+	case int:
+		if k := cty.NumberIntVal(int64(s)); (t.IsListType() || t.IsTupleType()) && v.HasIndex(k).True() {
+			return v.Index(k), nil
+		}
+	}
+	return cty.NilVal, errSecretUse
+}
+
+// number writes a number as JSON: whole if it is whole, else with the fewest
+// digits that give the same 64-bit value.
+func number(f *big.Float) json.Number {
+	if f.IsInt() {
+		return json.Number(f.Text('f', 0))
+	}
+	x, _ := f.Float64()
+	b, err := json.Marshal(x)
+	if err != nil { // too large for a float64
+		return json.Number(f.Text('g', 17))
+	}
+	return json.Number(b)
+}

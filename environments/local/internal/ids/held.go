@@ -62,19 +62,9 @@ func Enter() (*Process, error) {
 // enter starts this program again with the user's subordinate ids, and does
 // not return unless that cannot be done.
 func enter(p *Process) error {
-	var tools, files [2]string
-	var ranges [2]span
-	for i, name := range []string{"newuidmap", "newgidmap"} {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			if path, err = exec.LookPath("/usr/bin/" + name); err != nil {
-				return fmt.Errorf("there is no %s (package uidmap or shadow-utils)", name)
-			}
-		}
-		tools[i], files[i] = path, []string{subuid, subgid}[i]
-		if ranges[i], err = mine(files[i], p.UID); err != nil {
-			return err
-		}
+	tools, ranges, err := find(p.UID)
+	if err != nil {
+		return err
 	}
 	ours, theirs, err := pair()
 	if err != nil {
@@ -115,6 +105,27 @@ func enter(p *Process) error {
 	}
 	os.Exit(code) //nolint:forbidigo // as above
 	return nil
+}
+
+// find finds the helpers and the ids of a user, or says what is missing.
+func find(uid int) (tools [2]string, ranges [2]span, err error) {
+	for i, name := range []string{"newuidmap", "newgidmap"} {
+		if tools[i], err = exec.LookPath(name); err != nil {
+			if tools[i], err = exec.LookPath("/usr/bin/" + name); err != nil {
+				return tools, ranges, fmt.Errorf("there is no %s (package uidmap or shadow-utils)", name)
+			}
+		}
+		if ranges[i], err = mine([]string{subuid, subgid}[i], uid); err != nil {
+			return tools, ranges, err
+		}
+	}
+	return tools, ranges, nil
+}
+
+// HasRanges says whether Enter could enter subordinate ids of a user.
+func HasRanges(uid int) bool {
+	_, _, err := find(uid)
+	return err == nil
 }
 
 func ignoreExit(err error) error {

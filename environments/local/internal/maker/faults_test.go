@@ -128,7 +128,7 @@ func TestNothingRunsWhenAStepFails(t *testing.T) {
 // local-init by itself must do nothing: not as root on the host, and not with
 // a plan.
 func TestInitDoesNothingOutside(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), filepath.Join(modetest.Tools, "local-init"))
+	cmd := exec.CommandContext(t.Context(), modetest.Init())
 	before := mounts(t)
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "nothing by hand") {

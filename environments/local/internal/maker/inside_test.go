@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -88,11 +87,11 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache := filepath.Join(os.TempDir(), fmt.Sprintf("berth-test-cache-%d", os.Getuid()))
-	if err = os.Mkdir(cache, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+	cache, err := modetest.Cache()
+	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := New(modetest.Process, base.Places{UID: modetest.Process.UID, Temp: top, Cache: cache}, filepath.Join(modetest.Tools, "local-init"))
+	m, err := New(modetest.Process, base.Places{UID: modetest.Process.UID, Temp: top, Cache: cache}, modetest.Init())
 	if err != nil {
 		t.Fatal(err)
 	}

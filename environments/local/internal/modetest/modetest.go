@@ -46,6 +46,30 @@ var Process *ids.Process
 // Tools is a folder with the programs that Main built, readable by everybody.
 var Tools string
 
+// Init is the path of local-init, if Main was asked to build it.
+func Init() string { return filepath.Join(Tools, "libexec", "local-init") }
+
+// Started is Main for tests that start a plugin, and so must not be inside what
+// it enters: Process then says only which mode the plugin will be in.
+func Started(m *testing.M, packages ...string) int {
+	started = true
+	return Main(m, packages...)
+}
+
+var started bool
+
+// expected is the mode that a plugin started by us finds.
+func expected() *ids.Process {
+	p := &ids.Process{Mode: ids.OneID, UID: os.Getuid(), GID: os.Getgid()}
+	switch {
+	case p.UID == 0 && os.Getenv(markNested) == "":
+		p.Mode = ids.RealRoot
+	case ids.HasRanges(p.UID):
+		p.Mode = ids.Held
+	}
+	return p
+}
+
 // Main is to be called from TestMain with the packages to build, by path
 // relative to the test's folder. It returns the exit code.
 func Main(m *testing.M, packages ...string) int {
@@ -70,7 +94,9 @@ func Main(m *testing.M, packages ...string) int {
 			return fail(err)
 		}
 	}
-	if Process, err = ids.Enter(); err != nil { // in mode "ranges" it returns in another process
+	if started {
+		Process = expected()
+	} else if Process, err = ids.Enter(); err != nil { // in mode "ranges" it returns in another process
 		return fail(err)
 	}
 	return m.Run()
@@ -83,13 +109,23 @@ func fail(err error) int {
 
 func build(packages []string) error {
 	for _, p := range packages {
-		to := filepath.Join(Tools, filepath.Base(p))
+		whole, err := filepath.Abs(p)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(Tools, filepath.Base(whole))
+		if filepath.Base(whole) == "local-init" { // where the plugin looks for it
+			to = filepath.Join(Tools, "libexec", "local-init")
+			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+				return err
+			}
+		}
 		cmd := exec.Command("go", "build", "-o", to, p) //nolint:noctx // the test's own deadline is enough
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", p, err, out)
 		}
-		if err := os.Chmod(to, 0o755); err != nil {
+		if err = os.Chmod(to, 0o755); err != nil {
 			return err
 		}
 	}
@@ -281,4 +317,14 @@ func inNested(env []string) error {
 		Credential: &syscall.Credential{Uid: 0, Gid: 0}, Pdeathsig: syscall.SIGKILL,
 	}
 	return cmd.Run()
+}
+
+// Cache is a folder for copies of the host that this user's tests share: the
+// skeleton takes seconds to make.
+func Cache() (string, error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("berth-test-cache-%d", Process.UID))
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	return dir, nil
 }

@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"github.com/berth-eval/berth/environments/local/internal/ids"
+	"github.com/berth-eval/berth/environments/local/internal/modetest"
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/environment/environmenttest"
+	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+)
+
+// What is shown here is the built plugin as the host starts it.
+
+func TestMain(m *testing.M) {
+	os.Exit(modetest.Started(m, ".", "./local-init", "../../cmd/berth-sandboxd"))
+}
+
+// started is one process of the plugin, or two in mode "ranges".
+type started struct {
+	environment.Environment
+	client *goplugin.Client
+	pid    int // of the process that we started
+	top    string
+}
+
+// dispenser takes the connection out of go-plugin.
+type dispenser struct {
+	goplugin.NetRPCUnsupportedPlugin
+}
+
+func (dispenser) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
+	return errors.New("this is the host")
+}
+
+func (dispenser) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, c *grpc.ClientConn) (any, error) {
+	return c, nil
+}
+
+// start starts the plugin as the core does. top is its state's place, shared by
+// several when they are to know of each other; change may change the command.
+func start(t *testing.T, top string, change func(*exec.Cmd)) *started {
+	t.Helper()
+	cache, err := modetest.Cache()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(modetest.Tools, "local"))
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + top, "XDG_CACHE_HOME=" + cache,
+		"PLUGIN_UNIX_SOCKET_DIR=" + top,
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if change != nil {
+		change(cmd)
+	}
+	c := goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: plugins.CookieKey, MagicCookieValue: plugins.CookieValue},
+		VersionedPlugins: map[int]goplugin.PluginSet{plugins.Protocol: {plugins.SetName: &dispenser{}}},
+		Cmd:              cmd, SkipHostEnv: true, AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		Logger: hclog.NewNullLogger(),
+	})
+	t.Cleanup(c.Kill)
+	protocol, err := c.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := protocol.Dispense(plugins.SetName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, ok := raw.(*grpc.ClientConn)
+	if !ok {
+		t.Fatalf("dispensed a %T", raw)
+	}
+	list, err := plugins.Describe(t.Context(), fault.Client(conn))
+	if err != nil || len(list) != 1 || list[0].Name != "local" || list[0].Kind != plugins.KindEnvironment {
+		t.Fatalf("describe: %+v, %v", list, err)
+	}
+	return &started{
+		Environment: environment.NewClient(fault.Client(conn), "local", list[0].Capabilities),
+		client:      c, pid: cmd.Process.Pid, top: top,
+	}
+}
+
+// folder is a short folder of ours, as for a runtime place.
+func folder(t *testing.T) string {
+	t.Helper()
+	top, err := os.MkdirTemp("", "bl") //nolint:usetesting // short, for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(top) })
+	return top
+}
+
+// box is a sandbox with a core.
+type box struct {
+	environment.Sandbox
+	core  *host.Sandbox
+	shell *sandbox.Client
+}
+
+func (s *started) open(t *testing.T, name string, spec environment.Spec) *box {
+	t.Helper()
+	f, err := host.NewFolder(filepath.Join(s.top, name), filepath.Join(modetest.Tools, "berth-sandboxd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Control, spec.Lease = f.Path, time.Minute
+	if spec.Network.Mode == "" {
+		spec.Network.Mode = environment.NetworkNone
+	}
+	b := &box{}
+	if b.Sandbox, err = s.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if b.core, err = host.Connect(t.Context(), f, b.PID, spec.Lease); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(b.core.Close(), f.Close()) })
+	if b.shell, err = b.core.Shell(t.Context(), host.Session{ID: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.shell.Close() })
+	return b
+}
+
+func (b *box) sh(t *testing.T, script string) string {
+	t.Helper()
+	var out strings.Builder
+	r, err := b.shell.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", script}, Stdout: &out, Stderr: &out})
+	if err != nil || !r.OK() {
+		t.Errorf("%s: %+v, %v\n%s", script, r, err, out.String())
+	}
+	return out.String()
+}
+
+// gone waits until a process has ended.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for range 500 {
+		if _, err := ids.Started(pid); errors.Is(err, unix.ESRCH) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	t.Errorf("process %d is left:\n%s", pid, text)
+}
+
+func TestPluginServesFromEveryKindOfUser(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, mode ids.Mode) {
+		s := start(t, folder(t), nil)
+		spec := environment.Spec{Labels: environment.Labels{Owner: "o"}, Network: environment.Network{Mode: environment.NetworkNone}}
+		if r, err := s.Check(t.Context(), spec); err != nil || len(r.Refusals) > 0 {
+			t.Fatalf("check: %+v, %v", r, err)
+		}
+		b := s.open(t, "c", spec)
+		if got := b.sh(t, "id -u; cat /proc/self/uid_map"); !strings.HasPrefix(got, "0\n") || (strings.Count(got, "\n") == 3) != (mode == ids.Held) {
+			t.Errorf("in mode %v: %s", mode, got)
+		}
+		spec.Users = []string{"1234"}
+		if r, err := s.Check(t.Context(), spec); err != nil || (len(r.Refusals) == 0) != mode.Many() {
+			t.Errorf("check with a second user in mode %v: %+v, %v", mode, r, err)
+		}
+		if r, err := s.Destroy(t.Context(), b.ID); err != nil || r.CPU <= 0 {
+			t.Errorf("destroy: %+v, %v", r, err)
+		}
+		gone(t, b.PID)
+		s.client.Kill()
+		gone(t, s.pid)
+	})
+}
+
+// An experiment on a machine without network.
+func TestPluginWorksWhereThereIsOnlyLoopback(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, mode ids.Mode) {
+		if mode != ids.RealRoot {
+			t.Skip("needs root, to take the network away; the sandbox's own is the same for all")
+		}
+		s := start(t, folder(t), func(c *exec.Cmd) { c.SysProcAttr.Cloneflags = unix.CLONE_NEWNET })
+		b := s.open(t, "c", environment.Spec{})
+		b.sh(t, "true")
+		if _, err := s.Destroy(t.Context(), b.ID); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestKilledPluginLeavesNoProcessAndItsRecordsAreFound(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		top := folder(t)
+		s, other := start(t, top, nil), start(t, top, nil)
+		labels := environment.Labels{Owner: "killed", Trial: "t", Attempt: 1}
+		boxes := []*box{s.open(t, "c1", environment.Spec{Labels: labels}), s.open(t, "c2", environment.Spec{Labels: labels})}
+		boxes[0].sh(t, "(sleep 1000 >/dev/null 2>&1 &) ; :")
+		if err := syscall.Kill(s.pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range boxes {
+			gone(t, b.PID)
+		}
+		gone(t, s.pid)
+		left, err := other.List(t.Context(), "killed")
+		if err != nil || len(left) != 2 {
+			t.Errorf("another process lists %v, %v; want both", left, err)
+		}
+		if none, err := other.List(t.Context(), "somebody else"); err != nil || len(none) != 0 {
+			t.Errorf("of another owner: %v, %v", none, err)
+		}
+		for _, id := range left {
+			if _, err := other.Destroy(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		}
+		if left, err := other.List(t.Context(), "killed"); err != nil || len(left) != 0 {
+			t.Errorf("after destroy: %v, %v", left, err)
+		}
+	})
+}
+
+// gc in another process, while the one that made it still runs.
+func TestAnotherProcessDestroysALiveSandbox(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		top := folder(t)
+		s, other := start(t, top, nil), start(t, top, nil)
+		b := s.open(t, "c", environment.Spec{Labels: environment.Labels{Owner: "live"}})
+		if ids, err := other.List(t.Context(), "live"); err != nil || !slices.Equal(ids, []string{b.ID}) {
+			t.Fatalf("list: %v, %v", ids, err)
+		}
+		if _, err := other.Destroy(t.Context(), b.ID); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, b.PID)
+		if _, err := s.Destroy(t.Context(), b.ID); err != nil {
+			t.Errorf("destroy by its maker, afterwards: %v", err)
+		}
+	})
+}
+
+func TestSeveralProcessesAtOnce(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, mode ids.Mode) {
+		top := folder(t)
+		var work sync.WaitGroup
+		var mu sync.Mutex
+		seen := map[string]bool{}
+		for i := range 3 {
+			s := start(t, top, nil)
+			for k := range 6 {
+				work.Go(func() {
+					b := s.open(t, fmt.Sprintf("c%d.%d", i, k), environment.Spec{Labels: environment.Labels{Owner: "many"}})
+					first := strings.Fields(b.sh(t, "cat /proc/self/uid_map"))[1]
+					mu.Lock()
+					defer mu.Unlock()
+					if mode == ids.RealRoot && seen[first] {
+						t.Errorf("two sandboxes have the ids from %s", first)
+					}
+					seen[first] = true
+				})
+			}
+		}
+		work.Wait()
+	})
+}
+
+func TestConformanceOfTheBinary(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		if testing.Short() {
+			t.Skip("the same clauses run in process; left out with -short")
+		}
+		s := start(t, folder(t), nil)
+		environmenttest.Run(t, environmenttest.Subject{
+			Environment: s, Sandboxd: filepath.Join(modetest.Tools, "berth-sandboxd"),
+			Spec: environment.Spec{Limits: environment.Limits{Pids: 256, StorageMiB: 256}},
+		})
+	})
+}

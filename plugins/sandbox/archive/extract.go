@@ -171,7 +171,7 @@ func (x *extractor) folder(parent int, base string, mode uint32) error {
 	if err := unix.Mkdirat(parent, base, mode); err != nil && !errors.Is(err, syscall.EEXIST) {
 		return err
 	}
-	fd, err := beneath.Open(parent, base, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	fd, err := beneath.Sub(parent, base, unix.O_RDONLY)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,8 @@ const RunName = "berth-sandboxd"
 
 // Become gives an engine's default capabilities and OwnID to this thread and
 // executes path, which is sandboxd, with args after argv[0] = RunName and an
-// environment of three settings of the Go runtime. It returns only an error.
+// environment of three settings of the Go runtime. Files above standard error
+// are closed. It returns only an error.
 //
 // The caller must be root of its user namespace and must have locked its
 // goroutine to the thread (runtime.LockOSThread in an init function, so that
@@ -82,6 +83,9 @@ func Become(path string, args ...string) error {
 	if err := changeID(); err != nil {
 		return err
 	}
+	// What an engine, or whoever started it, left open would be open in each
+	// command. The kernel has this since 5.11; before, it is the engine's care.
+	_ = unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
 	// The runtime reads these: few threads and a small heap, since a machine
 	// runs many of us. Set here they cost nothing; set later each stops the
 	// world. GOMAXPROCS also keeps it from reading mountinfo and cgroup files.

@@ -186,8 +186,17 @@ func (d *daemon) killTree(p *pid1.Process) {
 		}
 		grew = stopTree(t, p.PID, found)
 	}
+	// The root last: when its command is seen to have ended, the rest is dead.
+	delete(found, p.PID)
 	for pid := range found {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	for begin := time.Now(); len(found) > 0 && time.Since(begin) < killTime; time.Sleep(50 * time.Microsecond) {
+		for pid := range found {
+			if now, ok := proc.Stat(pid); !ok || now.Zombie() {
+				delete(found, pid)
+			}
+		}
 	}
 	_ = d.reap.Signal(p, syscall.SIGKILL, true)
 }

@@ -147,7 +147,7 @@ func listen(ctx context.Context, port uint32) (out []net.Listener, number uint32
 // Listen lasts.
 type acceptor struct {
 	ports    *ports
-	ctx      context.Context //nolint:containedctx // of the call that owns this
+	ctx      context.Context // of the call that owns this
 	slots    chan struct{}
 	announce chan stream.ID
 }

@@ -181,12 +181,12 @@ func folders() error {
 		"group":  "root:x:0:\nusers:x:100:\nalice:x:1000:\nstaff:x:50:alice,bob\n",
 		"hosts":  "127.0.0.1 localhost\n",
 	} {
-		if err := os.WriteFile(root+"/etc/"+name, []byte(content), 0o644); err != nil { //nolint:gosec // as in any system
+		if err := os.WriteFile(root+"/etc/"+name, []byte(content), 0o644); err != nil {
 			return err
 		}
 	}
 	if b, err := os.ReadFile("/etc/ld.so.cache"); err == nil {
-		if err := os.WriteFile(root+"/etc/ld.so.cache", b, 0o644); err != nil { //nolint:gosec // as in any system
+		if err := os.WriteFile(root+"/etc/ld.so.cache", b, 0o644); err != nil {
 			return err
 		}
 	}

@@ -120,7 +120,7 @@ func Start(tb testing.TB, o Options) *Box {
 		tb.Fatal(err)
 	}
 	if err = os.WriteFile(filepath.Join(b.Folder.Path, "without"), []byte(strings.Join(o.Without, "\n")), 0o600); err == nil {
-		err = os.Chmod(filepath.Join(b.Folder.Path, "without"), 0o644) //nolint:gosec // the sandbox reads it
+		err = os.Chmod(filepath.Join(b.Folder.Path, "without"), 0o644)
 	}
 	if err != nil {
 		tb.Fatal(err)
@@ -151,9 +151,9 @@ func Start(tb testing.TB, o Options) *Box {
 // start runs the building process up to sandboxd.
 func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 	b.tb.Helper()
-	plan := plan{Plain: o.Plain, Processes: o.Processes, SizeMiB: o.SizeMiB, Control: b.Folder.Path, Stream: o.Stream}
-	if plan.SizeMiB == 0 {
-		plan.SizeMiB = 256
+	wanted := plan{Plain: o.Plain, Processes: o.Processes, SizeMiB: o.SizeMiB, Control: b.Folder.Path, Stream: o.Stream}
+	if wanted.SizeMiB == 0 {
+		wanted.SizeMiB = 256
 	}
 	channel, inner := b.pair(unix.SOCK_SEQPACKET)
 	stream, theirs = b.pair(unix.SOCK_STREAM)
@@ -188,7 +188,7 @@ func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 		defer unix.Close(fd) //nolint:errcheck // the sandbox has its own
 		fds = append(fds, fd)
 	}
-	data, err := json.Marshal(plan)
+	data, err := json.Marshal(wanted)
 	if err != nil {
 		b.tb.Fatal(err)
 	}

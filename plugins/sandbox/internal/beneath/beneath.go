@@ -46,6 +46,16 @@ func Open(dir int, name string, flags, mode uint64) (int, error) {
 	}))
 }
 
+// Sub opens the folder name in dir: one that is there and is a real one. A link
+// or file in its place is ErrUnsafe.
+func Sub(dir int, name string, flags uint64) (int, error) {
+	fd, err := Open(dir, name, flags|unix.O_DIRECTORY, 0)
+	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
+		return -1, fmt.Errorf("%w: %q is a link or file where a folder should be", fault.ErrUnsafe, name)
+	}
+	return fd, err
+}
+
 // plain refuses a descriptor on a special file system.
 func plain(fd int, err error) (int, error) {
 	if err != nil {
@@ -99,13 +109,13 @@ func MkdirAll(dir int, path string, o Owner) (int, error) {
 		return at, err
 	}
 	for part := range strings.SplitSeq(path, "/") {
-		next, err := Open(at, part, unix.O_DIRECTORY|unix.O_PATH, 0)
+		next, err := Sub(at, part, unix.O_PATH)
 		if errors.Is(err, syscall.ENOENT) {
 			if err = unix.Mkdirat(at, part, 0o755); err == nil || errors.Is(err, syscall.EEXIST) {
 				err = o.ChownAt(at, part)
 			}
 			if err == nil {
-				next, err = Open(at, part, unix.O_DIRECTORY|unix.O_PATH, 0)
+				next, err = Sub(at, part, unix.O_PATH)
 			}
 		}
 		_ = unix.Close(at)

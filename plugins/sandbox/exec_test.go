@@ -1,0 +1,408 @@
+package sandbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, nil)) }
+
+// run runs a shell script and returns what it said.
+func run(t *testing.T, c *sandbox.Client, script string) (stdout string, r sandbox.Result) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	r, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errs})
+	if err != nil {
+		t.Fatalf("%s: %v (stderr %q)", script, err, errs.String())
+	}
+	return out.String(), r
+}
+
+// eventually polls until ok.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+// running is true if a process inside has the text in its arguments.
+func running(t *testing.T, b *sandboxtest.Box, text string) bool {
+	t.Helper()
+	ps, err := b.Processes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range ps.List {
+		if p.State != "Z" && strings.Contains(strings.Join(p.Argv, " "), text) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestExitCodeIsAResult(t *testing.T) {
+	t.Parallel()
+	c := sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
+	var out, errs bytes.Buffer
+	r, err := c.Exec(t.Context(), sandbox.Command{
+		Argv: []string{"sh", "-c", "echo out; echo err >&2; cat; exit 43"}, Stdout: &out, Stderr: &errs,
+	})
+	if err != nil || r.ExitCode != 43 || r.OK() || r.Signal != 0 || out.String() != "out\n" || errs.String() != "err\n" {
+		t.Errorf("got %+v, %v, stdout %q, stderr %q; want exit code 43 and both outputs", r, err, &out, &errs)
+	}
+	if _, r = run(t, c, "kill -TERM $$"); r.ExitCode != -1 || r.Signal != syscall.SIGTERM || r.Killed {
+		t.Errorf("a command that ended by SIGTERM is %+v", r)
+	}
+	if _, r = run(t, c, "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"); r.UserTime <= 0 || r.PeakRSS < 100_000 {
+		t.Errorf("usage of a loop is %v and %d bytes", r.UserTime, r.PeakRSS)
+	}
+}
+
+func TestStandardInputAndOutputCarryAnyBytes(t *testing.T) {
+	t.Parallel()
+	c := sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
+	in := make([]byte, 24<<20)
+	for i := range in {
+		in[i] = byte(i * 7919 >> 8)
+	}
+	var out bytes.Buffer
+	r, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"cat"}, Stdin: bytes.NewReader(in), Stdout: &out})
+	if err != nil || !r.OK() || !bytes.Equal(out.Bytes(), in) {
+		t.Errorf("got %+v, %v and %d bytes; want the %d bytes that went in", r, err, out.Len(), len(in))
+	}
+}
+
+func TestEnvironmentFolderAndUser(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	c := b.ShellOf(host.Session{ID: "agent", Dir: "/app", Env: []string{"A=session", "B=session", "RAW=\xff\xfe"}})
+	for _, tt := range []struct {
+		name string
+		cmd  sandbox.Command
+		want string
+	}{
+		{"the session's", sandbox.Command{Argv: []string{"sh", "-c", `echo "$A $B $PWD $HOME"`}}, "session session /app /root\n"},
+		{"its own", sandbox.Command{
+			Argv: []string{"sh", "-c", `echo "$A $B $PWD"`}, Env: []string{"A=own", "C="}, Dir: "/tmp",
+		}, "own session /tmp\n"},
+		{"a relative folder", sandbox.Command{Argv: []string{"pwd"}, Dir: "../var"}, "/var\n"},
+		{"bytes that are not UTF-8", sandbox.Command{Argv: []string{"sh", "-c", `printf '%s%s' "$RAW" "$1"`, "sh", "\xc3\x28"}}, "\xff\xfe\xc3\x28"},
+		{"no inherited descriptors", sandbox.Command{Argv: []string{"sh", "-c", "ls /proc/self/fd | wc -l"}}, "4\n"},
+		{
+			"no inherited environment",
+			sandbox.Command{Argv: []string{"env"}, Env: []string{"PATH=/usr/bin:/bin", "RAW=x"}},
+			"PATH=/usr/bin:/bin\nHOME=/root\nA=session\nB=session\nRAW=x\n",
+		},
+	} {
+		var out bytes.Buffer
+		tt.cmd.Stdout = &out
+		if r, err := c.Exec(t.Context(), tt.cmd); err != nil || !r.OK() || out.String() != tt.want {
+			t.Errorf("%s: got %q, %+v, %v; want %q", tt.name, out.String(), r, err, tt.want)
+		}
+	}
+}
+
+func TestUserByNameOrNumber(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{ManyIDs: true})
+	c := b.ShellOf(host.Session{ID: "agent", User: "alice"})
+	for _, tt := range []struct{ user, want string }{
+		{"", "1000:1000:1000 50:/home/alice"},
+		{"alice", "1000:1000:1000 50:/home/alice"},
+		{"1001", "1001:100:100 50:/home/bob"},
+		{"bob:alice", "1001:1000:1000:/home/bob"},
+		{"7777", "7777:0:0:/"},
+		{"7777:8888", "7777:8888:8888:/"},
+		{"root", "0:0:0:/root"},
+	} {
+		var out bytes.Buffer
+		r, err := c.Exec(t.Context(), sandbox.Command{
+			Argv: []string{"sh", "-c", `echo "$(id -u):$(id -g):$(id -G):$HOME"; grep -E 'Cap(Inh|Amb)' /proc/self/status`}, User: tt.user, Stdout: &out,
+		})
+		want := tt.want + "\nCapInh:\t0000000000000000\nCapAmb:\t0000000000000000\n"
+		if err != nil || !r.OK() || out.String() != want {
+			t.Errorf("user %q: got %q, %+v, %v; want %q", tt.user, out.String(), r, err, want)
+		}
+	}
+	for _, user := range []string{"nobody-here", "alice:nogroup", "4294967295"} {
+		if _, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"true"}, User: user}); !errors.Is(err, sandbox.ErrNotFound) {
+			t.Errorf("user %q: got %v, want ErrNotFound", user, err)
+		}
+	}
+	// A user made inside is found at once.
+	if _, r := run(t, b.Shell("root"), "echo eve:x:3000:3000::/:/bin/sh >> /etc/passwd"); !r.OK() {
+		t.Fatal("cannot add a user")
+	}
+	if r, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"true"}, User: "eve"}); err != nil || !r.OK() {
+		t.Errorf("a user made inside: %+v, %v", r, err)
+	}
+}
+
+func TestWhatCannotStartIsAnError(t *testing.T) {
+	t.Parallel()
+	c := sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
+	run(t, c, "cd /tmp; echo x > plain; printf '#!/nowhere/sh\n' > orphan; chmod +x orphan")
+	for _, tt := range []struct {
+		name string
+		cmd  sandbox.Command
+		want error
+	}{
+		{"no such program", sandbox.Command{Argv: []string{"nope"}}, sandbox.ErrNoProgram},
+		{"no such path", sandbox.Command{Argv: []string{"/nope/nope"}}, sandbox.ErrNoProgram},
+		{"not executable", sandbox.Command{Argv: []string{"/tmp/plain"}}, sandbox.ErrDenied},
+		{"no interpreter", sandbox.Command{Argv: []string{"/tmp/orphan"}}, sandbox.ErrNoProgram},
+		{"no such folder", sandbox.Command{Argv: []string{"true"}, Dir: "/nope"}, sandbox.ErrNotFound},
+		{"no program", sandbox.Command{}, sandbox.ErrInvalid},
+		{"zero byte", sandbox.Command{Argv: []string{"echo", "a\x00b"}}, sandbox.ErrInvalid},
+		{"odd environment", sandbox.Command{Argv: []string{"true"}, Env: []string{"=x"}}, sandbox.ErrInvalid},
+	} {
+		if r, err := c.Exec(t.Context(), tt.cmd); !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %+v, %v; want %v", tt.name, r, err, tt.want)
+		}
+	}
+}
+
+// A server that is left in the background must not hold up its command, nor die
+// of what it says afterwards, nor drown the end of its command in output.
+func TestBackgroundChildHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	c := b.Shell("agent")
+	begin := time.Now()
+	out, _ := run(t, c, "(while sleep 0.05; do echo still here; done) & echo done")
+	if took := time.Since(begin); took > 5*time.Second || !strings.HasPrefix(out, "done\n") {
+		t.Errorf("a quiet child: %q after %v", out, took)
+	}
+	begin = time.Now()
+	out, _ = run(t, c, "yes flooding & echo done")
+	if took := time.Since(begin); took > 5*time.Second || !strings.Contains(out, "done\n") {
+		t.Errorf("a flooding child: %d bytes after %v", len(out), took)
+	}
+	run(t, c, "sleep 0.3")
+	if !running(t, b, "yes flooding") || !running(t, b, "sleep 0.05") {
+		t.Error("a background child is gone after its command ended")
+	}
+}
+
+func TestTimeoutKillsTheTree(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	var out bytes.Buffer
+	r, err := b.Shell("agent").Exec(t.Context(), sandbox.Command{
+		Argv: []string{"sh", "-c", "echo begun; (setsid sh -c 'sleep 7001 & wait' & wait) & sleep 7002"}, Timeout: 300 * time.Millisecond, Stdout: &out,
+	})
+	if err != nil || !r.TimedOut || r.Signal != syscall.SIGKILL || out.String() != "begun\n" {
+		t.Errorf("got %+v, %v, %q; want it timed out", r, err, out.String())
+	}
+	for _, p := range []string{"sleep 7001", "sleep 7002"} {
+		if running(t, b, p) {
+			t.Errorf("%q outlived the timeout", p)
+		}
+	}
+}
+
+func TestCancelKillsTheTreeBeforeItReturns(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	for name, stdin := range map[string]io.Reader{
+		"quiet": nil,
+		// The kill must not wait behind input that the command does not read.
+		"with unread input": bytes.NewReader(make([]byte, 32<<20)),
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("enough")
+		begun := &signalWriter{begun: make(chan struct{})}
+		go func() {
+			<-begun.begun
+			cancel(why)
+		}()
+		r, err := b.Shell("agent").Exec(ctx, sandbox.Command{
+			Argv: []string{"sh", "-c", "setsid sleep 7003 & echo begun; sleep 7004"}, Stdin: stdin, Stdout: begun,
+		})
+		if !errors.Is(err, why) || !r.Killed {
+			t.Errorf("%s: got %+v, %v; want it killed and the cause", name, r, err)
+		}
+		if running(t, b, "sleep 700") {
+			t.Errorf("%s: a process outlived the cancel", name)
+		}
+	}
+}
+
+type signalWriter struct {
+	once  sync.Once
+	begun chan struct{}
+}
+
+func (s *signalWriter) Write(b []byte) (int, error) {
+	s.once.Do(func() { close(s.begun) })
+	return len(b), nil
+}
+
+func TestFailingWriterEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	r, w := io.Pipe()
+	_ = r.CloseWithError(errors.New("disk full"))
+	_, err := b.Shell("agent").Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", "echo x; sleep 7005"}, Stdout: w})
+	if err == nil || !strings.Contains(err.Error(), "disk full") {
+		t.Errorf("got %v, want the writer's error", err)
+	}
+	eventually(t, "the command ends", func() bool { return !running(t, b, "sleep 7005") })
+}
+
+// A plugin that crashes, or whose access is cut at a deadline, must not take
+// with it what is going to be graded.
+func TestBrokenConnectionKillsNothing(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	c := b.Shell("agent")
+	ended := make(chan error, 1)
+	begun := &signalWriter{begun: make(chan struct{})}
+	go func() {
+		_, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", "echo begun; while :; do echo x; sleep 0.01; done"}, Stdout: begun})
+		ended <- err
+	}()
+	<-begun.begun
+	if err := b.Detach(t.Context(), "agent"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, sandbox.ErrGone) {
+		t.Errorf("the cut call ended with %v, want ErrGone", err)
+	}
+	other := b.Shell("other")
+	run(t, other, "sleep 0.2")
+	if !running(t, b, "while :") {
+		t.Error("the command died with its connection")
+	}
+}
+
+func TestKeptCommandIsJoined(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	begun := &signalWriter{begun: make(chan struct{})}
+	go func() {
+		<-begun.begun
+		cancel()
+	}()
+	_, err := b.Shell("agent").Exec(ctx, sandbox.Command{
+		ID: "job", Argv: []string{"sh", "-c", "echo one; echo two >&2; while [ ! -e /tmp/go ]; do sleep 0.01; done; echo three; exit 7"}, Stdout: begun,
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("leaving a kept command: %v", err)
+	}
+	c := b.Shell("agent") // another connection of the same session
+	if _, err = c.Exec(t.Context(), sandbox.Command{ID: "job", Argv: []string{"true"}}); !errors.Is(err, sandbox.ErrExists) {
+		t.Errorf("its id a second time: %v, want ErrExists", err)
+	}
+	if _, err = b.Shell("stranger").Join(t.Context(), sandbox.Joining{ID: "job"}); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("another session joins: %v, want ErrNotFound", err)
+	}
+	run(t, c, "touch /tmp/go")
+	var out, errs bytes.Buffer
+	r, err := c.Join(t.Context(), sandbox.Joining{ID: "job", Stdout: &out, Stderr: &errs})
+	if err != nil || r.ExitCode != 7 || out.String() != "one\nthree\n" || errs.String() != "two\n" {
+		t.Errorf("joined: %+v, %v, %q, %q", r, err, out.String(), errs.String())
+	}
+	out.Reset()
+	var at [2]int64
+	r, err = c.Join(t.Context(), sandbox.Joining{ID: "job", Stdout: &out, StdoutOffset: 4, StderrOffset: 4, Joined: func(o, e int64) { at = [2]int64{o, e} }})
+	if err != nil || r.ExitCode != 7 || out.String() != "three\n" || at != [2]int64{4, 4} {
+		t.Errorf("joined after its end: %+v, %v, %q, at %v", r, err, out.String(), at)
+	}
+}
+
+func TestKeptCommandWithoutAClientIsNotBlocked(t *testing.T) {
+	t.Parallel()
+	c := sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
+	ctx, cancel := context.WithCancel(t.Context())
+	begun := &signalWriter{begun: make(chan struct{})}
+	go func() {
+		<-begun.begun
+		cancel()
+	}()
+	_, _ = c.Exec(ctx, sandbox.Command{ID: "big", Argv: []string{"sh", "-c", "echo begun; head -c 3000000 /dev/zero; echo end"}, Stdout: begun})
+	var out bytes.Buffer
+	var from int64
+	r, err := c.Join(t.Context(), sandbox.Joining{ID: "big", Stdout: &out, Joined: func(o, _ int64) { from = o }})
+	const total = 6 + 3_000_000 + 4
+	if err != nil || !r.OK() || from+int64(out.Len()) != total || !strings.HasSuffix(out.String(), "\x00end\n") {
+		t.Errorf("got %+v, %v: from %d and %d bytes, want %d in all", r, err, from, out.Len(), total)
+	}
+}
+
+func TestKillByID(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	c := b.Shell("agent")
+	done := make(chan sandbox.Result, 1)
+	begun := &signalWriter{begun: make(chan struct{})}
+	go func() {
+		r, _ := c.Exec(t.Context(), sandbox.Command{ID: "x", Argv: []string{"sh", "-c", "echo begun; setsid sleep 7006 & wait"}, Stdout: begun})
+		done <- r
+	}()
+	<-begun.begun
+	if err := c.Kill(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-done; !r.Killed || r.Signal != syscall.SIGKILL {
+		t.Errorf("got %+v", r)
+	}
+	if running(t, b, "sleep 7006") {
+		t.Error("a child in a session of its own outlived Kill")
+	}
+	if err := c.Kill(t.Context(), "y"); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("killing nobody: %v", err)
+	}
+}
+
+func TestSignalReachesTheGroup(t *testing.T) {
+	t.Parallel()
+	c := sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
+	begun := &signalWriter{begun: make(chan struct{})}
+	done := make(chan sandbox.Result, 1)
+	go func() {
+		r, _ := c.Exec(t.Context(), sandbox.Command{ID: "x", Argv: []string{"sh", "-c", "trap 'exit 5' USR1; echo begun; while :; do sleep 0.01; done"}, Stdout: begun})
+		done <- r
+	}()
+	<-begun.begun
+	if err := c.Signal(t.Context(), "x", syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-done; r.ExitCode != 5 {
+		t.Errorf("got %+v, want exit code 5 of its handler", r)
+	}
+}
+
+func TestManyCommandsAtOnce(t *testing.T) {
+	t.Parallel()
+	c := sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			var out bytes.Buffer
+			want := fmt.Sprintf("%d\n", i)
+			r, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", fmt.Sprintf("sleep 0 & echo %d; exit %d", i, i)}, Stdout: &out})
+			if err != nil || r.ExitCode != i || out.String() != want {
+				t.Errorf("command %d: %+v, %v, %q", i, r, err, out.String())
+			}
+		})
+	}
+	wg.Wait()
+}

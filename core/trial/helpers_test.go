@@ -17,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -183,8 +184,9 @@ func does(script string) *scripted {
 
 // judge is a verifier plugin that is a function.
 type judge struct {
-	traits verifier.Traits
-	verify func(context.Context, verifier.Request) (verifier.Verdict, error)
+	traits  verifier.Traits
+	verify  func(context.Context, verifier.Request) (verifier.Verdict, error)
+	rewrite func(candidate string) string
 
 	mu    sync.Mutex
 	asked []verifier.Request
@@ -408,4 +410,14 @@ func looks(ok func(verifier.Request) bool) *judge {
 			return reward(verifier.Fail, 0), nil
 		},
 	}
+}
+
+type modelDialect = model.Dialect
+
+// Rewrite implements verifier.Rewriter.
+func (j *judge) Rewrite(_ context.Context, _ verifier.Request, _ verifier.Verdict, candidate string) (string, error) {
+	if j.rewrite == nil {
+		return candidate, nil
+	}
+	return j.rewrite(candidate), nil
 }

@@ -100,7 +100,7 @@ func withTests(t *testing.T, b *bench, files map[string]string) {
 func TestTheVerifiersFilesComeAfterTheAgent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, does(`
-		[ ! -e /tests/test.sh ] && [ ! -e /logs/verifier ] || exit 3
+		[ ! -e /tests/test.sh ] || exit 3
 		mkdir -p /tests /logs/verifier
 		echo 'exit 0' > /tests/test.sh; echo planted > /tests/conftest.py; echo 1 > /logs/verifier/reward.txt`),
 		tests(`[ ! -e /tests/conftest.py ] && [ ! -e /logs/verifier/reward.txt ] && sh /tests/test.sh`))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
@@ -249,8 +250,10 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	s.pen.begin(m.Stage, m.Turn)
 	begin := time.Now()
 	var watching sync.WaitGroup
+	var why atomic.Pointer[error] // set before access is cut, since the call may end by that
 	watching.Go(func() {
 		if cause := s.watch(ctx, call, begin, limit); cause != nil {
+			why.Store(&cause)
 			if err := s.revoke(ctx); err != nil {
 				s.a.scribe.note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, "revoke", "%s", err)
 			}
@@ -258,7 +261,10 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 		}
 	})
 	y, err := await(call, func(ctx context.Context) (agent.Yield, error) { return s.agent.Turn(ctx, m, s.pen) })
-	cause := context.Cause(call)
+	var cause error
+	if p := why.Load(); p != nil {
+		cause = *p
+	}
 	took := time.Since(begin) - s.waited()
 	cancel(nil)
 	watching.Wait()

@@ -314,7 +314,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	r.User = s.verifyUser()
 	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d", s.i+1, j.number)), relay.Of(a.w.Sandbox, inside.Session{
 		Grading: true,
-		ID: id, User: r.User, Dir: a.w.dir, Env: list(merge(a.w.env, r.Env)),
+		ID:      id, User: r.User, Dir: a.w.dir, Env: list(merge(a.w.env, r.Env)),
 	}))
 	if err == nil {
 		undo = append(undo, func() error {
@@ -369,7 +369,8 @@ func (s *stage) ask(ctx context.Context, j judgement, plugin VerifierPlugin, r v
 	})
 	defer cutOff()
 	log := func(line string) { s.a.scribe.log(j.use.Name, s.task.Name, line) }
-	return await(call, func(ctx context.Context) (verifier.Verdict, error) { return plugin.Verify(ctx, r, log) })
+	v, err := await(call, func(ctx context.Context) (verifier.Verdict, error) { return plugin.Verify(ctx, r, log) })
+	return v, caused(ctx, err) // the call may end by the cut, before it is cancelled
 }
 
 // check refuses a verdict that says nothing, or what cannot be.

@@ -1,0 +1,399 @@
+package trial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// broken is an environment with some calls replaced.
+type broken struct {
+	environment.Environment
+	create  func(context.Context, environment.Spec) (environment.Sandbox, error)
+	destroy func(context.Context, string) (environment.Remains, error)
+	list    func(context.Context, string) ([]string, error)
+}
+
+func (e *broken) Create(ctx context.Context, s environment.Spec) (environment.Sandbox, error) {
+	if e.create != nil {
+		return e.create(ctx, s)
+	}
+	return e.Environment.Create(ctx, s)
+}
+
+func (e *broken) Destroy(ctx context.Context, id string) (environment.Remains, error) {
+	if e.destroy != nil {
+		return e.destroy(ctx, id)
+	}
+	return e.Environment.Destroy(ctx, id)
+}
+
+func (e *broken) List(ctx context.Context, owner string) ([]string, error) {
+	if e.list != nil {
+		return e.list(ctx, owner)
+	}
+	return e.Environment.List(ctx, owner)
+}
+
+// onEnv replaces calls of the real environment.
+func onEnv(b *bench, f func(real environment.Environment, e *broken)) {
+	b.env = func(real environment.Environment) environment.Environment {
+		e := &broken{Environment: real}
+		f(real, e)
+		return e
+	}
+}
+
+func turn(f func(context.Context, *actor) (agent.Yield, error)) *scripted {
+	return &scripted{needs: agent.Needs{Shell: true}, turn: func(ctx context.Context, a *actor, _ agent.Message) (agent.Yield, error) { return f(ctx, a) }}
+}
+
+func verdict(v verifier.Verdict, err error) *judge {
+	return &judge{traits: verifier.Traits{Needs: verifier.NeedsSandbox}, verify: func(context.Context, verifier.Request) (verifier.Verdict, error) {
+		return v, err
+	}}
+}
+
+// faultCase is one thing that goes wrong, and what it makes of an attempt.
+type faultCase struct {
+	name    string
+	agent   *scripted
+	judge   *judge
+	set     func(b *bench)
+	outcome record.Outcome
+	end     record.AgentEnd
+	by      record.Boundary // of the error; empty: there is none
+	phase   record.PhaseName
+	retry   bool
+	says    string // in the error
+	unseen  bool   // never verified
+}
+
+func faultCases() []faultCase {
+	ok, pass := does("true"), tests("true")
+	yields := func(e agent.End) *scripted {
+		return turn(func(context.Context, *actor) (agent.Yield, error) { return agent.Yield{End: e}, nil })
+	}
+	fails := func(err error) *scripted {
+		return turn(func(context.Context, *actor) (agent.Yield, error) { return agent.Yield{}, err })
+	}
+	opens := func(err error) *scripted {
+		return &scripted{needs: agent.Needs{Shell: true}, open: func(context.Context, agent.Setup) error { return err }}
+	}
+	return []faultCase{
+		{name: "yields max steps", agent: yields(agent.MaxSteps), judge: pass, outcome: record.Passed, end: record.MaxSteps},
+		{name: "yields refused", agent: yields(agent.Refused), judge: tests("false"), outcome: record.Failed, end: record.Refused},
+		{name: "its program crashes", agent: yields(agent.Crashed), judge: tests("false"), outcome: record.Failed, end: record.Crashed},
+		{
+			name: "yields nonsense", agent: yields("tired"), judge: tests("false"),
+			outcome: record.AgentError, end: record.Crashed, by: record.ByAgent, phase: record.PhaseTurn, says: "tired",
+		},
+		{
+			name: "turn fails, work is bad", agent: fails(errors.New("lost my head")), judge: tests("false"),
+			outcome: record.AgentError, end: record.Crashed, by: record.ByAgent, phase: record.PhaseTurn, says: "lost my head",
+		},
+		{
+			name: "turn fails, work is good", agent: fails(errors.New("lost my head")), judge: pass,
+			outcome: record.Passed, end: record.Crashed, by: record.ByAgent, phase: record.PhaseTurn,
+		},
+		{
+			name: "agent's plugin dies in a turn", agent: fails(fmt.Errorf("turn: %w", trial.ErrPluginGone)), judge: pass,
+			outcome: record.PluginCrashed, end: record.Crashed, by: record.ByAgent, phase: record.PhaseTurn, retry: true, unseen: true,
+		},
+		{
+			name: "the model is down", agent: fails(fmt.Errorf("call: %w", agent.ErrModel)), judge: pass,
+			outcome: record.ModelError, end: record.Crashed, by: record.ByAgent, phase: record.PhaseTurn, retry: true, unseen: true,
+		},
+		{
+			name: "open fails", agent: opens(errors.New("no key")), judge: pass,
+			outcome: record.AgentError, by: record.ByAgent, phase: record.PhaseSetup, unseen: true,
+		},
+		{
+			name: "agent's plugin dies in open", agent: opens(trial.ErrPluginGone), judge: pass,
+			outcome: record.PluginCrashed, by: record.ByAgent, phase: record.PhaseSetup, retry: true, unseen: true,
+		},
+		{
+			name: "agent refuses", agent: &scripted{needs: agent.Needs{Refusals: []string{"no such effort"}}}, judge: pass,
+			outcome: record.TaskInvalid, by: record.ByConfig, phase: record.PhasePrepare, says: "no such effort", unseen: true,
+		},
+		{
+			name: "agent needs a model", agent: &scripted{needs: agent.Needs{Dialects: []modelDialect{"x"}}}, judge: pass,
+			outcome: record.TaskInvalid, by: record.ByConfig, phase: record.PhasePrepare, says: "no gateway", unseen: true,
+		},
+		{
+			name: "verifier fails", agent: ok, judge: verdict(verifier.Verdict{}, errors.New("no pytest")),
+			outcome: record.VerifierError, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, says: "no pytest", unseen: true,
+		},
+		{
+			name: "verifier dies", agent: ok, judge: verdict(verifier.Verdict{}, trial.ErrPluginGone),
+			outcome: record.PluginCrashed, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, retry: true, unseen: true,
+		},
+		{
+			name: "artifact missing", agent: ok, judge: verdict(verifier.Verdict{}, verifier.ErrArtifactMissing),
+			outcome: record.ArtifactMissing, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, unseen: true,
+		},
+		{
+			name: "verdict without a decision", agent: ok, judge: verdict(verifier.Verdict{}, nil),
+			outcome: record.VerifierError, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, unseen: true,
+		},
+		{
+			name: "score that is no number", agent: ok, judge: verdict(reward(verifier.Pass, math.NaN()), nil),
+			outcome: record.VerifierError, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, says: "NaN", unseen: true,
+		},
+		{
+			name: "continue after the end", agent: ok, judge: verdict(reward(verifier.Continue, 1), nil),
+			outcome: record.VerifierError, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, unseen: true,
+		},
+	}
+}
+
+func TestFaultsOfPlugins(t *testing.T) {
+	t.Parallel()
+	cases := append(faultCases(), environmentCases()...)
+	for _, tt := range cases {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, tt.agent, tt.judge)
+			if tt.set != nil {
+				tt.set(b)
+			}
+			r := b.run(t.Context(), t)
+			integrity := record.Checked
+			if tt.unseen {
+				integrity = record.Unknown
+			}
+			want(t, r, tt.outcome, tt.end, integrity)
+			switch {
+			case tt.by == "" && r.Error != nil:
+				t.Errorf("error %+v; want none", r.Error)
+			case tt.by != "" && (r.Error == nil || r.Error.Boundary != tt.by || r.Error.Phase != tt.phase || r.Error.Retry != tt.retry ||
+				!strings.Contains(r.Error.Message, tt.says)):
+				t.Errorf("error %+v; want one of %s in %s, retry %v, saying %q", r.Error, tt.by, tt.phase, tt.retry, tt.says)
+			}
+		})
+	}
+}
+
+func environmentCases() []faultCase {
+	ok, pass := does("true"), tests("true")
+	creates := func(err error) func(*bench) {
+		return func(b *bench) {
+			onEnv(b, func(_ environment.Environment, e *broken) {
+				e.create = func(context.Context, environment.Spec) (environment.Sandbox, error) {
+					return environment.Sandbox{}, err
+				}
+			})
+		}
+	}
+	return []faultCase{
+		{
+			name: "no capacity", agent: ok, judge: pass, set: creates(environment.ErrNoCapacity),
+			outcome: record.EnvironmentError, by: record.ByEnvironment, phase: record.PhaseCreate, retry: true, unseen: true,
+		},
+		{
+			name: "bad image", agent: ok, judge: pass, set: creates(fmt.Errorf("pull: %w", environment.ErrBadImage)),
+			outcome: record.EnvironmentError, by: record.ByEnvironment, phase: record.PhaseCreate, unseen: true,
+		},
+		{
+			name: "environment's plugin dies", agent: ok, judge: pass, set: creates(trial.ErrPluginGone),
+			outcome: record.PluginCrashed, by: record.ByEnvironment, phase: record.PhaseCreate, retry: true, unseen: true,
+		},
+		{
+			name: "the sandbox does not go away after a pass", agent: ok, judge: pass, set: func(b *bench) {
+				onEnv(b, func(real environment.Environment, e *broken) {
+					e.destroy = func(ctx context.Context, id string) (environment.Remains, error) {
+						_, err := real.Destroy(ctx, id)
+						return environment.Remains{}, errors.Join(errors.New("busy"), err)
+					}
+				})
+			}, outcome: record.Passed, end: record.Yielded,
+		},
+		{
+			name: "environment's plugin dies before destroy", agent: ok, judge: pass, set: func(b *bench) {
+				var once sync.Once
+				onEnv(b, func(real environment.Environment, e *broken) {
+					e.destroy = func(ctx context.Context, id string) (r environment.Remains, err error) {
+						once.Do(func() { err = trial.ErrPluginGone })
+						if err != nil {
+							return r, err
+						}
+						return real.Destroy(ctx, id)
+					}
+				})
+			}, outcome: record.Passed, end: record.Yielded,
+		},
+		{
+			name: "setup of the task fails", agent: ok, judge: pass, set: func(b *bench) {
+				b.task.Stages[0].Setup = []task.Command{{Argv: []string{"sh", "-c", "echo broken; exit 7"}}}
+			}, outcome: record.EnvironmentError, by: record.ByTask, phase: record.PhaseSetup, says: "broken", unseen: true,
+		},
+		{
+			name: "never healthy", agent: ok, judge: pass, set: func(b *bench) {
+				b.task.Healthcheck = &task.Healthcheck{Argv: []string{"false"}, Interval: task.Duration(time.Millisecond), Timeout: task.Seconds(5), Retries: 3}
+			}, outcome: record.EnvironmentError, by: record.ByTask, phase: record.PhaseServices, says: "3 times", unseen: true,
+		},
+		{
+			name: "a service does not start", agent: ok, judge: pass, set: func(b *bench) {
+				b.task.Services = []task.Service{{Name: "s", Oneshot: true, Command: task.Command{Argv: []string{"sh", "-c", "exit 3"}}}}
+			}, outcome: record.EnvironmentError, by: record.ByTask, phase: record.PhaseServices, says: "exit code 3", unseen: true,
+		},
+		{
+			name: "a host variable is missing", agent: ok, judge: pass, set: func(b *bench) {
+				b.task.Environment.Env = task.Env{"X": {Host: "NOT_SET"}}
+			}, outcome: record.TaskInvalid, by: record.ByConfig, phase: record.PhasePrepare, says: "NOT_SET", unseen: true,
+		},
+	}
+}
+
+func TestAFailedStopIsAFindingNotAnError(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("true"), tests("true"))
+	onEnv(b, func(real environment.Environment, e *broken) {
+		e.destroy = func(ctx context.Context, id string) (environment.Remains, error) {
+			_, err := real.Destroy(ctx, id)
+			return environment.Remains{}, errors.Join(errors.New("busy"), err)
+		}
+	})
+	if r := b.run(t.Context(), t); r.Outcome != record.Passed || r.Error != nil || !found(r, "cleanup") {
+		t.Errorf("got %s, %+v, %s", r.Outcome, r.Error, pretty(r.Findings))
+	}
+}
+
+func TestTheEndOfTheSandboxIsTheAgentsDoing(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		when string // turn or verify
+		env  error  // what the environment's plugin says when it is asked
+		want record.Outcome
+		end  record.AgentEnd
+		by   record.Boundary
+	}{
+		{"in a turn", "turn", nil, record.AgentError, record.SandboxLost, record.ByAgent},
+		{"during verification", "verify", nil, record.AgentError, record.SandboxLost, record.ByAgent},
+		{"with its plugin", "turn", trial.ErrPluginGone, record.PluginCrashed, record.SandboxLost, record.ByEnvironment},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var kill func()
+			waits := func(ctx context.Context) error {
+				kill()
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			a, j := does("true"), tests("true")
+			if tt.when == "turn" {
+				a = turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
+					if err := act.sh(ctx, "true"); err != nil {
+						return agent.Yield{}, err
+					}
+					return agent.Yield{}, waits(ctx)
+				})
+			} else {
+				j.verify = func(ctx context.Context, _ verifier.Request) (verifier.Verdict, error) {
+					return verifier.Verdict{}, waits(ctx)
+				}
+			}
+			b := newBench(t, a, j)
+			onEnv(b, func(real environment.Environment, e *broken) {
+				e.create = func(ctx context.Context, s environment.Spec) (environment.Sandbox, error) {
+					made, err := real.Create(ctx, s)
+					kill = func() { _, _ = real.Destroy(context.WithoutCancel(ctx), made.ID) }
+					return made, err
+				}
+				if tt.env != nil {
+					e.list = func(context.Context, string) ([]string, error) { return nil, tt.env }
+				}
+			})
+			r := b.run(t.Context(), t)
+			want(t, r, tt.want, tt.end, record.Unknown)
+			if r.Error == nil || r.Error.Boundary != tt.by || (r.Error.Retry && tt.by == record.ByAgent) {
+				t.Errorf("error %+v", r.Error)
+			}
+		})
+	}
+}
+
+func TestAVerifierThatHangsIsCutOff(t *testing.T) {
+	t.Parallel()
+	late := make(chan error, 1)
+	j := tests("sleep 1000")
+	honest := j.verify
+	j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+		v, err := honest(ctx, r)
+		late <- err
+		return v, err
+	}
+	b := newBench(t, does("true"), j)
+	b.cell.Limits.VerifierTime = 300 * time.Millisecond
+	r := b.run(t.Context(), t)
+	want(t, r, record.VerifierError, record.Yielded, record.Unknown)
+	if r.Error == nil || !strings.Contains(r.Error.Message, "longer than 300ms") {
+		t.Errorf("error %+v", r.Error)
+	}
+	if err := <-late; err == nil {
+		t.Error("the verifier's command went on")
+	}
+}
+
+// TestCancelInEachPhase stops an attempt as each phase begins. Whatever it was
+// at, it ends soon, as cancelled, and leaves nothing.
+func TestCancelInEachPhase(t *testing.T) {
+	t.Parallel()
+	phases := []record.PhaseName{
+		record.PhasePrepare, record.PhaseCreate, record.PhaseServices, record.PhaseSetup, record.PhaseTurn, record.PhaseHooks,
+		record.PhaseFreeze, record.PhaseCopy, record.PhaseJudge, record.PhaseThaw, record.PhaseUser, record.PhaseSettle,
+		record.PhaseCollect, record.PhaseVerify, record.PhaseDestroy,
+	}
+	for _, at := range phases {
+		for _, cause := range []error{nil, trial.ErrPreempted} {
+			if cause != nil && at != record.PhaseTurn && at != record.PhaseCreate {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s %v", at, cause), func(t *testing.T) {
+				t.Parallel()
+				b := withRounds(t)
+				b.task.Stages[0].Hooks = []task.Command{{Argv: []string{"true"}}}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				var seen atomic.Bool
+				b.live = func(e record.Event) {
+					if e.Type == record.EventPhaseStart && e.Phase == at && seen.CompareAndSwap(false, true) {
+						cancel(cause)
+					}
+				}
+				begin := time.Now()
+				r := b.run(ctx, t)
+				wanted := record.Cancelled
+				switch {
+				case at == record.PhaseDestroy: // it had its result by then
+					wanted = record.Passed
+				case cause != nil:
+					wanted = record.Preempted
+				}
+				if r.Outcome != wanted || !seen.Load() {
+					t.Errorf("got %s, seen %v: %s", r.Outcome, seen.Load(), pretty(r))
+				}
+				if took := time.Since(begin); took > 30*time.Second {
+					t.Errorf("it took %s", took)
+				}
+				if !slices.ContainsFunc(r.Phases, func(p record.Phase) bool { return p.Name == record.PhasePublish }) {
+					t.Error("it was not published")
+				}
+			})
+		}
+	}
+}

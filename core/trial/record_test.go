@@ -1,0 +1,411 @@
+package trial_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// grep returns the files below dir that hold text.
+func grep(t *testing.T, dir, text string) []string {
+	t.Helper()
+	var hits []string
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if strings.Contains(d.Name(), text) {
+			hits = append(hits, p)
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		data, err := os.ReadFile(p)
+		if err == nil && strings.Contains(string(data), text) {
+			hits = append(hits, p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hits
+}
+
+// lines reads a file of JSON lines.
+func lines[T any](t *testing.T, file string) []T {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var out []T
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 64<<20)
+	for s.Scan() {
+		var v T
+		if err := json.Unmarshal(s.Bytes(), &v); err != nil {
+			t.Fatalf("%s: %v: %s", file, err, s.Text())
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// TestSecretsReachNoFile plants secrets in every place where an attempt is
+// given one, has agent and verifier say them wherever they can, and looks for
+// them in every file that is left.
+func TestSecretsReachNoFile(t *testing.T) {
+	t.Parallel()
+	secrets := map[string]string{
+		"AGENT": "canary-agent-0001", "TASK": `canary-"task"<0002>`, "VERIFY": "canary-verify-0003", "CONFIG": "canary-config-0004", "SOLVE": "canary-solve-0005",
+	}
+	a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
+		if err := act.sh(ctx, `[ "$AGENT" = canary-agent-0001 ] && env | tee /logs/artifacts/env > /logs/agent/env.txt`); err != nil {
+			return agent.Yield{}, err
+		}
+		all := strings.Join([]string{secrets["AGENT"], secrets["TASK"], secrets["CONFIG"], string(act.setup.Config)}, " ")
+		args, err := json.Marshal(map[string]string{all: all})
+		content := trajectory.Text(all)
+		err = errors.Join(err, act.Log("env: "+all), act.Step(trajectory.Step{
+			Source: trajectory.Model, Message: trajectory.Text(all), ReasoningContent: all,
+			ToolCalls:   []trajectory.ToolCall{{ID: "1", Name: all, Arguments: args}},
+			Observation: &trajectory.Observation{Results: []trajectory.Result{{SourceCallID: "1", Content: &content}}},
+		}), os.WriteFile(filepath.Join(act.setup.Scratch, "debug.txt"), []byte(all), 0o600))
+		return agent.Yield{End: agent.Done, Message: all, Reason: all}, err
+	})
+	a.needs.Logs = []string{"/logs/agent"}
+	j := tests("true")
+	j.verify = func(_ context.Context, r verifier.Request) (verifier.Verdict, error) {
+		all := secrets["VERIFY"] + " " + secrets["TASK"]
+		v := reward(verifier.Pass, 1)
+		v.Rationale, v.Handoff = all, all
+		v.Checkpoints = []verifier.Checkpoint{{Name: all, Note: all}}
+		v.Findings = []verifier.Finding{{Code: "x", Severity: verifier.Note, Text: all}}
+		if r.Env["V"] != secrets["VERIFY"] {
+			return v, errors.New("the verifier was not given its variable")
+		}
+		return v, os.WriteFile(filepath.Join(r.Scratch, "out.txt"), []byte(all), 0o600)
+	}
+	b := newBench(t, a, j)
+	b.cell.Secrets = []string{secrets["AGENT"], secrets["CONFIG"]}
+	b.cell.Agent.Env = map[string]string{"AGENT": secrets["AGENT"]}
+	b.cell.Agent.Config = json.RawMessage(`{"key":"` + secrets["CONFIG"] + `"}`)
+	b.envVars["HOST_TASK"], b.envVars["HOST_VERIFY"] = secrets["TASK"], secrets["VERIFY"]
+	b.task.Environment.Env = task.Env{"T": {Host: "HOST_TASK"}}
+	b.task.Stages[0].Verify.Env = task.Env{"V": {Host: "HOST_VERIFY"}}
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	for name, secret := range secrets {
+		for _, form := range []string{secret, strings.NewReplacer(`"`, `\"`, "<", `\u003c`, ">", `\u003e`).Replace(secret), strings.ReplaceAll(secret, `"`, `\"`)} {
+			if hits := grep(t, b.dir, form); len(hits) > 0 {
+				t.Errorf("%s is in %q", name, hits)
+			}
+		}
+	}
+	if out := pretty(r); strings.Contains(out, "canary") {
+		t.Errorf("the result holds a secret: %s", out)
+	}
+	if !found(r, "secret_in_artifact") {
+		t.Errorf("nobody was told: %s", pretty(r.Findings))
+	}
+	for _, file := range []string{"agent/debug.txt", "agent/logs/logs/agent/env.txt", "artifacts/logs/artifacts/env", "trajectory.json", "log"} {
+		if info, err := os.Stat(filepath.Join(b.dir, file)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+// TestMarkersOfHiddenResources plants a marker in every resource that somebody
+// may not see and looks for it in everything that role was given.
+func TestMarkersOfHiddenResources(t *testing.T) {
+	t.Parallel()
+	b := withRounds(t)
+	add := func(name string, place string, phase task.PlacePhase, audience ...task.Role) {
+		if err := os.WriteFile(filepath.Join(b.task.Dir, name), []byte("MARK-"+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.task.Resources = append(b.task.Resources, task.Resource{Name: "references/" + name, Path: name, Audience: audience, Place: place, Phase: phase})
+	}
+	add("public", "", "", task.Public()...)
+	add("agent", "", "", task.RoleAgent)
+	add("verifier", "/tests/MARK-verifier", task.PlaceVerify, task.RoleVerifier)
+	add("user", "", "", task.RoleUser)
+	add("oracle", "/solution", task.PlaceTurn, task.RoleOracle)
+	add("host", "", "")
+	b.task.Interaction.User = "references/user"
+	may := map[string][]string{
+		"agent": {"public", "agent"}, "user": {"public", "user"}, "verifier": {"public", "verifier", "rationale"},
+	}
+	names := []string{"public", "agent", "verifier", "user", "oracle", "host", "rationale"}
+	look := func(role, view, text string) {
+		for _, n := range names {
+			inView := len(grep(t, view, "MARK-"+n)) > 0
+			if ok := slices.Contains(may[role], n); ok != inView && n != "rationale" || (!ok && (inView || strings.Contains(text, "MARK-"+n))) {
+				t.Errorf("%s and MARK-%s: in its view %v", role, n, inView)
+			}
+		}
+	}
+	looked := map[string]int{}
+	watch := func(role string, s *scripted) {
+		honest := s.turn
+		s.turn = func(ctx context.Context, act *actor, m agent.Message) (agent.Yield, error) {
+			look(role, act.setup.View, pretty(act.setup)+pretty(m))
+			looked[role]++
+			if act.shell != nil {
+				if err := act.sh(ctx, "! grep -rsl --exclude-dir=proc --exclude-dir=sys -e MARK-[h]ost -e MARK-[v]erifier -e MARK-[o]racle -e MARK-[u]ser /tests /solution /logs /app /tmp /root /home /etc"); err != nil {
+					return agent.Yield{}, err
+				}
+			}
+			return honest(ctx, act, m)
+		}
+	}
+	for role, a := range map[string]agent.Agent{"agent": b.agents["agent"], "user": b.agents["user"]} {
+		if s, ok := a.(*scripted); ok {
+			watch(role, s)
+		}
+	}
+	for _, j := range b.judges {
+		honest := j.verify
+		j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+			look("verifier", r.View, "")
+			looked["verifier"]++
+			return honest(ctx, r)
+		}
+	}
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if looked["agent"] != 2 || looked["user"] != 1 || looked["verifier"] != 3 {
+		t.Errorf("looked at %v", looked)
+	}
+	for _, n := range []string{"verifier", "user", "oracle", "host"} {
+		if hits := grep(t, b.dir, "MARK-"+n); len(hits) > 0 {
+			t.Errorf("MARK-%s was stored in %q", n, hits)
+		}
+	}
+}
+
+func TestTheRecordIsWrittenAsItHappens(t *testing.T) {
+	t.Parallel()
+	var b *bench
+	seen := make(chan int, 1)
+	a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
+		none := int64(0)
+		for range 3 {
+			if err := act.Step(trajectory.Step{StepID: 99, Source: trajectory.Model, Message: trajectory.Text("step"), LLMCallCount: &none}); err != nil {
+				return agent.Yield{}, err
+			}
+		}
+		seen <- len(lines[record.Step](t, filepath.Join(b.dir, record.StepsFile)))
+		<-ctx.Done() // and the agent is killed here
+		return agent.Yield{}, act.Step(trajectory.Step{Source: trajectory.Model, Message: trajectory.Text("last words")})
+	})
+	b = newBench(t, a, tests("true"))
+	b.cell.Limits.AgentTime = 200 * time.Millisecond
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Timeout, record.Checked)
+	if n := <-seen; n != 4 {
+		t.Errorf("%d steps were in the file during the turn; want the message and 3", n)
+	}
+	steps := lines[record.Step](t, filepath.Join(b.dir, record.StepsFile))
+	for i, s := range steps {
+		if s.Step.StepID != int64(i+1) || s.Stage != "main" || s.Turn != 1 || s.Role != "agent" || s.Time.IsZero() {
+			t.Errorf("step %d is %+v", i, s)
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(b.dir, record.TrajectoryFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tr trajectory.Trajectory
+	if err := json.Unmarshal(data, &tr); err != nil || len(tr.Steps) != 5 || tr.Steps[0].Source != trajectory.User || tr.Agent.Name != "agent" {
+		t.Errorf("trajectory %s, %v", data, err)
+	}
+	turns := lines[record.Turn](t, filepath.Join(b.dir, record.TurnsFile))
+	if len(turns) != 2 || turns[0].Text != "Do it." || turns[0].From != "task" || turns[1].End != record.Timeout {
+		t.Errorf("turns %+v", turns)
+	}
+	open := map[record.PhaseName]int{}
+	for _, e := range lines[record.Event](t, filepath.Join(b.dir, record.EventsFile)) {
+		switch e.Type {
+		case record.EventPhaseStart:
+			open[e.Phase]++
+		case record.EventPhaseEnd:
+			open[e.Phase]--
+		default:
+		}
+	}
+	delete(open, record.PhasePublish) // which cannot write about its own end
+	for phase, n := range open {
+		if n != 0 {
+			t.Errorf("phase %s began and did not end", phase)
+		}
+	}
+	var stored record.Result
+	if data, err = os.ReadFile(filepath.Join(b.dir, record.ResultFile)); err != nil || json.Unmarshal(data, &stored) != nil || stored.Outcome != r.Outcome {
+		t.Errorf("result %s, %v", data, err)
+	}
+}
+
+func TestWhatAnAgentSaysIsBounded(t *testing.T) {
+	t.Parallel()
+	a := turn(func(_ context.Context, act *actor) (agent.Yield, error) {
+		long := strings.Repeat("x", bound.StepBytes)
+		content := trajectory.Text(long)
+		step := trajectory.Step{Source: trajectory.Model, Message: trajectory.Text(long), Observation: &trajectory.Observation{}}
+		for range 3 {
+			step.Observation.Results = append(step.Observation.Results, trajectory.Result{Content: &content})
+		}
+		err := errors.Join(act.Step(step), act.Log(long), act.Log("bad \xff bytes"))
+		return agent.Yield{End: agent.Done, Message: long, Reason: long}, err
+	})
+	b := newBench(t, a, tests("true"))
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	steps := lines[record.Step](t, filepath.Join(b.dir, record.StepsFile))
+	if len(steps) != 2 || !steps[1].Cut || len(steps[1].Step.Message.Text) > bound.StepText+100 || len(pretty(steps[1])) > bound.StepBytes {
+		t.Errorf("%d steps; the long one is %d bytes", len(steps), len(pretty(steps)))
+	}
+	for _, file := range []string{record.LogFile, record.TurnsFile} {
+		info, err := os.Stat(filepath.Join(b.dir, file))
+		if err != nil || info.Size() > 2*bound.MessageBytes {
+			t.Errorf("%s: %v, %v", file, info, err)
+		}
+	}
+}
+
+func TestOracleIsTheCellsWord(t *testing.T) {
+	t.Parallel()
+	for _, oracle := range []bool{true, false} {
+		var setup agent.Setup
+		a := &scripted{needs: agent.Needs{Shell: true}, open: func(_ context.Context, s agent.Setup) error {
+			setup = s
+			if s.Reference == nil {
+				return nil
+			}
+			data, err := os.ReadFile(filepath.Join(s.Reference.Folder, "solve.sh"))
+			if err == nil && string(data) != "echo 1" {
+				err = errors.New("the solution is not the task's")
+			}
+			return err
+		}}
+		b := newBench(t, a, tests("true"))
+		b.cell.Agent.Oracle = oracle
+		if err := errors.Join(os.Mkdir(filepath.Join(b.task.Dir, "solution"), 0o700),
+			os.WriteFile(filepath.Join(b.task.Dir, "solution", "solve.sh"), []byte("echo 1"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		b.task.Resources = []task.Resource{{
+			Name: "solution", Path: "solution", Audience: []task.Role{task.RoleOracle}, Place: "/solution", Phase: task.PlaceTurn, Folder: true,
+			Entries: []task.Entry{{Path: "solve.sh", Mode: 0o755}},
+		}}
+		b.task.Stages[0].Reference = &task.Reference{Resource: "solution", Argv: []string{"/solution/solve.sh"}, Env: task.Text(map[string]string{"A": "1"})}
+		r := b.run(t.Context(), t)
+		want(t, r, record.Passed, record.Yielded, record.Checked)
+		if r.Oracle != oracle || (setup.Reference != nil) != oracle || (setup.Role == agent.RoleOracle) != oracle {
+			t.Errorf("oracle %v: the result says %v, setup %s", oracle, r.Oracle, pretty(setup))
+		}
+		if oracle && (setup.Reference.Place != "/solution" || setup.Reference.Env["A"] != "1") {
+			t.Errorf("reference %+v", setup.Reference)
+		}
+	}
+}
+
+func TestServicesComeAgainAfterARestart(t *testing.T) {
+	t.Parallel()
+	serve := `exec python3 -c '
+import socket
+s = socket.socket(socket.AF_UNIX); s.bind("\0service"); s.listen()
+while True: s.accept()[0].send(b"ok")'`
+	probe := []string{"python3", "-c", `import socket; s = socket.socket(socket.AF_UNIX); s.connect("\0service"); assert s.recv(2) == b"ok"`}
+	b := newBench(t, does("true"), nil)
+	b.judges["judge"] = &judge{traits: verifier.Traits{Needs: verifier.NeedsSandbox}, verify: func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+		return tests(`python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.connect("\0service"); assert s.recv(2) == b"ok"'`).verify(ctx, r)
+	}}
+	b.task.Stages[0].Verifiers = []task.VerifierUse{{Name: "judge"}}
+	b.task.Services = []task.Service{{
+		Name: "server", Command: task.Command{Argv: []string{"sh", "-c", serve}},
+		Ready: &task.Healthcheck{Argv: probe, Interval: task.Duration(20 * time.Millisecond), Timeout: task.Seconds(5), StartPeriod: task.Seconds(10), StartInterval: task.Duration(20 * time.Millisecond), Retries: 1},
+	}}
+	for _, mode := range []task.Mode{task.ModeRestarted, task.ModeLive} {
+		b.task.Mode, b.dir = mode, t.TempDir()
+		r := b.run(t.Context(), t)
+		want(t, r, record.Passed, record.Yielded, record.Checked)
+		if found(r, "left_running") || found(r, "needs_live") {
+			t.Errorf("%s: findings %s", mode, pretty(r.Findings))
+		}
+	}
+}
+
+func TestAnExperimentGrantsLessNetwork(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("true"), tests("true"))
+	b.task.Environment.Network = task.Network{Mode: task.NetworkPublic}
+	b.cell.Environment.Network = &task.Network{Mode: task.NetworkNone}
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if len(r.Modified) == 0 || !strings.Contains(r.Modified[0], "none instead of public") || r.Granted == nil {
+		t.Errorf("modified %q, granted %+v", r.Modified, r.Granted)
+	}
+}
+
+// purse is a gateway whose budget runs out when it is told.
+type purse struct {
+	spent   chan struct{}
+	allowed int
+	revoked int
+}
+
+func (p *purse) Session(context.Context, trial.ModelSpec) (trial.ModelSession, error) { return p, nil }
+func (p *purse) Endpoints() map[string]model.Endpoint {
+	return map[string]model.Endpoint{"default": {Name: "m", Token: "token-of-the-session"}}
+}
+func (p *purse) Allow(context.Context) error  { p.allowed++; return nil }
+func (p *purse) Revoke(context.Context) error { p.revoked++; return nil }
+func (p *purse) Spent() <-chan struct{}       { return p.spent }
+func (p *purse) Down() error                  { return nil }
+func (p *purse) Waited() time.Duration        { return 0 }
+func (p *purse) Usage() []record.Usage {
+	return []record.Usage{{Role: "agent", Model: "m", Requests: 3}}
+}
+func (p *purse) Close(context.Context) error { return nil }
+
+func TestABudgetEndsTheTurnAndTheWorkIsGraded(t *testing.T) {
+	t.Parallel()
+	p := &purse{spent: make(chan struct{})}
+	a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
+		if err := act.sh(ctx, "echo 1 > /app/x"); err != nil {
+			return agent.Yield{}, err
+		}
+		close(p.spent)
+		<-ctx.Done()
+		return agent.Yield{}, ctx.Err()
+	})
+	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
+	b := newBench(t, a, tests("test -s /app/x"))
+	b.gateway = p
+	b.cell.Agent.Models = map[string]trial.Model{"default": {Label: "m"}}
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Budget, record.Checked)
+	if len(r.Usage) != 1 || p.allowed != 2 || p.revoked < 2 || a.setups[0].Models["default"].Token == "" {
+		t.Errorf("usage %+v, allowed %d, revoked %d", r.Usage, p.allowed, p.revoked)
+	}
+}

@@ -1,0 +1,270 @@
+package trial_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// withRounds is an attempt in which a supervisor wants the number 2 in a file,
+// the agent counts one up in each turn, and a user passes on what it is told.
+func withRounds(t *testing.T) *bench {
+	t.Helper()
+	supervisor := &judge{traits: verifier.Traits{Needs: verifier.NeedsNone, Rounds: true}}
+	supervisor.verify = func(_ context.Context, r verifier.Request) (verifier.Verdict, error) {
+		data, err := os.ReadFile(filepath.Join(r.View, "attempt/artifacts/logs/artifacts/n"))
+		if err != nil {
+			return verifier.Verdict{}, err
+		}
+		n := strings.TrimSpace(string(data))
+		v := verifier.Verdict{
+			Decision: verifier.Continue, Handoff: "handoff: the number is " + n, Rationale: "MARK-rationale",
+			Scores: map[string]verifier.Score{"reward": {Value: float64(len(n))}},
+		}
+		if n == "11" {
+			v.Decision = verifier.Pass
+		}
+		return v, nil
+	}
+	b := newBench(t, does("printf 1 >> /logs/artifacts/n"), nil)
+	b.judges["supervisor"] = supervisor
+	b.judges["final"] = tests("true")
+	b.task.Stages[0].Verifiers = []task.VerifierUse{{Name: "supervisor"}, {Name: "final"}}
+	b.task.Interaction = &task.Interaction{MaxFollowUps: 3}
+	b.agents["user"] = &scripted{turn: func(_ context.Context, _ *actor, m agent.Message) (agent.Yield, error) {
+		return agent.Yield{End: agent.Asked, Message: "please go on"}, nil
+	}}
+	b.cell.User = &trial.User{Agent: trial.Agent{Plugin: "user"}, Persona: "You are patient."}
+	return b
+}
+
+func phases(r record.Result) string {
+	var names []string
+	for _, p := range r.Phases {
+		names = append(names, string(p.Name))
+	}
+	return strings.Join(names, " ")
+}
+
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	b := withRounds(t)
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	const wanted = "prepare create services setup setup turn freeze copy judge thaw user turn freeze copy judge thaw settle collect verify destroy publish"
+	if got := phases(r); got != wanted {
+		t.Errorf("phases %s\nwant   %s", got, wanted)
+	}
+	for _, p := range r.Phases {
+		if frozen := p.Name == record.PhaseCopy || p.Name == record.PhaseJudge; frozen != (p.Frozen > 0) {
+			t.Errorf("phase %s was frozen for %s", p.Name, p.Frozen)
+		}
+	}
+	a := b.agents["agent"].(*scripted) //nolint:forcetypeassert // it is ours
+	var said []string
+	for _, m := range a.said {
+		said = append(said, m.Text)
+	}
+	if !slices.Equal(said, []string{"Do it.", "please go on"}) || len(a.setups) != 1 {
+		t.Errorf("the agent heard %q in %d sessions", said, len(a.setups))
+	}
+	u := b.agents["user"].(*scripted) //nolint:forcetypeassert // it is ours
+	if len(u.said) != 1 {
+		t.Fatalf("the user was asked %d times", len(u.said))
+	}
+	for _, part := range []string{"You are patient.", "Do it.", "did it", "handoff: the number is 1"} {
+		if !strings.Contains(u.said[0].Text, part) {
+			t.Errorf("the user was not told %q: %s", part, u.said[0].Text)
+		}
+	}
+	if strings.Contains(u.said[0].Text, "MARK") || u.setups[0].Shell != "" || u.setups[0].Role != agent.RoleUser {
+		t.Errorf("the user was given too much: %+v, %s", u.setups[0], u.said[0].Text)
+	}
+	j := b.judges["supervisor"]
+	if len(j.asked) != 2 || j.asked[0].Round != 1 || j.asked[0].RoundsLeft != 3 || j.asked[1].RoundsLeft != 2 || len(j.asked[1].Earlier) != 1 {
+		t.Errorf("the supervisor was asked %s", pretty(j.asked))
+	}
+	if f := b.judges["final"]; len(f.asked) != 1 || len(f.asked[0].Earlier) != 1 || f.asked[0].Earlier[0].Decision != verifier.Pass {
+		t.Errorf("the final verifier was asked %s", pretty(f.asked))
+	}
+	if r.Scores["reward"] != 1 || len(r.Verdicts) != 2 {
+		t.Errorf("scores %v of %d verdicts", r.Scores, len(r.Verdicts))
+	}
+}
+
+func TestTheLoopEnds(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		set     func(b *bench)
+		turns   int
+		outcome record.Outcome
+	}{
+		{"by the user", func(b *bench) {
+			b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
+				return agent.Yield{End: agent.Done, Message: "enough"}, nil
+			}}
+		}, 1, record.Passed},
+		{"by silence", func(b *bench) {
+			b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
+				return agent.Yield{End: agent.Asked, Message: " \n"}, nil
+			}}
+		}, 1, record.Passed},
+		{"without a user", func(b *bench) { b.cell.User = nil }, 1, record.Passed},
+		{"by the limit", func(b *bench) {
+			b.agents["agent"] = does("printf 2 >> /logs/artifacts/n")
+			b.task.Interaction.MaxFollowUps = 2
+		}, 3, record.Passed},
+		{"by a fail", func(b *bench) {
+			b.judges["supervisor"].verify = func(context.Context, verifier.Request) (verifier.Verdict, error) {
+				return verifier.Verdict{Decision: verifier.Fail}, nil
+			}
+		}, 1, record.Failed},
+		{"by the total time", func(b *bench) {
+			b.agents["agent"] = does("printf 2 >> /logs/artifacts/n; sleep 0.2")
+			b.task.Interaction.Total = task.Duration(100 * time.Millisecond)
+		}, 1, record.Passed},
+		{"by a user that crashes", func(b *bench) {
+			b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
+				return agent.Yield{}, trial.ErrPluginGone
+			}}
+		}, 1, record.PluginCrashed},
+		{"by a rewrite", func(b *bench) {
+			b.judges["supervisor"].rewrite = func(string) string { return "" }
+		}, 1, record.Passed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := withRounds(t)
+			tt.set(b)
+			r := b.run(t.Context(), t)
+			turns := strings.Count(" "+phases(r)+" ", " turn ")
+			if r.Outcome != tt.outcome || turns != tt.turns {
+				t.Errorf("%s after %d turns; want %s after %d\n%s", r.Outcome, turns, tt.outcome, tt.turns, pretty(r))
+			}
+		})
+	}
+}
+
+func TestRewriteStandsBetweenUserAndAgent(t *testing.T) {
+	t.Parallel()
+	b := withRounds(t)
+	b.judges["supervisor"].rewrite = func(candidate string) string { return "checked: " + candidate }
+	r := b.run(t.Context(), t)
+	a := b.agents["agent"].(*scripted) //nolint:forcetypeassert // it is ours
+	if r.Outcome != record.Passed || len(a.said) != 2 || a.said[1].Text != "checked: please go on" {
+		t.Errorf("%s; the agent heard %+v", r.Outcome, a.said)
+	}
+}
+
+// withStages is a task of stages, each judged by how many lines a file has.
+func withStages(t *testing.T, n int) *bench {
+	t.Helper()
+	b := newBench(t, does("echo x >> /app/lines"), nil)
+	b.judges["judge"] = tests("true")
+	b.task.Stages = nil
+	for i := range n {
+		b.task.Stages = append(b.task.Stages, task.Stage{
+			Name: fmt.Sprintf("s%d", i+1), Instruction: []task.Part{{Text: fmt.Sprintf("Part %d.", i+1)}},
+			Verifiers: []task.VerifierUse{{Name: "judge"}},
+		})
+	}
+	one := 1.0
+	b.task.Success = task.Success{Score: "reward", AtLeast: &one}
+	return b
+}
+
+func TestStages(t *testing.T) {
+	t.Parallel()
+	failsIn := func(stage string) *judge {
+		return &judge{traits: verifier.Traits{Needs: verifier.NeedsNone}, verify: func(_ context.Context, r verifier.Request) (verifier.Verdict, error) {
+			if r.Stage == stage {
+				return reward(verifier.Fail, 0), nil
+			}
+			return reward(verifier.Pass, 1), nil
+		}}
+	}
+	half := 0.5
+	for _, tt := range []struct {
+		name    string
+		set     func(b *bench)
+		outcome record.Outcome
+		score   float64
+		stages  []record.Outcome
+	}{
+		{"all pass", func(*bench) {}, record.Passed, 1, []record.Outcome{record.Passed, record.Passed, record.Passed}},
+		{"the second fails", func(b *bench) { b.judges["judge"] = failsIn("s2") }, record.Failed, 2. / 3, []record.Outcome{record.Passed, record.Failed, record.Passed}},
+		{"the second is the last", func(b *bench) {
+			b.judges["judge"] = failsIn("s2")
+			b.task.Stages[1].MinScores = map[string]float64{"reward": 0.5}
+		}, record.Failed, 1. / 3, []record.Outcome{record.Passed, record.Failed, record.NotRun}},
+		{"only the last counts, and it was not reached", func(b *bench) {
+			b.judges["judge"] = failsIn("s2")
+			b.task.Stages[1].MinScores = map[string]float64{"reward": 0.5}
+			b.task.Success.Reduce = task.ReduceLast
+			b.task.Success.AtLeast = &half
+		}, record.Failed, 0, []record.Outcome{record.Passed, record.Failed, record.NotRun}},
+		{"a setup that fails in the second", func(b *bench) {
+			b.task.Stages[1].Setup = []task.Command{{Argv: []string{"false"}}}
+		}, record.AgentError, 1. / 3, []record.Outcome{record.Passed, record.AgentError, record.NotRun}},
+		{"a verifier that breaks in the second", func(b *bench) {
+			j := tests("true")
+			honest := j.verify
+			j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+				if r.Stage == "s2" {
+					return verifier.Verdict{}, verifier.ErrBadReward
+				}
+				return honest(ctx, r)
+			}
+			b.judges["judge"] = j
+		}, record.VerifierError, -1, []record.Outcome{record.Passed, record.VerifierError, record.NotRun}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := withStages(t, 3)
+			tt.set(b)
+			r := b.run(t.Context(), t)
+			score := -1.0
+			if r.Score != nil {
+				score = *r.Score
+			}
+			var stages []record.Outcome
+			for _, s := range r.Stages {
+				stages = append(stages, s.Outcome)
+			}
+			if r.Outcome != tt.outcome || score != tt.score || !slices.Equal(stages, tt.stages) {
+				t.Errorf("%s, %v, %v; want %s, %v, %v\n%s", r.Outcome, score, stages, tt.outcome, tt.score, tt.stages, pretty(r))
+			}
+		})
+	}
+}
+
+func TestTheSandboxLivesAcrossStagesAndTheHarnessDoesNotLeak(t *testing.T) {
+	t.Parallel()
+	b := withStages(t, 2)
+	withTests(t, b, map[string]string{"secret.sh": "MARK-tests"})
+	b.agents["agent"] = does("[ ! -e /tests/secret.sh ] && [ ! -e /logs/verifier/out ] && echo x >> /app/lines && ! grep -rs MARK-[t]ests /tests* /app* /logs* /tmp /root /home /var --include=secret.sh")
+	b.judges["judge"] = tests("[ -e /tests/secret.sh ] && echo out > /logs/verifier/out && cat /app/lines > /logs/verifier/lines")
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if a := b.agents["agent"].(*scripted); len(a.setups) != 2 { //nolint:forcetypeassert // it is ours
+		t.Errorf("%d sessions; want a new one for each stage", len(a.setups))
+	}
+	b = withStages(t, 2)
+	b.task.Stages[1].SameSession = true
+	b.run(t.Context(), t)
+	if a := b.agents["agent"].(*scripted); len(a.setups) != 1 || a.said[1].Turn != 2 { //nolint:forcetypeassert // it is ours
+		t.Errorf("%d sessions, messages %+v; want one session", len(a.setups), a.said)
+	}
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Bounds of a reward file. It is written by a program that the agent may have
+// changed, so it is read like any hostile input.
+const (
+	maxReward = 64 << 10 // bytes
+	maxScores = 256
+	maxName   = 128 // bytes of a score's name
+)
+
+// decimal is how one number is written; hexadecimal, infinity and underscores,
+// which Go would take, are not numbers to other readers of the same file.
+var decimal = regexp.MustCompile(`^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
+
+// bad is an ErrBadReward.
+func bad(format string, a ...any) error {
+	return fmt.Errorf("%w: %s", verifier.ErrBadReward, fmt.Sprintf(format, a...))
+}
+
+// number is the finite value of text.
+func number(text string) (float64, error) {
+	if !decimal.MatchString(text) {
+		return 0, bad("%.60q is not a decimal number", text)
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
+		return 0, bad("%.60q is not a finite number", text)
+	}
+	return v, nil
+}
+
+// numberFile reads a file that holds one number, the score called name.
+func numberFile(data []byte, name string) (map[string]float64, error) {
+	text := strings.TrimSpace(string(data))
+	if text == "" {
+		return nil, bad("it is empty")
+	}
+	v, err := number(text)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]float64{name: v}, nil
+}
+
+// jsonFile reads a file that holds one object of names to finite numbers, or
+// booleans, which are 1 and 0.
+func jsonFile(data []byte) (map[string]float64, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, bad("it is empty")
+	}
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, bad("want an object of names to numbers, got %.60q", bytes.TrimSpace(data))
+	}
+	scores := map[string]float64{}
+	for d.More() {
+		name, value, err := member(d)
+		if err != nil {
+			return nil, err
+		}
+		if old, twice := scores[name]; twice && old != value {
+			return nil, bad("score %q is there twice, as %g and %g", name, old, value)
+		}
+		scores[name] = value
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, bad("it is no JSON: %v", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, bad("something follows the object")
+	}
+	switch {
+	case len(scores) == 0:
+		return nil, bad("the object is empty: there is no score in it")
+	case len(scores) > maxScores:
+		return nil, bad("%d scores, the limit is %d", len(scores), maxScores)
+	}
+	return scores, nil
+}
+
+// member reads one name and its value.
+func member(d *json.Decoder) (string, float64, error) {
+	t, err := d.Token()
+	if err != nil {
+		return "", 0, bad("it is no JSON: %v", err)
+	}
+	name, ok := t.(string)
+	if !ok || name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return "", 0, bad("%.60q cannot be the name of a score", fmt.Sprint(t))
+	}
+	if t, err = d.Token(); err != nil {
+		return "", 0, bad("score %q: it is no JSON: %v", name, err)
+	}
+	switch t := t.(type) {
+	case json.Number:
+		v, err := number(t.String())
+		if err != nil {
+			return "", 0, fmt.Errorf("score %q: %w", name, err)
+		}
+		return name, v, nil
+	case bool:
+		if t {
+			return name, 1, nil
+		}
+		return name, 0, nil
+	default:
+		return "", 0, bad("score %q is neither a number nor true nor false", name)
+	}
+}
+
+// contradiction says in which score two files differ; empty: in none.
+func contradiction(a, b map[string]float64) string {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if other, both := b[name]; both && other != a[name] {
+			return fmt.Sprintf("score %q is %g in one and %g in the other", name, a[name], other)
+		}
+	}
+	return ""
+}

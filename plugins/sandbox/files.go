@@ -91,14 +91,18 @@ type chunks struct {
 	sent bool
 }
 
-func (c *chunks) Write(b []byte) (int, error) {
-	if len(c.buf)+len(b) > stream.Chunk {
-		if err := c.flush(false); err != nil {
-			return 0, err
+func (c *chunks) Write(b []byte) (n int, err error) {
+	for len(b) > 0 {
+		if len(c.buf) == stream.Chunk {
+			if err := c.flush(false); err != nil {
+				return n, err
+			}
 		}
+		room := min(len(b), stream.Chunk-len(c.buf)) // a caller may write a whole file at once
+		c.buf = append(c.buf, b[:room]...)
+		b, n = b[room:], n+room
 	}
-	c.buf = append(c.buf, b...)
-	return len(b), nil
+	return n, nil
 }
 
 // flush sends what is there; at the end at least one message.

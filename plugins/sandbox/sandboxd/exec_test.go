@@ -10,7 +10,9 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxd.LeaveOff)) }
+func TestMain(m *testing.M) {
+	os.Exit(sandboxtest.Main(m, sandboxtest.Inside{Before: sandboxd.LeaveOff}))
+}
 
 func TestCommandSpeaksAndEnds(t *testing.T) {
 	t.Parallel()

@@ -138,16 +138,43 @@ func busy(t proc.Table, shell int) bool {
 	})
 }
 
-// killBundles kills every process that runs a file of the agent's bundles,
-// until there is none: they may start each other anew.
-func (d *daemon) killBundles(bundles []string) ([]*pb.Process, error) {
-	return d.killAll(func(t proc.Table) proc.Table {
+// respawns is how often a process may start a bundle's program again before it
+// is taken for a part of it, and respawnTime how long it has for that.
+const (
+	respawns    = 3
+	respawnTime = 4 * time.Millisecond
+)
+
+// killBundles kills every process that runs a file of the agent's bundles, and
+// also one that starts such a file anew whenever it dies.
+func (d *daemon) killBundles(bundles []string) (killed []*pb.Process, err error) {
+	started := map[int]int{} // by parent: how many of those that were killed it had started
+	counted := map[int]uint64{}
+	which := func(t proc.Table) proc.Table {
 		defer pid1.BlockControl()()
 		of := d.attribution(t)
 		return keep(t, func(p *proc.Process) bool {
-			return of(p).service == "" && proc.Look(p.PID, false).Runs(bundles)
+			if of(p).service != "" {
+				return false
+			}
+			if !proc.Look(p.PID, false).Runs(bundles) {
+				return started[p.PID] > respawns
+			}
+			if p.Parent > 1 && counted[p.PID] != p.Started {
+				counted[p.PID] = p.Started
+				started[p.Parent]++
+			}
+			return true
 		})
-	})
+	}
+	for {
+		more, err := d.killAll(which)
+		killed = append(killed, more...)
+		if err != nil || len(more) == 0 {
+			return killed, err
+		}
+		time.Sleep(respawnTime)
+	}
 }
 
 // Sweep kills what was not there before.

@@ -2,7 +2,7 @@
 // namespaces over the host's own programs, read-only, with sandboxd as PID 1.
 // The test binary itself is what runs inside, so a test package must begin with
 //
-//	func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, nil)) }
+//	func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
 //
 // It works for root and for ordinary users, and skips a test, saying why, where
 // the kernel allows no namespaces. It is for tests only: what it makes is no
@@ -36,19 +36,51 @@ import (
 // initName is argv[0] of the process that builds a sandbox.
 const initName = "berth-sandboxtest-init"
 
+// Inside is what a test binary does in a sandbox beside being sandboxd.
+type Inside struct {
+	// Before is called in sandboxd before it begins, with Options.Without.
+	Before func(without []string)
+	// Programs can be run in the sandbox, see Program. An error is printed and
+	// makes exit code 1. Two are there always: "listen" network address, which
+	// prints where it listens and answers each line with itself, and "hold"
+	// seconds, which waits.
+	Programs map[string]func(args []string) error
+}
+
+// programFlag is the first argument of a test binary that runs as a program.
+const programFlag = "-berth-program"
+
+// Program is the command line, in a sandbox, of one of Inside.Programs.
+func Program(name string, args ...string) []string {
+	return append([]string{sandboxd.Path, programFlag, name}, args...)
+}
+
 // Main runs the tests, or, in a process that a test started, becomes the first
-// process of a sandbox. The caller exits with what it returns. before, if not
-// nil, is called in sandboxd before it begins, with Options.Without.
-func Main(m *testing.M, before func(without []string)) int {
+// process of a sandbox or a program in it. The caller exits with what it
+// returns.
+func Main(m *testing.M, in Inside) int {
 	var err error
-	switch os.Args[0] {
-	case initName:
+	switch {
+	case os.Args[0] == initName:
 		err = inside()
-	case become.RunName:
-		if b, e := os.ReadFile("/berth/without"); e == nil && before != nil {
-			before(strings.Fields(string(b)))
+	case os.Args[0] == become.RunName:
+		if b, e := os.ReadFile("/berth/without"); e == nil && in.Before != nil {
+			in.Before(strings.Fields(string(b)))
 		}
 		err = sandboxd.Main(os.Args)
+	case len(os.Args) > 2 && os.Args[1] == programFlag:
+		program := in.Programs[os.Args[2]]
+		switch os.Args[2] {
+		case "listen":
+			program = listen
+		case "hold":
+			program = hold
+		}
+		if program == nil {
+			err = fmt.Errorf("this test binary has no program %q", os.Args[2])
+		} else {
+			err = program(os.Args[3:])
+		}
 	default:
 		return m.Run()
 	}
@@ -76,7 +108,7 @@ type Options struct {
 	// Plain starts sandboxd as the namespace's root with all capabilities, to
 	// show the damage that giving them up prevents.
 	Plain bool
-	// Without goes to the function before of Main.
+	// Without goes to Inside.Before.
 	Without []string
 	// Unconnected leaves Sandbox nil: the test connects by itself, from
 	// Folder.

@@ -1,0 +1,4 @@
+package host
+
+// StopRenewing lets the lease run out, as a core that hangs would.
+func (s *Sandbox) StopRenewing() { s.end() }

@@ -1,0 +1,139 @@
+package host_test
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+)
+
+// What the agent put where tests and verdicts go is moved away, also where it
+// bent the way there.
+func TestFreshFolders(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{ManyIDs: os.Geteuid() == 0})
+	c, ctx := b.Shell("agent"), t.Context()
+	run(t, c, `echo 1 > /logs/verifier/reward.txt; rmdir /tests; mkdir -p /tmp/mine/deep; ln -s /tmp/mine /tests
+		mkdir /out; echo x > /out/file; ln -s /tmp/mine /bent; mkfifo /pipe`)
+	user := ""
+	if os.Geteuid() == 0 {
+		user = "alice"
+	}
+	moved, err := b.Fresh(ctx, user, 0o750, "/logs/verifier", "/tests", "/new/below", "/out/file/below", "/bent/deep", "/pipe", "/app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range moved {
+		got = append(got, m.Path+" "+string(m.Kind)+" "+m.Aside)
+	}
+	want := []string{
+		"/logs/verifier folder /logs/verifier.aside-1", "/tests link /tests.aside-1", "/out/file file /out/file.aside-1",
+		"/bent link /bent.aside-1", "/pipe other /pipe.aside-1",
+	}
+	if !slices.Equal(got, want) || moved[0].Entries != 1 {
+		t.Errorf("moved\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	out := run(t, c, "find /logs/verifier /tests /new/below /out/file/below /bent/deep /pipe /app -mindepth 1 | wc -l; stat -c '%U %a %F' /tests /new; ls /tmp/mine/deep; cat /logs/verifier.aside-1/reward.txt")
+	owner := "root"
+	if user != "" {
+		owner = user
+	}
+	if want := "0\n" + owner + " 750 directory\nroot 755 directory\n1\n"; out != want {
+		t.Errorf("afterwards %q, want %q", out, want)
+	}
+	// Somebody who kept a descriptor of the old folder writes beside the new.
+	begin(t, c, "holder", "sh", "-c", "cd /tests; echo up; while [ ! -e /tmp/go ]; do sleep 0.01; done; echo forged > reward.txt; touch /tmp/done; sleep 8600")
+	if moved, err = b.Fresh(ctx, "", 0, "/tests"); err != nil || len(moved) != 0 {
+		t.Fatalf("an empty folder: %+v, %v", moved, err)
+	}
+	run(t, c, "touch /tmp/go")
+	eventually(t, "it has written", func() bool { _, missing := c.Stat(ctx, "/tmp/done"); return missing == nil })
+	if _, _, err = b.Read(ctx, "/tests/reward.txt", 100); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("the new folder has its file: %v", err)
+	}
+	for _, bad := range []string{"/", "tests", "/a/../b", "/a/"} {
+		if _, err := b.Fresh(ctx, "", 0, bad); !errors.Is(err, sandbox.ErrInvalid) {
+			t.Errorf("fresh %q: %v", bad, err)
+		}
+	}
+}
+
+func TestReadTakesOnlyPlainFiles(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	c, ctx := b.Shell("agent"), t.Context()
+	run(t, c, `cd /tmp; echo 1 > reward; ln -s reward link; ln reward hard; mkdir real; echo 2 > real/f; ln -s real dir; mkfifo pipe
+		ln -s /proc/1/environ env; head -c 65537 /dev/zero > big`)
+	data, info, err := b.Read(ctx, "/tmp/reward", 64<<10)
+	if err != nil || string(data) != "1\n" || info.Links != 2 || info.Kind != sandbox.File {
+		t.Errorf("a plain file: %q, %+v, %v", data, info, err)
+	}
+	for path, want := range map[string]error{
+		"/tmp/link": sandbox.ErrUnsafe, "/tmp/dir/f": sandbox.ErrUnsafe, "/tmp/pipe": sandbox.ErrUnsafe, "/tmp/real": sandbox.ErrUnsafe,
+		"/tmp/env": sandbox.ErrUnsafe, "/proc/1/environ": sandbox.ErrUnsafe, "/dev/zero": sandbox.ErrUnsafe, "/tmp/nope": sandbox.ErrNotFound,
+		"/tmp/big": sandbox.ErrTooLarge, "tmp/reward": sandbox.ErrInvalid, "/tmp/../tmp/reward": sandbox.ErrInvalid,
+	} {
+		if data, _, err := b.Read(ctx, path, 64<<10); !errors.Is(err, want) {
+			t.Errorf("%s: %d bytes, %v; want %v", path, len(data), err, want)
+		}
+	}
+	if _, _, err := b.Read(ctx, "/tmp/reward", 1); !errors.Is(err, sandbox.ErrTooLarge) {
+		t.Errorf("one byte too many: %v", err)
+	}
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{SizeMiB: 64})
+	c, ctx := b.Shell("agent"), t.Context()
+	before, err := b.Stats(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin(t, c, "x", "sh", "-c", "echo up; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 8700")
+	eventually(t, "it has worked", func() bool { return len(find(list(t, b).List, "sleep 8700")) > 1 })
+	run(t, c, "head -c 10000000 /dev/zero > /tmp/ten")
+	s, err := b.Stats(ctx)
+	if err != nil || s.Processes != 2 || s.UserTime+s.SystemTime <= before.UserTime+before.SystemTime || s.RSS < 100_000 {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	if s.DiskTotal != 64<<20 || before.DiskFree-s.DiskFree < 10_000_000 {
+		t.Errorf("disk: %d of %d free, before %d", s.DiskFree, s.DiskTotal, before.DiskFree)
+	}
+	if s.SandboxdRSS < 1<<20 || s.SandboxdThreads < 5 || s.SandboxdDescriptors < 5 || s.SandboxdGoroutines < 5 {
+		t.Errorf("of sandboxd: %+v", s)
+	}
+}
+
+func TestSessionsKeepToThemselves(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	ctx := t.Context()
+	if _, err := b.Attach(ctx, host.Session{}); !errors.Is(err, sandbox.ErrInvalid) {
+		t.Errorf("a session without a name: %v", err)
+	}
+	one, two, again := b.Shell("one"), b.Shell("two"), b.Shell("one")
+	if err := b.Detach(ctx, "one"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*sandbox.Client{one, again} {
+		if _, err := c.Stat(ctx, "/"); !errors.Is(err, sandbox.ErrGone) {
+			t.Errorf("a connection of a detached session: %v", err)
+		}
+	}
+	if _, err := two.Stat(ctx, "/"); err != nil {
+		t.Errorf("another session: %v", err)
+	}
+	if err := b.Detach(ctx, "nobody"); err != nil {
+		t.Errorf("detaching nobody: %v", err)
+	}
+	if _, err := b.Shell("one").Stat(ctx, "/"); err != nil {
+		t.Errorf("attached again: %v", err)
+	}
+}

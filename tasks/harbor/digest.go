@@ -52,11 +52,9 @@ func (f *folder) gitignore() (*ignore, error) {
 	}
 	ig := &ignore{}
 	for _, line := range lines {
-		if err := ig.add("", line); err != nil {
-			continue // matches nothing, as for git
-		}
+		ig.add("", line)
 	}
-	return ig, ig.compile()
+	return ig, nil
 }
 
 // contextDigest is over everything in a folder that an image is built from:

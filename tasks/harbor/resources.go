@@ -50,15 +50,11 @@ func (b *builder) harborignore() (*ignore, error) {
 			return nil, err
 		}
 		dir := path.Dir(file)
-		for i, line := range strings.Split(string(data), "\n") {
-			if err := ig.add(dir, line); err != nil {
-				b.problems = append(b.problems, task.Problem{
-					File: file, Line: i + 1, Severity: task.Error, Summary: "Malformed pattern", Detail: err.Error() + ".",
-				})
-			}
+		for line := range strings.SplitSeq(string(data), "\n") {
+			ig.add(dir, line)
 		}
 	}
-	return ig, ig.compile()
+	return ig, nil
 }
 
 // ignored says whether a file or folder never reaches a sandbox: an ignore

@@ -137,7 +137,10 @@ func (s *started) open(t *testing.T, name string, spec environment.Spec) *box {
 	if b.core, err = host.Connect(t.Context(), f, b.PID, spec.Lease); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = errors.Join(b.core.Close(), f.Close()) })
+	t.Cleanup(func() {
+		_, _ = s.Destroy(context.WithoutCancel(t.Context()), b.ID) // fails where the plugin was killed
+		_ = errors.Join(b.core.Close(), f.Close())
+	})
 	if b.shell, err = b.core.Shell(t.Context(), host.Session{ID: "test"}); err != nil {
 		t.Fatal(err)
 	}

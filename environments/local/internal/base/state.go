@@ -23,15 +23,17 @@ const version = "local-1"
 type State struct {
 	Boxes string // records of sandboxes
 	Work  string // for files that nobody else opens by name
-	base  string // for copies of the host; may be elsewhere
+
+	bases []string // where copies of the host may be, best first
+	base  string   // one of them, once UseBase was called
 }
 
 // Places are where state may be, for a user.
 type Places struct {
-	UID     int    // as the host knows it
-	Runtime string // $XDG_RUNTIME_DIR, or empty
-	Cache   string // $XDG_CACHE_HOME or ~/.cache, or empty: a place that nothing cleans up
-	Temp    string // a node-local folder of everybody; empty: /tmp, or /run for root
+	UID     int      // as the host knows it
+	Runtime string   // $XDG_RUNTIME_DIR, or empty; not for root, whose processes must find each other
+	Cache   []string // for copies of the host, best first: $XDG_CACHE_HOME or ~/.cache, which nothing cleans up
+	Temp    string   // a node-local folder of everybody; empty: /tmp, or /run for root
 }
 
 // Open finds and makes the folders of this user and version.
@@ -42,21 +44,46 @@ func Open(p Places) (*State, error) {
 	}
 	s := &State{}
 	mine := filepath.Join(top, version)
-	s.Boxes, s.Work, s.base = filepath.Join(mine, "sandboxes"), filepath.Join(mine, "work"), filepath.Join(mine, "base")
-	for _, dir := range []string{mine, s.Boxes, s.Work, s.base} {
+	s.Boxes, s.Work = filepath.Join(mine, "sandboxes"), filepath.Join(mine, "work")
+	for _, dir := range []string{mine, s.Boxes, s.Work} {
 		if err := own(dir); err != nil {
 			return nil, fmt.Errorf("state folder: %w", err)
 		}
 	}
-	if p.Cache != "" {
-		// Cleaners of /tmp remove old empty folders, and the skeleton is
-		// nothing else.
-		cache := filepath.Join(p.Cache, "berth", version)
-		if local(p.Cache) == nil && os.MkdirAll(filepath.Dir(cache), 0o700) == nil && own(cache) == nil {
-			s.base = cache
-		}
+	// Cleaners of /tmp remove old empty folders, and the skeleton is nothing
+	// else: the state folder is the last choice for it.
+	for _, cache := range p.Cache {
+		s.bases = append(s.bases, filepath.Join(cache, "berth", version))
 	}
+	s.bases = append(s.bases, filepath.Join(mine, "base"))
 	return s, nil
+}
+
+// UseBase chooses the folder for copies of the host: the first that is ours,
+// on this machine, and that usable accepts.
+func (s *State) UseBase(usable func(dir string) error) error {
+	if s.base != "" {
+		return nil
+	}
+	var errs []error
+	for _, dir := range s.bases {
+		err := os.MkdirAll(filepath.Dir(dir), 0o700)
+		if err == nil {
+			err = local(filepath.Dir(dir))
+		}
+		if err == nil {
+			err = own(dir)
+		}
+		if err == nil {
+			err = usable(dir)
+		}
+		if err == nil {
+			s.base = dir
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("no folder for copies of the host: %w", errors.Join(errs...))
 }
 
 // topFolder is the first place that will do.

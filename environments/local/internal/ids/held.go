@@ -46,7 +46,7 @@ func Enter() (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{UID: os.Geteuid(), GID: os.Getegid()}
+	p := &Process{UID: os.Geteuid(), GID: os.Getegid(), Nested: !initial}
 	if initial && p.UID == 0 {
 		p.Mode = RealRoot
 		p.slots, err = openSlots()

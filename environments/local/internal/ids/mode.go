@@ -55,6 +55,9 @@ type Process struct {
 	// UID and GID are of the user who started us, as the host knows them. In
 	// mode Held they are not what os.Getuid says.
 	UID, GID int
+	// Nested says that we are in a user namespace of somebody's, in which id 0
+	// is not the host's.
+	Nested bool
 	// Why says in one sentence why the mode is not a better one; empty if it is
 	// the best for this user.
 	Why string
@@ -113,7 +116,12 @@ func where() (initial bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("find out about user ids: %w", err)
 	}
-	for line := range strings.Lines(string(text)) {
+	return judgeMap(string(text))
+}
+
+// judgeMap is where for the text of a uid_map.
+func judgeMap(text string) (initial bool, err error) {
+	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) != 3 {
 			return false, fmt.Errorf("find out about user ids: uid_map has the line %q", line)

@@ -35,30 +35,33 @@ type slots struct {
 }
 
 func openSlots() (*slots, error) {
-	s := &slots{}
-	for i, n := range takenBySubordinates() {
-		s.taken[i] = n
+	s, err := slotsIn(slotsFile)
+	if err == nil {
+		s.taken = takenBySubordinates(subuid, subgid)
 	}
+	return s, err
+}
+
+func slotsIn(file string) (*slots, error) {
 	// Nobody else can put something in its place: /run belongs to root.
-	fd, err := unix.Open(slotsFile, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	fd, err := unix.Open(file, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open %s, which keeps sandboxes from sharing ids: %w", slotsFile, err)
+		return nil, fmt.Errorf("open %s, which keeps sandboxes from sharing ids: %w", file, err)
 	}
-	s.file = os.NewFile(uintptr(fd), slotsFile)
-	return s, nil
+	return &slots{file: os.NewFile(uintptr(fd), file)}, nil
 }
 
 // takenBySubordinates marks ranges that a subuid or subgid file gives to
 // somebody: the usual tools give none out up here, but an administrator may.
-func takenBySubordinates() (taken [rangeCount]bool) {
-	for _, file := range []string{subuid, subgid} {
+func takenBySubordinates(files ...string) (taken [rangeCount]bool) {
+	for _, file := range files {
 		all, err := spans(file, func(string) bool { return true })
 		if err != nil {
 			continue // there are none
 		}
 		for _, s := range all {
-			for i := max(0, (s.first-firstRange)/Count); i < rangeCount && firstRange+i*Count < s.first+s.count; i++ {
-				if firstRange+(i+1)*Count > s.first {
+			for i := range taken {
+				if low := firstRange + i*Count; s.first < low+Count && low < s.first+s.count {
 					taken[i] = true
 				}
 			}
@@ -82,7 +85,7 @@ func (s *slots) take() (base int, release func(), err error) {
 			continue
 		}
 		if err != nil {
-			return 0, nil, fmt.Errorf("lock a range of ids in %s: %w", slotsFile, err)
+			return 0, nil, fmt.Errorf("lock a range of ids in %s: %w", s.file.Name(), err)
 		}
 		s.taken[i] = true
 		return firstRange + i*Count, sync.OnceFunc(func() { s.release(i) }), nil

@@ -171,7 +171,7 @@ func (b *builder) alone() error {
 	for line := range strings.Lines(string(text)) {
 		// Inside, host, count. The initial namespace shows itself as one line
 		// 0 0 2^32-1.
-		if f := strings.Fields(line); len(f) != 3 || f[1] == "0" || f[2] == "4294967295" {
+		if f := strings.Fields(line); len(f) != 3 || f[1] == "0" && !b.plan.Nested || f[2] == "4294967295" {
 			return fmt.Errorf("uid_map has the line %q: user 0 of the host would be mapped", strings.TrimSpace(line))
 		}
 	}

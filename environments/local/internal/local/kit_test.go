@@ -30,7 +30,7 @@ func made(t *testing.T) *Environment {
 	}
 	e := New(Options{
 		Process: modetest.Process, Init: modetest.Init(),
-		Places: base.Places{UID: modetest.Process.UID, Temp: top, Cache: cache},
+		Places: base.Places{UID: modetest.Process.UID, Temp: top, Cache: []string{cache}},
 	})
 	t.Cleanup(func() {
 		if err := errors.Join(e.Close(), os.RemoveAll(top)); err != nil {

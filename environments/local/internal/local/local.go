@@ -85,12 +85,16 @@ func (e *Environment) Close() error {
 
 // Places are where state may be, by the environment of this process.
 func Places(uid int) base.Places {
-	p := base.Places{UID: uid, Runtime: os.Getenv("XDG_RUNTIME_DIR"), Cache: os.Getenv("XDG_CACHE_HOME")}
-	switch home := os.Getenv("HOME"); {
+	p := base.Places{UID: uid, Runtime: os.Getenv("XDG_RUNTIME_DIR")}
+	cache, home := os.Getenv("XDG_CACHE_HOME"), os.Getenv("HOME")
+	switch {
 	case uid == 0:
-		p.Cache = "/var/cache"
-	case p.Cache == "" && filepath.IsAbs(home):
-		p.Cache = filepath.Join(home, ".cache")
+		// Of several kinds: not every file system can shift ids.
+		p.Cache = []string{"/var/cache", "/run", "/dev/shm"}
+	case filepath.IsAbs(cache):
+		p.Cache = []string{cache}
+	case filepath.IsAbs(home):
+		p.Cache = []string{filepath.Join(home, ".cache")}
 	}
 	return p
 }

@@ -59,10 +59,11 @@ func IsFresh(path string) bool {
 
 // host is what all sandboxes see of this machine.
 type host struct {
+	staging  string // an existing folder
 	etc      *base.Copy
 	folders  []string // visible, relative to the root, parents first: usr, usr/local if that is a mount
 	links    []inside.Link
-	skeleton map[string]*base.Copy // by folder; nil where ids are shifted
+	skeleton map[string]*base.Copy // by folder; none where the folder's ids can be shifted
 }
 
 func (h *host) close() error {
@@ -76,25 +77,58 @@ func (h *host) close() error {
 // openHost looks at this machine and makes the copies. Slow the first time
 // on a machine: the skeleton takes seconds.
 func (m *Maker) openHost() (*host, error) {
-	h := &host{}
-	var err error
-	if h.folders, h.links, err = visible("/"); err != nil {
+	h, err := lookAround()
+	if err != nil {
 		return nil, err
 	}
+	shiftable := func(string) error { return nil }
+	if m.process.Mode == ids.RealRoot {
+		s, startErr := m.start()
+		if startErr != nil {
+			return nil, startErr
+		}
+		defer s.end()
+		ns, nsErr := s.userNamespace()
+		if nsErr != nil {
+			return nil, nsErr
+		}
+		defer ns.Close()
+		shiftable = func(dir string) error { return canShift(dir, ns) }
+	}
+	if err = m.state.UseBase(shiftable); err != nil {
+		return nil, err
+	}
+	m.sweep()
 	if h.etc, err = m.state.Etc("/etc"); err != nil {
 		return nil, err
 	}
-	if m.process.Mode == ids.RealRoot {
-		return h, nil
-	}
 	h.skeleton = map[string]*base.Copy{}
 	for _, f := range h.folders {
+		if m.process.Mode == ids.RealRoot && shiftable("/"+f) == nil {
+			continue
+		}
 		if h.skeleton[f], err = m.state.Skeleton("/" + f); err != nil {
 			delete(h.skeleton, f)
 			return nil, errors.Join(err, h.close())
 		}
 	}
 	return h, nil
+}
+
+// lookAround finds what is visible; it makes nothing.
+func lookAround() (h *host, err error) {
+	h = &host{}
+	for _, dir := range []string{"/tmp", "/mnt", "/var/tmp", "/run"} {
+		if info, lookErr := os.Lstat(dir); lookErr == nil && info.IsDir() {
+			h.staging = dir
+			break
+		}
+	}
+	if h.staging == "" {
+		return nil, errors.New("this machine has no /tmp")
+	}
+	h.folders, h.links, err = visible("/")
+	return h, err
 }
 
 // visible looks at /usr, /bin, /lib and so on below top: links into /usr on a
@@ -166,7 +200,7 @@ func mountPoints(file string) (points []string, err error) {
 // plan says what the sandbox is made of. The descriptors are the caller's.
 func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, err error) {
 	p = &inside.Plan{
-		Version: inside.Version, Outside: m.outside, Staging: "/tmp", Links: h.links, Fresh: fresh, Host: "berth",
+		Version: inside.Version, Outside: m.outside, Nested: m.process.Nested, Staging: h.staging, Links: h.links, Fresh: fresh, Host: "berth",
 		SizeMiB: o.SizeMiB, ShmMiB: o.ShmMiB, Nproc: uint64(max(0, o.Nproc)), PtsGroup: m.process.Mode.Many(),
 		Workdir: o.Workdir, Probe: o.probe, Break: o.breakAt,
 	}
@@ -181,7 +215,7 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 		// folders that only the sandbox gets: there root owns /usr, so it is
 		// writable (in the overlay) with no skeleton, and setuid programs work.
 		// The sandbox's ids could not walk to our folders by path, either.
-		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", s.cmd.Process.Pid))
+		ns, err := s.userNamespace()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -190,10 +224,11 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 	}
 	for _, f := range h.folders {
 		l := inside.Layer{Target: f}
-		if c := h.skeleton[f]; c != nil {
+		c := h.skeleton[f]
+		if c != nil {
 			l.Lower = append(l.Lower, src.folder(c.Path, true))
 		}
-		l.Lower = append(l.Lower, src.folder("/"+f, true))
+		l.Lower = append(l.Lower, src.folder("/"+f, c == nil))
 		p.Layers = append(p.Layers, l)
 	}
 	if h.etc != nil {
@@ -205,7 +240,10 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 		p.Control = &control
 	}
 	for _, mount := range o.Mounts {
-		p.Mounts = append(p.Mounts, inside.Mount{Source: src.folder(mount.Source, true), Target: mount.Target})
+		// Where ids cannot be shifted its files belong to nobody, and can be read
+		// as everybody can read them.
+		shift := src.ns != nil && canShift(mount.Source, src.ns) == nil
+		p.Mounts = append(p.Mounts, inside.Mount{Source: src.folder(mount.Source, shift), Target: mount.Target})
 	}
 	if o.Files != nil {
 		// A descriptor of its own: the caller's stays open.
@@ -244,6 +282,8 @@ func (s *sourcer) folder(path string, ids bool) inside.Source {
 
 // shifted makes a detached mount of dir in which the host's ids 0… appear as
 // 0… of the user namespace ns.
+// Not every file system can do that: most disks since Linux 5.12 to 5.19, a
+// tmpfs since 6.3, an overlay never.
 func shifted(dir string, ns *os.File, ids bool) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -258,4 +298,13 @@ func shifted(dir string, ns *os.File, ids bool) (int, error) {
 		return -1, fmt.Errorf("shift ids of %s: %w", dir, err)
 	}
 	return fd, nil
+}
+
+// canShift says whether ids of dir can be shifted.
+func canShift(dir string, ns *os.File) error {
+	fd, err := shifted(dir, ns, true)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
 }

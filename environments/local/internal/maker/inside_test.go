@@ -91,7 +91,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := New(modetest.Process, base.Places{UID: modetest.Process.UID, Temp: top, Cache: cache}, modetest.Init())
+	m, err := New(modetest.Process, base.Places{UID: modetest.Process.UID, Temp: top, Cache: []string{cache}}, modetest.Init())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,9 @@ package maker
 import (
 	"context"
 	"fmt"
+	"slices"
+
+	"github.com/berth-eval/berth/environments/local/internal/ids"
 )
 
 // Probe says whether sandboxes can be made on this machine, by building one of
@@ -13,9 +16,9 @@ func (m *Maker) Probe(ctx context.Context) error {
 	return err
 }
 
-func (m *Maker) tryOut(ctx context.Context) (err error) {
-	h := &host{}
-	if h.folders, h.links, err = visible("/"); err != nil {
+func (m *Maker) tryOut(ctx context.Context) error {
+	h, err := lookAround()
+	if err != nil {
 		return fmt.Errorf("try a sandbox: %w", err)
 	}
 	s, err := m.start()
@@ -23,6 +26,15 @@ func (m *Maker) tryOut(ctx context.Context) (err error) {
 		return fmt.Errorf("try a sandbox: %w", err)
 	}
 	defer s.end()
+	if m.process.Mode == ids.RealRoot {
+		// Where ids cannot be shifted a skeleton would do, and that is durable.
+		ns, nsErr := s.userNamespace()
+		if nsErr != nil {
+			return fmt.Errorf("try a sandbox: %w", nsErr)
+		}
+		defer ns.Close()
+		h.folders = slices.DeleteFunc(h.folders, func(f string) bool { return canShift("/"+f, ns) != nil })
+	}
 	plan, fds, err := m.plan(s, h, Order{probe: true})
 	if err == nil {
 		defer closeAll(fds)

@@ -117,6 +117,36 @@ func (m *Maker) List(owner string) ([]string, error) {
 	return all, nil
 }
 
+// keepDead is how long the record of a sandbox that ended with its process
+// waits for a Destroy.
+const keepDead = time.Hour
+
+// sweep removes records that nobody came for: they hold nothing but a name.
+func (m *Maker) sweep() {
+	entries, err := os.ReadDir(m.state.Boxes)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < keepDead {
+			continue
+		}
+		id, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok { // half written when its process was killed
+			_ = os.Remove(filepath.Join(m.state.Boxes, e.Name()))
+			continue
+		}
+		r, err := m.read(id)
+		if err != nil || r.Boot == boot() && r.PIDNS != m.outside["pid"] {
+			continue
+		}
+		if s, err := ids.Started(r.PID); r.Boot != boot() || errors.Is(err, unix.ESRCH) || err == nil && s != r.Start {
+			_ = m.forget(id)
+		}
+	}
+}
+
 // destroyForeign destroys a sandbox that another process made.
 func (m *Maker) destroyForeign(ctx context.Context, id string) error {
 	r, err := m.read(id)

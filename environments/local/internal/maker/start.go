@@ -93,6 +93,11 @@ func (m *Maker) start() (*started, error) {
 	return &started{cmd: cmd, ours: ours, release: maps.Release}, nil
 }
 
+// userNamespace opens the sandbox's.
+func (s *started) userNamespace() (*os.File, error) {
+	return os.Open(fmt.Sprintf("/proc/%d/ns/user", s.cmd.Process.Pid))
+}
+
 // end kills what was started and frees it.
 func (s *started) end() {
 	_ = s.ours.Close()

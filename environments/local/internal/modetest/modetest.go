@@ -116,13 +116,14 @@ func build(packages []string) error {
 		to := filepath.Join(Tools, filepath.Base(whole))
 		if filepath.Base(whole) == "local-init" { // where the plugin looks for it
 			to = filepath.Join(Tools, "libexec", "local-init")
-			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			if err = os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 				return err
 			}
 		}
 		cmd := exec.Command("go", "build", "-o", to, p) //nolint:noctx // the test's own deadline is enough
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
+		out, err := cmd.CombinedOutput()
+		if err != nil {
 			return fmt.Errorf("build %s: %w\n%s", p, err, out)
 		}
 		if err = os.Chmod(to, 0o755); err != nil {
@@ -197,6 +198,13 @@ func become(t *testing.T, mode ids.Mode, place Place) {
 	}
 	if testing.Short() {
 		args = append(args, "-test.short")
+	}
+	cache := cacheOf(User)
+	if err := os.Mkdir(cache, 0o700); err == nil {
+		err = os.Chown(cache, User, User)
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	home, err := os.MkdirTemp("", "berth-home-") //nolint:usetesting // t.TempDir is below a folder that the user cannot enter
 	if err == nil {
@@ -319,10 +327,12 @@ func inNested(env []string) error {
 	return cmd.Run()
 }
 
+func cacheOf(uid int) string { return filepath.Join(Tools, fmt.Sprintf("cache-%d", uid)) }
+
 // Cache is a folder for copies of the host that this user's tests share: the
 // skeleton takes seconds to make.
 func Cache() (string, error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("berth-test-cache-%d", Process.UID))
+	dir := cacheOf(Process.UID)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}

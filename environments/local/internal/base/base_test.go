@@ -1,0 +1,339 @@
+package base
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func always(string) error { return nil }
+
+// state is a State in a folder of its own.
+func state(t *testing.T) *State {
+	t.Helper()
+	s, err := Open(Places{UID: os.Getuid(), Temp: t.TempDir(), Cache: []string{t.TempDir()}})
+	if err == nil {
+		err = s.UseBase(always)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o600)
+	}
+	if err == nil {
+		err = os.Chmod(path, mode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStateFolderIsOursAlone(t *testing.T) {
+	temp := t.TempDir()
+	if _, err := Open(Places{UID: 7, Temp: temp}); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"berth-7", "berth-7/local-1", "berth-7/local-1/sandboxes"} {
+		if info, err := os.Lstat(filepath.Join(temp, dir)); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v; want mode 0700", dir, info, err)
+		}
+	}
+}
+
+func TestSquattedStateFolderIsRefused(t *testing.T) {
+	elsewhere := t.TempDir()
+	for _, tt := range []struct {
+		name string
+		put  func(path string) error
+		want string
+		root bool
+	}{
+		{name: "a link", put: func(p string) error { return os.Symlink(elsewhere, p) }, want: "is not a folder"},
+		{name: "a file", put: func(p string) error { return os.WriteFile(p, nil, 0o600) }, want: "is not a folder"},
+		{name: "open to others", put: func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chmod(p, 0o755)) }, want: "chmod 700"},
+		{name: "of somebody else", put: func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, 12345, 12345)) }, want: "belongs to user 12345", root: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.root && os.Getuid() != 0 {
+				t.Skip("needs root, to be somebody else")
+			}
+			temp := t.TempDir()
+			if err := tt.put(filepath.Join(temp, "berth-7")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Open(Places{UID: 7, Temp: temp}); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestRuntimeFolderIsUsedUnlessStale(t *testing.T) {
+	temp, runtime := t.TempDir(), t.TempDir()
+	if err := os.Chmod(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(Places{UID: 7, Runtime: runtime, Temp: temp})
+	if err != nil || !strings.HasPrefix(s.Boxes, runtime) {
+		t.Errorf("got %+v, %v; want it below %s", s, err, runtime)
+	}
+	s, err = Open(Places{UID: 7, Runtime: filepath.Join(runtime, "gone"), Temp: temp})
+	if err != nil || !strings.HasPrefix(s.Boxes, temp) {
+		t.Errorf("with a stale one: %+v, %v; want it below %s", s, err, temp)
+	}
+}
+
+func TestBaseIsTheFirstUsable(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	s, err := Open(Places{UID: 7, Temp: t.TempDir(), Cache: []string{first, second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.UseBase(func(dir string) error {
+		if strings.HasPrefix(dir, first) {
+			return errors.New("cannot shift ids")
+		}
+		return nil
+	})
+	if err != nil || !strings.HasPrefix(s.base, second) {
+		t.Errorf("got %q, %v; want it below %s", s.base, err, second)
+	}
+	s.base = ""
+	if err := s.UseBase(func(string) error { return errors.New("cannot shift ids") }); err == nil || !strings.Contains(err.Error(), "cannot shift ids") {
+		t.Errorf("with none usable: %v", err)
+	}
+}
+
+func TestEtcHoldsNothingSecret(t *testing.T) {
+	etc := t.TempDir()
+	for path, mode := range map[string]os.FileMode{
+		"passwd": 0o644, "shadow": 0o644, "ssh/ssh_host_key": 0o644, "ssl/certs/ca.pem": 0o644, "ssl/private/key.pem": 0o644,
+		"app/server.key": 0o644, "app/config": 0o644, "app/password": 0o640, "mine": 0o600, "profile.d/x.sh": 0o755, "hostname": 0o644,
+	} {
+		write(t, filepath.Join(etc, path), "host's "+path, mode)
+	}
+	if err := os.Symlink("/run/somewhere", filepath.Join(etc, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(filepath.Join(etc, "fifo"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(etc, "closed"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c, err := state(t).Etc(etc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var got []string
+	err = filepath.WalkDir(c.Path, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			got = append(got, strings.TrimPrefix(path, c.Path+"/"))
+		}
+		return err
+	})
+	want := []string{
+		"app/config", "fstab", "hostname", "hosts", "link", "machine-id", "mtab", "passwd", "profile.d/x.sh", "resolv.conf", "shadow", "ssl/certs/ca.pem",
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got  %v, %v\nwant %v", got, err, want)
+	}
+	for name, text := range map[string]string{"hostname": "berth\n", "shadow": "root:*:19000:0:99999:7:::\n", "passwd": "host's passwd"} {
+		if b, err := os.ReadFile(filepath.Join(c.Path, name)); err != nil || string(b) != text {
+			t.Errorf("%s holds %q, %v", name, b, err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(c.Path, "profile.d/x.sh")); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("profile.d/x.sh: %v, %v", info, err)
+	}
+}
+
+// tree makes some folders.
+func tree(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, dir := range []string{"bin", "lib/a/b/c", "lib/d", "share/doc/x"} {
+		write(t, filepath.Join(root, dir, "file"), "x", 0o644)
+	}
+	return root
+}
+
+// copied are the folders of a copy.
+func copied(t *testing.T, c *Copy) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(c.Path, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			t.Errorf("%s is no folder", path)
+		}
+		if rel := strings.TrimPrefix(path, c.Path+"/"); rel != path {
+			all = append(all, rel)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var folders = []string{"bin", "lib", "lib/a", "lib/a/b", "lib/a/b/c", "lib/d", "share", "share/doc", "share/doc/x"}
+
+func TestSkeletonIsFoldersAlone(t *testing.T) {
+	c, err := state(t).Skeleton(tree(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got := copied(t, c); !slices.Equal(got, folders) {
+		t.Errorf("got %v, want %v", got, folders)
+	}
+}
+
+func TestCopyIsMadeOnceByManyAtOnce(t *testing.T) {
+	s, root := state(t), tree(t)
+	var work sync.WaitGroup
+	var mu sync.Mutex
+	inodes := map[uint64]bool{}
+	for range 16 {
+		work.Go(func() {
+			c, err := s.Skeleton(root)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			var st unix.Stat_t
+			if err := unix.Stat(c.Path, &st); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			inodes[st.Ino] = true
+		})
+	}
+	work.Wait()
+	if len(inodes) != 1 {
+		t.Errorf("%d copies were made", len(inodes))
+	}
+}
+
+func TestDamagedCopyIsMadeAnew(t *testing.T) {
+	for name, damage := range map[string]func(copyOf string) error{
+		"a folder is gone": func(c string) error { return os.Remove(filepath.Join(c, "tree/lib/a/b/c")) },
+		"a whole branch":   func(c string) error { return os.RemoveAll(filepath.Join(c, "tree/share")) },
+		"the list":         func(c string) error { return os.Truncate(filepath.Join(c, "list"), 5) },
+		"no list":          func(c string) error { return os.Remove(filepath.Join(c, "list")) },
+		"everything":       func(c string) error { return os.RemoveAll(c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, root := state(t), tree(t)
+			used, err := s.Skeleton(root) // somebody still has the damaged one
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer used.Close()
+			if err := damage(filepath.Dir(used.Path)); err != nil {
+				t.Fatal(err)
+			}
+			c, err := s.Skeleton(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if got := copied(t, c); !slices.Equal(got, folders) {
+				t.Errorf("got %v, want %v", got, folders)
+			}
+		})
+	}
+}
+
+func TestCopyFollowsTheHostAndOldOnesGo(t *testing.T) {
+	s, root := state(t), tree(t)
+	first, err := s.Skeleton(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(root, "share/new/file"), "x", 0o644)
+	second, err := s.Skeleton(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := copied(t, second); !slices.Contains(got, "share/new") {
+		t.Errorf("the copy does not have the new folder: %v", got)
+	}
+	if _, err := os.Stat(first.Path); err != nil {
+		t.Errorf("a copy in use was removed: %v", err)
+	}
+	if err := errors.Join(first.Close(), second.Close()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(root, "share/newer/file"), "x", 0o644)
+	third, err := s.Skeleton(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer third.Close()
+	for _, old := range []*Copy{first, second} {
+		if _, err := os.Stat(old.Path); err == nil {
+			t.Errorf("an old copy that nobody uses is left: %s", old.Path)
+		}
+	}
+}
+
+// A builder that was killed leaves what it had begun.
+func TestUnfinishedCopyIsRemoved(t *testing.T) {
+	s, root := state(t), tree(t)
+	unfinished := filepath.Join(s.base, "skeleton"+strings.ReplaceAll(root, "/", ".")+"-new-123")
+	write(t, filepath.Join(unfinished, "tree/x/file"), "x", 0o644)
+	c, err := s.Skeleton(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := os.Stat(unfinished); err == nil {
+		t.Error("it is still there")
+	}
+}
+
+func TestEtcIsMadeAnewWhenAFileChanges(t *testing.T) {
+	s, etc := state(t), t.TempDir()
+	write(t, filepath.Join(etc, "passwd"), "one", 0o644)
+	first, err := s.Etc(etc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	again, err := s.Etc(etc)
+	if err != nil || again.Path != first.Path {
+		t.Errorf("nothing changed, and there are two copies: %v", err)
+	}
+	defer again.Close()
+	later := time.Now().Add(time.Second)
+	write(t, filepath.Join(etc, "passwd"), "two", 0o644)
+	if err := os.Chtimes(filepath.Join(etc, "passwd"), later, later); err != nil {
+		t.Fatal(err)
+	}
+	second, err := s.Etc(etc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if b, err := os.ReadFile(filepath.Join(second.Path, "passwd")); err != nil || string(b) != "two" {
+		t.Errorf("passwd is %q, %v", b, err)
+	}
+}

@@ -180,7 +180,7 @@ func copied(t *testing.T, c *Copy) (all []string) {
 		if err == nil && !d.IsDir() {
 			t.Errorf("%s is no folder", path)
 		}
-		if rel := strings.TrimPrefix(path, c.Path+"/"); rel != path {
+		if rel, below := strings.CutPrefix(path, c.Path+"/"); below {
 			all = append(all, rel)
 		}
 		return err
@@ -247,7 +247,7 @@ func TestDamagedCopyIsMadeAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer used.Close()
-			if err := damage(filepath.Dir(used.Path)); err != nil {
+			if err = damage(filepath.Dir(used.Path)); err != nil {
 				t.Fatal(err)
 			}
 			c, err := s.Skeleton(root)
@@ -276,10 +276,10 @@ func TestCopyFollowsTheHostAndOldOnesGo(t *testing.T) {
 	if got := copied(t, second); !slices.Contains(got, "share/new") {
 		t.Errorf("the copy does not have the new folder: %v", got)
 	}
-	if _, err := os.Stat(first.Path); err != nil {
+	if _, err = os.Stat(first.Path); err != nil {
 		t.Errorf("a copy in use was removed: %v", err)
 	}
-	if err := errors.Join(first.Close(), second.Close()); err != nil {
+	if err = errors.Join(first.Close(), second.Close()); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(root, "share/newer/file"), "x", 0o644)
@@ -325,7 +325,7 @@ func TestEtcIsMadeAnewWhenAFileChanges(t *testing.T) {
 	defer again.Close()
 	later := time.Now().Add(time.Second)
 	write(t, filepath.Join(etc, "passwd"), "two", 0o644)
-	if err := os.Chtimes(filepath.Join(etc, "passwd"), later, later); err != nil {
+	if err = os.Chtimes(filepath.Join(etc, "passwd"), later, later); err != nil {
 		t.Fatal(err)
 	}
 	second, err := s.Etc(etc)

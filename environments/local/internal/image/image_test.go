@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -170,9 +171,7 @@ func TestCopiedFilesAreWhereDockerPutsThem(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			files := map[string]string{"a": "A", "b": "B", "d/e/f": "F", "Dockerfile": "FROM scratch AS s\n" + tt.dockerfile + "\n"}
-			for name, text := range tt.files {
-				files[name] = text
-			}
+			maps.Copy(files, tt.files)
 			got, err := pack(t, build(t, files))
 			if err != nil || !slices.Equal(got, tt.want) {
 				t.Errorf("got  %q, %v\nwant %q", got, err, tt.want)
@@ -205,9 +204,7 @@ func TestHostileBuildFolderIsRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			files := map[string]string{"a": "A", "Dockerfile": "FROM scratch\n" + tt.dockerfile + "\n"}
-			for name, text := range tt.files {
-				files[name] = text
-			}
+			maps.Copy(files, tt.files)
 			got, err := pack(t, build(t, files))
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !errors.Is(err, environment.ErrBuildFailed) {
 				t.Errorf("got %q, %v; want ErrBuildFailed with %q", got, err, tt.want)

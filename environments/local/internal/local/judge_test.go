@@ -69,30 +69,37 @@ func TestRefusals(t *testing.T) {
 			}
 			spec := none()
 			tt.change(&spec)
-			report, err := e.Check(t.Context(), spec)
-			if err != nil {
-				t.Errorf("%s: %v", tt.name, err)
-				continue
-			}
-			text := ""
-			for _, r := range report.Refusals {
-				text += r.Summary + ": " + r.Detail
-				if r.Summary == "" || r.Detail == "" || strings.Contains(r.Summary+r.Detail, "\n") {
-					t.Errorf("%s: refusal is not one line of what and what to do: %+v", tt.name, r)
-				}
-			}
-			if (want == "") != (text == "") || !strings.Contains(text, want) {
-				t.Errorf("%s: refused %q, want %q", tt.name, text, want)
-			}
-			spec.Control = "/nonexistent"
-			if _, err := e.Create(t.Context(), spec); errors.Is(err, environment.ErrRefused) != (want != "") {
-				t.Errorf("%s: create: %v; refused by check is %v", tt.name, err, want != "")
-			}
+			refuses(t, e, tt.name, spec, want)
 		}
 		if left, err := e.List(t.Context(), "x"); err != nil || len(left) > 0 {
 			t.Errorf("left: %v, %v", left, err)
 		}
 	})
+}
+
+// refuses fails unless Check and Create refuse spec with want in the text, or,
+// with want empty, do not.
+func refuses(t *testing.T, e *Environment, name string, spec environment.Spec, want string) {
+	t.Helper()
+	report, err := e.Check(t.Context(), spec)
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	text := ""
+	for _, r := range report.Refusals {
+		text += r.Summary + ": " + r.Detail
+		if r.Summary == "" || r.Detail == "" || strings.Contains(r.Summary+r.Detail, "\n") {
+			t.Errorf("%s: refusal is not one line of what and what to do: %+v", name, r)
+		}
+	}
+	if (want == "") != (text == "") || !strings.Contains(text, want) {
+		t.Errorf("%s: refused %q, want %q", name, text, want)
+	}
+	spec.Control = "/nonexistent"
+	if _, err := e.Create(t.Context(), spec); errors.Is(err, environment.ErrRefused) != (want != "") {
+		t.Errorf("%s: create: %v; refused by check is %v", name, err, want != "")
+	}
 }
 
 func TestDegradedLimitsAreSaid(t *testing.T) {

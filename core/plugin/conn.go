@@ -43,23 +43,24 @@ func (c conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method strin
 	if err != nil {
 		return nil, c.explain(ctx, p, method, err)
 	}
-	return stream{ClientStream: s, conn: c, proc: p, method: method}, nil
+	return stream{ClientStream: s, caller: ctx, conn: c, proc: p, method: method}, nil
 }
 
 type stream struct {
 	grpc.ClientStream
 
+	caller context.Context // of the call: the stream's own ends with the stream
 	conn   conn
 	proc   *process
 	method string
 }
 
 func (s stream) SendMsg(m any) error {
-	return s.conn.explain(s.Context(), s.proc, s.method, s.ClientStream.SendMsg(m))
+	return s.conn.explain(s.caller, s.proc, s.method, s.ClientStream.SendMsg(m))
 }
 
 func (s stream) RecvMsg(m any) error {
-	return s.conn.explain(s.Context(), s.proc, s.method, s.ClientStream.RecvMsg(m))
+	return s.conn.explain(s.caller, s.proc, s.method, s.ClientStream.RecvMsg(m))
 }
 
 // patience is how long after a broken connection the end of the process is

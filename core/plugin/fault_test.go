@@ -1,0 +1,434 @@
+package plugin
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/fault"
+)
+
+// startFault starts a binary that cannot be started and returns what is said.
+func startFault(t *testing.T, role string, o Options) string {
+	t.Helper()
+	o.Dirs = []string{write(t, role, role)}
+	h, _ := newHost(t, o)
+	list, err := h.List(t.Context())
+	if err != nil || len(list) != 1 {
+		t.Fatalf("List = %+v, %v; want one entry", list, err)
+	}
+	noSocketsIn(t, h)
+	return list[0].Error
+}
+
+// noSocketsIn checks that no process left its folder.
+func noSocketsIn(t *testing.T, h *Host) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(h.sockets.path, "plugin*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("folders of sockets that are left: %v, %v", left, err)
+	}
+}
+
+func TestAPluginThatDoesNotStart(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[string][]string{
+		"hang":   {"did not finish the handshake within 300ms", "I am hang"},
+		"exit":   {"ended before the handshake (exit status 3)", "cannot find my own feet"},
+		"stray":  {`printed "Hello, I am a plugin!" on stdout before the handshake`},
+		"newer":  {`plugin "newer" speaks plugin protocol 4, this berth speaks 1: upgrade berth, or install a version of the plugin that speaks 1`},
+		"netrpc": {`speaks "netrpc" instead of grpc`},
+	} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			o := Options{}
+			if role == "hang" {
+				o.StartTimeout = 300 * time.Millisecond
+			}
+			got := startFault(t, role, o)
+			for _, w := range want {
+				if !strings.Contains(got, w) {
+					t.Errorf("%q is not in:\n%s", w, got)
+				}
+			}
+		})
+	}
+}
+
+func TestAFileThatIsNoProgram(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "junk"), []byte("\x00\x01junk"), 0o700); err != nil { //nolint:gosec // it must be executable
+		t.Fatal(err)
+	}
+	h, _ := newHost(t, Options{Dirs: []string{dir}})
+	list, err := h.List(t.Context())
+	if err != nil || len(list) != 1 || !strings.Contains(list[0].Error, "exec format error") {
+		t.Errorf("List = %+v, %v; want exec format error", list, err)
+	}
+}
+
+func TestAStartThatIsCancelledEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "hang", "hang")}})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err := h.List(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("List = %v, want the end of the context", err)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	noSocketsIn(t, h)
+}
+
+func TestAPluginThatDiesEndsTheCallsAndIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	s, other := open(t, h), open(t, h)
+	heard := &notes{heard: make(chan struct{}, 1)}
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := other.Turn(t.Context(), agent.Message{Text: "wait"}, heard)
+		waiting <- err
+	}()
+	<-heard.heard
+	pid := turn(t, s, "pid").ExitCode
+	_, err := s.Turn(t.Context(), agent.Message{Text: "die"}, &notes{})
+	if !errors.Is(err, ErrPluginGone) || !strings.Contains(err.Error(), "signal: killed") || !strings.Contains(err.Error(), "I was asked to die") {
+		t.Errorf("Turn = %v, want ErrPluginGone with its last words", err)
+	}
+	if err = <-waiting; !errors.Is(err, ErrPluginGone) {
+		t.Errorf("the other call = %v, want ErrPluginGone", err)
+	}
+	if _, err = s.Turn(t.Context(), agent.Message{Text: "pid"}, &notes{}); !errors.Is(err, ErrPluginGone) || !errors.Is(err, agent.ErrNoSession) {
+		t.Errorf("a session of the dead process = %v, want ErrPluginGone", err)
+	}
+	if again := turn(t, open(t, h), "pid").ExitCode; again == pid || again == 0 {
+		t.Errorf("the new process has number %d, the old one had %d", again, pid)
+	}
+}
+
+func TestAPluginThatKeepsDyingIsGivenUp(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}, MaxCrashes: 3})
+	for range 3 {
+		if _, err := open(t, h).Turn(t.Context(), agent.Message{Text: "die"}, &notes{}); !errors.Is(err, ErrPluginGone) {
+			t.Fatalf("Turn = %v, want ErrPluginGone", err)
+		}
+	}
+	a, _, err := h.Agent(t.Context(), "odd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.Open(t.Context(), agent.Setup{Role: agent.RoleAgent})
+	if !errors.Is(err, ErrPluginGone) || !strings.Contains(err.Error(), "failed 3 times in a row") || !strings.Contains(err.Error(), "I was asked to die") {
+		t.Errorf("Open = %v, want that it was given up and why", err)
+	}
+}
+
+func TestAPanicEndsItsCallOnly(t *testing.T) {
+	t.Parallel()
+	h, j := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	s, other := open(t, h), open(t, h)
+	pid := turn(t, other, "pid").ExitCode
+	_, err := s.Turn(t.Context(), agent.Message{Text: "panic"}, &notes{})
+	if !errors.Is(err, ErrPluginGone) || !errors.Is(err, fault.ErrPanic) || !strings.Contains(err.Error(), "odd indeed") {
+		t.Errorf("Turn = %v, want a panic of the plugin", err)
+	}
+	if got := turn(t, other, "pid").ExitCode; got != pid {
+		t.Errorf("the neighbor runs in process %d, it ran in %d", got, pid)
+	}
+	eventually(t, "the stack is in the log", func() bool { return strings.Contains(j.String(), "main_test.go") })
+}
+
+func TestCancelIsCancel(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	s := open(t, h)
+	ctx, cancel := context.WithCancel(t.Context())
+	n := &notes{heard: make(chan struct{}, 1)}
+	go func() {
+		<-n.heard
+		cancel()
+	}()
+	if _, err := s.Turn(ctx, agent.Message{Text: "wait"}, n); !errors.Is(err, context.Canceled) || errors.Is(err, ErrPluginGone) {
+		t.Errorf("Turn = %v, want context.Canceled", err)
+	}
+	turn(t, s, "pid") // the session goes on
+	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if _, err := s.Turn(short, agent.Message{Text: "wait"}, &notes{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Turn = %v, want context.DeadlineExceeded", err)
+	}
+}
+
+// One line {"@message":1} makes go-plugin's own parser panic in the host.
+func TestHostileStderrIsOnlyLogged(t *testing.T) {
+	t.Parallel()
+	h, j := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	s := open(t, h)
+	for _, line := range []string{
+		`{"@message":1}`, `{"@level":"fatal","@message":"end the host"}`, `{"@level":"info","@message":"hello","level":"panic","n":7}`,
+		`{"@level":7,"@message":"x"}`, `{`, "\xff\xfe", `{"@level":"info","@message":` + strings.Repeat("[", 9000),
+	} {
+		turn(t, s, "stderr "+strings.ToValidUTF8(line, "?"))
+	}
+	eventually(t, "the good record is logged as one", func() bool {
+		return strings.Contains(j.String(), `"level":"info"`) && strings.Contains(j.String(), `"n":7`)
+	})
+	turn(t, s, "pid")
+	if strings.Contains(j.String(), `"level":"fatal"`) || strings.Contains(j.String(), `"level":"panic"`) {
+		t.Errorf("a plugin chose a level that is ours:\n%s", j)
+	}
+}
+
+func TestAFloodOfStderrIsDroppedAndCounted(t *testing.T) {
+	t.Parallel()
+	h, j := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	begin := time.Now()
+	turn(t, open(t, h), "flood")
+	h.Stop() // the rest is read
+	text := j.String()
+	seconds := int(time.Since(begin)/time.Second) + 2
+	if got := strings.Count(text, "yyyy"); got == 0 && strings.Count(text, "\n") > (seconds+1)*maxPerSecond+20 {
+		t.Errorf("%d lines were logged", got)
+	}
+	if got, most := strings.Count(text, "\n"), seconds*maxPerSecond+20; got > most {
+		t.Errorf("%d lines were logged in %d s, want at most %d", got, seconds, most)
+	}
+	if !strings.Contains(text, "some were dropped") {
+		t.Error("nobody says that lines were dropped")
+	}
+}
+
+// A megabyte without a line's end on stdout would stop go-plugin's reader, and
+// then the plugin.
+func TestPrintingOnStdoutAfterTheHandshakeStopsNothing(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	s := open(t, h)
+	for range 3 {
+		turn(t, s, "stdout")
+	}
+}
+
+func TestThePluginGetsNeitherSecretsNorOurStdin(t *testing.T) {
+	t.Setenv("BERTH_TEST_API_KEY", "sesame")
+	t.Setenv("BERTH_TEST_ASKED", "granted")
+	t.Setenv("LC_BERTH", "kept")
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}, Env: []string{"BERTH_TEST_ADDED=yes"}})
+	s := open(t, h)
+	got := turn(t, s, "environment").Message
+	for _, want := range []string{"BERTH_TEST_ASKED=granted", "LC_BERTH=kept", "BERTH_TEST_ADDED=yes", "PATH="} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is missing in:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "sesame") {
+		t.Errorf("a secret of the host is in:\n%s", got)
+	}
+	if mode := turn(t, s, "stdin").Message; !strings.HasPrefix(mode, "p") {
+		t.Errorf("stdin has mode %s, want a pipe of ours", mode)
+	}
+}
+
+func TestStopEndsTheWholeProcessGroup(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	s := open(t, h)
+	pid, child := turn(t, s, "pid").ExitCode, turn(t, s, "child").ExitCode
+	begin := time.Now()
+	h.Stop()
+	if took := time.Since(begin); took > 1500*time.Millisecond {
+		t.Errorf("a polite plugin took %s to stop", took)
+	}
+	if alive(pid) || alive(child) {
+		t.Errorf("plugin alive: %v, its child alive: %v", alive(pid), alive(child))
+	}
+	if _, err := os.Stat(h.sockets.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder for sockets is still there: %v", err)
+	}
+	if _, err := s.Turn(t.Context(), agent.Message{Text: "pid"}, &notes{}); !errors.Is(err, ErrStopped) {
+		t.Errorf("Turn = %v, want ErrStopped", err)
+	}
+	h.Stop()
+}
+
+func TestStopDoesNotWaitForAPluginThatHangs(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	s := open(t, h)
+	pid := turn(t, s, "pid").ExitCode
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, _ = s.Turn(ctx, agent.Message{Text: "stop"}, &notes{}) // it stops before or after it answers
+	begin := time.Now()
+	h.Stop()
+	if took := time.Since(begin); took > 4*time.Second || alive(pid) {
+		t.Errorf("stopping took %s, and the plugin is alive: %v", took, alive(pid))
+	}
+}
+
+func TestABinaryThatIsReplacedIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := write(t, "odd", "odd")
+	h, _ := newHost(t, Options{Dirs: []string{dir}})
+	a, _, err := h.Agent(t.Context(), "odd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "odd")
+	if err = os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	writeTo(t, path, "'odd'")
+	if _, err = a.Check(t.Context(), agent.CheckRequest{Role: agent.RoleAgent}); err == nil || !strings.Contains(err.Error(), "was replaced while this program runs") {
+		t.Errorf("Check = %v, want that the binary was replaced", err)
+	}
+}
+
+func TestTheFolderForSocketsIsPrivateAndShort(t *testing.T) {
+	t.Parallel()
+	open := t.TempDir()
+	if err := os.Chmod(open, 0o755); err != nil { //nolint:gosec // that is what is tested
+		t.Fatal(err)
+	}
+	if _, err := New(Options{Dirs: []string{}, Sockets: open}); err == nil || !strings.Contains(err.Error(), "0700") {
+		t.Errorf("New = %v, want that the folder is open to others", err)
+	}
+	long := filepath.Join(t.TempDir(), strings.Repeat("x", maxSocketDir))
+	if err := os.Mkdir(long, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{Dirs: []string{}, Sockets: long}); err == nil || !strings.Contains(err.Error(), "bytes") {
+		t.Errorf("New = %v, want that the path is too long", err)
+	}
+}
+
+func TestFoldersOfKilledHostsAreRemoved(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	old, held, young := filepath.Join(base, socketPrefix+"old"), filepath.Join(base, socketPrefix+"held"), filepath.Join(base, socketPrefix+"young")
+	for _, dir := range []string{old, held, young} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock, err := lockFile(held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close() //nolint:errcheck // a lock
+	hourAgo := time.Now().Add(-time.Hour)
+	for _, dir := range []string{old, held} {
+		if err := os.Chtimes(dir, hourAgo, hourAgo); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep(base)
+	for dir, want := range map[string]bool{old: false, held: true, young: true} {
+		if _, err := os.Stat(dir); (err == nil) != want {
+			t.Errorf("%s exists: %v, want %v", filepath.Base(dir), err == nil, want)
+		}
+	}
+}
+
+// playHost starts a plugin and a child of it, says their numbers, and waits to
+// be killed.
+func playHost() {
+	h, err := New(Options{Dirs: []string{os.Getenv("BERTH_TEST_DIR")}, Log: zerolog.Nop()})
+	if err == nil {
+		var a agent.Agent
+		var s agent.Session
+		var pid, child agent.Yield
+		ctx := context.Background()
+		if a, _, err = h.Agent(ctx, "odd"); err == nil {
+			if s, err = a.Open(ctx, agent.Setup{Role: agent.RoleAgent}); err == nil {
+				pid, err = s.Turn(ctx, agent.Message{Text: "pid"}, &notes{})
+				if err == nil {
+					child, err = s.Turn(ctx, agent.Message{Text: "child"}, &notes{})
+				}
+			}
+		}
+		if err == nil {
+			fmt.Fprintf(os.Stdout, "%d %d\n", pid.ExitCode, child.ExitCode)
+			select {}
+		}
+	}
+	fmt.Fprintln(os.Stdout, err)
+}
+
+func TestAHostThatIsKilledLeavesNoPlugin(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), roleKey+"=host", "BERTH_TEST_DIR="+write(t, "odd", "odd"))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for word := range strings.FieldsSeq(line) {
+		pid, bad := strconv.Atoi(word)
+		if bad != nil {
+			t.Fatalf("the host says %q", line)
+		}
+		pids = append(pids, pid)
+	}
+	if len(pids) != 2 || !alive(pids[0]) || !alive(pids[1]) {
+		t.Fatalf("the host says %q; want two processes that live", line)
+	}
+	defer syscall.Kill(pids[1], syscall.SIGKILL) //nolint:errcheck // it may be gone
+	if err = cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	eventually(t, "the plugin ends with its host", func() bool { return !alive(pids[0]) })
+}
+
+func BenchmarkStart(b *testing.B) {
+	bin := os.Getenv("BERTH_BENCH_PLUGIN")
+	if bin == "" {
+		b.Skip("set BERTH_BENCH_PLUGIN to the path of a built plugin")
+	}
+	h, err := New(Options{Dirs: []string{}, Log: zerolog.Nop()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer h.Stop()
+	binary := newBinary(h, bin)
+	for b.Loop() {
+		p, err := h.start(b.Context(), binary, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		p.stop()
+		b.StartTimer()
+	}
+}

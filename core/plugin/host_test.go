@@ -1,0 +1,228 @@
+package plugin
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+func TestAPluginServesItsContracts(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	a, used, err := h.Agent(t.Context(), "odd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used.Kind != "agent" || used.Name != "odd" || used.Version != "1.2.3" || !strings.HasPrefix(used.Digest, "sha256:") {
+		t.Errorf("used %+v", used)
+	}
+	if needs, bad := a.Check(t.Context(), agent.CheckRequest{Role: agent.RoleAgent}); bad != nil || !slices.Equal(needs.Logs, []string{"/var/log/odd"}) {
+		t.Errorf("Check = %+v, %v", needs, bad)
+	}
+	s, n := open(t, h), &notes{}
+	y, err := s.Turn(t.Context(), agent.Message{Text: "step forward"}, n)
+	if err != nil || y.End != agent.Done || len(n.steps) != 1 || n.steps[0].Message.Text != "forward" {
+		t.Errorf("Turn = %+v, %v with steps %+v", y, err, n.steps)
+	}
+	if err = s.Close(t.Context(), "", n); err != nil || !slices.Equal(n.logs, []string{"closed"}) {
+		t.Errorf("Close = %v with logs %q", err, n.logs)
+	}
+	v, traits, _, err := h.Verifier(t.Context(), "judge")
+	if err != nil || !traits.Rounds || traits.Needs != verifier.NeedsNone {
+		t.Fatalf("Verifier = %+v, %v", traits, err)
+	}
+	if _, err = v.Verify(t.Context(), verifier.Request{}, func(string) {}); !errors.Is(err, verifier.ErrArtifactMissing) {
+		t.Errorf("Verify = %v, want ErrArtifactMissing", err)
+	}
+	rewriter, ok := v.(verifier.Rewriter)
+	if !ok {
+		t.Fatal("the capability rewrite is lost")
+	}
+	if got, err := rewriter.Rewrite(t.Context(), verifier.Request{}, verifier.Verdict{Decision: verifier.Continue}, "well"); err != nil || got != "well!" {
+		t.Errorf("Rewrite = %q, %v", got, err)
+	}
+}
+
+func TestTheSchemaAndTheProblemsOfAConfigurationTravel(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	schema, err := h.Schema(t.Context(), plugins.KindAgent, "odd")
+	if err != nil || schema.Field("size") == nil || string(schema.Field("size").Default) != "3" {
+		t.Errorf("Schema = %+v, %v", schema, err)
+	}
+	ps, err := h.Validate(t.Context(), plugins.KindAgent, "odd", json.RawMessage(`{"size": 12}`))
+	if err != nil || len(ps) != 1 || ps[0].Path != "size" || !strings.Contains(ps[0].Detail, "12") {
+		t.Errorf("Validate = %+v, %v", ps, err)
+	}
+	if ps, err = h.Validate(t.Context(), plugins.KindAgent, "odd", nil); err != nil || len(ps) != 0 {
+		t.Errorf("Validate of nothing = %+v, %v", ps, err)
+	}
+	if ps, err = h.Validate(t.Context(), plugins.KindVerifier, "judge", json.RawMessage(`{"a": 1}`)); err != nil || len(ps) != 1 {
+		t.Errorf("Validate = %+v, %v; want a problem: this plugin takes no configuration", ps, err)
+	}
+}
+
+func TestListSaysEverything(t *testing.T) {
+	t.Parallel()
+	first, second := write(t, "odd", "b-odd"), write(t, "odd", "a-odd")
+	for _, name := range []string{"notes.txt", ".hidden"} {
+		if err := os.WriteFile(filepath.Join(first, name), []byte("not a program"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(first, "libexec"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeTo(t, filepath.Join(first, "libexec", "helper"), "odd")
+	writeTo(t, filepath.Join(first, "zz-broken"), "exit")
+	h, j := newHost(t, Options{Dirs: []string{first, filepath.Join(first, "absent"), second, first}})
+	list, err := h.List(t.Context())
+	if err != nil || len(list) != 5 {
+		t.Fatalf("List = %+v, %v; want two plugins of each odd binary and one that is broken", list, err)
+	}
+	if e := list[0]; e.Kind != plugins.KindAgent || e.Name != "odd" || e.Protocol != plugins.Protocol || e.Path != filepath.Join(first, "b-odd") || e.ShadowedBy != "" {
+		t.Errorf("first entry %+v", e)
+	}
+	if e := list[2]; !strings.Contains(e.Error, "feet") || e.Path != filepath.Join(first, "zz-broken") {
+		t.Errorf("broken binary: %+v, want its last words", e)
+	}
+	if e := list[3]; e.ShadowedBy != filepath.Join(first, "b-odd") {
+		t.Errorf("%+v, want that it is shadowed", e)
+	}
+	if !strings.Contains(j.String(), "two binaries serve the same plugin") {
+		t.Errorf("nothing was said about two binaries of one name:\n%s", j)
+	}
+	if _, used, err := h.Agent(t.Context(), "odd"); err != nil || used.Digest != list[0].Digest {
+		t.Errorf("used %+v, %v; want the first in the order of search", used, err)
+	}
+}
+
+func TestUnknownNames(t *testing.T) {
+	t.Parallel()
+	dir := write(t, "odd", "odd")
+	h, _ := newHost(t, Options{Dirs: []string{dir}})
+	for _, tt := range []struct {
+		kind plugins.Kind
+		name string
+		want []string
+	}{
+		{plugins.KindAgent, "od", []string{`no agent "od"`, `did you mean "odd"?`, "agents that were found: odd", dir}},
+		{plugins.KindAgent, "something", []string{`no agent "something"`, "agents that were found: odd"}},
+		{plugins.KindVerifier, "odd", []string{`no verifier "odd"`, "it is of kind agent"}},
+		{plugins.KindEnvironment, "local", []string{`no environment "local"`, "searched: " + dir}},
+	} {
+		_, err := h.Schema(t.Context(), tt.kind, tt.name)
+		if !errors.Is(err, ErrUnknown) {
+			t.Errorf("%s %s: %v, want ErrUnknown", tt.kind, tt.name, err)
+			continue
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s %s: %q is not in:\n%v", tt.kind, tt.name, want, err)
+			}
+		}
+		if tt.name == "something" && strings.Contains(err.Error(), "did you mean") {
+			t.Errorf("a far-off name is suggested: %v", err)
+		}
+	}
+}
+
+func TestDescriptionsAreRememberedByDigest(t *testing.T) {
+	t.Parallel()
+	dir, cache := write(t, "odd", "odd"), filepath.Join(t.TempDir(), "cache")
+	path := filepath.Join(dir, "odd")
+	ask := func(started bool) []Entry {
+		t.Helper()
+		h, j := newHost(t, Options{Dirs: []string{dir}, Cache: cache})
+		list, err := h.List(t.Context())
+		if err != nil || len(list) != 2 || list[0].Error != "" {
+			t.Fatalf("List = %+v, %v", list, err)
+		}
+		if got := strings.Contains(j.String(), "plugin started"); got != started {
+			t.Errorf("started = %v, want %v:\n%s", got, started, j)
+		}
+		return list
+	}
+	first := ask(true)
+	second := ask(false)
+	a, _ := json.Marshal(first)  //nolint:errchkjson // compared below
+	b, _ := json.Marshal(second) //nolint:errchkjson // compared below
+	if string(a) != string(b) {
+		t.Errorf("remembered %s\nwas        %s", b, a)
+	}
+
+	files, err := filepath.Glob(filepath.Join(cache, "describe-*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("cache has %v, %v; want one description", files, err)
+	}
+	for _, damage := range []string{"", "{", `{"version":99}`, `{"version":1,"digest":"` + first[0].Digest + `","plugins":[{"kind":"agent","name":"BAD NAME"}]}`} {
+		if err = os.WriteFile(files[0], []byte(damage), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ask(true)
+	}
+	ask(false)
+
+	writeTo(t, path, "odd") // the same bytes: the same digest
+	ask(false)
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteString("# changed\n")
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if third := ask(true); third[0].Digest == first[0].Digest {
+		t.Error("a changed binary has the same digest")
+	}
+}
+
+func TestDigestsAreRememberedAsLongAsTheFileIsTheSame(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	c := cache{filepath.Join(dir, "cache")}
+	if err := os.WriteFile(path, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one, s, err := c.digest(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "digest-" + short(path) + ".json"
+	if c.read(name, &digestRecord{}) {
+		t.Error("the digest of a file that may still be written to is remembered")
+	}
+	c.write(name, digestRecord{Version: cacheVersion, Stamp: s, Digest: "sha256:remembered"})
+	if got, _, err := c.digest(path); err != nil || got != "sha256:remembered" {
+		t.Errorf("digest = %s, %v; want what was remembered", got, err)
+	}
+	if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := c.digest(path); err != nil || got == one || got == "sha256:remembered" {
+		t.Errorf("digest = %s, %v; want that of the new content", got, err)
+	}
+}
+
+func TestSearchPath(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"BERTH_PLUGIN_PATH": "/a::/b", "HOME": "/home/u"}
+	got := SearchPath(func(k string) string { return env[k] })
+	if len(got) != 4 || filepath.Base(got[0]) != "plugins" || !slices.Equal(got[1:], []string{"/a", "/b", "/home/u/.local/share/berth/plugins"}) {
+		t.Errorf("got %v", got)
+	}
+	env["XDG_DATA_HOME"] = "/data"
+	if got = SearchPath(func(k string) string { return env[k] }); got[3] != "/data/berth/plugins" {
+		t.Errorf("got %v, want the folder of XDG_DATA_HOME last", got)
+	}
+}

@@ -18,7 +18,8 @@ import (
 // Owner says whose a place is; owner.json in it.
 type Owner struct {
 	// Label marks everything that plugins make for the process: see
-	// environment.Labels. Unique on this machine.
+	// environment.Labels. It is the run's, so that a process that resumes a run
+	// has the same one.
 	Label   string    `json:"label"`
 	Run     string    `json:"run,omitempty"` // the run folder, absolute; empty: none
 	Process Process   `json:"process"`
@@ -41,9 +42,9 @@ const (
 	locksDir  = "l"
 )
 
-// Claim makes a place for this process. Environments are those that it is
-// going to use.
-func Claim(run string, environments []string) (*Place, error) {
+// Claim makes a place for this process. label marks what it makes, run is the
+// folder of its run, and environments are the plugins that it is going to use.
+func Claim(label, run string, environments []string) (*Place, error) {
 	dir, err := Dir()
 	if err != nil {
 		return nil, err
@@ -58,14 +59,14 @@ func Claim(run string, environments []string) (*Place, error) {
 	}
 	name := hex.EncodeToString(id[:])
 	p := &Place{Dir: filepath.Join(parent, name), Owner: Owner{
-		Label: "berth-" + name, Run: run, Process: Self(), Since: time.Now().UTC(), Environments: environments,
+		Label: label, Run: run, Process: Self(), Since: time.Now().UTC(), Environments: environments,
 	}}
-	if err = os.Mkdir(p.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("runtime folder: %w", err)
-	}
-	p.lock = flock.New(lockOf(p.Dir))
+	p.lock = flock.New(lockOf(p.Dir)) // first: a folder whose lock is open is stale
 	if ok, lockErr := p.lock.TryLock(); lockErr != nil || !ok {
-		return nil, errors.Join(fmt.Errorf("runtime folder: lock %s: %w", p.lock.Path(), lockErr), os.Remove(p.Dir))
+		return nil, errors.Join(fmt.Errorf("runtime folder: %s is in use", p.lock.Path()), lockErr)
+	}
+	if err = os.Mkdir(p.Dir, 0o700); err != nil {
+		return nil, errors.Join(fmt.Errorf("runtime folder: %w", err), p.Release())
 	}
 	b, err := json.Marshal(p.Owner)
 	if err == nil {
@@ -95,9 +96,34 @@ func (p *Place) Release() error {
 	return err
 }
 
-// Stale claims the places of processes that are gone. Each is locked until it
-// is released: of two cleaners only one gets it.
-func Stale() ([]*Place, error) {
+// Leave opens the lock and leaves the place as it is, for the next cleaner.
+func (p *Place) Leave() error {
+	if p.lock == nil {
+		return nil
+	}
+	err := p.lock.Unlock()
+	p.lock = nil
+	return err
+}
+
+// Living are the owners of places whose process lives.
+func Living() ([]Owner, error) {
+	places, err := places()
+	var owners []Owner
+	for _, dir := range places {
+		l := flock.New(lockOf(dir))
+		ok, lockErr := l.TryLock()
+		if ok {
+			err = errors.Join(err, l.Unlock())
+		} else if lockErr == nil {
+			owners = append(owners, ownerOf(dir))
+		}
+	}
+	return owners, err
+}
+
+// places are the folders of all places.
+func places() ([]string, error) {
 	dir, err := Dir()
 	if err != nil {
 		return nil, err
@@ -107,15 +133,22 @@ func Stale() ([]*Place, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	var stale []*Place
+	var dirs []string
 	for _, e := range entries {
-		if !e.IsDir() {
-			continue
+		if e.IsDir() {
+			dirs = append(dirs, filepath.Join(parent, e.Name()))
 		}
-		p := &Place{Dir: filepath.Join(parent, e.Name())}
+	}
+	return dirs, err
+}
+
+// Stale claims the places of processes that are gone. Each is locked until it
+// is released: of two cleaners only one gets it.
+func Stale() ([]*Place, error) {
+	dirs, err := places()
+	var stale []*Place
+	for _, d := range dirs {
+		p := &Place{Dir: d}
 		p.lock = flock.New(lockOf(p.Dir))
 		ok, lockErr := p.lock.TryLock()
 		if lockErr != nil || !ok {
@@ -136,7 +169,7 @@ func Stale() ([]*Place, error) {
 func ownerOf(dir string) (o Owner) {
 	b, err := os.ReadFile(filepath.Join(dir, ownerFile))
 	if err != nil || json.Unmarshal(b, &o) != nil {
-		return Owner{Label: "berth-" + filepath.Base(dir)}
+		return Owner{}
 	}
 	return o
 }

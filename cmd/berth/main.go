@@ -1,0 +1,14 @@
+// Command berth runs agents against tasks in sandboxes. Which task formats it
+// reads is decided here and nowhere else.
+package main
+
+import (
+	"os"
+
+	"github.com/berth-eval/berth/core/cli"
+	"github.com/berth-eval/berth/tasks/harbor"
+)
+
+func main() {
+	os.Exit(cli.Main(harbor.Format{}))
+}

@@ -1,0 +1,258 @@
+// Package answer holds what each command prints with --json: one type a
+// command, whose JSON Schema is in schemas/. A field is added, never renamed.
+//
+// It must hold no behavior.
+package answer
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/conform"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Version is what `berth version` says.
+type Version struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+// Init is what `berth init` says.
+type Init struct {
+	Files []string `json:"files"` // that were made
+}
+
+// Validate is what `berth validate` says.
+type Validate struct {
+	Valid       bool               `json:"valid"`
+	Diagnostics config.Diagnostics `json:"diagnostics"`
+	Problems    []plan.Problem     `json:"problems"`
+	Missing     []plan.Missing     `json:"missing"`
+}
+
+// Plan is what `berth plan` says.
+type Plan struct {
+	Experiment  string             `json:"experiment"`
+	Repeat      int                `json:"repeat"`
+	Trials      int                `json:"trials"`
+	Invalid     int                `json:"invalid_trials"` // of Trials: their tasks cannot be run
+	Refused     int                `json:"refused_trials"` // of Trials: their cells refuse them
+	Cells       []PlanCell         `json:"cells"`
+	Tasks       []PlanTask         `json:"tasks"`
+	Cost        plan.Cost          `json:"cost"`
+	Diagnostics config.Diagnostics `json:"diagnostics"`
+	Problems    []plan.Problem     `json:"problems"`
+	Missing     []plan.Missing     `json:"missing"`
+	// Ready says that `berth run` would start.
+	Ready bool          `json:"ready"`
+	List  []store.Trial `json:"list,omitempty"` // with --trials
+}
+
+// PlanCell is one cell of a plan.
+type PlanCell struct {
+	Key         string            `json:"key"`
+	Slug        string            `json:"slug"`
+	Choices     map[string]string `json:"choices"`
+	Agent       string            `json:"agent"`
+	Model       string            `json:"model,omitempty"`
+	Environment string            `json:"environment"`
+	Trials      int               `json:"trials"`
+}
+
+// PlanTask is one task of a plan.
+type PlanTask struct {
+	Dataset  string         `json:"dataset"`
+	Name     string         `json:"name"`
+	Path     string         `json:"path"`
+	Digest   string         `json:"digest,omitempty"`
+	Valid    bool           `json:"valid"`
+	Problems []task.Problem `json:"problems,omitempty"`
+}
+
+// Run is what `berth run`, `berth try` and `berth resume` say at the end.
+type Run struct {
+	Dir     string       `json:"dir"` // of the run
+	Ran     int          `json:"ran"` // attempts published now
+	Stopped string       `json:"stopped,omitempty"`
+	Summary *run.Summary `json:"summary"`
+	Failed  []string     `json:"failed_requirements,omitempty"`
+}
+
+// Runs is what `berth show` says without a run.
+type Runs struct {
+	Runs []RunLine `json:"runs"`
+}
+
+// RunLine is one run of a list.
+type RunLine struct {
+	Dir        string                 `json:"dir"`
+	Experiment string                 `json:"experiment"`
+	Created    time.Time              `json:"created"`
+	Planned    int                    `json:"planned"`
+	Outcomes   map[record.Outcome]int `json:"outcomes"`
+	Complete   bool                   `json:"complete"`
+	Busy       string                 `json:"busy,omitempty"` // who writes it now
+	Error      string                 `json:"error,omitempty"`
+}
+
+// ShowRun is what `berth show RUN` says. Planned of its summary is the number
+// of Trials, and the sum over outcomes.
+type ShowRun struct {
+	Dir     string       `json:"dir"`
+	Run     store.Header `json:"run"`
+	Summary *run.Summary `json:"summary"`
+	Trials  []ShowTrial  `json:"trials"`
+	Writers []ShowWriter `json:"writers"`
+	Notes   []string     `json:"notes,omitempty"`
+	Torn    int          `json:"torn_lines"`
+	Damaged int          `json:"damaged_lines"`
+}
+
+// ShowWriter is a process that wrote the run.
+type ShowWriter struct {
+	Name  string    `json:"name"`
+	Host  string    `json:"host,omitempty"`
+	PID   int       `json:"pid,omitempty"`
+	Berth string    `json:"berth,omitempty"`
+	Began time.Time `json:"began"`
+	Ended bool      `json:"ended"`
+}
+
+// ShowTrial is what `berth show RUN TRIAL` says.
+type ShowTrial struct {
+	store.Trial
+
+	CellKey  string         `json:"cell_key"`
+	Outcome  record.Outcome `json:"outcome"`
+	Accepted int            `json:"accepted,omitempty"` // number of the attempt; 0: none
+	Attempts []ShowAttempt  `json:"attempts"`
+}
+
+// ShowAttempt is one attempt in short.
+type ShowAttempt struct {
+	Attempt   int              `json:"attempt"`
+	Dir       string           `json:"dir"`
+	State     AttemptState     `json:"state"`
+	Outcome   record.Outcome   `json:"outcome,omitempty"` // of a published attempt
+	AgentEnd  record.AgentEnd  `json:"agent_end,omitempty"`
+	Integrity record.Integrity `json:"integrity,omitempty"`
+	Score     *float64         `json:"score,omitempty"`
+	Start     time.Time        `json:"start,omitzero"`
+	End       time.Time        `json:"end,omitzero"`
+	Phases    []record.Phase   `json:"phases"`
+	Findings  int              `json:"findings"`
+	Error     *record.Error    `json:"error,omitempty"`
+}
+
+// AttemptState says how far an attempt came.
+type AttemptState string
+
+// The states.
+const (
+	Published AttemptState = "published"
+	Abandoned AttemptState = "abandoned" // its process was killed: it counts for nothing
+	UnderWay  AttemptState = "under_way"
+)
+
+// ShowFull is what `berth show RUN TRIAL ATTEMPT` says.
+type ShowFull struct {
+	Dir    string            `json:"dir"`
+	Result *record.Result    `json:"result"` // null: not published
+	Phases []record.Phase    `json:"phases"`
+	Turns  []record.Turn     `json:"turns,omitempty"`
+	Steps  []record.Step     `json:"steps,omitempty"`
+	Log    []json.RawMessage `json:"log,omitempty"`
+	Files  []string          `json:"files"` // below Dir
+}
+
+// TaskCheck is what `berth task check` says.
+type TaskCheck struct {
+	Format string         `json:"format"`
+	Valid  int            `json:"valid"`
+	Tasks  []TaskReport   `json:"tasks"`
+	Other  []string       `json:"other,omitempty"` // folders that are no task and have none below
+	Sum    map[string]int `json:"needs,omitempty"` // how many tasks ask for a feature
+}
+
+// TaskReport is one task with its problems.
+type TaskReport struct {
+	Path     string         `json:"path"`
+	Name     string         `json:"name"`
+	Digest   string         `json:"digest,omitempty"`
+	Valid    bool           `json:"valid"`
+	Problems []task.Problem `json:"problems,omitempty"`
+	Needs    []task.Need    `json:"needs,omitempty"`
+	Task     *task.Task     `json:"task,omitempty"`
+}
+
+// PluginList is what `berth plugin list` says.
+type PluginList struct {
+	Folders []string      `json:"folders"` // that were searched
+	Plugins []PluginEntry `json:"plugins"`
+}
+
+// PluginEntry is one plugin.
+type PluginEntry struct {
+	Kind         string          `json:"kind"`
+	Name         string          `json:"name"`
+	Version      string          `json:"version"`
+	Protocol     int             `json:"protocol"`
+	Path         string          `json:"path"`
+	Digest       string          `json:"digest"`
+	Capabilities []string        `json:"capabilities,omitempty"`
+	Doc          string          `json:"doc,omitempty"`
+	Schema       json.RawMessage `json:"config_schema,omitempty"` // JSON Schema, with `berth plugin info`
+	ShadowedBy   string          `json:"shadowed_by,omitempty"`
+	Error        string          `json:"error,omitempty"`
+}
+
+// PluginTest is what `berth plugin test` says.
+type PluginTest struct {
+	Path    string           `json:"path"`
+	Passed  int              `json:"passed"`
+	Failed  int              `json:"failed"`
+	Skipped int              `json:"skipped"`
+	Clauses []conform.Result `json:"clauses"`
+}
+
+// Doctor is what `berth doctor` says.
+type Doctor struct {
+	Ready        bool                `json:"ready"` // some environment can run a plain task
+	Checks       []DoctorCheck       `json:"checks"`
+	Environments []DoctorEnvironment `json:"environments"`
+}
+
+// DoctorCheck is one thing looked at on this machine.
+type DoctorCheck struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Text   string `json:"text"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// DoctorEnvironment is what an environment plugin says of a plain task.
+type DoctorEnvironment struct {
+	Name     string                `json:"name"`
+	Version  string                `json:"version"`
+	OK       bool                  `json:"ok"`
+	Refusals []environment.Problem `json:"refusals,omitempty"`
+	Degraded []environment.Problem `json:"degraded,omitempty"`
+	Error    string                `json:"error,omitempty"`
+}
+
+// GC is what `berth gc` says.
+type GC struct {
+	DryRun    bool     `json:"dry_run"`
+	Sandboxes []string `json:"sandboxes"` // environment and id
+	Folders   []string `json:"folders"`
+	Problems  []string `json:"problems,omitempty"`
+}

@@ -1,0 +1,164 @@
+// Package cli is the command line: one file a command. A command reads its
+// flags, asks the other packages of the core, and says the answer: on stdout as
+// text or JSON, everything else on stderr.
+//
+// What a run, a plan or an attempt is must not be decided here. Task formats
+// come in from main; no plugin is named but the defaults of `berth try` and
+// `berth init`.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/core/cli/load"
+	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// version is set by the linker.
+var version = "unknown"
+
+// The exit codes.
+const (
+	exitComplete    = 0   // the run is complete, whatever the scores
+	exitErrors      = 1   // complete, but a trial has an error outcome or a requirement is not met
+	exitUsage       = 2   // usage or configuration: nothing was started
+	exitIncomplete  = 3   // can be resumed
+	exitInterrupted = 130 // after cleanup
+)
+
+// exit is an error with the code that the program ends with. A nil err was
+// said already.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exit) Unwrap() error { return e.err }
+
+// app is what all commands share.
+type app struct {
+	*out.Printer
+
+	formats []task.Format
+	in      io.Reader
+	env     func(string) (string, bool)
+	verbose bool
+	log     zerolog.Logger
+}
+
+// Main is the program. It returns the exit code.
+func Main(formats ...task.Format) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // from now on a second Ctrl-C ends us at once
+	a := &app{formats: formats, in: os.Stdin, env: os.LookupEnv, Printer: out.New(os.Stdout, os.Stderr, os.LookupEnv)}
+	return a.main(ctx, os.Args[1:])
+}
+
+func (a *app) main(ctx context.Context, args []string) int {
+	root := a.root() //nolint:contextcheck // each command has the context of ExecuteContext
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitComplete
+	}
+	code, said := exitUsage, false
+	if e, ok := errors.AsType[*exit](err); ok {
+		code, said = e.code, e.err == nil
+	}
+	if ctx.Err() != nil && (code == exitUsage || code == exitIncomplete) {
+		code, said = exitInterrupted, said || errors.Is(err, context.Canceled)
+	}
+	if !said {
+		a.Notef("%s %v\n", out.Paint(a.ErrColor, out.Bad, "Error:"), err)
+	}
+	return code
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "berth",
+		Short: "Run agents against tasks in sandboxes, and measure how well they do",
+		Long: `Berth runs agents against tasks in sandboxes and tells you, with numbers you can
+defend, how well they did. One file describes an experiment; Berth expands it
+into trials, runs them, and keeps every attempt.`,
+		Example: `  berth doctor                      what can this machine do?
+  berth try tasks/hello             run one task with its own solution
+  berth plan experiment.hcl         what would be run, and what could it cost?
+  berth run experiment.hcl          run it, into ./runs
+  berth show last                   what came of it`,
+		SilenceUsage: true, SilenceErrors: true,
+		Args: cobra.NoArgs,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			level := zerolog.WarnLevel
+			if a.verbose {
+				level = zerolog.DebugLevel
+			}
+			w := zerolog.ConsoleWriter{Out: a.Err, NoColor: !a.ErrColor, TimeFormat: "15:04:05.000"}
+			a.log = zerolog.New(zerolog.SyncWriter(w)).Level(level).With().Timestamp().Logger()
+		},
+	}
+	f := root.PersistentFlags()
+	f.BoolVar(&a.JSON, "json", false, "print the answer as JSON")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what the program does to stderr")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &exit{exitUsage, fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+	})
+	root.AddCommand(
+		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.resumeCommand(),
+		a.showCommand(), a.taskCommand(), a.pluginCommand(), a.doctorCommand(), a.gcCommand(), a.versionCommand(),
+	)
+	return root
+}
+
+// host makes the host of plugins of this program.
+func (a *app) host() (*plugin.Host, error) {
+	cache := ""
+	if dir, err := os.UserCacheDir(); err == nil {
+		cache = filepath.Join(dir, "berth", "plugins")
+	}
+	h, err := plugin.New(plugin.Options{Cache: cache, Log: a.log})
+	if err != nil {
+		return nil, fmt.Errorf("plugins: %w", err)
+	}
+	return h, nil
+}
+
+// load reads and plans an experiment. The caller closes it.
+func (a *app) load(ctx context.Context, path string, f *load.Flags) (*load.Loaded, error) {
+	h, err := a.host()
+	if err != nil {
+		return nil, err
+	}
+	return load.Load(ctx, path, f, load.Options{Formats: a.formats, Host: h, Env: a.env})
+}
+
+// experimentPath says where the experiment is: a file or a folder.
+func experimentPath(args []string) string {
+	if len(args) == 0 {
+		return "."
+	}
+	return args[0]
+}

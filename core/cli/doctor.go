@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/core/cli/show"
+	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this machine can do, what is missing, and what to do about it",
+		Long: `Looks at this machine, and asks every environment plugin whether it could run a plain
+task. Exit code 1 says that none can.`,
+		Example: "  berth doctor\n  berth doctor --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			res, err := a.doctor(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if done, err := a.Answer(res); err != nil {
+				return err
+			} else if !done {
+				a.sayDoctor(res)
+			}
+			if !res.Ready {
+				return &exit{exitErrors, nil}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) doctor(ctx context.Context) (*answer.Doctor, error) {
+	res := &answer.Doctor{Checks: machineChecks(), Environments: []answer.DoctorEnvironment{}}
+	h, err := a.host()
+	if err != nil {
+		return nil, err
+	}
+	defer h.Stop()
+	entries, err := h.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[plugins.Kind]int{}
+	for i := range entries {
+		e := &entries[i]
+		if e.Error != "" {
+			res.Checks = append(res.Checks, answer.DoctorCheck{
+				Name: "plugin " + show.Display(e.Path), Text: e.Error, Remedy: "remove it from the folder of plugins, or mend it",
+			})
+			continue
+		}
+		counts[e.Kind]++
+		if e.Kind != plugins.KindEnvironment || e.ShadowedBy != "" {
+			continue
+		}
+		d := answer.DoctorEnvironment{Name: e.Name, Version: e.Version}
+		env, _, err := h.Environment(ctx, e.Name)
+		if err == nil {
+			var r environment.Report
+			r, err = check(ctx, env)
+			d.Refusals, d.Degraded = r.Refusals, r.Degraded
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			d.Error = err.Error()
+		}
+		d.OK = err == nil && len(d.Refusals) == 0
+		res.Ready = res.Ready || d.OK
+		res.Environments = append(res.Environments, d)
+	}
+	c := answer.DoctorCheck{
+		Name: "plugins", OK: counts[plugins.KindAgent] > 0 && counts[plugins.KindEnvironment] > 0 && counts[plugins.KindVerifier] > 0,
+		Text: fmt.Sprintf("%d agents, %d environments, %d verifiers", counts[plugins.KindAgent], counts[plugins.KindEnvironment], counts[plugins.KindVerifier]),
+	}
+	if !c.OK {
+		c.Remedy = "run make build, or set BERTH_PLUGIN_PATH to a folder of plugins"
+	}
+	res.Checks = append(res.Checks, c)
+	for _, c := range res.Checks {
+		res.Ready = res.Ready && c.OK
+	}
+	return res, nil
+}
+
+// check asks an environment about a plain task: its base, no network, a
+// gigabyte of memory.
+func check(ctx context.Context, e environment.Environment) (environment.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return e.Check(ctx, environment.Spec{
+		Network: environment.Network{Mode: environment.NetworkNone}, Limits: environment.Limits{MemoryMiB: 1024},
+	})
+}
+
+// machineChecks looks at what every environment needs.
+func machineChecks() []answer.DoctorCheck {
+	var checks []answer.DoctorCheck
+	add := func(name, text, remedy string, err error) {
+		c := answer.DoctorCheck{Name: name, OK: err == nil, Text: text}
+		if err != nil {
+			c.Text, c.Remedy = err.Error(), remedy
+		}
+		checks = append(checks, c)
+	}
+	dir, err := node.Dir()
+	add("runtime folder", dir, "set "+node.EnvDir+" to a short path on a local disk", err)
+	path, err := sandboxdPath()
+	add("sandboxd", path, "run make build", err)
+	cache, err := os.UserCacheDir()
+	if err == nil {
+		err = os.MkdirAll(cache, 0o700)
+	}
+	add("cache folder", cache, "set XDG_CACHE_HOME to a folder of your own", err)
+	return checks
+}
+
+func (a *app) sayDoctor(res *answer.Doctor) {
+	mark := func(ok bool) string {
+		if ok {
+			return out.Paint(a.Color, out.Good, "ok     ")
+		}
+		return out.Paint(a.Color, out.Bad, "missing")
+	}
+	for _, c := range res.Checks {
+		a.Printf("%s  %s: %s\n", mark(c.OK), c.Name, out.Clean(c.Text))
+		if c.Remedy != "" {
+			a.Printf("         → %s\n", out.Clean(c.Remedy))
+		}
+	}
+	for _, e := range res.Environments {
+		a.Printf("%s  environment %s\n", mark(e.OK), e.Name)
+		if e.Error != "" {
+			a.Printf("         %s\n", out.Clean(e.Error))
+		}
+		for _, p := range e.Refusals {
+			a.Printf("         %s\n         → %s\n", out.Clean(p.Summary), out.Clean(p.Detail))
+		}
+		for _, p := range e.Degraded {
+			a.Printf("         %s %s: %s\n", out.Paint(a.Color, out.Odd, "note:"), out.Clean(p.Summary), out.Clean(p.Detail))
+		}
+	}
+	if res.Ready {
+		a.Printf("\nthis machine can run tasks: berth try DIR\n")
+	} else {
+		a.Printf("\nthis machine cannot run tasks yet: what is above says why\n")
+	}
+}

@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/cli/live"
+	"github.com/berth-eval/berth/core/cli/load"
+	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/core/cli/show"
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// runFlags are the user's choices for carrying out a run.
+type runFlags struct {
+	inFlight int
+	require  []string
+	noLive   bool
+}
+
+func (f *runFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.IntVar(&f.inFlight, "in-flight", 0, "attempts at the same time (default: as the experiment says, else the number of processors)")
+	fs.StringArrayVar(&f.require, "require", nil, `end with code 1 unless this holds for each cell: "pass_rate >= 0.9", "agent=oracle: passed = planned"`)
+	fs.BoolVar(&f.noLive, "no-live", false, "print lines also on a terminal, no live block")
+}
+
+// job is a run to be carried out.
+type job struct {
+	*load.Loaded
+	flags *runFlags
+	store *store.Run
+	again []record.Outcome
+}
+
+// requirements reads the --require rules, before anything is started.
+func (f *runFlags) requirements() ([]run.Requirement, error) {
+	var rs []run.Requirement
+	for _, text := range f.require {
+		r, err := run.ParseRequirement(text)
+		if err != nil {
+			return nil, err
+		}
+		rs = append(rs, r)
+	}
+	return rs, nil
+}
+
+// startable says what keeps a run from starting, after it was printed.
+func (a *app) startable(l *load.Loaded) error {
+	if err := l.Complain(a.Printer); err != nil {
+		return err
+	}
+	if !l.Ready() {
+		return &exit{exitUsage, errors.New("nothing was started")}
+	}
+	if kind := l.Experiment.Executor.Kind; kind != "" && kind != "local" {
+		return &exit{exitUsage, fmt.Errorf("executor %q is not supported yet: remove the block to run on this machine", kind)}
+	}
+	return nil
+}
+
+// limits are those of the experiment, with what the command line says.
+func (j *job) limits() config.RunLimits {
+	l := j.Experiment.Limits
+	if j.flags.inFlight > 0 {
+		l.InFlight = &j.flags.inFlight
+	}
+	return l
+}
+
+// execute carries out a run and says what came of it. It closes the store.
+func (a *app) execute(ctx context.Context, j *job) error {
+	requirements, err := j.flags.requirements()
+	if err != nil {
+		return errors.Join(&exit{exitUsage, err}, j.store.Close())
+	}
+	report, err := a.carry(ctx, j)
+	index := j.store.Index()
+	summary := run.Summarize(j.store.Manifest, index)
+	err = errors.Join(err, writeSummary(j.store, summary), j.store.Close())
+	if err != nil {
+		return &exit{exitIncomplete, fmt.Errorf("%w\nresume with: berth resume %s", err, show.Display(j.store.Dir))}
+	}
+	res := answer.Run{Dir: j.store.Dir, Ran: report.Ran, Stopped: report.Stopped, Summary: summary}
+	for _, r := range requirements {
+		res.Failed = append(res.Failed, r.Check(summary, j.store.Manifest)...)
+	}
+	if done, err := a.Answer(res); err != nil {
+		return err
+	} else if !done {
+		a.sayRun(&res)
+	}
+	return a.verdict(ctx, &res, report)
+}
+
+// verdict is the exit code of a run.
+func (a *app) verdict(ctx context.Context, res *answer.Run, report run.Report) error {
+	switch {
+	case ctx.Err() != nil:
+		return &exit{exitInterrupted, nil}
+	case report.Broken != nil:
+		return &exit{exitIncomplete, fmt.Errorf("the run folder could not be written: %w", report.Broken)}
+	case !res.Summary.Complete:
+		return &exit{exitIncomplete, nil}
+	case len(res.Failed) > 0 || erroneous(res.Summary) > 0:
+		return &exit{exitErrors, nil}
+	default:
+		return nil
+	}
+}
+
+// erroneous counts the trials with an error outcome.
+func erroneous(s *run.Summary) int {
+	n := 0
+	for o, k := range s.Outcomes {
+		switch o {
+		case record.Passed, record.Failed, record.Scored, record.NotRun:
+		default:
+			n += k
+		}
+	}
+	return n
+}
+
+// writeSummary writes summary.json.
+func writeSummary(r *store.Run, s *run.Summary) error {
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("summary: %w", err)
+	}
+	return r.WriteFile(store.SummaryFile, append(b, '\n'))
+}
+
+// carry makes what attempts need on this machine, and runs them.
+func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) {
+	// What a killed process of this run left; nobody else can be at work on it.
+	if gone, gcErr := collect(ctx, j.Host, j.store.Manifest.Header.Run, false); gcErr != nil || len(gone.Problems) > 0 {
+		a.log.Warn().Err(gcErr).Strs("problems", gone.Problems).Msg("something of an earlier process of this run may be left")
+	}
+	place, err := node.Claim(j.store.Manifest.Header.Run, j.store.Dir, environments(j.Experiment))
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, place.Release()) }()
+	sandboxd, err := installSandboxd()
+	if err != nil {
+		return report, err
+	}
+	here, err := run.NewHere(run.HereOptions{
+		Plan: j.Plan, Run: j.store.Manifest.Header.Run, Berth: version, Plugins: trial.Of(j.Host),
+		Runtime: place.Dir, Sandboxd: sandboxd, LookupEnv: a.env,
+	})
+	if err != nil {
+		return report, err
+	}
+	o := live.Options{Err: a.Err, Color: a.ErrColor, Block: out.Terminal(a.Err) && !j.flags.noLive && !a.verbose}
+	for i := range j.store.Manifest.Cells {
+		o.Cells = append(o.Cells, j.store.Manifest.Cells[i].Slug)
+	}
+	for i := range j.Plan.Tasks {
+		o.Tasks = append(o.Tasks, j.Plan.Tasks[i].Name)
+	}
+	watcher := live.New(o)
+	defer watcher.Close()
+	return run.Carry(ctx, run.Options{
+		Plan: j.Plan, Store: j.store, Executor: here, Retry: j.Experiment.Retry, Limits: j.limits(), Again: j.again, Watch: watcher.Event,
+	})
+}
+
+// environments are the plugins that may make sandboxes in a run.
+func environments(e *config.Experiment) []string {
+	var names []string
+	for _, c := range e.Cells {
+		if !slices.Contains(names, c.Environment.Plugin) {
+			names = append(names, c.Environment.Plugin)
+		}
+	}
+	return names
+}
+
+// sandboxdName is the program that is PID 1 in every sandbox; it lies beside
+// this one.
+const sandboxdName = "berth-sandboxd"
+
+// sandboxdPath finds it.
+func sandboxdPath() (string, error) {
+	exe, err := os.Executable()
+	if err == nil {
+		exe, err = filepath.EvalSymlinks(exe)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", sandboxdName, err)
+	}
+	path := filepath.Join(filepath.Dir(exe), sandboxdName)
+	if _, err = os.Stat(path); err != nil {
+		return "", fmt.Errorf("%s is not beside %s: run make build, or install both", sandboxdName, exe)
+	}
+	return path, nil
+}
+
+// installSandboxd puts it where control folders can link to it.
+func installSandboxd() (string, error) {
+	path, err := sandboxdPath()
+	if err != nil {
+		return "", err
+	}
+	dir, err := node.Dir()
+	if err != nil {
+		return "", err
+	}
+	installed, _, err := sandbox.Install(filepath.Join(dir, "d"), path)
+	return installed, err
+}
+
+// sayRun prints the tables of a run and where it is.
+func (a *app) sayRun(res *answer.Run) {
+	show.Summary(a.Printer, res.Summary)
+	for _, f := range res.Failed {
+		a.Printf("%s %s\n", out.Paint(a.Color, out.Bad, "required:"), f)
+	}
+	a.Printf("\nwritten to %s\n", show.Display(res.Dir))
+	if !res.Summary.Complete {
+		a.Printf("resume with: berth resume %s\n", show.Display(res.Dir))
+	}
+	a.Printf("look at it:  berth show %s\n", show.Display(res.Dir))
+}
+
+// header is what a manifest says of a run that is made now.
+func (a *app) header(l *load.Loaded, f *load.Flags) store.Header {
+	return store.Header{
+		Experiment: l.Experiment.Name, Created: time.Now().UTC(), Berth: version, Dir: l.Experiment.Dir, Variables: l.Experiment.Variables,
+		AllowEnv: f.AllowEnv, AllowRead: f.AllowRead, Lenient: f.Lenient,
+	}
+}
+
+// files are those of the experiment, for the run folder.
+func files(e *config.Experiment) []store.File {
+	var fs []store.File
+	for _, f := range e.Files {
+		fs = append(fs, store.File{Name: f.Name, Bytes: f.Bytes})
+	}
+	return fs
+}

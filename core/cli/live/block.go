@@ -1,0 +1,103 @@
+package live
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/core/run"
+)
+
+// maxShown is how many attempts the block lists.
+const maxShown = 8
+
+// block keeps the attempts that are under way at the bottom of the terminal,
+// under the lines of those that have ended.
+type block struct {
+	mu      sync.Mutex // the state, between Event and View
+	s       *state
+	width   int
+	program *tea.Program
+	done    chan struct{}
+}
+
+func newBlock(s *state) *block {
+	b := &block{s: s, width: 80, done: make(chan struct{})}
+	// Signals are the command's own, and nothing is read from the keyboard.
+	b.program = tea.NewProgram(b, tea.WithOutput(s.o.Err), tea.WithInput(nil), tea.WithoutSignalHandler())
+	go func() {
+		defer close(b.done)
+		_, _ = b.program.Run() //nolint:errcheck // a terminal that went away is nobody's error
+	}()
+	return b
+}
+
+type tick time.Time
+
+func next() tea.Cmd {
+	return tea.Tick(200*time.Millisecond, func(t time.Time) tea.Msg { return tick(t) })
+}
+
+// Init implements tea.Model.
+func (b *block) Init() tea.Cmd { return next() }
+
+// Update implements tea.Model.
+func (b *block) Update(m tea.Msg) (tea.Model, tea.Cmd) {
+	switch m := m.(type) {
+	case tick:
+		return b, next()
+	case tea.WindowSizeMsg:
+		b.mu.Lock()
+		b.width = m.Width
+		b.mu.Unlock()
+	}
+	return b, nil
+}
+
+// View implements tea.Model.
+func (b *block) View() tea.View {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	var rows []string
+	for i, id := range b.s.order {
+		if i == maxShown {
+			rows = append(rows, fmt.Sprintf("  … and %d more", len(b.s.order)-maxShown))
+			break
+		}
+		a := b.s.running[id]
+		row := fmt.Sprintf("  %s  %-10s %8s", a.name, a.phase, out.Seconds(now.Sub(a.since)))
+		if a.steps > 0 {
+			row += "  " + out.Count(a.steps, "step", "steps")
+		}
+		rows = append(rows, row)
+	}
+	rows = append(rows, b.s.summary(now))
+	for i, r := range rows {
+		rows[i] = out.Paint(b.s.o.Color && i < len(rows)-1, out.Faint, out.Fit(r, b.width))
+	}
+	return tea.NewView(strings.Join(rows, "\n"))
+}
+
+// Event implements Watcher.
+func (b *block) Event(e run.Event) {
+	b.mu.Lock()
+	printed := b.s.take(e)
+	b.mu.Unlock()
+	for _, line := range printed {
+		b.program.Send(tea.Println(line)()) // Program.Println would block after its end
+	}
+}
+
+// Close implements Watcher.
+func (b *block) Close() {
+	b.mu.Lock()
+	b.s.order = nil
+	b.mu.Unlock()
+	b.program.Quit()
+	<-b.done
+}

@@ -1,0 +1,192 @@
+// Package out writes what commands say: tables and JSON on stdout, remarks on
+// stderr. It is the one place that knows whether a terminal looks on, and that
+// keeps what came out of a sandbox from steering it.
+//
+// It must not know any command.
+package out
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/term"
+)
+
+// Printer is where a command writes.
+type Printer struct {
+	Out, Err io.Writer
+	// JSON makes the answer one JSON object, or JSON lines.
+	JSON bool
+	// Color and ErrColor say that Out and Err take colors.
+	Color, ErrColor bool
+}
+
+// New is a printer; env is asked for NO_COLOR and TERM.
+func New(stdout, stderr io.Writer, env func(string) (string, bool)) *Printer {
+	color := true
+	if v, ok := env("NO_COLOR"); ok && v != "" {
+		color = false
+	}
+	if v, _ := env("TERM"); v == "dumb" {
+		color = false
+	}
+	return &Printer{Out: stdout, Err: stderr, Color: color && Terminal(stdout), ErrColor: color && Terminal(stderr)}
+}
+
+// Terminal says whether w is a terminal.
+func Terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(f.Fd())
+}
+
+// Answer writes v as JSON when that was asked for, and says whether it did.
+func (p *Printer) Answer(v any) (bool, error) {
+	if !p.JSON {
+		return false, nil
+	}
+	enc := json.NewEncoder(p.Out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return true, fmt.Errorf("write answer: %w", err)
+	}
+	return true, nil
+}
+
+// Printf writes to stdout.
+func (p *Printer) Printf(format string, args ...any) { fmt.Fprintf(p.Out, format, args...) }
+
+// Notef writes to stderr.
+func (p *Printer) Notef(format string, args ...any) { fmt.Fprintf(p.Err, format, args...) }
+
+// Style is a color that says something.
+type Style string
+
+// The styles, as SGR parameters.
+const (
+	Plain Style = ""
+	Bold  Style = "1"
+	Good  Style = "32"
+	Bad   Style = "31"
+	Odd   Style = "33"
+	Faint Style = "2"
+)
+
+// Paint gives s a style, on a terminal.
+func Paint(color bool, st Style, s string) string {
+	if !color || st == Plain || s == "" {
+		return s
+	}
+	return "\x1b[" + string(st) + "m" + s + "\x1b[0m"
+}
+
+// Clean makes s safe for a terminal and one line: control characters, which
+// could move the cursor or rewrite what stands there, become spaces or marks.
+func Clean(s string) string {
+	return strings.Join(strings.FieldsFunc(strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar:
+			return '�'
+		default:
+			return r
+		}
+	}, strings.ToValidUTF8(s, "�")), func(r rune) bool { return r == ' ' }), " ")
+}
+
+// Lines is Clean for several lines, keeping indentation.
+func Lines(s string) []string {
+	var lines []string
+	for l := range strings.SplitSeq(strings.TrimRight(s, "\n"), "\n") {
+		l = strings.TrimRight(strings.ReplaceAll(l, "\t", "    "), "\r ")
+		body := strings.TrimLeft(l, " ")
+		lines = append(lines, l[:len(l)-len(body)]+strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+				return '�'
+			}
+			return r
+		}, strings.ToValidUTF8(body, "�")))
+	}
+	return lines
+}
+
+// Short is Clean, cut to width columns.
+func Short(s string, width int) string { return ansi.Truncate(Clean(s), width, "…") }
+
+// Table is columns of text. A cell may be painted.
+type Table struct {
+	Head  []string
+	Right []bool // columns that are aligned to the right
+	rows  [][]string
+}
+
+// Row adds a row.
+func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
+
+// Len is the number of rows.
+func (t *Table) Len() int { return len(t.rows) }
+
+// Write writes the table, with the head in bold on a terminal.
+func (t *Table) Write(w io.Writer, color bool) {
+	widths := make([]int, len(t.Head))
+	for i, h := range t.Head {
+		widths[i] = ansi.StringWidth(h)
+	}
+	for _, r := range t.rows {
+		for i, c := range r {
+			if i < len(widths) {
+				widths[i] = max(widths[i], ansi.StringWidth(c))
+			}
+		}
+	}
+	line := func(cells []string, st Style) {
+		var b strings.Builder
+		for i, c := range cells {
+			if i > 0 {
+				b.WriteString("  ")
+			}
+			pad := strings.Repeat(" ", max(0, widths[i]-ansi.StringWidth(c)))
+			c = Paint(color, st, c)
+			if i < len(t.Right) && t.Right[i] {
+				b.WriteString(pad + c)
+			} else {
+				b.WriteString(c + pad)
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	}
+	line(t.Head, Bold)
+	for _, r := range t.rows {
+		line(r, Plain)
+	}
+}
+
+// Seconds is a duration for people: 12.4 s, 3m05s, 2h10m.
+func Seconds(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	default:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+}
+
+// Count is n with the noun in the right number.
+func Count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Fit cuts a line that is clean already to width columns.
+func Fit(s string, width int) string { return ansi.Truncate(s, width, "…") }

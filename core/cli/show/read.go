@@ -1,0 +1,165 @@
+package show
+
+import (
+	"bufio"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
+)
+
+// Line is one run of a list.
+func Line(dir string) answer.RunLine {
+	l := answer.RunLine{Dir: dir, Outcomes: map[record.Outcome]int{}}
+	m, x, err := store.Read(dir)
+	if err != nil {
+		l.Error = err.Error()
+		return l
+	}
+	s := run.Summarize(m, x)
+	l.Experiment, l.Created, l.Planned, l.Outcomes, l.Complete = s.Experiment, s.Created, s.Planned, s.Outcomes, s.Complete
+	if w := Writing(x); w != nil {
+		l.Busy = w.Process.String()
+	}
+	return l
+}
+
+// Writing is the writer that is at work, as far as can be seen from here.
+func Writing(x *store.Index) *store.Entry {
+	for i := range x.Writers {
+		w := &x.Writers[i]
+		if !w.Ended && w.Began.Process != nil && w.Began.Process.State() != node.Dead {
+			return &w.Began
+		}
+	}
+	return nil
+}
+
+// Run is a run with all its trials and attempts.
+func Run(dir string, m *store.Manifest, x *store.Index) answer.ShowRun {
+	res := answer.ShowRun{
+		Dir: dir, Run: m.Header, Summary: run.Summarize(m, x), Trials: []answer.ShowTrial{}, Writers: []answer.ShowWriter{},
+		Torn: x.Torn, Damaged: x.Damaged,
+	}
+	busy := Writing(x) != nil
+	for _, t := range x.Trials {
+		res.Trials = append(res.Trials, Trial(dir, m, t, busy))
+	}
+	for _, w := range x.Writers {
+		sw := answer.ShowWriter{Name: w.Name, Berth: w.Began.Berth, Began: w.Began.Time, Ended: w.Ended}
+		if p := w.Began.Process; p != nil {
+			sw.Host, sw.PID = p.Host, p.PID
+		}
+		res.Writers = append(res.Writers, sw)
+	}
+	for _, n := range x.Notes {
+		res.Notes = append(res.Notes, n.Note)
+	}
+	return res
+}
+
+// Trial is a trial with its attempts; busy says that its run is under way.
+func Trial(dir string, m *store.Manifest, t *store.TrialState, busy bool) answer.ShowTrial {
+	res := answer.ShowTrial{Trial: *t.Trial, CellKey: m.Cells[t.Cell].Key, Outcome: t.Outcome(), Attempts: []answer.ShowAttempt{}}
+	if acc := t.Accepted(); acc != nil {
+		res.Accepted = acc.Number
+	}
+	for _, at := range t.Attempts {
+		folder := Folder(dir, t, at.Number)
+		sa := answer.ShowAttempt{Attempt: at.Number, Dir: folder, State: answer.Abandoned}
+		if at.Result == nil {
+			if busy && at.Number == t.Attempts[len(t.Attempts)-1].Number {
+				sa.State = answer.UnderWay
+			}
+			sa.Phases = phasesOf(folder)
+			res.Attempts = append(res.Attempts, sa)
+			continue
+		}
+		b := at.Result
+		sa.State, sa.Outcome, sa.AgentEnd, sa.Integrity, sa.Score = answer.Published, b.Outcome, b.AgentEnd, b.Integrity, b.Score
+		sa.Start, sa.End, sa.Phases = b.Start, b.End, []record.Phase{}
+		if r, err := store.ReadResult(folder); err == nil {
+			sa.Phases, sa.Findings, sa.Error = r.Phases, len(r.Findings), r.Error
+		}
+		res.Attempts = append(res.Attempts, sa)
+	}
+	return res
+}
+
+// Folder is the folder of an attempt.
+func Folder(dir string, t *store.TrialState, number int) string {
+	return filepath.Join(dir, store.TrialsDir, filepath.FromSlash(t.Dir), store.AttemptDir(number))
+}
+
+// readLines reads a file of JSON lines; what cannot be read of it is left out,
+// as a crash leaves it.
+func readLines[T any](file string) []T {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var all []T
+	sc := bufio.NewScanner(f)
+	sc.Buffer(make([]byte, 64<<10), 32<<20)
+	for sc.Scan() {
+		var v T
+		if json.Unmarshal(sc.Bytes(), &v) == nil {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// phasesOf are the phases of an attempt that was not published, as far as it
+// came. A phase that did not end has no end.
+func phasesOf(dir string) []record.Phase {
+	phases := []record.Phase{}
+	for _, e := range readLines[record.Event](filepath.Join(dir, record.EventsFile)) {
+		switch e.Type {
+		case record.EventPhaseStart:
+			phases = append(phases, record.Phase{Name: e.Phase, Stage: e.Stage, Round: e.Round, Turn: e.Turn, Who: e.Who, Start: e.Time})
+		case record.EventPhaseEnd:
+			for i := len(phases) - 1; i >= 0; i-- {
+				if p := &phases[i]; p.Name == e.Phase && p.Stage == e.Stage && p.End.IsZero() {
+					p.End, p.Error = e.Time, e.Error
+					break
+				}
+			}
+		default:
+		}
+	}
+	return phases
+}
+
+// Attempt is one attempt with all that can be shown of it.
+func Attempt(dir string) (*answer.ShowFull, error) {
+	full := &answer.ShowFull{Dir: dir, Phases: []record.Phase{}, Files: []string{}}
+	r, err := store.ReadResult(dir)
+	switch {
+	case err == nil:
+		full.Result, full.Phases = r, r.Phases
+	case os.IsNotExist(err):
+		full.Phases = phasesOf(dir)
+	default:
+		return nil, err
+	}
+	full.Turns = readLines[record.Turn](filepath.Join(dir, record.TurnsFile))
+	full.Steps = readLines[record.Step](filepath.Join(dir, record.StepsFile))
+	full.Log = readLines[json.RawMessage](filepath.Join(dir, record.LogFile))
+	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || len(full.Files) >= 1000 {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		full.Files = append(full.Files, filepath.ToSlash(rel))
+		return err
+	})
+	return full, err
+}

@@ -1,0 +1,162 @@
+package show
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-eval/berth/core/cli/live"
+	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// Summary prints cells, outcomes and marks of a run.
+func Summary(p *out.Printer, s *run.Summary) {
+	rows(p, "cell", s.Cells)
+	p.Printf("\n")
+	if len(s.Tasks) > 1 && len(s.Tasks) <= 50 {
+		rows(p, "task", s.Tasks)
+		p.Printf("\n")
+	}
+	p.Printf("%s\n", sum(s, p.Color))
+	if s.Tokens > 0 {
+		p.Printf("%s\n", usage(s))
+	}
+	for _, m := range s.Marks {
+		p.Printf("%s %s\n", out.Paint(p.Color, out.Odd, "note:"), out.Clean(m))
+	}
+}
+
+// rows prints one table of a summary, with both denominators.
+func rows(p *out.Printer, what string, rows []run.Row) {
+	scores := false
+	for i := range rows {
+		scores = scores || rows[i].Score != nil
+	}
+	t := out.Table{Head: []string{what, "passed", "of measured", "of planned"}, Right: []bool{1: true, 2: true, 3: true, 4: true, 5: true}}
+	if scores {
+		t.Head = append(t.Head, "mean score")
+	}
+	t.Head = append(t.Head, "not measured")
+	for i := range rows {
+		r := &rows[i]
+		name := r.Name
+		if name == "" {
+			name = r.Agent
+		}
+		row := []string{out.Short(name, 60), strconv.Itoa(r.Passed), rate(r.OfMeasured, r.Passed, r.Measured), rate(r.OfPlanned, r.Passed, r.Planned)}
+		if scores {
+			score := ""
+			if r.Score != nil {
+				score = strconv.FormatFloat(*r.Score, 'f', 3, 64)
+			}
+			row = append(row, score)
+		}
+		t.Row(append(row, strconv.Itoa(r.Planned-r.Measured))...)
+	}
+	t.Write(p.Out, p.Color)
+}
+
+func rate(r *float64, passed, n int) string {
+	if r == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f%% (%d/%d)", 100**r, passed, n)
+}
+
+// sum is the line of all outcomes, whose sum is what was planned.
+func sum(s *run.Summary, color bool) string {
+	var parts []string
+	for _, o := range record.Outcomes {
+		if n := s.Outcomes[o]; n > 0 {
+			parts = append(parts, out.Paint(color, live.StyleOf(o), fmt.Sprintf("%d %s", n, o)))
+		}
+	}
+	return fmt.Sprintf("%s planned = %s", out.Count(s.Planned, "trial", "trials"), strings.Join(parts, " + "))
+}
+
+func usage(s *run.Summary) string {
+	cost := "cost unknown"
+	if s.CostUSD != nil {
+		cost = fmt.Sprintf("%.4f USD", *s.CostUSD)
+		if s.Unpriced {
+			cost = "more than " + cost
+		}
+	}
+	return fmt.Sprintf("%d tokens, %s", s.Tokens, cost)
+}
+
+// Outcomes is counts on one line.
+func Outcomes(counts map[record.Outcome]int) string {
+	var parts []string
+	for _, o := range record.Outcomes {
+		if n := counts[o]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, o))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// maxTrials is how many trials a table has without --all.
+const maxTrials = 40
+
+// Trials lists trials, those that need a look first.
+func Trials(p *out.Printer, m *store.Manifest, x *store.Index, all bool) {
+	trials := slices.Clone(x.Trials)
+	if !all && len(trials) > maxTrials {
+		slices.SortStableFunc(trials, func(p, q *store.TrialState) int { return interest(p) - interest(q) })
+		trials = trials[:maxTrials]
+	}
+	t := out.Table{Head: []string{"trial", "task", "cell", "rep", "outcome", "score", "time", "note"}, Right: []bool{3: true, 5: true, 6: true}}
+	for _, tr := range trials {
+		o, score, took, remark := tr.Outcome(), "", "", tr.Invalid+tr.Refused
+		if acc := tr.Accepted(); acc != nil {
+			if acc.Result.Score != nil {
+				score = fmt.Sprintf("%.2f", *acc.Result.Score)
+			}
+			took = out.Seconds(acc.Result.End.Sub(acc.Result.Start))
+			remark = briefNote(tr, acc)
+		}
+		t.Row(tr.ID[:8], out.Short(tr.Task, 40), out.Short(m.Cells[tr.Cell].Slug, 30), strconv.Itoa(tr.Repetition),
+			out.Paint(p.Color, live.StyleOf(o), string(o)), score, took, out.Short(remark, 80))
+	}
+	t.Write(p.Out, p.Color)
+	if n := len(x.Trials) - len(trials); n > 0 {
+		p.Printf("… and %d more: --all lists them\n", n)
+	}
+}
+
+// interest puts errors before failures before the rest.
+func interest(t *store.TrialState) int {
+	switch o := t.Outcome(); {
+	case !o.Measured() && o != record.NotRun:
+		return 0
+	case o == record.AgentError:
+		return 1
+	case o == record.Failed:
+		return 2
+	default:
+		return 3
+	}
+}
+
+func briefNote(t *store.TrialState, acc *store.AttemptState) string {
+	var notes []string
+	b := acc.Result
+	if n := len(t.Attempts); n > 1 {
+		notes = append(notes, fmt.Sprintf("attempt %d of %d", acc.Number, n))
+	}
+	if b.AgentEnd != "" && b.AgentEnd != record.Yielded {
+		notes = append(notes, string(b.AgentEnd))
+	}
+	if b.Integrity == record.Exposed || b.Integrity == record.Violated {
+		notes = append(notes, string(b.Integrity))
+	}
+	if b.Error != "" {
+		notes = append(notes, b.Error)
+	}
+	return strings.Join(notes, ", ")
+}

@@ -1,0 +1,72 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// Here carries out attempts on this machine.
+type Here struct {
+	o     HereOptions
+	host  string
+	cells []map[string]trial.Cell // by cell, then by dataset
+	count atomic.Int64
+}
+
+// HereOptions are what attempts on this machine need.
+type HereOptions struct {
+	Plan    *plan.Plan
+	Run     string // id of the run, the owner of what is made
+	Berth   string // version of this program
+	Plugins trial.Plugins
+	Gateway trial.Gateway // nil: there are no models
+	// Runtime is a folder on node-local disk for this process alone, Sandboxd
+	// the program as it was installed beside it.
+	Runtime   string
+	Sandboxd  string
+	LookupEnv func(string) (string, bool)
+}
+
+// NewHere reads the secrets of every cell. Fails when one is missing.
+func NewHere(o HereOptions) (*Here, error) {
+	h := &Here{o: o}
+	h.host, _ = os.Hostname() //nolint:errcheck // an unknown host stays unnamed in the record
+	for _, c := range o.Plan.Experiment.Cells {
+		byDataset := map[string]trial.Cell{}
+		for i := range c.Datasets {
+			revealed, err := plan.Revealed(c, &c.Datasets[i])
+			if err != nil {
+				return nil, err
+			}
+			byDataset[c.Datasets[i].Label] = revealed
+		}
+		h.cells = append(h.cells, byDataset)
+	}
+	return h, nil
+}
+
+// Attempt implements Executor.
+func (h *Here) Attempt(ctx context.Context, j Job) (record.Result, error) {
+	t := &h.o.Plan.Tasks[j.Trial.Place]
+	if t.Task == nil {
+		return record.Result{}, fmt.Errorf("task %s is invalid and cannot be run", t.Name)
+	}
+	runtime := filepath.Join(h.o.Runtime, strconv.FormatInt(h.count.Add(1), 36))
+	return trial.Run(ctx, trial.Input{
+		Run: h.o.Run, Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
+		Host: h.host, Berth: h.o.Berth, Task: t.Task, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],
+		Record: j.Attempt, Runtime: runtime, Sandboxd: h.o.Sandboxd, Plugins: h.o.Plugins, Gateway: h.o.Gateway,
+		LookupEnv: h.o.LookupEnv, Live: j.Live,
+	})
+}
+
+var _ trial.Attempt = (*store.Attempt)(nil)

@@ -1,0 +1,145 @@
+package run
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// Requirement is a rule about the result of a run, for scripts: every cell that
+// it names must meet it.
+type Requirement struct {
+	text   string
+	cells  [][2]string // axis and value; none: all cells
+	metric string
+	op     string
+	// value is a number, or with of the count that it stands for.
+	value float64
+	of    string
+}
+
+var requirement = regexp.MustCompile(`^(?:([^:]*):)?\s*([a-z_]+)\s*(>=|<=|==|=|>|<)\s*([a-z_]+|[-+0-9.eE]+)\s*$`)
+
+// metrics are what rules may speak of, by name.
+var metrics = map[string]func(r *Row) *float64{
+	"pass_rate":             func(r *Row) *float64 { return r.OfPlanned },
+	"pass_rate_of_planned":  func(r *Row) *float64 { return r.OfPlanned },
+	"pass_rate_of_measured": func(r *Row) *float64 { return r.OfMeasured },
+	"mean_score":            func(r *Row) *float64 { return r.Score },
+	"planned":               func(r *Row) *float64 { return number(r.Planned) },
+	"measured":              func(r *Row) *float64 { return number(r.Measured) },
+	"passed":                func(r *Row) *float64 { return number(r.Passed) },
+	"failed":                func(r *Row) *float64 { return number(r.Outcomes[record.Failed]) },
+	"unmeasured":            func(r *Row) *float64 { return number(r.Planned - r.Measured) },
+}
+
+func number(n int) *float64 {
+	v := float64(n)
+	return &v
+}
+
+// ParseRequirement reads a rule: "[axis=value, …:] metric op value", where op
+// is one of >= <= = > <, and value a number or another metric.
+func ParseRequirement(text string) (Requirement, error) {
+	bad := func(format string, args ...any) (Requirement, error) {
+		return Requirement{}, fmt.Errorf(`requirement %q: %s: write one such as "agent=oracle: pass_rate >= 0.9"`, text, fmt.Sprintf(format, args...))
+	}
+	m := requirement.FindStringSubmatch(text)
+	if m == nil {
+		return bad("it is not of the form metric op value")
+	}
+	r := Requirement{text: strings.TrimSpace(text), metric: m[2], op: m[3]}
+	if metrics[r.metric] == nil {
+		return bad("there is no metric %q, there is pass_rate, pass_rate_of_measured, mean_score, planned, measured, passed, failed, unmeasured", r.metric)
+	}
+	var err error
+	if metrics[m[4]] != nil {
+		r.of = m[4]
+	} else if r.value, err = strconv.ParseFloat(m[4], 64); err != nil {
+		return bad("%q is neither a number nor a metric", m[4])
+	}
+	for part := range strings.SplitSeq(m[1], ",") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		axis, value, ok := strings.Cut(part, "=")
+		if !ok {
+			return bad("%q does not say axis=value", part)
+		}
+		r.cells = append(r.cells, [2]string{strings.TrimSpace(axis), strings.TrimSpace(value)})
+	}
+	return r, nil
+}
+
+// Check returns what does not meet the rule, one line a cell. A metric that has
+// no value does not meet any rule; nor does a rule that no cell is named by.
+func (r Requirement) Check(s *Summary, m *store.Manifest) (failed []string) {
+	named := false
+	for i := range s.Cells {
+		if !r.names(&m.Cells[i]) {
+			continue
+		}
+		named = true
+		row := &s.Cells[i]
+		got, want := metrics[r.metric](row), &r.value
+		if r.of != "" {
+			want = metrics[r.of](row)
+		}
+		if got == nil || want == nil {
+			failed = append(failed, fmt.Sprintf("%s: cell %s has no %s", r.text, cellName(row), r.metric))
+		} else if !r.holds(*got, *want) {
+			failed = append(failed, fmt.Sprintf("%s: cell %s has %s %g", r.text, cellName(row), r.metric, *got))
+		}
+	}
+	if !named {
+		failed = append(failed, r.text+": no cell is like that")
+	}
+	return failed
+}
+
+func cellName(r *Row) string {
+	if r.Name == "" {
+		return r.Agent
+	}
+	return r.Name
+}
+
+func (r Requirement) holds(a, b float64) bool {
+	switch r.op {
+	case ">=":
+		return a >= b
+	case "<=":
+		return a <= b
+	case ">":
+		return a > b
+	case "<":
+		return a < b
+	default:
+		return a == b
+	}
+}
+
+// names says whether the rule is about a cell.
+func (r Requirement) names(c *store.Cell) bool {
+	for _, want := range r.cells {
+		value, ok := c.Choices[want[0]]
+		if !ok {
+			switch want[0] {
+			case "agent":
+				value = c.Agent
+			case "model":
+				value = c.Model
+			case "environment":
+				value = c.Environment
+			}
+		}
+		if value != want[1] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,417 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// valid is a task that uses every part of the contract and breaks no rule.
+func valid() *Task {
+	atLeast := 0.5
+	return &Task{
+		Name: "org/a", Digest: digest, Dir: "/tasks/a", Format: "f",
+		Stages: []Stage{
+			{
+				Name: "one", Instruction: []Part{{Text: "go"}, {Resource: "references/map.png", MediaType: "image/png"}},
+				Agent:     Phase{Time: Seconds(60), Network: &Network{Mode: NetworkNone}},
+				Verifiers: []VerifierUse{{Name: "script", Settings: json.RawMessage(`{}`)}},
+				Mode:      ModeSeparate, VerifyIn: &Environment{OS: "linux", Network: Network{Mode: NetworkPublic}},
+				Hooks:     []Command{{Service: "db", Argv: []string{"dump"}}},
+				Artifacts: []Artifact{{Source: "/out", To: "out"}},
+				Reference: &Reference{Resource: "solution", Argv: []string{"/solution/run"}},
+				Surface:   &Surface{Steps: 5}, Captures: []Capture{{Name: "export"}},
+				PriorTrajectory: "prior.json", MinScores: map[string]float64{"reward": 1},
+			},
+			{Name: "two", Instruction: []Part{{Text: "on"}}, Verifiers: []VerifierUse{{Name: "judge"}}, SameSession: true},
+		},
+		Resources: []Resource{
+			{Name: "references/map.png", Path: "map.png", Audience: Public()},
+			{Name: "solution", Path: "solution", Audience: []Role{RoleOracle}, Place: "/solution", Phase: PlaceTurn, Folder: true, Entries: []Entry{
+				{Path: "a/link", Link: "../run", Mode: 0o777}, {Path: "run", Mode: 0o755, Size: 3},
+			}},
+			{Name: "tests", Path: "tests", Audience: []Role{RoleVerifier}, Secret: true, Place: "/tests", Phase: PlaceVerify, Folder: true},
+			{Name: "prior.json", Path: "prior.json", Audience: []Role{RoleAgent}, Stage: "one"},
+			{Name: "persona", Path: "persona.md", Audience: []Role{RoleUser}},
+			{Name: "levels", Path: "levels"},
+		},
+		Environment: Environment{
+			Image: "x", OS: "linux", Network: Network{Mode: NetworkAllow, Allow: []string{"a.com"}}, Users: []string{"1000", "bob"},
+			Build: &Build{Context: "environment", File: "Dockerfile", Digest: digest}, Env: Text(map[string]string{"A": "b"}),
+			Sidecars: []Sidecar{{Name: "db", Image: "pg"}}, Settings: json.RawMessage(`{"page": 1}`), Files: []string{"levels"},
+		},
+		Services:    []Service{{Name: "web", Command: Command{Argv: []string{"serve"}}, Ready: &Healthcheck{Argv: []string{"true"}}}},
+		Healthcheck: &Healthcheck{Argv: []string{"true"}, Retries: 3},
+		MCPServers:  []MCPServer{{Name: "m", Transport: "stdio", Command: "m"}, {Name: "n", Transport: "sse", URL: "http://n"}},
+		Skills:      []Skill{{Dir: "/skills"}, {Resource: "references/map.png"}},
+		Interaction: &Interaction{User: "persona", MaxFollowUps: 2, Charged: []string{"turn", "user"}, Reduce: ReduceLast},
+		Success:     Success{Score: "reward", Reduce: ReduceMean, AtLeast: &atLeast},
+		Paths:       Paths{Artifacts: "/logs/artifacts"},
+		Metadata:    json.RawMessage(`{"difficulty": "easy"}`),
+	}
+}
+
+func TestAValidTaskBreaksNoRule(t *testing.T) {
+	t.Parallel()
+	for _, p := range valid().Validate() {
+		t.Error(p)
+	}
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		key   string
+		spoil func(*Task)
+	}{
+		{"name", func(t *Task) { t.Name = "a\nb" }},
+		{"digest", func(t *Task) { t.Digest = "md5:1" }},
+		{"dir", func(t *Task) { t.Dir = "a" }},
+		{"metadata", func(t *Task) { t.Metadata = json.RawMessage(`[]`) }},
+		{"mode", func(t *Task) { t.Mode = "shared" }},
+		{"paths.artifacts", func(t *Task) { t.Paths.Artifacts = "logs" }},
+		{"stages", func(t *Task) { t.Stages = nil }},
+		{"stages[1].name", func(t *Task) { t.Stages[1].Name = "one" }},
+		{"stages[0].name", func(t *Task) { t.Stages[0].Name = "a/b" }},
+		{"stages[1].instruction", func(t *Task) { t.Stages[1].Instruction = nil }},
+		{"stages[0].instruction[0]", func(t *Task) { t.Stages[0].Instruction[0].Resource = "references/map.png" }},
+		{"stages[0].instruction[1].resource", func(t *Task) { t.Stages[0].Instruction[1].Resource = "tests" }},
+		{"stages[0].agent.time", func(t *Task) { t.Stages[0].Agent.Time = -1 }},
+		{"stages[0].agent.network.mode", func(t *Task) { t.Stages[0].Agent.Network.Mode = "" }},
+		{"stages[0].agent.network.allow", func(t *Task) { t.Stages[0].Agent.Network.Allow = []string{"a"} }},
+		{"stages[1].verifiers", func(t *Task) { t.Stages[1].Verifiers = nil }},
+		{"stages[0].verifiers[0].settings", func(t *Task) { t.Stages[0].Verifiers[0].Settings = json.RawMessage(`{`) }},
+		{"stages[0].verify_in", func(t *Task) { t.Stages[0].Mode = ModeLive }},
+		{"stages[0].verify_in.os", func(t *Task) { t.Stages[0].VerifyIn.OS = "" }},
+		{"stages[0].hooks[0].service", func(t *Task) { t.Stages[0].Hooks[0].Service = "no" }},
+		{"stages[0].hooks[0].argv", func(t *Task) { t.Stages[0].Hooks[0].Argv = nil }},
+		{"stages[0].artifacts[0].to", func(t *Task) { t.Stages[0].Artifacts[0].To = "../x" }},
+		{"stages[0].artifacts[0].source", func(t *Task) { t.Stages[0].Artifacts[0].Source = "/a/../b" }},
+		{"stages[0].reference.resource", func(t *Task) { t.Resources[1].Audience = Public() }},
+		{"stages[0].reference.argv", func(t *Task) { t.Stages[0].Reference.Argv = nil }},
+		{"stages[0].surface.steps", func(t *Task) { t.Stages[0].Surface.Steps = -1 }},
+		{"stages[0].captures[0].name", func(t *Task) { t.Stages[0].Captures[0].Name = ".." }},
+		{"stages[0].prior_trajectory", func(t *Task) { t.Resources[3].Stage = "two" }},
+		{"stages[0].same_session", func(t *Task) { t.Stages[0].SameSession = true }},
+		{"resources[1].name", func(t *Task) { t.Resources[1].Name = "references/map.png" }},
+		{"resources[0].name", func(t *Task) { t.Resources[0].Name = "attempt/x" }},
+		{"resources[0].path", func(t *Task) { t.Resources[0].Path = "../map.png" }},
+		{"resources[0].audience", func(t *Task) { t.Resources[0].Audience = []Role{"everybody"} }},
+		{"resources[3].stage", func(t *Task) { t.Resources[3].Stage = "three" }},
+		{"resources[1].phase", func(t *Task) { t.Resources[1].Phase = "" }},
+		{"resources[0].phase", func(t *Task) { t.Resources[0].Phase = PlaceSetup }},
+		{"resources[1].place", func(t *Task) { t.Resources[1].Place = "/a/../b" }},
+		{"resources[0].entries", func(t *Task) { t.Resources[0].Entries = []Entry{{Path: "a"}} }},
+		{"resources[1].entries", func(t *Task) { slices.Reverse(t.Resources[1].Entries) }},
+		{"resources[1].entries[0].link", func(t *Task) { t.Resources[1].Entries[0].Link = "../../x" }},
+		{"resources[1].entries[1].path", func(t *Task) { t.Resources[1].Entries[1].Path = "/x" }},
+		{"resources[1].entries[1].mode", func(t *Task) { t.Resources[1].Entries[1].Mode = 0o4755 }},
+		{"environment.env", func(t *Task) { t.Environment.Env["A=B"] = Value{} }},
+		{"environment.env.A", func(t *Task) { t.Environment.Env["A"] = Value{Text: "a", Host: "B"} }},
+		{"environment.users", func(t *Task) { t.Environment.Users = []string{"b", "a"} }},
+		{"environment.limits.pids", func(t *Task) { t.Environment.Limits.Pids = -1 }},
+		{"environment.sidecars[0].name", func(t *Task) { t.Environment.Sidecars[0].Name = "main" }},
+		{"environment.sidecars[0]", func(t *Task) { t.Environment.Sidecars[0].Image = "" }},
+		{"environment.build.digest", func(t *Task) { t.Environment.Build.Digest = "" }},
+		{"environment.build.context", func(t *Task) { t.Environment.Build.Context = "/x" }},
+		{"environment.upload", func(t *Task) { t.Environment.Upload, t.Environment.Build = true, nil }},
+		{"environment.files", func(t *Task) { t.Environment.Files = []string{"none"} }},
+		{"services[0].command.argv", func(t *Task) { t.Services[0].Command.Argv = nil }},
+		{"healthcheck.retries", func(t *Task) { t.Healthcheck.Retries = -1 }},
+		{"mcp_servers[0]", func(t *Task) { t.MCPServers[0].URL = "x" }},
+		{"mcp_servers[1].name", func(t *Task) { t.MCPServers[1].Name = "m" }},
+		{"mcp_servers[1].transport", func(t *Task) { t.MCPServers[1].Transport = "http" }},
+		{"skills[0].dir", func(t *Task) { t.Skills[0].Dir = "skills" }},
+		{"skills[1].resource", func(t *Task) { t.Skills[1].Resource = "tests" }},
+		{"interaction.user", func(t *Task) { t.Interaction.User = "tests" }},
+		{"interaction.charged", func(t *Task) { t.Interaction.Charged = []string{"setup"} }},
+		{"interaction.reduce", func(t *Task) { t.Interaction.Reduce = "sum" }},
+		{"success.at_least", func(t *Task) { t.Success.Score = "" }},
+		{"success.reduce", func(t *Task) { t.Success.Reduce = "best" }},
+	} {
+		t.Run(tt.key, func(t *testing.T) {
+			t.Parallel()
+			tk := valid()
+			tt.spoil(tk)
+			ps := tk.Validate()
+			if !slices.ContainsFunc(ps, func(p Problem) bool { return p.Key == tt.key && p.Severity == Error }) {
+				t.Errorf("got %v; want a problem with %s", ps, tt.key)
+			}
+		})
+	}
+}
+
+func TestJSONKeepsEverything(t *testing.T) {
+	t.Parallel()
+	in := valid()
+	raw, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(raw), in.Dir) {
+		t.Errorf("the folder on this host is in the JSON: %s", raw)
+	}
+	var out Task
+	if err := json.Unmarshal(raw, &out); err != nil {
+		t.Fatal(err)
+	}
+	out.Dir = in.Dir
+	again, err := json.Marshal(&out)
+	if err != nil || string(again) != string(raw) {
+		t.Errorf("changed on the way, %v:\n%s\n%s", err, raw, again)
+	}
+}
+
+// A field that is added without a JSON tag would be written in capitals.
+func TestEveryFieldHasAJSONName(t *testing.T) {
+	t.Parallel()
+	seen := map[reflect.Type]bool{}
+	var walk func(reflect.Type)
+	walk = func(ty reflect.Type) {
+		switch ty.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			walk(ty.Elem())
+		case reflect.Struct:
+			if seen[ty] {
+				return
+			}
+			seen[ty] = true
+			for f := range ty.Fields() {
+				if f.Tag.Get("json") == "" {
+					t.Errorf("%s.%s has no JSON name", ty.Name(), f.Name)
+				}
+				walk(f.Type)
+			}
+		default:
+		}
+	}
+	walk(reflect.TypeFor[Task]())
+	walk(reflect.TypeFor[Script]())
+	if len(seen) < 25 {
+		t.Errorf("saw only %d types", len(seen))
+	}
+}
+
+func TestViews(t *testing.T) {
+	t.Parallel()
+	names := func(v *Task) string {
+		var out []string
+		for _, r := range v.Resources {
+			out = append(out, r.Name)
+		}
+		return strings.Join(out, " ")
+	}
+	for _, tt := range []struct {
+		role      Role
+		stage     string
+		resources string
+		stages    int
+	}{
+		{RoleAgent, "one", "references/map.png prior.json", 1},
+		{RoleAgent, "two", "references/map.png", 1},
+		{RoleUser, "one", "references/map.png persona", 1},
+		{RoleOracle, "one", "references/map.png solution prior.json", 1},
+		{RoleVerifier, "one", "references/map.png tests", 2},
+	} {
+		v := valid().View(tt.role, tt.stage)
+		if names(v) != tt.resources || len(v.Stages) != tt.stages {
+			t.Errorf("%s in %s: got %q and %d stages, want %q and %d", tt.role, tt.stage, names(v), len(v.Stages), tt.resources, tt.stages)
+		}
+		if ref := v.Stages[0].Reference != nil; ref != (tt.role == RoleOracle) {
+			t.Errorf("%s: has the reference: %v", tt.role, ref)
+		}
+		if tt.role != RoleVerifier && (v.Stages[0].Verifiers != nil || v.Metadata != nil || v.Environment.Settings != nil || v.Success.Score != "") {
+			t.Errorf("%s sees how the task is graded: %+v", tt.role, v)
+		}
+	}
+}
+
+func TestNeeds(t *testing.T) {
+	t.Parallel()
+	tk := valid()
+	tk.Environment.Compose = "environment/compose.yaml"
+	tk.Environment.OS = "windows"
+	tk.Environment.Limits = Limits{GPUs: 1, TPU: &TPU{Type: "v4", Topology: "2x2"}}
+	tk.Stages[1].Mode = ModeSnapshot
+	var got []string
+	for _, n := range tk.Needs() {
+		got = append(got, string(n.Feature)+":"+n.Stage)
+		if n.Detail == "" {
+			t.Errorf("%s says nothing", n.Feature)
+		}
+	}
+	want := "compose: sidecars: windows: gpu: tpu: stages: interaction: mcp: skills: separate:one surface:one prior:one snapshot:two"
+	if strings.Join(got, " ") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
+	}
+}
+
+func TestModesAreOrderedByStrength(t *testing.T) {
+	t.Parallel()
+	order := []Mode{ModeLive, ModeRestarted, ModeSnapshot, ModeSeparate}
+	for i, a := range order {
+		for j, b := range order {
+			if a.Stronger(b) != (i > j) {
+				t.Errorf("%s stronger than %s: %v", a, b, a.Stronger(b))
+			}
+		}
+		if a.Stronger(ModeCopies) || ModeCopies.Stronger(a) {
+			t.Errorf("copies is compared with %s", a)
+		}
+	}
+}
+
+func TestEnvResolve(t *testing.T) {
+	t.Parallel()
+	def := "d"
+	lookup := func(name string) (string, bool) { return "v" + name, name == "SET" }
+	for _, tt := range []struct {
+		name  string
+		value Value
+		want  string
+		err   string
+	}{
+		{"text", Value{Text: "a"}, "a", ""},
+		{"set", Value{Host: "SET"}, "vSET", ""},
+		{"default", Value{Host: "UNSET", Default: &def}, "d", ""},
+		{"not set", Value{Host: "UNSET"}, "", "X: host variable UNSET is not set"},
+		{"joined", Value{Parts: []Value{{Text: "Bearer "}, {Host: "SET"}, {Host: "U", Default: &def}}}, "Bearer vSETd", ""},
+		{"joined and not set", Value{Parts: []Value{{Text: "a"}, {Host: "UNSET"}}}, "", "UNSET"},
+	} {
+		got, err := Env{"X": tt.value}.Resolve(lookup)
+		if got["X"] != tt.want || (err == nil) != (tt.err == "") || (err != nil && !strings.Contains(err.Error(), tt.err)) {
+			t.Errorf("%s: got %q, %v; want %q, error with %q", tt.name, got["X"], err, tt.want, tt.err)
+		}
+	}
+	e := Env{"A": {Host: "B"}, "C": {Parts: []Value{{Host: "D"}, {Host: "B"}}}, "E": {Text: "F"}}
+	if got := strings.Join(e.HostVars(), " "); got != "B D" {
+		t.Errorf("host variables are %q", got)
+	}
+}
+
+func TestDurationIsText(t *testing.T) {
+	t.Parallel()
+	raw, err := json.Marshal(Seconds(90.5))
+	var d Duration
+	if err != nil || string(raw) != `"1m30.5s"` || json.Unmarshal(raw, &d) != nil || d.Std() != 90500*time.Millisecond {
+		t.Errorf("got %s, %v, %v", raw, d, err)
+	}
+	if err := json.Unmarshal([]byte(`"5 minutes"`), &d); err == nil || !strings.Contains(err.Error(), `"90s"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestProblemIsOneLine(t *testing.T) {
+	t.Parallel()
+	p := Problem{File: "task.toml", Line: 3, Column: 1, Severity: Warning, Summary: "Unknown key", Detail: "Did you mean x?"}
+	if got := p.String(); got != "task.toml:3:1: warning: Unknown key: Did you mean x?" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// marked is a format whose tasks are folders with a file "name".
+type marked struct{}
+
+func (marked) Name() string { return "marked" }
+
+func (marked) Detect(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "name"))
+	return err == nil
+}
+
+func (marked) Load(_ context.Context, dir string, _ Options) (*Task, []Problem, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "name"))
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(data) == 0:
+		return nil, []Problem{{File: "name", Severity: Error, Summary: "Empty"}}, nil
+	}
+	return &Task{Name: string(data), Dir: dir}, nil, nil
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for p, name := range map[string]string{
+		"a": "org/a", "b": "", "group/c": "org/c", "group/again": "org/a", ".hidden/x": "h", "group/c/inside": "no", "other/deep": "-",
+	} {
+		dir := filepath.Join(root, p)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if name != "-" {
+			if err := os.WriteFile(filepath.Join(dir, "name"), []byte(name), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Symlink("../elsewhere", filepath.Join(root, "dangling")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name             string
+		include, exclude []string
+		want             string // items, ! for invalid
+		unwanted         int
+		err              string
+	}{
+		{"everything", nil, nil, "a b! group/again! group/c", 0, ""},
+		{"by folder", []string{"a", "b"}, nil, "a b!", 2, ""},
+		{"by path", []string{"group/*"}, nil, "group/again group/c", 2, ""},
+		{"by name", []string{"org/c"}, nil, "group/c", 3, ""},
+		{"exclude wins", []string{"*", "group/*"}, []string{"b", "again"}, "a group/c", 2, ""},
+		{"nothing matches", []string{"z*"}, nil, "", 0, `include "z*" matches no task of`},
+		{"a malformed pattern", nil, []string{"["}, "", 0, "syntax error"},
+	} {
+		l, err := List(t.Context(), marked{}, root, ListOptions{Include: tt.include, Exclude: tt.exclude})
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%s: got %v, want an error with %q", tt.name, err, tt.err)
+			}
+			continue
+		}
+		var got []string
+		for _, it := range l.Items {
+			mark := ""
+			if it.Task == nil {
+				mark = "!"
+			}
+			got = append(got, it.Path+mark)
+		}
+		if err != nil || strings.Join(got, " ") != tt.want || len(l.Unwanted) != tt.unwanted {
+			t.Errorf("%s: got %v, %v, %v; want %s and %d unwanted", tt.name, got, l.Unwanted, err, tt.want, tt.unwanted)
+		}
+		if len(l.Other) != 1 || l.Other[0] != "other/deep" {
+			t.Errorf("%s: folders without tasks are %v", tt.name, l.Other)
+		}
+	}
+}
+
+func TestListOfATaskItself(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "name"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := List(t.Context(), marked{}, root, ListOptions{})
+	if err != nil || len(l.Items) != 1 || l.Items[0].Path != "." || l.Items[0].Name() != "x" || l.Invalid() != 0 {
+		t.Errorf("got %+v, %v", l, err)
+	}
+	if _, err := List(t.Context(), marked{}, filepath.Join(root, "gone"), ListOptions{}); err == nil {
+		t.Error("a folder that is not there is no error")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := List(ended, marked{}, root, ListOptions{}); err == nil {
+		t.Error("an ended context is no error")
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"github.com/hashicorp/go-hclog"
@@ -53,15 +54,34 @@ func serve(list []Plugin, stderr io.Writer) int {
 		return 1
 	}
 	go endWithHost()
+	give := giveBackStdio()
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: CookieKey, MagicCookieValue: CookieValue, ProtocolVersion: Protocol},
 		VersionedPlugins: map[int]goplugin.PluginSet{Protocol: {SetName: &set{list: list}}},
 		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: stderr, JSONFormat: true}),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
-			return newServer(stderr, opts...)
+			return newServer(stderr, list, append(opts, give...)...)
 		},
 	})
 	return 0
+}
+
+// giveBackStdio undoes, at the first call, that go-plugin puts pipes of its own
+// in the place of os.Stdout and os.Stderr: what is in such a pipe when the
+// process dies are its last words, and they would be lost.
+func giveBackStdio() []grpc.ServerOption {
+	stdout, stderr := os.Stdout, os.Stderr
+	once := sync.OnceFunc(func() { os.Stdout, os.Stderr = stdout, stderr })
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			once()
+			return next(ctx, req)
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			once()
+			return next(srv, s)
+		}),
+	}
 }
 
 // endWithHost ends this process, and what it started in its process group, when
@@ -120,8 +140,9 @@ func levelName(l slog.Level) string {
 }
 
 // newServer is the only place that builds a plugin's gRPC server.
-func newServer(stderr io.Writer, opts ...grpc.ServerOption) *grpc.Server {
+func newServer(stderr io.Writer, list []Plugin, opts ...grpc.ServerOption) *grpc.Server {
 	log := slog.New(logHandler(stderr))
+	opts = append(opts, gate(list)...)
 	return grpc.NewServer(append(opts, fault.ServerOptions(func(method string, value any, stack []byte) {
 		log.Error("panic", "rpc", method, "value", fmt.Sprint(value), "stack", string(stack))
 	})...)...)

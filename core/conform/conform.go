@@ -67,14 +67,16 @@ func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 	if err != nil {
 		return fmt.Errorf("test %s: %w", o.Binary, err)
 	}
-	if info, err := os.Stat(binary); err != nil {
+	info, err := os.Stat(binary)
+	if err != nil {
 		return fmt.Errorf("test a plugin: %w", err)
-	} else if info.IsDir() || info.Mode()&0o111 == 0 {
+	}
+	if info.IsDir() || info.Mode()&0o111 == 0 {
 		return fmt.Errorf("test %s: is no executable file: name a plugin binary, such as bin/plugins/script", o.Binary)
 	}
 	// A folder with nothing else, so that no other binary is asked or wins.
 	only := filepath.Join(dir, "p")
-	if err := errors.Join(os.Mkdir(only, 0o700), os.Symlink(binary, filepath.Join(only, filepath.Base(binary)))); err != nil {
+	if err = errors.Join(os.Mkdir(only, 0o700), os.Symlink(binary, filepath.Join(only, filepath.Base(binary)))); err != nil {
 		return fmt.Errorf("test %s: %w", o.Binary, err)
 	}
 	host, err := plugin.New(plugin.Options{Dirs: []string{only}, Log: o.Log})
@@ -131,7 +133,7 @@ func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) err
 		spec.Config = b.o.Config
 		s, done, err := environmenttest.Subject{
 			Environment: env, Capabilities: e.Capabilities, Spec: spec, Sandboxd: b.o.Sandboxd, Runtime: b.dir,
-		}.Start()
+		}.Start(ctx)
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func (b *bench) shells(ctx context.Context) (*lab, error) {
 		return nil, err
 	}
 	dir := filepath.Join(b.dir, "l")
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err = os.Mkdir(dir, 0o700); err != nil {
 		h.Stop()
 		return nil, fmt.Errorf("make a folder for sandboxes: %w", err)
 	}
@@ -72,7 +72,7 @@ func (l *lab) shell(ctx context.Context, t *conformance.T, grading bool) (addres
 	}
 	t.Cleanup(func() { _ = folder.Close() })
 	scratch := filepath.Join(l.dir, "s"+n)
-	if err := os.Mkdir(scratch, 0o700); err != nil {
+	if err = os.Mkdir(scratch, 0o700); err != nil {
 		t.Fatalf("%v", err)
 	}
 	made, err := l.env.Create(ctx, environment.Spec{
@@ -95,7 +95,7 @@ func (l *lab) shell(ctx context.Context, t *conformance.T, grading bool) (addres
 		t.Fatalf("%v", err)
 	}
 	t.Cleanup(func() { _ = r.Shut(cleanup) })
-	if err := r.Open(ctx); err != nil {
+	if err = r.Open(ctx); err != nil {
 		t.Fatalf("%v", err)
 	}
 	return r.Address(), func() { _ = r.Close(cleanup) }

@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,9 +85,30 @@ func (c *client) Check(ctx context.Context, spec Spec) (Report, error) {
 }
 
 func (c *client) Create(ctx context.Context, spec Spec) (Sandbox, error) {
-	reply, err := c.rpc.Create(ctx, &environmentpb.CreateRequest{Plugin: c.plugin, Spec: specToProto(spec)})
+	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, cancel)
+	defer stop()
+	stream, err := c.rpc.Create(call)
 	if err != nil {
 		return Sandbox{}, err
+	}
+	if err = stream.Send(&environmentpb.CreateRequest{Plugin: c.plugin, Spec: specToProto(spec)}); err != nil && !errors.Is(err, io.EOF) { // EOF: Recv knows why
+		return Sandbox{}, err
+	}
+	reply, err := stream.Recv()
+	if err != nil {
+		return Sandbox{}, err
+	}
+	if !stop() { // ctx has ended: nobody wants it
+		return Sandbox{}, fmt.Errorf("create: %w", context.Cause(ctx))
+	}
+	if err = stream.Send(&environmentpb.CreateRequest{Taken: true}); err != nil && !errors.Is(err, io.EOF) {
+		return Sandbox{}, err
+	}
+	// The end of the call says that the plugin knows.
+	if _, err = stream.Recv(); !errors.Is(err, io.EOF) {
+		return Sandbox{}, cmp.Or(err, fmt.Errorf("environment %q answered twice", c.plugin))
 	}
 	made, err := sandboxFromProto(reply.GetSandbox())
 	if err != nil {

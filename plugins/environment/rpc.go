@@ -1,9 +1,12 @@
 package environment
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -69,24 +72,44 @@ func (s *server) Check(ctx context.Context, r *environmentpb.EnvironmentCheckReq
 	return reportToProto(report), nil
 }
 
-func (s *server) Create(ctx context.Context, r *environmentpb.CreateRequest) (*environmentpb.CreateReply, error) {
+func (s *server) Create(stream grpc.BidiStreamingServer[environmentpb.CreateRequest, environmentpb.CreateReply]) (err error) {
+	ctx := stream.Context()
+	r, err := stream.Recv()
+	if err != nil {
+		return err
+	}
 	e, err := lookup[Environment](s.environments, r.GetPlugin(), "create")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	spec, err := specFromProto(r.GetSpec())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	made, err := e.Create(ctx, spec)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if made.ID == "" {
-		return nil, fmt.Errorf("%w: environment %q made a sandbox without an id", wire.ErrPanic, r.GetPlugin())
+		return fmt.Errorf("%w: environment %q made a sandbox without an id", wire.ErrPanic, r.GetPlugin())
 	}
-	return &environmentpb.CreateReply{Sandbox: sandboxToProto(made)}, nil
+	err = stream.Send(&environmentpb.CreateReply{Sandbox: sandboxToProto(made)})
+	if err == nil {
+		// The answer may cross with a cancel: only the core's word says that
+		// somebody has the sandbox.
+		r, err = stream.Recv()
+	}
+	if err == nil && r.GetTaken() {
+		return nil
+	}
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
+	defer cancel()
+	_, gone := e.Destroy(cleanup, made.ID)
+	return errors.Join(fmt.Errorf("sandbox %q was not taken: %w", made.ID, cmp.Or(err, context.Canceled)), gone)
 }
+
+// abandonTime bounds the removal of a sandbox that nobody took.
+const abandonTime = 30 * time.Second
 
 func (s *server) Destroy(ctx context.Context, r *environmentpb.DestroyRequest) (*environmentpb.DestroyReply, error) {
 	e, err := lookup[Environment](s.environments, r.GetPlugin(), "destroy")

@@ -48,7 +48,7 @@ type Subject struct {
 //	environmenttest.Run(t, environmenttest.Subject{Environment: mybox.New(), Spec: spec, Sandboxd: path})
 func Run(t *testing.T, s Subject) {
 	t.Helper()
-	s, done, err := s.Start()
+	s, done, err := s.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ type kit struct {
 
 // Start makes what the clauses share. done removes it, and every sandbox that
 // the environment still has of it.
-func (s Subject) Start() (_ Subject, done func() error, err error) {
+func (s Subject) Start(ctx context.Context) (_ Subject, done func() error, err error) {
 	base := s.Runtime
 	if base == "" {
 		base = os.TempDir()
@@ -93,12 +93,12 @@ func (s Subject) Start() (_ Subject, done func() error, err error) {
 		return s, nil, fmt.Errorf("install sandboxd for the kit: %w", err)
 	}
 	s.kit = &kit{owner: "kit-" + filepath.Base(dir), folder: dir, binary: binary}
-	return s, func() error { return s.finish(dir) }, nil
+	return s, func() error { return s.finish(ctx, dir) }, nil
 }
 
 // finish destroys what is left of the kit's sandboxes.
-func (s Subject) finish(dir string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+func (s Subject) finish(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	ids, err := s.Environment.List(ctx, s.kit.owner)
 	for _, id := range ids {

@@ -2,6 +2,7 @@ package verifiertest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -21,6 +22,9 @@ var verdictClauses = []conformance.Clause[Subject]{
 			for _, c := range s.cases() {
 				r := s.request(ctx, t, &c)
 				v, err := s.Verifier.Verify(ctx, r, ignore)
+				if errors.Is(err, verifier.ErrBadReward) { // so the wire says of a score that is not finite
+					t.Errorf("%s: %v", c.Name, err)
+				}
 				if err != nil {
 					t.Logf("%s: no verdict: %v", c.Name, err)
 					continue

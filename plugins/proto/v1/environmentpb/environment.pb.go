@@ -300,6 +300,7 @@ type CreateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	Spec          *SandboxSpec           `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	Taken         bool                   `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"` // the second message, and nothing else in it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -346,6 +347,13 @@ func (x *CreateRequest) GetSpec() *SandboxSpec {
 		return x.Spec
 	}
 	return nil
+}
+
+func (x *CreateRequest) GetTaken() bool {
+	if x != nil {
+		return x.Taken
+	}
+	return false
 }
 
 type CreateReply struct {
@@ -3260,10 +3268,11 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\bdegraded\x18\x02 \x03(\v2\x15.berth.v1.SpecProblemR\bdegraded\"?\n" +
 	"\vSpecProblem\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"R\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"h\n" +
 	"\rCreateRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12)\n" +
-	"\x04spec\x18\x02 \x01(\v2\x15.berth.v1.SandboxSpecR\x04spec\">\n" +
+	"\x04spec\x18\x02 \x01(\v2\x15.berth.v1.SandboxSpecR\x04spec\x12\x14\n" +
+	"\x05taken\x18\x03 \x01(\bR\x05taken\">\n" +
 	"\vCreateReply\x12/\n" +
 	"\asandbox\x18\x01 \x01(\v2\x15.berth.v1.SandboxMadeR\asandbox\"\xb2\x05\n" +
 	"\vSandboxSpec\x12/\n" +
@@ -3504,10 +3513,10 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x19SANDBOX_GRANT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SANDBOX_GRANT_ENFORCED\x10\x01\x12\x1d\n" +
 	"\x19SANDBOX_GRANT_BEST_EFFORT\x10\x02\x12\x14\n" +
-	"\x10SANDBOX_GRANT_NO\x10\x032\xf7\x03\n" +
+	"\x10SANDBOX_GRANT_NO\x10\x032\xfb\x03\n" +
 	"\vEnvironment\x12K\n" +
-	"\x05Check\x12!.berth.v1.EnvironmentCheckRequest\x1a\x1f.berth.v1.EnvironmentCheckReply\x128\n" +
-	"\x06Create\x12\x17.berth.v1.CreateRequest\x1a\x15.berth.v1.CreateReply\x12;\n" +
+	"\x05Check\x12!.berth.v1.EnvironmentCheckRequest\x1a\x1f.berth.v1.EnvironmentCheckReply\x12<\n" +
+	"\x06Create\x12\x17.berth.v1.CreateRequest\x1a\x15.berth.v1.CreateReply(\x010\x01\x12;\n" +
 	"\aDestroy\x12\x18.berth.v1.DestroyRequest\x1a\x16.berth.v1.DestroyReply\x122\n" +
 	"\x04List\x12\x15.berth.v1.ListRequest\x1a\x13.berth.v1.ListReply\x12=\n" +
 	"\aPrepare\x12\x18.berth.v1.PrepareRequest\x1a\x16.berth.v1.PrepareEvent0\x01\x122\n" +

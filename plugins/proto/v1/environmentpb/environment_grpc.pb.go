@@ -53,11 +53,14 @@ type EnvironmentClient interface {
 	// scratch yet. An error means that the question could not be answered.
 	// Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG.
 	Check(ctx context.Context, in *EnvironmentCheckRequest, opts ...grpc.CallOption) (*EnvironmentCheckReply, error)
-	// Create makes a sandbox whose PID 1 is /berth/sandboxd, and returns when
-	// that has been started. Cancelled, it stops early and leaves nothing behind.
+	// Create makes a sandbox whose PID 1 is /berth/sandboxd, and answers when
+	// that has been started. The first message holds plugin and spec; the answer
+	// is one sandbox; the core then sends `taken`, and the call ends. Cancelled, or
+	// ended by the core without `taken`, it stops early and leaves nothing behind:
+	// a sandbox whose answer crossed with a cancel is destroyed by the plugin.
 	// Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG, NO_CAPACITY, BAD_IMAGE,
 	// BUILD_FAILED, REFUSED.
-	Create(ctx context.Context, in *CreateRequest, opts ...grpc.CallOption) (*CreateReply, error)
+	Create(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CreateRequest, CreateReply], error)
 	// Destroy removes a sandbox with all that is in it, or an image that Snapshot
 	// made. Idempotent: an id that is unknown or gone is no error. Fast: it
 	// kills, nobody waits for a polite stop. Reasons: INVALID, UNKNOWN_PLUGIN.
@@ -100,15 +103,18 @@ func (c *environmentClient) Check(ctx context.Context, in *EnvironmentCheckReque
 	return out, nil
 }
 
-func (c *environmentClient) Create(ctx context.Context, in *CreateRequest, opts ...grpc.CallOption) (*CreateReply, error) {
+func (c *environmentClient) Create(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CreateRequest, CreateReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CreateReply)
-	err := c.cc.Invoke(ctx, Environment_Create_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Environment_ServiceDesc.Streams[0], Environment_Create_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[CreateRequest, CreateReply]{ClientStream: stream}
+	return x, nil
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Environment_CreateClient = grpc.BidiStreamingClient[CreateRequest, CreateReply]
 
 func (c *environmentClient) Destroy(ctx context.Context, in *DestroyRequest, opts ...grpc.CallOption) (*DestroyReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -132,7 +138,7 @@ func (c *environmentClient) List(ctx context.Context, in *ListRequest, opts ...g
 
 func (c *environmentClient) Prepare(ctx context.Context, in *PrepareRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PrepareEvent], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Environment_ServiceDesc.Streams[0], Environment_Prepare_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Environment_ServiceDesc.Streams[1], Environment_Prepare_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +177,7 @@ func (c *environmentClient) Snapshot(ctx context.Context, in *SnapshotRequest, o
 
 func (c *environmentClient) Changed(ctx context.Context, in *ChangedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ChangedReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Environment_ServiceDesc.Streams[1], Environment_Changed_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Environment_ServiceDesc.Streams[2], Environment_Changed_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -200,11 +206,14 @@ type EnvironmentServer interface {
 	// scratch yet. An error means that the question could not be answered.
 	// Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG.
 	Check(context.Context, *EnvironmentCheckRequest) (*EnvironmentCheckReply, error)
-	// Create makes a sandbox whose PID 1 is /berth/sandboxd, and returns when
-	// that has been started. Cancelled, it stops early and leaves nothing behind.
+	// Create makes a sandbox whose PID 1 is /berth/sandboxd, and answers when
+	// that has been started. The first message holds plugin and spec; the answer
+	// is one sandbox; the core then sends `taken`, and the call ends. Cancelled, or
+	// ended by the core without `taken`, it stops early and leaves nothing behind:
+	// a sandbox whose answer crossed with a cancel is destroyed by the plugin.
 	// Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG, NO_CAPACITY, BAD_IMAGE,
 	// BUILD_FAILED, REFUSED.
-	Create(context.Context, *CreateRequest) (*CreateReply, error)
+	Create(grpc.BidiStreamingServer[CreateRequest, CreateReply]) error
 	// Destroy removes a sandbox with all that is in it, or an image that Snapshot
 	// made. Idempotent: an id that is unknown or gone is no error. Fast: it
 	// kills, nobody waits for a polite stop. Reasons: INVALID, UNKNOWN_PLUGIN.
@@ -240,8 +249,8 @@ type UnimplementedEnvironmentServer struct{}
 func (UnimplementedEnvironmentServer) Check(context.Context, *EnvironmentCheckRequest) (*EnvironmentCheckReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Check not implemented")
 }
-func (UnimplementedEnvironmentServer) Create(context.Context, *CreateRequest) (*CreateReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Create not implemented")
+func (UnimplementedEnvironmentServer) Create(grpc.BidiStreamingServer[CreateRequest, CreateReply]) error {
+	return status.Error(codes.Unimplemented, "method Create not implemented")
 }
 func (UnimplementedEnvironmentServer) Destroy(context.Context, *DestroyRequest) (*DestroyReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Destroy not implemented")
@@ -300,23 +309,12 @@ func _Environment_Check_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Environment_Create_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CreateRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(EnvironmentServer).Create(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Environment_Create_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(EnvironmentServer).Create(ctx, req.(*CreateRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+func _Environment_Create_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(EnvironmentServer).Create(&grpc.GenericServerStream[CreateRequest, CreateReply]{ServerStream: stream})
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Environment_CreateServer = grpc.BidiStreamingServer[CreateRequest, CreateReply]
 
 func _Environment_Destroy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DestroyRequest)
@@ -424,10 +422,6 @@ var Environment_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Environment_Check_Handler,
 		},
 		{
-			MethodName: "Create",
-			Handler:    _Environment_Create_Handler,
-		},
-		{
 			MethodName: "Destroy",
 			Handler:    _Environment_Destroy_Handler,
 		},
@@ -445,6 +439,12 @@ var Environment_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Create",
+			Handler:       _Environment_Create_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
 		{
 			StreamName:    "Prepare",
 			Handler:       _Environment_Prepare_Handler,

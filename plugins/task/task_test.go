@@ -160,7 +160,7 @@ func TestJSONKeepsEverything(t *testing.T) {
 		t.Errorf("the folder on this host is in the JSON: %s", raw)
 	}
 	var out Task
-	if err := json.Unmarshal(raw, &out); err != nil {
+	if err = json.Unmarshal(raw, &out); err != nil {
 		t.Fatal(err)
 	}
 	out.Dir = in.Dir
@@ -338,22 +338,42 @@ func (marked) Load(_ context.Context, dir string, _ Options) (*Task, []Problem, 
 	return &Task{Name: string(data), Dir: dir}, nil, nil
 }
 
-func TestList(t *testing.T) {
-	t.Parallel()
+// dataset makes the folders of a dataset by path; "-" is one without a task.
+func dataset(t *testing.T, names map[string]string) string {
+	t.Helper()
 	root := t.TempDir()
-	for p, name := range map[string]string{
-		"a": "org/a", "b": "", "group/c": "org/c", "group/again": "org/a", ".hidden/x": "h", "group/c/inside": "no", "other/deep": "-",
-	} {
+	for p, name := range names {
 		dir := filepath.Join(root, p)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if name != "-" {
-			if err := os.WriteFile(filepath.Join(dir, "name"), []byte(name), 0o600); err != nil {
-				t.Fatal(err)
-			}
+		if name == "-" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, "name"), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
+	return root
+}
+
+// items are the paths of a listing, ! for invalid ones.
+func items(l Listing) string {
+	var out []string
+	for _, it := range l.Items {
+		if it.Task == nil {
+			it.Path += "!"
+		}
+		out = append(out, it.Path)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	root := dataset(t, map[string]string{
+		"a": "org/a", "b": "", "group/c": "org/c", "group/again": "org/a", ".hidden/x": "h", "group/c/inside": "no", "other/deep": "-",
+	})
 	if err := os.Symlink("../elsewhere", filepath.Join(root, "dangling")); err != nil {
 		t.Fatal(err)
 	}
@@ -379,16 +399,8 @@ func TestList(t *testing.T) {
 			}
 			continue
 		}
-		var got []string
-		for _, it := range l.Items {
-			mark := ""
-			if it.Task == nil {
-				mark = "!"
-			}
-			got = append(got, it.Path+mark)
-		}
-		if err != nil || strings.Join(got, " ") != tt.want || len(l.Unwanted) != tt.unwanted {
-			t.Errorf("%s: got %v, %v, %v; want %s and %d unwanted", tt.name, got, l.Unwanted, err, tt.want, tt.unwanted)
+		if err != nil || items(l) != tt.want || len(l.Unwanted) != tt.unwanted {
+			t.Errorf("%s: got %v, %v, %v; want %s and %d unwanted", tt.name, items(l), l.Unwanted, err, tt.want, tt.unwanted)
 		}
 		if len(l.Other) != 1 || l.Other[0] != "other/deep" {
 			t.Errorf("%s: folders without tasks are %v", tt.name, l.Other)

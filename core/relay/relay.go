@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -46,10 +47,10 @@ type Relay struct {
 	path     string
 	sandbox  Sandbox
 	listener *net.UnixListener
-	refusal  *grpc.Server
 
 	mu      sync.Mutex
-	open    *opening // nil: closed
+	refusal *grpc.Server // while closed
+	open    *opening     // nil: closed
 	shut    bool
 	conns   map[net.Conn]struct{}
 	serving sync.WaitGroup // of the listener, and of refusals
@@ -75,13 +76,16 @@ func New(path string, s Sandbox) (*Relay, error) {
 		return nil, errors.Join(fmt.Errorf("relay: %w", err), l.Close())
 	}
 	r := &Relay{path: path, sandbox: s, listener: l, conns: map[net.Conn]struct{}{}}
-	r.refusal = grpc.NewServer(grpc.UnknownServiceHandler(refuse))
+	r.refusal = newRefusal()
 	r.serving.Go(r.accept)
 	return r, nil
 }
 
-// refuse answers every call of a closed session, so that a client in any
-// language learns why, and does not fall into its reconnect backoff.
+// newRefusal makes a server that answers every call of a closed session, so that
+// a client in any language learns why, and does not fall into its reconnect
+// backoff.
+func newRefusal() *grpc.Server { return grpc.NewServer(grpc.UnknownServiceHandler(refuse)) }
+
 func refuse(any, grpc.ServerStream) error {
 	return fault.Encode(fmt.Errorf("%w: the session is not open (between turns, or after its end)", fault.ErrRevoked))
 }
@@ -89,19 +93,31 @@ func refuse(any, grpc.ServerStream) error {
 // Address is what is passed to a plugin; it stands as long as the session.
 func (r *Relay) Address() string { return "unix:" + r.path }
 
+// drainTime is how long refused clients have to answer that they will come
+// back.
+const drainTime = time.Second
+
 // Open lets connections through, from now on. Opening twice is no error.
 func (r *Relay) Open(ctx context.Context) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	switch {
 	case r.shut:
+		r.mu.Unlock()
 		return fmt.Errorf("relay %s: it has been shut", r.path)
 	case r.open != nil:
+		r.mu.Unlock()
 		return nil
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	r.open = &opening{carry: func(c net.Conn) { r.carry(life, c) }, end: end}
-	r.closeConns() // refused clients, who come back at once
+	refusal := r.refusal
+	r.refusal = nil
+	r.mu.Unlock()
+	// Refused clients are told to connect anew, and what they ask meanwhile goes
+	// over the new connection. Closing theirs would fail their next call.
+	late := time.AfterFunc(drainTime, refusal.Stop)
+	defer late.Stop()
+	refusal.GracefulStop()
 	return nil
 }
 
@@ -116,7 +132,7 @@ func (r *Relay) Close(ctx context.Context) error {
 		return nil
 	}
 	was := r.open
-	r.open = nil
+	r.open, r.refusal = nil, newRefusal()
 	was.end()
 	r.closeConns()
 	r.mu.Unlock()
@@ -135,7 +151,6 @@ func (r *Relay) Shut(ctx context.Context) error {
 	_ = r.listener.Close() // and with it the socket
 	r.closeConns()
 	r.mu.Unlock()
-	r.refusal.Stop()
 	r.serving.Wait()
 	return err
 }
@@ -160,8 +175,9 @@ func (r *Relay) accept() {
 			_ = c.Close()
 		case r.open == nil:
 			r.conns[c] = struct{}{}
+			refusal := r.refusal
 			r.serving.Go(func() {
-				stream.ServeOn(r.refusal, c)
+				stream.ServeOn(refusal, c)
 				r.forget(c)
 			})
 		default:

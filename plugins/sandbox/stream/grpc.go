@@ -69,7 +69,13 @@ func Serve(s *grpc.Server, c net.Conn) {
 // ServeOn is Serve for a server that serves other connections, too: it returns
 // when c has ended.
 func ServeOn(s *grpc.Server, c net.Conn) {
-	_ = s.Serve(&one{conn: c, done: make(chan struct{})}) // ends with errEnded: the connection is gone, which is no news
+	l := &one{conn: c, done: make(chan struct{}), closed: make(chan struct{})}
+	_ = s.Serve(l) // ends with errEnded, or because s is being stopped
+	if !l.given {
+		_ = c.Close()
+		return
+	}
+	<-l.closed // a server that stops gracefully lets go of its listeners first
 }
 
 // Client speaks gRPC over c, which the other side serves. Closing it closes c.
@@ -110,10 +116,12 @@ var errEnded = errors.New("connection has ended")
 // one is a listener that accepts a single connection. Accept blocks after it
 // until that connection is closed, so that grpc.Server.Serve lasts as long.
 type one struct {
-	conn  net.Conn
-	given bool
-	once  sync.Once
-	done  chan struct{}
+	conn   net.Conn
+	given  bool
+	once   sync.Once
+	done   chan struct{} // ends Accept
+	ending sync.Once
+	closed chan struct{} // of the connection
 }
 
 func (l *one) Accept() (net.Conn, error) {
@@ -134,4 +142,7 @@ type closing struct {
 	l *one
 }
 
-func (c *closing) Close() error { return errors.Join(c.l.Close(), c.Conn.Close()) }
+func (c *closing) Close() error {
+	c.l.ending.Do(func() { close(c.l.closed) })
+	return errors.Join(c.l.Close(), c.Conn.Close())
+}

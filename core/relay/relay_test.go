@@ -1,0 +1,303 @@
+package relay_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/berth-eval/berth/core/relay"
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
+
+// place is a folder for a socket: short, and ours alone.
+func place(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "br")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+// session is a relay of a real sandbox and a client that a plugin would have.
+func session(t *testing.T) (*sandboxtest.Box, *relay.Relay, *sandbox.Client) {
+	t.Helper()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	r, err := relay.New(place(t), relay.Of(b.Sandbox, host.Session{ID: "agent", Dir: "/app"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Shut(context.WithoutCancel(t.Context())) })
+	c, err := sandbox.Dial(r.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return b, r, c
+}
+
+func works(t *testing.T, c *sandbox.Client) error {
+	t.Helper()
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := c.Exec(ctx, sandbox.Command{Argv: []string{"pwd"}, Stdout: &out}); err != nil {
+		return err
+	}
+	if out.String() != "/app\n" {
+		return errors.New("said " + out.String())
+	}
+	return nil
+}
+
+// The address stands from turn to turn; access does not.
+func TestOpenOnlyDuringTurns(t *testing.T) {
+	t.Parallel()
+	_, r, c := session(t)
+	ctx := t.Context()
+	for turn := range 3 {
+		if err := works(t, c); !errors.Is(err, sandbox.ErrRevoked) {
+			t.Errorf("before turn %d: %v, want ErrRevoked", turn, err)
+		}
+		if err := r.Open(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(works(t, c), r.Open(ctx), works(t, c)); err != nil {
+			t.Errorf("in turn %d: %v", turn, err)
+		}
+		if err := errors.Join(r.Close(ctx), r.Close(ctx)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.Shut(ctx), r.Shut(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	if err := works(t, c); !errors.Is(err, sandbox.ErrRevoked) {
+		t.Errorf("after the last turn: %v, want ErrRevoked", err)
+	}
+	if _, err := os.Stat(strings.TrimPrefix(r.Address(), "unix:")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+	if err := r.Open(ctx); err == nil {
+		t.Error("opened after Shut")
+	}
+}
+
+// A stream that is open when access is revoked carries nothing more, in either
+// direction, and its command is not killed: that is decided elsewhere.
+func TestRevocationEndsAnOpenStream(t *testing.T) {
+	t.Parallel()
+	b, r, c := session(t)
+	ctx := t.Context()
+	if err := r.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	said, last := 0, time.Time{}
+	ended := make(chan error, 1)
+	in, typing := io.Pipe()
+	go func() {
+		_, err := c.Exec(ctx, sandbox.Command{
+			Argv: []string{"sh", "-c", "(while :; do echo x; done) & cat > /tmp/typed; sleep 9001"}, Stdin: in,
+			Stdout: writer(func(p []byte) {
+				mu.Lock()
+				defer mu.Unlock()
+				said, last = said+len(p), time.Now()
+			}),
+		})
+		ended <- err
+	}()
+	_, _ = typing.Write([]byte("before\n"))
+	own, err := b.Sandbox.Shell(ctx, host.Session{ID: "core"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	typed := func() string {
+		data, _ := own.ReadFile(ctx, "/tmp/typed", 1000)
+		return string(data)
+	}
+	eventually(t, "both directions carry", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return said > 1<<20 && typed() == "before\n"
+	})
+	if err = r.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	closed := time.Now()
+	go func() { _, _ = typing.Write([]byte("after\n")) }()
+	if err = <-ended; !errors.Is(err, sandbox.ErrRevoked) {
+		t.Errorf("the call ended with %v, want ErrRevoked", err)
+	}
+	mu.Lock()
+	if last.After(closed.Add(50 * time.Millisecond)) { // what had arrived before may still be handed to the writer
+		t.Errorf("output came %v after Close", last.Sub(closed))
+	}
+	mu.Unlock()
+	time.Sleep(50 * time.Millisecond)
+	if got := typed(); got != "before\n" {
+		t.Errorf("input passed after Close: %q", got)
+	}
+	ps, err := b.Processes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive := 0
+	for _, p := range ps.List {
+		if strings.Contains(strings.Join(p.Argv, " "), "sleep 9001") && p.State != "Z" {
+			alive++
+		}
+	}
+	if alive == 0 {
+		t.Error("revoking killed the command")
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+// fake is a sandbox whose connections are pipes of the test.
+type fake struct {
+	attach chan net.Conn
+	hold   chan struct{} // Attach waits for it
+	detach error
+}
+
+func (f *fake) Attach(ctx context.Context) (net.Conn, error) {
+	select {
+	case <-f.hold:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	ours, theirs := net.Pipe()
+	f.attach <- theirs
+	return ours, nil
+}
+
+func (f *fake) Detach(context.Context) error { return f.detach }
+
+// Revoked while a connection is being attached, and nothing is left running.
+func TestCloseDuringAttach(t *testing.T) {
+	t.Parallel()
+	f := &fake{attach: make(chan net.Conn, 10), hold: make(chan struct{})}
+	r, err := relay.New(place(t), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = r.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "unix", strings.TrimPrefix(r.Address(), "unix:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	if err := r.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the client reads %v, want the end", err)
+	}
+	if err := r.Shut(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The error of Detach is told, and access is gone all the same.
+func TestDetachFails(t *testing.T) {
+	t.Parallel()
+	f := &fake{attach: make(chan net.Conn, 10), hold: make(chan struct{}), detach: errors.New("sandbox is lost")}
+	close(f.hold)
+	r, err := relay.New(place(t), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = r.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "unix", strings.TrimPrefix(r.Address(), "unix:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := <-f.attach
+	if err := r.Close(t.Context()); err == nil || !strings.Contains(err.Error(), "sandbox is lost") {
+		t.Errorf("got %v", err)
+	}
+	for _, end := range []net.Conn{c, inside} {
+		if _, err := end.Read(make([]byte, 1)); err == nil {
+			t.Error("a byte passed after Close")
+		}
+	}
+	if err := r.Shut(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNothingIsLeftRunning(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	f := &fake{attach: make(chan net.Conn, 100), hold: make(chan struct{})}
+	close(f.hold)
+	for range 20 {
+		r, err := relay.New(place(t), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			c, err := (&net.Dialer{}).DialContext(t.Context(), "unix", strings.TrimPrefix(r.Address(), "unix:"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			inside := <-f.attach
+			go func() { _, _ = inside.Write([]byte("x")) }()
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Shut(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goleak.VerifyNone(t, before)
+}
+
+func TestPathIsChecked(t *testing.T) {
+	t.Parallel()
+	if _, err := relay.New("/tmp/"+strings.Repeat("x", 100), &fake{}); err == nil || !strings.Contains(err.Error(), "100") {
+		t.Errorf("a long path: %v", err)
+	}
+	if _, err := relay.New("/nowhere/s", &fake{}); err == nil {
+		t.Error("a folder that is not there")
+	}
+}

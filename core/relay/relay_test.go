@@ -116,7 +116,7 @@ func TestRevocationEndsAnOpenStream(t *testing.T) {
 	in, typing := io.Pipe()
 	go func() {
 		_, err := c.Exec(ctx, sandbox.Command{
-			Argv: []string{"sh", "-c", "(while :; do echo x; done) & cat > /tmp/typed; sleep 9001"}, Stdin: in,
+			Argv: []string{"sh", "-c", "yes & cat > /tmp/typed; sleep 9001"}, Stdin: in,
 			Stdout: writer(func(p []byte) {
 				mu.Lock()
 				defer mu.Unlock()

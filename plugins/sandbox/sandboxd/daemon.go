@@ -193,8 +193,8 @@ func (d *daemon) take(from stream.Taker) {
 func (d *daemon) serveControl(c net.Conn) {
 	s := stream.NewServer()
 	pb.RegisterSandboxControlServer(s, &control{d: d})
-	stream.Serve(s, c)
-	d.stop(errCore)
+	stream.ServeOn(s, c)
+	d.stop(errCore) // at once, whatever is being done for a core that is gone
 }
 
 // dial makes a connection to the core and labels it. It is used twice, before

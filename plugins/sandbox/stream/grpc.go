@@ -40,6 +40,7 @@ func NewServer() *grpc.Server {
 		grpc.WriteBufferSize(bufferBytes), grpc.ReadBufferSize(bufferBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
+		grpc.WaitForHandlers(true),
 		grpc.UnaryInterceptor(func(ctx context.Context, q any, i *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
 			defer caught(i.FullMethod, &err)
 			out, err = next(ctx, q)

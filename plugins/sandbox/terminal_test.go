@@ -55,7 +55,8 @@ func open(t *testing.T, c *sandbox.Client, spec sandbox.TerminalSpec) *screen {
 
 func TestTerminalIsOne(t *testing.T) {
 	t.Parallel()
-	c := sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	c := b.Shell("agent")
 	s := open(t, c, sandbox.TerminalSpec{ID: "t", Argv: []string{"sh", "-i"}, Env: []string{"PS1=$ "}, Rows: 33, Columns: 101})
 	s.typed("tty && stty size && echo $TERM\n")
 	s.until("/dev/pts/0")
@@ -66,9 +67,9 @@ func TestTerminalIsOne(t *testing.T) {
 	}
 	s.typed("stty size\n")
 	s.until("40 120")
-	s.typed("echo run''ning; cat > /dev/null\n")
-	s.until("running")
-	s.typed("\x03") // ends cat: there is a foreground job
+	s.typed("sleep 7200\n")
+	eventually(t, "the job runs", func() bool { return running(t, b, "sleep 7200") })
+	s.typed("\x03") // ends it: there is a foreground job
 	s.until("^C")
 	s.typed("echo inter''rupted\n")
 	s.until("interrupted")

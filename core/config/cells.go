@@ -283,6 +283,7 @@ func (c *builder) place(experiment *hclsyntax.Block, eb *experimentBlock) {
 
 func (c *builder) keep(r *source.Reading) {
 	c.diags = append(c.diags, r.Diags...)
+	c.l.unexplained = append(c.l.unexplained, r.Unexplained...)
 	c.l.masks = append(c.l.masks, r.Masks...)
 }
 
@@ -344,6 +345,7 @@ func (c *builder) config(r *source.Reading, name string, kind Kind, plugin, at s
 	cr, raw := source.Read(c.l.ctx, c.scopes, inner, fs)
 	r.Diags = append(r.Diags, cr.Diags...)
 	r.Masks = append(r.Masks, cr.Masks...)
+	r.Unexplained = append(r.Unexplained, cr.Unexplained...)
 	if cr.Broken {
 		return Values{}
 	}

@@ -275,7 +275,7 @@ func TestGoldenFilesBelongToAnExperiment(t *testing.T) {
 		}
 		for _, suffix := range []string{".txt", ".golden"} {
 			base, ok := strings.CutSuffix(path, suffix)
-			if !ok || strings.Contains(base, "/notes") || strings.Contains(base, "prompt") {
+			if !ok || filepath.Dir(path) == "testdata" || strings.Contains(base, "/notes") || strings.Contains(base, "prompt") {
 				continue
 			}
 			_, file := os.Stat(base + ".hcl")

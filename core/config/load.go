@@ -31,6 +31,8 @@ type loader struct {
 	vars  map[string]eval.Variable
 	diags hcl.Diagnostics
 	masks []hcl.Range
+	// unexplained are places that are unknown for a reason found elsewhere.
+	unexplained []hcl.Range
 	// schemas are what plugins said, or why they did not.
 	schemas map[string]schemaAnswer
 	// broken says that the axes are not known, so that the only cell is one in
@@ -48,6 +50,12 @@ func Load(ctx context.Context, path string, o Options) (*Experiment, Diagnostics
 	l.src, l.diags = source.Open(path)
 	if !l.src.Unreadable {
 		l.load()
+	}
+	if !l.diags.HasErrors() {
+		// No reason was found: never go on without a value.
+		for _, r := range l.unexplained {
+			l.diags = append(l.diags, source.At(r, "Value cannot be worked out", "It depends on a secret in a way that is not supported. Write the text with the secret directly."))
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		l.diags = append(l.diags, source.Problem("Loading was stopped", "%s.", err)...)
@@ -215,6 +223,7 @@ func (l *loader) decode(sc *source.Scopes, b *hclsyntax.Block, fs []source.Field
 
 func (l *loader) keep(r *source.Reading) {
 	l.diags = append(l.diags, r.Diags...)
+	l.unexplained = append(l.unexplained, r.Unexplained...)
 	l.masks = append(l.masks, r.Masks...)
 }
 

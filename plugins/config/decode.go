@@ -24,18 +24,14 @@ func decode(raw json.RawMessage, into any) Problems {
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		return Problems{{"", "Bug in the plugin", fmt.Sprintf("decode into a pointer to a struct, got %T", into)}}
 	}
-	s, err := SchemaOf(into)
-	if err != nil {
-		return Problems{{"", "Bug in the plugin", err.Error()}}
+	k := knownOf(into)
+	if k.err != nil {
+		return Problems{{"", "Bug in the plugin", k.err.Error()}}
 	}
-	if ps := s.Problems(raw); len(ps) > 0 {
+	if ps := k.schema.Problems(raw); len(ps) > 0 {
 		return ps
 	}
-	ms, err := membersOf(into)
-	if err != nil {
-		return Problems{{"", "Bug in the plugin", err.Error()}}
-	}
-	return setStruct("", ms, raw, v.Elem())
+	return setStruct("", k.members, raw, v.Elem())
 }
 
 // setStruct sets the fields of v from an object that fits the schema.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -39,18 +40,42 @@ type member struct {
 // blocks, slices of structs repeated blocks, maps of structs labeled blocks;
 // embedded structs lend their fields. An error is a bug in the plugin.
 func SchemaOf(v any) (Schema, error) {
-	ms, err := membersOf(v)
-	if err != nil {
-		return Schema{}, err
+	k := knownOf(v)
+	// The caller may change what it gets, so nothing of it is shared.
+	return Schema{Fields: fieldsOf(k.members)}, k.err
+}
+
+// known is what has been read of a struct.
+type known struct {
+	members []member
+	schema  Schema // shared: must not be changed
+	err     error
+}
+
+var structs sync.Map // reflect.Type → known: a host decodes the same struct for every cell
+
+func knownOf(v any) known {
+	t := reflect.TypeOf(v)
+	if k, ok := structs.Load(t); ok {
+		if read, ok := k.(known); ok {
+			return read
+		}
 	}
-	s := Schema{Fields: fieldsOf(ms)}
-	return s, s.Check()
+	var k known
+	if k.members, k.err = membersOf(v); k.err == nil {
+		k.schema = Schema{Fields: fieldsOf(k.members)}
+		k.err = k.schema.Check()
+	} else {
+		k.members = nil
+	}
+	structs.Store(t, k)
+	return k
 }
 
 func fieldsOf(ms []member) []Field {
 	var fs []Field
 	for _, m := range ms {
-		m.Fields = fieldsOf(m.members)
+		m.Fields, m.Default, m.Enum = fieldsOf(m.members), slices.Clone(m.Default), slices.Clone(m.Enum)
 		fs = append(fs, m.Field)
 	}
 	return fs

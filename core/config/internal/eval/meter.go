@@ -3,6 +3,7 @@ package eval
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 
 	"github.com/hashicorp/hcl/v2"
@@ -13,8 +14,8 @@ import (
 
 // Limits of an evaluation. An honest experiment stays below a hundredth.
 const (
-	// MaxValue is the largest value, in units: a byte of text or half a byte of
-	// a number is one, an element of a list, map or object 16.
+	// MaxValue is the largest value, in units: a byte of text or a number is one,
+	// an element of a list, map or object 64.
 	MaxValue = 1 << 20
 	// MaxScope is what the evaluations of one cell may make in all, in units.
 	MaxScope = 32 << 20
@@ -23,7 +24,7 @@ const (
 	iteration = 512
 	// maxExponent bounds numbers: 2^4096 has 1,234 digits.
 	maxExponent = 4096
-	element     = 16
+	element     = 64
 )
 
 // errTooLarge is what a metered expression fails with.
@@ -113,20 +114,67 @@ func weigh(v cty.Value, limit int) (units int, err error) {
 	return units, nil
 }
 
-// metered is f with its results charged to the meter of the moment.
+// metered is f with its results charged to the meter of the moment, and with
+// the marks of its arguments on every unknown result: cty drops them where a
+// function handles marks itself and an argument is unknown, as all secrets are.
 func metered(f function.Function, m func() *meter) function.Function {
-	return function.New(&function.Spec{
-		Params:   f.Params(),
-		VarParam: f.VarParam(),
-		Type:     f.ReturnTypeForValues,
+	all := func(p function.Parameter) function.Parameter {
+		p.AllowUnknown, p.AllowMarked, p.AllowDynamicType = true, true, true
+		return p
+	}
+	spec := &function.Spec{
+		Type: f.ReturnTypeForValues,
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			v, err := f.Call(args)
-			if err == nil {
-				m().must(m().charge(v))
+			if err != nil {
+				return v, err
 			}
-			return v, err
+			m().must(m().charge(v))
+			return v.WithMarks(dropped(v, args)), nil
 		},
-	})
+	}
+	for _, p := range f.Params() {
+		spec.Params = append(spec.Params, all(p))
+	}
+	if p := f.VarParam(); p != nil {
+		variadic := all(*p)
+		spec.VarParam = &variadic
+	}
+	return function.New(spec)
+}
+
+// dropped are the marks that v must have and has not.
+func dropped(v cty.Value, args []cty.Value) cty.ValueMarks {
+	marks := cty.ValueMarks{}
+	for _, a := range args {
+		if a.ContainsMarked() {
+			_, ms := a.UnmarkDeep()
+			maps.Copy(marks, ms)
+		}
+	}
+	if len(marks) > 0 && !bareUnknown(v) {
+		return nil
+	}
+	return marks
+}
+
+// bareUnknown says whether something unknown in v has no mark.
+func bareUnknown(v cty.Value) bool {
+	if v.IsMarked() {
+		return false
+	}
+	if !v.IsKnown() {
+		return true
+	}
+	if v.IsNull() || !v.CanIterateElements() {
+		return false
+	}
+	for it := v.ElementIterator(); it.Next(); {
+		if _, e := it.Element(); bareUnknown(e) {
+			return true
+		}
+	}
+	return false
 }
 
 // guard is the name of the function that [Weave] puts around operands. It is

@@ -181,7 +181,7 @@ func within(dir, path string) bool {
 }
 
 // Glob lists the regular files that match a pattern (*, ?, [a-z], {a,b}, ** for
-// folders), sorted. Links to folders are not followed.
+// folders), sorted. Links to files are listed, links to folders are not followed.
 func (r *Reader) Glob(pattern string) ([]string, error) {
 	if len(pattern) > 1000 || strings.Count(pattern, "{") > 4 || !doublestar.ValidatePattern(pattern) {
 		return nil, fmt.Errorf("%q is no pattern: use *, ?, [a-z], {a,b} and **", pattern)

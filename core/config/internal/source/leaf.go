@@ -59,6 +59,7 @@ func (l *leaf) tree(v cty.Value, path pluginconfig.Path, inside []any, secrets [
 	switch {
 	case !v.IsKnown():
 		l.r.unknown = append(l.r.unknown, path)
+		l.r.Unexplained = append(l.r.Unexplained, l.attr.Expr.Range())
 		return nil, false
 	case v.IsNull():
 		return nil, len(inside) > 0

@@ -30,6 +30,9 @@ type Reading struct {
 	Holes  map[pluginconfig.Path]*Hole
 	// unknown are values that are wrong, or depend on something that is.
 	unknown []pluginconfig.Path
+	// Unexplained are expressions that are unknown although nothing is wrong
+	// with them; something that they depend on must be.
+	Unexplained []hcl.Range
 	// Broken readings are not whole: something is wrong or unknown.
 	Broken bool
 	Bodies map[string]*hclsyntax.Block // that a plugin describes, by name
@@ -277,6 +280,7 @@ func (r *Reading) references(v cty.Value, a *hclsyntax.Attribute, f Field, path 
 	}
 	if !v.IsWhollyKnown() {
 		r.unknown = append(r.unknown, path)
+		r.Unexplained = append(r.Unexplained, a.Expr.Range())
 		return nil, false
 	}
 	if f.Type == pluginconfig.String {

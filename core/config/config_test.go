@@ -1,0 +1,488 @@
+package config_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/config"
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+)
+
+// base is an experiment to which tests add; %s goes into the config of its agent.
+const base = `
+experiment "x" {
+  datasets    = [dataset.t]
+  environment = environment.box
+  agent       = agent.a
+}
+dataset "t" {
+  format = "harbor"
+  path   = "."
+}
+environment "box" {
+  plugin = "box"
+}
+agent "a" {
+  plugin = "loop"
+  config {
+    %s
+  }
+}
+`
+
+// write makes a folder with files, by name, and returns it.
+func write(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func load(t testing.TB, o config.Options, text string) (*config.Experiment, config.Diagnostics) {
+	t.Helper()
+	return config.Load(t.Context(), filepath.Join(write(t, map[string]string{"x.hcl": text}), "x.hcl"), o)
+}
+
+func TestSecretsAreRevealedWhereTheyBelong(t *testing.T) {
+	o := options()
+	e, ds := config.Load(t.Context(), "testdata/good/secrets.hcl", o)
+	if e == nil {
+		t.Fatal(ds)
+	}
+	c := e.Cells[0]
+	agent, err := c.Agent.Config.Reveal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(`{"effort":"%[1]s-x","extra":{"list":["a","%[1]s!"],"n":12345678901234567890},"headers":{"Accept":"text/plain","Authorization":"Bearer %[1]s"},"token":"other-%[1]s","words":["first","%[1]s"]}`, canary)
+	if string(agent) != want {
+		t.Errorf("agent's configuration\n got %s\nwant %s", agent, want)
+	}
+	env, err := c.Environment.Config.Reveal()
+	if err != nil || !strings.Contains(string(env), `["--key","`+canary+`","--big","12345678901234567890"]`) {
+		t.Errorf("environment's configuration %s, %v", env, err)
+	}
+	for name, want := range map[string]string{"PLAIN": "x", "TOKEN": canary, "UPPER": strings.ToUpper(canary), "REGION": "eu"} {
+		text := c.Environment.Env[name]
+		got, revealErr := text.Reveal()
+		if revealErr != nil || got != want || text.Secret() != (want != "x" && want != "eu") {
+			t.Errorf("env %s = %q (secret: %v), %v; want %q", name, got, text.Secret(), revealErr, want)
+		}
+	}
+	key, err := c.Model.APIKey.Reveal()
+	if err != nil || key != canary {
+		t.Errorf("key %q, %v", key, err)
+	}
+	if ds := c.CheckSecrets(); len(ds) > 0 {
+		t.Errorf("CheckSecrets: %v", ds)
+	}
+}
+
+// A missing secret is no fault of the file: it is found when a run is planned.
+func TestMissingSecretsAreReportedWhenTheyAreNeeded(t *testing.T) {
+	o := options()
+	o.LookupEnv = func(name string) (string, bool) { return "", strings.HasPrefix(name, "BERTH_VAR_") || name == "REGION" }
+	e, ds := config.Load(t.Context(), "testdata/good/secrets.hcl", o)
+	if e == nil {
+		t.Fatal(ds)
+	}
+	var text bytes.Buffer
+	if err := e.Cells[0].CheckSecrets().WriteText(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/missing_secrets.txt", text.Bytes())
+	if _, err := e.Cells[0].Model.APIKey.Reveal(); !errors.Is(err, config.ErrSecretMissing) || !strings.Contains(err.Error(), "KEY") {
+		t.Errorf("got %v; want ErrSecretMissing with the name", err)
+	}
+	if _, err := e.Cells[0].Agent.Config.Reveal(); !errors.Is(err, config.ErrSecretMissing) {
+		t.Errorf("got %v; want ErrSecretMissing", err)
+	}
+}
+
+// Verifiers that no task names need not have their secrets.
+func TestSecretsOfVerifiersAreCheckedByName(t *testing.T) {
+	e, ds := load(t, config.Options{}, fmt.Sprintf(base, "")+`
+verifier "judge" {
+  model = model.m
+  env   = { A = secret("A_SECRET") }
+}
+model "m" {
+  provider = "script"
+  name     = "m"
+  api_key  = secret("B_SECRET")
+}`)
+	if e == nil {
+		t.Fatal(ds)
+	}
+	if ds := e.Cells[0].CheckSecrets("other"); len(ds) != 0 {
+		t.Errorf("without the verifier: %v", ds)
+	}
+	got := e.Cells[0].CheckSecrets("judge").Error()
+	if !strings.Contains(got, "A_SECRET") || !strings.Contains(got, "B_SECRET") {
+		t.Errorf("with the verifier: %v", got)
+	}
+}
+
+// What goes wrong only with the real value must not show it.
+func TestErrorsWithRealValuesDoNotShowThem(t *testing.T) {
+	for _, expr := range []string{
+		`upper(jsondecode(secret("KEY")))`, `file(secret("KEY"))`, `format("%d", secret("KEY"))`, `tostring(1 + tonumber(secret("KEY")))`,
+		`base64decode(secret("KEY"))`, `regex("[0-9]{99}", secret("KEY"))`, `{ a = "x" }[secret("KEY")]`, `tostring(parseint(secret("KEY"), 10))`,
+		`file("${secret("KEY")}.txt")`, `"${jsondecode(secret("KEY")).a}"`, `split(",", secret("KEY"))[3]`, `secret("KEY") == "x" ? "a" : tostring(jsondecode(secret("KEY")))`,
+	} {
+		e, ds := load(t, options(), fmt.Sprintf(base, "token = "+expr))
+		if e == nil {
+			noCanary(t, expr, ds.Error())
+			continue
+		}
+		raw, err := e.Cells[0].Agent.Config.Reveal()
+		if err == nil {
+			t.Errorf("%s gave %s", expr, raw)
+			continue
+		}
+		var text bytes.Buffer
+		if werr := e.Cells[0].CheckSecrets().WriteText(&text, true); werr != nil {
+			t.Fatal(werr)
+		}
+		noCanary(t, expr, err.Error(), text.String(), fmt.Sprintf("%+v", e.Cells[0]))
+		if !strings.Contains(text.String(), "Secret cannot be read") {
+			t.Errorf("%s: CheckSecrets says %q", expr, text.String())
+		}
+	}
+}
+
+// The label is part of trial ids, so it must tell different uses apart.
+func TestIdentityTellsUsesOfASecretApart(t *testing.T) {
+	seen := map[string]string{}
+	for _, expr := range []string{
+		`secret("KEY")`, `secret("OTHER")`, `"Bearer ${secret("KEY")}"`, `"$${secret(\"KEY\")}"`, `upper(secret("KEY"))`, `"x"`,
+	} {
+		e, ds := load(t, options(), fmt.Sprintf(base, "effort = "+expr))
+		if e == nil {
+			t.Fatal(ds)
+		}
+		id := string(e.Cells[0].Identity(&e.Cells[0].Datasets[0]))
+		if other, ok := seen[id]; ok {
+			t.Errorf("%s and %s have the same identity %s", expr, other, id)
+		}
+		seen[id] = expr
+		noCanary(t, expr, id)
+	}
+}
+
+// Identity is what can change a result, and nothing else.
+func TestIdentityLeavesOutWhatChangesNothing(t *testing.T) {
+	id := func(text string) string {
+		e, ds := load(t, options(), text)
+		if e == nil {
+			t.Fatal(ds)
+		}
+		return string(e.Cells[0].Identity(&e.Cells[0].Datasets[0]))
+	}
+	model := `
+model "m" {
+  provider = "openai"
+  name     = "m"
+  %s
+}`
+	full := strings.Replace(fmt.Sprintf(base, "turns = 3"), `"loop"`, "\"loop\"\n  model = model.m", 1)
+	want := id(full + fmt.Sprintf(model, ""))
+	for name, text := range map[string]string{
+		"key, address, price": full + fmt.Sprintf(model, "api_key = secret(\"KEY\")\n base_url = \"http://x/v1\"\n price {\n input = 1\n }\n in_flight = 3"),
+		"labels":              strings.NewReplacer(`agent "a"`, `agent "b"`, "agent.a", "agent.b", `"t"`, `"u"`, "dataset.t", "dataset.u", `model "m"`, `model "n"`, "model.m", "model.n").Replace(full + fmt.Sprintf(model, "")),
+		"limits of the run":   strings.Replace(full, "agent       = agent.a", "agent = agent.a\n repeat = 7\n limits {\n in_flight = 3\n }\n retry {\n max = 3\n }", 1) + fmt.Sprintf(model, ""),
+		"how it is written":   strings.Replace(full, "turns = 3", "turns = \"3\" # three\n    effort = null", 1) + fmt.Sprintf(model, ""),
+		"an empty block": strings.Replace(full, `"box"
+}`, "\"box\"\n config {\n }\n}", 1) + fmt.Sprintf(model, ""),
+	} {
+		if got := id(text); got != want {
+			t.Errorf("%s changes the identity\nfrom %s\n  to %s", name, want, got)
+		}
+	}
+	for name, text := range map[string]string{
+		"configuration": strings.Replace(full, "turns = 3", "turns = 4", 1) + fmt.Sprintf(model, ""),
+		"model":         full + fmt.Sprintf(strings.Replace(model, `name     = "m"`, `name = "n"`, 1), ""),
+		"parameters":    full + fmt.Sprintf(model, "parameters {\n a = 1\n }"),
+		"mode":          strings.Replace(full, "agent       = agent.a", "agent = agent.a\n verify = \"separate\"", 1) + fmt.Sprintf(model, ""),
+		"limits":        strings.Replace(full, "agent       = agent.a", "agent = agent.a\n per_trial {\n max_steps = 3\n }", 1) + fmt.Sprintf(model, ""),
+		"oracle":        strings.Replace(full, `"loop"`, "\"loop\"\n  oracle = true", 1) + fmt.Sprintf(model, ""),
+		"rule":          strings.Replace(full, `path   = "."`, "path = \".\"\n success {\n key = \"k\"\n at_least = 1\n }", 1) + fmt.Sprintf(model, ""),
+		"network": strings.Replace(full, `"box"
+}`, "\"box\"\n network = \"none\"\n}", 1) + fmt.Sprintf(model, ""),
+	} {
+		if id(text) == want {
+			t.Errorf("%s does not change the identity", name)
+		}
+	}
+}
+
+func TestDefaultsComeFromTheCaller(t *testing.T) {
+	text := strings.Replace(fmt.Sprintf(base, ""), "environment = environment.box", "", 1)
+	o := options()
+	o.DefaultEnvironment = "box"
+	e, ds := load(t, o, text)
+	if e == nil || e.Cells[0].Environment.Plugin != "box" {
+		t.Errorf("got %v, %v; want the default environment", e, ds)
+	}
+	if e, _ := load(t, options(), text); e != nil {
+		t.Error("without a default, an experiment without an environment was taken")
+	}
+}
+
+// A plugin is asked once, however many blocks and cells use it.
+func TestEachPluginIsAskedOnce(t *testing.T) {
+	asked := map[string]int{}
+	o := options()
+	o.Schemas = func(kind config.Kind, plugin string) (pluginconfig.Schema, error) {
+		asked[string(kind)+" "+plugin]++
+		return schemas(kind, plugin)
+	}
+	e, ds := config.Load(t.Context(), "testdata/good/matrix.hcl", o)
+	if e == nil {
+		t.Fatal(ds)
+	}
+	if len(asked) != 2 || asked["agent loop"] != 1 || asked["environment box"] != 1 {
+		t.Errorf("asked %v", asked)
+	}
+}
+
+// A schema that is nonsense is the plugin's fault and is said so.
+func TestSchemasOfPluginsAreChecked(t *testing.T) {
+	o := options()
+	o.Schemas = func(config.Kind, string) (pluginconfig.Schema, error) {
+		return pluginconfig.Schema{Fields: []pluginconfig.Field{{Name: "A B", Type: "strnig"}}}, nil
+	}
+	_, ds := load(t, o, fmt.Sprintf(base, ""))
+	if !strings.Contains(ds.Error(), `unknown type "strnig"`) || !strings.Contains(ds.Error(), `Plugin "loop" cannot be used`) {
+		t.Errorf("got %v", ds)
+	}
+}
+
+func TestPathsStartFromTheFolderOfTheExperiment(t *testing.T) {
+	dir := write(t, map[string]string{"sub/x.hcl": fmt.Sprintf(base, `effort = file("a.txt")`), "sub/a.txt": "one", "other/a.txt": "two"})
+	t.Chdir(dir)
+	e, ds := config.Load(t.Context(), "sub/x.hcl", options())
+	if e == nil {
+		t.Fatal(ds)
+	}
+	if c := e.Cells[0]; c.Datasets[0].Path != filepath.Join(dir, "sub") || e.Dir != filepath.Join(dir, "sub") || string(c.Agent.Config.JSON()) != `{"effort":"one"}` {
+		t.Errorf("path %s, dir %s, config %s", c.Datasets[0].Path, e.Dir, c.Agent.Config.JSON())
+	}
+	o := options()
+	o.BaseDir = "other"
+	e, ds = config.Load(t.Context(), "sub", o)
+	if e == nil {
+		t.Fatal(ds)
+	}
+	if c := e.Cells[0]; c.Datasets[0].Path != filepath.Join(dir, "other") || string(c.Agent.Config.JSON()) != `{"effort":"two"}` {
+		t.Errorf("with another base: path %s, config %s", c.Datasets[0].Path, c.Agent.Config.JSON())
+	}
+}
+
+func TestReadingElsewhereMustBeAllowed(t *testing.T) {
+	dir := write(t, map[string]string{"exp/x.hcl": fmt.Sprintf(base, `effort = file("../shared/a.txt")`), "shared/a.txt": "shared"})
+	path := filepath.Join(dir, "exp/x.hcl")
+	if e, ds := config.Load(t.Context(), path, options()); e != nil || !strings.Contains(ds.Error(), "give --allow-read "+filepath.Join(dir, "shared")) {
+		t.Errorf("got %v; want a refusal that says what to give", ds)
+	}
+	o := options()
+	o.AllowRead = []string{filepath.Join(dir, "shared")}
+	e, ds := config.Load(t.Context(), path, o)
+	if e == nil || string(e.Cells[0].Agent.Config.JSON()) != `{"effort":"shared"}` {
+		t.Errorf("got %v", ds)
+	}
+}
+
+func TestFilesThatCannotBeLoaded(t *testing.T) {
+	dir := write(t, map[string]string{"empty/readme.md": "", "large/x.hcl": strings.Repeat("#", 1<<20+1)})
+	for path, want := range map[string]string{
+		"none.hcl": "no such file", "empty": "has no *.hcl file", "large": "larger than 1 MiB", "large/x.hcl": "larger than 1 MiB",
+	} {
+		if e, ds := config.Load(t.Context(), filepath.Join(dir, path), options()); e != nil || !strings.Contains(ds.Error(), want) {
+			t.Errorf("%s: got %v, want %q", path, ds, want)
+		}
+	}
+}
+
+func TestLoadingEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	e, ds := config.Load(ctx, "testdata/good/matrix.hcl", options())
+	if e != nil || !strings.Contains(ds.Error(), "context canceled") {
+		t.Errorf("got %v, %v; want an error", e, ds)
+	}
+}
+
+func TestDiagnosticsForPeopleAndPrograms(t *testing.T) {
+	dir := write(t, map[string]string{"x.hcl": strings.Replace(fmt.Sprintf(base, ""), "path", "paht", 1)})
+	t.Chdir(dir)
+	_, ds := config.Load(t.Context(), "x.hcl", options())
+	if len(ds) != 2 {
+		t.Fatalf("got %v", ds)
+	}
+	var text bytes.Buffer
+	if err := ds[1:].WriteText(&text, true); err != nil {
+		t.Fatal(err)
+	}
+	want := "\x1b[31mError\x1b[0m: Unknown name\n\n  on x.hcl line 9, in dataset \"t\":\n   9:   \x1b[1;4mpaht\x1b[0m   = \".\"\n\nThere is no \"paht\" here. Did you mean \"path\"?\n\n"
+	if text.String() != want {
+		t.Errorf("text %q, want %q", text.String(), want)
+	}
+	if got, want := ds[1].String(), `x.hcl:9:3: Unknown name: There is no "paht" here. Did you mean "path"?`; got != want {
+		t.Errorf("line %q, want %q", got, want)
+	}
+	raw, err := json.Marshal(ds[1])
+	wantJSON := `{"severity":"error","summary":"Unknown name","detail":"There is no \"paht\" here. Did you mean \"path\"?","file":"x.hcl","start":{"line":9,"column":3},"end":{"line":9,"column":7},"in":"dataset \"t\"","source":"  paht   = \".\""}`
+	if err != nil || string(raw) != wantJSON {
+		t.Errorf("JSON %s, %v; want %s", raw, err, wantJSON)
+	}
+	if raw, err := json.Marshal(config.Diagnostics(nil)); err != nil || string(raw) != "[]" {
+		t.Errorf("no diagnostics are %s, %v", raw, err)
+	}
+	if config.Diagnostics(nil).Err() != nil || ds.Err() == nil {
+		t.Error("Err is wrong")
+	}
+}
+
+func TestProblemsWithBlocksAreMappedToTheFile(t *testing.T) {
+	e, ds := config.Load(t.Context(), "testdata/good/roles.hcl", options())
+	if e == nil {
+		t.Fatal(ds)
+	}
+	for _, tt := range []struct {
+		block, label string
+		path         pluginconfig.Path
+		want         string
+	}{
+		{"agent", "own", "", `agent "own" {`},
+		{"agent", "own", "plugin", `  plugin = "loop"`},
+		{"agent", "own", `env["A"]`, `  env    = { A = "b" }`},
+		{"model", "one", "price.input", `    input        = 1`},
+		{"model", "one", "parameters.nested", `    nested      = { a = [1, null] }`},
+		{"user", "", "persona", `  persona  = "In a hurry."`},
+		{"experiment", "", "limits.cost_usd", `    cost_usd  = 10`},
+		{"environment", "box", "network", `environment "box" {`},
+	} {
+		ds := e.Problems(tt.block, tt.label, []pluginconfig.Problem{{Path: tt.path, Summary: "S"}})
+		if len(ds) != 1 || ds[0].Source != tt.want {
+			t.Errorf("%s %s %s is at %q, want %q", tt.block, tt.label, tt.path, ds[0].Source, tt.want)
+		}
+	}
+	// An environment that no block made has no place.
+	if ds := e.Problems("environment", "local", []pluginconfig.Problem{{Summary: "S"}}); ds[0].String() != `environment "local": S` {
+		t.Errorf("got %q", ds[0].String())
+	}
+}
+
+// Slugs are names of files, whatever an axis holds.
+func TestSlugsAreFileNames(t *testing.T) {
+	e, ds := load(t, options(), strings.Replace(fmt.Sprintf(base, "extra = matrix.v"), "agent       = agent.a", `agent = agent.a
+  matrix {
+    v = ["..", "../../etc", "A", "a", "é", "", "x y", "x/y", join("", range(100)), "CON", "-rf", ".hidden", "\n", "x\u0000y"]
+  }`, 1))
+	if e == nil {
+		t.Fatal(ds)
+	}
+	var slugs []string
+	for _, c := range e.Cells {
+		s := c.Slug
+		if s == "" || len(s) > 60 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" || strings.HasPrefix(s, ".") || strings.HasPrefix(s, "-") {
+			t.Errorf("slug %q of %q", s, c.Key)
+		}
+		if slices.Contains(slugs, s) {
+			t.Errorf("slug %q is there twice", s)
+		}
+		slugs = append(slugs, s)
+	}
+	if len(e.Cells) != 14 {
+		t.Errorf("%d cells", len(e.Cells))
+	}
+}
+
+func TestTheSpecIsComplete(t *testing.T) {
+	raw, err := json.MarshalIndent(config.Spec(), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/spec.json", append(raw, '\n'))
+	var walk func(at string, bs []config.BlockSpec)
+	walk = func(at string, bs []config.BlockSpec) {
+		for _, b := range bs {
+			if b.Doc == "" {
+				t.Errorf("%s%s has no doc", at, b.Name)
+			}
+			for _, a := range b.Attributes {
+				if !strings.HasSuffix(a.Doc, ".") || a.Type == "" {
+					t.Errorf("%s%s.%s: type %q, doc %q", at, b.Name, a.Name, a.Type, a.Doc)
+				}
+			}
+			walk(at+b.Name+".", b.Blocks)
+		}
+	}
+	walk("", config.Spec())
+	if fs := config.FunctionNames(); !slices.Contains(fs, "secret") || !slices.IsSorted(fs) || slices.Contains(fs, "size limit") {
+		t.Errorf("functions %q", fs)
+	}
+}
+
+// No file, however made, ends the program or takes for ever.
+func FuzzLoadNeverPanics(f *testing.F) {
+	for _, dir := range []string{"testdata/broken", "testdata/good"} {
+		names, err := filepath.Glob(filepath.Join(dir, "*.hcl"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, name := range names {
+			src, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(src)
+		}
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, src []byte) {
+		path := filepath.Join(dir, "x.hcl")
+		if err := os.WriteFile(path, src, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		hang := time.AfterFunc(20*time.Second, func() { panic("it hangs") })
+		defer hang.Stop()
+		e, ds := config.Load(t.Context(), path, options())
+		if (e == nil) != ds.HasErrors() {
+			t.Errorf("experiment %v with %v", e, ds)
+		}
+		if err := ds.WriteText(&bytes.Buffer{}, true); err != nil {
+			t.Error(err)
+		}
+		if e == nil {
+			return
+		}
+		for _, c := range e.Cells {
+			if len(c.Datasets) == 0 || c.Agent.Plugin == "" || c.Environment.Plugin == "" || c.Slug == "" {
+				t.Errorf("a cell is not whole: %+v", c)
+			}
+			if _, err := json.Marshal(c); err != nil {
+				t.Error(err)
+			}
+			noCanary(t, "secrets", c.CheckSecrets().Error())
+		}
+	})
+}

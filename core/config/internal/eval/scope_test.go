@@ -1,0 +1,204 @@
+package eval_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/berth-eval/berth/core/config/internal/eval"
+)
+
+func parse(t testing.TB, text string) hclsyntax.Expression {
+	t.Helper()
+	expr, diags := hclsyntax.ParseExpression([]byte(text), "x.hcl", hcl.InitialPos)
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	if diags := eval.Weave(expr); diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	return expr
+}
+
+func env(t testing.TB, locals map[string]string) *eval.Env {
+	t.Helper()
+	r, err := eval.NewReader(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := eval.Names{
+		Refs:      map[string][]string{"agent": {"a", "b"}, "model": nil},
+		Variables: map[string]eval.Variable{"v": {Value: cty.StringVal("x")}, "s": {Value: cty.StringVal("hidden"), Sensitive: true}},
+		Locals:    map[string]hclsyntax.Expression{},
+		Axes:      []string{"effort"},
+	}
+	for name, text := range locals {
+		names.Locals[name] = parse(t, text)
+	}
+	return eval.NewEnv(r, func(name string) (string, bool) { return "value-of-" + name, name != "NOT_SET" }, names)
+}
+
+// Nothing that an experiment can say takes long or much memory.
+func TestEvaluationIsBounded(t *testing.T) {
+	loop := func(depth int, inner string) string {
+		return strings.Repeat("[for x in range(1000) : ", depth) + inner + strings.Repeat("]", depth)
+	}
+	locals := map[string]string{"t0": `[1, 2]`, "s0": `"0123456789"`, "n0": "1e300"}
+	for i := 1; i < 40; i++ {
+		prev, name := "0123456789"[(i-1)%10:][:1], "0123456789"[i%10:][:1]
+		prev, name = string(rune('a'+(i-1)/10))+prev, string(rune('a'+i/10))+name
+		if i == 1 {
+			locals["ta0"], locals["sa0"], locals["na0"] = locals["t0"], locals["s0"], locals["n0"]
+		}
+		locals["t"+name] = "[local.t" + prev + ", local.t" + prev + "]"
+		locals["s"+name] = "\"${local.s" + prev + "}${local.s" + prev + "}\""
+		locals["n"+name] = "local.n" + prev + " * local.n" + prev
+	}
+	for name, text := range map[string]string{
+		"loops":                      loop(6, "1"),
+		"loops that fail":            loop(6, `1 + "x"`),
+		"loops with a condition":     loop(3, "[for y in range(1000) : y if y > 2000]"),
+		"loops that make maps":       "{" + strings.TrimPrefix(loop(3, "1"), "[") + "",
+		"loops in a template":        `"%{for x in range(1000)}%{for y in range(1000)}%{for z in range(1000)}x%{endfor}%{endfor}%{endfor}"`,
+		"loops under try":            "try(" + loop(6, `1 + "x"`) + ", 1)",
+		"tuples that double":         "local.td9",
+		"texts that double":          "local.sd9",
+		"numbers that double":        "\"${local.nd9}\"",
+		"nested replaces":            strings.Repeat("replace(", 30) + `"a"` + strings.Repeat(`, "a", "aa")`, 30),
+		"nested encodings":           strings.Repeat("jsonencode(", 40) + `"\""` + strings.Repeat(")", 40),
+		"regular expressions":        `regexreplace(join("", range(1000)), "", join("", range(1000)))`,
+		"format widths":              `format("%1000d%1000d", 1, 1)`,
+		"format with many verbs":     `format(join("", [for x in range(1000) : "%[1]s"]), join("", [for x in range(1000) : "xxxxxxxxxx"]))`,
+		"products":                   `setproduct(range(100), range(100), range(100), range(100))`,
+		"a number as text":           `"x${"1e999999999" + 0}"`,
+		"a number as an argument":    `upper("1e99999" + 0)`,
+		"a number in a condition":    `true ? "1e99999" + 0 : "x"`,
+		"a number as a key":          `{("1e99999" + 0) = 1}`,
+		"a number in a list":         `tolist(["a", 1e300 * 1e300 * 1e300 * 1e300 * 1e300])`,
+		"joins":                      `join(join("", range(1000)), range(1000))`,
+		"distinct of a long list":    `distinct(flatten([for x in range(100) : range(1000)]))`,
+		"deep JSON":                  `jsondecode(join("", [for x in range(1000) : "[[[[[[[[[[[[[[[["]))`,
+		"indentation":                `indent(1000, join("\n", flatten([for x in range(20) : range(1000)])))`,
+		"YAML that refers to itself": `yamldecode("a: &a [1]\nb: &b [*a, *a]\nc: [*b, *b]")`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "loops that make maps" {
+				text = "{for x in range(1000) : x => " + loop(3, "1") + "}"
+			}
+			start := time.Now()
+			_, diags := env(t, locals).Scope(eval.Shape, nil).Eval(t.Context(), parse(t, text))
+			if !diags.HasErrors() {
+				t.Errorf("%s was evaluated", text)
+			}
+			if len(diags) > 70_000 {
+				t.Errorf("%d problems", len(diags))
+			}
+			if d := time.Since(start); d > 20*time.Second {
+				t.Errorf("it took %s", d)
+			}
+		})
+	}
+}
+
+func TestEvaluationEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, diags := env(t, nil).Scope(eval.Shape, nil).Eval(ctx, parse(t, `upper("a")`))
+	if !diags.HasErrors() || !strings.Contains(diags.Error(), "ontext canceled") {
+		t.Errorf("got %v; want an error that says that it was canceled", diags)
+	}
+}
+
+func TestASpentScopeSaysSoOnce(t *testing.T) {
+	s := env(t, map[string]string{"l": "[for x in range(1000) : [for y in range(1000) : 1]]"}).Scope(eval.Shape, nil)
+	if _, diags := s.Eval(t.Context(), parse(t, "local.l")); !diags.HasErrors() {
+		t.Fatal("no error")
+	}
+	v, diags := s.Eval(t.Context(), parse(t, "1"))
+	if v.IsKnown() || diags.HasErrors() {
+		t.Errorf("got %#v, %v; want an unknown value and no further error", v, diags)
+	}
+}
+
+func TestNamesAreChecked(t *testing.T) {
+	for text, want := range map[string]string{
+		"agent.c":           `There is no agent "c". There is a, b.`,
+		"agent[\"c\"]":      `There is no agent "c".`,
+		"model.x":           `There is no model "x". There is none.`,
+		"var.w":             `There is no variable "w". There is s, v.`,
+		"local.x":           `There is no local "x".`,
+		"matrix.efort":      `There is no axis "efort". Did you mean "effort"?`,
+		"agnet.a":           `Did you mean "agent"?`,
+		"uper(\"a\")":       `There is no function "uper". Did you mean "upper"?`,
+		"agent.a.nme":       `does not have an attribute named "nme"`,
+		"zzz":               `There is no variable named "zzz"`,
+		"[for a in b : a]":  `There is no variable named "b"`,
+		"agent.a.label":     "",
+		"[for a in [1]: a]": "",
+	} {
+		_, diags := env(t, nil).Scope(eval.Shape, map[string]cty.Value{"effort": cty.True}).Eval(t.Context(), parse(t, text))
+		got := diags.Error()
+		if diags.HasErrors() != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s gave %q, want %q", text, got, want)
+		}
+	}
+	_, diags := env(t, nil).Outside(eval.Shape, "Because.").Eval(t.Context(), parse(t, "matrix.effort"))
+	if !strings.Contains(diags.Error(), "Because.") {
+		t.Errorf("got %v; want the reason", diags)
+	}
+}
+
+// What depends on a secret is unknown until it is asked for, and says so.
+func TestSecretsAreUnknownUntilTheyAreAskedFor(t *testing.T) {
+	for text, label := range map[string]string{
+		`secret("K")`:                               `${secret("K")}`,
+		`"Bearer ${secret("K")}"`:                   `Bearer ${secret("K")}`,
+		`var.s`:                                     `${var.s}`,
+		`secret("K") == "x" ? "a" : "b"`:            "b",
+		`upper(secret("K"))`:                        `${SECRET("K")}`,
+		`[for x in [secret("K")] : x][0]`:           `${secret("K")}`,
+		`split("-", secret("K"))[0]`:                `${secret("K")}`,
+		`lookup({ a = secret("K") }, "a", "b")`:     `${secret("K")}`,
+		`merge({ a = "x" }, { b = secret("K") }).b`: `${secret("K")}`,
+	} {
+		e := env(t, nil)
+		shape, diags := e.Scope(eval.Shape, nil).Eval(t.Context(), parse(t, text))
+		if diags.HasErrors() || shape.IsKnown() || len(eval.Secrets(shape)) != 1 {
+			t.Errorf("%s is %#v, %v; want an unknown value with one secret", text, shape, diags)
+		}
+		v, diags := e.Scope(eval.Label, nil).Eval(t.Context(), parse(t, text))
+		plain, _ := v.Unmark()
+		if diags.HasErrors() || plain.AsString() != label || len(eval.Secrets(v)) != 1 {
+			t.Errorf("the label of %s is %#v, %v; want %q", text, v, diags, label)
+		}
+		v, diags = e.Scope(eval.Real, nil).Eval(t.Context(), parse(t, text))
+		plain, _ = v.Unmark()
+		if diags.HasErrors() || len(eval.Secrets(v)) != 1 || plain.AsString() == "" {
+			t.Errorf("%s is really %#v, %v", text, v, diags)
+		}
+	}
+	_, diags := env(t, nil).Scope(eval.Real, nil).Eval(t.Context(), parse(t, `secret("NOT_SET")`))
+	if got := eval.Missing(diags); len(got) != 1 || got[0] != "NOT_SET" {
+		t.Errorf("missing %q, want NOT_SET", got)
+	}
+}
+
+func TestSuggestionsAreSlips(t *testing.T) {
+	known := []string{"agent", "environment", "model", "ok"}
+	for name, want := range map[string]string{
+		"agnet": `"agent"`, "agents": `"agent"`, "Agent": `"agent"`, "enviroment": `"environment"`, "modle": `"model"`,
+		"xyz": "There is agent", "ko": `"ok"`, "a": "There is agent",
+	} {
+		if got := eval.Suggest(name, known); !strings.Contains(got, want) {
+			t.Errorf("Suggest(%q) = %q, want %q in it", name, got, want)
+		}
+	}
+	if got := eval.Suggest("x", nil); got != " There is none." {
+		t.Errorf("got %q", got)
+	}
+}

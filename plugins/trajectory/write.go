@@ -28,6 +28,7 @@ func New(agent Agent, session string, steps []Step) (*Trajectory, []Violation, e
 		t.Steps[i].StepID = int64(i + 1)
 		v.mend(fmt.Sprintf("steps[%d]", i), &t.Steps[i])
 	}
+	t.SchemaVersion = t.version()
 	t.FinalMetrics = total(t.Steps)
 	return t, v.found, nil
 }

@@ -77,6 +77,9 @@ func TestVersionIsTheOldestThatFits(t *testing.T) {
 		if err != nil || len(vs) > 0 {
 			t.Fatal(vs, err)
 		}
+		if tr.SchemaVersion != tt.want {
+			t.Errorf("%s: New says version %s, want %s", tt.name, tr.SchemaVersion, tt.want)
+		}
 		raw, err := Encode(tr)
 		if err != nil || !strings.Contains(string(raw), `"schema_version": "`+tt.want+`"`) {
 			t.Errorf("%s: want version %s, got %v\n%s", tt.name, tt.want, err, raw)

@@ -94,6 +94,7 @@ func (b *builder) steps() []step {
 		{"check that we are alone", b.alone},
 		{"session keyring", keyring},
 		{"limits", b.limits},
+		{"control group", ownGroup},
 		{"sources", b.sources},
 		{"staging", b.staging},
 		{"layers", b.layers},
@@ -206,6 +207,16 @@ func (b *builder) limits() error {
 		return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n})
 	}
 	return nil
+}
+
+// ownGroup makes our control group the root of what is seen of them. Not at
+// clone: the namespace would begin at the plugin's own.
+func ownGroup() error {
+	err := unix.Unshare(unix.CLONE_NEWCGROUP)
+	if errors.Is(err, unix.EINVAL) {
+		return nil // a kernel without control groups
+	}
+	return err
 }
 
 // noUserNamespaces forbids further ones, as an engine's default does: most

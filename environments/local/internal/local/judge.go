@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/image"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -48,7 +49,7 @@ func (e *Environment) judge(spec environment.Spec) (*judgement, error) {
 	if err := j.judgeImage(spec); err != nil {
 		return nil, err
 	}
-	j.judgeLimits(spec.Limits, c)
+	j.judgeLimits(spec.Limits, c, e.maker.Keeps)
 	j.judgeNetwork(spec.Network)
 	j.judgePlaces(spec)
 	return j, j.judgeUsers(spec, e.process.Mode.Many(), e.process.Why)
@@ -81,7 +82,7 @@ func (j *judgement) judgeImage(spec environment.Spec) (err error) {
 }
 
 // judgeLimits says what is kept of each limit, and how.
-func (j *judgement) judgeLimits(l environment.Limits, c Config) {
+func (j *judgement) judgeLimits(l environment.Limits, c Config, keeps func(cgroup.Controller) bool) {
 	var how []string
 	j.pids, j.storage = l.Pids, l.StorageMiB
 	if j.pids == 0 {
@@ -90,6 +91,10 @@ func (j *judgement) judgeLimits(l environment.Limits, c Config) {
 	how = append(how, fmt.Sprintf("RLIMIT_NPROC of %d a user", j.pids))
 	if l.Pids > 0 {
 		j.granted.Pids = environment.GrantBestEffort // root of the sandbox has more than one user to count
+		if keeps(cgroup.Pids) {
+			j.granted.Pids = environment.GrantEnforced
+			how = append(how, "a control group")
+		}
 	}
 	if j.storage == 0 {
 		j.storage = c.StorageMiB
@@ -100,15 +105,19 @@ func (j *judgement) judgeLimits(l environment.Limits, c Config) {
 	if l.StorageMiB > 0 {
 		j.granted.Disk = environment.GrantEnforced
 	}
-	const none = "Environment \"local\" has no cgroup to keep it with here. The attempt runs without this limit; " +
-		"its deadline still holds. An environment that runs containers keeps it."
+	const none = "Environment \"local\" has no control group to keep it with here: start berth with systemd-run --user --scope, or " +
+		"choose an environment that runs containers. The attempt runs without this limit; its deadline still holds."
 	if l.MemoryMiB > 0 {
-		j.granted.Memory = environment.GrantNo
-		j.degrade("The memory limit is not kept", none)
+		if j.granted.Memory = environment.GrantEnforced; !keeps(cgroup.Memory) {
+			j.granted.Memory = environment.GrantNo
+			j.degrade("The memory limit is not kept", none)
+		}
 	}
 	if l.CPUMilli > 0 {
-		j.granted.CPU = environment.GrantNo
-		j.degrade("The limit on processors is not kept", none)
+		if j.granted.CPU = environment.GrantEnforced; !keeps(cgroup.CPU) {
+			j.granted.CPU = environment.GrantNo
+			j.degrade("The limit on processors is not kept", none)
+		}
 	}
 	if l.GPUs > 0 {
 		j.granted.GPU = environment.GrantNo

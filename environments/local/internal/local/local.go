@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/environments/local/internal/base"
+	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/maker"
 	"github.com/berth-eval/berth/plugins/config"
@@ -123,6 +124,7 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 		Owner: spec.Labels.Owner, Trial: spec.Labels.Trial, Attempt: spec.Labels.Attempt,
 		Control: spec.Control, Files: files.file(), Workdir: j.workdir,
 		SizeMiB: j.storage, ShmMiB: spec.Limits.ShmMiB, Nproc: j.pids,
+		Limits: cgroup.Limits{CPUMilli: spec.Limits.CPUMilli, MemoryMiB: spec.Limits.MemoryMiB, Pids: spec.Limits.Pids},
 	}
 	for _, m := range spec.Mounts {
 		o.Mounts = append(o.Mounts, maker.Mount{Source: m.Source, Target: m.Target})
@@ -152,7 +154,7 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 		return environment.Remains{}, e.fault
 	}
 	u, err := e.maker.Destroy(ctx, id)
-	return environment.Remains{CPU: u.CPU}, err
+	return environment.Remains{OOMKills: u.OOMKills, PeakMemoryMiB: u.PeakMiB, CPU: u.CPU, Throttled: u.Throttled}, err
 }
 
 // List returns the ids of sandboxes of this user.

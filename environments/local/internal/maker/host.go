@@ -83,7 +83,7 @@ func (m *Maker) openHost() (*host, error) {
 	}
 	shiftable := func(string) error { return nil }
 	if m.process.Mode == ids.RealRoot {
-		s, startErr := m.start()
+		s, startErr := m.start(nil)
 		if startErr != nil {
 			return nil, startErr
 		}

@@ -16,9 +16,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/berth-eval/berth/environments/local/internal/base"
+	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 )
 
@@ -30,12 +30,15 @@ type Maker struct {
 	init    *os.File // local-init
 	outside map[string]string
 	spawner *spawner
+	groups  *cgroup.Parent // nil: there are none for us
 
 	mu    sync.Mutex
 	boxes map[string]*box // made by this process
 
 	host  onceOK[*host]
 	probe onceOK[struct{}]
+
+	grouped onceOK[*cgroup.Parent]
 }
 
 // Order is what one sandbox is to be.
@@ -51,6 +54,7 @@ type Order struct {
 	SizeMiB int64    // of all that the sandbox writes, in MiB; 0: half of the memory
 	ShmMiB  int64    // of /dev/shm, in MiB; 0: a folder like any other
 	Nproc   int64    // processes a user of the sandbox may have
+	Limits  cgroup.Limits
 
 	probe   bool   // build it and end: nothing runs in it
 	breakAt string // name of a step that is to fail: only tests set it
@@ -65,15 +69,15 @@ type Box struct {
 	PID int // of sandboxd, in our pid namespace
 }
 
-// Usage is what a sandbox used.
-type Usage struct {
-	CPU time.Duration // user and system, of all its processes; 0: not known
-}
+// Usage is what a sandbox used. Without a control group only its CPU time is
+// known.
+type Usage = cgroup.Usage
 
 // box is a sandbox of this process.
 type box struct {
 	cmd     *exec.Cmd
 	release func() // of its ids
+	group   *cgroup.Group
 	once    sync.Once
 	usage   Usage
 	err     error
@@ -90,6 +94,7 @@ func New(process *ids.Process, places base.Places, initPath string) (*Maker, err
 		}
 		m.outside[name] = link
 	}
+	m.groups, _ = cgroup.Find()
 	var err error
 	if m.init, err = openInit(initPath); err != nil {
 		return nil, err
@@ -127,24 +132,75 @@ func (m *Maker) Create(ctx context.Context, o Order) (Box, error) {
 	if err != nil {
 		return Box{}, fmt.Errorf("create sandbox: %w", err)
 	}
-	started, err := m.start()
+	id := newID()
+	group, err := m.group(id, o.Limits)
 	if err != nil {
 		return Box{}, fmt.Errorf("create sandbox: %w", err)
 	}
-	id := newID()
+	started, err := m.start(group)
+	if err != nil {
+		return Box{}, errors.Join(fmt.Errorf("create sandbox: %w", err), closeGroup(group))
+	}
 	if err = m.build(ctx, started, h, id, o); err != nil {
 		started.end()
-		return Box{}, errors.Join(fmt.Errorf("create sandbox: %w", err), m.forget(id))
+		return Box{}, errors.Join(fmt.Errorf("create sandbox: %w", err), closeGroup(group), m.forget(id))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.boxes[id] = &box{cmd: started.cmd, release: started.release}
+	m.boxes[id] = &box{cmd: started.cmd, release: started.release, group: group}
 	return Box{ID: id, PID: started.cmd.Process.Pid}, nil
+}
+
+// Keeps says whether limits of that kind are kept by a control group.
+func (m *Maker) Keeps(c cgroup.Controller) bool { return m.parent().Has(c) }
+
+// parent is where control groups are made; nil where that does not work.
+func (m *Maker) parent() *cgroup.Parent {
+	p, err := m.grouped.get(func() (*cgroup.Parent, error) {
+		if m.groups == nil {
+			return nil, nil
+		}
+		// There are more ways in which it may not work than can be asked for.
+		g, err := m.groups.Make("berth-"+newID(), cgroup.Limits{})
+		if err != nil {
+			return nil, nil //nolint:nilerr // then limits are not kept, and granted says so
+		}
+		s, err := m.start(g)
+		if err == nil {
+			s.end()
+		}
+		if errors.Join(err, g.Close()) != nil {
+			return nil, nil //nolint:nilerr // as above
+		}
+		return m.groups, nil
+	})
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// group makes the control group of a sandbox, if it has a limit that one keeps.
+func (m *Maker) group(id string, l cgroup.Limits) (*cgroup.Group, error) {
+	if l == (cgroup.Limits{}) || m.parent() == nil {
+		return nil, nil
+	}
+	return m.parent().Make("berth-"+id, l)
+}
+
+func closeGroup(g *cgroup.Group) error {
+	if g == nil {
+		return nil
+	}
+	return g.Close()
 }
 
 // build writes the record and has the sandbox built.
 func (m *Maker) build(ctx context.Context, s *started, h *host, id string, o Order) error {
 	r := record{ID: id, Owner: o.Owner, Trial: o.Trial, Attempt: o.Attempt, PID: s.cmd.Process.Pid}
+	if s.group != nil {
+		r.Group = s.group.Path
+	}
 	if err := m.write(&r); err != nil {
 		return err
 	}
@@ -182,7 +238,10 @@ func (m *Maker) Destroy(ctx context.Context, id string) (Usage, error) {
 			b.usage.CPU = s.UserTime() + s.SystemTime()
 		}
 		b.release()
-		b.err = m.forget(id)
+		if b.group != nil {
+			b.usage = b.group.Usage()
+		}
+		b.err = errors.Join(closeGroup(b.group), m.forget(id))
 		m.mu.Lock()
 		delete(m.boxes, id)
 		m.mu.Unlock()

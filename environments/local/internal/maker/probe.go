@@ -21,7 +21,7 @@ func (m *Maker) tryOut(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("try a sandbox: %w", err)
 	}
-	s, err := m.start()
+	s, err := m.start(nil)
 	if err != nil {
 		return fmt.Errorf("try a sandbox: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 )
 
@@ -29,6 +30,7 @@ type record struct {
 	Start   uint64 `json:"start"` // its start time, in ticks since boot Boot
 	PIDNS   string `json:"pid_ns"`
 	Boot    string `json:"boot"`
+	Group   string `json:"group,omitempty"` // path of its control group
 }
 
 var idForm = regexp.MustCompile(`^local-[a-z0-9]{16}$`)
@@ -142,9 +144,18 @@ func (m *Maker) sweep() {
 			continue
 		}
 		if s, err := ids.Started(r.PID); r.Boot != boot() || errors.Is(err, unix.ESRCH) || err == nil && s != r.Start {
-			_ = m.forget(id)
+			_ = m.discard(r)
 		}
 	}
+}
+
+// discard frees what a record of a dead sandbox stands for.
+func (m *Maker) discard(r record) error {
+	var err error
+	if r.Group != "" && r.Boot == boot() {
+		err = cgroup.Remove(r.Group)
+	}
+	return errors.Join(err, m.forget(r.ID))
 }
 
 // destroyForeign destroys a sandbox that another process made.
@@ -174,5 +185,5 @@ func (m *Maker) destroyForeign(ctx context.Context, id string) error {
 			}
 		}
 	}
-	return m.forget(id)
+	return m.discard(r)
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/inside"
 )
 
@@ -50,10 +51,11 @@ type started struct {
 	cmd     *exec.Cmd
 	ours    *net.UnixConn
 	release func()
+	group   *cgroup.Group // or nil; the caller's
 }
 
-// start clones into fresh namespaces.
-func (m *Maker) start() (*started, error) {
+// start clones into fresh namespaces and, if there is one, a control group.
+func (m *Maker) start(group *cgroup.Group) (*started, error) {
 	maps, err := m.process.Maps()
 	if err != nil {
 		return nil, explain(inside.Failure{Text: err.Error()}, err)
@@ -76,12 +78,15 @@ func (m *Maker) start() (*started, error) {
 	cmd.ExtraFiles = []*os.File{theirs, m.init}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC |
-			unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP,
+			unix.CLONE_NEWUTS | unix.CLONE_NEWNET,
 		Pdeathsig:   syscall.SIGKILL,
 		Setsid:      true, // no way to the terminal of whoever started us (TIOCSTI)
 		UidMappings: maps.UID, GidMappings: maps.GID,
 		GidMappingsEnableSetgroups: maps.Setgroups,
 		Credential:                 maps.Become,
+	}
+	if group != nil {
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, group.FD()
 	}
 	err = m.spawner.start(cmd)
 	_ = theirs.Close()
@@ -90,7 +95,7 @@ func (m *Maker) start() (*started, error) {
 		maps.Release()
 		return nil, explainClone(err)
 	}
-	return &started{cmd: cmd, ours: ours, release: maps.Release}, nil
+	return &started{cmd: cmd, ours: ours, release: maps.Release, group: group}, nil
 }
 
 // userNamespace opens the sandbox's.

@@ -1,0 +1,263 @@
+// Package cgroup keeps limits of a sandbox with control groups (version 2),
+// where this user may make some: as root, or below a group that systemd or a
+// cluster has delegated to the user.
+//
+// It must not move a process that it did not make, nor change a group that is
+// not its own, except to switch controllers on for its own.
+package cgroup
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Controller is one kind of limit.
+type Controller string
+
+// The controllers that are used.
+const (
+	CPU    Controller = "cpu"
+	Memory Controller = "memory"
+	Pids   Controller = "pids"
+)
+
+var wanted = []Controller{CPU, Memory, Pids}
+
+// Parent is a group below which groups can be made.
+type Parent struct {
+	dir string
+	has []Controller
+}
+
+// Find finds the nearest group around this process below which it may make
+// groups with at least one of the controllers; nil when there is none, with why
+// in one sentence.
+func Find() (*Parent, string) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, "this kernel has no control groups"
+	}
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err.Error()
+	}
+	defer f.Close()
+	path, at, top := "", "", ""
+	for line := range strings.Lines(string(own)) {
+		if p, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			path = p
+		}
+	}
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		before, after, _ := strings.Cut(s.Text(), " - ")
+		if fields := strings.Fields(before); strings.HasPrefix(after, "cgroup2 ") && len(fields) > 4 {
+			top, at = fields[3], fields[4]
+		}
+	}
+	if path == "" || at == "" {
+		return nil, "control groups of version 2 are not mounted"
+	}
+	if p := search(at, strings.TrimPrefix(path, strings.TrimSuffix(top, "/"))); p != nil {
+		return p, ""
+	}
+	return nil, "no control group is delegated to this user: start berth with systemd-run --user --scope, or ask for delegation"
+}
+
+// search goes from the group path up to the root of the file system at.
+func search(at, path string) *Parent {
+	if !filepath.IsAbs(path) || strings.HasPrefix(path, "/..") {
+		return nil // of another namespace
+	}
+	for path = filepath.Clean(path); ; path = filepath.Dir(path) {
+		p := &Parent{dir: filepath.Join(at, path)}
+		if p.has = enabled(p.dir); len(p.has) > 0 && writable(p.dir) {
+			return p
+		}
+		if path == "/" {
+			return nil
+		}
+	}
+}
+
+// enabled are the controllers that groups below dir have.
+func enabled(dir string) (has []Controller) {
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	if err != nil {
+		return nil
+	}
+	all := strings.Fields(string(text))
+	for _, c := range wanted {
+		if slices.Contains(all, string(c)) {
+			has = append(has, c)
+		}
+	}
+	return has
+}
+
+// writable says whether we may make groups below dir and start processes in
+// them: a process changes groups below a common one only if we may write there.
+func writable(dir string) bool {
+	for _, path := range []string{dir, filepath.Join(dir, "cgroup.procs")} {
+		if unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// At is the group dir as a parent, with the controllers that it has, perhaps
+// none. It is for tests: Find looks for what this process may use.
+func At(dir string) *Parent { return &Parent{dir: dir, has: enabled(dir)} }
+
+// Has says whether a limit of that kind is kept. A nil Parent keeps none.
+func (p *Parent) Has(c Controller) bool { return p != nil && slices.Contains(p.has, c) }
+
+// Limits of one group. Zero means none.
+type Limits struct {
+	CPUMilli  int64 // thousandths of a core
+	MemoryMiB int64
+	Pids      int64
+}
+
+// Group is one group, for one sandbox.
+type Group struct {
+	Path string
+	dir  *os.File
+}
+
+// period is that of cpu.max, in microseconds: the kernel's default.
+const period = 100_000
+
+// Make makes a group of that name. A limit whose controller is not there is
+// left out: ask Has.
+func (p *Parent) Make(name string, l Limits) (*Group, error) {
+	g := &Group{Path: filepath.Join(p.dir, name)}
+	if err := os.Mkdir(g.Path, 0o755); err != nil {
+		return nil, fmt.Errorf("make control group: %w", err)
+	}
+	err := p.limit(g, l)
+	if err == nil {
+		g.dir, err = os.Open(g.Path)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("control group: %w", err), os.Remove(g.Path))
+	}
+	return g, nil
+}
+
+func (p *Parent) limit(g *Group, l Limits) error {
+	for _, v := range p.settings(l) {
+		// Not os.WriteFile: the kernel answers O_CREATE with something else than
+		// that there is no such file.
+		f, err := os.OpenFile(filepath.Join(g.Path, v.file), os.O_WRONLY, 0)
+		if errors.Is(err, fs.ErrNotExist) && v.optional {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(v.text)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setting is what to write into one file of a group.
+type setting struct {
+	file, text string
+	optional   bool
+}
+
+func (p *Parent) settings(l Limits) (all []setting) {
+	if l.CPUMilli > 0 && p.Has(CPU) {
+		all = append(all, setting{file: "cpu.max", text: fmt.Sprintf("%d %d", max(1000, l.CPUMilli*period/1000), period)})
+	}
+	if l.Pids > 0 && p.Has(Pids) {
+		all = append(all, setting{file: "pids.max", text: strconv.FormatInt(l.Pids, 10)})
+	}
+	if l.MemoryMiB > 0 && p.Has(Memory) {
+		all = append(all, setting{file: "memory.max", text: strconv.FormatInt(l.MemoryMiB<<20, 10)},
+			// Else the limit is one of memory, and swap is free. A kernel without
+			// swap has no such file.
+			setting{file: "memory.swap.max", text: "0", optional: true})
+	}
+	return all
+}
+
+// FD is for clone into the group.
+func (g *Group) FD() int { return int(g.dir.Fd()) }
+
+// Usage is what a group used. Zero means not known.
+type Usage struct {
+	CPU, Throttled time.Duration
+	PeakMiB        int64
+	OOMKills       int64
+}
+
+// Usage reads what the group used so far.
+func (g *Group) Usage() (u Usage) {
+	cpu := numbers(filepath.Join(g.Path, "cpu.stat"))
+	u.CPU, u.Throttled = time.Duration(cpu["usage_usec"])*time.Microsecond, time.Duration(cpu["throttled_usec"])*time.Microsecond
+	u.OOMKills = numbers(filepath.Join(g.Path, "memory.events"))["oom_kill"]
+	if text, err := os.ReadFile(filepath.Join(g.Path, "memory.peak")); err == nil {
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+			u.PeakMiB = (n + 1<<20 - 1) >> 20
+		}
+	}
+	return u
+}
+
+// numbers reads a file of lines "key number".
+func numbers(file string) map[string]int64 {
+	all := map[string]int64{}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return all
+	}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+			all[key] = n
+		}
+	}
+	return all
+}
+
+// removeTime is how long the kernel may take to empty a group whose processes
+// are dead.
+const removeTime = 2 * time.Second
+
+// Close removes the group, whose processes have ended.
+func (g *Group) Close() error {
+	return errors.Join(g.dir.Close(), Remove(g.Path))
+}
+
+// Remove removes a group that perhaps another process made. One that is gone is
+// no error.
+func Remove(path string) error {
+	deadline := time.Now().Add(removeTime)
+	for {
+		err := unix.Rmdir(path)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return fmt.Errorf("remove control group %s: %w", path, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

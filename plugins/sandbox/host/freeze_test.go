@@ -25,6 +25,7 @@ func TestNothingMovesWhileFrozen(t *testing.T) {
 		p := find(list(t, b).List, "kill -STOP")
 		return len(p) == 1 && p[0].State == "T"
 	})
+	eventually(t, "the other writes", func() bool { _, missing := c.Stat(ctx, "/tmp/count"); return missing == nil })
 	f, err := b.Freeze(ctx)
 	if err != nil || f.Stopped < 2 || f.Already != 1 {
 		t.Fatalf("freeze: %+v, %v", f, err)

@@ -55,6 +55,9 @@ func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleRepl
 			continue
 		}
 		_ = c.d.reap.Signal(one.process, syscall.SIGSTOP, false)
+		if err = stopped(one); err != nil {
+			return nil, err
+		}
 		s.reply.Stopped = appendProcess(s.reply.Stopped, s.seen[int64(one.process.PID)])
 	}
 	return s.reply, s.kill(idle)
@@ -130,6 +133,16 @@ func died(c *command) error {
 	}
 }
 
+// stopped waits until a command's first process has stopped, or ended.
+func stopped(c *command) error {
+	for begin := time.Now(); time.Since(begin) < killTime; time.Sleep(100 * time.Microsecond) {
+		if p, ok := proc.Stat(c.process.PID); !ok || p.Still() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: process %d does not stop", fault.ErrTimeout, c.process.PID)
+}
+
 // busy is true for a terminal's shell with something running under it: a child,
 // or a member of its kernel session.
 func busy(t proc.Table, shell int) bool {
@@ -139,10 +152,11 @@ func busy(t proc.Table, shell int) bool {
 }
 
 // respawns is how often a process may start a bundle's program again before it
-// is taken for a part of it, and respawnTime how long it has for that.
+// is taken for a part of it, and quiet how long nothing may have to be killed
+// until we believe that it is over.
 const (
-	respawns    = 3
-	respawnTime = 4 * time.Millisecond
+	respawns = 3
+	quiet    = 50 * time.Millisecond
 )
 
 // killBundles kills every process that runs a file of the agent's bundles, and
@@ -167,13 +181,17 @@ func (d *daemon) killBundles(bundles []string) (killed []*pb.Process, err error)
 			return true
 		})
 	}
+	var last time.Time // that something was killed
 	for {
 		more, err := d.killAll(which)
 		killed = append(killed, more...)
-		if err != nil || len(more) == 0 {
+		if len(more) > 0 {
+			last = time.Now()
+		}
+		if err != nil || time.Since(last) > quiet {
 			return killed, err
 		}
-		time.Sleep(respawnTime)
+		time.Sleep(quiet / 10)
 	}
 }
 

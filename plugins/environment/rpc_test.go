@@ -1,0 +1,344 @@
+package environment_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/internal/servetest"
+	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
+)
+
+// mock makes sandboxes of nothing.
+type mock struct {
+	mu        sync.Mutex
+	alive     []string
+	destroyed []string
+	create    func(context.Context, environment.Spec) (environment.Sandbox, error)
+}
+
+func (m *mock) Check(_ context.Context, s environment.Spec) (environment.Report, error) {
+	return environment.Report{Refusals: []environment.Problem{{Summary: s.Workdir, Detail: string(s.Network.Mode)}}}, nil
+}
+
+func (m *mock) Create(ctx context.Context, s environment.Spec) (environment.Sandbox, error) {
+	if m.create != nil {
+		return m.create(ctx, s)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id := fmt.Sprintf("%s-%d", s.Labels.Owner, len(m.alive))
+	m.alive = append(m.alive, id)
+	return environment.Sandbox{ID: id, Granted: environment.Granted{CPU: environment.GrantEnforced}}, nil
+}
+
+func (m *mock) Destroy(_ context.Context, id string) (environment.Remains, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.destroyed = append(m.destroyed, id)
+	return environment.Remains{OOMKills: 3}, nil
+}
+
+func (m *mock) List(context.Context, string) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.alive), nil
+}
+
+func (m *mock) gone() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.destroyed)
+}
+
+// The optional abilities.
+type (
+	images    struct{}
+	snapshots struct{}
+	surface   struct{}
+)
+
+func (images) Prepare(_ context.Context, i environment.Image, config json.RawMessage, log func(string)) (environment.Image, error) {
+	log("pulling with " + string(config))
+	i.Digest = "sha256:made"
+	return i, nil
+}
+
+func (snapshots) Stop(context.Context, string) error { return environment.ErrNoSandbox }
+
+func (snapshots) Snapshot(_ context.Context, id string) (environment.Image, error) {
+	return environment.Image{Ref: "of-" + id}, nil
+}
+
+// changed is more than fits one message, in names that are not all UTF-8.
+var changed = func() []string {
+	var list []string
+	for i := range 50_000 {
+		list = append(list, fmt.Sprintf("/a/rather/long/name/that/is/repeated/\xff%06d", i))
+	}
+	return list
+}()
+
+func (snapshots) Changed(context.Context, string) ([]string, error) { return changed, nil }
+
+func (surface) OpenSurface(_ context.Context, s environment.SurfaceSpec) (string, error) {
+	return "on-" + s.Sandbox, nil
+}
+
+func (surface) Actions(context.Context, string) ([]environment.Action, error) {
+	return []environment.Action{{Name: "click", Schema: json.RawMessage(`{"type":"object"}`)}}, nil
+}
+
+func (surface) Reset(_ context.Context, _ string, seed int64) (environment.Observation, error) {
+	return environment.Observation{Text: fmt.Sprint("seed ", seed)}, nil
+}
+
+func (surface) Observe(_ context.Context, _ string, want []string) (environment.Observation, error) {
+	return environment.Observation{Text: fmt.Sprint(want)}, nil
+}
+
+func (surface) Act(_ context.Context, _ string, c environment.Call) (environment.Step, error) {
+	zero := 0.0
+	return environment.Step{Observation: environment.Observation{Text: c.Name + string(c.Arguments)}, Reward: &zero, Done: true}, nil
+}
+
+func (surface) Capture(_ context.Context, _, name, folder string) ([]string, error) {
+	return []string{folder, name}, nil
+}
+
+func (surface) CloseSurface(context.Context, string) error { return nil }
+
+func connect(t *testing.T, e environment.Environment) environment.Environment {
+	t.Helper()
+	conn := servetest.Dial(t, func(s *grpc.Server) {
+		list := map[string]environment.Environment{"it": e}
+		environmentpb.RegisterEnvironmentServer(s, environment.NewServer(list))
+		environmentpb.RegisterSurfaceServer(s, environment.NewSurfaceServer(list))
+	})
+	return environment.NewClient(conn, "it", environment.Capabilities(e))
+}
+
+func spec() environment.Spec {
+	return environment.Spec{
+		Labels: environment.Labels{Owner: "run"}, Workdir: "/app", Network: environment.Network{Mode: environment.NetworkNone},
+	}
+}
+
+func TestTheRequiredCalls(t *testing.T) {
+	t.Parallel()
+	m := &mock{}
+	e := connect(t, m)
+	report, err := e.Check(t.Context(), spec())
+	if err != nil || len(report.Refusals) != 1 || report.Refusals[0] != (environment.Problem{Summary: "/app", Detail: "none"}) {
+		t.Errorf("Check = %+v, %v", report, err)
+	}
+	made, err := e.Create(t.Context(), spec())
+	if err != nil || made.ID != "run-0" || made.Granted.CPU != environment.GrantEnforced || len(m.gone()) != 0 {
+		t.Fatalf("Create = %+v, %v, destroyed %v", made, err, m.gone())
+	}
+	if ids, bad := e.List(t.Context(), "run"); bad != nil || !slices.Equal(ids, []string{"run-0"}) {
+		t.Errorf("List = %v, %v", ids, bad)
+	}
+	if remains, bad := e.Destroy(t.Context(), made.ID); bad != nil || remains.OOMKills != 3 {
+		t.Errorf("Destroy = %+v, %v", remains, bad)
+	}
+	if _, err = e.Check(t.Context(), environment.Spec{}); !errors.Is(err, fault.ErrInvalid) {
+		t.Errorf("Check without a network mode = %v, want ErrInvalid", err)
+	}
+}
+
+func TestCapabilitiesAreThereExactlyIfTheyAreAnnounced(t *testing.T) {
+	t.Parallel()
+	m := &mock{}
+	for _, e := range []environment.Environment{
+		m,
+		struct {
+			*mock
+			images
+		}{m, images{}},
+		struct {
+			*mock
+			snapshots
+		}{m, snapshots{}},
+		struct {
+			*mock
+			surface
+		}{m, surface{}},
+		struct {
+			*mock
+			images
+			snapshots
+		}{m, images{}, snapshots{}},
+		struct {
+			*mock
+			images
+			surface
+		}{m, images{}, surface{}},
+		struct {
+			*mock
+			snapshots
+			surface
+		}{m, snapshots{}, surface{}},
+		struct {
+			*mock
+			images
+			snapshots
+			surface
+		}{m, images{}, snapshots{}, surface{}},
+	} {
+		want := environment.Capabilities(e)
+		c := connect(t, e)
+		if got := environment.Capabilities(c); !slices.Equal(got, want) {
+			t.Errorf("a plugin with %v is a client with %v", want, got)
+		}
+		if _, err := c.List(t.Context(), ""); err != nil {
+			t.Errorf("with %v: %v", want, err)
+		}
+	}
+}
+
+func TestACapabilityThatIsNotThereIsUnsupported(t *testing.T) {
+	t.Parallel()
+	conn := servetest.Dial(t, func(s *grpc.Server) {
+		list := map[string]environment.Environment{"it": &mock{}}
+		environmentpb.RegisterEnvironmentServer(s, environment.NewServer(list))
+		environmentpb.RegisterSurfaceServer(s, environment.NewSurfaceServer(list))
+	})
+	liar, ok := environment.NewClient(conn, "it", []string{"images", "snapshot", "surface", "of a later version"}).(interface {
+		environment.Preparer
+		environment.Snapshotter
+		environment.Surface
+	})
+	if !ok {
+		t.Fatal("an announced capability is not there")
+	}
+	_, prepare := liar.Prepare(t.Context(), environment.Image{}, nil, nil)
+	_, snapshot := liar.Snapshot(t.Context(), "x")
+	_, paths := liar.Changed(t.Context(), "x")
+	_, act := liar.Act(t.Context(), "x", environment.Call{})
+	for what, err := range map[string]error{"prepare": prepare, "snapshot": snapshot, "changed": paths, "act": act, "stop": liar.Stop(t.Context(), "x")} {
+		if !errors.Is(err, environment.ErrUnsupported) {
+			t.Errorf("%s = %v, want ErrUnsupported", what, err)
+		}
+	}
+}
+
+func TestImagesAndSnapshots(t *testing.T) {
+	t.Parallel()
+	e, ok := connect(t, struct {
+		*mock
+		images
+		snapshots
+	}{&mock{}, images{}, snapshots{}}).(interface {
+		environment.Preparer
+		environment.Snapshotter
+	})
+	if !ok {
+		t.Fatal("a capability is lost")
+	}
+	var logs []string
+	image, err := e.Prepare(t.Context(), environment.Image{Ref: "r"}, json.RawMessage(`{}`), func(line string) { logs = append(logs, line) })
+	if err != nil || image != (environment.Image{Ref: "r", Digest: "sha256:made"}) || !slices.Equal(logs, []string{"pulling with {}"}) {
+		t.Errorf("Prepare = %+v, %v with logs %q", image, err, logs)
+	}
+	if err = e.Stop(t.Context(), "x"); !errors.Is(err, environment.ErrNoSandbox) {
+		t.Errorf("Stop = %v, want ErrNoSandbox", err)
+	}
+	if image, err = e.Snapshot(t.Context(), "x"); err != nil || image.Ref != "of-x" {
+		t.Errorf("Snapshot = %+v, %v", image, err)
+	}
+	if paths, bad := e.Changed(t.Context(), "x"); bad != nil || !slices.Equal(paths, changed) {
+		t.Errorf("Changed = %d paths, %v; want all %d, bytes as they are", len(paths), bad, len(changed))
+	}
+}
+
+func TestSurface(t *testing.T) {
+	t.Parallel()
+	s, ok := connect(t, struct {
+		*mock
+		surface
+	}{&mock{}, surface{}}).(environment.Surface)
+	if !ok {
+		t.Fatal("the capability surface is lost")
+	}
+	id, err := s.OpenSurface(t.Context(), environment.SurfaceSpec{Sandbox: "box"})
+	if err != nil || id != "on-box" {
+		t.Fatalf("OpenSurface = %q, %v", id, err)
+	}
+	if list, bad := s.Actions(t.Context(), id); bad != nil || len(list) != 1 || list[0].Name != "click" {
+		t.Errorf("Actions = %+v, %v", list, bad)
+	}
+	if o, bad := s.Reset(t.Context(), id, 4); bad != nil || o.Text != "seed 4" {
+		t.Errorf("Reset = %+v, %v", o, bad)
+	}
+	if o, bad := s.Observe(t.Context(), id, []string{"tree"}); bad != nil || o.Text != "[tree]" {
+		t.Errorf("Observe = %+v, %v", o, bad)
+	}
+	step, err := s.Act(t.Context(), id, environment.Call{Name: "click", Arguments: json.RawMessage(`{"x":1}`)})
+	if err != nil || step.Observation.Text != `click{"x":1}` || step.Reward == nil || *step.Reward != 0 || !step.Done {
+		t.Errorf("Act = %+v, %v; want a reward of 0, which is not none", step, err)
+	}
+	if _, err = s.Act(t.Context(), id, environment.Call{Name: "click", Arguments: json.RawMessage(`{`)}); !errors.Is(err, fault.ErrInvalid) {
+		t.Errorf("Act with broken arguments = %v, want ErrInvalid", err)
+	}
+	if files, bad := s.Capture(t.Context(), id, "page", "/to"); bad != nil || !slices.Equal(files, []string{"/to", "page"}) {
+		t.Errorf("Capture = %v, %v", files, bad)
+	}
+	if err = s.CloseSurface(t.Context(), id); err != nil {
+		t.Errorf("CloseSurface = %v", err)
+	}
+}
+
+// A sandbox that was made while the caller gave up must not live on unknown.
+func TestASandboxThatNobodyTakesIsDestroyed(t *testing.T) {
+	t.Parallel()
+	m, begun := &mock{}, make(chan struct{})
+	m.create = func(ctx context.Context, _ environment.Spec) (environment.Sandbox, error) {
+		close(begun)
+		<-ctx.Done() // made all the same
+		return environment.Sandbox{ID: "orphan"}, nil
+	}
+	e := connect(t, m)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := e.Create(ctx, spec())
+		ended <- err
+	}()
+	<-begun
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Create = %v, want context.Canceled", err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); len(m.gone()) == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if got := m.gone(); !slices.Equal(got, []string{"orphan"}) {
+		t.Errorf("destroyed %v, want the orphan", got)
+	}
+}
+
+func TestErrorsOfCreateKeepTheirMeaning(t *testing.T) {
+	t.Parallel()
+	m := &mock{create: func(context.Context, environment.Spec) (environment.Sandbox, error) {
+		return environment.Sandbox{}, fmt.Errorf("32 run already: %w", environment.ErrNoCapacity)
+	}}
+	if _, err := connect(t, m).Create(t.Context(), spec()); !errors.Is(err, environment.ErrNoCapacity) {
+		t.Errorf("Create = %v, want ErrNoCapacity", err)
+	}
+	m.create = func(context.Context, environment.Spec) (environment.Sandbox, error) {
+		return environment.Sandbox{}, nil
+	}
+	if _, err := connect(t, m).Create(t.Context(), spec()); !errors.Is(err, fault.ErrPanic) {
+		t.Errorf("Create without an id = %v, want ErrPanic", err)
+	}
+}

@@ -1,0 +1,72 @@
+package verifier
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/internal/wire"
+	"github.com/berth-eval/berth/plugins/internal/wiretest"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/proto/v1/verifierpb"
+)
+
+var words = wiretest.Words{
+	reflect.TypeFor[model.Dialect](): string(model.DialectOpenAI), reflect.TypeFor[Decision](): string(Continue),
+	reflect.TypeFor[Severity](): string(Exposed), reflect.TypeFor[Needs](): string(NeedsOwn),
+}
+
+// A field that is added to a message and forgotten in a converter fails here.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	wiretest.RoundTrip(t, words, requestToProto, requestFromProto)
+	wiretest.RoundTrip(t, words, verdictToProto, verdictFromProto)
+	wiretest.RoundTrip(t, words, TraitsToProto, TraitsFromProto)
+}
+
+func TestEveryWordTravels(t *testing.T) {
+	t.Parallel()
+	for _, d := range []Decision{Pass, Fail, Continue, Scored} {
+		if got, err := decisions.From(decisions.To(d)); got != d || err != nil {
+			t.Errorf("decision %q comes back as %q, %v", d, got, err)
+		}
+	}
+	for _, s := range []Severity{Note, Exposed, Violated} {
+		if got, err := severities.From(severities.To(s)); got != s || err != nil {
+			t.Errorf("severity %q comes back as %q, %v", s, got, err)
+		}
+	}
+	for _, n := range []Needs{NeedsNone, NeedsSandbox, NeedsOwn} {
+		if got, err := needs.From(needs.To(n)); got != n || err != nil {
+			t.Errorf("needs %q comes back as %q, %v", n, got, err)
+		}
+	}
+}
+
+func TestAVerdictThatMakesNoSenseIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		verdict Verdict
+		want    error
+	}{
+		"no decision":         {Verdict{}, wire.ErrInvalid},
+		"an unknown decision": {Verdict{Decision: "perhaps"}, wire.ErrInvalid},
+		"NaN":                 {Verdict{Decision: Scored, Scores: map[string]Score{"a": {Value: math.NaN()}}}, ErrBadReward},
+		"infinite":            {Verdict{Decision: Scored, Scores: map[string]Score{"a": {Value: math.Inf(-1)}}}, ErrBadReward},
+		"finding unweighed":   {Verdict{Decision: Pass, Findings: []Finding{{Code: "odd"}}}, wire.ErrInvalid},
+	} {
+		if _, err := verdictFromProto(verdictToProto(tt.verdict)); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+	if _, err := verdictFromProto(nil); !errors.Is(err, wire.ErrInvalid) {
+		t.Errorf("no verdict: %v, want ErrInvalid", err)
+	}
+	v, err := verdictFromProto(&verifierpb.Verdict{
+		Decision: verifierpb.VerdictDecision_VERDICT_DECISION_SCORED, Scores: map[string]*verifierpb.Score{"a": {Value: 0}},
+	})
+	if s := v.Scores["a"]; err != nil || s.Min != nil || s.Max != nil {
+		t.Errorf("a score without bounds has %+v, %v; absent is not 0", s, err)
+	}
+}

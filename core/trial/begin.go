@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,10 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/patience"
+	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
@@ -30,9 +34,13 @@ func (a *attempt) begin(ctx context.Context) (record.Phase, error) {
 	if err != nil {
 		return p, err
 	}
-	ctx, end := a.w.ctx(ctx)
+	ctx, end := a.w.Ctx(ctx)
 	defer end()
-	return a.phase(ctx, record.Phase{Name: record.PhaseServices, Who: record.ByTask}, bound.Create, a.services)
+	p, err = a.phase(ctx, record.Phase{Name: record.PhaseServices, Who: record.ByTask}, bound.Create, a.services)
+	if err != nil && a.w.Gone() { // nobody but us has been in it
+		err = &blame.Fault{By: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
+	}
+	return p, err
 }
 
 func (a *attempt) startTime() time.Duration {
@@ -66,16 +74,16 @@ func (a *attempt) prepare(ctx context.Context) error {
 		known.Verifiers[name] = v.Traits
 	}
 	if ps := Unsupported(a.task, a.in.Cell, known); len(ps) > 0 {
-		return by(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
+		return blame.On(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
 	}
 	taskEnv, err := a.task.Environment.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return by(record.ByConfig, fmt.Errorf("environment of the task: %w", err))
+		return blame.On(record.ByConfig, fmt.Errorf("environment of the task: %w", err))
 	}
 	a.taskEnv = merge(taskEnv, a.in.Cell.Environment.Env)
 	var modified []string
 	if a.spec, modified, err = Spec(a.task, a.in.Cell, a.needs); err != nil {
-		return by(record.ByConfig, err)
+		return blame.On(record.ByConfig, err)
 	}
 	a.res.Modified = modified
 	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}
@@ -89,21 +97,21 @@ func (a *attempt) prepare(ctx context.Context) error {
 	}
 	if len(report.Refusals) > 0 {
 		r := report.Refusals[0]
-		return by(record.ByEnvironment, fmt.Errorf("%w: %s: %s", environment.ErrRefused, r.Summary, r.Detail))
+		return blame.On(record.ByEnvironment, fmt.Errorf("%w: %s: %s", environment.ErrRefused, r.Summary, r.Detail))
 	}
 	for _, d := range report.Degraded {
-		a.scribe.note(record.Phase{Name: record.PhasePrepare}, "degraded", "%s: %s", d.Summary, d.Detail)
+		a.scribe.Note(record.Phase{Name: record.PhasePrepare}, "degraded", "%s: %s", d.Summary, d.Detail)
 	}
 	return a.image(ctx)
 }
 
 // call bounds one call of a plugin and attributes its error.
 func call[T any](ctx context.Context, b record.Boundary, what string, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := limited(ctx, what, limit)
+	ctx, cancel := patience.Limited(ctx, what, limit)
 	defer cancel()
-	v, err := await(ctx, f)
+	v, err := patience.Await(ctx, f)
 	if err != nil {
-		err = by(b, fmt.Errorf("%s: %w", what, err))
+		err = blame.On(b, fmt.Errorf("%s: %w", what, err))
 	}
 	return v, err
 }
@@ -113,11 +121,11 @@ func (a *attempt) plugins(ctx context.Context) error {
 	var err error
 	c := a.in.Cell
 	if a.env, used, err = a.in.Plugins.Environment(ctx, c.Environment.Plugin); err != nil {
-		return by(record.ByEnvironment, err)
+		return blame.On(record.ByEnvironment, err)
 	}
 	a.use(used)
 	if a.agent, used, err = a.in.Plugins.Agent(ctx, c.Agent.Plugin); err != nil {
-		return by(record.ByAgent, err)
+		return blame.On(record.ByAgent, err)
 	}
 	a.use(used)
 	a.agentUsed = used
@@ -128,7 +136,7 @@ func (a *attempt) plugins(ctx context.Context) error {
 				continue
 			}
 			if a.verifiers[u.Name], used, err = a.in.Plugins.Verifier(ctx, a.verifierPlugin(u.Name)); err != nil {
-				return by(record.ByVerifier, err)
+				return blame.On(record.ByVerifier, err)
 			}
 			a.use(used)
 		}
@@ -175,7 +183,7 @@ func (a *attempt) image(ctx context.Context) error {
 		return nil
 	}
 	made, err := call(ctx, record.ByEnvironment, "prepare image", bound.Prepare, func(ctx context.Context) (environment.Image, error) {
-		return p.Prepare(ctx, a.spec.Image, a.spec.Config, func(line string) { a.scribe.log("image", "", line) })
+		return p.Prepare(ctx, a.spec.Image, a.spec.Config, func(line string) { a.scribe.Log("image", "", line) })
 	})
 	if errors.Is(err, environment.ErrUnsupported) {
 		return nil // Create takes the image as it is
@@ -192,14 +200,14 @@ func (a *attempt) create(ctx context.Context) error {
 		return err
 	}
 	w := a.w
-	a.res.Granted, a.res.Image = &w.made.Granted, &w.made.Image
+	a.res.Granted, a.res.Image = &w.Made.Granted, &w.Made.Image
 	at := record.Phase{Name: record.PhaseCreate}
-	for _, f := range append(w.made.Findings, w.Hello.Findings...) {
-		a.scribe.note(at, "protection", "%s", f)
+	for _, f := range append(w.Made.Findings, w.Hello.Findings...) {
+		a.scribe.Note(at, "protection", "%s", f)
 	}
-	ctx, end := w.ctx(ctx)
+	ctx, end := w.Ctx(ctx)
 	defer end()
-	if err := w.folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.Artifacts); err != nil {
+	if err := w.Folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.Artifacts); err != nil {
 		return err
 	}
 	return a.place(ctx, task.PlaceCreate, "")
@@ -209,9 +217,9 @@ func (a *attempt) create(ctx context.Context) error {
 // and waits until the task says that it is ready.
 func (a *attempt) services(ctx context.Context) error {
 	w := a.w
-	if img := w.made.Image; len(img.Entrypoint) > 0 {
+	if img := w.Made.Image; len(img.Entrypoint) > 0 {
 		s := inside.Service{
-			Name: "entrypoint", Argv: slices.Concat(img.Entrypoint, img.Cmd), User: img.User, Dir: w.dir, Env: list(w.env),
+			Name: "entrypoint", Argv: slices.Concat(img.Entrypoint, img.Cmd), User: img.User, Dir: w.Dir, Env: world.List(w.Env),
 		}
 		if _, err := w.StartService(ctx, s); err != nil {
 			return fmt.Errorf("start the image's entrypoint: %w", err)
@@ -223,56 +231,34 @@ func (a *attempt) services(ctx context.Context) error {
 		}
 	}
 	if h := a.task.Healthcheck; h != nil {
-		if err := w.healthy(ctx, h); err != nil {
+		if err := w.Healthy(ctx, h); err != nil {
 			return fmt.Errorf("healthcheck of the task: %w", err)
 		}
 	}
 	known, err := w.Processes(ctx)
-	w.known = known.Keys()
+	w.Known = known.Keys()
 	return err
 }
 
 func (a *attempt) service(ctx context.Context, s *task.Service) error {
 	env, err := s.Command.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return by(record.ByConfig, err)
+		return blame.On(record.ByConfig, err)
 	}
 	if s.Oneshot {
 		c := s.Command
-		return a.w.command(ctx, &c, env, orElse(c.Time.Std(), bound.Service))
+		return a.w.Command(ctx, &c, env, cmp.Or(c.Time.Std(), bound.Service))
 	}
 	_, err = a.w.StartService(ctx, inside.Service{
-		Name: s.Name, Argv: s.Command.Argv, Dir: orElse(s.Command.Dir, a.w.dir), User: s.Command.User, Env: list(merge(a.w.env, env)),
+		Name: s.Name, Argv: s.Command.Argv, Dir: cmp.Or(s.Command.Dir, a.w.Dir), User: s.Command.User, Env: world.List(merge(a.w.Env, env)),
 	})
 	if err != nil || s.Ready == nil {
 		return err
 	}
-	if err = a.w.healthy(ctx, s.Ready); err != nil {
-		return fmt.Errorf("not ready: %w; its last output: %s", err, a.w.serviceOutput(ctx, s.Name))
+	if err = a.w.Healthy(ctx, s.Ready); err != nil {
+		return fmt.Errorf("not ready: %w; its last output: %s", err, a.w.ServiceOutput(ctx, s.Name))
 	}
 	return nil
-}
-
-// serviceOutput is the end of what a service wrote.
-func (w *world) serviceOutput(ctx context.Context, name string) string {
-	states, err := w.Services(ctx)
-	if err != nil {
-		return err.Error()
-	}
-	for _, s := range states {
-		if s.Name == name {
-			return string(s.Output[max(0, len(s.Output)-bound.OutputTail):])
-		}
-	}
-	return ""
-}
-
-func orElse[T comparable](v, usual T) T {
-	var zero T
-	if v == zero {
-		return usual
-	}
-	return v
 }
 
 // place puts the resources of one moment into the sandbox.
@@ -282,7 +268,7 @@ func (a *attempt) place(ctx context.Context, when task.PlacePhase, stage string)
 		if r.Phase != when || r.Place == "" || (r.Stage != "" && r.Stage != stage) {
 			continue
 		}
-		if _, err := a.w.put(ctx, a.task, r, ""); err != nil {
+		if _, err := a.w.Put(ctx, a.task, r, ""); err != nil {
 			return fmt.Errorf("place %s: %w", r.Name, err)
 		}
 	}

@@ -49,11 +49,11 @@ func (e *broken) List(ctx context.Context, owner string) ([]string, error) {
 	return e.Environment.List(ctx, owner)
 }
 
-// onEnv replaces calls of the real environment.
-func onEnv(b *bench, f func(real environment.Environment, e *broken)) {
-	b.env = func(real environment.Environment) environment.Environment {
-		e := &broken{Environment: real}
-		f(real, e)
+// onEnv replaces calls of the genuine environment.
+func onEnv(b *bench, f func(genuine environment.Environment, e *broken)) {
+	b.env = func(genuine environment.Environment) environment.Environment {
+		e := &broken{Environment: genuine}
+		f(genuine, e)
 		return e
 	}
 }
@@ -128,11 +128,11 @@ func faultCases() []faultCase {
 		},
 		{
 			name: "agent refuses", agent: &scripted{needs: agent.Needs{Refusals: []string{"no such effort"}}}, judge: pass,
-			outcome: record.TaskInvalid, by: record.ByConfig, phase: record.PhasePrepare, says: "no such effort", unseen: true,
+			outcome: record.NotRun, by: record.ByConfig, phase: record.PhasePrepare, says: "no such effort", unseen: true,
 		},
 		{
 			name: "agent needs a model", agent: &scripted{needs: agent.Needs{Dialects: []modelDialect{"x"}}}, judge: pass,
-			outcome: record.TaskInvalid, by: record.ByConfig, phase: record.PhasePrepare, says: "no gateway", unseen: true,
+			outcome: record.NotRun, by: record.ByConfig, phase: record.PhasePrepare, says: "no gateway", unseen: true,
 		},
 		{
 			name: "verifier fails", agent: ok, judge: verdict(verifier.Verdict{}, errors.New("no pytest")),
@@ -214,9 +214,9 @@ func environmentCases() []faultCase {
 		},
 		{
 			name: "the sandbox does not go away after a pass", agent: ok, judge: pass, set: func(b *bench) {
-				onEnv(b, func(real environment.Environment, e *broken) {
+				onEnv(b, func(genuine environment.Environment, e *broken) {
 					e.destroy = func(ctx context.Context, id string) (environment.Remains, error) {
-						_, err := real.Destroy(ctx, id)
+						_, err := genuine.Destroy(ctx, id)
 						return environment.Remains{}, errors.Join(errors.New("busy"), err)
 					}
 				})
@@ -225,13 +225,13 @@ func environmentCases() []faultCase {
 		{
 			name: "environment's plugin dies before destroy", agent: ok, judge: pass, set: func(b *bench) {
 				var once sync.Once
-				onEnv(b, func(real environment.Environment, e *broken) {
+				onEnv(b, func(genuine environment.Environment, e *broken) {
 					e.destroy = func(ctx context.Context, id string) (r environment.Remains, err error) {
 						once.Do(func() { err = trial.ErrPluginGone })
 						if err != nil {
 							return r, err
 						}
-						return real.Destroy(ctx, id)
+						return genuine.Destroy(ctx, id)
 					}
 				})
 			}, outcome: record.Passed, end: record.Yielded,
@@ -254,7 +254,7 @@ func environmentCases() []faultCase {
 		{
 			name: "a host variable is missing", agent: ok, judge: pass, set: func(b *bench) {
 				b.task.Environment.Env = task.Env{"X": {Host: "NOT_SET"}}
-			}, outcome: record.TaskInvalid, by: record.ByConfig, phase: record.PhasePrepare, says: "NOT_SET", unseen: true,
+			}, outcome: record.NotRun, by: record.ByConfig, phase: record.PhasePrepare, says: "NOT_SET", unseen: true,
 		},
 	}
 }
@@ -262,9 +262,9 @@ func environmentCases() []faultCase {
 func TestAFailedStopIsAFindingNotAnError(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, does("true"), tests("true"))
-	onEnv(b, func(real environment.Environment, e *broken) {
+	onEnv(b, func(genuine environment.Environment, e *broken) {
 		e.destroy = func(ctx context.Context, id string) (environment.Remains, error) {
-			_, err := real.Destroy(ctx, id)
+			_, err := genuine.Destroy(ctx, id)
 			return environment.Remains{}, errors.Join(errors.New("busy"), err)
 		}
 	})
@@ -309,10 +309,10 @@ func TestTheEndOfTheSandboxIsTheAgentsDoing(t *testing.T) {
 				}
 			}
 			b := newBench(t, a, j)
-			onEnv(b, func(real environment.Environment, e *broken) {
+			onEnv(b, func(genuine environment.Environment, e *broken) {
 				e.create = func(ctx context.Context, s environment.Spec) (environment.Sandbox, error) {
-					made, err := real.Create(ctx, s)
-					kill = func() { _, _ = real.Destroy(context.WithoutCancel(ctx), made.ID) }
+					made, err := genuine.Create(ctx, s)
+					kill = func() { _, _ = genuine.Destroy(context.WithoutCancel(ctx), made.ID) }
 					return made, err
 				}
 				if tt.env != nil {
@@ -366,17 +366,6 @@ func TestCancelInEachPhase(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s %v", at, cause), func(t *testing.T) {
 				t.Parallel()
-				b := withRounds(t)
-				b.task.Stages[0].Hooks = []task.Command{{Argv: []string{"true"}}}
-				ctx, cancel := context.WithCancelCause(t.Context())
-				var seen atomic.Bool
-				b.live = func(e record.Event) {
-					if e.Type == record.EventPhaseStart && e.Phase == at && seen.CompareAndSwap(false, true) {
-						cancel(cause)
-					}
-				}
-				begin := time.Now()
-				r := b.run(ctx, t)
 				wanted := record.Cancelled
 				switch {
 				case at == record.PhaseDestroy: // it had its result by then
@@ -384,16 +373,32 @@ func TestCancelInEachPhase(t *testing.T) {
 				case cause != nil:
 					wanted = record.Preempted
 				}
-				if r.Outcome != wanted || !seen.Load() {
-					t.Errorf("got %s, seen %v: %s", r.Outcome, seen.Load(), pretty(r))
-				}
-				if took := time.Since(begin); took > 30*time.Second {
-					t.Errorf("it took %s", took)
-				}
-				if !slices.ContainsFunc(r.Phases, func(p record.Phase) bool { return p.Name == record.PhasePublish }) {
-					t.Error("it was not published")
-				}
+				cancelAt(t, at, cause, wanted)
 			})
 		}
+	}
+}
+
+func cancelAt(t *testing.T, at record.PhaseName, cause error, wanted record.Outcome) {
+	t.Helper()
+	b := withRounds(t)
+	b.task.Stages[0].Hooks = []task.Command{{Argv: []string{"true"}}}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var seen atomic.Bool
+	b.live = func(e record.Event) {
+		if e.Type == record.EventPhaseStart && e.Phase == at && seen.CompareAndSwap(false, true) {
+			cancel(cause)
+		}
+	}
+	begin := time.Now()
+	r := b.run(ctx, t)
+	if r.Outcome != wanted || !seen.Load() {
+		t.Errorf("got %s, seen %v: %s", r.Outcome, seen.Load(), pretty(r))
+	}
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if !slices.ContainsFunc(r.Phases, func(p record.Phase) bool { return p.Name == record.PhasePublish }) {
+		t.Error("it was not published")
 	}
 }

@@ -349,7 +349,7 @@ func (b *bench) run(ctx context.Context, t *testing.T) record.Result {
 			t.Errorf("phase %+v has no start, end or who", p)
 		}
 	}
-	if _, err := os.Lstat(b.runtime); err == nil {
+	if _, err = os.Lstat(b.runtime); err == nil {
 		t.Errorf("the runtime folder %s is still there", b.runtime)
 	}
 	env, _, err := b.m.host.Environment(context.WithoutCancel(ctx), "local")

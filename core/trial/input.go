@@ -3,12 +3,12 @@ package trial
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net"
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
 	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
@@ -117,7 +117,7 @@ type Attempt interface {
 
 // ErrPreempted is the cause with which a caller cancels an attempt that the
 // machine's owner takes away.
-var ErrPreempted = errors.New("preempted")
+var ErrPreempted = blame.ErrPreempted
 
 // Plugins gives access to the plugins of a run. Each call returns a plugin
 // that works now: one that has died was started again. The error of a call to

@@ -73,7 +73,7 @@ func TestAnExperimentMakesAModeStricterOnly(t *testing.T) {
 	b = newBench(t, does("true"), tests("true"))
 	b.task.Mode, b.cell.Verify = task.ModeRestarted, task.ModeLive
 	r := b.run(t.Context(), t)
-	want(t, r, record.TaskInvalid, "", record.Unknown)
+	want(t, r, record.NotRun, "", record.Unknown)
 	if r.Error == nil || !strings.Contains(r.Error.Message, "not stricter") {
 		t.Errorf("error %+v", r.Error)
 	}

@@ -6,8 +6,12 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/patience"
+	"github.com/berth-eval/berth/core/trial/scribe"
+	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
@@ -19,7 +23,7 @@ type attempt struct {
 	in      Input
 	task    *task.Task
 	success task.Success
-	scribe  *scribe
+	scribe  *scribe.Scribe
 	now     func() time.Time
 	res     record.Result
 	stages  []decide.Stage
@@ -31,7 +35,7 @@ type attempt struct {
 	env         environment.Environment
 	spec        environment.Spec
 	taskEnv     map[string]string // of every command, without the image's
-	w           *world            // nil before create and after destroy
+	w           *world.World      // nil before create and after destroy
 	session     *session          // the agent's, while one is open
 	touched     bool              // the agent may have run a command
 	leftRunning bool              // of the agent, in live
@@ -44,14 +48,14 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 	if err := ctx.Err(); err != nil {
 		return p, context.Cause(ctx)
 	}
-	if err := a.scribe.broken(); err != nil {
-		return p, by(record.ByCore, err)
+	if err := a.scribe.Broken(); err != nil {
+		return p, blame.On(record.ByCore, err)
 	}
 	p.Start = a.now()
-	a.scribe.event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who})
-	ctx, cancel := limited(ctx, string(p.Name), limit)
+	a.scribe.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who})
+	ctx, cancel := patience.Limited(ctx, string(p.Name), limit)
 	stop := a.beat(p)
-	err := by(p.Who, caused(ctx, f(ctx)))
+	err := blame.On(p.Who, patience.Caused(ctx, f(ctx)))
 	stop()
 	cancel()
 	p.End = a.now()
@@ -59,18 +63,29 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 		p.Frozen = p.End.Sub(p.Start)
 	}
 	if err != nil {
-		p.Error = a.scribe.text(err.Error(), bound.ErrorText)
+		p.Error = a.scribe.Text(err.Error(), bound.ErrorText)
 	}
 	a.res.Phases = append(a.res.Phases, p)
-	a.scribe.event(record.Event{
+	a.scribe.Event(record.Event{
 		Type: record.EventPhaseEnd, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who, Error: p.Error,
 	})
 	return p, err
 }
 
+// failure is err as the record has it.
+func (a *attempt) failure(err error, at record.Phase) *decide.Failure {
+	f := blame.Of(at.Who, err)
+	return &decide.Failure{
+		Outcome: f.Outcome,
+		Error: record.Error{
+			Boundary: f.By, Phase: at.Name, Stage: at.Stage, Retry: f.Retry, Message: a.scribe.Text(err.Error(), bound.ErrorText),
+		},
+	}
+}
+
 // beat tells whoever watches that a phase is still under way.
 func (a *attempt) beat(p record.Phase) (stop func()) {
-	if a.scribe.live == nil {
+	if !a.scribe.Watched() {
 		return func() {}
 	}
 	done := make(chan struct{})
@@ -81,7 +96,7 @@ func (a *attempt) beat(p record.Phase) (stop func()) {
 		for {
 			select {
 			case <-t.C:
-				a.scribe.tell(record.Event{
+				a.scribe.Tell(record.Event{
 					Type: record.EventHeartbeat, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who,
 				})
 			case <-done:
@@ -97,5 +112,5 @@ func (a *attempt) beat(p record.Phase) (stop func()) {
 
 // frozenSince says whether the sandbox was frozen all through a phase.
 func (a *attempt) frozenSince(p record.Phase) bool {
-	return a.w != nil && !a.w.frozen.IsZero() && !a.w.frozen.After(p.Start)
+	return a.w != nil && !a.w.Frozen().IsZero() && !a.w.Frozen().After(p.Start)
 }

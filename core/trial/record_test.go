@@ -139,46 +139,24 @@ func TestSecretsReachNoFile(t *testing.T) {
 func TestMarkersOfHiddenResources(t *testing.T) {
 	t.Parallel()
 	b := withRounds(t)
-	add := func(name string, place string, phase task.PlacePhase, audience ...task.Role) {
-		if err := os.WriteFile(filepath.Join(b.task.Dir, name), []byte("MARK-"+name), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		b.task.Resources = append(b.task.Resources, task.Resource{Name: "references/" + name, Path: name, Audience: audience, Place: place, Phase: phase})
-	}
-	add("public", "", "", task.Public()...)
-	add("agent", "", "", task.RoleAgent)
-	add("verifier", "/tests/MARK-verifier", task.PlaceVerify, task.RoleVerifier)
-	add("user", "", "", task.RoleUser)
-	add("oracle", "/solution", task.PlaceTurn, task.RoleOracle)
-	add("host", "", "")
-	b.task.Interaction.User = "references/user"
-	may := map[string][]string{
-		"agent": {"public", "agent"}, "user": {"public", "user"}, "verifier": {"public", "verifier", "rationale"},
-	}
-	names := []string{"public", "agent", "verifier", "user", "oracle", "host", "rationale"}
-	look := func(role, view, text string) {
-		for _, n := range names {
-			inView := len(grep(t, view, "MARK-"+n)) > 0
-			if ok := slices.Contains(may[role], n); ok != inView && n != "rationale" || (!ok && (inView || strings.Contains(text, "MARK-"+n))) {
-				t.Errorf("%s and MARK-%s: in its view %v", role, n, inView)
-			}
-		}
-	}
+	plantMarkers(t, b)
 	looked := map[string]int{}
 	watch := func(role string, s *scripted) {
 		honest := s.turn
 		s.turn = func(ctx context.Context, act *actor, m agent.Message) (agent.Yield, error) {
-			look(role, act.setup.View, pretty(act.setup)+pretty(m))
+			lookFor(t, role, act.setup.View, pretty(act.setup)+pretty(m))
 			looked[role]++
-			if act.shell != nil {
-				if err := act.sh(ctx, "! grep -rsl --exclude-dir=proc --exclude-dir=sys -e MARK-[h]ost -e MARK-[v]erifier -e MARK-[o]racle -e MARK-[u]ser /tests /solution /logs /app /tmp /root /home /etc"); err != nil {
-					return agent.Yield{}, err
-				}
+			if act.shell == nil {
+				return honest(ctx, act, m)
+			}
+			err := act.sh(ctx, "! grep -rsl -e MARK-[h]ost -e MARK-[v]erifier -e MARK-[o]racle -e MARK-[u]ser /tests /solution /logs /app /tmp /root /home /etc")
+			if err != nil {
+				return agent.Yield{}, err
 			}
 			return honest(ctx, act, m)
 		}
 	}
-	for role, a := range map[string]agent.Agent{"agent": b.agents["agent"], "user": b.agents["user"]} {
+	for role, a := range b.agents {
 		if s, ok := a.(*scripted); ok {
 			watch(role, s)
 		}
@@ -186,7 +164,7 @@ func TestMarkersOfHiddenResources(t *testing.T) {
 	for _, j := range b.judges {
 		honest := j.verify
 		j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
-			look("verifier", r.View, "")
+			lookFor(t, "verifier", r.View, "")
 			looked["verifier"]++
 			return honest(ctx, r)
 		}
@@ -199,6 +177,43 @@ func TestMarkersOfHiddenResources(t *testing.T) {
 	for _, n := range []string{"verifier", "user", "oracle", "host"} {
 		if hits := grep(t, b.dir, "MARK-"+n); len(hits) > 0 {
 			t.Errorf("MARK-%s was stored in %q", n, hits)
+		}
+	}
+}
+
+// plantMarkers adds resources, each with a marker that is named after who may
+// see it.
+func plantMarkers(t *testing.T, b *bench) {
+	t.Helper()
+	for _, r := range []task.Resource{
+		{Name: "public", Audience: task.Public()},
+		{Name: "agent", Audience: []task.Role{task.RoleAgent}},
+		{Name: "verifier", Audience: []task.Role{task.RoleVerifier}, Place: "/tests/MARK-verifier", Phase: task.PlaceVerify},
+		{Name: "user", Audience: []task.Role{task.RoleUser}, Secret: true}, // else the user's own words may quote it
+		{Name: "oracle", Audience: []task.Role{task.RoleOracle}, Place: "/solution", Phase: task.PlaceTurn},
+		{Name: "host"},
+	} {
+		if err := os.WriteFile(filepath.Join(b.task.Dir, r.Name), []byte("MARK-"+r.Name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.Name, r.Path = "references/"+r.Name, r.Name
+		b.task.Resources = append(b.task.Resources, r)
+	}
+	b.task.Interaction.User = "references/user"
+}
+
+// lookFor fails when a role's view or what it was told holds a marker that is
+// not for it, or lacks one that is.
+func lookFor(t *testing.T, role, view, text string) {
+	t.Helper()
+	may := map[string][]string{
+		"agent": {"public", "agent"}, "user": {"public", "user"}, "verifier": {"public", "verifier", "rationale"},
+	}
+	for _, n := range []string{"public", "agent", "verifier", "user", "oracle", "host", "rationale"} {
+		in := len(grep(t, view, "MARK-"+n)) > 0
+		ok := slices.Contains(may[role], n)
+		if ok != in && n != "rationale" || !ok && (in || strings.Contains(text, "MARK-"+n)) {
+			t.Errorf("%s and MARK-%s: in its view %v", role, n, in)
 		}
 	}
 }
@@ -236,7 +251,7 @@ func TestTheRecordIsWrittenAsItHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	var tr trajectory.Trajectory
-	if err := json.Unmarshal(data, &tr); err != nil || len(tr.Steps) != 5 || tr.Steps[0].Source != trajectory.User || tr.Agent.Name != "agent" {
+	if err = json.Unmarshal(data, &tr); err != nil || len(tr.Steps) != 5 || tr.Steps[0].Source != trajectory.User || tr.Agent.Name != "agent" {
 		t.Errorf("trajectory %s, %v", data, err)
 	}
 	turns := lines[record.Turn](t, filepath.Join(b.dir, record.TurnsFile))
@@ -375,6 +390,7 @@ type purse struct {
 }
 
 func (p *purse) Session(context.Context, trial.ModelSpec) (trial.ModelSession, error) { return p, nil }
+
 func (p *purse) Endpoints() map[string]model.Endpoint {
 	return map[string]model.Endpoint{"default": {Name: "m", Token: "token-of-the-session"}}
 }

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +10,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/scribe"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
@@ -79,7 +83,7 @@ func (s *stage) round(ctx context.Context) (more bool, p record.Phase, err error
 	case s.out.Failure != nil || s.out.AgentEnd != record.Yielded:
 		return false, p, nil // an agent that was cut off is not spoken to again
 	case bounded && left <= 0:
-		s.a.scribe.note(p, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
+		s.a.scribe.Note(p, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
 		return false, p, nil
 	}
 	return s.answer(ctx, uses, verdicts)
@@ -97,11 +101,11 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 		at.Round = round
 		return at
 	}
-	if p, err = a.phase(ctx, phase(record.PhaseFreeze, record.ByEnvironment), bound.Control, w.freeze); err != nil {
+	if p, err = a.phase(ctx, phase(record.PhaseFreeze, record.ByEnvironment), bound.Control, w.Halt); err != nil {
 		return nil, p, err
 	}
 	defer func() {
-		at, thawErr := a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), bound.Control, w.thaw)
+		at, thawErr := a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), bound.Control, w.Resume)
 		if thawErr != nil && err == nil {
 			p, err = at, thawErr
 		}
@@ -136,7 +140,7 @@ func (s *stage) answer(ctx context.Context, uses []task.VerifierUse, verdicts []
 	a := s.a
 	p = s.phase(record.PhaseUser, record.ByAgent)
 	p.Round = s.turns
-	limit := orElse(a.in.Cell.User.Time, bound.User)
+	limit := cmp.Or(a.in.Cell.User.Time, bound.User)
 	begin := a.now()
 	text := ""
 	p, err = a.phase(ctx, p, bound.Open+limit+bound.Close+bound.Judge, func(ctx context.Context) error {
@@ -161,21 +165,21 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 	}
 	u := s.user
 	if err := s.userView(u.view); err != nil {
-		return "", by(record.ByCore, err)
+		return "", blame.On(record.ByCore, err)
 	}
 	m := agent.Message{Stage: s.task.Name, Turn: u.turns + 1, Text: s.briefing(verdicts)}
-	u.pen.said(s.task.Name, s.turns, m.Text)
+	u.pen.Said(s.task.Name, s.turns, m.Text)
 	f := u.turn(ctx, m, limit)
 	switch {
 	case f.err != nil:
 		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, f.err)
 	case f.end != record.Yielded:
-		s.a.scribe.note(p, "user_ended", "the simulated user ended by %s: no further message", f.end)
+		s.a.scribe.Note(p, "user_ended", "the simulated user ended by %s: no further message", f.end)
 		return "", nil
 	case f.yield.End == agent.Done:
 		return "", nil
 	}
-	return cut(f.yield.Message, bound.MessageBytes), nil
+	return scribe.Cut(f.yield.Message, bound.MessageBytes), nil
 }
 
 // openUser opens the user's session, once a stage.
@@ -187,7 +191,7 @@ func (s *stage) openUser(ctx context.Context) error {
 	cell := a.in.Cell.User
 	plugin, used, err := a.in.Plugins.Agent(ctx, cell.Plugin)
 	if err != nil {
-		return by(record.ByAgent, err)
+		return blame.On(record.ByAgent, err)
 	}
 	a.use(used)
 	needs, err := a.ask(ctx, plugin, cell.Agent, agent.RoleUser)
@@ -195,10 +199,10 @@ func (s *stage) openUser(ctx context.Context) error {
 		return err
 	}
 	if ps := agentProblems("user", cell.Agent, &needs, a.in.Gateway != nil); len(ps) > 0 {
-		return by(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
+		return blame.On(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
 	}
 	if needs.Shell || needs.Terminal {
-		return by(record.ByConfig, fmt.Errorf("user %s wants a sandbox, which is not supported yet: use an agent that needs no shell", cell.Plugin))
+		return blame.On(record.ByConfig, fmt.Errorf("user %s wants a sandbox, which is not supported yet: use an agent that needs no shell", cell.Plugin))
 	}
 	view, err := s.view(task.RoleUser, "user")
 	if err != nil {
@@ -226,7 +230,7 @@ func (s *stage) briefing(verdicts []verifier.Verdict) string {
 		}
 	}
 	if s.user.turns == 0 {
-		part("You", s.a.in.Cell.User.Persona)
+		part("You", s.persona())
 		part("What you asked for", views.Instruction(s.task))
 	}
 	part("What the assistant answered", s.lastWords)
@@ -237,6 +241,25 @@ func (s *stage) briefing(verdicts []verifier.Verdict) string {
 	part("What you know of its work", strings.Join(slices.DeleteFunc(notes, func(n string) bool { return n == "" }), "\n"))
 	part("Your turn", "Write the next message to the assistant, or nothing if you are done.")
 	return b.String()
+}
+
+// persona is what the experiment and the task say about the user. A secret one
+// is only in the view: this text is kept in the record.
+func (s *stage) persona() string {
+	own := s.a.in.Cell.User.Persona
+	name := s.a.task.Interaction.User
+	for i := range s.a.task.Resources {
+		r := &s.a.task.Resources[i]
+		if r.Name != name || name == "" || r.Folder {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(s.user.view, filepath.FromSlash(name)))
+		if err != nil || r.Secret || len(text) > bound.MessageBytes || !utf8.Valid(text) {
+			return own + "\n\nYour part is described in " + name + "."
+		}
+		return own + "\n\n" + string(text)
+	}
+	return own
 }
 
 // rewrite lets the verifiers check what is about to be said.
@@ -260,5 +283,5 @@ func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts [
 			return "", err
 		}
 	}
-	return cut(text, bound.MessageBytes), nil
+	return scribe.Cut(text, bound.MessageBytes), nil
 }

@@ -42,7 +42,7 @@ func withRounds(t *testing.T) *bench {
 	b.judges["final"] = tests("true")
 	b.task.Stages[0].Verifiers = []task.VerifierUse{{Name: "supervisor"}, {Name: "final"}}
 	b.task.Interaction = &task.Interaction{MaxFollowUps: 3}
-	b.agents["user"] = &scripted{turn: func(_ context.Context, _ *actor, m agent.Message) (agent.Yield, error) {
+	b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
 		return agent.Yield{End: agent.Asked, Message: "please go on"}, nil
 	}}
 	b.cell.User = &trial.User{Agent: trial.Agent{Plugin: "user"}, Persona: "You are patient."}

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/decide"
 	"github.com/berth-eval/berth/core/trial/redact"
+	"github.com/berth-eval/berth/core/trial/scribe"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -42,11 +44,11 @@ func newAttempt(in Input) (*attempt, error) {
 	if err := os.MkdirAll(in.Runtime, 0o700); err != nil {
 		return nil, err
 	}
-	secrets := append(slices.Clone(in.Cell.Secrets), hostValues(in)...)
 	a := &attempt{
 		in: in, task: in.Task, now: in.Now, success: in.Task.Success,
-		scribe: &scribe{to: in.Record, redact: redact.New(secrets...), now: in.Now, live: in.Live},
+		scribe: scribe.New(in.Record, in.Now, in.Live),
 	}
+	a.scribe.Hide(append(hostValues(in), in.Cell.Secrets...)...)
 	if in.Cell.Success != nil {
 		a.success = *in.Cell.Success
 	}
@@ -107,7 +109,7 @@ func (a *attempt) live(ctx context.Context) *decide.Failure {
 	if err == nil {
 		return nil
 	}
-	if outcome, ok := stopped(ctx); ok {
+	if outcome, ok := blame.Stopped(ctx); ok {
 		return &decide.Failure{Outcome: outcome, Error: record.Error{
 			Boundary: record.ByCore, Phase: p.Name, Stage: p.Stage, Message: fmt.Sprintf("%s during %s", outcome, p.Name),
 			Retry: outcome == record.Preempted,
@@ -132,7 +134,7 @@ func (a *attempt) allStages(ctx context.Context) (record.Phase, error) {
 			break
 		}
 		if ok, why := a.stages[i].Enough(a.task.Stages[i].MinScores); !ok {
-			a.scribe.note(p, "stopped_early", "stage %s was the last: %s", a.stages[i].Name, why)
+			a.scribe.Note(p, "stopped_early", "stage %s was the last: %s", a.stages[i].Name, why)
 			break
 		}
 		if p, err = s.clean(ctx); err != nil {
@@ -145,7 +147,7 @@ func (a *attempt) allStages(ctx context.Context) (record.Phase, error) {
 // finish removes what the attempt made and decides what it came to.
 func (a *attempt) finish(ctx context.Context, stop *decide.Failure) {
 	a.destroy(ctx)
-	findings := a.scribe.all()
+	findings := a.scribe.All()
 	verified := slices.ContainsFunc(a.stages, func(s decide.Stage) bool { return s.Verified && len(s.Verdicts) > 0 })
 	a.res.Findings = findings
 	a.res.Integrity, a.res.Reasons = decide.Integrity(findings, verified)
@@ -214,24 +216,24 @@ func (a *attempt) modes() {
 // publish writes the result.
 func (a *attempt) publish() (record.Result, error) {
 	p := record.Phase{Name: record.PhasePublish, Who: record.ByCore, Start: a.now()}
-	a.scribe.event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Who: p.Who})
+	a.scribe.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Who: p.Who})
 	if err := os.RemoveAll(a.in.Runtime); err != nil {
 		a.res.Findings = append(a.res.Findings, record.Finding{
-			Finding: verifier.Finding{Code: "cleanup", Severity: verifier.Note, Text: a.scribe.text(err.Error(), bound.FindingText)},
-			By:      byCore, Phase: p.Name,
+			Finding: verifier.Finding{Code: "cleanup", Severity: verifier.Note, Text: a.scribe.Text(err.Error(), bound.FindingText)},
+			By:      scribe.ByCore, Phase: p.Name,
 		})
 	}
 	a.res.End = a.now()
 	p.End = a.res.End
 	a.res.Phases = append(a.res.Phases, p)
-	r, err := redact.Value(a.scribe.redact, a.res)
+	r, err := redact.Value(a.scribe.Redactor(), a.res)
 	if err != nil {
 		return a.res, fmt.Errorf("publish attempt %d of %s: %w", a.in.Attempt, a.in.Task.Name, err)
 	}
 	if err := a.in.Record.Publish(r); err != nil {
 		return r, fmt.Errorf("publish attempt %d of %s: %w", a.in.Attempt, a.in.Task.Name, err)
 	}
-	a.scribe.tell(record.Event{Type: record.EventPhaseEnd, Phase: p.Name, Who: p.Who})
+	a.scribe.Tell(record.Event{Type: record.EventPhaseEnd, Phase: p.Name, Who: p.Who})
 	return r, nil
 }
 

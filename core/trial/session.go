@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,11 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/relay"
 	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/patience"
+	"github.com/berth-eval/berth/core/trial/scribe"
+	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -29,7 +34,7 @@ type session struct {
 	scratch string
 	relay   *relay.Relay // nil: it has no shell
 	models  ModelSession // nil: it has no models
-	pen     *pen
+	pen     *scribe.Pen
 
 	turns int // begun
 }
@@ -38,11 +43,11 @@ type session struct {
 func (s *session) access(ctx context.Context) error {
 	if s.relay != nil {
 		if err := s.relay.Open(ctx); err != nil {
-			return by(record.ByCore, err)
+			return blame.On(record.ByCore, err)
 		}
 	}
 	if s.models != nil {
-		return by(record.ByModel, s.models.Allow(ctx))
+		return blame.On(record.ByModel, s.models.Allow(ctx))
 	}
 	return nil
 }
@@ -57,7 +62,7 @@ func (s *session) revoke(ctx context.Context) error {
 		errs = append(errs, s.relay.Close(ctx))
 	}
 	if s.models != nil {
-		errs = append(errs, by(record.ByModel, s.models.Revoke(ctx)))
+		errs = append(errs, blame.On(record.ByModel, s.models.Revoke(ctx)))
 	}
 	return errors.Join(errs...)
 }
@@ -92,7 +97,7 @@ type opening struct {
 // open makes a session. What it made is gone again when it fails.
 func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 	s := &session{a: a, role: o.role, needs: o.needs, view: o.view, id: fmt.Sprintf("%s-%d", o.role, o.number)}
-	s.pen = &pen{a: a, role: o.role}
+	s.pen = scribe.NewPen(a.scribe, o.role)
 	defer func() {
 		if err != nil {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Close)
@@ -101,7 +106,7 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 		}
 	}()
 	if s.scratch, err = a.folder("scratch", s.id); err != nil {
-		return nil, by(record.ByCore, err)
+		return nil, blame.On(record.ByCore, err)
 	}
 	setup := agent.Setup{
 		Session: fmt.Sprintf("%s/%d/%s", a.in.Trial, a.in.Attempt, s.id), Role: o.role, View: o.view, Limits: o.limits,
@@ -142,8 +147,11 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 	s.models, err = a.in.Gateway.Session(ctx, spec)
 	if err == nil {
 		setup.Models = s.models.Endpoints()
+		for _, e := range setup.Models {
+			a.scribe.Hide(e.Token)
+		}
 	}
-	return by(record.ByModel, err)
+	return blame.On(record.ByModel, err)
 }
 
 // agentSetup is what only a session in the sandbox of the task has.
@@ -152,21 +160,21 @@ func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
 	if err != nil {
 		return err
 	}
-	setup.User = orElse(o.stage.Agent.User, a.w.made.Image.User)
-	setup.Workdir = a.w.dir
+	setup.User = cmp.Or(o.stage.Agent.User, a.w.Made.Image.User)
+	setup.Workdir = a.w.Dir
 	if o.needs.Shell || o.needs.Terminal {
 		s.relay, err = relay.New(filepath.Join(a.in.Runtime, s.id), relay.Of(a.w.Sandbox, inside.Session{
-			ID: s.id, User: setup.User, Dir: a.w.dir, Env: list(env),
+			ID: s.id, User: setup.User, Dir: a.w.Dir, Env: world.List(env),
 		}))
 		if err != nil {
-			return by(record.ByCore, err)
+			return blame.On(record.ByCore, err)
 		}
 		setup.Shell = s.relay.Address()
 	}
 	for _, m := range a.task.MCPServers {
 		headers, err := m.Headers.Resolve(a.in.LookupEnv)
 		if err != nil {
-			return by(record.ByConfig, fmt.Errorf("server %s: %w", m.Name, err))
+			return blame.On(record.ByConfig, fmt.Errorf("server %s: %w", m.Name, err))
 		}
 		setup.Servers = append(setup.Servers, agent.Server{
 			Name: m.Name, Transport: m.Transport, URL: m.URL, Headers: headers, Command: m.Command, Args: m.Args,
@@ -174,12 +182,12 @@ func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
 	}
 	for _, k := range a.task.Skills {
 		if k.Dir != "" {
-			setup.Skills = append(setup.Skills, a.w.absolute(k.Dir))
+			setup.Skills = append(setup.Skills, a.w.Absolute(k.Dir))
 			continue
 		}
 		for i := range a.task.Resources {
 			if r := &a.task.Resources[i]; r.Name == k.Resource && r.Place != "" {
-				setup.Skills = append(setup.Skills, a.w.absolute(r.Place))
+				setup.Skills = append(setup.Skills, a.w.Absolute(r.Place))
 			}
 		}
 	}
@@ -195,20 +203,20 @@ func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
 func (a *attempt) agentEnv(o opening) (map[string]string, error) {
 	phase, err := o.stage.Agent.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return nil, by(record.ByConfig, fmt.Errorf("environment of the agent: %w", err))
+		return nil, blame.On(record.ByConfig, fmt.Errorf("environment of the agent: %w", err))
 	}
-	return merge(a.w.env, phase, o.cell.Env), nil
+	return merge(a.w.Env, phase, o.cell.Env), nil
 }
 
 // reference hands the task's own solution to the oracle.
 func (a *attempt) reference(o opening, setup *agent.Setup) error {
 	ref := o.stage.Reference
 	if ref == nil {
-		return by(record.ByTask, fmt.Errorf("stage %s has no reference solution", o.stage.Name))
+		return blame.On(record.ByTask, fmt.Errorf("stage %s has no reference solution", o.stage.Name))
 	}
 	env, err := ref.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return by(record.ByConfig, fmt.Errorf("environment of the solution: %w", err))
+		return blame.On(record.ByConfig, fmt.Errorf("environment of the solution: %w", err))
 	}
 	for i := range a.task.Resources {
 		r := &a.task.Resources[i]
@@ -216,11 +224,11 @@ func (a *attempt) reference(o opening, setup *agent.Setup) error {
 			continue
 		}
 		setup.Reference = &agent.Reference{
-			Folder: filepath.Join(o.view, filepath.FromSlash(r.Name)), Place: a.w.absolute(r.Place), Argv: ref.Argv, Env: env,
+			Folder: filepath.Join(o.view, filepath.FromSlash(r.Name)), Place: a.w.Absolute(r.Place), Argv: ref.Argv, Env: env,
 		}
 		return nil
 	}
-	return by(record.ByTask, fmt.Errorf("stage %s: the reference solution %q is no resource", o.stage.Name, ref.Resource))
+	return blame.On(record.ByTask, fmt.Errorf("stage %s: the reference solution %q is no resource", o.stage.Name, ref.Resource))
 }
 
 // finished is how a turn ended.
@@ -247,7 +255,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	}
 	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	s.pen.begin(m.Stage, m.Turn)
+	s.pen.Begin(m.Stage, m.Turn)
 	begin := time.Now()
 	var watching sync.WaitGroup
 	var why atomic.Pointer[error] // set before access is cut, since the call may end by that
@@ -255,12 +263,12 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 		if cause := s.watch(ctx, call, begin, limit); cause != nil {
 			why.Store(&cause)
 			if err := s.revoke(ctx); err != nil {
-				s.a.scribe.note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, "revoke", "%s", err)
+				s.a.scribe.Note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, "revoke", "%s", err)
 			}
 			cancel(cause)
 		}
 	})
-	y, err := await(call, func(ctx context.Context) (agent.Yield, error) { return s.agent.Turn(ctx, m, s.pen) })
+	y, err := patience.Await(call, func(ctx context.Context) (agent.Yield, error) { return s.agent.Turn(ctx, m, s.pen) })
 	var cause error
 	if p := why.Load(); p != nil {
 		cause = *p
@@ -269,15 +277,15 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	cancel(nil)
 	watching.Wait()
 	revoked := s.revoke(ctx)
-	s.pen.end()
-	f := finished{yield: y, took: took, err: by(record.ByAgent, err)}
+	s.pen.End()
+	f := finished{yield: y, took: took, err: blame.On(record.ByAgent, err)}
 	switch {
 	case errors.Is(cause, errTurnTime):
 		f.end, f.err = record.Timeout, nil
 	case errors.Is(cause, errBudget):
 		f.end, f.err = record.Budget, nil
-	case errors.Is(cause, errLost):
-		f.end, f.err = record.SandboxLost, by(record.ByAgent, errLost)
+	case errors.Is(cause, world.ErrLost):
+		f.end, f.err = record.SandboxLost, blame.On(record.ByAgent, world.ErrLost)
 	case cause != nil:
 		f.err = cause
 	case err != nil:
@@ -303,7 +311,7 @@ func endOf(y agent.Yield) (record.AgentEnd, error) {
 	case agent.Crashed:
 		return record.Crashed, nil
 	default:
-		return record.Crashed, by(record.ByAgent, fmt.Errorf("the turn ended as %q, which is no end", y.End))
+		return record.Crashed, blame.On(record.ByAgent, fmt.Errorf("the turn ended as %q, which is no end", y.End))
 	}
 }
 
@@ -340,7 +348,7 @@ func (s *session) watch(outside, turn context.Context, begin time.Time, limit ti
 			return errBudget
 		case <-lost:
 			t.Stop()
-			return errLost
+			return world.ErrLost
 		case <-outside.Done():
 			t.Stop()
 			return context.Cause(outside)
@@ -358,8 +366,8 @@ func (s *session) close(ctx context.Context, logs string) error {
 	}
 	ag := s.agent
 	s.agent = nil
-	s.pen.begin(s.pen.stage, s.pen.turn)
-	defer s.pen.end()
+	s.pen.Resume()
+	defer s.pen.End()
 	_, err := call(ctx, record.ByAgent, "close session", bound.Close, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, ag.Close(ctx, logs, s.pen)
 	})

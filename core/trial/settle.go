@@ -4,19 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/berth-eval/berth/core/record"
 	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/collect"
+	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -37,16 +38,16 @@ func (s *stage) settle(ctx context.Context) (record.Phase, error) {
 		if err != nil {
 			return err
 		}
-		left := now.Since(w.known)
+		left := now.Since(w.Known)
 		switch s.mode {
 		case task.ModeRestarted:
 			return s.restart(ctx)
 		case task.ModeCopies:
-			return w.freeze(ctx)
+			return w.Halt(ctx)
 		default:
 			if len(left) > 0 || len(now.Unattributed) > 0 {
 				s.a.leftRunning = true
-				s.a.scribe.exposed(p, "left_running", "the agent left %s running", describe(left, now.Unattributed))
+				s.a.scribe.Exposed(p, "left_running", "the agent left %s running", world.Describe(left, now.Unattributed))
 			}
 			return nil
 		}
@@ -62,7 +63,7 @@ func (s *stage) restart(ctx context.Context) error {
 	}
 	for _, k := range killed {
 		if k.Service == "" && len(k.Listening) > 0 {
-			s.killed = append(s.killed, name(k)+" on "+addresses(k.Listening))
+			s.killed = append(s.killed, world.Describe([]inside.Process{k}, nil))
 		}
 	}
 	started, err := w.RestartServices(ctx)
@@ -71,71 +72,12 @@ func (s *stage) restart(ctx context.Context) error {
 	}
 	for i := range s.a.task.Services {
 		if r := s.a.task.Services[i].Ready; r != nil {
-			if err := w.healthy(ctx, r); err != nil {
-				return by(record.ByTask, fmt.Errorf("service %q after a restart: %w", s.a.task.Services[i].Name, err))
+			if err := w.Healthy(ctx, r); err != nil {
+				return blame.On(record.ByTask, fmt.Errorf("service %q after a restart: %w", s.a.task.Services[i].Name, err))
 			}
 		}
 	}
 	return nil
-}
-
-// describe lists processes for people. What they say of themselves is quoted.
-func describe(ps []inside.Process, more []inside.Socket) string {
-	var names []string
-	for i, p := range ps {
-		if i == bound.ListedProcesses {
-			names = append(names, fmt.Sprintf("%d more", len(ps)-i))
-			break
-		}
-		n := name(p)
-		if len(p.Listening) > 0 {
-			n += " on " + addresses(p.Listening)
-		}
-		names = append(names, n)
-	}
-	if len(more) > 0 {
-		names = append(names, "something on "+addresses(more))
-	}
-	return strings.Join(names, ", ")
-}
-
-func name(p inside.Process) string {
-	line := strings.Join(p.Argv, " ")
-	if line == "" {
-		line = p.Comm
-	}
-	return fmt.Sprintf("%q (%d)", cut(line, 80), p.PID)
-}
-
-func addresses(ss []inside.Socket) string {
-	var out []string
-	for i, s := range ss {
-		if i == bound.ListedProcesses {
-			break
-		}
-		out = append(out, fmt.Sprintf("%s %s", s.Network, cut(s.Address, 80)))
-	}
-	return strings.Join(out, ", ")
-}
-
-// freeze stops everything in the sandbox, until thaw.
-func (w *world) freeze(ctx context.Context) error {
-	if _, err := w.Freeze(ctx); err != nil {
-		return err
-	}
-	w.frozen = time.Now()
-	return nil
-}
-
-// thaw lets it go on. It outlives a cancel, but not for ever.
-func (w *world) thaw(ctx context.Context) error {
-	if w.frozen.IsZero() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
-	defer cancel()
-	w.frozen = time.Time{}
-	return w.Thaw(ctx)
 }
 
 // collect takes out of the sandbox what the task declares, and closes the
@@ -152,10 +94,18 @@ func (s *stage) collect(ctx context.Context) (record.Phase, error) {
 				if errors.Is(err, ErrPluginGone) {
 					return err
 				}
-				s.a.scribe.note(p, "close_session", "%s", err)
+				s.a.scribe.Note(p, "close_session", "%s", err)
 			}
 		}
-		return s.a.trajectory(p)
+		who := trajectory.Agent{Name: s.a.agentUsed.Name, Version: s.a.agentUsed.Version}
+		if m, ok := s.a.in.Cell.Agent.Models["default"]; ok {
+			who.ModelName = m.Info.Name
+		}
+		b, err := s.a.scribe.Trajectory(p, s.a.in.Record.Dir(), who, fmt.Sprintf("%s/%d", s.a.in.Trial, s.a.in.Attempt))
+		if err == nil && b != nil {
+			err = s.a.in.Record.WriteFile(record.TrajectoryFile, b)
+		}
+		return blame.On(record.ByCore, err)
 	})
 }
 
@@ -179,25 +129,17 @@ func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) 
 	if len(as) == 0 {
 		return nil
 	}
-	c := collect.Collector{Into: into, Workdir: s.a.w.dir, Redactor: s.a.scribe.redact, Fetch: s.a.w.fetch}
+	c := collect.Collector{Into: into, Workdir: s.a.w.Dir, Redactor: s.a.scribe.Redactor(), Fetch: s.a.w.Fetch}
 	entries, err := c.All(ctx, as)
 	for _, e := range entries {
 		if e.Status == collect.Failed {
-			s.a.scribe.note(p, "artifact_failed", "%s: %s", e.Source, e.Reason)
+			s.a.scribe.Note(p, "artifact_failed", "%s: %s", e.Source, e.Reason)
 		}
 		if e.Secrets > 0 {
-			s.a.scribe.note(p, "secret_in_artifact", "%s held %d secret values, which were masked", e.Source, e.Secrets)
+			s.a.scribe.Note(p, "secret_in_artifact", "%s held %d secret values, which were masked", e.Source, e.Secrets)
 		}
 	}
-	return by(record.ByCore, err)
-}
-
-// fetch is a path of the sandbox as an archive.
-func (w *world) fetch(ctx context.Context, service, path string, out io.Writer) error {
-	if service != "" && service != "main" {
-		return fmt.Errorf("container %q: tasks of several containers are not supported yet", service)
-	}
-	return w.shell.Download(ctx, path, out, archive.Limits{Bytes: bound.ArtifactBytes, Entries: bound.ArtifactEntries})
+	return blame.On(record.ByCore, err)
 }
 
 // closeSession ends the agent's session: it is handed the logs that it asked
@@ -212,7 +154,7 @@ func (a *attempt) closeSession(ctx context.Context) error {
 	defer cancel()
 	logs, err := a.folder("logs", s.id)
 	errs := []error{err}
-	if len(s.needs.Logs) > 0 && a.w != nil && !a.w.gone() {
+	if len(s.needs.Logs) > 0 && a.w != nil && !a.w.Gone() {
 		errs = append(errs, a.agentLogs(ctx, s, logs))
 	}
 	errs = append(errs, s.close(ctx, logs), s.shut(ctx))
@@ -221,8 +163,8 @@ func (a *attempt) closeSession(ctx context.Context) error {
 		to = filepath.Join(to, s.id)
 	}
 	errs = append(errs,
-		collect.Folder(s.scratch, to, a.scribe.redact),
-		collect.Folder(logs, filepath.Join(to, "logs"), a.scribe.redact),
+		collect.Folder(s.scratch, to, a.scribe.Redactor()),
+		collect.Folder(logs, filepath.Join(to, "logs"), a.scribe.Redactor()),
 		os.RemoveAll(logs))
 	return errors.Join(errs...)
 }
@@ -234,12 +176,12 @@ func (a *attempt) agentLogs(ctx context.Context, s *session, to string) error {
 	for _, path := range s.needs.Logs {
 		limits := archive.Limits{Bytes: bound.LogsBytes, Entries: bound.ArtifactEntries}
 		dir := filepath.Join(to, strings.TrimPrefix(filepath.Dir(path), "/"))
-		if info, err := a.w.shell.Stat(ctx, path); err == nil && info.Kind == sandbox.Folder {
+		if info, err := a.w.Core().Stat(ctx, path); err == nil && info.Kind == sandbox.Folder {
 			dir = filepath.Join(to, strings.TrimPrefix(path, "/"))
 		} else if errors.Is(err, sandbox.ErrNotFound) {
 			continue
 		}
-		if _, err := a.w.shell.DownloadFolder(ctx, path, dir, limits); err != nil {
+		if _, err := a.w.Core().DownloadFolder(ctx, path, dir, limits); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -250,7 +192,7 @@ func (a *attempt) agentLogs(ctx context.Context, s *session, to string) error {
 // killed.
 func (s *stage) needsLive(v verifier.Verdict) {
 	if v.Decision == verifier.Fail && len(s.killed) > 0 {
-		s.a.scribe.note(s.phase(record.PhaseVerify, record.ByVerifier), "needs_live",
+		s.a.scribe.Note(s.phase(record.PhaseVerify, record.ByVerifier), "needs_live",
 			"it failed after processes that were listening had been killed (%s): if the task grades what is left running, verify it in %q",
 			strings.Join(s.killed, "; "), task.ModeLive)
 	}

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +10,12 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/relay"
+	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/scribe"
 	"github.com/berth-eval/berth/core/trial/views"
+	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -48,10 +52,10 @@ func (s *stage) phase(name record.PhaseName, who record.Boundary) record.Phase {
 // run is a stage from setup to verify. An error ends the attempt; what ends
 // only the stage is in out.Failure.
 func (s *stage) run(ctx context.Context) (p record.Phase, err error) {
-	ctx, end := s.a.w.ctx(ctx)
+	ctx, end := s.a.w.Ctx(ctx)
 	defer end()
 	if s.mode, err = Mode(s.a.task, s.task, s.a.in.Cell.Verify); err != nil {
-		return s.phase(record.PhaseSetup, record.ByConfig), by(record.ByConfig, err)
+		return s.phase(record.PhaseSetup, record.ByConfig), blame.On(record.ByConfig, err)
 	}
 	for _, step := range []func(context.Context) (record.Phase, error){s.setup, s.work, s.settle, s.collect, s.verify} {
 		if p, err = step(ctx); err != nil {
@@ -74,22 +78,23 @@ func (s *stage) run(ctx context.Context) (p record.Phase, err error) {
 // the attempt. An outside cause that the host can show wins: a plugin of the
 // environment that has died takes its sandboxes along.
 func (s *stage) lost(ctx context.Context, err error) error {
-	if !s.a.w.gone() || errors.Is(err, ErrPluginGone) {
+	if _, stop := blame.Stopped(ctx); stop && !errors.Is(context.Cause(ctx), world.ErrLost) || errors.Is(err, ErrPluginGone) {
 		return err
 	}
-	if outcome, ok := stopped(ctx); ok && !errors.Is(context.Cause(ctx), errLost) && outcome != "" {
+	if !s.a.w.Gone() && (!s.a.touched || s.a.w.Able(ctx)) {
 		return err
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Check)
 	defer cancel()
 	if _, listErr := s.a.env.List(asking, s.a.in.Run); errors.Is(listErr, ErrPluginGone) {
-		return &fault{by: record.ByEnvironment, outcome: record.PluginCrashed, retry: true, err: fmt.Errorf("the sandbox ended with its plugin: %w", listErr)}
+		err = fmt.Errorf("the sandbox ended with its plugin: %w", listErr)
+		return &blame.Fault{By: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true, Err: err}
 	}
 	if !s.a.touched {
-		return &fault{by: record.ByEnvironment, outcome: record.EnvironmentError, retry: true, err: err}
+		return &blame.Fault{By: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
 	}
 	s.out.AgentEnd = record.SandboxLost
-	return &fault{by: record.ByAgent, outcome: record.AgentError, err: fmt.Errorf("sandbox lost: %w", err)}
+	return &blame.Fault{By: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)}
 }
 
 // setup brings the sandbox into the state in which the stage begins, and opens
@@ -110,14 +115,14 @@ func (s *stage) setup(ctx context.Context) (record.Phase, error) {
 			c := &s.task.Setup[i]
 			env, err := c.Env.Resolve(a.in.LookupEnv)
 			if err != nil {
-				return by(record.ByConfig, err)
+				return blame.On(record.ByConfig, err)
 			}
-			if err := a.w.command(ctx, c, env, orElse(c.Time.Std(), bound.Setup)); err != nil {
+			if err := a.w.Command(ctx, c, env, cmp.Or(c.Time.Std(), bound.Setup)); err != nil {
 				return fmt.Errorf("setup: %w", err)
 			}
 		}
 		if h := s.task.Healthcheck; h != nil {
-			return a.w.healthy(ctx, h)
+			return a.w.Healthy(ctx, h)
 		}
 		return nil
 	})
@@ -136,15 +141,18 @@ func (s *stage) openAgent(ctx context.Context) error {
 	}
 	if a.session != nil {
 		if err := a.closeSession(ctx); err != nil {
-			a.scribe.note(s.phase(record.PhaseSetup, record.ByAgent), "close_session", "%s", err)
+			a.scribe.Note(s.phase(record.PhaseSetup, record.ByAgent), "close_session", "%s", err)
 		}
 	}
 	if !a.touched { // what runs now is the task's, also what its setup started
 		known, err := a.w.Processes(ctx)
 		if err != nil {
-			return by(record.ByEnvironment, err)
+			return blame.On(record.ByEnvironment, err)
 		}
-		a.w.known = known.Keys()
+		a.w.Known = known.Keys()
+	}
+	if err := s.placeTurn(ctx); err != nil {
+		return err
 	}
 	view, err := s.view(task.Role(a.role()), string(a.role()))
 	if err != nil {
@@ -157,15 +165,31 @@ func (s *stage) openAgent(ctx context.Context) error {
 	return err
 }
 
+// placeTurn puts into the sandbox what is for the agent's turns. The reference
+// solution is not among it: an oracle has that in its view, and places it.
+func (s *stage) placeTurn(ctx context.Context) error {
+	for i := range s.a.task.Resources {
+		r := &s.a.task.Resources[i]
+		if r.Phase != task.PlaceTurn || r.Place == "" || !r.For(task.Role(s.a.role()), s.task.Name) ||
+			(s.task.Reference != nil && r.Name == s.task.Reference.Resource) {
+			continue
+		}
+		if _, err := s.a.w.Put(ctx, s.a.task, r, s.task.Agent.User); err != nil {
+			return blame.On(record.ByTask, fmt.Errorf("place %s: %w", r.Name, err))
+		}
+	}
+	return nil
+}
+
 // view makes a view folder of the stage.
 func (s *stage) view(role task.Role, name string) (string, error) {
 	root, err := s.a.folder("views")
 	if err != nil {
-		return "", by(record.ByCore, err)
+		return "", blame.On(record.ByCore, err)
 	}
 	dir := filepath.Join(root, fmt.Sprintf("%d-%s", s.i+1, name))
 	if err = views.Build(dir, s.a.task, role, s.task.Name); err != nil {
-		return "", by(record.ByTask, err)
+		return "", blame.On(record.ByTask, err)
 	}
 	return dir, nil
 }
@@ -203,15 +227,15 @@ func (s *stage) turn(ctx context.Context, from string, round int) (record.Phase,
 	a := s.a
 	s.turns++
 	s.message.Turn = a.session.turns + 1
-	limit := orElse(s.agentTime(), bound.Turn)
+	limit := cmp.Or(s.agentTime(), bound.Turn)
 	if left, bounded := s.left(); bounded {
 		limit = min(limit, left)
 	}
-	a.scribe.append(record.TurnsFile, record.Turn{
+	a.scribe.Append(record.TurnsFile, record.Turn{
 		Time: a.now(), Kind: record.TurnMessage, Stage: s.task.Name, Turn: s.turns, Round: round, From: from,
-		Text: cut(s.message.Text, bound.MessageBytes), Files: s.message.Files,
+		Text: scribe.Cut(s.message.Text, bound.MessageBytes), Files: s.message.Files,
 	})
-	a.session.pen.said(s.task.Name, s.turns, cut(s.message.Text, bound.MessageBytes))
+	a.session.pen.Said(s.task.Name, s.turns, scribe.Cut(s.message.Text, bound.MessageBytes))
 	s.out.Ran = true
 	var f finished
 	p := s.phase(record.PhaseTurn, record.ByAgent)
@@ -228,10 +252,10 @@ func (s *stage) turn(ctx context.Context, from string, round int) (record.Phase,
 	if f.end != "" {
 		s.out.AgentEnd = f.end
 		s.lastWords = f.yield.Message
-		a.scribe.append(record.TurnsFile, record.Turn{
+		a.scribe.Append(record.TurnsFile, record.Turn{
 			Time: a.now(), Kind: record.TurnYield, Stage: s.task.Name, Turn: s.turns, End: f.end, Asked: f.yield.End == agent.Asked,
-			Message: cut(f.yield.Message, bound.MessageBytes), ExitCode: f.yield.ExitCode,
-			Reason: cut(f.yield.Reason, bound.OutputTail), Took: f.took,
+			Message: scribe.Cut(f.yield.Message, bound.MessageBytes), ExitCode: f.yield.ExitCode,
+			Reason: scribe.Cut(f.yield.Reason, bound.OutputTail), Took: f.took,
 		})
 	}
 	return p, s.turnFailed(ctx, p, err)
@@ -242,12 +266,12 @@ func (s *stage) turn(ctx context.Context, from string, round int) (record.Phase,
 func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error {
 	if err == nil {
 		if down := s.a.session.down(); down != nil && s.out.AgentEnd != record.Yielded {
-			return by(record.ByModel, down)
+			return blame.On(record.ByModel, down)
 		}
 		return nil
 	}
 	f := s.a.failure(err, p)
-	if f.Outcome != record.AgentError || s.a.w.gone() || ctx.Err() != nil {
+	if f.Outcome != record.AgentError || s.a.w.Gone() || ctx.Err() != nil {
 		return err
 	}
 	s.out.Failure = f
@@ -270,7 +294,7 @@ func (s *stage) hooks(ctx context.Context) (record.Phase, error) {
 	}
 	limit := bound.Control
 	for i := range s.task.Hooks {
-		limit += orElse(s.task.Hooks[i].Time.Std(), bound.Hook)
+		limit += cmp.Or(s.task.Hooks[i].Time.Std(), bound.Hook)
 	}
 	p := s.phase(record.PhaseHooks, record.ByTask)
 	return s.a.phase(ctx, p, limit, func(ctx context.Context) error {
@@ -278,13 +302,13 @@ func (s *stage) hooks(ctx context.Context) (record.Phase, error) {
 			c := &s.task.Hooks[i]
 			env, err := c.Env.Resolve(s.a.in.LookupEnv)
 			if err == nil {
-				err = s.a.w.command(ctx, c, env, orElse(c.Time.Std(), bound.Hook))
+				err = s.a.w.Command(ctx, c, env, cmp.Or(c.Time.Std(), bound.Hook))
 			}
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			if err != nil {
-				s.a.scribe.note(p, "hook_failed", "%s", err)
+				s.a.scribe.Note(p, "hook_failed", "%s", err)
 			}
 		}
 		return nil
@@ -294,13 +318,13 @@ func (s *stage) hooks(ctx context.Context) (record.Phase, error) {
 // clean removes, before another stage, what the verification of this one put
 // into the sandbox.
 func (s *stage) clean(ctx context.Context) (record.Phase, error) {
-	ctx, end := s.a.w.ctx(ctx)
+	ctx, end := s.a.w.Ctx(ctx)
 	defer end()
 	p, err := s.a.phase(ctx, s.phase(record.PhaseClean, record.ByEnvironment), bound.Setup, func(ctx context.Context) error {
 		if s.mode == task.ModeCopies {
-			return s.a.w.thaw(ctx)
+			return s.a.w.Resume(ctx)
 		}
-		return s.a.w.clean(ctx, s.fresh())
+		return s.a.w.Remove(ctx, s.fresh())
 	})
 	if err != nil {
 		err = s.lost(ctx, err)

@@ -1,13 +1,10 @@
 package trial
 
 import (
-	"archive/tar"
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"path"
@@ -19,13 +16,15 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/relay"
 	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/patience"
+	"github.com/berth-eval/berth/core/trial/scribe"
 	"github.com/berth-eval/berth/core/trial/views"
+	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/model"
-	"github.com/berth-eval/berth/plugins/sandbox"
-	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -58,15 +57,15 @@ func (s *stage) verify(ctx context.Context) (record.Phase, error) {
 	return a.phase(ctx, p, limit+bound.Setup, func(ctx context.Context) error {
 		sums, err := s.fill(ctx, p, uses)
 		if err != nil {
-			return by(record.ByEnvironment, fmt.Errorf("place the verifier's files: %w", err))
+			return blame.On(record.ByEnvironment, fmt.Errorf("place the verifier's files: %w", err))
 		}
 		for n, u := range uses {
 			v, err := s.judge(ctx, judgement{use: u, number: n + 1, earlier: s.out.Verdicts})
 			if err != nil {
-				return by(record.ByVerifier, fmt.Errorf("verifier %s: %w", u.Name, err))
+				return blame.On(record.ByVerifier, fmt.Errorf("verifier %s: %w", u.Name, err))
 			}
 			if v.Decision == verifier.Continue {
-				return by(record.ByVerifier, fmt.Errorf("verifier %s: it said continue after the last turn", u.Name))
+				return blame.On(record.ByVerifier, fmt.Errorf("verifier %s: it said continue after the last turn", u.Name))
 			}
 			s.out.Verdicts = append(s.out.Verdicts, v)
 			s.needsLive(v)
@@ -79,11 +78,11 @@ func (s *stage) verify(ctx context.Context) (record.Phase, error) {
 // verifyTime is how long one verifier may take.
 func (s *stage) verifyTime() time.Duration {
 	l := s.a.in.Cell.Limits
-	return orElse(scaled(s.task.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor), bound.Verify)
+	return cmp.Or(scaled(s.task.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor), bound.Verify)
 }
 
 // verifyUser is whom the verifier's commands run as; empty is root.
-func (s *stage) verifyUser() string { return orElse(s.task.Verify.User, s.a.w.made.Image.User) }
+func (s *stage) verifyUser() string { return cmp.Or(s.task.Verify.User, s.a.w.Made.Image.User) }
 
 // fresh are the folders that do not exist while the agent lives.
 func (s *stage) fresh() []string {
@@ -91,7 +90,7 @@ func (s *stage) fresh() []string {
 	for i := range s.a.task.Resources {
 		r := &s.a.task.Resources[i]
 		if r.Phase == task.PlaceVerify && r.Place != "" && r.Folder && (r.Stage == "" || r.Stage == s.task.Name) {
-			paths = append(paths, s.a.w.absolute(r.Place))
+			paths = append(paths, s.a.w.Absolute(r.Place))
 		}
 	}
 	if p := s.a.task.Paths.VerifierLogs; p != "" {
@@ -120,7 +119,7 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 			return nil, err
 		}
 		for _, m := range moved {
-			s.a.scribe.note(p, "planted", "a %s (%d entries) stood at %s before the verifier's files were placed; it was moved aside", m.Kind, m.Entries, m.Path)
+			s.a.scribe.Note(p, "planted", "a %s (%d entries) stood at %s before the verifier's files were placed; it was moved aside", m.Kind, m.Entries, m.Path)
 		}
 	}
 	for i := range s.a.task.Resources {
@@ -128,7 +127,7 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 		if r.Phase != task.PlaceVerify || r.Place == "" || (r.Stage != "" && r.Stage != s.task.Name) {
 			continue
 		}
-		placed, err := s.a.w.put(ctx, s.a.task, r, s.verifyUser())
+		placed, err := s.a.w.Put(ctx, s.a.task, r, s.verifyUser())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Name, err)
 		}
@@ -146,8 +145,8 @@ func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) er
 	}
 	now := views.Sums{}
 	for _, dir := range s.fresh() {
-		if err := s.a.w.sums(ctx, dir, now); err != nil {
-			s.a.scribe.note(p, "tests_not_checked", "%s cannot be looked at again: %s", dir, err)
+		if err := s.a.w.Sums(ctx, dir, now); err != nil {
+			s.a.scribe.Note(p, "tests_not_checked", "%s cannot be looked at again: %s", dir, err)
 			return nil
 		}
 	}
@@ -160,63 +159,11 @@ func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) er
 	if len(names) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%d of the verifier's files changed while it ran: %s", len(names), cut(strings.Join(names, ", "), 500))
+	text := fmt.Sprintf("%d of the verifier's files changed while it ran: %s", len(names), scribe.Cut(strings.Join(names, ", "), 500))
 	if s.a.leftRunning {
-		s.a.scribe.exposed(p, "tests_changed", "%s", text)
+		s.a.scribe.Exposed(p, "tests_changed", "%s", text)
 	} else {
-		s.a.scribe.note(p, "tests_changed", "%s", text)
-	}
-	return nil
-}
-
-// sums adds the sums of the regular files below dir.
-func (w *world) sums(ctx context.Context, dir string, into views.Sums) error {
-	r, out := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		err := w.shell.Download(ctx, dir, out, archive.Limits{Bytes: bound.HashedTests})
-		_ = out.CloseWithError(err)
-		done <- err
-	}()
-	t := tar.NewReader(r)
-	var err error
-	for {
-		var h *tar.Header
-		if h, err = t.Next(); err != nil {
-			break
-		}
-		if h.Typeflag != tar.TypeReg {
-			continue
-		}
-		sum := sha256.New()
-		if _, err = io.Copy(sum, t); err != nil {
-			break
-		}
-		into[path.Join(dir, h.Name)] = hex.EncodeToString(sum.Sum(nil))
-	}
-	if errors.Is(err, io.EOF) {
-		_, err = io.Copy(io.Discard, r)
-	}
-	_ = r.CloseWithError(io.ErrClosedPipe)
-	return errors.Join(err, <-done)
-}
-
-// clean removes folders of the verifier.
-func (w *world) clean(ctx context.Context, paths []string) error {
-	if len(paths) == 0 {
-		return nil
-	}
-	out := &tail{}
-	r, err := w.shell.Exec(ctx, sandbox.Command{
-		Argv: append([]string{"rm", "-rf", "--"}, paths...), Timeout: bound.Control, Stdout: out, Stderr: out,
-	})
-	if err != nil {
-		return fmt.Errorf("remove the verifier's files: %w", err)
-	}
-	for _, p := range paths {
-		if _, err := w.shell.Lstat(ctx, p); !errors.Is(err, sandbox.ErrNotFound) {
-			return fmt.Errorf("remove the verifier's files: %s is still there (exit code %d: %s)", p, r.ExitCode, out)
-		}
+		s.a.scribe.Note(p, "tests_changed", "%s", text)
 	}
 	return nil
 }
@@ -247,11 +194,11 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 		return verifier.Verdict{}, err
 	}
 	v.Verifier, v.Stage, v.Round = j.use.Name, s.task.Name, j.round
-	v.Handoff, v.Rationale = a.scribe.text(v.Handoff, bound.MessageBytes), a.scribe.text(v.Rationale, bound.MessageBytes)
+	v.Handoff, v.Rationale = a.scribe.Text(v.Handoff, bound.MessageBytes), a.scribe.Text(v.Rationale, bound.MessageBytes)
 	for _, f := range v.Findings {
-		a.scribe.finding(s.phase(record.PhaseVerify, record.ByVerifier), j.use.Name, f)
+		a.scribe.Finding(s.phase(record.PhaseVerify, record.ByVerifier), j.use.Name, f)
 	}
-	a.scribe.append(record.VerdictsFile, record.Verdict{Time: a.now(), Verdict: v})
+	a.scribe.Append(record.VerdictsFile, record.Verdict{Time: a.now(), Verdict: v})
 	return v, nil
 }
 
@@ -281,21 +228,21 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		return r, done, err
 	}
 	if err = s.attemptView(r.View, j.copies); err != nil {
-		return r, done, by(record.ByCore, err)
+		return r, done, blame.On(record.ByCore, err)
 	}
 	if r.Scratch, err = a.folder("scratch", id); err != nil {
-		return r, done, by(record.ByCore, err)
+		return r, done, blame.On(record.ByCore, err)
 	}
 	undo = append(undo, func() error {
 		to := filepath.Join(a.in.Record.Dir(), record.VerifierDir)
 		if len(s.task.Verifiers) > 1 || len(a.task.Stages) > 1 || j.round > 0 {
 			to = filepath.Join(to, strings.TrimPrefix(id, "verifier-"))
 		}
-		return by(record.ByCore, collect.Folder(r.Scratch, to, a.scribe.redact))
+		return blame.On(record.ByCore, collect.Folder(r.Scratch, to, a.scribe.Redactor()))
 	})
 	env, err := s.task.Verify.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return r, done, by(record.ByConfig, fmt.Errorf("environment of the verifier: %w", err))
+		return r, done, blame.On(record.ByConfig, fmt.Errorf("environment of the verifier: %w", err))
 	}
 	r.Env = merge(env, cell.Env)
 	var models ModelSession
@@ -313,23 +260,22 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	}
 	r.User = s.verifyUser()
 	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d", s.i+1, j.number)), relay.Of(a.w.Sandbox, inside.Session{
-		Grading: true,
-		ID:      id, User: r.User, Dir: a.w.dir, Env: list(merge(a.w.env, r.Env)),
+		ID: id, User: r.User, Dir: a.w.Dir, Env: world.List(merge(a.w.Env, r.Env)), Grading: true,
 	}))
 	if err == nil {
 		undo = append(undo, func() error {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
 			defer cancel()
 			shut := shell.Shut(end)
-			if a.w.gone() {
+			if a.w.Gone() {
 				return nil // it is told elsewhere
 			}
-			return by(record.ByCore, shut)
+			return blame.On(record.ByCore, shut)
 		})
 		r.Shell, s.shell = shell.Address(), shell
 		err = shell.Open(ctx)
 	}
-	return r, done, by(record.ByCore, err)
+	return r, done, blame.On(record.ByCore, err)
 }
 
 // attemptView adds the attempt so far to a view; the artifacts are those of the
@@ -348,14 +294,18 @@ func (s *stage) judgeModels(ctx context.Context, cell Verifier, plugin VerifierP
 	}
 	m, err := s.a.in.Gateway.Session(ctx, ModelSpec{Trial: s.a.in.Trial, Attempt: s.a.in.Attempt, Role: "judge", Models: cell.Models})
 	if err != nil {
-		return nil, nil, by(record.ByModel, err)
+		return nil, nil, blame.On(record.ByModel, err)
 	}
-	return m.Endpoints(), m, by(record.ByModel, m.Allow(ctx))
+	endpoints := m.Endpoints()
+	for _, e := range endpoints {
+		s.a.scribe.Hide(e.Token)
+	}
+	return endpoints, m, blame.On(record.ByModel, m.Allow(ctx))
 }
 
 // ask calls the verifier. At its deadline its access is cut first.
 func (s *stage) ask(ctx context.Context, j judgement, plugin VerifierPlugin, r verifier.Request) (verifier.Verdict, error) {
-	ctx, cancel := limited(ctx, "verifier "+j.use.Name, r.Timeout)
+	ctx, cancel := patience.Limited(ctx, "verifier "+j.use.Name, r.Timeout)
 	defer cancel()
 	call, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -368,9 +318,9 @@ func (s *stage) ask(ctx context.Context, j judgement, plugin VerifierPlugin, r v
 		stop(context.Cause(ctx))
 	})
 	defer cutOff()
-	log := func(line string) { s.a.scribe.log(j.use.Name, s.task.Name, line) }
-	v, err := await(call, func(ctx context.Context) (verifier.Verdict, error) { return plugin.Verify(ctx, r, log) })
-	return v, caused(ctx, err) // the call may end by the cut, before it is cancelled
+	log := func(line string) { s.a.scribe.Log(j.use.Name, s.task.Name, line) }
+	v, err := patience.Await(call, func(ctx context.Context) (verifier.Verdict, error) { return plugin.Verify(ctx, r, log) })
+	return v, patience.Caused(ctx, err) // the call may end by the cut, before it is cancelled
 }
 
 // check refuses a verdict that says nothing, or what cannot be.

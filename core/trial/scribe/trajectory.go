@@ -1,11 +1,10 @@
-package trial
+package scribe
 
 import (
 	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,38 +15,32 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// trajectory makes trajectory.json of the steps that the agent recorded in all
-// of its sessions so far. It reads them back from the record, so that a killed
-// agent has one, too.
-func (a *attempt) trajectory(p record.Phase) error {
-	steps, err := readSteps(filepath.Join(a.in.Record.Dir(), record.StepsFile))
+// Trajectory makes the trajectory of the steps that the agent recorded in all of
+// its sessions so far, as JSON. It reads them back from the record, so that a
+// killed agent has one, too. Nil when there are no steps.
+func (s *Scribe) Trajectory(at record.Phase, dir string, who trajectory.Agent, session string) ([]byte, error) {
+	steps, err := readSteps(filepath.Join(dir, record.StepsFile))
 	if err != nil || len(steps) == 0 {
-		return by(record.ByCore, err)
+		return nil, err
 	}
-	who := trajectory.Agent{Name: a.agentUsed.Name, Version: a.agentUsed.Version}
-	if m, ok := a.in.Cell.Agent.Models["default"]; ok {
-		who.ModelName = m.Info.Name
-	}
-	t, violations, err := trajectory.New(who, fmt.Sprintf("%s/%d", a.in.Trial, a.in.Attempt), steps)
+	t, violations, err := trajectory.New(who, session, steps)
 	if err != nil {
-		return by(record.ByCore, err)
+		return nil, err
 	}
 	for i, v := range violations {
 		if i == bound.ListedProcesses {
 			break
 		}
-		a.scribe.note(p, "trajectory", "%s", v)
+		s.Note(at, "trajectory", "%s", v)
 	}
-	b, err := a.scribe.redact.JSON(t)
+	b, err := s.Redactor().JSON(t)
 	if err != nil {
-		return by(record.ByCore, err)
+		return nil, err
 	}
 	var pretty bytes.Buffer
-	if err = json.Indent(&pretty, b, "", "  "); err != nil {
-		return by(record.ByCore, err)
-	}
+	err = json.Indent(&pretty, b, "", "  ")
 	pretty.WriteByte('\n')
-	return by(record.ByCore, a.in.Record.WriteFile(record.TrajectoryFile, pretty.Bytes()))
+	return pretty.Bytes(), err
 }
 
 // readSteps reads the steps of the agent. A torn last line is no error.

@@ -1,4 +1,4 @@
-package trial
+package scribe
 
 import (
 	"encoding/json"
@@ -12,40 +12,51 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// pen is the Recorder of a session. It writes while a turn or Close runs, and
+// Pen is the Recorder of a session. It writes while a turn or Close runs, and
 // nothing that comes later: what a turn says after its end is not used.
-type pen struct {
-	a    *attempt
+type Pen struct {
+	s    *Scribe
 	role agent.Role
 
-	mu       sync.Mutex
-	writing  bool
-	stage    string
-	turn     int
-	message  string // of the user, whose step the core writes itself
-	first    bool
-	steps    int64
-	size     int64
-	stopped  bool
-	recorded int64 // steps of the agent
+	mu      sync.Mutex
+	writing bool
+	stage   string
+	turn    int
+	message string // of the user, whose step the core writes itself
+	first   bool
+	steps   int64
+	size    int64
+	stopped bool
 }
+
+// NewPen makes the pen of one session, for its role.
+func NewPen(s *Scribe, role agent.Role) *Pen { return &Pen{s: s, role: role} }
 
 var errNotWriting = errors.New("the turn is over: nothing more is recorded")
 
-func (p *pen) begin(stage string, turn int) {
+// Begin lets the session write about a turn, until End.
+func (p *Pen) Begin(stage string, turn int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writing, p.stage, p.turn, p.first = true, stage, turn, true
 }
 
-func (p *pen) end() {
+// Resume lets it write again, about the last turn.
+func (p *Pen) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writing, p.first = true, false
+}
+
+// End is the end of a turn.
+func (p *Pen) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writing = false
 }
 
-// said records a message to the agent as a step of its trajectory.
-func (p *pen) said(stage string, turn int, text string) {
+// Said records a message to the agent as a step of its trajectory.
+func (p *Pen) Said(stage string, turn int, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stage, p.turn, p.message = stage, turn, text
@@ -53,7 +64,7 @@ func (p *pen) said(stage string, turn int, text string) {
 }
 
 // Step implements agent.Recorder.
-func (p *pen) Step(s trajectory.Step) error {
+func (p *Pen) Step(s trajectory.Step) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.writing {
@@ -64,32 +75,31 @@ func (p *pen) Step(s trajectory.Step) error {
 	if first && s.Source == trajectory.User && s.Message.Parts == nil && s.Message.Text == p.message {
 		return nil // the core has written it already
 	}
-	p.recorded++
 	p.write(s)
-	p.a.scribe.tell(record.Event{Type: record.EventStep, Stage: p.stage, Turn: p.turn, Who: record.ByAgent})
+	p.s.Tell(record.Event{Type: record.EventStep, Stage: p.stage, Turn: p.turn, Who: record.ByAgent})
 	return nil
 }
 
 // write appends a step. The caller holds the lock.
-func (p *pen) write(s trajectory.Step) {
+func (p *Pen) write(s trajectory.Step) {
 	at := record.Phase{Name: record.PhaseTurn, Stage: p.stage}
 	if p.stopped {
 		return
 	}
 	if p.steps >= bound.Steps || p.size >= bound.StepsBytes {
 		p.stopped = true
-		p.a.scribe.note(at, "steps_cut", "the session recorded %d steps of %d bytes, and no more are kept", p.steps, p.size)
+		p.s.Note(at, "steps_cut", "the session recorded %d steps of %d bytes, and no more are kept", p.steps, p.size)
 		return
 	}
 	p.steps++
 	s.StepID = p.steps
 	if s.Timestamp == "" {
-		s.Timestamp = trajectory.Stamp(p.a.now())
+		s.Timestamp = trajectory.Stamp(p.s.now())
 	}
-	line := record.Step{Time: p.a.now(), Stage: p.stage, Turn: p.turn, Role: string(p.role), Step: s}
+	line := record.Step{Time: p.s.now(), Stage: p.stage, Turn: p.turn, Role: string(p.role), Step: s}
 	b, err := json.Marshal(line)
 	if err != nil {
-		p.a.scribe.note(at, "bad_step", "step %d is not valid JSON: %s", s.StepID, err)
+		p.s.Note(at, "bad_step", "step %d is not valid JSON: %s", s.StepID, err)
 		p.steps--
 		return
 	}
@@ -97,14 +107,14 @@ func (p *pen) write(s trajectory.Step) {
 		line = record.Step{Time: line.Time, Stage: p.stage, Turn: p.turn, Role: line.Role, Step: shorten(s), Cut: true}
 	}
 	p.size += int64(min(len(b), bound.StepBytes))
-	p.a.scribe.append(record.StepsFile, line)
+	p.s.Append(record.StepsFile, line)
 }
 
 // shorten keeps of a step what is not too long. What it drops is named in the
 // texts that stay.
 func shorten(s trajectory.Step) trajectory.Step {
 	s.Message = shortContent(s.Message)
-	s.ReasoningContent = cut(s.ReasoningContent, bound.StepText)
+	s.ReasoningContent = Cut(s.ReasoningContent, bound.StepText)
 	s.Extra = nil
 	if s.Metrics != nil {
 		m := *s.Metrics
@@ -114,7 +124,7 @@ func shorten(s trajectory.Step) trajectory.Step {
 	var calls []trajectory.ToolCall
 	for _, c := range s.ToolCalls {
 		if len(c.Arguments) > bound.StepText {
-			c.Arguments, _ = json.Marshal(map[string]string{"cut": cut(string(c.Arguments), bound.OutputTail)})
+			c.Arguments, _ = json.Marshal(map[string]string{"cut": Cut(string(c.Arguments), bound.OutputTail)})
 		}
 		c.Extra = nil
 		calls = append(calls, c)
@@ -139,10 +149,10 @@ func shorten(s trajectory.Step) trajectory.Step {
 }
 
 func shortContent(c trajectory.Content) trajectory.Content {
-	c.Text = cut(c.Text, bound.StepText)
+	c.Text = Cut(c.Text, bound.StepText)
 	var parts []trajectory.Part
 	for _, p := range c.Parts {
-		p.Text = cut(p.Text, bound.StepText)
+		p.Text = Cut(p.Text, bound.StepText)
 		parts = append(parts, p)
 	}
 	c.Parts = parts
@@ -150,18 +160,18 @@ func shortContent(c trajectory.Content) trajectory.Content {
 }
 
 // Log implements agent.Recorder.
-func (p *pen) Log(line string) error {
+func (p *Pen) Log(line string) error {
 	p.mu.Lock()
 	stage, writing := p.stage, p.writing
 	p.mu.Unlock()
 	if !writing {
 		return errNotWriting
 	}
-	p.a.scribe.log(string(p.role), stage, line)
+	p.s.Log(string(p.role), stage, line)
 	return nil
 }
 
 // Artifact implements agent.Recorder.
-func (p *pen) Artifact(path string) error {
+func (p *Pen) Artifact(path string) error {
 	return p.Log(fmt.Sprintf("artifact %q", path))
 }

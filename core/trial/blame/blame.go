@@ -1,0 +1,119 @@
+// Package blame says who an error is attributed to, and what it makes of an
+// attempt. The first attribution, nearest to where it happened, stands.
+//
+// It must not decide the outcome of an attempt from more than one error: that
+// is package decide.
+package blame
+
+import (
+	"context"
+	"errors"
+
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	wire "github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// ErrPreempted is the cause with which a caller cancels an attempt that the
+// machine's owner takes away.
+var ErrPreempted = errors.New("preempted")
+
+// Fault is an error with what it makes of the attempt.
+type Fault struct {
+	By      record.Boundary
+	Outcome record.Outcome
+	Retry   bool
+	Err     error
+}
+
+// Error is the text of the error.
+func (f *Fault) Error() string { return f.Err.Error() }
+
+// Unwrap is the error.
+func (f *Fault) Unwrap() error { return f.Err }
+
+// On attributes an error to a boundary, once: one that was attributed nearer to
+// its place stays as it is.
+func On(b record.Boundary, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*Fault](err); ok {
+		return err
+	}
+	return Of(b, err)
+}
+
+// Of is the fault that err is or, if it is none, that it makes of an error of b.
+func Of(b record.Boundary, err error) *Fault {
+	if f, ok := errors.AsType[*Fault](err); ok {
+		return f
+	}
+	f := &Fault{By: b, Err: err}
+	f.Outcome, f.Retry = classify(b, err)
+	return f
+}
+
+// rules say what an error of a boundary makes of an attempt; the first that
+// fits. Whatever a sentinel does not say is in usual.
+var rules = []struct {
+	by      record.Boundary // empty: any
+	is      error
+	outcome record.Outcome
+	retry   bool
+}{
+	{"", plugin.ErrPluginGone, record.PluginCrashed, true},
+	{"", wire.ErrUnavailable, record.PluginCrashed, true},
+	{"", wire.ErrPanic, record.PluginCrashed, true},
+	{record.ByAgent, agent.ErrNoSession, record.PluginCrashed, true}, // its plugin was started anew
+	{record.ByAgent, agent.ErrModel, record.ModelError, true},
+	{record.ByAgent, agent.ErrBadConfig, record.AgentError, false},
+	{record.ByEnvironment, environment.ErrNoCapacity, record.EnvironmentError, true},
+	{record.ByEnvironment, environment.ErrBadImage, record.EnvironmentError, false},
+	{record.ByEnvironment, environment.ErrBuildFailed, record.EnvironmentError, false},
+	{record.ByEnvironment, environment.ErrRefused, record.EnvironmentError, false},
+	{record.ByEnvironment, environment.ErrUnsupported, record.EnvironmentError, false},
+	{record.ByVerifier, verifier.ErrArtifactMissing, record.ArtifactMissing, false},
+	{record.ByVerifier, verifier.ErrBadReward, record.VerifierError, false},
+}
+
+// usual is what errors of a boundary make of an attempt when no rule fits. A
+// failure of the core is the machine's: it is no fault of the agent.
+var usual = map[record.Boundary]struct {
+	outcome record.Outcome
+	retry   bool
+}{
+	record.ByConfig:      {record.NotRun, false},
+	record.ByTask:        {record.EnvironmentError, false},
+	record.ByAgent:       {record.AgentError, false},
+	record.ByEnvironment: {record.EnvironmentError, true},
+	record.ByVerifier:    {record.VerifierError, false},
+	record.ByModel:       {record.ModelError, true},
+	record.ByCore:        {record.EnvironmentError, true},
+}
+
+func classify(b record.Boundary, err error) (record.Outcome, bool) {
+	for _, r := range rules {
+		if (r.by == "" || r.by == b) && errors.Is(err, r.is) {
+			return r.outcome, r.retry
+		}
+	}
+	u := usual[b]
+	return u.outcome, u.retry
+}
+
+// Stopped says whether ctx was ended from outside the attempt, and as what
+// that counts.
+func Stopped(ctx context.Context) (record.Outcome, bool) {
+	switch {
+	case ctx.Err() == nil:
+		return "", false
+	case errors.Is(context.Cause(ctx), ErrPreempted):
+		return record.Preempted, true
+	default:
+		return record.Cancelled, true
+	}
+}

@@ -1,0 +1,88 @@
+// Package patience is how long the core waits for others: every call of a
+// plugin or a sandbox has an end, and the error says what took too long.
+//
+// It must not know what is waited for.
+package patience
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-eval/berth/core/trial/bound"
+)
+
+// Deadline is the cause of a context that ran into a limit of ours.
+type Deadline struct {
+	What  string
+	Limit time.Duration
+}
+
+// Error says what took too long.
+func (d Deadline) Error() string { return fmt.Sprintf("%s took longer than %s", d.What, d.Limit) }
+
+// Is makes it a context.DeadlineExceeded.
+func (d Deadline) Is(err error) bool { return err == context.DeadlineExceeded } //nolint:errorlint // that is what Is is for
+
+// Limited is context.WithTimeoutCause with a cause that says what took too long.
+func Limited(ctx context.Context, what string, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, Deadline{what, limit})
+}
+
+// Caused prefers the reason why ctx ended to the bare "context canceled" of
+// whoever noticed.
+func Caused(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	cause := context.Cause(ctx)
+	if errors.Is(err, cause) {
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return cause
+	}
+	return fmt.Errorf("%w (%w)", cause, err)
+}
+
+// Await calls f and waits for it no longer than bound.Return after ctx ended:
+// a plugin that does not come back is left behind, with its own context
+// cancelled.
+func Await[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+	type answer struct {
+		v   T
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		v, err := f(ctx)
+		done <- answer{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.v, Caused(ctx, r.err)
+	case <-ctx.Done():
+	}
+	t := time.NewTimer(bound.Return)
+	defer t.Stop()
+	select {
+	case r := <-done:
+		return r.v, Caused(ctx, r.err)
+	case <-t.C:
+		var zero T
+		return zero, fmt.Errorf("%w, and did not come back within %s", context.Cause(ctx), bound.Return)
+	}
+}
+
+// Sleep waits for d, or for the end of ctx, whose cause it returns.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,117 @@
+package trial
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/berth-eval/berth/core/record"
+	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/blame"
+	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/patience"
+	"github.com/berth-eval/berth/core/trial/views"
+	"github.com/berth-eval/berth/core/trial/world"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// newWorld makes the control folder and the sandbox, and connects the two. a.w
+// is set as soon as there is something to destroy.
+func (a *attempt) newWorld(ctx context.Context) error {
+	folder, err := inside.NewFolder(filepath.Join(a.in.Runtime, "b"), a.in.Sandboxd)
+	if err != nil {
+		return blame.On(record.ByCore, err)
+	}
+	a.spec.Control = folder.Path
+	if a.spec.Scratch, err = a.folder("env"); err == nil {
+		a.spec.Files, err = a.environmentFiles()
+	}
+	if err != nil {
+		return blame.On(record.ByCore, errors.Join(err, folder.Close()))
+	}
+	made, err := a.make(ctx)
+	if err != nil {
+		return errors.Join(err, folder.Close())
+	}
+	dir := cmp.Or(a.spec.Workdir, made.Image.Workdir, "/")
+	a.w = world.New(folder, made, dir, merge(made.Image.Env, a.taskEnv))
+	_, err = call(ctx, record.ByEnvironment, "connect sandbox", bound.Connect, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, a.w.Connect(ctx)
+	})
+	return err
+}
+
+// make creates the sandbox. When ctx ends it waits a little for the answer
+// before it cancels the call: an answer that nobody takes would be a sandbox
+// that nobody destroys.
+func (a *attempt) make(ctx context.Context) (environment.Sandbox, error) {
+	patient, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() {
+		_ = patience.Sleep(patient, bound.Return) // it ends early when the answer is there
+		cancel(context.Cause(ctx))
+	})
+	defer stop()
+	return call(patient, record.ByEnvironment, "create sandbox", a.startTime(), func(ctx context.Context) (environment.Sandbox, error) {
+		return a.env.Create(ctx, a.spec)
+	})
+}
+
+// environmentFiles is a folder with the resources that the environment plugin
+// itself reads; empty when there are none.
+func (a *attempt) environmentFiles() (string, error) {
+	names := a.task.Environment.Files
+	if len(names) == 0 {
+		return "", nil
+	}
+	dir := filepath.Join(a.in.Runtime, "files")
+	return dir, views.Resources(dir, a.task, names)
+}
+
+// destroy removes the sandbox. What cannot be removed is a finding: it does not
+// spoil a result that stands already.
+func (a *attempt) destroy(ctx context.Context) {
+	if a.w == nil {
+		return
+	}
+	ctx, cancel := patience.Limited(context.WithoutCancel(ctx), "destroy", bound.Destroy)
+	defer cancel()
+	p := record.Phase{Name: record.PhaseDestroy, Who: record.ByEnvironment}
+	at, err := a.phase(ctx, p, bound.Destroy, func(ctx context.Context) error {
+		errs := []error{a.closeSession(ctx)}
+		remains, err := a.remove(ctx, a.w.Made.ID)
+		errs = append(errs, err)
+		if err == nil {
+			a.res.Remains = &remains
+			if remains.OOMKills > 0 {
+				a.scribe.Note(p, "oom_kills", "the sandbox ran out of memory: %d processes were killed", remains.OOMKills)
+			}
+			for _, f := range remains.Findings {
+				a.scribe.Note(p, "remains", "%s", f)
+			}
+		}
+		return errors.Join(append(errs, a.w.Shutdown())...)
+	})
+	if err != nil {
+		a.scribe.Note(at, "cleanup", "%s", err)
+	}
+	a.w = nil
+}
+
+// remove destroys a sandbox, with a new process of the plugin if that has died.
+func (a *attempt) remove(ctx context.Context, id string) (environment.Remains, error) {
+	for tries := 0; ; tries++ {
+		remains, err := call(ctx, record.ByEnvironment, "destroy sandbox", bound.Destroy, func(ctx context.Context) (environment.Remains, error) {
+			return a.env.Destroy(ctx, id)
+		})
+		if !errors.Is(err, ErrPluginGone) || tries > 0 {
+			return remains, err
+		}
+		env, _, again := a.in.Plugins.Environment(ctx, a.in.Cell.Environment.Plugin)
+		if again != nil {
+			return remains, errors.Join(err, again)
+		}
+		a.env = env
+	}
+}

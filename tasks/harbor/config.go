@@ -295,6 +295,9 @@ func (d *decoder) minScores(t *table) map[string]float64 {
 		return map[string]float64{rewardKey: f}
 	}
 	m := t.table("min_reward")
+	if len(m.m) == 0 {
+		return nil
+	}
 	out := make(map[string]float64, len(m.m))
 	for key := range m.m {
 		if f, ok := m.float(key); ok {

@@ -210,7 +210,7 @@ func (d *decoder) server(t *table, before []task.MCPServer) task.MCPServer {
 // the host, without a default, so that no secret stands in a task.
 func (d *decoder) headers(t *table, transport string) task.Env {
 	sub := t.table("headers")
-	if !sub.has() {
+	if len(sub.m) == 0 {
 		return nil
 	}
 	if transport == "stdio" {

@@ -111,6 +111,7 @@ func TestFormatKeepsItsPromises(t *testing.T) {
 			stepped("").with("steps/one/tests/test.sh", "true\n", "steps/one/workdir/setup.sh", "true\n", "solution/solve.sh", "true\n",
 				"tests/link", "-> test.sh", "tests/shared", "-> ../environment", "tests/empty", "dir").write(t),
 			minimal().with("trajectory.json", prior, "solution/solve.sh", "true\n").write(t),
+			stepped(everything).write(t),
 		},
 		Broken: []string{
 			configured("foo = 1\n").write(t),
@@ -122,6 +123,38 @@ func TestFormatKeepsItsPromises(t *testing.T) {
 		},
 	})
 }
+
+// everything says something about all that a task with steps can have.
+const everything = `min_reward = {}
+artifacts = ["a", {source = "b", exclude = []}]
+[task]
+name = "org/n"
+keywords = []
+authors = []
+[metadata]
+when = 2026-01-02T03:04:05Z
+text = "<&>"
+list = [{}]
+[agent]
+user = 7
+[verifier]
+env = {}
+[verifier.environment]
+mcp_servers = []
+[solution]
+env = {A = "<b>"}
+[environment]
+network_mode = "allowlist"
+allowed_hosts = []
+gpu_types = []
+[environment.healthcheck]
+command = "true"
+[[environment.mcp_servers]]
+name = "m"
+url = "http://m"
+args = []
+headers = {}
+`
 
 // Worked out by hand:
 //

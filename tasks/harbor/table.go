@@ -273,7 +273,7 @@ func (t *table) seconds(key string, def task.Duration) task.Duration {
 	return task.Seconds(f)
 }
 
-// strings returns a list of texts; nil when the key is absent.
+// strings returns a list of texts; nil when the key is absent or the list empty.
 func (t *table) strings(key string) []string {
 	v, ok := t.get(key)
 	if !ok {
@@ -284,7 +284,7 @@ func (t *table) strings(key string) []string {
 		t.wrong(key, "a list of texts", v)
 		return nil
 	}
-	out := make([]string, 0, len(list))
+	var out []string
 	for i, e := range list {
 		s, ok := e.(string)
 		if !ok {

@@ -1,0 +1,158 @@
+package tasktest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// plain is a format that keeps every promise, unless spoil changes what it
+// makes: a folder with a file "task" and a folder "files".
+type plain struct {
+	spoil func(dir string, o task.Options, t *task.Task) *task.Task
+	// follow lets links and pipes pass.
+	follow bool
+}
+
+func (plain) Name() string { return "plain" }
+
+func (plain) Detect(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, "task"))
+	return err == nil
+}
+
+func (p plain) Load(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err()
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "task"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(text) == 0 {
+		return nil, []task.Problem{{File: "task", Severity: task.Error, Summary: "Empty"}}, nil
+	}
+	h := sha256.New()
+	h.Write(text)
+	r := task.Resource{Name: "files", Path: "files", Audience: []task.Role{task.RoleVerifier}, Place: "/tests", Phase: task.PlaceVerify, Folder: true}
+	entries, err := os.ReadDir(filepath.Join(dir, "files"))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		if e.Type()&(fs.ModeSymlink|fs.ModeNamedPipe) != 0 && !p.follow {
+			return nil, []task.Problem{{File: "files/" + e.Name(), Severity: task.Error, Summary: "Not a file"}}, nil
+		}
+		if e.Type()&fs.ModeNamedPipe != 0 {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, "files", e.Name()))
+		if err != nil {
+			return nil, nil, err
+		}
+		h.Write(data)
+		r.Entries = append(r.Entries, task.Entry{Path: e.Name(), Mode: 0o644, Size: int64(len(data))})
+	}
+	t := &task.Task{
+		Name: "plain", Dir: dir, Digest: "sha256:" + hex.EncodeToString(h.Sum(nil)), Resources: []task.Resource{r},
+		Stages:      []task.Stage{{Name: "main", Instruction: []task.Part{{Text: string(text)}}, Verifiers: []task.VerifierUse{{Name: "script"}}}},
+		Environment: task.Environment{OS: "linux", Network: task.Network{Mode: task.NetworkNone}},
+	}
+	if p.spoil != nil {
+		t = p.spoil(dir, o, t)
+	}
+	return t, nil, nil
+}
+
+func folder(t *testing.T, text string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "sample")
+	if err := os.MkdirAll(filepath.Join(dir, "files"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{"task": text, "files/a": "a"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestAGoodFormatPasses(t *testing.T) {
+	t.Parallel()
+	Run(t, Subject{Format: plain{}, Good: []string{folder(t, "Do it.")}, Broken: []string{folder(t, "")}})
+}
+
+// Each format is broken in one way, and the kit names it.
+func TestABrokenFormatIsNamed(t *testing.T) {
+	t.Parallel()
+	change := func(f func(dir string, t *task.Task)) plain {
+		return plain{spoil: func(dir string, _ task.Options, t *task.Task) *task.Task {
+			f(dir, t)
+			return t
+		}}
+	}
+	for _, tt := range []struct {
+		format task.Format
+		clause string
+	}{
+		{change(func(_ string, t *task.Task) { t.Stages[0].Verifiers = nil }), "what is loaded obeys the rules of plugins/task"},
+		{change(func(_ string, t *task.Task) { t.Resources[0].Entries[0].Size++ }), "every resource is there"},
+		{change(func(dir string, t *task.Task) { t.Description = dir }), "the same folder elsewhere is the same task"},
+		{change(func(_ string, t *task.Task) { t.Metadata = json.RawMessage(`{ }`) }), "JSON keeps everything"},
+		{change(func(_ string, t *task.Task) { t.Digest = "sha256:" + strings.Repeat("0", 64) }), "a changed file changes the digest"},
+		{change(func(dir string, _ *task.Task) { _ = os.WriteFile(filepath.Join(dir, "cache"), []byte("x"), 0o600) }), "loading changes nothing"},
+		{change(func(_ string, t *task.Task) { t.Resources[0].Audience = task.Public() }), "an agent sees neither tests nor solution"},
+		{plain{follow: true}, "a link out of the folder is reported, not followed"},
+		{plain{spoil: func(_ string, o task.Options, t *task.Task) *task.Task {
+			if o.LookupEnv != nil {
+				t.Description, _ = o.LookupEnv("HOME")
+			}
+			return t
+		}}, "host variables are asked for only when allowed"},
+		{silent{}, "a broken folder is detected and reported"},
+		{everything{}, "an empty folder is not detected"},
+		{patient{}, "a context that has ended ends a load"},
+	} {
+		var failed []string
+		s := Subject{Format: tt.format, Good: []string{folder(t, "Do it.")}, Broken: []string{folder(t, "")}}
+		conformance.Run(t.Context(), s, Clauses(), func(r conformance.Result) {
+			if r.Status == conformance.Fail {
+				failed = append(failed, r.Clause)
+			}
+		})
+		if !slices.Contains(failed, tt.clause) {
+			t.Errorf("want %q to fail, failed: %q", tt.clause, failed)
+		}
+	}
+}
+
+// silent says nothing of a task that is broken.
+type silent struct{ plain }
+
+func (s silent) Load(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
+	t, _, err := s.plain.Load(ctx, dir, o)
+	return t, nil, err
+}
+
+// everything takes any folder for a task.
+type everything struct{ plain }
+
+func (everything) Detect(string) bool { return true }
+
+// patient goes on when nobody waits any more.
+type patient struct{ plain }
+
+func (p patient) Load(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
+	return p.plain.Load(context.WithoutCancel(ctx), dir, o)
+}

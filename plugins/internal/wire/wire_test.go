@@ -1,0 +1,78 @@
+package wire
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+type word string
+
+type number int32
+
+func TestEnumsHaveNoDefault(t *testing.T) {
+	t.Parallel()
+	e := Enum[word, number]{Name: "color", Pairs: []Pair[word, number]{{"red", 1}, {"blue", 2}}}
+	if got, err := e.From(2); got != "blue" || err != nil {
+		t.Errorf("From(2) = %q, %v", got, err)
+	}
+	for n, want := range map[number]string{0: "color is not given", 3: "color 3 is not known"} {
+		if _, err := e.From(n); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("From(%d) = %v, want %q", n, err, want)
+		}
+	}
+	if e.To("red") != 1 || e.To("green") != 0 || e.To("") != 0 {
+		t.Error("a word that is not in the vocabulary has a number")
+	}
+}
+
+func TestTimesDoNotBecomeNone(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]int64{
+		0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, -1: -1, -time.Millisecond: -1, time.Hour: 3_600_000,
+	} {
+		if got := Millis(d); got != want {
+			t.Errorf("Millis(%d) = %d, want %d", d, got, want)
+		}
+	}
+	if got := Duration(math.MaxInt64); got <= 0 {
+		t.Errorf("the longest time overflows to %v", got)
+	}
+	if got := Duration(1500); got != 1500*time.Millisecond {
+		t.Errorf("Duration(1500) = %v", got)
+	}
+}
+
+func TestLinesAreWholeCharacters(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string][]string{
+		"": {""}, "a": {"a"}, "a\r\n": {"a"}, "a\xffb": {"a\uFFFDb"},
+	} {
+		if got := Lines(in); !slices.Equal(got, want) {
+			t.Errorf("Lines(%q) = %q, want %q", in, got, want)
+		}
+	}
+	in := "x" + strings.Repeat("€", MaxLine)
+	pieces := Lines(in)
+	if strings.Join(pieces, "") != in || len(pieces) < 3 {
+		t.Errorf("%d pieces do not add up to the line", len(pieces))
+	}
+	for _, p := range pieces {
+		if len(p) > MaxLine || strings.ContainsRune(p, '\uFFFD') {
+			t.Errorf("a piece of %d bytes is too long or cut in a character", len(p))
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	if got, err := JSON("config", nil); got != nil || err != nil {
+		t.Errorf("absent = %s, %v", got, err)
+	}
+	if _, err := JSON("config", []byte("{}{}")); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "config") {
+		t.Errorf("two values = %v, want ErrInvalid", err)
+	}
+}

@@ -1,0 +1,92 @@
+package store_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/store"
+)
+
+func TestAManifestIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	r := create(t, 5)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := store.ReadManifest(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(m, r.Manifest) {
+		t.Errorf("read\n%+v, wrote\n%+v", m, r.Manifest)
+	}
+}
+
+// A plan that was changed by hand or cut must not be carried out: trials would
+// silently be missing.
+func TestAManifestThatIsNotWholeIsRefused(t *testing.T) {
+	t.Parallel()
+	r := create(t, 3)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(filepath.Join(r.Dir, store.ManifestFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(string(whole), "\n"), "\n")
+	for name, tt := range map[string]struct{ text, err string }{
+		"empty":                  {"", "it is empty"},
+		"a trial less":           {strings.Join(lines[:len(lines)-1], ""), "2 trials of 3"},
+		"half a line":            {string(whole[:len(whole)-20]), "line 5"},
+		"no header":              {strings.Join(lines[1:], ""), "does not say what run"},
+		"two headers":            {lines[0] + lines[0], "second run"},
+		"another version":        {strings.Replace(string(whole), `"version":1`, `"version":9`, 1), "has version 9"},
+		"a trial without a cell": {strings.Replace(string(whole), `"cell":0`, `"cell":7`, 1), "cell 7 of 1"},
+		"a folder outside":       {strings.Replace(string(whole), `"dir":"task`, `"dir":"../task`, 1), "folder"},
+		"an empty line of JSON":  {lines[0] + "{}\n", "neither a cell nor a trial"},
+		"cells out of order":     {strings.Replace(string(whole), `"index":0`, `"index":1`, 1), "stands at place"},
+	} {
+		dir := t.TempDir()
+		if err = os.WriteFile(filepath.Join(dir, store.ManifestFile), []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = store.ReadManifest(dir); err == nil || !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: %v, want an error with %q", name, err, tt.err)
+		}
+	}
+}
+
+func TestAFolderWithoutAManifestIsNoRun(t *testing.T) {
+	t.Parallel()
+	if _, _, err := store.Read(t.TempDir()); !errors.Is(err, store.ErrNoRun) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := store.Open(t.TempDir(), "test", false); !errors.Is(err, store.ErrNoRun) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(`{"run":{"version":1,"trials":0}}`))
+	f.Add([]byte("{\"run\":{\"version\":1,\"trials\":1}}\n{\"cell\":{}}\n{\"trial\":{\"id\":\"x\",\"dir\":\"y\"}}\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, store.ManifestFile), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := store.ReadManifest(dir)
+		if err != nil {
+			return
+		}
+		for i := range m.Trials {
+			if d := m.Trials[i].Dir; !filepath.IsLocal(d) || m.Trials[i].Cell >= len(m.Cells) {
+				t.Errorf("took trial %+v", m.Trials[i])
+			}
+		}
+	})
+}

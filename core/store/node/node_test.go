@@ -1,0 +1,216 @@
+package node_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/berth-eval/berth/core/store/node"
+)
+
+const helperEnv = "BERTH_NODE_TEST_HELPER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(helperEnv) != "" { // claims a place and is killed
+		p, err := node.Claim("label-of-the-killed", "/run", []string{"e"})
+		if err != nil {
+			panic(err)
+		}
+		_, _ = os.Stdout.WriteString(p.Dir + "\n")
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// own gives the test a runtime folder of its own.
+func own(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "bnt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Setenv(node.EnvDir, dir)
+	return dir
+}
+
+func TestDirRefusesWhatWouldNotWork(t *testing.T) {
+	dir := own(t)
+	file := filepath.Join(dir, "file")
+	open := filepath.Join(dir, "open")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Mkdir(open, 0o700), os.Chmod(open, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"relative": "not an absolute path", "/" + strings.Repeat("x", 60): "too long", file: "not a folder", open: "open to others",
+		"/nowhere/at/all": "no such file", dir: "",
+	} {
+		t.Setenv(node.EnvDir, path)
+		got, err := node.Dir()
+		if want == "" {
+			if err != nil || got != path {
+				t.Errorf("%s: %q, %v", path, got, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), node.EnvDir) {
+			t.Errorf("%s: %v, want an error with %q that says what to set", path, err, want)
+		}
+	}
+}
+
+func TestAPlaceIsRemovedWhenItIsReleased(t *testing.T) {
+	own(t)
+	p, err := node.Claim("l", "/run", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Dir) > 48 {
+		t.Errorf("%s is too long for the sockets of an attempt", p.Dir)
+	}
+	living, err := node.Living()
+	if err != nil || len(living) != 1 || living[0].Label != "l" || living[0].Process.PID != os.Getpid() {
+		t.Errorf("living: %+v, %v", living, err)
+	}
+	if stale, staleErr := node.Stale(); staleErr != nil || len(stale) != 0 {
+		t.Errorf("a living place is stale: %+v, %v", stale, staleErr)
+	}
+	if err = errors.Join(p.Release(), p.Release()); err != nil {
+		t.Error(err)
+	}
+	left, err := filepath.Glob(p.Dir + "*")
+	if err != nil || len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+func TestThePlaceOfAKilledProcessIsFoundOnce(t *testing.T) {
+	own(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), helperEnv+"=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 200)
+	n, err := out.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := strings.TrimSpace(string(b[:n]))
+	if stale, staleErr := node.Stale(); staleErr != nil || len(stale) != 0 {
+		t.Fatalf("stale while it lives: %+v, %v", stale, staleErr)
+	}
+	if err = cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	stale, err := node.Stale()
+	if err != nil || len(stale) != 1 || stale[0].Dir != dir || stale[0].Label != "label-of-the-killed" || !slices.Equal(stale[0].Environments, []string{"e"}) {
+		t.Fatalf("stale: %+v, %v", stale, err)
+	}
+	if again, againErr := node.Stale(); againErr != nil || len(again) != 0 {
+		t.Errorf("a second cleaner got it, too: %+v, %v", again, againErr)
+	}
+	if err = stale[0].Leave(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := node.Stale()
+	if err != nil || len(again) != 1 {
+		t.Fatalf("after it was left: %+v, %v", again, err)
+	}
+	if err = again[0].Release(); err != nil {
+		t.Error(err)
+	}
+	if _, err = os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder is still there: %v", err)
+	}
+}
+
+func TestAPlaceWithoutAnOwnerIsStillRemoved(t *testing.T) {
+	dir := own(t)
+	if err := os.MkdirAll(filepath.Join(dir, "p", "broken", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stale, err := node.Stale()
+	if err != nil || len(stale) != 1 || stale[0].Label != "" {
+		t.Fatalf("stale: %+v, %v", stale, err)
+	}
+	if err = stale[0].Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALockIsHeldOnce(t *testing.T) {
+	own(t)
+	dir := t.TempDir()
+	l, err := node.Acquire(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, ok := errors.AsType[*node.HeldError](second(dir))
+	if !ok || held.By.PID != os.Getpid() {
+		t.Errorf("second: %+v", held)
+	}
+	if err = l.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err = second(dir); err != nil {
+		t.Errorf("after it was released: %v", err)
+	}
+}
+
+func second(dir string) error {
+	l, err := node.Acquire(dir)
+	if err != nil {
+		return err
+	}
+	return l.Release()
+}
+
+func TestAProcessIsKnownByMoreThanItsNumber(t *testing.T) {
+	t.Parallel()
+	self := node.Self()
+	if self.PID != os.Getpid() || self.Start == 0 || self.Boot == "" || self.Namespace == "" {
+		t.Fatalf("self: %+v", self)
+	}
+	b, err := json.Marshal(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back node.Process
+	if err = json.Unmarshal(b, &back); err != nil || back != self {
+		t.Errorf("%+v, %v", back, err)
+	}
+	if s := self.State(); s != node.Alive {
+		t.Errorf("self is %d", s)
+	}
+	cmd := exec.CommandContext(t.Context(), "true")
+	if err = cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := self
+	p.PID, p.Start = cmd.Process.Pid, 0
+	for p.State() == node.Alive && t.Context().Err() == nil { // until it is a zombie, which is dead
+		continue
+	}
+	if s := p.State(); s != node.Dead {
+		t.Errorf("a process that ended is %d", s)
+	}
+	_ = cmd.Wait()
+}

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -34,7 +35,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	if inside.Fail(err) != nil {
+	if sent := inside.Fail(err); errors.Is(sent, unix.ENOTSOCK) || errors.Is(sent, unix.EBADF) {
 		fmt.Fprintln(os.Stderr, "local-init: the environment plugin \"local\" starts this program; it does nothing by hand:", err)
 	}
 	os.Exit(1)

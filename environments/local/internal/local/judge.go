@@ -76,7 +76,7 @@ func (j *judgement) judgeImage(spec environment.Spec) (err error) {
 	j.image = im
 	j.report.Refusals = append(j.report.Refusals, im.Refusals...)
 	if im.From != "" && im.From != "scratch" {
-		j.degrade("The host's own programs stand in for the image", fmt.Sprintf("FROM %s is not used: %s.", im.From, containers))
+		j.degrade("The host's own programs stand in for the image", fmt.Sprintf("FROM %s is not used; an environment that runs images (\"podman\" or \"docker\") would use it.", im.From))
 	}
 	return nil
 }

@@ -193,6 +193,28 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// The host's root in a container: its /usr is an overlay, whose ids cannot be
+// shifted.
+func TestRootWhereIDsCannotBeShifted(t *testing.T) {
+	modetest.In(t, modetest.OverlaidUsr, func(t *testing.T) {
+		r := newRig(t)
+		if err := r.Probe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		x := r.open(t, Order{})
+		if len(r.host.value.skeleton) == 0 {
+			t.Error("no skeleton was made: this place is not what it should be")
+		}
+		x.sh(t, "touch /usr/bin/new /usr/share/doc/new && echo >> /etc/passwd && su -s /bin/sh nobody -c id | grep -q nobody")
+		if got := x.sh(t, "stat -c '%U %u' /usr/bin/cat /usr/bin/new"); got != "nobody 65534\nroot 0\n" {
+			t.Errorf("owners: %s", got)
+		}
+		if a := x.run(t, 0, "sh", "-c", "echo >> /usr/bin/ldd"); a.Err == "" {
+			t.Error("a file of the host was changed in place")
+		}
+	})
+}
+
 func TestProbeLeavesNothing(t *testing.T) {
 	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
 		r := newRig(t)

@@ -136,7 +136,8 @@ func build(packages []string) error {
 // names of the modes, as subtests.
 var names = map[ids.Mode]string{ids.RealRoot: "root", ids.Held: "ranges", ids.OneID: "one"}
 
-// Place is a machine on which sandboxes cannot be made, put up for one user.
+// Place is a machine on which sandboxes cannot be made, or only with a detour,
+// put up for one user.
 type Place string
 
 // The places.
@@ -144,9 +145,11 @@ const (
 	Chrooted     Place = "chrooted"      // the kernel refuses user namespaces: EPERM
 	NoNamespaces Place = "no-namespaces" // user.max_user_namespaces is 0: ENOSPC
 	MaskedProc   Place = "masked-proc"   // as in a container: a new /proc is refused
+	OverlaidUsr  Place = "overlaid-usr"  // as in a container, for root: ids of /usr cannot be shifted
 )
 
-// In runs do as an ordinary user with one id in that place.
+// In runs do in that place: as root in OverlaidUsr, else as an ordinary user
+// with one id.
 func In(t *testing.T, place Place, do func(t *testing.T)) {
 	t.Helper()
 	t.Run(string(place), func(t *testing.T) {
@@ -156,7 +159,11 @@ func In(t *testing.T, place Place, do func(t *testing.T)) {
 		case os.Getuid() != 0:
 			t.Skipf("needs root, to put up the place; we are user %d", os.Getuid())
 		default:
-			become(t, ids.OneID, place)
+			mode := ids.OneID
+			if place == OverlaidUsr {
+				mode = ids.RealRoot
+			}
+			become(t, mode, place)
 		}
 	})
 }
@@ -222,12 +229,12 @@ func become(t *testing.T, mode ids.Mode, place Place) {
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
-	t.Logf("as user %d:\n%s", User, out)
+	t.Logf("in a process of its own (%s %s):\n%s", names[mode], place, out)
 	if err != nil {
-		t.Errorf("as user %d: %v", User, err)
+		t.Errorf("in a process of its own: %v", err)
 	}
 	if strings.Contains(string(out), "no tests to run") {
-		t.Errorf("as user %d nothing was run", User)
+		t.Error("nothing was run")
 	}
 }
 
@@ -278,8 +285,12 @@ func becomeUser() error {
 			env = append(env, e)
 		}
 	}
-	if os.Getenv(markPlace) == string(NoNamespaces) {
+	switch Place(os.Getenv(markPlace)) {
+	case NoNamespaces:
 		return inNested(env)
+	case OverlaidUsr:
+		return syscall.Exec("/proc/self/exe", os.Args, env)
+	default:
 	}
 	for _, step := range []func() error{
 		func() error { return syscall.Setgroups(nil) },
@@ -298,7 +309,7 @@ func putUp(place Place) error {
 	switch place {
 	case Chrooted:
 		// A root that is not that of the mount namespace.
-		dir, err := os.MkdirTemp("", "berth-root-")
+		dir, err := os.MkdirTemp(os.Getenv(markTools), "root-")
 		if err != nil {
 			return err
 		}
@@ -306,6 +317,18 @@ func putUp(place Place) error {
 			return err
 		}
 		return errors.Join(unix.Chroot(dir), os.Chdir("/"))
+	case OverlaidUsr:
+		dir, err := os.MkdirTemp(os.Getenv(markTools), "usr-")
+		if err != nil {
+			return err
+		}
+		if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
+			return err
+		}
+		if err := errors.Join(os.Mkdir(dir+"/u", 0o755), os.Mkdir(dir+"/w", 0o755)); err != nil {
+			return err
+		}
+		return unix.Mount("none", "/usr", "overlay", 0, "lowerdir=/usr,upperdir="+dir+"/u,workdir="+dir+"/w")
 	case MaskedProc:
 		return unix.Mount("none", "/proc/irq", "tmpfs", unix.MS_RDONLY, "")
 	default:

@@ -74,7 +74,6 @@ func TestRangesRunOutAndComeBack(t *testing.T) {
 
 // The kernel releases the locks of a process that is killed.
 func TestRangesOfAKilledProcessComeBack(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "ids")
 	if os.Getenv("BERTH_TEST_TAKE") != "" {
 		s, err := slotsIn(os.Getenv("BERTH_TEST_TAKE"))
 		for range rangeCount {
@@ -88,6 +87,7 @@ func TestRangesOfAKilledProcessComeBack(t *testing.T) {
 		_, _ = os.Stdout.WriteString("taken\n")
 		select {}
 	}
+	file := filepath.Join(t.TempDir(), "ids")
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), "BERTH_TEST_TAKE="+file)
 	out, err := cmd.StdoutPipe()

@@ -355,7 +355,11 @@ func cacheOf(uid int) string { return filepath.Join(Tools, fmt.Sprintf("cache-%d
 // Cache is a folder for copies of the host that this user's tests share: the
 // skeleton takes seconds to make.
 func Cache() (string, error) {
-	dir := cacheOf(Process.UID)
+	uid := Process.UID
+	if os.Getenv(markNested) != "" {
+		uid = User // under another number
+	}
+	dir := cacheOf(uid)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}

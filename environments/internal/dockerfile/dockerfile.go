@@ -167,9 +167,15 @@ type state struct {
 	args map[string]string // of ARG
 }
 
-// known are the variables that can be used: ENV wins over ARG.
+// Path is what PATH is on a base that says nothing else, as for BuildKit: so
+// that ENV PATH=/opt/bin:$PATH keeps the programs of the base.
+const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// known are the variables that can be used: ENV wins over ARG, and both over
+// what the base has.
 func (s *state) known() map[string]string {
-	all := maps.Clone(s.args)
+	all := map[string]string{"PATH": Path}
+	maps.Copy(all, s.args)
 	maps.Copy(all, s.Env)
 	return all
 }

@@ -159,6 +159,16 @@ func TestWhatIsNoDockerfileIsAnErrorWithItsLine(t *testing.T) {
 	}
 }
 
+func TestPathOfTheBaseIsKept(t *testing.T) {
+	t.Parallel()
+	if got := read(t, "FROM x", "ENV PATH=/opt/bin:$PATH", "ENV PATH=/opt/sbin:$PATH").Env["PATH"]; got != "/opt/sbin:/opt/bin:"+Path {
+		t.Errorf("PATH is %q", got)
+	}
+	if got, ok := read(t, "FROM x").Env["PATH"]; ok {
+		t.Errorf("PATH is %q, want it left to the base", got)
+	}
+}
+
 func TestDestinations(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ line, want string }{

@@ -318,7 +318,7 @@ func openPipes(stdin bool) (p *pipes, err error) {
 	}()
 	for i := range p.theirs {
 		if i == 0 && !stdin {
-			if p.theirs[0], err = syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err != nil {
+			if p.theirs[0], err = unix.FcntlInt(uintptr(null()), unix.F_DUPFD_CLOEXEC, 3); err != nil {
 				return p, err
 			}
 			continue
@@ -340,6 +340,16 @@ func openPipes(stdin bool) (p *pipes, err error) {
 	}
 	return p, nil
 }
+
+// null is /dev/null, opened before anything foreign runs: later a pipe may be in
+// its place, which would make us wait.
+var null = sync.OnceValue(func() int {
+	fd, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return -1 // no command without input can start, and says so
+	}
+	return fd
+})
 
 // close closes what is left.
 func (p *pipes) close() {

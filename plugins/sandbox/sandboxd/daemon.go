@@ -145,6 +145,7 @@ func newDaemon() *daemon {
 		commands: map[*command]struct{}{}, origins: map[int]origin{},
 	}
 	d.reap, d.findings = pid1.Settle(without)
+	_ = null() // opened while it is what it seems to be
 	return d
 }
 
@@ -217,15 +218,10 @@ func dial(path string, label stream.Label) (*net.UnixConn, error) {
 // closeStandardFiles points 0, 1 and 2 at /dev/null: a closed pipe of an
 // engine's log must not matter to us, and commands never inherit them.
 func closeStandardFiles() {
-	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
 	for fd := range 3 {
-		_ = unix.Dup3(null, fd, 0)
-	}
-	if null > 2 {
-		_ = syscall.Close(null)
+		if null() > 2 {
+			_ = unix.Dup3(null(), fd, 0)
+		}
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 
 // plan is what the test sends to the process that builds.
 type plan struct {
-	Plain, Stream      bool
-	Processes, SizeMiB int
-	Control            string // used where no descriptor came along
+	Plain, Stream, Writable bool
+	Processes, SizeMiB      int
+	Control                 string // used where no descriptor came along
 }
 
 // channel is the descriptor on which the plan comes and an error goes back.
@@ -66,7 +66,7 @@ func build() error {
 		{"proc", func() error {
 			return unix.Mount("proc", root+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 		}},
-		{"control folder", func() error { return control(p.Control, fds) }},
+		{"control folder", func() error { return control(p, fds) }},
 		{"loopback", loopback},
 		{"change root", pivot},
 	} {
@@ -230,12 +230,15 @@ func devices() error {
 	return unix.Mount("devpts", dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
 }
 
-func control(path string, fds []int) error {
+func control(p plan, fds []int) error {
 	target := root + "/berth"
+	var err error
 	if len(fds) == 0 {
-		return bind(path, target)
+		err = unix.Mount(p.Control, target, "", unix.MS_BIND, "")
+	} else {
+		err = unix.MoveMount(fds[0], "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 	}
-	if err := unix.MoveMount(fds[0], "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+	if err != nil || p.Writable {
 		return err
 	}
 	return readOnly(target)

@@ -103,11 +103,18 @@ type Options struct {
 	SizeMiB int
 	// Lease of the connection; 0 is a minute.
 	Lease time.Duration
+	// Binary is the sandboxd to use; empty is the test binary.
+	Binary string
 	// Stream connects over one byte stream instead of a control folder.
 	Stream bool
 	// Plain starts sandboxd as the namespace's root with all capabilities, to
 	// show the damage that giving them up prevents.
 	Plain bool
+	// Writable mounts the control folder so that it can be written to, and
+	// lets everybody do so.
+	Writable bool
+	// Beside is called with the control folder before the sandbox starts.
+	Beside func(folder string)
 	// Without goes to Inside.Before.
 	Without []string
 	// Unconnected leaves Sandbox nil: the test connects by itself, from
@@ -144,11 +151,12 @@ func Start(tb testing.TB, o Options) *Box {
 	if o.Lease == 0 {
 		o.Lease = time.Minute
 	}
-	self, err := os.Executable()
-	if err != nil {
-		tb.Fatal(err)
+	if o.Binary == "" {
+		if o.Binary, err = os.Executable(); err != nil {
+			tb.Fatal(err)
+		}
 	}
-	if b.Folder, err = host.NewFolder(filepath.Join(dir, "c"), self); err != nil {
+	if b.Folder, err = host.NewFolder(filepath.Join(dir, "c"), o.Binary); err != nil {
 		tb.Fatal(err)
 	}
 	if err = os.WriteFile(filepath.Join(b.Folder.Path, "without"), []byte(strings.Join(o.Without, "\n")), 0o600); err == nil {
@@ -156,6 +164,14 @@ func Start(tb testing.TB, o Options) *Box {
 	}
 	if err != nil {
 		tb.Fatal(err)
+	}
+	if o.Beside != nil {
+		o.Beside(b.Folder.Path)
+	}
+	if o.Writable {
+		if err = os.Chmod(b.Folder.Path, 0o777); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	ours, theirs := b.start(o)
 	_ = theirs
@@ -183,7 +199,7 @@ func Start(tb testing.TB, o Options) *Box {
 // start runs the building process up to sandboxd.
 func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 	b.tb.Helper()
-	wanted := plan{Plain: o.Plain, Processes: o.Processes, SizeMiB: o.SizeMiB, Control: b.Folder.Path, Stream: o.Stream}
+	wanted := plan{Plain: o.Plain, Processes: o.Processes, SizeMiB: o.SizeMiB, Control: b.Folder.Path, Stream: o.Stream, Writable: o.Writable}
 	if wanted.SizeMiB == 0 {
 		wanted.SizeMiB = 256
 	}

@@ -41,7 +41,7 @@ func Settle(w Without) (r *Reaper, findings []string) {
 			findings = append(findings, fmt.Sprintf("stays dumpable: %v", err))
 		}
 	}
-	if !w.Reserve {
+	if unlimited = w.Reserve; !unlimited {
 		reserveThreads()
 	}
 	r = newReaper()

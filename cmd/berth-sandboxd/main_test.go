@@ -1,0 +1,76 @@
+package main_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
+
+// The program as it is shipped: one static file of a few megabytes, which needs
+// neither a libc nor a shell in the image.
+func TestShippedBinary(t *testing.T) {
+	t.Parallel()
+	// Not t.TempDir: where the tests run as root the sandbox's ids must be able
+	// to link from there.
+	dir, err := os.MkdirTemp("", "bb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	binary := filepath.Join(dir, "sandboxd")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	f, err := elf.Open(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	libraries, err := f.ImportedLibraries()
+	if err != nil || len(libraries) > 0 || f.Section(".interp") != nil {
+		t.Errorf("not static: %v, %v", libraries, err)
+	}
+	_ = f.Close()
+	if info, err := os.Stat(binary); err != nil || info.Size() > 16<<20 {
+		t.Errorf("%v, %v: larger than 16 MiB", info, err)
+	}
+	for name, o := range map[string]sandboxtest.Options{"control folder": {Binary: binary}, "one stream": {Binary: binary, Stream: true}} {
+		b := sandboxtest.Start(t, o)
+		var out bytes.Buffer
+		r, err := b.Shell("agent").Exec(t.Context(), sandbox.Command{Argv: []string{"cat", "/proc/1/comm"}, Stdout: &out})
+		if err != nil || !r.OK() || b.Hello.Version == "" {
+			t.Errorf("%s: %+v, %v, %q", name, r, err, out.String())
+		}
+		s, err := b.Stats(t.Context())
+		if err != nil || s.SandboxdRSS > 64<<20 {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+		t.Logf("%s: rss %d MiB, %d threads", name, s.SandboxdRSS>>20, s.SandboxdThreads)
+	}
+}
+
+func TestOutsideOfASandboxItSaysSo(t *testing.T) {
+	t.Parallel()
+	if os.Getpid() == 1 {
+		t.Skip("this is PID 1")
+	}
+	binary := filepath.Join(t.TempDir(), "sandboxd")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cmd := exec.CommandContext(t.Context(), binary)
+	cmd.Args[0] = "berth-sandboxd" // its second half, where no core listens
+	out, err := cmd.CombinedOutput()
+	if err == nil || !bytes.Contains(out, []byte("dial the core")) {
+		t.Errorf("got %v, %q", err, out)
+	}
+}

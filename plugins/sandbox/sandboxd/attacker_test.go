@@ -1,0 +1,180 @@
+package sandboxd_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(sandboxtest.Main(m, sandboxtest.Inside{Before: sandboxd.LeaveOff, Programs: map[string]func([]string) error{
+		"signals": signals, "queued": queued, "intrude": intrude, "limits": limits, "socket": socket, "bomb": bomb, "naive": naive,
+	}}))
+}
+
+// What follows runs in the sandbox, as its root, against PID 1. Each line that
+// it prints begins with what was tried; those that begin with + succeeded.
+
+func tried(what string, err error) {
+	mark := "+"
+	if err != nil {
+		mark = "-"
+	}
+	fmt.Fprintf(os.Stdout, "%s %s: %v\n", mark, what, err)
+}
+
+// succeeded are the attempts that worked, of what an attacker printed.
+func succeeded(out string) (what []string) {
+	for line := range strings.Lines(out) {
+		if name, ok := strings.CutPrefix(line, "+ "); ok {
+			name, _, _ = strings.Cut(name, ":")
+			what = append(what, name)
+		}
+	}
+	return what
+}
+
+// signals sends every signal with kill.
+func signals([]string) error {
+	for s := 1; s <= 64; s++ {
+		_ = syscall.Kill(1, syscall.Signal(s))
+	}
+	return nil
+}
+
+// queued sends every signal with a code of the sender's choosing: SI_QUEUE,
+// SI_TIMER, SI_ASYNCIO, SI_SIGIO.
+func queued([]string) error {
+	for _, code := range []int32{-1, -2, -4, -5} {
+		for s := 1; s <= 64; s++ {
+			var info [128]byte
+			*(*int32)(unsafe.Pointer(&info[0])) = int32(s)
+			*(*int32)(unsafe.Pointer(&info[8])) = code
+			_, _, _ = unix.RawSyscall(unix.SYS_RT_SIGQUEUEINFO, 1, uintptr(s), uintptr(unsafe.Pointer(&info[0])))
+		}
+	}
+	return nil
+}
+
+// intrude looks for a way into PID 1's memory and files, and out of the sandbox.
+func intrude([]string) error {
+	for _, f := range []string{"/proc/1/mem", "/proc/1/environ", "/proc/1/maps", "/proc/1/auxv", "/proc/1/exe", "/proc/1/root/", "/proc/1/fd/0"} {
+		h, err := os.OpenFile(f, os.O_RDONLY, 0)
+		if err == nil {
+			_ = h.Close()
+		}
+		tried("open "+f, err)
+	}
+	var b [8]byte
+	_, err := unix.ProcessVMReadv(1, []unix.Iovec{{Base: &b[0], Len: 8}}, []unix.RemoteIovec{{Base: 0x400000, Len: 8}}, 0)
+	if errors.Is(err, syscall.EFAULT) { // allowed, but nothing is there
+		err = nil
+	}
+	tried("process_vm_readv", err)
+	if fd, e := unix.PidfdOpen(1, 0); e == nil {
+		_, err = unix.PidfdGetfd(fd, 5, 0)
+		if errors.Is(err, syscall.EBADF) {
+			err = nil
+		}
+		tried("pidfd_getfd", err)
+	}
+	ns, err := unix.Open("/proc/1/ns/mnt", unix.O_RDONLY, 0)
+	if err == nil {
+		err = unix.Setns(ns, 0)
+	}
+	tried("setns", err)
+	tried("write /berth/x", os.WriteFile("/berth/x", nil, 0o600))
+	tried("replace /berth/sandboxd", os.Rename("/berth/sandboxd", "/berth/y"))
+	tried("mount over /berth", unix.Mount("x", "/berth", "tmpfs", 0, ""))
+	tried("remount /berth", unix.Mount("", "/berth", "", unix.MS_REMOUNT|unix.MS_BIND, ""))
+	err = unix.PtraceSeize(1)
+	tried("ptrace", err)
+	return nil
+}
+
+// limits does to PID 1 what equal ids allow, with no capability.
+func limits([]string) error {
+	tried("prlimit", unix.Prlimit(1, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 8, Max: 8}, nil))
+	param := struct{ priority int32 }{}
+	_, _, errno := unix.RawSyscall(unix.SYS_SCHED_SETSCHEDULER, 1, 5 /* SCHED_IDLE */, uintptr(unsafe.Pointer(&param)))
+	err := error(nil)
+	if errno != 0 {
+		err = errno
+	}
+	tried("sched_setscheduler", err)
+	tried("setpriority", unix.Setpriority(unix.PRIO_PROCESS, 1, 19))
+	return nil
+}
+
+// socket connects to a socket of the control folder, and says something.
+func socket(args []string) error {
+	c, err := net.Dial("unix", "/berth/"+args[0]) //nolint:noctx // an attacker has no context
+	if err == nil {
+		_, err = c.Write([]byte("brt1C0123456789abcdef"))
+		_ = c.Close()
+	}
+	tried("connect", err)
+	if err != nil {
+		return nil //nolint:nilerr // it is told
+	}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		err = unix.Connect(fd, &unix.SockaddrUnix{Name: "/berth/" + args[0]})
+		_ = unix.Close(fd)
+		if errors.Is(err, syscall.EAGAIN) { // the queue is full: nobody else can connect
+			tried("fill the queue", nil)
+			return nil
+		}
+		if err != nil {
+			tried("fill the queue", err)
+			return nil
+		}
+	}
+	return errors.New("the queue does not fill")
+}
+
+// bomb forks until the kernel refuses, for the given time, and says when the
+// first refusal came.
+func bomb(args []string) error {
+	d, err := time.ParseDuration(args[0])
+	if err != nil {
+		return err
+	}
+	said := false
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		// A child that does nothing but wait: cheaper than a program.
+		pid, err := syscall.ForkExec("/bin/sleep", []string{"sleep", args[0][:1]}, &syscall.ProcAttr{Env: []string{}})
+		if err != nil && !said {
+			said = true
+			fmt.Fprintln(os.Stdout, "full:", err)
+		}
+		if pid == 0 {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	return nil
+}
+
+// naive writes a file the way an unguarded upload would.
+func naive(args []string) error {
+	f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE, 0o644)
+	if err == nil {
+		_ = f.Close()
+	}
+	tried("open", err)
+	return nil
+}

@@ -1,0 +1,130 @@
+package sandboxd_test
+
+import (
+	"context"
+	"fmt"
+	"go/build"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+)
+
+// Whatever commands do, PID 1 is afterwards what it was before.
+func TestTenThousandCommandsLeakNothing(t *testing.T) {
+	t.Parallel()
+	count := 10_000
+	if testing.Short() {
+		count = 1000
+	}
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	manyCommands(t, b, 320)
+	before := settled(t, b)
+	manyCommands(t, b, count)
+	after := settled(t, b)
+	t.Logf("before %+v\nafter %+v", before, after)
+	if after.SandboxdGoroutines > before.SandboxdGoroutines+4 || after.SandboxdDescriptors > before.SandboxdDescriptors+2 ||
+		after.SandboxdThreads > before.SandboxdThreads+2 || after.SandboxdRSS > before.SandboxdRSS+64<<20 {
+		t.Error("PID 1 has grown")
+	}
+}
+
+// manyCommands runs n commands, 16 at once, in four sessions; one in five
+// leaves an orphan.
+func manyCommands(t *testing.T, b *sandboxtest.Box, n int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for worker := range 16 {
+		c := b.Shell(fmt.Sprint("s", worker%4))
+		wg.Go(func() {
+			defer c.Close()
+			for i := range n / 16 {
+				want, script := i%7, fmt.Sprintf("exit %d", i%7)
+				if i%5 == 0 {
+					script = fmt.Sprintf("(setsid true &) & exit %d", want)
+				}
+				r, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", script}})
+				if err != nil || r.ExitCode != want {
+					t.Errorf("command %d: %+v, %v; want exit code %d", i, r, err, want)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// settled is what PID 1 uses once nothing happens any more.
+func settled(t *testing.T, b *sandboxtest.Box) host.Stats {
+	t.Helper()
+	for last := -1; ; time.Sleep(50 * time.Millisecond) {
+		s, err := b.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.SandboxdGoroutines == last && s.Processes == 0 {
+			return s
+		}
+		last = s.SandboxdGoroutines
+	}
+}
+
+// A deadline that falls at the same time as everything else.
+func TestChurn(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	whole := t.Context()
+	ctx, stop := context.WithTimeout(whole, 2*time.Second)
+	defer stop()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		c := b.Shell(fmt.Sprint("s", i))
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				short, cancel := context.WithTimeout(ctx, time.Duration(i)*3*time.Millisecond)
+				_, _ = c.Exec(short, sandbox.Command{Argv: []string{"sh", "-c", "setsid sleep 0.01 & echo x; sleep 0.005"}, Timeout: 4 * time.Millisecond})
+				cancel()
+			}
+		})
+	}
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = b.Freeze(whole)
+			_ = b.Thaw(whole)
+			_ = b.Detach(whole, "s7")
+			_, _ = b.Processes(whole)
+			time.Sleep(3 * time.Millisecond)
+		}
+	})
+	wg.Wait()
+	if err := serves(t, b.Shell("after")); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Quiesce(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// os/exec waits for its children itself, and would take the reaper's.
+func TestWhatIsLinked(t *testing.T) {
+	t.Parallel()
+	if _, err := build.Default.ImportDir(".", 0); err != nil {
+		t.Skipf("needs the source: %v", err)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "github.com/berth-eval/berth/cmd/berth-sandboxd").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	deps := strings.Fields(string(out))
+	for _, bad := range []string{"os/exec", "github.com/hashicorp/hcl/v2", "github.com/hashicorp/go-plugin", "testing"} {
+		if slices.Contains(deps, bad) {
+			t.Errorf("berth-sandboxd links %s", bad)
+		}
+	}
+}

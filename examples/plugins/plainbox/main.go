@@ -63,7 +63,7 @@ func (p *plainbox) Create(ctx context.Context, s environment.Spec) (made environ
 	for _, m := range s.Mounts {
 		args = append(args, "--ro-bind", m.Source, m.Target)
 	}
-	cmd := exec.Command("bwrap", append(args, "/berth/sandboxd")...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "bwrap", append(args, "/berth/sandboxd")...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return made, err

@@ -79,7 +79,7 @@ func (c conn) explain(ctx context.Context, p *process, method string, err error)
 	// calls.
 	closed := code == codes.Canceled && ctx.Err() == nil && p.ended()
 	if code != codes.Unavailable && !closed {
-		err = fault.Decode(err)
+		err = fault.DecodeCall(ctx, err)
 		if errors.Is(err, agent.ErrNoSession) || errors.Is(err, fault.ErrPanic) {
 			return fmt.Errorf("%s: %w: %w", op, ErrPluginGone, err)
 		}

@@ -58,6 +58,9 @@ func play(role string) {
 	case "host": // a program that is killed while its plugins run
 		playHost()
 		return
+	case "naive": // one that starts plugins in go-plugin's own way
+		playNaive()
+		return
 	}
 	// A second agent, of another name, makes the same file another binary.
 	plugins.Serve(

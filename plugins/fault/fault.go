@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -106,6 +107,27 @@ func encode(code codes.Code, reason, text string) error {
 		return status.Error(code, text)
 	}
 	return s.Err()
+}
+
+// clockStep is how much earlier than the caller's the other side's clock for the
+// same deadline may ring.
+const clockStep = 100 * time.Millisecond
+
+// DecodeCall is Decode of an error of a call that was made with ctx. When ctx
+// has ended, that is what the error is: gRPC may call a deadline that the other
+// side saw first a cancel.
+func DecodeCall(ctx context.Context, err error) error {
+	switch code := status.Code(err); code {
+	case codes.Canceled, codes.DeadlineExceeded:
+		if at, ok := ctx.Deadline(); ok && time.Until(at) < clockStep {
+			<-ctx.Done()
+		}
+		if ctx.Err() != nil {
+			return &remote{text: status.Convert(err).Message(), is: ctx.Err()}
+		}
+	default:
+	}
+	return Decode(err)
 }
 
 // Decode gives the sentinel back that Encode put away, with the plugin's own

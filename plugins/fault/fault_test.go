@@ -260,3 +260,22 @@ func TestAConnectionThatIsGoneIsUnavailable(t *testing.T) {
 		}
 	}
 }
+
+// The server's clock for a deadline may ring first; then gRPC says "cancelled".
+func TestADeadlineThatTheOtherSideSawFirstIsADeadline(t *testing.T) {
+	t.Parallel()
+	cancelled := status.Error(codes.Canceled, "stream terminated by RST_STREAM with error code: CANCEL")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := fault.DecodeCall(ctx, cancelled); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want DeadlineExceeded", err)
+	}
+	later, stop := context.WithTimeout(t.Context(), time.Hour)
+	defer stop()
+	if err := fault.DecodeCall(later, cancelled); !errors.Is(err, context.Canceled) {
+		t.Errorf("long before the deadline: got %v, want Canceled", err)
+	}
+	if err := fault.DecodeCall(later, nil); err != nil {
+		t.Errorf("nil: got %v", err)
+	}
+}

@@ -46,31 +46,31 @@ type decoding struct{ conn grpc.ClientConnInterface }
 var sizes = []grpc.CallOption{grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)}
 
 func (d decoding) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	return Decode(d.conn.Invoke(ctx, method, args, reply, append(sizes[:2:2], opts...)...))
+	return DecodeCall(ctx, d.conn.Invoke(ctx, method, args, reply, append(sizes[:2:2], opts...)...))
 }
 
 func (d decoding) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s, err := d.conn.NewStream(ctx, desc, method, append(sizes[:2:2], opts...)...)
 	if err != nil {
-		return nil, Decode(err)
+		return nil, DecodeCall(ctx, err)
 	}
-	return decodingStream{s}, nil
+	return decodingStream{s, ctx}, nil
 }
 
-type decodingStream struct{ grpc.ClientStream }
+type decodingStream struct {
+	grpc.ClientStream
 
-func (s decodingStream) SendMsg(m any) error {
-	return decodeStream(s.ClientStream.SendMsg(m))
+	caller context.Context // of the call: the stream's own ends with the stream
 }
 
-func (s decodingStream) RecvMsg(m any) error {
-	return decodeStream(s.ClientStream.RecvMsg(m))
-}
+func (s decodingStream) SendMsg(m any) error { return s.decode(s.ClientStream.SendMsg(m)) }
 
-// decodeStream leaves io.EOF alone, by which gRPC means the end of the stream.
-func decodeStream(err error) error {
+func (s decodingStream) RecvMsg(m any) error { return s.decode(s.ClientStream.RecvMsg(m)) }
+
+// decode leaves io.EOF alone, by which gRPC means the end of the stream.
+func (s decodingStream) decode(err error) error {
 	if errors.Is(err, io.EOF) {
 		return err
 	}
-	return Decode(err)
+	return DecodeCall(s.caller, err)
 }

@@ -18,7 +18,8 @@
 //                                  started by hand: say so and exit with 1.
 //   PLUGIN_PROTOCOL_VERSIONS=1,2   protocol numbers that the host speaks.
 //   PLUGIN_UNIX_SOCKET_DIR=/path   an empty folder, private to this process
-//                                  (0700, a path under 80 bytes).
+//                                  (0700, a path under 90 bytes; a socket's
+//                                  path ends at 107).
 //   PLUGIN_MIN_PORT, PLUGIN_MAX_PORT   not used.
 //
 // HANDSHAKE. The plugin picks the highest protocol number that both speak, or
@@ -46,8 +47,9 @@
 //
 // ENDING. stdin is a pipe that nobody writes to. When it ends the host has
 // gone: kill your own process group. On Linux the process also gets SIGKILL
-// when the host dies. When the process has ended the host kills what is left of
-// its process group. Do not rely on the two seconds after Shutdown: what a
+// when the host dies, maybe before it sees the end of stdin: programs that it
+// started must notice that by themselves (PR_SET_PDEATHSIG, a pipe). When the
+// process has ended the host kills what is left of its process group. Do not rely on the two seconds after Shutdown: what a
 // plugin owns is freed by the calls of its contract.
 //
 // LOGGING. stderr is read line by line. A line that is a JSON object with the

@@ -100,7 +100,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return blame.On(record.ByEnvironment, fmt.Errorf("%w: %s: %s", environment.ErrRefused, r.Summary, r.Detail))
 	}
 	for _, d := range report.Degraded {
-		a.scribe.Note(record.Phase{Name: record.PhasePrepare}, "degraded", "%s: %s", d.Summary, d.Detail)
+		a.environmentSays(record.PhasePrepare, "degraded", d.Summary+": "+d.Detail)
 	}
 	return a.image(ctx)
 }
@@ -194,6 +194,12 @@ func (a *attempt) image(ctx context.Context) error {
 	return err
 }
 
+// environmentSays notes what the environment's plugin found odd.
+func (a *attempt) environmentSays(at record.PhaseName, code, text string) {
+	f := verifier.Finding{Code: code, Severity: verifier.Note, Text: text}
+	a.scribe.Finding(record.Phase{Name: at}, a.in.Cell.Environment.Plugin, f)
+}
+
 // create makes the sandbox and puts into it what belongs there from the start.
 func (a *attempt) create(ctx context.Context) error {
 	if err := a.newWorld(ctx); err != nil {
@@ -201,9 +207,8 @@ func (a *attempt) create(ctx context.Context) error {
 	}
 	w := a.w
 	a.res.Granted, a.res.Image = &w.Made.Granted, &w.Made.Image
-	at := record.Phase{Name: record.PhaseCreate}
 	for _, f := range append(w.Made.Findings, w.Hello.Findings...) {
-		a.scribe.Note(at, "protection", "%s", f)
+		a.environmentSays(record.PhaseCreate, "protection", f)
 	}
 	ctx, end := w.Ctx(ctx)
 	defer end()

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
@@ -64,6 +66,10 @@ func TestMain(m *testing.M) {
 	if built := onMachineIfUsed(); built != nil {
 		if built.host != nil {
 			built.host.Stop()
+		}
+		if err := goleak.Find(); err != nil && code == 0 {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
 		}
 		_ = os.RemoveAll(built.dir)
 	}
@@ -135,6 +141,9 @@ func (s *scripted) Open(ctx context.Context, setup agent.Setup) (agent.Session, 
 	}
 	if s.open != nil {
 		if err := s.open(ctx, setup); err != nil {
+			if a.shell != nil {
+				err = errors.Join(err, a.shell.Close())
+			}
 			return nil, err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // listener is a script that leaves a server behind, on a socket of the path
@@ -60,6 +61,25 @@ func TestModes(t *testing.T) {
 				t.Errorf("finding %s: %s", tt.not, pretty(r.Findings))
 			}
 		})
+	}
+}
+
+func TestNeedsLiveFollowsTheTasksRule(t *testing.T) {
+	t.Parallel()
+	j := tests(asks)
+	honest := j.verify
+	j.verify = func(ctx context.Context, r verifierRequest) (verifierVerdict, error) {
+		v, err := honest(ctx, r)
+		v.Decision = verifier.Scored // as a verifier that only reads rewards
+		return v, err
+	}
+	b := newBench(t, does(listener), j)
+	one := 1.0
+	b.task.Success = task.Success{Score: "reward", AtLeast: &one}
+	r := b.run(t.Context(), t)
+	want(t, r, record.Failed, record.Yielded, record.Checked)
+	if !found(r, "needs_live") {
+		t.Errorf("findings %s", pretty(r.Findings))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 
 	"github.com/berth-eval/berth/core/record"
@@ -85,10 +86,10 @@ func (a *attempt) destroy(ctx context.Context) {
 		if err == nil {
 			a.res.Remains = &remains
 			if remains.OOMKills > 0 {
-				a.scribe.Note(p, "oom_kills", "the sandbox ran out of memory: %d processes were killed", remains.OOMKills)
+				a.environmentSays(p.Name, "oom_kills", fmt.Sprintf("out of memory: %d processes were killed", remains.OOMKills))
 			}
 			for _, f := range remains.Findings {
-				a.scribe.Note(p, "remains", "%s", f)
+				a.environmentSays(p.Name, "remains", f)
 			}
 		}
 		return errors.Join(append(errs, a.w.Shutdown())...)

@@ -13,12 +13,12 @@ import (
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/collect"
+	"github.com/berth-eval/berth/core/trial/decide"
 	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/trajectory"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // settle ends the agent: the programs that it ran, and the rest as the mode
@@ -190,8 +190,8 @@ func (a *attempt) agentLogs(ctx context.Context, s *session, to string) error {
 
 // needsLive says that a task which failed may have needed what restarted
 // killed.
-func (s *stage) needsLive(v verifier.Verdict) {
-	if v.Decision == verifier.Fail && len(s.killed) > 0 {
+func (s *stage) needsLive() {
+	if len(s.killed) > 0 && decide.StageOutcome(s.a.success, s.out) == record.Failed {
 		s.a.scribe.Note(s.phase(record.PhaseVerify, record.ByVerifier), "needs_live",
 			"it failed after processes that were listening had been killed (%s): if the task grades what is left running, verify it in %q",
 			strings.Join(s.killed, "; "), task.ModeLive)

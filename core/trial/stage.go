@@ -324,7 +324,9 @@ func (s *stage) clean(ctx context.Context) (record.Phase, error) {
 		if s.mode == task.ModeCopies {
 			return s.a.w.Resume(ctx)
 		}
-		return s.a.w.Remove(ctx, s.fresh())
+		// The programs in the sandbox are the agent's by now, also the one that
+		// removes files.
+		return blame.On(record.ByAgent, s.a.w.Remove(ctx, s.fresh()))
 	})
 	if err != nil {
 		err = s.lost(ctx, err)

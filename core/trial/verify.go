@@ -68,9 +68,9 @@ func (s *stage) verify(ctx context.Context) (record.Phase, error) {
 				return blame.On(record.ByVerifier, fmt.Errorf("verifier %s: it said continue after the last turn", u.Name))
 			}
 			s.out.Verdicts = append(s.out.Verdicts, v)
-			s.needsLive(v)
 		}
 		s.out.Verified = true
+		s.needsLive()
 		return s.changed(ctx, p, sums)
 	})
 }

@@ -91,7 +91,7 @@ func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 	if c.MaxFiles == 0 {
 		c.MaxFiles = bound.ArtifactEntries
 	}
-	if err := os.MkdirAll(c.Into, 0o700); err != nil {
+	if err := os.MkdirAll(c.Into, 0o755); err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}
 	root, err := os.OpenRoot(c.Into)
@@ -125,7 +125,7 @@ func replace(root *os.Root, name string, b []byte) error {
 	if err := root.RemoveAll(name); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
@@ -282,7 +282,7 @@ func below(name string) (string, bool) {
 }
 
 func (x *extraction) folder(name string) error {
-	if err := x.root.MkdirAll(name, 0o700); err != nil {
+	if err := x.root.MkdirAll(name, 0o755); err != nil {
 		if errors.Is(err, fs.ErrExist) || isNotDir(err) {
 			x.drop(name, "its place is taken by a file")
 			return nil
@@ -293,7 +293,7 @@ func (x *extraction) folder(name string) error {
 }
 
 func (x *extraction) file(name string, r io.Reader) error {
-	if err := x.root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+	if err := x.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		if errors.Is(err, fs.ErrExist) || isNotDir(err) {
 			x.drop(name, "its folder's place is taken by a file")
 			return nil
@@ -304,7 +304,7 @@ func (x *extraction) file(name string, r io.Reader) error {
 		x.drop(name, "the name of the manifest")
 		return nil
 	}
-	f, err := x.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := x.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		x.drop(name, "its place is taken")
 		return nil

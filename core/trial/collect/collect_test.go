@@ -77,7 +77,7 @@ func tree(t *testing.T, root string) []string {
 		if !info.Mode().IsRegular() && !info.IsDir() {
 			t.Errorf("%s is a %s", p, info.Mode())
 		}
-		if info.Mode().Perm()&0o077 != 0 && p != root {
+		if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 || info.Mode().Perm()&0o022 != 0 {
 			t.Errorf("%s has mode %s", p, info.Mode())
 		}
 		if rel, _ := filepath.Rel(root, p); !d.IsDir() {

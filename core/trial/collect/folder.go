@@ -34,14 +34,14 @@ func Folder(from, to string, r *redact.Redactor) error {
 		case d.IsDir() && p == ".":
 			return nil // an empty folder is not kept
 		case d.IsDir():
-			return os.MkdirAll(target, 0o700)
+			return os.MkdirAll(target, 0o755)
 		case !d.Type().IsRegular():
 			return nil
 		}
 		if files++; files > bound.ArtifactEntries {
 			return fmt.Errorf("keep %s: more than %d files", filepath.Base(to), int64(bound.ArtifactEntries))
 		}
-		if err = os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+		if err = os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 			return err
 		}
 		n, err := copyMasked(root, filepath.FromSlash(p), target, r)
@@ -58,7 +58,7 @@ func copyMasked(root *os.Root, name, to string, r *redact.Redactor) (int64, erro
 		return 0, err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 	if err != nil {
 		return 0, err
 	}

@@ -89,7 +89,7 @@ func (w *World) Able(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
 	defer cancel()
 	_, err := w.core.Exec(ctx, sandbox.Command{Argv: []string{"/berth/sandboxd"}, Timeout: bound.Control / 2})
-	return err == nil
+	return err == nil || !errors.Is(err, sandbox.ErrNoRoom) && !errors.Is(err, sandbox.ErrGone) && ctx.Err() == nil
 }
 
 // Ctx is parent, but it ends with the sandbox, for the cause ErrLost. end frees

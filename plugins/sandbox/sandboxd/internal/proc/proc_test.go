@@ -1,0 +1,159 @@
+package proc
+
+import (
+	"encoding/binary"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const line = "42 (a) b (c\n) S 7 8 9 0 -1 4194560 1 2 3 4 50 60 70 80 20 0 1 0 12345 1000 77 18446744073709551615 1 1 0\n"
+
+func TestStatLine(t *testing.T) {
+	t.Parallel()
+	p, ok := parseStat([]byte(line))
+	want := Process{PID: 42, Parent: 7, Session: 9, State: 'S', Started: 12345, UserTicks: 120, SystemTick: 140, RSSPages: 77}
+	comm := string(p.Comm)
+	p.Comm = nil
+	if !ok || comm != "a) b (c\n" || p.PID != want.PID || p.Parent != want.Parent || p.Session != want.Session || p.State != want.State ||
+		p.Started != want.Started || p.UserTicks != want.UserTicks || p.SystemTick != want.SystemTick || p.RSSPages != want.RSSPages {
+		t.Errorf("got %+v, %q, %v", p, comm, ok)
+	}
+}
+
+// FuzzStat: a process chooses its name, in the middle of the line.
+func FuzzStat(f *testing.F) {
+	f.Add([]byte("name"))
+	f.Add([]byte(") R 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"))
+	f.Fuzz(func(t *testing.T, name []byte) {
+		if len(name) > 15 {
+			name = name[:15] // as the kernel does
+		}
+		before, after, _ := strings.Cut(line, "a) b (c\n")
+		p, ok := parseStat([]byte(before + string(name) + after))
+		if !ok || p.PID != 42 || p.Parent != 7 || p.Started != 12345 || string(p.Comm) != string(name) {
+			t.Errorf("name %q gives %+v, %v", name, p, ok)
+		}
+	})
+}
+
+func FuzzStatBytes(f *testing.F) {
+	f.Add([]byte(line))
+	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parseStat(b) })
+}
+
+func TestListSeesAChildAndNotItself(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	table, err := List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := table.Index()
+	if index[os.Getpid()] != nil {
+		t.Error("the table has ourselves in it")
+	}
+	p := index[cmd.Process.Pid]
+	if p == nil || p.Parent != os.Getpid() || p.Zombie() || p.Started == 0 {
+		t.Fatalf("the child is %+v", p)
+	}
+	again, ok := Stat(p.PID)
+	if !ok || again.Started != p.Started {
+		t.Errorf("a second look: %+v, %v", again, ok)
+	}
+}
+
+func TestLookAtAnother(t *testing.T) {
+	t.Parallel()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d := Look(os.Getpid(), true)
+	self, _ := os.Executable()
+	if d.Executable != self || d.UID != uint32(os.Geteuid()) || !strings.HasPrefix(string(d.CommandLine), os.Args[0]) {
+		t.Errorf("of ourselves: %+v", d)
+	}
+	var found bool
+	for _, s := range Listening() {
+		if s.Network == "unix" && s.Address == l.Addr().String() {
+			found = slices.Contains(d.Inodes, s.Inode)
+		}
+	}
+	if !found {
+		t.Errorf("our socket %s is not among %v", l.Addr(), d.Inodes)
+	}
+	if d := Look(1<<30, true); d.Executable != "" || d.CommandLine != nil {
+		t.Errorf("of nobody: %+v", d)
+	}
+}
+
+func TestRunsABundle(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		d    Detail
+		want bool
+	}{
+		{Detail{Executable: "/opt/agent/bin/node"}, true},
+		{Detail{Executable: "/opt/agent/bin/node (deleted)"}, true},
+		{Detail{Executable: "/opt/agents/node"}, false},
+		{Detail{Executable: "/usr/bin/python3", CommandLine: []byte("python3\x00/opt/agent/main.py\x00x")}, true},
+		{Detail{Executable: "/usr/bin/python3", CommandLine: []byte("python3\x00-u\x00/opt/agent/main.py")}, true},
+		{Detail{Executable: "/usr/bin/grep", CommandLine: []byte("grep\x00-r\x00x\x00/opt/agent/main.py")}, false},
+		{Detail{CommandLine: []byte("/opt/agent/run")}, true},
+		{Detail{}, false},
+	} {
+		if got := tt.d.Runs([]string{"/opt/agent"}); got != tt.want {
+			t.Errorf("%q %q: got %v, want %v", tt.d.Executable, tt.d.CommandLine, got, tt.want)
+		}
+	}
+}
+
+func TestStatusIDs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for text, want := range map[string]bool{
+		"Name:\tx\nUid:\t5\t5\t5\t5\nGid:\t6\t6\t6\t6\n":        true,
+		"Name:\tx\\nUid:\nUid:\t5\t0\t5\t5\nGid:\t6\t6\t6\t6\n": false, // a setuid program
+		"Name:\tx\nUid:\t5\t5\t5\t5\nGid:\t6\t6\t6\n":           false,
+		"Name:\tx\nUid:\t5\t5\t5\tx\nGid:\t6\t6\t6\t6\n":        false,
+		"Name:\tx\n": false,
+		"Name:\tx\nUid:\t99999999999999999999\t5\t5\t5\nGid:\t6\n": false,
+	} {
+		if err := os.WriteFile(dir+"/status", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if id, same := identity(dir, make([]byte, 4096)); same != want || want && (id.uid != 5 || id.gid != 6) {
+			t.Errorf("%q: %+v, %v", text, id, same)
+		}
+	}
+}
+
+// FuzzNetlink: the kernel wrote it, but nobody's arithmetic is safe from it.
+func FuzzNetlink(f *testing.F) {
+	message := make([]byte, unix.SizeofNlMsghdr+inetMessage)
+	binary.NativeEndian.PutUint32(message, uint32(len(message)))
+	binary.NativeEndian.PutUint16(message[4:], diagByFamily)
+	message[unix.SizeofNlMsghdr] = unix.AF_INET
+	f.Add(message)
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		messages(b, func(m []byte) {
+			_, _ = parseInet(m, unix.IPPROTO_TCP)
+			_, _ = parseUnix(m)
+		})
+	})
+}

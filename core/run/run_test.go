@@ -1,0 +1,384 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(helperEnv) != "" {
+		os.Exit(helper())
+	}
+	dir, err := os.MkdirTemp("/tmp", "brt")
+	if err == nil {
+		err = os.Setenv(node.EnvDir, dir)
+	}
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	goleak.VerifyTestMain(m)
+}
+
+// planOf is a plan of n trials, and its store.
+func planOf(t *testing.T, n int) (*plan.Plan, *store.Run) {
+	t.Helper()
+	p, r, err := newRun(t.TempDir(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, r
+}
+
+func newRun(dir string, n int) (*plan.Plan, *store.Run, error) {
+	p := trials(n)
+	m := &store.Manifest{
+		Header: store.Header{Experiment: "exp"},
+		Cells:  []store.Cell{{Key: "agent=a", Slug: "a", Agent: "a", Choices: map[string]string{"agent": "a"}}},
+	}
+	for i := range p.Trials {
+		m.Trials = append(m.Trials, p.Trials[i].Trial)
+	}
+	r, err := store.Create(dir, m, nil)
+	return p, r, err
+}
+
+func trials(n int) *plan.Plan {
+	p := &plan.Plan{Experiment: &config.Experiment{}}
+	for i := range n {
+		id := fmt.Sprintf("%064d", i)
+		p.Trials = append(p.Trials, plan.Trial{Trial: store.Trial{
+			ID: id, Dir: store.TrialDir("task", "a", i+1, id[56:]), Task: "task", TaskDigest: "d", Repetition: i + 1,
+		}})
+	}
+	return p
+}
+
+// fake is an executor that does what it is told.
+type fake struct {
+	attempt  func(ctx context.Context, j run.Job) record.Result
+	running  atomic.Int64
+	mostEver atomic.Int64
+	mu       sync.Mutex
+	began    []string
+}
+
+func (f *fake) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
+	n := f.running.Add(1)
+	defer f.running.Add(-1)
+	for most := f.mostEver.Load(); n > most && !f.mostEver.CompareAndSwap(most, n); most = f.mostEver.Load() {
+		continue
+	}
+	f.mu.Lock()
+	f.began = append(f.began, j.Trial.ID)
+	f.mu.Unlock()
+	r := f.attempt(ctx, j)
+	r.Version, r.Trial, r.Attempt, r.Phases = 1, j.Trial.ID, j.Attempt.Number(), []record.Phase{}
+	return r, j.Attempt.Publish(r)
+}
+
+func always(o record.Outcome) func(context.Context, run.Job) record.Result {
+	return func(context.Context, run.Job) record.Result { return record.Result{Outcome: o} }
+}
+
+func carry(t *testing.T, o run.Options) run.Report {
+	t.Helper()
+	report, err := run.Carry(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func counts(r *store.Run) map[record.Outcome]int { return r.Index().Counts() }
+
+func TestEveryTrialIsRunOnceInTheOrderOfThePlan(t *testing.T) {
+	t.Parallel()
+	p, r := planOf(t, 20)
+	f := &fake{attempt: always(record.Passed)}
+	one := 1
+	report := carry(t, run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &one}})
+	var want []string
+	for i := range p.Trials {
+		want = append(want, p.Trials[i].ID)
+	}
+	if !slices.Equal(f.began, want) || report.Ran != 20 || report.Stopped != "" {
+		t.Errorf("ran %q, report %+v", f.began, report)
+	}
+	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: 20}) {
+		t.Errorf("outcomes %v", got)
+	}
+}
+
+func TestNoMoreThanInFlightRunAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, r := planOf(t, 30)
+		f := &fake{attempt: func(context.Context, run.Job) record.Result {
+			time.Sleep(time.Second)
+			return record.Result{Outcome: record.Passed}
+		}}
+		limit := 4
+		start := time.Now()
+		carry(t, run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &limit}})
+		if got := f.mostEver.Load(); got != 4 {
+			t.Errorf("%d at the same time, want 4", got)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("took %s: slots were left empty", took)
+		}
+	})
+}
+
+var retry = config.Retry{Max: 2, On: []record.Outcome{record.EnvironmentError}, Wait: time.Minute, MaxWait: time.Hour}
+
+// failing is an infrastructure error n times, then a pass.
+func failing(n int, retryable bool) func(context.Context, run.Job) record.Result {
+	return func(_ context.Context, j run.Job) record.Result {
+		if j.Attempt.Number() <= n {
+			return record.Result{Outcome: record.EnvironmentError, Error: &record.Error{Retry: retryable}}
+		}
+		return record.Result{Outcome: record.Passed}
+	}
+}
+
+func TestRetriesAreByOutcomeAndBounded(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		attempt  func(context.Context, run.Job) record.Result
+		attempts int
+		outcome  record.Outcome
+	}{
+		"one failure":               {failing(1, true), 2, record.Passed},
+		"two failures":              {failing(2, true), 3, record.Passed},
+		"too many":                  {failing(9, true), 3, record.EnvironmentError},
+		"the same next time":        {failing(9, false), 1, record.EnvironmentError},
+		"a measurement":             {always(record.Failed), 1, record.Failed},
+		"an agent error":            {always(record.AgentError), 1, record.AgentError},
+		"an outcome not named":      {always(record.VerifierError), 1, record.VerifierError},
+		"cancelled from inside":     {always(record.Cancelled), 1, record.Cancelled},
+		"a violation of the wallls": {always(record.IntegrityViolation), 1, record.IntegrityViolation},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p, r := planOf(t, 1)
+				carry(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: tt.attempt}, Retry: retry})
+				tr := r.Index().Trials[0]
+				if len(tr.Attempts) != tt.attempts || tr.Outcome() != tt.outcome {
+					t.Errorf("%d attempts, %s; want %d, %s", len(tr.Attempts), tr.Outcome(), tt.attempts, tt.outcome)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitingForARetryHoldsNoSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, r := planOf(t, 5)
+		var last time.Time
+		f := &fake{attempt: func(_ context.Context, j run.Job) record.Result {
+			if j.Trial.Repetition == 1 && j.Attempt.Number() == 1 {
+				return record.Result{Outcome: record.EnvironmentError, Error: &record.Error{Retry: true}}
+			}
+			if j.Trial.Repetition == 5 {
+				last = time.Now()
+			}
+			time.Sleep(time.Second)
+			return record.Result{Outcome: record.Passed}
+		}}
+		one := 1
+		start := time.Now()
+		var waits []time.Duration
+		carry(t, run.Options{
+			Plan: p, Store: r, Executor: f, Retry: retry, Limits: config.RunLimits{InFlight: &one},
+			Watch: func(e run.Event) {
+				if e.Kind == run.Waiting {
+					waits = append(waits, e.Wait)
+				}
+			},
+		})
+		if d := last.Sub(start); d > 10*time.Second {
+			t.Errorf("the last trial began after %s: the retry held the slot", d)
+		}
+		if len(waits) != 1 || waits[0] < 30*time.Second || waits[0] > time.Minute {
+			t.Errorf("waited %v, want between half a minute and one", waits)
+		}
+		if got := counts(r)[record.Passed]; got != 5 {
+			t.Errorf("%d passed", got)
+		}
+	})
+}
+
+// interruptible runs until it is cancelled, as core/trial does.
+func interruptible(ctx context.Context, _ run.Job) record.Result {
+	<-ctx.Done()
+	return record.Result{Outcome: record.Cancelled}
+}
+
+func TestACancelEndsWhatRunsAndBeginsNothing(t *testing.T) {
+	t.Parallel()
+	p, r := planOf(t, 10)
+	f := &fake{attempt: interruptible}
+	three := 3
+	ctx, cancel := context.WithCancel(t.Context())
+	began := 0
+	var stopping []string
+	report, err := run.Carry(ctx, run.Options{
+		Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &three}, Retry: retry,
+		Watch: func(e run.Event) {
+			switch e.Kind {
+			case run.Began:
+				if began++; began == 3 {
+					cancel()
+				}
+			case run.Stopping:
+				stopping = append(stopping, e.Text)
+			default:
+			}
+		},
+	})
+	cancel()
+	if err != nil || report.Stopped != "interrupted" || report.Ran != 3 || !slices.Equal(stopping, []string{"interrupted"}) {
+		t.Errorf("report %+v, %v, told %q", report, err, stopping)
+	}
+	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Cancelled: 3, record.NotRun: 7}) {
+		t.Errorf("outcomes %v", got)
+	}
+	// Resumed, everything is run, and the sum is what was planned.
+	carry(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: always(record.Passed)}})
+	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: 10}) {
+		t.Errorf("after the resume: %v", got)
+	}
+}
+
+func TestTheTimeOfTheRunEndsIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, r := planOf(t, 10)
+		one, limit := 1, 3500*time.Millisecond
+		report := carry(t, run.Options{
+			Plan: p, Store: r, Limits: config.RunLimits{InFlight: &one, Time: &limit},
+			Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
+				time.Sleep(time.Second)
+				return record.Result{Outcome: record.Passed}
+			}},
+		})
+		if got := counts(r); got[record.Passed] != 4 || report.Stopped == "" {
+			t.Errorf("outcomes %v, report %+v: what had begun is not cut short, nothing more begins", got, report)
+		}
+	})
+}
+
+func TestTheBudgetOfTheRunEndsIt(t *testing.T) {
+	t.Parallel()
+	p, r := planOf(t, 10)
+	one, limit, cost := 1, 3.0, 1.0
+	o := run.Options{
+		Plan: p, Store: r, Limits: config.RunLimits{InFlight: &one, CostUSD: &limit},
+		Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
+			return record.Result{Outcome: record.Passed, Usage: []record.Usage{{CostUSD: &cost}}}
+		}},
+	}
+	if report := carry(t, o); report.Ran != 3 || report.Stopped == "" {
+		t.Errorf("report %+v", report)
+	}
+	if report := carry(t, o); report.Ran != 0 {
+		t.Errorf("a resume forgot what was spent: %+v", report)
+	}
+}
+
+// broken cannot write its results.
+type broken struct{ after atomic.Int64 }
+
+func (b *broken) Attempt(_ context.Context, j run.Job) (record.Result, error) {
+	if b.after.Add(-1) >= 0 {
+		r := record.Result{Version: 1, Trial: j.Trial.ID, Outcome: record.Passed, Phases: []record.Phase{}}
+		return r, j.Attempt.Publish(r)
+	}
+	return record.Result{}, errors.New("no space left on device")
+}
+
+func TestARunFolderThatCannotBeWrittenEndsTheRun(t *testing.T) {
+	t.Parallel()
+	p, r := planOf(t, 50)
+	one := 1
+	b := &broken{}
+	b.after.Store(5)
+	report := carry(t, run.Options{Plan: p, Store: r, Executor: b, Limits: config.RunLimits{InFlight: &one}})
+	if report.Broken == nil || report.Stopped == "" || report.Ran != 5 {
+		t.Errorf("report %+v", report)
+	}
+	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: 5, record.NotRun: 45}) {
+		t.Errorf("outcomes %v", got)
+	}
+}
+
+func TestAgainRunsWhatTheUserNamesAndNoMeasurement(t *testing.T) {
+	t.Parallel()
+	p, r := planOf(t, 3)
+	byTrial := []record.Outcome{record.Passed, record.EnvironmentError, record.VerifierError}
+	carry(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: func(_ context.Context, j run.Job) record.Result {
+		return record.Result{Outcome: byTrial[j.Trial.Repetition-1]}
+	}}})
+	f := &fake{attempt: always(record.Passed)}
+	carry(t, run.Options{Plan: p, Store: r, Executor: f})
+	if len(f.began) != 0 {
+		t.Errorf("settled trials were run again: %q", f.began)
+	}
+	carry(t, run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.EnvironmentError}})
+	if len(f.began) != 1 || f.began[0] != p.Trials[1].ID {
+		t.Errorf("ran %q", f.began)
+	}
+	if _, err := run.Carry(t.Context(), run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.Failed}}); err == nil {
+		t.Error("a measurement was run again")
+	}
+}
+
+func TestInvalidAndRefusedTrialsAreCountedAndNotRun(t *testing.T) {
+	t.Parallel()
+	p := trials(3)
+	p.Trials[0].Invalid, p.Trials[1].Refused = "no instruction", "asks for several containers"
+	m := &store.Manifest{Header: store.Header{Experiment: "exp"}, Cells: []store.Cell{{Key: "a", Slug: "a"}}}
+	for i := range p.Trials {
+		m.Trials = append(m.Trials, p.Trials[i].Trial)
+	}
+	r, err := store.Create(t.TempDir(), m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	f := &fake{attempt: always(record.Passed)}
+	carry(t, run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.TaskInvalid, record.NotRun}})
+	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.TaskInvalid: 1, record.NotRun: 1, record.Passed: 1}) {
+		t.Errorf("outcomes %v", got)
+	}
+	s := run.Summarize(r.Manifest, r.Index())
+	if s.Planned != 3 || !s.Complete {
+		t.Errorf("planned %d, complete %t", s.Planned, s.Complete)
+	}
+}

@@ -321,6 +321,48 @@ func TestFilesThatCannotBeLoaded(t *testing.T) {
 	}
 }
 
+// Nothing makes the parser or the evaluation call itself without an end: a full
+// stack cannot be caught.
+func TestDeepExpressionsAreRefused(t *testing.T) {
+	const n = 20_000
+	rep := strings.Repeat
+	for name, expr := range map[string]string{
+		"brackets":            rep("(", n) + "1" + rep(")", n),
+		"lists":               rep("[", n) + rep("]", n),
+		"objects":             rep("{ a = ", n) + "1" + rep(" }", n),
+		"calls":               rep("upper(", n) + `"a"` + rep(")", n),
+		"templates":           rep(`"${`, n) + "1" + rep(`}"`, n),
+		"not":                 rep("!", n) + "true",
+		"minus":               rep("- ", n) + "1",
+		"sums":                "1" + rep(" + 1", n),
+		"sums of objects":     "1" + rep(" + {a=1, b=1}.a", n),
+		"conditions":          rep("true ? 1 : ", n) + "1",
+		"and":                 "true" + rep(" && true", n),
+		"comparisons":         "1" + rep(" == 1", n),
+		"indexes":             "local.l" + rep("[local.l]", n),
+		"splats":              "local.l" + rep("[*]", n),
+		"attribute splats":    "local.l" + rep(".*", n),
+		"template conditions": `"` + rep("%{if true}", n) + rep("%{endif}", n) + `"`,
+		"open brackets":       rep("(", n),
+		"closed brackets":     rep(")", n),
+	} {
+		_, ds := load(t, options(), fmt.Sprintf(base, "")+"locals {\n  l = "+expr+"\n}\n")
+		if !ds.HasErrors() {
+			t.Errorf("%s were taken", name)
+		}
+		if len(ds.Error()) > 100_000 {
+			t.Errorf("%s: %d bytes of problems", name, len(ds.Error()))
+		}
+	}
+	if _, ds := load(t, options(), rep("a {\n", n)+rep("}\n", n)); !ds.HasErrors() {
+		t.Error("blocks in blocks were taken")
+	}
+	e, ds := load(t, options(), fmt.Sprintf(base, "")+"locals {\n  l = 1"+rep(" + 1", 900)+"\n}\n")
+	if e == nil {
+		t.Errorf("a long sum: %v", ds)
+	}
+}
+
 func TestLoadingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -149,9 +149,9 @@ type missing struct{ name string }
 // Error names the variable.
 func (m missing) Error() string { return "the host variable " + m.name + " is not set" }
 
-// Missing are the names of the host variables that hold secrets and were not
+// missingIn are the names of the host variables that hold secrets and were not
 // set, out of the diagnostics of an evaluation in [Real] mode.
-func Missing(diags hcl.Diagnostics) []string {
+func missingIn(diags hcl.Diagnostics) []string {
 	var names []string
 	for _, d := range diags {
 		if call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d); ok {

@@ -20,8 +20,8 @@ const (
 	// MaxScope is what the evaluations of one cell may make in all, in units.
 	MaxScope = 32 << 20
 	// iteration is what one round of a `for` costs before it does anything, so
-	// that rounds that fail end as well: 65,536 in one cell.
-	iteration = 512
+	// that rounds that fail end as well: 16,384 in one cell.
+	iteration = 2048
 	// maxExponent bounds numbers: 2^4096 has 1,234 digits.
 	maxExponent = 4096
 	element     = 64

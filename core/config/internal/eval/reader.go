@@ -30,6 +30,7 @@ type Reader struct {
 	dir   string // relative paths start here
 	roots []root
 	read  map[string][]byte // by the path as given
+	names int               // that Glob looks at
 }
 
 type root struct{ name, real string } // both absolute; links are resolved in real
@@ -37,7 +38,7 @@ type root struct{ name, real string } // both absolute; links are resolved in re
 // NewReader makes a reader of the folder that relative paths start from, and of
 // further folders.
 func NewReader(dir string, allow []string) (*Reader, error) {
-	r := &Reader{dir: dir, read: map[string][]byte{}}
+	r := &Reader{dir: dir, read: map[string][]byte{}, names: maxGlob}
 	for _, d := range append([]string{dir}, allow...) {
 		abs, err := filepath.Abs(d)
 		if err != nil {
@@ -198,7 +199,7 @@ func (r *Reader) Glob(pattern string) ([]string, error) {
 	}
 	defer top.Close()
 	rel := strings.TrimPrefix(strings.TrimPrefix(r.absPattern(pattern), r.roots[i].name), "/")
-	names, err := doublestar.Glob(&counted{top.FS(), maxGlob}, rel,
+	names, err := doublestar.Glob(&counted{FS: top.FS(), left: r.names, limit: r.names}, rel,
 		doublestar.WithFilesOnly(), doublestar.WithNoFollow(), doublestar.WithFailOnIOErrors())
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", pattern, err)
@@ -223,7 +224,7 @@ func (r *Reader) absPattern(pattern string) string {
 type counted struct {
 	fs.FS
 
-	left int
+	left, limit int
 }
 
 // ReadDir fails once too many names have been listed.
@@ -231,7 +232,7 @@ func (c *counted) ReadDir(name string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(c.FS, name)
 	c.left -= len(entries) + 1
 	if c.left < 0 {
-		return nil, fmt.Errorf("more than %d files to look at: use a narrower pattern", maxGlob)
+		return nil, fmt.Errorf("more than %d files to look at: use a narrower pattern", c.limit)
 	}
 	return entries, err
 }

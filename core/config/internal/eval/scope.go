@@ -94,10 +94,11 @@ type Scope struct {
 	// noMatrix says why.
 	matrix   map[string]cty.Value
 	noMatrix string
-	left     int  // of the meter
-	spent    bool // nothing more is evaluated
-	memo     map[string]cty.Value
-	busy     []string // locals being evaluated
+	left     int                  // of the meter
+	spent    bool                 // nothing more is evaluated
+	memo     map[string]cty.Value // of locals; one that failed is unknown
+	missing  map[string]bool      // host variables of secrets, that were not set
+	busy     []string             // locals being evaluated
 }
 
 // Scope is a scope of a cell; matrix has a value for each axis.
@@ -105,13 +106,13 @@ func (e *Env) Scope(mode Mode, matrix map[string]cty.Value) *Scope {
 	if matrix == nil {
 		matrix = map[string]cty.Value{}
 	}
-	return &Scope{env: e, mode: mode, matrix: matrix, left: MaxScope, memo: map[string]cty.Value{}}
+	return &Scope{env: e, mode: mode, matrix: matrix, left: MaxScope, memo: map[string]cty.Value{}, missing: map[string]bool{}}
 }
 
 // Outside is a scope in which the matrix cannot be read; why completes the
 // sentence "matrix cannot be read here: …".
 func (e *Env) Outside(mode Mode, why string) *Scope {
-	return &Scope{env: e, mode: mode, noMatrix: why, left: MaxScope, memo: map[string]cty.Value{}}
+	return &Scope{env: e, mode: mode, noMatrix: why, left: MaxScope, memo: map[string]cty.Value{}, missing: map[string]bool{}}
 }
 
 // Eval is the value of an expression that [Weave] has been over. Diagnostics
@@ -177,6 +178,9 @@ func (s *Scope) eval(expr hclsyntax.Expression) (v cty.Value, diags hcl.Diagnost
 	}
 	ctx, diags := s.context(traversals)
 	v, more := expr.Value(ctx)
+	for _, name := range missingIn(more) {
+		s.missing[name] = true
+	}
 	diags = append(diags, explain(more)...)
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
@@ -249,7 +253,7 @@ func (e *Env) variables(mode Mode) cty.Value {
 // local is the value of a local, worked out when it is first needed.
 func (s *Scope) local(name string, from hcl.Range) (cty.Value, hcl.Diagnostics) {
 	if v, ok := s.memo[name]; ok {
-		return v, nil
+		return v, nil // what is wrong with it has been reported, and is not repeated: there may be many ways to it
 	}
 	if i := slices.Index(s.busy, name); i >= 0 {
 		path := strings.Join(append(slices.Clone(s.busy[i:]), name), " → ")
@@ -262,6 +266,14 @@ func (s *Scope) local(name string, from hcl.Range) (cty.Value, hcl.Diagnostics) 
 	s.busy = s.busy[:len(s.busy)-1]
 	s.memo[name] = v
 	return v, diags
+}
+
+// Missing are those of the secrets whose host variables were not set when they
+// were needed, in [Real] mode. Safe for concurrent use.
+func (s *Scope) Missing(secrets []string) []string {
+	s.env.mu.Lock()
+	defer s.env.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(secrets), func(name string) bool { return !s.missing[name] })
 }
 
 // Local evaluates one local, to report what is wrong with it. Safe for

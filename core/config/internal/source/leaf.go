@@ -122,12 +122,12 @@ func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets
 	}
 	h := &Hole{Names: secrets, At: l.attr.Expr.Range()}
 	h.Label = fmt.Sprintf("${%s}", names)
-	if s, err := l.value(l.r.scopes.Label, inside); err == nil {
+	if s, err := l.value(l.r.scopes.Label, inside, nil); err == nil {
 		h.Label = s
 	}
 	sc, attr := l.r.scopes.Real, *l
 	h.Read = func() (string, error) {
-		s, err := attr.value(sc, inside)
+		s, err := attr.value(sc, inside, secrets)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", h.Label, err)
 		}
@@ -139,29 +139,32 @@ func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets
 
 // value evaluates the attribute again, in a scope in which secrets have values,
 // and takes the text out of it. Its error says nothing about the value.
-func (l *leaf) value(sc *eval.Scope, inside []any) (string, error) {
+func (l *leaf) value(sc *eval.Scope, inside []any, secrets []string) (string, error) {
 	v, diags := sc.EvalNow(l.attr.Expr)
-	if missing := eval.Missing(diags); len(missing) > 0 {
-		return "", fmt.Errorf("%w: %s", ErrMissing, strings.Join(missing, ", "))
+	fail := func() (string, error) {
+		if missing := sc.Missing(secrets); len(missing) > 0 {
+			return "", fmt.Errorf("%w: %s", ErrMissing, strings.Join(missing, ", "))
+		}
+		return "", errSecretUse
 	}
 	if diags.HasErrors() {
-		return "", errSecretUse
+		return fail()
 	}
 	v, err := convert.Convert(v, l.want)
 	if err != nil {
-		return "", errSecretUse
+		return fail()
 	}
 	v, _ = v.UnmarkDeep()
 	for _, step := range inside {
 		if !v.IsKnown() || v.IsNull() {
-			return "", errSecretUse
+			return fail()
 		}
 		if v, err = stepInto(v, step); err != nil {
-			return "", err
+			return fail()
 		}
 	}
 	if !v.IsKnown() || v.IsNull() || v.Type() != cty.String {
-		return "", errSecretUse
+		return fail()
 	}
 	return v.AsString(), nil
 }

@@ -23,9 +23,10 @@ import (
 const (
 	MaxFile  = 1 << 20 // bytes of one file
 	maxFiles = 200     // *.hcl in one folder
-	// maxNesting bounds brackets in brackets and operators in a row, because
-	// the parser calls itself for each.
-	maxNesting = 200
+	// maxNesting bounds brackets in brackets, maxOperators the operators of one
+	// expression.
+	maxNesting   = 200
+	maxOperators = 1000
 )
 
 // Source is the parsed files of an experiment.
@@ -143,29 +144,36 @@ func Plain(err error) error {
 	return err
 }
 
-// TooDeep finds what would make the parser call itself too often.
+// TooDeep finds what would make the parser, or the evaluation, call itself too
+// often: brackets in brackets, and operators of one expression, each of which
+// holds all before it.
 func TooDeep(name string, src []byte) *hcl.Diagnostic {
 	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos) // the parser reports what is wrong
-	depth, run := 0, 0
+	ops := []int{0}                                             // in each bracket that is open
 	for _, t := range tokens {
+		last := len(ops) - 1
 		switch t.Type {
-		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl,
-			hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
-			depth++
+		case hclsyntax.TokenOBrack, hclsyntax.TokenTemplateControl:
+			ops[last]++
+			ops = append(ops, 0)
+		case hclsyntax.TokenOBrace, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
+			ops = append(ops, 0)
 		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd,
 			hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
-			depth = max(0, depth-1)
-		case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenQuestion:
-			run++
+			ops = ops[:max(1, last)]
+		case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenPlus, hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPercent,
+			hclsyntax.TokenAnd, hclsyntax.TokenOr, hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual, hclsyntax.TokenLessThan,
+			hclsyntax.TokenGreaterThan, hclsyntax.TokenLessThanEq, hclsyntax.TokenGreaterThanEq, hclsyntax.TokenQuestion:
+			ops[last]++
 		case hclsyntax.TokenEqual, hclsyntax.TokenComma:
-			run = 0
+			ops[last] = 0
 		default:
 			continue
 		}
-		if depth > maxNesting || run > maxNesting {
+		if len(ops) > maxNesting || ops[len(ops)-1] > maxOperators {
 			return &hcl.Diagnostic{
 				Severity: hcl.DiagError, Summary: "Nested too deeply", Subject: t.Range.Ptr(),
-				Detail: fmt.Sprintf("More than %d brackets or operators are open here. Split the expression with locals.", maxNesting),
+				Detail: fmt.Sprintf("More than %d brackets are open here, or an expression has more than %d operators. Split it with locals.", maxNesting, maxOperators),
 			}
 		}
 	}

@@ -51,10 +51,12 @@ type loader struct {
 	src   *source.Source
 	given Given
 	diags hcl.Diagnostics
+	masks []hcl.Range
 }
 
-// Values works out the value of each variable block.
-func Values(src *source.Source, blocks []*hclsyntax.Block, g Given) (map[string]eval.Variable, hcl.Diagnostics) {
+// Values works out the value of each variable block. The ranges are places in
+// the files that must not be shown.
+func Values(src *source.Source, blocks []*hclsyntax.Block, g Given) (map[string]eval.Variable, []hcl.Range, hcl.Diagnostics) {
 	l := &loader{src: src, given: g}
 	declared := map[string]*variable{}
 	var names []string
@@ -73,7 +75,7 @@ func Values(src *source.Source, blocks []*hclsyntax.Block, g Given) (map[string]
 		}
 		out[name] = eval.Variable{Value: val, Sensitive: v.sensitive}
 	}
-	return out, l.diags
+	return out, l.masks, l.diags
 }
 
 // declare reads a variable block. Its attributes are plain: nothing else is
@@ -94,6 +96,13 @@ func (l *loader) declare(b *hclsyntax.Block) *variable {
 			if !diags.HasErrors() && !val.IsNull() {
 				*into = val.True()
 			}
+		}
+	}
+	if a := b.Body.Attributes["default"]; a != nil && v.sensitive {
+		if val, diags := plainValue(a.Expr, cty.DynamicPseudoType); diags.HasErrors() || !val.IsNull() {
+			l.masks = append(l.masks, a.Expr.Range())
+			l.diags = append(l.diags, source.At(a.NameRange, "A secret is written in plain text",
+				"The files of an experiment are stored with its runs. Give the value of %q with --var, in a file with --var-file, or as %s%s.", b.Labels[0], envPrefix, b.Labels[0]))
 		}
 	}
 	if a := b.Body.Attributes["description"]; a != nil {

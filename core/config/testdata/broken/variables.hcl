@@ -44,6 +44,11 @@ variable "short" {
   }
 }
 
+variable "written" {
+  sensitive = true
+  default   = "canary-in-plain-text"
+}
+
 variable "password" {
   type      = string
   sensitive = true

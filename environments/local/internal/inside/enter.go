@@ -104,10 +104,12 @@ func (b *builder) steps() []step {
 		{"proc", b.proc},
 		{"control folder", b.control},
 		{"loopback", loopback},
+		{"routes", b.routes},
 		{"host name", b.hostname},
 		{"change root", b.pivot},
 		{"files", b.files},
 		{"mounts", b.mounts},
+		{"resolver", b.resolver},
 		{"workdir", b.workdir},
 		{"end with the plugin", leash},
 	}

@@ -31,22 +31,25 @@ type Plan struct {
 	// one of them is ours, too, nothing is done.
 	Outside map[string]string `json:"outside"`
 	// Nested says that id 0 of the plugin's user namespace is not the host's.
-	Nested   bool     `json:"nested,omitempty"`
-	Staging  string   `json:"staging"`            // an existing folder; covered by a tmpfs in our mount namespace only
-	Layers   []Layer  `json:"layers"`             // visible folders of the host, parents first
-	Links    []Link   `json:"links,omitempty"`    // symbolic links at the root: bin → usr/bin on a merged system
-	Fresh    []Folder `json:"fresh,omitempty"`    // folders of our own, parents first
-	Control  *Source  `json:"control,omitempty"`  // mounted read-only at /berth; nil only with Probe
-	Mounts   []Mount  `json:"mounts,omitempty"`   // further read-only folders
-	Files    int      `json:"files,omitempty"`    // descriptor of a tar archive to unpack at the root; 0: none
-	Workdir  string   `json:"workdir,omitempty"`  // absolute; made if it is not there
-	Host     string   `json:"host"`               // name of the machine inside
-	SizeMiB  int64    `json:"size_mib,omitempty"` // of everything the sandbox can write, MiB; 0: the kernel's default, half of the memory
-	ShmMiB   int64    `json:"shm_mib,omitempty"`  // of /dev/shm, MiB; 0: a folder like any other
-	Nproc    uint64   `json:"nproc,omitempty"`    // processes a user; 0: the plugin's own limit
-	PtsGroup bool     `json:"pts_group"`          // group 5 (tty) is mapped
-	Probe    bool     `json:"probe,omitempty"`    // build it, and end instead of becoming sandboxd
-	Break    string   `json:"break,omitempty"`    // name of a step that is to fail; only tests set it
+	Nested  bool     `json:"nested,omitempty"`
+	Staging string   `json:"staging"`           // an existing folder; covered by a tmpfs in our mount namespace only
+	Layers  []Layer  `json:"layers"`            // visible folders of the host, parents first
+	Links   []Link   `json:"links,omitempty"`   // symbolic links at the root: bin → usr/bin on a merged system
+	Fresh   []Folder `json:"fresh,omitempty"`   // folders of our own, parents first
+	Control *Source  `json:"control,omitempty"` // mounted read-only at /berth; nil only with Probe
+	Mounts  []Mount  `json:"mounts,omitempty"`  // further read-only folders
+	Files   int      `json:"files,omitempty"`   // descriptor of a tar archive to unpack at the root; 0: none
+	Workdir string   `json:"workdir,omitempty"` // absolute; made if it is not there
+	// Nameserver is the address of a resolver, where the sandbox has a way out;
+	// empty: it has none.
+	Nameserver string `json:"nameserver,omitempty"`
+	Host       string `json:"host"`               // name of the machine inside
+	SizeMiB    int64  `json:"size_mib,omitempty"` // of everything the sandbox can write, MiB; 0: the kernel's default, half of the memory
+	ShmMiB     int64  `json:"shm_mib,omitempty"`  // of /dev/shm, MiB; 0: a folder like any other
+	Nproc      uint64 `json:"nproc,omitempty"`    // processes a user; 0: the plugin's own limit
+	PtsGroup   bool   `json:"pts_group"`          // group 5 (tty) is mapped
+	Probe      bool   `json:"probe,omitempty"`    // build it, and end instead of becoming sandboxd
+	Break      string `json:"break,omitempty"`    // name of a step that is to fail; only tests set it
 }
 
 // Layer is one visible folder.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/image"
+	"github.com/berth-eval/berth/environments/local/internal/uplink"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox/become"
@@ -50,7 +51,7 @@ func (e *Environment) judge(spec environment.Spec) (*judgement, error) {
 		return nil, err
 	}
 	j.judgeLimits(spec.Limits, c, e.maker.Keeps)
-	j.judgeNetwork(spec.Network)
+	j.judgeNetwork(spec.Network, e.maker.Uplink())
 	j.judgePlaces(spec)
 	return j, j.judgeUsers(spec, e.process.Mode.Many(), e.process.Why)
 }
@@ -134,14 +135,21 @@ func (j *judgement) judgeLimits(l environment.Limits, c Config, keeps func(cgrou
 	j.granted.How = strings.Join(how, ", ")
 }
 
-func (j *judgement) judgeNetwork(n environment.Network) {
+// judgeNetwork says whether there is a way to the network that is asked for;
+// program is the program that is one to the public network, or empty.
+func (j *judgement) judgeNetwork(n environment.Network, program string) {
 	switch n.Mode {
 	case environment.NetworkNone, environment.NetworkAllow:
 		j.granted.Network = environment.GrantEnforced
 	case environment.NetworkPublic:
+		if program != "" {
+			j.granted.Network = environment.GrantEnforced
+			j.granted.How += ", public network through " + program
+			return
+		}
 		j.granted.Network = environment.GrantNo
-		j.refuse("The task needs the public network", "Environment \"local\" gives a sandbox loopback and what the core's proxy lets through, no more: "+
-			"grant less (network = \"none\" in the environment block; the result is then marked modified), or "+containers+".")
+		j.refuse("The task needs the public network", "Environment \"local\" needs a program for that, and finds none: install "+uplink.Packages+
+			"; or grant less (network = \"none\" in the environment block; the result is then marked modified); or "+containers+".")
 	default:
 		j.refuse("The network mode is not known", fmt.Sprintf("Got %q: it is \"none\", \"allow\" or \"public\".", n.Mode))
 	}

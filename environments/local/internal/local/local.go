@@ -122,7 +122,7 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	defer files.release()
 	o := maker.Order{
 		Owner: spec.Labels.Owner, Trial: spec.Labels.Trial, Attempt: spec.Labels.Attempt,
-		Control: spec.Control, Files: files.file(), Workdir: j.workdir,
+		Public: spec.Network.Mode == environment.NetworkPublic, Control: spec.Control, Files: files.file(), Workdir: j.workdir,
 		SizeMiB: j.storage, ShmMiB: spec.Limits.ShmMiB, Nproc: j.pids,
 		Limits: cgroup.Limits{CPUMilli: spec.Limits.CPUMilli, MemoryMiB: spec.Limits.MemoryMiB, Pids: spec.Limits.Pids},
 	}

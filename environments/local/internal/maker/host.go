@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/environments/local/internal/base"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/inside"
+	"github.com/berth-eval/berth/environments/local/internal/uplink"
 )
 
 // fresh are the folders of a sandbox that have nothing of the host, parents
@@ -203,6 +204,9 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 		Version: inside.Version, Outside: m.outside, Nested: m.process.Nested, Staging: h.staging, Links: h.links, Fresh: fresh, Host: "berth",
 		SizeMiB: o.SizeMiB, ShmMiB: o.ShmMiB, Nproc: uint64(max(0, o.Nproc)), PtsGroup: m.process.Mode.Many(),
 		Workdir: o.Workdir, Probe: o.probe, Break: o.breakAt,
+	}
+	if o.Public {
+		p.Nameserver = uplink.Nameserver
 	}
 	src := sourcer{}
 	defer func() {

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-eval/berth/environments/local/internal/base"
 	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
+	"github.com/berth-eval/berth/environments/local/internal/uplink"
 )
 
 // Maker makes sandboxes for one user of the machine. It is safe for concurrent
@@ -55,6 +56,7 @@ type Order struct {
 	ShmMiB  int64    // of /dev/shm, in MiB; 0: a folder like any other
 	Nproc   int64    // processes a user of the sandbox may have
 	Limits  cgroup.Limits
+	Public  bool // network: connected to the host's; only where Uplink says so
 
 	probe   bool   // build it and end: nothing runs in it
 	breakAt string // name of a step that is to fail: only tests set it
@@ -78,6 +80,7 @@ type box struct {
 	cmd     *exec.Cmd
 	release func() // of its ids
 	group   *cgroup.Group
+	link    *uplink.Link
 	once    sync.Once
 	usage   Usage
 	err     error
@@ -141,13 +144,18 @@ func (m *Maker) Create(ctx context.Context, o Order) (Box, error) {
 	if err != nil {
 		return Box{}, errors.Join(fmt.Errorf("create sandbox: %w", err), closeGroup(group))
 	}
-	if err = m.build(ctx, started, h, id, o); err != nil {
+	link, err := m.connect(ctx, started, o)
+	if err == nil {
+		err = m.build(ctx, started, h, id, o)
+	}
+	if err != nil {
 		started.end()
+		closeLink(link)
 		return Box{}, errors.Join(fmt.Errorf("create sandbox: %w", err), closeGroup(group), m.forget(id))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.boxes[id] = &box{cmd: started.cmd, release: started.release, group: group}
+	m.boxes[id] = &box{cmd: started.cmd, release: started.release, group: group, link: link}
 	return Box{ID: id, PID: started.cmd.Process.Pid}, nil
 }
 
@@ -178,6 +186,33 @@ func (m *Maker) parent() *cgroup.Parent {
 		return nil
 	}
 	return p
+}
+
+// Uplink is the name of the program that connects sandboxes to the public
+// network; empty: there is none.
+func (m *Maker) Uplink() string {
+	if p := uplink.Find(); p != nil {
+		return p.Name
+	}
+	return ""
+}
+
+// connect gives a sandbox the network it is to have.
+func (m *Maker) connect(ctx context.Context, s *started, o Order) (*uplink.Link, error) {
+	if !o.Public {
+		return nil, nil
+	}
+	p := uplink.Find()
+	if p == nil {
+		return nil, errors.New("there is no program for the public network: install " + uplink.Packages)
+	}
+	return p.Connect(ctx, s.cmd.Process.Pid, m.spawner.start)
+}
+
+func closeLink(l *uplink.Link) {
+	if l != nil {
+		_ = l.Close() // its network is gone with the sandbox in any case
+	}
 }
 
 // group makes the control group of a sandbox, if it has a limit that one keeps.
@@ -234,6 +269,7 @@ func (m *Maker) Destroy(ctx context.Context, id string) (Usage, error) {
 	b.once.Do(func() {
 		_ = b.cmd.Process.Kill() // it may have ended by itself
 		_ = b.cmd.Wait()         // "signal: killed" is what we asked for
+		closeLink(b.link)
 		if s := b.cmd.ProcessState; s != nil {
 			b.usage.CPU = s.UserTime() + s.SystemTime()
 		}

@@ -224,7 +224,7 @@ func become(t *testing.T, mode ids.Mode, place Place) {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
 	cmd.Dir = "/"
 	cmd.Env = []string{
-		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + home, markMode + "=" + names[mode], markTools + "=" + Tools,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, markMode + "=" + names[mode], markTools + "=" + Tools,
 		markStage + "=" + names[mode], markPlace + "=" + string(place),
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
@@ -274,6 +274,9 @@ func becomeUser() error {
 		}
 	}
 	if err := os.Remove(dir); err != nil {
+		return err
+	}
+	if err := openTun(); err != nil {
 		return err
 	}
 	if err := putUp(Place(os.Getenv(markPlace))); err != nil {
@@ -334,6 +337,18 @@ func putUp(place Place) error {
 	default:
 		return nil
 	}
+}
+
+// openTun gives the user the device for virtual networks, which most machines
+// give to everybody and some to root alone.
+func openTun() error {
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return nil //nolint:nilerr // then nobody has it
+	}
+	if err := unix.Mount("none", "/dev/net", "tmpfs", 0, ""); err != nil {
+		return err
+	}
+	return errors.Join(unix.Mknod("/dev/net/tun", unix.S_IFCHR|0o666, int(unix.Mkdev(10, 200))), os.Chmod("/dev/net/tun", 0o666))
 }
 
 // inNested becomes the user in a user namespace of its own that allows no

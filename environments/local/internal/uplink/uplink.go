@@ -1,0 +1,156 @@
+// Package uplink connects the network of a sandbox to the host's, through a
+// program of this machine that speaks TCP and UDP on its behalf: pasta or
+// slirp4netns. No bridge, no packet filter and no root is needed.
+//
+// It only starts and ends that program. It must not be used for a sandbox that
+// was not granted the public network.
+package uplink
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Program is one that can connect a sandbox.
+type Program struct {
+	Name string
+	path string
+}
+
+// Nameserver is the address inside at which the host's resolver answers.
+const Nameserver = "10.0.2.3"
+
+// Packages says what to install where Find finds nothing.
+const Packages = "the package passt or slirp4netns (they need " + tun + ", readable and writable)"
+
+// arguments are those of each program. Neither lets the sandbox reach the host's
+// loopback.
+var arguments = map[string]func(userns, netns string) []string{
+	"pasta": func(userns, netns string) []string {
+		all := []string{
+			"--foreground", "--quiet", "--config-net", "--ipv4-only", "--no-map-gw", "--dns-forward", Nameserver,
+			"--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
+			"--userns", userns, "--netns", netns, "--no-netns-quit",
+		}
+		if os.Geteuid() == 0 {
+			all = append(all, "--runas", "0:0") // as nobody it may not enter the namespaces
+		}
+		return all
+	},
+	"slirp4netns": func(userns, netns string) []string {
+		all := []string{"--configure", "--mtu=65520", "--disable-host-loopback", "--userns-path=" + userns, "--netns-type=path"}
+		if os.Geteuid() == 0 { // it gives up root's rights; of an ordinary user it has none
+			all = append(all, "--enable-sandbox", "--enable-seccomp")
+		}
+		return append(all, netns, "tap0")
+	},
+}
+
+// tun is the device through which both work.
+const tun = "/dev/net/tun"
+
+// Find looks for a program that can work for this user, nil when there is none.
+func Find() *Program {
+	if unix.Faccessat(unix.AT_FDCWD, tun, unix.R_OK|unix.W_OK, unix.AT_EACCESS) != nil {
+		return nil
+	}
+	names := []string{"pasta", "slirp4netns"}
+	if os.Geteuid() == 0 {
+		slices.Reverse(names) // slirp4netns gives up more of root
+	}
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return &Program{Name: name, path: path}
+		}
+	}
+	return nil
+}
+
+// Link is the connection of one sandbox.
+type Link struct{ cmd *exec.Cmd }
+
+// upTime is how long a program may take until the sandbox has a route.
+const upTime = 10 * time.Second
+
+// Connect connects the network of the process pid, which waits in namespaces of
+// its own, and returns when it has a route to everywhere. start starts a
+// process whose death signal follows a thread that lasts.
+func (p *Program) Connect(ctx context.Context, pid int, start func(*exec.Cmd) error) (*Link, error) {
+	ns := "/proc/" + strconv.Itoa(pid) + "/ns/"
+	cmd := exec.Command(p.path, arguments[p.Name](ns+"user", ns+"net")...) //nolint:noctx // lives as long as the sandbox; Close ends it
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	words := &tail{}
+	cmd.Stdout, cmd.Stderr = words, words
+	if err := start(cmd); err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	l := &Link{cmd}
+	ctx, cancel := context.WithTimeout(ctx, upTime)
+	defer cancel()
+	for !routed(pid) {
+		select {
+		case err := <-ended:
+			return nil, fmt.Errorf("%s ended: %w: %s", p.Name, err, words)
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("%s gave the sandbox no route: %w: %s", p.Name, context.Cause(ctx), words), l.Close())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	return l, nil
+}
+
+// Close ends the connection.
+func (l *Link) Close() error {
+	if err := l.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end the network of a sandbox: %w", err)
+	}
+	return nil
+}
+
+// routed says whether the network of a process has a default route.
+func routed(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/net/route")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 7 && f[1] == "00000000" && f[7] == "00000000" {
+			return true
+		}
+	}
+	return false
+}
+
+// tail keeps the last words of a program, for errors.
+type tail struct{ b bytes.Buffer }
+
+var _ io.Writer = (*tail)(nil)
+
+// Write is called by one goroutine of os/exec; String after it has ended, or
+// when nothing is said any more that matters.
+func (t *tail) Write(p []byte) (int, error) {
+	if t.b.Len() < 4096 {
+		t.b.Write(p)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	return strings.Join(strings.FieldsFunc(t.b.String(), func(r rune) bool { return r == '\n' }), "; ")
+}

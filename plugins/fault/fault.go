@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -123,7 +124,11 @@ func DecodeCall(ctx context.Context, err error) error {
 			<-ctx.Done()
 		}
 		if ctx.Err() != nil {
-			return &remote{text: status.Convert(err).Message(), is: ctx.Err()}
+			text, end := status.Convert(err).Message(), ctx.Err()
+			if !strings.Contains(text, end.Error()) {
+				text = end.Error() + ": " + text
+			}
+			return &remote{text: text, is: end}
 		}
 	default:
 	}

@@ -20,14 +20,15 @@ func plainTask() *task.Task {
 	}
 }
 
-func TestUnsupported(t *testing.T) {
-	t.Parallel()
+type unsupportedCase struct {
+	name string
+	set  func(t *task.Task, c *trial.Cell, k *trial.Known)
+	want string // in the one problem; empty: none
+}
+
+func unsupportedCases() []unsupportedCase {
 	models := map[string]trial.Model{"default": {Label: "m"}}
-	for _, tt := range []struct {
-		name string
-		set  func(t *task.Task, c *trial.Cell, k *trial.Known)
-		want string // in the one problem; empty: none
-	}{
+	return []unsupportedCase{
 		{"plain", func(*task.Task, *trial.Cell, *trial.Known) {}, ""},
 		{"compose", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Environment.Compose = "docker-compose.yaml" }, "several containers"},
 		{"a sidecar", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
@@ -92,7 +93,12 @@ func TestUnsupported(t *testing.T) {
 		{"more network than asked", func(_ *task.Task, c *trial.Cell, _ *trial.Known) {
 			c.Environment.Network = &task.Network{Mode: task.NetworkPublic}
 		}, ""},
-	} {
+	}
+}
+
+func TestUnsupported(t *testing.T) {
+	t.Parallel()
+	for _, tt := range unsupportedCases() {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tk, c := plainTask(), trial.Cell{Agent: trial.Agent{Plugin: "a"}}

@@ -30,7 +30,7 @@ type Pen struct {
 }
 
 // NewPen makes the pen of one session, for its role.
-func NewPen(s *Scribe, role agent.Role) *Pen { return &Pen{s: s, role: role} }
+func NewPen(s *Scribe, role agent.Role) *Pen { return &Pen{s: s, role: role, most: bound.Steps} }
 
 var errNotWriting = errors.New("the turn is over: nothing more is recorded")
 
@@ -86,7 +86,7 @@ func (p *Pen) write(s trajectory.Step) {
 	if p.stopped {
 		return
 	}
-	if p.steps >= bound.Steps || p.size >= bound.StepsBytes {
+	if p.steps >= p.most || p.size >= bound.StepsBytes {
 		p.stopped = true
 		p.s.Note(at, "steps_cut", "the session recorded %d steps of %d bytes, and no more are kept", p.steps, p.size)
 		return
@@ -104,17 +104,31 @@ func (p *Pen) write(s trajectory.Step) {
 		return
 	}
 	if len(b) > bound.StepBytes {
-		line = record.Step{Time: line.Time, Stage: p.stage, Turn: p.turn, Role: line.Role, Step: shorten(s), Cut: true}
+		line.Cut, line.Step = true, fit(s)
 	}
 	p.size += int64(min(len(b), bound.StepBytes))
 	p.s.Append(record.StepsFile, line)
 }
 
-// shorten keeps of a step what is not too long. What it drops is named in the
+// fit shortens a step until it is not too long. What it drops is named in the
 // texts that stay.
-func shorten(s trajectory.Step) trajectory.Step {
-	s.Message = shortContent(s.Message)
-	s.ReasoningContent = Cut(s.ReasoningContent, bound.StepText)
+func fit(s trajectory.Step) trajectory.Step {
+	for limit := bound.StepText; limit >= bound.OutputTail; limit /= 16 {
+		short := shorten(s, limit)
+		if b, err := json.Marshal(short); err == nil && len(b) <= bound.StepBytes*3/4 {
+			return short
+		}
+	}
+	short := trajectory.Step{StepID: s.StepID, Timestamp: s.Timestamp, Source: s.Source, LLMCallCount: s.LLMCallCount}
+	short.Message = trajectory.Text(fmt.Sprintf("%s… (%d tool calls and their results were too long to keep)",
+		Cut(s.Message.Text, bound.OutputTail), len(s.ToolCalls)))
+	return short
+}
+
+// shorten cuts each text of a step to limit bytes.
+func shorten(s trajectory.Step, limit int) trajectory.Step {
+	s.Message = shortContent(s.Message, limit)
+	s.ReasoningContent = Cut(s.ReasoningContent, limit)
 	s.Extra = nil
 	if s.Metrics != nil {
 		m := *s.Metrics
@@ -123,24 +137,21 @@ func shorten(s trajectory.Step) trajectory.Step {
 	}
 	var calls []trajectory.ToolCall
 	for _, c := range s.ToolCalls {
-		if len(c.Arguments) > bound.StepText {
-			c.Arguments, _ = json.Marshal(map[string]string{"cut": Cut(string(c.Arguments), bound.OutputTail)})
+		if len(c.Arguments) > limit {
+			c.Arguments, _ = json.Marshal(map[string]string{"cut": Cut(string(c.Arguments), limit/2)})
 		}
-		c.Extra = nil
+		c.ID, c.Name, c.Extra = Cut(c.ID, limit), Cut(c.Name, limit), nil
 		calls = append(calls, c)
 	}
 	s.ToolCalls = calls
 	if s.Observation != nil {
 		o := trajectory.Observation{}
-		for i, r := range s.Observation.Results {
-			if i == 100 {
-				break
-			}
+		for _, r := range s.Observation.Results {
 			if r.Content != nil {
-				c := shortContent(*r.Content)
+				c := shortContent(*r.Content, limit)
 				r.Content = &c
 			}
-			r.Extra = nil
+			r.SourceCallID, r.Extra = Cut(r.SourceCallID, limit), nil
 			o.Results = append(o.Results, r)
 		}
 		s.Observation = &o
@@ -148,11 +159,11 @@ func shorten(s trajectory.Step) trajectory.Step {
 	return s
 }
 
-func shortContent(c trajectory.Content) trajectory.Content {
-	c.Text = Cut(c.Text, bound.StepText)
+func shortContent(c trajectory.Content, limit int) trajectory.Content {
+	c.Text = Cut(c.Text, limit)
 	var parts []trajectory.Part
 	for _, p := range c.Parts {
-		p.Text = Cut(p.Text, bound.StepText)
+		p.Text = Cut(p.Text, limit)
 		parts = append(parts, p)
 	}
 	c.Parts = parts

@@ -1,0 +1,78 @@
+package blame_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/blame"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+func TestWhatAnErrorMakesOfAnAttempt(t *testing.T) {
+	t.Parallel()
+	other := errors.New("something else")
+	for _, tt := range []struct {
+		by      record.Boundary
+		err     error
+		outcome record.Outcome
+		retry   bool
+	}{
+		{record.ByAgent, other, record.AgentError, false},
+		{record.ByAgent, agent.ErrBadConfig, record.AgentError, false},
+		{record.ByAgent, agent.ErrModel, record.ModelError, true},
+		{record.ByAgent, agent.ErrNoSession, record.PluginCrashed, true},
+		{record.ByAgent, plugin.ErrPluginGone, record.PluginCrashed, true},
+		{record.ByEnvironment, plugin.ErrPluginGone, record.PluginCrashed, true},
+		{record.ByEnvironment, other, record.EnvironmentError, true},
+		{record.ByEnvironment, environment.ErrNoCapacity, record.EnvironmentError, true},
+		{record.ByEnvironment, environment.ErrBadImage, record.EnvironmentError, false},
+		{record.ByEnvironment, environment.ErrBuildFailed, record.EnvironmentError, false},
+		{record.ByEnvironment, environment.ErrRefused, record.EnvironmentError, false},
+		{record.ByVerifier, other, record.VerifierError, false},
+		{record.ByVerifier, verifier.ErrArtifactMissing, record.ArtifactMissing, false},
+		{record.ByVerifier, verifier.ErrBadReward, record.VerifierError, false},
+		{record.ByAgent, verifier.ErrArtifactMissing, record.AgentError, false}, // not its to say
+		{record.ByModel, other, record.ModelError, true},
+		{record.ByConfig, other, record.NotRun, false},
+		{record.ByTask, other, record.EnvironmentError, false},
+		{record.ByCore, other, record.EnvironmentError, true},
+	} {
+		f := blame.Of(tt.by, fmt.Errorf("call: %w", tt.err))
+		if f.Outcome != tt.outcome || f.Retry != tt.retry || f.By != tt.by || !errors.Is(f, tt.err) {
+			t.Errorf("%s, %v: %+v; want %s, retry %v", tt.by, tt.err, f, tt.outcome, tt.retry)
+		}
+	}
+}
+
+func TestTheNearestAttributionStands(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("phase: %w", blame.On(record.ByTask, errors.New("setup")))
+	if f := blame.Of(record.ByEnvironment, blame.On(record.ByVerifier, err)); f.By != record.ByTask {
+		t.Errorf("blamed on %s", f.By)
+	}
+	if blame.On(record.ByAgent, nil) != nil {
+		t.Error("nothing was blamed on somebody")
+	}
+}
+
+func TestStopped(t *testing.T) {
+	t.Parallel()
+	if o, ok := blame.Stopped(t.Context()); ok {
+		t.Errorf("stopped as %s", o)
+	}
+	for cause, want := range map[error]record.Outcome{
+		nil: record.Cancelled, errors.New("Ctrl-C"): record.Cancelled, fmt.Errorf("slurm: %w", blame.ErrPreempted): record.Preempted,
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		if o, ok := blame.Stopped(ctx); !ok || o != want {
+			t.Errorf("cause %v: %s; want %s", cause, o, want)
+		}
+	}
+}

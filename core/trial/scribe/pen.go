@@ -26,6 +26,7 @@ type Pen struct {
 	first   bool
 	steps   int64
 	size    int64
+	most    int64 // steps
 	stopped bool
 }
 

@@ -2,7 +2,6 @@ package maker
 
 import (
 	"net"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -26,52 +25,54 @@ func outside(t *testing.T) string {
 	return ""
 }
 
+// greeter serves on all addresses of this machine and returns its port.
+func greeter(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, acceptErr := l.Accept()
+			if acceptErr != nil {
+				return
+			}
+			_, _ = c.Write([]byte("hello from outside\n"))
+			_ = c.Close()
+		}
+	}()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
 func TestPublicNetworkReachesOutAndNotBack(t *testing.T) {
 	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
 		r := newRig(t)
 		name := r.Uplink()
 		if name == "" {
-			t.Skip("needs pasta (package passt) or slirp4netns")
+			t.Skip("needs pasta (package passt) or slirp4netns, and /dev/net/tun")
 		}
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "0.0.0.0:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				_, _ = c.Write([]byte("hello from outside\n"))
-				_ = c.Close()
-			}
-		}()
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		port := greeter(t)
 		x := r.open(t, Order{Public: true})
 		connect := func(to string) answer {
 			return x.run(t, 0, "timeout", "2", "bash", "-c", "exec 3<>/dev/tcp/"+to+" && head -1 <&3")
 		}
-		// Under pasta the sandbox has the machine's own address, so that it
-		// cannot be told apart from inside; a gateway is out there in any case.
+		// Under pasta the sandbox has the machine's own address: a connection to
+		// it stays inside.
 		if name == "slirp4netns" {
 			if a := connect(outside(t) + "/" + port); a.Out != "hello from outside\n" {
 				t.Errorf("%s: %+v", name, a)
 			}
 		}
-		if a := connect("127.0.0.1/" + port); a.Err == "" {
-			t.Errorf("the host's loopback is reached: %+v", a)
-		}
-		for _, gateway := range []string{"10.0.2.2", strings.TrimSpace(x.sh(t, "ip route 2>/dev/null | sed -n 's/default via \\([^ ]*\\).*/\\1/p'"))} {
-			if gateway == "" {
-				continue
-			}
-			if a := connect(gateway + "/" + port); a.Err == "" {
-				t.Errorf("the host is reached as the gateway %s: %+v", gateway, a)
+		gateway := strings.TrimSpace(x.sh(t, "ip route 2>/dev/null | sed -n 's/default via \\([^ ]*\\).*/\\1/p'"))
+		for _, host := range []string{"127.0.0.1", "10.0.2.2", gateway} {
+			if a := connect(host + "/" + port); a.Err == "" {
+				t.Errorf("the host is reached at %s: %+v", host, a)
 			}
 		}
 		if a := connect("169.254.169.254/80"); !strings.Contains(a.Out, "No route to host") {
@@ -82,12 +83,6 @@ func TestPublicNetworkReachesOutAndNotBack(t *testing.T) {
 		}
 		if got := x.sh(t, "cat /etc/resolv.conf"); got != "nameserver 10.0.2.3\n" {
 			t.Errorf("resolv.conf: %q", got)
-		}
-		if _, err := r.Destroy(t.Context(), x.ID); err != nil {
-			t.Error(err)
-		}
-		if err := exec.CommandContext(t.Context(), "pgrep", "-s", "0", "-x", name).Run(); err == nil {
-			t.Errorf("%s is left", name)
 		}
 	})
 }

@@ -33,6 +33,7 @@ type Scribe struct {
 	findings []record.Finding
 	more     int // findings that were not kept
 	logged   int64
+	logMost  int64 // bytes
 	err      error // the first failure to write
 }
 
@@ -45,7 +46,7 @@ type Journal interface {
 // New makes a Scribe. now is the clock; live, which may be nil, sees events as
 // they happen and must not block.
 func New(to Journal, now func() time.Time, live func(record.Event)) *Scribe {
-	return &Scribe{to: to, now: now, live: live}
+	return &Scribe{to: to, now: now, live: live, logMost: bound.LogBytes}
 }
 
 // Hide keeps further values out of all that is written from now on.
@@ -163,11 +164,11 @@ func (s *Scribe) Log(from, stage, text string) {
 	before := s.logged
 	s.logged += int64(len(text)) + 1
 	s.mu.Unlock()
-	if before >= bound.LogBytes {
+	if before >= s.logMost {
 		return
 	}
-	if before+int64(len(text))+1 >= bound.LogBytes {
-		text = fmt.Sprintf("the log has %d bytes, and no more is kept", int64(bound.LogBytes))
+	if before+int64(len(text))+1 >= s.logMost {
+		text = fmt.Sprintf("the log has %d bytes, and no more is kept", s.logMost)
 	}
 	s.Append(record.LogFile, line{Time: s.now(), From: from, Stage: stage, Text: text})
 }

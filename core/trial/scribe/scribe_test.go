@@ -64,12 +64,13 @@ func TestTheLogIsBounded(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	s := newScribe(j, nil)
+	s.LogAtMost(10 * bound.LogLine)
 	long := strings.Repeat("x", 2*bound.LogLine)
-	for range bound.LogBytes/bound.LogLine + 10 {
+	for range 20 {
 		s.Log("agent", "s", long)
 	}
 	lines := j.files[record.LogFile]
-	if len(lines) > bound.LogBytes/bound.LogLine+1 || !strings.Contains(lines[len(lines)-1], "no more is kept") {
+	if len(lines) > 11 || !strings.Contains(lines[len(lines)-1], "no more is kept") {
 		t.Errorf("%d lines, the last %.200s", len(lines), lines[len(lines)-1])
 	}
 }
@@ -168,13 +169,13 @@ func TestAStepOfAnySizeFits(t *testing.T) {
 	j := &journal{}
 	p := scribe.NewPen(newScribe(j, nil), agent.RoleAgent)
 	p.Begin("s", 1)
-	long := strings.Repeat("y", bound.StepBytes/8)
+	long := strings.Repeat("y", bound.StepBytes/3)
 	args, err := json.Marshal(map[string]string{"a": long})
 	if err != nil {
 		t.Fatal(err)
 	}
 	step := trajectory.Step{Source: trajectory.Model, Message: trajectory.Content{Parts: []trajectory.Part{{Type: trajectory.PartText, Text: long}}}, ReasoningContent: long}
-	for i := range 10 {
+	for i := range 3 {
 		content := trajectory.Text(long)
 		step.ToolCalls = append(step.ToolCalls, trajectory.ToolCall{ID: fmt.Sprint(i), Name: "f", Arguments: args})
 		if step.Observation == nil {

@@ -23,7 +23,8 @@ type Agent interface {
 	// plan asks it, and the core asks it again before it makes a sandbox.
 	Check(ctx context.Context, r CheckRequest) (Needs, error)
 	// Open starts a session: one agent in one sandbox. The addresses of setup
-	// stand as long as the session, but answer only during Open and Turn.
+	// stand as long as the session, but answer only during Open and Turn. ctx is
+	// for the call: it ends when Open has returned, and the session goes on.
 	Open(ctx context.Context, setup Setup) (Session, error)
 }
 

@@ -20,7 +20,7 @@ import (
 // its methods return is for an interceptor that encodes errors; plugins.Serve
 // has it.
 func NewServer(agents map[string]Agent) agentpb.AgentServer {
-	return &server{agents: agents, sessions: map[sessionKey]Session{}}
+	return &server{agents: agents, sessions: map[sessionKey]*served{}}
 }
 
 type server struct {
@@ -28,10 +28,28 @@ type server struct {
 	agents map[string]Agent
 
 	mu       sync.Mutex
-	sessions map[sessionKey]Session
+	sessions map[sessionKey]*served
 }
 
 type sessionKey struct{ plugin, id string }
+
+// served is a session and the turn to be called: a call that was cancelled may
+// still be on its way out when the next one comes.
+type served struct {
+	Session
+
+	turn chan struct{}
+}
+
+// enter waits until no call of the session is being carried out.
+func (s *served) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the call before this one to end: %w", ctx.Err())
+	}
+}
 
 func (s *server) agent(name string) (Agent, error) {
 	a, ok := s.agents[name]
@@ -42,7 +60,7 @@ func (s *server) agent(name string) (Agent, error) {
 }
 
 // session looks a session up; gone ends its being known.
-func (s *server) session(plugin, id string, gone bool) (Session, error) {
+func (s *server) session(plugin, id string, gone bool) (*served, error) {
 	if _, err := s.agent(plugin); err != nil {
 		return nil, err
 	}
@@ -91,9 +109,12 @@ func (s *server) Open(ctx context.Context, r *agentpb.OpenRequest) (*agentpb.Ope
 	if session == nil {
 		return nil, fmt.Errorf("%w: agent %q opened no session and gave no error", wire.ErrPanic, r.GetPlugin())
 	}
+	if ctx.Err() != nil { // nobody hears of this session
+		return nil, errors.Join(ctx.Err(), session.Close(context.WithoutCancel(ctx), "", nobody{}))
+	}
 	id := rand.Text()
 	s.mu.Lock()
-	s.sessions[sessionKey{r.GetPlugin(), id}] = session
+	s.sessions[sessionKey{r.GetPlugin(), id}] = &served{session, make(chan struct{}, 1)}
 	s.mu.Unlock()
 	return &agentpb.OpenReply{Session: id}, nil
 }
@@ -107,6 +128,11 @@ func (s *server) Turn(r *agentpb.TurnRequest, stream grpc.ServerStreamingServer[
 	if err != nil {
 		return err
 	}
+	leave, err := session.enter(stream.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
 	out := &sender{stream: stream}
 	defer out.close()
 	y, err := session.Turn(stream.Context(), m, out)
@@ -124,6 +150,11 @@ func (s *server) Close(r *agentpb.CloseRequest, stream grpc.ServerStreamingServe
 	if err != nil {
 		return err
 	}
+	leave, err := session.enter(stream.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
 	out := &sender{stream: stream}
 	defer out.close()
 	return session.Close(stream.Context(), r.GetLogs(), out)
@@ -178,6 +209,13 @@ func (s *sender) Log(line string) error {
 func (s *sender) Artifact(path string) error {
 	return s.send(&agentpb.SessionEvent{Event: &agentpb.SessionEvent_Artifact{Artifact: wire.Text(path)}})
 }
+
+// nobody is the Recorder of a session that nobody has heard of.
+type nobody struct{}
+
+func (nobody) Step(trajectory.Step) error { return errRecorderClosed }
+func (nobody) Log(string) error           { return errRecorderClosed }
+func (nobody) Artifact(string) error      { return errRecorderClosed }
 
 // NewClient is the agent of that name behind a connection whose errors an
 // interceptor decodes.

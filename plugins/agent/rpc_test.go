@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -141,6 +144,73 @@ func TestAPanicInOneSessionDoesNotEndItsNeighbors(t *testing.T) {
 	if err = <-ended; err != nil {
 		t.Errorf("the neighbor's turn = %v", err)
 	}
+}
+
+// A cancelled Turn returns to the core at once, and is still being carried out.
+func TestCloseWaitsForATurnThatIsOnItsWayOut(t *testing.T) {
+	t.Parallel()
+	var turning atomic.Bool
+	begun := make(chan struct{})
+	s := open(t, scripted{
+		turn: func(ctx context.Context, _ agent.Message, _ agent.Recorder) (agent.Yield, error) {
+			turning.Store(true)
+			defer turning.Store(false)
+			close(begun)
+			<-ctx.Done()
+			time.Sleep(100 * time.Millisecond) // cleans up
+			return agent.Yield{End: agent.Done}, nil
+		},
+		end: func(_ string, r agent.Recorder) error { return r.Log(fmt.Sprint("turning: ", turning.Load())) },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-begun
+		cancel()
+	}()
+	if _, err := s.Turn(ctx, agent.Message{}, &record{}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Turn = %v, want Canceled", err)
+	}
+	r := &record{}
+	if err := s.Close(t.Context(), "", r); err != nil || len(r.items) != 1 || r.items[0] != "log turning: false" {
+		t.Errorf("Close = %v, recorded %q; want that the turn was over", err, r.items)
+	}
+}
+
+func TestASessionThatNobodyHearsOfIsClosed(t *testing.T) {
+	t.Parallel()
+	closed, opening := make(chan error, 1), make(chan struct{})
+	a := connect(t, slow{opening: opening, Session: scripted{end: func(_ string, r agent.Recorder) error {
+		closed <- r.Log("a line")
+		return nil
+	}}})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-opening
+		cancel()
+	}()
+	if _, err := a.Open(ctx, agent.Setup{Role: agent.RoleAgent}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Open = %v, want Canceled", err)
+	}
+	if err := <-closed; err == nil {
+		t.Error("the recorder of a session that nobody has takes lines")
+	}
+}
+
+// slow opens its session only after the caller has given up.
+type slow struct {
+	agent.Session
+
+	opening chan struct{}
+}
+
+func (slow) Check(context.Context, agent.CheckRequest) (agent.Needs, error) {
+	return agent.Needs{}, nil
+}
+
+func (s slow) Open(ctx context.Context, _ agent.Setup) (agent.Session, error) {
+	close(s.opening)
+	<-ctx.Done()
+	return s.Session, nil
 }
 
 func TestARecorderThatFailsEndsTheTurn(t *testing.T) {

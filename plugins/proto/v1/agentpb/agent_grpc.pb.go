@@ -65,7 +65,8 @@ type AgentClient interface {
 	// Close ends a session, once, after its last turn, also when Turn failed.
 	// What a killed program left in its log files can still be recorded: step,
 	// log and artifact, no yield. Shell, surface and models do not answer any
-	// more. Reasons: INVALID, UNKNOWN_PLUGIN, NO_SESSION.
+	// more. It may come while a Turn that was cancelled is still on its way out:
+	// wait for that. Reasons: INVALID, UNKNOWN_PLUGIN, NO_SESSION.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SessionEvent], error)
 }
 
@@ -165,7 +166,8 @@ type AgentServer interface {
 	// Close ends a session, once, after its last turn, also when Turn failed.
 	// What a killed program left in its log files can still be recorded: step,
 	// log and artifact, no yield. Shell, surface and models do not answer any
-	// more. Reasons: INVALID, UNKNOWN_PLUGIN, NO_SESSION.
+	// more. It may come while a Turn that was cancelled is still on its way out:
+	// wait for that. Reasons: INVALID, UNKNOWN_PLUGIN, NO_SESSION.
 	Close(*CloseRequest, grpc.ServerStreamingServer[SessionEvent]) error
 	mustEmbedUnimplementedAgentServer()
 }

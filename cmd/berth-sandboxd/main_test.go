@@ -28,8 +28,8 @@ func TestShippedBinary(t *testing.T) {
 	binary := filepath.Join(dir, "sandboxd")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if out, failed := build.CombinedOutput(); failed != nil {
+		t.Fatalf("%v: %s", failed, out)
 	}
 	f, err := elf.Open(binary)
 	if err != nil {
@@ -68,9 +68,9 @@ func TestOutsideOfASandboxItSaysSo(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	cmd := exec.CommandContext(t.Context(), binary)
-	cmd.Args[0] = "berth-sandboxd" // its second half, where no core listens
+	cmd.Args[0] = "berth-sandboxd" // its second half
 	out, err := cmd.CombinedOutput()
-	if err == nil || !bytes.Contains(out, []byte("dial the core")) {
+	if err == nil || !bytes.Contains(out, []byte("must be PID 1")) {
 		t.Errorf("got %v, %q", err, out)
 	}
 }

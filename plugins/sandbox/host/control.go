@@ -13,7 +13,8 @@ import (
 )
 
 // Freeze stops every process but sandboxd and returns once all have stopped.
-// Commands cannot start until Thaw (sandbox.ErrFrozen); files can be read.
+// Commands cannot start until Thaw (sandbox.ErrFrozen); files can be read. After
+// an error some have stopped, and Thaw is needed, too.
 func (s *Sandbox) Freeze(ctx context.Context) (Frozen, error) {
 	r, err := s.control.Freeze(ctx, &pb.FreezeRequest{})
 	return Frozen{

@@ -105,7 +105,10 @@ func Main(args []string) error {
 // The order matters: threads and signals are made safe before the first
 // connection, and nothing foreign runs before the core answers on it.
 func Run(socket string) error {
-	d := newDaemon()
+	d, err := newDaemon()
+	if err != nil {
+		return err
+	}
 	control, err := dial(socket, stream.Label{Kind: stream.Control})
 	if err != nil {
 		return err
@@ -123,7 +126,10 @@ func Run(socket string) error {
 
 // RunStream is Run on one byte stream to the core, which opens everything.
 func RunStream(c io.ReadWriteCloser) error {
-	d := newDaemon()
+	d, err := newDaemon()
+	if err != nil {
+		return err
+	}
 	taker, err := stream.NewMuxTaker(c)
 	if err != nil {
 		return err
@@ -138,7 +144,13 @@ var (
 	errCore  = errors.New("the core is gone")
 )
 
-func newDaemon() *daemon {
+// newDaemon makes this process PID 1 of a sandbox, which it must be already:
+// elsewhere a kill of all processes would be just that.
+func newDaemon() (*daemon, error) {
+	if pid := os.Getpid(); pid != 1 {
+		return nil, fmt.Errorf("this is process %d, and must be PID 1 of a sandbox's own pid namespace: "+
+			"start the sandbox without an init of the engine's and without the host's processes", pid)
+	}
 	d := &daemon{
 		over:     make(chan error, 1),
 		sessions: map[string]*session{}, expected: map[stream.ID]*attachment{},
@@ -146,7 +158,7 @@ func newDaemon() *daemon {
 	}
 	d.reap, d.findings = pid1.Settle(without)
 	_ = null() // opened while it is what it seems to be
-	return d
+	return d, nil
 }
 
 // stop ends the daemon. The first reason counts.

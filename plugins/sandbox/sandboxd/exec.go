@@ -158,7 +158,9 @@ func (h *shell) launch(c *command, spec *pb.ExecStart) (*pipes, error) {
 	closeAll(fds.theirs[:])
 	if ms := spec.GetTimeoutMs(); ms > 0 {
 		c.deadline.Store(newDeadline(time.Duration(ms)*time.Millisecond, func() {
-			c.timedOut.Store(true)
+			if !c.over() {
+				c.timedOut.Store(true)
+			}
 			h.d.killTree(c.process)
 		}))
 	}

@@ -26,8 +26,8 @@ type Without struct {
 	Secrecy  bool // the process stays dumpable
 }
 
-// Settle makes this process fit, before its first connection. The Reaper works
-// from then on. The findings are protections that this place does not give.
+// Settle makes this process, which is PID 1, fit for it, before its first
+// connection. The Reaper works from then on. The findings are protections that this place does not give.
 func Settle(w Without) (r *Reaper, findings []string) {
 	unix.Umask(0o022)
 	if extra := become.Bounding() &^ become.EngineCaps; extra != 0 {
@@ -80,9 +80,6 @@ func hide() error {
 // more: they work by signal 33, and would hang with the world stopped.
 func ignoreSignals() {
 	c := make(chan os.Signal, 1)
-	if os.Getpid() != 1 { // a test: the default action would end it
-		return
-	}
 	signal.Notify(c, syscall.SIGPIPE)
 	go func() {
 		for range c { //nolint:revive // emptying it is the purpose

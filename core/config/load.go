@@ -247,9 +247,9 @@ func (l *loader) diagnostics() Diagnostics {
 	}
 	slices.SortStableFunc(diags, func(a, b *hcl.Diagnostic) int {
 		if a.Subject == nil || b.Subject == nil {
-			return cmp.Compare(btoi(a.Subject != nil), btoi(b.Subject != nil))
+			return cmp.Or(cmp.Compare(btoi(a.Subject != nil), btoi(b.Subject != nil)), cmp.Compare(a.Detail, b.Detail))
 		}
-		return cmp.Or(cmp.Compare(a.Subject.Filename, b.Subject.Filename), cmp.Compare(a.Subject.Start.Byte, b.Subject.Start.Byte))
+		return cmp.Or(cmp.Compare(a.Subject.Filename, b.Subject.Filename), cmp.Compare(a.Subject.Start.Byte, b.Subject.Start.Byte), cmp.Compare(a.Detail, b.Detail))
 	})
 	return fromHCL(diags, masked(l.src.Files, l.masks))
 }

@@ -120,7 +120,7 @@ func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets
 		l.r.Fail(l.attr.Expr.Range(), "A secret must be text", "%q is %s that depends on %s. Take the text out of it, or use tostring.", l.field.Name, v.Type().FriendlyName(), names)
 		return nil, false
 	}
-	h := &Hole{Names: secrets, At: l.attr.Expr.Range()}
+	h := &Hole{Names: secrets, At: locateExpr(l.attr.Expr, steps(inside))}
 	h.Label = fmt.Sprintf("${%s}", names)
 	if s, err := l.value(l.r.scopes.Label, inside, nil); err == nil {
 		h.Label = s
@@ -167,6 +167,20 @@ func (l *leaf) value(sc *eval.Scope, inside []any, secrets []string) (string, er
 		return fail()
 	}
 	return v.AsString(), nil
+}
+
+// steps is the way to an element as the path of a problem has it.
+func steps(inside []any) []pluginconfig.Step {
+	var out []pluginconfig.Step
+	for _, step := range inside {
+		switch s := step.(type) {
+		case string:
+			out = append(out, pluginconfig.Step{Kind: pluginconfig.StepKey, Name: s})
+		case int:
+			out = append(out, pluginconfig.Step{Kind: pluginconfig.StepIndex, Index: s})
+		}
+	}
+	return out
 }
 
 func stepInto(v cty.Value, step any) (cty.Value, error) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -323,17 +324,23 @@ func TestTheFolderForSocketsIsPrivateAndShort(t *testing.T) {
 func TestFoldersOfKilledHostsAreRemoved(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
-	old, held, young := filepath.Join(base, socketPrefix+"old"), filepath.Join(base, socketPrefix+"held"), filepath.Join(base, socketPrefix+"young")
-	for _, dir := range []string{old, held, young} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
+	var names []string
+	for _, name := range []string{"old", "held", "young", "killed"} {
+		names = append(names, filepath.Join(base, socketPrefix+name))
+		if err := os.Mkdir(filepath.Join(base, socketPrefix+name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	lock, err := lockFile(held)
+	old, held, young, killed := names[0], names[1], names[2], names[3]
+	lock, err := lockFile(held, os.O_CREATE)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Close() //nolint:errcheck // a lock
+	gone, err := lockFile(killed, os.O_CREATE)
+	if err = errors.Join(err, gone.Close()); err != nil {
+		t.Fatal(err)
+	}
 	hourAgo := time.Now().Add(-time.Hour)
 	for _, dir := range []string{old, held} {
 		if err := os.Chtimes(dir, hourAgo, hourAgo); err != nil {
@@ -341,11 +348,31 @@ func TestFoldersOfKilledHostsAreRemoved(t *testing.T) {
 		}
 	}
 	sweep(base)
-	for dir, want := range map[string]bool{old: false, held: true, young: true} {
+	for dir, want := range map[string]bool{old: false, held: true, young: true, killed: false} {
 		if _, err := os.Stat(dir); (err == nil) != want {
 			t.Errorf("%s exists: %v, want %v", filepath.Base(dir), err == nil, want)
 		}
 	}
+}
+
+// Many hosts at once must not take each other's folder for one that was left.
+func TestHostsThatStartAtOnceKeepTheirFolders(t *testing.T) {
+	t.Parallel()
+	var wait sync.WaitGroup
+	for range 40 {
+		wait.Go(func() {
+			h, err := New(Options{Dirs: []string{}, Log: zerolog.Nop()})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := os.Stat(filepath.Join(h.sockets.path, "lock")); err != nil {
+				t.Error(err)
+			}
+			h.Stop()
+		})
+	}
+	wait.Wait()
 }
 
 // playHost starts a plugin and a child of it, says their numbers, and waits to

@@ -170,12 +170,16 @@ func writeTo(t *testing.T, path, role string) {
 	}
 	// A program with the race detector sleeps for a second before it exits.
 	script := fmt.Sprintf("#!/bin/sh\n# %s\nGORACE=atexit_sleep_ms=0 %s=%s exec '%s'\n", path, roleKey, role, self)
+	// A child that another test forks meanwhile would hold the file open for
+	// writing, and such a file cannot be executed.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil { //nolint:gosec // it must be executable
 		t.Fatal(err)
 	}
 }
 
-// record keeps what a host logs.
+// journal keeps what a host logs.
 type journal struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -43,13 +43,36 @@ func openSockets(given string) (*socketDir, error) {
 		base = "/tmp"
 	}
 	sweep(base)
+	var err error
+	for range 10 {
+		var d *socketDir
+		if d, err = makeSockets(base); err == nil {
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("folder for plugin sockets: %w", err)
+}
+
+// makeSockets fails when somebody who sweeps takes the new folder, before its
+// lock is ours, for one that was left.
+func makeSockets(base string) (*socketDir, error) {
 	path, err := os.MkdirTemp(base, socketPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("folder for plugin sockets: %w", err)
+		return nil, err
 	}
-	lock, err := lockFile(path)
+	lock, err := lockFile(path, os.O_CREATE)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("folder for plugin sockets: %w", err), os.RemoveAll(path))
+		return nil, errors.Join(err, os.RemoveAll(path))
+	}
+	held, err := lock.Stat()
+	if err == nil {
+		var there os.FileInfo
+		if there, err = os.Stat(lock.Name()); err == nil && !os.SameFile(held, there) {
+			err = fmt.Errorf("%s was replaced", lock.Name())
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
 	}
 	return &socketDir{path: path, lock: lock}, nil
 }
@@ -73,8 +96,8 @@ func private(path string) error {
 	return nil
 }
 
-func lockFile(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+func lockFile(dir string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|flag, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +108,7 @@ func lockFile(dir string) (*os.File, error) {
 }
 
 // sweep removes folders of hosts that were killed: nobody holds their lock any
-// more. A young folder may belong to a host that is about to take its lock.
+// more. One that has no lock yet is left alone while it is young.
 func sweep(base string) {
 	old, err := filepath.Glob(filepath.Join(base, socketPrefix+"*"))
 	if err != nil {
@@ -93,15 +116,17 @@ func sweep(base string) {
 	}
 	for _, path := range old {
 		info, err := os.Lstat(path)
-		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute || private(path) != nil {
+		if err != nil || !info.IsDir() || private(path) != nil {
 			continue
 		}
-		lock, err := lockFile(path)
-		if err != nil {
-			continue // in use, or somebody else's
+		lock, err := lockFile(path, 0)
+		switch {
+		case err == nil:
+			_ = os.RemoveAll(path)
+			_ = lock.Close()
+		case errors.Is(err, fs.ErrNotExist) && time.Since(info.ModTime()) > time.Minute:
+			_ = os.RemoveAll(path)
 		}
-		_ = os.RemoveAll(path)
-		_ = lock.Close()
 	}
 }
 

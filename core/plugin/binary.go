@@ -111,7 +111,7 @@ func (b *binary) current() (*process, error) {
 	if b.proc != nil && !b.proc.ended() {
 		return b.proc, nil
 	}
-	return nil, nil //nolint:nilnil // neither is the answer: it does not run
+	return nil, nil
 }
 
 // acquire is the running process; it is started if there is none. Whoever

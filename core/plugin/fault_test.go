@@ -71,7 +71,7 @@ func TestAPluginThatDoesNotStart(t *testing.T) {
 func TestAFileThatIsNoProgram(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "junk"), []byte("\x00\x01junk"), 0o700); err != nil { //nolint:gosec // it must be executable
+	if err := os.WriteFile(filepath.Join(dir, "junk"), []byte("\x00\x01junk"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	h, _ := newHost(t, Options{Dirs: []string{dir}})
@@ -306,7 +306,7 @@ func TestABinaryThatIsReplacedIsRefused(t *testing.T) {
 func TestTheFolderForSocketsIsPrivateAndShort(t *testing.T) {
 	t.Parallel()
 	open := t.TempDir()
-	if err := os.Chmod(open, 0o755); err != nil { //nolint:gosec // that is what is tested
+	if err := os.Chmod(open, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := New(Options{Dirs: []string{}, Sockets: open}); err == nil || !strings.Contains(err.Error(), "0700") {

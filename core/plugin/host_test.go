@@ -153,8 +153,8 @@ func TestDescriptionsAreRememberedByDigest(t *testing.T) {
 	}
 	first := ask(true)
 	second := ask(false)
-	a, _ := json.Marshal(first)  //nolint:errchkjson // compared below
-	b, _ := json.Marshal(second) //nolint:errchkjson // compared below
+	a, _ := json.Marshal(first)
+	b, _ := json.Marshal(second)
 	if string(a) != string(b) {
 		t.Errorf("remembered %s\nwas        %s", b, a)
 	}

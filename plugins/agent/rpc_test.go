@@ -32,7 +32,7 @@ func (s scripted) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, e
 
 func (s scripted) Open(_ context.Context, setup agent.Setup) (agent.Session, error) {
 	if setup.Session == "none" {
-		return nil, nil //nolint:nilnil // that is what is tested
+		return nil, nil
 	}
 	return s, nil
 }

@@ -162,3 +162,10 @@ func experimentPath(args []string) string {
 	}
 	return args[0]
 }
+
+// Command is the whole command line, for the reference that is made of it. It
+// must not be executed.
+func Command() *cobra.Command {
+	none := func(string) (string, bool) { return "", false }
+	return (&app{env: none, Printer: out.New(io.Discard, io.Discard, none)}).root()
+}

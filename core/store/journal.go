@@ -105,6 +105,12 @@ func cut(s string, n int) string {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// JournalLine is one line of a journal, for its schema: what sealed is, read.
+type JournalLine struct {
+	Sum   string `json:"sum"` // CRC-32C of the bytes of Entry, 8 hex digits
+	Entry Entry  `json:"entry"`
+}
+
 // sealed is a line of a journal: Sum is the CRC-32C, in 8 hex digits, of the
 // bytes of Entry.
 type sealed struct {

@@ -81,8 +81,8 @@ type Manifest struct {
 	Trials []Trial
 }
 
-// line is one line of manifest.jsonl. Exactly one field is set.
-type line struct {
+// ManifestLine is one line of manifest.jsonl. Exactly one field is set.
+type ManifestLine struct {
 	Run   *Header `json:"run,omitempty"`
 	Cell  *Cell   `json:"cell,omitempty"`
 	Trial *Trial  `json:"trial,omitempty"`
@@ -97,12 +97,12 @@ func (m *Manifest) write(file string) error {
 	w := bufio.NewWriterSize(f, 64<<10)
 	enc := json.NewEncoder(w)
 	m.Header.Trials = len(m.Trials)
-	err = enc.Encode(line{Run: &m.Header})
+	err = enc.Encode(ManifestLine{Run: &m.Header})
 	for i := range m.Cells {
-		err = errors.Join(err, enc.Encode(line{Cell: &m.Cells[i]}))
+		err = errors.Join(err, enc.Encode(ManifestLine{Cell: &m.Cells[i]}))
 	}
 	for i := range m.Trials {
-		err = errors.Join(err, enc.Encode(line{Trial: &m.Trials[i]}))
+		err = errors.Join(err, enc.Encode(ManifestLine{Trial: &m.Trials[i]}))
 	}
 	if err = errors.Join(err, w.Flush()); err != nil {
 		return err
@@ -142,7 +142,7 @@ func decodeManifest(r *bufio.Reader) (*Manifest, error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		var l line
+		var l ManifestLine
 		if err = json.Unmarshal(b, &l); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -159,7 +159,7 @@ func decodeManifest(r *bufio.Reader) (*Manifest, error) {
 	return m, nil
 }
 
-func (m *Manifest) add(n int, l line) error {
+func (m *Manifest) add(n int, l ManifestLine) error {
 	switch {
 	case n == 1 && l.Run == nil:
 		return errors.New("it does not say what run this is")

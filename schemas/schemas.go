@@ -1,0 +1,170 @@
+// Package schemas holds the JSON Schema of every file that Berth writes and of
+// everything that it prints with --json, made of the Go types that are written.
+// The *.json files are what others should use.
+//
+// It must not hold a schema that is written by hand beside the type that it
+// describes.
+package schemas
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/invopop/jsonschema"
+
+	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/core/trial/collect"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+//go:generate go run ./generate
+
+// Schema is one schema: the name of its file without .json, and what it
+// describes.
+type Schema struct {
+	Name  string
+	Title string
+	value any
+}
+
+// All are the schemas, files first.
+func All() []Schema {
+	return []Schema{
+		{"manifest-line", "A line of manifest.jsonl of a run", store.ManifestLine{}},
+		{"journal-line", "A line of journal/*.jsonl of a run", store.JournalLine{}},
+		{"summary", "summary.json of a run", run.Summary{}},
+		{"result", "result.json of an attempt", record.Result{}},
+		{"event", "A line of events.jsonl of an attempt", record.Event{}},
+		{"turn", "A line of turns.jsonl of an attempt", record.Turn{}},
+		{"step", "A line of steps.jsonl of an attempt", record.Step{}},
+		{"verdict", "A line of verdicts.jsonl of an attempt", record.Verdict{}},
+		{"log-line", "A line of log of an attempt", logLine{}},
+		{"artifacts", "artifacts/manifest.json of an attempt", []collect.Entry{}},
+		{"runtime-owner", "owner.json of a folder on node-local disk", node.Owner{}},
+		{"cli-init", "berth init --json", answer.Init{}},
+		{"cli-plan", "berth plan --json", answer.Plan{}},
+		{"cli-validate", "berth validate --json", answer.Validate{}},
+		{"cli-run", "berth run, try and resume --json", answer.Run{}},
+		{"cli-show-runs", "berth show --json", answer.Runs{}},
+		{"cli-show-run", "berth show RUN --json", answer.ShowRun{}},
+		{"cli-show-trial", "berth show RUN TRIAL --json", answer.ShowTrial{}},
+		{"cli-show-attempt", "berth show RUN TRIAL ATTEMPT --json", answer.ShowFull{}},
+		{"cli-task-check", "berth task check --json", answer.TaskCheck{}},
+		{"cli-plugin-list", "berth plugin list and info --json", answer.PluginList{}},
+		{"cli-plugin-test", "berth plugin test --json", answer.PluginTest{}},
+		{"cli-doctor", "berth doctor --json", answer.Doctor{}},
+		{"cli-gc", "berth gc --json", answer.GC{}},
+		{"cli-version", "berth version --json", answer.Version{}},
+	}
+}
+
+// logLine is what core/trial writes to the log.
+type logLine struct {
+	Time  time.Time `json:"time"`
+	From  string    `json:"from"` // a plugin, or core
+	Stage string    `json:"stage,omitempty"`
+	Text  string    `json:"text"`
+}
+
+const module = "github.com/berth-eval/berth"
+
+// described are the folders whose comments become descriptions.
+var described = []string{
+	"core/store", "core/store/node", "core/run", "core/record", "core/plan", "core/config", "core/conform", "core/cli/answer",
+	"core/trial/collect", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/trajectory", "plugins/conformance", "schemas",
+}
+
+// comments are those of the described folders, read once.
+var comments = sync.OnceValues(func() (map[string]string, error) {
+	r := &jsonschema.Reflector{}
+	for _, dir := range described {
+		if err := r.AddGoComments(module, "./"+dir, jsonschema.WithFullComment()); err != nil {
+			return nil, fmt.Errorf("comments of %s: %w", dir, err)
+		}
+	}
+	for k, v := range r.CommentMap { // lines of source are not paragraphs
+		r.CommentMap[k] = strings.Join(strings.Fields(v), " ")
+	}
+	return r.CommentMap, nil
+})
+
+// JSON makes the schema. It reads the comments of the source, so the working
+// folder must be the root of the tree.
+func (s Schema) JSON() ([]byte, error) {
+	texts, err := comments()
+	if err != nil {
+		return nil, err
+	}
+	r := &jsonschema.Reflector{BaseSchemaID: module, Anonymous: true, Mapper: special, Namer: name, CommentMap: texts}
+	made := r.Reflect(s.value)
+	nullable(reflect.TypeOf(s.value), made.Definitions, map[reflect.Type]bool{})
+	made.Title = s.Title
+	made.ID = jsonschema.ID("https://" + module + "/schemas/" + s.Name + ".json")
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	err = enc.Encode(made)
+	return b.Bytes(), err
+}
+
+// name is a type's name with its package, since several packages have a Plan.
+func name(t reflect.Type) string {
+	if t.Name() == "" {
+		return ""
+	}
+	return path.Base(t.PkgPath()) + "." + t.Name()
+}
+
+// nullable lets the fields be null that are written as null when they point to
+// nothing.
+func nullable(t reflect.Type, defs jsonschema.Definitions, seen map[reflect.Type]bool) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || seen[t] {
+		return
+	}
+	seen[t] = true
+	for f := range t.Fields() {
+		nullable(f.Type, defs, seen)
+		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		def := defs[name(t)]
+		if def == nil || f.Type.Kind() != reflect.Pointer || strings.Contains(options, "omit") {
+			continue
+		}
+		if prop, ok := def.Properties.Get(tag); ok {
+			def.Properties.Set(tag, &jsonschema.Schema{
+				OneOf: []*jsonschema.Schema{prop, {Type: "null"}}, Description: prop.Description,
+			})
+		}
+	}
+}
+
+// special are types whose JSON is not what their fields say.
+func special(t reflect.Type) *jsonschema.Schema {
+	switch t {
+	case reflect.TypeFor[task.Duration]():
+		return &jsonschema.Schema{Type: "string", Description: "A duration such as 1m30s."}
+	case reflect.TypeFor[time.Duration]():
+		return &jsonschema.Schema{Type: "integer", Description: "Nanoseconds."}
+	case reflect.TypeFor[config.Text]():
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "object", Description: "The label of a secret."}}}
+	case reflect.TypeFor[config.Values](), reflect.TypeFor[trajectory.Content](), reflect.TypeFor[trajectory.Part]():
+		return &jsonschema.Schema{Description: "Any JSON."}
+	default:
+		return nil
+	}
+}

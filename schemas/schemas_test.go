@@ -1,0 +1,64 @@
+package schemas_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/schemas"
+)
+
+// A type that was changed without its schema fails here: go generate ./schemas
+// makes it again.
+func TestSchemasAreThoseOfTheTypes(t *testing.T) {
+	files, err := filepath.Glob("*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir("..")
+	for _, s := range schemas.All() {
+		want, err := s.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := s.Name + ".json"
+		got, err := os.ReadFile(filepath.Join("schemas", name))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("schemas/%s is not that of its type (%v): run go generate ./schemas", name, err)
+		}
+		files = slices.DeleteFunc(files, func(f string) bool { return f == name })
+	}
+	if len(files) > 0 {
+		t.Errorf("schemas of nothing: %q", files)
+	}
+}
+
+// Every schema compiles, accepts what it must, and refuses a field that it does
+// not know.
+func TestSchemasJudge(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		schema, text, err string
+	}{
+		{"turn", `{"time":"2026-01-02T03:04:05Z","kind":"yield","stage":"main","turn":1}`, ""},
+		{"turn", `{"time":"2026-01-02T03:04:05Z","kind":"yield","stage":"main"}`, "turn"},
+		{"turn", `{"time":"2026-01-02T03:04:05Z","kind":"yield","stage":"main","turn":1,"secret":1}`, "secret"},
+		{"turn", `{"time":"2026-01-02T03:04:05Z","kind":"yield","stage":"main","turn":"1"}`, "turn"},
+		{"cli-version", `{"version":"v1","go":"go1.26","os":"linux","arch":"amd64"}`, ""},
+		{"cli-version", `[]`, "object"},
+		{"log-line", `{"time":"yesterday","from":"core","text":"x"}`, "date-time"},
+	} {
+		err := schemas.Check(tt.schema, []byte(tt.text))
+		if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+			t.Errorf("%s: %s: %v, want %q", tt.schema, tt.text, err, tt.err)
+		}
+	}
+	for _, s := range schemas.All() {
+		if err := schemas.Check(s.Name, []byte(`"text"`)); err == nil {
+			t.Errorf("schema %s takes anything", s.Name)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// scale is planning, resuming and showing 10,000 trials.
+func (b *bench) scale(ctx context.Context, f *figures) error {
+	const trials = 10_000
+	dir, err := b.experiment("scale", 100, trials/100, 4)
+	if err != nil {
+		return err
+	}
+	u, err := b.berth(ctx, "plan", dir)
+	if err != nil {
+		return err
+	}
+	f.add("plan of 10,000 trials", fmt.Sprintf("%.2f s, %d MB", u.wall.Seconds(), u.rss>>10), "", "", "< 1 s, < 200 MB")
+	run, err := b.finished(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if u, err = b.berth(ctx, "resume", run); err != nil {
+		return err
+	}
+	f.add("resume of 10,000 finished trials: nothing to do", fmt.Sprintf("%.2f s, %d MB", u.wall.Seconds(), u.rss>>10), "", "", "< 2 s, < 200 MB")
+	if u, err = b.berth(ctx, "show", run); err != nil {
+		return err
+	}
+	f.add("summary of 10,000 trials", fmt.Sprintf("%.2f s, %d MB", u.wall.Seconds(), u.rss>>10), "", "", "< 2 s, < 200 MB")
+	return nil
+}
+
+// finished is a run of the experiment in dir in which every trial has a result,
+// none of which was run: the program begins it and is interrupted, and the
+// results are written in its place.
+func (b *bench) finished(ctx context.Context, dir string) (string, error) {
+	runs := filepath.Join(b.dir, "scale-runs")
+	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "berth"), "run", dir, "--runs", runs)
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	var run string
+	for deadline := time.Now().Add(20 * time.Second); run == ""; time.Sleep(10 * time.Millisecond) {
+		if found, _ := filepath.Glob(filepath.Join(runs, "*", "trials", "*")); len(found) > 0 { // the manifest is there
+			run = filepath.Dir(filepath.Dir(found[0]))
+		} else if time.Now().After(deadline) {
+			return "", fmt.Errorf("no trial began in %s", runs)
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		return "", err
+	}
+	_ = cmd.Wait() // 130: it was interrupted
+	began := time.Now()
+	s, err := store.Open(run, "bench", false)
+	if err != nil {
+		return "", err
+	}
+	header := s.Manifest.Header
+	work := make(chan store.Trial)
+	var all sync.WaitGroup
+	errs := make([]error, 16)
+	for i := range errs {
+		all.Go(func() {
+			for t := range work {
+				if errs[i] == nil {
+					errs[i] = publish(s, header.Run, t)
+				}
+			}
+		})
+	}
+	for i, t := range s.Manifest.Trials {
+		if state := s.Index().Trials[i]; i < 16 && len(state.Attempts) > 0 && settled(state) {
+			continue
+		}
+		work <- t
+	}
+	close(work)
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return "", err
+		}
+	}
+	fmt.Fprintf(os.Stderr, "wrote %d results in %.1f s\n", len(s.Manifest.Trials), time.Since(began).Seconds())
+	return run, s.Close()
+}
+
+func settled(t *store.TrialState) bool {
+	for _, a := range t.Attempts {
+		if a.Result != nil && a.Result.Outcome.Final() {
+			return true
+		}
+	}
+	return false
+}
+
+func publish(s *store.Run, run string, t store.Trial) error {
+	a, err := s.Begin(t.ID)
+	if err != nil {
+		return err
+	}
+	score, now := 1.0, time.Now().UTC()
+	return a.Publish(record.Result{
+		Version: 1, Run: run, Trial: t.ID, Task: t.Task, TaskDigest: t.TaskDigest, Repetition: t.Repetition, Attempt: a.Number(),
+		Outcome: record.Passed, AgentEnd: record.Yielded, Integrity: record.Checked, Mode: "live", Score: &score,
+		Scores: map[string]float64{"reward": 1}, Phases: []record.Phase{}, Start: now, End: now, Host: strings.Repeat("h", 8), Berth: "bench",
+	})
+}

@@ -50,7 +50,7 @@ func sortBlocks(src *source.Source) *parts {
 			p.Add(bs[1].DefRange(), "More than one "+one+" block", "The first is at %s. Keep one of them.", source.Place(bs[0].DefRange()))
 		}
 	}
-	if len(p.byType["experiment"]) == 0 && !p.Diags.HasErrors() {
+	if len(p.byType["experiment"]) == 0 && !p.Diags.HasErrors() && !src.Unreadable {
 		p.Diags = append(p.Diags, source.Problem("No experiment block", "One of the files needs a block such as: experiment \"name\" { datasets = [dataset.x], agent = agent.y }.")...)
 	}
 	return p

@@ -48,7 +48,9 @@ type loader struct {
 func Load(ctx context.Context, path string, o Options) (*Experiment, Diagnostics) {
 	l := &loader{ctx: ctx, opts: o, schemas: map[string]schemaAnswer{}}
 	l.src, l.diags = source.Open(path)
-	if !l.src.Unreadable {
+	if l.src.Unreadable { // what stands in the files that can be read is still checked
+		l.diags = append(l.diags, sortBlocks(l.src).Diags...)
+	} else {
 		l.load()
 	}
 	if !l.diags.HasErrors() {

@@ -1,0 +1,2 @@
+experiment "x" {
+  datasets = [dataset.t

@@ -1,0 +1,6 @@
+dataset "t" {
+  fromat = "harbor"
+}
+
+dataset "t" {
+}

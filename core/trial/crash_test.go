@@ -1,0 +1,164 @@
+package trial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// ownMachine is a plugin host of its own over copies of the programs, so that
+// what a test kills is nobody else's, with one more agent from this module.
+func ownMachine(t *testing.T) machine {
+	t.Helper()
+	m := getMachine(t)
+	dir, err := os.MkdirTemp("", "bk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err = os.CopyFS(filepath.Join(dir, "plugins"), os.DirFS(filepath.Join(m.dir, "plugins"))); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "plugins", "oracle"), "github.com/berth-eval/berth/agents/oracle")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, buildErr := build.CombinedOutput(); buildErr != nil {
+		t.Fatalf("build: %v\n%s", buildErr, out)
+	}
+	host, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(dir, "plugins")}, Env: []string{"HOME=" + dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(host.Stop)
+	return machine{dir: dir, sandboxd: m.sandboxd, host: host}
+}
+
+// running are the processes that run a program below dir.
+func running(dir string) (pids []int) {
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		return nil
+	}
+	for _, l := range links {
+		var pid int
+		if exe, err := os.Readlink(l); err == nil && strings.HasPrefix(exe, dir+"/") {
+			if _, err = fmt.Sscanf(l, "/proc/%d/exe", &pid); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// onHost takes the agent from the plugin host, too.
+type onHost struct{ *bench }
+
+func (p onHost) Agent(ctx context.Context, name string) (agent.Agent, record.PluginUsed, error) {
+	return p.m.host.Agent(ctx, name)
+}
+
+// TestPluginsAreKilledInATurn kills real plugin processes while a real agent
+// works. The attempt ends as plugin_crashed, the sandbox and all that ran in it
+// is gone, and the next attempt on the same host works.
+func TestPluginsAreKilledInATurn(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"oracle", "local"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, does("true"), tests("test -e /app/done"))
+			b.m = ownMachine(t)
+			withSolution(t, b, "touch /app/here; sleep 1000; touch /app/done")
+			killed := make(chan int, 1)
+			b.live = func(e record.Event) {
+				if e.Type == record.EventPhaseStart && e.Phase == record.PhaseTurn {
+					go func() { killed <- killWhenBusy(filepath.Join(b.m.dir, "plugins", name)) }()
+				}
+			}
+			in := b.input()
+			in.Plugins = onHost{b}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			r, err := trial.Run(ctx, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := <-killed; n == 0 {
+				t.Error("nothing was killed")
+			}
+			if r.Outcome != record.PluginCrashed || r.Integrity != record.Unknown || r.Error == nil || !r.Error.Retry {
+				t.Errorf("got %s\n%s", r.Outcome, pretty(r))
+			}
+			nothingLeft(t, b)
+			b.live, b.dir = nil, t.TempDir()
+			withSolution(t, b, "touch /app/done")
+			in = b.input()
+			in.Plugins = onHost{b}
+			if r, err = trial.Run(ctx, in); err != nil || r.Outcome != record.Passed {
+				t.Errorf("the next attempt: %v\n%s", err, pretty(r))
+			}
+		})
+	}
+}
+
+// killWhenBusy waits until the solution is at work, and kills the processes of
+// a program.
+func killWhenBusy(program string) int {
+	time.Sleep(300 * time.Millisecond)
+	n := 0
+	for _, pid := range running(filepath.Dir(program)) {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe == program && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+func nothingLeft(t *testing.T, b *bench) {
+	t.Helper()
+	if _, err := os.Lstat(b.runtime); err == nil {
+		t.Errorf("the runtime folder %s is still there", b.runtime)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		env, _, err := b.m.host.Environment(t.Context(), "local")
+		var left []string
+		if err == nil {
+			left, err = env.List(t.Context(), b.input().Run)
+		}
+		if err == nil && len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("sandboxes left: %q, %v", left, err)
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// withSolution gives the task a reference solution and the cell an oracle.
+func withSolution(t *testing.T, b *bench, script string) {
+	t.Helper()
+	dir := filepath.Join(b.task.Dir, "solution")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "solve.sh"), []byte(script), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	b.task.Resources = []task.Resource{{
+		Name: "solution", Path: "solution", Audience: []task.Role{task.RoleOracle}, Place: "/solution", Phase: task.PlaceTurn, Folder: true,
+		Entries: []task.Entry{{Path: "solve.sh", Mode: 0o755}},
+	}}
+	b.task.Stages[0].Reference = &task.Reference{Resource: "solution", Argv: []string{"sh", "/solution/solve.sh"}}
+	b.cell.Agent = trial.Agent{Plugin: "oracle", Oracle: true}
+}

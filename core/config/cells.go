@@ -259,6 +259,11 @@ func (c *builder) missing(experiment *hclsyntax.Block, attr, what, write string)
 	if a := experiment.Body.Attributes[attr]; a != nil && !isEmptyList(a.Expr) {
 		return
 	}
+	for _, d := range c.l.parts.Diags { // perhaps it is there under a wrong name
+		if d.Subject != nil && d.Subject.Filename == experiment.Body.SrcRange.Filename && experiment.Body.SrcRange.Overlaps(*d.Subject) {
+			return
+		}
+	}
 	c.diags = append(c.diags, source.At(experiment.DefRange(), fmt.Sprintf("No %s is chosen", what), "Write %s in the experiment, or an axis %s in its matrix.", write, what))
 }
 

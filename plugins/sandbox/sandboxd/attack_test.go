@@ -375,3 +375,28 @@ func TestTrapsInTheFileSystem(t *testing.T) {
 	}
 	_ = term.Close()
 }
+
+// Whoever has many processes with long command lines must not make the answers
+// too large for a message.
+func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	c := b.Shell("agent")
+	script := `long=$(head -c 100000 /dev/zero | tr '\0' x); i=0; while [ $i -lt 300 ]; do sleep 999 "$long" 2>/dev/null & sh -c 'exec sleep 999' "$long" & i=$((i+1)); done; true`
+	if r, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", script}}); err != nil || !r.OK() {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	ps, err := b.Processes(t.Context())
+	if err != nil || len(ps.List) < 300 {
+		t.Fatalf("%d processes, %v", len(ps.List), err)
+	}
+	for _, p := range ps.List {
+		if n := len(strings.Join(p.Argv, "\x00")); n > 1024 {
+			t.Errorf("process %d has %d bytes of arguments", p.PID, n)
+		}
+	}
+	killed, err := b.Quiesce(t.Context())
+	if err != nil || len(killed) < 300 {
+		t.Errorf("%d killed, %v", len(killed), err)
+	}
+}

@@ -134,6 +134,15 @@ func (c *control) Processes(context.Context, *pb.ProcessesRequest) (*pb.Processe
 	return &pb.ProcessesReply{Processes: list, Unattributed: rest}, nil
 }
 
+// An answer must fit into a message, whatever the sandbox does: of so many
+// processes everything is told, with so many bytes of each text; of the others
+// what the kernel counts.
+const (
+	maxDescribed = 2000
+	maxText      = 1024
+	maxKilled    = 10_000 // in one answer
+)
+
 // describe says all that is known of processes; with sockets also what listens,
 // and what does so without being found out.
 func (d *daemon) describe(t proc.Table, sockets bool) (list []*pb.Process, rest []*pb.Socket) {
@@ -151,12 +160,15 @@ func (d *daemon) describe(t proc.Table, sockets bool) (list []*pb.Process, rest 
 	of := d.attribution(t)
 	for i := range t {
 		p := &t[i]
-		more := proc.Look(p.PID, len(listening) > 0)
+		var more proc.Detail
+		if i < maxDescribed {
+			more = proc.Look(p.PID, len(listening) > 0)
+		}
 		from := of(p)
 		m := &pb.Process{
 			Pid: int64(p.PID), Parent: int64(p.Parent), Started: p.Started, KernelSession: int64(p.Session), Uid: more.UID,
-			State: string(rune(p.State)), Comm: p.Comm, CommandLine: bytes.TrimRight(more.CommandLine, "\x00"),
-			Executable: []byte(more.Executable), Service: from.service, Session: from.session,
+			State: string(rune(p.State)), Comm: p.Comm, CommandLine: cut(bytes.TrimRight(more.CommandLine, "\x00")),
+			Executable: cut([]byte(more.Executable)), Service: from.service, Session: from.session,
 		}
 		for _, inode := range more.Inodes {
 			if s := listening[inode]; s != nil {
@@ -173,6 +185,8 @@ func (d *daemon) describe(t proc.Table, sockets bool) (list []*pb.Process, rest 
 	}
 	return list, rest
 }
+
+func cut(b []byte) []byte { return b[:min(len(b), maxText)] }
 
 // printable makes hostile text fit for a string of a message.
 func printable(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

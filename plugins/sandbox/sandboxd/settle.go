@@ -255,8 +255,10 @@ func (d *daemon) killAll(which func(proc.Table) proc.Table) (killed []*pb.Proces
 			_ = syscall.Kill(p.PID, syscall.SIGSTOP)
 		}
 		fresh := keep(picked, func(p *proc.Process) bool { return seen[p.PID] != p.Started })
-		list, _ := d.describe(fresh, true)
-		killed = append(killed, list...)
+		if len(killed) < maxKilled {
+			list, _ := d.describe(fresh[:min(len(fresh), maxKilled-len(killed))], true)
+			killed = append(killed, list...)
+		}
 		pids := map[int]bool{}
 		for _, p := range picked {
 			pids[p.PID], seen[p.PID] = true, p.Started

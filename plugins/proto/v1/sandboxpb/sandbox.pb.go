@@ -617,7 +617,9 @@ func (*ThawReply) Descriptor() ([]byte, []int) {
 }
 
 // Process is one process inside. The kernel counts its numbers; all text is
-// the sandbox's claim, cut short and possibly not UTF-8.
+// the sandbox's claim, cut short and possibly not UTF-8. Of more than 2,000
+// processes in one answer the others have numbers only; lists of what was killed
+// end at 10,000, and no more than 1,000 sockets are told.
 type Process struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pid           int64                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`         // in the sandbox's pid namespace
@@ -627,7 +629,7 @@ type Process struct {
 	Uid           uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`                                   // effective
 	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                                // one letter, as in /proc/<pid>/stat
 	Comm          []byte                 `protobuf:"bytes,7,opt,name=comm,proto3" json:"comm,omitempty"`                                  // at most 15 bytes
-	CommandLine   []byte                 `protobuf:"bytes,8,opt,name=command_line,json=commandLine,proto3" json:"command_line,omitempty"` // zero bytes between arguments, at most 4096 bytes
+	CommandLine   []byte                 `protobuf:"bytes,8,opt,name=command_line,json=commandLine,proto3" json:"command_line,omitempty"` // zero bytes between arguments, at most 1024 bytes
 	Executable    []byte                 `protobuf:"bytes,9,opt,name=executable,proto3" json:"executable,omitempty"`                      // where /proc/<pid>/exe points; empty where it cannot be read
 	Service       string                 `protobuf:"bytes,10,opt,name=service,proto3" json:"service,omitempty"`                           // name of the service it is, or descends from
 	Session       string                 `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`                           // session whose command or terminal it is, or descends from

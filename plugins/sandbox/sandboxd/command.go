@@ -73,8 +73,7 @@ func (c *command) exit() *pb.Exit {
 	return e
 }
 
-// origin says for whom the processes of a kernel session were started. The
-// kernel gives the number to nobody else while a process has it.
+// origin says for whom a process was started.
 type origin struct{ session, service string }
 
 // plan is a command, ready to start.
@@ -156,13 +155,8 @@ func (d *daemon) start(c *command, p *plan, files []uintptr) error {
 		return startError(p, err)
 	}
 	c.process = process
-	from := origin{service: c.service}
-	if c.session != nil {
-		from.session = c.session.id
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.origins[process.PID] = from
 	d.commands[c] = struct{}{}
 	return nil
 }
@@ -175,7 +169,11 @@ func (d *daemon) ended(c *command) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.commands, c)
-	if len(d.origins) > maxOrigins {
+	if c.session == nil {
+		return
+	}
+	d.past[c.process.PID] = c.session.id
+	if len(d.past) > d.pastLimit {
 		d.prune()
 	}
 }

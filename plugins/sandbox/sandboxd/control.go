@@ -191,43 +191,55 @@ func cut(b []byte) []byte { return b[:min(len(b), maxText)] }
 // printable makes hostile text fit for a string of a message.
 func printable(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
-// attribution returns a function that tells for whom a process runs: for whom
-// it, or the nearest process above it, was started, or else its kernel session.
+// attribution returns a function that tells for whom a process of t runs: for
+// whom it, or the nearest process above it, or the leader of its kernel session,
+// was started. A number is trusted only while the command that got it has not
+// been collected; after that the kernel may give it to anybody, and a process
+// that waited for a service's number would pass for one.
 func (d *daemon) attribution(t proc.Table) func(*proc.Process) origin {
 	d.mu.Lock()
-	origins := maps.Clone(d.origins)
+	alive := make(map[int]origin, len(d.commands))
+	for c := range d.commands {
+		if c.over() {
+			continue
+		}
+		from := origin{service: c.service}
+		if c.session != nil {
+			from.session = c.session.id
+		}
+		alive[c.process.PID] = from
+	}
+	past := maps.Clone(d.past)
 	d.mu.Unlock()
 	index := t.Index()
 	return func(p *proc.Process) (from origin) {
+		found := false
 		proc.Ancestors(index, p, func(q *proc.Process) bool {
-			var ok bool
-			if from, ok = origins[q.PID]; !ok {
-				from, ok = origins[q.Session]
+			if from, found = alive[q.PID]; !found {
+				from, found = alive[q.Session]
 			}
-			return !ok
+			return !found
 		})
+		if !found {
+			from.session = past[p.Session]
+		}
 		return from
 	}
 }
 
-// maxOrigins is how many kernel sessions are remembered before it is looked
-// which of them are left.
-const maxOrigins = 4096
+// fewPast is how many ended commands are remembered without a thought.
+const fewPast = 4096
 
-// prune forgets kernel sessions that no process has. The caller holds d.mu; it
-// does no harm to be called too early.
+// prune forgets kernel sessions that no process has. The caller holds d.mu.
 func (d *daemon) prune() {
 	t, err := proc.List()
 	if err != nil {
 		return
 	}
-	alive := map[int]bool{}
+	left := map[int]bool{}
 	for _, p := range t {
-		alive[p.PID], alive[p.Session] = true, true
+		left[p.Session] = true
 	}
-	for pid := range d.origins {
-		if !alive[pid] {
-			delete(d.origins, pid)
-		}
-	}
+	maps.DeleteFunc(d.past, func(session int, _ string) bool { return !left[session] })
+	d.pastLimit = max(fewPast, 2*len(d.past))
 }

@@ -61,9 +61,14 @@ type daemon struct {
 	sessions map[string]*session
 	expected map[stream.ID]*attachment // announced by Attach, not handed over yet
 	commands map[*command]struct{}     // that run, of sessions and services
-	origins  map[int]origin            // kernel sessions of commands, also of those that ended
 	services []*service                // in the order of their first start
 	frozen   *freeze                   // nil: not frozen
+
+	// past is the session, by kernel session, of commands that have ended.
+	// What they left is known by it, as long as the number is not used again:
+	// it informs and decides nothing.
+	past      map[int]string
+	pastLimit int // of its length, before it is looked which of them are left
 }
 
 // Main is sandboxd, in either half: under any other name than become.RunName
@@ -154,7 +159,7 @@ func newDaemon() (*daemon, error) {
 	d := &daemon{
 		over:     make(chan error, 1),
 		sessions: map[string]*session{}, expected: map[stream.ID]*attachment{},
-		commands: map[*command]struct{}{}, origins: map[int]origin{},
+		commands: map[*command]struct{}{}, past: map[int]string{}, pastLimit: fewPast,
 	}
 	d.reap, d.findings = pid1.Settle(without)
 	_ = null() // opened while it is what it seems to be

@@ -110,7 +110,7 @@ into trials, runs them, and keeps every attempt.`,
   berth run experiment.hcl          run it, into ./runs
   berth show last                   what came of it`,
 		SilenceUsage: true, SilenceErrors: true,
-		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRun: func(*cobra.Command, []string) {
 			level := zerolog.WarnLevel
 			if a.verbose {

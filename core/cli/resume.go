@@ -80,7 +80,9 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 	path := sf.experiment
 	if path == "" {
 		path = filepath.Join(dir, store.ExperimentDir)
-		ef.BaseDir = m.Header.Dir
+		if m.Header.Try == nil { // the file of a try names absolute paths only
+			ef.BaseDir = m.Header.Dir
+		}
 	}
 	varFile, remove, err := keptVariables(m)
 	if err != nil {

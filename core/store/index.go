@@ -119,6 +119,7 @@ func newIndex(m *Manifest) *Index {
 
 func (x *Index) clone() *Index {
 	c := *x
+	c.Notes = slices.Clone(x.Notes)
 	c.Trials = make([]*TrialState, len(x.Trials))
 	c.byID = make(map[string]*TrialState, len(x.Trials))
 	for i, t := range x.Trials {

@@ -69,7 +69,7 @@ func Create(parent string, m *Manifest, files []File) (*Run, error) {
 			return nil, fmt.Errorf("create run: %w", err)
 		}
 	}
-	r := &Run{Dir: dir, Manifest: m, berth: m.Header.Berth}
+	r := &Run{Dir: dir, Manifest: m, berth: m.Header.Berth, index: newIndex(m)}
 	if err = r.begin(false); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,6 @@ func Create(parent string, m *Manifest, files []File) (*Run, error) {
 	if err = m.write(filepath.Join(dir, ManifestFile)); err != nil {
 		return nil, errors.Join(fmt.Errorf("create run: manifest: %w", err), r.Close())
 	}
-	r.index = newIndex(m)
 	return r, nil
 }
 
@@ -189,13 +188,19 @@ func (r *Run) recover() error {
 }
 
 // Note writes down something that a reader of the run should know.
-func (r *Run) Note(text string) error {
-	return r.journal.append(Entry{Kind: Noted, Note: text}, true)
-}
+func (r *Run) Note(text string) error { return r.note(Entry{Kind: Noted, Note: text}) }
 
 // Accept writes down a drift that the user accepted.
 func (r *Run) Accept(drift string) error {
-	return r.journal.append(Entry{Kind: Noted, Note: "drift accepted: " + drift, Accepted: drift}, true)
+	return r.note(Entry{Kind: Noted, Note: "drift accepted: " + drift, Accepted: drift})
+}
+
+func (r *Run) note(e Entry) error {
+	e.Time = time.Now().UTC()
+	r.mu.Lock()
+	r.index.Notes = append(r.index.Notes, e)
+	r.mu.Unlock()
+	return r.journal.append(e, true)
 }
 
 // Index is what is known of every trial now. It is a copy.

@@ -1,0 +1,200 @@
+package command
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	types "github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/store"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares a text with testdata/name.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || got != string(want) {
+		t.Errorf("%s (-update writes it): %v\ngot:\n%s\nwant:\n%s", file, err, got, want)
+	}
+}
+
+var commands = []string{
+	"", "init", "plan", "validate", "run", "try", "resume", "show", "task", "task check", "plugin", "plugin list", "plugin info",
+	"plugin test", "doctor", "gc", "version", "completion",
+}
+
+func TestHelpOfEveryCommand(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, c := range commands {
+		name := strings.ReplaceAll("help "+c, " ", "-") + ".txt"
+		r := berth(t, dir, append(strings.Fields(c), "--help")...)
+		r.want(t, 0)
+		if r.stderr != "" {
+			t.Errorf("%s: help on stderr: %s", c, r.stderr)
+		}
+		if c != "completion" && !strings.Contains(r.out, "Examples:") {
+			t.Errorf("%s: help has no example", c)
+		}
+		golden(t, strings.TrimSuffix(strings.ReplaceAll(name, "-.", "."), ""), r.out)
+	}
+}
+
+// What cannot be begun ends with 2, says why in one place, and prints no answer.
+func TestErrorsOfUsage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
+	experiment(t, dir, "agent.oracle", "")
+	write(t, dir, map[string]string{
+		"broken/x.hcl": "experiment \"x\" {\n  repeet = 2\n}\n",
+		"slurm/x.hcl": strings.Replace(read(t, filepath.Join(dir, "experiment.hcl")), "./tasks", "../tasks", 1) +
+			"executor \"slurm\" {}\n",
+		"empty/readme": "nothing\n",
+	})
+	for _, tt := range []struct {
+		args, err string
+	}{
+		{"frobnicate", `unknown command "frobnicate"`},
+		{"run --frobnicate", "unknown flag: --frobnicate: see berth run --help"},
+		{"run a b", "accepts at most 1 arg"},
+		{"run nowhere.hcl", "nowhere.hcl"},
+		{"run broken", "repeat"},
+		{"run slurm", `executor "slurm" is not supported yet`},
+		{"run . --require nonsense", `requirement "nonsense"`},
+		{"run . --var x", "x"},
+		{"plan broken", "repeet"},
+		{"validate broken", "repeet"},
+		{"try", "accepts 1 arg"},
+		{"try nowhere", "nowhere is not a folder"},
+		{"try empty", "no task at or below empty"},
+		{"try tasks/one --agent nobody", "nobody"},
+		{"resume nowhere", `no run "nowhere"`},
+		{"resume tasks", "not a run folder"},
+		{"resume last", "no run in ./runs yet"},
+		{"resume x --again passed", "that is a measurement"},
+		{"resume x --again lost", "no such outcome"},
+		{"show nowhere", `no run "nowhere"`},
+		{"task check empty", "no task at or below empty"},
+		{"task check tasks --format none", `no task format "none"`},
+		{"plugin info none", `no plugin "none"`},
+		{"plugin test none", "none"},
+		{"plugin test experiment.hcl --config x", `--config "x" is not JSON`},
+		{"init . --tasks x", "experiment.hcl exists"},
+	} {
+		r := berth(t, dir, strings.Fields(tt.args)...)
+		if r.code != 2 || !strings.Contains(r.stderr, tt.err) || r.out != "" {
+			t.Errorf("%s: code %d, want 2 and %q\nstdout: %s\nstderr: %s", tt.args, r.code, tt.err, r.out, r.stderr)
+		}
+	}
+	if entries, err := os.ReadDir(filepath.Join(dir, "runs")); err == nil {
+		t.Errorf("something was begun: %v", entries)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestAnswersAsJSON(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
+	if v := answer[types.Version](t, berth(t, dir, "version", "--json"), "cli-version"); v.Version == "" {
+		t.Error("no version")
+	}
+	if v := answer[types.Init](t, berth(t, dir, "init", "--json"), "cli-init"); len(v.Files) != 1 {
+		t.Errorf("init: %+v", v)
+	}
+	if v := answer[types.Runs](t, berth(t, dir, "show", "--json"), "cli-show-runs"); len(v.Runs) != 0 {
+		t.Errorf("runs: %+v", v)
+	}
+	list := answer[types.PluginList](t, berth(t, dir, "plugin", "list", "--json"), "cli-plugin-list")
+	if len(list.Plugins) < 4 {
+		t.Errorf("plugins: %+v", list.Plugins)
+	}
+	for _, p := range list.Plugins {
+		if p.Path == "" || !strings.HasPrefix(p.Digest, "sha256:") || p.Protocol == 0 || p.Version == "" {
+			t.Errorf("plugin %+v", p)
+		}
+		info := answer[types.PluginList](t, berth(t, dir, "plugin", "info", p.Kind+" "+p.Name, "--json"), "cli-plugin-list")
+		if len(info.Plugins) != 1 || len(info.Plugins[0].Schema) == 0 {
+			t.Errorf("info of %s: %+v", p.Name, info)
+		}
+	}
+	answer[types.Doctor](t, berth(t, dir, "doctor", "--json"), "cli-doctor")
+	answer[types.GC](t, berth(t, dir, "gc", "--dry-run", "--json"), "cli-gc")
+	check := answer[types.TaskCheck](t, berth(t, dir, "task", "check", "tasks", "--json"), "cli-task-check")
+	if check.Valid != 1 || check.Tasks[0].Task == nil {
+		t.Errorf("task check: %+v", check)
+	}
+	broken := answer[types.Validate](t, berth(t, dir, "validate", "tasks", "--json"), "cli-validate")
+	if broken.Valid || len(broken.Diagnostics) == 0 {
+		t.Errorf("validate: %+v", broken)
+	}
+}
+
+// What init writes is an experiment that can be planned.
+func TestInitPlanAndValidate(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
+	berth(t, dir, "init").want(t, 0)
+	berth(t, dir, "validate").want(t, 0)
+	r := berth(t, dir, "plan", "--json", "--trials")
+	r.want(t, 0)
+	p := answer[types.Plan](t, r, "cli-plan")
+	if !p.Ready || p.Trials != 1 || len(p.List) != 1 || len(p.List[0].ID) != 64 || p.Cost.WorstUSD == nil || *p.Cost.WorstUSD != 0 {
+		t.Errorf("plan: %+v", p)
+	}
+	text := berth(t, dir, "plan")
+	text.want(t, 0)
+	if !strings.Contains(text.out, "1 cell × 1 task × 1 repetition = 1 trial") {
+		t.Errorf("plan: %s", text.out)
+	}
+	second := answer[types.Plan](t, berth(t, dir, "plan", "--json", "--trials"), "cli-plan")
+	if second.List[0].ID != p.List[0].ID {
+		t.Error("the same plan has other trial ids")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "runs")); err == nil {
+		t.Error("a plan made a folder")
+	}
+}
+
+func TestCompletionKnowsTheCommands(t *testing.T) {
+	t.Parallel()
+	r := berth(t, t.TempDir(), "completion", "bash")
+	r.want(t, 0)
+	if !strings.Contains(r.out, "__start_berth") {
+		t.Error("no completion for bash")
+	}
+}
+
+// A folder of somebody else's is not taken for a run, and not written to.
+func TestShowReadsOnly(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"runs/x/" + store.ManifestFile: "{}\n"})
+	r := berth(t, dir, "show")
+	r.want(t, 0)
+	if !strings.Contains(r.out, "does not say what run") {
+		t.Errorf("show: %s", r.out)
+	}
+	berth(t, dir, "show", "x").want(t, 2)
+}

@@ -1,0 +1,213 @@
+package command
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	types "github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/schemas"
+)
+
+func TestTheQuickstart(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	dir := t.TempDir()
+	r := berth(t, dir, "run", filepath.Join(root, "examples", "quickstart"), "--json",
+		"--require", "agent=oracle: passed = planned", "--require", "agent=nop: passed = 0")
+	r.want(t, 0)
+	a := answer[types.Run](t, r, "cli-run")
+	if len(a.Summary.Cells) != 2 || a.Summary.Cells[0].Passed != 3 || a.Summary.Cells[1].Passed != 0 || a.Summary.Planned != 6 {
+		t.Errorf("summary: %+v", a.Summary)
+	}
+	n, err := schemas.CheckRun(a.Dir)
+	if err != nil || n < 100 {
+		t.Errorf("%d texts of the run were checked: %v", n, err)
+	}
+	show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+	checkShown(t, &show)
+	for _, tr := range show.Trials {
+		checkTrajectory(t, tr.Attempts[0].Dir)
+		one := berth(t, dir, "show", "last", tr.ID[:16], "--json")
+		one.want(t, 0)
+		answer[types.ShowTrial](t, one, "cli-show-trial")
+		full := answer[types.ShowFull](t, berth(t, dir, "show", "last", tr.ID, "1", "--json"), "cli-show-attempt")
+		if full.Result == nil || full.Result.Trial != tr.ID || len(full.Files) == 0 {
+			t.Errorf("attempt: %+v", full)
+		}
+	}
+	answer[types.Runs](t, berth(t, dir, "show", "--json"), "cli-show-runs")
+	again := berth(t, dir, "resume", "last", "--json")
+	again.want(t, 0)
+	if a = answer[types.Run](t, again, "cli-run"); a.Ran != 0 {
+		t.Errorf("a complete run was run again: %d attempts", a.Ran)
+	}
+	for _, args := range [][]string{{"show"}, {"show", "last"}, {"show", "last", show.Trials[0].ID[:10]}, {"show", "last", show.Trials[0].ID, "1"}} {
+		text := berth(t, dir, args...)
+		text.want(t, 0)
+		if len(text.out) < 40 || text.stderr != "" || strings.Contains(text.out, "\x1b") {
+			t.Errorf("%q printed %q and %q", args, text.out, text.stderr)
+		}
+	}
+}
+
+// checkShown holds what design promises of every run: each phase says when and
+// who, and the planned trials are the sum over outcomes.
+func checkShown(t *testing.T, show *types.ShowRun) {
+	t.Helper()
+	sum := 0
+	for _, n := range show.Summary.Outcomes {
+		sum += n
+	}
+	if sum != show.Summary.Planned || len(show.Trials) != show.Summary.Planned {
+		t.Errorf("planned %d, sum over outcomes %d, trials %d", show.Summary.Planned, sum, len(show.Trials))
+	}
+	for _, tr := range show.Trials {
+		for _, a := range tr.Attempts {
+			if a.State != types.Published {
+				continue
+			}
+			if len(a.Phases) < 5 {
+				t.Errorf("trial %s attempt %d has %d phases", tr.Dir, a.Attempt, len(a.Phases))
+			}
+			for _, p := range a.Phases {
+				if p.Start.IsZero() || p.End.IsZero() || p.Who == "" || p.End.Before(p.Start) {
+					t.Errorf("trial %s attempt %d: phase %+v", tr.Dir, a.Attempt, p)
+				}
+			}
+		}
+	}
+}
+
+func checkTrajectory(t *testing.T, dir string) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, record.TrajectoryFile))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if ps := trajectory.Validate(b); len(ps) > 0 {
+		t.Errorf("%s: %v", dir, ps)
+	}
+}
+
+func TestTryRunsOneTaskWithoutAFile(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	dir := t.TempDir()
+	task(t, dir, "one", "touch /app/done")
+	a := answer[types.Run](t, berth(t, dir, "try", "one", "--json"), "cli-run")
+	if a.Summary.Outcomes[record.Passed] != 1 || a.Summary.Planned != 1 {
+		t.Errorf("oracle: %+v", a.Summary.Outcomes)
+	}
+	a = answer[types.Run](t, berth(t, dir, "try", "one", "--agent", "nop", "--repeat", "2", "--json"), "cli-run")
+	if a.Summary.Outcomes[record.Failed] != 2 {
+		t.Errorf("nop: %+v", a.Summary.Outcomes)
+	}
+	again := berth(t, dir, "resume", "last")
+	again.want(t, 0)
+	// What came of it, not what it came through, decides --require.
+	berth(t, dir, "try", "one", "--agent", "nop", "--require", "passed >= 1").want(t, 1)
+}
+
+func TestAnInvalidTaskIsCounted(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "good", "touch /app/done")
+	task(t, filepath.Join(dir, "tasks"), "bad", "true")
+	write(t, dir, map[string]string{"tasks/bad/task.toml": "schema_version = \"1.4\"\nsurprise = 1\n"})
+	experiment(t, dir, "agent.oracle", "")
+	r := berth(t, dir, "run", "--json")
+	r.want(t, 1)
+	a := answer[types.Run](t, r, "cli-run")
+	if a.Summary.Planned != 2 || a.Summary.Outcomes[record.TaskInvalid] != 1 || a.Summary.Outcomes[record.Passed] != 1 {
+		t.Errorf("outcomes: %v", a.Summary.Outcomes)
+	}
+	if !strings.Contains(r.stderr, "surprise") {
+		t.Errorf("stderr does not say why: %s", r.stderr)
+	}
+}
+
+func TestWhatCouldChangeResultsIsRefusedWithADiff(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
+	experiment(t, dir, "agent.oracle", "")
+	berth(t, dir, "run").want(t, 0)
+
+	// Limits of the run may change.
+	experiment(t, dir, "agent.oracle", "  limits {\n    in_flight = 3\n  }")
+	berth(t, dir, "resume", "last", "--experiment", "experiment.hcl").want(t, 0)
+
+	experiment(t, dir, "agent.oracle", "  per_trial {\n    agent_time = \"7m\"\n  }")
+	r := berth(t, dir, "resume", "last", "--experiment", "experiment.hcl")
+	r.want(t, 2)
+	if !strings.Contains(r.stderr, "per_trial.agent_time_ns: added 420000000000") {
+		t.Errorf("no diff: %s", r.stderr)
+	}
+	write(t, dir, map[string]string{"tasks/one/instruction.md": "Something else.\n"})
+	r = berth(t, dir, "resume", "last")
+	r.want(t, 2)
+	if !strings.Contains(r.stderr, "e2e/one: content: sha256:") {
+		t.Errorf("no diff: %s", r.stderr)
+	}
+}
+
+func TestOtherPluginsAreRefusedOrMarked(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
+	experiment(t, dir, "agent.oracle", "")
+	berth(t, dir, "run").want(t, 0)
+	// The same program with another digest, in front of the first.
+	bin := filepath.Join(dir, "bin")
+	b, err := os.ReadFile(filepath.Join(root, "bin", "plugins", "oracle"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, bin, map[string]string{"plugins/oracle": string(b) + "\n"})
+	for _, name := range []string{"berth", "berth-sandboxd", "plugins/local", "plugins/nop", "plugins/script", "plugins/libexec"} {
+		if err = os.MkdirAll(filepath.Join(bin, "plugins"), 0o755); err == nil {
+			err = copyTo(filepath.Join(root, "bin", name), filepath.Join(bin, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := func(args ...string) result {
+		cmd, out, stderr := prepare(t, dir, args...)
+		cmd.Path = filepath.Join(bin, "berth")
+		return ended(t, cmd, cmd.Run(), out, stderr)
+	}
+	r := other("resume", "last")
+	r.want(t, 2)
+	if !strings.Contains(r.stderr, "agent oracle: sha256:") || !strings.Contains(r.stderr, "--accept-drift") {
+		t.Errorf("stderr: %s", r.stderr)
+	}
+	r = other("resume", "last", "--accept-drift")
+	r.want(t, 0)
+	if !strings.Contains(r.out, "drift accepted: agent oracle") {
+		t.Errorf("not marked: %s", r.out)
+	}
+}
+
+func copyTo(from, to string) error {
+	fi, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if fi.IsDir() {
+		return os.CopyFS(to, os.DirFS(from))
+	}
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, fi.Mode())
+}

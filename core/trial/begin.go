@@ -218,13 +218,17 @@ func (a *attempt) create(ctx context.Context) error {
 	return a.place(ctx, task.PlaceCreate, "")
 }
 
+// idle is what an image's entrypoint is given to run in the main container,
+// instead of the image's own command: that is the agent's place to work.
+var idle = []string{"sh", "-c", "sleep infinity"}
+
 // services starts the image's entrypoint and the task's services, in order,
 // and waits until the task says that it is ready.
 func (a *attempt) services(ctx context.Context) error {
 	w := a.w
 	if img := w.Made.Image; len(img.Entrypoint) > 0 {
 		s := inside.Service{
-			Name: "entrypoint", Argv: slices.Concat(img.Entrypoint, img.Cmd), User: img.User, Dir: w.Dir, Env: world.List(w.Env),
+			Name: "entrypoint", Argv: slices.Concat(img.Entrypoint, idle), User: img.User, Dir: w.Dir, Env: world.List(w.Env),
 		}
 		if _, err := w.StartService(ctx, s); err != nil {
 			return fmt.Errorf("start the image's entrypoint: %w", err)

@@ -279,13 +279,15 @@ func TestTheEndOfTheSandboxIsTheAgentsDoing(t *testing.T) {
 		name string
 		when string // turn or verify
 		env  error  // what the environment's plugin says when it is asked
+		anew bool   // it was started again meanwhile
 		want record.Outcome
 		end  record.AgentEnd
 		by   record.Boundary
 	}{
-		{"in a turn", "turn", nil, record.AgentError, record.SandboxLost, record.ByAgent},
-		{"during verification", "verify", nil, record.AgentError, record.SandboxLost, record.ByAgent},
-		{"with its plugin", "turn", trial.ErrPluginGone, record.PluginCrashed, record.SandboxLost, record.ByEnvironment},
+		{"in a turn", "turn", nil, false, record.AgentError, record.SandboxLost, record.ByAgent},
+		{"during verification", "verify", nil, false, record.AgentError, record.SandboxLost, record.ByAgent},
+		{"with its plugin", "turn", trial.ErrPluginGone, false, record.PluginCrashed, record.SandboxLost, record.ByEnvironment},
+		{"with its plugin, which is there again", "turn", nil, true, record.PluginCrashed, record.SandboxLost, record.ByEnvironment},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -312,7 +314,12 @@ func TestTheEndOfTheSandboxIsTheAgentsDoing(t *testing.T) {
 			onEnv(b, func(genuine environment.Environment, e *broken) {
 				e.create = func(ctx context.Context, s environment.Spec) (environment.Sandbox, error) {
 					made, err := genuine.Create(ctx, s)
-					kill = func() { _, _ = genuine.Destroy(context.WithoutCancel(ctx), made.ID) }
+					kill = func() {
+						if tt.anew {
+							b.starts.Add(1)
+						}
+						_, _ = genuine.Destroy(context.WithoutCancel(ctx), made.ID)
+					}
 					return made, err
 				}
 				if tt.env != nil {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -248,7 +249,11 @@ type bench struct {
 	live    func(record.Event)
 	dir     string // of the attempt
 	runtime string
+	starts  atomic.Int64 // of the environment's process
 }
+
+// Incarnation implements trial.Incarnations.
+func (b *bench) Incarnation(string) int { return int(b.starts.Load()) }
 
 func newBench(t *testing.T, a *scripted, j *judge) *bench {
 	t.Helper()

@@ -128,6 +128,14 @@ type Plugins interface {
 	Verifier(ctx context.Context, name string) (VerifierPlugin, record.PluginUsed, error)
 }
 
+// Incarnations is optional: Plugins that have it say which process of a plugin
+// runs. When a sandbox is lost and its environment's process is not the one that
+// made it, the process was the cause, and not the agent.
+type Incarnations interface {
+	// Incarnation grows with each start of the process behind an environment.
+	Incarnation(environment string) int
+}
+
 // VerifierPlugin is a verifier, which may be a verifier.Rewriter, with what it
 // said of itself.
 type VerifierPlugin struct {

@@ -123,10 +123,13 @@ func TestTheVerifiersFilesComeAfterTheAgent(t *testing.T) {
 		[ ! -e /tests/test.sh ] || exit 3
 		mkdir -p /tests /logs/verifier
 		echo 'exit 0' > /tests/test.sh; echo planted > /tests/conftest.py; echo 1 > /logs/verifier/reward.txt`),
-		tests(`[ ! -e /tests/conftest.py ] && [ ! -e /logs/verifier/reward.txt ] && sh /tests/test.sh`))
+		tests(`echo log > /logs/verifier/ctrf.json; [ ! -e /tests/conftest.py ] && [ ! -e /logs/verifier/reward.txt ] && sh /tests/test.sh`))
 	withTests(t, b, map[string]string{"test.sh": "echo built > /tests/out; exit 0"})
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if kept, err := os.ReadFile(filepath.Join(b.dir, "verifier/logs/ctrf.json")); err != nil || string(kept) != "log\n" {
+		t.Errorf("the verifier's log: %q, %v", kept, err)
+	}
 	if !found(r, "planted") || found(r, "tests_changed") {
 		t.Errorf("findings %s", pretty(r.Findings))
 	}

@@ -31,6 +31,7 @@ func (a *attempt) newWorld(ctx context.Context) error {
 	if err != nil {
 		return blame.On(record.ByCore, errors.Join(err, folder.Close()))
 	}
+	a.incarnation = a.incarnationNow()
 	made, err := a.make(ctx)
 	if err != nil {
 		return errors.Join(err, folder.Close())
@@ -41,6 +42,15 @@ func (a *attempt) newWorld(ctx context.Context) error {
 		return struct{}{}, a.w.Connect(ctx)
 	})
 	return err
+}
+
+// incarnationNow says which process is behind the environment; 0 where nobody
+// knows.
+func (a *attempt) incarnationNow() int {
+	if p, ok := a.in.Plugins.(Incarnations); ok {
+		return p.Incarnation(a.in.Cell.Environment.Plugin)
+	}
+	return 0
 }
 
 // make creates the sandbox. When ctx ends it waits a little for the answer

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/core/relay"
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/decide"
 	"github.com/berth-eval/berth/core/trial/scribe"
 	"github.com/berth-eval/berth/core/trial/views"
@@ -65,7 +66,8 @@ func (s *stage) run(ctx context.Context) (p record.Phase, err error) {
 	if s.user != nil {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Close)
 		defer cancel()
-		err = errors.Join(err, s.user.close(closing, ""), s.user.shut(closing))
+		to := filepath.Join(s.a.in.Record.Dir(), record.AgentDir, s.user.id)
+		err = errors.Join(err, s.user.close(closing, ""), s.user.shut(closing), collect.Folder(s.user.scratch, to, s.a.scribe.Redactor()))
 	}
 	if err != nil {
 		err = s.lost(ctx, err)
@@ -86,8 +88,9 @@ func (s *stage) lost(ctx context.Context, err error) error {
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Check)
 	defer cancel()
-	if _, listErr := s.a.env.List(asking, s.a.in.Run); errors.Is(listErr, ErrPluginGone) {
-		err = fmt.Errorf("the sandbox ended with its plugin: %w", listErr)
+	_, listErr := s.a.env.List(asking, s.a.in.Run)
+	if errors.Is(listErr, ErrPluginGone) || s.a.incarnation != s.a.incarnationNow() {
+		err = fmt.Errorf("the sandbox ended with its environment: %w", cmp.Or(listErr, ErrPluginGone))
 		return &blame.Fault{By: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true, Err: err}
 	}
 	if !s.a.touched {

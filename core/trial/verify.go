@@ -59,6 +59,7 @@ func (s *stage) verify(ctx context.Context) (record.Phase, error) {
 		if err != nil {
 			return blame.On(record.ByEnvironment, fmt.Errorf("place the verifier's files: %w", err))
 		}
+		defer s.verifierLogs(ctx, p)
 		for n, u := range uses {
 			v, err := s.judge(ctx, judgement{use: u, number: n + 1, earlier: s.out.Verdicts})
 			if err != nil {
@@ -134,6 +135,34 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 		maps.Copy(sums, placed)
 	}
 	return sums, nil
+}
+
+// verifierLogs keeps what the verifier's programs wrote in the sandbox, also
+// when they were cut off. It is best effort.
+func (s *stage) verifierLogs(ctx context.Context, p record.Phase) {
+	source := s.a.task.Paths.VerifierLogs
+	if source == "" || s.mode == task.ModeCopies || s.a.w.Gone() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
+	defer cancel()
+	c := collect.Collector{
+		Into: filepath.Join(s.a.in.Record.Dir(), record.VerifierDir), Plain: true, MaxBytes: bound.LogsBytes,
+		Redactor: s.a.scribe.Redactor(), Fetch: s.a.w.Fetch,
+	}
+	to := "logs"
+	if len(s.a.task.Stages) > 1 {
+		to = s.task.Name + "/logs"
+	}
+	entries, err := c.All(ctx, []collect.Artifact{{Artifact: task.Artifact{Source: source, To: to}, Implied: true}})
+	for _, e := range entries {
+		if e.Status == collect.Failed {
+			err = errors.Join(err, errors.New(e.Reason))
+		}
+	}
+	if err != nil {
+		s.a.scribe.Note(p, "verifier_logs", "%s: %s", source, err)
+	}
 }
 
 // changed looks at the verifier's files again. They may be changed by the test

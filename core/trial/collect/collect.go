@@ -74,6 +74,7 @@ type Collector struct {
 	Workdir  string // that relative sources are relative to
 	Fetch    Fetch
 	Redactor *redact.Redactor
+	Plain    bool // write no manifest
 	MaxBytes int64
 	MaxFiles int64
 
@@ -109,6 +110,9 @@ func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 			continue
 		}
 		entries = append(entries, e)
+	}
+	if c.Plain {
+		return entries, nil
 	}
 	b, err := c.Redactor.JSON(entries)
 	if err != nil {

@@ -183,6 +183,9 @@ func Spec(t *task.Task, c Cell, needs agent.Needs) (environment.Spec, []string, 
 	limits, changed := limitsOf(e.Limits, c.Environment.Limits)
 	s.Limits = limits
 	modified = append(modified, changed...)
+	if in := t.Interaction; in != nil && in.MaxFollowUps > 0 && c.User == nil {
+		modified = append(modified, fmt.Sprintf("follow-ups: none instead of up to %d, since the experiment has no user", in.MaxFollowUps))
+	}
 	for _, b := range needs.Bundles {
 		s.Mounts = append(s.Mounts, environment.Mount{Source: b.Source, Target: b.Target})
 	}

@@ -122,6 +122,7 @@ func TestSpec(t *testing.T) {
 	tk.Environment.Limits = task.Limits{CPUMilli: 2000, MemoryMiB: 4096}
 	tk.Environment.Network = task.Network{Mode: task.NetworkPublic}
 	tk.Environment.Build = &task.Build{Context: "environment", File: "Dockerfile", Digest: "sha256:1"}
+	tk.Interaction = &task.Interaction{MaxFollowUps: 2}
 	tk.Services = []task.Service{{Name: "s", Command: task.Command{Argv: []string{"serve"}}}}
 	c := trial.Cell{Environment: trial.Environment{
 		Limits: task.Limits{MemoryMiB: 1024, Pids: 100}, Network: &task.Network{Mode: task.NetworkNone},
@@ -140,7 +141,7 @@ func TestSpec(t *testing.T) {
 	if s.Network.Mode != environment.NetworkNone || len(s.Mounts) != 1 || len(s.Services) != 1 {
 		t.Errorf("spec %+v", s)
 	}
-	if len(modified) != 4 || !slices.Contains(modified, "memory_mib: 1024 instead of 4096") {
+	if len(modified) != 5 || !slices.Contains(modified, "memory_mib: 1024 instead of 4096") {
 		t.Errorf("modified %q", modified)
 	}
 }

@@ -59,7 +59,7 @@ func (s *session) revoke(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	if s.relay != nil {
-		errs = append(errs, s.relay.Close(ctx))
+		errs = append(errs, blame.On(record.ByEnvironment, s.relay.Close(ctx)))
 	}
 	if s.models != nil {
 		errs = append(errs, blame.On(record.ByModel, s.models.Revoke(ctx)))

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/google/renameio/v2"
 
 	"github.com/berth-eval/berth/core/record"
 )
@@ -119,7 +118,7 @@ func (a *Attempt) WriteFile(file string, data []byte) error {
 	if !local(file) {
 		return fmt.Errorf("write %q: not a path below the attempt", file)
 	}
-	return renameio.WriteFile(filepath.Join(a.dir, filepath.FromSlash(file)), data, 0o644)
+	return replace(filepath.Join(a.dir, filepath.FromSlash(file)), data)
 }
 
 // Publish ends the attempt: what was appended reaches the disk, then
@@ -134,7 +133,7 @@ func (a *Attempt) Publish(r record.Result) error {
 	if err != nil {
 		return fmt.Errorf("publish attempt: %w", err)
 	}
-	if err = renameio.WriteFile(filepath.Join(a.dir, record.ResultFile), append(b, '\n'), 0o644); err != nil {
+	if err = replace(filepath.Join(a.dir, record.ResultFile), append(b, '\n')); err != nil {
 		return fmt.Errorf("publish attempt: %w", err)
 	}
 	brief := BriefOf(&r)

@@ -216,7 +216,7 @@ func (r *Run) WriteFile(name string, data []byte) error {
 	if !local(name) {
 		return fmt.Errorf("write %q: not a path below the run folder", name)
 	}
-	return renameio.WriteFile(filepath.Join(r.Dir, filepath.FromSlash(name)), data, 0o644)
+	return replace(filepath.Join(r.Dir, filepath.FromSlash(name)), data)
 }
 
 // Close says in the journal that this writer ended, and opens the lock. The
@@ -257,7 +257,7 @@ func keep(dir string, f File) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	return renameio.WriteFile(file, f.Bytes, 0o644)
+	return replace(file, f.Bytes)
 }
 
 // newID is 16 random bytes in hex.
@@ -265,4 +265,11 @@ func newID() (string, error) {
 	var b [16]byte
 	_, err := rand.Read(b[:])
 	return hex.EncodeToString(b[:]), err
+}
+
+// replace writes a file beside its name and renames it. The temporary file is
+// in the same folder without trying first whether another would do, which costs
+// as much as the rest.
+func replace(name string, data []byte) error {
+	return renameio.WriteFile(name, data, 0o644, renameio.WithTempDir(filepath.Dir(name)))
 }

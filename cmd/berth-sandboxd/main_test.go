@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/plugins/sandbox"
@@ -43,12 +44,18 @@ func TestShippedBinary(t *testing.T) {
 	if info, err := os.Stat(binary); err != nil || info.Size() > 16<<20 {
 		t.Errorf("%v, %v: larger than 16 MiB", info, err)
 	}
-	for name, o := range map[string]sandboxtest.Options{"control folder": {Binary: binary}, "one stream": {Binary: binary, Stream: true}} {
+	for name, o := range map[string]sandboxtest.Options{
+		"control folder": {Binary: binary}, "one stream": {Binary: binary, Stream: true},
+		"as an entrypoint": {Binary: binary, Entrypoint: true}, "as an entrypoint, one stream": {Binary: binary, Entrypoint: true, Stream: true},
+	} {
 		b := sandboxtest.Start(t, o)
 		var out bytes.Buffer
-		r, err := b.Shell("agent").Exec(t.Context(), sandbox.Command{Argv: []string{"cat", "/proc/1/comm"}, Stdout: &out})
+		r, err := b.Shell("agent").Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", "env; grep CapBnd /proc/1/status"}, Stdout: &out})
 		if err != nil || !r.OK() || b.Hello.Version == "" {
 			t.Errorf("%s: %+v, %v, %q", name, r, err, out.String())
+		}
+		if s := out.String(); strings.Contains(s, "OF_THE_ENGINE") || !strings.HasSuffix(s, "a80425fb\n") || b.Hello.BoundingCapabilities != 0xa80425fb {
+			t.Errorf("%s: a command sees %q, Hello says %#x", name, s, b.Hello.BoundingCapabilities)
 		}
 		s, err := b.Stats(t.Context())
 		if err != nil || s.SandboxdRSS > 64<<20 {

@@ -177,7 +177,7 @@ func (d *daemon) killTree(p *pid1.Process) {
 		return
 	default:
 	}
-	defer pid1.Block()()
+	defer pid1.BlockControl()() // what hangs in the sessions' slots may be what is to be killed
 	found := map[int]bool{}
 	for grew := true; grew; {
 		t, err := proc.List()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"go/build"
+	"io"
+	"net"
 	"os/exec"
 	"slices"
 	"strings"
@@ -72,6 +74,44 @@ func settled(t *testing.T, b *sandboxtest.Box) host.Stats {
 			return s
 		}
 		last = s.SandboxdGoroutines
+	}
+}
+
+// Terminals, kept commands and ports, opened and left in every way.
+func TestWhatIsKeptLeaksNothing(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	some := func(round, n int) {
+		for i := range n {
+			c, id := b.Shell("agent"), fmt.Sprintf("%d-%d", round, i)
+			term, err := c.Terminal(t.Context(), sandbox.TerminalSpec{ID: "t" + id, Argv: []string{"sh", "-c", "echo x; sleep 0.01"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i%2 == 0 {
+				_, _ = io.Copy(io.Discard, term)
+			}
+			_ = term.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%5)*2*time.Millisecond)
+			_, _ = c.Exec(ctx, sandbox.Command{ID: "k" + id, Argv: []string{"sh", "-c", "echo x; sleep 0.005; echo y"}})
+			cancel()
+			p, err := b.Listen(t.Context(), 0, func(c net.Conn) { _, _ = io.Copy(c, c) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if conn, err := b.Dial(t.Context(), p.Number); err == nil {
+				_, _ = conn.Write([]byte("x"))
+				_ = conn.Close()
+			}
+			_, _ = p.Close(), c.Close()
+		}
+	}
+	some(0, 40) // more than a session remembers
+	before := settled(t, b)
+	some(1, 100)
+	after := settled(t, b)
+	if after.SandboxdGoroutines > before.SandboxdGoroutines+4 || after.SandboxdDescriptors > before.SandboxdDescriptors+2 {
+		t.Errorf("before %+v\nafter %+v", before, after)
 	}
 }
 

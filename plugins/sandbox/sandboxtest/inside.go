@@ -16,9 +16,9 @@ import (
 
 // plan is what the test sends to the process that builds.
 type plan struct {
-	Plain, Stream, Writable bool
-	Processes, SizeMiB      int
-	Control                 string // used where no descriptor came along
+	Plain, Stream, Writable, Entrypoint bool
+	Processes, SizeMiB                  int
+	Control                             string // used where no descriptor came along
 }
 
 // channel is the descriptor on which the plan comes and an error goes back.
@@ -77,6 +77,9 @@ func build() error {
 	var args []string
 	if p.Stream {
 		args = []string{sandboxd.StreamArgument}
+	}
+	if p.Entrypoint {
+		return unix.Exec(sandboxd.Path, append([]string{sandboxd.Path}, args...), []string{"PATH=/bin", "OF_THE_ENGINE=1"})
 	}
 	if p.Plain {
 		return unix.Exec(sandboxd.Path, append([]string{become.RunName}, args...), []string{"GOMAXPROCS=2"})

@@ -105,6 +105,9 @@ type Options struct {
 	Lease time.Duration
 	// Binary is the sandboxd to use; empty is the test binary.
 	Binary string
+	// Entrypoint starts sandboxd as an engine does, with capabilities and an
+	// environment that it has to give up by itself.
+	Entrypoint bool
 	// Stream connects over one byte stream instead of a control folder.
 	Stream bool
 	// Plain starts sandboxd as the namespace's root with all capabilities, to
@@ -199,7 +202,7 @@ func Start(tb testing.TB, o Options) *Box {
 // start runs the building process up to sandboxd.
 func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 	b.tb.Helper()
-	wanted := plan{Plain: o.Plain, Processes: o.Processes, SizeMiB: o.SizeMiB, Control: b.Folder.Path, Stream: o.Stream, Writable: o.Writable}
+	wanted := plan{Plain: o.Plain, Processes: o.Processes, SizeMiB: o.SizeMiB, Control: b.Folder.Path, Stream: o.Stream, Writable: o.Writable, Entrypoint: o.Entrypoint}
 	if wanted.SizeMiB == 0 {
 		wanted.SizeMiB = 256
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"sync"
 
-
 	"github.com/berth-eval/berth/core/record"
 )
 

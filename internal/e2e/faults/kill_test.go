@@ -1,0 +1,187 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+// naive is a harness without guards: it keeps the results in memory and writes
+// them at the end, and each of its tasks leaves a process in a session of its
+// own.
+func naive() int {
+	var results strings.Builder
+	for i := range 1000 {
+		if err := exec.Command("sh", "-c", "setsid sleep 300 > /dev/null 2>&1 & exit 0").Run(); err != nil { //nolint:noctx // killed with this process, or not: that is the point
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		fmt.Fprintf(&results, "trial %d passed\n", i)
+		fmt.Fprintln(os.Stdout, i)
+	}
+	if err := os.WriteFile("results.txt", []byte(results.String()), 0o600); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// The damage: what was finished is lost, what was started stays.
+func TestANaiveHarnessLosesAllAndLeavesProcesses(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := p.shepherd(nil, []string{keepEnv + "=1"}, "/usr/bin/env", roleEnv+"=naive", self)
+	poll(t, "three trials are finished", s, func() bool { return strings.Count(read(s.out), "\n") >= 3 })
+	s.signal(syscall.SIGKILL)
+	<-s.ended
+	if _, err := os.Stat(filepath.Join(p.dir, "results.txt")); err == nil {
+		t.Error("the results of a killed harness without guards are there: the test proves nothing")
+	}
+	if len(s.result.Left) < 3 {
+		t.Errorf("left: %q: processes that were left are not seen", s.result.Left)
+	}
+}
+
+// killTrials is how many trials the run has that is killed again and again.
+const killTrials = 200
+
+// Killed at random instants and resumed, a run loses nothing that was finished,
+// counts nothing twice, and leaves nothing on the machine.
+func TestKilledAtRandomInstantsNothingIsLostOrCountedTwice(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.task("tiny", "", solveTiny, testTiny)
+	p.experiment(fmt.Sprintf(`repeat = %d
+  matrix {
+    agent = [agent.oracle, agent.nop]
+  }
+  limits {
+    in_flight = 4
+  }`, killTrials/2), "")
+
+	args, dir, kills, before := []string{"run", ".", "--no-live"}, "", 0, map[string][]byte{}
+	for len(before) < killTrials*3/4 && kills < 14 {
+		s := p.start(nil, args...)
+		if dir == "" {
+			poll(t, "there is a run folder", s, func() bool {
+				m, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "manifest.jsonl"))
+				return err == nil && len(m) == 1
+			})
+			dir, args = p.run(), []string{"resume", p.run(), "--no-live"}
+		}
+		if kills%3 == 2 { // any time, most often while it starts
+			wait(s, rand.N(400*time.Millisecond))
+		} else { // while trials run
+			more := count(t, dir, "attempt_ended") + 1 + rand.N(2*killTrials/14)
+			poll(t, "trials are done", s, func() bool { return count(t, dir, "attempt_ended") >= min(more, killTrials) })
+			wait(s, rand.N(30*time.Millisecond))
+		}
+		s.signal(syscall.SIGKILL)
+		if r := s.wait(); r.Signal == syscall.SIGKILL {
+			kills++
+		} else {
+			r.want(t, 0)
+		}
+		after := published(t, dir)
+		still(t, before, after)
+		before = after
+	}
+	if kills < 5 {
+		t.Errorf("only %d kills: the test proves little", kills)
+	}
+	p.sound(dir)
+	p.berth(args...).want(t, 0)
+	after := published(t, dir)
+	still(t, before, after)
+
+	s := p.settled(dir)
+	if !s.Summary.Complete || s.Summary.Outcomes[record.Passed] != killTrials/2 || s.Summary.Outcomes[record.Failed] != killTrials/2 {
+		t.Errorf("after %d kills: %v, want half passed, half failed", kills, s.Summary.Outcomes)
+	}
+	if len(after) != killTrials || s.Summary.Attempts != killTrials || s.Damaged != 0 {
+		t.Errorf("%d results for %d trials, %d attempts in the summary, %d damaged lines: something counts twice, or not", len(after), killTrials, s.Summary.Attempts, s.Damaged)
+	}
+	endedOnce(t, dir)
+	p.clean()
+	t.Logf("%d kills, %d attempts lost to them, %d torn lines", kills, s.Summary.Lost, s.Torn)
+}
+
+// endedOnce checks that no journal says twice that an attempt ended.
+func endedOnce(t *testing.T, dir string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, l := range journal(t, dir) {
+		key := l.Entry.Trial + " " + strconv.Itoa(l.Entry.Attempt)
+		if l.Entry.Kind == "attempt_ended" && seen[key] {
+			t.Errorf("the end of attempt %s stands in the journals twice", key)
+		}
+		seen[key] = seen[key] || l.Entry.Kind == "attempt_ended"
+	}
+}
+
+// wait waits for d, or for the end of s.
+func wait(s *session, d time.Duration) {
+	select {
+	case <-s.ended:
+	case <-time.After(d):
+	}
+}
+
+// A second berth on a run folder is refused and told who the first is; that it
+// was killed is no obstacle.
+func TestTwoBerthsOnOneRunFolder(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.task("slow", "", "sleep 600", testTiny)
+	p.task("tiny", "", solveTiny, testTiny)
+	p.experiment(`matrix {
+    agent = [agent.oracle]
+  }
+  per_trial {
+    agent_time = var.time
+  }
+  limits {
+    in_flight = 1
+  }`, "variable \"time\" {\n  default = \"10m\"\n}\n")
+	first := p.start(nil, "run", ".", "--no-live")
+	poll(t, "an attempt is under way", first, func() bool {
+		dirs, err := filepath.Glob(filepath.Join(p.dir, "runs", "*"))
+		return err == nil && len(dirs) == 1 && count(t, dirs[0], "attempt_began") > 0
+	})
+	dir := p.run()
+	second := p.berth("resume", dir, "--no-live").want(t, 2)
+	if want := fmt.Sprintf("pid %d on ", first.pid); !strings.Contains(second.stderr, want) || !strings.Contains(second.stderr, "in use") {
+		t.Errorf("the second berth does not name the first (%s):\n%s", want, second.stderr)
+	}
+	// Another place of the same user, as from another login, sees the same.
+	other := newPlace(t)
+	third := other.berth("resume", dir, "--no-live").want(t, 2)
+	if !strings.Contains(third.stderr, fmt.Sprintf("pid %d on ", first.pid)) {
+		t.Errorf("a berth with another runtime folder does not name the first:\n%s", third.stderr)
+	}
+	busy := p.sound(dir)
+	if len(busy.Writers) != 1 || busy.Writers[0].Ended {
+		t.Errorf("writers: %+v", busy.Writers)
+	}
+	first.signal(syscall.SIGKILL)
+	first.wait()
+
+	s := p.start(nil, "resume", dir, "--no-live")
+	poll(t, "the run goes on", s, func() bool { return count(t, dir, "attempt_began") > 1 })
+	s.signal(syscall.SIGINT)
+	s.wait().want(t, 130)
+	p.settled(dir)
+	p.clean()
+}

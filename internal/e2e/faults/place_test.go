@@ -1,0 +1,345 @@
+package faults
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// keepEnv leaves the variables of these tests to the command of a shepherd.
+const keepEnv = "BERTH_E2E_KEEP"
+
+// stranger is an ordinary user that tests of root become: a number that nobody
+// has, without subordinate ids.
+const stranger = 54322
+
+var places atomic.Int64
+
+// place is a user's machine for one test: folders for everything that berth
+// writes outside of its run folder, all of them empty at the beginning.
+type place struct {
+	dir  string // the working directory; runs go to runs/ in it
+	uid  int
+	env  []string
+	test *testing.T
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	return placeOf(t, os.Getuid())
+}
+
+func placeOf(t *testing.T, uid int) *place {
+	t.Helper()
+	p := &place{dir: filepath.Join(top, strconv.FormatInt(places.Add(1), 10)), uid: uid, test: t}
+	cache := filepath.Join(top, "cache-"+strconv.Itoa(uid)) // copies of the host are made once
+	for _, d := range []string{p.dir, cache, p.runtime(), p.temp(), filepath.Join(p.dir, "home")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(d, uid, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(p.dir, "home"), "XDG_RUNTIME_DIR=" + p.runtime(),
+		"XDG_CACHE_HOME=" + cache, "TMPDIR=" + p.temp(), "LANG=C.UTF-8", "GOTRACEBACK=all",
+	}
+	return p
+}
+
+func (p *place) runtime() string { return filepath.Join(p.dir, "r") }
+func (p *place) temp() string    { return filepath.Join(p.dir, "t") }
+
+// write puts a file into the place.
+func (p *place) write(name, text string) string {
+	p.test.Helper()
+	path := filepath.Join(p.dir, name)
+	err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)) //nolint:gosec // another user reads it
+	if err != nil {
+		p.test.Fatal(err)
+	}
+	return path
+}
+
+// task writes a task of the sample format whose environment is the host's base.
+func (p *place) task(name, more, solve, test string) {
+	p.test.Helper()
+	dir := filepath.Join("tasks", name)
+	p.write(filepath.Join(dir, "task.toml"), fmt.Sprintf(`schema_version = "1.4"
+[task]
+name = "e2e/%s"
+version = "1.0.0"
+[agent]
+timeout_sec = 120
+[verifier]
+timeout_sec = 60
+[environment]
+network_mode = "no-network"
+workdir = "/app"
+%s`, name, more))
+	p.write(filepath.Join(dir, "instruction.md"), "Do it.\n")
+	p.write(filepath.Join(dir, "environment", "Dockerfile"), "FROM debian:bookworm-slim\nWORKDIR /app\n")
+	p.write(filepath.Join(dir, "solution", "solve.sh"), "#!/bin/sh\n"+solve+"\n")
+	p.write(filepath.Join(dir, "tests", "test.sh"), "#!/bin/sh\n"+test+"\n")
+}
+
+// The smallest task, which only the oracle passes.
+const (
+	solveTiny = ": > /app/done"
+	testTiny  = "if [ -e /app/done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt"
+)
+
+// experiment writes berth.hcl; body is what its experiment block has beside
+// datasets and environment, more is what stands after it.
+func (p *place) experiment(body, more string) {
+	p.test.Helper()
+	p.write("berth.hcl", fmt.Sprintf(`experiment "e2e" {
+  datasets    = [dataset.tasks]
+  environment = environment.local
+  %s
+}
+dataset "tasks" {
+  format = "harbor"
+  path   = "./tasks"
+}
+environment "local" {
+  plugin = "local"
+}
+agent "oracle" {
+  plugin = "oracle"
+  oracle = true
+}
+agent "nop" {
+  plugin = "nop"
+}
+%s`, body, more))
+}
+
+// session is a berth under way.
+type session struct {
+	place    *place
+	pid      int
+	ended    chan struct{} // closed when result is there
+	result   result
+	out, err string // files
+}
+
+// result is how a berth ended, and what it left.
+type result struct {
+	ending
+
+	stdout, stderr string
+}
+
+// start starts berth under a shepherd. env is added to that of the place.
+func (p *place) start(env []string, args ...string) *session {
+	p.test.Helper()
+	return p.shepherd(nil, env, append([]string{filepath.Join(bin, "berth")}, args...)...)
+}
+
+// shepherd starts a command; change may change how its shepherd is started.
+func (p *place) shepherd(change func(*exec.Cmd), env []string, argv ...string) *session {
+	t := p.test
+	t.Helper()
+	s := &session{place: p, ended: make(chan struct{})}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], argv...) // whoever is left at the end of the test dies with its shepherd
+	cmd.Dir = p.dir
+	cmd.Env = append(append(append([]string{}, p.env...), roleEnv+"=shepherd"), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if p.uid != os.Getuid() {
+		// The test binary lies in a folder of ours: read and execute what is open.
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(p.uid), Gid: uint32(p.uid), NoSetGroups: false} //nolint:gosec // small numbers
+		cmd.Path = openCopy()
+	}
+	if change != nil {
+		change(cmd)
+	}
+	stdout, stderr := p.output(&s.out), p.output(&s.err)
+	defer stdout.Close()
+	defer stderr.Close()
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	tell, told, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.ExtraFiles = []*os.File{told}
+	err = cmd.Start()
+	_ = told.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(tell)
+	line, err := r.ReadString('\n')
+	if err == nil {
+		s.pid, err = strconv.Atoi(strings.TrimSpace(line))
+	}
+	if err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("%q: no process: %v: %s", argv, err, read(s.err))
+	}
+	go func() {
+		defer close(s.ended)
+		defer tell.Close()
+		if decodeErr := json.NewDecoder(r).Decode(&s.result.ending); decodeErr != nil {
+			s.result.Left = append(s.result.Left, "the shepherd did not say: "+decodeErr.Error())
+		}
+		_ = cmd.Wait()
+		s.result.stdout, s.result.stderr = read(s.out), read(s.err)
+	}()
+	return s
+}
+
+// openCopy is the test binary where everybody may execute it.
+var openCopy = sync.OnceValue(func() string {
+	b, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		panic(err)
+	}
+	path := filepath.Join(top, "shepherd")
+	if err = errors.Join(os.WriteFile(path, b, 0o755), os.Chmod(path, 0o755)); err != nil { //nolint:gosec // to be executed
+		panic(err)
+	}
+	return path
+})
+
+func (p *place) output(name *string) *os.File {
+	p.test.Helper()
+	f, err := os.CreateTemp(p.dir, "out-*")
+	if err != nil {
+		p.test.Fatal(err)
+	}
+	*name = f.Name()
+	return f
+}
+
+// berth runs one to its end.
+func (p *place) berth(args ...string) result {
+	p.test.Helper()
+	return p.start(nil, args...).wait()
+}
+
+// wait waits until the berth and all that it started are gone.
+func (s *session) wait() result {
+	t := s.place.test
+	t.Helper()
+	select {
+	case <-s.ended:
+	case <-time.After(4 * time.Minute):
+		t.Fatalf("berth %d does not end; stderr:\n%s", s.pid, read(s.err))
+	}
+	for _, l := range s.result.Left {
+		t.Errorf("left %s after berth ended: %s", patience, l)
+	}
+	return s.result
+}
+
+// want ends the test when berth did not end with code.
+func (r result) want(t *testing.T, code int) result {
+	t.Helper()
+	if r.Code != code {
+		t.Fatalf("exit code %d (signal %v), want %d\nstdout:\n%s\nstderr:\n%s", r.Code, r.Signal, code, r.stdout, r.stderr)
+	}
+	return r
+}
+
+func (s *session) signal(sig syscall.Signal) {
+	s.place.test.Helper()
+	if err := syscall.Kill(s.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		s.place.test.Fatal(err)
+	}
+}
+
+// child is the process of a plugin of this berth; 0: there is none.
+func (s *session) child(name string) int {
+	for _, pid := range descendants(s.pid) {
+		if parent(pid) == s.pid && filepath.Base(strings.Fields(cmdline(pid) + " ?")[0]) == name {
+			return pid
+		}
+	}
+	return 0
+}
+
+// poll waits until done says true.
+func poll(t *testing.T, what string, s *session, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-s.ended:
+			if done() {
+				return
+			}
+			t.Fatalf("berth ended (%d) before %s\nstderr:\n%s", s.result.Code, what, s.result.stderr)
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s\nstderr:\n%s", what, read(s.err))
+		}
+	}
+}
+
+func read(file string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// clean checks that nothing is left on the machine of runs that are over, once
+// `berth gc` was there.
+func (p *place) clean() {
+	t := p.test
+	t.Helper()
+	p.berth("gc").want(t, 0)
+	for _, dir := range []string{filepath.Join(p.runtime(), "berth", "p"), p.temp(), filepath.Join(p.runtime(), "berth", "local-1", "sandboxes")} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+		for _, e := range entries {
+			t.Errorf("left in %s: %s", dir, e.Name())
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, p.dir+"/") {
+			t.Errorf("left a mount: %s", line)
+		}
+	}
+	if runs, _ := filepath.Glob(filepath.Join(p.dir, "runs", "*")); p.uid == 0 && len(runs) > 0 { //nolint:errcheck // a good pattern
+		p.records(labels(t, runs))
+	}
+}
+
+// records checks that no record of a sandbox of these runs is left where root
+// has them, for all of its processes.
+func (p *place) records(labels []string) {
+	p.test.Helper()
+	files, err := filepath.Glob("/run/berth-0/local-1/sandboxes/*")
+	if err != nil {
+		p.test.Error(err)
+	}
+	for _, f := range files {
+		for _, l := range labels {
+			if b, readErr := os.ReadFile(f); readErr == nil && strings.Contains(string(b), l) {
+				p.test.Errorf("left: %s: %s", f, b)
+			}
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package faults
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// roleEnv makes this test binary something else than a test.
+const roleEnv = "BERTH_E2E_ROLE"
+
+// patience is how long what a berth started may outlive it.
+const patience = 15 * time.Second
+
+// ending is what a shepherd saw.
+type ending struct {
+	Code   int            `json:"code"`   // -1: ended by Signal
+	Signal syscall.Signal `json:"signal"` // 0: none
+	// Left are processes that outlived the command by more than patience: number and
+	// command line. The shepherd ended them.
+	Left []string `json:"left"`
+	// After is how long anything outlived the command.
+	After time.Duration `json:"after_ns"`
+}
+
+// shepherd starts the command of its arguments, and is the process that
+// inherits whatever of it is orphaned, however deep. It tells its number, and
+// how it and all of its descendants ended, on file descriptor 3.
+func shepherd() int {
+	tell := os.NewFile(3, "tell")
+	fail := func(err error) int {
+		fmt.Fprintln(os.Stderr, "shepherd:", err)
+		return 1
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fail(err)
+	}
+	if err := smallDisk(os.Getenv(diskEnv)); err != nil {
+		return fail(err)
+	}
+	cmd := exec.Command(os.Args[1], os.Args[2:]...) //nolint:noctx // ends when it ends; a test that is over kills it by Pdeathsig
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "BERTH_E2E_") || os.Getenv(keepEnv) != "" {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return fail(err)
+	}
+	unix.CloseOnExec(3)
+	if _, err := fmt.Fprintln(tell, cmd.Process.Pid); err != nil {
+		return fail(err)
+	}
+	e, err := await(cmd.Process.Pid)
+	if err == nil {
+		err = json.NewEncoder(tell).Encode(e)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return 0
+}
+
+// await reaps until the process pid and all others are gone.
+func await(pid int) (e ending, err error) {
+	var ended time.Time
+	for {
+		var ws syscall.WaitStatus
+		flags := unix.WALL
+		if !ended.IsZero() {
+			flags |= unix.WNOHANG
+		}
+		got, waitErr := syscall.Wait4(-1, &ws, flags, nil)
+		switch {
+		case errors.Is(waitErr, syscall.EINTR):
+		case errors.Is(waitErr, syscall.ECHILD):
+			e.After = time.Since(ended)
+			return e, nil
+		case waitErr != nil:
+			return e, waitErr
+		case got == pid:
+			ended = time.Now()
+			if e.Code = ws.ExitStatus(); ws.Signaled() {
+				e.Signal = ws.Signal()
+			}
+		case got == 0 && time.Since(ended) > patience && e.Left == nil:
+			for _, p := range descendants(os.Getpid()) {
+				e.Left = append(e.Left, fmt.Sprintf("%d %s", p, cmdline(p)))
+				_ = syscall.Kill(p, syscall.SIGKILL)
+			}
+		case got == 0 && time.Since(ended) > 2*patience:
+			return e, fmt.Errorf("%q cannot be killed", e.Left)
+		case got == 0:
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// descendants are the processes below pid.
+func descendants(pid int) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	children := map[int][]int{}
+	for _, d := range entries {
+		if p, convErr := strconv.Atoi(d.Name()); convErr == nil {
+			children[parent(p)] = append(children[parent(p)], p)
+		}
+	}
+	var all []int
+	for next := children[pid]; len(next) > 0; next = next[1:] {
+		all = append(all, next[0])
+		next = append(next, children[next[0]]...)
+	}
+	return all
+}
+
+func parent(pid int) int {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return -1
+	}
+	_, rest, _ := strings.Cut(string(b), ") ") // a name may hold blanks, but none of ours holds this
+	fields := strings.Fields(rest)
+	if len(fields) < 2 {
+		return -1
+	}
+	n, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func cmdline(pid int) string {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	if err != nil {
+		return "?"
+	}
+	return strings.TrimSpace(strings.ReplaceAll(string(b), "\x00", " "))
+}

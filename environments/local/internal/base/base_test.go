@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func always(string) error { return nil }
+func always(string) (bool, error) { return true, nil }
 
 // state is a State in a folder of its own.
 func state(t *testing.T) *State {
@@ -103,17 +103,12 @@ func TestBaseIsTheFirstUsable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.UseBase(func(dir string) error {
-		if strings.HasPrefix(dir, first) {
-			return errors.New("cannot shift ids")
-		}
-		return nil
-	})
+	err = s.UseBase(func(dir string) (bool, error) { return !strings.HasPrefix(dir, first), nil })
 	if err != nil || !strings.HasPrefix(s.base, second) {
 		t.Errorf("got %q, %v; want it below %s", s.base, err, second)
 	}
 	s.base = ""
-	if err := s.UseBase(func(string) error { return errors.New("cannot shift ids") }); err == nil || !strings.Contains(err.Error(), "cannot shift ids") {
+	if err := s.UseBase(func(string) (bool, error) { return false, nil }); err == nil || !strings.Contains(err.Error(), "cannot shift ids") {
 		t.Errorf("with none usable: %v", err)
 	}
 }

@@ -61,7 +61,7 @@ func Open(p Places) (*State, error) {
 
 // UseBase chooses the folder for copies of the host: the first that is ours,
 // on this machine, and that usable accepts.
-func (s *State) UseBase(usable func(dir string) error) error {
+func (s *State) UseBase(usable func(dir string) (bool, error)) error {
 	if s.base != "" {
 		return nil
 	}
@@ -74,12 +74,16 @@ func (s *State) UseBase(usable func(dir string) error) error {
 		if err == nil {
 			err = own(dir)
 		}
+		ok := false
 		if err == nil {
-			err = usable(dir)
+			ok, err = usable(dir)
 		}
-		if err == nil {
+		if ok {
 			s.base = dir
 			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%s: its file system cannot shift ids", dir)
 		}
 		errs = append(errs, err)
 	}

@@ -48,9 +48,8 @@ func Enter() (*Process, error) {
 	}
 	p := &Process{UID: os.Geteuid(), GID: os.Getegid(), Nested: !initial}
 	if initial && p.UID == 0 {
-		p.Mode = RealRoot
-		p.slots, err = openSlots()
-		return p, err
+		p.Mode, p.slots = RealRoot, sync.OnceValues(openSlots)
+		return p, nil
 	}
 	p.Mode = OneID
 	if err := enter(p); err != nil {

@@ -62,8 +62,8 @@ type Process struct {
 	// the best for this user.
 	Why string
 
-	outside *outside // in mode Held: the process that waits in the host's namespace
-	slots   *slots   // in mode RealRoot
+	outside *outside               // in mode Held: the process that waits in the host's namespace
+	slots   func() (*slots, error) // in mode RealRoot; opens them once
 }
 
 // Maps are the ids of one sandbox, and how to write them.
@@ -90,7 +90,11 @@ func (p *Process) Maps() (Maps, error) {
 		two := []syscall.SysProcIDMap{{ContainerID: 0, HostID: self, Size: 1}, {ContainerID: 1, HostID: 1, Size: Count - 1}}
 		m.UID, m.GID, m.Setgroups = two, two, true
 	case RealRoot:
-		base, release, err := p.slots.take()
+		all, err := p.slots()
+		if err != nil {
+			return m, err
+		}
+		base, release, err := all.take()
 		if err != nil {
 			return m, err
 		}

@@ -115,9 +115,12 @@ func (b *builder) steps() []step {
 	}
 }
 
+// maxFDs is the kernel's limit for one message (SCM_MAX_FD).
+const maxFDs = 253
+
 // receive waits for the plan, which comes when our ids are mapped.
 func (b *builder) receive() error {
-	data, oob := make([]byte, MaxPlan), make([]byte, unix.CmsgSpace(64*4))
+	data, oob := make([]byte, MaxPlan), make([]byte, unix.CmsgSpace(maxFDs*4))
 	n, oobn, flags, _, err := unix.Recvmsg(Channel, data, oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ const keptImages = 64
 
 // images packs the files of an image once per content, however many ask.
 type images struct {
-	dir string // for files without a name
+	dir func() (string, error) // for files without a name
 
 	mu     sync.Mutex
 	packed map[string]*packed // by digest and Dockerfile
@@ -34,7 +34,9 @@ type packed struct {
 	uses   int    // guarded by images.mu
 }
 
-func newImages(dir string) *images { return &images{dir: dir, packed: map[string]*packed{}} }
+func newImages(dir func() (string, error)) *images {
+	return &images{dir: dir, packed: map[string]*packed{}}
+}
 
 // files packs im, or finds it packed. The caller releases what it gets.
 func (is *images) files(ref environment.Image, im *image.Image) (*packed, error) {
@@ -78,7 +80,11 @@ func (is *images) pack(im *image.Image) (*os.File, error) {
 	if im.Empty() {
 		return nil, nil
 	}
-	f, err := os.CreateTemp(is.dir, "image-")
+	dir, err := is.dir()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, "image-")
 	if err != nil {
 		return nil, err
 	}

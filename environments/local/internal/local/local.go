@@ -72,7 +72,7 @@ func New(o Options) *Environment {
 	if e.maker, e.fault = maker.New(o.Process, o.Places, o.Init); e.fault != nil {
 		return e
 	}
-	e.images = newImages(e.maker.WorkFolder())
+	e.images = newImages(e.maker.WorkFolder)
 	return e
 }
 

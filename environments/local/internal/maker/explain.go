@@ -3,6 +3,7 @@ package maker
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 
@@ -24,15 +25,43 @@ func explainClone(err error) error {
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("%w: user namespaces are not allowed to this user (%w): an administrator can set kernel.unprivileged_userns_clone=1 or "+
 			"kernel.apparmor_restrict_unprivileged_userns=0; in a container, start it with a seccomp profile that allows them; %s", ErrForbidden, err, elsewhere)
+	case (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EUSERS)) && forbidden():
+		return fmt.Errorf("%w: user namespaces are switched off (%w): an administrator can set user.max_user_namespaces to more than 0; %s",
+			ErrForbidden, err, elsewhere)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EUSERS):
-		return fmt.Errorf("%w: the limit on namespaces is reached (%w): an administrator can raise user.max_user_namespaces and its neighbours "+
-			"(0 forbids them); %s", environment.ErrNoCapacity, err, elsewhere)
+		return fmt.Errorf("%w: the limit on namespaces is reached (%w): an administrator can raise user.max_user_namespaces and its neighbors; %s",
+			environment.ErrNoCapacity, err, elsewhere)
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
 		return fmt.Errorf("%w: the limit on processes or memory is reached (%w): see ulimit -u and the limits of this session",
 			environment.ErrNoCapacity, err)
 	default:
 		return fmt.Errorf("clone into new namespaces: %w", err)
 	}
+}
+
+// explainMount turns a refused mount of our own side into what the reader can
+// do: only the host's root makes any.
+func explainMount(dir string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EPERM):
+		return fmt.Errorf("%w: root has no right to mount %s (%w), as in a container: run as an ordinary user, or start the container with "+
+			"--privileged; %s", ErrForbidden, dir, err, elsewhere)
+	case errors.Is(err, syscall.ENOSYS):
+		return tooOld("mount " + dir + ": " + err.Error())
+	default:
+		return fmt.Errorf("mount %s: %w", dir, err)
+	}
+}
+
+// tooOld is about a system call that this kernel does not have.
+func tooOld(what string) error {
+	return fmt.Errorf("%w: this kernel is too old (%s): Linux 5.12 or newer is needed; %s", ErrForbidden, what, elsewhere)
+}
+
+// forbidden says whether namespaces are switched off, not used up.
+func forbidden() bool {
+	text, err := os.ReadFile("/proc/sys/user/max_user_namespaces")
+	return err == nil && strings.TrimSpace(string(text)) == "0"
 }
 
 // explain turns a failed step into what the reader can do. cause is an error of
@@ -48,6 +77,8 @@ func explain(f inside.Failure, cause error) error {
 	denied := errno == syscall.EPERM || errno == syscall.EACCES
 	where := f.Step + ": " + f.Text
 	switch {
+	case errno == syscall.ENOSYS:
+		return tooOld(where)
 	case denied && f.Step == "proc":
 		return fmt.Errorf("%w: no /proc of its own (%s): parts of this machine's /proc are masked, as in a container: run outside of it, "+
 			"or start the container with its /proc unmasked (docker run --security-opt systempaths=unconfined); %s", ErrForbidden, where, elsewhere)

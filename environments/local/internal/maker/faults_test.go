@@ -84,7 +84,11 @@ func (r *rig) left(t *testing.T, mountsBefore string) {
 			}
 		}
 	}
-	for _, dir := range []string{r.state.Boxes, r.state.Work} {
+	state, err := r.state()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{state.Boxes, state.Work} {
 		entries, err := os.ReadDir(dir)
 		if err != nil || len(entries) > 0 {
 			t.Errorf("in %s is left: %v %v", dir, entries, err)
@@ -165,7 +169,7 @@ func TestAttackFromInsideLeavesTheHostAsItWas(t *testing.T) {
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	for place, want := range map[modetest.Place][]string{
 		modetest.Chrooted:     {"user namespaces are not allowed", "operation not permitted", "an administrator can", "podman"},
-		modetest.NoNamespaces: {"limit on namespaces", "no space left", "user.max_user_namespaces", "podman"},
+		modetest.NoNamespaces: {"switched off", "no space left", "user.max_user_namespaces", "podman"},
 		modetest.MaskedProc:   {"no /proc of its own", "masked", "run outside", "podman"},
 	} {
 		modetest.In(t, place, func(t *testing.T) {
@@ -182,11 +186,11 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %v", err)
 			}
-			if place == modetest.NoNamespaces != errors.Is(err, environment.ErrNoCapacity) {
-				t.Errorf("is no capacity: %v", err)
+			if !errors.Is(err, ErrForbidden) || errors.Is(err, environment.ErrNoCapacity) {
+				t.Errorf("is not what an administrator forbade: %v", err)
 			}
-			entries, err := os.ReadDir(r.state.Boxes)
-			if err != nil || len(entries) != 0 {
+			entries, err := os.ReadDir(r.top)
+			if err != nil || len(entries) != 1 { // the test's own sandboxd
 				t.Errorf("left: %v, %v", entries, err)
 			}
 		})
@@ -223,6 +227,9 @@ func TestProbeLeavesNothing(t *testing.T) {
 			if err := r.Probe(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if entries, err := os.ReadDir(r.top); err != nil || len(entries) != 1 { // the test's own sandboxd
+			t.Errorf("left: %v, %v", entries, err)
 		}
 		r.left(t, before)
 	})

@@ -82,7 +82,11 @@ func (m *Maker) openHost() (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	shiftable := func(string) error { return nil }
+	state, err := m.state()
+	if err != nil {
+		return nil, err
+	}
+	shiftable := func(string) (bool, error) { return true, nil }
 	if m.process.Mode == ids.RealRoot {
 		s, startErr := m.start(nil)
 		if startErr != nil {
@@ -94,21 +98,25 @@ func (m *Maker) openHost() (*host, error) {
 			return nil, nsErr
 		}
 		defer ns.Close()
-		shiftable = func(dir string) error { return canShift(dir, ns) }
+		shiftable = func(dir string) (bool, error) { return canShift(dir, ns) }
 	}
-	if err = m.state.UseBase(shiftable); err != nil {
+	if err = state.UseBase(shiftable); err != nil {
 		return nil, err
 	}
-	m.sweep()
-	if h.etc, err = m.state.Etc("/etc"); err != nil {
+	m.sweep(state)
+	if h.etc, err = state.Etc("/etc"); err != nil {
 		return nil, err
 	}
 	h.skeleton = map[string]*base.Copy{}
 	for _, f := range h.folders {
-		if m.process.Mode == ids.RealRoot && shiftable("/"+f) == nil {
-			continue
+		if m.process.Mode == ids.RealRoot {
+			if ok, shiftErr := shiftable("/" + f); shiftErr != nil {
+				return nil, errors.Join(shiftErr, h.close())
+			} else if ok {
+				continue
+			}
 		}
-		if h.skeleton[f], err = m.state.Skeleton("/" + f); err != nil {
+		if h.skeleton[f], err = state.Skeleton("/" + f); err != nil {
 			delete(h.skeleton, f)
 			return nil, errors.Join(err, h.close())
 		}
@@ -219,12 +227,10 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 		// folders that only the sandbox gets: there root owns /usr, so it is
 		// writable (in the overlay) with no skeleton, and setuid programs work.
 		// The sandbox's ids could not walk to our folders by path, either.
-		ns, err := s.userNamespace()
-		if err != nil {
+		if src.ns, err = s.userNamespace(); err != nil {
 			return nil, nil, err
 		}
-		defer ns.Close()
-		src.ns = ns
+		defer src.ns.Close()
 	}
 	for _, f := range h.folders {
 		l := inside.Layer{Target: f}
@@ -246,7 +252,11 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 	for _, mount := range o.Mounts {
 		// Where ids cannot be shifted its files belong to nobody, and can be read
 		// as everybody can read them.
-		shift := src.ns != nil && canShift(mount.Source, src.ns) == nil
+		shift := false
+		if src.ns != nil {
+			shift, err = canShift(mount.Source, src.ns)
+			src.note(err)
+		}
 		p.Mounts = append(p.Mounts, inside.Mount{Source: src.folder(mount.Source, shift), Target: mount.Target})
 	}
 	if o.Files != nil {
@@ -291,7 +301,7 @@ func (s *sourcer) folder(path string, ids bool) inside.Source {
 func shifted(dir string, ns *os.File, ids bool) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return -1, fmt.Errorf("open %s as a mount: %w", dir, err)
+		return -1, explainMount(dir, err)
 	}
 	if !ids {
 		return fd, nil
@@ -299,16 +309,25 @@ func shifted(dir string, ns *os.File, ids bool) (int, error) {
 	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns.Fd())}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, attr); err != nil {
 		_ = unix.Close(fd)
-		return -1, fmt.Errorf("shift ids of %s: %w", dir, err)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+			return -1, fmt.Errorf("%s: %w", dir, errNoShift)
+		}
+		return -1, explainMount(dir, err)
 	}
 	return fd, nil
 }
 
-// canShift says whether ids of dir can be shifted.
-func canShift(dir string, ns *os.File) error {
+// canShift says whether ids of dir can be shifted. An error says that nothing
+// can be mounted.
+func canShift(dir string, ns *os.File) (bool, error) {
 	fd, err := shifted(dir, ns, true)
-	if err != nil {
-		return err
+	switch {
+	case errors.Is(err, errNoShift):
+		return false, nil
+	case err != nil:
+		return false, err
 	}
-	return unix.Close(fd)
+	return true, unix.Close(fd)
 }
+
+var errNoShift = errors.New("its file system cannot shift ids")

@@ -27,7 +27,7 @@ import (
 // use.
 type Maker struct {
 	process *ids.Process
-	state   *base.State
+	places  base.Places
 	init    *os.File // local-init
 	outside map[string]string
 	spawner *spawner
@@ -36,8 +36,9 @@ type Maker struct {
 	mu    sync.Mutex
 	boxes map[string]*box // made by this process
 
-	host  onceOK[*host]
-	probe onceOK[struct{}]
+	opened onceOK[*base.State]
+	host   onceOK[*host]
+	probe  onceOK[struct{}]
 
 	grouped onceOK[*cgroup.Parent]
 }
@@ -87,9 +88,9 @@ type box struct {
 }
 
 // New prepares to make sandboxes with the ids of process. local-init lies at
-// initPath. It makes nothing but state folders.
+// initPath. It makes nothing.
 func New(process *ids.Process, places base.Places, initPath string) (*Maker, error) {
-	m := &Maker{process: process, boxes: map[string]*box{}, outside: map[string]string{}, spawner: newSpawner()}
+	m := &Maker{process: process, places: places, boxes: map[string]*box{}, outside: map[string]string{}, spawner: newSpawner()}
 	for _, name := range []string{"user", "mnt", "pid"} {
 		link, err := os.Readlink("/proc/self/ns/" + name)
 		if err != nil {
@@ -99,17 +100,24 @@ func New(process *ids.Process, places base.Places, initPath string) (*Maker, err
 	}
 	m.groups, _ = cgroup.Find()
 	var err error
-	if m.init, err = openInit(initPath); err != nil {
-		return nil, err
-	}
-	if m.state, err = base.Open(places); err != nil {
-		return nil, errors.Join(err, m.init.Close())
-	}
-	return m, nil
+	m.init, err = openInit(initPath)
+	return m, err
+}
+
+// state is the folder for state, made when the first sandbox is made or looked
+// for: asking what is possible leaves nothing.
+func (m *Maker) state() (*base.State, error) {
+	return m.opened.get(func() (*base.State, error) { return base.Open(m.places) })
 }
 
 // WorkFolder is a folder of ours for files that nobody else opens by name.
-func (m *Maker) WorkFolder() string { return m.state.Work }
+func (m *Maker) WorkFolder() (string, error) {
+	s, err := m.state()
+	if err != nil {
+		return "", err
+	}
+	return s.Work, nil
+}
 
 // openInit opens local-init, which is executed through the descriptor: no id
 // of a sandbox need be able to walk to it.

@@ -2,6 +2,7 @@ package maker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -33,7 +34,14 @@ func (m *Maker) tryOut(ctx context.Context) error {
 			return fmt.Errorf("try a sandbox: %w", nsErr)
 		}
 		defer ns.Close()
-		h.folders = slices.DeleteFunc(h.folders, func(f string) bool { return canShift("/"+f, ns) != nil })
+		h.folders = slices.DeleteFunc(h.folders, func(f string) bool {
+			ok, shiftErr := canShift("/"+f, ns)
+			err = errors.Join(err, shiftErr)
+			return !ok
+		})
+		if err != nil {
+			return fmt.Errorf("try a sandbox: %w", err)
+		}
 	}
 	plan, fds, err := m.plan(s, h, Order{probe: true})
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-eval/berth/environments/local/internal/base"
 	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 )
@@ -37,7 +38,7 @@ var idForm = regexp.MustCompile(`^local-[a-z0-9]{16}$`)
 
 func validID(id string) bool { return idForm.MatchString(id) }
 
-func (m *Maker) recordPath(id string) string { return filepath.Join(m.state.Boxes, id+".json") }
+func recordPath(s *base.State, id string) string { return filepath.Join(s.Boxes, id+".json") }
 
 // boot tells two boots of the machine apart, after which numbers of processes
 // mean something else.
@@ -59,20 +60,28 @@ func (m *Maker) write(r *record) (err error) {
 	if err != nil {
 		return err
 	}
+	state, err := m.state()
+	if err != nil {
+		return err
+	}
 	// Whole or not there, but not synced to disk: after a crash of the machine
 	// nothing of the sandbox is left either.
-	tmp := filepath.Join(m.state.Boxes, r.ID+".new")
+	tmp := filepath.Join(state.Boxes, r.ID+".new")
 	if err := os.WriteFile(tmp, data, 0o600); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
-	if err := os.Rename(tmp, m.recordPath(r.ID)); err != nil {
+	if err := os.Rename(tmp, recordPath(state, r.ID)); err != nil {
 		return errors.Join(fmt.Errorf("write record: %w", err), os.Remove(tmp))
 	}
 	return nil
 }
 
 func (m *Maker) forget(id string) error {
-	if err := os.Remove(m.recordPath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	state, err := m.state()
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(recordPath(state, id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove record: %w", err)
 	}
 	return nil
@@ -80,7 +89,11 @@ func (m *Maker) forget(id string) error {
 
 // read reads a record; fs.ErrNotExist when there is none.
 func (m *Maker) read(id string) (r record, err error) {
-	data, err := os.ReadFile(m.recordPath(id))
+	state, err := m.state()
+	if err != nil {
+		return r, err
+	}
+	data, err := os.ReadFile(recordPath(state, id))
 	if err != nil {
 		return r, err
 	}
@@ -95,7 +108,11 @@ func (m *Maker) read(id string) (r record, err error) {
 // the record, which Destroy removes. Sandboxes of another pid namespace, which
 // cannot be looked at from here, are left out.
 func (m *Maker) List(owner string) ([]string, error) {
-	entries, err := os.ReadDir(m.state.Boxes)
+	state, err := m.state()
+	if err != nil {
+		return nil, fmt.Errorf("list sandboxes: %w", err)
+	}
+	entries, err := os.ReadDir(state.Boxes)
 	if err != nil {
 		return nil, fmt.Errorf("list sandboxes: %w", err)
 	}
@@ -124,8 +141,8 @@ func (m *Maker) List(owner string) ([]string, error) {
 const keepDead = time.Hour
 
 // sweep removes records that nobody came for: they hold nothing but a name.
-func (m *Maker) sweep() {
-	entries, err := os.ReadDir(m.state.Boxes)
+func (m *Maker) sweep(state *base.State) {
+	entries, err := os.ReadDir(state.Boxes)
 	if err != nil {
 		return
 	}
@@ -136,7 +153,7 @@ func (m *Maker) sweep() {
 		}
 		id, ok := strings.CutSuffix(e.Name(), ".json")
 		if !ok { // half written when its process was killed
-			_ = os.Remove(filepath.Join(m.state.Boxes, e.Name()))
+			_ = os.Remove(filepath.Join(state.Boxes, e.Name()))
 			continue
 		}
 		r, err := m.read(id)

@@ -134,6 +134,12 @@ func TestModesDifferAsDocumented(t *testing.T) {
 		if a := x.run(t, 1000, "/app/id", "-u"); a.Out != "0\n" {
 			t.Errorf("a setuid program made inside: %+v, want effective user 0", a)
 		}
+		x.sh(t, "mv /usr/share/doc /usr/share/moved && test -d /usr/share/moved") // by copying
+		// The host's own setuid programs: passwd reads /etc/shadow for a user.
+		x.sh(t, "useradd -u 4321 -M somebody && chmod 600 /etc/shadow")
+		if a := x.run(t, 4321, "passwd", "-S"); (a.Err == "" && len(strings.Fields(a.Out)) > 2) != (mode == ids.RealRoot) {
+			t.Errorf("a setuid program of the host in mode %v: %+v", mode, a)
+		}
 		x.sh(t, "chown 1000:1000 /app && su -s /bin/sh nobody -c id | grep -q nobody")
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
@@ -63,7 +64,7 @@ func (r *reader) agent(a config.Agent) trial.Agent {
 func models(ms map[string]config.Model) map[string]trial.Model {
 	out := make(map[string]trial.Model, len(ms))
 	for name, m := range ms {
-		out[name] = trial.Model{Label: m.Label, Info: model.Info{Dialect: model.Dialect(m.Provider), Name: m.Name}}
+		out[name] = trial.Model{ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.Dialect(m.Provider), Name: m.Name}}
 	}
 	return out
 }
@@ -112,7 +113,7 @@ func convert(c *config.Cell, d *config.Dataset, reveal bool) (trial.Cell, error)
 		out.Success = &task.Success{Score: d.Success.Key, AtLeast: &least}
 	}
 	if u := c.User; u != nil {
-		out.User = &trial.User{Agent: r.agent(u.Agent), Persona: u.Persona, Time: value(u.Time)}
+		out.User = &trial.User{Agent: r.agent(u.Agent), Persona: u.Persona, Time: value(u.Time), Budget: trial.Budget{CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests}}
 	}
 	for s := range maps.Keys(r.secrets) {
 		out.Secrets = append(out.Secrets, s)
@@ -125,6 +126,7 @@ func limits(p *config.PerTrial) trial.Limits {
 		AgentTime: value(p.AgentTime), AgentTimeFactor: value(p.AgentTimeFactor),
 		VerifierTime: value(p.VerifierTime), VerifierTimeFactor: value(p.VerifierTimeFactor),
 		StartTime: value(p.StartTime), StartTimeFactor: value(p.StartTimeFactor), MaxSteps: value(p.MaxSteps),
+		Budget: trial.Budget{CostUSD: p.CostUSD, Tokens: p.Tokens, Requests: p.Requests},
 	}
 }
 

@@ -84,11 +84,13 @@ type User struct {
 	Agent
 	Persona string
 	Time    time.Duration // of one message; 0: the usual
+	Budget  Budget        // of its models, in all its sessions of the attempt
 }
 
 // Model is one model as the gateway is asked for it.
 type Model struct {
-	Label string // of the experiment's block, by which the gateway knows it
+	ID    string // by which the gateway knows it
+	Label string // of the experiment's block
 	Info  model.Info
 }
 
@@ -101,6 +103,14 @@ type Limits struct {
 	StartTime          time.Duration // of create
 	StartTimeFactor    float64
 	MaxSteps           int64
+	Budget             Budget // of the agent's models, in all its sessions of the attempt
+}
+
+// Budget bounds what models are used for. Nil means no bound.
+type Budget struct {
+	CostUSD  *float64
+	Tokens   *int64 // input and output
+	Requests *int64
 }
 
 // Attempt is where an attempt is written down (package store).
@@ -118,6 +128,10 @@ type Attempt interface {
 // ErrPreempted is the cause with which a caller cancels an attempt that the
 // machine's owner takes away.
 var ErrPreempted = blame.ErrPreempted
+
+// ErrRateLimited is wrapped by what ModelSession.Down returns when the provider
+// takes no more requests.
+var ErrRateLimited = blame.ErrRateLimited
 
 // Plugins gives access to the plugins of a run. Each call returns a plugin
 // that works now: one that has died was started again. The error of a call to
@@ -155,6 +169,12 @@ type ModelSpec struct {
 	Attempt int
 	Role    string // agent, user, judge
 	Models  map[string]Model
+	Budget  Budget // shared by all sessions of the role in the attempt
+	Hosted  bool   // tools that a provider runs itself, such as a search, may be used
+	// Dir is the folder of the attempt, and Append adds a line of JSON to a file
+	// of it; nil writes nothing down.
+	Dir    string
+	Append func(file string, line any)
 	// Dialects are what the plugin speaks, for an endpoint that can choose.
 	Dialects []model.Dialect
 	// Inside opens a loopback port in the sandbox for the endpoint; nil when
@@ -170,10 +190,13 @@ type ModelSession interface {
 	Revoke(ctx context.Context) error
 	// Spent is closed when a budget has run out.
 	Spent() <-chan struct{}
-	// Down is why the provider could not serve, or nil.
+	// Down is why the provider could not serve, or nil. What wraps
+	// ErrRateLimited makes the attempt rate_limited, all else model_error.
 	Down() error
 	// Waited is the time that requests waited for a rate limit so far.
 	Waited() time.Duration
 	Usage() []record.Usage
+	// Findings are what was odd about its requests.
+	Findings() []verifier.Finding
 	Close(ctx context.Context) error
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -385,6 +386,8 @@ func TestAnExperimentGrantsLessNetwork(t *testing.T) {
 // purse is a gateway whose budget runs out when it is told.
 type purse struct {
 	spent   chan struct{}
+	waited  atomic.Int64 // nanoseconds
+	down    error
 	allowed int
 	revoked int
 }
@@ -397,12 +400,13 @@ func (p *purse) Endpoints() map[string]model.Endpoint {
 func (p *purse) Allow(context.Context) error  { p.allowed++; return nil }
 func (p *purse) Revoke(context.Context) error { p.revoked++; return nil }
 func (p *purse) Spent() <-chan struct{}       { return p.spent }
-func (p *purse) Down() error                  { return nil }
-func (p *purse) Waited() time.Duration        { return 0 }
+func (p *purse) Down() error                  { return p.down }
+func (p *purse) Waited() time.Duration        { return time.Duration(p.waited.Load()) }
 func (p *purse) Usage() []record.Usage {
 	return []record.Usage{{Role: "agent", Model: "m", Requests: 3}}
 }
-func (p *purse) Close(context.Context) error { return nil }
+func (p *purse) Findings() []verifier.Finding { return nil }
+func (p *purse) Close(context.Context) error  { return nil }
 
 func TestABudgetEndsTheTurnAndTheWorkIsGraded(t *testing.T) {
 	t.Parallel()
@@ -423,5 +427,57 @@ func TestABudgetEndsTheTurnAndTheWorkIsGraded(t *testing.T) {
 	want(t, r, record.Passed, record.Budget, record.Checked)
 	if len(r.Usage) != 1 || p.allowed != 2 || p.revoked < 2 || a.setups[0].Models["default"].Token == "" {
 		t.Errorf("usage %+v, allowed %d, revoked %d", r.Usage, p.allowed, p.revoked)
+	}
+}
+
+// withModel is an attempt whose agent has a model.
+func withModel(t *testing.T, a *scripted, j *judge, p *purse) *bench {
+	t.Helper()
+	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
+	b := newBench(t, a, j)
+	b.gateway = p
+	b.cell.Agent.Models = map[string]trial.Model{"default": {Label: "m"}}
+	return b
+}
+
+func TestWaitingForAProviderIsNotChargedToTheAgent(t *testing.T) {
+	t.Parallel()
+	for _, waited := range []time.Duration{0, time.Minute} {
+		p := &purse{spent: make(chan struct{})}
+		a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
+			p.waited.Store(int64(waited))
+			select {
+			case <-ctx.Done():
+				return agent.Yield{}, ctx.Err()
+			case <-time.After(700 * time.Millisecond):
+				return agent.Yield{End: agent.Done}, act.sh(ctx, "true")
+			}
+		})
+		b := withModel(t, a, tests("true"), p)
+		b.cell.Limits.AgentTime = 200 * time.Millisecond
+		end := record.Timeout
+		if waited > 0 {
+			end = record.Yielded
+		}
+		want(t, b.run(t.Context(), t), record.Passed, end, record.Checked)
+	}
+}
+
+func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		down error
+		end  agent.End
+		want record.Outcome
+	}{
+		{errors.New("529"), agent.Crashed, record.ModelError},
+		{trial.ErrRateLimited, agent.Crashed, record.RateLimited},
+		{trial.ErrRateLimited, agent.Done, record.Passed}, // it came through in the end
+	} {
+		a := turn(func(context.Context, *actor) (agent.Yield, error) { return agent.Yield{End: tt.end}, nil })
+		b := withModel(t, a, tests("true"), &purse{spent: make(chan struct{}), down: tt.down})
+		if r := b.run(t.Context(), t); r.Outcome != tt.want {
+			t.Errorf("%v, %s: %s; want %s", tt.down, tt.end, r.Outcome, tt.want)
+		}
 	}
 }

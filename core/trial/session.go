@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/scribe"
 	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -75,11 +76,26 @@ func (s *session) shut(ctx context.Context) error {
 		s.relay = nil
 	}
 	if s.models != nil {
-		s.a.res.Usage = append(s.a.res.Usage, s.models.Usage()...)
 		errs = append(errs, s.models.Close(ctx))
+		s.a.modelled(s.models, string(s.role))
 		s.models = nil
 	}
 	return errors.Join(errs...)
+}
+
+// modelled writes down what a session has used of its models, once it is over.
+func (a *attempt) modelled(m ModelSession, who string) {
+	a.res.Usage = append(a.res.Usage, m.Usage()...)
+	for _, f := range m.Findings() {
+		a.scribe.Finding(record.Phase{Name: record.PhaseTurn, Who: record.ByModel}, who, f)
+	}
+}
+
+// modelSpec is what every session asks the gateway for.
+func (a *attempt) modelSpec(role string, models map[string]Model) ModelSpec {
+	return ModelSpec{
+		Trial: a.in.Trial, Attempt: a.in.Attempt, Role: role, Models: models, Hosted: true, Dir: a.in.Record.Dir(), Append: a.scribe.Append,
+	}
 }
 
 // opening says how a session is to be opened.
@@ -140,9 +156,13 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 	if len(o.needs.Dialects) == 0 || a.in.Gateway == nil {
 		return nil
 	}
-	spec := ModelSpec{Trial: a.in.Trial, Attempt: a.in.Attempt, Role: string(o.role), Models: o.cell.Models, Dialects: o.needs.Dialects}
+	spec := a.modelSpec(string(o.role), o.cell.Models)
+	spec.Dialects, spec.Budget = o.needs.Dialects, a.in.Cell.Limits.Budget
+	spec.Hosted = a.spec.Network.Mode == environment.NetworkPublic
 	if o.role != agent.RoleUser {
 		spec.Inside = a.w.Listen
+	} else if u := a.in.Cell.User; u != nil {
+		spec.Budget = u.Budget
 	}
 	s.models, err = a.in.Gateway.Session(ctx, spec)
 	if err == nil {
@@ -256,7 +276,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	s.pen.Begin(m.Stage, m.Turn)
-	begin := time.Now()
+	begin, before := time.Now(), s.waited()
 	var watching sync.WaitGroup
 	var why atomic.Pointer[error] // set before access is cut, since the call may end by that
 	watching.Go(func() {
@@ -273,7 +293,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	if p := why.Load(); p != nil {
 		cause = *p
 	}
-	took := time.Since(begin) - s.waited()
+	took := max(0, time.Since(begin)-(s.waited()-before))
 	cancel(nil)
 	watching.Wait()
 	revoked := s.revoke(ctx)

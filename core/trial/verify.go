@@ -224,8 +224,12 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	}
 	v.Verifier, v.Stage, v.Round = j.use.Name, s.task.Name, j.round
 	v.Handoff, v.Rationale = a.scribe.Text(v.Handoff, bound.MessageBytes), a.scribe.Text(v.Rationale, bound.MessageBytes)
+	at := s.phase(record.PhaseVerify, record.ByVerifier)
+	if j.round > 0 {
+		at.Name = record.PhaseJudge
+	}
 	for _, f := range v.Findings {
-		a.scribe.Finding(s.phase(record.PhaseVerify, record.ByVerifier), j.use.Name, f)
+		a.scribe.Finding(at, j.use.Name, f)
 	}
 	a.scribe.Append(record.VerdictsFile, record.Verdict{Time: a.now(), Verdict: v})
 	return v, nil
@@ -263,11 +267,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		return r, done, blame.On(record.ByCore, err)
 	}
 	undo = append(undo, func() error {
-		to := filepath.Join(a.in.Record.Dir(), record.VerifierDir)
-		if len(s.task.Verifiers) > 1 || len(a.task.Stages) > 1 || j.round > 0 {
-			to = filepath.Join(to, strings.TrimPrefix(id, "verifier-"))
-		}
-		return blame.On(record.ByCore, collect.Folder(r.Scratch, to, a.scribe.Redactor()))
+		return blame.On(record.ByCore, collect.Folder(r.Scratch, s.verifierDir(j), a.scribe.Redactor()))
 	})
 	env, err := s.task.Verify.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
@@ -280,8 +280,9 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	}
 	if models != nil {
 		undo = append(undo, func() error {
-			a.res.Usage = append(a.res.Usage, models.Usage()...)
-			return models.Close(context.WithoutCancel(ctx))
+			closed := models.Close(context.WithoutCancel(ctx))
+			a.modelled(models, j.use.Name)
+			return closed
 		})
 	}
 	if plugin.Traits.Needs != verifier.NeedsSandbox || j.round > 0 {
@@ -307,6 +308,34 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	return r, done, blame.On(record.ByCore, err)
 }
 
+// verifierDir is where the attempt keeps what a verifier wrote on the host:
+// verifier/, and in it a folder for each stage, round and verifier as far as
+// there are several.
+func (s *stage) verifierDir(j judgement) string {
+	dir := filepath.Join(s.a.in.Record.Dir(), record.VerifierDir)
+	if len(s.a.task.Stages) > 1 {
+		dir = filepath.Join(dir, s.task.Name)
+	}
+	if j.round > 0 {
+		dir = filepath.Join(dir, fmt.Sprintf("round-%d", j.round))
+	}
+	if len(s.task.Verifiers) > 1 {
+		dir = filepath.Join(dir, plainName(j.use.Name, j.number))
+	}
+	return dir
+}
+
+// plainName is a verifier's name as the name of a folder; one that cannot be
+// one is a number.
+func plainName(name string, number int) string {
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool {
+		return r != '-' && r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	}) {
+		return fmt.Sprint(number)
+	}
+	return name
+}
+
 // attemptView adds the attempt so far to a view; the artifacts are those of the
 // stage, or the copies of a round.
 func (s *stage) attemptView(view, copies string) error {
@@ -321,7 +350,7 @@ func (s *stage) judgeModels(ctx context.Context, cell Verifier, plugin VerifierP
 	if len(plugin.Traits.Models) == 0 || s.a.in.Gateway == nil {
 		return nil, nil, nil
 	}
-	m, err := s.a.in.Gateway.Session(ctx, ModelSpec{Trial: s.a.in.Trial, Attempt: s.a.in.Attempt, Role: "judge", Models: cell.Models})
+	m, err := s.a.in.Gateway.Session(ctx, s.a.modelSpec("judge", cell.Models))
 	if err != nil {
 		return nil, nil, blame.On(record.ByModel, err)
 	}

@@ -8,7 +8,7 @@ import (
 // EndpointToProto is e as it travels.
 func EndpointToProto(e Endpoint) *modelpb.ModelEndpoint {
 	return &modelpb.ModelEndpoint{
-		Host: e.Host, Inside: e.Inside, Token: e.Token, Dialect: string(e.Dialect), Name: e.Name, ParametersJson: e.Parameters,
+		Host: e.Host, HostUrl: e.HostURL, Inside: e.Inside, Token: e.Token, Dialect: string(e.Dialect), Name: e.Name, ParametersJson: e.Parameters,
 	}
 }
 
@@ -19,7 +19,7 @@ func EndpointFromProto(p *modelpb.ModelEndpoint) (Endpoint, error) {
 		err = wire.Invalid("model %q has no dialect", p.GetName())
 	}
 	return Endpoint{
-		Host: p.GetHost(), Inside: p.GetInside(), Token: p.GetToken(), Dialect: Dialect(p.GetDialect()), Name: p.GetName(),
+		Host: p.GetHost(), HostURL: p.GetHostUrl(), Inside: p.GetInside(), Token: p.GetToken(), Dialect: Dialect(p.GetDialect()), Name: p.GetName(),
 		Parameters: parameters,
 	}, err
 }

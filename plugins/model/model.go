@@ -22,6 +22,7 @@ const (
 // it: the gateway holds that.
 type Endpoint struct {
 	Host       string          `json:"host,omitempty"`       // base address on the host: "unix:/path" or "http://127.0.0.1:port"
+	HostURL    string          `json:"host_url,omitempty"`   // the same for clients that cannot use a socket: "http://127.0.0.1:port"; may be empty
 	Inside     string          `json:"inside,omitempty"`     // base URL inside the sandbox: "http://127.0.0.1:port"; empty: not offered there
 	Token      string          `json:"token,omitempty"`      // of this session only; dies with the turn
 	Dialect    Dialect         `json:"dialect"`              //

@@ -21,6 +21,9 @@ import (
 // machine's owner takes away.
 var ErrPreempted = errors.New("preempted")
 
+// ErrRateLimited means that a provider of models takes no more requests.
+var ErrRateLimited = errors.New("rate limited")
+
 // Fault is an error with what it makes of the attempt.
 type Fault struct {
 	By      record.Boundary
@@ -76,6 +79,7 @@ var rules = []struct {
 	{record.ByEnvironment, environment.ErrBuildFailed, record.EnvironmentError, false},
 	{record.ByEnvironment, environment.ErrRefused, record.EnvironmentError, false},
 	{record.ByEnvironment, environment.ErrUnsupported, record.EnvironmentError, false},
+	{record.ByModel, ErrRateLimited, record.RateLimited, true},
 	{record.ByVerifier, verifier.ErrArtifactMissing, record.ArtifactMissing, false},
 	{record.ByVerifier, verifier.ErrBadReward, record.VerifierError, false},
 }

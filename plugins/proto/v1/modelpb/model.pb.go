@@ -40,8 +40,11 @@ type ModelEndpoint struct {
 	Dialect        string `protobuf:"bytes,4,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	Name           string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`                                           // as the provider knows the model; what is asked for under any other name is served by it too
 	ParametersJson []byte `protobuf:"bytes,6,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"` // an object that the experiment wants in each request
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The address on the host once more, for clients that cannot use a Unix
+	// socket: "http://127.0.0.1:port". May be empty.
+	HostUrl       string `protobuf:"bytes,7,opt,name=host_url,json=hostUrl,proto3" json:"host_url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelEndpoint) Reset() {
@@ -116,6 +119,13 @@ func (x *ModelEndpoint) GetParametersJson() []byte {
 	return nil
 }
 
+func (x *ModelEndpoint) GetHostUrl() string {
+	if x != nil {
+		return x.HostUrl
+	}
+	return ""
+}
+
 // ModelInfo is what is known of a model before any endpoint exists.
 type ModelInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -173,14 +183,15 @@ var File_v1_model_proto protoreflect.FileDescriptor
 
 const file_v1_model_proto_rawDesc = "" +
 	"\n" +
-	"\x0ev1/model.proto\x12\bberth.v1\"\xa8\x01\n" +
+	"\x0ev1/model.proto\x12\bberth.v1\"\xc3\x01\n" +
 	"\rModelEndpoint\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x16\n" +
 	"\x06inside\x18\x02 \x01(\tR\x06inside\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\tR\x05token\x12\x18\n" +
 	"\adialect\x18\x04 \x01(\tR\adialect\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12'\n" +
-	"\x0fparameters_json\x18\x06 \x01(\fR\x0eparametersJson\"9\n" +
+	"\x0fparameters_json\x18\x06 \x01(\fR\x0eparametersJson\x12\x19\n" +
+	"\bhost_url\x18\a \x01(\tR\ahostUrl\"9\n" +
 	"\tModelInfo\x12\x18\n" +
 	"\adialect\x18\x01 \x01(\tR\adialect\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04nameB6Z4github.com/berth-eval/berth/plugins/proto/v1/modelpbb\x06proto3"

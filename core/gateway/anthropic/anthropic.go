@@ -1,0 +1,235 @@
+// Package anthropic is the dialect of Anthropic's Messages API.
+//
+// It must not know a session, a budget or a script: it reads and writes the
+// wire format, and nothing else.
+package anthropic
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// Dialect implements wire.Dialect.
+type Dialect struct{}
+
+// Name implements wire.Dialect.
+func (Dialect) Name() model.Dialect { return model.DialectAnthropic }
+
+// Base implements wire.Dialect.
+func (Dialect) Base() string { return "https://api.anthropic.com" }
+
+// Call implements wire.Dialect.
+func (Dialect) Call(r *http.Request) (wire.Call, bool) {
+	path := r.URL.Path
+	switch {
+	case r.Method == http.MethodGet && strings.HasSuffix(path, "/models") && r.Header.Get("Anthropic-Version") != "":
+		return wire.Call{Kind: wire.List}, true
+	case r.Method != http.MethodPost:
+		return wire.Call{}, false
+	case strings.HasSuffix(path, "/messages"):
+		return wire.Call{Kind: wire.Generate, Path: "/v1/messages"}, true
+	case strings.HasSuffix(path, "/messages/count_tokens"):
+		return wire.Call{Kind: wire.Count, Path: "/v1/messages/count_tokens"}, true
+	default:
+		return wire.Call{}, false
+	}
+}
+
+// Token implements wire.Dialect.
+func (Dialect) Token(r *http.Request) string {
+	if k := r.Header.Get("X-Api-Key"); k != "" {
+		return k
+	}
+	return wire.Bearer(r)
+}
+
+// Authorize implements wire.Dialect.
+func (Dialect) Authorize(r *http.Request, key string) {
+	r.Header.Del("Authorization")
+	r.Header.Del("X-Api-Key")
+	if key != "" {
+		r.Header.Set("X-Api-Key", key)
+	}
+	if r.Header.Get("Anthropic-Version") == "" {
+		r.Header.Set("Anthropic-Version", "2023-06-01")
+	}
+}
+
+// hosted are how the types of tools begin that the provider runs.
+var hosted = []string{"web_search_", "web_fetch_", "code_execution_", "mcp_toolset"}
+
+func hostedTool(raw json.RawMessage) (string, bool) {
+	var t struct{ Type string }
+	_ = json.Unmarshal(raw, &t) // what is no tool is not ours to judge
+	for _, h := range hosted {
+		if strings.HasPrefix(t.Type, h) {
+			return t.Type, true
+		}
+	}
+	return "", false
+}
+
+// Facts implements wire.Dialect.
+func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
+	var f wire.Facts
+	body.Into("model", &f.Model)
+	body.Into("stream", &f.Stream)
+	body.Into("max_tokens", &f.MaxOutput)
+	wire.Filter(body.Get("tools"), func(raw json.RawMessage) bool {
+		if name, ok := hostedTool(raw); ok {
+			f.Hosted = append(f.Hosted, name)
+		}
+		return true
+	})
+	if len(body.Get("mcp_servers")) > len("[]") {
+		f.Hosted = append(f.Hosted, "mcp_servers")
+	}
+	f.Inline, f.Images = wire.Inline(body.Get("messages"))
+	return f, nil
+}
+
+// Edit implements wire.Dialect.
+func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
+	if e.Model != "" {
+		body.SetString("model", e.Model)
+	}
+	if e.DropHosted {
+		wire.DropTools(body, func(raw json.RawMessage) bool { _, ok := hostedTool(raw); return ok })
+		body.Delete("mcp_servers")
+	}
+	if len(e.Parameters) > 0 && c.Kind == wire.Generate {
+		return body.Merge(e.Parameters)
+	}
+	return nil
+}
+
+// Hide implements wire.Dialect.
+func (Dialect) Hide(wire.Event) bool { return false }
+
+// KeepAlive implements wire.Dialect.
+func (Dialect) KeepAlive() []byte { return wire.SSE("ping", map[string]string{"type": "ping"}) }
+
+// failures are the statuses and types of the provider's own errors.
+var failures = map[wire.FailureKind]struct {
+	status int
+	word   string
+}{
+	wire.BadToken:    {http.StatusUnauthorized, "authentication_error"},
+	wire.Over:        {http.StatusForbidden, "permission_error"},
+	wire.BadRequest:  {http.StatusBadRequest, "invalid_request_error"},
+	wire.NotServed:   {http.StatusNotFound, "not_found_error"},
+	wire.Spent:       {http.StatusForbidden, "billing_error"},
+	wire.Overloaded:  {http.StatusTooManyRequests, "rate_limit_error"},
+	wire.Unreachable: {http.StatusBadGateway, "api_error"},
+}
+
+func problem(f wire.Failure) map[string]any {
+	return map[string]any{
+		"type": "error", "error": map[string]string{"type": failures[f.Kind].word, "message": f.Message}, "request_id": nil,
+	}
+}
+
+// Failure implements wire.Dialect.
+func (Dialect) Failure(f wire.Failure) wire.Response {
+	return wire.Answer(failures[f.Kind].status, f.Retry, problem(f), f.Kind != wire.Overloaded && f.Kind != wire.Unreachable)
+}
+
+// Late implements wire.Dialect.
+func (Dialect) Late(f wire.Failure) []byte { return wire.SSE("error", problem(f)) }
+
+// Meter implements wire.Dialect.
+func (Dialect) Meter() wire.Meter { return &meter{} }
+
+type meter struct {
+	r   wire.Reading
+	raw usage
+}
+
+// usage is the provider's record. Its input tokens are without cached and
+// written ones.
+type usage struct {
+	Input      *int64 `json:"input_tokens"`
+	CacheWrite *int64 `json:"cache_creation_input_tokens"`
+	CacheRead  *int64 `json:"cache_read_input_tokens"`
+	Output     *int64 `json:"output_tokens"`
+	Details    struct {
+		Thinking int64 `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
+}
+
+// take puts what a later record says over what an earlier one said: in a
+// stream the last one counts, and it may leave things out.
+func (m *meter) take(raw json.RawMessage) {
+	var u usage
+	if len(raw) == 0 || json.Unmarshal(raw, &u) != nil {
+		return
+	}
+	for _, p := range []struct{ to, from **int64 }{
+		{&m.raw.Input, &u.Input},
+		{&m.raw.CacheWrite, &u.CacheWrite},
+		{&m.raw.CacheRead, &u.CacheRead},
+		{&m.raw.Output, &u.Output},
+	} {
+		if *p.from != nil {
+			*p.to = *p.from
+		}
+	}
+	write, read := value(m.raw.CacheWrite), value(m.raw.CacheRead)
+	m.r.Usage = wire.Usage{
+		Input: value(m.raw.Input) + write + read, Cached: read, CacheWrite: write, Output: value(m.raw.Output),
+		Reasoning: max(m.r.Usage.Reasoning, u.Details.Thinking),
+	}
+	m.r.Raw = wire.Overlay(m.r.Raw, raw)
+}
+
+func value(p *int64) int64 {
+	if p == nil {
+		return 0
+	}
+	return *p
+}
+
+// Event implements wire.Meter.
+func (m *meter) Event(e wire.Event) {
+	var d struct {
+		Type    string
+		Usage   json.RawMessage
+		Message struct{ Usage json.RawMessage }
+		Delta   struct {
+			Text, Thinking string
+			PartialJSON    string `json:"partial_json"`
+		}
+		Error struct{ Type, Message string }
+	}
+	if json.Unmarshal(e.Data, &d) != nil {
+		return
+	}
+	switch d.Type {
+	case "message_start":
+		m.take(d.Message.Usage)
+	case "content_block_delta":
+		m.r.Said += int64(len(d.Delta.Text) + len(d.Delta.Thinking) + len(d.Delta.PartialJSON))
+	case "message_delta":
+		m.take(d.Usage)
+	case "message_stop":
+		m.r.Complete = m.r.Raw != nil
+	case "error":
+		m.r.Error = d.Error.Type + ": " + d.Error.Message
+	}
+}
+
+// Body implements wire.Meter.
+func (m *meter) Body(b []byte) {
+	var d struct{ Usage json.RawMessage }
+	if json.Unmarshal(b, &d) == nil && d.Usage != nil {
+		m.take(d.Usage)
+		m.r.Complete = true
+	}
+}
+
+// Read implements wire.Meter.
+func (m *meter) Read() wire.Reading { return m.r }

@@ -1,0 +1,185 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+)
+
+// message is one message of a request. Its content is a string or blocks.
+type message struct {
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+}
+
+// block is one block of content, as far as a script looks at it.
+type block struct {
+	Type    string          `json:"type"`
+	Text    string          `json:"text"`
+	Content json.RawMessage `json:"content"` // of a tool result
+}
+
+// text is what is said in content.
+func text(content json.RawMessage) string {
+	var s string
+	if json.Unmarshal(content, &s) == nil {
+		return s
+	}
+	var blocks []block
+	_ = json.Unmarshal(content, &blocks) // what cannot be read says nothing
+	var parts []string
+	for _, b := range blocks {
+		switch b.Type {
+		case "text":
+			parts = append(parts, b.Text)
+		case "tool_result":
+			parts = append(parts, text(b.Content))
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// Talk implements wire.Voice.
+func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
+	var messages []message
+	if err := json.Unmarshal(body.Get("messages"), &messages); err != nil {
+		return wire.Talk{}, fmt.Errorf("messages: %w", err)
+	}
+	var t wire.Talk
+	var last []string
+	for _, m := range messages {
+		switch m.Role {
+		case "assistant":
+			t.Turn++
+			last = nil
+		case "user":
+			last = append(last, text(m.Content))
+		}
+	}
+	t.Last, t.System = strings.Join(last, "\n"), text(body.Get("system"))
+	var tools []struct{ Name string }
+	body.Into("tools", &tools)
+	for _, tool := range tools {
+		t.Tools = append(t.Tools, tool.Name)
+	}
+	return t, nil
+}
+
+func stopReason(s wire.Speech) string {
+	switch {
+	case s.Stop == wire.StopLength:
+		return "max_tokens"
+	case s.Stop == wire.StopRefused:
+		return "refusal"
+	case len(s.Tools) > 0:
+		return "tool_use"
+	default:
+		return "end_turn"
+	}
+}
+
+type object map[string]any
+
+func usageOf(u wire.Usage, output int64) object {
+	o := object{
+		"input_tokens": u.Input - u.Cached - u.CacheWrite, "cache_creation_input_tokens": u.CacheWrite,
+		"cache_read_input_tokens": u.Cached, "output_tokens": output, "service_tier": "standard",
+	}
+	if u.Reasoning > 0 && output == u.Output {
+		o["output_tokens_details"] = object{"thinking_tokens": u.Reasoning}
+	}
+	return o
+}
+
+func toolID(s wire.Speech, i int) string { return fmt.Sprintf("toolu_%s_%d", s.ID, i) }
+
+func envelope(s wire.Speech, content []object, stop any, usage object) object {
+	return object{
+		"id": "msg_" + s.ID, "type": "message", "role": "assistant", "model": s.Model, "content": content,
+		"stop_reason": stop, "stop_sequence": nil, "usage": usage,
+	}
+}
+
+// Whole implements wire.Voice.
+func (Dialect) Whole(s wire.Speech) []byte {
+	content := []object{}
+	if s.Thinking != "" {
+		content = append(content, object{"type": "thinking", "thinking": s.Thinking, "signature": "c2NyaXB0"})
+	}
+	if s.Text != "" {
+		content = append(content, object{"type": "text", "text": s.Text})
+	}
+	for i, t := range s.Tools {
+		content = append(content, object{"type": "tool_use", "id": toolID(s, i), "name": t.Name, "input": json.RawMessage(input(t))})
+	}
+	return wire.JSON(envelope(s, content, stopReason(s), usageOf(s.Usage, s.Usage.Output)))
+}
+
+// input is the arguments of a call, which this dialect always has as an object.
+func input(t wire.ToolCall) string {
+	a := t.ArgumentText()
+	if len(a) == 0 || a[0] != '{' {
+		return string(wire.JSON(object{"input": a}))
+	}
+	return a
+}
+
+// Stream implements wire.Voice.
+func (Dialect) Stream(s wire.Speech) [][]byte {
+	var out [][]byte
+	say := func(name string, o object) {
+		o["type"] = name
+		out = append(out, wire.SSE(name, o))
+	}
+	index := 0
+	part := func(start object, deltas []object) {
+		say("content_block_start", object{"index": index, "content_block": start})
+		for _, d := range deltas {
+			say("content_block_delta", object{"index": index, "delta": d})
+		}
+		say("content_block_stop", object{"index": index})
+		index++
+	}
+	pieces := func(kind, field, text string) (ds []object) {
+		for _, p := range wire.Pieces(text, s.Chunk) {
+			ds = append(ds, object{"type": kind, field: p})
+		}
+		return ds
+	}
+	say("message_start", object{"message": envelope(s, []object{}, nil, usageOf(s.Usage, min(1, s.Usage.Output)))})
+	if s.Thinking != "" {
+		part(object{"type": "thinking", "thinking": "", "signature": ""},
+			append(pieces("thinking_delta", "thinking", s.Thinking), object{"type": "signature_delta", "signature": "c2NyaXB0"}))
+	}
+	say("ping", object{})
+	if s.Text != "" {
+		part(object{"type": "text", "text": ""}, pieces("text_delta", "text", s.Text))
+	}
+	for i, t := range s.Tools {
+		part(object{"type": "tool_use", "id": toolID(s, i), "name": t.Name, "input": object{}},
+			pieces("input_json_delta", "partial_json", input(t)))
+	}
+	say("message_delta", object{
+		"delta": object{"stop_reason": stopReason(s), "stop_sequence": nil}, "usage": usageOf(s.Usage, s.Usage.Output),
+	})
+	say("message_stop", object{})
+	return out
+}
+
+// Counted implements wire.Voice.
+func (Dialect) Counted(tokens int64) []byte { return wire.JSON(object{"input_tokens": tokens}) }
+
+// Listed implements wire.Voice.
+func (Dialect) Listed(names []string) []byte {
+	data := []object{}
+	for _, n := range names {
+		data = append(data, object{"type": "model", "id": n, "display_name": n, "created_at": "1970-01-01T00:00:00Z"})
+	}
+	first, last := any(nil), any(nil)
+	if len(names) > 0 {
+		first, last = names[0], names[len(names)-1]
+	}
+	return wire.JSON(object{"data": data, "has_more": false, "first_id": first, "last_id": last})
+}

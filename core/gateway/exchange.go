@@ -1,0 +1,378 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/gateway/price"
+	"github.com/berth-eval/berth/core/gateway/script"
+	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// exchange is one request and its answer.
+type exchange struct {
+	s       *session
+	e       *entry
+	d       wire.Dialect
+	call    wire.Call
+	w       http.ResponseWriter
+	r       *http.Request
+	life    context.Context //nolint:containedctx // of the turn: an exchange is one call of ServeHTTP
+	control *http.ResponseController
+
+	body   *wire.Object
+	facts  wire.Facts
+	size   int64 // bytes of text in the request
+	worst  wire.Usage
+	hide   bool // events that are there for us only
+	line   Exchange
+	digest string
+}
+
+// Without a limit in the request a reply may have so many tokens.
+const assumedOutput = 32768
+
+// What a file in a request comes to, in tokens: for each, and bytes for one
+// more (a page of a document has some 100 KB).
+const (
+	fileTokens  = 4096
+	bytesInline = 64
+)
+
+func (x *exchange) fail(kind wire.FailureKind, format string, args ...any) {
+	x.refuse(wire.Failure{Kind: kind, Message: fmt.Sprintf(format, args...)})
+}
+
+func (x *exchange) refuse(f wire.Failure) {
+	x.line.Error = f.Message
+	resp := x.d.Failure(f)
+	x.line.Status = resp.Status
+	answer(x.w, resp)
+}
+
+// serve carries the exchange out and writes it down.
+func (x *exchange) serve(ctx context.Context) {
+	x.line = Exchange{Time: time.Now().UTC(), Role: x.s.spec.Role, Name: x.e.name, Model: x.e.up.model.Name, Dialect: string(x.d.Name())}
+	// A client that does not read or write must not outlive its turn.
+	defer context.AfterFunc(x.life, func() {
+		_ = x.control.SetReadDeadline(time.Unix(1, 0))
+		_ = x.control.SetWriteDeadline(time.Unix(1, 0))
+	})()
+	if x.e.up.dialect != nil && x.e.up.dialect.Name() != x.d.Name() {
+		x.fail(wire.NotServed, "model %q speaks %s, not %s", x.e.up.model.Name, x.e.up.dialect.Name(), x.d.Name())
+		return
+	}
+	if !x.read() || !x.policy() {
+		return
+	}
+	if x.call.Kind == wire.Count {
+		x.count(ctx)
+		return
+	}
+	hold, err := x.reserve(ctx)
+	if err != nil {
+		x.unreserved(err)
+		return
+	}
+	defer func() {
+		x.s.record(&x.line)
+	}()
+	x.generate(ctx, hold)
+}
+
+// read reads the request and what is to be known of it.
+func (x *exchange) read() bool {
+	b, err := body(x.r)
+	if err == nil {
+		x.body, err = wire.ParseObject(b)
+	}
+	if err == nil {
+		x.facts, err = x.d.Facts(x.call, x.body)
+	}
+	if err != nil {
+		x.fail(wire.BadRequest, "%s", err)
+		return false
+	}
+	return true
+}
+
+// policy makes the request one that the experiment wants.
+func (x *exchange) policy() bool {
+	u := x.e.up
+	edit := wire.Edit{Parameters: u.model.Parameters, AskUsage: x.facts.Stream && x.facts.Silent}
+	if asked := x.facts.Model; asked != u.model.Name && !slices.Contains(u.model.AllowModels, asked) {
+		edit.Model = u.model.Name
+		x.line.Asked = asked
+		x.s.find("other_model", verifier.Note, fmt.Sprintf("the %s asked for model %q and was served by %q", x.s.spec.Role, clip(asked), u.model.Name))
+	}
+	if len(x.facts.Hosted) > 0 && !x.s.spec.Hosted {
+		edit.DropHosted = true
+		x.s.find("hosted_tool", verifier.Note, fmt.Sprintf("tools that the provider would run were taken out of requests, because no network is granted: %s",
+			clip(strings.Join(x.facts.Hosted, ", "))))
+	}
+	if err := x.d.Edit(&x.call, x.body, edit); err != nil {
+		x.fail(wire.BadRequest, "%s", err)
+		return false
+	}
+	x.hide = edit.AskUsage
+	f, err := x.d.Facts(x.call, x.body) // parameters may have changed them
+	if err != nil {
+		x.fail(wire.BadRequest, "%s", err)
+		return false
+	}
+	x.facts = f
+	x.line.Stream = f.Stream
+	b := x.body.Bytes()
+	sum := sha256.Sum256(b)
+	x.digest = hex.EncodeToString(sum[:])
+	x.size = int64(len(b)) - f.Inline
+	return true
+}
+
+// clip keeps what comes from a client short in a record.
+func clip(s string) string {
+	const limit = 200
+	if len(s) > limit {
+		return strings.ToValidUTF8(s[:limit], "") + "…"
+	}
+	return s
+}
+
+// reserve sets aside what the request could cost at most, and waits until
+// there is room for it.
+func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
+	x.e.mu.Lock()
+	ratio := x.e.ratio
+	x.line.Retry = x.e.failed[x.digest]
+	x.e.mu.Unlock()
+	x.worst.Input = int64(math.Ceil(float64(x.size)*ratio)) + x.facts.Images*fileTokens + x.facts.Inline/bytesInline
+	x.worst.Output = x.facts.MaxOutput
+	if x.worst.Output <= 0 {
+		x.worst.Output = assumedOutput
+	}
+	need := ledger.Amount{
+		Requests: 1, Tokens: x.worst.Input + x.worst.Output, USD: price.AtMost(x.e.up.price, x.worst.Input, x.worst.Output),
+	}
+	if x.line.Retry {
+		need.Requests = 0
+	}
+	begin := time.Now()
+	defer x.s.wait.begin()()
+	hold, err := x.s.g.ledger.Reserve(ctx, need, x.s.account, x.s.g.run)
+	x.line.Waited += time.Since(begin)
+	return hold, err
+}
+
+// unreserved says why there was no room.
+func (x *exchange) unreserved(err error) {
+	if _, over := errors.AsType[*ledger.SpentError](err); over {
+		x.s.outOfBudget()
+		x.fail(wire.Spent, "%s", err)
+	} else {
+		x.fail(wire.Over, "the turn that this token is good for is over")
+	}
+	x.s.record(&x.line)
+}
+
+// generate asks the provider and passes on what it says.
+func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
+	done := false
+	defer func() {
+		if !done { // by a panic that ends the connection
+			hold.Settle(hold.Amount())
+		}
+	}()
+	sent := time.Now()
+	resp, err := x.send(ctx)
+	if err != nil {
+		x.unanswered(ctx, err, hold)
+		done = true
+		if errors.Is(err, script.ErrDropped) {
+			x.s.record(&x.line)
+			panic(http.ErrAbortHandler)
+		}
+		return
+	}
+	defer func() { _ = resp.Body.Close() }()
+	x.line.FirstByte = time.Since(sent)
+	x.line.Status = resp.StatusCode
+	m := x.d.Meter()
+	broken := x.relay(ctx, resp, m)
+	x.line.Took = time.Since(sent)
+	x.settle(m.Read(), resp.StatusCode, broken, hold)
+	done = true
+	if broken.any() {
+		x.s.record(&x.line)
+		panic(http.ErrAbortHandler) // the client must see that it is not the end
+	}
+}
+
+// send asks the provider, or the script.
+func (x *exchange) send(ctx context.Context) (*http.Response, error) {
+	if x.e.play != nil {
+		return x.e.play.Send(ctx, script.Request{Dialect: x.d, Call: x.call, Facts: x.facts, Body: x.body})
+	}
+	req, err := x.request(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return x.s.g.o.Transport.RoundTrip(req)
+}
+
+// count passes a question for a number of tokens on; it costs nothing.
+func (x *exchange) count(ctx context.Context) {
+	resp, err := x.send(ctx)
+	if err != nil {
+		x.fail(wire.Unreachable, "the provider of model %q cannot be reached", x.e.up.model.Name)
+		return
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if b := x.relay(ctx, resp, x.d.Meter()); b.any() {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// unanswered is for a request that got no answer at all.
+func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold) {
+	hold.Settle(ledger.Amount{})
+	x.failed(true)
+	x.line.Error = "no answer"
+	if ctx.Err() != nil {
+		x.line.Error = "the client went away"
+		hold.Settle(ledger.Amount{})
+		return
+	}
+	if errors.Is(err, script.ErrDropped) {
+		return
+	}
+	x.s.setDown(fmt.Errorf("provider of model %q: no answer: %s", x.e.up.model.Name, x.clean(err.Error())))
+	x.fail(wire.Unreachable, "the provider of model %q cannot be reached", x.e.up.model.Name)
+}
+
+// clean keeps the key out of what is said.
+func (x *exchange) clean(s string) string {
+	if k := x.e.up.key; k != "" {
+		s = strings.ReplaceAll(s, k, "[key]")
+	}
+	return clip(s)
+}
+
+// failed remembers whether a request may come again as a retry.
+func (x *exchange) failed(yes bool) {
+	x.e.mu.Lock()
+	defer x.e.mu.Unlock()
+	if yes {
+		x.e.failed[x.digest] = true
+	} else {
+		delete(x.e.failed, x.digest)
+	}
+}
+
+// settle ends the reservation with what the provider says was used. Where it
+// said nothing, of an answer that was broken off, what had come is estimated,
+// and the budget keeps the worst.
+func (x *exchange) settle(r wire.Reading, status int, broken breakage, hold *ledger.Hold) {
+	ok := status >= 200 && status < 300
+	u := r.Usage
+	actual := ledger.Amount{Requests: hold.Amount().Requests}
+	x.line.Raw, x.line.Upstream = r.Raw, r.Error
+	switch {
+	case !ok:
+		actual.Requests = 0
+	case !r.Complete && (broken.any() || r.Raw == nil):
+		x.line.Estimated = true
+		u.Input = max(u.Input, x.estimate())
+		u.Output = max(u.Output, (r.Said+2)/3)
+		actual.Tokens, actual.USD = hold.Amount().Tokens, hold.Amount().USD
+	}
+	cost, known := price.Cost(x.e.up.price, u)
+	if actual.Tokens == 0 {
+		actual.Tokens = u.Input + u.Output
+		actual.USD = cost
+		if !known {
+			actual.USD = price.AtMost(x.e.up.price, u.Input, u.Output)
+		}
+	}
+	x.line.Broken = string(broken)
+	if ok {
+		x.line.Usage = &u
+		if known {
+			x.line.CostUSD = &cost
+		}
+	}
+	x.add(u, actual.Requests, cost, known, ok)
+	x.failed(!ok || broken.any() || r.Error != "")
+	x.judge(status, r, broken)
+	hold.Settle(actual)
+}
+
+// estimate is how many tokens the request has, as far as that is known.
+func (x *exchange) estimate() int64 {
+	x.e.mu.Lock()
+	defer x.e.mu.Unlock()
+	return int64(float64(x.size)*x.e.ratio/ratioMargin) + x.facts.Images*fileTokens/2
+}
+
+// add puts the exchange on the account of its model.
+func (x *exchange) add(u wire.Usage, requests int64, cost float64, known, ok bool) {
+	e := x.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.usage.Requests += requests
+	e.usage.InputTokens += u.Input
+	e.usage.CachedTokens += u.Cached
+	e.usage.CacheWrite += u.CacheWrite
+	e.usage.OutputTokens += u.Output
+	e.usage.ReasoningTokens += u.Reasoning
+	e.priced = e.priced && known
+	sum := cost
+	if e.usage.CostUSD != nil {
+		sum += *e.usage.CostUSD
+	}
+	e.usage.CostUSD = &sum
+	if ok && !x.line.Estimated && x.size > 0 && x.facts.Images == 0 {
+		e.ratio = min(1, max(leastRatio, float64(u.Input)/float64(x.size)*ratioMargin))
+	}
+}
+
+// judge says whether the provider could serve.
+func (x *exchange) judge(status int, r wire.Reading, broken breakage) {
+	name := x.e.up.model.Name
+	switch {
+	case broken == byClient:
+	case status == http.StatusTooManyRequests || status == statusOverloaded:
+		x.s.setDown(fmt.Errorf("provider of model %q: status %d: %w", name, status, trial.ErrRateLimited))
+	case status >= 500, status == http.StatusUnauthorized, status == http.StatusPaymentRequired, status == http.StatusForbidden, status == http.StatusNotFound:
+		x.s.setDown(fmt.Errorf("provider of model %q: status %d", name, status))
+	case status >= 400: // what was asked was wrong
+	case broken == byProvider:
+		x.s.setDown(fmt.Errorf("provider of model %q: it broke off its answer", name))
+	case r.Error != "":
+		x.s.setDown(fmt.Errorf("provider of model %q: %s", name, x.clean(r.Error)))
+	default:
+		x.s.setDown(nil)
+	}
+}
+
+// statusOverloaded is what some providers say when they are.
+const statusOverloaded = 529
+
+// withoutKey is b without the key.
+func (x *exchange) withoutKey(b []byte) []byte {
+	if x.e.up.key == "" {
+		return b
+	}
+	return bytes.ReplaceAll(b, []byte(x.e.up.key), []byte("[key]"))
+}

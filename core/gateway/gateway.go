@@ -1,0 +1,202 @@
+// Package gateway is the proxy between agents and model providers. Each session
+// of an agent, a judge or a simulated user gets an address and tokens of its
+// own; the gateway knows by them who asks, puts the provider's key in, meters
+// what the provider says was used, and keeps budgets.
+//
+// What travels is the provider's own wire format (package wire and the folders
+// of the dialects), passed through with every field and event that nobody here
+// knows. No name of a provider belongs in this package, no key in a file, an
+// error or a log, and no wire format is translated into another.
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/dialects"
+	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/gateway/price"
+	"github.com/berth-eval/berth/core/gateway/script"
+	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// Options are what a gateway is made of.
+type Options struct {
+	// Dir is a folder of this gateway alone, on node-local disk, with a path of
+	// at most 80 bytes. It is made, and removed by Close.
+	Dir string
+	// Models are all that sessions may ask for.
+	Models []config.Model
+	// Run is the budget of the whole run, and Spent what of it was spent before.
+	Run   ledger.Limit
+	Spent ledger.Amount
+	// Transport carries requests to providers; nil is the usual one.
+	Transport http.RoundTripper
+	Prices    *price.Table // nil: the shipped one
+	Log       zerolog.Logger
+}
+
+// Gateway implements trial.Gateway. It is safe for concurrent use.
+type Gateway struct {
+	o      Options
+	models map[string]*upstream // by ModelID
+	ledger *ledger.Ledger
+	run    *ledger.Account
+	count  atomic.Int64
+
+	mu       sync.Mutex
+	attempts map[string]*ledger.Account // by trial, attempt and role
+}
+
+// upstream is one model of the experiment with what it is reached by.
+type upstream struct {
+	model   config.Model
+	price   *config.Price
+	key     string
+	dialect wire.Dialect // nil: the script answers in any
+	base    string
+	script  *script.Script
+}
+
+// ModelID is by which a model is asked for: blocks of one label differ when a
+// parameter depends on the cell.
+func ModelID(m config.Model) string {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return m.Label // a block that cannot be written is alone with its label
+	}
+	sum := sha256.Sum256(b)
+	return m.Label + "-" + hex.EncodeToString(sum[:6])
+}
+
+// New makes a gateway. Fails when a key or a script is missing, when a budget
+// in USD could not be held because a price is not known, or when a model asks
+// for what this program cannot do.
+func New(o Options) (*Gateway, error) {
+	if o.Prices == nil {
+		o.Prices = price.Shipped()
+	}
+	if o.Transport == nil {
+		o.Transport = transport()
+	}
+	g := &Gateway{o: o, models: map[string]*upstream{}, ledger: ledger.New(), attempts: map[string]*ledger.Account{}}
+	g.run = g.ledger.Open("run", o.Run, o.Spent)
+	for i := range o.Models {
+		u, err := g.upstream(o.Models[i])
+		if err != nil {
+			return nil, fmt.Errorf("model %q: %w", o.Models[i].Label, err)
+		}
+		if o.Run.USD != nil && !price.Bounds(u.price) {
+			return nil, fmt.Errorf("model %q: %w", o.Models[i].Label, errNoPrice)
+		}
+		g.models[ModelID(o.Models[i])] = u
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	return g, nil
+}
+
+// errNoPrice says why a budget in USD cannot be held.
+var errNoPrice = fmt.Errorf("its price is not known, so a budget in USD cannot be held: add a price block, or bound tokens")
+
+// transport has no limit for a whole answer: models think for minutes.
+func transport() http.RoundTripper {
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second,
+		TLSHandshakeTimeout: 20 * time.Second, DisableCompression: true, ForceAttemptHTTP2: true,
+	}
+}
+
+func (g *Gateway) upstream(m config.Model) (*upstream, error) {
+	u := &upstream{model: m, price: g.o.Prices.Of(&m)}
+	if m.Replay != "" {
+		return nil, fmt.Errorf("replay is not supported yet: remove it to ask the provider")
+	}
+	if m.Provider == string(model.DialectScript) {
+		s, err := script.Load(m.Script)
+		u.script = s
+		if u.model.Name == "" {
+			u.model.Name = "script"
+		}
+		return u, err
+	}
+	if u.dialect = dialects.Named(model.Dialect(m.Provider)); u.dialect == nil {
+		return nil, fmt.Errorf("provider %q is not known: there is %s", m.Provider, strings.Join(dialects.Names(), ", "))
+	}
+	u.base = strings.TrimSuffix(m.BaseURL, "/")
+	if u.base == "" {
+		u.base = u.dialect.Base()
+	}
+	if m.APIKey != nil {
+		key, err := m.APIKey.Reveal()
+		if err != nil {
+			return nil, fmt.Errorf("api_key: %w", err)
+		}
+		u.key = key
+	}
+	if u.key == "" && m.BaseURL == "" {
+		return nil, fmt.Errorf("it has no api_key: write api_key = secret(\"NAME\") with the variable that holds it")
+	}
+	return u, nil
+}
+
+// Session implements trial.Gateway.
+func (g *Gateway) Session(ctx context.Context, spec trial.ModelSpec) (trial.ModelSession, error) {
+	s, err := g.open(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("models of the %s: %w", spec.Role, err)
+	}
+	return s, nil
+}
+
+// account is the budget of one role in one attempt, the same for all of its
+// sessions.
+func (g *Gateway) account(spec *trial.ModelSpec) *ledger.Account {
+	key := spec.Trial + "/" + strconv.Itoa(spec.Attempt) + "/" + spec.Role
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a := g.attempts[key]
+	if a == nil {
+		name := "attempt"
+		if spec.Role != "agent" {
+			name += "'s " + spec.Role
+		}
+		b := spec.Budget
+		a = g.ledger.Open(name, ledger.Limit{Requests: b.Requests, Tokens: b.Tokens, USD: b.CostUSD}, ledger.Amount{})
+		g.attempts[key] = a
+	}
+	return a
+}
+
+// Settled is what the run has spent, with what it had spent before.
+func (g *Gateway) Settled() ledger.Amount { return g.run.Settled() }
+
+// socket is the path of the next session's socket.
+func (g *Gateway) socket() string {
+	return filepath.Join(g.o.Dir, strconv.FormatInt(g.count.Add(1), 36))
+}
+
+// Close removes the gateway's folder. Sessions are closed before.
+func (g *Gateway) Close() error {
+	if t, ok := g.o.Transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+	return os.RemoveAll(g.o.Dir)
+}

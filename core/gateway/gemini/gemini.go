@@ -1,0 +1,268 @@
+// Package gemini is the dialect of Google's Gemini API, generateContent.
+//
+// It must not know a session, a budget or a script: it reads and writes the
+// wire format, and nothing else.
+package gemini
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// Dialect implements wire.Dialect.
+type Dialect struct{}
+
+// Name implements wire.Dialect.
+func (Dialect) Name() model.Dialect { return model.DialectGemini }
+
+// Base implements wire.Dialect.
+func (Dialect) Base() string { return "https://generativelanguage.googleapis.com" }
+
+// methods are what can be asked of a model, behind a colon in the path.
+var methods = map[string]wire.Call{
+	"generateContent":       {Kind: wire.Generate},
+	"streamGenerateContent": {Kind: wire.Generate, Stream: true},
+	"countTokens":           {Kind: wire.Count},
+}
+
+// Call implements wire.Dialect.
+func (Dialect) Call(r *http.Request) (wire.Call, bool) {
+	path := r.URL.Path
+	if r.Method == http.MethodGet && strings.HasSuffix(path, "/v1beta/models") {
+		return wire.Call{Kind: wire.List}, true
+	}
+	i := strings.LastIndex(path, "/models/")
+	if r.Method != http.MethodPost || i < 0 {
+		return wire.Call{}, false
+	}
+	name, verb, _ := strings.Cut(path[i+len("/models/"):], ":")
+	c, ok := methods[verb]
+	if !ok || name == "" {
+		return wire.Call{}, false
+	}
+	version := "v1beta"
+	if head := path[:i]; strings.HasSuffix(head, "/v1") || strings.HasSuffix(head, "/v1alpha") {
+		version = head[strings.LastIndexByte(head, '/')+1:]
+	}
+	c.Model, c.Path = name, "/"+version+"/models/"+name+":"+verb
+	return c, true
+}
+
+// Token implements wire.Dialect.
+func (Dialect) Token(r *http.Request) string {
+	if k := r.Header.Get("X-Goog-Api-Key"); k != "" {
+		return k
+	}
+	if k := r.URL.Query().Get("key"); k != "" {
+		return k
+	}
+	return wire.Bearer(r)
+}
+
+// Authorize implements wire.Dialect.
+func (Dialect) Authorize(r *http.Request, key string) {
+	r.Header.Del("Authorization")
+	r.Header.Del("X-Goog-Api-Key")
+	if q := r.URL.Query(); q.Has("key") {
+		q.Del("key")
+		r.URL.RawQuery = q.Encode()
+	}
+	if key != "" {
+		r.Header.Set("X-Goog-Api-Key", key)
+	}
+}
+
+// own are the members of a tool that the client runs, in both spellings. Any
+// other is the provider's.
+var own = map[string]bool{
+	"functionDeclarations": true, "function_declarations": true, "computerUse": true, "computer_use": true,
+}
+
+// hostedTool names a tool of the provider's in an element of tools.
+func hostedTool(raw json.RawMessage) (string, bool) {
+	var t map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &t) // what is no tool is not ours to judge
+	for name := range t {
+		if !own[name] {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// Facts implements wire.Dialect.
+func (Dialect) Facts(c wire.Call, body *wire.Object) (wire.Facts, error) {
+	f := wire.Facts{Model: c.Model, Stream: c.Stream}
+	for _, name := range []string{"generationConfig", "generation_config"} {
+		var g struct {
+			Max      int64 `json:"maxOutputTokens"`
+			MaxSnake int64 `json:"max_output_tokens"`
+			Many     int64 `json:"candidateCount"`
+		}
+		body.Into(name, &g)
+		f.MaxOutput = max(f.MaxOutput, max(g.Max, g.MaxSnake)*max(g.Many, 1))
+	}
+	wire.Filter(body.Get("tools"), func(raw json.RawMessage) bool {
+		if name, ok := hostedTool(raw); ok {
+			f.Hosted = append(f.Hosted, name)
+		}
+		return true
+	})
+	f.Inline, f.Images = wire.Inline(body.Get("contents"))
+	return f, nil
+}
+
+// Edit implements wire.Dialect.
+func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
+	if e.Model != "" && e.Model != c.Model {
+		c.Path = strings.Replace(c.Path, "/models/"+c.Model+":", "/models/"+e.Model+":", 1)
+		c.Model = e.Model
+	}
+	if e.DropHosted {
+		dropHosted(body)
+	}
+	if len(e.Parameters) > 0 && c.Kind == wire.Generate {
+		return body.Merge(e.Parameters)
+	}
+	return nil
+}
+
+// dropHosted leaves the client's functions in each tool.
+func dropHosted(body *wire.Object) {
+	var tools []map[string]json.RawMessage
+	if json.Unmarshal(body.Get("tools"), &tools) != nil {
+		return
+	}
+	left := tools[:0]
+	for _, t := range tools {
+		for name := range t {
+			if !own[name] {
+				delete(t, name)
+			}
+		}
+		if len(t) > 0 {
+			left = append(left, t)
+		}
+	}
+	if len(left) == 0 {
+		body.Delete("tools")
+		return
+	}
+	body.Set("tools", wire.JSON(left))
+}
+
+// Hide implements wire.Dialect.
+func (Dialect) Hide(wire.Event) bool { return false }
+
+// KeepAlive implements wire.Dialect. Its libraries take comments for data, so
+// it has none.
+func (Dialect) KeepAlive() []byte { return nil }
+
+// failures are the statuses of the provider's own errors.
+var failures = map[wire.FailureKind]struct {
+	status int
+	word   string
+}{
+	wire.BadToken:    {http.StatusUnauthorized, "UNAUTHENTICATED"},
+	wire.Over:        {http.StatusForbidden, "PERMISSION_DENIED"},
+	wire.BadRequest:  {http.StatusBadRequest, "INVALID_ARGUMENT"},
+	wire.NotServed:   {http.StatusNotFound, "NOT_FOUND"},
+	wire.Spent:       {http.StatusForbidden, "PERMISSION_DENIED"},
+	wire.Overloaded:  {http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
+	wire.Unreachable: {http.StatusBadGateway, "UNAVAILABLE"},
+}
+
+// Failure implements wire.Dialect.
+func (Dialect) Failure(f wire.Failure) wire.Response {
+	w := failures[f.Kind]
+	return wire.Answer(w.status, f.Retry, object{
+		"error": object{"code": w.status, "message": f.Message, "status": w.word},
+	}, f.Kind != wire.Overloaded && f.Kind != wire.Unreachable)
+}
+
+// Late implements wire.Dialect.
+func (d Dialect) Late(f wire.Failure) []byte {
+	return append(append([]byte("data: "), d.Failure(f).Body...), '\n', '\n')
+}
+
+// Meter implements wire.Dialect.
+func (Dialect) Meter() wire.Meter { return &meter{} }
+
+type meter struct{ r wire.Reading }
+
+// reply is a whole reply or a piece of a stream.
+type reply struct {
+	Candidates []struct {
+		Content struct {
+			Parts []struct {
+				Text         string
+				FunctionCall struct{ Args json.RawMessage }
+			}
+		}
+		FinishReason string
+	}
+	Usage    json.RawMessage `json:"usageMetadata"`
+	Feedback *struct{}       `json:"promptFeedback"` // it refused the prompt
+	Error    *struct {
+		Message, Status string
+	}
+}
+
+func (m *meter) take(d *reply) {
+	var u *struct {
+		Prompt  int64 `json:"promptTokenCount"`
+		Tools   int64 `json:"toolUsePromptTokenCount"`
+		Cached  int64 `json:"cachedContentTokenCount"`
+		Output  int64 `json:"candidatesTokenCount"`
+		Thought int64 `json:"thoughtsTokenCount"`
+	}
+	if json.Unmarshal(d.Usage, &u) == nil && u != nil {
+		m.r.Usage = wire.Usage{Input: u.Prompt + u.Tools, Cached: u.Cached, Output: u.Output + u.Thought, Reasoning: u.Thought}
+		m.r.Raw = bytes.Clone(d.Usage)
+	}
+	for _, c := range d.Candidates {
+		for _, p := range c.Content.Parts {
+			m.r.Said += int64(len(p.Text) + len(p.FunctionCall.Args))
+		}
+		if c.FinishReason != "" {
+			m.r.Complete = m.r.Raw != nil
+		}
+	}
+	if d.Feedback != nil && len(d.Candidates) == 0 {
+		m.r.Complete = m.r.Raw != nil
+	}
+	if d.Error != nil {
+		m.r.Error = d.Error.Status + ": " + d.Error.Message
+	}
+}
+
+// Event implements wire.Meter.
+func (m *meter) Event(e wire.Event) {
+	var d reply
+	if json.Unmarshal(e.Data, &d) == nil {
+		m.take(&d)
+	}
+}
+
+// Body implements wire.Meter. Without alt=sse a stream is one array.
+func (m *meter) Body(b []byte) {
+	var all []reply
+	if json.Unmarshal(b, &all) == nil {
+		for i := range all {
+			m.take(&all[i])
+		}
+		return
+	}
+	var d reply
+	if json.Unmarshal(b, &d) == nil {
+		m.take(&d)
+	}
+}
+
+// Read implements wire.Meter.
+func (m *meter) Read() wire.Reading { return m.r }

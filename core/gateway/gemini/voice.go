@@ -1,0 +1,173 @@
+package gemini
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+)
+
+type object map[string]any
+
+// content is one entry of contents.
+type content struct {
+	Role  string `json:"role"`
+	Parts []struct {
+		Text     string `json:"text"`
+		Response *struct {
+			Response json.RawMessage `json:"response"`
+		} `json:"functionResponse"`
+	} `json:"parts"`
+}
+
+// text is what is said in it; the answer of a function counts as its JSON, or
+// as its output when it is nothing else.
+func (c *content) text() string {
+	var parts []string
+	for _, p := range c.Parts {
+		if p.Text != "" {
+			parts = append(parts, p.Text)
+		}
+		if p.Response == nil {
+			continue
+		}
+		var o map[string]json.RawMessage
+		var s string
+		if json.Unmarshal(p.Response.Response, &o) == nil && len(o) == 1 && json.Unmarshal(o["output"], &s) == nil {
+			parts = append(parts, s)
+			continue
+		}
+		parts = append(parts, string(p.Response.Response))
+	}
+	return strings.Join(parts, "\n")
+}
+
+// Talk implements wire.Voice.
+func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
+	var contents []content
+	if err := json.Unmarshal(body.Get("contents"), &contents); err != nil {
+		return wire.Talk{}, fmt.Errorf("contents: %w", err)
+	}
+	var t wire.Talk
+	var last []string
+	for i := range contents {
+		if contents[i].Role == "model" {
+			t.Turn++
+			last = nil
+			continue
+		}
+		last = append(last, contents[i].text())
+	}
+	var system content
+	body.Into("systemInstruction", &system)
+	body.Into("system_instruction", &system)
+	t.Last, t.System = strings.Join(last, "\n"), system.text()
+	var tools []struct {
+		Functions []struct{ Name string } `json:"functionDeclarations"`
+		Snake     []struct{ Name string } `json:"function_declarations"`
+	}
+	body.Into("tools", &tools)
+	for _, tool := range tools {
+		for _, f := range append(tool.Functions, tool.Snake...) {
+			t.Tools = append(t.Tools, f.Name)
+		}
+	}
+	return t, nil
+}
+
+func finish(s wire.Speech) string {
+	switch s.Stop {
+	case wire.StopLength:
+		return "MAX_TOKENS"
+	case wire.StopRefused:
+		return "SAFETY"
+	default:
+		return "STOP"
+	}
+}
+
+func usageOf(u wire.Usage) object {
+	o := object{
+		"promptTokenCount": u.Input, "candidatesTokenCount": u.Output - u.Reasoning, "totalTokenCount": u.Input + u.Output,
+	}
+	if u.Cached > 0 {
+		o["cachedContentTokenCount"] = u.Cached
+	}
+	if u.Reasoning > 0 {
+		o["thoughtsTokenCount"] = u.Reasoning
+	}
+	return o
+}
+
+// call is a wish to use a tool.
+func call(s wire.Speech, i int) object {
+	args := s.Tools[i].ArgumentText()
+	if args == "" || args[0] != '{' {
+		args = string(wire.JSON(object{"input": args}))
+	}
+	return object{"functionCall": object{
+		"id": fmt.Sprintf("fc_%s_%d", s.ID, i), "name": s.Tools[i].Name, "args": json.RawMessage(args),
+	}}
+}
+
+func piece(s wire.Speech, parts []object, last bool) object {
+	c := object{"index": 0, "content": object{"role": "model", "parts": parts}}
+	o := object{"candidates": []object{c}, "modelVersion": s.Model, "responseId": s.ID}
+	if last {
+		c["finishReason"] = finish(s)
+		o["usageMetadata"] = usageOf(s.Usage)
+	}
+	return o
+}
+
+// Whole implements wire.Voice.
+func (Dialect) Whole(s wire.Speech) []byte {
+	parts := []object{}
+	if s.Thinking != "" {
+		parts = append(parts, object{"text": s.Thinking, "thought": true})
+	}
+	if s.Text != "" {
+		parts = append(parts, object{"text": s.Text})
+	}
+	for i := range s.Tools {
+		parts = append(parts, call(s, i))
+	}
+	return wire.JSON(piece(s, parts, true))
+}
+
+// Stream implements wire.Voice.
+func (Dialect) Stream(s wire.Speech) [][]byte {
+	var parts []object
+	for _, p := range wire.Pieces(s.Thinking, s.Chunk) {
+		parts = append(parts, object{"text": p, "thought": true})
+	}
+	for _, p := range wire.Pieces(s.Text, s.Chunk) {
+		parts = append(parts, object{"text": p})
+	}
+	for i := range s.Tools {
+		parts = append(parts, call(s, i))
+	}
+	if len(parts) == 0 {
+		parts = append(parts, object{"text": ""})
+	}
+	var out [][]byte
+	for i, p := range parts {
+		out = append(out, wire.SSE("", piece(s, []object{p}, i == len(parts)-1)))
+	}
+	return out
+}
+
+// Counted implements wire.Voice.
+func (Dialect) Counted(tokens int64) []byte { return wire.JSON(object{"totalTokens": tokens}) }
+
+// Listed implements wire.Voice.
+func (Dialect) Listed(names []string) []byte {
+	models := []object{}
+	for _, n := range names {
+		models = append(models, object{
+			"name": "models/" + n, "displayName": n, "supportedGenerationMethods": []string{"generateContent", "countTokens"},
+		})
+	}
+	return wire.JSON(object{"models": models})
+}

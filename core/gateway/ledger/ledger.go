@@ -1,0 +1,188 @@
+// Package ledger keeps budgets. What a request could cost at most is reserved
+// before it leaves and settled when it is known what it did cost, so a budget
+// holds however many requests are under way.
+//
+// It must not know what a request is, or what a token costs.
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+)
+
+// Amount is what is spent. The zero value is nothing.
+type Amount struct {
+	Requests int64
+	Tokens   int64   // input and output
+	USD      float64 // of known prices
+}
+
+func (a Amount) plus(b Amount) Amount {
+	return Amount{a.Requests + b.Requests, a.Tokens + b.Tokens, a.USD + b.USD}
+}
+
+func (a Amount) minus(b Amount) Amount {
+	return Amount{a.Requests - b.Requests, a.Tokens - b.Tokens, a.USD - b.USD}
+}
+
+// Limit bounds an account. Nil means no bound.
+type Limit struct {
+	Requests *int64   `json:"requests,omitempty"`
+	Tokens   *int64   `json:"tokens,omitempty"`
+	USD      *float64 `json:"cost_usd,omitempty"`
+}
+
+// None says that nothing is bound.
+func (l Limit) None() bool { return l.Requests == nil && l.Tokens == nil && l.USD == nil }
+
+// slack is what rounding may add to a sum of prices, in USD.
+const slack = 1e-9
+
+// exceeded says by what a exceeds l; empty: it does not.
+func (l Limit) exceeded(a Amount) string {
+	switch {
+	case l.Requests != nil && a.Requests > *l.Requests:
+		return "requests"
+	case l.Tokens != nil && a.Tokens > *l.Tokens:
+		return "tokens"
+	case l.USD != nil && a.USD > *l.USD+slack:
+		return "USD"
+	default:
+		return ""
+	}
+}
+
+// SpentError says that a budget has no room for a request, and will have none.
+type SpentError struct {
+	Account string // whose budget: "attempt", "run"
+	Unit    string // requests, tokens or USD
+	Limit   string
+	Spent   string
+	Need    string // what the request could take at most
+}
+
+// Error names the budget and the figures.
+func (e *SpentError) Error() string {
+	return fmt.Sprintf("the budget of the %s is spent: %s of %s %s are used and this request could take %s more",
+		e.Account, e.Spent, e.Limit, e.Unit, e.Need)
+}
+
+func spent(account, unit string, l Limit, have, need Amount) *SpentError {
+	e := &SpentError{Account: account, Unit: unit}
+	switch unit {
+	case "requests":
+		e.Limit, e.Spent, e.Need = count(*l.Requests), count(have.Requests), count(need.Requests)
+	case "tokens":
+		e.Limit, e.Spent, e.Need = count(*l.Tokens), count(have.Tokens), count(need.Tokens)
+	default:
+		e.Limit, e.Spent, e.Need = usd(*l.USD), usd(have.USD), usd(need.USD)
+	}
+	return e
+}
+
+func count(n int64) string { return strconv.FormatInt(n, 10) }
+func usd(x float64) string { return strconv.FormatFloat(x, 'f', 4, 64) }
+
+// Ledger holds accounts. It is safe for concurrent use.
+type Ledger struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed when a reservation ends
+}
+
+// New is a ledger without accounts.
+func New() *Ledger { return &Ledger{changed: make(chan struct{})} }
+
+// Account is one budget. It is guarded by its ledger.
+type Account struct {
+	ledger   *Ledger
+	name     string
+	limit    Limit
+	settled  Amount
+	reserved Amount
+	over     chan struct{}
+	closed   bool
+}
+
+// Open makes an account of which something may be spent already.
+func (l *Ledger) Open(name string, limit Limit, already Amount) *Account {
+	return &Account{ledger: l, name: name, limit: limit, settled: already, over: make(chan struct{})}
+}
+
+// Over is closed when the account could not take a request.
+func (a *Account) Over() <-chan struct{} { return a.over }
+
+// Limit is what it was opened with.
+func (a *Account) Limit() Limit { return a.limit }
+
+// Settled is what is spent for good, without what is under way.
+func (a *Account) Settled() Amount {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	return a.settled
+}
+
+// Hold is a reservation.
+type Hold struct {
+	accounts []*Account
+	amount   Amount
+	once     sync.Once
+}
+
+// Reserve sets an amount aside in all accounts, or in none. When there is room
+// but for other reservations, it waits for them. Fails with a *SpentError, or
+// with the cause of ctx.
+func (l *Ledger) Reserve(ctx context.Context, need Amount, accounts ...*Account) (*Hold, error) {
+	for {
+		l.mu.Lock()
+		wait := false
+		for _, a := range accounts {
+			if unit := a.limit.exceeded(a.settled.plus(need)); unit != "" {
+				err := spent(a.name, unit, a.limit, a.settled, need)
+				if !a.closed {
+					a.closed = true
+					close(a.over)
+				}
+				l.mu.Unlock()
+				return nil, err
+			}
+			wait = wait || a.limit.exceeded(a.settled.plus(a.reserved).plus(need)) != ""
+		}
+		if !wait {
+			for _, a := range accounts {
+				a.reserved = a.reserved.plus(need)
+			}
+			l.mu.Unlock()
+			return &Hold{accounts: accounts, amount: need}, nil
+		}
+		changed := l.changed
+		l.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Settle ends a reservation with what was spent. Later calls do nothing.
+func (h *Hold) Settle(actual Amount) {
+	h.once.Do(func() {
+		if len(h.accounts) == 0 {
+			return
+		}
+		l := h.accounts[0].ledger
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, a := range h.accounts {
+			a.reserved = a.reserved.minus(h.amount)
+			a.settled = a.settled.plus(actual)
+		}
+		close(l.changed)
+		l.changed = make(chan struct{})
+	})
+}
+
+// Amount is what was reserved.
+func (h *Hold) Amount() Amount { return h.amount }

@@ -1,0 +1,205 @@
+// Package openai is the dialect of OpenAI's Responses API.
+//
+// It must not know a session, a budget or a script: it reads and writes the
+// wire format, and nothing else.
+package openai
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// Dialect implements wire.Dialect.
+type Dialect struct{}
+
+// Name implements wire.Dialect.
+func (Dialect) Name() model.Dialect { return model.DialectOpenAI }
+
+// Base implements wire.Dialect.
+func (Dialect) Base() string { return "https://api.openai.com/v1" }
+
+// Call implements wire.Dialect.
+func (Dialect) Call(r *http.Request) (wire.Call, bool) {
+	if r.Method != http.MethodPost {
+		return wire.Call{}, false
+	}
+	for _, c := range []struct {
+		path string
+		kind wire.Kind
+	}{
+		{"/responses", wire.Generate},
+		{"/responses/compact", wire.Generate},
+		{"/responses/input_tokens", wire.Count},
+	} {
+		if strings.HasSuffix(r.URL.Path, c.path) {
+			return wire.Call{Kind: c.kind, Path: c.path}, true
+		}
+	}
+	return wire.Call{}, false
+}
+
+// Token implements wire.Dialect.
+func (Dialect) Token(r *http.Request) string { return wire.Bearer(r) }
+
+// Authorize implements wire.Dialect.
+func (Dialect) Authorize(r *http.Request, key string) { wire.SetBearer(r, key) }
+
+// own are the types of tools that the client runs. Any other is the
+// provider's.
+var own = map[string]bool{
+	"": true, "function": true, "custom": true, "namespace": true, "tool_search": true, "local_shell": true, "shell": true,
+	"apply_patch": true, "computer": true, "computer_use_preview": true,
+}
+
+func hostedTool(raw json.RawMessage) (string, bool) {
+	var t struct {
+		Type        string
+		Environment struct{ Type string }
+	}
+	_ = json.Unmarshal(raw, &t) // what is no tool is not ours to judge
+	if t.Type == "shell" && strings.HasPrefix(t.Environment.Type, "container") {
+		return t.Type, true // runs at the provider's
+	}
+	return t.Type, !own[t.Type]
+}
+
+// Facts implements wire.Dialect.
+func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
+	var f wire.Facts
+	body.Into("model", &f.Model)
+	body.Into("stream", &f.Stream)
+	body.Into("max_output_tokens", &f.MaxOutput)
+	wire.Filter(body.Get("tools"), func(raw json.RawMessage) bool {
+		if name, ok := hostedTool(raw); ok {
+			f.Hosted = append(f.Hosted, name)
+		}
+		return true
+	})
+	f.Inline, f.Images = wire.Inline(body.Get("input"))
+	return f, nil
+}
+
+// Edit implements wire.Dialect.
+func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
+	if e.Model != "" {
+		body.SetString("model", e.Model)
+	}
+	if e.DropHosted {
+		wire.DropTools(body, func(raw json.RawMessage) bool { _, ok := hostedTool(raw); return ok })
+	}
+	if len(e.Parameters) > 0 && c.Path == "/responses" {
+		return body.Merge(e.Parameters)
+	}
+	return nil
+}
+
+// Hide implements wire.Dialect.
+func (Dialect) Hide(wire.Event) bool { return false }
+
+// KeepAlive implements wire.Dialect.
+func (Dialect) KeepAlive() []byte { return []byte(": waiting\n\n") }
+
+// Failure implements wire.Dialect.
+func (Dialect) Failure(f wire.Failure) wire.Response { return Failure(f) }
+
+// Late implements wire.Dialect.
+func (Dialect) Late(f wire.Failure) []byte {
+	return wire.SSE("error", object{"type": "error", "code": failures[f.Kind].code, "message": f.Message, "param": nil, "sequence_number": 0})
+}
+
+// failures are the statuses, types and codes of the provider's own errors.
+var failures = map[wire.FailureKind]struct {
+	status     int
+	word, code string
+}{
+	wire.BadToken:    {http.StatusUnauthorized, "invalid_request_error", "invalid_api_key"},
+	wire.Over:        {http.StatusForbidden, "invalid_request_error", "session_over"},
+	wire.BadRequest:  {http.StatusBadRequest, "invalid_request_error", "invalid_request"},
+	wire.NotServed:   {http.StatusNotFound, "invalid_request_error", "not_found"},
+	wire.Spent:       {http.StatusForbidden, "insufficient_quota", "insufficient_quota"},
+	wire.Overloaded:  {http.StatusTooManyRequests, "requests", "rate_limit_exceeded"},
+	wire.Unreachable: {http.StatusBadGateway, "server_error", "server_error"},
+}
+
+// Failure is an answer of the gateway in the words that the provider's APIs
+// share.
+func Failure(f wire.Failure) wire.Response {
+	w := failures[f.Kind]
+	return wire.Answer(w.status, f.Retry, object{
+		"error": object{"message": f.Message, "type": w.word, "param": nil, "code": w.code},
+	}, f.Kind != wire.Overloaded && f.Kind != wire.Unreachable)
+}
+
+// Meter implements wire.Dialect.
+func (Dialect) Meter() wire.Meter { return &meter{} }
+
+type meter struct{ r wire.Reading }
+
+// take reads the provider's record.
+func (m *meter) take(raw json.RawMessage) bool {
+	var u *struct {
+		Input   int64 `json:"input_tokens"`
+		Output  int64 `json:"output_tokens"`
+		Details struct {
+			Cached int64 `json:"cached_tokens"`
+			Write  int64 `json:"cache_write_tokens"`
+		} `json:"input_tokens_details"`
+		OutputDetails struct {
+			Reasoning int64 `json:"reasoning_tokens"`
+		} `json:"output_tokens_details"`
+	}
+	if len(raw) == 0 || json.Unmarshal(raw, &u) != nil || u == nil {
+		return false
+	}
+	m.r.Usage = wire.Usage{
+		Input: u.Input, Cached: u.Details.Cached, CacheWrite: u.Details.Write, Output: u.Output, Reasoning: u.OutputDetails.Reasoning,
+	}
+	m.r.Raw = append(json.RawMessage{}, raw...)
+	return true
+}
+
+// Event implements wire.Meter.
+func (m *meter) Event(e wire.Event) {
+	var d struct {
+		Type, Message string
+		Delta         json.RawMessage
+		Response      struct {
+			Usage json.RawMessage
+			Error *struct{ Code, Message string }
+		}
+	}
+	if json.Unmarshal(e.Data, &d) != nil {
+		return
+	}
+	switch d.Type {
+	case "response.completed", "response.incomplete":
+		m.r.Complete = m.take(d.Response.Usage)
+	case "response.failed":
+		m.r.Complete = m.take(d.Response.Usage)
+		if d.Response.Error != nil {
+			m.r.Error = d.Response.Error.Code + ": " + d.Response.Error.Message
+		}
+	case "error":
+		m.r.Error = d.Message
+	default:
+		var s string
+		if strings.HasSuffix(d.Type, ".delta") && json.Unmarshal(d.Delta, &s) == nil {
+			m.r.Said += int64(len(s))
+		}
+	}
+}
+
+// Body implements wire.Meter.
+func (m *meter) Body(b []byte) {
+	var d struct{ Usage json.RawMessage }
+	if json.Unmarshal(b, &d) == nil {
+		m.r.Complete = m.take(d.Usage)
+	}
+}
+
+// Read implements wire.Meter.
+func (m *meter) Read() wire.Reading { return m.r }

@@ -1,0 +1,270 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+)
+
+type object map[string]any
+
+// item is one item of the input, as far as a script looks at it.
+type item struct {
+	Type    string          `json:"type"`
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+	Output  json.RawMessage `json:"output"`
+	Tools   []tool          `json:"tools"` // of additional_tools
+}
+
+type tool struct {
+	Type  string `json:"type"`
+	Name  string `json:"name"`
+	Tools []tool `json:"tools"` // of a namespace
+}
+
+// text is a string, or the text of a list of parts.
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var parts []struct{ Text string }
+	_ = json.Unmarshal(raw, &parts) // what cannot be read says nothing
+	var out []string
+	for _, p := range parts {
+		if p.Text != "" {
+			out = append(out, p.Text)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func names(tools []tool) (out []string) {
+	for _, t := range tools {
+		if t.Type == "namespace" {
+			out = append(out, names(t.Tools)...)
+		} else if t.Name != "" {
+			out = append(out, t.Name)
+		}
+	}
+	return out
+}
+
+// Talk implements wire.Voice. A turn of the model is one run of its items.
+func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
+	var t wire.Talk
+	var tools []tool
+	body.Into("tools", &tools)
+	body.Into("instructions", &t.System)
+	t.Tools = names(tools)
+	raw := body.Get("input")
+	if body.Into("input", &t.Last); t.Last != "" {
+		return t, nil
+	}
+	var items []item
+	if err := json.Unmarshal(raw, &items); err != nil {
+		return t, fmt.Errorf("input: %w", err)
+	}
+	var last, system []string
+	speaking := false
+	for _, it := range items {
+		mine := it.Role == "assistant"
+		switch it.Type {
+		case "function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "computer_call", "reasoning":
+			mine = true
+		}
+		if mine {
+			if !speaking {
+				t.Turn++
+			}
+			speaking, last = true, nil
+			continue
+		}
+		speaking = false
+		switch {
+		case it.Type == "additional_tools":
+			t.Tools = append(t.Tools, names(it.Tools)...)
+		case it.Role == "developer" || it.Role == "system":
+			system = append(system, text(it.Content))
+		case strings.HasSuffix(it.Type, "_output"):
+			last = append(last, text(it.Output))
+		default:
+			last = append(last, text(it.Content))
+		}
+	}
+	t.Last = strings.Join(last, "\n")
+	t.System = strings.Join(append([]string{t.System}, system...), "\n")
+	return t, nil
+}
+
+func usageOf(u wire.Usage) object {
+	return object{
+		"input_tokens": u.Input, "input_tokens_details": object{"cached_tokens": u.Cached, "cache_write_tokens": u.CacheWrite},
+		"output_tokens": u.Output, "output_tokens_details": object{"reasoning_tokens": u.Reasoning},
+		"total_tokens": u.Input + u.Output,
+	}
+}
+
+// items are the output of a reply. The second result is the part of each item
+// that a stream builds up in pieces.
+func items(s wire.Speech) (all []object, texts []string) {
+	add := func(o object, text string) { all, texts = append(all, o), append(texts, text) }
+	if s.Thinking != "" {
+		add(object{
+			"type": "reasoning", "id": "rs_" + s.ID, "summary": []object{{"type": "summary_text", "text": s.Thinking}},
+		}, "")
+	}
+	if s.Text != "" || len(s.Tools) == 0 {
+		kind, field := "output_text", "text"
+		if s.Stop == wire.StopRefused {
+			kind, field = "refusal", "refusal"
+		}
+		part := object{"type": kind, field: s.Text}
+		if kind == "output_text" {
+			part["annotations"], part["logprobs"] = []object{}, []object{}
+		}
+		add(object{
+			"type": "message", "id": "msg_" + s.ID, "role": "assistant", "status": "completed", "content": []object{part},
+		}, s.Text)
+	}
+	for i, t := range s.Tools {
+		id := fmt.Sprintf("%s_%d", s.ID, i)
+		if t.Custom {
+			add(object{
+				"type": "custom_tool_call", "id": "ctc_" + id, "call_id": "call_" + id, "name": t.Name, "input": t.ArgumentText(),
+				"status": "completed",
+			}, t.ArgumentText())
+			continue
+		}
+		add(object{
+			"type": "function_call", "id": "fc_" + id, "call_id": "call_" + id, "name": t.Name, "arguments": t.ArgumentText(),
+			"status": "completed",
+		}, t.ArgumentText())
+	}
+	return all, texts
+}
+
+func response(s wire.Speech, status string, output []object, usage any) object {
+	incomplete := any(nil)
+	if status == "incomplete" {
+		incomplete = object{"reason": "max_output_tokens"}
+	}
+	return object{
+		"id": "resp_" + s.ID, "object": "response", "created_at": 0, "model": s.Model, "status": status, "output": output,
+		"error": nil, "incomplete_details": incomplete, "usage": usage, "instructions": nil, "metadata": object{},
+		"parallel_tool_calls": true, "temperature": 1, "top_p": 1, "tool_choice": "auto", "tools": []object{},
+	}
+}
+
+func status(s wire.Speech) string {
+	if s.Stop == wire.StopLength {
+		return "incomplete"
+	}
+	return "completed"
+}
+
+// Whole implements wire.Voice.
+func (Dialect) Whole(s wire.Speech) []byte {
+	all, _ := items(s)
+	return wire.JSON(response(s, status(s), all, usageOf(s.Usage)))
+}
+
+// stream collects numbered events.
+type stream struct {
+	out [][]byte
+}
+
+func (st *stream) say(name string, o object) {
+	o["type"], o["sequence_number"] = name, len(st.out)
+	st.out = append(st.out, wire.SSE(name, o))
+}
+
+// with is o with other values for some members.
+func (o object) with(over object) object {
+	c := object{}
+	for k, v := range o {
+		c[k] = v
+	}
+	for k, v := range over {
+		c[k] = v
+	}
+	return c
+}
+
+// Stream implements wire.Voice.
+func (Dialect) Stream(s wire.Speech) [][]byte {
+	st := &stream{}
+	all, texts := items(s)
+	st.say("response.created", object{"response": response(s, "in_progress", []object{}, nil)})
+	st.say("response.in_progress", object{"response": response(s, "in_progress", []object{}, nil)})
+	for i, it := range all {
+		at := object{"output_index": i, "item_id": it["id"]}
+		pieces := wire.Pieces(texts[i], s.Chunk)
+		switch it["type"] {
+		case "message":
+			st.message(it, at, pieces)
+		case "function_call":
+			st.call(it, at, pieces, "response.function_call_arguments", "arguments")
+		case "custom_tool_call":
+			st.call(it, at, pieces, "response.custom_tool_call_input", "input")
+		default:
+			st.say("response.output_item.added", object{"output_index": i, "item": it})
+		}
+		st.say("response.output_item.done", object{"output_index": i, "item": it})
+	}
+	name := "response." + status(s)
+	st.say(name, object{"response": response(s, status(s), all, usageOf(s.Usage))})
+	return st.out
+}
+
+func (st *stream) message(it, at object, pieces []string) {
+	st.say("response.output_item.added", object{
+		"output_index": at["output_index"], "item": it.with(object{"status": "in_progress", "content": []object{}}),
+	})
+	parts, ok := it["content"].([]object)
+	if !ok {
+		return
+	}
+	part := parts[0]
+	field, name := "text", "response.output_text"
+	if part["type"] == "refusal" {
+		field, name = "refusal", "response.refusal"
+	}
+	at = at.with(object{"content_index": 0})
+	st.say("response.content_part.added", at.with(object{"part": part.with(object{field: ""})}))
+	for _, p := range pieces {
+		st.say(name+".delta", at.with(object{"delta": p, "logprobs": []object{}}))
+	}
+	st.say(name+".done", at.with(object{field: part[field], "logprobs": []object{}}))
+	st.say("response.content_part.done", at.with(object{"part": part}))
+}
+
+func (st *stream) call(it, at object, pieces []string, name, field string) {
+	st.say("response.output_item.added", object{
+		"output_index": at["output_index"], "item": it.with(object{"status": "in_progress", field: ""}),
+	})
+	for _, p := range pieces {
+		st.say(name+".delta", at.with(object{"delta": p}))
+	}
+	st.say(name+".done", at.with(object{field: it[field], "name": it["name"]}))
+}
+
+// Counted implements wire.Voice.
+func (Dialect) Counted(tokens int64) []byte {
+	return wire.JSON(object{"object": "response.input_tokens", "input_tokens": tokens})
+}
+
+// Listed implements wire.Voice.
+func (Dialect) Listed(names []string) []byte { return Listed(names) }
+
+// Listed answers a question for models as all of the provider's APIs do.
+func Listed(names []string) []byte {
+	data := []object{}
+	for _, n := range names {
+		data = append(data, object{"id": n, "object": "model", "created": 0, "owned_by": "gateway"})
+	}
+	return wire.JSON(object{"object": "list", "data": data})
+}

@@ -1,0 +1,211 @@
+// Package openaichat is the dialect of OpenAI's Chat Completions API, which
+// many other servers speak, too.
+//
+// It must not know a session, a budget or a script: it reads and writes the
+// wire format, and nothing else.
+package openaichat
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/berth-eval/berth/core/gateway/openai"
+	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// Dialect implements wire.Dialect.
+type Dialect struct{}
+
+// Name implements wire.Dialect.
+func (Dialect) Name() model.Dialect { return model.DialectOpenAIChat }
+
+// Base implements wire.Dialect.
+func (Dialect) Base() string { return "https://api.openai.com/v1" }
+
+// Call implements wire.Dialect.
+func (Dialect) Call(r *http.Request) (wire.Call, bool) {
+	switch path := r.URL.Path; {
+	case r.Method == http.MethodGet && strings.HasSuffix(path, "/models"):
+		return wire.Call{Kind: wire.List}, true
+	case r.Method == http.MethodPost && strings.HasSuffix(path, "/chat/completions"):
+		return wire.Call{Kind: wire.Generate, Path: "/chat/completions"}, true
+	default:
+		return wire.Call{}, false
+	}
+}
+
+// Token implements wire.Dialect.
+func (Dialect) Token(r *http.Request) string { return wire.Bearer(r) }
+
+// Authorize implements wire.Dialect.
+func (Dialect) Authorize(r *http.Request, key string) { wire.SetBearer(r, key) }
+
+// hosted are members of a request, and types of tools, with which the provider
+// looks things up or runs things itself.
+var hosted = []string{"web_search_options", "plugins", "search_parameters"}
+
+func hostedTool(raw json.RawMessage) (string, bool) {
+	var t struct{ Type string }
+	_ = json.Unmarshal(raw, &t) // what is no tool is not ours to judge
+	return t.Type, t.Type != "" && t.Type != "function" && t.Type != "custom"
+}
+
+// Facts implements wire.Dialect.
+func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
+	var f wire.Facts
+	body.Into("model", &f.Model)
+	body.Into("stream", &f.Stream)
+	f.Silent = !asksUsage(body)
+	body.Into("max_tokens", &f.MaxOutput)
+	body.Into("max_completion_tokens", &f.MaxOutput)
+	var n int64
+	if body.Into("n", &n); n > 1 {
+		f.MaxOutput *= n
+	}
+	wire.Filter(body.Get("tools"), func(raw json.RawMessage) bool {
+		if name, ok := hostedTool(raw); ok {
+			f.Hosted = append(f.Hosted, name)
+		}
+		return true
+	})
+	for _, h := range hosted {
+		if body.Get(h) != nil {
+			f.Hosted = append(f.Hosted, h)
+		}
+	}
+	f.Inline, f.Images = wire.Inline(body.Get("messages"))
+	return f, nil
+}
+
+// Edit implements wire.Dialect.
+func (Dialect) Edit(_ *wire.Call, body *wire.Object, e wire.Edit) error {
+	if e.Model != "" {
+		body.SetString("model", e.Model)
+	}
+	if e.DropHosted {
+		wire.DropTools(body, func(raw json.RawMessage) bool { _, ok := hostedTool(raw); return ok })
+		for _, h := range hosted {
+			body.Delete(h)
+		}
+	}
+	if len(e.Parameters) > 0 {
+		if err := body.Merge(e.Parameters); err != nil {
+			return err
+		}
+	}
+	if e.AskUsage {
+		return body.Merge(json.RawMessage(`{"stream_options":{"include_usage":true}}`))
+	}
+	return nil
+}
+
+func asksUsage(body *wire.Object) bool {
+	var o struct {
+		Include bool `json:"include_usage"`
+	}
+	body.Into("stream_options", &o)
+	return o.Include
+}
+
+// Hide implements wire.Dialect: a chunk that holds usage and no choice is there
+// because usage was asked for.
+func (Dialect) Hide(e wire.Event) bool {
+	var d struct {
+		Choices []json.RawMessage
+		Usage   json.RawMessage
+	}
+	return json.Unmarshal(e.Data, &d) == nil && d.Choices != nil && len(d.Choices) == 0 && len(d.Usage) > 0 &&
+		!bytes.Equal(d.Usage, []byte("null"))
+}
+
+// KeepAlive implements wire.Dialect.
+func (Dialect) KeepAlive() []byte { return []byte(": waiting\n\n") }
+
+// Failure implements wire.Dialect.
+func (Dialect) Failure(f wire.Failure) wire.Response { return openai.Failure(f) }
+
+// Late implements wire.Dialect.
+func (Dialect) Late(f wire.Failure) []byte {
+	return append(append([]byte("data: "), openai.Failure(f).Body...), '\n', '\n')
+}
+
+// Meter implements wire.Dialect.
+func (Dialect) Meter() wire.Meter { return &meter{} }
+
+type meter struct {
+	r wire.Reading
+}
+
+// take reads the provider's record.
+func (m *meter) take(raw json.RawMessage) {
+	var u *struct {
+		Input   int64 `json:"prompt_tokens"`
+		Output  int64 `json:"completion_tokens"`
+		Details struct {
+			Cached int64 `json:"cached_tokens"`
+			Write  int64 `json:"cache_write_tokens"`
+		} `json:"prompt_tokens_details"`
+		OutputDetails struct {
+			Reasoning int64 `json:"reasoning_tokens"`
+		} `json:"completion_tokens_details"`
+		Hit int64 `json:"prompt_cache_hit_tokens"` // as some servers say it
+	}
+	if len(raw) == 0 || json.Unmarshal(raw, &u) != nil || u == nil {
+		return
+	}
+	m.r.Usage = wire.Usage{
+		Input: u.Input, Cached: max(u.Details.Cached, u.Hit), CacheWrite: u.Details.Write, Output: u.Output,
+		Reasoning: u.OutputDetails.Reasoning,
+	}
+	m.r.Raw = append(json.RawMessage{}, raw...)
+}
+
+// Event implements wire.Meter.
+func (m *meter) Event(e wire.Event) {
+	if bytes.Equal(e.Data, []byte("[DONE]")) {
+		m.r.Complete = m.r.Raw != nil
+		return
+	}
+	var d struct {
+		Choices []struct {
+			Delta struct {
+				Content          string
+				ReasoningContent string `json:"reasoning_content"`
+				Reasoning        string
+				ToolCalls        []struct {
+					Function struct{ Arguments string }
+				} `json:"tool_calls"`
+			}
+		}
+		Usage json.RawMessage
+		Error *struct{ Message string }
+	}
+	if json.Unmarshal(e.Data, &d) != nil {
+		return
+	}
+	m.take(d.Usage)
+	for _, c := range d.Choices {
+		m.r.Said += int64(len(c.Delta.Content) + len(c.Delta.ReasoningContent) + len(c.Delta.Reasoning))
+		for _, t := range c.Delta.ToolCalls {
+			m.r.Said += int64(len(t.Function.Arguments))
+		}
+	}
+	if d.Error != nil {
+		m.r.Error = d.Error.Message
+	}
+}
+
+// Body implements wire.Meter.
+func (m *meter) Body(b []byte) {
+	var d struct{ Usage json.RawMessage }
+	if json.Unmarshal(b, &d) == nil {
+		m.take(d.Usage)
+		m.r.Complete = m.r.Raw != nil
+	}
+}
+
+// Read implements wire.Meter.
+func (m *meter) Read() wire.Reading { return m.r }

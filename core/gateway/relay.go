@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+)
+
+// breakage says who ended an answer before its end; empty: nobody.
+type breakage string
+
+// Who it can be.
+const (
+	byProvider breakage = "provider"
+	byClient   breakage = "client"
+)
+
+func (b breakage) any() bool { return b != "" }
+
+// perHop are headers of one connection, which do not travel on, and those that
+// the gateway decides.
+var perHop = map[string]bool{
+	"Connection": true, "Proxy-Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true,
+	"Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "Content-Length": true,
+	"Accept-Encoding": true, "Content-Encoding": true, "Cookie": true, "Set-Cookie": true, "Host": true, "Forwarded": true,
+	"X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "X-Real-Ip": true,
+}
+
+// request is what goes to the provider: the client's, with its own key and
+// what the policy changed.
+func (x *exchange) request(ctx context.Context) (*http.Request, error) {
+	b := x.body.Bytes()
+	target, err := url.Parse(x.e.up.base + x.call.Path)
+	if err != nil {
+		return nil, fmt.Errorf("base_url: %w", err)
+	}
+	target.RawQuery = x.r.URL.RawQuery
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range x.r.Header {
+		if !perHop[k] && !strings.EqualFold(x.r.Header.Get("Connection"), k) {
+			req.Header[k] = v
+		}
+	}
+	req.Header.Set("Accept-Encoding", "identity")
+	x.d.Authorize(req, x.e.up.key)
+	return req, nil
+}
+
+// maxReply is how much of a reply in one piece is kept for the meter: 64 MiB.
+const maxReply = 64 << 20
+
+// relay passes an answer on as it comes, and lets the meter read it.
+func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter) breakage {
+	h := x.w.Header()
+	for k, v := range resp.Header {
+		if !perHop[k] {
+			h[k] = v
+		}
+	}
+	if resp.StatusCode >= 300 {
+		return x.relayFailure(resp)
+	}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		return x.relayStream(ctx, resp, m)
+	}
+	var kept bytes.Buffer
+	x.w.WriteHeader(resp.StatusCode)
+	broken := x.copy(ctx, resp.Body, func(p []byte) error {
+		if kept.Len()+len(p) <= maxReply {
+			kept.Write(p)
+		}
+		_, err := x.w.Write(p)
+		return err
+	})
+	m.Body(kept.Bytes())
+	return broken
+}
+
+// maxFailure is how much of an answer without success is passed on: 1 MiB.
+const maxFailure = 1 << 20
+
+// relayFailure passes an answer on that is no success, without the key, which
+// some providers repeat. An agent can do nothing about the key: of that it is
+// told in our words.
+func (x *exchange) relayFailure(resp *http.Response) breakage {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxFailure))
+	if err != nil {
+		return byProvider
+	}
+	if resp.StatusCode == http.StatusUnauthorized {
+		f := x.d.Failure(wire.Failure{Kind: wire.BadToken, Message: "the provider does not accept the key of the experiment"})
+		b = f.Body
+	}
+	b = x.withoutKey(b)
+	x.line.Upstream = clip(string(b))
+	x.w.WriteHeader(resp.StatusCode)
+	_, _ = x.w.Write(b) // the client may be gone
+	return ""
+}
+
+func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m wire.Meter) breakage {
+	var events wire.Events
+	x.w.WriteHeader(resp.StatusCode)
+	broken := x.copy(ctx, resp.Body, func(p []byte) (err error) {
+		if !x.hide {
+			if _, err = x.w.Write(p); err == nil {
+				err = x.control.Flush()
+			}
+		}
+		// The meter works while the client has the bytes already.
+		events.Write(p, func(e wire.Event) {
+			m.Event(e)
+			if x.hide && !x.d.Hide(e) && err == nil {
+				_, err = x.w.Write(e.Raw)
+			}
+		})
+		if x.hide && err == nil {
+			err = x.control.Flush()
+		}
+		return err
+	})
+	if x.hide && !broken.any() {
+		_, _ = x.w.Write(events.Rest()) // the client may be gone
+	}
+	return broken
+}
+
+// copy reads to the end, and says who did not let it come.
+func (x *exchange) copy(ctx context.Context, from io.Reader, to func([]byte) error) breakage {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if to(buf[:n]) != nil {
+				return byClient
+			}
+		}
+		switch {
+		case err == io.EOF: //nolint:errorlint // as io.Reader has it
+			return ""
+		case err != nil && ctx.Err() != nil:
+			return byClient
+		case err != nil:
+			return byProvider
+		}
+	}
+}

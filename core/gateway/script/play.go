@@ -1,0 +1,208 @@
+package script
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+)
+
+// ErrDropped means that the script ends the connection without an answer.
+var ErrDropped = errors.New("the script drops the connection")
+
+// Request is what is asked of a scripted model.
+type Request struct {
+	Dialect wire.Dialect
+	Call    wire.Call
+	Facts   wire.Facts
+	Body    *wire.Object
+}
+
+// bytesPerToken is what texts come to, roughly. Scripts that measure say what
+// they use.
+const bytesPerToken = 4
+
+// Send answers a request as a provider would. The body of the answer ends when
+// ctx does.
+func (s *Session) Send(ctx context.Context, q Request) (*http.Response, error) {
+	body := q.Body.Bytes()
+	if q.Call.Kind == wire.Count {
+		return whole(http.StatusOK, nil, q.Dialect.Counted(estimate(len(body)))), nil
+	}
+	t, err := q.Dialect.Talk(q.Body)
+	if err == nil {
+		var r *Reply
+		if r, err = s.next(t); err == nil {
+			return r.play(ctx, q, t, body)
+		}
+	}
+	f := q.Dialect.Failure(wire.Failure{Kind: wire.BadRequest, Message: err.Error()})
+	return whole(f.Status, f.Header, f.Body), nil
+}
+
+func estimate(size int) int64 { return int64(size/bytesPerToken + 1) }
+
+func whole(status int, h http.Header, body []byte) *http.Response {
+	if h == nil {
+		h = http.Header{"Content-Type": {"application/json"}}
+	}
+	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(bytes.NewReader(body))}
+}
+
+func (r *Reply) play(ctx context.Context, q Request, t wire.Talk, body []byte) (*http.Response, error) {
+	if err := sleep(ctx, time.Duration(r.Delay)); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.Break == "drop":
+		return nil, ErrDropped
+	case r.Error != nil:
+		return r.Error.response(q.Dialect), nil
+	}
+	speech := r.speech(q, t, body)
+	p := &player{ctx: ctx, pace: time.Duration(r.Pace), how: r.Break}
+	h := http.Header{"Content-Type": {"application/json"}}
+	switch {
+	case q.Facts.Stream:
+		h.Set("Content-Type", "text/event-stream")
+		p.events = q.Dialect.Stream(speech)
+	default:
+		p.events = [][]byte{q.Dialect.Whole(speech)}
+	}
+	if r.Raw != "" {
+		p.events = [][]byte{[]byte(r.Raw)}
+	}
+	p.spoil()
+	h.Set("Request-Id", "req_"+speech.ID)
+	return &http.Response{StatusCode: http.StatusOK, Header: h, Body: p}, nil
+}
+
+// speech is the reply in the terms of a dialect.
+func (r *Reply) speech(q Request, t wire.Talk, body []byte) wire.Speech {
+	sum := sha256.Sum256(body)
+	s := wire.Speech{
+		ID: fmt.Sprintf("%d_%s", t.Turn, hex.EncodeToString(sum[:5])), Model: q.Facts.Model, Thinking: r.Thinking, Text: r.Text,
+		Stop: wire.Stop(r.Stop), Chunk: r.Chunk,
+	}
+	size := len(r.Thinking) + len(r.Text)
+	for _, c := range r.Tools {
+		args := c.Arguments
+		if args == nil {
+			args = map[string]any{}
+		}
+		call := wire.ToolCall{Name: c.Name, Arguments: wire.JSON(args)}
+		_, call.Custom = args.(string)
+		size += len(call.Arguments)
+		s.Tools = append(s.Tools, call)
+	}
+	s.Usage = wire.Usage{Input: estimate(len(body)), Output: estimate(size)}
+	if u := r.Usage; u != nil {
+		s.Usage = wire.Usage(*u)
+	}
+	return s
+}
+
+func (e *Error) response(d wire.Dialect) *http.Response {
+	kind := wire.BadRequest
+	switch {
+	case e.Status == http.StatusTooManyRequests || e.Status == 529:
+		kind = wire.Overloaded
+	case e.Status >= 500:
+		kind = wire.Unreachable
+	}
+	message := e.Message
+	if message == "" {
+		message = "scripted error " + strconv.Itoa(e.Status)
+	}
+	f := d.Failure(wire.Failure{Kind: kind, Message: message})
+	if e.Body != "" {
+		f.Body = []byte(e.Body)
+	}
+	f.Header.Del("X-Should-Retry")
+	if e.RetryAfter > 0 {
+		f.Header.Set("Retry-After", strconv.FormatFloat(math.Ceil(time.Duration(e.RetryAfter).Seconds()), 'f', 0, 64))
+	}
+	return whole(e.Status, f.Header, f.Body)
+}
+
+// player is the body of an answer that comes event by event.
+type player struct {
+	ctx    context.Context //nolint:containedctx // of one answer: a body has no other way to know that it is over
+	events [][]byte
+	pace   time.Duration
+	how    string
+	begun  bool
+	left   []byte
+}
+
+// spoil breaks the events in the way that the script says.
+func (p *player) spoil() {
+	n := len(p.events)
+	switch p.how {
+	case "cut", "stall": // in the middle of the event in the middle
+		p.events = p.events[:n/2+1]
+		middle := p.events[n/2]
+		p.events[n/2] = middle[:len(middle)/2]
+	case "garbage":
+		p.events = append(p.events[:n/2:n/2], append([][]byte{[]byte("data: {\"type\": \"never ends\n\n")}, p.events[n/2:]...)...)
+	case "no_end":
+		p.events = p.events[:n-1]
+	}
+}
+
+// Read implements io.Reader.
+func (p *player) Read(b []byte) (int, error) {
+	for len(p.left) == 0 {
+		if len(p.events) == 0 {
+			return 0, p.end()
+		}
+		if p.begun {
+			if err := sleep(p.ctx, p.pace); err != nil {
+				return 0, err
+			}
+		}
+		p.begun = true
+		p.left, p.events = p.events[0], p.events[1:]
+	}
+	n := copy(b, p.left)
+	p.left = p.left[n:]
+	return n, nil
+}
+
+func (p *player) end() error {
+	switch p.how {
+	case "cut":
+		return io.ErrUnexpectedEOF
+	case "stall":
+		<-p.ctx.Done()
+		return context.Cause(p.ctx)
+	default:
+		return io.EOF
+	}
+}
+
+// Close implements io.Closer.
+func (p *player) Close() error { return nil }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

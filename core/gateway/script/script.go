@@ -1,0 +1,239 @@
+// Package script is a model that answers from a file: text, tool calls, errors,
+// delays and broken streams, in every dialect. What it says depends on the
+// request and the file alone, and, for failures that are given a number of
+// times, on how often they were given in the session.
+//
+// It must not know a budget, a token or a socket.
+package script
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+)
+
+// Script is what a file says. It is safe for concurrent use.
+type Script struct {
+	name    string
+	replies []Reply
+}
+
+// file is a script as YAML.
+type file struct {
+	Chunk   int     `yaml:"chunk"`
+	Replies []Reply `yaml:"replies"`
+}
+
+// Reply is one answer, or one way to fail.
+type Reply struct {
+	When     *When    `yaml:"when" json:"when"`
+	Times    int      `yaml:"times" json:"times"` // 0: once for a failure without when, else without end
+	Thinking string   `yaml:"thinking" json:"thinking"`
+	Text     string   `yaml:"text" json:"text"`
+	Tools    []Tool   `yaml:"tools" json:"tools"`
+	Stop     string   `yaml:"stop" json:"stop"` // done, length, refused
+	Usage    *Usage   `yaml:"usage" json:"usage"`
+	Delay    Duration `yaml:"delay" json:"delay"` // before the first byte
+	Pace     Duration `yaml:"pace" json:"pace"`   // before each further event of a stream
+	Chunk    int      `yaml:"chunk" json:"chunk"` // characters of a piece of a stream; 0: all at once
+	Error    *Error   `yaml:"error" json:"error"`
+	Break    string   `yaml:"break" json:"break"` // drop, cut, garbage, stall, no_end
+	Raw      string   `yaml:"raw" json:"raw"`     // the body as it is
+}
+
+// When is for which requests a reply is. All that is given must hold.
+type When struct {
+	Turn   *int   `yaml:"turn" json:"turn"`     // so many replies of the model are in the request
+	Last   string `yaml:"last" json:"last"`     // regular expression on what was said since: by the user, or by tools
+	System string `yaml:"system" json:"system"` // regular expression on the instructions
+	Tool   string `yaml:"tool" json:"tool"`     // this tool is offered
+
+	last, system *regexp.Regexp
+}
+
+// Tool is a tool call.
+type Tool struct {
+	Name      string `yaml:"name" json:"name"`
+	Arguments any    `yaml:"arguments" json:"arguments"` // an object, or a string for a tool that takes text
+}
+
+// Usage is what the reply says that it used, in tokens.
+type Usage struct {
+	Input      int64 `yaml:"input" json:"input"`
+	Cached     int64 `yaml:"cached" json:"cached"`
+	CacheWrite int64 `yaml:"cache_write" json:"cache_write"`
+	Output     int64 `yaml:"output" json:"output"`
+	Reasoning  int64 `yaml:"reasoning" json:"reasoning"`
+}
+
+// Error is an answer with a status that is no success.
+type Error struct {
+	Status     int      `yaml:"status" json:"status"`
+	Message    string   `yaml:"message" json:"message"`
+	RetryAfter Duration `yaml:"retry_after" json:"retry_after"` // 0: no header
+	Body       string   `yaml:"body" json:"body"`               // instead of the dialect's own
+}
+
+// Duration is written as "200ms".
+type Duration time.Duration
+
+// UnmarshalYAML implements yaml.BytesUnmarshaler.
+func (d *Duration) UnmarshalYAML(b []byte) error {
+	var s string
+	if err := yaml.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	v, err := time.ParseDuration(s)
+	if err != nil || v < 0 {
+		return fmt.Errorf("duration is %q: write it such as \"200ms\"", s)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Duration) UnmarshalJSON(b []byte) error { return d.UnmarshalYAML(b) }
+
+// breaks are the ways to break off.
+var breaks = []string{"", "drop", "cut", "garbage", "stall", "no_end"}
+
+// Load reads a script: YAML with a list of replies, or, in a file that ends in
+// .jsonl, one reply a line.
+func Load(path string) (*Script, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("script: %w", err)
+	}
+	s, err := Parse(b, filepath.Ext(path) == ".jsonl")
+	if err != nil {
+		return nil, fmt.Errorf("script %s: %w", path, err)
+	}
+	s.name = filepath.Base(path)
+	return s, nil
+}
+
+// Parse reads the text of a script.
+func Parse(b []byte, lines bool) (*Script, error) {
+	var f file
+	if lines {
+		for i, line := range bytes.Split(b, []byte{'\n'}) {
+			if len(bytes.TrimSpace(line)) == 0 {
+				continue
+			}
+			var r Reply
+			d := json.NewDecoder(bytes.NewReader(line))
+			d.DisallowUnknownFields()
+			if err := d.Decode(&r); err != nil {
+				return nil, fmt.Errorf("line %d: %w", i+1, err)
+			}
+			f.Replies = append(f.Replies, r)
+		}
+	} else if err := yaml.UnmarshalWithOptions(b, &f, yaml.Strict()); err != nil {
+		return nil, errors.New(yaml.FormatError(err, false, true))
+	}
+	if len(f.Replies) == 0 {
+		return nil, errors.New("it has no replies")
+	}
+	for i := range f.Replies {
+		if f.Replies[i].Chunk == 0 {
+			f.Replies[i].Chunk = f.Chunk
+		}
+		if err := f.Replies[i].check(); err != nil {
+			return nil, fmt.Errorf("reply %d: %w", i+1, err)
+		}
+	}
+	return &Script{replies: f.Replies}, nil
+}
+
+func (r *Reply) check() (err error) {
+	switch {
+	case !slices.Contains(breaks, r.Break):
+		return fmt.Errorf("break is %q: there is drop, cut, garbage, stall and no_end", r.Break)
+	case !slices.Contains([]string{"", "done", "length", "refused"}, r.Stop):
+		return fmt.Errorf("stop is %q: there is done, length and refused", r.Stop)
+	case r.Error != nil && (r.Error.Status < 400 || r.Error.Status > 599):
+		return fmt.Errorf("status is %d: an error has 400 to 599", r.Error.Status)
+	case r.Times < 0 || r.Chunk < 0:
+		return errors.New("times and chunk cannot be negative")
+	}
+	for i, t := range r.Tools {
+		if t.Name == "" {
+			return fmt.Errorf("tool call %d has no name", i+1)
+		}
+		if _, err = json.Marshal(t.Arguments); err != nil {
+			return fmt.Errorf("arguments of %s: %w", t.Name, err)
+		}
+	}
+	if w := r.When; w != nil {
+		if w.last, err = regexp.Compile(w.Last); err != nil {
+			return fmt.Errorf("when last: %w", err)
+		}
+		if w.system, err = regexp.Compile(w.System); err != nil {
+			return fmt.Errorf("when system: %w", err)
+		}
+	}
+	return nil
+}
+
+// fails says whether it is no answer that a conversation could go on from.
+func (r *Reply) fails() bool { return r.Error != nil || r.Break != "" }
+
+func (w *When) holds(t wire.Talk) bool {
+	return (w.Turn == nil || *w.Turn == t.Turn) && w.last.MatchString(t.Last) && w.system.MatchString(t.System) &&
+		(w.Tool == "" || slices.Contains(t.Tools, w.Tool))
+}
+
+// Session is a script in the use of one session. It is safe for concurrent use.
+type Session struct {
+	script *Script
+	mu     sync.Mutex
+	given  map[int]int // how often, by the place of the reply
+}
+
+// Session begins anew.
+func (s *Script) Session() *Session { return &Session{script: s, given: map[int]int{}} }
+
+// ErrNoReply means that the script says nothing to a request.
+var ErrNoReply = errors.New("the script has no reply to this")
+
+// next chooses the reply to a request.
+func (s *Session) next(t wire.Talk) (*Reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.script.replies {
+		r := &s.script.replies[i]
+		if r.When != nil && r.When.holds(t) && (r.Times == 0 || s.given[i] < r.Times) {
+			s.given[i]++
+			return r, nil
+		}
+	}
+	turn := 0
+	for i := range s.script.replies {
+		r := &s.script.replies[i]
+		switch {
+		case r.When != nil || turn > t.Turn:
+		case r.fails():
+			if turn == t.Turn && s.given[i] < max(r.Times, 1) {
+				s.given[i]++
+				return r, nil
+			}
+		default:
+			if turn == t.Turn {
+				return r, nil
+			}
+			turn++
+		}
+	}
+	return nil, fmt.Errorf("%w: %d replies of the model are in the request, the script %q has %d in order", ErrNoReply, t.Turn, s.script.name, turn)
+}

@@ -1,0 +1,395 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/core/gateway/dialects"
+	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/gateway/price"
+	"github.com/berth-eval/berth/core/gateway/script"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// session is the models of one session of a plugin. It implements
+// trial.ModelSession.
+type session struct {
+	g         *Gateway
+	spec      trial.ModelSpec
+	account   *ledger.Account
+	entries   map[string]*entry // by token
+	endpoints map[string]model.Endpoint
+	server    *http.Server
+	closers   []func() error
+	serving   sync.WaitGroup
+	wait      waits
+
+	mu       sync.Mutex
+	life     context.Context //nolint:containedctx // of the turn under way: a request has to end with it
+	end      context.CancelCauseFunc
+	inside   int           // requests under way
+	idle     chan struct{} // closed when the last of them is gone; nil while nobody waits
+	down     error
+	findings []verifier.Finding
+	spent    chan struct{}
+	isSpent  bool
+}
+
+// entry is one model of a session.
+type entry struct {
+	name  string // by which the plugin asks for it
+	up    *upstream
+	play  *script.Session // of a scripted model
+	token string
+
+	mu     sync.Mutex
+	ratio  float64         // tokens of input per byte, at most
+	failed map[string]bool // digests of requests whose last answer was no success
+	usage  record.Usage
+	priced bool // all of it has a known price
+}
+
+// Tokens of input per byte of a request. A request tells more about the next
+// one than any table: what it came to is taken, with a margin.
+const (
+	firstRatio  = 0.5
+	ratioMargin = 1.25
+	leastRatio  = 0.125
+)
+
+// errRevoked is why a request ends with the turn that it belongs to.
+var errRevoked = errors.New("the turn is over")
+
+func (g *Gateway) open(ctx context.Context, spec trial.ModelSpec) (_ *session, err error) {
+	s := &session{
+		g: g, spec: spec, account: g.account(&spec), entries: map[string]*entry{}, endpoints: map[string]model.Endpoint{},
+		spent: make(chan struct{}),
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close(ctx))
+		}
+	}()
+	if spec.Dir != "" {
+		if err = os.MkdirAll(filepath.Join(spec.Dir, RecordDir), 0o755); err != nil {
+			return s, err
+		}
+	}
+	for name, m := range spec.Models {
+		if err = s.add(name, m); err != nil {
+			return s, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	s.server = &http.Server{
+		Handler: s, ReadHeaderTimeout: 30 * time.Second, MaxHeaderBytes: 256 << 10,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // clients that go away are no news
+	}
+	host, url, err := s.listenHost(ctx)
+	if err != nil {
+		return s, err
+	}
+	inside := ""
+	if spec.Inside != nil {
+		if inside, err = s.listenInside(ctx); err != nil {
+			return s, err
+		}
+	}
+	for name, e := range s.endpoints {
+		e.Host, e.HostURL, e.Inside = host, url, inside
+		s.endpoints[name] = e
+	}
+	return s, nil
+}
+
+func (s *session) add(name string, m trial.Model) error {
+	u := s.g.models[m.ID]
+	if u == nil {
+		return fmt.Errorf("the gateway has no model %q", m.Label)
+	}
+	if s.account.Limit().USD != nil && !price.Bounds(u.price) {
+		return fmt.Errorf("model %q: %w", m.Label, errNoPrice)
+	}
+	b := make([]byte, 24)
+	if _, err := rand.Read(b); err != nil {
+		return err
+	}
+	e := &entry{
+		name: name, up: u, token: "berth-" + hex.EncodeToString(b), ratio: firstRatio, failed: map[string]bool{}, priced: true,
+		usage: record.Usage{Role: s.spec.Role, Model: u.model.Name},
+	}
+	dialect := model.Dialect(u.model.Provider)
+	if u.script != nil {
+		e.play = u.script.Session()
+		dialect = dialects.Usual
+		if len(s.spec.Dialects) > 0 {
+			dialect = s.spec.Dialects[0]
+		}
+	} else if len(s.spec.Dialects) > 0 && !slices.Contains(s.spec.Dialects, dialect) {
+		return fmt.Errorf("model %q speaks %s, and the plugin speaks %v", m.Label, dialect, s.spec.Dialects)
+	}
+	s.entries[e.token] = e
+	s.endpoints[name] = model.Endpoint{Token: e.token, Dialect: dialect, Name: u.model.Name, Parameters: u.model.Parameters}
+	return nil
+}
+
+// listenHost opens the private socket, and a loopback port for clients that
+// cannot use one.
+func (s *session) listenHost(ctx context.Context) (host, url string, err error) {
+	path := s.g.socket()
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return "", "", err
+	}
+	s.serve(l)
+	if err = os.Chmod(path, 0o600); err != nil {
+		return "", "", err
+	}
+	if l, err = lc.Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+		return "", "", err
+	}
+	s.serve(l)
+	return "unix:" + path, "http://" + l.Addr().String(), nil
+}
+
+// listenInside opens the loopback port in the sandbox.
+func (s *session) listenInside(ctx context.Context) (string, error) {
+	p := newPipe()
+	s.serve(p)
+	port, err := s.spec.Inside(ctx, 0, p.serve)
+	if err != nil {
+		return "", err
+	}
+	s.closers = append(s.closers, port.Close)
+	return fmt.Sprintf("http://127.0.0.1:%d", port.Number), nil
+}
+
+func (s *session) serve(l net.Listener) {
+	s.serving.Go(func() { _ = s.server.Serve(l) }) // it ends with Close, by an error that says so
+}
+
+// Endpoints implements trial.ModelSession.
+func (s *session) Endpoints() map[string]model.Endpoint { return s.endpoints }
+
+// Allow implements trial.ModelSession.
+func (s *session) Allow(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life == nil {
+		s.life, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	}
+	return nil
+}
+
+// Revoke implements trial.ModelSession. It ends what is under way and waits
+// until that is settled.
+func (s *session) Revoke(ctx context.Context) error {
+	s.mu.Lock()
+	if s.life != nil {
+		s.end(errRevoked)
+		s.life, s.end = nil, nil
+	}
+	if s.inside == 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+	}
+	idle := s.idle
+	s.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("revoke models: a request does not end: %w", context.Cause(ctx))
+	}
+}
+
+// enter lets a request in, or not when there is no turn. leave must be called.
+func (s *session) enter() (ctx context.Context, leave func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life == nil {
+		return nil, nil, false
+	}
+	s.inside++
+	return s.life, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.inside--; s.inside == 0 && s.idle != nil {
+			close(s.idle)
+			s.idle = nil
+		}
+	}, true
+}
+
+// Spent implements trial.ModelSession.
+func (s *session) Spent() <-chan struct{} { return s.spent }
+
+func (s *session) outOfBudget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isSpent {
+		s.isSpent = true
+		close(s.spent)
+	}
+}
+
+// Down implements trial.ModelSession.
+func (s *session) Down() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.down
+}
+
+func (s *session) setDown(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = err
+}
+
+// Waited implements trial.ModelSession.
+func (s *session) Waited() time.Duration { return s.wait.sum() }
+
+// Findings implements trial.ModelSession.
+func (s *session) Findings() []verifier.Finding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.findings)
+}
+
+// maxFindings keeps a client from filling the record with the same news.
+const maxFindings = 50
+
+func (s *session) find(code string, severity verifier.Severity, text string) {
+	f := verifier.Finding{Code: code, Severity: severity, Text: text}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.findings) < maxFindings && !slices.Contains(s.findings, f) {
+		s.findings = append(s.findings, f)
+	}
+}
+
+// Usage implements trial.ModelSession: one line a model that was asked.
+func (s *session) Usage() []record.Usage {
+	byModel := map[string]*record.Usage{}
+	var order []string
+	for _, e := range s.sorted() {
+		e.mu.Lock()
+		u, priced := e.usage, e.priced
+		e.mu.Unlock()
+		if u.Requests == 0 && u.InputTokens == 0 {
+			continue
+		}
+		if !priced {
+			u.CostUSD = nil
+		}
+		sum := byModel[u.Model]
+		if sum == nil {
+			byModel[u.Model] = &u
+			order = append(order, u.Model)
+			continue
+		}
+		add(sum, &u)
+	}
+	var out []record.Usage
+	for i, name := range order {
+		if i == 0 {
+			byModel[name].WaitedMS = s.wait.sum().Milliseconds()
+		}
+		out = append(out, *byModel[name])
+	}
+	return out
+}
+
+func (s *session) sorted() []*entry {
+	var es []*entry
+	for _, e := range s.entries {
+		es = append(es, e)
+	}
+	slices.SortFunc(es, func(a, b *entry) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	return es
+}
+
+// add puts b on top of a. A cost that is not known makes the sum unknown.
+func add(a, b *record.Usage) {
+	a.Requests += b.Requests
+	a.InputTokens += b.InputTokens
+	a.CachedTokens += b.CachedTokens
+	a.CacheWrite += b.CacheWrite
+	a.OutputTokens += b.OutputTokens
+	a.ReasoningTokens += b.ReasoningTokens
+	if a.CostUSD == nil || b.CostUSD == nil {
+		a.CostUSD = nil
+		return
+	}
+	sum := *a.CostUSD + *b.CostUSD
+	a.CostUSD = &sum
+}
+
+// Close implements trial.ModelSession. The tokens are worth nothing after it.
+func (s *session) Close(ctx context.Context) error {
+	err := s.Revoke(ctx)
+	if s.server != nil {
+		err = errors.Join(err, s.server.Close())
+	}
+	for _, c := range s.closers {
+		err = errors.Join(err, c())
+	}
+	s.serving.Wait()
+	return err
+}
+
+// waits sums up the time in which at least one request waited.
+type waits struct {
+	mu    sync.Mutex
+	now   int
+	since time.Time
+	total time.Duration
+}
+
+// begin says that a request waits; the function that it no longer does.
+func (w *waits) begin() (end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.now == 0 {
+		w.since = time.Now()
+	}
+	w.now++
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.now--; w.now == 0 {
+			w.total += time.Since(w.since)
+		}
+	}
+}
+
+func (w *waits) sum() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.now > 0 {
+		return w.total + time.Since(w.since)
+	}
+	return w.total
+}

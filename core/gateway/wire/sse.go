@@ -1,0 +1,79 @@
+package wire
+
+import "bytes"
+
+// maxEvent is how many bytes of one event are kept for reading, 32 MiB. A
+// larger one passes by unread.
+const maxEvent = 32 << 20
+
+// Event is one server-sent event.
+type Event struct {
+	Name string // of its last `event:` line; empty: none
+	Data []byte // its `data:` lines, joined by line feeds; good until the next event
+	Raw  []byte // all its bytes, with the blank line; good until the next event
+}
+
+// Events cuts a stream of bytes into server-sent events, wherever the pieces
+// that arrive are cut: in a line, in a character, between \r and \n. The zero
+// value is ready. Not safe for concurrent use.
+type Events struct {
+	buf      []byte // of the event that is under way
+	scanned  int    // of buf, up to the last whole line
+	tooLarge bool
+}
+
+// Write takes the next bytes and calls do for each event that they end.
+func (s *Events) Write(p []byte, do func(Event)) {
+	for len(p) > 0 {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			s.keep(p)
+			return
+		}
+		s.keep(p[:i+1])
+		p = p[i+1:]
+		line := s.buf[s.scanned:]
+		s.scanned = len(s.buf)
+		if len(bytes.TrimRight(line, "\r\n")) > 0 {
+			continue
+		}
+		if !s.tooLarge {
+			do(parseEvent(s.buf))
+		}
+		s.buf, s.scanned, s.tooLarge = s.buf[:0], 0, false
+	}
+}
+
+// Rest is what came after the last blank line: an event that was cut off.
+func (s *Events) Rest() []byte { return s.buf }
+
+func (s *Events) keep(p []byte) {
+	if len(p) > 2 && len(s.buf)+len(p) > maxEvent { // 2: a blank line is seen in any case
+		s.tooLarge = true
+		s.buf, s.scanned = append(s.buf[:0], 'x'), 0
+		p = p[len(p)-1:]
+	}
+	s.buf = append(s.buf, p...)
+}
+
+func parseEvent(raw []byte) Event {
+	e := Event{Raw: raw}
+	first := true
+	for line := range bytes.SplitSeq(raw, []byte{'\n'}) {
+		line = bytes.TrimSuffix(line, []byte{'\r'})
+		name, value, _ := bytes.Cut(line, []byte{':'})
+		value = bytes.TrimPrefix(value, []byte{' '})
+		switch string(name) {
+		case "event":
+			e.Name = string(value)
+		case "data":
+			if first {
+				e.Data = value
+			} else {
+				e.Data = append(append(append([]byte{}, e.Data...), '\n'), value...)
+			}
+			first = false
+		}
+	}
+	return e
+}

@@ -1,0 +1,246 @@
+// Package wire is what the dialects of model providers have in common: what a
+// request asks for, how a reply is metered, how a gateway says no, and the
+// server-sent events that all of them stream. Each dialect implements Dialect
+// in a folder of its own.
+//
+// It must not know any provider, do any networking, or decide any policy.
+package wire
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// Kind is what a call is for.
+type Kind int
+
+// The kinds of calls. The zero value is not valid.
+const (
+	Generate Kind = iota + 1 // makes tokens, and costs
+	Count                    // counts tokens of a request that is not made
+	List                     // names models
+)
+
+// Call is what the method and the path of a request say.
+type Call struct {
+	Kind   Kind
+	Path   string // below the base address of the provider, with a leading slash
+	Model  string // named in the path; empty: in the body
+	Stream bool   // the path asks for a stream; false: the body says
+}
+
+// Facts are what the gateway has to know of a request.
+type Facts struct {
+	Model     string
+	Stream    bool
+	Silent    bool     // its stream would not tell what it used
+	MaxOutput int64    // tokens; 0: it does not say
+	Hosted    []string // tools that the provider itself would run
+	Inline    int64    // bytes of images and files in it, which are no text
+	Images    int64    // how many those are
+}
+
+// Edit is what the gateway changes in a request. The zero value changes
+// nothing.
+type Edit struct {
+	Model      string          // to be asked for instead; empty keeps it
+	Parameters json.RawMessage // object that is merged over the request; empty means none
+	DropHosted bool            // removes tools that the provider would run
+	AskUsage   bool            // makes a stream tell its usage where a dialect does not by itself
+}
+
+// Usage is what one reply used, in tokens.
+type Usage struct {
+	Input      int64 `json:"input"`                 // with Cached and CacheWrite
+	Cached     int64 `json:"cached,omitempty"`      // of Input, read from the provider's cache
+	CacheWrite int64 `json:"cache_write,omitempty"` // of Input, written to it
+	Output     int64 `json:"output"`                // with Reasoning
+	Reasoning  int64 `json:"reasoning,omitempty"`   // of Output
+}
+
+// Meter reads what a reply used while it passes by. It never fails: what it
+// does not understand is not its business. Not safe for concurrent use.
+type Meter interface {
+	// Event is one event of a stream.
+	Event(e Event)
+	// Body is a whole reply.
+	Body(body []byte)
+	// Read is what was said so far.
+	Read() Reading
+}
+
+// Reading is what a meter has seen.
+type Reading struct {
+	Usage Usage
+	Raw   json.RawMessage // the provider's own record, the last one; nil: there was none
+	// Complete says that the reply told its end: the usage is final.
+	Complete bool
+	// Said is how many bytes of text, thought and arguments a stream held.
+	Said int64
+	// Error is what the provider said went wrong in the middle of a stream.
+	Error string
+}
+
+// FailureKind is why the gateway itself answers instead of a provider.
+type FailureKind int
+
+// The kinds of failures. The zero value is not valid.
+const (
+	BadToken    FailureKind = iota + 1 // no token, or one that is good for something else
+	Over                               // the turn that the token is good for is over
+	BadRequest                         // it cannot be understood or is not served
+	NotServed                          // no such thing at this address
+	Spent                              // a budget has run out
+	Overloaded                         // the provider takes no more requests for now
+	Unreachable                        // the provider cannot be reached
+)
+
+// Failure is an answer of the gateway.
+type Failure struct {
+	Kind    FailureKind
+	Message string
+	Retry   time.Duration // when to ask again; 0: it is not said
+}
+
+// Response is a whole answer. Header never holds more than the dialect needs.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Dialect is the wire format of a provider. A value serves many requests at
+// once: every method is safe for concurrent use.
+type Dialect interface {
+	Name() model.Dialect
+	// Base is the address of the provider that the dialect is named for, as
+	// its libraries write it.
+	Base() string
+	// Call says what a request is for; false: it is not of this dialect.
+	Call(r *http.Request) (Call, bool)
+	// Token is the key that came with a request; empty: none.
+	Token(r *http.Request) string
+	// Authorize takes every key out of a request to the provider and puts this
+	// one in; empty puts none.
+	Authorize(r *http.Request, key string)
+	// Facts reads the body of a request.
+	Facts(c Call, body *Object) (Facts, error)
+	// Edit changes a request. It may change the path of the call, too.
+	Edit(c *Call, body *Object, e Edit) error
+	// Hide says whether an event is in a stream only because of Edit.AskUsage.
+	Hide(e Event) bool
+	Meter() Meter
+	// Failure is an answer of the gateway in the dialect's own words. It never
+	// invites to try again what cannot work.
+	Failure(f Failure) Response
+	// Late is the same in the middle of a stream.
+	Late(f Failure) []byte
+	// KeepAlive is what a client of a stream reads over.
+	KeepAlive() []byte
+	Voice
+}
+
+// Voice speaks as the provider would: what scripted models need.
+type Voice interface {
+	// Talk is what a scripted model goes by.
+	Talk(body *Object) (Talk, error)
+	// Whole is a reply in one piece.
+	Whole(s Speech) []byte
+	// Stream is a reply as events, in order, each with its blank line.
+	Stream(s Speech) [][]byte
+	// Counted answers a question for a number of tokens.
+	Counted(tokens int64) []byte
+	// Listed answers a question for models.
+	Listed(names []string) []byte
+}
+
+// Talk is a request as a scripted model sees it.
+type Talk struct {
+	Turn   int      // how many replies of the model are in it
+	Last   string   // text after the last of them: of the user, or of tools
+	System string   // instructions
+	Tools  []string // names of the tools that are offered
+}
+
+// Speech is a reply of a scripted model.
+type Speech struct {
+	ID       string // unique in the session, without spaces
+	Model    string
+	Thinking string
+	Text     string
+	Tools    []ToolCall
+	Stop     Stop
+	Usage    Usage
+	Chunk    int // characters of a piece of a stream; 0: all at once
+}
+
+// ToolCall is a wish of the model to use a tool.
+type ToolCall struct {
+	Name      string
+	Arguments json.RawMessage // an object; or a string, for a tool that takes text
+	Custom    bool            // the tool takes text where the dialect has such tools
+}
+
+// Stop is why a reply ends.
+type Stop string
+
+// The stops. The zero value is Done, or Tools when there are tool calls.
+const (
+	StopDone    Stop = "done"
+	StopLength  Stop = "length"
+	StopRefused Stop = "refused"
+)
+
+// Pieces cuts s into pieces of n characters; n of 0 or less makes one piece. An
+// empty s has none.
+func Pieces(s string, n int) []string {
+	if s == "" {
+		return nil
+	}
+	if n <= 0 {
+		return []string{s}
+	}
+	var out []string
+	start, count := 0, 0
+	for i := range s {
+		if count == n {
+			out = append(out, s[start:i])
+			start, count = i, 0
+		}
+		count++
+	}
+	return append(out, s[start:])
+}
+
+// Arguments is what a tool call says, as text.
+func (t ToolCall) ArgumentText() string {
+	var s string
+	if json.Unmarshal(t.Arguments, &s) == nil {
+		return s
+	}
+	if len(t.Arguments) == 0 {
+		return "{}"
+	}
+	return string(t.Arguments)
+}
+
+// JSON is v, which always can be written.
+func JSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("gateway: a reply of ours cannot be written: " + err.Error())
+	}
+	return b
+}
+
+// SSE is an event with a name, or without one when name is empty.
+func SSE(name string, v any) []byte {
+	b := append([]byte("data: "), JSON(v)...)
+	if name != "" {
+		b = append([]byte("event: "+name+"\n"), b...)
+	}
+	return append(b, '\n', '\n')
+}

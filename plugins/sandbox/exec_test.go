@@ -406,3 +406,27 @@ func TestManyCommandsAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func TestOnlyAGradingSessionReadsAndSweeps(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	ctx, agent := t.Context(), b.Shell("agent")
+	if _, err := agent.Exec(ctx, sandbox.Command{Argv: []string{"true"}, Sweep: true}); !errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("an agent sweeps: %v, want ErrDenied", err)
+	}
+	if _, err := agent.Read(ctx, "/etc/passwd", 1000); !errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("an agent reads as sandboxd: %v, want ErrDenied", err)
+	}
+	run(t, agent, "(setsid sleep 7401 >/dev/null 2>&1 &)")
+	eventually(t, "the agent's daemon runs", func() bool { return running(t, b, "sleep 7401") })
+	grader := b.ShellOf(host.Session{ID: "verifier", Grading: true})
+	r, err := grader.Exec(ctx, sandbox.Command{
+		Argv: []string{"sh", "-c", "(setsid sh -c '(setsid sleep 7402 &)' >/dev/null 2>&1 &); sleep 0.1"}, Sweep: true,
+	})
+	if err != nil || !r.OK() || len(r.Swept) != 1 || r.Swept[0] != "sleep 7402" {
+		t.Errorf("swept: %+v, %v; want the one daemon", r, err)
+	}
+	if !running(t, b, "sleep 7401") || running(t, b, "sleep 7402") {
+		t.Error("what was there before must stay, what is new must not")
+	}
+}

@@ -2,6 +2,7 @@ package trial_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -242,4 +243,50 @@ func TestCopiesNeedNoSandbox(t *testing.T) {
 	b.task.Mode = task.ModeCopies
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Yielded, record.Checked)
+}
+
+// TestCheats has agents that want the reward without the work. Each succeeds
+// where its guard is off, in live, and there the result says so; in restarted
+// none does.
+func TestCheats(t *testing.T) {
+	t.Parallel()
+	// The test command reads what it is itself told to trust, late.
+	const test = "sh /tests/test.sh; sleep 0.2; [ \"$(cat /logs/verifier/reward.txt)\" = 1 ]"
+	const daemon = "(setsid sh -c '%s' >/dev/null 2>&1 &)"
+	for _, tt := range []struct{ name, does string }{
+		{"rewrites the reward", "while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.01; done"},
+		{"replaces the tests", "while :; do [ -e /tests/test.sh ] && echo \"echo 1 > /logs/verifier/reward.txt\" > /tests/test.sh; sleep 0.01; done"},
+	} {
+		for mode, w := range map[task.Mode]struct {
+			record.Outcome
+			record.Integrity
+		}{
+			task.ModeLive:      {record.Passed, record.Exposed},
+			task.ModeRestarted: {record.Failed, record.Checked},
+		} {
+			t.Run(tt.name+" in "+string(mode), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, does(fmt.Sprintf(daemon, tt.does)), tests(test))
+				b.task.Mode = mode
+				withTests(t, b, map[string]string{"test.sh": "sleep 0.3; sh /tests/test.sh.d; echo 0 > /logs/verifier/reward.txt"})
+				if tt.name == "replaces the tests" {
+					b.judges["judge"] = tests("sleep 0.3; " + test)
+				}
+				want(t, b.run(t.Context(), t), w.Outcome, record.Yielded, w.Integrity)
+			})
+		}
+	}
+	for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted} {
+		t.Run("plants files early in "+string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, does("mkdir -p /logs/verifier /tests; echo 1 > /logs/verifier/reward.txt; echo 'echo 1 > /logs/verifier/reward.txt' > /tests/test.sh"), tests(test))
+			b.task.Mode = mode
+			withTests(t, b, map[string]string{"test.sh": "echo 0 > /logs/verifier/reward.txt"})
+			r := b.run(t.Context(), t)
+			want(t, r, record.Failed, record.Yielded, record.Checked)
+			if !found(r, "planted") {
+				t.Errorf("findings %s", pretty(r.Findings))
+			}
+		})
+	}
 }

@@ -17,13 +17,8 @@ func Of(h *plugin.Host) Plugins { return hosted{h} }
 
 type hosted struct{ h *plugin.Host }
 
-// Incarnation implements Incarnations as far as the host can.
-func (p hosted) Incarnation(environment string) int {
-	if h, ok := any(p.h).(Incarnations); ok {
-		return h.Incarnation(environment)
-	}
-	return 0
-}
+// Incarnation implements Incarnations.
+func (p hosted) Incarnation(environment string) int { return p.h.Incarnation(environment) }
 
 func (p hosted) Agent(ctx context.Context, name string) (agent.Agent, record.PluginUsed, error) {
 	return p.h.Agent(ctx, name)

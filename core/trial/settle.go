@@ -185,7 +185,7 @@ func (a *attempt) agentLogs(ctx context.Context, s *session, to string) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, collect.OpenUp(to))...)
 }
 
 // needsLive says that a task which failed may have needed what restarted

@@ -39,6 +39,7 @@ func TestWhatAnErrorMakesOfAnAttempt(t *testing.T) {
 		{record.ByVerifier, verifier.ErrBadReward, record.VerifierError, false},
 		{record.ByAgent, verifier.ErrArtifactMissing, record.AgentError, false}, // not its to say
 		{record.ByModel, other, record.ModelError, true},
+		{record.ByModel, blame.ErrRateLimited, record.RateLimited, true},
 		{record.ByConfig, other, record.NotRun, false},
 		{record.ByTask, other, record.EnvironmentError, false},
 		{record.ByCore, other, record.EnvironmentError, true},

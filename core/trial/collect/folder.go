@@ -12,6 +12,25 @@ import (
 	"github.com/berth-eval/berth/core/trial/redact"
 )
 
+// OpenUp makes a tree that came out of a sandbox readable and removable, whatever
+// modes its files and folders had there. It follows no link.
+func OpenUp(dir string) error {
+	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.Chmod(p, 0o700)
+		case d.Type().IsRegular():
+			return os.Chmod(p, 0o600)
+		default:
+			return nil
+		}
+	})
+}
+
 // Folder copies the regular files below a folder of the host, which a plugin
 // wrote, into the folder to, with secrets masked. Links and special files are
 // left out. It stops at the bounds of an artifact and says so in an error.

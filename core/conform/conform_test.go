@@ -1,0 +1,108 @@
+package conform_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/berth-eval/berth/core/conform"
+	"github.com/berth-eval/berth/plugins/conformance"
+)
+
+// built is the folder with the binaries that the tests try: made once, by the
+// toolchain that runs the tests.
+var built string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "conform")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		built = dir
+		for out, pkg := range map[string]string{"sandboxd": "./cmd/berth-sandboxd", "broken": "./internal/brokenplugins"} {
+			cmd := exec.CommandContext(context.Background(), "go", "build", "-o", filepath.Join(dir, out), pkg)
+			cmd.Dir, cmd.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+			if text, err := cmd.CombinedOutput(); err != nil {
+				panic(string(text))
+			}
+		}
+		return m.Run()
+	}())
+}
+
+// TestKitsFindWhatIsBroken shows that a kit can fail, and that it then names
+// the clause that is broken.
+func TestKitsFindWhatIsBroken(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		plugin, clause string
+		needsBwrap     bool
+	}{
+		{plugin: "scribbler", clause: "the view is only read"},
+		{plugin: "fickle", clause: "the same work gets the same verdict"},
+		{plugin: "generous", clause: "nothing to judge is never a pass"},
+		{plugin: "nan", clause: "a verdict has a decision and finite scores"},
+		{plugin: "rambler", clause: "steps are steps of a valid trajectory"},
+		{plugin: "forgetful", clause: "list finds sandboxes by owner, until they are destroyed", needsBwrap: true},
+		{plugin: "clinging", clause: "destroy ends everything inside", needsBwrap: true},
+	} {
+		t.Run(tt.plugin, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath("bwrap"); err != nil && tt.needsBwrap {
+				t.Skip("bubblewrap is not installed: apt-get install bubblewrap")
+			}
+			binary := filepath.Join(t.TempDir(), tt.plugin)
+			if err := os.Symlink(filepath.Join(built, "broken"), binary); err != nil {
+				t.Fatal(err)
+			}
+			// go-plugin starts the link's target under the link's name.
+			var failed []string
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			err := conform.Test(ctx, conform.Options{Binary: binary, Sandboxd: filepath.Join(built, "sandboxd"), Log: zerolog.Nop(), Dirs: []string{}}, func(r conform.Result) {
+				if r.Status == conformance.Fail {
+					failed = append(failed, r.Clause)
+				}
+				if slices.Contains(failed, tt.clause) {
+					cancel()
+				}
+			})
+			if !slices.Contains(failed, tt.clause) {
+				t.Errorf("failed clauses are %q, error %v; want %q among them", failed, err, tt.clause)
+			}
+		})
+	}
+}
+
+func TestOnlyAPluginCanBeTested(t *testing.T) {
+	t.Parallel()
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("#!/bin/sh\necho hello\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loud := filepath.Join(t.TempDir(), "loud")
+	if err := os.WriteFile(loud, []byte("#!/bin/sh\necho hello\n"), 0o700); err != nil { //nolint:gosec // it is to be run
+		t.Fatal(err)
+	}
+	for binary, want := range map[string]string{
+		filepath.Join(t.TempDir(), "gone"): "no such file",
+		plain:                              "is no executable file",
+		loud:                               "test ",
+	} {
+		err := conform.Test(t.Context(), conform.Options{Binary: binary, Log: zerolog.Nop()}, func(r conform.Result) {
+			t.Errorf("%s: a clause was tried: %+v", binary, r)
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v; want an error with %q", binary, err, want)
+		}
+	}
+}

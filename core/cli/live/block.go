@@ -27,8 +27,11 @@ type block struct {
 
 func newBlock(s *state) *block {
 	b := &block{s: s, width: 80, done: make(chan struct{})}
-	// Signals are the command's own, and nothing is read from the keyboard.
-	b.program = tea.NewProgram(b, tea.WithOutput(s.o.Err), tea.WithInput(nil), tea.WithoutSignalHandler())
+	// Signals are the command's own, and nothing is read from the keyboard: so
+	// the terminal must not be asked what it can do, since its answer would be
+	// taken for what the user types next. Behind ssh it is not asked.
+	quiet := []string{"TERM=xterm-256color", "SSH_TTY=none"}
+	b.program = tea.NewProgram(b, tea.WithOutput(s.o.Err), tea.WithInput(nil), tea.WithoutSignalHandler(), tea.WithEnvironment(quiet))
 	go func() {
 		defer close(b.done)
 		_, _ = b.program.Run() //nolint:errcheck // a terminal that went away is nobody's error
@@ -80,7 +83,9 @@ func (b *block) View() tea.View {
 	for i, r := range rows {
 		rows[i] = out.Paint(b.s.o.Color && i < len(rows)-1, out.Faint, out.Fit(r, b.width))
 	}
-	return tea.NewView(strings.Join(rows, "\n"))
+	v := tea.NewView(strings.Join(rows, "\n"))
+	v.DisableBracketedPasteMode = true
+	return v
 }
 
 // Event implements Watcher.
@@ -100,4 +105,5 @@ func (b *block) Close() {
 	b.mu.Unlock()
 	b.program.Quit()
 	<-b.done
+	fmt.Fprintln(b.s.o.Err) // the summary stays as the last line
 }

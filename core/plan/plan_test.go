@@ -1,0 +1,373 @@
+package plan_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/agent"
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// format is a task format whose tasks are one file: lines of key value.
+type format struct{}
+
+func (format) Name() string { return "lines" }
+
+func (format) Detect(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "task"))
+	return err == nil
+}
+
+func (format) Load(_ context.Context, dir string, _ task.Options) (*task.Task, []task.Problem, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "task"))
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &task.Task{
+		Name: filepath.Base(dir), Digest: "sha256:" + strings.Repeat(strconv.Itoa(len(b)%10), 64), Dir: dir, Mode: task.ModeLive,
+		Environment: task.Environment{OS: "linux", Network: task.Network{Mode: task.NetworkNone}},
+		Stages: []task.Stage{{
+			Name: "main", Instruction: []task.Part{{Text: "do"}}, Verifiers: []task.VerifierUse{{Name: "script"}},
+			Reference: &task.Reference{Resource: "solution", Argv: []string{"true"}},
+		}},
+	}
+	for line := range strings.Lines(string(b)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch key {
+		case "bad":
+			return nil, []task.Problem{{File: "task", Line: 1, Severity: task.Error, Summary: value}}, nil
+		case "compose":
+			t.Environment.Compose = value
+		case "memory":
+			t.Environment.Limits.MemoryMiB = 99
+		case "env":
+			t.Environment.Env = task.Env{value: {Host: value}}
+		}
+	}
+	return t, nil, nil
+}
+
+// plugins answers as real ones do, and counts how often it is asked.
+type plugins struct {
+	agents, environments atomic.Int64
+	missing              string
+	refuse               func(environment.Spec) string
+	needs                agent.Needs
+}
+
+func (p *plugins) Agent(_ context.Context, name string) (agent.Agent, record.PluginUsed, error) {
+	if name == p.missing {
+		return nil, record.PluginUsed{}, fmt.Errorf("%w: no agent %q", plugin.ErrUnknown, name)
+	}
+	return fakeAgent{p}, record.PluginUsed{}, nil
+}
+
+func (p *plugins) Environment(context.Context, string) (environment.Environment, record.PluginUsed, error) {
+	return fakeEnvironment{p: p}, record.PluginUsed{}, nil
+}
+
+func (p *plugins) Verifier(context.Context, string) (trial.VerifierPlugin, record.PluginUsed, error) {
+	return trial.VerifierPlugin{Traits: verifier.Traits{Needs: verifier.NeedsSandbox}}, record.PluginUsed{}, nil
+}
+
+type fakeAgent struct{ p *plugins }
+
+func (a fakeAgent) Check(context.Context, agent.CheckRequest) (agent.Needs, error) {
+	a.p.agents.Add(1)
+	return a.p.needs, nil
+}
+
+func (fakeAgent) Open(context.Context, agent.Setup) (agent.Session, error) {
+	panic("a plan opens no session")
+}
+
+type fakeEnvironment struct {
+	environment.Environment // a plan makes no sandbox: any other call panics
+
+	p *plugins
+}
+
+func (e fakeEnvironment) Check(_ context.Context, s environment.Spec) (environment.Report, error) {
+	e.p.environments.Add(1)
+	if e.p.refuse != nil {
+		if why := e.p.refuse(s); why != "" {
+			return environment.Report{Refusals: []environment.Problem{{Summary: why, Detail: "use another"}}}, nil
+		}
+	}
+	return environment.Report{}, nil
+}
+
+// folder is a dataset: names of tasks to what their file says.
+func folder(t testing.TB, tasks map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range tasks {
+		file := filepath.Join(dir, "tasks", name, "task")
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const rest = `
+dataset "d" {
+  format = "lines"
+  path   = "./tasks"
+}
+environment "e" {
+  plugin = "env"
+}
+agent "a" {
+  plugin = "first"
+}
+agent "b" {
+  plugin = "second"
+}
+`
+
+// load reads an experiment whose block of that name holds body.
+func load(t testing.TB, dir, body string) *config.Experiment {
+	t.Helper()
+	file := filepath.Join(dir, "x.hcl")
+	if err := os.WriteFile(file, []byte("experiment \"x\" {\n  datasets = [dataset.d]\n  environment = environment.e\n"+body+rest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e, ds := config.Load(t.Context(), file, config.Options{
+		LookupEnv: func(string) (string, bool) { return "", false },
+		Schemas:   func(config.Kind, string) (pluginconfig.Schema, error) { return pluginconfig.Schema{}, nil },
+	})
+	if ds.HasErrors() {
+		t.Fatal(ds)
+	}
+	return e
+}
+
+func plans(t testing.TB, e *config.Experiment, p trial.Plugins) *plan.Plan {
+	t.Helper()
+	made, err := plan.Make(context.Background(), plan.Input{Experiment: e, Formats: []task.Format{format{}}, Plugins: p, Gateway: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+const two = "  repeat = 3\n  matrix {\n    agent = [agent.a, agent.b]\n  }\n}\n"
+
+func TestEveryCellTaskAndRepetitionIsATrial(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, map[string]string{"one": "", "two": "", "three": "bad has no instruction"})
+	p := plans(t, load(t, dir, two), &plugins{})
+	if len(p.Trials) != 2*3*3 || p.Blocked() {
+		t.Fatalf("%d trials, problems %v", len(p.Trials), p.Problems)
+	}
+	invalid, seen := 0, map[string]bool{}
+	for i := range p.Trials {
+		tr := &p.Trials[i]
+		if tr.Invalid != "" {
+			invalid++
+			if tr.Invalid != "task:1: has no instruction" {
+				t.Errorf("invalid because %q", tr.Invalid)
+			}
+		}
+		if seen[tr.ID] || seen[tr.Dir] || len(tr.ID) != 64 {
+			t.Errorf("trial %s in %s is there twice", tr.ID, tr.Dir)
+		}
+		seen[tr.ID], seen[tr.Dir] = true, true
+	}
+	if invalid != 6 {
+		t.Errorf("%d trials of the invalid task, want 6: it is counted, never dropped", invalid)
+	}
+	if p.Trials[0].Repetition != 1 || p.Trials[len(p.Trials)-1].Repetition != 3 {
+		t.Error("repetitions are not one after another")
+	}
+}
+
+// The id as it is said in design 2, worked out beside the code that makes it.
+func TestTrialIDByHand(t *testing.T) {
+	t.Parallel()
+	// printf '{"cell":{"a":1},"repetition":2,"task":{"digest":"sha256:d","name":"n<&>"}}' | sha256sum
+	const want = "f1fdd8bec9f578aa2547636eced3d0fe82cf4e24d9d6b807676b6ac82b4d199c"
+	if got := plan.TrialID("n<&>", "sha256:d", json.RawMessage(`{"a":1}`), 2); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestIDsDependOnWhatCouldChangeResultsAndOnNothingElse(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, map[string]string{"one": ""})
+	base := plans(t, load(t, dir, "  agent = agent.a\n}\n"), &plugins{})
+	moved := plans(t, load(t, folder(t, map[string]string{"one": ""}), "  agent = agent.a\n  limits {\n    in_flight = 7\n  }\n}\n"), &plugins{})
+	if base.Trials[0].ID != moved.Trials[0].ID {
+		t.Error("a path or a limit of the run is in the id")
+	}
+	for name, body := range map[string]string{
+		"agent":            "  agent = agent.b\n}\n",
+		"limits":           "  agent = agent.a\n  per_trial {\n    agent_time = \"7m\"\n  }\n}\n",
+		"how it is judged": "  agent = agent.a\n  verify = \"restarted\"\n}\n",
+	} {
+		other := plans(t, load(t, dir, body), &plugins{})
+		if other.Trials[0].ID == base.Trials[0].ID {
+			t.Errorf("%s is not in the id", name)
+		}
+	}
+}
+
+func TestRefusalsAreByNameAndOnce(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, map[string]string{"one": "", "big": "memory", "many": "compose compose.yaml"})
+	p := plans(t, load(t, dir, two), &plugins{refuse: func(s environment.Spec) string {
+		if s.Limits.MemoryMiB == 99 {
+			return "no memory limit here"
+		}
+		return ""
+	}})
+	if !p.Blocked() || len(p.Problems) != 2 {
+		t.Fatalf("problems: %v", p.Problems)
+	}
+	for _, pr := range p.Problems {
+		if !pr.Refusal || len(pr.Tasks) != 1 || len(pr.Cells) != 2 || pr.Detail == "" {
+			t.Errorf("problem %+v", pr)
+		}
+	}
+	refused := 0
+	for i := range p.Trials {
+		if p.Trials[i].Refused != "" {
+			refused++
+		}
+	}
+	if refused != 12 {
+		t.Errorf("%d refused trials, want 12", refused)
+	}
+}
+
+func TestMissingPluginsAndVariablesAreNamed(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, map[string]string{"one": "env API"})
+	p := plans(t, load(t, dir, two), &plugins{missing: "second"})
+	var got []string
+	for _, m := range p.Missing {
+		got = append(got, string(m.Kind)+" "+m.Name)
+	}
+	if want := []string{"host_variable API", `plugin agent "second"`}; !slices.Equal(got, want) || !p.Blocked() {
+		t.Errorf("missing %q, want %q", got, want)
+	}
+}
+
+func TestCostIsTheWorstOrUnknown(t *testing.T) {
+	t.Parallel()
+	const models = "\nmodel \"m\" {\n  provider = \"x\"\n  name = \"m\"\n%s}\n"
+	price := "  price {\n    input = 1\n    output = 10\n  }\n"
+	for name, tt := range map[string]struct {
+		body, price string
+		want        float64 // below zero: unknown
+		why         string
+	}{
+		"no model":         {"  agent = agent.a\n}\n", price, 0, ""},
+		"budget":           {"  agent = agent.a\n  model = model.m\n  per_trial {\n    cost_usd = 2\n  }\n}\n", price, 4, ""},
+		"tokens":           {"  agent = agent.a\n  model = model.m\n  per_trial {\n    tokens = 1000000\n  }\n}\n", price, 20, ""},
+		"retries":          {"  agent = agent.a\n  model = model.m\n  per_trial {\n    cost_usd = 2\n  }\n  retry {\n    max = 2\n    on = [\"rate_limited\"]\n  }\n}\n", price, 12, ""},
+		"limit of the run": {"  agent = agent.a\n  model = model.m\n  per_trial {\n    cost_usd = 2\n  }\n  limits {\n    cost_usd = 3\n  }\n}\n", price, 3, ""},
+		"no budget":        {"  agent = agent.a\n  model = model.m\n}\n", price, -1, "has no budget"},
+		"no price":         {"  agent = agent.a\n  model = model.m\n  per_trial {\n    cost_usd = 2\n  }\n}\n", "", -1, "price of model"},
+	} {
+		dir := folder(t, map[string]string{"one": "", "two": ""})
+		p := plans(t, load(t, dir, tt.body+fmt.Sprintf(models, tt.price)), &plugins{needs: agent.Needs{Dialects: []model.Dialect{"x"}}})
+		switch c := p.Cost; {
+		case tt.want >= 0 && (c.WorstUSD == nil || *c.WorstUSD != tt.want):
+			t.Errorf("%s: %+v, want %g", name, c, tt.want)
+		case tt.want < 0 && (c.WorstUSD != nil || len(c.Unknown) != 1 || !strings.Contains(c.Unknown[0], tt.why)):
+			t.Errorf("%s: %+v, want unknown because %q", name, c, tt.why)
+		}
+	}
+}
+
+func TestDiffNamesWhatChanged(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, map[string]string{"one": "", "two": ""})
+	before := plans(t, load(t, dir, two), &plugins{}).Manifest(store.Header{})
+	if d := plan.Diff(before, plans(t, load(t, dir, two), &plugins{}).Manifest(store.Header{})); d != nil {
+		t.Errorf("the same plan differs: %v", d)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "tasks", "two", "task"), []byte("memory"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	body := strings.Replace(two, "repeat = 3", "repeat = 2\n  per_trial {\n    agent_time = \"7m\"\n  }", 1)
+	after := plans(t, load(t, dir, body), &plugins{}).Manifest(store.Header{})
+	var got []string
+	for _, c := range plan.Diff(before, after) {
+		got = append(got, c.String())
+	}
+	want := []string{
+		"cell agent=a: per_trial.agent_time_ns: added 420000000000", "cell agent=b: per_trial.agent_time_ns: added 420000000000",
+		"task d/two: content: sha256:" + strings.Repeat("0", 64) + " → sha256:" + strings.Repeat("6", 64), "repeat: 3 → 2",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// ten is a plan of 10,000 trials: 100 tasks × 20 cells × 5 repetitions.
+func ten(t testing.TB) *config.Experiment {
+	t.Helper()
+	tasks := map[string]string{}
+	for i := range 100 {
+		tasks[fmt.Sprintf("task-%03d", i)] = ""
+	}
+	var levels []string
+	for i := range 10 {
+		levels = append(levels, fmt.Sprintf("\"%dm\"", i+1))
+	}
+	return load(t, folder(t, tasks), "  repeat = 5\n  matrix {\n    agent = [agent.a, agent.b]\n    time = ["+strings.Join(levels, ", ")+
+		"]\n  }\n  per_trial {\n    agent_time = matrix.time\n  }\n}\n")
+}
+
+// What makes a plan of 10,000 trials quick: each question is asked once.
+func TestPluginsAreAskedEachQuestionOnce(t *testing.T) {
+	t.Parallel()
+	p := &plugins{}
+	made := plans(t, ten(t), p)
+	if len(made.Trials) != 10000 {
+		t.Fatalf("%d trials", len(made.Trials))
+	}
+	if a, e := p.agents.Load(), p.environments.Load(); a != 2 || e != 1 {
+		t.Errorf("asked agents %d times and environments %d times, want 2 and 1", a, e)
+	}
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	if m.HeapAlloc > 200<<20 {
+		t.Errorf("%d MiB are held", m.HeapAlloc>>20)
+	}
+	runtime.KeepAlive(made)
+}
+
+func BenchmarkPlanOfTenThousandTrials(b *testing.B) {
+	e := ten(b)
+	b.ResetTimer()
+	for b.Loop() {
+		plans(b, e, &plugins{})
+	}
+}

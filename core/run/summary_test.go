@@ -1,0 +1,202 @@
+package run_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// state is a trial of cell c with attempts of these outcomes.
+func state(c int, task string, outcomes ...record.Outcome) *store.TrialState {
+	t := &store.TrialState{Trial: &store.Trial{ID: task, Task: task, Cell: c}}
+	for i, o := range outcomes {
+		score := 0.5
+		t.Attempts = append(t.Attempts, store.AttemptState{Number: i + 1, Result: &store.Brief{
+			Outcome: o, Integrity: record.Checked, Score: &score, Digests: map[string]string{"agent a": "sha256:0123456789abcdef"},
+		}})
+	}
+	return t
+}
+
+func cells(n int) *store.Manifest {
+	m := &store.Manifest{}
+	for i := range n {
+		name := string(rune('a' + i))
+		m.Cells = append(m.Cells, store.Cell{Index: i, Key: "agent=" + name, Agent: name, Choices: map[string]string{"agent": name}})
+	}
+	return m
+}
+
+func TestASummaryHasBothDenominators(t *testing.T) {
+	t.Parallel()
+	x := &store.Index{Trials: []*store.TrialState{
+		state(0, "t1", record.Passed), state(0, "t2", record.Failed), state(0, "t3", record.EnvironmentError), state(0, "t4"),
+		state(1, "t1", record.EnvironmentError, record.Passed), state(1, "t2", record.Cancelled), state(1, "t3", record.AgentError),
+		{Trial: &store.Trial{Task: "t5", Cell: 1, Invalid: "x"}},
+	}}
+	s := run.Summarize(cells(2), x)
+	sum := 0
+	for _, n := range s.Outcomes {
+		sum += n
+	}
+	if s.Planned != 8 || sum != 8 || s.Complete || s.Attempts != 7 {
+		t.Errorf("summary: %+v", s)
+	}
+	a, b := s.Cells[0], s.Cells[1]
+	if a.Planned != 4 || a.Measured != 2 || *a.OfMeasured != 0.5 || *a.OfPlanned != 0.25 {
+		t.Errorf("first cell: %+v", a)
+	}
+	if b.Planned != 4 || b.Measured != 2 || *b.OfMeasured != 0.5 || *b.OfPlanned != 0.25 || *b.Score != 0.5 {
+		t.Errorf("second cell: %+v", b)
+	}
+	if !slices.ContainsFunc(s.Marks, func(m string) bool { return strings.Contains(m, "not the agent's") }) {
+		t.Errorf("a headline with 1 of 8 infrastructure outcomes is not marked: %q", s.Marks)
+	}
+}
+
+func TestNothingToDivideByIsNoRate(t *testing.T) {
+	t.Parallel()
+	s := run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{state(0, "t", record.RateLimited)}})
+	if c := s.Cells[0]; c.OfMeasured != nil || c.OfPlanned == nil || *c.OfPlanned != 0 || !s.Complete {
+		t.Errorf("cell: %+v", c)
+	}
+}
+
+func TestACostThatIsNotKnownIsNotZero(t *testing.T) {
+	t.Parallel()
+	usd := 1.5
+	known, unknown := state(0, "k", record.Passed), state(0, "u", record.Passed)
+	known.Attempts[0].Result.CostUSD = &usd
+	unknown.Attempts[0].Result.Unpriced = true
+	s := run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{unknown}})
+	if s.CostUSD != nil || !s.Unpriced {
+		t.Errorf("cost %v, unpriced %t", s.CostUSD, s.Unpriced)
+	}
+	s = run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{known, unknown}})
+	if s.CostUSD == nil || *s.CostUSD != 1.5 || !s.Unpriced {
+		t.Errorf("cost %v, unpriced %t", s.CostUSD, s.Unpriced)
+	}
+}
+
+func TestRequirements(t *testing.T) {
+	t.Parallel()
+	m := cells(2)
+	s := run.Summarize(m, &store.Index{Trials: []*store.TrialState{
+		state(0, "t1", record.Passed), state(0, "t2", record.Passed), state(1, "t1", record.Failed), state(1, "t2", record.RateLimited),
+	}})
+	for rule, want := range map[string]string{
+		"agent=a: passed = planned":        "",
+		"agent=a: pass_rate >= 1":          "",
+		"passed = planned":                 "cell agent=b has passed 0",
+		"agent=b: passed == 0":             "",
+		"agent=b:pass_rate_of_measured<=0": "",
+		"agent=b: unmeasured < 1":          "has unmeasured 1",
+		"agent=b: failed > 1":              "has failed 1",
+		"agent=c: passed = 0":              "no cell is like that",
+		"mean_score >= 0.4":                "",
+		"agent=a, model=x: passed = 0":     "no cell is like that",
+	} {
+		r, err := run.ParseRequirement(rule)
+		if err != nil {
+			t.Errorf("%s: %v", rule, err)
+			continue
+		}
+		failed := strings.Join(r.Check(s, m), "\n")
+		if want == "" && failed != "" || !strings.Contains(failed, want) {
+			t.Errorf("%s: %q, want %q", rule, failed, want)
+		}
+	}
+	for _, rule := range []string{"", "passed", "passed >= ", "glory > 1", "passed > lots", "agent: passed > 1", "passed ~ 1"} {
+		if _, err := run.ParseRequirement(rule); err == nil || !strings.Contains(err.Error(), "write one such as") {
+			t.Errorf("%q: %v", rule, err)
+		}
+	}
+}
+
+func TestDriftIsOfWhatAttemptsWereMadeWith(t *testing.T) {
+	t.Parallel()
+	x := &store.Index{Trials: []*store.TrialState{state(0, "t1", record.Passed), state(0, "t2", record.Cancelled)}}
+	for name, tt := range map[string]struct {
+		now  map[string]string
+		want string
+	}{
+		"the same":               {map[string]string{"agent a": "sha256:0123456789abcdef"}, ""},
+		"another":                {map[string]string{"agent a": "sha256:fedcba9876543210"}, "agent a: sha256:0123456789ab → sha256:fedcba987654"},
+		"not known now":          {nil, ""},
+		"one that was not there": {map[string]string{"agent a": "sha256:0123456789abcdef", "agent b": "sha256:1"}, ""},
+	} {
+		var got []string
+		for _, d := range run.Drifts(x, tt.now) {
+			got = append(got, d.String())
+		}
+		if s := strings.Join(got, "; "); s != tt.want {
+			t.Errorf("%s: %q, want %q", name, s, tt.want)
+		}
+	}
+}
+
+func TestASecondDriftIsSeenAfterOneWasAccepted(t *testing.T) {
+	t.Parallel()
+	first, second := state(0, "t1", record.Passed), state(0, "t2", record.Passed)
+	second.Attempts[0].Result.Digests = map[string]string{"agent a": "sha256:second"}
+	x := &store.Index{Trials: []*store.TrialState{first, second}}
+	if d := run.Drifts(x, map[string]string{"agent a": "sha256:second"}); len(d) != 0 {
+		t.Errorf("what was accepted is a drift again: %v", d)
+	}
+	if d := run.Drifts(x, map[string]string{"agent a": "sha256:third"}); len(d) != 1 {
+		t.Errorf("drifts: %v", d)
+	}
+}
+
+// Waits double up to the longest, and are spread, so that what failed together
+// does not come back together.
+func TestWaitsDoubleAndAreSpread(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, r := planOf(t, 1)
+		var waits []time.Duration
+		carry(t, run.Options{
+			Plan: p, Store: r, Executor: &fake{attempt: failing(9, true)},
+			Retry: config.Retry{Max: 4, On: []record.Outcome{record.EnvironmentError}, Wait: 10 * time.Second, MaxWait: 30 * time.Second},
+			Watch: func(e run.Event) {
+				if e.Kind == run.Waiting {
+					waits = append(waits, e.Wait)
+				}
+			},
+		})
+		for i, top := range []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second, 30 * time.Second} {
+			if len(waits) != 4 || waits[i] < top/2 || waits[i] > top {
+				t.Errorf("waits %v: the one at %d is not between %s and %s", waits, i, top/2, top)
+			}
+		}
+	})
+}
+
+// A resume goes on with the retries where the killed process stopped.
+func TestRetriesAreCountedAcrossProcesses(t *testing.T) {
+	t.Parallel()
+	failed := func(n int) *store.TrialState {
+		ts := state(0, "t")
+		for i := range n {
+			ts.Attempts = append(ts.Attempts, store.AttemptState{Number: i + 1, Result: &store.Brief{Outcome: record.EnvironmentError, Retryable: true}})
+		}
+		return ts
+	}
+	for n, want := range map[int]bool{0: true, 1: true, 2: true, 3: false} {
+		if retries, open := run.Open(failed(n), retry, nil); open != want || open && retries != n {
+			t.Errorf("after %d failures: open %t with %d retries, want %t", n, open, retries, want)
+		}
+	}
+	cancelled := failed(1)
+	cancelled.Attempts = append(cancelled.Attempts, store.AttemptState{Number: 2, Result: &store.Brief{Outcome: record.Cancelled}})
+	if _, open := run.Open(cancelled, retry, nil); !open {
+		t.Error("a retry that was cancelled is not made again")
+	}
+}

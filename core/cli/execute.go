@@ -162,8 +162,15 @@ func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) 
 	if err != nil {
 		return report, err
 	}
+	models, err := a.models(j, place.Dir)
+	if err != nil {
+		return report, err
+	}
+	if models != nil {
+		defer func() { err = errors.Join(err, models.Close()) }()
+	}
 	here, err := run.NewHere(run.HereOptions{
-		Plan: j.Plan, Run: j.store.Manifest.Header.Run, Berth: version, Plugins: trial.Of(j.Host),
+		Plan: j.Plan, Run: j.store.Manifest.Header.Run, Berth: version, Plugins: trial.Of(j.Host), Gateway: asGateway(models),
 		Runtime: place.Dir, Sandboxd: sandboxd, LookupEnv: a.env,
 	})
 	if err != nil {
@@ -178,9 +185,17 @@ func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) 
 	}
 	watcher := live.New(o)
 	defer watcher.Close()
-	return run.Carry(ctx, run.Options{
+	report, err = run.Carry(ctx, run.Options{
 		Plan: j.Plan, Store: j.store, Executor: here, Retry: j.Experiment.Retry, Limits: j.limits(), Again: j.again, Watch: watcher.Event,
 	})
+	// A plugin that died in Create may have made what no attempt knows of.
+	left := &answer.GC{}
+	sweep(context.WithoutCancel(ctx), j.Host, place, left)
+	if len(left.Problems) > 0 {
+		a.log.Warn().Strs("problems", left.Problems).Msg("sandboxes of this run may be left: berth gc tries again")
+		err = errors.Join(err, place.Leave())
+	}
+	return report, err
 }
 
 // environments are the plugins that may make sandboxes in a run.

@@ -35,6 +35,7 @@ type binary struct {
 
 	mu      sync.Mutex
 	proc    *process // nil: never started, or its end was counted
+	starts  int      // how many there were, proc with them
 	stopped bool
 }
 
@@ -154,8 +155,20 @@ func (b *binary) acquire(ctx context.Context) (*process, error) {
 		return nil, ErrStopped
 	}
 	b.proc = p
+	b.starts++
 	b.mu.Unlock()
 	return p, nil
+}
+
+// incarnation is the number of the process that answers the next call, from 1:
+// the one that runs, or the one that would have to be started.
+func (b *binary) incarnation() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.proc != nil && !b.proc.ended() {
+		return b.starts
+	}
+	return b.starts + 1
 }
 
 // countCrash notes the end of the process that ran before. The caller has the

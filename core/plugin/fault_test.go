@@ -17,6 +17,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/fault"
 )
@@ -108,7 +109,10 @@ func TestAPluginThatDiesEndsTheCallsAndIsStartedAgain(t *testing.T) {
 		waiting <- err
 	}()
 	<-heard.heard
-	pid := turn(t, s, "pid").ExitCode
+	pid, b := turn(t, s, "pid").ExitCode, h.plugins[id{plugins.KindAgent, "odd"}].binary
+	if n := b.incarnation(); n != 1 {
+		t.Errorf("the first process is number %d", n)
+	}
 	_, err := s.Turn(t.Context(), agent.Message{Text: "die"}, &notes{})
 	if !errors.Is(err, ErrPluginGone) || !strings.Contains(err.Error(), "signal: killed") || !strings.Contains(err.Error(), "I was asked to die") {
 		t.Errorf("Turn = %v, want ErrPluginGone with its last words", err)
@@ -116,11 +120,21 @@ func TestAPluginThatDiesEndsTheCallsAndIsStartedAgain(t *testing.T) {
 	if err = <-waiting; !errors.Is(err, ErrPluginGone) {
 		t.Errorf("the other call = %v, want ErrPluginGone", err)
 	}
+	if n := b.incarnation(); n != 2 {
+		t.Errorf("after the first process the next one is number %d", n)
+	}
 	if _, err = s.Turn(t.Context(), agent.Message{Text: "pid"}, &notes{}); !errors.Is(err, ErrPluginGone) || !errors.Is(err, agent.ErrNoSession) {
 		t.Errorf("a session of the dead process = %v, want ErrPluginGone", err)
 	}
 	if again := turn(t, open(t, h), "pid").ExitCode; again == pid || again == 0 {
 		t.Errorf("the new process has number %d, the old one had %d", again, pid)
+	}
+	if n := b.incarnation(); n != 2 {
+		t.Errorf("the second process is number %d", n)
+	}
+	h.Stop()
+	if n := b.incarnation(); n != 3 {
+		t.Errorf("after the second process the next one is number %d", n)
 	}
 }
 

@@ -126,6 +126,19 @@ func (h *Host) Environment(ctx context.Context, name string) (environment.Enviro
 	return environment.NewClient(s.conn(), name, s.Capabilities), s.used(), nil
 }
 
+// Incarnation is the number of the process, from 1, that answers the next call
+// to an environment: when it is another than before, the process before has
+// ended, and with it what lived in it. 0: no such environment is known.
+func (h *Host) Incarnation(environment string) int {
+	h.mu.Lock()
+	s := h.plugins[id{plugins.KindEnvironment, environment}]
+	h.mu.Unlock()
+	if s == nil {
+		return 0
+	}
+	return s.binary.incarnation()
+}
+
 // Verifier is the verifier of that name, which is a Rewriter if the plugin is,
 // and what it said of itself.
 func (h *Host) Verifier(ctx context.Context, name string) (verifier.Verifier, verifier.Traits, record.PluginUsed, error) {

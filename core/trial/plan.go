@@ -2,10 +2,10 @@ package trial
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/core/trial/grant"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
@@ -44,7 +44,7 @@ func Unsupported(t *task.Task, c Cell, k Known) []Problem {
 		}
 		ps = append(ps, modeProblems(t, s, c, k)...)
 	}
-	if _, err := networkOf(t, c.Environment); err != nil {
+	if _, _, err := grant.Network(t, c.Environment.Network); err != nil {
 		add("network cannot be granted as the task asks", "%s", err)
 	}
 	ps = append(ps, agentProblems("agent", c.Agent, k.Agent, k.Gateway)...)
@@ -170,17 +170,16 @@ func dialects(n *agent.Needs) string {
 // experiment changed of what the task asks.
 func Spec(t *task.Task, c Cell, needs agent.Needs) (environment.Spec, []string, error) {
 	e := &t.Environment
-	n, err := networkOf(t, c.Environment)
+	given, modified, err := grant.Network(t, c.Environment.Network)
 	if err != nil {
 		return environment.Spec{}, nil, fmt.Errorf("network: %w", err)
 	}
 	s := environment.Spec{
 		Config: c.Environment.Config, Workdir: e.Workdir, Users: slices.Clone(e.Users),
-		Network:  environment.Network{Mode: environment.NetworkMode(n.given.Mode), Allow: n.given.Allow},
+		Network:  environment.Network{Mode: environment.NetworkMode(given.Mode), Allow: given.Allow},
 		Settings: e.Settings, Image: imageOf(t),
 	}
-	modified := n.modified
-	limits, changed := limitsOf(e.Limits, c.Environment.Limits)
+	limits, changed := grant.Limits(e.Limits, c.Environment.Limits)
 	s.Limits = limits
 	modified = append(modified, changed...)
 	if in := t.Interaction; in != nil && in.MaxFollowUps > 0 && c.User == nil {
@@ -205,72 +204,4 @@ func imageOf(t *task.Task) environment.Image {
 		i.Build, i.File, i.Digest = t.HostPath(e.Build.Context), e.Build.File, e.Build.Digest
 	}
 	return i
-}
-
-func limitsOf(l, o task.Limits) (environment.Limits, []string) {
-	var changed []string
-	pick := func(name string, asks, given int64) int64 {
-		if given == 0 {
-			return asks
-		}
-		if asks != 0 && given < asks {
-			changed = append(changed, fmt.Sprintf("%s: %d instead of %d", name, given, asks))
-		}
-		return given
-	}
-	out := environment.Limits{
-		CPUMilli: pick("cpu_milli", l.CPUMilli, o.CPUMilli), MemoryMiB: pick("memory_mib", l.MemoryMiB, o.MemoryMiB),
-		StorageMiB: pick("storage_mib", l.StorageMiB, o.StorageMiB), ShmMiB: pick("shm_mib", l.ShmMiB, o.ShmMiB),
-		Pids: pick("pids", l.Pids, o.Pids), GPUs: pick("gpus", l.GPUs, o.GPUs), GPUTypes: l.GPUTypes,
-	}
-	if len(o.GPUTypes) > 0 {
-		out.GPUTypes = o.GPUTypes
-	}
-	return out, changed
-}
-
-// network is what a sandbox is made with.
-type network struct {
-	given    task.Network
-	modified []string
-}
-
-// networkOf decides what the sandbox may reach: what the task asks and the
-// experiment grants, both. Granting nothing is always possible and marks the
-// result; everything between is refused until there is a proxy that can.
-func networkOf(t *task.Task, e Environment) (network, error) {
-	asked := map[string]task.Network{"the environment": t.Environment.Network}
-	for i := range t.Stages {
-		s := &t.Stages[i]
-		asked["the agent of stage "+s.Name] = t.NetworkOf(&s.Agent)
-		asked["the verifier of stage "+s.Name] = t.NetworkOf(&s.Verify)
-	}
-	if e.Network != nil && e.Network.Mode == task.NetworkNone {
-		var modified []string
-		for _, who := range slices.Sorted(maps.Keys(asked)) {
-			if m := asked[who].Mode; m != "" && m != task.NetworkNone {
-				modified = append(modified, fmt.Sprintf("network of %s: none instead of %s", who, m))
-			}
-		}
-		return network{task.Network{Mode: task.NetworkNone}, modified}, nil
-	}
-	first := asked["the environment"]
-	if first.Mode == "" {
-		first.Mode = task.NetworkNone
-	}
-	for _, who := range slices.Sorted(maps.Keys(asked)) {
-		if m := asked[who].Mode; m != first.Mode {
-			return network{}, fmt.Errorf("%s may reach %s and the environment %s: networks that differ between phases are not supported yet; "+
-				"network = \"none\" in the environment block runs the task without any, and marks the result as modified", who, m, first.Mode)
-		}
-	}
-	if first.Mode == task.NetworkAllow {
-		return network{}, fmt.Errorf("the task lists hosts (%s): lists are not supported yet; "+
-			"network = \"none\" in the environment block runs the task without any, and marks the result as modified", strings.Join(first.Allow, ", "))
-	}
-	if e.Network != nil && e.Network.Mode != first.Mode && first.Mode != task.NetworkNone {
-		return network{}, fmt.Errorf("the task asks for %s and the experiment grants %s: grant what the task asks, or network = \"none\", "+
-			"which marks the result as modified", first.Mode, e.Network.Mode)
-	}
-	return network{given: first}, nil
 }

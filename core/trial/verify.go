@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"path"
 	"path/filepath"
 	"slices"
@@ -219,7 +218,7 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	if err = errors.Join(err, done()); err != nil {
 		return verifier.Verdict{}, err
 	}
-	if err := check(v); err != nil {
+	if err := decide.Check(v); err != nil {
 		return verifier.Verdict{}, err
 	}
 	v.Verifier, v.Stage, v.Round = j.use.Name, s.task.Name, j.round
@@ -379,29 +378,4 @@ func (s *stage) ask(ctx context.Context, j judgement, plugin VerifierPlugin, r v
 	log := func(line string) { s.a.scribe.Log(j.use.Name, s.task.Name, line) }
 	v, err := patience.Await(call, func(ctx context.Context) (verifier.Verdict, error) { return plugin.Verify(ctx, r, log) })
 	return v, patience.Caused(ctx, err) // the call may end by the cut, before it is cancelled
-}
-
-// check refuses a verdict that says nothing, or what cannot be.
-func check(v verifier.Verdict) error {
-	switch v.Decision {
-	case verifier.Pass, verifier.Fail, verifier.Continue, verifier.Scored:
-	default:
-		return fmt.Errorf("its decision is %q, which is none", v.Decision)
-	}
-	if len(v.Scores) > bound.Scores {
-		return fmt.Errorf("%w: %d scores, at most %d are allowed", verifier.ErrBadReward, len(v.Scores), bound.Scores)
-	}
-	for name, sc := range v.Scores {
-		if math.IsNaN(sc.Value) || math.IsInf(sc.Value, 0) {
-			return fmt.Errorf("%w: score %q is %v", verifier.ErrBadReward, name, sc.Value)
-		}
-	}
-	size := len(v.Handoff) + len(v.Rationale)
-	for _, c := range v.Checkpoints {
-		size += len(c.Name) + len(c.Note)
-	}
-	if size > bound.VerdictBytes {
-		return fmt.Errorf("its texts have %d bytes, at most %d are allowed", size, bound.VerdictBytes)
-	}
-	return nil
 }

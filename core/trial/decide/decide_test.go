@@ -1,10 +1,15 @@
 package decide_test
 
 import (
+	"errors"
 	"maps"
+	"math"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/decide"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -297,6 +302,35 @@ func TestIntegrityIsTheWorstFinding(t *testing.T) {
 		got, reasons := decide.Integrity(tt.findings, tt.verified)
 		if got != tt.want || len(reasons) != tt.reasons {
 			t.Errorf("%s: %s, %q; want %s and %d reasons", tt.name, got, reasons, tt.want, tt.reasons)
+		}
+	}
+}
+
+func TestAVerdictMustSaySomethingThatCanBe(t *testing.T) {
+	t.Parallel()
+	many := verdict("x", verifier.Pass)
+	many.Scores = map[string]verifier.Score{}
+	for i := range bound.Scores + 1 {
+		many.Scores[strconv.Itoa(i)] = verifier.Score{}
+	}
+	long := verdict("x", verifier.Pass)
+	long.Checkpoints = []verifier.Checkpoint{{Note: strings.Repeat("x", bound.VerdictBytes+1)}}
+	for _, tt := range []struct {
+		name string
+		v    verifier.Verdict
+		is   error
+		ok   bool
+	}{
+		{"pass", verdict("x", verifier.Pass, 1, -5, 1e300), nil, true},
+		{"no decision", verdict("x", ""), nil, false},
+		{"another decision", verdict("x", "maybe"), nil, false},
+		{"not a number", verdict("x", verifier.Pass, math.NaN()), verifier.ErrBadReward, false},
+		{"infinite", verdict("x", verifier.Pass, math.Inf(-1)), verifier.ErrBadReward, false},
+		{"too many scores", many, verifier.ErrBadReward, false},
+		{"too long", long, nil, false},
+	} {
+		if err := decide.Check(tt.v); (err == nil) != tt.ok || tt.is != nil && !errors.Is(err, tt.is) {
+			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
 }

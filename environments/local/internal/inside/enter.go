@@ -111,6 +111,7 @@ func (b *builder) steps() []step {
 		{"mounts", b.mounts},
 		{"resolver", b.resolver},
 		{"workdir", b.workdir},
+		{"system calls", filterCalls},
 		{"end with the plugin", leash},
 	}
 }

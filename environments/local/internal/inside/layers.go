@@ -46,7 +46,9 @@ func (b *builder) staging() error {
 	}
 	options := "mode=0755"
 	if b.plan.SizeMiB > 0 {
-		options += ",size=" + strconv.FormatInt(b.plan.SizeMiB, 10) + "m"
+		// A file for each page: empty files cost memory, too, that size does not
+		// count.
+		options += ",size=" + strconv.FormatInt(b.plan.SizeMiB, 10) + "m,nr_inodes=" + strconv.FormatInt(max(16<<10, b.plan.SizeMiB<<8), 10)
 	}
 	if err := unix.Mount("berth", b.plan.Staging, "tmpfs", unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("mount a tmpfs: %w", err)

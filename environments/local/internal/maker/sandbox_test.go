@@ -108,6 +108,21 @@ func TestNetworkIsLoopbackAlone(t *testing.T) {
 	})
 }
 
+// What an engine's default profile refuses is refused here.
+func TestSystemCallsAreFiltered(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		x := newRig(t).open(t, Order{})
+		if got := x.sh(t, "grep Seccomp: /proc/self/status"); strings.Fields(got)[1] != "2" {
+			t.Errorf("status: %s", got)
+		}
+		if a := x.run(t, 0, "/usr/bin/python3", "-c", "import socket; socket.socket(40, 1)"); strings.Contains(a.Err, "no such file") {
+			t.Log("left out: this machine has no python3")
+		} else if !strings.Contains(a.Out, "not supported") {
+			t.Errorf("a socket to the hypervisor: %+v", a)
+		}
+	})
+}
+
 // What the host's own programs can do in each mode: the tables of the design.
 func TestModesDifferAsDocumented(t *testing.T) {
 	modetest.Each(t, func(t *testing.T, mode ids.Mode) {

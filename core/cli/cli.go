@@ -15,11 +15,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/core/cli/answer"
 	"github.com/berth-eval/berth/core/cli/load"
 	"github.com/berth-eval/berth/core/cli/out"
 	"github.com/berth-eval/berth/core/plugin"
@@ -128,7 +130,7 @@ into trials, runs them, and keeps every attempt.`,
 	})
 	root.AddCommand(
 		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.resumeCommand(),
-		a.showCommand(), a.taskCommand(), a.pluginCommand(), a.doctorCommand(), a.gcCommand(), a.versionCommand(),
+		a.showCommand(), a.taskCommand(), a.pluginCommand(), a.doctorCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
 	)
 	return root
 }
@@ -168,4 +170,21 @@ func experimentPath(args []string) string {
 func Command() *cobra.Command {
 	none := func(string) (string, bool) { return "", false }
 	return (&app{env: none, Printer: out.New(io.Discard, io.Discard, none)}).root()
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Example: "  berth version\n  berth version --json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := answer.Version{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+			if done, err := a.Answer(v); done {
+				return err
+			}
+			a.Printf("berth %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
+			return nil
+		},
+	}
 }

@@ -393,3 +393,13 @@ func (w *waits) sum() time.Duration {
 	}
 	return w.total
 }
+
+// Serve lets a session of a Gateway answer at l, too, until it is closed.
+func Serve(of trial.ModelSession, l net.Listener) error {
+	s, ok := of.(*session)
+	if !ok {
+		return fmt.Errorf("serve models: %T is no session of a gateway", of)
+	}
+	s.serve(l)
+	return nil
+}

@@ -58,12 +58,15 @@ func (r *reader) values(v config.Values) json.RawMessage {
 }
 
 func (r *reader) agent(a config.Agent) trial.Agent {
-	return trial.Agent{Plugin: a.Plugin, Oracle: a.Oracle, Config: r.values(a.Config), Env: r.env(a.Env), Models: models(a.Models)}
+	return trial.Agent{Plugin: a.Plugin, Oracle: a.Oracle, Config: r.values(a.Config), Env: r.env(a.Env), Models: r.models(a.Models)}
 }
 
-func models(ms map[string]config.Model) map[string]trial.Model {
+func (r *reader) models(ms map[string]config.Model) map[string]trial.Model {
 	out := make(map[string]trial.Model, len(ms))
 	for name, m := range ms {
+		if m.APIKey != nil {
+			r.text(*m.APIKey) // the gateway alone has it; whatever else says it is kept out of the record
+		}
 		out[name] = trial.Model{ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.Dialect(m.Provider), Name: m.Name}}
 	}
 	return out
@@ -106,14 +109,16 @@ func convert(c *config.Cell, d *config.Dataset, reveal bool) (trial.Cell, error)
 		out.Choices[ch.Axis] = ch.Text
 	}
 	for name, v := range c.Verifiers {
-		out.Verifiers[name] = trial.Verifier{Plugin: v.Plugin, Config: r.values(v.Config), Env: r.env(v.Env), Models: models(v.Models)}
+		out.Verifiers[name] = trial.Verifier{Plugin: v.Plugin, Config: r.values(v.Config), Env: r.env(v.Env), Models: r.models(v.Models)}
 	}
 	if d.Success != nil {
 		least := d.Success.AtLeast
 		out.Success = &task.Success{Score: d.Success.Key, AtLeast: &least}
 	}
 	if u := c.User; u != nil {
-		out.User = &trial.User{Agent: r.agent(u.Agent), Persona: u.Persona, Time: value(u.Time), Budget: trial.Budget{CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests}}
+		out.User = &trial.User{
+			Agent: r.agent(u.Agent), Persona: u.Persona, Time: value(u.Time), Budget: trial.Budget{CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests},
+		}
 	}
 	for s := range maps.Keys(r.secrets) {
 		out.Secrets = append(out.Secrets, s)

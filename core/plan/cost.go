@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/price"
 )
 
 // Cost is what a run can cost at most, in USD, of models.
@@ -65,15 +66,12 @@ func trialCost(c *config.Cell, n *cellNeeds) (usd float64, unknown []string) {
 		}
 		dearest := 0.0
 		for _, m := range models {
-			if m.Provider == "script" {
-				continue
-			}
-			price := highest(m.Price)
-			if price == nil {
+			top := highest(price.Shipped().Of(&m))
+			if top == nil {
 				unknown = append(unknown, fmt.Sprintf("the price of model %q is not known: add a price block", m.Label))
 				return
 			}
-			dearest = max(dearest, *price)
+			dearest = max(dearest, *top)
 		}
 		switch {
 		case dearest == 0:
@@ -100,7 +98,7 @@ func trialCost(c *config.Cell, n *cellNeeds) (usd float64, unknown []string) {
 // highest is the dearest kind of token of a price; nil when one that is always
 // paid is not known.
 func highest(p *config.Price) *float64 {
-	if p == nil || p.Input == nil || p.Output == nil {
+	if !price.Bounds(p) {
 		return nil
 	}
 	top := max(*p.Input, *p.Output)

@@ -58,6 +58,7 @@ type Brief struct {
 	CostUSD   *float64          `json:"cost_usd,omitempty"` // null: not known, or no model was used
 	Unpriced  bool              `json:"unpriced,omitempty"` // a model was used whose price is not known
 	Tokens    int64             `json:"tokens,omitempty"`   // input and output, of all roles
+	Requests  int64             `json:"requests,omitempty"` // to models, of all roles
 	Oracle    bool              `json:"oracle,omitempty"`
 	Modified  bool              `json:"modified,omitempty"`
 	Error     string            `json:"error,omitempty"` // its boundary, and what happened
@@ -77,6 +78,7 @@ func BriefOf(r *record.Result) *Brief {
 	}
 	for _, u := range r.Usage {
 		b.Tokens += u.InputTokens + u.OutputTokens
+		b.Requests += u.Requests
 		if u.CostUSD == nil {
 			b.Unpriced = true
 			continue

@@ -256,3 +256,17 @@ type GC struct {
 	Folders   []string `json:"folders"`
 	Problems  []string `json:"problems,omitempty"`
 }
+
+// Gateway is what `berth gateway` serves.
+type Gateway struct {
+	Models []GatewayModel `json:"models"`
+}
+
+// GatewayModel is one model and how it is reached until the command ends.
+type GatewayModel struct {
+	Label    string `json:"label"`
+	Name     string `json:"name"`     // to be asked for
+	Provider string `json:"provider"` // whose wire format it speaks; "script" speaks all
+	URL      string `json:"url"`
+	Token    string `json:"token"` // in place of the provider's key
+}

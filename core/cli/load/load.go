@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cli/out"
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/trial"
@@ -30,7 +31,9 @@ type Flags struct {
 	Vars, VarFiles, AllowRead, AllowEnv []string
 
 	Lenient bool
-	BaseDir string // folder that relative paths start from; empty: the experiment's
+	// SkipRefused leaves out what a cell refuses, counted as not_run.
+	SkipRefused bool
+	BaseDir     string // folder that relative paths start from; empty: the experiment's
 }
 
 // Register adds the flags to a command.
@@ -40,6 +43,7 @@ func (f *Flags) Register(cmd *cobra.Command) {
 	fs.StringArrayVar(&f.VarFiles, "var-file", nil, "read variables from a file")
 	fs.StringArrayVar(&f.AllowRead, "allow-read", nil, "let functions of the experiment read below this folder, too")
 	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks ask for this variable of the host")
+	fs.BoolVar(&f.SkipRefused, "skip-refused", false, "leave out tasks that a cell cannot run, and count them as not_run")
 	fs.BoolVar(&f.Lenient, "lenient", false, "take unknown keys in tasks as warnings")
 }
 
@@ -84,6 +88,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	}
 	l.Experiment, l.Diagnostics = config.Load(ctx, path, config.Options{
 		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, LookupEnv: o.Env, Formats: names,
+		Providers: dialects.Names(),
 		Schemas: func(kind config.Kind, name string) (pluginconfig.Schema, error) {
 			return l.Host.Schema(ctx, plugins.Kind(kind), name)
 		},
@@ -98,9 +103,12 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		return err
 	}
 	l.Plan, err = plan.Make(ctx, plan.Input{
-		Experiment: l.Experiment, Formats: o.Formats, Plugins: trial.Of(l.Host),
+		Experiment: l.Experiment, Formats: o.Formats, Plugins: trial.Of(l.Host), Gateway: true,
 		Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},
 	})
+	if err == nil && f.SkipRefused {
+		l.Plan.SkipRefused()
+	}
 	return err
 }
 

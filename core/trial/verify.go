@@ -24,6 +24,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -362,7 +363,7 @@ func (s *stage) judgeModels(ctx context.Context, cell Verifier, plugin VerifierP
 
 // ask calls the verifier. At its deadline its access is cut first.
 func (s *stage) ask(ctx context.Context, j judgement, plugin VerifierPlugin, r verifier.Request) (verifier.Verdict, error) {
-	ctx, cancel := patience.Limited(ctx, "verifier "+j.use.Name, r.Timeout)
+	ctx, cancel := patience.Limited(ctx, "it", r.Timeout)
 	defer cancel()
 	call, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -377,5 +378,8 @@ func (s *stage) ask(ctx context.Context, j judgement, plugin VerifierPlugin, r v
 	defer cutOff()
 	log := func(line string) { s.a.scribe.Log(j.use.Name, s.task.Name, line) }
 	v, err := patience.Await(call, func(ctx context.Context) (verifier.Verdict, error) { return plugin.Verify(ctx, r, log) })
-	return v, patience.Caused(ctx, err) // the call may end by the cut, before it is cancelled
+	if errors.Is(err, sandbox.ErrRevoked) && ctx.Err() != nil {
+		return v, context.Cause(ctx) // it ended by the cut, before it was cancelled
+	}
+	return v, patience.Caused(ctx, err)
 }

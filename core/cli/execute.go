@@ -18,6 +18,7 @@ import (
 	"github.com/berth-eval/berth/core/cli/out"
 	"github.com/berth-eval/berth/core/cli/show"
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/sandbox"
@@ -67,10 +68,17 @@ func (a *app) startable(l *load.Loaded) error {
 		return err
 	}
 	if !l.Ready() {
-		return &exit{exitUsage, errors.New("nothing was started")}
+		err := errors.New("nothing was started")
+		if l.Plan != nil && slices.ContainsFunc(l.Plan.Problems, func(p plan.Problem) bool { return p.Refusal }) {
+			err = errors.New("nothing was started: exclude the tasks that are refused, or leave them out with --skip-refused")
+		}
+		return &exit{exitUsage, err}
 	}
 	if kind := l.Experiment.Executor.Kind; kind != "" && kind != "local" {
 		return &exit{exitUsage, fmt.Errorf("executor %q is not supported yet: remove the block to run on this machine", kind)}
+	}
+	if _, err := sandboxdPath(); err != nil {
+		return &exit{exitUsage, err}
 	}
 	return nil
 }
@@ -260,7 +268,7 @@ func (a *app) sayRun(res *answer.Run) {
 func (a *app) header(l *load.Loaded, f *load.Flags) store.Header {
 	return store.Header{
 		Experiment: l.Experiment.Name, Created: time.Now().UTC(), Berth: version, Dir: l.Experiment.Dir, Variables: l.Experiment.Variables,
-		AllowEnv: f.AllowEnv, AllowRead: f.AllowRead, Lenient: f.Lenient,
+		AllowEnv: f.AllowEnv, AllowRead: f.AllowRead, Lenient: f.Lenient, SkipRefused: f.SkipRefused,
 	}
 }
 

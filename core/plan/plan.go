@@ -131,6 +131,16 @@ func (p *Plan) Blocked() bool {
 	return false
 }
 
+// SkipRefused makes warnings of the refusals that concern some tasks in some
+// cells: their trials stay in the plan and are never run.
+func (p *Plan) SkipRefused() {
+	for i := range p.Problems {
+		if p.Problems[i].Refusal {
+			p.Problems[i].Severity = config.Warning
+		}
+	}
+}
+
 // Make makes the plan. An error means that the question could not be answered:
 // a dataset that cannot be read, a plugin that died. What is wrong with the
 // experiment or its tasks is in the plan.

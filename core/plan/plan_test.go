@@ -261,6 +261,9 @@ func TestRefusalsAreByNameAndOnce(t *testing.T) {
 	if refused != 12 {
 		t.Errorf("%d refused trials, want 12", refused)
 	}
+	if p.SkipRefused(); p.Blocked() {
+		t.Error("the rest cannot be run")
+	}
 }
 
 func TestMissingPluginsAndVariablesAreNamed(t *testing.T) {

@@ -35,6 +35,8 @@ type Header struct {
 	AllowEnv  []string `json:"allow_env,omitempty"`
 	AllowRead []string `json:"allow_read,omitempty"`
 	Lenient   bool     `json:"lenient,omitempty"`
+	// SkipRefused leaves out tasks that a cell refuses.
+	SkipRefused bool `json:"skip_refused,omitempty"`
 	// Try is the command that the run stands for, when it was not made from a
 	// file; null otherwise.
 	Try json.RawMessage `json:"try,omitempty"`

@@ -30,7 +30,7 @@ func golden(t *testing.T, name, got string) {
 
 var commands = []string{
 	"", "init", "plan", "validate", "run", "try", "resume", "show", "task", "task check", "plugin", "plugin list", "plugin info",
-	"plugin test", "doctor", "gc", "version", "completion",
+	"plugin test", "doctor", "gateway", "gc", "version", "completion",
 }
 
 func TestHelpOfEveryCommand(t *testing.T) {

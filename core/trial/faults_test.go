@@ -335,6 +335,24 @@ func TestTheEndOfTheSandboxIsTheAgentsDoing(t *testing.T) {
 	}
 }
 
+// Nobody waits for the first word of a sandbox that died with its environment.
+func TestAnEnvironmentThatDiesBeforeTheSandboxSpeaks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("true"), tests("true"))
+	onEnv(b, func(genuine environment.Environment, e *broken) {
+		e.create = func(context.Context, environment.Spec) (environment.Sandbox, error) {
+			time.AfterFunc(50*time.Millisecond, func() { b.starts.Add(1) })
+			return environment.Sandbox{ID: "local-0123456789abcdef", PID: 1 << 22}, nil
+		}
+	})
+	begin := time.Now()
+	r := b.run(t.Context(), t)
+	want(t, r, record.PluginCrashed, "", record.Unknown)
+	if r.Error == nil || r.Error.Boundary != record.ByEnvironment || !r.Error.Retry || time.Since(begin) > 30*time.Second {
+		t.Errorf("after %s: error %+v", time.Since(begin), r.Error)
+	}
+}
+
 func TestAVerifierThatHangsIsCutOff(t *testing.T) {
 	t.Parallel()
 	late := make(chan error, 1)

@@ -38,9 +38,31 @@ func (a *attempt) newWorld(ctx context.Context) error {
 	}
 	dir := cmp.Or(a.spec.Workdir, made.Image.Workdir, "/")
 	a.w = world.New(folder, made, dir, merge(made.Image.Env, a.taskEnv))
-	_, err = call(ctx, record.ByEnvironment, "connect sandbox", bound.Connect, func(ctx context.Context) (struct{}, error) {
+	return a.connect(ctx)
+}
+
+// connect waits for the sandbox's first words. A sandbox whose environment dies
+// before them never says any: then nobody waits.
+func (a *attempt) connect(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		for ctx.Err() == nil {
+			if a.incarnation != a.incarnationNow() {
+				cancel(&blame.Fault{
+					By: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true,
+					Err: fmt.Errorf("connect sandbox: its environment's process has ended: %w", ErrPluginGone),
+				})
+			}
+			_ = patience.Sleep(ctx, bound.Watch) // it ends early when ctx does
+		}
+	}()
+	_, err := call(ctx, record.ByEnvironment, "connect sandbox", bound.Connect, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, a.w.Connect(ctx)
 	})
+	if f, ok := errors.AsType[*blame.Fault](context.Cause(ctx)); ok && err != nil {
+		return f
+	}
 	return err
 }
 

@@ -33,9 +33,10 @@ const (
 // Times, when neither the task nor the experiment gives one.
 const (
 	Check     = 30 * time.Second
-	Prepare   = 30 * time.Minute // pull or build of an image
-	Create    = 10 * time.Minute // start of a sandbox, where the task does not say
-	Connect   = 60 * time.Second // sandboxd's first word
+	Prepare   = 30 * time.Minute       // pull or build of an image
+	Create    = 10 * time.Minute       // start of a sandbox, where the task does not say
+	Connect   = 60 * time.Second       // sandboxd's first word
+	Watch     = 200 * time.Millisecond // between two looks at whether it can still come
 	Service   = 60 * time.Second
 	Setup     = 10 * time.Minute // the task's own commands before a stage
 	Open      = 6 * time.Minute  // of an agent's session

@@ -1,0 +1,141 @@
+// Package loop is what an agent that works from the host needs around its own
+// idea: the configuration is decoded, the shell and the model are connected,
+// steps are counted and recorded, and the ways to fail become the right end.
+//
+//	func main() {
+//		plugins.Serve(plugins.Agent(info, Config{}, loop.Agent[Config]{
+//			New: func(ctx context.Context, s *loop.Session[Config]) (loop.Worker, error) { return &worker{s: s}, nil },
+//		}))
+//	}
+//
+// It must not know any prompt, protocol or tool: how to work is the scaffold's.
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/sandbox"
+)
+
+// DefaultModel is the name of the cell's model among those of a session.
+const DefaultModel = "default"
+
+// Agent makes an agent of an idea how to work. C is the struct that is its
+// configuration. It implements agent.Agent.
+type Agent[C any] struct {
+	// Terminal says that the work needs a terminal, not commands alone.
+	Terminal bool
+	// Refuse says why it cannot work like this, beside what the configuration's
+	// own Validate says; nil refuses nothing.
+	Refuse func(c C, r agent.CheckRequest) []string
+	// New begins a session. What it starts must not end with ctx, which is that
+	// of the call.
+	New func(ctx context.Context, s *Session[C]) (Worker, error)
+}
+
+// Worker does the work of a session. Calls come one after another.
+type Worker interface {
+	// Turn works on one message until it yields. An error of the model or of
+	// the sandbox is returned as it is.
+	Turn(ctx context.Context, m agent.Message, r *Recorder) (agent.Yield, error)
+	// Close ends the session; the sandbox may be gone by then.
+	Close(ctx context.Context, r *Recorder) error
+}
+
+// Session is what a worker has.
+type Session[C any] struct {
+	Setup  agent.Setup
+	Config C
+	Shell  sandbox.Shell
+	Model  chat.Model
+}
+
+// decode reads a configuration and says everything that is wrong with it.
+func decode[C any](raw json.RawMessage) (c C, err error) {
+	if len(raw) == 0 {
+		raw = json.RawMessage("{}")
+	}
+	if ps := config.Validate(raw, &c); len(ps) > 0 {
+		return c, fmt.Errorf("%w: %w", agent.ErrBadConfig, config.Problems(ps))
+	}
+	return c, nil
+}
+
+// Check implements agent.Agent.
+func (a Agent[C]) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error) {
+	needs := agent.Needs{Shell: true, Terminal: a.Terminal, Dialects: chat.Dialects()}
+	c, err := decode[C](r.Config)
+	if err != nil {
+		return needs, err
+	}
+	if r.Role == agent.RoleUser {
+		needs.Refusals = append(needs.Refusals, "it works in a sandbox, which a simulated user does not have: let another agent play the user")
+	}
+	if a.Refuse != nil {
+		needs.Refusals = append(needs.Refusals, a.Refuse(c, r)...)
+	}
+	return needs, nil
+}
+
+// Open implements agent.Agent.
+func (a Agent[C]) Open(ctx context.Context, setup agent.Setup) (_ agent.Session, err error) {
+	c, err := decode[C](setup.Config)
+	if err != nil {
+		return nil, err
+	}
+	e, ok := setup.Models[DefaultModel]
+	if !ok {
+		return nil, fmt.Errorf("%w: no model was given: name one in the experiment, as model = model.NAME", agent.ErrBadConfig)
+	}
+	client, err := chat.Dial(e)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", agent.ErrBadConfig, err)
+	}
+	box, err := sandbox.Dial(setup.Shell)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	s := &session{setup: setup, model: e.Name, close: func() error { client.Close(); return box.Close() }}
+	s.worker, err = a.New(ctx, &Session[C]{Setup: setup, Config: c, Shell: box, Model: client})
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// session implements agent.Session.
+type session struct {
+	setup  agent.Setup
+	model  string
+	worker Worker
+	steps  int64 // replies of the model so far
+	close  func() error
+}
+
+// errMaxSteps ends a turn that has used up its steps.
+var errMaxSteps = errors.New("no steps are left")
+
+// Turn implements agent.Session.
+func (s *session) Turn(ctx context.Context, m agent.Message, r agent.Recorder) (agent.Yield, error) {
+	rec := &Recorder{Recorder: r, model: s.model, most: s.setup.Limits.MaxSteps, steps: &s.steps}
+	y, err := s.worker.Turn(ctx, m, rec)
+	switch {
+	case errors.Is(err, errMaxSteps):
+		return agent.Yield{End: agent.MaxSteps, Reason: fmt.Sprintf("the limit of %d steps is reached", s.setup.Limits.MaxSteps)}, nil
+	case err != nil && ctx.Err() != nil:
+		return agent.Yield{}, context.Cause(ctx)
+	}
+	return y, err
+}
+
+// Close implements agent.Session.
+func (s *session) Close(ctx context.Context, _ string, r agent.Recorder) error {
+	return errors.Join(s.worker.Close(ctx, &Recorder{Recorder: r, model: s.model, steps: &s.steps}), s.close())
+}

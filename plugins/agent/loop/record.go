@@ -1,0 +1,210 @@
+package loop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// Recorder is agent.Recorder with the steps of a loop.
+type Recorder struct {
+	agent.Recorder
+
+	model string
+	most  int64
+	steps *int64
+}
+
+// Ask asks m, as the next step of the turn. It fails when the session's limit
+// of steps is reached; return that error from Worker.Turn as it is.
+func (r *Recorder) Ask(ctx context.Context, m chat.Model, q chat.Request) (chat.Reply, error) {
+	if r.most > 0 && *r.steps >= r.most {
+		return chat.Reply{}, errMaxSteps
+	}
+	*r.steps++
+	return m.Ask(ctx, q)
+}
+
+// Of begins the step that records a reply: what was said and what it used.
+// The caller adds calls and observations, and hands it to Step.
+func (r *Recorder) Of(reply chat.Reply, message string) trajectory.Step {
+	one := int64(1)
+	s := trajectory.Step{
+		Timestamp: trajectory.Stamp(time.Now()), Source: trajectory.Model, Message: trajectory.Text(message), ModelName: r.model,
+		ReasoningContent: reply.Thinking, LLMCallCount: &one, Metrics: MetricsOf(reply.Usage),
+	}
+	if reply.Model != "" {
+		s.ModelName = reply.Model
+	}
+	return s
+}
+
+// Call adds a call of a tool to s. arguments must become a JSON object.
+func Call(s *trajectory.Step, id, name string, arguments any) error {
+	raw, err := json.Marshal(arguments)
+	if err != nil {
+		return fmt.Errorf("record a call of %s: %w", name, err)
+	}
+	s.ToolCalls = append(s.ToolCalls, trajectory.ToolCall{ID: id, Name: name, Arguments: raw})
+	return nil
+}
+
+// Observe adds what came back to s. call is the id of a call of the step, or
+// empty.
+func Observe(s *trajectory.Step, call, text string) {
+	if s.Observation == nil {
+		s.Observation = &trajectory.Observation{}
+	}
+	content := trajectory.Text(text)
+	s.Observation.Results = append(s.Observation.Results, trajectory.Result{SourceCallID: call, Content: &content})
+}
+
+// Note records a step of the user or the system: what the loop itself says.
+func (r *Recorder) Note(source trajectory.Source, text string) error {
+	return r.Step(trajectory.Step{Timestamp: trajectory.Stamp(time.Now()), Source: source, Message: trajectory.Text(text)})
+}
+
+// MetricsOf is a usage as a trajectory has it; nil when nothing is known.
+func MetricsOf(u chat.Usage) *trajectory.Metrics {
+	if u == (chat.Usage{}) {
+		return nil
+	}
+	m := &trajectory.Metrics{PromptTokens: u.Input, CompletionTokens: u.Output, CachedTokens: u.Cached}
+	if u.Reasoning != nil {
+		m.Extra = json.RawMessage(fmt.Sprintf(`{"reasoning_tokens":%d}`, *u.Reasoning))
+	}
+	return m
+}
+
+// Limits of the pictures of a message: of one, in bytes, and how many.
+const (
+	maxImage  = 10 << 20
+	maxImages = 20
+)
+
+// Images reads the pictures of a message from the view folder.
+func Images(view string, files []string) ([]chat.Image, error) {
+	if len(files) > maxImages {
+		return nil, fmt.Errorf("the message has %d pictures, at most %d can be shown", len(files), maxImages)
+	}
+	var out []chat.Image
+	for _, name := range files {
+		if !filepath.IsLocal(name) {
+			return nil, fmt.Errorf("picture %q is not in the view", name)
+		}
+		b, err := readFile(filepath.Join(view, name), maxImage)
+		if err != nil {
+			return nil, fmt.Errorf("picture %q: %w", name, err)
+		}
+		media := http.DetectContentType(b)
+		if !slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, media) {
+			return nil, fmt.Errorf("picture %q is %s: models take png, jpeg, gif and webp", name, media)
+		}
+		out = append(out, chat.Image{MediaType: media, Data: b})
+	}
+	return out, nil
+}
+
+var errTooLarge = errors.New("it is too large")
+
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		return nil, fmt.Errorf("%w: at most %d MiB", errTooLarge, limit>>20)
+	}
+	return b, err
+}
+
+// maxPrior is how large a trajectory to go on from may be, in bytes.
+const maxPrior = 64 << 20
+
+// Prior is the trajectory that a session goes on from, as text for a prompt of
+// at most limit bytes: the newest steps, each in a few lines. Empty without
+// one.
+func Prior(file string, limit int) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	b, err := readFile(file, maxPrior)
+	if err != nil {
+		return "", fmt.Errorf("the trajectory to go on from: %w", err)
+	}
+	var t trajectory.Trajectory
+	if err = json.NewDecoder(bytes.NewReader(b)).Decode(&t); err != nil {
+		return "", fmt.Errorf("the trajectory to go on from: %w", err)
+	}
+	var parts []string
+	size := 0
+	for _, s := range slices.Backward(t.Steps) {
+		part := describe(&s)
+		if size += len(part); size > limit {
+			parts = append(parts, "[earlier steps are left out]\n")
+			break
+		}
+		parts = append(parts, part)
+	}
+	slices.Reverse(parts)
+	return strings.Join(parts, "\n"), nil
+}
+
+// describe is one step in a few lines.
+func describe(s *trajectory.Step) string {
+	const most = 2000 // bytes of each text
+	var b strings.Builder
+	fmt.Fprintf(&b, "[%s] %s\n", s.Source, Middle(plain(s.Message), most))
+	for _, c := range s.ToolCalls {
+		fmt.Fprintf(&b, "called %s %s\n", c.Name, Middle(string(c.Arguments), most))
+	}
+	if s.Observation != nil {
+		for _, r := range s.Observation.Results {
+			if r.Content != nil {
+				fmt.Fprintf(&b, "saw: %s\n", Middle(plain(*r.Content), most))
+			}
+		}
+	}
+	return b.String()
+}
+
+func plain(c trajectory.Content) string {
+	if c.Parts == nil {
+		return c.Text
+	}
+	var texts []string
+	for _, p := range c.Parts {
+		if p.Type == trajectory.PartText {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Middle is s with its middle left out if it is longer than limit bytes: the
+// first and the last half of what may stay, whole characters, and a line
+// between them that says how much is missing. Invalid UTF-8 is replaced.
+func Middle(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	half := limit / 2
+	head, tail := strings.ToValidUTF8(s[:half], ""), strings.ToValidUTF8(s[len(s)-half:], "")
+	return fmt.Sprintf("%s\n[… %d bytes in the middle are left out …]\n%s", head, len(s)-len(head)-len(tail), tail)
+}

@@ -1,0 +1,144 @@
+package chat
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+)
+
+// anthropic is Anthropic's Messages.
+type anthropic struct{}
+
+// anthropicVersion is the one version of the API that there is.
+const anthropicVersion = "2023-06-01"
+
+func (anthropic) path() string { return "/v1/messages" }
+
+func (anthropic) authorize(h http.Header, token string) {
+	h.Set("X-Api-Key", token)
+	h.Set("Anthropic-Version", anthropicVersion)
+}
+
+func (anthropic) request(name string, r Request) map[string]any {
+	limit := r.MaxTokens
+	if limit <= 0 {
+		limit = DefaultMaxTokens
+	}
+	var messages []object
+	for i := range r.Messages {
+		// The provider caches what stands before a mark. Two are enough: what
+		// the last request wrote is read, and the next one reads what this one
+		// writes.
+		messages = append(messages, anthropicMessage(&r.Messages[i], i >= len(r.Messages)-3))
+	}
+	q := object{"model": name, "max_tokens": limit, "messages": messages}
+	if r.System != "" {
+		q["system"] = r.System
+	}
+	if len(r.Tools) > 0 {
+		var tools []object
+		for _, t := range r.Tools {
+			tools = append(tools, object{"name": t.Name, "description": t.Description, "input_schema": t.Parameters})
+		}
+		q["tools"] = tools
+	}
+	if r.Effort != "" {
+		q["output_config"] = object{"effort": r.Effort}
+	}
+	if r.Temperature != nil {
+		q["temperature"] = *r.Temperature
+	}
+	return q
+}
+
+func anthropicMessage(m *Message, recent bool) object {
+	var blocks []object
+	for _, r := range m.Results {
+		b := object{"type": "tool_result", "tool_use_id": r.CallID, "content": r.Text}
+		if r.Failed {
+			b["is_error"] = true
+		}
+		blocks = append(blocks, b)
+	}
+	for _, p := range m.Images {
+		blocks = append(blocks, object{"type": "image", "source": object{
+			"type": "base64", "media_type": p.MediaType, "data": base64.StdEncoding.EncodeToString(p.Data),
+		}})
+	}
+	if m.Text != "" || len(blocks) == 0 && len(m.Calls) == 0 {
+		text := m.Text
+		if text == "" {
+			text = "(nothing)" // an empty block is refused
+		}
+		blocks = append(blocks, object{"type": "text", "text": text})
+	}
+	for _, c := range m.Calls {
+		input := c.Arguments
+		if !json.Valid(input) {
+			input = json.RawMessage("{}")
+		}
+		blocks = append(blocks, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": input})
+	}
+	if recent && m.Role == User {
+		blocks[len(blocks)-1]["cache_control"] = object{"type": "ephemeral"}
+	}
+	return object{"role": string(m.Role), "content": blocks}
+}
+
+func (anthropic) reply(body []byte) (Reply, error) {
+	var a struct {
+		Model   string
+		Stop    string `json:"stop_reason"`
+		Content []struct {
+			Type, Text, Thinking, ID, Name string
+			Input                          json.RawMessage
+		}
+		Usage *struct {
+			Input  *int64 `json:"input_tokens"`
+			Output *int64 `json:"output_tokens"`
+			Read   *int64 `json:"cache_read_input_tokens"`
+			Write  *int64 `json:"cache_creation_input_tokens"`
+		}
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		return Reply{}, err
+	}
+	if a.Content == nil {
+		return Reply{}, errNothing
+	}
+	r := Reply{Stop: Done, Model: a.Model}
+	for _, b := range a.Content {
+		switch b.Type {
+		case "text":
+			r.Text += b.Text
+		case "thinking":
+			r.Thinking += b.Thinking
+		case "tool_use":
+			r.Calls = append(r.Calls, Call{ID: b.ID, Name: b.Name, Arguments: b.Input})
+		}
+	}
+	switch a.Stop {
+	case "max_tokens", "model_context_window_exceeded":
+		r.Stop = Length
+	case "refusal":
+		r.Stop = Refused
+	}
+	if u := a.Usage; u != nil {
+		r.Usage = Usage{Output: u.Output, Cached: u.Read, Input: sum(u.Input, u.Read, u.Write)}
+	}
+	return r, nil
+}
+
+// sum adds up what is known; nil when the first is not.
+func sum(first *int64, more ...*int64) *int64 {
+	if first == nil {
+		return nil
+	}
+	n := *first
+	for _, m := range more {
+		if m != nil {
+			n += *m
+		}
+	}
+	return &n
+}

@@ -1,0 +1,188 @@
+// Package chattest is a model for tests: it answers from a function, over a
+// real Unix socket, in the dialects of package chat.
+//
+// It must not be used outside tests, and judges nothing.
+package chattest
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/model/chat"
+)
+
+// Token is what requests must carry.
+const Token = "berth-test-token"
+
+// Question is a request as the model has got it.
+type Question struct {
+	Number int             // 1…
+	Body   json.RawMessage // as it was sent
+	Last   string          // text of the last message
+	Turns  int             // replies of the model in the request
+	Header http.Header
+}
+
+// Answer is what the model says to a question.
+type Answer struct {
+	Text     string
+	Thinking string
+	Calls    []chat.Call
+	Stop     chat.Stop
+	Usage    *[2]int64 // tokens of input and of output; nil: bytes of the body, and of the text
+	Status   int       // 0 is 200
+	Header   http.Header
+	Body     string // instead of everything above
+}
+
+// Server is a model.
+type Server struct {
+	Endpoint model.Endpoint
+
+	mu        sync.Mutex
+	questions []Question
+}
+
+// Serve starts a model that lives as long as t. answer is called for one
+// question at a time.
+func Serve(t testing.TB, d model.Dialect, answer func(Question) Answer) *Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "chat") // short: it is part of a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	var lc net.ListenConfig
+	path := filepath.Join(dir, "s")
+	l, err := lc.Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Endpoint: model.Endpoint{Host: "unix:" + path, Token: Token, Dialect: d, Name: "test-model"}}
+	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, answer) }))
+	_ = h.Listener.Close()
+	h.Listener = l
+	h.Start()
+	t.Cleanup(h.Close)
+	return s
+}
+
+// Script answers with one text after the other, by the number of replies in
+// the question; the last one again and again.
+func Script(texts ...string) func(Question) Answer {
+	return func(q Question) Answer { return Answer{Text: texts[min(q.Turns, len(texts)-1)]} }
+}
+
+// Questions are those that were asked so far.
+func (s *Server) Questions() []Question {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Question(nil), s.questions...)
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(Question) Answer) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	if key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") + r.Header.Get("X-Api-Key"); key != Token {
+		http.Error(w, `{"error": {"message": "wrong token"}}`, http.StatusUnauthorized)
+		return
+	}
+	var q struct {
+		Messages []struct {
+			Role    string
+			Content json.RawMessage
+		}
+	}
+	_ = json.Unmarshal(body, &q) // what cannot be read has no messages
+	question := Question{Body: body, Header: r.Header}
+	for _, m := range q.Messages {
+		if m.Role == "assistant" {
+			question.Turns++
+		}
+		question.Last = text(m.Content)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	question.Number = len(s.questions) + 1
+	s.questions = append(s.questions, question)
+	a := answer(question)
+	maps.Copy(w.Header(), a.Header)
+	w.Header().Set("Content-Type", "application/json")
+	if a.Status != 0 {
+		w.WriteHeader(a.Status)
+	}
+	if a.Body != "" {
+		_, _ = io.WriteString(w, a.Body)
+		return
+	}
+	if a.Usage == nil {
+		a.Usage = &[2]int64{int64(len(body)/4 + 1), int64(len(a.Text)/4 + 1)}
+	}
+	_ = json.NewEncoder(w).Encode(a.as(strings.HasSuffix(r.URL.Path, "/messages")))
+}
+
+type object = map[string]any
+
+func (a Answer) as(anthropic bool) object {
+	if anthropic {
+		stop := map[chat.Stop]string{chat.Length: "max_tokens", chat.Refused: "refusal"}[a.Stop]
+		content := []object{}
+		if a.Thinking != "" {
+			content = append(content, object{"type": "thinking", "thinking": a.Thinking, "signature": ""})
+		}
+		content = append(content, object{"type": "text", "text": a.Text})
+		for _, c := range a.Calls {
+			content = append(content, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.Arguments})
+		}
+		return object{
+			"type": "message", "role": "assistant", "model": "test-model-1", "content": content, "stop_reason": stop,
+			"usage": object{"input_tokens": a.Usage[0], "output_tokens": a.Usage[1], "cache_read_input_tokens": 0},
+		}
+	}
+	finish := map[chat.Stop]string{chat.Length: "length", chat.Refused: "content_filter"}[a.Stop]
+	m := object{"role": "assistant", "content": a.Text}
+	if a.Thinking != "" {
+		m["reasoning_content"] = a.Thinking
+	}
+	var calls []object
+	for _, c := range a.Calls {
+		calls = append(calls, object{"id": c.ID, "type": "function", "function": object{"name": c.Name, "arguments": string(c.Arguments)}})
+	}
+	if calls != nil {
+		m["tool_calls"] = calls
+	}
+	return object{
+		"model": "test-model-1", "choices": []object{{"message": m, "finish_reason": finish}},
+		"usage": object{"prompt_tokens": a.Usage[0], "completion_tokens": a.Usage[1], "total_tokens": a.Usage[0] + a.Usage[1]},
+	}
+}
+
+// text is a string, or the text of a list of parts or blocks.
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var parts []struct {
+		Text    string
+		Content string
+	}
+	_ = json.Unmarshal(raw, &parts) // what cannot be read says nothing
+	var out []string
+	for _, p := range parts {
+		out = append(out, p.Text+p.Content)
+	}
+	return strings.Join(out, "\n")
+}

@@ -1,0 +1,222 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// maxReply is how large a reply may be, in bytes.
+const maxReply = 32 << 20
+
+// Tries and pauses of a request that may pass on a second try. The gateway
+// keeps pace with the provider; this is for what comes through all the same.
+const (
+	maxTries   = 6
+	firstPause = 500 * time.Millisecond
+	maxPause   = 30 * time.Second
+)
+
+// Client is a Model at an endpoint.
+type Client struct {
+	http    *http.Client
+	base    string
+	end     model.Endpoint
+	extra   map[string]json.RawMessage
+	dialect dialect
+	pause   time.Duration // before the second try
+}
+
+var _ Model = (*Client)(nil)
+
+// dialect turns conversations into requests, and answers into replies.
+type dialect interface {
+	path() string
+	authorize(h http.Header, token string)
+	request(name string, r Request) map[string]any
+	reply(body []byte) (Reply, error)
+}
+
+// Dial makes a client of an endpoint. Nothing is sent yet. It fails when the
+// endpoint has no address on the host, or speaks a dialect that is not among
+// Dialects.
+func Dial(e model.Endpoint) (*Client, error) {
+	c := &Client{end: e, pause: firstPause}
+	switch e.Dialect {
+	case model.DialectOpenAIChat, model.DialectScript:
+		c.dialect = openaiChat{}
+	case model.DialectAnthropic:
+		c.dialect = anthropic{}
+	default:
+		return nil, fmt.Errorf("model %q speaks %q: this client speaks %v", e.Name, e.Dialect, Dialects())
+	}
+	if len(e.Parameters) > 0 {
+		if err := json.Unmarshal(e.Parameters, &c.extra); err != nil {
+			return nil, fmt.Errorf("parameters of model %q are no JSON object: %w", e.Name, err)
+		}
+	}
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 2, IdleConnTimeout: 10 * time.Second}
+	switch address := e.Host; {
+	case strings.HasPrefix(address, "unix:"):
+		path := strings.TrimPrefix(address, "unix:")
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", path)
+		}
+		c.base = "http://gateway"
+	case strings.HasPrefix(address, "http://"), strings.HasPrefix(address, "https://"):
+		c.base = strings.TrimSuffix(address, "/")
+	default:
+		return nil, fmt.Errorf("model %q has no address on the host: its endpoint says %q", e.Name, address)
+	}
+	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return c, nil
+}
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Ask implements Model.
+func (c *Client) Ask(ctx context.Context, r Request) (Reply, error) {
+	question := c.dialect.request(c.end.Name, r)
+	for k, v := range c.extra {
+		question[k] = v
+	}
+	body, err := json.Marshal(question)
+	if err != nil {
+		return Reply{}, fmt.Errorf("ask model %q: %w", c.end.Name, err)
+	}
+	pause := c.pause
+	for try := 1; ; try++ {
+		reply, failed := c.once(ctx, body)
+		if failed == nil {
+			reply.Tries = try
+			return reply, nil
+		}
+		if ctx.Err() != nil {
+			return Reply{}, fmt.Errorf("ask model %q: %w", c.end.Name, context.Cause(ctx))
+		}
+		if !failed.again || try == maxTries {
+			return Reply{}, fmt.Errorf("ask model %q: %w", c.end.Name, failed.because(try))
+		}
+		wait := max(failed.after, pause/2+rand.N(pause/2+1))
+		if err := sleep(ctx, min(wait, maxPause)); err != nil {
+			return Reply{}, fmt.Errorf("ask model %q: %w", c.end.Name, err)
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// failure is one try that gave no reply.
+type failure struct {
+	err   error
+	again bool          // another try may pass
+	after time.Duration // not before; 0: nobody said
+}
+
+func (f *failure) because(tries int) error {
+	if !f.again {
+		return f.err
+	}
+	return fmt.Errorf("%w after %d tries: %w", ErrUnavailable, tries, f.err)
+}
+
+// once sends one request.
+func (c *Client) once(ctx context.Context, body []byte) (Reply, *failure) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+c.dialect.path(), bytes.NewReader(body))
+	if err != nil {
+		return Reply{}, &failure{err: err}
+	}
+	q.Header.Set("Content-Type", "application/json")
+	c.dialect.authorize(q.Header, c.end.Token)
+	resp, err := c.http.Do(q)
+	if err != nil {
+		return Reply{}, &failure{err: err, again: true}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReply+1))
+	switch {
+	case err != nil:
+		return Reply{}, &failure{err: fmt.Errorf("the reply broke off: %w", err), again: true}
+	case len(answer) > maxReply:
+		return Reply{}, &failure{err: fmt.Errorf("%w: the reply is larger than %d MiB", ErrRefused, maxReply>>20)}
+	case resp.StatusCode != http.StatusOK:
+		return Reply{}, refusal(resp, answer)
+	}
+	reply, err := c.dialect.reply(answer)
+	if err != nil {
+		return Reply{}, &failure{err: fmt.Errorf("the reply cannot be read: %w", err), again: true}
+	}
+	return reply, nil
+}
+
+// tooLong are the ways in which providers say that a conversation does not fit.
+var tooLong = regexp.MustCompile(`(?i)context[_ ](length|window)|too (long|many (input )?tokens)|maximum (context|number of tokens)|prompt is longer|input length .* exceed`)
+
+// refusal is an answer that is no success.
+func refusal(resp *http.Response, body []byte) *failure {
+	said := message(body)
+	err := fmt.Errorf("status %d: %s", resp.StatusCode, said)
+	switch status := resp.StatusCode; {
+	case (status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge) && tooLong.MatchString(string(body)):
+		return &failure{err: fmt.Errorf("%w: %w", ErrTooLong, err)}
+	case resp.Header.Get("X-Should-Retry") == "false":
+		return &failure{err: fmt.Errorf("%w: %w", ErrRefused, err)}
+	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status == http.StatusConflict, status >= 500:
+		return &failure{err: err, again: true, after: retryAfter(resp.Header.Get("Retry-After"))}
+	default:
+		return &failure{err: fmt.Errorf("%w: %w", ErrRefused, err)}
+	}
+}
+
+// message is what an error's body says, in each dialect the same way.
+func message(body []byte) string {
+	var e struct {
+		Error struct{ Message string }
+	}
+	const limit = 500
+	text := string(body)
+	if json.Unmarshal(body, &e) == nil && e.Error.Message != "" {
+		text = e.Error.Message
+	}
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "") + "…"
+	}
+	return text
+}
+
+func retryAfter(s string) time.Duration {
+	if n, err := strconv.ParseFloat(s, 64); err == nil && n > 0 && n < 1e6 {
+		return time.Duration(n * float64(time.Second))
+	}
+	if at, err := http.ParseTime(s); err == nil {
+		return max(time.Until(at), 0)
+	}
+	return 0
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// errNothing means that an answer holds no reply.
+var errNothing = errors.New("it holds no message")

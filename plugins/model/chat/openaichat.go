@@ -1,0 +1,151 @@
+package chat
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// openaiChat is OpenAI's Chat Completions, which most servers speak.
+type openaiChat struct{}
+
+type object = map[string]any
+
+func (openaiChat) path() string { return "/v1/chat/completions" }
+
+func (openaiChat) authorize(h http.Header, token string) { h.Set("Authorization", "Bearer "+token) }
+
+func (openaiChat) request(name string, r Request) map[string]any {
+	var messages []object
+	if r.System != "" {
+		messages = append(messages, object{"role": "system", "content": r.System})
+	}
+	for i := range r.Messages {
+		messages = append(messages, openaiMessages(&r.Messages[i])...)
+	}
+	q := object{"model": name, "messages": messages}
+	if len(r.Tools) > 0 {
+		var tools []object
+		for _, t := range r.Tools {
+			tools = append(tools, object{"type": "function", "function": object{"name": t.Name, "description": t.Description, "parameters": t.Parameters}})
+		}
+		q["tools"] = tools
+	}
+	if r.Effort != "" {
+		q["reasoning_effort"] = r.Effort
+	}
+	if r.MaxTokens > 0 {
+		q["max_completion_tokens"] = r.MaxTokens
+	}
+	if r.Temperature != nil {
+		q["temperature"] = *r.Temperature
+	}
+	return q
+}
+
+// openaiMessages is one message as the dialect has it: results are messages of
+// their own, before what else the user says.
+func openaiMessages(m *Message) (out []object) {
+	for _, r := range m.Results {
+		out = append(out, object{"role": "tool", "tool_call_id": r.CallID, "content": r.Text})
+	}
+	switch {
+	case m.Role == Assistant:
+		said := object{"role": "assistant", "content": m.Text}
+		var calls []object
+		for _, c := range m.Calls {
+			calls = append(calls, object{"id": c.ID, "type": "function", "function": object{"name": c.Name, "arguments": string(c.Arguments)}})
+		}
+		if calls != nil {
+			said["tool_calls"] = calls
+		}
+		return append(out, said)
+	case len(m.Images) > 0:
+		parts := []object{{"type": "text", "text": m.Text}}
+		for _, p := range m.Images {
+			url := "data:" + p.MediaType + ";base64," + base64.StdEncoding.EncodeToString(p.Data)
+			parts = append(parts, object{"type": "image_url", "image_url": object{"url": url}})
+		}
+		return append(out, object{"role": "user", "content": parts})
+	case m.Text != "" || len(m.Results) == 0:
+		return append(out, object{"role": "user", "content": m.Text})
+	}
+	return out
+}
+
+func (openaiChat) reply(body []byte) (Reply, error) {
+	var a struct {
+		Model   string
+		Choices []struct {
+			Finish  string `json:"finish_reason"`
+			Message struct {
+				Content   json.RawMessage
+				Refusal   string
+				Reasoning string
+				Thinking  string `json:"reasoning_content"`
+				Calls     []struct {
+					ID       string
+					Function struct{ Name, Arguments string }
+				} `json:"tool_calls"`
+			}
+		}
+		Usage *struct {
+			Input   *int64 `json:"prompt_tokens"`
+			Output  *int64 `json:"completion_tokens"`
+			Details struct {
+				Cached *int64 `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
+			OutputDetails struct {
+				Reasoning *int64 `json:"reasoning_tokens"`
+			} `json:"completion_tokens_details"`
+		}
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		return Reply{}, err
+	}
+	if len(a.Choices) == 0 {
+		return Reply{}, errNothing
+	}
+	m := &a.Choices[0].Message
+	r := Reply{Text: textOf(m.Content), Thinking: m.Thinking, Stop: Done, Model: a.Model}
+	if r.Thinking == "" {
+		r.Thinking = m.Reasoning
+	}
+	for _, c := range m.Calls {
+		r.Calls = append(r.Calls, Call{ID: c.ID, Name: c.Function.Name, Arguments: json.RawMessage(c.Function.Arguments)})
+	}
+	switch a.Choices[0].Finish {
+	case "length":
+		r.Stop = Length
+	case "content_filter":
+		r.Stop = Refused
+	}
+	if m.Refusal != "" {
+		r.Stop = Refused
+		if r.Text == "" {
+			r.Text = m.Refusal
+		}
+	}
+	if u := a.Usage; u != nil {
+		r.Usage = Usage{Input: u.Input, Output: u.Output, Cached: u.Details.Cached, Reasoning: u.OutputDetails.Reasoning}
+	}
+	return r, nil
+}
+
+// textOf is a string, or the text of a list of parts.
+func textOf(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var parts []struct{ Text string }
+	if json.Unmarshal(raw, &parts) != nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}

@@ -1,6 +1,7 @@
 package ids
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -134,6 +136,10 @@ func ignoreExit(err error) error {
 	return err
 }
 
+// mapTime is how long a helper may take: milliseconds, where the user is in
+// /etc/passwd.
+const mapTime = 10 * time.Second
+
 // mapBoth maps 1… to the subordinate ids and self to the user. The helpers are
 // setuid programs that check the files themselves. Both run at once; each
 // costs some milliseconds.
@@ -142,7 +148,9 @@ func mapBoth(pid int, tools [2]string, ranges [2]span, own [2]int) error {
 	var work sync.WaitGroup
 	for i, tool := range tools {
 		work.Go(func() {
-			out, err := exec.Command(tool, strconv.Itoa(pid), //nolint:noctx // milliseconds
+			ctx, cancel := context.WithTimeout(context.Background(), mapTime) // they may ask a directory service
+			defer cancel()
+			out, err := exec.CommandContext(ctx, tool, strconv.Itoa(pid),
 				"1", strconv.Itoa(ranges[i].first), strconv.Itoa(Count-1),
 				strconv.Itoa(self), strconv.Itoa(own[i]), "1").CombinedOutput()
 			if err != nil {

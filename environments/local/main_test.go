@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -237,6 +238,89 @@ func TestKilledPluginLeavesNoProcessAndItsRecordsAreFound(t *testing.T) {
 			}
 		}
 		if left, err := other.List(t.Context(), "killed"); err != nil || len(left) != 0 {
+			t.Errorf("after destroy: %v, %v", left, err)
+		}
+	})
+}
+
+// children are the processes below this one, without those that have ended.
+func children(t *testing.T) (pids []int) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ids.Started(pid); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// nothingMore waits until there are no more children than before.
+func nothingMore(t *testing.T, before []int) {
+	t.Helper()
+	deadline := time.Now().Add(5 * time.Second)
+	for left := children(t); len(left) > len(before); left = children(t) {
+		if time.Now().After(deadline) {
+			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", left[len(left)-1]))
+			t.Fatalf("processes %v are left, there were %v:\n%.600s", left, before, text)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// The plugin is killed while it makes sandboxes, at every point of that.
+func TestKilledAtAnyInstantLeavesNoProcess(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		// What it leaves becomes our child.
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+		top := folder(t)
+		for delay := range 12 {
+			before := children(t)
+			s := start(t, top, nil)
+			var work sync.WaitGroup
+			for i := range 4 {
+				f, err := host.NewFolder(filepath.Join(top, fmt.Sprintf("k%d.%d", delay, i)), filepath.Join(modetest.Tools, "berth-sandboxd"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				spec := environment.Spec{
+					Labels: environment.Labels{Owner: "instant"}, Network: environment.Network{Mode: environment.NetworkNone}, Control: f.Path,
+				}
+				work.Go(func() {
+					_, _ = s.Create(t.Context(), spec) // it may or may not get that far
+					_ = f.Close()
+				})
+			}
+			time.Sleep(time.Duration(delay) * 4 * time.Millisecond)
+			if err := syscall.Kill(s.pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			work.Wait()
+			nothingMore(t, before)
+		}
+		s := start(t, top, nil)
+		left, err := s.List(t.Context(), "instant")
+		for _, id := range left {
+			_, destroyErr := s.Destroy(t.Context(), id)
+			err = errors.Join(err, destroyErr)
+		}
+		if left, err = s.List(t.Context(), "instant"); err != nil || len(left) > 0 {
 			t.Errorf("after destroy: %v, %v", left, err)
 		}
 	})

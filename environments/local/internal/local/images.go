@@ -2,10 +2,13 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/environments/local/internal/image"
 	"github.com/berth-eval/berth/environments/local/internal/maker"
@@ -90,12 +93,36 @@ func (is *images) pack(im *image.Image) (*os.File, error) {
 	}
 	err = os.Remove(f.Name())
 	if err == nil {
-		err = im.Pack(f, isBaseFolder)
+		err = im.Pack(&limited{f, memory()}, isBaseFolder)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// limited is a file that holds so many bytes more: an archive of a task may
+// unpack to any size, and no sandbox could hold more than the memory.
+type limited struct {
+	f    *os.File
+	left int64
+}
+
+// Write writes all of p, or fails.
+func (l *limited) Write(p []byte) (int, error) {
+	if l.left -= int64(len(p)); l.left < 0 {
+		return 0, fmt.Errorf("%w: the files of the image are more than this machine's memory", environment.ErrBuildFailed)
+	}
+	return l.f.Write(p)
+}
+
+// memory is that of this machine in bytes.
+func memory() int64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 1 << 40
+	}
+	return int64(info.Totalram) * int64(info.Unit) //nolint:unconvert // of other widths on other machines
 }
 
 // isBaseFolder says whether a path inside is a folder before anything is

@@ -2,12 +2,15 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/berth-eval/berth/environments/local/internal/base"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
+	"github.com/berth-eval/berth/environments/local/internal/image"
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/environment/environmenttest"
@@ -47,4 +50,77 @@ func TestConformance(t *testing.T) {
 			Spec: environment.Spec{Limits: environment.Limits{Pids: 256, StorageMiB: 256}},
 		})
 	})
+}
+
+func TestAnImageIsNoLargerThanTheMemory(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "image")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	l := &limited{f, 10}
+	if _, err := l.Write(make([]byte, 10)); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Write(make([]byte, 1)); !errors.Is(err, environment.ErrBuildFailed) {
+		t.Errorf("one byte more: %v", err)
+	}
+	if m := memory(); m < 64<<20 || m > 1<<50 {
+		t.Errorf("this machine has %d bytes", m)
+	}
+}
+
+// Equal content is packed once, however many ask; another content is not it.
+func TestImagesArePackedOnceAndKeptWithinBounds(t *testing.T) {
+	is := newImages(func() (string, error) { return t.TempDir(), nil })
+	defer func() { _ = is.close() }()
+	im := func(i int) (environment.Image, *image.Image) {
+		ref := dockerfile(t, fmt.Sprintf("FROM a\nWORKDIR /w%d\n", i))
+		ref.Digest = fmt.Sprint("sha256:", i)
+		read, err := image.Read(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ref, read
+	}
+	ref, read := im(0)
+	var work sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[*os.File]bool{}
+	for range 8 {
+		work.Go(func() {
+			p, err := is.files(ref, read)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer p.release()
+			mu.Lock()
+			defer mu.Unlock()
+			seen[p.file()] = true
+		})
+	}
+	work.Wait()
+	if len(seen) != 1 {
+		t.Errorf("packed %d times", len(seen))
+	}
+	held, err := is.files(ref, read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range keptImages + 10 {
+		ref, read := im(i + 1)
+		p, err := is.files(ref, read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.release()
+	}
+	if len(is.packed) > keptImages {
+		t.Errorf("%d images are kept, %d are the most", len(is.packed), keptImages)
+	}
+	if _, err := held.file().Stat(); err != nil {
+		t.Errorf("one in use was closed: %v", err)
+	}
+	held.release()
 }

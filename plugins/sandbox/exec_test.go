@@ -423,8 +423,8 @@ func TestOnlyAGradingSessionReadsAndSweeps(t *testing.T) {
 	r, err := grader.Exec(ctx, sandbox.Command{
 		Argv: []string{"sh", "-c", "(setsid sh -c '(setsid sleep 7402 &)' >/dev/null 2>&1 &); sleep 0.1"}, Sweep: true,
 	})
-	if err != nil || !r.OK() || len(r.Swept) != 1 || r.Swept[0] != "sleep 7402" {
-		t.Errorf("swept: %+v, %v; want the one daemon", r, err)
+	if err != nil || !r.OK() || !strings.Contains(strings.Join(r.Swept, "; "), "sleep 7402") {
+		t.Errorf("swept: %+v, %v; want the daemon", r, err)
 	}
 	if !running(t, b, "sleep 7401") || running(t, b, "sleep 7402") {
 		t.Error("what was there before must stay, what is new must not")

@@ -110,7 +110,9 @@ func TestWhatIsKeptLeaksNothing(t *testing.T) {
 	before := settled(t, b)
 	some(1, 100)
 	after := settled(t, b)
-	if after.SandboxdGoroutines > before.SandboxdGoroutines+4 || after.SandboxdDescriptors > before.SandboxdDescriptors+2 {
+	// Copying between sockets goes through pipes that Go keeps in a pool until
+	// it collects garbage: a few. A leak would be one or more a round.
+	if after.SandboxdGoroutines > before.SandboxdGoroutines+4 || after.SandboxdDescriptors > before.SandboxdDescriptors+40 {
 		t.Errorf("before %+v\nafter %+v", before, after)
 	}
 }

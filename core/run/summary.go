@@ -178,6 +178,25 @@ func count(facts map[string]int, o record.Outcome, a *store.AttemptState) {
 	}
 }
 
+// mixed names the plugins and images that accepted attempts had in different
+// versions.
+func mixed(x *store.Index) []string {
+	first, more := map[string]string{}, map[string]bool{}
+	for _, t := range x.Trials {
+		a := t.Accepted()
+		if a == nil || !a.Result.Outcome.Final() {
+			continue
+		}
+		for what, digest := range a.Result.Digests {
+			if before, ok := first[what]; ok && before != digest {
+				more[what] = true
+			}
+			first[what] = digest
+		}
+	}
+	return slices.Sorted(maps.Keys(more))
+}
+
 // mark says why the numbers must be read with care.
 func (s *Summary) mark(x *store.Index, facts map[string]int) {
 	add := func(n int, one, many string) {
@@ -193,6 +212,9 @@ func (s *Summary) mark(x *store.Index, facts map[string]int) {
 		"results could have been influenced by what the agent left running or changed (exposed)")
 	add(facts["modified"], "result is of a modified task: the experiment grants less than the task asks",
 		"results are of modified tasks: the experiment grants less than the tasks ask")
+	for _, what := range mixed(x) {
+		s.Marks = append(s.Marks, "attempts were made with more than one version of "+what)
+	}
 	drift := map[string]bool{}
 	for _, n := range x.Notes {
 		if n.Accepted != "" {

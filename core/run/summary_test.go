@@ -200,3 +200,44 @@ func TestRetriesAreCountedAcrossProcesses(t *testing.T) {
 		t.Error("a retry that was cancelled is not made again")
 	}
 }
+
+// Images are built anew on another machine: what then differs is said, since a
+// plan cannot know it.
+func TestAttemptsOfDifferentVersionsAreMarked(t *testing.T) {
+	t.Parallel()
+	first, second := state(0, "t1", record.Passed), state(0, "t2", record.Passed)
+	x := &store.Index{Trials: []*store.TrialState{first, second}}
+	if s := run.Summarize(cells(1), x); len(s.Marks) != 0 {
+		t.Errorf("marks: %q", s.Marks)
+	}
+	second.Attempts[0].Result.Digests = map[string]string{"agent a": "sha256:other"}
+	if s := run.Summarize(cells(1), x); !slices.Contains(s.Marks, "attempts were made with more than one version of agent a") {
+		t.Errorf("marks: %q", s.Marks)
+	}
+}
+
+// What a resume reads of a run of 10,000 finished trials, and its summary.
+func BenchmarkResumeScanOfTenThousandTrials(b *testing.B) {
+	p, r, err := newRun(b.TempDir(), 10000)
+	if err != nil {
+		b.Fatal(err)
+	}
+	hundred := 100
+	f := &fake{attempt: always(record.Passed)}
+	if _, err = run.Carry(b.Context(), run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &hundred}}); err != nil {
+		b.Fatal(err)
+	}
+	if err = r.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	for b.Loop() {
+		m, x, err := store.Read(r.Dir)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if s := run.Summarize(m, x); s.Outcomes[record.Passed] != 10000 {
+			b.Fatalf("outcomes: %v", s.Outcomes)
+		}
+	}
+}

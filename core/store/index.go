@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/berth-eval/berth/core/record"
 )
@@ -181,36 +179,38 @@ func (x *Index) take(j *Journal) {
 }
 
 // walk looks for attempts that no journal speaks of, or not of their end.
+// Numbers follow one another, so that one question a trial is enough.
 func (x *Index) walk(dir string) error {
 	for _, t := range x.Trials {
 		folder := filepath.Join(dir, TrialsDir, filepath.FromSlash(t.Dir))
-		entries, err := os.ReadDir(folder)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			digits, ok := strings.CutPrefix(e.Name(), "attempt-")
-			number, err := strconv.Atoi(digits)
-			if !ok || err != nil || number < 1 || AttemptDir(number) != e.Name() {
-				continue
+		for n := t.next(); ; n++ {
+			_, err := os.Lstat(filepath.Join(folder, AttemptDir(n)))
+			if errors.Is(err, fs.ErrNotExist) {
+				break
 			}
-			a := t.attempt(number)
-			if a.Result != nil {
-				continue
+			if err != nil {
+				return err
 			}
-			r, err := ReadResult(filepath.Join(folder, e.Name()))
-			switch {
-			case err == nil && r.Trial == t.ID:
-				a.Result, a.found = BriefOf(r), true
-			case err != nil && !errors.Is(err, fs.ErrNotExist):
-				x.Damaged++ // published whole, changed since: it is not believed
+			t.attempt(n)
+		}
+		for i := range t.Attempts {
+			if a := &t.Attempts[i]; a.Result == nil {
+				x.look(t, a, folder)
 			}
 		}
 	}
 	return nil
+}
+
+// look finds the result of an attempt that was published and not written down.
+func (x *Index) look(t *TrialState, a *AttemptState, folder string) {
+	r, err := ReadResult(filepath.Join(folder, AttemptDir(a.Number)))
+	switch {
+	case err == nil && r.Trial == t.ID:
+		a.Result, a.found = BriefOf(r), true
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		x.Damaged++ // published whole, changed since: it is not believed
+	}
 }
 
 // ReadResult reads result.json of the attempt in dir.

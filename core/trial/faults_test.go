@@ -339,7 +339,7 @@ func TestTheEndOfTheSandboxIsTheAgentsDoing(t *testing.T) {
 func TestAnEnvironmentThatDiesBeforeTheSandboxSpeaks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, does("true"), tests("true"))
-	onEnv(b, func(genuine environment.Environment, e *broken) {
+	onEnv(b, func(_ environment.Environment, e *broken) {
 		e.create = func(context.Context, environment.Spec) (environment.Sandbox, error) {
 			time.AfterFunc(50*time.Millisecond, func() { b.starts.Add(1) })
 			return environment.Sandbox{ID: "local-0123456789abcdef", PID: 1 << 22}, nil

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -103,8 +104,11 @@ func environments(t *task.Task) []task.Env {
 // stopped from outside, or nil.
 func (a *attempt) live(ctx context.Context) *decide.Failure {
 	p, err := a.begin(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		p, err = a.allStages(ctx)
+	case a.w != nil:
+		err = cmp.Or(a.orphaned(ctx), err)
 	}
 	if err == nil {
 		return nil

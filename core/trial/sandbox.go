@@ -66,6 +66,19 @@ func (a *attempt) connect(ctx context.Context) error {
 	return err
 }
 
+// orphaned is a fault when the process that made the sandbox has ended, and nil
+// as long as it lives.
+func (a *attempt) orphaned(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Check)
+	defer cancel()
+	_, err := a.env.List(asking, a.in.Run)
+	if !errors.Is(err, ErrPluginGone) && a.incarnation == a.incarnationNow() {
+		return nil
+	}
+	err = fmt.Errorf("the sandbox ended with its environment: %w", cmp.Or(err, ErrPluginGone))
+	return &blame.Fault{By: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true, Err: err}
+}
+
 // incarnationNow says which process is behind the environment; 0 where nobody
 // knows.
 func (a *attempt) incarnationNow() int {

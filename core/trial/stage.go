@@ -86,12 +86,8 @@ func (s *stage) lost(ctx context.Context, err error) error {
 	if !s.a.w.Gone() && (!s.a.touched || s.a.w.Able(ctx)) {
 		return err
 	}
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Check)
-	defer cancel()
-	_, listErr := s.a.env.List(asking, s.a.in.Run)
-	if errors.Is(listErr, ErrPluginGone) || s.a.incarnation != s.a.incarnationNow() {
-		err = fmt.Errorf("the sandbox ended with its environment: %w", cmp.Or(listErr, ErrPluginGone))
-		return &blame.Fault{By: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true, Err: err}
+	if dead := s.a.orphaned(ctx); dead != nil {
+		return dead
 	}
 	if !s.a.touched {
 		return &blame.Fault{By: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}

@@ -154,7 +154,7 @@ func (a *app) load(ctx context.Context, path string, f *load.Flags) (*load.Loade
 	if err != nil {
 		return nil, err
 	}
-	return load.Load(ctx, path, f, load.Options{Formats: a.formats, Host: h, Env: a.env})
+	return load.Load(ctx, path, f, load.Options{Formats: a.formats, Host: h, Env: a.env, Environment: defaultEnvironment})
 }
 
 // experimentPath says where the experiment is: a file or a folder.

@@ -67,6 +67,8 @@ type Options struct {
 	Formats []task.Format
 	Host    *plugin.Host // Close ends it
 	Env     func(string) (string, bool)
+	// Environment is the plugin of an experiment that names none.
+	Environment string
 }
 
 // Load reads an experiment, asks its plugins, and plans it. What is wrong with
@@ -88,7 +90,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	}
 	l.Experiment, l.Diagnostics = config.Load(ctx, path, config.Options{
 		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, LookupEnv: o.Env, Formats: names,
-		Providers: dialects.Names(),
+		Providers: dialects.Names(), DefaultEnvironment: o.Environment,
 		Schemas: func(kind config.Kind, name string) (pluginconfig.Schema, error) {
 			return l.Host.Schema(ctx, plugins.Kind(kind), name)
 		},

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -66,7 +65,7 @@ func (x *exchange) refuse(f wire.Failure) {
 func (x *exchange) serve(ctx context.Context) {
 	x.line = Exchange{Time: time.Now().UTC(), Role: x.s.spec.Role, Name: x.e.name, Model: x.e.up.model.Name, Dialect: string(x.d.Name())}
 	// A client that does not read or write must not outlive its turn.
-	defer context.AfterFunc(x.life, func() {
+	defer context.AfterFunc(x.life, func() { //nolint:contextcheck // the turn ends it, whatever the request does
 		_ = x.control.SetReadDeadline(time.Unix(1, 0))
 		_ = x.control.SetWriteDeadline(time.Unix(1, 0))
 	})()
@@ -153,11 +152,12 @@ func clip(s string) string {
 // reserve sets aside what the request could cost at most, and waits until
 // there is room for it.
 func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
+	input := x.input(1)
 	x.e.mu.Lock()
-	ratio := x.e.ratio
-	x.line.Retry = x.e.failed[x.digest]
+	counted, again := x.e.failed[x.digest]
 	x.e.mu.Unlock()
-	x.worst.Input = int64(math.Ceil(float64(x.size)*ratio)) + x.facts.Images*fileTokens + x.facts.Inline/bytesInline
+	x.line.Retry = again
+	x.worst.Input = input
 	x.worst.Output = x.facts.MaxOutput
 	if x.worst.Output <= 0 {
 		x.worst.Output = assumedOutput
@@ -165,7 +165,7 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	need := ledger.Amount{
 		Requests: 1, Tokens: x.worst.Input + x.worst.Output, USD: price.AtMost(x.e.up.price, x.worst.Input, x.worst.Output),
 	}
-	if x.line.Retry {
+	if counted {
 		need.Requests = 0
 	}
 	begin := time.Now()
@@ -247,7 +247,7 @@ func (x *exchange) count(ctx context.Context) {
 // unanswered is for a request that got no answer at all.
 func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold) {
 	hold.Settle(ledger.Amount{})
-	x.failed(true)
+	x.failed(true, false)
 	x.line.Error = "no answer"
 	if ctx.Err() != nil {
 		x.line.Error = "the client went away"
@@ -269,12 +269,13 @@ func (x *exchange) clean(s string) string {
 	return clip(s)
 }
 
-// failed remembers whether a request may come again as a retry.
-func (x *exchange) failed(yes bool) {
+// failed remembers a request that may come again as a retry, and whether it
+// was counted.
+func (x *exchange) failed(yes, counted bool) {
 	x.e.mu.Lock()
 	defer x.e.mu.Unlock()
 	if yes {
-		x.e.failed[x.digest] = true
+		x.e.failed[x.digest] = counted || x.e.failed[x.digest]
 	} else {
 		delete(x.e.failed, x.digest)
 	}
@@ -293,7 +294,7 @@ func (x *exchange) settle(r wire.Reading, status int, broken breakage, hold *led
 		actual.Requests = 0
 	case !r.Complete && (broken.any() || r.Raw == nil):
 		x.line.Estimated = true
-		u.Input = max(u.Input, x.estimate())
+		u.Input = max(u.Input, x.input(usualBytes))
 		u.Output = max(u.Output, (r.Said+2)/3)
 		actual.Tokens, actual.USD = hold.Amount().Tokens, hold.Amount().USD
 	}
@@ -313,16 +314,25 @@ func (x *exchange) settle(r wire.Reading, status int, broken breakage, hold *led
 		}
 	}
 	x.add(u, actual.Requests, cost, known, ok)
-	x.failed(!ok || broken.any() || r.Error != "")
+	x.failed(!ok || broken.any() || r.Error != "", ok)
 	x.judge(status, r, broken)
 	hold.Settle(actual)
 }
 
-// estimate is how many tokens the request has, as far as that is known.
-func (x *exchange) estimate() int64 {
+// usualBytes is how many bytes of a request make a token, roughly.
+const usualBytes = 4
+
+// input is how many tokens the request has when so many bytes make one: at
+// most, with one byte. A conversation grows, so what the last request came to
+// is known of this one, and only what is new is estimated.
+func (x *exchange) input(perToken int64) int64 {
 	x.e.mu.Lock()
 	defer x.e.mu.Unlock()
-	return int64(float64(x.size)*x.e.ratio/ratioMargin) + x.facts.Images*fileTokens/2
+	files := x.facts.Images*fileTokens + x.facts.Inline/bytesInline
+	if x.e.size > 0 && x.size >= x.e.size {
+		return min(x.size, x.e.input+(x.size-x.e.size)/perToken) + files
+	}
+	return x.size/perToken + files
 }
 
 // add puts the exchange on the account of its model.
@@ -342,8 +352,8 @@ func (x *exchange) add(u wire.Usage, requests int64, cost float64, known, ok boo
 		sum += *e.usage.CostUSD
 	}
 	e.usage.CostUSD = &sum
-	if ok && !x.line.Estimated && x.size > 0 && x.facts.Images == 0 {
-		e.ratio = min(1, max(leastRatio, float64(u.Input)/float64(x.size)*ratioMargin))
+	if ok && !x.line.Estimated {
+		e.size, e.input = x.size, u.Input
 	}
 }
 

@@ -46,7 +46,7 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 		return nil, err
 	}
 	for k, v := range x.r.Header {
-		if !perHop[k] && !strings.EqualFold(x.r.Header.Get("Connection"), k) {
+		if !perHop[k] && !strings.EqualFold(x.r.Header.Get("Connection"), k) && !strings.Contains(strings.Join(v, " "), x.e.token) {
 			req.Header[k] = v
 		}
 	}

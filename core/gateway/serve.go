@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -18,7 +19,7 @@ import (
 const maxRequest = 128 << 20
 
 // ServeHTTP answers one request of the session's plugin.
-func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) { //nolint:contextcheck // a request ends with the turn, too
 	d, call, ok := dialects.Of(r)
 	if !ok {
 		s.other(w, r)
@@ -37,7 +38,7 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	defer context.AfterFunc(life, func() { cancel(context.Cause(life)) })()
+	defer context.AfterFunc(life, func() { cancel(context.Cause(life)) })() //nolint:contextcheck // as above
 	if call.Kind == wire.List {
 		answer(w, wire.Response{Status: http.StatusOK, Header: jsonHeader(), Body: d.Listed([]string{e.up.model.Name})})
 		return
@@ -66,9 +67,7 @@ func (s *session) other(w http.ResponseWriter, r *http.Request) {
 func jsonHeader() http.Header { return http.Header{"Content-Type": {"application/json"}} }
 
 func answer(w http.ResponseWriter, f wire.Response) {
-	for k, v := range f.Header {
-		w.Header()[k] = v
-	}
+	maps.Copy(w.Header(), f.Header)
 	w.WriteHeader(f.Status)
 	_, _ = w.Write(f.Body) // the client may be gone
 }

@@ -57,19 +57,12 @@ type entry struct {
 	token string
 
 	mu     sync.Mutex
-	ratio  float64         // tokens of input per byte, at most
-	failed map[string]bool // digests of requests whose last answer was no success
+	size   int64           // bytes of the last request that told its usage
+	input  int64           // and its tokens
+	failed map[string]bool // requests without success by their digest: whether they were counted
 	usage  record.Usage
 	priced bool // all of it has a known price
 }
-
-// Tokens of input per byte of a request. A request tells more about the next
-// one than any table: what it came to is taken, with a margin.
-const (
-	firstRatio  = 0.5
-	ratioMargin = 1.25
-	leastRatio  = 0.125
-)
 
 // errRevoked is why a request ends with the turn that it belongs to.
 var errRevoked = errors.New("the turn is over")
@@ -128,7 +121,7 @@ func (s *session) add(name string, m trial.Model) error {
 		return err
 	}
 	e := &entry{
-		name: name, up: u, token: "berth-" + hex.EncodeToString(b), ratio: firstRatio, failed: map[string]bool{}, priced: true,
+		name: name, up: u, token: "berth-" + hex.EncodeToString(b), failed: map[string]bool{}, priced: true,
 		usage: record.Usage{Role: s.spec.Role, Model: u.model.Name},
 	}
 	dialect := model.Dialect(u.model.Provider)

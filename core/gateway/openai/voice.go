@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/wire"
@@ -185,12 +186,8 @@ func (st *stream) say(name string, o object) {
 // with is o with other values for some members.
 func (o object) with(over object) object {
 	c := object{}
-	for k, v := range o {
-		c[k] = v
-	}
-	for k, v := range over {
-		c[k] = v
-	}
+	maps.Copy(c, o)
+	maps.Copy(c, over)
 	return c
 }
 

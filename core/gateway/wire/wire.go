@@ -215,7 +215,7 @@ func Pieces(s string, n int) []string {
 	return append(out, s[start:])
 }
 
-// Arguments is what a tool call says, as text.
+// ArgumentText is what a tool call says, as text.
 func (t ToolCall) ArgumentText() string {
 	var s string
 	if json.Unmarshal(t.Arguments, &s) == nil {

@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// An attempt costs 0.1 USD and could cost a little more: nine or ten fit into
+// the budget of the run.
+func TestABudgetHoldsInParallel(t *testing.T) {
+	t.Parallel()
+	m := scripted(t, "replies:\n  - {text: x, delay: 5ms, usage: {input: 60, output: 40}}\n")
+	m.Price = priced(1000, 1000, 1000, 1000)
+	limit := 1.0
+	b := start(t, m, func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Run = ledger.Limit{USD: &limit} })
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		counts = map[int]int{}
+		total  float64
+		spent  int
+	)
+	for i := range 64 {
+		wg.Go(func() {
+			s := b.open(t, trial.ModelSpec{Trial: fmt.Sprint("p", i), Attempt: 1, Role: "agent", Models: b.spec.Models})
+			defer s.Close(context.Background())
+			one := &bench{session: s, e: s.Endpoints()["default"], c: unixClient(s.Endpoints()["default"].Host)}
+			defer one.c.CloseIdleConnections()
+			got := one.ask(t.Context(), t, "/v1/messages", `{"model":"m1","max_tokens":40,"messages":[{"role":"user","content":"hi"}]}`)
+			mu.Lock()
+			defer mu.Unlock()
+			counts[got.status]++
+			for _, u := range s.Usage() {
+				total += *u.CostUSD
+			}
+			select {
+			case <-s.Spent():
+				spent++
+			default:
+			}
+		})
+	}
+	wg.Wait()
+	if counts[200] < 9 || counts[200]+counts[403] != 64 || spent != counts[403] || total > limit+1e-9 {
+		t.Errorf("statuses %v, %d out of budget, %g USD of %g", counts, spent, total, limit)
+	}
+}
+
+func TestBudgetsOfAnAttempt(t *testing.T) {
+	t.Parallel()
+	two, hundred := int64(2), int64(100)
+	for name, budget := range map[string]trial.Budget{"requests": {Requests: &two}, "tokens": {Tokens: &hundred}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, scripted(t, "replies:\n  - {text: x, usage: {input: 20, output: 20}}\n"),
+				func(_ *config.Model, _ *Options, s *trial.ModelSpec) { s.Budget = budget })
+			var codes []int
+			for range 3 {
+				codes = append(codes, b.ask(t.Context(), t, "/v1/messages", `{"model":"m1","max_tokens":20,"messages":[{"role":"user","content":"hi"}]}`).status)
+			}
+			if fmt.Sprint(codes) != "[200 200 403]" {
+				t.Errorf("statuses %v", codes)
+			}
+			got := b.ask(t.Context(), t, "/v1/messages", `{"model":"m1","max_tokens":20,"messages":[]}`)
+			if !strings.Contains(got.body, "billing_error") || !strings.Contains(got.body, "budget of the attempt") {
+				t.Errorf("said %s", got.body)
+			}
+		})
+	}
+}
+
+func TestABudgetInUSDNeedsAPrice(t *testing.T) {
+	t.Parallel()
+	key := config.Plain("k")
+	m := config.Model{Label: "m", Provider: "anthropic", Name: "nobody-knows", APIKey: &key}
+	one := 1.0
+	_, err := New(Options{Dir: t.TempDir(), Models: []config.Model{m}, Run: ledger.Limit{USD: &one}})
+	if err == nil || !strings.Contains(err.Error(), "price is not known") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,386 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+const oneReply = `
+chunk: 3
+replies:
+  - thinking: Ich überlege …
+    text: "Grüße ✓ 世界"
+    tools: [{name: bash, arguments: {command: "echo ✓"}}]
+    usage: {input: 1000, cached: 600, cache_write: 100, output: 50, reasoning: 20}
+`
+
+func TestAScriptAnswersInEveryDialectAndIsMetered(t *testing.T) {
+	t.Parallel()
+	for i, r := range requests {
+		t.Run(r.dialect, func(t *testing.T) {
+			t.Parallel()
+			answersAndIsMetered(t, r.dialect, r.path, r.body, false)
+		})
+		t.Run(r.dialect+" stream", func(t *testing.T) {
+			t.Parallel()
+			path, body := streaming(i)
+			answersAndIsMetered(t, r.dialect, path, body, true)
+		})
+	}
+}
+
+func answersAndIsMetered(t *testing.T, dialect, path, body string, stream bool) {
+	t.Helper()
+	m := scripted(t, oneReply)
+	m.Price = priced(10, 1, 20, 100)
+	b := start(t, m)
+	got := b.ask(t.Context(), t, path, body)
+	if got.status != http.StatusOK || got.err != nil || !strings.Contains(got.body, "bash") {
+		t.Fatalf("%d %v %s", got.status, got.err, got.body)
+	}
+	if !stream && !strings.Contains(got.body, "世界") {
+		t.Errorf("no text in %s", got.body)
+	}
+	want := record.Usage{
+		Role: "agent", Model: "m1", Requests: 1, InputTokens: 1000, CachedTokens: 600, CacheWrite: 100, OutputTokens: 50, ReasoningTokens: 20,
+	}
+	if dialect == "gemini" {
+		want.CacheWrite = 0 // the dialect has no such figure
+	}
+	u := b.Usage()
+	if len(u) != 1 || u[0].CostUSD == nil {
+		t.Fatalf("usage %+v", u)
+	}
+	cost := *u[0].CostUSD
+	u[0].CostUSD, u[0].WaitedMS = nil, 0
+	if u[0] != want {
+		t.Errorf("usage %+v\nwant  %+v", u[0], want)
+	}
+	if want := (10*float64(400-want.CacheWrite) + 600 + 20*float64(want.CacheWrite) + 5000) / 1e6; math.Abs(cost-want) > 1e-9 {
+		t.Errorf("cost %g, want %g", cost, want)
+	}
+	if x := b.last(t); x.Raw == nil || x.Estimated || x.Stream != stream || x.Dialect != dialect {
+		t.Errorf("written down: %+v", x)
+	}
+}
+
+// Every byte of a stream arrives, whatever pieces it comes in and whatever
+// events nobody here knows are in it; and it is metered.
+func TestAStreamPassesUntouched(t *testing.T) {
+	t.Parallel()
+	for i, r := range requests {
+		for _, piece := range []int{1, 7, 1 << 20} {
+			t.Run(fmt.Sprintf("%s in pieces of %d", r.dialect, piece), func(t *testing.T) {
+				t.Parallel()
+				path, body := streaming(i)
+				if r.dialect == "openai-chat" {
+					body = strings.Replace(body, `{`, `{"stream_options":{"include_usage":true},`, 1)
+				}
+				passesUntouched(t, r.dialect, path, body, piece)
+			})
+		}
+	}
+}
+
+// inPieces sends a stream with a flush after each piece.
+func inPieces(all []byte, size int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("X-New", "1")
+		for rest := all; len(rest) > 0; {
+			n := min(size, len(rest))
+			_, _ = w.Write(rest[:n])
+			_ = http.NewResponseController(w).Flush()
+			rest = rest[n:]
+		}
+	}
+}
+
+func passesUntouched(t *testing.T, dialect, path, body string, piece int) {
+	t.Helper()
+	want := recorded(t, dialect)
+	p := provide(t, inPieces(want, piece))
+	b := start(t, p.model(dialect))
+	got := b.ask(t.Context(), t, path, body)
+	if got.err != nil || got.body != string(want) || got.header.Get("X-New") != "1" {
+		t.Fatalf("%v: %d bytes, want %d\n%s", got.err, len(got.body), len(want), got.body)
+	}
+	if p.bodies[0] != body {
+		t.Errorf("the provider was asked\n%s\nwant\n%s", p.bodies[0], body)
+	}
+	for k, v := range p.heads[0] {
+		if strings.Contains(strings.Join(v, " "), b.e.Token) {
+			t.Errorf("the token went to the provider in %s", k)
+		}
+	}
+	u := b.Usage()[0]
+	if u.InputTokens != 12704 || u.CachedTokens != 12584 || u.OutputTokens != 42 || u.ReasoningTokens != 7 {
+		t.Errorf("usage %+v", u)
+	}
+}
+
+func TestUsageIsAskedForAndTakenOutAgain(t *testing.T) {
+	t.Parallel()
+	whole := recorded(t, "openai-chat")
+	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write(whole)
+	})
+	b := start(t, p.model("openai-chat"))
+	path, body := streaming(2)
+	got := b.ask(t.Context(), t, path, body)
+	if strings.Contains(got.body, `"choices":[]`) || strings.Contains(got.body, `"choices": []`) || !strings.HasSuffix(got.body, "data: [DONE]\n\n") {
+		t.Errorf("the client got\n%s", got.body)
+	}
+	if !strings.Contains(p.bodies[0], "include_usage") || b.Usage()[0].OutputTokens != 42 {
+		t.Errorf("asked %s, usage %+v", p.bodies[0], b.Usage())
+	}
+}
+
+func TestFailuresOfAProvider(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		status  int
+		retry   string
+		body    string
+		limited bool
+		down    bool
+	}{
+		{429, "7", `{"error":{"message":"slow down"}}`, true, true},
+		{429, "", `{"error":{"message":"slow down"}}`, true, true},
+		{529, "", `{"error":{"message":"overloaded"}}`, true, true},
+		{500, "", `{"error":{"message":"oops ` + canaryKey + `"}}`, false, true},
+		{401, "", `{"error":{"message":"bad key ` + canaryKey + `"}}`, false, true},
+		{400, "", `{"error":{"message":"no such field"}}`, false, false},
+	} {
+		t.Run(fmt.Sprint(tt.status, tt.retry), func(t *testing.T) {
+			t.Parallel()
+			p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+				if tt.retry != "" {
+					w.Header().Set("Retry-After", tt.retry)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+			})
+			m := p.model("anthropic")
+			b := start(t, m)
+			got := b.ask(t.Context(), t, requests[0].path, requests[0].body)
+			if got.status != tt.status || got.header.Get("Retry-After") != tt.retry {
+				t.Errorf("status %d, Retry-After %q", got.status, got.header.Get("Retry-After"))
+			}
+			down := b.Down()
+			if (down != nil) != tt.down || strings.Contains(fmt.Sprint(down), canaryKey) || strings.Contains(got.body, canaryKey) {
+				t.Errorf("down %v, body %s", down, got.body)
+			}
+			if len(b.Usage()) != 0 {
+				t.Errorf("usage %+v", b.Usage())
+			}
+		})
+	}
+}
+
+func TestAnAnswerThatBreaksOffBreaksOffForTheClientToo(t *testing.T) {
+	t.Parallel()
+	for i, r := range requests {
+		t.Run(r.dialect, func(t *testing.T) {
+			t.Parallel()
+			whole := recorded(t, r.dialect)
+			half := whole[:len(whole)*2/3]
+			p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = w.Write(half)
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			})
+			m := p.model(r.dialect)
+			m.Price = priced(1, 1, 1, 1)
+			b := start(t, m)
+			path, body := streaming(i)
+			got := b.ask(t.Context(), t, path, body)
+			if got.err == nil || !strings.HasPrefix(string(half), got.body) {
+				t.Errorf("got %v and %q", got.err, got.body)
+			}
+			x := b.last(t)
+			if x.Broken != "provider" || !x.Estimated || x.Usage == nil || x.Usage.Input == 0 || b.Down() == nil {
+				t.Errorf("written down: %+v, down %v", x, b.Down())
+			}
+		})
+	}
+}
+
+func TestTokensAreGoodForTheirTurnOnly(t *testing.T) {
+	t.Parallel()
+	b := start(t, scripted(t, oneReply))
+	ask := func(headers ...string) int {
+		return b.ask(t.Context(), t, requests[0].path, requests[0].body, headers...).status
+	}
+	if got := ask("X-Api-Key", "berth-guessed", "Authorization", ""); got != http.StatusUnauthorized {
+		t.Errorf("a guessed token: %d", got)
+	}
+	if err := b.Revoke(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(); got != http.StatusForbidden {
+		t.Errorf("between turns: %d", got)
+	}
+	if err := b.Allow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(); got != http.StatusOK {
+		t.Errorf("in the next turn: %d", got)
+	}
+	other := b.open(t, trial.ModelSpec{Trial: "t2", Attempt: 1, Role: "agent", Models: b.spec.Models})
+	defer other.Close(t.Context())
+	if got := ask("X-Api-Key", other.Endpoints()["default"].Token, "Authorization", ""); got != http.StatusUnauthorized {
+		t.Errorf("the token of another session: %d", got)
+	}
+}
+
+func TestRevokeEndsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	b := start(t, scripted(t, "replies:\n  - {text: \"never all of it\", break: stall}\n"))
+	path, body := streaming(0)
+	done := make(chan reply, 1)
+	go func() { done <- b.ask(context.Background(), t, path, body) }()
+	deadline := time.Now().Add(5 * time.Second)
+	for b.underWay() == 0 && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := b.Revoke(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-done; got.err == nil && got.status == http.StatusOK && strings.Contains(got.body, "message_stop") {
+		t.Errorf("the answer came to an end: %s", got.body)
+	}
+	if x := b.last(t); x.Broken != "client" || b.Down() != nil {
+		t.Errorf("written down: %+v, down %v", x, b.Down())
+	}
+}
+
+func (s *session) underWay() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inside
+}
+
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"usage":{"input_tokens":3,"output_tokens":4}}`)
+	})
+	m := p.model("anthropic")
+	m.Parameters = json.RawMessage(`{"temperature":0,"thinking":{"type":"enabled"}}`)
+	m.AllowModels = []string{"m2"}
+	b := start(t, m)
+	b.ask(t.Context(), t, "/v1/messages", `{"model":"big-one","thinking":{"budget_tokens":5},"tools":[{"type":"web_search_20250305","name":"web_search"},{"name":"bash"}],"messages":[]}`)
+	want := `{"model":"m1","thinking":{"budget_tokens":5,"type":"enabled"},"tools":[{"name":"bash"}],"messages":[],"temperature":0}`
+	if p.bodies[0] != want {
+		t.Errorf("sent %s\nwant %s", p.bodies[0], want)
+	}
+	b.ask(t.Context(), t, "/v1/messages", `{"model":"m2","messages":[]}`)
+	if !strings.Contains(p.bodies[1], `"m2"`) {
+		t.Errorf("an allowed model was replaced: %s", p.bodies[1])
+	}
+	codes := ""
+	for _, f := range b.Findings() {
+		codes += f.Code + " "
+	}
+	if codes != "other_model hosted_tool " {
+		t.Errorf("findings %q", codes)
+	}
+	if p.heads[0].Get("X-Api-Key") != canaryKey || p.heads[0].Get("Authorization") != "" {
+		t.Errorf("headers %v", p.heads[0])
+	}
+}
+
+func TestLargeResultsAndPackedBodies(t *testing.T) {
+	t.Parallel()
+	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"usage":{"input_tokens":3,"output_tokens":4}}`)
+	})
+	b := start(t, p.model("anthropic"))
+	big := `{"model":"m1","max_tokens":5,"messages":[{"role":"user","content":[{"type":"tool_result","content":"` + strings.Repeat("line ✓\\n", 10<<20/9) + `"}]}]}`
+	if got := b.ask(t.Context(), t, "/v1/messages", big); got.status != http.StatusOK || p.bodies[0] != big {
+		t.Errorf("status %d, %d bytes arrived of %d", got.status, len(p.bodies[0]), len(big))
+	}
+	for enc, packed := range map[string][]byte{"gzip": gzipped(t, requests[0].body), "zstd": zstded(t, requests[0].body)} {
+		got := b.ask(t.Context(), t, "/v1/messages", string(packed), "Content-Encoding", enc)
+		if got.status != http.StatusOK || p.bodies[len(p.bodies)-1] != requests[0].body {
+			t.Errorf("%s: %d, %s", enc, got.status, got.body)
+		}
+	}
+	if got := b.ask(t.Context(), t, "/v1/messages", `{"model":`); got.status != http.StatusBadRequest {
+		t.Errorf("no JSON: %d", got.status)
+	}
+}
+
+func TestRetriesAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	b := start(t, scripted(t, "replies:\n  - error: {status: 500}\n    times: 2\n  - {break: cut, text: half}\n  - {text: all, usage: {input: 5, output: 5}}\n"))
+	path, body := streaming(0)
+	for range 4 {
+		b.ask(t.Context(), t, path, body)
+	}
+	if u := b.Usage(); len(u) != 1 || u[0].Requests != 1 || u[0].InputTokens <= 5 {
+		t.Errorf("usage %+v", u)
+	}
+	if !b.last(t).Retry {
+		t.Errorf("the last is no retry: %+v", b.lines)
+	}
+}
+
+// The key is in no answer and no file, the token in no file.
+func TestSecretsStayWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	p := provide(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"error":"`+r.Header.Get("X-Api-Key")+`"}`)
+	})
+	b := start(t, p.model("anthropic"))
+	got := b.ask(t.Context(), t, requests[0].path, strings.Replace(requests[0].body, "hi", b.e.Token, 1))
+	if strings.Contains(got.body, canaryKey) {
+		t.Errorf("the key is in %s", got.body)
+	}
+	b.last(t)
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	err := filepath.Walk(b.dir, func(path string, fi os.FileInfo, err error) error {
+		if err != nil || fi.IsDir() {
+			return err
+		}
+		files++
+		text, err := os.ReadFile(path)
+		if bytes.Contains(text, []byte(canaryKey)) || bytes.Contains(text, []byte(b.e.Token)) {
+			t.Errorf("%s holds a secret: %s", path, text)
+		}
+		return err
+	})
+	if err != nil || files == 0 {
+		t.Errorf("%d files, %v", files, err)
+	}
+	if _, err = net.Dial("unix", strings.TrimPrefix(b.e.Host, "unix:")); err == nil { //nolint:noctx // it must fail at once
+		t.Error("the socket outlives the session")
+	}
+}

@@ -1,0 +1,88 @@
+package script
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+)
+
+const inOrder = `
+replies:
+  - {text: one}
+  - {error: {status: 429, retry_after: 2s}, times: 2}
+  - {text: two}
+  - {when: {last: "(?i)oops"}, text: sorry, times: 1}
+  - {when: {turn: 7, tool: bash}, text: seven}
+`
+
+func TestRepliesAreChosenByTheRequest(t *testing.T) {
+	t.Parallel()
+	s, err := Parse([]byte(inOrder), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := s.Session()
+	for _, tt := range []struct {
+		talk wire.Talk
+		want string
+	}{
+		{wire.Talk{}, "one"},
+		{wire.Talk{}, "one"}, // sent again, answered again
+		{wire.Talk{Turn: 1}, "429"},
+		{wire.Talk{Turn: 1}, "429"},
+		{wire.Talk{Turn: 1}, "two"},
+		{wire.Talk{Turn: 1, Last: "OOPS"}, "sorry"},
+		{wire.Talk{Turn: 1, Last: "OOPS"}, "two"},
+		{wire.Talk{Turn: 7}, "no reply"},
+		{wire.Talk{Turn: 7, Tools: []string{"bash"}}, "seven"},
+		{wire.Talk{Turn: 2}, "no reply"},
+	} {
+		r, err := session.next(tt.talk)
+		got := ""
+		switch {
+		case err != nil:
+			got = err.Error()
+		case r.Error != nil:
+			got = "429"
+		default:
+			got = r.Text
+		}
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("%+v: %q, want %q", tt.talk, got, tt.want)
+		}
+	}
+	if r, err := s.Session().next(wire.Talk{Turn: 1}); err != nil || r.Error == nil {
+		t.Error("another session does not begin anew")
+	}
+}
+
+func TestScriptsThatAreWrong(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		in    string
+		lines bool
+		want  string
+	}{
+		{in: "", want: "no replies"},
+		{in: "replies:\n  - {txt: hi}\n", want: "txt"},
+		{in: "replies:\n  - {break: sometimes}\n", want: "drop, cut"},
+		{in: "replies:\n  - {error: {status: 200}}\n", want: "400 to 599"},
+		{in: "replies:\n  - {delay: 5}\n", want: "200ms"},
+		{in: "replies:\n  - {when: {last: \"(\"}}\n", want: "when last"},
+		{in: "replies:\n  - {tools: [{arguments: {}}]}\n", want: "no name"},
+		{in: "{\"text\":\"a\"}\n{\"txt\":\"b\"}\n", lines: true, want: "line 2"},
+	} {
+		if _, err := Parse([]byte(tt.in), tt.lines); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("Parse(%q) = %v, want an error with %q", tt.in, err, tt.want)
+		}
+	}
+}
+
+func TestLinesOfJSON(t *testing.T) {
+	t.Parallel()
+	s, err := Parse([]byte("{\"text\":\"a\",\"delay\":\"1ms\"}\n\n{\"tools\":[{\"name\":\"f\",\"arguments\":{\"x\":1}}]}\n"), true)
+	if err != nil || len(s.replies) != 2 || s.replies[1].Tools[0].Name != "f" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}

@@ -1,0 +1,128 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Wherever a stream is cut, the same events come out, with all their bytes.
+func TestEventsAreTheSameWhereverTheStreamIsCut(t *testing.T) {
+	t.Parallel()
+	stream := "event: a\ndata: {\"x\": \"Grüße 世界\"}\n\n: comment\n\ndata: one\r\ndata: two\r\n\r\ndata:[DONE]\n\ndata: cut"
+	want := []string{"a|{\"x\": \"Grüße 世界\"}", "|", "|one\ntwo", "|[DONE]"}
+	for size := 1; size <= len(stream); size++ {
+		var got []string
+		raw := ""
+		var s Events
+		for rest := stream; rest != ""; {
+			n := min(size, len(rest))
+			s.Write([]byte(rest[:n]), func(e Event) {
+				got = append(got, e.Name+"|"+string(e.Data))
+				raw += string(e.Raw)
+			})
+			rest = rest[n:]
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) || raw+string(s.Rest()) != stream {
+			t.Fatalf("in pieces of %d: %q, rest %q", size, got, s.Rest())
+		}
+	}
+}
+
+func TestAnEventThatIsTooLargeIsPassedOver(t *testing.T) {
+	t.Parallel()
+	var s Events
+	var got []string
+	do := func(e Event) { got = append(got, string(e.Data)) }
+	s.Write([]byte("data: "), do)
+	for range 40 {
+		s.Write(make([]byte, 1<<20), do)
+	}
+	s.Write([]byte("\n\ndata: next\n\n"), do)
+	if len(got) != 1 || got[0] != "next" {
+		t.Errorf("got %d events, %.40q", len(got), got)
+	}
+}
+
+func TestAnObjectKeepsWhatIsNotEdited(t *testing.T) {
+	t.Parallel()
+	in := `{ "b":1.50,  "a":{"y":[1, 2]}, "model":"x" }`
+	o, err := ParseObject([]byte(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(o.Bytes()) != in {
+		t.Errorf("unedited: %s", o.Bytes())
+	}
+	if err = o.Merge(json.RawMessage(`{"a":{"z":true},"c":null}`)); err != nil {
+		t.Fatal(err)
+	}
+	o.SetString("model", "m")
+	o.Delete("b")
+	want := `{"a":{"y":[1, 2],"z":true},"model":"m","c":null}`
+	if string(o.Bytes()) != want {
+		t.Errorf("edited: %s\nwant    %s", o.Bytes(), want)
+	}
+}
+
+func TestWhatIsNoObject(t *testing.T) {
+	t.Parallel()
+	for _, in := range []string{"", "[]", `"x"`, `{"a":`, `{"a":1`, `{"a":1} {}`, `{"a":1}x`, "\xff"} {
+		if _, err := ParseObject([]byte(in)); !errors.Is(err, ErrNotObject) {
+			t.Errorf("ParseObject(%q) = %v, want ErrNotObject", in, err)
+		}
+	}
+}
+
+func TestMergingTheSameChangesNothing(t *testing.T) {
+	t.Parallel()
+	o, err := ParseObject([]byte(`{"a":{"b":1},"c":2}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = o.Merge(json.RawMessage(`{"a":{"b":1}}`)); err != nil || o.Changed() {
+		t.Errorf("changed %v, %v", o.Changed(), err)
+	}
+}
+
+func TestPieces(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		in   string
+		n    int
+		want string
+	}{{"", 3, "[]"}, {"abc", 0, "[abc]"}, {"Grüße", 2, "[Gr üß e]"}, {"ab", 2, "[ab]"}, {"世界", 1, "[世 界]"}} {
+		if got := fmt.Sprint(Pieces(tt.in, tt.n)); got != tt.want {
+			t.Errorf("Pieces(%q, %d) = %s, want %s", tt.in, tt.n, got, tt.want)
+		}
+	}
+}
+
+func TestInlineFilesAreToldFromText(t *testing.T) {
+	t.Parallel()
+	picture := strings.Repeat("iVBORw0KGgo", 200)
+	size, n := Inline([]byte(`[{"source":{"type":"base64","data":"` + picture + `"}},{"url": "data:image/png;base64,` + picture + `"},{"text":"` + picture + `"}]`))
+	if n != 2 || size < int64(2*len(picture)) || size > int64(2*len(picture)+40) {
+		t.Errorf("%d bytes in %d files, want 2 of %d", size, n, len(picture))
+	}
+	if _, n = Inline([]byte(`{"data":"` + strings.Repeat("words and words ", 200) + `"}`)); n != 0 {
+		t.Error("words counted as a file")
+	}
+}
+
+func FuzzEvents(f *testing.F) {
+	f.Add([]byte("data: x\n\nevent: y\r\ndata: z\r\n\r\n"), 3)
+	f.Fuzz(func(t *testing.T, in []byte, cut int) {
+		var one, two Events
+		var a, b []byte
+		one.Write(in, func(e Event) { a = append(a, e.Raw...) })
+		cut = max(0, min(len(in), cut))
+		two.Write(in[:cut], func(e Event) { b = append(b, e.Raw...) })
+		two.Write(in[cut:], func(e Event) { b = append(b, e.Raw...) })
+		if string(append(a, one.Rest()...)) != string(in) || string(append(b, two.Rest()...)) != string(in) {
+			t.Errorf("bytes were lost of %q cut at %d", in, cut)
+		}
+	})
+}

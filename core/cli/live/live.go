@@ -97,7 +97,7 @@ func (s *state) take(e run.Event) []string {
 		return []string{fmt.Sprintf("%s  %s  %s", s.name(e), out.Paint(s.o.Color, out.Bad, "not written"), out.Clean(e.Text))}
 	case run.Waiting:
 		s.done--
-		return []string{fmt.Sprintf("%s  attempt %d in %s", s.name(e), e.Attempt, out.Seconds(e.Wait))}
+		return []string{fmt.Sprintf("%s  in %s", s.name(e), out.Seconds(e.Wait))}
 	case run.Stopping:
 		s.stopping = e.Text
 		line := "stopping: " + out.Clean(e.Text)
@@ -155,7 +155,7 @@ func (s *state) finished(e run.Event) string {
 	if r.Score != nil {
 		score = fmt.Sprintf("%.2f", *r.Score)
 	}
-	outcome := fmt.Sprintf("%-11s", r.Outcome)
+	outcome := fmt.Sprintf("%-17s", r.Outcome)
 	line := fmt.Sprintf("%s  %s  %s  %9s", s.name(e), out.Paint(s.o.Color, StyleOf(r.Outcome), outcome), score, out.Seconds(r.End.Sub(r.Start)))
 	if n := note(r); n != "" {
 		line += "  " + n

@@ -1,0 +1,102 @@
+package out_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/berth-eval/berth/core/cli/out"
+)
+
+// What comes out of a sandbox must not steer the terminal: clear it, rewrite
+// lines, set its title, or be sent back as if it was typed.
+func TestCleanTakesTheTerminalAway(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"plain":                        "plain",
+		"a\nb\r\nc\td":                 "a b c d",
+		"\x1b[2J\x1b[Hpassed":          "�[2J�[Hpassed",
+		"\x1b]0;title\x07x":            "�]0;title�x",
+		"\u009b31mred":                 "�31mred",
+		"right\u202eto left\u202c":     "right�to left�",
+		"bad \xff\xfe bytes":           "bad � bytes",
+		"  spaces   are   one  ":       "spaces are one",
+		"wide 日本 and e\u0301 are kept": "wide 日本 and e\u0301 are kept",
+	} {
+		if got := out.Clean(in); got != want {
+			t.Errorf("Clean(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzNothingControlsTheTerminal(f *testing.F) {
+	f.Add("\x1b[31m")
+	f.Add("a\u202eb\x00")
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, got := range append(out.Lines(s), out.Clean(s), out.Short(s, 20)) {
+			if i := strings.IndexFunc(got, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }); i >= 0 {
+				t.Errorf("%q became %q", s, got)
+			}
+		}
+	})
+}
+
+func TestLinesKeepTheirIndentation(t *testing.T) {
+	t.Parallel()
+	got := out.Lines("a\n  b\x1b[K\n\tc  \n\n")
+	if want := []string{"a", "  b�[K", "    c"}; strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestTablesAreAlignedByColumnsOfTheScreen(t *testing.T) {
+	t.Parallel()
+	tab := out.Table{Head: []string{"name", "n", "note"}, Right: []bool{1: true}}
+	tab.Row("日本", "7", "wide")
+	tab.Row(out.Paint(true, out.Good, "good"), "123", "painted")
+	tab.Row("x", "1", "")
+	var b bytes.Buffer
+	tab.Write(&b, false)
+	want := "name    n  note\n日本    7  wide\n\x1b[32mgood\x1b[0m  123  painted\nx       1\n"
+	if b.String() != want {
+		t.Errorf("got\n%q\nwant\n%q", b.String(), want)
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0.0 s", 12400 * time.Millisecond: "12.4 s", 185 * time.Second: "3m05s", 130 * time.Minute: "2h10m",
+	} {
+		if got := out.Seconds(d); got != want {
+			t.Errorf("%s: %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestColorsAreForTerminalsOnly(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	p := out.New(&b, &b, func(string) (string, bool) { return "", false })
+	if p.Color || p.ErrColor {
+		t.Error("a buffer is painted")
+	}
+	if got := out.Paint(false, out.Bad, "x"); got != "x" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAnswersAreJSONOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	p := &out.Printer{Out: &b}
+	if done, err := p.Answer(1); done || err != nil || b.Len() > 0 {
+		t.Errorf("%t, %v, %q", done, err, b.String())
+	}
+	p.JSON = true
+	if done, err := p.Answer(map[string]string{"a": "<b>"}); !done || err != nil || b.String() != "{\n  \"a\": \"<b>\"\n}\n" {
+		t.Errorf("%t, %v, %q", done, err, b.String())
+	}
+}

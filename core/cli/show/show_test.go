@@ -1,0 +1,178 @@
+package show_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/core/cli/show"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("/tmp", "bsh")
+	if err == nil {
+		err = os.Setenv(node.EnvDir, dir)
+	}
+	if err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// runOf is a run of two trials of one task and one of another; the first has
+// an attempt that was killed and one that passed.
+func runOf(t *testing.T) string {
+	t.Helper()
+	m := &store.Manifest{
+		Header: store.Header{Experiment: "exp", Created: at},
+		Cells:  []store.Cell{{Key: "agent=a", Slug: "a", Agent: "a", Choices: map[string]string{"agent": "a"}}},
+	}
+	for i, task := range []string{"org/one", "org/one", "two"} {
+		id := strings.Repeat(string(rune('a'+i)), 64)
+		m.Trials = append(m.Trials, store.Trial{ID: id, Dir: store.TrialDir(task, "a", i+1, id), Task: task, Repetition: i + 1})
+	}
+	r, err := store.Create(t.TempDir(), m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed, err := r.Begin(m.Trials[0].ID)
+	if err == nil {
+		err = errors.Join(
+			killed.Append(record.EventsFile, record.Event{Time: at, Type: record.EventPhaseStart, Phase: record.PhaseCreate, Who: record.ByEnvironment}),
+			killed.Append(record.EventsFile, record.Event{Time: at.Add(time.Second), Type: record.EventPhaseEnd, Phase: record.PhaseCreate}),
+			killed.Append(record.EventsFile, record.Event{Time: at.Add(time.Second), Type: record.EventPhaseStart, Phase: record.PhaseTurn, Who: record.ByAgent}),
+		)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := r.Begin(m.Trials[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	score := 1.0
+	err = errors.Join(
+		a.Append(record.StepsFile, record.Step{Time: at, Stage: "main", Turn: 1, Role: "agent", Step: trajectory.Step{
+			StepID: 1, Source: trajectory.Model, Message: trajectory.Text("\x1b[2Jhello"),
+		}}),
+		a.Append(record.LogFile, map[string]any{"time": at, "from": "a", "text": "first\nsecond"}),
+		a.Publish(record.Result{
+			Version: 1, Trial: m.Trials[0].ID, Outcome: record.Passed, AgentEnd: record.Yielded, Integrity: record.Exposed, Reasons: []string{"a server was left"},
+			Mode: "live", Score: &score, Scores: map[string]float64{"reward": 1}, Start: at, End: at.Add(2 * time.Second),
+			Phases:   []record.Phase{{Name: record.PhaseTurn, Who: record.ByAgent, Start: at, End: at.Add(1500 * time.Microsecond)}},
+			Verdicts: []verifier.Verdict{{Verifier: "script", Decision: verifier.Scored, Rationale: "fine"}},
+		}),
+		r.Close(),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Dir
+}
+
+func TestTrialsAreFoundByWhatTheyAreCalled(t *testing.T) {
+	t.Parallel()
+	_, x, err := store.Read(runOf(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		strings.Repeat("a", 64): "a", "aaaa": "a", "bb": "b", "two": "c", "two--a--3": "c", "org_one--a--2": "b",
+		"org/one": "names 2 trials", "zzz": "no trial", "org_one": "names 2 trials",
+	} {
+		tr, err := show.FindTrial(x, name)
+		switch {
+		case err != nil && !strings.Contains(err.Error(), want):
+			t.Errorf("%q: %v, want %q", name, err, want)
+		case err == nil && tr.ID[:1] != want:
+			t.Errorf("%q: trial %s, want %q", name, tr.ID[:4], want)
+		}
+	}
+}
+
+func TestEveryAttemptHasItsPhases(t *testing.T) {
+	t.Parallel()
+	dir := runOf(t)
+	m, x, err := store.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := show.Run(dir, m, x)
+	attempts := res.Trials[0].Attempts
+	if len(attempts) != 2 || attempts[0].State != answer.Abandoned || attempts[1].State != answer.Published || res.Trials[0].Accepted != 2 {
+		t.Fatalf("attempts: %+v", attempts)
+	}
+	killed := attempts[0].Phases
+	if len(killed) != 2 || killed[0].End.Sub(killed[0].Start) != time.Second || killed[0].Who != record.ByEnvironment || !killed[1].End.IsZero() {
+		t.Errorf("phases of the killed one: %+v", killed)
+	}
+	if len(attempts[1].Phases) != 1 || attempts[1].Phases[0].Who != record.ByAgent {
+		t.Errorf("phases: %+v", attempts[1].Phases)
+	}
+	if res.Summary.Planned != 3 || len(res.Trials) != 3 || res.Summary.Lost != 1 {
+		t.Errorf("summary: %+v", res.Summary)
+	}
+}
+
+func TestAnAttemptAsText(t *testing.T) {
+	t.Parallel()
+	dir := runOf(t)
+	_, x, err := store.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := show.Attempt(show.Folder(dir, x.Trials[0], 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	show.AttemptText(&out.Printer{Out: &b}, full, false)
+	for _, want := range []string{
+		"outcome    passed", "integrity  exposed: a server was left", "score      reward = 1", "verdict    script: scored: fine",
+		"turn", "1.5 ms", "1 agent  �[2Jhello", "a: first", "    second", record.ResultFile,
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "\x1b") {
+		t.Error("what the agent said steers the terminal")
+	}
+}
+
+func TestRunsAreListedOldestFirst(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i, name := range []string{"b", "a"} {
+		file := filepath.Join(dir, name, store.ManifestFile)
+		err := errors.Join(os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o600), os.Chtimes(file, at, at.Add(time.Duration(i)*time.Hour)))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "no-run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	runs, err := show.Runs(dir)
+	if err != nil || len(runs) != 2 || filepath.Base(runs[0]) != "b" || filepath.Base(runs[1]) != "a" {
+		t.Errorf("runs: %q, %v", runs, err)
+	}
+	if runs, err = show.Runs(filepath.Join(dir, "none")); err != nil || runs != nil {
+		t.Errorf("runs of no folder: %q, %v", runs, err)
+	}
+}

@@ -11,13 +11,12 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/become"
 	"github.com/berth-eval/berth/plugins/sandbox/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/passwd"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
 )
 
@@ -36,7 +35,7 @@ type command struct {
 	// Of kept commands. done is closed when it has ended and the rings have.
 	stdout, stderr *ring.Ring
 	terminal       *os.File // the master; its output is stdout
-	stdin          *input
+	stdin          *pipe.Input
 	done           chan struct{}
 }
 
@@ -300,80 +299,4 @@ func (d *deadline) thaw() {
 		d.timer.Reset(d.left)
 		d.left = 0
 	}
-}
-
-// pipes are the ends of a command's standard files: theirs and ours. -1 is none.
-type pipes struct{ theirs, ours [3]int }
-
-// openPipes makes them; without stdin its place is /dev/null.
-func openPipes(stdin bool) (p *pipes, err error) {
-	p = &pipes{[3]int{-1, -1, -1}, [3]int{-1, -1, -1}}
-	defer func() {
-		if err != nil {
-			p.close()
-			err = fmt.Errorf("open pipes: %w", fault.Errno(err))
-		}
-	}()
-	for i := range p.theirs {
-		if i == 0 && !stdin {
-			if p.theirs[0], err = unix.FcntlInt(uintptr(null()), unix.F_DUPFD_CLOEXEC, 3); err != nil {
-				return p, err
-			}
-			continue
-		}
-		var fds [2]int
-		if err = syscall.Pipe2(fds[:], syscall.O_CLOEXEC); err != nil {
-			return p, err
-		}
-		if i == 0 {
-			p.theirs[i], p.ours[i] = fds[0], fds[1]
-		} else {
-			p.ours[i], p.theirs[i] = fds[0], fds[1]
-		}
-		// Only our end: O_NONBLOCK belongs to the open file, and a command
-		// that finds it on its stdout loses output (cat, tar and Node do).
-		if err = syscall.SetNonblock(p.ours[i], true); err != nil {
-			return p, err
-		}
-	}
-	return p, nil
-}
-
-// null is /dev/null, opened before anything foreign runs: later a pipe may be in
-// its place, which would make us wait.
-var null = sync.OnceValue(func() int {
-	fd, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return -1 // no command without input can start, and says so
-	}
-	return fd
-})
-
-// close closes what is left.
-func (p *pipes) close() {
-	closeAll(p.theirs[:])
-	closeAll(p.ours[:])
-}
-
-func closeAll(fds []int) {
-	for i, fd := range fds {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-			fds[i] = -1
-		}
-	}
-}
-
-// take hands one of our ends over as a file; nil if there is none.
-func (p *pipes) take(i int, name string) *os.File {
-	if p.ours[i] < 0 {
-		return nil
-	}
-	f := os.NewFile(uintptr(p.ours[i]), name)
-	p.ours[i] = -1
-	return f
-}
-
-func (p *pipes) files() []uintptr {
-	return []uintptr{uintptr(p.theirs[0]), uintptr(p.theirs[1]), uintptr(p.theirs[2])}
 }

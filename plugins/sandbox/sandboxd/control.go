@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/become"
@@ -52,6 +53,16 @@ func (c *control) renew(ms int64) error {
 	}
 	c.d.lease.Reset(time.Duration(ms) * time.Millisecond)
 	return nil
+}
+
+// Listen opens a port, for as long as the call lasts.
+func (c *control) Listen(q *pb.ListenRequest, st grpc.ServerStreamingServer[pb.ListenReply]) error {
+	return c.d.ports.Listen(q, st)
+}
+
+// Dial connects to a port.
+func (c *control) Dial(ctx context.Context, q *pb.DialRequest) (*pb.DialReply, error) {
+	return c.d.ports.Dial(ctx, q)
 }
 
 // table is the process table, with a slot for a call of the core.
@@ -179,7 +190,7 @@ func (d *daemon) describe(t proc.Table, sockets bool) (list []*pb.Process, rest 
 		list = append(list, m)
 	}
 	for inode, s := range listening {
-		if !found[inode] && !d.ports.own(s) {
+		if !found[inode] && !d.ports.Own(s) {
 			rest = append(rest, s)
 		}
 	}

@@ -24,6 +24,8 @@ import (
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/become"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/port"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
@@ -53,7 +55,7 @@ type daemon struct {
 	lease    *time.Timer
 	over     chan error // why to end; has room for one
 
-	ports ports
+	ports port.Ports
 
 	starts sync.RWMutex // read: a program is being started; write: Freeze begins
 
@@ -162,7 +164,7 @@ func newDaemon() (*daemon, error) {
 		commands: map[*command]struct{}{}, past: map[int]string{}, pastLimit: fewPast,
 	}
 	d.reap, d.findings = pid1.Settle(without)
-	_ = null() // opened while it is what it seems to be
+	_ = pipe.Null() // opened while it is what it seems to be
 	return d, nil
 }
 
@@ -194,7 +196,7 @@ func (d *daemon) take(from stream.Taker) {
 		case stream.Shell:
 			d.attach(l.ID, c)
 		case stream.Accepted, stream.Dialed:
-			d.ports.supply(l, c)
+			d.ports.Supply(l, c)
 		case stream.Control: // with descriptors sandboxd has dialed it
 			if !controlled {
 				controlled = true
@@ -236,8 +238,8 @@ func dial(path string, label stream.Label) (*net.UnixConn, error) {
 // engine's log must not matter to us, and commands never inherit them.
 func closeStandardFiles() {
 	for fd := range 3 {
-		if null() > 2 {
-			_ = unix.Dup3(null(), fd, 0)
+		if pipe.Null() > 2 {
+			_ = unix.Dup3(pipe.Null(), fd, 0)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
@@ -85,15 +86,16 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 	to := &sender{st: st}
 	var readers sync.WaitGroup
 	for i, wrap := range []func([]byte) *pb.ExecReply{stdout, stderr} {
-		out := &output{f: fds.take(i+1, "output")}
-		readers.Go(func() { out.copy(p.Ended, func(b []byte) error { return to.send(wrap(b)) }) })
+		out := &pipe.Output{File: fds.Take(i+1, "output")}
+		readers.Go(func() { out.Copy(p.Ended, func(b []byte) error { return to.send(wrap(b)) }) })
 	}
-	c.stdin = &input{f: fds.take(0, "stdin")}
+	c.stdin = &pipe.Input{}
+	c.stdin.Set(fds.Take(0, "stdin"))
 	if spec.GetStdin() {
 		go c.feed(st)
 	}
 	finish := func() {
-		c.stdin.close()
+		c.stdin.Close()
 		d.ended(c)
 		h.conn.s.remove(c)
 	}
@@ -137,25 +139,25 @@ func (h *shell) before(spec *pb.ExecStart) (map[int64]uint64, error) {
 
 // launch starts the command of spec with pipes, known to its session, and with
 // its timeout running. The caller takes our ends.
-func (h *shell) launch(c *command, spec *pb.ExecStart) (*pipes, error) {
+func (h *shell) launch(c *command, spec *pb.ExecStart) (*pipe.Set, error) {
 	p, err := prepare(spec, h.defaults)
 	if err != nil {
 		return nil, err
 	}
-	fds, err := openPipes(spec.GetStdin())
+	fds, err := pipe.Open(spec.GetStdin())
 	if err != nil {
 		return nil, err
 	}
 	if err = h.conn.s.add(c); err == nil {
-		if err = h.d.start(c, p, fds.files()); err != nil {
+		if err = h.d.start(c, p, fds.Files()); err != nil {
 			h.conn.s.remove(c)
 		}
 	}
 	if err != nil {
-		fds.close()
+		fds.Close()
 		return nil, err
 	}
-	closeAll(fds.theirs[:])
+	fds.CloseTheirs()
 	if ms := spec.GetTimeoutMs(); ms > 0 {
 		c.deadline.Store(newDeadline(time.Duration(ms)*time.Millisecond, func() {
 			if !c.over() {
@@ -174,31 +176,31 @@ func (h *shell) execKept(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) erro
 	}
 	c := &command{
 		id: spec.GetId(), session: h.conn.s, started: make(chan struct{}), done: make(chan struct{}),
-		stdout: ring.New(keptOutput), stderr: ring.New(keptOutput), stdin: &input{},
+		stdout: ring.New(keptOutput), stderr: ring.New(keptOutput), stdin: &pipe.Input{},
 	}
 	fds, err := h.launch(c, spec)
 	if err != nil {
 		return err
 	}
-	c.stdin.set(fds.take(0, "stdin"))
-	out, errs := &output{f: fds.take(1, "stdout")}, &output{f: fds.take(2, "stderr")}
+	c.stdin.Set(fds.Take(0, "stdin"))
+	out, errs := &pipe.Output{File: fds.Take(1, "stdout")}, &pipe.Output{File: fds.Take(2, "stderr")}
 	go h.d.tend(c, out, errs)
 	return h.follow(st, c, 0, 0, false)
 }
 
 // tend copies a kept command's output into its rings until it has ended.
-func (d *daemon) tend(c *command, out, errs *output) {
+func (d *daemon) tend(c *command, out, errs *pipe.Output) {
 	var readers sync.WaitGroup
 	to := func(r *ring.Ring) func([]byte) error {
 		return func(b []byte) error { _, err := r.Write(b); return err }
 	}
-	readers.Go(func() { out.copy(c.process.Ended, to(c.stdout)) })
+	readers.Go(func() { out.Copy(c.process.Ended, to(c.stdout)) })
 	if errs != nil {
-		readers.Go(func() { errs.copy(c.process.Ended, to(c.stderr)) })
+		readers.Go(func() { errs.Copy(c.process.Ended, to(c.stderr)) })
 	}
 	<-c.process.Ended
 	readers.Wait()
-	c.stdin.close()
+	c.stdin.Close()
 	c.stdout.End()
 	c.stderr.End()
 	d.ended(c)
@@ -276,15 +278,15 @@ func (c *command) feed(st pb.SandboxShell_ExecServer) {
 		m, err := st.Recv()
 		if err != nil {
 			if errors.Is(err, io.EOF) || !c.kept() {
-				c.stdin.close()
+				c.stdin.Close()
 			}
 			return
 		}
 		switch is := m.GetIs().(type) {
 		case *pb.ExecRequest_Stdin:
-			c.stdin.write(is.Stdin)
+			c.stdin.Write(is.Stdin)
 		case *pb.ExecRequest_CloseStdin:
-			c.stdin.close()
+			c.stdin.Close()
 		}
 	}
 }

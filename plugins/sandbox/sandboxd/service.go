@@ -6,6 +6,7 @@ import (
 
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
 )
 
@@ -71,26 +72,26 @@ func (d *daemon) run(s *service) error {
 	if err != nil {
 		return err
 	}
-	fds, err := openPipes(false)
+	fds, err := pipe.Open(false)
 	if err != nil {
 		return err
 	}
 	c := &command{service: s.name, started: make(chan struct{})}
 	// Both outputs go into one pipe.
-	files := fds.files()
+	files := fds.Files()
 	files[2] = files[1]
 	if err = d.start(c, p, files); err != nil {
-		fds.close()
+		fds.Close()
 		return err
 	}
-	out := &output{f: fds.take(1, "service")}
-	fds.close()
+	out := &pipe.Output{File: fds.Take(1, "service")}
+	fds.Close()
 	d.mu.Lock()
 	s.command = c
 	s.starts++
 	d.mu.Unlock()
 	go func() {
-		out.copy(c.process.Ended, func(b []byte) error { _, err := s.output.Write(b); return err })
+		out.Copy(c.process.Ended, func(b []byte) error { _, err := s.output.Write(b); return err })
 		<-c.process.Ended
 		d.ended(c)
 	}()

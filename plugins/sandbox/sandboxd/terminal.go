@@ -7,11 +7,13 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
 )
 
@@ -78,7 +80,7 @@ func (h *shell) openTerminal(open *pb.TerminalOpen) (*command, error) {
 	f := os.NewFile(uintptr(master), "terminal")
 	c := &command{
 		id: open.GetId(), session: h.conn.s, started: make(chan struct{}), done: make(chan struct{}),
-		stdout: ring.New(keptOutput), stderr: ring.New(0), stdin: &input{}, terminal: f,
+		stdout: ring.New(keptOutput), stderr: ring.New(0), stdin: &pipe.Input{}, terminal: f,
 	}
 	if err = c.resize(or(open.GetRows(), 24), or(open.GetColumns(), 80)); err == nil {
 		// The slave belongs to who types in it, or programs cannot open /dev/tty again.
@@ -96,7 +98,7 @@ func (h *shell) openTerminal(open *pb.TerminalOpen) (*command, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	go h.d.tend(c, &output{f: f, terminal: true}, nil)
+	go h.d.tend(c, &pipe.Output{File: f, Terminal: true}, nil)
 	return c, nil
 }
 
@@ -119,10 +121,10 @@ func (c *command) typed(st pb.SandboxShell_TerminalServer) {
 		case *pb.TerminalRequest_Input:
 			// A program that does not read lets the terminal's buffer fill; the
 			// client that types must not be held up for ever by that.
-			stop := context.AfterFunc(ctx, func() { _ = c.terminal.SetWriteDeadline(past) })
+			stop := context.AfterFunc(ctx, func() { _ = c.terminal.SetWriteDeadline(time.Unix(1, 0)) })
 			_, _ = c.terminal.Write(is.Input)
 			if !stop() {
-				_ = c.terminal.SetWriteDeadline(never)
+				_ = c.terminal.SetWriteDeadline(time.Time{})
 				return
 			}
 		case *pb.TerminalRequest_Resize:

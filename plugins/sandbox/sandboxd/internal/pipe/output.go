@@ -1,4 +1,9 @@
-package sandboxd
+// Package pipe is our side of a command's standard files and terminals: it reads
+// what a command says until it ends, and no longer, without ever making the
+// command wait for somebody who is gone.
+//
+// It must not hold a thread while it waits, and must not know what it carries.
+package pipe
 
 import (
 	"errors"
@@ -13,10 +18,10 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
-// output is the reading end of a pipe or the master of a terminal.
-type output struct {
-	f        *os.File
-	terminal bool
+// Output is the reading end of a pipe or the master of a terminal.
+type Output struct {
+	File     *os.File
+	Terminal bool // File is a master
 }
 
 // large are buffers for commands that say much.
@@ -28,17 +33,17 @@ var (
 	never time.Time
 )
 
-// copy gives what is written to sink until every writer is gone, or until ended
+// Copy gives what is written to sink until every writer is gone, or until ended
 // is closed and what the command wrote before it ended has been read. A writer
 // that is left then is drained in the background: closing the pipe would kill
 // it with SIGPIPE. After an error of sink it reads on, since the command must
 // not block.
-func (o *output) copy(ended <-chan struct{}, sink func([]byte) error) {
+func (o *Output) Copy(ended <-chan struct{}, sink func([]byte) error) {
 	done := make(chan struct{})
 	go func() {
 		select {
 		case <-ended:
-			_ = o.f.SetReadDeadline(past) // wakes the reader below
+			_ = o.File.SetReadDeadline(past) // wakes the reader below
 		case <-done:
 		}
 	}()
@@ -55,7 +60,7 @@ func (o *output) copy(ended <-chan struct{}, sink func([]byte) error) {
 		}
 	}
 	for {
-		n, err := o.f.Read(buf)
+		n, err := o.File.Read(buf)
 		give(n)
 		if n == len(buf) && buffer == nil {
 			if b, ok := large.Get().(*[]byte); ok {
@@ -68,19 +73,19 @@ func (o *output) copy(ended <-chan struct{}, sink func([]byte) error) {
 		}
 		close(done)
 		if !errors.Is(err, os.ErrDeadlineExceeded) { // the last writer is gone (of a terminal: EIO)
-			_ = o.f.Close()
+			_ = o.File.Close()
 			return
 		}
 		break
 	}
 	if !o.rest(buf, give) {
-		_ = o.f.Close()
+		_ = o.File.Close()
 		return
 	}
-	_ = o.f.SetReadDeadline(never)
+	_ = o.File.SetReadDeadline(never)
 	go func() {
-		_, _ = io.Copy(io.Discard, struct{ io.Reader }{o.f})
-		_ = o.f.Close()
+		_, _ = io.Copy(io.Discard, struct{ io.Reader }{o.File})
+		_ = o.File.Close()
 	}()
 }
 
@@ -91,11 +96,11 @@ const lingering = 30 * time.Millisecond
 // rest reads what a command wrote before it ended: what is in the pipe now, and
 // no more, since somebody else may write on for ever. It returns whether there
 // are writers left.
-func (o *output) rest(buf []byte, give func(int)) (writers bool) {
+func (o *Output) rest(buf []byte, give func(int)) (writers bool) {
 	limit := time.Now().Add(lingering)
 	for left := o.waiting(); ; {
 		if left <= 0 {
-			if !o.terminal || time.Now().After(limit) {
+			if !o.Terminal || time.Now().After(limit) {
 				break
 			}
 			left = max(o.waiting(), 1)
@@ -104,7 +109,7 @@ func (o *output) rest(buf []byte, give func(int)) (writers bool) {
 		give(n)
 		left -= n
 		switch {
-		case errors.Is(err, syscall.EAGAIN) && o.terminal && time.Now().Before(limit):
+		case errors.Is(err, syscall.EAGAIN) && o.Terminal && time.Now().Before(limit):
 			time.Sleep(time.Millisecond)
 		case errors.Is(err, syscall.EAGAIN):
 			return true
@@ -116,8 +121,8 @@ func (o *output) rest(buf []byte, give func(int)) (writers bool) {
 }
 
 // hungUp is true when there is no writer any more.
-func (o *output) hungUp() (yes bool) {
-	if raw, err := o.f.SyscallConn(); err == nil {
+func (o *Output) hungUp() (yes bool) {
+	if raw, err := o.File.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
 			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 			_, err := unix.Poll(p, 0)
@@ -128,8 +133,8 @@ func (o *output) hungUp() (yes bool) {
 }
 
 // waiting is how many bytes can be read now.
-func (o *output) waiting() (n int) {
-	if raw, err := o.f.SyscallConn(); err == nil {
+func (o *Output) waiting() (n int) {
+	if raw, err := o.File.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 	}
 	return n
@@ -137,16 +142,16 @@ func (o *output) waiting() (n int) {
 
 // grow enlarges the pipe. Through SyscallConn: os.File.Fd would put the file in
 // blocking mode, and every reader would hold a thread from then on.
-func (o *output) grow() {
-	if raw, err := o.f.SyscallConn(); err == nil {
+func (o *Output) grow() {
+	if raw, err := o.File.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) })
 	}
 }
 
 // readNow reads without waiting. A deadline of now would not do: it makes Read
 // fail even when there is something to read.
-func (o *output) readNow(b []byte) (n int, err error) {
-	raw, err := o.f.SyscallConn()
+func (o *Output) readNow(b []byte) (n int, err error) {
+	raw, err := o.File.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
@@ -156,21 +161,22 @@ func (o *output) readNow(b []byte) (n int, err error) {
 	return max(n, 0), err
 }
 
-// input is the writing end of a command's standard input. Nil, or closed, it
-// swallows: a command that does not read is no error of ours.
-type input struct {
+// Input is the writing end of a command's standard input. Without a file, or
+// closed, it swallows: a command that does not read is no error of ours.
+type Input struct {
 	mu sync.Mutex
 	f  *os.File
 }
 
-// set gives it its file, before the first write.
-func (i *input) set(f *os.File) {
+// Set gives it its file, before the first write.
+func (i *Input) Set(f *os.File) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.f = f
 }
 
-func (i *input) write(b []byte) {
+// Write writes b.
+func (i *Input) Write(b []byte) {
 	i.mu.Lock()
 	f := i.f
 	i.mu.Unlock()
@@ -178,12 +184,12 @@ func (i *input) write(b []byte) {
 		return
 	}
 	if _, err := f.Write(b); err != nil {
-		i.close()
+		i.Close()
 	}
 }
 
-// close may be called while write waits, and ends it.
-func (i *input) close() {
+// Close may be called while Write waits, and ends it.
+func (i *Input) Close() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.f != nil {

@@ -1,4 +1,9 @@
-package sandboxd
+// Package port carries connections between the loopback of a sandbox and the
+// core. For each of them the core hands over the other half.
+//
+// It must not listen, or connect, anywhere but on the loopback, and must not
+// look at what it carries.
+package port
 
 import (
 	"context"
@@ -20,8 +25,9 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
-// ports are connections that wait for their other half from the core.
-type ports struct {
+// Ports are connections that wait for their other half from the core. The zero
+// value is ready.
+type Ports struct {
 	mu      sync.Mutex
 	waiting map[stream.Label]chan net.Conn
 	numbers []uint32 // that we listen on
@@ -35,7 +41,7 @@ const maxPerPort = 128
 
 // expect says that a connection of this label will come. It must be called
 // before the core is told of the label; cancel must be called at the end.
-func (p *ports) expect(l stream.Label) (got <-chan net.Conn, cancel func()) {
+func (p *Ports) expect(l stream.Label) (got <-chan net.Conn, cancel func()) {
 	c := make(chan net.Conn, 1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,8 +61,8 @@ func (p *ports) expect(l stream.Label) (got <-chan net.Conn, cancel func()) {
 	}
 }
 
-// supply gives a connection to who waits for it.
-func (p *ports) supply(l stream.Label, c net.Conn) {
+// Supply gives a connection to who waits for it.
+func (p *Ports) Supply(l stream.Label, c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	to := p.waiting[l]
@@ -68,8 +74,8 @@ func (p *ports) supply(l stream.Label, c net.Conn) {
 	to <- c // has room
 }
 
-// own is true for a socket that is ours.
-func (p *ports) own(s *pb.Socket) bool {
+// Own is true for a socket that is ours.
+func (p *Ports) Own(s *pb.Socket) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return s.GetNetwork() == "tcp" && slices.ContainsFunc(p.numbers, func(n uint32) bool {
@@ -79,12 +85,11 @@ func (p *ports) own(s *pb.Socket) bool {
 
 // Listen accepts on the loopback of the sandbox. Only there: the core decides
 // what a sandbox reaches, and the sandbox has no other network anyway.
-func (c *control) Listen(q *pb.ListenRequest, st grpc.ServerStreamingServer[pb.ListenReply]) error {
+func (p *Ports) Listen(q *pb.ListenRequest, st grpc.ServerStreamingServer[pb.ListenReply]) error {
 	listeners, port, err := listen(st.Context(), q.GetPort())
 	if err != nil {
 		return err
 	}
-	p := &c.d.ports
 	p.mu.Lock()
 	p.numbers = append(p.numbers, port)
 	p.mu.Unlock()
@@ -146,7 +151,7 @@ func listen(ctx context.Context, port uint32) (out []net.Listener, number uint32
 // acceptor carries connections of one port to the core, as long as the call of
 // Listen lasts.
 type acceptor struct {
-	ports    *ports
+	ports    *Ports
 	ctx      context.Context // of the call that owns this
 	slots    chan struct{}
 	announce chan stream.ID
@@ -211,7 +216,7 @@ func await(ctx context.Context, got <-chan net.Conn) (net.Conn, error) {
 }
 
 // Dial is Listen the other way round. The connection comes after the answer.
-func (c *control) Dial(ctx context.Context, q *pb.DialRequest) (*pb.DialReply, error) {
+func (p *Ports) Dial(ctx context.Context, q *pb.DialRequest) (*pb.DialReply, error) {
 	id, err := stream.ParseID(q.GetLabel())
 	if err != nil || q.GetPort() < 1 || q.GetPort() > 0xffff {
 		return nil, fmt.Errorf("%w: port %d, %w", fault.ErrInvalid, q.GetPort(), errors.Join(err))
@@ -228,7 +233,7 @@ func (c *control) Dial(ctx context.Context, q *pb.DialRequest) (*pb.DialReply, e
 			return nil, fault.Errno(err)
 		}
 	}
-	got, cancel := c.d.ports.expect(stream.Label{Kind: stream.Dialed, ID: id})
+	got, cancel := p.expect(stream.Label{Kind: stream.Dialed, ID: id})
 	go func() {
 		defer cancel()
 		defer inside.Close()

@@ -1,0 +1,93 @@
+package pipe
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
+)
+
+// Set is the ends of a command's three standard files: theirs and ours. -1 is
+// none.
+type Set struct{ theirs, ours [3]int }
+
+// Open makes them; without stdin its place is /dev/null.
+func Open(stdin bool) (p *Set, err error) {
+	p = &Set{[3]int{-1, -1, -1}, [3]int{-1, -1, -1}}
+	defer func() {
+		if err != nil {
+			p.Close()
+			err = fmt.Errorf("open pipes: %w", fault.Errno(err))
+		}
+	}()
+	for i := range p.theirs {
+		if i == 0 && !stdin {
+			if p.theirs[0], err = unix.FcntlInt(uintptr(Null()), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+				return p, err
+			}
+			continue
+		}
+		var fds [2]int
+		if err = syscall.Pipe2(fds[:], syscall.O_CLOEXEC); err != nil {
+			return p, err
+		}
+		if i == 0 {
+			p.theirs[i], p.ours[i] = fds[0], fds[1]
+		} else {
+			p.ours[i], p.theirs[i] = fds[0], fds[1]
+		}
+		// Only our end: O_NONBLOCK belongs to the open file, and a command
+		// that finds it on its stdout loses output (cat, tar and Node do).
+		if err = syscall.SetNonblock(p.ours[i], true); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// Null is a descriptor of /dev/null, opened before anything foreign runs: later a pipe may be in
+// its place, which would make us wait.
+var Null = sync.OnceValue(func() int {
+	fd, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return -1 // no command without input can start, and says so
+	}
+	return fd
+})
+
+// Close closes what is left.
+func (p *Set) Close() {
+	closeAll(p.theirs[:])
+	closeAll(p.ours[:])
+}
+
+// CloseTheirs closes what the command has by now.
+func (p *Set) CloseTheirs() { closeAll(p.theirs[:]) }
+
+func closeAll(fds []int) {
+	for i, fd := range fds {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+			fds[i] = -1
+		}
+	}
+}
+
+// Take hands one of our ends over as a file; nil if there is none.
+func (p *Set) Take(i int, name string) *os.File {
+	if p.ours[i] < 0 {
+		return nil
+	}
+	f := os.NewFile(uintptr(p.ours[i]), name)
+	p.ours[i] = -1
+	return f
+}
+
+// Files are theirs, for a fork.
+func (p *Set) Files() []uintptr {
+	return []uintptr{uintptr(p.theirs[0]), uintptr(p.theirs[1]), uintptr(p.theirs[2])}
+}

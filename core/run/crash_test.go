@@ -24,7 +24,7 @@ import (
 // folder for the run, and a file that says which attempts were published.
 const helperEnv = "BERTH_RUN_TEST_HELPER"
 
-const crashTrials = 200
+const crashTrials = 100
 
 // helper begins or resumes the run, with attempts that write a little and take
 // a moment.
@@ -90,7 +90,7 @@ func TestKillsLoseNothingAndCountNothingTwice(t *testing.T) {
 		if kills > 200 {
 			t.Fatal("the run does not come to its end")
 		}
-		done = onePeriod(t, dir, told, time.Duration(1+kills)*25*time.Millisecond) // a slow machine gets on, too
+		done = onePeriod(t, dir, told, time.Duration(1+kills)*30*time.Millisecond) // a slow machine gets on, too
 		if !done {
 			kills++
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/script"
 	"github.com/berth-eval/berth/core/gateway/wire"
@@ -36,6 +37,7 @@ type exchange struct {
 	size   int64 // bytes of text in the request
 	worst  wire.Usage
 	hide   bool // events that are there for us only
+	early  bool // the answer has begun, with nothing but signs of life
 	line   Exchange
 	digest string
 }
@@ -58,6 +60,10 @@ func (x *exchange) refuse(f wire.Failure) {
 	x.line.Error = f.Message
 	resp := x.d.Failure(f)
 	x.line.Status = resp.Status
+	if x.early {
+		_, _ = x.w.Write(x.d.Late(f)) // the client may be gone
+		return
+	}
 	answer(x.w, resp)
 }
 
@@ -168,11 +174,8 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	if counted {
 		need.Requests = 0
 	}
-	begin := time.Now()
-	defer x.s.wait.begin()()
-	hold, err := x.s.g.ledger.Reserve(ctx, need, x.s.account, x.s.g.run)
-	x.line.Waited += time.Since(begin)
-	return hold, err
+	defer x.waiting()()
+	return x.s.g.ledger.Reserve(ctx, need, x.s.account, x.s.g.run)
 }
 
 // unreserved says why there was no room.
@@ -194,10 +197,10 @@ func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 			hold.Settle(hold.Amount())
 		}
 	}()
-	sent := time.Now()
-	resp, err := x.send(ctx)
+	resp, sent, turn, err := x.paced(ctx)
+	defer turn(pace.Nothing)
 	if err != nil {
-		x.unanswered(ctx, err, hold)
+		x.unanswered(ctx, err, hold, !sent.IsZero())
 		done = true
 		if errors.Is(err, script.ErrDropped) {
 			x.s.record(&x.line)
@@ -210,6 +213,9 @@ func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 	x.line.Status = resp.StatusCode
 	m := x.d.Meter()
 	broken := x.relay(ctx, resp, m)
+	if broken != byProvider && resp.StatusCode < 300 {
+		turn(pace.Served)
+	}
 	x.line.Took = time.Since(sent)
 	x.settle(m.Read(), resp.StatusCode, broken, hold)
 	done = true
@@ -244,16 +250,20 @@ func (x *exchange) count(ctx context.Context) {
 	}
 }
 
-// unanswered is for a request that got no answer at all.
-func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold) {
-	hold.Settle(ledger.Amount{})
-	x.failed(true, false)
-	x.line.Error = "no answer"
+// unanswered is for a request that got no answer at all. A provider that was
+// asked works on, and may charge for it, when the client is gone.
+func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold, sent bool) {
 	if ctx.Err() != nil {
 		x.line.Error = "the client went away"
+		if sent {
+			x.settle(wire.Reading{}, http.StatusOK, byClient, hold)
+		}
 		hold.Settle(ledger.Amount{})
 		return
 	}
+	hold.Settle(ledger.Amount{})
+	x.failed(true, false)
+	x.line.Error = "no answer"
 	if errors.Is(err, script.ErrDropped) {
 		return
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/script"
 	"github.com/berth-eval/berth/core/gateway/wire"
@@ -49,7 +50,12 @@ type Options struct {
 	// Transport carries requests to providers; nil is the usual one.
 	Transport http.RoundTripper
 	Prices    *price.Table // nil: the shipped one
-	Log       zerolog.Logger
+	// Pace is how providers are paced; the zero value is usual.
+	Pace pace.Options
+	// Silence is how long a client of a stream hears nothing while its request
+	// waits; 0: 10 s.
+	Silence time.Duration
+	Log     zerolog.Logger
 }
 
 // Gateway implements trial.Gateway. It is safe for concurrent use.
@@ -62,6 +68,7 @@ type Gateway struct {
 
 	mu       sync.Mutex
 	attempts map[string]*ledger.Account // by trial, attempt and role
+	pacers   map[string]*pace.Pacer     // by address, key and name of a model
 }
 
 // upstream is one model of the experiment with what it is reached by.
@@ -72,6 +79,7 @@ type upstream struct {
 	dialect wire.Dialect // nil: the script answers in any
 	base    string
 	script  *script.Script
+	pacer   *pace.Pacer // nil: it is not paced
 }
 
 // ModelID is by which a model is asked for: blocks of one label differ when a
@@ -95,7 +103,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Transport == nil {
 		o.Transport = transport()
 	}
-	g := &Gateway{o: o, models: map[string]*upstream{}, ledger: ledger.New(), attempts: map[string]*ledger.Account{}}
+	g := &Gateway{o: o, models: map[string]*upstream{}, ledger: ledger.New(), attempts: map[string]*ledger.Account{}, pacers: map[string]*pace.Pacer{}}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
 	for i := range o.Models {
 		u, err := g.upstream(o.Models[i])
@@ -151,10 +159,31 @@ func (g *Gateway) upstream(m config.Model) (*upstream, error) {
 		}
 		u.key = key
 	}
+	u.pacer = g.pacer(u)
 	if u.key == "" && m.BaseURL == "" {
 		return nil, fmt.Errorf("it has no api_key: write api_key = secret(\"NAME\") with the variable that holds it")
 	}
 	return u, nil
+}
+
+// pacer is the one for the address, the key and the name of a model, which all
+// cells that use it share.
+func (g *Gateway) pacer(u *upstream) *pace.Pacer {
+	id := u.base + " " + u.key + " " + u.model.Name
+	if p := g.pacers[id]; p != nil {
+		return p
+	}
+	o := g.o.Pace
+	if u.model.InFlight > 0 {
+		o.Max = u.model.InFlight
+	}
+	name, log := u.model.Name, g.o.Log
+	o.Tell = func(s pace.State) {
+		log.Warn().Str("model", name).Int("limit", s.Limit).Int("waiting", s.Waiting).Dur("pause_ms", s.Pause).Dur("failing_ms", s.Failing).
+			Msg("requests to a provider are paced")
+	}
+	g.pacers[id] = pace.New(o)
+	return g.pacers[id]
 }
 
 // Session implements trial.Gateway.

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/model"
 )
@@ -45,7 +46,7 @@ func start(t *testing.T, m config.Model, more ...setting) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Dir: filepath.Join(run, "g")}
+	o := Options{Dir: filepath.Join(run, "g"), Pace: pace.Options{Patience: time.Nanosecond}}
 	spec := trial.ModelSpec{Trial: "t1", Attempt: 1, Role: "agent", Dir: b.dir, Append: b.append}
 	m.Label = "m"
 	for _, set := range more {

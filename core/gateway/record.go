@@ -32,6 +32,7 @@ type Exchange struct {
 	Estimated bool            `json:"estimated,omitempty"` // the provider did not say all of the usage
 	Raw       json.RawMessage `json:"raw_usage,omitempty"` // the provider's own record of it
 	CostUSD   *float64        `json:"cost_usd,omitempty"`  // absent: not known
+	Tries     int             `json:"tries,omitempty"`     // that the provider refused or failed before this answer
 	Waited    time.Duration   `json:"waited_ns,omitempty"` // for room in a budget, or for a provider
 	FirstByte time.Duration   `json:"first_byte_ns,omitempty"`
 	Took      time.Duration   `json:"took_ns,omitempty"`

@@ -60,10 +60,12 @@ const maxReply = 64 << 20
 
 // relay passes an answer on as it comes, and lets the meter read it.
 func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter) breakage {
-	h := x.w.Header()
-	for k, v := range resp.Header {
-		if !perHop[k] {
-			h[k] = v
+	if !x.early {
+		h := x.w.Header()
+		for k, v := range resp.Header {
+			if !perHop[k] {
+				h[k] = v
+			}
 		}
 	}
 	if resp.StatusCode >= 300 {
@@ -73,7 +75,7 @@ func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter)
 		return x.relayStream(ctx, resp, m)
 	}
 	var kept bytes.Buffer
-	x.w.WriteHeader(resp.StatusCode)
+	x.begin(resp.StatusCode)
 	broken := x.copy(ctx, resp.Body, func(p []byte) error {
 		if kept.Len()+len(p) <= maxReply {
 			kept.Write(p)
@@ -83,6 +85,13 @@ func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter)
 	})
 	m.Body(kept.Bytes())
 	return broken
+}
+
+// begin begins the answer, unless signs of life did.
+func (x *exchange) begin(status int) {
+	if !x.early {
+		x.w.WriteHeader(status)
+	}
 }
 
 // maxFailure is how much of an answer without success is passed on: 1 MiB.
@@ -102,14 +111,30 @@ func (x *exchange) relayFailure(resp *http.Response) breakage {
 	}
 	b = x.withoutKey(b)
 	x.line.Upstream = clip(string(b))
-	x.w.WriteHeader(resp.StatusCode)
+	if x.early {
+		b = x.d.Late(wire.Failure{Kind: kindOf(resp.StatusCode), Message: clip(string(b))})
+	} else {
+		x.w.WriteHeader(resp.StatusCode)
+	}
 	_, _ = x.w.Write(b) // the client may be gone
 	return ""
 }
 
+// kindOf is the failure that comes nearest to a status.
+func kindOf(status int) wire.FailureKind {
+	switch {
+	case status == http.StatusTooManyRequests || status == statusOverloaded:
+		return wire.Overloaded
+	case status >= 500:
+		return wire.Unreachable
+	default:
+		return wire.BadRequest
+	}
+}
+
 func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m wire.Meter) breakage {
 	var events wire.Events
-	x.w.WriteHeader(resp.StatusCode)
+	x.begin(resp.StatusCode)
 	broken := x.copy(ctx, resp.Body, func(p []byte) (err error) {
 		if !x.hide {
 			if _, err = x.w.Write(p); err == nil {

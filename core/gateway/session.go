@@ -378,6 +378,15 @@ func (w *waits) begin() (end func()) {
 	}
 }
 
+// add counts time that was spent waiting although it did not look so.
+func (w *waits) add(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.now == 0 {
+		w.total += d
+	}
+}
+
 func (w *waits) sum() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,0 +1,216 @@
+// Package pace decides how many requests may be under way at one provider with
+// one key and model, for all attempts together: one more after each round of
+// successes, half as many when the provider asks for patience, and none at all
+// for as long as it says.
+//
+// It must not know what a request is, or send one.
+package pace
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Result is what came of a request.
+type Result int
+
+// The results.
+const (
+	Served  Result = iota // the provider answered, with whatever
+	Limited               // it asked for patience
+	Failed                // it could not answer
+	Nothing               // it says nothing about the provider: the client went away
+)
+
+// Options of a pacer. The zero value is usual.
+type Options struct {
+	// Max is how many requests may be under way at most; 0: 256. A number that
+	// is given is also where it begins.
+	Max int
+	// Patience is how long a provider may fail without a success before it is
+	// given up; 0: 10 minutes.
+	Patience time.Duration
+	// First and Longest are the waits after failures, doubled from one to the
+	// other where the provider does not say; 0: 1 s and 60 s.
+	First, Longest time.Duration
+	// Tell is called when the number of requests that may be under way falls,
+	// and when it has come back; nil: nobody is told. It must not block.
+	Tell func(State)
+}
+
+// Where a pacer begins, and the most that it allows, when nobody says.
+const (
+	usualStart = 16
+	usualMax   = 256
+)
+
+// State is how a pacer stands.
+type State struct {
+	Limit    int           // requests that may be under way
+	InFlight int           // that are
+	Waiting  int           // that wait
+	Pause    time.Duration // until the next may begin; 0: now
+	Failing  time.Duration // since the first failure after the last success; 0: it serves
+}
+
+// Pacer paces the requests to one provider. It is safe for concurrent use.
+type Pacer struct {
+	o Options
+
+	mu       sync.Mutex
+	changed  chan struct{}
+	limit    float64
+	before   float64 // the limit before it fell; 0: it has come back
+	inFlight int
+	waiting  int
+	epoch    int // of the limit: a failure counts once for all that began under it
+	fails    int // epochs without a success
+	until    time.Time
+	since    time.Time // of the first failure after the last success
+}
+
+// New makes a pacer.
+func New(o Options) *Pacer {
+	p := &Pacer{o: o, changed: make(chan struct{}), limit: usualStart}
+	if o.Max > 0 {
+		p.limit = float64(o.Max)
+	} else {
+		p.o.Max = usualMax
+	}
+	if p.o.Patience == 0 {
+		p.o.Patience = 10 * time.Minute
+	}
+	if p.o.First == 0 {
+		p.o.First = time.Second
+	}
+	if p.o.Longest == 0 {
+		p.o.Longest = time.Minute
+	}
+	return p
+}
+
+// Turn is the right to one request.
+type Turn struct {
+	p     *Pacer
+	epoch int
+	once  sync.Once
+}
+
+// Acquire waits until a request may begin. Done must be called on what it
+// returns. Fails with the cause of ctx only.
+func (p *Pacer) Acquire(ctx context.Context) (*Turn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting++
+	defer func() { p.waiting-- }()
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		pause := time.Until(p.until)
+		if pause <= 0 && p.inFlight < int(p.limit) {
+			p.inFlight++
+			return &Turn{p: p, epoch: p.epoch}, nil
+		}
+		p.sleep(ctx, pause)
+	}
+}
+
+// sleep waits for a change, for the end of the pause, or for ctx. It is called
+// with the lock, and has it when it returns.
+func (p *Pacer) sleep(ctx context.Context, pause time.Duration) {
+	changed := p.changed
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	var end <-chan time.Time
+	if pause > 0 {
+		// Those who wait do not begin all at once.
+		t := time.NewTimer(pause + rand.N(pause/10+time.Millisecond)) //nolint:gosec // a wait is no secret
+		defer t.Stop()
+		end = t.C
+	}
+	select {
+	case <-changed:
+	case <-end:
+	case <-ctx.Done():
+	}
+}
+
+// Done says what came of the request. after is how long the provider asks to
+// wait; 0: it does not say. Later calls do nothing.
+func (t *Turn) Done(r Result, after time.Duration) {
+	t.once.Do(func() { t.p.done(t.epoch, r, after) })
+}
+
+func (p *Pacer) done(epoch int, r Result, after time.Duration) {
+	p.mu.Lock()
+	p.inFlight--
+	tell := false
+	switch r {
+	case Served:
+		p.fails, p.since = 0, time.Time{}
+		p.limit = min(float64(p.o.Max), p.limit+1/p.limit)
+		if p.before > 0 && p.limit >= p.before {
+			p.before, tell = 0, true
+		}
+	case Limited, Failed:
+		tell = p.failed(epoch, r, after)
+	case Nothing:
+	}
+	close(p.changed)
+	p.changed = make(chan struct{})
+	state := p.state()
+	p.mu.Unlock()
+	if tell && p.o.Tell != nil {
+		p.o.Tell(state)
+	}
+}
+
+// failed lowers the limit, once for all requests that began under it.
+func (p *Pacer) failed(epoch int, r Result, after time.Duration) bool {
+	now := time.Now()
+	if p.since.IsZero() {
+		p.since = now
+	}
+	fresh := epoch == p.epoch
+	if fresh {
+		p.epoch++
+		if r == Limited {
+			p.before = max(p.before, p.limit)
+			p.limit = max(1, p.limit/2)
+		}
+		if after <= 0 {
+			wait := min(p.o.Longest, p.o.First<<min(p.fails, 16))
+			after = wait/2 + rand.N(wait/2+1) //nolint:gosec // a wait is no secret
+		}
+		p.fails++
+	}
+	if until := now.Add(after); after > 0 && until.After(p.until) {
+		p.until = until
+	}
+	return fresh
+}
+
+// GivenUp says whether the provider has failed for longer than the patience.
+func (p *Pacer) GivenUp() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.since.IsZero() && time.Since(p.since) > p.o.Patience
+}
+
+// State is how it stands now.
+func (p *Pacer) State() State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state()
+}
+
+func (p *Pacer) state() State {
+	s := State{Limit: int(p.limit), InFlight: p.inFlight, Waiting: p.waiting, Pause: max(0, time.Until(p.until))}
+	if !p.since.IsZero() {
+		s.Failing = time.Since(p.since)
+	}
+	return s
+}

@@ -1,0 +1,153 @@
+package pace
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+)
+
+func quick(o Options) *Pacer {
+	o.First, o.Longest = time.Millisecond, 4*time.Millisecond
+	return New(o)
+}
+
+func TestTheLimitFallsOnceForAllThatBeganUnderIt(t *testing.T) {
+	t.Parallel()
+	p := quick(Options{})
+	var turns []*Turn
+	for range usualStart {
+		turn, err := p.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		turns = append(turns, turn)
+	}
+	for _, turn := range turns {
+		turn.Done(Limited, 0)
+		turn.Done(Limited, 0) // does nothing
+	}
+	if s := p.State(); s.Limit != usualStart/2 || s.InFlight != 0 {
+		t.Errorf("state %+v", s)
+	}
+}
+
+func TestNothingBeginsBeforeTheProviderSays(t *testing.T) {
+	t.Parallel()
+	p := quick(Options{})
+	turn, err := p.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn.Done(Limited, 60*time.Millisecond)
+	begin := time.Now()
+	if turn, err = p.Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if waited := time.Since(begin); waited < 50*time.Millisecond {
+		t.Errorf("waited %s of 60 ms", waited)
+	}
+	turn.Done(Served, 0)
+	if s := p.State(); s.Failing != 0 {
+		t.Errorf("state %+v", s)
+	}
+}
+
+func TestWaitingEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	p := quick(Options{Max: 1})
+	turn, err := p.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err = p.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	turn.Done(Nothing, 0)
+	if turn, err = p.Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	turn.Done(Served, 0)
+}
+
+// A provider that takes four requests at a time is served four, and a client of
+// it is refused seldom; when it takes more again, it gets more.
+func TestTheLimitFindsWhatTheProviderTakes(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	least, told := 1<<30, 0
+	p := quick(Options{Max: 32, Tell: func(s State) {
+		mu.Lock()
+		defer mu.Unlock()
+		least = min(least, s.Limit)
+		told++
+	}})
+	capacity, under, refused, served := 4, 0, 0, 0
+	one := func() {
+		for {
+			turn, err := p.Acquire(context.Background())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			under++
+			ok := under <= capacity
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			under--
+			if ok {
+				served++
+			} else {
+				refused++
+			}
+			if served == 200 {
+				capacity = 1000
+			}
+			mu.Unlock()
+			if ok {
+				turn.Done(Served, 0)
+				return
+			}
+			turn.Done(Limited, 0)
+		}
+	}
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			for range 60 {
+				one()
+			}
+		})
+	}
+	wg.Wait()
+	if least > 5 || refused > served/2 {
+		t.Errorf("the limit fell to %d; %d refused, %d served", least, refused, served)
+	}
+	if s := p.State(); s.Limit < 20 || s.Failing != 0 {
+		t.Errorf("it did not come back: %+v, told %d times", s, told)
+	}
+}
+
+func TestAProviderThatFailsForTooLongIsGivenUp(t *testing.T) {
+	t.Parallel()
+	p := quick(Options{Patience: 20 * time.Millisecond})
+	for deadline := time.Now().Add(5 * time.Second); !p.GivenUp(); {
+		turn, err := p.Acquire(t.Context())
+		if err != nil || time.Now().After(deadline) {
+			t.Fatal("it is not given up", err)
+		}
+		turn.Done(Failed, 0)
+	}
+	turn, err := p.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if turn.Done(Served, 0); p.GivenUp() {
+		t.Error("a success does not bring it back")
+	}
+}

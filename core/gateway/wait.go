@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/core/gateway/pace"
+)
+
+// silence is how long a client of a stream hears nothing while its request
+// waits, and between signs of life after that. Clients give up after minutes.
+const silence = 10 * time.Second
+
+// waiting notes that the request waits, and gives the client of a stream signs
+// of life. end must be called before anything else is written.
+func (x *exchange) waiting() (end func()) {
+	begin := time.Now()
+	noWait := x.s.wait.begin()
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		x.signs(stop)
+	}()
+	return func() {
+		close(stop)
+		<-done
+		noWait()
+		x.line.Waited += time.Since(begin)
+	}
+}
+
+// signs writes signs of life until stop.
+func (x *exchange) signs(stop <-chan struct{}) {
+	sign := x.d.KeepAlive()
+	if !x.facts.Stream || sign == nil {
+		return
+	}
+	every := x.s.g.silence()
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-t.C:
+		}
+		if !x.early {
+			x.w.Header().Set("Content-Type", "text/event-stream")
+			x.w.WriteHeader(http.StatusOK)
+			x.early = true
+		}
+		if _, err := x.w.Write(sign); err != nil {
+			return // the client is gone, which its context says, too
+		}
+		_ = x.control.Flush()
+	}
+}
+
+func (g *Gateway) silence() time.Duration {
+	if g.o.Silence > 0 {
+		return g.o.Silence
+	}
+	return silence
+}
+
+// paced asks the provider when it may be asked, and again when it has asked
+// for patience or could not answer, until it is given up. Nothing of this is
+// seen by the client, and nothing is charged to it. done says what came of the
+// answer and must be called. sent is zero when the provider was not asked.
+func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Time, done func(pace.Result), err error) {
+	p := x.e.up.pacer
+	if p == nil || x.e.play != nil {
+		sent = time.Now()
+		resp, err = x.send(ctx)
+		return resp, sent, func(pace.Result) {}, err
+	}
+	for {
+		turn, waitErr := x.acquire(ctx, p)
+		if waitErr != nil {
+			return nil, time.Time{}, func(pace.Result) {}, waitErr
+		}
+		sent = time.Now()
+		resp, err = x.send(ctx)
+		r, after := resultOf(resp, err)
+		if ctx.Err() != nil {
+			r = pace.Nothing
+		}
+		if r == pace.Served || r == pace.Nothing {
+			var once sync.Once
+			return resp, sent, func(r pace.Result) { once.Do(func() { turn.Done(r, 0) }) }, err
+		}
+		turn.Done(r, after)
+		if p.GivenUp() {
+			return resp, sent, func(pace.Result) {}, err
+		}
+		if resp != nil {
+			_ = resp.Body.Close()
+		}
+		took := time.Since(sent)
+		x.s.wait.add(took)
+		x.line.Waited += took
+		x.line.Tries++
+	}
+}
+
+func (x *exchange) acquire(ctx context.Context, p *pace.Pacer) (*pace.Turn, error) {
+	defer x.waiting()()
+	return p.Acquire(ctx)
+}
+
+// resultOf says what an answer says about the provider, and how long it asks
+// to wait.
+func resultOf(resp *http.Response, err error) (pace.Result, time.Duration) {
+	if err != nil {
+		return pace.Failed, 0
+	}
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, statusOverloaded:
+		return pace.Limited, retryAfter(resp.Header)
+	case http.StatusServiceUnavailable:
+		return pace.Failed, retryAfter(resp.Header)
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout:
+		return pace.Failed, 0
+	default:
+		return pace.Served, 0
+	}
+}
+
+// longestRetryAfter is how long a provider may ask to wait: 10 minutes.
+const longestRetryAfter = 10 * time.Minute
+
+// retryAfter reads how long to wait, in seconds or as a date; 0: it is not
+// said.
+func retryAfter(h http.Header) time.Duration {
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	d := time.Duration(0)
+	if s, err := strconv.ParseFloat(text, 64); err == nil && s > 0 {
+		d = time.Duration(min(s, longestRetryAfter.Seconds()) * float64(time.Second))
+	} else if at, err := http.ParseTime(text); err == nil {
+		d = time.Until(at)
+	}
+	return max(0, min(d, longestRetryAfter))
+}

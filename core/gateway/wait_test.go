@@ -1,0 +1,128 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/pace"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// patient paces quickly and gives nobody up.
+func patient(_ *config.Model, o *Options, _ *trial.ModelSpec) {
+	o.Pace = pace.Options{First: 5 * time.Millisecond, Longest: 20 * time.Millisecond}
+	o.Silence = 3 * time.Millisecond
+}
+
+// A provider that refuses for a while is not seen by the agent, and not
+// charged to it.
+func TestAProviderThatAsksForPatienceIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for i, r := range requests {
+		t.Run(r.dialect, func(t *testing.T) {
+			t.Parallel()
+			whole := recorded(t, r.dialect)
+			var asked atomic.Int64
+			p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+				switch n := asked.Add(1); n {
+				case 1, 3:
+					w.WriteHeader(http.StatusTooManyRequests)
+				case 2:
+					w.WriteHeader(529)
+				case 4:
+					panic(http.ErrAbortHandler)
+				default:
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = w.Write(whole)
+				}
+			})
+			b := start(t, p.model(r.dialect), patient)
+			path, body := streaming(i)
+			got := b.ask(t.Context(), t, path, strings.Replace(body, `"stream":true`, `"stream":true,"stream_options":{"include_usage":true}`, 1))
+			if got.status != http.StatusOK || got.err != nil || !strings.HasSuffix(got.body, string(whole)) {
+				t.Fatalf("%d %v %s", got.status, got.err, got.body)
+			}
+			if r.dialect != "gemini" && len(got.body) == len(whole) {
+				t.Error("no sign of life came while the request waited")
+			}
+			x := b.last(t)
+			if x.Tries != 4 || x.Waited < 10*time.Millisecond || b.Waited() < 10*time.Millisecond || b.Usage()[0].Requests != 1 || b.Down() != nil {
+				t.Errorf("written down %+v, waited %s, usage %+v, down %v", x, b.Waited(), b.Usage(), b.Down())
+			}
+		})
+	}
+}
+
+func TestAProviderThatStaysDownIsNotTheAgentsFault(t *testing.T) {
+	t.Parallel()
+	for status, limited := range map[int]bool{429: true, 503: false} {
+		p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, `{"error":{"message":"not now"}}`)
+		})
+		b := start(t, p.model("openai"), patient, func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Pace.Patience = 30 * time.Millisecond })
+		path, body := streaming(1)
+		got := b.ask(t.Context(), t, path, body)
+		if !strings.Contains(got.body, "not now") {
+			t.Errorf("%d: the client was told %s", status, got.body)
+		}
+		if down := b.Down(); down == nil || errors.Is(down, trial.ErrRateLimited) != limited {
+			t.Errorf("%d: down %v", status, down)
+		}
+	}
+}
+
+// Sessions share what is known of a provider: after it has refused one, the
+// others hold back.
+func TestAllSessionsPaceTogether(t *testing.T) {
+	t.Parallel()
+	var under, most, refused atomic.Int64
+	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+		defer under.Add(-1)
+		if n := under.Add(1); n > 3 {
+			refused.Add(1)
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		most.Store(max(most.Load(), under.Load()))
+		time.Sleep(2 * time.Millisecond)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"usage":{"input_tokens":3,"output_tokens":4}}`)
+	})
+	b := start(t, p.model("anthropic"), patient)
+	var wg sync.WaitGroup
+	for range 24 {
+		wg.Go(func() {
+			for range 5 {
+				if got := b.ask(t.Context(), t, requests[0].path, requests[0].body); got.status != http.StatusOK {
+					t.Errorf("%d %v", got.status, got.err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if u := b.Usage()[0]; u.Requests != 120 || refused.Load() == 0 || refused.Load() > 120 {
+		t.Errorf("%d requests, %d refused", u.Requests, refused.Load())
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "0.5": 500 * time.Millisecond, "-1": 0, "99999999": longestRetryAfter, "soon": 0} {
+		if got := retryAfter(http.Header{"Retry-After": {in}}); got != want {
+			t.Errorf("retryAfter(%q) = %s, want %s", in, got, want)
+		}
+	}
+	date := time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat)
+	if got := retryAfter(http.Header{"Retry-After": {date}}); got < 25*time.Second || got > 30*time.Second {
+		t.Errorf("retryAfter(%q) = %s", date, got)
+	}
+}

@@ -206,6 +206,9 @@ func TestStorageLimitHolds(t *testing.T) {
 
 func TestProcessLimitHoldsAndIsOfOneSandbox(t *testing.T) {
 	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		if _, err := os.Stat("/usr/bin/dash"); err != nil {
+			t.Skip("needs dash: other shells try to fork again for a minute")
+		}
 		r := newRig(t)
 		x, y := r.open(t, Order{Nproc: 64}), r.open(t, Order{Nproc: 64})
 		a := x.run(t, 0, "dash", "-c", "for i in $(seq 100); do sleep 300 >/dev/null 2>&1 & done")

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -31,6 +32,7 @@ const (
 	markPlace = "BERTH_TEST_PLACE" // the Place this process is in
 
 	markNested = "BERTH_TEST_NESTED" // set in the process that is in NoNamespaces
+	markCan    = "BERTH_TEST_CAN"    // set in the process that tries this machine out
 )
 
 // User is the ordinary user that root becomes: an id that nobody has, but for
@@ -73,6 +75,9 @@ func expected() *ids.Process {
 // Main is to be called from TestMain with the packages to build, by path
 // relative to the test's folder. It returns the exit code.
 func Main(m *testing.M, packages ...string) int {
+	if os.Getenv(markCan) != "" {
+		return fail(tryOut())
+	}
 	if os.Getenv(markStage) != "" {
 		if err := becomeUser(); err != nil {
 			return fail(err)
@@ -103,6 +108,9 @@ func Main(m *testing.M, packages ...string) int {
 }
 
 func fail(err error) int {
+	if err == nil {
+		return 0
+	}
 	fmt.Fprintln(os.Stderr, "modetest:", err)
 	return 1
 }
@@ -136,6 +144,33 @@ func build(packages []string) error {
 // names of the modes, as subtests.
 var names = map[ids.Mode]string{ids.RealRoot: "root", ids.Held: "ranges", ids.OneID: "one"}
 
+// machine says whether sandboxes can be made here, by other means than those
+// that are tested: a fault of ours must not look like one of the machine.
+var machine = sync.OnceValue(func() error {
+	cmd := exec.Command("/proc/self/exe") //nolint:noctx // a moment
+	cmd.Env = []string{markCan + "=1"}
+	one := func(id int) []syscall.SysProcIDMap { return []syscall.SysProcIDMap{{HostID: id, Size: 1}} }
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+		UidMappings: one(os.Geteuid()), GidMappings: one(os.Getegid()),
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+})
+
+// tryOut mounts what a sandbox cannot do without.
+func tryOut() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	return nil
+}
+
 // Place is a machine on which sandboxes cannot be made, or only with a detour,
 // put up for one user.
 type Place string
@@ -156,6 +191,8 @@ func In(t *testing.T, place Place, do func(t *testing.T)) {
 		switch {
 		case os.Getenv(markPlace) == string(place):
 			do(t)
+		case machine() != nil:
+			t.Skipf("this machine lets nobody make sandboxes: %v", machine())
 		case os.Getuid() != 0:
 			t.Skipf("needs root, to put up the place; we are user %d", os.Getuid())
 		default:
@@ -178,6 +215,8 @@ func Each(t *testing.T, do func(t *testing.T, mode ids.Mode)) {
 		}
 		t.Run(names[mode], func(t *testing.T) {
 			switch {
+			case machine() != nil:
+				t.Skipf("this machine lets nobody make sandboxes: %v", machine())
 			case Process.Mode == mode:
 				do(t, mode)
 			case only != "":

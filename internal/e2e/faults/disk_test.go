@@ -1,12 +1,19 @@
 package faults
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/core/record"
 )
 
 // diskEnv has a shepherd make a small disk first, for which it is in a mount
@@ -25,4 +32,73 @@ func smallDisk(spec string) error {
 		return fmt.Errorf("no small disk: %w", err)
 	}
 	return nil
+}
+
+// On a disk that is full a run ends with a clear error, keeps all that was
+// finished, and goes on when there is room.
+func TestAFullDisk(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("a small disk takes root to mount; core/store tests the run folder on one in a user namespace")
+	}
+	p := newPlace(t)
+	const trials = 40
+	p.task("tiny", "", solveTiny, testTiny)
+	p.experiment(fmt.Sprintf("repeat = %d\n  matrix {\n    agent = [agent.oracle]\n  }", trials), "")
+	if err := os.Mkdir(filepath.Join(p.dir, "runs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p.write("script.sh", `
+set -u
+# The damage: a file that is written in place loses what it held.
+printf 'trial 1 passed\n' > runs/naive
+dd if=/dev/zero of=runs/fill bs=4096 2> /dev/null
+{ printf 'trial 1 passed\n'; head -c 12000 /dev/zero | tr '\0' x; printf '\ntrial 2 passed\n'; } > runs/naive
+grep -c passed runs/naive > naive
+rm runs/fill runs/naive
+
+"$1" run . --no-live > first.out 2> first.err
+echo $? > first.code
+mkdir first second
+cp -a runs/*/. first/
+"$1" show runs/* --json > shown.json || exit 1
+mount -o remount,size=64m runs
+"$1" resume runs/* --no-live > second.out 2> second.err
+echo $? > second.code
+cp -a runs/*/. second/
+`)
+	s := p.shepherd(func(c *exec.Cmd) {
+		c.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS
+	}, []string{diskEnv + "=runs|1m"}, "/bin/sh", "script.sh", filepath.Join(bin, "berth"))
+	s.wait().want(t, 0)
+	file := func(name string) string { return strings.TrimSpace(read(filepath.Join(p.dir, name))) }
+
+	if file("naive") == "2" {
+		t.Error("the disk was never full: the test proves nothing")
+	}
+	first := p.sound(filepath.Join(p.dir, "first"))
+	if file("first.code") != "3" || !strings.Contains(file("first.err"), "no space left on device") {
+		t.Errorf("on a full disk berth ended with %s, want 3 and the reason:\n%s", file("first.code"), file("first.err"))
+	}
+	before := published(t, filepath.Join(p.dir, "first"))
+	done := first.Summary.Outcomes[record.Passed]
+	if done == 0 || done == trials {
+		t.Errorf("%d of %d trials passed before the disk was full", done, trials)
+	}
+	second := p.settled(filepath.Join(p.dir, "second"))
+	if file("second.code") != "0" || second.Summary.Outcomes[record.Passed] != trials || second.Damaged != 0 {
+		t.Errorf("with room again berth ended with %s, %v, %d damaged lines:\n%s", file("second.code"), second.Summary.Outcomes, second.Damaged, file("second.err"))
+	}
+	after := published(t, filepath.Join(p.dir, "second"))
+	if len(after) != second.Summary.Attempts {
+		t.Errorf("%d results, %d attempts in the summary", len(after), second.Summary.Attempts)
+	}
+	for f, b := range before {
+		if again := after[strings.Replace(f, "/first/", "/second/", 1)]; !bytes.Equal(again, b) {
+			t.Errorf("%s was published and is not as it was", f)
+		}
+	}
+	endedOnce(t, filepath.Join(p.dir, "second"))
+	p.records(labels(t, []string{filepath.Join(p.dir, "second")}))
+	p.clean()
 }

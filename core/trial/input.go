@@ -165,12 +165,14 @@ type Gateway interface {
 
 // ModelSpec says for whom models are wanted.
 type ModelSpec struct {
-	Trial   string
-	Attempt int
-	Role    string // agent, user, judge
-	Models  map[string]Model
-	Budget  Budget // shared by all sessions of the role in the attempt
-	Hosted  bool   // tools that a provider runs itself, such as a search, may be used
+	Trial      string
+	Attempt    int
+	Task       string // its name
+	Repetition int
+	Role       string // agent, user, judge
+	Models     map[string]Model
+	Budget     Budget // shared by all sessions of the role in the attempt
+	Hosted     bool   // tools that a provider runs itself, such as a search, may be used
 	// Dir is the folder of the attempt, and Append adds a line of JSON to a file
 	// of it; nil writes nothing down.
 	Dir    string

@@ -94,7 +94,8 @@ func (a *attempt) modelled(m ModelSession, who string) {
 // modelSpec is what every session asks the gateway for.
 func (a *attempt) modelSpec(role string, models map[string]Model) ModelSpec {
 	return ModelSpec{
-		Trial: a.in.Trial, Attempt: a.in.Attempt, Role: role, Models: models, Hosted: true, Dir: a.in.Record.Dir(), Append: a.scribe.Append,
+		Trial: a.in.Trial, Attempt: a.in.Attempt, Task: a.task.Name, Repetition: a.in.Repetition, Role: role, Models: models,
+		Hosted: true, Dir: a.in.Record.Dir(), Append: a.scribe.Append,
 	}
 }
 

@@ -124,6 +124,9 @@ func TestThePlaceOfAKilledProcessIsFoundOnce(t *testing.T) {
 	if err != nil || len(stale) != 1 || stale[0].Dir != dir || stale[0].Label != "label-of-the-killed" || !slices.Equal(stale[0].Environments, []string{"e"}) {
 		t.Fatalf("stale: %+v, %v", stale, err)
 	}
+	if living, livingErr := node.Living(); livingErr != nil || len(living) != 0 {
+		t.Errorf("a place that is being cleaned counts as living: %+v, %v", living, livingErr)
+	}
 	if again, againErr := node.Stale(); againErr != nil || len(again) != 0 {
 		t.Errorf("a second cleaner got it, too: %+v, %v", again, againErr)
 	}

@@ -115,8 +115,8 @@ func Living() ([]Owner, error) {
 		ok, lockErr := l.TryLock()
 		if ok {
 			err = errors.Join(err, l.Unlock())
-		} else if lockErr == nil {
-			owners = append(owners, ownerOf(dir))
+		} else if o := ownerOf(dir); lockErr == nil && o.Process.State() != Dead { // else a cleaner holds it, perhaps this process
+			owners = append(owners, o)
 		}
 	}
 	return owners, err

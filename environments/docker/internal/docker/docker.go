@@ -1,0 +1,277 @@
+// Package docker is Docker as an [engine.Engine], through the moby client. It
+// converts, and decides nothing about sandboxes.
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+
+	"github.com/berth-eval/berth/environments/internal/engine"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// New is the environment.
+func New() *engine.Environment {
+	return engine.New(engine.Options{Name: "docker", Default: address, Dial: dial, Help: help})
+}
+
+// address is where Docker's own tools look for a daemon.
+func address() (string, error) {
+	if host := os.Getenv(client.EnvOverrideHost); host != "" {
+		if _, err := engine.SocketPath(host); err != nil {
+			return "", fmt.Errorf("DOCKER_HOST: %w", err)
+		}
+		return host, nil
+	}
+	candidates := []string{"/var/run/docker.sock"}
+	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
+		candidates = append(candidates, filepath.Join(run, "docker.sock")) // rootless
+	}
+	candidates = append(candidates, fmt.Sprintf("/run/user/%d/docker.sock", os.Getuid()))
+	for _, c := range candidates {
+		if info, err := os.Stat(c); err == nil && info.Mode().Type() == fs.ModeSocket {
+			return "unix://" + c, nil
+		}
+	}
+	return "", fmt.Errorf("no Docker daemon runs here (no socket at %s, and DOCKER_HOST is not set): start one (sudo systemctl start docker), "+
+		"install it, or choose environment \"podman\" or \"local\"", strings.Join(candidates, ", "))
+}
+
+// help says what to do when the daemon does not answer.
+func help(address string, err error) string {
+	path := strings.TrimPrefix(address, "unix://")
+	switch {
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EACCES) || strings.Contains(err.Error(), "permission denied"):
+		return fmt.Sprintf("%s may not be used by this user (%v): an administrator can add the user to the socket's group "+
+			"(sudo usermod -aG docker $USER, then log in again; members of that group are as good as root), or choose environment \"podman\" or \"local\".", path, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("The daemon behind %s does not answer in time: restart it (sudo systemctl restart docker).", path)
+	default:
+		return fmt.Sprintf("%s: %v: start the daemon (sudo systemctl start docker), or choose environment \"podman\" or \"local\".", path, err)
+	}
+}
+
+// docker is one daemon.
+type docker struct{ api *client.Client }
+
+func dial(address string) (engine.Engine, error) {
+	c, err := client.New(client.WithHost(address))
+	if err != nil {
+		return nil, fmt.Errorf("docker client: %w", err)
+	}
+	return &docker{api: c}, nil
+}
+
+// told is err in the words of package engine.
+func told(err error) error {
+	if cerrdefs.IsNotFound(err) {
+		return fmt.Errorf("%w: %w", engine.ErrAbsent, err)
+	}
+	return err
+}
+
+// Facts asks the daemon about itself.
+func (d *docker) Facts(ctx context.Context) (engine.Facts, error) {
+	r, err := d.api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return engine.Facts{}, err
+	}
+	i := r.Info
+	f := engine.Facts{
+		ID: i.ID, Version: i.ServerVersion, CPU: i.CPUCfsQuota, Memory: i.MemoryLimit, Pids: i.PidsLimit,
+		How: fmt.Sprintf("control groups of version %s through Docker %s", i.CgroupVersion, i.ServerVersion),
+	}
+	if i.CgroupVersion == "" {
+		f.How = "control groups through Docker " + i.ServerVersion
+	}
+	f.SELinux = slices.ContainsFunc(i.SecurityOptions, func(o string) bool { return strings.Contains(o, "name=selinux") })
+	f.Disk = quota(i.Driver, i.DockerRootDir)
+	if _, ok := i.Runtimes["nvidia"]; ok {
+		f.GPUs = engine.NvidiaGPUs()
+	}
+	if n, err := d.api.NetworkInspect(ctx, "bridge", client.NetworkInspectOptions{}); err != nil || n.Network.Driver != "bridge" {
+		f.NoPublic = "The daemon has no network \"bridge\": start it without --bridge=none"
+	}
+	if i.Driver == "vfs" {
+		f.Degraded = append(f.Degraded, environment.Problem{
+			Summary: "Docker copies whole images", Detail: "Its storage driver is vfs: every sandbox copies all files of its image. Put its data on a file system that overlay2 works on.",
+		})
+	}
+	return f, nil
+}
+
+// quota says whether the daemon can limit what a container writes.
+func quota(driver, root string) bool {
+	switch driver {
+	case "btrfs", "zfs":
+		return true
+	case "overlay2":
+	default:
+		return false
+	}
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return false
+	}
+	best, ok := -1, false
+	for line := range strings.Lines(string(text)) {
+		before, after, _ := strings.Cut(line, " - ")
+		f, g := strings.Fields(before), strings.Fields(after)
+		if len(f) < 5 || len(g) < 3 {
+			continue
+		}
+		at := f[4]
+		if in := at == "/" || root == at || strings.HasPrefix(root, at+"/"); in && len(at) >= best {
+			best, ok = len(at), g[0] == "xfs" && (strings.Contains(g[2], "prjquota") || strings.Contains(g[2], "pquota"))
+		}
+	}
+	return ok
+}
+
+// Create makes a container.
+func (d *docker) Create(ctx context.Context, c engine.Container) error {
+	no := false
+	host := &container.HostConfig{
+		NetworkMode: "none", IpcMode: container.IPCModePrivate, Init: &no,
+		LogConfig: container.LogConfig{Type: "none"}, RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		ShmSize: c.Limits.ShmMiB << 20,
+		Resources: container.Resources{
+			NanoCPUs: c.Limits.CPUMilli * 1_000_000, Memory: c.Limits.MemoryMiB << 20, MemorySwap: c.Limits.MemoryMiB << 20,
+		},
+	}
+	if c.Public {
+		host.NetworkMode = "bridge"
+	}
+	if c.Limits.Pids > 0 {
+		host.PidsLimit = &c.Limits.Pids
+	}
+	if c.Nproc > 0 {
+		host.Ulimits = []*container.Ulimit{{Name: "nproc", Soft: c.Nproc, Hard: c.Nproc}}
+	}
+	if c.Limits.StorageMiB > 0 {
+		host.StorageOpt = map[string]string{"size": strconv.FormatInt(c.Limits.StorageMiB, 10) + "M"}
+	}
+	if c.Limits.GPUs > 0 {
+		host.DeviceRequests = []container.DeviceRequest{{Driver: "nvidia", Count: int(c.Limits.GPUs), Capabilities: [][]string{{"gpu"}}}}
+	}
+	if c.NoSELinux {
+		host.SecurityOpt = []string{"label=disable"}
+	}
+	for _, m := range c.Mounts {
+		host.Mounts = append(host.Mounts, mount.Mount{
+			Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: true,
+			BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate},
+		})
+	}
+	_, err := d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
+		Name: c.Name,
+		Config: &container.Config{
+			Image: c.Image, Hostname: c.Hostname, User: "0:0", Entrypoint: c.Entrypoint, Cmd: []string{}, WorkingDir: c.Workdir, Labels: c.Labels,
+			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+		},
+		HostConfig: host,
+	})
+	return told(err)
+}
+
+// Start starts a container.
+func (d *docker) Start(ctx context.Context, name string) error {
+	_, err := d.api.ContainerStart(ctx, name, client.ContainerStartOptions{})
+	return told(err)
+}
+
+// State says how a container is.
+func (d *docker) State(ctx context.Context, name string) (engine.State, error) {
+	r, err := d.api.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+	if err != nil {
+		return engine.State{}, told(err)
+	}
+	s := r.Container.State
+	if s == nil {
+		return engine.State{}, fmt.Errorf("docker says nothing of the state of %s", name)
+	}
+	return engine.State{Running: s.Running, PID: s.Pid, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error}, nil
+}
+
+// Kill ends a container's processes.
+func (d *docker) Kill(ctx context.Context, name string) error {
+	wait := d.api.ContainerWait(ctx, name, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+	if _, err := d.api.ContainerKill(ctx, name, client.ContainerKillOptions{Signal: "KILL"}); err != nil && !cerrdefs.IsConflict(err) {
+		return told(err) // a conflict: it does not run
+	}
+	select {
+	case <-wait.Result:
+		return nil
+	case err := <-wait.Error:
+		return told(err)
+	}
+}
+
+// Remove kills and removes a container.
+func (d *docker) Remove(ctx context.Context, name string) error {
+	_, err := d.api.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	if cerrdefs.IsConflict(err) && strings.Contains(err.Error(), "already in progress") {
+		return nil
+	}
+	return told(err)
+}
+
+func filters(labels map[string]string) client.Filters {
+	f := client.Filters{}
+	for k, v := range labels {
+		f.Add("label", k+"="+v)
+	}
+	return f
+}
+
+// Containers lists containers by labels.
+func (d *docker) Containers(ctx context.Context, labels map[string]string) ([]engine.Listed, error) {
+	r, err := d.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters(labels)})
+	if err != nil {
+		return nil, err
+	}
+	var all []engine.Listed
+	for i := range r.Items {
+		c := &r.Items[i]
+		if len(c.Names) > 0 {
+			all = append(all, engine.Listed{ID: c.ID, Name: strings.TrimPrefix(c.Names[0], "/"), Labels: c.Labels})
+		}
+	}
+	return all, nil
+}
+
+// Commit makes an image of a container.
+func (d *docker) Commit(ctx context.Context, name, image string) error {
+	_, err := d.api.ContainerCommit(ctx, name, client.ContainerCommitOptions{Reference: image, NoPause: true})
+	return told(err)
+}
+
+// Changed lists the paths that differ from the image.
+func (d *docker) Changed(ctx context.Context, name string) ([]string, error) {
+	r, err := d.api.ContainerDiff(ctx, name, client.ContainerDiffOptions{})
+	if err != nil {
+		return nil, told(err)
+	}
+	var all []string
+	for _, c := range r.Changes {
+		all = append(all, c.Path)
+	}
+	return all, nil
+}
+
+// drain reads the rest of a body, so that its connection is used again.
+func drain(r io.ReadCloser) { _, _ = io.Copy(io.Discard, io.LimitReader(r, 1<<20)); _ = r.Close() }

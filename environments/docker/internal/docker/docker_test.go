@@ -1,0 +1,74 @@
+package docker
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/environments/internal/engine"
+	"github.com/berth-eval/berth/environments/internal/engine/enginetest"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	enginetest.Clean()
+	os.Exit(code)
+}
+
+// sockets are of a daemon for tests, and only then of the machine's.
+var sockets = []string{"/run/berth-engines/docker.sock", "/var/run/docker.sock"}
+
+func made(t *testing.T) *engine.Environment {
+	t.Helper()
+	e := New()
+	t.Cleanup(e.Close)
+	return e
+}
+
+func TestConformance(t *testing.T) {
+	e := made(t)
+	enginetest.Kit(t, e, enginetest.Spec(t, e, sockets...))
+}
+
+func TestImages(t *testing.T) {
+	enginetest.Images(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), sockets...))
+}
+
+func TestMemoryIsGrantedAndItsKillsAreCounted(t *testing.T) {
+	e := made(t)
+	spec := enginetest.Spec(t, e, sockets...)
+	spec.Limits = environment.Limits{CPUMilli: 1000, MemoryMiB: 64, Pids: 128}
+	b := enginetest.Open(t, e, spec)
+	if b.Granted.Memory != environment.GrantEnforced {
+		t.Skipf("the daemon keeps no limit on memory: %+v", b.Granted)
+	}
+	b.Sh(t, "dd if=/dev/zero of=/dev/null bs=190M count=1 2>&1; :")
+	r, err := e.Destroy(t.Context(), b.ID)
+	if err != nil || r.OOMKills == 0 || r.PeakMemoryMiB < 32 || r.PeakMemoryMiB > 65 || r.CPU <= 0 {
+		t.Errorf("remains are %+v, %v; want a kill, a peak near 64 MiB, and processor time", r, err)
+	}
+}
+
+func TestRemoteDaemonsAreRefusedWithWhy(t *testing.T) {
+	for _, host := range []string{"tcp://10.0.0.1:2376", "ssh://me@there", "npipe:////./pipe/docker_engine"} {
+		t.Setenv("DOCKER_HOST", host)
+		r, err := made(t).Check(t.Context(), environment.Spec{Network: environment.Network{Mode: environment.NetworkNone}})
+		if err != nil || len(r.Refusals) != 1 || !strings.Contains(r.Refusals[0].Detail, "mounted") {
+			t.Errorf("DOCKER_HOST=%s: %+v, %v", host, r, err)
+		}
+	}
+}
+
+func TestADaemonThatDoesNotAnswerIsRefusedWithARemedy(t *testing.T) {
+	t.Setenv("DOCKER_HOST", "unix://"+t.TempDir()+"/none.sock")
+	e := made(t)
+	spec := environment.Spec{Network: environment.Network{Mode: environment.NetworkNone}}
+	r, err := e.Check(t.Context(), spec)
+	if err != nil || len(r.Refusals) != 1 || !strings.Contains(r.Refusals[0].Detail, "start the daemon") {
+		t.Errorf("check: %+v, %v", r, err)
+	}
+	if _, err := e.Create(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "start the daemon") {
+		t.Errorf("create: %v", err)
+	}
+}

@@ -1,0 +1,153 @@
+// Package enginetest is what the tests of environments over container engines
+// share: a built sandboxd, the images that scripts/engines-for-tests makes, and
+// the conformance kit on them. It is imported by tests only.
+package enginetest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/environments/internal/engine"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/environment/environmenttest"
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+)
+
+// Base is an image that scripts/engines-for-tests gives to both engines.
+const Base = "localhost/berth-test/base:1"
+
+// Sockets are where scripts/engines-for-tests has its engines, in the order in
+// which they are tried.
+func socket(candidates []string) string {
+	for _, c := range candidates {
+		if info, err := os.Stat(c); err == nil && info.Mode().Type() == os.ModeSocket {
+			return "unix://" + c
+		}
+	}
+	return ""
+}
+
+// Spec asks for a small sandbox of the engine behind the first socket that is
+// there. The test is skipped, with why, where no engine answers or it has no
+// image of ours.
+func Spec(t *testing.T, e *engine.Environment, sockets ...string) environment.Spec {
+	t.Helper()
+	const help = ": run scripts/engines-for-tests as root to have it tried"
+	at := socket(sockets)
+	if at == "" {
+		t.Skip("no engine for tests at " + strings.Join(sockets, ", ") + help)
+	}
+	spec := environment.Spec{
+		Image: environment.Image{Ref: Base}, Config: []byte(`{"socket": "` + at + `"}`),
+		Network: environment.Network{Mode: environment.NetworkNone}, Limits: environment.Limits{Pids: 256},
+		Lease: time.Minute,
+	}
+	if r, err := e.Check(t.Context(), spec); err != nil || len(r.Refusals) > 0 {
+		t.Skipf("the engine at %s is of no use here: %+v, %v%s", at, r.Refusals, err, help)
+	}
+	if _, err := e.Prepare(t.Context(), spec.Image, spec.Config, nil); err != nil {
+		t.Skipf("the engine at %s has no %s: %v%s", at, Base, err, help)
+	}
+	return spec
+}
+
+var built struct {
+	sync.Once
+	path string
+	err  error
+	out  []byte
+}
+
+// Sandboxd is the path of a sandboxd made of this tree, once a process.
+func Sandboxd(t *testing.T) string {
+	t.Helper()
+	built.Do(func() {
+		dir, err := os.MkdirTemp("", "be")
+		if err != nil {
+			built.err = err
+			return
+		}
+		built.path = filepath.Join(dir, "berth-sandboxd")
+		cmd := exec.CommandContext(context.Background(), "go", "build", "-o", built.path, "github.com/berth-eval/berth/cmd/berth-sandboxd")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		built.out, built.err = cmd.CombinedOutput()
+	})
+	if built.err != nil {
+		t.Fatalf("build sandboxd: %v\n%s", built.err, built.out)
+	}
+	return built.path
+}
+
+// Clean removes what Sandboxd made: for TestMain.
+func Clean() {
+	if built.path != "" {
+		_ = os.RemoveAll(filepath.Dir(built.path))
+	}
+}
+
+// Kit tries every clause of the conformance kit.
+func Kit(t *testing.T, e *engine.Environment, spec environment.Spec) {
+	t.Helper()
+	environmenttest.Run(t, environmenttest.Subject{
+		Environment: e, Capabilities: []string{environment.CapabilityImages, environment.CapabilitySnapshot}, Spec: spec, Sandboxd: Sandboxd(t),
+	})
+}
+
+// Box is a sandbox with a core.
+type Box struct {
+	environment.Sandbox
+	Core  *host.Sandbox
+	shell *sandbox.Client
+}
+
+// Open makes a sandbox that ends with the test.
+func Open(t *testing.T, e *engine.Environment, spec environment.Spec) *Box {
+	t.Helper()
+	top, err := os.MkdirTemp("", "be") //nolint:usetesting // short, for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(top) })
+	f, err := host.NewFolder(filepath.Join(top, "c"), Sandboxd(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Control = f.Path
+	b := &Box{}
+	if b.Sandbox, err = e.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, wrong := e.Destroy(context.WithoutCancel(t.Context()), b.ID); wrong != nil {
+			t.Errorf("destroy: %v", wrong)
+		}
+		_ = f.Close()
+	})
+	if b.Core, err = host.Connect(t.Context(), f, b.PID, spec.Lease); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Core.Close() })
+	if b.shell, err = b.Core.Shell(t.Context(), host.Session{ID: "test", Dir: "/"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.shell.Close() })
+	return b
+}
+
+// Sh runs a script that must succeed and returns what it printed.
+func (b *Box) Sh(t *testing.T, script string) string {
+	t.Helper()
+	var out strings.Builder
+	r, err := b.shell.Exec(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", script}, Stdout: &out, Stderr: &out})
+	if err != nil || !r.OK() {
+		t.Errorf("%s: %+v, %v\n%s", script, r, err, out.String())
+	}
+	return out.String()
+}

@@ -1,0 +1,372 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// inFlight is how many changes of one engine are under way at a time. More make
+// engines slower, not faster: their stores have one lock.
+const inFlight = 8
+
+// factsAge is how long an engine's answer about itself is good.
+const factsAge = 10 * time.Second
+
+// cleanTime is how long what must be removed may take.
+const cleanTime = 30 * time.Second
+
+// Options are what a plugin says about its engine.
+type Options struct {
+	Name string // of the plugin
+	// Default is the address used where the block names none: unix:///path. An
+	// error says what is missing and what to do.
+	Default func() (string, error)
+	// Dial makes the Engine of an address. It need not connect.
+	Dial func(address string) (Engine, error)
+	// Help says what to do when an engine does not answer.
+	Help func(address string, err error) string
+}
+
+// Environment is an environment over a container engine. Safe for concurrent
+// use.
+type Environment struct {
+	o Options
+
+	mu      sync.Mutex
+	engines map[string]*remote // by address
+	pids    map[string]int     // of sandboxes that we made, by id
+	work    sync.WaitGroup     // what outlives a canceled call
+}
+
+var (
+	_ environment.Environment = (*Environment)(nil)
+	_ environment.Preparer    = (*Environment)(nil)
+	_ environment.Snapshotter = (*Environment)(nil)
+)
+
+// New makes the environment. It starts nothing.
+func New(o Options) *Environment {
+	return &Environment{o: o, engines: map[string]*remote{}, pids: map[string]int{}}
+}
+
+// Close waits for what calls left to do that were canceled.
+func (e *Environment) Close() { e.work.Wait() }
+
+// remote is one engine with what is known of it.
+type remote struct {
+	Engine
+	name    string // of the plugin
+	address string
+	own     bool // not the default: ids name it
+	slots   chan struct{}
+
+	mu    sync.Mutex
+	facts Facts
+	asked time.Time
+	known map[string]Image // by ID, which never changes
+	done  map[string]bool  // pulled, built or loaded by this process
+}
+
+// at is the engine of a configuration.
+func (e *Environment) at(c Config) (*remote, error) {
+	address, usual := c.Socket, ""
+	if a, err := e.o.Default(); err == nil {
+		usual = a
+	} else if address == "" {
+		return nil, err
+	}
+	if address == "" {
+		address = usual
+	}
+	own := address != usual
+	path, err := SocketPath(address)
+	if err != nil {
+		return nil, err
+	}
+	address = "unix://" + path
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.engines[address]
+	if r == nil {
+		en, err := e.o.Dial(address)
+		if err != nil {
+			return nil, err
+		}
+		r = &remote{Engine: en, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]bool{}}
+		e.engines[address] = r
+		if own {
+			remember(e.o.Name, address)
+		}
+	}
+	return r, nil
+}
+
+// Facts is what the engine said not long ago.
+func (r *remote) Facts(ctx context.Context) (Facts, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.asked.IsZero() && time.Since(r.asked) < factsAge {
+		return r.facts, nil
+	}
+	f, err := r.Engine.Facts(ctx)
+	if err == nil {
+		r.facts, r.asked = f, time.Now()
+	}
+	return f, err
+}
+
+// slot waits for a place among the changes that are under way.
+func (r *remote) slot(ctx context.Context) (func(), error) {
+	select {
+	case r.slots <- struct{}{}:
+		return func() { <-r.slots }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// id names a sandbox so that another process finds its engine again.
+func (r *remote) id(name string) string {
+	if r.own {
+		return name + "@" + r.address
+	}
+	return name
+}
+
+// of is the engine and the name behind an id.
+func (e *Environment) of(id string) (*remote, string, error) {
+	name, address, _ := strings.Cut(id, "@")
+	if address != "" && !strings.HasPrefix(address, "unix://") { // an image by digest
+		name, address = id, ""
+	}
+	r, err := e.at(Config{Socket: address})
+	return r, name, err
+}
+
+// Create makes a sandbox.
+func (e *Environment) Create(ctx context.Context, spec environment.Spec) (environment.Sandbox, error) {
+	j, err := e.judge(ctx, spec)
+	if err != nil {
+		return environment.Sandbox{}, err
+	}
+	if len(j.report.Refusals) > 0 {
+		return environment.Sandbox{}, refused(j.report.Refusals)
+	}
+	if !filepath.IsAbs(spec.Control) {
+		return environment.Sandbox{}, fmt.Errorf("control folder is %q: an absolute path is needed", spec.Control)
+	}
+	im, err := image(ctx, j, spec.Image, nil)
+	if err != nil {
+		return environment.Sandbox{}, err
+	}
+	facts := factsOf(im)
+	c := j.container
+	c.Name, c.Image = name(), im.ID
+	c.Labels = labels(spec.Labels, spec.Lease, facts)
+	c.Workdir = spec.Workdir
+	if c.Workdir == "" {
+		c.Workdir = facts.Workdir
+	}
+	c.Entrypoint = []string{"/berth/sandboxd"}
+	c.Mounts = append(c.Mounts, environment.Mount{Source: spec.Control, Target: "/berth"})
+	state, err := e.start(ctx, j.remote, c)
+	if err != nil {
+		return environment.Sandbox{}, err
+	}
+	made := environment.Sandbox{ID: j.remote.id(c.Name), PID: state.PID, Granted: j.granted, Image: facts}
+	e.mu.Lock()
+	e.pids[made.ID] = state.PID
+	e.mu.Unlock()
+	return made, nil
+}
+
+// name is a new one, which nothing else has.
+func name() string {
+	b := make([]byte, 8)
+	_, _ = rand.Read(b) // never fails
+	return "berth-" + hex.EncodeToString(b)
+}
+
+// start makes and starts a container. When ctx ends it returns at once; what
+// the engine makes nevertheless is removed behind the caller's back.
+func (e *Environment) start(ctx context.Context, r *remote, c Container) (State, error) {
+	free, err := r.slot(ctx)
+	if err != nil {
+		return State{}, err
+	}
+	type answer struct {
+		state State
+		err   error
+	}
+	done := make(chan answer, 1)
+	e.work.Go(func() {
+		defer free()
+		// The engine would go on by itself when the request is cut off, and
+		// nobody would know of the container.
+		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+		defer cancel()
+		state, err := run(ctx, calm, r, c)
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			err = errors.Join(err, r.clean(calm, c.Name))
+		}
+		done <- answer{state, err}
+	})
+	select {
+	case a := <-done:
+		return a.state, a.err
+	case <-ctx.Done():
+	}
+	select {
+	case a := <-done: // both at once: the work decides whether it is there
+		return a.state, a.err
+	case <-time.After(50 * time.Millisecond):
+	}
+	e.work.Go(func() {
+		if a := <-done; a.err == nil { // it was ready between the two looks
+			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+			defer cancel()
+			_ = r.clean(clean, c.Name) // gc finds what is left by its labels
+		}
+	})
+	return State{}, context.Cause(ctx)
+}
+
+// run is the engine's part of start; ctx says whether it is still wanted.
+func run(ctx, calm context.Context, r *remote, c Container) (State, error) {
+	if err := r.Create(calm, c); err != nil {
+		if errors.Is(err, ErrAbsent) {
+			err = fmt.Errorf("%w: %w", environment.ErrBadImage, err)
+		}
+		return State{}, fmt.Errorf("%s create: %w", r.name, err)
+	}
+	if ctx.Err() != nil {
+		return State{}, context.Cause(ctx)
+	}
+	if err := r.Start(calm, c.Name); err != nil {
+		return State{}, fmt.Errorf("%s start: %w", r.name, err)
+	}
+	s, err := r.State(calm, c.Name)
+	if err != nil {
+		return State{}, fmt.Errorf("%s inspect: %w", r.name, err)
+	}
+	if !s.Running {
+		return s, fmt.Errorf("%s start: sandboxd ended at once with exit code %d %s", r.name, s.ExitCode, s.Error)
+	}
+	return s, nil
+}
+
+// clean removes a container that may be there.
+func (r *remote) clean(ctx context.Context, name string) error {
+	if err := r.Remove(ctx, name); err != nil && !errors.Is(err, ErrAbsent) {
+		return fmt.Errorf("%s remove: %w", r.name, err)
+	}
+	return nil
+}
+
+// Destroy removes a sandbox, or an image that Snapshot made.
+func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remains, error) {
+	if !strings.HasPrefix(id, "berth-") && !strings.HasPrefix(id, snapshots) {
+		return environment.Remains{}, nil // nothing of ours has such a name
+	}
+	r, name, err := e.of(id)
+	if err != nil {
+		return environment.Remains{}, err
+	}
+	if strings.HasPrefix(name, snapshots) {
+		return environment.Remains{}, r.dropSnapshot(ctx, name)
+	}
+	free, err := r.slot(ctx)
+	if err != nil {
+		return environment.Remains{}, err
+	}
+	defer free()
+	e.mu.Lock()
+	pid := e.pids[id]
+	e.mu.Unlock()
+	remains, alive := usage(pid)
+	if !alive {
+		if s, err := r.State(ctx, name); err == nil && s.OOM {
+			remains.OOMKills = 1 // at least
+		}
+	}
+	if err := r.clean(ctx, name); err != nil {
+		return remains, err
+	}
+	e.mu.Lock()
+	delete(e.pids, id)
+	e.mu.Unlock()
+	return remains, nil
+}
+
+// List returns the ids of sandboxes, and of images that Snapshot made. Where
+// there is no engine there is nothing of ours.
+func (e *Environment) List(ctx context.Context, owner string) ([]string, error) {
+	want := mine()
+	if owner != "" {
+		want[labelOwner] = owner
+	}
+	addresses := remembered(e.o.Name)
+	if address, err := e.o.Default(); err == nil && !slices.Contains(addresses, address) {
+		addresses = append(addresses, "")
+	}
+	ids := []string{}
+	for _, address := range addresses {
+		r, err := e.at(Config{Socket: address})
+		if err != nil {
+			return ids, err
+		}
+		found, err := r.list(ctx, want)
+		if err != nil && address != "" && ctx.Err() == nil {
+			continue // a socket that an engine of the past has left
+		}
+		if err != nil {
+			return ids, err
+		}
+		ids = append(ids, found...)
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+func (r *remote) list(ctx context.Context, want map[string]string) ([]string, error) {
+	var ids []string
+	cs, err := r.Containers(ctx, want)
+	if err != nil {
+		return nil, fmt.Errorf("%s list: %w", r.name, err)
+	}
+	for _, c := range cs {
+		ids = append(ids, r.id(c.Name))
+	}
+	ims, err := r.Images(ctx, want)
+	if err != nil {
+		return nil, fmt.Errorf("%s list images: %w", r.name, err)
+	}
+	for _, im := range ims {
+		if strings.HasPrefix(im.Name, snapshots) {
+			ids = append(ids, r.id(im.Name))
+		}
+	}
+	return ids, nil
+}
+
+// refused is what Create fails with where Check would refuse.
+func refused(ps []environment.Problem) error {
+	texts := make([]string, len(ps))
+	for i, p := range ps {
+		texts[i] = p.Summary + ": " + p.Detail
+	}
+	return fmt.Errorf("%w: %s", environment.ErrRefused, strings.Join(texts, "\n"))
+}

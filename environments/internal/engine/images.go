@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/distribution/reference"
+
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// Names of images that we make, of which none is in a registry.
+const (
+	builds   = "localhost/berth/build:"
+	archives = "localhost/berth/archive:"
+)
+
+// loadTime is the longest load of an archive.
+const loadTime = 30 * time.Minute
+
+func dockerfile(im environment.Image) string {
+	if im.File == "" {
+		return "Dockerfile"
+	}
+	return im.File
+}
+
+// archive splits a reference to an archive.
+func archive(ref string) (kind, file string, ok bool) {
+	for _, kind := range []string{"oci-archive", "docker-archive"} {
+		if file, ok := strings.CutPrefix(ref, kind+":"); ok {
+			return kind, file, true
+		}
+	}
+	return "", "", false
+}
+
+// Prepare pulls, builds or loads an image, once however many ask.
+func (e *Environment) Prepare(ctx context.Context, want environment.Image, raw json.RawMessage, log func(string)) (environment.Image, error) {
+	j, err := e.judge(ctx, environment.Spec{Image: want, Config: raw, Network: environment.Network{Mode: environment.NetworkNone}})
+	if err != nil {
+		return environment.Image{}, err
+	}
+	if len(j.report.Refusals) > 0 {
+		return environment.Image{}, refused(j.report.Refusals)
+	}
+	im, err := image(ctx, j, want, log)
+	if err != nil {
+		return environment.Image{}, err
+	}
+	ref := want.Ref
+	if im.Named != "" {
+		ref = im.Named
+	}
+	if ref == "" {
+		ref = im.Ref
+	}
+	return environment.Image{Ref: ref, Digest: im.ID}, nil
+}
+
+// image is what a sandbox starts from. It is pulled, built or loaded if it is
+// not there.
+func image(ctx context.Context, j *judgement, want environment.Image, log func(string)) (Image, error) {
+	if log == nil {
+		log = func(string) {}
+	}
+	r := j.remote
+	if want.Build != "" {
+		return build(ctx, j, want, log)
+	}
+	if want.Digest != "" { // Prepare was here
+		im, err := r.image(ctx, want.Digest)
+		if err == nil || !errors.Is(err, ErrAbsent) || want.Ref == "" {
+			return im, bad(want.Digest, err)
+		}
+	}
+	if want.Ref == "" {
+		want.Ref = j.config.Base
+	}
+	if kind, file, ok := archive(want.Ref); ok {
+		return load(ctx, r, kind, file)
+	}
+	return pull(ctx, j, want, log)
+}
+
+// image looks at an image that the engine has. What is known by ID is not
+// asked again.
+func (r *remote) image(ctx context.Context, ref string) (Image, error) {
+	r.mu.Lock()
+	im, ok := r.known[ref]
+	r.mu.Unlock()
+	if ok {
+		return im, nil
+	}
+	im, err := r.Inspect(ctx, ref)
+	if err != nil {
+		return Image{}, fmt.Errorf("%s image: %w", r.name, err)
+	}
+	if im.Ref == "" {
+		im.Ref = ref
+	}
+	r.mu.Lock()
+	r.known[im.ID] = im
+	r.mu.Unlock()
+	return im, nil
+}
+
+// bad says of an image that is not there what the contract calls it.
+func bad(ref string, err error) error {
+	if errors.Is(err, ErrAbsent) || errors.Is(err, ErrNoImage) {
+		return fmt.Errorf("%w: image %q: %w", environment.ErrBadImage, ref, err)
+	}
+	return err
+}
+
+// pull finds or fetches an image of a registry.
+func pull(ctx context.Context, j *judgement, want environment.Image, log func(string)) (Image, error) {
+	r := j.remote
+	named, err := reference.ParseDockerRef(want.Ref)
+	if err != nil {
+		return Image{}, fmt.Errorf("%w: image %q: %w", environment.ErrBadImage, want.Ref, err)
+	}
+	ref := named.String()
+	here := func() (Image, error) { return r.image(ctx, ref) }
+	im, err := here()
+	local := reference.Domain(named) == "localhost" // of no registry, by custom
+	r.mu.Lock()
+	pulled := r.done[ref]
+	r.mu.Unlock()
+	switch {
+	case err == nil && (j.config.Pull != "always" || local || pulled):
+		return im, nil
+	case err != nil && !errors.Is(err, ErrAbsent):
+		return Image{}, err
+	case local || j.config.Pull == "never":
+		return Image{}, fmt.Errorf("%w: image %q is not on this machine and is not pulled (pull = %q; names under localhost/ are never pulled): load or build it first",
+			environment.ErrBadImage, ref, j.config.Pull)
+	}
+	limit := want.Timeout
+	if limit == 0 {
+		limit = j.config.PullTime
+	}
+	return r.once(ctx, job{what: ref, limit: limit, here: here, fresh: err == nil, work: func(ctx context.Context) error {
+		log("pull " + ref)
+		err := r.Pull(ctx, ref, log)
+		switch {
+		case errors.Is(err, ErrNoImage):
+			err = fmt.Errorf("%w: image %q: %w", environment.ErrBadImage, ref, err)
+		case errors.Is(err, ErrBusy):
+			err = fmt.Errorf("%w: pull image %q: %w", environment.ErrNoCapacity, ref, err)
+		case err != nil:
+			err = fmt.Errorf("pull image %q: %w", ref, err)
+		}
+		return err
+	}})
+}
+
+// build finds or builds the image of a folder.
+func build(ctx context.Context, j *judgement, want environment.Image, log func(string)) (Image, error) {
+	r, digest := j.remote, want.Digest
+	if digest == "" {
+		var err error
+		if digest, err = digestOf(want.Build, dockerfile(want)); err != nil {
+			return Image{}, fmt.Errorf("read build context %q: %w", want.Build, err)
+		}
+	}
+	name := builds + short(digest, dockerfile(want))
+	limit := want.Timeout
+	if limit == 0 {
+		limit = j.config.BuildTime
+	}
+	here := func() (Image, error) { return r.image(ctx, name) }
+	if im, err := here(); err == nil || !errors.Is(err, ErrAbsent) {
+		return im, err
+	}
+	return r.once(ctx, job{what: name, limit: limit, here: here, work: func(ctx context.Context) error {
+		log("build " + want.Build)
+		tar := contextOf(want.Build, dockerfile(want))
+		defer tar.Close()
+		labels := mine()
+		labels[labelBuild] = digest
+		err := r.Build(ctx, Build{Context: tar, File: dockerfile(want), Name: name, Labels: labels}, log)
+		if errors.Is(err, ErrBuild) || errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: %s in %s: %w", environment.ErrBuildFailed, dockerfile(want), want.Build, err)
+		}
+		return err
+	}})
+}
+
+// load finds or loads the image of an archive.
+func load(ctx context.Context, r *remote, kind, file string) (Image, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return Image{}, fmt.Errorf("%w: archive: %w", environment.ErrBadImage, err)
+	}
+	if kind == "oci-archive" && !r.LoadsOCI() {
+		return Image{}, fmt.Errorf("%w: %s: this engine reads no OCI archives: save the image as docker-archive, or use a newer engine", environment.ErrBadImage, file)
+	}
+	name := archives + short(file, fmt.Sprint(info.Size()), info.ModTime().String())
+	here := func() (Image, error) { return r.image(ctx, name) }
+	if im, err := here(); err == nil || !errors.Is(err, ErrAbsent) {
+		return im, err
+	}
+	return r.once(ctx, job{what: name, limit: loadTime, here: here, work: func(ctx context.Context) error {
+		f, err := os.Open(file)
+		if err != nil {
+			return fmt.Errorf("%w: archive: %w", environment.ErrBadImage, err)
+		}
+		defer f.Close()
+		names, err := r.Load(ctx, f)
+		if err != nil {
+			return fmt.Errorf("load %s: %w", file, err)
+		}
+		if len(names) != 1 {
+			return fmt.Errorf("%w: %s holds %d images, one is needed", environment.ErrBadImage, file, len(names))
+		}
+		return r.Tag(ctx, names[0], name)
+	}})
+}
+
+// job is an image that is not there yet.
+type job struct {
+	what  string
+	limit time.Duration
+	here  func() (Image, error)
+	fresh bool // do the work although the image is there
+	work  func(context.Context) error
+}
+
+// once does a job unless it has been done when its turn comes: one process of
+// this user on this machine at a time, and in it one caller.
+func (r *remote) once(ctx context.Context, j job) (Image, error) {
+	unlock, err := lock(ctx, short(r.address, j.what))
+	if err != nil {
+		return Image{}, fmt.Errorf("wait for image %q: %w", j.what, err)
+	}
+	defer unlock()
+	r.mu.Lock()
+	done := r.done[j.what]
+	r.mu.Unlock()
+	if !j.fresh || done {
+		if im, missing := j.here(); !errors.Is(missing, ErrAbsent) {
+			return im, missing
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, j.limit)
+	defer cancel()
+	err = j.work(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("not done after %v: %w", j.limit, err)
+	}
+	if err != nil {
+		return Image{}, err
+	}
+	r.mu.Lock()
+	r.done[j.what] = true
+	r.mu.Unlock()
+	return j.here()
+}
+
+// short is a name made of texts.
+func short(texts ...string) string {
+	h := sha256.New()
+	for _, t := range texts {
+		fmt.Fprintf(h, "%d %s\n", len(t), t)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:32]
+}

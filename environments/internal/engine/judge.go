@@ -1,0 +1,230 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// judgement is what a Spec comes to with an engine.
+type judgement struct {
+	report    environment.Report
+	config    Config
+	remote    *remote
+	facts     Facts
+	container Container // without name, image, labels
+	granted   environment.Granted
+}
+
+func (j *judgement) refuse(summary, detail string) {
+	j.report.Refusals = append(j.report.Refusals, environment.Problem{Summary: summary, Detail: detail})
+}
+
+func (j *judgement) degrade(summary, detail string) {
+	j.report.Degraded = append(j.report.Degraded, environment.Problem{Summary: summary, Detail: detail})
+}
+
+// Check says what spec would be refused for.
+func (e *Environment) Check(ctx context.Context, spec environment.Spec) (environment.Report, error) {
+	j, err := e.judge(ctx, spec)
+	if err != nil {
+		return environment.Report{}, err
+	}
+	return j.report, nil
+}
+
+// judge looks at spec. An error means that it cannot be judged.
+func (e *Environment) judge(ctx context.Context, spec environment.Spec) (*judgement, error) {
+	j := &judgement{}
+	if err := config.Decode(spec.Config, &j.config); err != nil {
+		return nil, fmt.Errorf("configuration of environment %q: %w", e.o.Name, err)
+	}
+	for _, p := range j.config.Validate() {
+		j.refuse(fmt.Sprintf("%s: %s", p.Path, p.Summary), p.Detail)
+	}
+	if len(j.report.Refusals) > 0 {
+		return j, nil
+	}
+	var err error
+	if j.remote, err = e.at(j.config); err != nil {
+		j.refuse(fmt.Sprintf("Environment %q finds no engine", e.o.Name), err.Error())
+		return j, nil
+	}
+	if j.facts, err = j.remote.Facts(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		j.refuse(fmt.Sprintf("The engine of environment %q does not answer", e.o.Name), e.o.Help(j.remote.address, err))
+		return j, nil
+	}
+	j.report.Degraded = append(j.report.Degraded, j.facts.Degraded...)
+	j.container.NoSELinux = j.facts.SELinux
+	j.judgeImage(spec)
+	j.judgeLimits(spec.Limits)
+	j.judgeNetwork(spec.Network)
+	j.judgePlaces(spec)
+	j.judgeUsers(spec)
+	return j, nil
+}
+
+func (j *judgement) judgeImage(spec environment.Spec) {
+	for _, s := range spec.Sidecars {
+		j.refuse(fmt.Sprintf("The task needs a second container, %q", s.Name), "Tasks of several containers are not supported yet.")
+	}
+	switch im := spec.Image; {
+	case im.Ref != "" && im.Build != "":
+		j.refuse("The task names an image and a folder to build", fmt.Sprintf("Got %q and %q: keep one of them.", im.Ref, im.Build))
+	case im.Build != "":
+		if info, err := os.Stat(path.Join(im.Build, dockerfile(im))); err != nil || !info.Mode().IsRegular() {
+			j.refuse("The task's Dockerfile is not there", fmt.Sprintf("There is no file %q in %q.", dockerfile(im), im.Build))
+		}
+	default:
+		if _, file, ok := archive(im.Ref); ok {
+			if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+				j.refuse("The archive of the image is not there", fmt.Sprintf("There is no file %q.", file))
+			}
+		}
+	}
+}
+
+// notKept ends what is said of a limit that is not kept.
+const notKept = "The attempt runs without this limit; its deadline still holds. `berth doctor` says more about the engine."
+
+// judgeLimits says what is kept of each limit, and how.
+func (j *judgement) judgeLimits(l environment.Limits) {
+	f, c := j.facts, &j.container
+	how := []string{f.How}
+	keep := func(what string, asked int64, kept bool, into *environment.Grant) int64 {
+		switch {
+		case asked < 0:
+			j.refuse("A limit is negative", fmt.Sprintf("%s is %d: write 0 for none, or a positive number.", what, asked))
+		case asked == 0:
+		case kept:
+			*into = environment.GrantEnforced
+			return asked
+		default:
+			*into = environment.GrantNo
+			j.degrade(fmt.Sprintf("The limit on %s is not kept", what), "The engine cannot keep it here. "+notKept)
+		}
+		return 0
+	}
+	c.Limits.CPUMilli = keep("processors", l.CPUMilli, f.CPU, &j.granted.CPU)
+	c.Limits.MemoryMiB = keep("memory", l.MemoryMiB, f.Memory, &j.granted.Memory)
+	c.Limits.StorageMiB = keep("storage", l.StorageMiB, f.Disk, &j.granted.Disk)
+	c.Limits.ShmMiB = keep("shared memory", l.ShmMiB, true, new(environment.Grant))
+	c.Limits.Pids = max(l.Pids, 0)
+	if l.Pids == 0 {
+		c.Limits.Pids = j.config.Pids
+	}
+	if f.Pids {
+		keep("processes", l.Pids, true, &j.granted.Pids)
+	} else {
+		// Counted per user id over all sandboxes of this user, and PID 1 of each
+		// is among them: a smaller number would let neighbors fail.
+		c.Nproc, c.Limits.Pids = max(c.Limits.Pids, 4096), 0
+		how = append(how, fmt.Sprintf("RLIMIT_NPROC of %d, which all sandboxes of this user share", c.Nproc))
+		if l.Pids > 0 {
+			j.granted.Pids = environment.GrantBestEffort
+			j.degrade("The limit on processes is kept roughly", fmt.Sprintf("The engine has no control group for it here: RLIMIT_NPROC is %d instead, for all sandboxes of this user.", c.Nproc))
+		}
+	}
+	if l.GPUs > 0 {
+		j.judgeGPUs(l)
+	}
+	j.granted.How = strings.Join(slices.DeleteFunc(how, func(s string) bool { return s == "" }), ", ")
+}
+
+func (j *judgement) judgeGPUs(l environment.Limits) {
+	fits := int64(0)
+	for _, have := range j.facts.GPUs {
+		if len(l.GPUTypes) == 0 || slices.ContainsFunc(l.GPUTypes, func(t string) bool { return strings.Contains(strings.ToLower(have), strings.ToLower(t)) }) {
+			fits++
+		}
+	}
+	if fits < l.GPUs || len(l.GPUTypes) > 0 && fits < int64(len(j.facts.GPUs)) {
+		j.granted.GPU = environment.GrantNo
+		j.refuse(fmt.Sprintf("The task needs %d GPU %s", l.GPUs, strings.Join(l.GPUTypes, " or ")),
+			fmt.Sprintf("The engine offers %d on this machine (%s) and gives any of them: run on a machine where all fit.", len(j.facts.GPUs), strings.Join(j.facts.GPUs, ", ")))
+		return
+	}
+	j.granted.GPU = environment.GrantEnforced
+	j.container.Limits.GPUs = l.GPUs
+}
+
+func (j *judgement) judgeNetwork(n environment.Network) {
+	switch n.Mode {
+	case environment.NetworkNone, environment.NetworkAllow:
+		j.granted.Network = environment.GrantEnforced
+	case environment.NetworkPublic:
+		if j.facts.NoPublic != "" {
+			j.granted.Network = environment.GrantNo
+			j.refuse("The task needs the public network", j.facts.NoPublic+
+				"; or grant less (network = \"none\" in the environment block; the result is then marked modified).")
+			return
+		}
+		j.granted.Network = environment.GrantEnforced
+		j.container.Public = true
+	default:
+		j.refuse("The network mode is not known", fmt.Sprintf("Got %q: it is \"none\", \"allow\" or \"public\".", n.Mode))
+	}
+}
+
+// reserved are the folders of a sandbox that are not a task's.
+var reserved = []string{"proc", "dev", "sys", "berth"}
+
+func isReserved(p string) bool {
+	top, _, _ := strings.Cut(strings.TrimPrefix(path.Clean(p), "/"), "/")
+	return top == "" || slices.Contains(reserved, top)
+}
+
+// judgePlaces looks at the paths inside.
+func (j *judgement) judgePlaces(spec environment.Spec) {
+	switch dir := spec.Workdir; {
+	case dir == "":
+	case !path.IsAbs(dir):
+		j.refuse("The working folder is not absolute", fmt.Sprintf("Got %q.", dir))
+	case path.Clean(dir) != "/" && isReserved(dir):
+		j.refuse("The working folder is not the task's to use", fmt.Sprintf("%q is made by the engine itself.", dir))
+	}
+	mounts := slices.Clone(spec.Mounts)
+	for _, m := range j.config.Mounts {
+		mounts = append(mounts, environment.Mount(m))
+	}
+	for _, m := range mounts {
+		if !path.IsAbs(m.Source) || !path.IsAbs(m.Target) {
+			j.refuse("A mount is not absolute", fmt.Sprintf("Got %q on %q.", m.Source, m.Target))
+			continue
+		}
+		if _, err := os.Stat(m.Source); err != nil {
+			j.refuse("A folder to mount is not there", fmt.Sprintf("%s: %v.", m.Source, err))
+		}
+		if isReserved(m.Target) {
+			j.refuse("A mount is where the sandbox's own folders are", fmt.Sprintf("Nothing can be mounted on %q.", m.Target))
+		}
+		j.container.Mounts = append(j.container.Mounts, m)
+	}
+}
+
+// judgeUsers looks for users beside root where there is one id only.
+func (j *judgement) judgeUsers(spec environment.Spec) {
+	if !j.facts.OneID {
+		return
+	}
+	all := slices.Clone(spec.Users)
+	for _, s := range spec.Services {
+		all = append(all, s.User)
+	}
+	for _, u := range all {
+		name, _, _ := strings.Cut(u, ":")
+		if name != "" && name != "root" && name != "0" {
+			j.refuse(fmt.Sprintf("The task needs a second user, %q", name), "The engine's containers have one user id here, root: an administrator can give "+
+				"this user a range of ids (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER, then podman system migrate) and install newuidmap.")
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// The labels that everything of ours carries. Nothing without labelUser is ever
+// removed.
+const (
+	labelUser    = "dev.berth.user" // numeric id on the host of who made it
+	labelOwner   = "dev.berth.owner"
+	labelTrial   = "dev.berth.trial"
+	labelAttempt = "dev.berth.attempt"
+	labelLease   = "dev.berth.lease" // time without a core after which it ends
+	labelFacts   = "dev.berth.image" // what the image said about itself
+	labelBuild   = "dev.berth.build" // digest of the build context
+)
+
+func mine() map[string]string { return map[string]string{labelUser: strconv.Itoa(os.Getuid())} }
+
+// labels are those of a sandbox. Its image's facts are among them since an
+// image made of it by commit says something else: its entrypoint is sandboxd.
+func labels(l environment.Labels, lease time.Duration, facts environment.ImageFacts) map[string]string {
+	all := mine()
+	all[labelOwner], all[labelTrial], all[labelAttempt] = l.Owner, l.Trial, strconv.Itoa(l.Attempt)
+	all[labelLease] = lease.String()
+	if text, err := json.Marshal(facts); err == nil {
+		all[labelFacts] = base64.StdEncoding.EncodeToString(text)
+	}
+	return all
+}
+
+// factsOf is what an image says about itself, or what the image said that it
+// is a snapshot on.
+func factsOf(im Image) environment.ImageFacts {
+	f := im.ImageFacts
+	if im.Labels[labelUser] != "" {
+		var kept environment.ImageFacts
+		text, err := base64.StdEncoding.DecodeString(im.Labels[labelFacts])
+		if err == nil && len(text) > 0 && json.Unmarshal(text, &kept) == nil {
+			f = kept
+		}
+	}
+	f.Digest = im.ID
+	return f
+}

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// place is a folder of this user on node-local disk, for locks and for what
+// must be known after a crash. Locks do not work on every shared file system,
+// and a home often is on one.
+func place() (string, error) {
+	dir := filepath.Join(os.TempDir(), "berth-engines-"+strconv.Itoa(os.Getuid()))
+	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
+		if info, err := os.Stat(run); err == nil && info.IsDir() {
+			dir = filepath.Join(run, "berth-engines")
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || info.Mode().Perm() != 0o700 || int(owner.Uid) != os.Getuid() {
+		return "", fmt.Errorf("%s is not a folder of yours alone: remove it", dir)
+	}
+	return dir, nil
+}
+
+// lock holds a name against every process of this user on this machine.
+func lock(ctx context.Context, name string) (unlock func(), err error) {
+	dir, err := place()
+	if err != nil {
+		return nil, err
+	}
+	f := flock.New(filepath.Join(dir, name+".lock"))
+	if _, err := f.TryLockContext(ctx, 20*time.Millisecond); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil // the file stays: another may wait for it
+}
+
+// remember notes that an engine at an address other than the default was used,
+// so that gc finds what was made there.
+func remember(plugin, address string) {
+	if slices.Contains(remembered(plugin), address) {
+		return
+	}
+	dir, err := place()
+	if err != nil {
+		return // gc will not know; the lease ends the sandboxes nevertheless
+	}
+	f, err := os.OpenFile(filepath.Join(dir, plugin+".sockets"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	_, _ = f.WriteString(address + "\n") // as above
+	_ = f.Close()
+}
+
+// remembered are the addresses that still have a socket.
+func remembered(plugin string) []string {
+	dir, err := place()
+	if err != nil {
+		return nil
+	}
+	f, err := os.Open(filepath.Join(dir, plugin+".sockets"))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var all []string
+	for s := bufio.NewScanner(f); s.Scan(); {
+		p, err := SocketPath(s.Text())
+		if err != nil || slices.Contains(all, s.Text()) {
+			continue
+		}
+		if _, err := os.Stat(p); err == nil {
+			all = append(all, s.Text())
+		}
+	}
+	return all
+}

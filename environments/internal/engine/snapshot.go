@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// snapshots is what the names of images begin with that Snapshot makes.
+const snapshots = "localhost/berth/snapshot:"
+
+// Stop ends the processes of a sandbox and keeps its files.
+func (e *Environment) Stop(ctx context.Context, id string) error {
+	r, name, err := e.of(id)
+	if err != nil {
+		return err
+	}
+	free, err := r.slot(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	if err := r.Kill(ctx, name); err != nil {
+		return fmt.Errorf("%s kill: %w", r.name, gone(err))
+	}
+	return nil
+}
+
+// Snapshot makes an image of a stopped sandbox.
+func (e *Environment) Snapshot(ctx context.Context, id string) (environment.Image, error) {
+	r, box, err := e.of(id)
+	if err != nil {
+		return environment.Image{}, err
+	}
+	free, err := r.slot(ctx)
+	if err != nil {
+		return environment.Image{}, err
+	}
+	defer free()
+	ref := snapshots + strings.TrimPrefix(name(), "berth-")
+	if err = r.Commit(ctx, box, ref); err != nil {
+		return environment.Image{}, fmt.Errorf("%s commit: %w", r.name, gone(err))
+	}
+	im, err := r.Inspect(ctx, ref)
+	if err != nil {
+		return environment.Image{}, fmt.Errorf("%s inspect snapshot: %w", r.name, err)
+	}
+	return environment.Image{Ref: r.id(ref), Digest: im.ID}, nil
+}
+
+// Changed lists the paths that differ from the image.
+func (e *Environment) Changed(ctx context.Context, id string) ([]string, error) {
+	r, name, err := e.of(id)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := r.Changed(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s changes: %w", r.name, gone(err))
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+func (r *remote) dropSnapshot(ctx context.Context, ref string) error {
+	if err := r.RemoveImage(ctx, ref); err != nil && !errors.Is(err, ErrAbsent) {
+		return fmt.Errorf("%s remove image: %w", r.name, err)
+	}
+	return nil
+}
+
+// gone is err as the contract says it.
+func gone(err error) error {
+	if errors.Is(err, ErrAbsent) {
+		return fmt.Errorf("%w: %w", environment.ErrNoSandbox, err)
+	}
+	return err
+}

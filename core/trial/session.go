@@ -281,7 +281,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	var watching sync.WaitGroup
 	var why atomic.Pointer[error] // set before access is cut, since the call may end by that
 	watching.Go(func() {
-		if cause := s.watch(ctx, call, begin, limit); cause != nil {
+		if cause := s.watch(ctx, call, begin, limit-before); cause != nil {
 			why.Store(&cause)
 			if err := s.revoke(ctx); err != nil {
 				s.a.scribe.Note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, "revoke", "%s", err)
@@ -344,8 +344,9 @@ func (s *session) waited() time.Duration {
 	return s.models.Waited()
 }
 
-// watch returns why a turn must end, or nil when it has ended by itself. Time
-// spent waiting for a provider is not the agent's.
+// watch returns why a turn must end, or nil when it has ended by itself. limit
+// is for the time since begin less all that the session has ever waited for a
+// provider: such time is not the agent's.
 func (s *session) watch(outside, turn context.Context, begin time.Time, limit time.Duration) error {
 	var spent <-chan struct{}
 	if s.models != nil {
@@ -355,9 +356,8 @@ func (s *session) watch(outside, turn context.Context, begin time.Time, limit ti
 	if s.role != agent.RoleUser {
 		lost = s.a.w.Lost()
 	}
-	before := s.waited()
 	for {
-		left := limit + s.waited() - before - time.Since(begin)
+		left := limit + s.waited() - time.Since(begin)
 		if left <= 0 {
 			return errTurnTime
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/core/cli/answer"
 	"github.com/berth-eval/berth/core/cli/load"
 	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/core/cli/show"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/gateway/dialects"
@@ -58,7 +59,7 @@ func (a *app) models(j *job, dir string) (*gateway.Gateway, error) {
 	}
 	l := j.limits()
 	return gateway.New(gateway.Options{
-		Dir: dir + "/g", Models: ms, Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: spentBefore(j), Log: a.log,
+		Dir: dir + "/g", Models: ms, FindRun: show.FindRun, Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: spentBefore(j), Log: a.log,
 	})
 }
 
@@ -137,7 +138,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 		return err
 	}
 	g, err := gateway.New(gateway.Options{
-		Dir: dir, Models: ms, Run: ledger.Limit{Requests: e.Limits.Requests, Tokens: e.Limits.Tokens, USD: e.Limits.CostUSD}, Log: a.log,
+		Dir: dir, Models: ms, FindRun: show.FindRun, Run: ledger.Limit{Requests: e.Limits.Requests, Tokens: e.Limits.Tokens, USD: e.Limits.CostUSD}, Log: a.log,
 	})
 	if err != nil {
 		return errors.Join(err, os.Remove(dir))

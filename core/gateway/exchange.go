@@ -40,6 +40,11 @@ type exchange struct {
 	early  bool // the answer has begun, with nothing but signs of life
 	line   Exchange
 	digest string
+
+	keep     bool         // it is to be written down
+	asked    []byte       // body, without what is secret
+	answered bool         // reply holds what came back, as far as it came
+	reply    bytes.Buffer //
 }
 
 // Without a limit in the request a reply may have so many tokens.
@@ -82,6 +87,8 @@ func (x *exchange) serve(ctx context.Context) {
 	if !x.read() || !x.policy() {
 		return
 	}
+	x.digests()
+	x.keep = true
 	if x.call.Kind == wire.Count {
 		x.count(ctx)
 		return
@@ -91,9 +98,6 @@ func (x *exchange) serve(ctx context.Context) {
 		x.unreserved(err)
 		return
 	}
-	defer func() {
-		x.s.record(&x.line)
-	}()
 	x.generate(ctx, hold)
 }
 
@@ -186,7 +190,6 @@ func (x *exchange) unreserved(err error) {
 	} else {
 		x.fail(wire.Over, "the turn that this token is good for is over")
 	}
-	x.s.record(&x.line)
 }
 
 // generate asks the provider and passes on what it says.
@@ -203,7 +206,6 @@ func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 		x.unanswered(ctx, err, hold, !sent.IsZero())
 		done = true
 		if errors.Is(err, script.ErrDropped) {
-			x.s.record(&x.line)
 			panic(http.ErrAbortHandler)
 		}
 		return
@@ -220,13 +222,15 @@ func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 	x.settle(m.Read(), resp.StatusCode, broken, hold)
 	done = true
 	if broken.any() {
-		x.s.record(&x.line)
 		panic(http.ErrAbortHandler) // the client must see that it is not the end
 	}
 }
 
 // send asks the provider, or the script.
 func (x *exchange) send(ctx context.Context) (*http.Response, error) {
+	if x.e.up.replay != nil {
+		return x.played()
+	}
 	if x.e.play != nil {
 		return x.e.play.Send(ctx, script.Request{Dialect: x.d, Call: x.call, Facts: x.facts, Body: x.body})
 	}
@@ -241,10 +245,11 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 func (x *exchange) count(ctx context.Context) {
 	resp, err := x.send(ctx)
 	if err != nil {
-		x.fail(wire.Unreachable, "the provider of model %q cannot be reached", x.e.up.model.Name)
+		x.unreached(err)
 		return
 	}
 	defer func() { _ = resp.Body.Close() }()
+	x.line.Status = resp.StatusCode
 	if b := x.relay(ctx, resp, x.d.Meter()); b.any() {
 		panic(http.ErrAbortHandler)
 	}
@@ -267,16 +272,19 @@ func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold,
 	if errors.Is(err, script.ErrDropped) {
 		return
 	}
-	x.s.setDown(fmt.Errorf("provider of model %q: no answer: %s", x.e.up.model.Name, x.clean(err.Error())))
-	x.fail(wire.Unreachable, "the provider of model %q cannot be reached", x.e.up.model.Name)
+	x.unreached(err)
 }
 
-// clean keeps the key out of what is said.
-func (x *exchange) clean(s string) string {
-	if k := x.e.up.key; k != "" {
-		s = strings.ReplaceAll(s, k, "[key]")
+// unreached tells the client that nobody answers.
+func (x *exchange) unreached(err error) {
+	name := x.e.up.model.Name
+	if r, ok := errors.AsType[*replayError](err); ok {
+		x.s.setDown(fmt.Errorf("model %q: %w", name, r.err))
+		x.fail(wire.BadRequest, "%s", r.err)
+		return
 	}
-	return clip(s)
+	x.s.setDown(fmt.Errorf("provider of model %q: no answer: %s", name, clip(string(x.clean([]byte(err.Error()))))))
+	x.fail(wire.Unreachable, "the provider of model %q cannot be reached", name)
 }
 
 // failed remembers a request that may come again as a retry, and whether it
@@ -380,7 +388,7 @@ func (x *exchange) judge(status int, r wire.Reading, broken breakage) {
 	case broken == byProvider:
 		x.s.setDown(fmt.Errorf("provider of model %q: it broke off its answer", name))
 	case r.Error != "":
-		x.s.setDown(fmt.Errorf("provider of model %q: %s", name, x.clean(r.Error)))
+		x.s.setDown(fmt.Errorf("provider of model %q: %s", name, clip(string(x.clean([]byte(r.Error))))))
 	default:
 		x.s.setDown(nil)
 	}
@@ -388,11 +396,3 @@ func (x *exchange) judge(status int, r wire.Reading, broken breakage) {
 
 // statusOverloaded is what some providers say when they are.
 const statusOverloaded = 529
-
-// withoutKey is b without the key.
-func (x *exchange) withoutKey(b []byte) []byte {
-	if x.e.up.key == "" {
-		return b
-	}
-	return bytes.ReplaceAll(b, []byte(x.e.up.key), []byte("[key]"))
-}

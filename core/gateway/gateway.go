@@ -50,6 +50,9 @@ type Options struct {
 	// Transport carries requests to providers; nil is the usual one.
 	Transport http.RoundTripper
 	Prices    *price.Table // nil: the shipped one
+	// FindRun is the folder of a run that a model is to be replayed from; nil
+	// takes the name as a path.
+	FindRun func(name string) (string, error)
 	// Pace is how providers are paced; the zero value is usual.
 	Pace pace.Options
 	// Silence is how long a client of a stream hears nothing while its request
@@ -69,6 +72,7 @@ type Gateway struct {
 	mu       sync.Mutex
 	attempts map[string]*ledger.Account // by trial, attempt and role
 	pacers   map[string]*pace.Pacer     // by address, key and name of a model
+	replays  map[string]*replay         // by the name of the run
 }
 
 // upstream is one model of the experiment with what it is reached by.
@@ -79,6 +83,7 @@ type upstream struct {
 	dialect wire.Dialect // nil: the script answers in any
 	base    string
 	script  *script.Script
+	replay  *replay     // nil: it is not replayed
 	pacer   *pace.Pacer // nil: it is not paced
 }
 
@@ -103,7 +108,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Transport == nil {
 		o.Transport = transport()
 	}
-	g := &Gateway{o: o, models: map[string]*upstream{}, ledger: ledger.New(), attempts: map[string]*ledger.Account{}, pacers: map[string]*pace.Pacer{}}
+	g := &Gateway{o: o, models: map[string]*upstream{}, ledger: ledger.New(), attempts: map[string]*ledger.Account{}, pacers: map[string]*pace.Pacer{}, replays: map[string]*replay{}}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
 	for i := range o.Models {
 		u, err := g.upstream(o.Models[i])
@@ -134,19 +139,24 @@ func transport() http.RoundTripper {
 
 func (g *Gateway) upstream(m config.Model) (*upstream, error) {
 	u := &upstream{model: m, price: g.o.Prices.Of(&m)}
-	if m.Replay != "" {
-		return nil, fmt.Errorf("replay is not supported yet: remove it to ask the provider")
+	scripted := m.Provider == string(model.DialectScript)
+	if u.model.Name == "" && scripted {
+		u.model.Name = "script"
 	}
-	if m.Provider == string(model.DialectScript) {
+	if u.dialect = dialects.Named(model.Dialect(m.Provider)); u.dialect == nil && !scripted {
+		return nil, fmt.Errorf("provider %q is not known: there is %s", m.Provider, strings.Join(dialects.Names(), ", "))
+	}
+	switch {
+	case m.Replay != "":
+		r, err := g.recorded(m.Replay)
+		u.replay = r
+		return u, err
+	case scripted && m.Script == "":
+		return nil, fmt.Errorf("it has no script: write script = \"file.yaml\"")
+	case scripted:
 		s, err := script.Load(m.Script)
 		u.script = s
-		if u.model.Name == "" {
-			u.model.Name = "script"
-		}
 		return u, err
-	}
-	if u.dialect = dialects.Named(model.Dialect(m.Provider)); u.dialect == nil {
-		return nil, fmt.Errorf("provider %q is not known: there is %s", m.Provider, strings.Join(dialects.Names(), ", "))
 	}
 	u.base = strings.TrimSuffix(m.BaseURL, "/")
 	if u.base == "" {

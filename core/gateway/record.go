@@ -1,10 +1,14 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
+	"path/filepath"
 	"time"
 
+	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // Names in the folder of an attempt.
@@ -13,9 +17,11 @@ const (
 	ExchangesFile = RecordDir + "/exchanges.jsonl"
 )
 
-// Exchange is one line of exchanges.jsonl: a request and what came of it,
-// without their bodies.
+// Exchange is one line of exchanges.jsonl: a request and what came of it. Their
+// bodies are beside it.
 type Exchange struct {
+	tape.Entry
+
 	Time      time.Time       `json:"time"`
 	Role      string          `json:"role"`
 	Name      string          `json:"name"` // by which the plugin asks for the model
@@ -36,15 +42,74 @@ type Exchange struct {
 	Waited    time.Duration   `json:"waited_ns,omitempty"` // for room in a budget, or for a provider
 	FirstByte time.Duration   `json:"first_byte_ns,omitempty"`
 	Took      time.Duration   `json:"took_ns,omitempty"`
-
-	written bool
 }
 
-// record writes a line down, once.
-func (s *session) record(line *Exchange) {
-	if line.written || s.spec.Append == nil {
+// secrets are what must not be written down.
+type secrets struct{ values [][]byte }
+
+// hidden stands in their place.
+var hidden = []byte("[hidden]")
+
+func (s *secrets) add(value string) {
+	if value != "" {
+		s.values = append(s.values, []byte(value))
+	}
+}
+
+func (s *secrets) clean(b []byte) []byte {
+	for _, v := range s.values {
+		if bytes.Contains(b, v) {
+			b = bytes.ReplaceAll(b, v, hidden)
+		}
+	}
+	return b
+}
+
+// digests names the request, for the record and for a replay of it.
+func (x *exchange) digests() {
+	x.asked = x.clean(x.body.Bytes())
+	x.line.Path, x.line.Kind = x.call.Path, tape.KindGenerate
+	if x.call.Kind == wire.Count {
+		x.line.Kind = tape.KindCount
+	}
+	x.line.Match = tape.Digest(x.asked)
+	same := x.asked
+	if o, err := wire.ParseObject(x.asked); err == nil {
+		for _, n := range x.d.Fleeting() {
+			o.Delete(n)
+		}
+		same = o.Bytes()
+	}
+	// The path says which model is asked and whether a stream is wanted, in
+	// the dialects whose body does not.
+	x.line.Match = tape.Digest(append([]byte(x.line.Path+"\n"), same...))
+}
+
+// finish writes the exchange down while the client has its answer already, and
+// then lets the turn end.
+func (x *exchange) finish(leave func()) {
+	if !x.keep || x.s.spec.Append == nil {
+		leave()
 		return
 	}
-	line.written = true
-	s.spec.Append(ExchangesFile, line)
+	go func() {
+		defer leave()
+		if x.s.spec.Dir != "" {
+			if err := x.store(); err != nil {
+				x.s.find("model_record", verifier.Note, err.Error())
+			}
+		}
+		x.s.spec.Append(ExchangesFile, &x.line)
+	}()
+}
+
+func (x *exchange) store() (err error) {
+	dir := filepath.Join(x.s.spec.Dir, RecordDir)
+	if x.line.Request, err = tape.Store(dir, x.asked); err != nil {
+		return err
+	}
+	if x.answered {
+		x.line.Reply, err = tape.Store(dir, x.clean(x.reply.Bytes()))
+	}
+	return err
 }

@@ -55,7 +55,7 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// maxReply is how much of a reply in one piece is kept for the meter: 64 MiB.
+// maxReply is how much of an answer is kept, for the record and the meter: 64 MiB.
 const maxReply = 64 << 20
 
 // relay passes an answer on as it comes, and lets the meter read it.
@@ -71,19 +71,16 @@ func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter)
 	if resp.StatusCode >= 300 {
 		return x.relayFailure(resp)
 	}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+	x.line.Type = resp.Header.Get("Content-Type")
+	if strings.HasPrefix(x.line.Type, "text/event-stream") {
 		return x.relayStream(ctx, resp, m)
 	}
-	var kept bytes.Buffer
 	x.begin(resp.StatusCode)
 	broken := x.copy(ctx, resp.Body, func(p []byte) error {
-		if kept.Len()+len(p) <= maxReply {
-			kept.Write(p)
-		}
 		_, err := x.w.Write(p)
 		return err
 	})
-	m.Body(kept.Bytes())
+	m.Body(x.reply.Bytes())
 	return broken
 }
 
@@ -109,7 +106,10 @@ func (x *exchange) relayFailure(resp *http.Response) breakage {
 		f := x.d.Failure(wire.Failure{Kind: wire.BadToken, Message: "the provider does not accept the key of the experiment"})
 		b = f.Body
 	}
-	b = x.withoutKey(b)
+	b = x.clean(b)
+	x.answered = true
+	x.reply.Write(b)
+	x.line.Type = resp.Header.Get("Content-Type")
 	x.line.Upstream = clip(string(b))
 	if x.early {
 		b = x.d.Late(wire.Failure{Kind: kindOf(resp.StatusCode), Message: clip(string(b))})
@@ -162,9 +162,13 @@ func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m wire.
 // copy reads to the end, and says who did not let it come.
 func (x *exchange) copy(ctx context.Context, from io.Reader, to func([]byte) error) breakage {
 	buf := make([]byte, 32<<10)
+	x.answered = true
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
+			if x.reply.Len()+n <= maxReply {
+				x.reply.Write(buf[:n])
+			}
 			if to(buf[:n]) != nil {
 				return byClient
 			}

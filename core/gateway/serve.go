@@ -35,7 +35,8 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) { //nolint:c
 		answer(w, d.Failure(wire.Failure{Kind: wire.Over, Message: "the turn that this token is good for is over"}))
 		return
 	}
-	defer leave()
+	x := &exchange{s: s, e: e, d: d, call: call, w: w, r: r, life: life, control: http.NewResponseController(w)}
+	defer x.finish(leave)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(life, func() { cancel(context.Cause(life)) })() //nolint:contextcheck // as above
@@ -43,7 +44,6 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) { //nolint:c
 		answer(w, wire.Response{Status: http.StatusOK, Header: jsonHeader(), Body: d.Listed([]string{e.up.model.Name})})
 		return
 	}
-	x := &exchange{s: s, e: e, d: d, call: call, w: w, r: r, life: life, control: http.NewResponseController(w)}
 	x.serve(ctx)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/script"
+	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/model"
@@ -37,6 +38,7 @@ type session struct {
 	closers   []func() error
 	serving   sync.WaitGroup
 	wait      waits
+	secrets   secrets
 
 	mu       sync.Mutex
 	life     context.Context //nolint:containedctx // of the turn under way: a request has to end with it
@@ -51,10 +53,11 @@ type session struct {
 
 // entry is one model of a session.
 type entry struct {
-	name  string // by which the plugin asks for it
-	up    *upstream
-	play  *script.Session // of a scripted model
-	token string
+	name   string // by which the plugin asks for it
+	up     *upstream
+	play   *script.Session // of a scripted model
+	player *tape.Player    // of a replayed model, once it was asked
+	token  string
 
 	mu     sync.Mutex
 	size   int64           // bytes of the last request that told its usage
@@ -127,6 +130,8 @@ func (s *session) add(name string, m trial.Model) error {
 	dialect := model.Dialect(u.model.Provider)
 	if u.script != nil {
 		e.play = u.script.Session()
+	}
+	if u.dialect == nil {
 		dialect = dialects.Usual
 		if len(s.spec.Dialects) > 0 {
 			dialect = s.spec.Dialects[0]
@@ -135,6 +140,8 @@ func (s *session) add(name string, m trial.Model) error {
 		return fmt.Errorf("model %q speaks %s, and the plugin speaks %v", m.Label, dialect, s.spec.Dialects)
 	}
 	s.entries[e.token] = e
+	s.secrets.add(e.token)
+	s.secrets.add(u.key)
 	s.endpoints[name] = model.Endpoint{Token: e.token, Dialect: dialect, Name: u.model.Name, Parameters: u.model.Parameters}
 	return nil
 }

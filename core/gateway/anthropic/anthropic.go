@@ -107,6 +107,9 @@ func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
 	return nil
 }
 
+// Fleeting implements wire.Dialect.
+func (Dialect) Fleeting() []string { return []string{"metadata"} }
+
 // Hide implements wire.Dialect.
 func (Dialect) Hide(wire.Event) bool { return false }
 

@@ -156,6 +156,9 @@ func dropHosted(body *wire.Object) {
 	body.Set("tools", wire.JSON(left))
 }
 
+// Fleeting implements wire.Dialect.
+func (Dialect) Fleeting() []string { return nil }
+
 // Hide implements wire.Dialect.
 func (Dialect) Hide(wire.Event) bool { return false }
 

@@ -97,6 +97,11 @@ func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
 	return nil
 }
 
+// Fleeting implements wire.Dialect.
+func (Dialect) Fleeting() []string {
+	return []string{"metadata", "client_metadata", "prompt_cache_key", "safety_identifier", "user"}
+}
+
 // Hide implements wire.Dialect.
 func (Dialect) Hide(wire.Event) bool { return false }
 

@@ -110,6 +110,11 @@ func asksUsage(body *wire.Object) bool {
 	return o.Include
 }
 
+// Fleeting implements wire.Dialect.
+func (Dialect) Fleeting() []string {
+	return []string{"metadata", "prompt_cache_key", "safety_identifier", "user"}
+}
+
 // Hide implements wire.Dialect: a chunk that holds usage and no choice is there
 // because usage was asked for.
 func (Dialect) Hide(e wire.Event) bool {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/plugins/model"
 )
 
 //go:embed prices.yaml
@@ -63,7 +64,7 @@ func (t *Table) Of(m *config.Model) *config.Price {
 	switch {
 	case m.Price != nil:
 		return m.Price
-	case m.Script != "":
+	case m.Provider == string(model.DialectScript):
 		return &config.Price{Input: &zero, CachedInput: &zero, CacheWrite: &zero, Output: &zero}
 	case m.BaseURL != "":
 		return nil // somebody else's price

@@ -130,6 +130,9 @@ type Dialect interface {
 	Facts(c Call, body *Object) (Facts, error)
 	// Edit changes a request. It may change the path of the call, too.
 	Edit(c *Call, body *Object, e Edit) error
+	// Fleeting are members of a request that say nothing about the answer and
+	// differ from run to run: ids of clients, keys of caches.
+	Fleeting() []string
 	// Hide says whether an event is in a stream only because of Edit.AskUsage.
 	Hide(e Event) bool
 	Meter() Meter

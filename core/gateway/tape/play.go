@@ -1,0 +1,166 @@
+package tape
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// line is what a player reads of a line of the record.
+type line struct {
+	Entry
+	Role   string `json:"role"`
+	Name   string `json:"name"`
+	Status int    `json:"status"`
+	Broken string `json:"broken"`
+}
+
+// Player plays the exchanges of one role with one model in one attempt. It is
+// safe for concurrent use.
+type Player struct {
+	dir     string
+	mu      sync.Mutex
+	lines   []line
+	played  []bool
+	without []string // members of a request that may differ
+}
+
+// maxLine is how long a line of the record may be: 16 MiB.
+const maxLine = 16 << 20
+
+// Open reads the record of an attempt: the file of lines, which lies in the
+// folder of the bodies. without are the members of a request that were left
+// out of Entry.Match.
+func Open(file, role, name string, without []string) (*Player, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	defer f.Close()
+	p := &Player{dir: filepath.Dir(file), without: without}
+	sc := bufio.NewScanner(f)
+	sc.Buffer(nil, maxLine)
+	for sc.Scan() {
+		var l line
+		if json.Unmarshal(sc.Bytes(), &l) != nil {
+			continue // a line that a crash cut off
+		}
+		if l.Role == role && l.Name == name && l.Match != "" && l.Reply != "" {
+			p.lines = append(p.lines, l)
+		}
+	}
+	if err = sc.Err(); err != nil {
+		return nil, fmt.Errorf("replay %s: %w", file, err)
+	}
+	p.played = make([]bool, len(p.lines))
+	return p, nil
+}
+
+// DiffersError says that a request was not recorded, and where it differs from
+// the one that comes next in the record.
+type DiffersError struct {
+	Exchange   int // 1…, of the record
+	Difference Difference
+}
+
+// Error is where it differs.
+func (e *DiffersError) Error() string {
+	return fmt.Sprintf("the request differs from exchange %d of the recorded run: %s", e.Exchange, e.Difference)
+}
+
+// ErrOver means that the record has no further exchange of this kind.
+var ErrOver = errors.New("the recorded run has no further exchange")
+
+// Play answers a request: match is its digest without what may differ, body the
+// whole of it. A request that was recorded several times gets the answers in
+// turn, and then the last one again.
+func (p *Player) Play(kind, match string, body []byte) (*http.Response, error) {
+	i, err := p.choose(kind, match)
+	if err != nil {
+		return nil, err
+	}
+	if i < 0 {
+		return nil, p.differs(kind, body)
+	}
+	l := p.lines[i]
+	reply, err := Fetch(p.dir, l.Reply)
+	if err != nil {
+		return nil, err
+	}
+	var content io.Reader = bytes.NewReader(reply)
+	if l.Broken != "" {
+		content = io.MultiReader(content, breaks{})
+	}
+	return &http.Response{StatusCode: l.Status, Header: http.Header{"Content-Type": {l.Type}}, Body: io.NopCloser(content)}, nil
+}
+
+// choose is the place of the exchange to play; -1: none is the same.
+func (p *Player) choose(kind, match string) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	again, some := -1, false
+	for i := range p.lines {
+		some = some || p.lines[i].Kind == kind
+		if p.lines[i].Kind != kind || p.lines[i].Match != match {
+			continue
+		}
+		if !p.played[i] {
+			p.played[i] = true
+			return i, nil
+		}
+		again = i
+	}
+	if !some {
+		return -1, ErrOver
+	}
+	return again, nil
+}
+
+// differs compares a request with the first that was not played yet.
+func (p *Player) differs(kind string, body []byte) error {
+	p.mu.Lock()
+	at := -1
+	for i := range p.lines {
+		if !p.played[i] && p.lines[i].Kind == kind {
+			at = i
+			break
+		}
+	}
+	p.mu.Unlock()
+	if at < 0 {
+		return ErrOver
+	}
+	recorded, err := Fetch(p.dir, p.lines[at].Request)
+	if err != nil {
+		return err
+	}
+	d, _ := Diff(p.strip(recorded), p.strip(body)) // they differ, or match would be the same
+	return &DiffersError{Exchange: at + 1, Difference: d}
+}
+
+func (p *Player) strip(body []byte) []byte {
+	var o map[string]json.RawMessage
+	if json.Unmarshal(body, &o) != nil {
+		return body
+	}
+	for _, n := range p.without {
+		delete(o, n)
+	}
+	b, err := json.Marshal(o)
+	if err != nil {
+		return body
+	}
+	return b
+}
+
+// breaks is an answer that breaks off.
+type breaks struct{}
+
+func (breaks) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

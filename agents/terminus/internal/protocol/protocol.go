@@ -1,0 +1,122 @@
+// Package protocol reads the replies of a model that works at a terminal: what
+// it thinks, what it types, and whether it is done. It is tolerant, and says
+// what it tolerated, so that the model can do better.
+//
+// It must not know a terminal or a conversation: text in, meaning out.
+package protocol
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of a command's duration.
+const (
+	DefaultDuration = time.Second
+	MaxDuration     = time.Minute
+)
+
+// Command is a batch of keystrokes, and how long to wait after it.
+type Command struct {
+	Keystrokes string
+	Duration   time.Duration
+}
+
+// Reply is what a model wants.
+type Reply struct {
+	Analysis string
+	Plan     string
+	Commands []Command
+	Complete bool
+	// Warnings tell the model what was put right.
+	Warnings []string
+}
+
+func (r *Reply) warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
+
+// Format is one way to write a reply.
+type Format string
+
+// The formats.
+const (
+	JSON Format = "json"
+	XML  Format = "xml"
+)
+
+// Parse reads a reply. An error says what is wrong with it, in words for the
+// model; nothing of such a reply is to be carried out.
+func (f Format) Parse(text string) (Reply, error) {
+	var r Reply
+	var err error
+	if f == XML {
+		r, err = parseXML(text)
+	} else {
+		r, err = parseJSON(text)
+	}
+	if err != nil {
+		return Reply{}, err
+	}
+	r.joined()
+	return r, nil
+}
+
+// joined warns of commands that run into the next one.
+func (r *Reply) joined() {
+	for i := 0; i+1 < len(r.Commands); i++ {
+		k := r.Commands[i].Keystrokes
+		if k == "" || strings.HasSuffix(k, "\n") || isKey(k) {
+			continue
+		}
+		r.warn("the keystrokes of command %d do not end with a new line, so those of command %d were typed on the same line", i+1, i+2)
+	}
+}
+
+// isKey says whether keystrokes look like the name of a key, such as C-c or Up:
+// one word that begins like one.
+func isKey(k string) bool {
+	if strings.ContainsAny(k, " \t") {
+		return false
+	}
+	return len(k) == 1 || strings.HasPrefix(k, "C-") || strings.HasPrefix(k, "M-") || strings.HasPrefix(k, "^") || k[0] >= 'A' && k[0] <= 'Z'
+}
+
+// duration reads seconds as number or text.
+func (r *Reply) duration(at int, text string) time.Duration {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(text), "s"), 64)
+	switch {
+	case err != nil || n != n:
+		r.warn("the duration of command %d, %q, is no number of seconds: %g was taken", at, clip(text), DefaultDuration.Seconds())
+		return DefaultDuration
+	case n < 0:
+		r.warn("the duration of command %d is negative: 0 was taken", at)
+		return 0
+	case n > MaxDuration.Seconds():
+		r.warn("the duration of command %d is longer than %g seconds: %g was taken; send a command without keystrokes to go on waiting", at, MaxDuration.Seconds(), MaxDuration.Seconds())
+		return MaxDuration
+	}
+	return time.Duration(n * float64(time.Second))
+}
+
+// yes reads a word for true.
+func (r *Reply) yes(text string) bool {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "true", "1", "yes":
+		return true
+	case "", "false", "0", "no":
+		return false
+	}
+	r.warn("task_complete is %q: only true and false are understood, and false was taken", clip(text))
+	return false
+}
+
+func clip(s string) string {
+	const limit = 40
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}

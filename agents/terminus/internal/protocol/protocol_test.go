@@ -1,0 +1,144 @@
+package protocol
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func one(k string) []Command { return []Command{{k, DefaultDuration}} }
+
+type row struct {
+	name, in string
+	format   Format
+	want     []Command
+	complete bool
+	warnings []string // substrings, in order
+	err      string
+}
+
+func TestRepliesInJSON(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []row{
+		{
+			name: "json", in: `{"analysis": "a", "plan": "p", "commands": [{"keystrokes": "ls\n", "duration": 0.1}, {"keystrokes": "C-c"}], "task_complete": false}`,
+			want: []Command{{"ls\n", 100 * time.Millisecond}, {"C-c", time.Second}},
+		},
+		{name: "no commands", in: `{"analysis": "a", "plan": "p", "commands": []}`},
+		{name: "complete without commands", in: `{"analysis": "a", "plan": "p", "task_complete": true}`, complete: true},
+		{name: "complete as text", in: `{"analysis": "a", "plan": "p", "commands": [], "task_complete": "Yes"}`, complete: true},
+		{name: "complete as a word nobody knows", in: `{"analysis": "a", "plan": "p", "commands": [], "task_complete": "maybe"}`, warnings: []string{"task_complete is"}},
+		{name: "text around it", in: "Sure:\n```json\n{\"analysis\": \"a\", \"plan\": \"p\", \"commands\": []}\n```", warnings: []string{"before", "after"}},
+		{name: "a small object first", in: `{"x": 1} {"analysis": "a", "plan": "p", "commands": [{"keystrokes": "a\n"}]}`, want: one("a\n"), warnings: []string{"before"}},
+		{name: "braces in text first", in: `I use ${HOME} here {"analysis": "a", "plan": "p", "commands": [{"keystrokes": "a\n"}]}`, want: one("a\n"), warnings: []string{"before"}},
+		{name: "braces in strings", in: `{"analysis": "}{", "plan": "\"}", "commands": [{"keystrokes": "echo ${A}\n"}]}`, want: one("echo ${A}\n")},
+		{name: "not closed", in: `{"analysis": "a", "plan": "p", "commands": [{"keystrokes": "a\n"}`, want: one("a\n"), warnings: []string{"not closed"}},
+		{name: "cut in a string", in: `{"analysis": "a", "plan": "p", "commands": [{"keystrokes": "rm -rf /tm`, err: "cannot be read"},
+		{name: "new line in a string", in: "{\"analysis\": \"a\nb\", \"plan\": \"p\", \"commands\": [{\"keystrokes\": \"a\n\"}]}", want: one("a\n"), warnings: []string{"control character"}},
+		{name: "unknown escape", in: `{"analysis": "a", "plan": "p", "commands": [{"keystrokes": "grep '\d'\n"}]}`, want: one("grep '\\d'\n"), warnings: []string{"backslash"}},
+		{name: "comma at the end", in: `{"analysis": "a", "plan": "p", "commands": [{"keystrokes": "a\n",},],}`, want: one("a\n"), warnings: []string{"comma"}},
+		{name: "order", in: `{"commands": [], "analysis": "a", "plan": "p"}`, warnings: []string{"order"}},
+		{name: "missing thoughts", in: `{"commands": []}`, warnings: []string{`"analysis" is missing`, `"plan" is missing`}},
+		{name: "thoughts that are no text", in: `{"analysis": ["a"], "plan": 1, "commands": []}`, warnings: []string{`"analysis" is no text`, `"plan" is no text`}},
+		{name: "unknown fields", in: `{"analysis": "a", "plan": "p", "mood": "good", "commands": [{"keystrokes": "a\n", "speed": 1}]}`, want: one("a\n"), warnings: []string{`"mood"`, `"speed"`}},
+		{name: "a field twice", in: `{"analysis": "a", "plan": "p", "commands": [], "commands": [{"keystrokes": "a\n"}]}`, want: one("a\n"), warnings: []string{"twice"}},
+		{
+			name: "durations", in: `{"analysis": "a", "plan": "p", "commands": [{"keystrokes": "a\n", "duration": "2"}, {"keystrokes": "b\n", "duration": -1}, {"keystrokes": "c\n", "duration": 600}, {"keystrokes": "d\n", "duration": "soon"}]}`,
+			want: []Command{{"a\n", 2 * time.Second}, {"b\n", 0}, {"c\n", time.Minute}, {"d\n", time.Second}}, warnings: []string{"negative", "longer than 60", `"soon"`},
+		},
+		{
+			name: "no new line before the next", in: `{"analysis": "a", "plan": "p", "commands": [{"keystrokes": "cd /tmp"}, {"keystrokes": "ls\n"}]}`,
+			want: []Command{{"cd /tmp", time.Second}, {"ls\n", time.Second}}, warnings: []string{"command 1 do not end with a new line"},
+		},
+		{name: "no object", in: "I am done.", err: "no JSON object"},
+		{name: "an object that is no reply", in: `{"analysis": "a", "plan": "p"}`, err: `"commands" is missing`},
+		{name: "commands that are no list", in: `{"analysis": "a", "plan": "p", "commands": "ls"}`, err: "no list"},
+		{name: "a command that is no object", in: `{"analysis": "a", "plan": "p", "commands": ["ls"]}`, err: "command 1 is no object"},
+		{name: "a command without keystrokes", in: `{"analysis": "a", "plan": "p", "commands": [{"duration": 1}]}`, err: `no "keystrokes"`},
+		{name: "keystrokes that are no text", in: `{"analysis": "a", "plan": "p", "commands": [{"keystrokes": null}]}`, err: "no text"},
+		{name: "bad commands when complete", in: `{"analysis": "a", "plan": "p", "commands": ["ls"], "task_complete": true}`, complete: true, warnings: []string{"ignored"}},
+		{name: "empty", in: "", err: "no JSON object"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.check(t)
+		})
+	}
+}
+
+func TestRepliesInXML(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []row{
+		{
+			name: "xml", format: XML, in: "<response>\n<analysis>a</analysis><plan>p</plan>\n<commands>\n<keystrokes duration=\"0.5\">ls <b> && echo \"x\"\n</keystrokes>\n<keystrokes duration='2'>C-c</keystrokes></commands>\n<task_complete>false</task_complete></response>",
+			want: []Command{{"ls <b> && echo \"x\"\n", 500 * time.Millisecond}, {"C-c", 2 * time.Second}},
+		},
+		{name: "xml, empty commands", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands/></response>"},
+		{name: "xml, complete", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><task_complete>true</task_complete></response>", complete: true},
+		{
+			name: "xml, tags typed", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands><keystrokes>echo '<task_complete>true</task_complete>'\n</keystrokes></commands></response>",
+			want: one("echo '<task_complete>true</task_complete>'\n"),
+		},
+		{name: "xml, not closed", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands><keystrokes>ls\n</keystrokes>", want: one("ls\n"), warnings: []string{"</response>", "</commands>"}},
+		{name: "xml, text around", format: XML, in: "hm <response><analysis>a</analysis><plan>p</plan><commands></commands></response> so", warnings: []string{"before", "after"}},
+		{name: "xml, entities", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands><keystrokes>a &amp;&amp; b\n</keystrokes></commands></response>", want: one("a &amp;&amp; b\n"), warnings: []string{"&amp;"}},
+		{
+			name: "xml, two blocks", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands><keystrokes>a\n</keystrokes></commands><commands><keystrokes>b\n</keystrokes></commands></response>",
+			want: one("a\n"), warnings: []string{"only the first"},
+		},
+		{name: "xml, unknown", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><mood>x</mood><commands><keystrokes speed=\"1\">a\n</keystrokes></commands></response>", want: one("a\n"), warnings: []string{"<mood>", `"speed"`}},
+		{name: "xml, no response", format: XML, in: "<analysis>a</analysis><plan>p</plan><commands><keystrokes>a\n</keystrokes></commands>", want: one("a\n"), warnings: []string{"<response> tags are missing"}},
+		{name: "xml, nothing", format: XML, in: "done", err: "no <response>"},
+		{name: "xml, no commands", format: XML, in: "<response><analysis>a</analysis><plan>p</plan></response>", err: "<commands> is missing"},
+		{name: "xml, commands without keystrokes", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands>ls</commands></response>", err: "no <keystrokes>"},
+		{name: "xml, keystrokes not closed", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands><keystrokes>a\n<keystrokes>b\n</keystrokes></commands></response>", err: "not closed before the next"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.check(t)
+		})
+	}
+}
+
+func (tt *row) check(t *testing.T) {
+	t.Helper()
+	got, err := tt.format.Parse(tt.in)
+	if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+		t.Fatalf("got error %v; want %q", err, tt.err)
+	}
+	if err != nil {
+		return
+	}
+	if !reflect.DeepEqual(got.Commands, tt.want) || got.Complete != tt.complete {
+		t.Errorf("got %+v; want %+v, complete %v", got, tt.want, tt.complete)
+	}
+	warned(t, got.Warnings, tt.warnings)
+}
+
+func warned(t *testing.T, got, want []string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("got warnings %q; want %q", got, want)
+	}
+	for i, w := range want {
+		if !strings.Contains(got[i], w) {
+			t.Errorf("warning %d is %q; want %q in it", i, got[i], w)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(`{"analysis": "a", "commands": [{"keystrokes": "x"`)
+	f.Add("<response><commands><keystrokes duration=1>x</keystrokes>")
+	f.Fuzz(func(t *testing.T, in string) {
+		for _, format := range []Format{JSON, XML} {
+			r, err := format.Parse(in)
+			for _, c := range r.Commands {
+				if err != nil || c.Duration < 0 || c.Duration > MaxDuration {
+					t.Errorf("%s: %+v with error %v", format, c, err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,247 @@
+package screen
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Wire is the raw end of a terminal: plugins/sandbox has one.
+type Wire interface {
+	Read(b []byte) (int, error)
+	Write(b []byte) (int, error)
+}
+
+// Bounds between reading and showing.
+const (
+	readSize  = 32 << 10 // bytes of one read
+	queueSize = 64       // reads that wait to be shown; then reading waits
+	// settle is how long a look waits at most for what was read already to be
+	// shown.
+	settle = 15 * time.Second
+)
+
+// Options of a TTY.
+type Options struct {
+	Rows, Columns int
+	Limit         int   // of a view, in bytes
+	Cast          *Cast // nil: nothing is recorded
+}
+
+// TTY is a terminal that is looked at and typed into. Its screen outlives the
+// wires that it is attached to. Look, Type and Wait may be called from one
+// goroutine at a time.
+type TTY struct {
+	o       Options
+	answers chan []byte
+
+	mu     sync.Mutex // of screen and looker
+	screen Screen
+	looker looker
+
+	wire    Wire
+	queue   chan []byte
+	waiting atomic.Int64 // bytes that were read and are not shown yet
+	ended   chan struct{}
+	err     error // why reading ended; to be read once ended is closed
+	all     sync.WaitGroup
+	stop    chan struct{}
+}
+
+// NewTTY makes a terminal without a wire.
+func NewTTY(o Options) *TTY {
+	t := &TTY{o: o, answers: make(chan []byte, 64), looker: looker{limit: o.Limit}}
+	t.screen = New(o.Rows, o.Columns, t.answer)
+	return t
+}
+
+// answer passes on what the terminal says to a program. A program that asks
+// faster than it reads loses answers, and nothing waits for it.
+func (t *TTY) answer(b []byte) {
+	select {
+	case t.answers <- b:
+	default:
+	}
+}
+
+// Attach begins to read from w. Detach ends it, once reads of w fail.
+func (t *TTY) Attach(w Wire) {
+	t.wire, t.queue = w, make(chan []byte, queueSize)
+	t.ended, t.stop = make(chan struct{}), make(chan struct{})
+	t.waiting.Store(0)
+	t.all.Go(t.read)
+	t.all.Go(t.show)
+	t.all.Go(t.reply)
+}
+
+// Detach waits until nothing of the wire is under way. The caller has made its
+// reads and writes fail before.
+func (t *TTY) Detach() {
+	if t.stop == nil {
+		return
+	}
+	close(t.stop)
+	t.all.Wait()
+	t.stop = nil
+}
+
+func (t *TTY) read() {
+	defer close(t.ended)
+	defer close(t.queue)
+	for {
+		b := make([]byte, readSize)
+		n, err := t.wire.Read(b)
+		if n > 0 {
+			t.o.Cast.Output(b[:n])
+			t.waiting.Add(int64(n))
+			t.queue <- b[:n] // what shows it never ends before the queue does
+		}
+		if err != nil {
+			t.err = err
+			return
+		}
+	}
+}
+
+func (t *TTY) show() {
+	for b := range t.queue {
+		b = t.more(b)
+		for len(b) > 0 {
+			t.mu.Lock()
+			n := t.flood(b)
+			if n == 0 {
+				n = min(len(b), piece)
+				t.write(b[:n])
+			}
+			t.mu.Unlock()
+			b = b[n:]
+			t.waiting.Add(-int64(n))
+		}
+	}
+}
+
+// more adds what else was read already, so that a flood is seen as one.
+func (t *TTY) more(b []byte) []byte {
+	for len(b) < queueSize*readSize {
+		select {
+		case next, ok := <-t.queue:
+			if !ok {
+				return b
+			}
+			b = append(b, next...)
+		default:
+			return b
+		}
+	}
+	return b
+}
+
+// write shows b, which is not much longer than a piece. The caller holds the
+// lock.
+func (t *TTY) write(b []byte) {
+	for len(b) > 0 {
+		part := b[:min(len(b), piece)]
+		b = b[len(part):]
+		_, _ = t.screen.Write(part) // it never fails
+		for _, line := range t.screen.Scrolled() {
+			t.looker.past.add(line)
+		}
+	}
+}
+
+func (t *TTY) reply() {
+	for {
+		select {
+		case b := <-t.answers:
+			if _, err := t.wire.Write(b); err != nil {
+				return // the reader learns why
+			}
+		case <-t.stop:
+			return
+		}
+	}
+}
+
+// Type types keystrokes; see Keys.
+func (t *TTY) Type(text string) error {
+	t.mu.Lock()
+	b := Keys(text, t.screen.Modes())
+	t.mu.Unlock()
+	if len(b) == 0 {
+		return nil
+	}
+	t.o.Cast.Input(b)
+	_, err := t.wire.Write(b)
+	return err
+}
+
+// Wait waits for d, and then until what was read is shown. It fails when ctx
+// ends, and ends early when the terminal does.
+func (t *TTY) Wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.ended:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	late := time.Now().Add(settle)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for t.waiting.Load() > 0 && time.Now().Before(late) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// Ended says whether the terminal's program has ended. An error means that the
+// terminal was lost.
+func (t *TTY) Ended() (bool, error) {
+	select {
+	case <-t.ended:
+		if errors.Is(t.err, io.EOF) {
+			return true, nil
+		}
+		return true, t.err
+	default:
+		return false, nil
+	}
+}
+
+// Look shows what came since the last look.
+func (t *TTY) Look() View {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.looker.look(t.screen.Lines(), t.screen.Modes().Alternate)
+}
+
+// Screen is the visible screen, whatever was looked at before.
+func (t *TTY) Screen() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return limited(t.screen.Lines(), nil, 0, 0, t.o.Limit).Text
+}
+
+// Clear begins with an empty screen, for a new program. The terminal must be
+// detached.
+func (t *TTY) Clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.screen.Close()
+	t.screen = New(t.o.Rows, t.o.Columns, t.answer)
+	t.looker = looker{limit: t.o.Limit}
+}
+
+// Close ends the screen and its recording. The terminal must be detached.
+func (t *TTY) Close() error {
+	t.screen.Close()
+	return t.o.Cast.Close()
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/agent/loop"
+	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// bytesPerToken and imageTokens are for what no reply has told the size of yet.
+const (
+	bytesPerToken = 3
+	imageTokens   = 1600
+)
+
+// conversation is what was said, and how long it is: as the provider counted
+// it with the last reply, and an estimate for what came since. So nothing is
+// counted twice.
+type conversation struct {
+	messages []chat.Message
+	counted  int64 // tokens up to the last reply
+	since    int64 // an estimate of those since
+}
+
+func (c *conversation) empty() bool { return len(c.messages) == 0 }
+
+// long says whether there is anything that a summary could replace.
+func (c *conversation) long() bool { return len(c.messages) > 3 }
+
+func (c *conversation) tokens() int64 { return c.counted + c.since }
+
+func (c *conversation) say(text string, images []chat.Image) {
+	c.since += int64(len(text)/bytesPerToken) + int64(len(images))*imageTokens
+	if n := len(c.messages); n > 0 && c.messages[n-1].Role == chat.User {
+		last := &c.messages[n-1] // a turn that ended before a reply
+		last.Text, last.Images = last.Text+"\n\n"+text, append(last.Images, images...)
+		return
+	}
+	c.messages = append(c.messages, chat.Message{Role: chat.User, Text: text, Images: images})
+}
+
+func (c *conversation) answer(r chat.Reply) {
+	c.messages = append(c.messages, chat.Message{Role: chat.Assistant, Text: r.Text})
+	if u := r.Usage; u.Input != nil && u.Output != nil {
+		c.counted, c.since = *u.Input+*u.Output, 0
+	} else {
+		c.since += int64(len(r.Text) / bytesPerToken)
+	}
+}
+
+// without is the conversation without its newest messages, of about so many
+// tokens, and without a message that waits for a reply. The first stays.
+func (c *conversation) without(tokens int64) []chat.Message {
+	out := c.messages
+	for len(out) > 1 && (tokens > 0 || out[len(out)-1].Role == chat.User) {
+		tokens -= int64(len(out[len(out)-1].Text) / bytesPerToken)
+		out = out[:len(out)-1]
+	}
+	return out
+}
+
+// shortening is how a conversation is made shorter: each way needs less room
+// than the one before.
+type shortening int
+
+const (
+	full  shortening = iota // a summary in three steps
+	short                   // a few lines, from the end of the conversation
+	bare                    // the instruction and the screen
+)
+
+// What is asked to make a conversation shorter.
+const (
+	askSummary = `Your work is about to be handed over to somebody who knows nothing of it but the task. This one time reply in plain text: tell in detail what was done and found so far, which files and programs matter, what was tried and did not work, and what is left to do. Type nothing.`
+
+	askQuestions = `Before you go on with this work, ask your predecessor what you need to know and was not told above: at least five questions, about what exactly was changed, where things are, what is certain and what only assumed. This one time reply in plain text. Type nothing.`
+
+	askAnswers = `Your successor has these questions. This one time reply in plain text: answer each of them from what you have seen, and say where you do not know.
+
+%s`
+
+	askShort = `This is the end of a long session at a terminal:
+
+%s
+
+It was about this task:
+
+%s
+
+Tell in a few sentences what seems to be done and what is left to do.`
+
+	handOver = `These are the answers:
+
+%s
+
+Now go on with the work, in the form that was described at the beginning. %s`
+)
+
+// reserve is how many tokens must be free for a summary.
+const reserve = 4000
+
+// maxDrops is how often more of the end is left out when a summary does not
+// fit either.
+const maxDrops = 4
+
+// shorten replaces the conversation by a shorter one. A way that does not work
+// gives room to the next; only the end of ctx is an error.
+func (w *worker) shorten(ctx context.Context, r *loop.Recorder, how shortening) error {
+	w.summaries++
+	w.asked = false
+	sub := &subagents{n: w.summaries, r: r, scratch: w.s.Setup.Scratch, model: w.s.Model}
+	next, how, err := w.shorter(ctx, sub, how)
+	if err != nil {
+		return err
+	}
+	said := next.messages[len(next.messages)-1].Text
+	w.talk = next
+	step := trajectory.Step{
+		Timestamp: trajectory.Stamp(time.Now()), Source: trajectory.System,
+		Message: trajectory.Text([]string{"The conversation was handed over with a summary.", "The conversation was replaced by a short summary.", "The conversation was begun anew."}[how]),
+		Extra:   json.RawMessage(`{"context_management":{"type":"compaction","boundary":"replace"}}`),
+	}
+	if len(sub.refs) > 0 {
+		step.Observation = &trajectory.Observation{Results: []trajectory.Result{{Subagents: sub.refs}}}
+	}
+	return errors.Join(r.Step(step), r.Note(trajectory.User, said))
+}
+
+// shorter makes the shorter conversation, and says how.
+func (w *worker) shorter(ctx context.Context, sub *subagents, how shortening) (c conversation, _ shortening, err error) {
+	if how == full {
+		if c, err = w.handOver(ctx, sub); err == nil {
+			return c, full, nil
+		}
+	}
+	if how <= short && ctx.Err() == nil {
+		const end = 1000 // characters of the screen
+		text := w.tty.Screen()
+		text = text[max(0, len(text)-end):]
+		var said string
+		if said, err = sub.ask(ctx, "short", w.request([]chat.Message{{Role: chat.User, Text: fmt.Sprintf(askShort, loop.Middle(text, end), w.instruction)}})); err == nil {
+			c.say(w.prompt(w.instruction, said, w.tty.Screen()), nil)
+			return c, short, nil
+		}
+	}
+	if ctx.Err() != nil {
+		return c, how, context.Cause(ctx)
+	}
+	c.say(w.prompt(w.instruction, "", w.tty.Screen()), nil)
+	return c, bare, nil
+}
+
+// handOver makes a summary, lets a successor ask about it, and has the
+// questions answered by whoever knows.
+func (w *worker) handOver(ctx context.Context, sub *subagents) (c conversation, err error) {
+	drop := int64(0)
+	if w.c.ContextTokens > 0 {
+		drop = max(0, w.talk.tokens()+reserve-w.c.ContextTokens)
+	}
+	var past []chat.Message
+	var summary string
+	for try := 0; ; try++ {
+		past = append([]chat.Message(nil), w.talk.without(drop)...)
+		if past[len(past)-1].Role == chat.User {
+			past[len(past)-1].Text += "\n\n" + askSummary
+		} else {
+			past = append(past, chat.Message{Role: chat.User, Text: askSummary})
+		}
+		summary, err = sub.ask(ctx, "summary", w.request(past))
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, chat.ErrTooLong) || try == maxDrops || len(past) == 1 {
+			return c, err
+		}
+		drop = max(2*drop, w.talk.tokens()/8, 1)
+	}
+	c.say(w.prompt(w.instruction, summary, w.tty.Screen())+"\n"+askQuestions, nil)
+	questions, err := sub.ask(ctx, "questions", w.request(c.messages))
+	if err != nil {
+		return c, err
+	}
+	past = append(past, chat.Message{Role: chat.Assistant, Text: summary}, chat.Message{Role: chat.User, Text: fmt.Sprintf(askAnswers, questions)})
+	answers, err := sub.ask(ctx, "answers", w.request(past))
+	if err != nil {
+		return c, err
+	}
+	c.answer(chat.Reply{Text: questions})
+	c.say(fmt.Sprintf(handOver, answers, "The terminal shows:\n"+w.tty.Screen()), nil)
+	return c, nil
+}
+
+// subagents asks a model beside the conversation, and records each answer as a
+// trajectory of its own.
+type subagents struct {
+	n       int
+	r       *loop.Recorder
+	model   chat.Model
+	scratch string
+	refs    []trajectory.SubagentRef
+}
+
+// errEmpty means that a model had nothing to say.
+var errEmpty = errors.New("the answer is empty")
+
+func (s *subagents) ask(ctx context.Context, what string, q chat.Request) (string, error) {
+	reply, err := s.model.Ask(ctx, q)
+	if err != nil {
+		return "", err
+	}
+	if err = s.record(what, q.Messages[len(q.Messages)-1].Text, reply); err != nil {
+		return "", err
+	}
+	if reply.Text == "" || reply.Stop == chat.Refused {
+		return "", errEmpty
+	}
+	return reply.Text, nil
+}
+
+// record writes the trajectory of one answer. The core keeps the scratch
+// folder as agent/, beside the main trajectory.
+func (s *subagents) record(what, question string, reply chat.Reply) error {
+	if s.scratch == "" {
+		return nil
+	}
+	asked := trajectory.Step{StepID: 1, Timestamp: trajectory.Stamp(time.Now()), Source: trajectory.User, Message: trajectory.Text(question)}
+	said := s.r.Of(reply, reply.Text)
+	said.StepID = 2
+	b, err := json.MarshalIndent(trajectory.Trajectory{
+		SchemaVersion: trajectory.Version, Agent: trajectory.Agent{Name: name + "-summarization-" + what, Version: version},
+		Steps: []trajectory.Step{asked, said}, Notes: "What was said before is in the main trajectory.",
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	file := fmt.Sprintf("trajectory.summarization-%d-%s.json", s.n, what)
+	if err = os.WriteFile(filepath.Join(s.scratch, file), b, 0o644); err != nil {
+		return fmt.Errorf("record a summary: %w", err)
+	}
+	s.refs = append(s.refs, trajectory.SubagentRef{TrajectoryPath: "agent/" + file})
+	return s.r.Artifact(file)
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/task"
 )
 
 // runFlags are the user's choices for carrying out a run.
@@ -73,9 +74,6 @@ func (a *app) startable(l *load.Loaded) error {
 			err = errors.New("nothing was started: exclude the tasks that are refused, or leave them out with --skip-refused")
 		}
 		return &exit{exitUsage, err}
-	}
-	if kind := l.Experiment.Executor.Kind; kind != "" && kind != "local" {
-		return &exit{exitUsage, fmt.Errorf("executor %q is not supported yet: remove the block to run on this machine", kind)}
 	}
 	if _, err := sandboxdPath(); err != nil {
 		return &exit{exitUsage, err}
@@ -165,7 +163,7 @@ func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) 
 	if err != nil {
 		return report, err
 	}
-	defer func() { err = errors.Join(err, place.Release()) }()
+	defer func() { a.leftover(place.Release()) }()
 	sandboxd, err := installSandboxd()
 	if err != nil {
 		return report, err
@@ -175,11 +173,12 @@ func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) 
 		return report, err
 	}
 	if models != nil {
-		defer func() { err = errors.Join(err, models.Close()) }()
+		defer func() { a.leftover(models.Close()) }()
 	}
 	here, err := run.NewHere(run.HereOptions{
 		Plan: j.Plan, Run: j.store.Manifest.Header.Run, Berth: version, Plugins: trial.Of(j.Host), Gateway: asGateway(models),
-		Runtime: place.Dir, Sandboxd: sandboxd, LookupEnv: a.env,
+		Runtime: place.Dir, Sandboxd: sandboxd, LookupEnv: a.env, Formats: a.formats,
+		Options: task.Options{AllowEnv: j.store.Manifest.Header.AllowEnv, LookupEnv: a.env},
 	})
 	if err != nil {
 		return report, err
@@ -201,9 +200,17 @@ func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) 
 	sweep(context.WithoutCancel(ctx), j.Host, place, left)
 	if len(left.Problems) > 0 {
 		a.log.Warn().Strs("problems", left.Problems).Msg("sandboxes of this run may be left: berth gc tries again")
-		err = errors.Join(err, place.Leave())
+		a.leftover(place.Leave())
 	}
 	return report, err
+}
+
+// leftover says what could not be removed after a run. It changes nothing of
+// what the run came to.
+func (a *app) leftover(err error) {
+	if err != nil {
+		a.log.Warn().Err(err).Msg("something of this run is left on this machine: berth gc tries again")
+	}
 }
 
 // environments are the plugins that may make sandboxes in a run.

@@ -100,6 +100,9 @@ func (a *app) sayPlan(l *load.Loaded, trials bool) error {
 	return l.Complain(a.Printer)
 }
 
+// maxPlanned is how many tasks the table has.
+const maxPlanned = 50
+
 func (a *app) planTables(p *answer.Plan) {
 	a.Printf("%s: %s × %s × %s = %s\n\n", p.Experiment, out.Count(len(p.Cells), "cell", "cells"),
 		out.Count(len(p.Tasks), "task", "tasks"), out.Count(p.Repeat, "repetition", "repetitions"), out.Count(p.Trials, "trial", "trials"))
@@ -110,7 +113,10 @@ func (a *app) planTables(p *answer.Plan) {
 	cells.Write(a.Out, a.Color)
 	a.Printf("\n")
 	tasks := out.Table{Head: []string{"dataset", "task", "digest"}}
-	for _, t := range p.Tasks {
+	for i, t := range p.Tasks {
+		if i == maxPlanned {
+			break
+		}
 		digest := t.Digest
 		if !t.Valid {
 			digest = out.Paint(a.Color, out.Bad, "invalid")
@@ -120,6 +126,9 @@ func (a *app) planTables(p *answer.Plan) {
 		tasks.Row(out.Clean(t.Dataset), out.Clean(t.Name), digest)
 	}
 	tasks.Write(a.Out, a.Color)
+	if n := len(p.Tasks) - maxPlanned; n > 0 {
+		a.Printf("… and %d more: --json lists them\n", n)
+	}
 	a.Printf("\n")
 	if len(p.List) > 0 {
 		list := out.Table{Head: []string{"trial", "task", "cell", "repetition"}, Right: []bool{3: true}}

@@ -150,6 +150,12 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 	if err := m.tasks(ctx); err != nil {
 		return nil, err
 	}
+	if kind := in.Experiment.Executor.Kind; kind != "" && kind != "local" {
+		m.problems.add(Problem{
+			Severity: config.Error, Summary: fmt.Sprintf("executor %q is not supported yet", kind),
+			Detail: "Remove the block to run on this machine.",
+		})
+	}
 	m.identities()
 	m.trials()
 	m.missing()

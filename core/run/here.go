@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/task"
 )
 
 // Here carries out attempts on this machine.
@@ -20,6 +22,7 @@ type Here struct {
 	host  string
 	cells []map[string]trial.Cell // by cell, then by dataset
 	count atomic.Int64
+	guard *guard
 }
 
 // HereOptions are what attempts on this machine need.
@@ -34,11 +37,14 @@ type HereOptions struct {
 	Runtime   string
 	Sandboxd  string
 	LookupEnv func(string) (string, bool)
+	// Formats and Options read a task again whose files look changed.
+	Formats []task.Format
+	Options task.Options
 }
 
 // NewHere reads the secrets of every cell. Fails when one is missing.
 func NewHere(o HereOptions) (*Here, error) {
-	h := &Here{o: o}
+	h := &Here{o: o, guard: &guard{again: reader(o.Formats, o.Options)}}
 	h.host, _ = os.Hostname() //nolint:errcheck // an unknown host stays unnamed in the record
 	for _, c := range o.Plan.Experiment.Cells {
 		byDataset := map[string]trial.Cell{}
@@ -60,6 +66,9 @@ func (h *Here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 	if t.Task == nil {
 		return record.Result{}, fmt.Errorf("task %s is invalid and cannot be run", t.Name)
 	}
+	if err := h.guard.check(ctx, j.Trial.Place, t); err != nil {
+		return h.notTheTask(j, t, err)
+	}
 	runtime := filepath.Join(h.o.Runtime, strconv.FormatInt(h.count.Add(1), 36))
 	return trial.Run(ctx, trial.Input{
 		Run: h.o.Run, Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
@@ -67,6 +76,19 @@ func (h *Here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 		Record: j.Attempt, Runtime: runtime, Sandboxd: h.o.Sandboxd, Plugins: h.o.Plugins, Gateway: h.o.Gateway,
 		LookupEnv: h.o.LookupEnv, Live: j.Live,
 	})
+}
+
+// notTheTask is the attempt at a task that is not the planned one any more.
+func (h *Here) notTheTask(j Job, t *plan.Task, why error) (record.Result, error) {
+	now := time.Now().UTC()
+	p := record.Phase{Name: record.PhasePrepare, Who: record.ByTask, Start: now, End: now, Error: why.Error()}
+	r := record.Result{
+		Version: 1, Run: h.o.Run, Trial: j.Trial.ID, Task: t.Name, TaskDigest: t.Task.Digest, Repetition: j.Trial.Repetition,
+		Cell: h.cells[j.Trial.Cell][j.Trial.Dataset].Choices, Attempt: j.Attempt.Number(), Host: h.host, Berth: h.o.Berth,
+		Outcome: record.TaskInvalid, Integrity: record.Unknown, Phases: []record.Phase{p}, Start: now, End: now,
+		Error: &record.Error{Boundary: record.ByTask, Phase: p.Name, Message: why.Error()},
+	}
+	return r, j.Attempt.Publish(r)
 }
 
 var _ trial.Attempt = (*store.Attempt)(nil)

@@ -74,6 +74,7 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"run . --require nonsense", `requirement "nonsense"`},
 		{"run . --var x", "x"},
 		{"plan broken", "repeet"},
+		{"validate slurm", `executor "slurm" is not supported yet`},
 		{"validate broken", "repeet"},
 		{"try", "accepts 1 arg"},
 		{"try nowhere", "nowhere is not a folder"},
@@ -136,6 +137,10 @@ func TestAnswersAsJSON(t *testing.T) {
 		if len(info.Plugins) != 1 || len(info.Plugins[0].Schema) == 0 {
 			t.Errorf("info of %s: %+v", p.Name, info)
 		}
+	}
+	kit := answer[types.PluginTest](t, berth(t, dir, "plugin", "test", filepath.Join(root, "bin", "plugins", "nop"), "--json"), "cli-plugin-test")
+	if kit.Failed > 0 || kit.Passed == 0 || len(kit.Clauses) != kit.Passed+kit.Skipped {
+		t.Errorf("kit: %+v", kit)
 	}
 	answer[types.Doctor](t, berth(t, dir, "doctor", "--json"), "cli-doctor")
 	answer[types.GC](t, berth(t, dir, "gc", "--dry-run", "--json"), "cli-gc")

@@ -61,20 +61,29 @@ func checksum(t *testing.T, folders ...string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// mounts is what is mounted in this process's namespace.
-func mounts(t *testing.T) string {
+// mounts are those of this process's namespace that look like ours: others come
+// and go on a machine with container engines.
+func (r *rig) mounts(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	ours := ""
+	for line := range strings.Lines(string(text)) {
+		before, after, _ := strings.Cut(line, " - ")
+		f := strings.Fields(before)
+		if strings.Contains(after, " berth ") || slices.Contains([]string{"/tmp", "/proc/sys"}, f[4]) || r.top != "" && strings.Contains(line, filepath.Base(r.top)) {
+			ours += line
+		}
+	}
+	return ours
 }
 
 // left fails when this process has children, mounts or records that it had not.
 func (r *rig) left(t *testing.T, mountsBefore string) {
 	t.Helper()
-	if now := mounts(t); now != mountsBefore {
+	if now := r.mounts(t); now != mountsBefore {
 		t.Errorf("mounts changed:\n%s", now)
 	}
 	if all, err := filepath.Glob("/proc/self/task/*/children"); err == nil {
@@ -102,7 +111,7 @@ func TestNothingRunsWhenAStepFails(t *testing.T) {
 	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
 		r := newRig(t)
 		folder, l := r.control(t)
-		before, host := mounts(t), checksum(t, "/usr/bin", "/etc")
+		before, host := r.mounts(t), checksum(t, "/usr/bin", "/etc")
 		for _, step := range inside.Steps() {
 			_, err := r.Create(t.Context(), Order{Control: folder, Workdir: "/x", breakAt: step})
 			if err == nil || !strings.Contains(err.Error(), step) {
@@ -133,12 +142,12 @@ func TestNothingRunsWhenAStepFails(t *testing.T) {
 // a plan.
 func TestInitDoesNothingOutside(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), modetest.Init())
-	before := mounts(t)
+	before := (&rig{}).mounts(t)
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "nothing by hand") {
 		t.Errorf("got %v, %q", err, out)
 	}
-	if mounts(t) != before {
+	if (&rig{}).mounts(t) != before {
 		t.Error("mounts changed")
 	}
 }
@@ -222,7 +231,7 @@ func TestRootWhereIDsCannotBeShifted(t *testing.T) {
 func TestProbeLeavesNothing(t *testing.T) {
 	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
 		r := newRig(t)
-		before := mounts(t)
+		before := r.mounts(t)
 		for range 3 {
 			if err := r.Probe(t.Context()); err != nil {
 				t.Fatal(err)
@@ -278,7 +287,7 @@ func TestManyInARowLeakNothing(t *testing.T) {
 		if testing.Short() {
 			n = 20
 		}
-		before := mounts(t)
+		before := r.mounts(t)
 		fds := 0
 		for i := range n {
 			b, err := r.Create(t.Context(), Order{Control: folder, Owner: "row"})

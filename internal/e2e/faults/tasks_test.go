@@ -30,7 +30,7 @@ func TestTasksThatGoWrongOnPurpose(t *testing.T) {
 	for mode, want := range map[string][]expected{
 		"live": {
 			// Never an unmarked pass: "a sample that cheats ends as exposed or without a reward".
-			{task: "cheat", outcomes: []record.Outcome{record.Passed, record.Failed, record.VerifierError, record.IntegrityViolation}, finding: "stale_reward"},
+			{task: "cheat", outcomes: []record.Outcome{record.Passed, record.Failed, record.VerifierError, record.IntegrityViolation}, finding: "planted"},
 			{task: "honest", outcomes: []record.Outcome{record.Passed}, unmarked: true},
 			{task: "server", outcomes: []record.Outcome{record.Passed}, finding: "left_running"},
 			{task: "hang", outcomes: invalid, err: "took longer"},
@@ -39,7 +39,7 @@ func TestTasksThatGoWrongOnPurpose(t *testing.T) {
 			{task: "flood", outcomes: []record.Outcome{record.Passed}, unmarked: true},
 		},
 		"restarted": {
-			{task: "cheat", outcomes: []record.Outcome{record.Failed}, finding: "stale_reward"},
+			{task: "cheat", outcomes: []record.Outcome{record.Failed}, finding: "planted"},
 			{task: "honest", outcomes: []record.Outcome{record.Passed}, unmarked: true},
 			{task: "server", outcomes: []record.Outcome{record.Failed}, finding: "needs_live"},
 			{task: "hang", outcomes: invalid, err: "took longer"},

@@ -1,0 +1,187 @@
+package faults
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+// users runs a test as this user and, when that is root, as an ordinary one,
+// too.
+func users(t *testing.T, f func(p *place)) {
+	t.Helper()
+	uids := []int{os.Getuid()}
+	if os.Getuid() == 0 {
+		uids = append(uids, stranger)
+	}
+	for _, uid := range uids {
+		t.Run("user "+strconv.Itoa(uid), func(t *testing.T) {
+			t.Parallel()
+			f(placeOf(t, uid))
+		})
+	}
+}
+
+// The sample that looks at its sandbox from inside passes, for root and for an
+// ordinary user.
+func TestTheIsolationSample(t *testing.T) {
+	t.Parallel()
+	users(t, func(p *place) {
+		t := p.test
+		if err := os.CopyFS(filepath.Join(p.dir, "tasks", "isolation"), os.DirFS(filepath.Join(tree, "examples", "quickstart", "tasks", "isolation"))); err != nil {
+			t.Fatal(err)
+		}
+		p.experiment("matrix {\n    agent = [agent.oracle, agent.nop]\n  }", "")
+		p.berth("run", ".", "--no-live").want(t, 0)
+		s := p.settled(p.run())
+		if s.Summary.Outcomes[record.Passed] != 1 || s.Summary.Outcomes[record.Failed] != 1 {
+			t.Errorf("outcomes %v, want the oracle to pass and nop to fail", s.Summary.Outcomes)
+		}
+		p.clean()
+	})
+}
+
+// attack is what a hostile solution tries as root of its sandbox. Each line of
+// the report is a name and an exit code.
+const attack = `
+set -u
+mkdir -p /logs/artifacts
+cd /logs/artifacts
+try() { name=$1; shift; (eval "$@") > /dev/null 2>> errors; echo "$name $?" >> report; }
+cat /proc/self/uid_map > uid_map
+cat /proc/self/gid_map > gid_map
+cat /proc/1/uid_map > uid_map_of_1
+id -u > id
+try sysctl 'cat /proc/sys/kernel/hostname > /tmp/name && cat /tmp/name > /proc/sys/kernel/hostname'
+try sysrq 'echo h > /proc/sysrq-trigger'
+try berth ': > /berth/probe'
+try mknod 'mknod /tmp/mem c 1 1 && head -c 1 /tmp/mem'
+try mount_proc 'mount -o remount,rw /proc/sys && cat /proc/sys/kernel/hostname > /tmp/name && cat /tmp/name > /proc/sys/kernel/hostname'
+try shadow 'cat /etc/shadow | grep -q :.[$*!]'
+# These may succeed, on what only the sandbox sees.
+for f in /usr/bin/env /usr/bin/sort /etc/passwd /etc/hosts; do cp $f /tmp/was; echo changed by an attack > $f; done
+echo new > /usr/bin/berth-e2e-attack
+echo new > /etc/berth-e2e-attack
+rm -f /usr/bin/sort /etc/hosts
+chmod 4777 /usr/bin/env
+: > /app/done
+`
+
+// forbidden are the attempts of attack that must fail in every sandbox.
+var forbidden = []string{"sysctl", "sysrq", "berth", "mknod", "mount_proc", "shadow"}
+
+// Root in a sandbox changes nothing of the host.
+func TestAnAttackByRootInsideChangesNothingOutside(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() == 0 {
+		// The damage: what the attack tries is what real root can do.
+		name, err := os.ReadFile("/proc/sys/kernel/hostname")
+		if err == nil {
+			err = os.WriteFile("/proc/sys/kernel/hostname", name, 0)
+		}
+		if err != nil {
+			t.Logf("root may not write settings of this machine, so that one line of the attack proves nothing: %v", err)
+		}
+		if m := read("/proc/self/uid_map"); !mapsZero(m) {
+			t.Logf("this test is in a user namespace itself: %s", m)
+		}
+	}
+	before := map[string]string{"/usr/bin": checksum(t, "/usr/bin"), "/etc": checksum(t, "/etc")}
+	t.Run("attack", func(t *testing.T) {
+		users(t, func(p *place) {
+			t := p.test
+			p.task("attack", "", attack, testTiny)
+			p.experiment("matrix {\n    agent = [agent.oracle]\n  }", "")
+			p.berth("run", ".", "--no-live").want(t, 0)
+			s := p.settled(p.run())
+			report := filepath.Join(s.Trials[0].Attempts[0].Dir, "artifacts", "logs", "artifacts")
+			p.attacked(report)
+			p.clean()
+		})
+	})
+	t.Cleanup(func() { // after the users, which run in parallel
+		for dir, sum := range before {
+			if now := checksum(t, dir); now != sum {
+				t.Errorf("%s of the host is not what it was", dir)
+			}
+		}
+	})
+}
+
+func (p *place) attacked(report string) {
+	t := p.test
+	t.Helper()
+	if id := strings.TrimSpace(read(filepath.Join(report, "id"))); id != "0" {
+		t.Errorf("the attack ran as user %q of its sandbox, not as root: it proves nothing", id)
+	}
+	for _, m := range []string{"uid_map", "gid_map", "uid_map_of_1"} {
+		if text := read(filepath.Join(report, m)); text == "" || mapsZero(text) {
+			t.Errorf("%s maps the host's id 0: %q", m, text)
+		}
+	}
+	text := read(filepath.Join(report, "report"))
+	for _, name := range forbidden {
+		code := ""
+		for l := range strings.Lines(text) {
+			if n, c, ok := strings.Cut(strings.TrimSpace(l), " "); ok && n == name {
+				code = c
+			}
+		}
+		if code == "" || code == "0" {
+			t.Errorf("%s: exit code %q, want a failure\n%s", name, code, read(filepath.Join(report, "errors")))
+		}
+	}
+}
+
+// mapsZero says whether a uid_map has the parent's id 0 in it.
+func mapsZero(m string) bool {
+	for l := range strings.Lines(m) {
+		if f := strings.Fields(l); len(f) == 3 && f[1] == "0" {
+			return true
+		}
+	}
+	return false
+}
+
+// checksum is over names, modes, owners and contents of all files below dir
+// that this user can read.
+func checksum(t *testing.T, dir string) string {
+	t.Helper()
+	h := sha256.New()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // a folder of somebody else
+		}
+		info, err := d.Info()
+		if err != nil {
+			return nil //nolint:nilerr // gone this moment
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return fmt.Errorf("%s: no owner", path)
+		}
+		fmt.Fprintf(h, "%s %v %d %d %d %d\n", path, info.Mode(), st.Uid, st.Gid, info.Size(), info.ModTime().UnixNano())
+		if !info.Mode().IsRegular() || info.Size() > 8<<20 { // of a large one size and times must do
+			return nil
+		}
+		if f, openErr := os.Open(path); openErr == nil {
+			defer f.Close()
+			_, err = io.Copy(h, f)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

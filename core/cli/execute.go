@@ -183,7 +183,7 @@ func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) 
 	if err != nil {
 		return report, err
 	}
-	o := live.Options{Err: a.Err, Color: a.ErrColor, Block: out.Terminal(a.Err) && !j.flags.noLive && !a.verbose}
+	o := live.Options{Err: a.Err, Color: a.ErrColor, Block: a.Live && !j.flags.noLive && !a.verbose}
 	for i := range j.store.Manifest.Cells {
 		o.Cells = append(o.Cells, j.store.Manifest.Cells[i].Slug)
 	}

@@ -25,6 +25,8 @@ type Printer struct {
 	JSON bool
 	// Color and ErrColor say that Out and Err take colors.
 	Color, ErrColor bool
+	// Live says that Err is a terminal on which lines can be written again.
+	Live bool
 }
 
 // New is a printer; env is asked for NO_COLOR and TERM.
@@ -33,10 +35,12 @@ func New(stdout, stderr io.Writer, env func(string) (string, bool)) *Printer {
 	if v, ok := env("NO_COLOR"); ok && v != "" {
 		color = false
 	}
-	if v, _ := env("TERM"); v == "dumb" {
-		color = false
+	name, _ := env("TERM")
+	color = color && name != "dumb"
+	return &Printer{
+		Out: stdout, Err: stderr, Color: color && Terminal(stdout), ErrColor: color && Terminal(stderr),
+		Live: name != "dumb" && Terminal(stderr),
 	}
-	return &Printer{Out: stdout, Err: stderr, Color: color && Terminal(stdout), ErrColor: color && Terminal(stderr)}
 }
 
 // Terminal says whether w is a terminal.

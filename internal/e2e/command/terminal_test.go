@@ -1,0 +1,87 @@
+package command
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+)
+
+// On a terminal one live block stays under the lines of finished trials. The
+// terminal is asked nothing: nobody would read its answer, and the shell would
+// take it for something typed.
+func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	for name, tt := range map[string]struct {
+		env   string
+		block bool
+		color bool
+	}{
+		"a terminal":  {"TERM=xterm-256color", true, true},
+		"no color":    {"NO_COLOR=1", true, false},
+		"a dumb one":  {"TERM=dumb", false, false},
+		"without one": {"", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			task(t, filepath.Join(dir, "tasks"), "one", "sleep 0.5; touch /app/done")
+			experiment(t, dir, "agent.oracle, agent.nop", "")
+			cmd := exec.CommandContext(t.Context(), binary, "run")
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "TERM=xterm", tt.env)
+			var got string
+			if tt.env == "" {
+				b, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v: %s", err, b)
+				}
+				got = string(b)
+			} else {
+				got = onTerminal(t, cmd)
+			}
+			for _, want := range []string{"e2e/one", "passed", "failed", "2 trials planned = ", "written to runs/"} {
+				if !strings.Contains(got, want) {
+					t.Errorf("%q is not in\n%q", want, got)
+				}
+			}
+			if has := strings.Contains(got, "2 of 2 done"); has != tt.block {
+				t.Errorf("block: %t, want %t\n%q", has, tt.block, got)
+			}
+			if has := strings.Contains(got, "\x1b[32mpassed"); has != tt.color {
+				t.Errorf("colors: %t, want %t\n%q", has, tt.color, got)
+			}
+			for _, query := range []string{"$p", "\x1b[6n", "\x1b[c", "\x1b[>", "\x1b]11;?", "\x1b[?u"} {
+				if strings.Contains(got, query) {
+					t.Errorf("the terminal is asked %q\n%q", query, got)
+				}
+			}
+			if strings.Contains(got, "\x1b[?25l") && !strings.Contains(got[strings.LastIndex(got, "\x1b[?25l"):], "\x1b[?25h") {
+				t.Errorf("the cursor stays hidden\n%q", got)
+			}
+		})
+	}
+}
+
+// onTerminal runs a command on a terminal of 100 columns and returns what it
+// printed.
+func onTerminal(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var b bytes.Buffer
+	_, _ = io.Copy(&b, f) //nolint:errcheck // the end of the other side is an error here
+	if err = cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, b.String())
+	}
+	return b.String()
+}

@@ -19,9 +19,8 @@ func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
 	needsSandbox(t)
 	for name, tt := range map[string]struct {
-		env   string
-		block bool
-		color bool
+		env          string
+		block, color bool
 	}{
 		"a terminal":  {"TERM=xterm-256color", true, true},
 		"no color":    {"NO_COLOR=1", true, false},
@@ -30,42 +29,56 @@ func TestProgressOnATerminal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			task(t, filepath.Join(dir, "tasks"), "one", "sleep 0.5; touch /app/done")
-			experiment(t, dir, "agent.oracle, agent.nop", "")
-			cmd := exec.CommandContext(t.Context(), binary, "run")
-			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "TERM=xterm", tt.env)
-			var got string
-			if tt.env == "" {
-				b, err := cmd.CombinedOutput()
-				if err != nil {
-					t.Fatalf("%v: %s", err, b)
-				}
-				got = string(b)
-			} else {
-				got = onTerminal(t, cmd)
-			}
-			for _, want := range []string{"e2e/one", "passed", "failed", "2 trials planned = ", "written to runs/"} {
-				if !strings.Contains(got, want) {
-					t.Errorf("%q is not in\n%q", want, got)
+			got := progress(t, tt.env)
+			for what, is := range map[string][2]bool{
+				"\x1b[32mpassed": {strings.Contains(got, "\x1b[32mpassed"), tt.color},
+				"2 of 2 done":    {strings.Contains(got, "2 of 2 done"), tt.block},
+			} {
+				if is[0] != is[1] {
+					t.Errorf("%q is there: %t, want %t\n%q", what, is[0], is[1], got)
 				}
 			}
-			if has := strings.Contains(got, "2 of 2 done"); has != tt.block {
-				t.Errorf("block: %t, want %t\n%q", has, tt.block, got)
-			}
-			if has := strings.Contains(got, "\x1b[32mpassed"); has != tt.color {
-				t.Errorf("colors: %t, want %t\n%q", has, tt.color, got)
-			}
-			for _, query := range []string{"$p", "\x1b[6n", "\x1b[c", "\x1b[>", "\x1b]11;?", "\x1b[?u"} {
-				if strings.Contains(got, query) {
-					t.Errorf("the terminal is asked %q\n%q", query, got)
-				}
-			}
-			if strings.Contains(got, "\x1b[?25l") && !strings.Contains(got[strings.LastIndex(got, "\x1b[?25l"):], "\x1b[?25h") {
-				t.Errorf("the cursor stays hidden\n%q", got)
-			}
+			calm(t, got)
 		})
+	}
+}
+
+// progress is all that a run of two trials prints, on a terminal unless env is
+// empty.
+func progress(t *testing.T, env string) string {
+	t.Helper()
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "one", "sleep 0.5; touch /app/done")
+	experiment(t, dir, "agent.oracle, agent.nop", "")
+	cmd := exec.CommandContext(t.Context(), binary, "run")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "TERM=xterm", env)
+	if env != "" {
+		return onTerminal(t, cmd)
+	}
+	b, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	return string(b)
+}
+
+// calm fails when something that every run prints is missing, or when the
+// terminal is asked something or left without a cursor.
+func calm(t *testing.T, got string) {
+	t.Helper()
+	for _, want := range []string{"e2e/one", "passed", "failed", "2 trials planned = ", "written to runs/"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%q", want, got)
+		}
+	}
+	for _, query := range []string{"$p", "\x1b[6n", "\x1b[c", "\x1b[>", "\x1b]11;?", "\x1b[?u"} {
+		if strings.Contains(got, query) {
+			t.Errorf("the terminal is asked %q\n%q", query, got)
+		}
+	}
+	if strings.LastIndex(got, "\x1b[?25l") > strings.LastIndex(got, "\x1b[?25h") {
+		t.Errorf("the cursor stays hidden\n%q", got)
 	}
 }
 

@@ -156,9 +156,9 @@ func skills(ctx context.Context, box sandbox.Shell, folders []string) (string, e
 		if n == maxSkills || path == "" {
 			break
 		}
-		text, err := box.Read(ctx, path, maxSkill)
+		text, err := box.ReadFile(ctx, path, maxSkill)
 		if err != nil {
-			continue // a link, or too large: no skill
+			continue // no plain file, or too large: no skill
 		}
 		var s skill
 		if m := front.FindSubmatch(text); m == nil || yaml.Unmarshal(m[1], &s) != nil || s.Name == "" {

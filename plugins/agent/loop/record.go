@@ -28,6 +28,13 @@ type Recorder struct {
 	steps *int64
 }
 
+// NewRecorder makes a recorder for a worker that is tested alone. model is the
+// name that steps carry when the provider gives none, and most the limit of
+// steps; 0: none.
+func NewRecorder(r agent.Recorder, model string, most int64) *Recorder {
+	return &Recorder{Recorder: r, model: model, most: most, steps: new(int64)}
+}
+
 // Ask asks m, as the next step of the turn. It fails when the session's limit
 // of steps is reached; return that error from Worker.Turn as it is.
 func (r *Recorder) Ask(ctx context.Context, m chat.Model, q chat.Request) (chat.Reply, error) {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -212,17 +211,37 @@ type Journal struct {
 	Torn, Damaged int
 }
 
-// Ended says whether the writer said that it ended.
-func (j *Journal) Ended() bool {
-	return slices.ContainsFunc(j.Entries, func(e Entry) bool { return e.Kind == WriterEnded })
-}
+// tail is how much of the end of a journal is looked at for its last line,
+// which is short when the writer ended.
+const tail = 4 << 10
 
-// Process is who the writer said it is; nil when it had no time to.
-func (j *Journal) Process() *node.Process {
-	if len(j.Entries) > 0 && j.Entries[0].Kind == WriterBegan {
-		return j.Entries[0].Process
+// ends reads the first line of a journal, which says who writes it, and
+// whether the last one says that it ended. began is nil when there is no whole
+// first line: its writer had no time to begin anything.
+func ends(file string) (began *Entry, ended bool, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, false, err
 	}
-	return nil
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, false, err
+	}
+	first, err := bufio.NewReader(io.LimitReader(f, maxEntry)).ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, err
+	}
+	if e, ok := unseal(first); ok && e.Kind == WriterBegan {
+		began = &e
+	}
+	b := make([]byte, min(fi.Size(), tail))
+	if _, err = f.ReadAt(b, fi.Size()-int64(len(b))); err != nil {
+		return nil, false, err
+	}
+	b, whole := bytes.CutSuffix(b, []byte("\n"))
+	e, ok := unseal(b[bytes.LastIndexByte(b, '\n')+1:])
+	return began, whole && ok && e.Kind == WriterEnded, nil
 }
 
 // readJournal reads what can be read of a journal; only a disk that fails is

@@ -155,17 +155,23 @@ func (e *BusyError) Error() string {
 
 // vacant fails with a *BusyError when a writer other than self may be at work.
 func vacant(dir, self string) error {
-	js, err := readJournals(dir)
+	entries, err := os.ReadDir(filepath.Join(dir, JournalDir))
 	if err != nil {
 		return err
 	}
-	for i := range js {
-		p := js[i].Process()
-		if js[i].Writer == self || p == nil || js[i].Ended() {
+	for _, e := range entries {
+		if e.Name() == self+".jsonl" || !strings.HasSuffix(e.Name(), ".jsonl") || !e.Type().IsRegular() {
 			continue
 		}
-		if s := p.State(); s != node.Dead {
-			return &BusyError{Dir: dir, Process: *p, Since: js[i].Entries[0].Time, Alive: s == node.Alive}
+		began, ended, err := ends(filepath.Join(dir, JournalDir, e.Name()))
+		if err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+		if ended || began == nil || began.Process == nil {
+			continue
+		}
+		if s := began.Process.State(); s != node.Dead {
+			return &BusyError{Dir: dir, Process: *began.Process, Since: began.Time, Alive: s == node.Alive}
 		}
 	}
 	return nil

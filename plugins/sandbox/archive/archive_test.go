@@ -275,6 +275,21 @@ func TestPackAndExtractAgree(t *testing.T) {
 	}
 }
 
+func TestAFileWithoutATimeIsNew(t *testing.T) {
+	t.Parallel()
+	begin, to := time.Now().Add(-time.Minute), t.TempDir()
+	zero := file("zero", "x")
+	zero.head.ModTime, zero.head.Format = time.Unix(0, 0), tar.FormatPAX
+	if _, err := ExtractFolder(to, build(t, file("none", "x"), zero), Extraction{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"none", "zero"} {
+		if info, err := os.Stat(filepath.Join(to, name)); err != nil || info.ModTime().Before(begin) {
+			t.Errorf("%s: %v, %v", name, info.ModTime(), err)
+		}
+	}
+}
+
 func TestCleanMakesItHarmless(t *testing.T) {
 	t.Parallel()
 	b := build(t, entry{tar.Header{Name: "./s/../f", Typeflag: tar.TypeReg}, ""},

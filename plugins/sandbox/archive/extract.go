@@ -157,7 +157,9 @@ func (x *extractor) place(head *tar.Header, data io.Reader) error {
 	if err == nil { // owner before mode: chown clears the setuid bit
 		err = errors.Join(x.owner.Chown(fd), unix.Fchmod(fd, mode))
 	}
-	if !head.ModTime.IsZero() {
+	// In a tar archive second 0 is how no time is written: such a file is new.
+	// As of 1970 it would be refused by zip and taken for stale by make.
+	if head.ModTime.Unix() > 0 {
 		t := unix.Timespec{Sec: head.ModTime.Unix(), Nsec: int64(head.ModTime.Nanosecond())}
 		_ = unix.UtimesNanoAt(parent, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW) // a nonsense time is no reason to fail
 	}

@@ -42,7 +42,7 @@ func TestANaiveHarnessLosesAllAndLeavesProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := p.shepherd(nil, []string{keepEnv + "=1"}, "/usr/bin/env", roleEnv+"=naive", self)
+	s := p.shepherd(nil, []string{keepEnv + "=1", patienceEnv + "=1s"}, "/usr/bin/env", roleEnv+"=naive", self)
 	poll(t, "three trials are finished", s, func() bool { return strings.Count(read(s.out), "\n") >= 3 })
 	s.signal(syscall.SIGKILL)
 	<-s.ended

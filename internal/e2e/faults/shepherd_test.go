@@ -18,8 +18,12 @@ import (
 // roleEnv makes this test binary something else than a test.
 const roleEnv = "BERTH_E2E_ROLE"
 
-// patience is how long what a berth started may outlive it.
-const patience = 15 * time.Second
+// patience is how long what a berth started may outlive it, if not patienceEnv
+// says less.
+const (
+	patience    = 15 * time.Second
+	patienceEnv = "BERTH_E2E_PATIENCE"
+)
 
 // ending is what a shepherd saw.
 type ending struct {
@@ -75,6 +79,10 @@ func shepherd() int {
 // await reaps until the process pid and all others are gone.
 func await(pid int) (e ending, err error) {
 	var ended time.Time
+	limit := patience
+	if d, parseErr := time.ParseDuration(os.Getenv(patienceEnv)); parseErr == nil {
+		limit = d
+	}
 	for {
 		var ws syscall.WaitStatus
 		flags := unix.WALL
@@ -94,12 +102,12 @@ func await(pid int) (e ending, err error) {
 			if e.Code = ws.ExitStatus(); ws.Signaled() {
 				e.Signal = ws.Signal()
 			}
-		case got == 0 && time.Since(ended) > patience && e.Left == nil:
+		case got == 0 && time.Since(ended) > limit && e.Left == nil:
 			for _, p := range descendants(os.Getpid()) {
 				e.Left = append(e.Left, fmt.Sprintf("%d %s", p, cmdline(p)))
 				_ = syscall.Kill(p, syscall.SIGKILL)
 			}
-		case got == 0 && time.Since(ended) > 2*patience:
+		case got == 0 && time.Since(ended) > limit+patience:
 			return e, fmt.Errorf("%q cannot be killed", e.Left)
 		case got == 0:
 			time.Sleep(5 * time.Millisecond)

@@ -136,17 +136,19 @@ func (x *exchange) policy() bool {
 		return false
 	}
 	x.hide = edit.AskUsage
-	f, err := x.d.Facts(x.call, x.body) // parameters may have changed them
-	if err != nil {
-		x.fail(wire.BadRequest, "%s", err)
-		return false
+	if x.body.Changed() { // parameters may have changed them
+		f, err := x.d.Facts(x.call, x.body)
+		if err != nil {
+			x.fail(wire.BadRequest, "%s", err)
+			return false
+		}
+		x.facts = f
 	}
-	x.facts = f
-	x.line.Stream = f.Stream
+	x.line.Stream = x.facts.Stream
 	b := x.body.Bytes()
 	sum := sha256.Sum256(b)
 	x.digest = hex.EncodeToString(sum[:])
-	x.size = int64(len(b)) - f.Inline
+	x.size = int64(len(b)) - x.facts.Inline
 	return true
 }
 

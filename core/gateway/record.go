@@ -72,14 +72,7 @@ func (x *exchange) digests() {
 	if x.call.Kind == wire.Count {
 		x.line.Kind = tape.KindCount
 	}
-	x.line.Match = tape.Digest(x.asked)
-	same := x.asked
-	if o, err := wire.ParseObject(x.asked); err == nil {
-		for _, n := range x.d.Fleeting() {
-			o.Delete(n)
-		}
-		same = o.Bytes()
-	}
+	same := x.clean(x.body.Without(x.d.Fleeting()))
 	// The path says which model is asked and whether a stream is wanted, in
 	// the dialects whose body does not.
 	x.line.Match = tape.Digest(append([]byte(x.line.Path+"\n"), same...))

@@ -64,6 +64,7 @@ func run(ctx context.Context) error {
 		{"local", b.localTrials},
 		{"core", b.coreCost},
 		{"scale", b.scale},
+		{"gateway", b.gateway},
 	} {
 		if len(only) > 0 && !slices.Contains(only, part.name) {
 			continue

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // ErrNotObject means that a body is no JSON object.
@@ -19,43 +21,85 @@ type Object struct {
 	changed bool
 }
 
-// ParseObject reads an object. The bytes are kept, not copied.
+// ParseObject reads an object. The bytes are kept, not copied, and must not
+// change any more.
 func ParseObject(b []byte) (*Object, error) {
-	d := json.NewDecoder(bytes.NewReader(b))
-	t, err := d.Token()
-	if err != nil || t != json.Delim('{') {
+	if !isObject(b) || !json.Valid(b) {
 		return nil, ErrNotObject
 	}
 	o := &Object{values: map[string]json.RawMessage{}, raw: b}
-	for d.More() {
-		t, err = d.Token()
-		name, ok := t.(string)
-		if err != nil || !ok {
-			return nil, fmt.Errorf("%w: after %q", ErrNotObject, last(o.names))
+	// What is valid is quickly taken apart: only strings and brackets count.
+	for i := next(b, bytes.IndexByte(b, '{')+1); b[i] != '}'; i = next(b, i) {
+		if b[i] == ',' {
+			i = next(b, i+1)
 		}
-		var v json.RawMessage
-		if err = d.Decode(&v); err != nil {
-			return nil, fmt.Errorf("%w: member %q cannot be read", ErrNotObject, name)
+		end := skip(b, i)
+		var name string
+		if err := json.Unmarshal(b[i:end], &name); err != nil {
+			return nil, fmt.Errorf("%w: a name of a member cannot be read", ErrNotObject)
 		}
+		i = next(b, next(b, end)+1) // over the colon
+		end = skip(b, i)
 		if _, twice := o.values[name]; !twice {
 			o.names = append(o.names, name)
 		}
-		o.values[name] = v
-	}
-	if _, err = d.Token(); err != nil {
-		return nil, fmt.Errorf("%w: it ends early", ErrNotObject)
-	}
-	if d.More() {
-		return nil, fmt.Errorf("%w: something follows it", ErrNotObject)
+		o.values[name] = b[i:end:end]
+		i = end
 	}
 	return o, nil
 }
 
-func last(s []string) string {
-	if len(s) == 0 {
-		return ""
+// next is the place of the next byte that is no space.
+func next(b []byte, i int) int {
+	for b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r' {
+		i++
 	}
-	return s[len(s)-1]
+	return i
+}
+
+// skip is the place behind the value that begins at i, in valid JSON.
+func skip(b []byte, i int) int {
+	depth := 0
+	for ; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			i = quote(b, i)
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			depth--
+			if depth < 0 { // of what the value is in
+				return i
+			}
+		case ',', ':', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return i
+			}
+			continue
+		default:
+			continue // in a number or a word
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+	return i
+}
+
+// quote is the place of the quote that ends the string which begins at i.
+func quote(b []byte, i int) int {
+	for i++; ; i++ {
+		n := bytes.IndexByte(b[i:], '"')
+		i += n
+		back := i - 1
+		for b[back] == '\\' {
+			back--
+		}
+		if (i-back)%2 == 1 {
+			return i
+		}
+	}
 }
 
 // Get is the value of a member; nil: there is none.
@@ -94,6 +138,15 @@ func (o *Object) Delete(name string) {
 		}
 	}
 	o.changed = true
+}
+
+// Without is the object as JSON less some members.
+func (o *Object) Without(names []string) []byte {
+	c := &Object{names: slices.Clone(o.names), values: maps.Clone(o.values), raw: o.raw, changed: o.changed}
+	for _, n := range names {
+		c.Delete(n)
+	}
+	return c.Bytes()
 }
 
 // Changed says whether it was edited.

@@ -126,3 +126,23 @@ func FuzzEvents(f *testing.F) {
 		}
 	})
 }
+
+// An object is taken apart as the standard library would.
+func FuzzParseObject(f *testing.F) {
+	for _, s := range []string{`{"a":"\\\"","b":[{"c":"}"}] , "d" : -1e5}`, `{}`, ` {"":null,"a\u0062":true}`, `{"x":{"y":{}}}`, `{"a":"\\"}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var want map[string]json.RawMessage
+		wrong := json.Unmarshal(in, &want) != nil || want == nil
+		o, err := ParseObject(in)
+		if (err != nil) != wrong {
+			t.Fatalf("ParseObject(%q) = %v, the library refuses it: %v", in, err, wrong)
+		}
+		for name, v := range want {
+			if string(o.Get(name)) != string(v) {
+				t.Errorf("%q of %q is %q, want %q", name, in, o.Get(name), v)
+			}
+		}
+	})
+}

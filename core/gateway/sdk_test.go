@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// sdkDir names the folder with the vendors' libraries, which scripts/sdk-tests
+// installs: venv and node.
+const sdkDir = "BERTH_SDK_DIR"
+
+const sdkScript = `
+chunk: 4
+replies:
+  - thinking: What is there?
+    text: I look around.
+    tools: [{name: bash, arguments: {command: "echo Grüße"}}]
+    usage: {input: 1000, output: 50, reasoning: 20}
+  - when: {last: world}
+    text: "Die Welt ✓ 世界"
+    usage: {input: 1100, output: 9}
+`
+
+// The vendors' own libraries, unmodified, against a script and against the
+// replay of what was recorded then: they must understand both, and say the
+// same.
+func TestTheVendorsLibraries(t *testing.T) {
+	t.Parallel()
+	dir := os.Getenv(sdkDir)
+	if dir == "" {
+		t.Skip("the vendors' libraries are not installed: run scripts/sdk-tests")
+	}
+	here, err := filepath.Abs(filepath.Join("testdata", "sdk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, argv := range map[string][]string{
+		"python": {filepath.Join(dir, "venv", "bin", "python"), filepath.Join(here, "client.py")},
+		"node":   {"node", filepath.Join(here, "client.mjs")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := func(b *bench) string { return runClient(t, b, dir, argv) }
+			first := ""
+			run := recordedRun(t, scripted(t, sdkScript), func(b *bench) { first = client(b) })
+			if strings.Count(first, "\n") != 4 || strings.Count(first, "Die Welt ✓ 世界") != 4 || strings.Count(first, "echo Grüße") != 4 {
+				t.Errorf("the clients say\n%s", first)
+			}
+			m := config.Model{Provider: "script", Name: "m1", Replay: run}
+			again := client(start(t, m, func(_ *config.Model, _ *Options, s *trial.ModelSpec) { s.Task, s.Repetition = "x", 1 }))
+			if again != first {
+				t.Errorf("the replay differs:\n%s\nfrom\n%s", again, first)
+			}
+			t.Logf("\n%s", first)
+		})
+	}
+}
+
+func runClient(t *testing.T, b *bench, dir string, argv []string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "GATEWAY_URL="+b.e.HostURL, "GATEWAY_KEY="+b.e.Token, "SDK_NODE="+filepath.Join(dir, "node"))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", argv[0], err, out, stderr.String())
+	}
+	return string(out)
+}

@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/rs/zerolog"
@@ -82,11 +83,14 @@ func (a *app) main(ctx context.Context, args []string) int {
 	root.SetIn(a.in)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitComplete
 	}
 	code, said := exitUsage, false
+	if _, ok := errors.AsType[*exit](err); !ok && cmd == root { // which does nothing that could fail: a command is unknown
+		err = fmt.Errorf("%w: %s", err, nextTo(root, args))
+	}
 	if e, ok := errors.AsType[*exit](err); ok {
 		code, said = e.code, e.err == nil
 	}
@@ -111,7 +115,7 @@ into trials, runs them, and keeps every attempt.`,
   berth plan experiment.hcl         what would be run, and what could it cost?
   berth run experiment.hcl          run it, into ./runs
   berth show last                   what came of it`,
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, DisableSuggestions: true, SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRun: func(*cobra.Command, []string) {
 			level := zerolog.WarnLevel
@@ -132,7 +136,41 @@ into trials, runs them, and keeps every attempt.`,
 		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.resumeCommand(),
 		a.showCommand(), a.taskCommand(), a.pluginCommand(), a.doctorCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
 	)
+	hintAtHelp(root)
 	return root
+}
+
+// hintAtHelp makes what a command says about the number of its arguments, or
+// about a subcommand that it does not have, end with what to do.
+func hintAtHelp(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err == nil {
+				return nil
+			}
+			return &exit{exitUsage, fmt.Errorf("%w: %s", err, nextTo(cmd, args))}
+		}
+	}
+	for _, c := range cmd.Commands() {
+		hintAtHelp(c)
+	}
+}
+
+// nextTo says what to try instead of arguments that cmd does not take: the
+// command with the nearest name, else its help.
+func nextTo(cmd *cobra.Command, args []string) string {
+	cmd.SuggestionsMinimumDistance = cmd.Root().SuggestionsMinimumDistance
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "-") {
+			continue
+		}
+		if near := cmd.SuggestionsFor(arg); len(near) > 0 {
+			return fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+near[0])
+		}
+		break
+	}
+	return fmt.Sprintf("see %s --help", cmd.CommandPath())
 }
 
 // host makes the host of plugins of this program.

@@ -42,6 +42,16 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.noLive, "no-live", false, "print lines also on a terminal, no live block")
 }
 
+// possible refuses a --require rule that names no cell of the plan, which would
+// otherwise be noticed when everything has run.
+func (f *runFlags) possible(m *store.Manifest) error {
+	rules, err := f.requirements()
+	for _, r := range rules {
+		err = errors.Join(err, r.Possible(m))
+	}
+	return err
+}
+
 // job is a run to be carried out.
 type job struct {
 	*load.Loaded
@@ -50,8 +60,12 @@ type job struct {
 	again []record.Outcome
 }
 
-// requirements reads the --require rules, before anything is started.
+// requirements reads the --require rules, before anything is started, and
+// refuses numbers that cannot be.
 func (f *runFlags) requirements() ([]run.Requirement, error) {
+	if f.inFlight < 0 {
+		return nil, fmt.Errorf("--in-flight is %d: give 1 or more, or leave it out", f.inFlight)
+	}
 	var rs []run.Requirement
 	for _, text := range f.require {
 		r, err := run.ParseRequirement(text)

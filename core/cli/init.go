@@ -53,12 +53,24 @@ func (a *app) initCommand() *cobra.Command {
 			if done, err := a.Answer(answer.Init{Files: []string{file}}); done {
 				return err
 			}
-			a.Printf("wrote %s\nlook at it:  berth plan %s\n", show.Display(file), show.Display(file))
+			a.Printf("wrote %s\n", show.Display(file))
+			if _, err := os.Stat(resolve(abs, tasks)); err != nil {
+				a.Printf("there is no folder %s yet: put tasks there, or name another folder as path in the file\n", show.Display(resolve(abs, tasks)))
+			}
+			a.Printf("look at it:  berth plan %s\n", show.Display(file))
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&tasks, "tasks", "./tasks", "folder of the tasks, as the file names it")
 	return cmd
+}
+
+// resolve is the folder that path means in a file of the folder base.
+func resolve(base, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(base, path)
 }
 
 const initText = `# What is run: every agent on every task, as often as repeat says.

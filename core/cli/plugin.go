@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -131,7 +132,7 @@ func (a *app) pluginInfoCommand() *cobra.Command {
 				found, fields = append(found, pe), append(fields, e.Schema)
 			}
 			if len(found) == 0 {
-				return fmt.Errorf("no plugin %q: `berth plugin list` names them", args[0])
+				return fmt.Errorf("no plugin %q: %s", args[0], instead(entries, args[0]))
 			}
 			if done, err := a.Answer(answer.PluginList{Folders: plugin.SearchPath(os.Getenv), Plugins: found}); done {
 				return err
@@ -145,6 +146,21 @@ func (a *app) pluginInfoCommand() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// instead says what to do when there is no plugin with a name: a binary may
+// serve plugins with other names than its own.
+func instead(entries []plugin.Entry, name string) string {
+	var served []string
+	for i := range entries {
+		if e := &entries[i]; filepath.Base(e.Path) == filepath.Base(name) && e.Name != "" {
+			served = append(served, fmt.Sprintf("%s %q", e.Kind, e.Name))
+		}
+	}
+	if len(served) > 0 {
+		return "the binary of that name serves " + strings.Join(served, ", ")
+	}
+	return "`berth plugin list` names those that were found"
 }
 
 func (a *app) pluginText(e *answer.PluginEntry, fields []pluginconfig.Field) {

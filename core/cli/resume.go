@@ -47,6 +47,13 @@ Plugins that are not the same binaries as before are refused, too, unless
 --accept-drift says that it does not matter; the run is then marked.`,
 		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error,rate_limited",
 		Args:    cobra.ExactArgs(1),
+
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return completeRun(cmd, args, begin)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.resume(cmd.Context(), args[0], &ef, &rf, &sf)
 		},

@@ -38,7 +38,11 @@ has an error outcome or a --require rule is not met; 2 nothing was started;
 			if err = a.startable(l); err != nil {
 				return err
 			}
-			s, err := store.Create(to, l.Plan.Manifest(a.header(l, &ef)), files(l.Experiment))
+			m := l.Plan.Manifest(a.header(l, &ef))
+			if err = rf.possible(m); err != nil {
+				return err
+			}
+			s, err := store.Create(to, m, files(l.Experiment))
 			if err != nil {
 				return err
 			}

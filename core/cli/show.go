@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,8 @@ last. TRIAL is the beginning of a trial's id or folder, or the name of a task
 that has one trial. ATTEMPT is its number; without it the accepted one is shown.`,
 		Example: "  berth show last\n  berth show last hello-file\n  berth show last 3f9a2c --all\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.MaximumNArgs(3),
+
+		ValidArgsFunction: completeRun,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
 			case 0:
@@ -38,6 +41,37 @@ that has one trial. ATTEMPT is its number; without it the accepted one is shown.
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "do not cut lists, logs and trajectories")
 	return cmd
+}
+
+// completeRun offers the runs in ./runs, and the trials of one.
+func completeRun(_ *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	switch len(args) {
+	case 0:
+		dirs, err := show.Runs(show.RunsDir)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		names = append(names, "last")
+		for _, d := range dirs {
+			names = append(names, filepath.Base(d))
+		}
+	case 1:
+		dir, err := show.FindRun(args[0])
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		m, err := store.ReadManifest(dir)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		for i := range m.Trials {
+			if strings.HasPrefix(m.Trials[i].Dir, begin) {
+				names = append(names, m.Trials[i].Dir)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveDefault
 }
 
 func (a *app) showRuns() error {
@@ -138,7 +172,7 @@ func (a *app) showTrial(args []string, all bool) error {
 		a.Printf("no attempt yet\n")
 		return nil
 	}
-	full, err := show.Attempt(show.Folder(dir, t, number))
+	full, err := show.Attempt(show.Folder(dir, t, number), show.Writing(x) != nil && number == t.Attempts[len(t.Attempts)-1].Number)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -103,6 +104,9 @@ func (a *app) formatFor(dir, name string) (task.Format, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
+	}
+	if _, err = os.ReadDir(abs); err != nil {
+		return nil, fmt.Errorf("read tasks: %w: name the folder of a task, or of several", err)
 	}
 	if f := a.formatOf(abs); f != nil {
 		return f, nil

@@ -63,7 +63,11 @@ and ` + "`berth show`" + ` and ` + "`berth resume`" + ` know it.`,
 			}
 			h := a.header(l, &ef)
 			h.Try, _ = json.Marshal(args[0]) //nolint:errcheck // a string always marshals
-			s, err := store.Create(to, l.Plan.Manifest(h), files(l.Experiment))
+			m := l.Plan.Manifest(h)
+			if err = rf.possible(m); err != nil {
+				return err
+			}
+			s, err := store.Create(to, m, files(l.Experiment))
 			if err != nil {
 				return err
 			}

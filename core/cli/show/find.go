@@ -91,7 +91,7 @@ func FindTrial(x *store.Index, name string) (*store.TrialState, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return nil, fmt.Errorf("no trial %q in this run", name)
+		return nil, fmt.Errorf("no trial %q in this run: `berth show` with the run alone lists them", name)
 	}
 	var names []string
 	for _, t := range found[:min(len(found), 10)] {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/berth-eval/berth/core/cli/answer"
 	"github.com/berth-eval/berth/core/record"
@@ -77,7 +78,7 @@ func Trial(dir string, m *store.Manifest, t *store.TrialState, busy bool) answer
 			if busy && at.Number == t.Attempts[len(t.Attempts)-1].Number {
 				sa.State = answer.UnderWay
 			}
-			sa.Phases = phasesOf(folder)
+			sa.Phases = phasesOf(folder, sa.State == answer.UnderWay)
 			res.Attempts = append(res.Attempts, sa)
 			continue
 		}
@@ -118,10 +119,13 @@ func readLines[T any](file string) []T {
 }
 
 // phasesOf are the phases of an attempt that was not published, as far as it
-// came. A phase that did not end has no end.
-func phasesOf(dir string) []record.Phase {
+// came. A phase in which its process was killed ends with the last sign of
+// life; one that is under way has no end.
+func phasesOf(dir string, underWay bool) []record.Phase {
 	phases := []record.Phase{}
+	var last time.Time
 	for _, e := range readLines[record.Event](filepath.Join(dir, record.EventsFile)) {
+		last = e.Time
 		switch e.Type {
 		case record.EventPhaseStart:
 			phases = append(phases, record.Phase{Name: e.Phase, Stage: e.Stage, Round: e.Round, Turn: e.Turn, Who: e.Who, Start: e.Time})
@@ -135,18 +139,24 @@ func phasesOf(dir string) []record.Phase {
 		default:
 		}
 	}
+	for i := range phases {
+		if p := &phases[i]; p.End.IsZero() && !underWay {
+			p.End, p.Error = last, "berth was killed in it"
+		}
+	}
 	return phases
 }
 
-// Attempt is one attempt with all that can be shown of it.
-func Attempt(dir string) (*answer.ShowFull, error) {
+// Attempt is one attempt with all that can be shown of it. underWay says that
+// its run is, and it was not published.
+func Attempt(dir string, underWay bool) (*answer.ShowFull, error) {
 	full := &answer.ShowFull{Dir: dir, Phases: []record.Phase{}, Files: []string{}}
 	r, err := store.ReadResult(dir)
 	switch {
 	case err == nil:
 		full.Result, full.Phases = r, r.Phases
 	case os.IsNotExist(err):
-		full.Phases = phasesOf(dir)
+		full.Phases = phasesOf(dir, underWay)
 	default:
 		return nil, err
 	}

@@ -118,7 +118,8 @@ func TestEveryAttemptHasItsPhases(t *testing.T) {
 		t.Fatalf("attempts: %+v", attempts)
 	}
 	killed := attempts[0].Phases
-	if len(killed) != 2 || killed[0].End.Sub(killed[0].Start) != time.Second || killed[0].Who != record.ByEnvironment || !killed[1].End.IsZero() {
+	if len(killed) != 2 || killed[0].End.Sub(killed[0].Start) != time.Second || killed[0].Who != record.ByEnvironment ||
+		!killed[1].End.Equal(at.Add(time.Second)) || killed[1].Error == "" {
 		t.Errorf("phases of the killed one: %+v", killed)
 	}
 	if len(attempts[1].Phases) != 1 || attempts[1].Phases[0].Who != record.ByAgent {
@@ -136,7 +137,7 @@ func TestAnAttemptAsText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, err := show.Attempt(show.Folder(dir, x.Trials[0], 2))
+	full, err := show.Attempt(show.Folder(dir, x.Trials[0], 2), false)
 	if err != nil {
 		t.Fatal(err)
 	}

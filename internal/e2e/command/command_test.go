@@ -189,6 +189,13 @@ func TestCompletionKnowsTheCommands(t *testing.T) {
 	if !strings.Contains(r.out, "__start_berth") {
 		t.Error("no completion for bash")
 	}
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"runs/a-run/" + store.ManifestFile: "{}\n"})
+	for _, c := range []string{"show", "resume"} {
+		if r = berth(t, dir, "__complete", c, ""); !strings.Contains(r.out, "last\na-run\n") {
+			t.Errorf("%s completes %q", c, r.out)
+		}
+	}
 }
 
 // A folder of somebody else's is not taken for a run, and not written to.

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/core/cli/load"
@@ -44,7 +46,7 @@ has an error outcome or a --require rule is not met; 2 nothing was started;
 			}
 			s, err := store.Create(to, m, files(l.Experiment))
 			if err != nil {
-				return err
+				return fmt.Errorf("%w: --runs names another folder", err)
 			}
 			a.Notef("%s: %d trials, into %s\n", l.Experiment.Name, len(l.Plan.Trials), show.Display(s.Dir))
 			return a.execute(cmd.Context(), &job{Loaded: l, flags: &rf, store: s})

@@ -69,7 +69,7 @@ and ` + "`berth show`" + ` and ` + "`berth resume`" + ` know it.`,
 			}
 			s, err := store.Create(to, m, files(l.Experiment))
 			if err != nil {
-				return err
+				return fmt.Errorf("%w: --runs names another folder", err)
 			}
 			return a.execute(cmd.Context(), &job{Loaded: l, flags: &rf, store: s})
 		},

@@ -69,7 +69,7 @@ func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 	}
 	info, err := os.Stat(binary)
 	if err != nil {
-		return fmt.Errorf("test a plugin: %w", err)
+		return fmt.Errorf("test %s: %w: name a plugin binary, such as bin/plugins/script", o.Binary, errors.Unwrap(err))
 	}
 	if info.IsDir() || info.Mode()&0o111 == 0 {
 		return fmt.Errorf("test %s: is no executable file: name a plugin binary, such as bin/plugins/script", o.Binary)

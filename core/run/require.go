@@ -75,6 +75,16 @@ func ParseRequirement(text string) (Requirement, error) {
 	return r, nil
 }
 
+// Possible returns an error when the rule names no cell of m.
+func (r Requirement) Possible(m *store.Manifest) error {
+	for i := range m.Cells {
+		if r.names(&m.Cells[i]) {
+			return nil
+		}
+	}
+	return fmt.Errorf("requirement %q: no cell is like that: berth plan lists the cells", r.text)
+}
+
 // Check returns what does not meet the rule, one line a cell. A metric that has
 // no value does not meet any rule; nor does a rule that no cell is named by.
 func (r Requirement) Check(s *Summary, m *store.Manifest) (failed []string) {

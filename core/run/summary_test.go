@@ -104,6 +104,9 @@ func TestRequirements(t *testing.T) {
 		"agent=a, model=x: passed = 0":     "no cell is like that",
 	} {
 		r, err := run.ParseRequirement(rule)
+		if err == nil && (r.Possible(m) == nil) == (want == "no cell is like that") {
+			t.Errorf("%s: possible: %v", rule, r.Possible(m))
+		}
 		if err != nil {
 			t.Errorf("%s: %v", rule, err)
 			continue

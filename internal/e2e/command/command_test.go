@@ -65,13 +65,17 @@ func TestErrorsOfUsage(t *testing.T) {
 	for _, tt := range []struct {
 		args, err string
 	}{
-		{"frobnicate", `unknown command "frobnicate"`},
+		{"frobnicate", `unknown command "frobnicate" for "berth": see berth --help`},
+		{"plna --json", `did you mean "berth plan"?`},
+		{"plugin lits", `did you mean "berth plugin list"?`},
 		{"run --frobnicate", "unknown flag: --frobnicate: see berth run --help"},
 		{"run a b", "accepts at most 1 arg"},
 		{"run nowhere.hcl", "nowhere.hcl"},
 		{"run broken", "repeat"},
 		{"run slurm", `executor "slurm" is not supported yet`},
+		{"run . --in-flight -1", "--in-flight is -1: give 1 or more"},
 		{"run . --require nonsense", `requirement "nonsense"`},
+		{"task check nowhere", "no such file or directory: name the folder"},
 		{"run . --var x", "x"},
 		{"plan broken", "repeet"},
 		{"validate slurm", `executor "slurm" is not supported yet`},
@@ -89,7 +93,8 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"task check empty", "no task at or below empty"},
 		{"task check tasks --format none", `no task format "none"`},
 		{"plugin info none", `no plugin "none"`},
-		{"plugin test none", "none"},
+		{"plugin info script-", `no plugin "script-"`},
+		{"plugin test none", "test none: no such file or directory: name a plugin binary"},
 		{"plugin test experiment.hcl --config x", `--config "x" is not JSON`},
 		{"init . --tasks x", "experiment.hcl exists"},
 	} {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cli/answer"
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -50,6 +51,7 @@ func All() []Schema {
 		{"turn", "A line of turns.jsonl of an attempt", record.Turn{}},
 		{"step", "A line of steps.jsonl of an attempt", record.Step{}},
 		{"verdict", "A line of verdicts.jsonl of an attempt", record.Verdict{}},
+		{"exchange", "A line of model/exchanges.jsonl of an attempt", gateway.Exchange{}},
 		{"log-line", "A line of log of an attempt", logLine{}},
 		{"artifacts", "artifacts/manifest.json of an attempt", []collect.Entry{}},
 		{"runtime-owner", "owner.json of a folder on node-local disk", node.Owner{}},
@@ -84,7 +86,7 @@ const module = "github.com/berth-eval/berth"
 // described are the folders whose comments become descriptions.
 var described = []string{
 	"core/store", "core/store/node", "core/run", "core/record", "core/plan", "core/config", "core/conform", "core/cli/answer",
-	"core/trial/collect", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/trajectory", "plugins/conformance", "schemas",
+	"core/trial/collect", "core/gateway", "core/gateway/tape", "core/gateway/wire", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/trajectory", "plugins/conformance", "schemas",
 }
 
 // comments are those of the described folders, read once.

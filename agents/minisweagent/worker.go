@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/loop"
+	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/output"
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// done is what a command prints as its first line to say that the task is
+// complete. What follows is the agent's last words.
+const done = "TASK_IS_COMPLETE"
+
+// maxBad is how many replies in a row may be unusable before the agent gives
+// up.
+const maxBad = 10
+
+const system = `You carry out a task in a Linux sandbox by running shell commands. Nobody answers questions; decide for yourself.
+
+Each reply holds a short thought and then exactly one command, in a code block like this:
+
+` + "```bash\nls -la && cat notes.txt\n```" + `
+
+The command runs in a new shell in the same folder each time: cd, variables and functions are gone with the next command, so put what belongs together into one, with && or a here-document. It has no terminal: programs that wait for keys do not work. You are shown its exit code and its output.
+
+When the task is done, and you have checked that it is, reply with this command alone:
+
+` + "```bash\necho " + done + "\n```"
+
+// worker is one session.
+type worker struct {
+	s      *loop.Session[Config]
+	c      *Config
+	box    execer
+	talk   []chat.Message
+	shell  string // the one that is there; empty: not known yet
+	turns  int64
+	tokens int64
+}
+
+// execer is what the worker does in the sandbox.
+type execer interface {
+	Exec(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
+}
+
+// Close implements loop.Worker.
+func (w *worker) Close(context.Context, *loop.Recorder) error { return nil }
+
+// Turn implements loop.Worker.
+func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (agent.Yield, error) {
+	if err := w.begin(m); err != nil {
+		return agent.Yield{}, err
+	}
+	for bad := 0; ; {
+		if y := w.limit(); y != nil {
+			return *y, nil
+		}
+		reply, err := r.Ask(ctx, w.s.Model, chat.Request{
+			System: system, Messages: w.talk, Effort: w.c.ReasoningEffort, MaxTokens: w.c.MaxTokens, Temperature: w.c.Temperature,
+		})
+		if errors.Is(err, chat.ErrTooLong) {
+			return agent.Yield{End: agent.Crashed, Reason: err.Error()}, nil
+		}
+		if err != nil {
+			return agent.Yield{}, err
+		}
+		w.count(reply)
+		step := r.Of(reply, reply.Text)
+		if reply.Stop == chat.Refused {
+			return agent.Yield{End: agent.Refused, Message: reply.Text, Reason: "the model refused"}, r.Step(step)
+		}
+		command, wrong := parse(reply)
+		if wrong != nil {
+			if bad++; bad == maxBad {
+				return agent.Yield{End: agent.Crashed, Reason: fmt.Sprintf("%d replies in a row could not be used; of the last: %s", bad, wrong)}, r.Step(step)
+			}
+			text := fmt.Sprintf("Nothing was run: %s. Reply with a short thought and exactly one ```bash code block.", wrong)
+			loop.Observe(&step, "", text)
+			w.say(text, nil)
+			if err = r.Step(step); err != nil {
+				return agent.Yield{}, err
+			}
+			continue
+		}
+		bad = 0
+		last, finished, err := w.act(ctx, r, step, command)
+		if err != nil {
+			return agent.Yield{}, err
+		}
+		if finished {
+			return agent.Yield{End: agent.Done, Message: last, Reason: "the model said that the task is complete"}, nil
+		}
+	}
+}
+
+// begin says the message to the model.
+func (w *worker) begin(m agent.Message) error {
+	images, err := loop.Images(w.s.Setup.View, m.Files)
+	if err != nil {
+		return err
+	}
+	const maxPrior = 20000 // bytes
+	prior, err := loop.Prior(w.s.Setup.Prior, maxPrior)
+	if err != nil {
+		return err
+	}
+	text := m.Text
+	if len(w.talk) == 0 {
+		text = "The task:\n\n" + m.Text
+		if prior != "" {
+			text += "\n\nSomebody has worked on this before you. What was done, in short:\n\n" + prior
+		}
+	}
+	w.say(text, images)
+	return nil
+}
+
+// act runs a command and records the step.
+func (w *worker) act(ctx context.Context, r *loop.Recorder, step trajectory.Step, command string) (last string, finished bool, err error) {
+	id := fmt.Sprintf("call_%d", w.turns)
+	if err = loop.Call(&step, id, "bash", map[string]string{"command": command}); err != nil {
+		return "", false, err
+	}
+	said, last, finished, err := w.run(ctx, command)
+	if err != nil {
+		return "", false, errors.Join(err, r.Step(step)) // what was begun is recorded
+	}
+	loop.Observe(&step, id, said)
+	w.say(said, nil)
+	return last, finished, r.Step(step)
+}
+
+// limit is the end of a turn that has used up what it may.
+func (w *worker) limit() *agent.Yield {
+	switch c := w.c; {
+	case c.StepLimit > 0 && w.turns >= c.StepLimit:
+		return &agent.Yield{End: agent.MaxSteps, Reason: fmt.Sprintf("step_limit = %d is reached", c.StepLimit)}
+	case c.TokenLimit > 0 && w.tokens >= c.TokenLimit:
+		return &agent.Yield{End: agent.MaxSteps, Reason: fmt.Sprintf("token_limit = %d is reached, with %d tokens", c.TokenLimit, w.tokens)}
+	}
+	return nil
+}
+
+func (w *worker) say(text string, images []chat.Image) {
+	if n := len(w.talk); n > 0 && w.talk[n-1].Role == chat.User {
+		last := &w.talk[n-1] // a turn that ended before a reply
+		last.Text, last.Images = last.Text+"\n\n"+text, append(last.Images, images...)
+		return
+	}
+	w.talk = append(w.talk, chat.Message{Role: chat.User, Text: text, Images: images})
+}
+
+func (w *worker) count(r chat.Reply) {
+	w.turns++
+	w.talk = append(w.talk, chat.Message{Role: chat.Assistant, Text: r.Text})
+	for _, n := range []*int64{r.Usage.Input, r.Usage.Output} {
+		if n != nil {
+			w.tokens += *n
+		}
+	}
+}
+
+var block = regexp.MustCompile("(?ms)^[ \\t]*```(?:bash|sh|shell)[ \\t]*\\r?\\n(.*?)^[ \\t]*```[ \\t]*\\r?$")
+
+// parse finds the command of a reply. An error says in words for the model why
+// there is none.
+func parse(r chat.Reply) (string, error) {
+	found := block.FindAllStringSubmatch(r.Text, -1)
+	switch {
+	case r.Stop == chat.Length:
+		return "", errors.New("the reply was cut off, because it was too long")
+	case len(found) == 0:
+		return "", errors.New("there is no ```bash code block in the reply")
+	case len(found) > 1:
+		return "", fmt.Errorf("there are %d ```bash code blocks in the reply", len(found))
+	case strings.TrimSpace(found[0][1]) == "":
+		return "", errors.New("the code block is empty")
+	}
+	return strings.TrimRight(found[0][1], "\r\n"), nil
+}
+
+// quiet keeps programs from waiting for a person.
+var quiet = []string{"PAGER=cat", "GIT_PAGER=cat", "MANPAGER=cat", "TERM=dumb", "DEBIAN_FRONTEND=noninteractive", "GIT_TERMINAL_PROMPT=0"}
+
+// run runs one command in a shell of its own. said is for the model, and last
+// what a command that says that the task is complete says beside.
+func (w *worker) run(ctx context.Context, command string) (said, last string, finished bool, err error) {
+	var text bytes.Buffer
+	out := output.New(closer{&text}, w.c.OutputBytes/2, w.c.OutputBytes/2)
+	var result sandbox.Result
+	shells := []string{"bash", "sh"}
+	if w.shell != "" {
+		shells = []string{w.shell}
+	}
+	for _, w.shell = range shells {
+		result, err = w.box.Exec(ctx, sandbox.Command{
+			Argv: []string{w.shell, "-c", command}, Env: quiet, Dir: w.s.Setup.Workdir, User: w.s.Setup.User,
+			Timeout: w.c.CommandTimeout, Stdout: out, Stderr: out,
+		})
+		if !errors.Is(err, sandbox.ErrNoProgram) {
+			break
+		}
+	}
+	if bad := out.Close(); err == nil && bad != nil {
+		err = bad
+	}
+	if err != nil {
+		return "", "", false, fmt.Errorf("run a command: %w", err)
+	}
+	shown := strings.ToValidUTF8(text.String(), "\uFFFD")
+	switch {
+	case result.TimedOut:
+		said = fmt.Sprintf("It was killed, because it took longer than %s. Run what takes longer in the background, with its output in a file.\n", w.c.CommandTimeout)
+	case result.Signal != 0:
+		said = fmt.Sprintf("It was ended by a signal: %s.\n", result.Signal)
+	default:
+		said = fmt.Sprintf("Exit code: %d\n", result.ExitCode)
+	}
+	first, rest, _ := strings.Cut(strings.TrimLeft(shown, "\n"), "\n")
+	return said + "Output:\n" + shown, strings.TrimSpace(rest), result.OK() && strings.TrimSpace(first) == done, nil
+}
+
+// closer is a buffer as a file.
+type closer struct{ *bytes.Buffer }
+
+// Close implements io.Closer.
+func (closer) Close() error { return nil }

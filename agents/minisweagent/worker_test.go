@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/loop"
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/model/chat/chattest"
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
+
+type record struct{ steps []trajectory.Step }
+
+func (r *record) Step(s trajectory.Step) error {
+	s.StepID = int64(len(r.steps) + 1)
+	r.steps = append(r.steps, s)
+	return nil
+}
+func (r *record) Log(string) error      { return nil }
+func (r *record) Artifact(string) error { return nil }
+
+func turn(t *testing.T, conf string, answer func(chattest.Question) chattest.Answer) (agent.Yield, *record, *chattest.Server, *sandbox.Client) {
+	t.Helper()
+	box := sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
+	server := chattest.Serve(t, model.DialectAnthropic, answer)
+	s := &loop.Session[Config]{Setup: agent.Setup{Workdir: "/tmp"}, Shell: box}
+	if ps := config.Validate(json.RawMessage(conf), &s.Config); len(ps) > 0 {
+		t.Fatal(ps)
+	}
+	client, err := chat.Dial(server.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Model = client
+	w, err := scaffold().New(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &record{}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	y, err := w.Turn(ctx, agent.Message{Turn: 1, Text: "Work."}, loop.NewRecorder(r, "m", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(trajectory.Trajectory{Agent: trajectory.Agent{Name: "a", Version: "1"}, Steps: r.steps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range trajectory.Validate(b) {
+		t.Error(v)
+	}
+	return y, r, server, box
+}
+
+func bash(command string) string { return "I think.\n\n```bash\n" + command + "\n```\n" }
+
+func TestCommandsRunEachInItsOwnShellUntilTheTaskIsComplete(t *testing.T) {
+	t.Parallel()
+	y, r, server, box := turn(t, `{}`, chattest.Script(bash("cd / && X=1; echo 42 > /tmp/a"), bash("pwd; echo \"<$X>\"; cat a; exit 3"), bash("echo "+done+"; echo all good")))
+	if y.End != agent.Done || y.Message != "all good" || len(r.steps) != 3 {
+		t.Errorf("got %+v after %d steps", y, len(r.steps))
+	}
+	if got := server.Questions()[2].Last; got != "Exit code: 3\nOutput:\n/tmp\n<>\n42\n" {
+		t.Errorf("after the second command: %q", got)
+	}
+	if b, err := box.ReadFile(t.Context(), "/tmp/a", 10); err != nil || string(b) != "42\n" {
+		t.Errorf("the file holds %q, %v", b, err)
+	}
+	if c := r.steps[0].ToolCalls; len(c) != 1 || c[0].Name != "bash" || r.steps[0].Observation.Results[0].SourceCallID != c[0].ID {
+		t.Errorf("step %+v", r.steps[0])
+	}
+}
+
+func TestLongOutputAndLongCommandsAreCut(t *testing.T) {
+	t.Parallel()
+	_, _, server, _ := turn(t, `{"command_timeout": "1s", "output_bytes": 2000}`, chattest.Script(bash("seq 50000"), bash("echo begun; sleep 100"), bash("echo "+done)))
+	if got := server.Questions()[1].Last; len(got) > 2300 || !strings.Contains(got, "\n1\n2\n") || !strings.HasSuffix(got, "\n50000\n") {
+		t.Errorf("of 50000 lines: %d bytes: %q", len(got), got)
+	}
+	if got := server.Questions()[2].Last; !strings.Contains(got, "longer than 1s") || !strings.Contains(got, "begun") {
+		t.Errorf("of a long command: %q", got)
+	}
+}
+
+func TestLimitsEndTheTurn(t *testing.T) {
+	t.Parallel()
+	for conf, want := range map[string]string{`{"step_limit": 2}`: "step_limit = 2", `{"token_limit": 25}`: "token_limit = 25"} {
+		y, r, _, _ := turn(t, conf, func(chattest.Question) chattest.Answer {
+			return chattest.Answer{Text: bash("true"), Usage: &[2]int64{10, 5}}
+		})
+		if y.End != agent.MaxSteps || !strings.Contains(y.Reason, want) || len(r.steps) != 2 {
+			t.Errorf("%s: got %+v after %d steps", conf, y, len(r.steps))
+		}
+	}
+}
+
+func TestAModelThatNeverFindsTheFormIsGivenUp(t *testing.T) {
+	t.Parallel()
+	y, r, server, _ := turn(t, `{}`, chattest.Script("I would run ls."))
+	if y.End != agent.Crashed || len(r.steps) != maxBad || !strings.Contains(server.Questions()[1].Last, "no ```bash code block") {
+		t.Errorf("got %+v after %d steps", y, len(r.steps))
+	}
+}
+
+func TestWhatIsACommand(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"```bash\nls\n```":                 "ls",
+		"a\n\n```sh\nls\npwd\n```\nb":      "ls\npwd",
+		"```bash\ncat <<'E'\n`x`\nE\n```":  "cat <<'E'\n`x`\nE",
+		"```bash\r\nls\r\n```\r\n":         "ls",
+		"ls":                               "",
+		"```python\nprint()\n```":          "",
+		"```bash\n\n```":                   "",
+		"```bash\na\n```\n```bash\nb\n```": "",
+		"Text with ```bash in it.":         "",
+		"```python\nprint()\n```\n\n```bash\npython x.py\n```": "python x.py",
+	} {
+		if got, err := parse(chat.Reply{Text: in}); got != want || (err != nil) != (want == "") {
+			t.Errorf("parse(%q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+	if _, err := parse(chat.Reply{Text: "```bash\nls\n```", Stop: chat.Length}); err == nil {
+		t.Error("a reply that was cut off was taken")
+	}
+}
+
+func TestConfigurationsThatMakeNoSenseAreRefused(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		`{"output_bytes": 1}`: "output_bytes", `{"command_timeout": "1ms"}`: "command_timeout", `{"step_limit": -1}`: "step_limit",
+	} {
+		var c Config
+		if ps := config.Validate(json.RawMessage(raw), &c); len(ps) != 1 || !strings.Contains(ps[0].String(), want) {
+			t.Errorf("%s: got %v; want one problem with %s", raw, ps, want)
+		}
+	}
+}

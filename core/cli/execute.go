@@ -278,6 +278,9 @@ func (a *app) sayRun(res *answer.Run) {
 	for _, f := range res.Failed {
 		a.Printf("%s %s\n", out.Paint(a.Color, out.Bad, "required:"), f)
 	}
+	if res.Stopped != "" {
+		a.Printf("%s %s\n", out.Paint(a.Color, out.Odd, "stopped:"), out.Clean(res.Stopped))
+	}
 	a.Printf("\nwritten to %s\n", show.Display(res.Dir))
 	if !res.Summary.Complete {
 		a.Printf("resume with: berth resume %s\n", show.Display(res.Dir))

@@ -9,8 +9,8 @@
 //	  summary.json            counts and tables, made again at the end of each writer
 //	  trials/<task>--<cell>--<repetition>-<id8>/attempt-N/
 //
-// A line of a journal carries a checksum and reaches the disk before an attempt
-// counts as ended. A torn last line is what a crash leaves; it is skipped, as
+// A line of a journal carries a checksum; that of the end of an attempt is on
+// the disk before Publish returns. A torn last line is what a crash leaves; it is skipped, as
 // is any line that fails its checksum, and an attempt whose line is gone is
 // found by its result.json. Nothing is looked up in an index that is not made
 // again from these files. Attempts are never deleted or overwritten.

@@ -20,7 +20,7 @@ const maxName = 80
 
 // Name makes s, which may hold anything, safe as a part of a file name:
 // letters, digits, "." "_" and "-", not at its beginning "." or "-", at most
-// max bytes, never empty. Different s may give the same name.
+// limit bytes, never empty. Different s may give the same name.
 func Name(s string, limit int) string {
 	var b strings.Builder
 	gap := false

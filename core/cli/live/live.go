@@ -60,8 +60,7 @@ type state struct {
 	start                time.Time
 	cellWidth, taskWidth int
 
-	to, left int
-	done     int
+	to, done int
 	outcomes map[record.Outcome]int
 	running  map[string]*attempt
 	order    []string // of running, oldest first
@@ -79,7 +78,7 @@ type attempt struct {
 // take notes an event and returns the lines to print for good.
 func (s *state) take(e run.Event) []string {
 	if e.Kind != run.Live {
-		s.to, s.left = e.To, e.Left
+		s.to = e.To
 	}
 	switch e.Kind {
 	case run.Began:

@@ -132,6 +132,29 @@ func TestAnInvalidTaskIsCounted(t *testing.T) {
 	}
 }
 
+func TestARunThatIsNotCompleteSaysSoAndCanBeResumed(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	dir := t.TempDir()
+	for _, name := range []string{"one", "two", "three"} {
+		task(t, filepath.Join(dir, "tasks"), name, "sleep 1.2; touch /app/done")
+	}
+	experiment(t, dir, "agent.oracle", "  limits {\n    in_flight = 1\n    time      = \"1s\"\n  }")
+	r := berth(t, dir, "run")
+	r.want(t, 3)
+	for _, want := range []string{"stopped: the time of the run, 1s, is over", "2 not_run", "resume with: berth resume runs/"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q is not in\n%s", want, r.out)
+		}
+	}
+	experiment(t, dir, "agent.oracle", "")
+	r = berth(t, dir, "resume", "last", "--experiment", "experiment.hcl")
+	r.want(t, 0)
+	if !strings.Contains(r.out, "3 trials planned = 3 passed") {
+		t.Errorf("resumed: %s", r.out)
+	}
+}
+
 func TestWhatCouldChangeResultsIsRefusedWithADiff(t *testing.T) {
 	t.Parallel()
 	needsSandbox(t)

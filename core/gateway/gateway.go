@@ -189,8 +189,12 @@ func (g *Gateway) pacer(u *upstream) *pace.Pacer {
 	}
 	name, log := u.model.Name, g.o.Log
 	o.Tell = func(s pace.State) {
-		log.Warn().Str("model", name).Int("limit", s.Limit).Int("waiting", s.Waiting).Dur("pause_ms", s.Pause).Dur("failing_ms", s.Failing).
-			Msg("requests to a provider are paced")
+		e := log.Warn().Str("model", name).Int("limit", s.Limit).Int("waiting", s.Waiting)
+		if s.Failing == 0 {
+			e.Msg("the provider takes as many requests as before")
+			return
+		}
+		e.Dur("pause_ms", s.Pause).Dur("failing_ms", s.Failing).Msg("the provider asks for patience")
 	}
 	g.pacers[id] = pace.New(o)
 	return g.pacers[id]

@@ -85,15 +85,32 @@ func (x *exchange) finish(leave func()) {
 		leave()
 		return
 	}
+	before, done := x.s.inLine()
 	go func() {
 		defer leave()
+		defer close(done)
 		if x.s.spec.Dir != "" {
 			if err := x.store(); err != nil {
 				x.s.find("model_record", verifier.Note, err.Error())
 			}
 		}
+		<-before // lines stand in the order in which answers ended
 		x.s.spec.Append(ExchangesFile, &x.line)
 	}()
+}
+
+// inLine is when the exchange before this one is written down, and what to
+// close when this one is.
+func (s *session) inLine() (before <-chan struct{}, done chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	done = make(chan struct{})
+	if s.written == nil {
+		s.written = make(chan struct{})
+		close(s.written)
+	}
+	before, s.written = s.written, done
+	return before, done
 }
 
 func (x *exchange) store() (err error) {

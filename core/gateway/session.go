@@ -49,6 +49,7 @@ type session struct {
 	findings []verifier.Finding
 	spent    chan struct{}
 	isSpent  bool
+	written  chan struct{} // closed when the last exchange so far is written down
 }
 
 // entry is one model of a session.

@@ -165,7 +165,12 @@ func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) err
 		} else if lab != nil {
 			s.Shell = func(ctx context.Context, t *conformance.T) (string, func()) { return lab.shell(ctx, t, false) }
 		}
+		done, err := b.withModels(ctx, &s)
+		if err != nil {
+			return err
+		}
 		conformance.Run(ctx, s, agenttest.Clauses(), report)
+		return done()
 	}
 	return nil
 }

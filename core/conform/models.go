@@ -1,0 +1,69 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/agenttest"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// replies are what the model of the kit says to everything: it does what the
+// kit asks for, in the forms that loops around a model commonly read, and says
+// that it is done. A loop that reads another form is tried with a model that
+// it does not understand.
+const replies = `replies:
+  - when: {}
+    text: |
+      I write the number into the file, and am done.
+
+      ` + "```" + `bash
+      echo 42 > answer.txt
+      ` + "```" + `
+
+      {"analysis": "A number is wanted in a file.", "plan": "Write it.",
+       "commands": [{"keystrokes": "echo 42 > answer.txt\n", "duration": 0.1}], "task_complete": true}
+`
+
+// modelLabel is the name of the kit's model.
+const modelLabel = "scripted"
+
+// withModels gives the subject a model that answers from a script, through a
+// gateway of its own, if it speaks any dialect. done ends it.
+func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func() error, err error) {
+	done = func() error { return nil }
+	needs, err := s.Agent.Check(ctx, agent.CheckRequest{
+		Config: s.Config, Role: agent.RoleAgent, Models: map[string]model.Info{"default": {Dialect: model.DialectScript, Name: modelLabel}},
+	})
+	if err != nil || len(needs.Dialects) == 0 {
+		return done, nil //nolint:nilerr // the kit's clauses about Check will say so
+	}
+	script := filepath.Join(b.dir, "replies.yaml")
+	if err = os.WriteFile(script, []byte(replies), 0o600); err != nil {
+		return done, fmt.Errorf("write the replies of a model: %w", err)
+	}
+	m := config.Model{Label: modelLabel, Provider: string(model.DialectScript), Name: modelLabel, Script: script}
+	g, err := gateway.New(gateway.Options{Dir: filepath.Join(b.dir, "g"), Models: []config.Model{m}, Log: b.o.Log})
+	if err != nil {
+		return done, err
+	}
+	session, err := g.Session(ctx, trial.ModelSpec{
+		Trial: "test", Attempt: 1, Role: string(agent.RoleAgent), Dialects: needs.Dialects,
+		Models: map[string]trial.Model{"default": {ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.DialectScript, Name: m.Name}}},
+	})
+	if err == nil {
+		err = session.Allow(ctx)
+	}
+	if err != nil {
+		return done, errors.Join(err, g.Close())
+	}
+	s.Models = session.Endpoints()
+	return func() error { return errors.Join(session.Close(context.WithoutCancel(ctx)), g.Close()) }, nil
+}

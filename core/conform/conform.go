@@ -152,27 +152,34 @@ func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) err
 		}
 		conformance.Run(ctx, s, verifiertest.Clauses(), report)
 	case plugins.KindAgent:
-		a, _, err := b.host.Agent(ctx, e.Name)
-		if err != nil {
-			return err
-		}
-		s := agenttest.Subject{Agent: a, Config: b.o.Config}
-		if err := b.asOracle(ctx, &s); err != nil {
-			return err
-		}
-		if lab, err := b.shells(ctx); err != nil {
-			return err
-		} else if lab != nil {
-			s.Shell = func(ctx context.Context, t *conformance.T) (string, func()) { return lab.shell(ctx, t, false) }
-		}
-		done, err := b.withModels(ctx, &s)
-		if err != nil {
-			return err
-		}
-		conformance.Run(ctx, s, agenttest.Clauses(), report)
-		return done()
+		return b.tryAgent(ctx, e, report)
 	}
 	return nil
+}
+
+// tryAgent tries an agent.
+func (b *bench) tryAgent(ctx context.Context, e *plugin.Entry, report func(conformance.Result)) error {
+	a, _, err := b.host.Agent(ctx, e.Name)
+	if err != nil {
+		return err
+	}
+	s := agenttest.Subject{Agent: a, Config: b.o.Config}
+	if err = b.asOracle(ctx, &s); err != nil {
+		return err
+	}
+	lab, err := b.shells(ctx)
+	if err != nil {
+		return err
+	}
+	if lab != nil {
+		s.Shell = func(ctx context.Context, t *conformance.T) (string, func()) { return lab.shell(ctx, t, false) }
+	}
+	done, err := b.withModels(ctx, &s)
+	if err != nil {
+		return err
+	}
+	conformance.Run(ctx, s, agenttest.Clauses(), report)
+	return done()
 }
 
 // asOracle gives a reference solution to an agent that works only with one.

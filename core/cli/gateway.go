@@ -58,8 +58,9 @@ func (a *app) models(j *job, dir string) (*gateway.Gateway, error) {
 		return nil, nil
 	}
 	l := j.limits()
+	// The underscore: folders of attempts beside it have names of letters and digits.
 	return gateway.New(gateway.Options{
-		Dir: dir + "/g", Models: ms, FindRun: show.FindRun, Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: spentBefore(j), Log: a.log,
+		Dir: dir + "/_g", Models: ms, FindRun: show.FindRun, Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: spentBefore(j), Log: a.log,
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -480,4 +481,20 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 			t.Errorf("%v, %s: %s; want %s", tt.down, tt.end, r.Outcome, tt.want)
 		}
 	}
+}
+
+// An agent that gives up at the refusal is no faster than its budget: the turn
+// ends by that, and no error of the model is made of it.
+func TestABudgetEndsTheTurnOfAnAgentThatGivesUpFirst(t *testing.T) {
+	t.Parallel()
+	p := &purse{spent: make(chan struct{})}
+	a := turn(func(context.Context, *actor) (agent.Yield, error) {
+		close(p.spent)
+		return agent.Yield{}, fmt.Errorf("ask: refused: %w", agent.ErrModel)
+	})
+	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
+	b := newBench(t, a, tests("true"))
+	b.gateway = p
+	b.cell.Agent.Models = map[string]trial.Model{"default": {Label: "m"}}
+	want(t, b.run(t.Context(), t), record.Passed, record.Budget, record.Checked)
 }

@@ -293,6 +293,8 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	var cause error
 	if p := why.Load(); p != nil {
 		cause = *p
+	} else if s.broke() {
+		cause = errBudget // the agent saw it before the watch did
 	}
 	took := max(0, time.Since(begin)-(s.waited()-before))
 	cancel(nil)
@@ -333,6 +335,19 @@ func endOf(y agent.Yield) (record.AgentEnd, error) {
 		return record.Crashed, nil
 	default:
 		return record.Crashed, blame.On(record.ByAgent, fmt.Errorf("the turn ended as %q, which is no end", y.End))
+	}
+}
+
+// broke says whether a budget of the session's models has run out.
+func (s *session) broke() bool {
+	if s.models == nil {
+		return false
+	}
+	select {
+	case <-s.models.Spent():
+		return true
+	default:
+		return false
 	}
 }
 

@@ -87,11 +87,15 @@ func BriefOf(r *record.Result) *Brief {
 		}
 		*b.CostUSD += *u.CostUSD
 	}
+	in := ""
 	for _, p := range r.Plugins {
 		b.Digests[p.Kind+" "+p.Name] = p.Digest
+		if p.Kind == "environment" {
+			in = " in " + p.Name
+		}
 	}
 	if r.Image != nil && r.Image.Digest != "" {
-		b.Digests["image of "+r.Task] = r.Image.Digest
+		b.Digests["image of "+r.Task+in] = r.Image.Digest
 	}
 	return b
 }

@@ -98,7 +98,7 @@ func (a *app) main(ctx context.Context, args []string) int {
 		code, said = exitInterrupted, said || errors.Is(err, context.Canceled)
 	}
 	if !said {
-		a.Notef("%s %v\n", out.Paint(a.ErrColor, out.Bad, "Error:"), err)
+		a.Notef("%s %s\n", out.Paint(a.ErrColor, out.Bad, "Error:"), strings.Join(out.Lines(err.Error()), "\n"))
 	}
 	return code
 }

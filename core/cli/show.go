@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -17,29 +18,32 @@ import (
 )
 
 func (a *app) showCommand() *cobra.Command {
-	all := false
+	all, steps := false, false
 	cmd := &cobra.Command{
 		Use:   "show [RUN [TRIAL [ATTEMPT]]]",
 		Short: "Show runs, the trials of a run, or one attempt",
 		Long: `Without arguments lists the runs in ./runs. RUN is a folder, a name below ./runs, or
 last. TRIAL is the beginning of a trial's id or folder, or the name of a task
 that has one trial. ATTEMPT is its number; without it the accepted one is shown.`,
-		Example: "  berth show last\n  berth show last hello-file\n  berth show last 3f9a2c --all\n  berth show last --json | jq .summary.outcomes",
+		Example: "  berth show last\n  berth show last hello-file\n  berth show last 3f9a2c --all\n  berth show last hello-file --trajectory\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.MaximumNArgs(3),
 
 		ValidArgsFunction: completeRun,
 		RunE: func(_ *cobra.Command, args []string) error {
-			switch len(args) {
-			case 0:
+			switch {
+			case steps && len(args) < 2:
+				return errors.New("--trajectory shows one trial: name the run and the trial, as in berth show last hello-file --trajectory")
+			case len(args) == 0:
 				return a.showRuns()
-			case 1:
+			case len(args) == 1:
 				return a.showRun(args[0], all)
 			default:
-				return a.showTrial(args, all)
+				return a.showTrial(args, all, steps)
 			}
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "do not cut lists, logs and trajectories")
+	cmd.Flags().BoolVar(&steps, "trajectory", false, "show what the agent did, for reading, and nothing else")
 	return cmd
 }
 
@@ -136,8 +140,8 @@ func (a *app) showRun(name string, all bool) error {
 }
 
 // showTrial prints one attempt of a trial: the accepted one unless a number
-// says which.
-func (a *app) showTrial(args []string, all bool) error {
+// says which. steps prints its trajectory alone.
+func (a *app) showTrial(args []string, all, steps bool) error {
 	dir, err := show.FindRun(args[0])
 	if err != nil {
 		return err
@@ -165,7 +169,7 @@ func (a *app) showTrial(args []string, all bool) error {
 	} else if n := len(t.Attempts); n > 0 {
 		number = t.Attempts[n-1].Number
 	}
-	if len(args) == 2 {
+	if len(args) == 2 && !steps {
 		show.TrialHead(a.Printer, m, t, number)
 	}
 	if number == 0 {
@@ -178,6 +182,10 @@ func (a *app) showTrial(args []string, all bool) error {
 	}
 	if done, err := a.Answer(full); done {
 		return err
+	}
+	if steps {
+		show.Trajectory(a.Printer, full.Steps, all)
+		return nil
 	}
 	show.AttemptText(a.Printer, full, all)
 	return nil

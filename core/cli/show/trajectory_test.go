@@ -1,0 +1,41 @@
+package show
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+func TestATrajectoryIsPrintedForReading(t *testing.T) {
+	t.Parallel()
+	n := func(i int64) *int64 { return &i }
+	long := trajectory.Text(strings.Repeat("line\n", 100))
+	steps := []record.Step{
+		{Step: trajectory.Step{StepID: 1, Source: trajectory.User, Message: trajectory.Text("Do it.")}},
+		{Step: trajectory.Step{
+			StepID: 2, Source: trajectory.Model, Message: trajectory.Text("a\nb"), ReasoningContent: "hm", ModelName: "m",
+			Metrics:     &trajectory.Metrics{PromptTokens: n(7), CompletionTokens: n(3)},
+			ToolCalls:   []trajectory.ToolCall{{Name: "type", Arguments: json.RawMessage(`{"keystrokes":"ls\n","duration":0.5}`)}},
+			Observation: &trajectory.Observation{Results: []trajectory.Result{{Content: &long, Subagents: []trajectory.SubagentRef{{TrajectoryPath: "agent/x.json"}}}}},
+		}},
+	}
+	print := func(all bool) string {
+		var b bytes.Buffer
+		Trajectory(&out.Printer{Out: &b}, steps, all)
+		return b.String()
+	}
+	want := "1 user\n    Do it.\n\n2 agent  m, 7 tokens in, 3 out\n  ~ hm\n    a\n    b\n  → type  duration: 0.5  keystrokes: ls\n  │ line\n"
+	got := print(false)
+	if !strings.HasPrefix(got, want) || !strings.Contains(got, fmt.Sprintf("  │ … %d lines: --all shows them\n", 100-maxShown)) || !strings.Contains(got, "see agent/x.json") {
+		t.Errorf("got:\n%s\nwant it to begin:\n%s", got, want)
+	}
+	if got = print(true); strings.Count(got, "│ line\n") != 100 {
+		t.Errorf("with all: %d lines", strings.Count(got, "│ line\n"))
+	}
+}

@@ -25,17 +25,17 @@ func TestATrajectoryIsPrintedForReading(t *testing.T) {
 			Observation: &trajectory.Observation{Results: []trajectory.Result{{Content: &long, Subagents: []trajectory.SubagentRef{{TrajectoryPath: "agent/x.json"}}}}},
 		}},
 	}
-	print := func(all bool) string {
+	shown := func(all bool) string {
 		var b bytes.Buffer
 		Trajectory(&out.Printer{Out: &b}, steps, all)
 		return b.String()
 	}
 	want := "1 user\n    Do it.\n\n2 agent  m, 7 tokens in, 3 out\n  ~ hm\n    a\n    b\n  → type  duration: 0.5  keystrokes: ls\n  │ line\n"
-	got := print(false)
+	got := shown(false)
 	if !strings.HasPrefix(got, want) || !strings.Contains(got, fmt.Sprintf("  │ … %d lines: --all shows them\n", 100-maxShown)) || !strings.Contains(got, "see agent/x.json") {
 		t.Errorf("got:\n%s\nwant it to begin:\n%s", got, want)
 	}
-	if got = print(true); strings.Count(got, "│ line\n") != 100 {
+	if got = shown(true); strings.Count(got, "│ line\n") != 100 {
 		t.Errorf("with all: %d lines", strings.Count(got, "│ line\n"))
 	}
 }

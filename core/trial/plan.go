@@ -2,12 +2,14 @@ package trial
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/core/trial/grant"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -153,6 +155,12 @@ func agentProblems(part string, a Agent, n *agent.Needs, gateway bool) (ps []Pro
 	}
 	if _, ok := a.Models["default"]; !ok {
 		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "It speaks %s: choose one with model = model.<name>.", dialects(n))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Models)) {
+		m := a.Models[name]
+		if d := m.Info.Dialect; d != "" && d != model.DialectScript && !slices.Contains(n.Dialects, d) {
+			add(fmt.Sprintf("%s %q cannot speak to model %q", part, a.Plugin, m.Label), "Its provider is %q, and the %s speaks %s.", d, part, dialects(n))
+		}
 	}
 	return ps
 }

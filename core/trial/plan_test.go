@@ -8,6 +8,7 @@ import (
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -67,6 +68,10 @@ func unsupportedCases() []unsupportedCase {
 		{"an agent with a model", func(_ *task.Task, c *trial.Cell, k *trial.Known) {
 			k.Agent.Dialects, k.Gateway, c.Agent.Models = []modelDialect{"a"}, true, models
 		}, ""},
+		{"an agent with a model of another dialect", func(_ *task.Task, c *trial.Cell, k *trial.Known) {
+			k.Agent.Dialects, k.Gateway = []modelDialect{"a"}, true
+			c.Agent.Models = map[string]trial.Model{"default": {Label: "m", Info: model.Info{Dialect: "b"}}}
+		}, `cannot speak to model "m"`},
 		{"an agent that refuses", func(_ *task.Task, _ *trial.Cell, k *trial.Known) { k.Agent.Refusals = []string{"no bundle"} }, "no bundle"},
 		{"an agent with a surface", func(_ *task.Task, _ *trial.Cell, k *trial.Known) { k.Agent.Surface = true }, "surface"},
 		{"a user with a shell", func(t *task.Task, c *trial.Cell, k *trial.Known) {

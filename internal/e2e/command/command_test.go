@@ -215,3 +215,26 @@ func TestShowReadsOnly(t *testing.T) {
 	}
 	berth(t, dir, "show", "x").want(t, 2)
 }
+
+// One file that is no plugin is named, and keeps nobody from running tasks.
+func TestDoctorAndListNameABrokenPlugin(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"plugins/broken": "#!/bin/sh\necho no >&2\nexit 3\n"})
+	with := func(args ...string) result {
+		cmd, out, stderr := prepare(t, dir, args...)
+		cmd.Env = append(cmd.Env, "BERTH_PLUGIN_PATH="+filepath.Join(dir, "plugins"))
+		return ended(t, cmd, cmd.Run(), out, stderr)
+	}
+	r := with("doctor")
+	r.want(t, 0)
+	if !strings.Contains(r.out, "plugin plugins/broken: ") || !strings.Contains(r.out, "this machine can run tasks") {
+		t.Errorf("doctor: %s", r.out)
+	}
+	r = with("plugin", "list")
+	r.want(t, 0)
+	if !strings.Contains(r.stderr, "plugins/broken: ") || !strings.Contains(r.out, "oracle") {
+		t.Errorf("list: %s%s", r.out, r.stderr)
+	}
+}

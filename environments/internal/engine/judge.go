@@ -96,6 +96,10 @@ func (j *judgement) judgeImage(spec environment.Spec) {
 // notKept ends what is said of a limit that is not kept.
 const notKept = "The attempt runs without this limit; its deadline still holds. `berth doctor` says more about the engine."
 
+// RoughPids is the summary of what Check says where the engine has no control
+// group to limit processes with.
+const RoughPids = "The limit on processes is kept roughly"
+
 // judgeLimits says what is kept of each limit, and how.
 func (j *judgement) judgeLimits(l environment.Limits) {
 	f, c := j.facts, &j.container
@@ -131,7 +135,7 @@ func (j *judgement) judgeLimits(l environment.Limits) {
 		how = append(how, fmt.Sprintf("RLIMIT_NPROC of %d, which all sandboxes of this user share", c.Nproc))
 		if l.Pids > 0 {
 			j.granted.Pids = environment.GrantBestEffort
-			j.degrade("The limit on processes is kept roughly", fmt.Sprintf("The engine has no control group for it here: RLIMIT_NPROC is %d instead, for all sandboxes of this user.", c.Nproc))
+			j.degrade(RoughPids, fmt.Sprintf("The engine has no control group for it here: RLIMIT_NPROC is %d instead, for all sandboxes of this user.", c.Nproc))
 		}
 	}
 	if l.GPUs > 0 {

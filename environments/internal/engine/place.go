@@ -15,10 +15,10 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// place is a folder of this user on node-local disk, for locks and for what
+// Place is a folder of this user on node-local disk, for locks and for what
 // must be known after a crash. Locks do not work on every shared file system,
 // and a home often is on one.
-func place() (string, error) {
+func Place() (string, error) {
 	dir := filepath.Join(os.TempDir(), "berth-engines-"+strconv.Itoa(os.Getuid()))
 	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
 		if info, err := os.Stat(run); err == nil && info.IsDir() {
@@ -41,7 +41,7 @@ func place() (string, error) {
 
 // lock holds a name against every process of this user on this machine.
 func lock(ctx context.Context, name string) (unlock func(), err error) {
-	dir, err := place()
+	dir, err := Place()
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func remember(plugin, address string) {
 	if slices.Contains(remembered(plugin), address) {
 		return
 	}
-	dir, err := place()
+	dir, err := Place()
 	if err != nil {
 		return // gc will not know; the lease ends the sandboxes nevertheless
 	}
@@ -72,7 +72,7 @@ func remember(plugin, address string) {
 
 // remembered are the addresses that still have a socket.
 func remembered(plugin string) []string {
-	dir, err := place()
+	dir, err := Place()
 	if err != nil {
 		return nil
 	}

@@ -1,0 +1,112 @@
+package podman
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/containers/podman/v5/libpod/define"
+	"github.com/containers/podman/v5/pkg/bindings/system"
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/environments/internal/engine"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// Facts asks the server about itself. Every field of its answer is optional:
+// servers of several generations give it.
+func (p *podman) Facts(ctx context.Context) (engine.Facts, error) {
+	on, err := p.on(ctx)
+	if err != nil {
+		return engine.Facts{}, err
+	}
+	i, err := system.Info(on, nil)
+	if err != nil {
+		return engine.Facts{}, err
+	}
+	return factsOf(i), nil
+}
+
+// factsOf is what an answer comes to.
+func factsOf(i *define.Info) engine.Facts {
+	f := engine.Facts{Version: i.Version.Version}
+	h, s := i.Host, i.Store
+	if s != nil {
+		f.ID = s.GraphRoot
+		f.Degraded = append(f.Degraded, storeProblems(s)...)
+	}
+	if h == nil {
+		return f
+	}
+	f.SELinux = h.Security.SELinuxEnabled
+	f.OneID = h.Security.Rootless && len(h.IDMappings.UIDMap) == 1 && h.IDMappings.UIDMap[0].Size == 1
+	groups := func(controller string) bool {
+		switch {
+		case !h.Security.Rootless:
+			return h.CgroupsVersion != "v2" || slices.Contains(h.CgroupControllers, controller)
+		case h.CgroupsVersion != "v2" || h.CgroupManager != "systemd":
+			return false // nobody has given this user groups of its own
+		default:
+			return slices.Contains(h.CgroupControllers, controller)
+		}
+	}
+	f.CPU, f.Memory, f.Pids = groups("cpu"), groups("memory"), groups("pids")
+	f.How = fmt.Sprintf("control groups %s (%s) through Podman %s", h.CgroupsVersion, h.CgroupManager, f.Version)
+	if !f.Memory {
+		f.How = fmt.Sprintf("no control groups (%s, %s) through Podman %s", h.CgroupsVersion, h.CgroupManager, f.Version)
+		f.Degraded = append(f.Degraded, environment.Problem{
+			Summary: "Podman keeps no limits of memory and processors here",
+			Detail: "Without root they need control groups of version 2 that systemd gives to the user (Delegate=cpu memory pids), " +
+				fmt.Sprintf("and cgroup_manager = \"systemd\"; there is version %s with the manager %q.", h.CgroupsVersion, h.CgroupManager),
+		})
+	}
+	f.NoPublic = noPublic(h)
+	if h.FreeLocks != nil && *h.FreeLocks < 64 {
+		f.Degraded = append(f.Degraded, environment.Problem{
+			Summary: fmt.Sprintf("Podman has %d locks left", *h.FreeLocks),
+			Detail:  "Each container and volume takes one: remove what is not needed (podman container prune), or raise num_locks in containers.conf and run podman system renumber.",
+		})
+	}
+	return f
+}
+
+// noPublic says why rootless containers have no network of their own.
+func noPublic(h *define.HostInfo) string {
+	if !h.Security.Rootless {
+		return ""
+	}
+	if h.Slirp4NetNS.Executable == "" && h.Pasta.Executable == "" {
+		return "Podman finds neither pasta nor slirp4netns: install passt or slirp4netns"
+	}
+	tun, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Sprintf("/dev/net/tun cannot be opened (%v): an administrator can allow it (chmod 666 /dev/net/tun)", err)
+	}
+	_ = tun.Close()
+	return ""
+}
+
+// shared are file systems that know nothing of user namespaces, by their magic
+// numbers (statfs(2); Lustre's and GPFS's from their own sources).
+var shared = map[int64]string{unix.NFS_SUPER_MAGIC: "NFS", 0x0bd00bd0: "Lustre", 0x47504653: "GPFS", unix.SMB2_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "CIFS"}
+
+// storeProblems looks at where images and containers are kept.
+func storeProblems(s *define.StoreInfo) (ps []environment.Problem) {
+	var fs unix.Statfs_t
+	if unix.Statfs(s.GraphRoot, &fs) == nil {
+		if kind, ok := shared[int64(fs.Type)]; ok { //nolint:unconvert // int32 on some machines
+			ps = append(ps, environment.Problem{
+				Summary: fmt.Sprintf("Podman keeps its images on %s", kind),
+				Detail:  fmt.Sprintf("%s does not know user namespaces: most images cannot be unpacked in %s. Set graphroot in ~/.config/containers/storage.conf to a folder on a disk of this machine.", kind, s.GraphRoot),
+			})
+		}
+	}
+	if s.GraphDriverName == "vfs" {
+		ps = append(ps, environment.Problem{
+			Summary: "Podman copies whole images",
+			Detail:  "Its storage driver is vfs: every sandbox copies all files of its image. Set driver = \"overlay\" in ~/.config/containers/storage.conf (kernel 5.13 or newer, or install fuse-overlayfs), then run podman system reset.",
+		})
+	}
+	return ps
+}

@@ -1,0 +1,174 @@
+package podman
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/berth-eval/berth/environments/internal/engine"
+)
+
+// startTime is the longest that podman may take to listen: the first start of
+// a user sets up its storage.
+const startTime = 30 * time.Second
+
+// servers finds the server of the user, or starts one of its own.
+type servers struct {
+	mu     sync.Mutex
+	found  string
+	own    *exec.Cmd
+	ended  chan struct{} // closed when own has
+	stderr *tail
+}
+
+// address is the user's socket, if somebody listens there, or that of our own
+// server, which is started when it is needed, again if it has died, and ends
+// with this process.
+func (s *servers) address() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own != nil {
+		select {
+		case <-s.ended:
+			s.own, s.found = nil, ""
+		default:
+		}
+	}
+	if s.found != "" {
+		return s.found, nil
+	}
+	if host := os.Getenv("CONTAINER_HOST"); host != "" {
+		if _, err := engine.SocketPath(host); err != nil {
+			return "", fmt.Errorf("CONTAINER_HOST: %w", err)
+		}
+		s.found = host
+		return host, nil
+	}
+	for _, path := range candidates() {
+		if listens(path) {
+			s.found = "unix://" + path
+			return s.found, nil
+		}
+	}
+	address, err := s.start()
+	if err == nil {
+		s.found = address
+	}
+	return address, err
+}
+
+// candidates are where the sockets of this user's servers are by custom.
+func candidates() []string {
+	var all []string
+	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
+		all = append(all, filepath.Join(run, "podman", "podman.sock"))
+	}
+	if os.Getuid() == 0 {
+		return append(all, "/run/podman/podman.sock")
+	}
+	return append(all, fmt.Sprintf("/run/user/%d/podman/podman.sock", os.Getuid()))
+}
+
+// listens says whether somebody does: systemd for a unit that starts later, too.
+func listens(path string) bool {
+	if info, err := os.Stat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
+}
+
+// start starts a server. It is of our process group, and gets a signal when we
+// end: nothing of it is left, whatever ends us.
+func (s *servers) start() (string, error) {
+	binary, err := exec.LookPath("podman")
+	if err != nil {
+		return "", fmt.Errorf("podman is not installed, and no server of it listens at %v: install it (apt-get install podman uidmap slirp4netns), or choose environment \"local\"", candidates())
+	}
+	dir, err := engine.Place()
+	if err != nil {
+		return "", err
+	}
+	socket := filepath.Join(dir, fmt.Sprintf("podman-%d.sock", os.Getpid()))
+	_ = os.Remove(socket) // of a process that had our number
+	cmd := exec.CommandContext(context.Background(), binary, "system", "service", "--time=0", "unix://"+socket)
+	cmd.Env = environ(dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	s.stderr = &tail{}
+	cmd.Stderr, cmd.Dir = s.stderr, "/"
+	if err := cmd.Start(); err != nil {
+		return "", fmt.Errorf("start podman system service: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // what it said is in stderr
+		_ = os.Remove(socket)
+		close(ended)
+	}()
+	deadline := time.After(startTime)
+	for !listens(socket) {
+		select {
+		case <-ended:
+			return "", fmt.Errorf("podman system service ended at once (%s): %s", cmd.ProcessState, s.stderr)
+		case <-deadline:
+			_ = cmd.Process.Kill()
+			return "", fmt.Errorf("podman system service does not listen after %v: %s", startTime, s.stderr)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	s.own, s.ended = cmd, ended
+	return "unix://" + socket, nil
+}
+
+// environ is what podman needs of our environment and no more: images with odd
+// variables have been shown parts of a server's (CVE-2026-57231).
+func environ(dir string) []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	run := os.Getenv("XDG_RUNTIME_DIR")
+	if info, err := os.Stat(run); err != nil || !info.IsDir() {
+		run = filepath.Dir(dir) // a job on a cluster has none, or one that is gone
+		if own := filepath.Join(dir, "run"); os.MkdirAll(own, 0o700) == nil {
+			run = own
+		}
+	}
+	return append(env, "XDG_RUNTIME_DIR="+run)
+}
+
+// tail keeps the end of what is written to it. Safe for concurrent use.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	t.text = t.text[max(0, len(t.text)-2048):]
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.text))
+}

@@ -1,0 +1,17 @@
+// Command podman is the environment plugin "podman": sandboxes as containers
+// of Podman, of which no part needs root.
+package main
+
+import (
+	"github.com/berth-eval/berth/environments/internal/engine"
+	"github.com/berth-eval/berth/environments/podman/internal/podman"
+	"github.com/berth-eval/berth/plugins"
+)
+
+func main() {
+	plugins.Serve(plugins.Environment(plugins.Info{
+		Name: "podman", Version: "0.1.0",
+		Doc: "Sandboxes as containers of Podman, of which no part needs root.",
+		Env: []string{"CONTAINER_HOST"},
+	}, engine.Config{}, podman.New()))
+}

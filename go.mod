@@ -181,7 +181,11 @@ require (
 // Podman 5.8 does not compile with what buildkit's Dockerfile reader asks for:
 // securejoin without OpenInRoot, and limits of runtime-spec 1.3 as pointers.
 // Neither is used by that reader.
+//
+// The version of go-ansiterm that the moby client names is not served by every
+// proxy; it is used on Windows only.
 replace (
+	github.com/Azure/go-ansiterm => github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c
 	github.com/cyphar/filepath-securejoin => github.com/cyphar/filepath-securejoin v0.5.2
 	github.com/opencontainers/runtime-spec => github.com/opencontainers/runtime-spec v1.2.1
 	github.com/opencontainers/runtime-tools => github.com/opencontainers/runtime-tools v0.9.1-0.20250523060157-0ea5ed0382a2

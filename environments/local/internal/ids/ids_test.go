@@ -5,8 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -85,7 +87,8 @@ func TestRangesOfAKilledProcessComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = os.Stdout.WriteString("taken\n")
-		select {}
+		time.Sleep(time.Minute) // until it is killed
+		runtime.KeepAlive(s)    // a file that nobody needs any more would be closed, and its locks opened
 	}
 	file := filepath.Join(t.TempDir(), "ids")
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")

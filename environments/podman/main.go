@@ -1,3 +1,5 @@
+//go:build remote && containers_image_openpgp && exclude_graphdriver_btrfs
+
 // Command podman is the environment plugin "podman": sandboxes as containers
 // of Podman, of which no part needs root.
 package main

@@ -35,6 +35,9 @@ func main() {
 	}
 }
 
+// tags are those of the Makefile: without them a plugin or two cannot be built.
+const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs"
+
 const head = "<!-- Written by internal/gendocs: change the code, then run make generate. -->\n\n"
 
 func run(ctx context.Context, dir string) error {
@@ -183,7 +186,7 @@ func pluginReference(ctx context.Context) (string, error) {
 			mains = append(mains, filepath.Dir(f))
 		}
 	}
-	build := exec.CommandContext(ctx, "go", append([]string{"build", "-tags", os.Getenv("TAGS"), "-o", dir + "/"}, mains...)...)
+	build := exec.CommandContext(ctx, "go", append([]string{"build", "-tags", tags, "-o", dir + "/"}, mains...)...)
 	build.Dir, build.Env = top, append(os.Environ(), "CGO_ENABLED=0")
 	if text, bad := build.CombinedOutput(); bad != nil {
 		return "", fmt.Errorf("build the plugins: %w: %s", bad, text)

@@ -1,3 +1,5 @@
+//go:build remote && containers_image_openpgp && exclude_graphdriver_btrfs
+
 // Package podman is Podman as an [engine.Engine], through the bindings of its
 // own API. It converts, finds or starts the API's server, and decides nothing
 // about sandboxes.

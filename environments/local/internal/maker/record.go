@@ -64,14 +64,34 @@ func (m *Maker) write(r *record) (err error) {
 	if err != nil {
 		return err
 	}
-	// Whole or not there, but not synced to disk: after a crash of the machine
-	// nothing of the sandbox is left either.
-	tmp := filepath.Join(state.Boxes, r.ID+".new")
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+	if err := whole(state.Boxes, recordPath(state, r.ID), data); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
-	if err := os.Rename(tmp, recordPath(state, r.ID)); err != nil {
-		return errors.Join(fmt.Errorf("write record: %w", err), os.Remove(tmp))
+	return nil
+}
+
+// whole makes a file that is there whole or not at all, whenever we are killed:
+// it has no name until it is written. It is not synced to disk: after a crash of
+// the machine nothing of the sandbox is left either. Where the file system knows
+// no nameless files, it is renamed from a name that sweep knows.
+func whole(dir, name string, data []byte) error {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		f := os.NewFile(uintptr(fd), name)
+		defer f.Close()
+		if _, err = f.Write(data); err == nil {
+			err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+		}
+		if err == nil {
+			return nil
+		}
+	}
+	tmp := strings.TrimSuffix(name, ".json") + ".new"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, name); err != nil {
+		return errors.Join(err, os.Remove(tmp))
 	}
 	return nil
 }

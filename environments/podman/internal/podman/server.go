@@ -112,6 +112,9 @@ func (s *servers) start() (string, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	s.stderr = &tail{}
 	cmd.Stderr, cmd.Dir = s.stderr, "/"
+	// A rootless podman is two processes, and the second, which serves, has the
+	// same stderr: a killed first one must not have Wait wait for the second.
+	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return "", fmt.Errorf("start podman system service: %w", err)
 	}

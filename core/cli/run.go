@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/core/cli/load"
+	"github.com/berth-eval/berth/core/cli/out"
 	"github.com/berth-eval/berth/core/cli/show"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -48,7 +49,7 @@ has an error outcome or a --require rule is not met; 2 nothing was started;
 			if err != nil {
 				return fmt.Errorf("%w: --runs names another folder", err)
 			}
-			a.Notef("%s: %d trials, into %s\n", l.Experiment.Name, len(l.Plan.Trials), show.Display(s.Dir))
+			a.Notef("%s: %s, into %s\n", l.Experiment.Name, out.Count(len(l.Plan.Trials), "trial", "trials"), show.Display(s.Dir))
 			return a.execute(cmd.Context(), &job{Loaded: l, flags: &rf, store: s})
 		},
 	}

@@ -92,6 +92,19 @@ func (p Problem) String() string {
 	return b.String()
 }
 
+// Say is a problem of this plan on one line. A warning that is about all of it
+// names no task and no cell; how bad it is is left to the caller to say.
+func (p *Plan) Say(q Problem) string {
+	if len(q.Cells) == len(p.Experiment.Cells) {
+		q.Cells = nil
+	}
+	if n := len(q.Tasks); q.Severity == config.Warning && q.Cells == nil && n == len(p.Tasks) && n > 1 {
+		q.Tasks, q.Dataset = nil, ""
+	}
+	q.Severity = ""
+	return q.String()
+}
+
 // some names up to three of a list.
 func some(names []string) string {
 	if len(names) <= 3 {

@@ -22,6 +22,20 @@ type Format interface {
 	Load(ctx context.Context, dir string, o Options) (*Task, []Problem, error)
 }
 
+// Sampler is optional: a Format that has it offers a task to start from.
+type Sampler interface {
+	// Sample is a small task that loads without a problem and that its own
+	// reference solution passes, and the name of its folder.
+	Sample() (name string, files []SampleFile, err error)
+}
+
+// SampleFile is a file of a task to start from.
+type SampleFile struct {
+	Path       string // slash-separated, relative to the task's folder
+	Text       []byte
+	Executable bool
+}
+
 // Options are the user's choices for loading. The zero value is strict and
 // lets no host variable through.
 type Options struct {

@@ -184,9 +184,8 @@ func (l *Loaded) Complain(to *out.Printer) error {
 		head := out.Paint(to.ErrColor, out.Bad, "Error:")
 		if p.Severity == config.Warning {
 			head = out.Paint(to.ErrColor, out.Odd, "Warning:")
-			p.Severity = "" // said already
 		}
-		to.Notef("%s %s\n", head, out.Clean(p.String()))
+		to.Notef("%s %s\n", head, out.Clean(l.Plan.Say(p)))
 	}
 	return nil
 }

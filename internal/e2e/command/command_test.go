@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	types "github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -124,7 +125,7 @@ func TestAnswersAsJSON(t *testing.T) {
 	if v := answer[types.Version](t, berth(t, dir, "version", "--json"), "cli-version"); v.Version == "" {
 		t.Error("no version")
 	}
-	if v := answer[types.Init](t, berth(t, dir, "init", "--json"), "cli-init"); len(v.Files) != 1 {
+	if v := answer[types.Init](t, berth(t, dir, "init", "--json"), "cli-init"); len(v.Files) != 1 { // there are tasks already
 		t.Errorf("init: %+v", v)
 	}
 	if v := answer[types.Runs](t, berth(t, dir, "show", "--json"), "cli-show-runs"); len(v.Runs) != 0 {
@@ -184,6 +185,31 @@ func TestInitPlanAndValidate(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "runs")); err == nil {
 		t.Error("a plan made a folder")
+	}
+}
+
+// A folder with nothing in it is two commands away from a run, and init again
+// changes nothing.
+func TestInitAndRun(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	dir := t.TempDir()
+	v := answer[types.Init](t, berth(t, dir, "init", "--json"), "cli-init")
+	if len(v.Files) < 6 {
+		t.Errorf("init: %q", v.Files)
+	}
+	r := answer[types.Run](t, berth(t, dir, "run", "--json"), "cli-run")
+	if !r.Summary.Complete || r.Summary.Outcomes[record.Passed] != 1 {
+		t.Errorf("run: %+v", r.Summary)
+	}
+	write(t, dir, map[string]string{"tasks/hello/instruction.md": "mine"})
+	berth(t, dir, "init").want(t, 2)
+	if err := os.Remove(filepath.Join(dir, "experiment.hcl")); err != nil {
+		t.Fatal(err)
+	}
+	berth(t, dir, "init").want(t, 0)
+	if got := read(t, filepath.Join(dir, "tasks/hello/instruction.md")); got != "mine" {
+		t.Errorf("init wrote over a task: %q", got)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // scale is planning, resuming and showing 10,000 trials.
 func (b *bench) scale(ctx context.Context, f *figures) error {
 	const trials = 10_000
-	dir, err := b.experiment("scale", 100, trials/100, 4)
+	dir, err := b.experiment("scale", "oracle", 100, trials/100, 4)
 	if err != nil {
 		return err
 	}

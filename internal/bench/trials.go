@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/tasks/harbor"
 )
 
 func agentSetup(dir string) agent.Setup {
@@ -27,13 +30,13 @@ const (
 )
 
 // experiment writes tasks and an experiment of that many repetitions into a new
-// folder, and returns it.
-func (b *bench) experiment(name string, tasks, repeat, inFlight int) (string, error) {
+// folder, and returns it. The agent is "nop" or "oracle".
+func (b *bench) experiment(name, who string, tasks, repeat, inFlight int) (string, error) {
 	dir := filepath.Join(b.dir, name)
 	files := map[string]string{"berth.hcl": fmt.Sprintf(`experiment "bench" {
   datasets    = [dataset.bench]
   environment = environment.local
-  agent       = agent.oracle
+  agent       = agent.a
   repeat      = %d
   limits {
     in_flight = %d
@@ -46,11 +49,11 @@ dataset "bench" {
 environment "local" {
   plugin = "local"
 }
-agent "oracle" {
-  plugin = "oracle"
-  oracle = true
+agent "a" {
+  plugin = %q
+  oracle = %t
 }
-`, repeat, inFlight)}
+`, repeat, inFlight, who, who == "oracle")}
 	for i := range tasks {
 		t := fmt.Sprintf("tasks/t%d/", i)
 		files[t+"task.toml"] = fmt.Sprintf("schema_version = \"1.4\"\n[task]\nname = \"bench/t%d\"\n[environment]\nnetwork_mode = \"no-network\"\n", i)
@@ -120,38 +123,75 @@ func (u *used) look(pid int) {
 
 func tail(s string) string { return s[max(0, len(s)-2000):] }
 
-// localTrials is whole trials a second on `local`, beside bubblewrap running the
-// same two scripts, in turn, five rounds.
+// localTrials is whole trials a second on `local`, beside bubblewrap running
+// the very commands that such a trial runs in its sandbox, in turn, five
+// rounds: of nop the tests, of oracle the solution and the tests.
 func (b *bench) localTrials(ctx context.Context, f *figures) error {
-	const trials, flight = 100, 4
-	dir, err := b.experiment("local", 1, trials, flight)
-	if err != nil {
-		return err
-	}
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
 		f.skipped = append(f.skipped, "trials on local beside bubblewrap: bubblewrap is not installed")
 		return nil //nolint:nilerr // the other figures can be measured
 	}
-	var ours, theirs, ratios []float64
-	for round := range 5 {
-		u, err := b.berth(ctx, "run", dir, "--runs", filepath.Join(b.dir, fmt.Sprint("runs", round)))
+	for _, who := range []struct{ name, wanted string }{{"nop", "≥ 0.33, later 0.5"}, {"oracle", ""}} {
+		const trials, flight, rounds = 200, 4, 5
+		dir, err := b.experiment("local-"+who.name, who.name, 1, trials, flight)
 		if err != nil {
 			return err
 		}
-		began := time.Now()
-		if err := loop(trials, flight, func() error {
-			return exec.CommandContext(ctx, bwrap, "--unshare-all", "--die-with-parent", "--uid", "0", "--gid", "0", "--ro-bind", "/usr", "/usr",
-				"--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev",
-				"--tmpfs", "/tmp", "--dir", "/app", "--chdir", "/app", "/bin/sh", "-c", "sh -c '"+work+"'; sh -c '"+strings.ReplaceAll(test, "'", `'\''`)+"'").Run()
-		}); err != nil {
+		args, err := bubble(ctx, filepath.Join(dir, "tasks", "t0"), who.name == "oracle")
+		if err != nil {
 			return err
 		}
-		a, c := trials/u.wall.Seconds(), trials/time.Since(began).Seconds()
-		ours, theirs, ratios = append(ours, a), append(theirs, c), append(ratios, a/c)
+		var ours, theirs, ratios []float64
+		for round := range rounds {
+			u, err := b.berth(ctx, "run", dir, "--runs", filepath.Join(b.dir, fmt.Sprint(who.name, "-runs", round)))
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			if err := loop(trials, flight, func() error { return exec.CommandContext(ctx, bwrap, args...).Run() }); err != nil {
+				return err
+			}
+			a, c := trials/u.wall.Seconds(), trials/time.Since(began).Seconds()
+			ours, theirs, ratios = append(ours, a), append(theirs, c), append(ratios, a/c)
+		}
+		f.add(who.name+" trials/s on local, 4 in flight, five rounds", list(ours, "%.0f"), "bubblewrap, the same commands: "+list(theirs, "%.0f"),
+			list(ratios, "%.2f")+" of it", who.wanted)
 	}
-	f.add("trials/s on local, 4 in flight, five rounds", list(ours, "%.0f"), "bubblewrap, same two scripts: "+list(theirs, "%.0f"), list(ratios, "%.2f")+" of it", "≥ 0.33, later 0.5")
 	return nil
+}
+
+// bubble is bubblewrap's arguments for what a trial of the task runs inside: as
+// many namespaces, and the same programs with the same arguments.
+func bubble(ctx context.Context, dir string, solve bool) ([]string, error) {
+	t, problems, err := harbor.Format{}.Load(ctx, dir, task.Options{})
+	if err != nil || t == nil {
+		return nil, fmt.Errorf("load %s: %w %v", dir, err, problems)
+	}
+	var tests task.Script
+	if err := json.Unmarshal(t.Stages[0].Verifiers[0].Settings, &tests); err != nil {
+		return nil, err
+	}
+	args := []string{
+		"--unshare-all", "--die-with-parent", "--uid", "0", "--gid", "0", "--ro-bind", "/usr", "/usr",
+		"--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev",
+		"--tmpfs", "/tmp", "--dir", "/app", "--chdir", "/app", "--ro-bind", filepath.Join(dir, "tests"), "/tests",
+	}
+	if solve {
+		// Two commands in turn need a program that starts them, as sandboxd does.
+		both := quoted(t.Stages[0].Reference.Argv) + "; exec " + quoted(tests.Command)
+		return append(args, "--ro-bind", filepath.Join(dir, "solution"), "/solution", "sh", "-c", both), nil
+	}
+	return append(args, tests.Command...), nil
+}
+
+// quoted is argv as a line of the shell.
+func quoted(argv []string) string {
+	words := make([]string, len(argv))
+	for i, w := range argv {
+		words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return strings.Join(words, " ")
 }
 
 func list(v []float64, format string) string {
@@ -184,7 +224,7 @@ func (b *bench) coreCost(ctx context.Context, f *figures) error {
 	const few, many = 20, 320
 	var at [2]used
 	for i, n := range []int{few, many} {
-		dir, err := b.experiment(fmt.Sprint("core", n), 1, n, 4)
+		dir, err := b.experiment(fmt.Sprint("core", n), "oracle", 1, n, 4)
 		if err != nil {
 			return err
 		}
@@ -197,7 +237,7 @@ func (b *bench) coreCost(ctx context.Context, f *figures) error {
 	var rss [2]used
 	const flight = 48
 	for i, n := range []int{1, flight} {
-		dir, err := b.experiment(fmt.Sprint("flight", n), 1, 2*flight, n)
+		dir, err := b.experiment(fmt.Sprint("flight", n), "oracle", 1, 2*flight, n)
 		if err != nil {
 			return err
 		}

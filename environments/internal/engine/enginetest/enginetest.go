@@ -5,6 +5,7 @@ package enginetest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +24,18 @@ import (
 // Base is an image that scripts/engines-for-tests gives to both engines.
 const Base = "localhost/berth-test/base:1"
 
+// Patience bounds whatever a test waits for that an engine does: one that hangs
+// must be a failure or a skip that names it, never a test run without an end.
+const Patience = 2 * time.Minute
+
+// bounded is a context of a test that ends.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // Sockets are where scripts/engines-for-tests has its engines, in the order in
 // which they are tried.
 func socket(candidates []string) string {
@@ -39,18 +52,44 @@ func socket(candidates []string) string {
 // image of ours.
 func Spec(t *testing.T, e *engine.Environment, sockets ...string) environment.Spec {
 	t.Helper()
+	return SpecOf(t, e, Base, sockets...)
+}
+
+// Archive is the base image as a file of a kind, docker or oci, that
+// scripts/engines-for-tests wrote. The test is skipped where it did not.
+func Archive(t *testing.T, kind string) string {
+	t.Helper()
+	path := "/var/lib/berth-engines/base-" + kind + "-archive.tar"
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("no archive of the base image (%v): run scripts/engines-for-tests as root to have it tried", err)
+	}
+	return kind + "-archive:" + path
+}
+
+// useless are addresses of engines that did not answer a test: the next one does
+// not wait for them again.
+var useless sync.Map
+
+// SpecOf is Spec with another image.
+func SpecOf(t *testing.T, e *engine.Environment, image string, sockets ...string) environment.Spec {
+	t.Helper()
 	const help = ": run scripts/engines-for-tests as root to have it tried"
 	at := socket(sockets)
 	if at == "" {
 		t.Skip("no engine for tests at " + strings.Join(sockets, ", ") + help)
 	}
 	spec := environment.Spec{
-		Image: environment.Image{Ref: Base}, Config: []byte(`{"socket": "` + at + `"}`),
+		Image: environment.Image{Ref: image}, Config: []byte(`{"socket": "` + at + `"}`),
 		Network: environment.Network{Mode: environment.NetworkNone}, Limits: environment.Limits{Pids: 256},
 		Lease: time.Minute,
 	}
-	r, err := e.Check(t.Context(), spec)
+	if why, ok := useless.Load(at); ok {
+		t.Skip(why)
+	}
+	ctx := bounded(t)
+	r, err := e.Check(ctx, spec)
 	if err != nil || len(r.Refusals) > 0 {
+		useless.Store(at, fmt.Sprintf("the engine at %s was of no use to a test before this one", at))
 		t.Skipf("the engine at %s is of no use here: %+v, %v%s", at, r.Refusals, err, help)
 	}
 	for _, d := range r.Degraded {
@@ -59,8 +98,8 @@ func Spec(t *testing.T, e *engine.Environment, sockets ...string) environment.Sp
 			spec.Limits.Pids = 0
 		}
 	}
-	if _, err := e.Prepare(t.Context(), spec.Image, spec.Config, nil); err != nil {
-		t.Skipf("the engine at %s has no %s: %v%s", at, Base, err, help)
+	if _, err := e.Prepare(ctx, spec.Image, spec.Config, nil); err != nil {
+		t.Skipf("the engine at %s has no %s: %v%s", at, image, err, help)
 	}
 	return spec
 }
@@ -133,16 +172,18 @@ func Open(t *testing.T, e *engine.Environment, spec environment.Spec) *Box {
 	}
 	spec.Control = f.Path
 	b := &Box{}
-	if b.Sandbox, err = e.Create(t.Context(), spec); err != nil {
+	if b.Sandbox, err = e.Create(bounded(t), spec); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, wrong := e.Destroy(context.WithoutCancel(t.Context()), b.ID); wrong != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Patience)
+		defer cancel()
+		if _, wrong := e.Destroy(ctx, b.ID); wrong != nil {
 			t.Errorf("destroy: %v", wrong)
 		}
 		_ = f.Close()
 	})
-	if b.Core, err = host.Connect(t.Context(), f, b.PID, spec.Lease); err != nil {
+	if b.Core, err = host.Connect(bounded(t), f, b.PID, spec.Lease); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Core.Close() })
@@ -157,7 +198,7 @@ func Open(t *testing.T, e *engine.Environment, spec environment.Spec) *Box {
 func (b *Box) Sh(t *testing.T, script string) string {
 	t.Helper()
 	var out strings.Builder
-	r, err := b.shell.Exec(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", script}, Stdout: &out, Stderr: &out})
+	r, err := b.shell.Exec(bounded(t), sandbox.Command{Argv: []string{"/bin/sh", "-c", script}, Stdout: &out, Stderr: &out})
 	if err != nil || !r.OK() {
 		t.Errorf("%s: %+v, %v\n%s", script, r, err, out.String())
 	}

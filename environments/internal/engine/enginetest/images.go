@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -61,7 +60,7 @@ func Images(t *testing.T, again func() *engine.Environment, spec environment.Spe
 	t.Run("a Dockerfile that fails is its author's fault, and says why", func(t *testing.T) {
 		var log lines
 		dir := folder(t, map[string]string{"Dockerfile": "FROM " + Base + "\nRUN echo " + stamp + " says no; exit 3\n"})
-		_, err := again().Prepare(t.Context(), environment.Image{Build: dir}, spec.Config, log.add)
+		_, err := again().Prepare(bounded(t), environment.Image{Build: dir}, spec.Config, log.add)
 		if !errors.Is(err, environment.ErrBuildFailed) || log.count(stamp+" says no") == 0 {
 			t.Errorf("got %v, log %q", err, log.all)
 		}
@@ -69,14 +68,14 @@ func Images(t *testing.T, again func() *engine.Environment, spec environment.Spe
 	t.Run("a build that hangs ends at its deadline", func(t *testing.T) {
 		dir := folder(t, map[string]string{"Dockerfile": "FROM " + Base + "\nRUN echo " + stamp + "; sleep 300\n"})
 		began := time.Now()
-		_, err := again().Prepare(t.Context(), environment.Image{Build: dir, Timeout: 3 * time.Second}, spec.Config, nil)
+		_, err := again().Prepare(bounded(t), environment.Image{Build: dir, Timeout: 3 * time.Second}, spec.Config, nil)
 		if !errors.Is(err, environment.ErrBuildFailed) || time.Since(began) > 30*time.Second || !strings.Contains(err.Error(), "3s") {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
 	t.Run("an image that nobody has is not tried again", func(t *testing.T) {
 		for _, ref := range []string{"localhost/berth-test/none:1", "Not a Reference", "oci-archive:/no/such.tar"} {
-			_, err := again().Prepare(t.Context(), environment.Image{Ref: ref}, spec.Config, nil)
+			_, err := again().Prepare(bounded(t), environment.Image{Ref: ref}, spec.Config, nil)
 			if !errors.Is(err, environment.ErrBadImage) && !errors.Is(err, environment.ErrRefused) {
 				t.Errorf("%s: got %v", ref, err)
 			}
@@ -97,7 +96,7 @@ func builtOnce(t *testing.T, again func() *engine.Environment, spec environment.
 	for i := range got {
 		work.Go(func() {
 			var err error
-			if got[i], err = again().Prepare(context.WithoutCancel(t.Context()), environment.Image{Build: dir}, spec.Config, log.add); err != nil {
+			if got[i], err = again().Prepare(bounded(t), environment.Image{Build: dir}, spec.Config, log.add); err != nil {
 				t.Error(err)
 			}
 		})

@@ -55,6 +55,7 @@ func All() []Schema {
 		{"log-line", "A line of log of an attempt", logLine{}},
 		{"artifacts", "artifacts/manifest.json of an attempt", []collect.Entry{}},
 		{"runtime-owner", "owner.json of a folder on node-local disk", node.Owner{}},
+		{"cli-failure", "what any command says on stderr when it fails with --json", answer.Failure{}},
 		{"cli-init", "berth init --json", answer.Init{}},
 		{"cli-plan", "berth plan --json", answer.Plan{}},
 		{"cli-validate", "berth validate --json", answer.Validate{}},

@@ -25,6 +25,7 @@ import (
 	"github.com/berth-eval/berth/core/cli/answer"
 	"github.com/berth-eval/berth/core/cli/load"
 	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/core/cli/usage"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -66,6 +67,7 @@ type app struct {
 	env     func(string) (string, bool)
 	verbose bool
 	log     zerolog.Logger
+	failure answer.Failure // what is known of it so far, with --json
 }
 
 // Main is the program. It returns the exit code.
@@ -88,19 +90,43 @@ func (a *app) main(ctx context.Context, args []string) int {
 		return exitComplete
 	}
 	code, said := exitUsage, false
-	if _, ok := errors.AsType[*exit](err); !ok && cmd == root { // which does nothing that could fail: a command is unknown
-		err = fmt.Errorf("%w: %s", err, nextTo(root, args))
+	if _, ok := errors.AsType[usage.Error](err); !ok && cmd == root { // which does nothing that could fail: a command is unknown
+		err = fmt.Errorf("%w: %s", err, usage.Next(root, args))
 	}
 	if e, ok := errors.AsType[*exit](err); ok {
 		code, said = e.code, e.err == nil
 	}
 	if ctx.Err() != nil && (code == exitUsage || code == exitIncomplete) {
-		code, said = exitInterrupted, said || errors.Is(err, context.Canceled)
+		code, said = exitInterrupted, said || (errors.Is(err, context.Canceled) && !a.JSON)
 	}
 	if !said {
-		a.Notef("%s %s\n", out.Paint(a.ErrColor, out.Bad, "Error:"), strings.Join(out.Lines(err.Error()), "\n"))
+		a.fail(code, err.Error(), args)
 	}
 	return code
+}
+
+// fail says on stderr why the program ends with code. For a program that asked
+// for JSON it is one object on one line, the last one.
+func (a *app) fail(code int, message string, args []string) {
+	lines := strings.Join(out.Lines(message), "\n")
+	if !a.JSON && !usage.AsksForJSON(args) {
+		a.Notef("%s %s\n", out.Paint(a.ErrColor, out.Bad, "Error:"), lines)
+		return
+	}
+	f := a.failure
+	f.Error, f.Code = lines, code
+	if err := a.Fail(f); err != nil {
+		a.log.Debug().Err(err).Msg("stderr went away")
+	}
+}
+
+// because notes a line of the reason for which a command is about to fail.
+func (a *app) because(line string) {
+	if a.JSON {
+		a.failure.Details = append(a.failure.Details, out.Clean(line))
+		return
+	}
+	a.Notef("  %s\n", out.Clean(line))
 }
 
 func (a *app) root() *cobra.Command {
@@ -115,6 +141,7 @@ into trials, runs them, and keeps every attempt.`,
   berth plan experiment.hcl         what would be run, and what could it cost?
   berth run experiment.hcl          run it, into ./runs
   berth show last                   what came of it`,
+		Version:      version,
 		SilenceUsage: true, SilenceErrors: true, DisableSuggestions: true, SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRun: func(*cobra.Command, []string) {
@@ -129,48 +156,12 @@ into trials, runs them, and keeps every attempt.`,
 	f := root.PersistentFlags()
 	f.BoolVar(&a.JSON, "json", false, "print the answer as JSON")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what the program does to stderr")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &exit{exitUsage, fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
-	})
 	root.AddCommand(
 		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.resumeCommand(),
 		a.showCommand(), a.taskCommand(), a.pluginCommand(), a.doctorCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
 	)
-	hintAtHelp(root)
+	usage.Strict(root)
 	return root
-}
-
-// hintAtHelp makes what a command says about the number of its arguments, or
-// about a subcommand that it does not have, end with what to do.
-func hintAtHelp(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			err := check(cmd, args)
-			if err == nil {
-				return nil
-			}
-			return &exit{exitUsage, fmt.Errorf("%w: %s", err, nextTo(cmd, args))}
-		}
-	}
-	for _, c := range cmd.Commands() {
-		hintAtHelp(c)
-	}
-}
-
-// nextTo says what to try instead of arguments that cmd does not take: the
-// command with the nearest name, else its help.
-func nextTo(cmd *cobra.Command, args []string) string {
-	cmd.SuggestionsMinimumDistance = cmd.Root().SuggestionsMinimumDistance
-	for _, arg := range args {
-		if strings.HasPrefix(arg, "-") {
-			continue
-		}
-		if near := cmd.SuggestionsFor(arg); len(near) > 0 {
-			return fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+near[0])
-		}
-		break
-	}
-	return fmt.Sprintf("see %s --help", cmd.CommandPath())
 }
 
 // host makes the host of plugins of this program.

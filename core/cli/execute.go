@@ -79,7 +79,13 @@ func (f *runFlags) requirements() ([]run.Requirement, error) {
 
 // startable says what keeps a run from starting, after it was printed.
 func (a *app) startable(l *load.Loaded) error {
-	if err := l.Complain(a.Printer); err != nil {
+	if a.JSON && !l.Ready() {
+		a.failure.Diagnostics = l.Diagnostics
+		if l.Plan != nil {
+			a.failure.Diagnostics = append(a.failure.Diagnostics, l.Plan.Secrets...)
+			a.failure.Problems, a.failure.Missing = l.Plan.Problems, l.Plan.Missing
+		}
+	} else if err := l.Complain(a.Printer); err != nil {
 		return err
 	}
 	if !l.Ready() {

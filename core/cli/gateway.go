@@ -124,7 +124,9 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, LookupEnv: a.env, Formats: formats,
 		Providers: dialects.Names(),
 	})
-	if err = ds.WriteText(a.Err, a.ErrColor); err != nil {
+	if a.JSON && ds.HasErrors() {
+		a.failure.Diagnostics = ds
+	} else if err = ds.WriteText(a.Err, a.ErrColor); err != nil {
 		return err
 	}
 	if e == nil || ds.HasErrors() {

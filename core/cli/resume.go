@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/core/cli/load"
-	"github.com/berth-eval/berth/core/cli/out"
 	"github.com/berth-eval/berth/core/cli/show"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
@@ -113,7 +112,7 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 	}
 	if changes := plan.Diff(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
 		for _, c := range changes {
-			a.Notef("  %s\n", out.Clean(c.String()))
+			a.because(c.String())
 		}
 		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: what is above differs from when it was planned, and could change results: undo it, or start a new run", show.Display(dir))}
 	}
@@ -144,7 +143,7 @@ func (a *app) drift(ctx context.Context, l *load.Loaded, s *store.Run, accept bo
 		return nil
 	}
 	for _, d := range drifts {
-		a.Notef("  %s\n", out.Clean(d.String()))
+		a.because(d.String())
 	}
 	if !accept {
 		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the plugins above are not those of its attempts: bring them back, or go on with --accept-drift, which marks the run", show.Display(s.Dir))}

@@ -72,7 +72,9 @@ func cliReference() string {
 	var b strings.Builder
 	b.WriteString("# The command line\n\nThe answer goes to stdout, everything else to stderr. Exit codes: 0 complete, whatever the scores; " +
 		"1 complete, but a trial has an error outcome or a requirement is not met; 2 usage or configuration, nothing was started; " +
-		"3 incomplete, can be resumed; 130 interrupted, after cleanup.\n")
+		"3 incomplete, can be resumed; 130 interrupted, after cleanup.\n\nWith `--json` the answer is one object, described in " +
+		"[schemas/](../../schemas/); a command that ends for a reason that its answer does not hold says so on the last line of stderr, " +
+		"as one object, too ([cli-failure](../../schemas/cli-failure.json)).\n")
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {

@@ -26,6 +26,17 @@ type Version struct {
 	Arch    string `json:"arch"`
 }
 
+// Failure is what every command says on the last line of stderr when it ends
+// for a reason that its answer does not hold.
+type Failure struct {
+	Error       string             `json:"error"`
+	Code        int                `json:"code"`                  // the exit code
+	Details     []string           `json:"details,omitempty"`     // such as the differences that keep a run from being resumed
+	Diagnostics config.Diagnostics `json:"diagnostics,omitempty"` // of the experiment
+	Problems    []plan.Problem     `json:"problems,omitempty"`
+	Missing     []plan.Missing     `json:"missing,omitempty"`
+}
+
 // Init is what `berth init` says.
 type Init struct {
 	Files []string `json:"files"` // that were made

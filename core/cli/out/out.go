@@ -63,6 +63,16 @@ func (p *Printer) Answer(v any) (bool, error) {
 	return true, nil
 }
 
+// Fail writes v as one line of JSON to stderr.
+func (p *Printer) Fail(v any) error {
+	enc := json.NewEncoder(p.Err)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write failure: %w", err)
+	}
+	return nil
+}
+
 // Printf writes to stdout.
 func (p *Printer) Printf(format string, args ...any) { fmt.Fprintf(p.Out, format, args...) }
 

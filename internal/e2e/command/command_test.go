@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	types "github.com/berth-eval/berth/core/cli/answer"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/schemas"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -67,8 +69,13 @@ func TestErrorsOfUsage(t *testing.T) {
 		args, err string
 	}{
 		{"frobnicate", `unknown command "frobnicate" for "berth": see berth --help`},
-		{"plna --json", `did you mean "berth plan"?`},
+		{"plna", `did you mean "berth plan"?`},
 		{"plugin lits", `did you mean "berth plugin list"?`},
+		{"help frobnicate", `there is no command "frobnicate": see berth --help`},
+		{"completion tcsh", `no completion for "tcsh": choose bash, zsh, fish or powershell`},
+		{"completion bash extra", `unknown command "extra" for "berth completion bash": see berth completion bash --help`},
+		{"run . --in-flight x", `--in-flight is "x": give a whole number: see berth run --help`},
+		{"run . --no-live=x", `--no-live is "x": give true or false`},
 		{"run --frobnicate", "unknown flag: --frobnicate: see berth run --help"},
 		{"run a b", "accepts at most 1 arg"},
 		{"run nowhere.hcl", "nowhere.hcl"},
@@ -106,6 +113,41 @@ func TestErrorsOfUsage(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(filepath.Join(dir, "runs")); err == nil {
 		t.Errorf("something was begun: %v", entries)
+	}
+}
+
+// With --json a program reads why from the last line of stderr, whatever went
+// wrong, and when.
+func TestFailuresAsJSON(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
+	write(t, dir, map[string]string{"broken/x.hcl": "experiment \"x\" {\n  repeet = 2\n}\n"})
+	berth(t, dir, "init").want(t, 0)
+	for _, tt := range []struct{ args, err, detail string }{
+		{"frobnicate", "unknown command", ""},
+		{"run . --in-flight x", "--in-flight is", ""},
+		{"run --frobnicate", "unknown flag", ""},
+		{"run broken", "nothing was started", "repeet"},
+		{"run . --var x=1", "nothing was started", "x"},
+		{"try nowhere", "nowhere is not a folder", ""},
+		{"resume nowhere", `no run "nowhere"`, ""},
+		{"init", "experiment.hcl exists", ""},
+		{"gateway broken", "nothing was started", "repeet"},
+	} {
+		r := berth(t, dir, append(strings.Fields(tt.args), "--json")...)
+		r.want(t, 2)
+		if strings.Count(r.stderr, "\n") != 1 || r.out != "" {
+			t.Errorf("%s: stdout %q, stderr %q; want one line of stderr", tt.args, r.out, r.stderr)
+		}
+		if err := schemas.Check("cli-failure", []byte(r.stderr)); err != nil {
+			t.Errorf("%s: %v", tt.args, err)
+		}
+		var f types.Failure
+		if err := json.Unmarshal([]byte(r.stderr), &f); err != nil || f.Code != 2 || !strings.Contains(f.Error, tt.err) ||
+			(tt.detail != "" && (len(f.Diagnostics) == 0 || !strings.Contains(r.stderr, tt.detail))) {
+			t.Errorf("%s: %+v, %v", tt.args, f, err)
+		}
 	}
 }
 

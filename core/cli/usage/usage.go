@@ -1,0 +1,108 @@
+// Package usage refuses what a command line cannot mean, and says what to write
+// instead, also for the commands that cobra brings along.
+//
+// It must not know what a command does.
+package usage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Error is a wrong use of a command; it says what to do.
+type Error struct{ error }
+
+func (e Error) Unwrap() error { return e.error }
+
+func wrong(format string, args ...any) error { return Error{fmt.Errorf(format, args...)} }
+
+// Strict makes a command and all below it refuse what they do not know.
+func Strict(root *cobra.Command) {
+	root.SetFlagErrorFunc(flagError)
+	hintAtHelp(root)
+	strictDefaults(root)
+}
+
+// AsksForJSON looks for --json in arguments that could not be read.
+func AsksForJSON(args []string) bool {
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
+}
+
+// flagError says what is wrong with a flag and what it takes.
+func flagError(cmd *cobra.Command, err error) error {
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		takes := map[string]string{"int": "a whole number", "bool": "true or false", "float64": "a number", "duration": `a duration such as "90s"`}
+		if want := takes[bad.GetFlag().Value.Type()]; want != "" {
+			err = fmt.Errorf("--%s is %q: give %s", bad.GetFlag().Name, bad.GetValue(), want)
+		}
+	}
+	return wrong("%w: see %s --help", err, cmd.CommandPath())
+}
+
+// strictDefaults makes cobra's own commands refuse what they do not know, as
+// ours do.
+func strictDefaults(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			hintAtHelp(c)
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if len(args) > 0 {
+					return wrong("there is no completion for %q: choose bash, zsh, fish or powershell", args[0])
+				}
+				return nil
+			}
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if found, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+					return wrong("there is no command %q: %s", strings.Join(args, " "), Next(found, rest))
+				}
+				return nil
+			}
+		}
+	}
+}
+
+// hintAtHelp makes what a command says about the number of its arguments, or
+// about a subcommand that it does not have, end with what to do.
+func hintAtHelp(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err == nil {
+				return nil
+			}
+			return wrong("%w: %s", err, Next(cmd, args))
+		}
+	}
+	for _, c := range cmd.Commands() {
+		hintAtHelp(c)
+	}
+}
+
+// Next says what to try instead of arguments that cmd does not take: the
+// command with the nearest name, else its help.
+func Next(cmd *cobra.Command, args []string) string {
+	cmd.SuggestionsMinimumDistance = cmd.Root().SuggestionsMinimumDistance
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "-") {
+			continue
+		}
+		if near := cmd.SuggestionsFor(arg); len(near) > 0 {
+			return fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+near[0])
+		}
+		break
+	}
+	return fmt.Sprintf("see %s --help", cmd.CommandPath())
+}

@@ -30,6 +30,7 @@ type experimentBlock struct {
 	Matrix   json.RawMessage `berth:"matrix" body:"axes" doc:"Free choices: every combination of their values is a cell."`
 	Limits   limitsBlock     `berth:"limits" per:"run" doc:"Bounds of the whole run."`
 	PerTrial perTrialBlock   `berth:"per_trial" doc:"Bounds of each attempt."`
+	PerCell  perCellBlock    `berth:"per_cell" doc:"Bounds of each cell: of all attempts of its trials together."`
 	Retry    retryBlock      `berth:"retry" per:"run" doc:"Which attempts are run again. Results of the agent never are: that would be best-of-n."`
 }
 
@@ -52,6 +53,12 @@ type perTrialBlock struct {
 	CostUSD            *float64       `berth:"cost_usd" doc:"Spend of the agent's models in an attempt, in USD."`
 	Tokens             *int64         `berth:"tokens" doc:"Input and output tokens of the agent's models in an attempt."`
 	Requests           *int64         `berth:"requests" doc:"Requests of the agent's models in an attempt."`
+}
+
+type perCellBlock struct {
+	CostUSD  *float64 `berth:"cost_usd" doc:"Spend of all models in a cell, in USD."`
+	Tokens   *int64   `berth:"tokens" doc:"Input and output tokens of all models in a cell."`
+	Requests *int64   `berth:"requests" doc:"Model requests in a cell."`
 }
 
 type retryBlock struct {

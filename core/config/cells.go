@@ -183,11 +183,11 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 		rest.Datasets = eb.Datasets
 		r.Report(checkCell(&rest))
 		c.keep(r)
-		eb.Verify, eb.PerTrial = rest.Verify, rest.PerTrial
+		eb.Verify, eb.PerTrial, eb.PerCell = rest.Verify, rest.PerTrial, rest.PerCell
 	}
 	c.choose(experiment, &eb)
 	c.cell.Verify = task.Mode(eb.Verify)
-	c.cell.PerTrial = PerTrial(eb.PerTrial)
+	c.cell.PerTrial, c.cell.PerCell = PerTrial(eb.PerTrial), PerCell(eb.PerCell)
 	if eb.Model != "" {
 		c.cell.Model = c.model(eb.Model)
 	}

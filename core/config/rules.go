@@ -93,6 +93,9 @@ func checkCell(b *experimentBlock) []pluginconfig.Problem {
 	positive(r, "per_trial.cost_usd", t.CostUSD)
 	positive(r, "per_trial.tokens", t.Tokens)
 	positive(r, "per_trial.requests", t.Requests)
+	positive(r, "per_cell.cost_usd", b.PerCell.CostUSD)
+	positive(r, "per_cell.tokens", b.PerCell.Tokens)
+	positive(r, "per_cell.requests", b.PerCell.Requests)
 	seen := map[string]bool{}
 	for i, d := range b.Datasets {
 		if seen[d] {

@@ -78,6 +78,15 @@ type PerTrial struct {
 	Requests           *int64         `json:"requests,omitempty"`
 }
 
+// PerCell bounds what all models are used for in all attempts of a cell. Nil
+// means no limit. It decides no result that is there, so it may change between
+// a run and its resumption, and is no part of what a trial is.
+type PerCell struct {
+	CostUSD  *float64 `json:"cost_usd,omitempty"`
+	Tokens   *int64   `json:"tokens,omitempty"` // input and output
+	Requests *int64   `json:"requests,omitempty"`
+}
+
 // Retry says which attempts are run again, and how often.
 type Retry struct {
 	Max     int              `json:"max"`         // further attempts of a trial; 0 means none
@@ -163,6 +172,7 @@ type Cell struct {
 	// A dataset's own is in Dataset.
 	Verify   task.Mode `json:"verify,omitempty"`
 	PerTrial PerTrial  `json:"per_trial"`
+	PerCell  PerCell   `json:"per_cell,omitzero"`
 
 	exp *Experiment
 }

@@ -13,13 +13,36 @@ import (
 )
 
 // An attempt costs 0.1 USD and could cost a little more: nine or ten fit into
-// the budget of the run.
+// the budget of the run, or of a cell.
 func TestABudgetHoldsInParallel(t *testing.T) {
 	t.Parallel()
+	limit := 1.0
+	var trials []string
+	for i := range 64 {
+		trials = append(trials, fmt.Sprint("p", i))
+	}
+	for name, set := range map[string]func(*Options){
+		"run": func(o *Options) { o.Run = ledger.Limit{USD: &limit} },
+		"cell": func(o *Options) {
+			o.Cells = []Cell{{Name: "agent=other", Trials: []string{"other"}}, {Name: "agent=a", Trials: trials, Limit: ledger.Limit{USD: &limit}}}
+		},
+		"cell that had spent": func(o *Options) {
+			more := limit + 5
+			o.Cells = []Cell{{Trials: trials, Limit: ledger.Limit{USD: &more}, Spent: ledger.Amount{USD: 5}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			holdsInParallel(t, limit, func(_ *config.Model, o *Options, _ *trial.ModelSpec) { set(o) })
+		})
+	}
+}
+
+func holdsInParallel(t *testing.T, limit float64, set setting) {
+	t.Helper()
 	m := scripted(t, "replies:\n  - {text: x, delay: 5ms, usage: {input: 60, output: 40}}\n")
 	m.Price = priced(1000, 1000, 1000, 1000)
-	limit := 1.0
-	b := start(t, m, func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Run = ledger.Limit{USD: &limit} })
+	b := start(t, m, set)
 	var (
 		wg     sync.WaitGroup
 		mu     sync.Mutex
@@ -81,8 +104,11 @@ func TestABudgetInUSDNeedsAPrice(t *testing.T) {
 	key := config.Plain("k")
 	m := config.Model{Label: "m", Provider: "anthropic", Name: "nobody-knows", APIKey: &key}
 	one := 1.0
-	_, err := New(Options{Dir: t.TempDir(), Models: []config.Model{m}, Run: ledger.Limit{USD: &one}})
-	if err == nil || !strings.Contains(err.Error(), "price is not known") {
-		t.Errorf("got %v", err)
+	cell := Cell{Name: "agent=a", Models: []string{ModelID(m)}, Limit: ledger.Limit{USD: &one}}
+	for name, o := range map[string]Options{"run": {Run: ledger.Limit{USD: &one}}, "cell agent=a": {Cells: []Cell{cell}}} {
+		o.Dir, o.Models = t.TempDir(), []config.Model{m}
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), "price is not known") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }

@@ -181,7 +181,7 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 		need.Requests = 0
 	}
 	defer x.waiting()()
-	return x.s.g.ledger.Reserve(ctx, need, x.s.account, x.s.g.run)
+	return x.s.g.ledger.Reserve(ctx, need, x.s.accounts...)
 }
 
 // unreserved says why there was no room.

@@ -47,6 +47,8 @@ type Options struct {
 	// Run is the budget of the whole run, and Spent what of it was spent before.
 	Run   ledger.Limit
 	Spent ledger.Amount
+	// Cells are budgets of parts of the run, beside its own.
+	Cells []Cell
 	// Transport carries requests to providers; nil is the usual one.
 	Transport http.RoundTripper
 	Prices    *price.Table // nil: the shipped one
@@ -61,12 +63,23 @@ type Options struct {
 	Log     zerolog.Logger
 }
 
+// Cell is the budget of what all models are used for in all attempts of some
+// trials.
+type Cell struct {
+	Name   string   // for people; may be empty
+	Trials []string // ids
+	Models []string // ModelID of each that they use
+	Limit  ledger.Limit
+	Spent  ledger.Amount // before
+}
+
 // Gateway implements trial.Gateway. It is safe for concurrent use.
 type Gateway struct {
 	o      Options
 	models map[string]*upstream // by ModelID
 	ledger *ledger.Ledger
 	run    *ledger.Account
+	cells  map[string]*ledger.Account // by trial
 	count  atomic.Int64
 
 	mu       sync.Mutex
@@ -108,7 +121,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Transport == nil {
 		o.Transport = transport()
 	}
-	g := &Gateway{o: o, models: map[string]*upstream{}, ledger: ledger.New(), attempts: map[string]*ledger.Account{}, pacers: map[string]*pace.Pacer{}, replays: map[string]*replay{}}
+	g := &Gateway{o: o, models: map[string]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, attempts: map[string]*ledger.Account{}, pacers: map[string]*pace.Pacer{}, replays: map[string]*replay{}}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
 	for i := range o.Models {
 		u, err := g.upstream(o.Models[i])
@@ -120,10 +133,33 @@ func New(o Options) (*Gateway, error) {
 		}
 		g.models[ModelID(o.Models[i])] = u
 	}
+	if err := g.openCells(); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	return g, nil
+}
+
+// openCells opens the budgets of cells.
+func (g *Gateway) openCells() error {
+	for i := range g.o.Cells {
+		c := &g.o.Cells[i]
+		if c.Limit.None() {
+			continue
+		}
+		for _, id := range c.Models {
+			if u := g.models[id]; c.Limit.USD != nil && u != nil && !price.Bounds(u.price) {
+				return fmt.Errorf("cell %s: model %q: %w", c.Name, u.model.Label, errNoPrice)
+			}
+		}
+		a := g.ledger.Open(strings.TrimSpace("cell "+c.Name), c.Limit, c.Spent)
+		for _, id := range c.Trials {
+			g.cells[id] = a
+		}
+	}
+	return nil
 }
 
 // errNoPrice says why a budget in USD cannot be held.
@@ -207,6 +243,15 @@ func (g *Gateway) Session(ctx context.Context, spec trial.ModelSpec) (trial.Mode
 		return nil, fmt.Errorf("models of the %s: %w", spec.Role, err)
 	}
 	return s, nil
+}
+
+// accounts are the budgets that a session draws on, its own first.
+func (g *Gateway) accounts(spec *trial.ModelSpec) []*ledger.Account {
+	as := []*ledger.Account{g.account(spec)}
+	if c := g.cells[spec.Trial]; c != nil {
+		as = append(as, c)
+	}
+	return append(as, g.run)
 }
 
 // account is the budget of one role in one attempt, the same for all of its

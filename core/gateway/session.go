@@ -31,7 +31,7 @@ import (
 type session struct {
 	g         *Gateway
 	spec      trial.ModelSpec
-	account   *ledger.Account
+	accounts  []*ledger.Account // that it draws on: the attempt's, the cell's if there is one, the run's
 	entries   map[string]*entry // by token
 	endpoints map[string]model.Endpoint
 	server    *http.Server
@@ -73,7 +73,7 @@ var errRevoked = errors.New("the turn is over")
 
 func (g *Gateway) open(ctx context.Context, spec trial.ModelSpec) (_ *session, err error) {
 	s := &session{
-		g: g, spec: spec, account: g.account(&spec), entries: map[string]*entry{}, endpoints: map[string]model.Endpoint{},
+		g: g, spec: spec, accounts: g.accounts(&spec), entries: map[string]*entry{}, endpoints: map[string]model.Endpoint{},
 		spent: make(chan struct{}),
 	}
 	defer func() {
@@ -117,7 +117,7 @@ func (s *session) add(name string, m trial.Model) error {
 	if u == nil {
 		return fmt.Errorf("the gateway has no model %q", m.Label)
 	}
-	if s.account.Limit().USD != nil && !price.Bounds(u.price) {
+	if s.accounts[0].Limit().USD != nil && !price.Bounds(u.price) {
 		return fmt.Errorf("model %q: %w", m.Label, errNoPrice)
 	}
 	b := make([]byte, 24)

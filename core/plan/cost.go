@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/berth-eval/berth/core/config"
@@ -20,18 +21,23 @@ type Cost struct {
 	Attempts int `json:"attempts"`
 }
 
-// cost is the worst case: every trial uses up its budget in every attempt.
+// cost is the worst case: every trial uses up its budget in every attempt, or
+// every cell its own.
 func cost(p *Plan, needs []*cellNeeds) Cost {
-	perCell := make([]*float64, len(p.Experiment.Cells))
+	perTrial := make([]*float64, len(p.Experiment.Cells))
+	sums := make([]float64, len(p.Experiment.Cells))
 	var out Cost
-	for i := range p.Experiment.Cells {
-		usd, unknown := trialCost(p.Experiment.Cells[i], needs[i])
+	for i, c := range p.Experiment.Cells {
+		usd, unknown := trialCost(c, needs[i])
 		if len(unknown) == 0 {
-			perCell[i] = &usd
+			perTrial[i] = &usd
+		}
+		if c.PerCell.CostUSD != nil {
+			unknown = slices.DeleteFunc(unknown, func(u unbounded) bool { return !u.price })
 		}
 		for _, u := range unknown {
-			if !slices.Contains(out.Unknown, u) {
-				out.Unknown = append(out.Unknown, u)
+			if !slices.Contains(out.Unknown, u.why) {
+				out.Unknown = append(out.Unknown, u.why)
 			}
 		}
 	}
@@ -44,9 +50,17 @@ func cost(p *Plan, needs []*cellNeeds) Cost {
 			continue
 		}
 		out.Attempts += attempts
-		if usd := perCell[t.Cell]; usd != nil {
-			total += *usd * float64(attempts)
+		if usd := perTrial[t.Cell]; usd != nil {
+			sums[t.Cell] += *usd * float64(attempts)
+		} else {
+			sums[t.Cell] = math.Inf(1)
 		}
+	}
+	for i, c := range p.Experiment.Cells {
+		if most := c.PerCell.CostUSD; most != nil {
+			sums[i] = min(sums[i], *most)
+		}
+		total += sums[i]
 	}
 	switch {
 	case len(out.Unknown) == 0 && out.LimitUSD != nil && *out.LimitUSD < total:
@@ -57,9 +71,15 @@ func cost(p *Plan, needs []*cellNeeds) Cost {
 	return out
 }
 
+// unbounded is why it is not known what an attempt can cost.
+type unbounded struct {
+	why   string
+	price bool // that of a model is not known, which no budget mends
+}
+
 // trialCost is the most that one attempt in a cell can cost, or why that is
 // not known.
-func trialCost(c *config.Cell, n *cellNeeds) (usd float64, unknown []string) {
+func trialCost(c *config.Cell, n *cellNeeds) (usd float64, unknown []unbounded) {
 	add := func(who string, models map[string]config.Model, budget *float64, tokens *int64) {
 		if len(models) == 0 {
 			return
@@ -68,7 +88,7 @@ func trialCost(c *config.Cell, n *cellNeeds) (usd float64, unknown []string) {
 		for _, m := range models {
 			top := highest(price.Shipped().Of(&m))
 			if top == nil {
-				unknown = append(unknown, fmt.Sprintf("the price of model %q is not known: add a price block", m.Label))
+				unknown = append(unknown, unbounded{fmt.Sprintf("the price of model %q is not known: add a price block", m.Label), true})
 				return
 			}
 			dearest = max(dearest, *top)
@@ -80,7 +100,7 @@ func trialCost(c *config.Cell, n *cellNeeds) (usd float64, unknown []string) {
 		case tokens != nil:
 			usd += float64(*tokens) / 1e6 * dearest
 		default:
-			unknown = append(unknown, who+" has no budget: set cost_usd or tokens")
+			unknown = append(unknown, unbounded{who + " has no budget: set cost_usd or tokens", false})
 		}
 	}
 	if n == nil || n.agent == nil || len(n.agent.Dialects) > 0 {

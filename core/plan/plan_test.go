@@ -293,7 +293,10 @@ func TestCostIsTheWorstOrUnknown(t *testing.T) {
 		"tokens":           {"  agent = agent.a\n  model = model.m\n  per_trial {\n    tokens = 1000000\n  }\n}\n", price, 20, ""},
 		"retries":          {"  agent = agent.a\n  model = model.m\n  per_trial {\n    cost_usd = 2\n  }\n  retry {\n    max = 2\n    on = [\"rate_limited\"]\n  }\n}\n", price, 12, ""},
 		"limit of the run": {"  agent = agent.a\n  model = model.m\n  per_trial {\n    cost_usd = 2\n  }\n  limits {\n    cost_usd = 3\n  }\n}\n", price, 3, ""},
+		"budget of a cell": {"  agent = agent.a\n  model = model.m\n  per_cell {\n    cost_usd = 3\n  }\n}\n", price, 3, ""},
+		"both budgets":     {"  agent = agent.a\n  model = model.m\n  per_trial {\n    cost_usd = 1\n  }\n  per_cell {\n    cost_usd = 3\n  }\n}\n", price, 2, ""},
 		"no budget":        {"  agent = agent.a\n  model = model.m\n}\n", price, -1, "has no budget"},
+		"no price, cell":   {"  agent = agent.a\n  model = model.m\n  per_cell {\n    cost_usd = 2\n  }\n}\n", "", -1, "price of model"},
 		"no price":         {"  agent = agent.a\n  model = model.m\n  per_trial {\n    cost_usd = 2\n  }\n}\n", "", -1, "price of model"},
 	} {
 		dir := folder(t, map[string]string{"one": "", "two": ""})

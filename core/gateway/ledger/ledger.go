@@ -19,7 +19,8 @@ type Amount struct {
 	USD      float64 // of known prices
 }
 
-func (a Amount) plus(b Amount) Amount {
+// Plus is a and b together.
+func (a Amount) Plus(b Amount) Amount {
 	return Amount{a.Requests + b.Requests, a.Tokens + b.Tokens, a.USD + b.USD}
 }
 
@@ -138,7 +139,7 @@ func (l *Ledger) Reserve(ctx context.Context, need Amount, accounts ...*Account)
 		l.mu.Lock()
 		wait := false
 		for _, a := range accounts {
-			if unit := a.limit.exceeded(a.settled.plus(need)); unit != "" {
+			if unit := a.limit.exceeded(a.settled.Plus(need)); unit != "" {
 				err := spent(a.name, unit, a.limit, a.settled, need)
 				if !a.closed {
 					a.closed = true
@@ -147,11 +148,11 @@ func (l *Ledger) Reserve(ctx context.Context, need Amount, accounts ...*Account)
 				l.mu.Unlock()
 				return nil, err
 			}
-			wait = wait || a.limit.exceeded(a.settled.plus(a.reserved).plus(need)) != ""
+			wait = wait || a.limit.exceeded(a.settled.Plus(a.reserved).Plus(need)) != ""
 		}
 		if !wait {
 			for _, a := range accounts {
-				a.reserved = a.reserved.plus(need)
+				a.reserved = a.reserved.Plus(need)
 			}
 			l.mu.Unlock()
 			return &Hold{accounts: accounts, amount: need}, nil
@@ -177,7 +178,7 @@ func (h *Hold) Settle(actual Amount) {
 		defer l.mu.Unlock()
 		for _, a := range h.accounts {
 			a.reserved = a.reserved.minus(h.amount)
-			a.settled = a.settled.plus(actual)
+			a.settled = a.settled.Plus(actual)
 		}
 		close(l.changed)
 		l.changed = make(chan struct{})

@@ -10,6 +10,10 @@ experiment "x" {
     time      = "0s"
     cost_usd  = -1
   }
+  per_cell {
+    cost_usd = 0
+    requests = -1
+  }
   per_trial {
     agent_time        = "10m"
     agent_time_factor = 2

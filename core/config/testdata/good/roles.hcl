@@ -19,6 +19,11 @@ experiment "roles" {
     tokens            = 10000
     requests          = 20
   }
+  per_cell {
+    cost_usd = 4
+    tokens   = 200000
+    requests = 100
+  }
   retry {
     max      = 3
     on       = ["preempted"]

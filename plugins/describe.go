@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/internal/wire"
 	"github.com/berth-eval/berth/plugins/proto/v1/pluginpb"
@@ -41,6 +42,7 @@ type Description struct {
 	Doc          string           `json:"doc,omitempty"`          // one paragraph
 	Verifier     *verifier.Traits `json:"verifier,omitempty"`     // of a verifier
 	Env          []string         `json:"env,omitempty"`          // see Info.Env
+	Bundle       *bundle.Recipe   `json:"bundle,omitempty"`       // of an agent; see Info.Bundle
 }
 
 var (
@@ -78,6 +80,11 @@ func DescriptionToProto(d Description) (*pluginpb.PluginDescription, error) {
 		Kind: kinds.To(d.Kind), Name: d.Name, Version: wire.Text(d.Version), Capabilities: d.Capabilities, ConfigSchemaJson: schema,
 		Doc: wire.Text(d.Doc), Env: d.Env,
 	}
+	if d.Bundle != nil {
+		if p.BundleRecipeJson, err = json.Marshal(d.Bundle); err != nil {
+			return nil, fmt.Errorf("bundle of %s %q: %w", d.Kind, d.Name, err)
+		}
+	}
 	if d.Verifier != nil {
 		p.Verifier = verifier.TraitsToProto(*d.Verifier)
 	}
@@ -95,6 +102,11 @@ func DescriptionFromProto(p *pluginpb.PluginDescription) (d Description, err err
 	if raw := p.GetConfigSchemaJson(); len(raw) > 0 {
 		if err = json.Unmarshal(raw, &d.Schema); err != nil {
 			return d, fmt.Errorf("schema of %s %q: %w", d.Kind, d.Name, err)
+		}
+	}
+	if raw := p.GetBundleRecipeJson(); len(raw) > 0 {
+		if err = json.Unmarshal(raw, &d.Bundle); err != nil {
+			return d, fmt.Errorf("bundle of %s %q: %w", d.Kind, d.Name, err)
 		}
 	}
 	if p.GetVerifier() != nil {

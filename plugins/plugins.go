@@ -20,6 +20,7 @@ import (
 	"reflect"
 
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -35,6 +36,9 @@ type Info struct {
 	// such as the address of an engine. A name that sounds like a secret is
 	// refused.
 	Env []string
+	// Bundle says what the programs of an agent that runs inside the sandbox are
+	// made of: `berth agent bundle` makes it. Nil: it has none.
+	Bundle *bundle.Recipe
 }
 
 // Plugin is one plugin of a binary. Make it with Agent, Environment or Verifier.
@@ -80,7 +84,7 @@ func Verifier(info Info, conf any, traits verifier.Traits, impl verifier.Verifie
 
 func declare(kind Kind, info Info, conf any) Plugin {
 	p := Plugin{Description: Description{
-		Kind: kind, Name: info.Name, Version: info.Version, Doc: info.Doc, Env: info.Env,
+		Kind: kind, Name: info.Name, Version: info.Version, Doc: info.Doc, Env: info.Env, Bundle: info.Bundle,
 	}}
 	if conf == nil {
 		return p

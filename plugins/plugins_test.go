@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
@@ -112,6 +113,7 @@ func TestDescriptionRoundTrip(t *testing.T) {
 		Kind: KindVerifier, Name: "n", Version: "v", Capabilities: []string{"c"}, Doc: "d", Env: []string{"E"},
 		Schema:   config.Schema{Fields: []config.Field{{Name: "f", Type: config.Int, Default: json.RawMessage("3")}}},
 		Verifier: &verifier.Traits{Needs: verifier.NeedsOwn, Models: []string{"m"}, Rounds: true},
+		Bundle:   &bundle.Recipe{Version: "1", NPM: []string{"n@1"}, Links: map[string]string{"a": "b"}},
 	}
 	for i, v := 0, reflect.ValueOf(in); i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {

@@ -65,6 +65,8 @@ func All() []Schema {
 		{"cli-show-trial", "berth show RUN TRIAL --json", answer.ShowTrial{}},
 		{"cli-show-attempt", "berth show RUN TRIAL ATTEMPT --json", answer.ShowFull{}},
 		{"cli-task-check", "berth task check --json", answer.TaskCheck{}},
+		{"cli-agent-bundle", "berth agent bundle, export and import --json", answer.AgentBundle{}},
+		{"cli-agent-list", "berth agent list --json", answer.AgentList{}},
 		{"cli-plugin-list", "berth plugin list and info --json", answer.PluginList{}},
 		{"cli-plugin-test", "berth plugin test --json", answer.PluginTest{}},
 		{"cli-doctor", "berth doctor --json", answer.Doctor{}},

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/cli/bundles"
 	"github.com/berth-eval/berth/core/cli/load"
 	"github.com/berth-eval/berth/core/cli/out"
 	"github.com/berth-eval/berth/core/cli/usage"
@@ -158,7 +159,8 @@ into trials, runs them, and keeps every attempt.`,
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what the program does to stderr")
 	root.AddCommand(
 		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.resumeCommand(),
-		a.showCommand(), a.taskCommand(), a.pluginCommand(), a.doctorCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
+		a.showCommand(), a.taskCommand(), a.pluginCommand(), (&bundles.Commands{Printer: a.Printer, Host: a.host, Env: a.env}).Command(),
+		a.doctorCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
 	)
 	usage.Strict(root)
 	return root

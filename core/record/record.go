@@ -190,6 +190,12 @@ type PluginUsed struct {
 	Digest  string `json:"digest"` // of the binary: sha256:…
 }
 
+// BundleUsed is a bundle of programs that was mounted in an attempt.
+type BundleUsed struct {
+	Name   string `json:"name"`   // "name@version"
+	Digest string `json:"digest"` // of its content: sha256:…
+}
+
 // StageResult is the outcome of one stage.
 type StageResult struct {
 	Name     string             `json:"name"`
@@ -231,6 +237,7 @@ type Result struct {
 	Image      *environment.ImageFacts    `json:"image,omitempty"`
 	Remains    *environment.Remains       `json:"remains,omitempty"`
 	Plugins    []PluginUsed               `json:"plugins,omitempty"`
+	Bundles    []BundleUsed               `json:"bundles,omitempty"` // of the agent
 	Start      time.Time                  `json:"start"`
 	End        time.Time                  `json:"end"`
 	AgentTime  time.Duration              `json:"agent_time_ns"` // charged to the agent: turns less frozen and waited time

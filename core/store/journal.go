@@ -66,7 +66,7 @@ type Brief struct {
 }
 
 // BriefOf is what tables need of r. Digests are those of all that resume
-// compares: plugins by kind and name, and the image.
+// compares: plugins by kind and name, bundles by name, and the image.
 func BriefOf(r *record.Result) *Brief {
 	b := &Brief{
 		Outcome: r.Outcome, AgentEnd: r.AgentEnd, Integrity: r.Integrity, Score: r.Score, Start: r.Start, End: r.End,
@@ -86,6 +86,9 @@ func BriefOf(r *record.Result) *Brief {
 			b.CostUSD = new(float64)
 		}
 		*b.CostUSD += *u.CostUSD
+	}
+	for _, u := range r.Bundles {
+		b.Digests["bundle "+u.Name] = u.Digest
 	}
 	in := ""
 	for _, p := range r.Plugins {

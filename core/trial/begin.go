@@ -142,6 +142,9 @@ func (a *attempt) plugins(ctx context.Context) error {
 		}
 	}
 	a.needs, err = a.ask(ctx, a.agent, c.Agent, a.role())
+	for _, b := range a.needs.Bundles {
+		a.res.Bundles = append(a.res.Bundles, record.BundleUsed{Name: cmp.Or(b.Name, b.Source), Digest: b.Digest})
+	}
 	return err
 }
 

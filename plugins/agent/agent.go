@@ -79,6 +79,7 @@ type Bundle struct {
 	Source string `json:"source"` // absolute, on the host
 	Target string `json:"target"` // absolute, in the sandbox
 	Digest string `json:"digest,omitempty"`
+	Name   string `json:"name,omitempty"` // for people: "name@version"
 }
 
 // Role is the part that an agent plays.

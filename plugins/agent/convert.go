@@ -42,7 +42,7 @@ func needsToProto(n Needs) *agentpb.AgentNeeds {
 		Shell: n.Shell, Surface: n.Surface, Terminal: n.Terminal,
 		Dialects: wire.Each(n.Dialects, func(d model.Dialect) string { return string(d) }),
 		Bundles: wire.Each(n.Bundles, func(b Bundle) *agentpb.AgentBundle {
-			return &agentpb.AgentBundle{Source: b.Source, Target: b.Target, Digest: b.Digest}
+			return &agentpb.AgentBundle{Source: b.Source, Target: b.Target, Digest: b.Digest, Name: wire.Text(b.Name)}
 		}),
 		Logs: wire.Texts(n.Logs), Refusals: wire.Texts(n.Refusals),
 	}
@@ -53,7 +53,7 @@ func needsFromProto(p *agentpb.AgentNeeds) (Needs, error) {
 		Shell: p.GetShell(), Surface: p.GetSurface(), Terminal: p.GetTerminal(),
 		Dialects: wire.Each(p.GetDialects(), func(d string) model.Dialect { return model.Dialect(d) }),
 		Bundles: wire.Each(p.GetBundles(), func(b *agentpb.AgentBundle) Bundle {
-			return Bundle{Source: b.GetSource(), Target: b.GetTarget(), Digest: b.GetDigest()}
+			return Bundle{Source: b.GetSource(), Target: b.GetTarget(), Digest: b.GetDigest(), Name: b.GetName()}
 		}),
 		Logs: p.GetLogs(), Refusals: p.GetRefusals(),
 	}, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -203,6 +204,21 @@ type TaskReport struct {
 	Problems []task.Problem `json:"problems,omitempty"`
 	Needs    []task.Need    `json:"needs,omitempty"`
 	Task     *task.Task     `json:"task,omitempty"`
+}
+
+// AgentBundle is one bundle, as `berth agent bundle`, export and import say.
+type AgentBundle struct {
+	bundle.Bundle
+
+	File    string `json:"file,omitempty"`    // the archive that was written
+	Problem string `json:"problem,omitempty"` // with list --verify
+}
+
+// AgentList is what `berth agent list` says.
+type AgentList struct {
+	Folder  string        `json:"folder"`
+	Bundles []AgentBundle `json:"bundles"`
+	Missing []string      `json:"missing"` // that plugins use when nothing else is said
 }
 
 // PluginList is what `berth plugin list` says.

@@ -358,6 +358,7 @@ type AgentBundle struct {
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"` // on the host
 	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"` // absolute, in the sandbox
 	Digest        string                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"` // of its content, "sha256:..."; empty: not known
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`     // for people, "name@version"; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -409,6 +410,13 @@ func (x *AgentBundle) GetTarget() string {
 func (x *AgentBundle) GetDigest() string {
 	if x != nil {
 		return x.Digest
+	}
+	return ""
+}
+
+func (x *AgentBundle) GetName() string {
+	if x != nil {
+		return x.Name
 	}
 	return ""
 }
@@ -1278,11 +1286,12 @@ const file_v1_agent_proto_rawDesc = "" +
 	"\bdialects\x18\x04 \x03(\tR\bdialects\x12/\n" +
 	"\abundles\x18\x05 \x03(\v2\x15.berth.v1.AgentBundleR\abundles\x12\x12\n" +
 	"\x04logs\x18\x06 \x03(\tR\x04logs\x12\x1a\n" +
-	"\brefusals\x18\a \x03(\tR\brefusals\"U\n" +
+	"\brefusals\x18\a \x03(\tR\brefusals\"i\n" +
 	"\vAgentBundle\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\tR\x06digest\"S\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"S\n" +
 	"\vOpenRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12,\n" +
 	"\x05setup\x18\x02 \x01(\v2\x16.berth.v1.SessionSetupR\x05setup\"%\n" +

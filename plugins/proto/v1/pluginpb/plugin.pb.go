@@ -313,9 +313,14 @@ type PluginDescription struct {
 	// Variables of the host's environment that the process needs beside the usual
 	// ones, such as the address of an engine. A name that sounds like a secret
 	// (KEY, TOKEN, SECRET, PASSWORD, CREDENTIAL) is refused.
-	Env           []string `protobuf:"bytes,8,rep,name=env,proto3" json:"env,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Env []string `protobuf:"bytes,8,rep,name=env,proto3" json:"env,omitempty"`
+	// Of an agent whose programs run inside the sandbox: what `berth agent bundle`
+	// makes their folder of, {"version":"1.2.3","npm":["name@{version}"],
+	// "pypi":["name=={version}"],"debian":["libc6"],"links":{"bin-name":"path"},
+	// "drop":["glob"]}; every part may be absent. Empty: it has none.
+	BundleRecipeJson []byte `protobuf:"bytes,9,opt,name=bundle_recipe_json,json=bundleRecipeJson,proto3" json:"bundle_recipe_json,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *PluginDescription) Reset() {
@@ -400,6 +405,13 @@ func (x *PluginDescription) GetVerifier() *VerifierTraits {
 func (x *PluginDescription) GetEnv() []string {
 	if x != nil {
 		return x.Env
+	}
+	return nil
+}
+
+func (x *PluginDescription) GetBundleRecipeJson() []byte {
+	if x != nil {
+		return x.BundleRecipeJson
 	}
 	return nil
 }
@@ -639,7 +651,7 @@ const file_v1_plugin_proto_rawDesc = "" +
 	"\x0fv1/plugin.proto\x12\bberth.v1\"\x11\n" +
 	"\x0fDescribeRequest\"F\n" +
 	"\rDescribeReply\x125\n" +
-	"\aplugins\x18\x01 \x03(\v2\x1b.berth.v1.PluginDescriptionR\aplugins\"\x97\x02\n" +
+	"\aplugins\x18\x01 \x03(\v2\x1b.berth.v1.PluginDescriptionR\aplugins\"\xc5\x02\n" +
 	"\x11PluginDescription\x12(\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x14.berth.v1.PluginKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -648,7 +660,8 @@ const file_v1_plugin_proto_rawDesc = "" +
 	"\x12config_schema_json\x18\x05 \x01(\fR\x10configSchemaJson\x12\x10\n" +
 	"\x03doc\x18\x06 \x01(\tR\x03doc\x124\n" +
 	"\bverifier\x18\a \x01(\v2\x18.berth.v1.VerifierTraitsR\bverifier\x12\x10\n" +
-	"\x03env\x18\b \x03(\tR\x03env\"o\n" +
+	"\x03env\x18\b \x03(\tR\x03env\x12,\n" +
+	"\x12bundle_recipe_json\x18\t \x01(\fR\x10bundleRecipeJson\"o\n" +
 	"\x0eVerifierTraits\x12-\n" +
 	"\x05needs\x18\x01 \x01(\x0e2\x17.berth.v1.VerifierNeedsR\x05needs\x12\x16\n" +
 	"\x06models\x18\x02 \x03(\tR\x06models\x12\x16\n" +

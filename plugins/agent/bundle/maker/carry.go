@@ -1,0 +1,92 @@
+package maker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/berth-eval/berth/plugins/agent/bundle"
+	"github.com/berth-eval/berth/plugins/sandbox/archive"
+)
+
+// limits of an archive of a bundle.
+var limits = archive.Limits{Bytes: 16 << 30, Entries: 1_000_000}
+
+// Export writes a bundle to w, as a tar archive that is compressed with
+// Zstandard.
+func Export(b bundle.Bundle, w io.Writer) error {
+	z, err := zstd.NewWriter(w)
+	if err != nil {
+		return err
+	}
+	_, err = archive.PackFolder(z, b.Folder, archive.Packing{Limits: limits, Sorted: true})
+	if err = errors.Join(err, z.Close()); err != nil {
+		return fmt.Errorf("export bundle %s: %w", b.ID(), err)
+	}
+	return nil
+}
+
+// Import takes what Export wrote. The content is checked against the digest
+// that came with it; a bundle of the same name and another digest is replaced
+// only if again says so.
+func Import(ctx context.Context, dir string, r io.Reader, again bool) (b bundle.Bundle, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("import bundle: %w", err)
+		}
+	}()
+	if dir == "" {
+		return b, fmt.Errorf("no folder for bundles is known: set HOME or %s", bundle.EnvDir)
+	}
+	if err = os.MkdirAll(dir, 0o755); err != nil {
+		return b, err
+	}
+	work, err := os.MkdirTemp(dir, ".making-")
+	if err != nil {
+		return b, err
+	}
+	defer func() { err = errors.Join(err, remove(work)) }()
+	z, err := zstd.NewReader(r)
+	if err != nil {
+		return b, err
+	}
+	defer z.Close()
+	whole := filepath.Join(work, "whole")
+	report, err := archive.ExtractFolder(whole, z, archive.Extraction{Limits: limits, Links: true})
+	if err != nil {
+		return b, err
+	}
+	if report.SkippedCount > 0 {
+		return b, fmt.Errorf("%d entries of the archive are none of a bundle, the first is %q: %s", report.SkippedCount, report.Skipped[0].Name, report.Skipped[0].Why)
+	}
+	raw, err := os.ReadFile(filepath.Join(whole, bundle.ManifestFile))
+	if err != nil {
+		return b, errors.New("the archive is none of a bundle: there is no " + bundle.ManifestFile)
+	}
+	var m bundle.Manifest
+	if err = json.Unmarshal(raw, &m); err != nil {
+		return b, fmt.Errorf("%s: %w", bundle.ManifestFile, err)
+	}
+	if _, _, err = bundle.Parse(m.ID()); err != nil || m.Format != 1 || m.Place != bundle.Place {
+		return b, errors.New("the bundle is of another version of Berth")
+	}
+	fresh := bundle.Bundle{Manifest: m, Folder: whole}
+	if err = fresh.Verify(); err != nil {
+		return b, err
+	}
+	unlock, err := lock(ctx, dir, m.ID())
+	if err != nil {
+		return b, err
+	}
+	defer unlock()
+	if old, err := bundle.Open(dir, m.Name, m.Version); err == nil && old.Digest != m.Digest && !again {
+		return old, fmt.Errorf("%s is there with the digest %s, the archive's is %s: say --again to replace it", m.ID(), old.Digest, m.Digest)
+	}
+	return settle(dir, work, m)
+}

@@ -1,0 +1,6 @@
+package maker
+
+// Fit and FitLoader are tried on their own.
+var Fit = fit
+
+func FitLoader(root string) error { return fitLoader(root, machines["amd64"]) }

@@ -1,0 +1,256 @@
+// Package maker makes bundles, and carries them from machine to machine.
+//
+// Packages come from the registries through their own clients: npm, pip, and
+// apt with a configuration of its own, so that nothing on the machine changes
+// and nobody has to be root. It must not know any agent: what a bundle is made
+// of is in its recipe.
+package maker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/gofrs/flock"
+
+	"github.com/berth-eval/berth/plugins/agent/bundle"
+)
+
+// Order is what is to be made.
+type Order struct {
+	Dir     string // folder of all bundles
+	Name    string
+	Version string // empty: the recipe's
+	Recipe  bundle.Recipe
+	Again   bool // also when it is there
+	// Log is told what happens, a line at a time; nil: nobody.
+	Log func(line string)
+}
+
+// Make makes a bundle, or returns the one that is there. Two that make the same
+// one at the same time, also in two processes, wait for each other. What was
+// there before stays until the new one is whole.
+func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
+	if o.Version == "" {
+		o.Version = o.Recipe.Version
+	}
+	if o.Version == "" {
+		return bundle.Bundle{}, fmt.Errorf("bundle %q: which version? Write %s@VERSION", o.Name, o.Name)
+	}
+	if o.Log == nil {
+		o.Log = func(string) {}
+	}
+	id := o.Name + "@" + o.Version
+	if _, _, err := bundle.Parse(id); err != nil {
+		return bundle.Bundle{}, err
+	}
+	unlock, err := lock(ctx, o.Dir, id)
+	if err != nil {
+		return bundle.Bundle{}, fmt.Errorf("make bundle %s: %w", id, err)
+	}
+	defer unlock()
+	if !o.Again {
+		if b, missing := bundle.Open(o.Dir, o.Name, o.Version); missing == nil {
+			return b, nil
+		}
+	}
+	b, err := build(ctx, o)
+	if err != nil {
+		return b, fmt.Errorf("make bundle %s: %w", id, err)
+	}
+	return b, nil
+}
+
+// lock holds one name in a folder of bundles.
+func lock(ctx context.Context, dir, id string) (unlock func(), err error) {
+	if dir == "" {
+		return nil, fmt.Errorf("no folder for bundles is known: set HOME or %s", bundle.EnvDir)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	l := flock.New(filepath.Join(dir, ".lock-"+id))
+	if ok, err := l.TryLockContext(ctx, 200*time.Millisecond); err != nil || !ok {
+		return nil, errors.Join(err, ctx.Err())
+	}
+	return func() { _ = l.Unlock() }, nil
+}
+
+// build makes the bundle in a folder beside its own, and renames it.
+func build(ctx context.Context, o Order) (b bundle.Bundle, err error) {
+	work, err := os.MkdirTemp(o.Dir, ".making-")
+	if err != nil {
+		return b, err
+	}
+	defer func() { err = errors.Join(err, remove(work)) }()
+	root := filepath.Join(work, "whole", bundle.Root)
+	if err = os.MkdirAll(root, 0o755); err != nil {
+		return b, err
+	}
+	k := kitchen{order: o, root: root, work: work}
+	m := bundle.Manifest{
+		Format: 1, Name: o.Name, Version: o.Version, Arch: runtime.GOARCH, Place: bundle.Place, Recipe: k.fill(o.Recipe), Packages: []bundle.Package{},
+	}
+	for _, from := range []func(context.Context, bundle.Recipe) ([]bundle.Package, error){k.debian, k.npm, k.pypi} {
+		ps, fromErr := from(ctx, m.Recipe)
+		if fromErr != nil {
+			return b, fromErr
+		}
+		m.Packages = append(m.Packages, ps...)
+	}
+	if err = k.finish(ctx, m.Recipe); err != nil {
+		return b, err
+	}
+	return place(o.Dir, work, m)
+}
+
+// fill puts the version into a recipe.
+func (k *kitchen) fill(r bundle.Recipe) bundle.Recipe {
+	each := func(list []string) []string {
+		out := slices.Clone(list)
+		for i := range out {
+			out[i] = strings.ReplaceAll(out[i], "{version}", k.order.Version)
+		}
+		return out
+	}
+	r.NPM, r.PyPI, r.Debian = each(r.NPM), each(r.PyPI), each(r.Debian)
+	r.Version = k.order.Version
+	return r
+}
+
+// place gives what is in work/whole its name, with the manifest.
+func place(dir, work string, m bundle.Manifest) (bundle.Bundle, error) {
+	whole := filepath.Join(work, "whole")
+	sum, err := bundle.Measure(filepath.Join(whole, bundle.Root))
+	if err != nil {
+		return bundle.Bundle{}, err
+	}
+	m.Digest, m.Files, m.Bytes, m.Made = sum.Digest, sum.Files, sum.Bytes, time.Now().UTC().Truncate(time.Second)
+	raw, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return bundle.Bundle{}, err
+	}
+	if err = os.WriteFile(filepath.Join(whole, bundle.ManifestFile), append(raw, '\n'), 0o644); err != nil {
+		return bundle.Bundle{}, err
+	}
+	return settle(dir, work, m)
+}
+
+func settle(dir, work string, m bundle.Manifest) (bundle.Bundle, error) {
+	to := filepath.Join(dir, m.ID())
+	if err := os.Rename(to, filepath.Join(work, "before")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return bundle.Bundle{}, err
+	}
+	if err := os.Rename(filepath.Join(work, "whole"), to); err != nil {
+		return bundle.Bundle{}, err
+	}
+	return bundle.Bundle{Manifest: m, Folder: to}, nil
+}
+
+// remove removes a tree, also one with folders that cannot be written to.
+func remove(dir string) error {
+	if err := os.RemoveAll(dir); err == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			_ = os.Chmod(path, 0o755)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
+
+// kitchen is where one bundle is made.
+type kitchen struct {
+	order Order
+	root  string // of the bundle
+	work  string // of ours, gone afterwards
+}
+
+// run runs a client of a registry in dir. It sees of the environment what it
+// needs to find its registry, and writes to the log.
+func (k *kitchen) run(ctx context.Context, dir string, env []string, argv ...string) ([]byte, error) {
+	if _, err := exec.LookPath(argv[0]); err != nil {
+		return nil, fmt.Errorf("%s is not on this machine, and gets the packages of the bundle: install it, or make the bundle elsewhere and bring it here with `berth agent export` and `berth agent import`", argv[0])
+	}
+	k.order.Log(strings.Join(argv, " "))
+	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	c.Dir, c.Env, c.WaitDelay = dir, append(os.Environ(), env...), 10*time.Second
+	var out strings.Builder
+	c.Stdout = &out
+	errs, err := c.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err = c.Start(); err != nil {
+		return nil, err
+	}
+	var last []string
+	for lines := bufio.NewScanner(errs); lines.Scan(); {
+		last = append(last[max(0, len(last)-9):], lines.Text())
+	}
+	_, _ = io.Copy(io.Discard, errs)
+	if err = c.Wait(); err != nil {
+		said := strings.TrimSpace(strings.Join(last, "\n"))
+		if said == "" {
+			said = strings.TrimSpace(out.String())
+		}
+		return nil, fmt.Errorf("%s: %w: %s", argv[0], err, said)
+	}
+	return []byte(out.String()), nil
+}
+
+// finish makes the tree fit for a sandbox: without what is not needed, with the
+// names in bin, programs that find their own loader, and modes for everybody.
+func (k *kitchen) finish(ctx context.Context, r bundle.Recipe) error {
+	drop := append(slices.Clone(r.Drop), usual...)
+	for _, glob := range drop {
+		found, err := doublestar.Glob(os.DirFS(k.root), glob, doublestar.WithNoFollow())
+		if err != nil {
+			return fmt.Errorf("drop %q: %w", glob, err)
+		}
+		for _, name := range found {
+			if err := os.RemoveAll(filepath.Join(k.root, name)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(k.root, "bin"), 0o755); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Links)) {
+		if !filepath.IsLocal(name) || !filepath.IsLocal(r.Links[name]) {
+			return fmt.Errorf("link %q to %q leads out of the bundle", name, r.Links[name])
+		}
+		if _, err := os.Stat(filepath.Join(k.root, r.Links[name])); err != nil {
+			return fmt.Errorf("link %q: the packages have no file %s", name, r.Links[name])
+		}
+		if err := os.Symlink(filepath.Join("..", r.Links[name]), filepath.Join(k.root, "bin", name)); err != nil {
+			return err
+		}
+	}
+	if err := fit(ctx, k.root); err != nil {
+		return err
+	}
+	return k.compile(ctx)
+}
+
+// usual is what no bundle needs.
+var usual = []string{
+	"usr/share/{doc,man,info,lintian,bash-completion,menu,applications,pixmaps}", "usr/include", "usr/lib/*/gconv", "etc",
+	"usr/sbin", "var", "npm/node_modules/.package-lock.json", "npm/node_modules/.bin",
+}

@@ -1,0 +1,266 @@
+package maker
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/agent/bundle"
+)
+
+// npm installs packages of the npm registry into npm/. Their scripts do not
+// run: what a package brings is what it has.
+func (k *kitchen) npm(ctx context.Context, r bundle.Recipe) ([]bundle.Package, error) {
+	if len(r.NPM) == 0 {
+		return nil, nil
+	}
+	dir := filepath.Join(k.root, "npm")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte("{\"private\": true}\n"), 0o644); err != nil {
+		return nil, err
+	}
+	for _, p := range r.NPM {
+		if at := strings.LastIndex(p, "@"); at < 1 || strings.HasPrefix(p, "-") {
+			return nil, fmt.Errorf("npm package %q: write NAME@VERSION, since npm would choose a version by the machine that it runs on", p)
+		}
+	}
+	argv := append([]string{
+		"npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--no-update-notifier", "--loglevel=error", "--",
+	}, r.NPM...)
+	if _, err := k.run(ctx, dir, nil, argv...); err != nil {
+		return nil, err
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
+	if err != nil {
+		return nil, err
+	}
+	return locked(raw)
+}
+
+// locked are the packages of an npm lock file.
+func locked(raw []byte) ([]bundle.Package, error) {
+	var lock struct {
+		Packages map[string]struct {
+			Name      string `json:"name"`
+			Version   string `json:"version"`
+			Integrity string `json:"integrity"`
+		} `json:"packages"`
+	}
+	if err := json.Unmarshal(raw, &lock); err != nil {
+		return nil, fmt.Errorf("package-lock.json: %w", err)
+	}
+	var out []bundle.Package
+	for _, path := range slices.Sorted(maps.Keys(lock.Packages)) {
+		p := lock.Packages[path]
+		if path == "" {
+			continue
+		}
+		_, name, _ := strings.Cut(path, "node_modules/")
+		if i := strings.LastIndex(name, "node_modules/"); i >= 0 {
+			name = name[i+len("node_modules/"):]
+		}
+		if p.Name != "" {
+			name = p.Name
+		}
+		out = append(out, bundle.Package{From: "npm", Name: name, Version: p.Version, Integrity: p.Integrity})
+	}
+	return out, nil
+}
+
+// suite is the release of Debian whose packages are used: one for all bundles,
+// whatever the machine that makes them.
+const suite = "trixie"
+
+// debian unpacks packages of Debian into the root: those that are named, and
+// nothing that they depend on, since that is made for whole systems.
+// apt works in folders of its own and takes nothing from the machine but the
+// archive's keys.
+func (k *kitchen) debian(ctx context.Context, r bundle.Recipe) ([]bundle.Package, error) {
+	if len(r.Debian) == 0 {
+		return nil, nil
+	}
+	m, ok := machines[runtime.GOARCH]
+	if !ok {
+		return nil, fmt.Errorf("there is no C library for %s in this Berth: amd64 and arm64 are known", runtime.GOARCH)
+	}
+	dir := filepath.Join(k.work, "apt")
+	env, err := aptHome(dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = k.run(ctx, dir, env, "apt-get", "update", "-qq"); err != nil {
+		return nil, err
+	}
+	debsDir := filepath.Join(dir, "debs")
+	if err = os.Mkdir(debsDir, 0o755); err != nil {
+		return nil, err
+	}
+	if _, err = k.run(ctx, debsDir, env, append([]string{"apt-get", "download", "-qq", "--"}, r.Debian...)...); err != nil {
+		return nil, err
+	}
+	debs, err := filepath.Glob(filepath.Join(debsDir, "*.deb"))
+	if err != nil || len(debs) == 0 {
+		return nil, fmt.Errorf("apt-get brought nothing for %s: %w", strings.Join(r.Debian, " "), err)
+	}
+	var out []bundle.Package
+	for _, deb := range debs {
+		p := bundle.Package{From: "debian"}
+		if p.Integrity, err = sha256Of(deb); err != nil {
+			return nil, err
+		}
+		p.Name, p.Version, _ = strings.Cut(strings.TrimSuffix(filepath.Base(deb), ".deb"), "_")
+		p.Version, _, _ = strings.Cut(strings.ReplaceAll(p.Version, "%3a", ":"), "_")
+		out = append(out, p)
+		if _, err = k.run(ctx, dir, nil, "dpkg-deb", "-x", deb, k.root); err != nil {
+			return nil, err
+		}
+	}
+	return out, fitLoader(k.root, m)
+}
+
+// aptHome makes the folders and the configuration of an apt of our own.
+func aptHome(dir string) (env []string, err error) {
+	const keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
+	if _, err = os.Stat(keys); err != nil {
+		return nil, fmt.Errorf("the keys of Debian's archive are not on this machine (%s): install debian-archive-keyring, or make the bundle elsewhere and bring it here with `berth agent export` and `berth agent import`", keys)
+	}
+	for _, d := range []string{"state/lists/partial", "cache/archives/partial", "parts"} {
+		if err = os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	mirror := "http://deb.debian.org/debian"
+	if m := os.Getenv("BERTH_DEBIAN_MIRROR"); m != "" {
+		mirror = m
+	}
+	conf := fmt.Sprintf(`Dir::State "%[1]s/state";
+Dir::State::status "%[1]s/status";
+Dir::Cache "%[1]s/cache";
+Dir::Etc::sourcelist "%[1]s/sources.list";
+Dir::Etc::sourceparts "%[1]s/parts";
+Dir::Etc::parts "%[1]s/parts";
+Dir::Etc::preferences "%[1]s/parts/none";
+Dir::Etc::preferencesparts "%[1]s/parts";
+APT::Architecture "%[2]s";
+APT::Architectures { "%[2]s"; };
+APT::Sandbox::User "";
+Acquire::Languages "none";
+Acquire::Retries "3";
+Debug::NoLocking "true";
+`, dir, runtime.GOARCH)
+	for name, text := range map[string]string{
+		"apt.conf": conf, "status": "", "sources.list": fmt.Sprintf("deb [signed-by=%s] %s %s main\n", keys, mirror, suite),
+	} {
+		if err = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return []string{"APT_CONFIG=" + filepath.Join(dir, "apt.conf"), "DEBIAN_FRONTEND=noninteractive"}, nil
+}
+
+func sha256Of(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err = io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// python is the Python of the suite, which bundles with packages of PyPI have.
+const python = "3.13"
+
+// pypi installs wheels into python/. Nothing is built: a package without a
+// wheel is refused by pip.
+func (k *kitchen) pypi(ctx context.Context, r bundle.Recipe) ([]bundle.Package, error) {
+	if len(r.PyPI) == 0 {
+		return nil, nil
+	}
+	report := filepath.Join(k.work, "pip.json")
+	argv := []string{
+		"python3", "-m", "pip", "install", "--quiet", "--no-input", "--no-compile", "--target", filepath.Join(k.root, "python"), "--report", report,
+		"--only-binary=:all:", "--implementation", "cp", "--python-version", python,
+	}
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	for _, p := range []string{"manylinux2014", "manylinux_2_28", "manylinux_2_34", "manylinux_2_17", "manylinux_2_39"} {
+		argv = append(argv, "--platform", p+"_"+arch)
+	}
+	if _, err := k.run(ctx, k.work, []string{"PIP_DISABLE_PIP_VERSION_CHECK=1"}, append(append(argv, "--"), r.PyPI...)...); err != nil {
+		return nil, err
+	}
+	raw, err := os.ReadFile(report)
+	if err != nil {
+		return nil, err
+	}
+	return reported(raw)
+}
+
+// reported are the packages of a report of pip.
+func reported(raw []byte) ([]bundle.Package, error) {
+	var list struct {
+		Install []struct {
+			Metadata struct {
+				Name    string `json:"name"`
+				Version string `json:"version"`
+			} `json:"metadata"`
+			From struct {
+				Archive struct {
+					Hashes map[string]string `json:"hashes"`
+				} `json:"archive_info"`
+			} `json:"download_info"`
+		} `json:"install"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("report of pip: %w", err)
+	}
+	var out []bundle.Package
+	for _, p := range list.Install {
+		q := bundle.Package{From: "pypi", Name: p.Metadata.Name, Version: p.Metadata.Version}
+		if h := p.From.Archive.Hashes["sha256"]; h != "" {
+			q.Integrity = "sha256:" + h
+		}
+		out = append(out, q)
+	}
+	slices.SortFunc(out, func(a, b bundle.Package) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// compile makes the byte code of what is in python/, with the bundle's own
+// Python: a sandbox could not keep what it compiles.
+func (k *kitchen) compile(ctx context.Context) error {
+	program := filepath.Join(k.root, "usr", "bin", "python"+python)
+	if _, err := os.Stat(program); err != nil {
+		return nil //nolint:nilerr // a bundle without Python
+	}
+	var folders []string
+	for _, dir := range []string{"python", "usr/lib/python" + python} {
+		if _, err := os.Stat(filepath.Join(k.root, dir)); err == nil {
+			folders = append(folders, filepath.Join(k.root, dir))
+		}
+	}
+	argv := append([]string{
+		filepath.Join(k.root, loaderName), "--library-path", filepath.Join(k.root, "lib"), program,
+		"-m", "compileall", "-q", "-q", "--invalidation-mode", "unchecked-hash", "-s", k.root, "-p", bundle.Place, "-x", "bad|lib2to3/tests",
+	}, folders...)
+	out, err := k.run(ctx, k.work, []string{"PYTHONHOME=" + filepath.Join(k.root, "usr"), "PYTHONDONTWRITEBYTECODE="}, argv...)
+	if err != nil && bytes.Contains(out, []byte("Traceback")) {
+		return err
+	}
+	return nil // a file with test data that is no Python is no loss
+}

@@ -29,6 +29,16 @@ type Environment struct {
 	Network Network  `json:"network"`
 	// Sidecars are further containers on the sandbox's network.
 	Sidecars []Sidecar `json:"sidecars,omitempty"`
+	// Entrypoint and Command are what runs in the main container beside the
+	// agent, as a service; empty means the image's entrypoint with a command
+	// that does nothing, or nothing where the image has none.
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	Command    []string `json:"command,omitempty"`
+	// User is who they run as; empty means the image's.
+	User string `json:"user,omitempty"`
+	// DependsOn is as Sidecar.DependsOn, for the main container's own programs.
+	DependsOn map[string]string `json:"depends_on,omitempty"`
+	Volumes   []Volume          `json:"volumes,omitempty"`
 	// Settings is a JSON object for the environment plugin (levels, pages, URL), or nothing.
 	Settings json.RawMessage `json:"settings,omitempty"`
 	// Files are resources, by Name, that the environment plugin itself reads.
@@ -100,5 +110,26 @@ type Sidecar struct {
 	// DependsOn maps the name of another container to the state that it must
 	// have reached first: "started", "healthy" or "completed".
 	DependsOn map[string]string `json:"depends_on,omitempty"`
-	Expose    []int             `json:"expose,omitempty"`
+	// Expose are the TCP ports that it says it listens on. All containers of a
+	// task share one network, so no two may name the same.
+	Expose  []int    `json:"expose,omitempty"`
+	Volumes []Volume `json:"volumes,omitempty"`
+}
+
+// The states of a container that another can wait for.
+const (
+	StateStarted   = "started"   // its program was started
+	StateHealthy   = "healthy"   // its healthcheck has passed
+	StateCompleted = "completed" // its program has ended with exit code 0
+)
+
+// MainContainer is the name of the container that the agent works in.
+const MainContainer = "main"
+
+// Volume is a named volume, which all containers of the task that name it
+// share. It begins empty, or with what the image of the first container that
+// mounts it has at Target, and ends with the sandbox.
+type Volume struct {
+	Name   string `json:"name"`
+	Target string `json:"target"` // absolute, in the container
 }

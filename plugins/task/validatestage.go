@@ -216,21 +216,7 @@ func (c *checker) environment(key string, e *Environment) {
 	}
 	c.limits(key+".limits", e.Limits)
 	c.network(key+".network", e.Network)
-	names := map[string]bool{"main": true}
-	for i, s := range e.Sidecars {
-		k := fmt.Sprintf("%s.sidecars[%d]", key, i)
-		if !folderName(s.Name) || names[s.Name] {
-			c.bad(k+".name", "is %q: it must be unique, safe as the name of a folder, and not main", s.Name)
-		}
-		names[s.Name] = true
-		if (s.Image == "") == (s.Build == nil) {
-			c.bad(k, "must have either an image or a build")
-		}
-		c.build(k+".build", s.Build)
-		c.env(k+".env", s.Env)
-		c.limits(k+".limits", s.Limits)
-		c.healthcheck(k+".healthcheck", s.Healthcheck)
-	}
+	c.containers(key, e)
 	c.object(key+".settings", e.Settings)
 	for _, f := range e.Files {
 		if c.resources[f] == nil {

@@ -32,6 +32,8 @@ func (t *Task) View(role Role, stage string) *Task {
 	v.Environment.Build, v.Environment.Compose = nil, ""
 	v.Environment.Settings, v.Environment.Files = nil, nil
 	v.Environment.Env, v.Environment.Sidecars = nil, nil
+	v.Environment.Entrypoint, v.Environment.Command = nil, nil
+	v.Environment.DependsOn, v.Environment.Volumes = nil, nil
 	v.Paths.VerifierLogs = ""
 	v.Stages = v.Stages[:0]
 	for _, s := range t.Stages {

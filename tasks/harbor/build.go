@@ -3,12 +3,14 @@ package harbor
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/tasks/harbor/internal/compose"
 )
 
 // What the format's programs expect in a sandbox.
@@ -65,6 +67,7 @@ func (b *builder) task(ctx context.Context) (*task.Task, error) {
 	if err = b.stages(ctx); err != nil {
 		return nil, err
 	}
+	b.mainUser()
 	b.users()
 	b.services()
 	b.t.Digest, err = b.digest(ctx)
@@ -82,6 +85,11 @@ func (b *builder) environment(ctx context.Context) error {
 	e, err := b.made(ctx, &b.config.env, dirEnvironment)
 	if err != nil {
 		return err
+	}
+	if e.Compose != "" {
+		if err = b.compose(ctx, &e); err != nil {
+			return err
+		}
 	}
 	b.t.Environment = e
 	if e.Image == "" && e.Compose == "" && (e.Build == nil || e.Build.File == "") && b.isDir(dirEnvironment) {
@@ -125,6 +133,90 @@ func (b *builder) made(ctx context.Context, c *environmentConfig, dir string) (t
 	// A ready image with loose files beside it, and nothing that would build them in.
 	e.Upload = c.image != "" && !docker && e.Compose == ""
 	return e, nil
+}
+
+// compose makes containers of the environment's compose file. Where it and
+// task.toml both say something of the main container, the file has the word on
+// what it is made of, as in the format's own tool, and task.toml on the rest.
+func (b *builder) compose(ctx context.Context, e *task.Environment) error {
+	file := e.Compose
+	data, err := b.read(file)
+	if err != nil {
+		b.bad(file, "File cannot be read", "%v.", err)
+		return nil
+	}
+	f, problems := compose.Read(ctx, file, data)
+	b.problems = append(b.problems, problems...)
+	if task.Broken(problems) {
+		return nil // Compose stays, so that nobody takes this for a task of one container
+	}
+	e.Compose = ""
+	m := &f.Main
+	if m.Build, err = b.composed(ctx, file, "main", m.Build); err != nil {
+		return err
+	}
+	switch {
+	case m.Build != nil:
+		e.Image, e.Build, e.Upload = "", m.Build, false
+	case m.Image != "":
+		e.Image, e.Upload = m.Image, false
+	}
+	e.Entrypoint, e.Command, e.User, e.DependsOn, e.Volumes = m.Entrypoint, m.Command, m.User, m.DependsOn, m.Volumes
+	if e.Workdir == "" {
+		e.Workdir = m.Workdir
+	}
+	if len(m.Env) > 0 {
+		maps.Copy(m.Env, e.Env)
+		e.Env = m.Env
+	}
+	switch {
+	case m.Healthcheck == nil:
+	case b.t.Healthcheck != nil:
+		b.bad(file, "Said twice", "Service main has a healthcheck here and in %s: remove one of them.", fileConfig)
+	default:
+		b.t.Healthcheck = m.Healthcheck
+	}
+	for i := range f.Sidecars {
+		s := &f.Sidecars[i]
+		if s.Build, err = b.composed(ctx, file, s.Name, s.Build); err != nil {
+			return err
+		}
+	}
+	e.Sidecars = f.Sidecars
+	return nil
+}
+
+// composed is a build of a compose file as the task has it: with its context
+// relative to the task's folder, and its digest.
+func (b *builder) composed(ctx context.Context, file, service string, m *task.Build) (*task.Build, error) {
+	if m == nil {
+		return nil, nil //nolint:nilnil // a service without a build has none
+	}
+	dir := path.Join(path.Dir(file), m.Context)
+	if !b.isDir(dir) || !b.isFile(path.Join(dir, m.File)) {
+		b.bad(file, "Dockerfile is missing", "Service %s is built of %s, which is not there.", service, path.Join(dir, m.File))
+		return &task.Build{Context: dir, File: m.File}, nil
+	}
+	digest, err := b.contextDigest(ctx, dir)
+	return &task.Build{Context: dir, File: m.File, Digest: digest}, err
+}
+
+// mainUser makes the user of a compose file's main service that of commands
+// which name none.
+func (b *builder) mainUser() {
+	user := b.t.Environment.User
+	if user == "" {
+		return
+	}
+	for i := range b.t.Stages {
+		s := &b.t.Stages[i]
+		if s.Agent.User == "" {
+			s.Agent.User = user
+		}
+		if s.Verify.User == "" && b.t.ModeOf(s) != task.ModeSeparate {
+			s.Verify.User = user
+		}
+	}
 }
 
 // shared adds the resources of the whole task.

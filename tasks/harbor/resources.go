@@ -1,15 +1,12 @@
 package harbor
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/goccy/go-yaml"
 
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -164,17 +161,14 @@ func (b *builder) file(rel string, n node) task.Entry {
 
 func perm(m fs.FileMode) uint32 { return uint32(m.Perm()) }
 
-// services checks the sidecars that hooks and artifacts name. What a compose
-// file says beyond the names of its services is for the environment to read.
+// services checks the sidecars that hooks and artifacts name.
 func (b *builder) services() {
+	if b.t.Environment.Compose != "" {
+		return // what it says is not known, and that is a problem already
+	}
 	known := []string{mainService}
-	if file := b.t.Environment.Compose; file != "" {
-		names, p := b.compose(file)
-		if p != nil {
-			b.problems = append(b.problems, *p)
-			return
-		}
-		known = append(known, names...)
+	for i := range b.t.Environment.Sidecars {
+		known = append(known, b.t.Environment.Sidecars[i].Name)
 	}
 	check := func(what, name string) {
 		if name != "" && !slices.Contains(known, name) {
@@ -189,35 +183,4 @@ func (b *builder) services() {
 			check(fmt.Sprintf("The artifact %q", a.Source), a.Service)
 		}
 	}
-}
-
-// compose returns the names of the services of a compose file, sorted.
-func (b *builder) compose(file string) ([]string, *task.Problem) {
-	data, err := b.read(file)
-	if err != nil {
-		return nil, &task.Problem{File: file, Severity: task.Error, Summary: "File cannot be read", Detail: err.Error() + "."}
-	}
-	var doc struct {
-		Services map[string]any `yaml:"services"`
-	}
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		p := &task.Problem{File: file, Severity: task.Error, Summary: "Not valid YAML"}
-		if ye, ok := errors.AsType[yaml.Error](err); ok {
-			p.Detail = ye.GetMessage() + "."
-			if tk := ye.GetToken(); tk != nil && tk.Position != nil {
-				p.Line, p.Column = tk.Position.Line, tk.Position.Column
-			}
-		} else {
-			p.Detail = err.Error() + "."
-		}
-		return nil, p
-	}
-	names := make([]string, 0, len(doc.Services))
-	for name := range doc.Services {
-		if name != mainService {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
 }

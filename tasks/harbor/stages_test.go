@@ -173,7 +173,9 @@ func TestEnvironments(t *testing.T) {
 		{"an image, and nothing else", image.with("environment/Dockerfile", ""), "x   false"},
 		{"an image and a Dockerfile", image, "x Dockerfile  false"},
 		{"an image and loose files", image.with("environment/Dockerfile", "", "environment/data", "x"), "x   true"},
-		{"compose", minimal().with("environment/docker-compose.yaml", "services: {main: {}, db: {image: x}}"), " Dockerfile environment/docker-compose.yaml false"},
+		{"compose", minimal().with("environment/docker-compose.yaml", "services: {main: {}, db: {image: x}}"), " Dockerfile  false"},
+		{"compose, built elsewhere", minimal().with("environment/docker-compose.yaml", "services: {main: {build: {context: m, dockerfile: D}}}", "environment/m/D", "FROM x"), " D  false"},
+		{"compose, ready image", minimal().with("environment/docker-compose.yaml", "services: {main: {image: x}}"), "x Dockerfile  false"},
 	} {
 		e := tt.f.must(t).Environment
 		file := ""

@@ -1,0 +1,78 @@
+package harbor
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+const composed = `services:
+  main:
+    user: agent
+    working_dir: /srv
+    command: [serve]
+    environment: {A: file, B: file}
+    depends_on: {db: {condition: service_healthy}}
+    healthcheck: {test: [CMD, probe]}
+    volumes: ["data:/data"]
+  db:
+    build: ./db
+    healthcheck: {test: [CMD, ping]}
+    volumes: ["data:/db"]
+volumes: {data: {}}
+`
+
+func TestComposeFile(t *testing.T) {
+	f := minimal().with(
+		"environment/docker-compose.yaml", composed, "environment/db/Dockerfile", "FROM debian\n",
+		"task.toml", "[environment.env]\nA = \"toml\"\n[[verifier.collect]]\ncommand = \"true\"\nservice = \"db\"\n",
+	)
+	got, problems := f.load(t, task.Options{})
+	if got == nil {
+		t.Fatal(problems)
+	}
+	e := got.Environment
+	if e.Compose != "" || e.Workdir != "/srv" || e.User != "agent" || !reflect.DeepEqual(e.Command, []string{"serve"}) ||
+		!reflect.DeepEqual(e.Env, task.Text(map[string]string{"A": "toml", "B": "file"})) ||
+		!reflect.DeepEqual(e.DependsOn, map[string]string{"db": task.StateHealthy}) ||
+		!reflect.DeepEqual(e.Volumes, []task.Volume{{Name: "data", Target: "/data"}}) || got.Healthcheck == nil {
+		t.Errorf("main: %+v, health %+v", e, got.Healthcheck)
+	}
+	if s := got.Stages[0]; s.Agent.User != "agent" || s.Verify.User != "agent" || s.Hooks[0].Service != "db" {
+		t.Errorf("stage: %+v", s)
+	}
+	if len(e.Sidecars) != 1 || e.Sidecars[0].Build.Context != "environment/db" || e.Sidecars[0].Build.Digest == "" || e.Sidecars[0].Build.Digest == e.Build.Digest {
+		t.Errorf("sidecars: %+v", e.Sidecars)
+	}
+	if v := got.View(task.RoleAgent, got.Stages[0].Name).Environment; v.Sidecars != nil || v.Command != nil || v.DependsOn != nil || v.Volumes != nil {
+		t.Errorf("the agent sees %+v", v)
+	}
+	other, _ := f.with("environment/docker-compose.yaml", strings.Replace(composed, "probe", "other", 1)).load(t, task.Options{})
+	if other == nil || other.Digest == got.Digest {
+		t.Error("the task's digest does not cover the file")
+	}
+}
+
+func TestComposeFileWithProblems(t *testing.T) {
+	f := minimal().with("environment/db/Dockerfile", "FROM debian\n")
+	for name, tt := range map[string]struct {
+		f    files
+		want string
+	}{
+		"danger":              {f.with("environment/docker-compose.yaml", strings.Replace(composed, "user: agent", "privileged: true", 1)), "environment/docker-compose.yaml:3:5: privileged is refused"},
+		"no Dockerfile":       {f.with("environment/docker-compose.yaml", composed, "environment/db/Dockerfile", ""), "Dockerfile is missing"},
+		"health twice":        {f.with("environment/docker-compose.yaml", composed, "task.toml", "[environment.healthcheck]\ncommand = \"x\"\n"), "Said twice"},
+		"build out of folder": {f.with("environment/docker-compose.yaml", strings.Replace(composed, "./db", "../tests", 1)), "environment/docker-compose.yaml:11:5: Build is not of the task's own folder"},
+	} {
+		got, problems := tt.f.load(t, task.Options{})
+		found := false
+		for _, p := range problems {
+			found = found || strings.Contains(p.String(), tt.want)
+		}
+		if got != nil || !found {
+			t.Errorf("%s: %v", name, problems)
+		}
+	}
+}

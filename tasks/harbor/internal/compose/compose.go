@@ -1,0 +1,302 @@
+// Package compose reads a task's docker-compose.yaml with the compose
+// specification's own library, in an empty environment, and makes containers
+// of plugins/task out of it.
+//
+// What it does not know it refuses by name, file and line: a key that is not
+// carried out would change what is measured. It opens no file, looks up no
+// variable of the host, and follows no extends or include.
+package compose
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// File is what a compose file says.
+type File struct {
+	// Main is the agent's container; its zero value when the file does not name it.
+	Main Main
+	// Sidecars are sorted by name. The Context of a Build is relative to the
+	// compose file's folder, and its Digest empty.
+	Sidecars []task.Sidecar
+}
+
+// Main is what the file says of the agent's container.
+type Main struct {
+	Image       string
+	Build       *task.Build
+	Entrypoint  []string
+	Command     []string
+	Env         task.Env
+	Workdir     string
+	User        string
+	DependsOn   map[string]string
+	Healthcheck *task.Healthcheck
+	Volumes     []task.Volume
+}
+
+// maxServices bounds the containers of one task.
+const maxServices = 16
+
+// Read reads data, the content of the file that problems call name. What it
+// returns beside an error among the problems is of no use.
+func Read(ctx context.Context, name string, data []byte) (File, []task.Problem) {
+	k := &keys{file: name}
+	clean := k.check(data)
+	if task.Broken(k.problems) {
+		return File{}, k.problems
+	}
+	p, err := load(ctx, name, clean)
+	if err != nil {
+		k.problems = append(k.problems, task.Problem{
+			File: name, Severity: task.Error, Summary: "Not a valid compose file", Detail: firstLine(err.Error()) + ".",
+		})
+		return File{}, k.problems
+	}
+	c := &converter{keys: k}
+	return c.file(p), k.problems
+}
+
+// load is the library with everything off that looks at the host. It panics
+// on some input (a type that is not what it expects), which is the file's fault.
+func load(ctx context.Context, name string, data []byte) (p *types.Project, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the library gave up: %v", r)
+		}
+	}()
+	return loader.LoadWithContext(ctx, types.ConfigDetails{
+		WorkingDir:  "/",
+		ConfigFiles: []types.ConfigFile{{Filename: path.Base(name), Content: data}},
+		Environment: types.Mapping{},
+	}, func(o *loader.Options) {
+		o.SetProjectName("task", true)
+		o.SkipExtends, o.SkipInclude, o.SkipResolveEnvironment, o.SkipResolveLabels = true, true, true, true
+		o.SkipNormalization, o.SkipConsistencyCheck, o.SkipDefaultValues, o.ResolvePaths = true, true, true, false
+	})
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return strings.TrimSuffix(line, ".")
+}
+
+// converter turns what the library read into what a task says.
+type converter struct{ *keys }
+
+func (c *converter) file(p *types.Project) File {
+	var f File
+	if len(p.Services) > maxServices {
+		c.bad("services", "Too many services", "The file has %d, %d are allowed.", len(p.Services), maxServices)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Services)) {
+		s := p.Services[name]
+		side := c.service(name, &s)
+		for _, v := range side.Volumes {
+			if _, ok := p.Volumes[v.Name]; !ok {
+				c.bad("services."+name+".volumes", "Volume is not declared", "Write %q under volumes: at the top of the file.", v.Name)
+			}
+		}
+		if name != task.MainContainer {
+			if side.Image == "" && side.Build == nil {
+				c.bad("services."+name, "Service has no image", "Write image or build.")
+			}
+			f.Sidecars = append(f.Sidecars, side)
+			continue
+		}
+		f.Main = Main{
+			Image: side.Image, Build: side.Build, Entrypoint: side.Entrypoint, Command: side.Command, Env: side.Env, Workdir: side.Workdir,
+			User: side.User, DependsOn: side.DependsOn, Healthcheck: side.Healthcheck, Volumes: side.Volumes,
+		}
+	}
+	c.relations(&f)
+	return f
+}
+
+// relations checks what services say of each other.
+func (c *converter) relations(f *File) {
+	e := task.Environment{Sidecars: f.Sidecars, DependsOn: f.Main.DependsOn}
+	health := map[string]*task.Healthcheck{}
+	ports := map[int]string{}
+	for i := range f.Sidecars {
+		s := &f.Sidecars[i]
+		health[s.Name] = s.Healthcheck
+		for _, p := range s.Expose {
+			if other, ok := ports[p]; ok {
+				c.bad("services."+s.Name+".expose", "Two services listen on one port",
+					"%s exposes %d, too: the containers of a task share one network, so their ports must differ.", other, p)
+			}
+			ports[p] = s.Name
+		}
+	}
+	one := func(name string, on map[string]string) {
+		for other, state := range on {
+			at := "services." + name + ".depends_on." + other
+			check, known := health[other]
+			switch {
+			case other == task.MainContainer:
+				if state != task.StateStarted {
+					c.bad(at, "Service waits for main", "The agent works in main: others can wait for it as service_started only.")
+				}
+			case !known:
+				c.bad(at, "Unknown service", "There is no service %q.", other)
+			case state == "":
+				c.bad(at, "Unknown condition", "Write service_started, service_healthy or service_completed_successfully.")
+			case state == task.StateHealthy && check == nil:
+				c.bad(at, "Service has no healthcheck", "Write a healthcheck for %s: that of its image is not run.", other)
+			}
+		}
+	}
+	one(task.MainContainer, f.Main.DependsOn)
+	for i := range f.Sidecars {
+		one(f.Sidecars[i].Name, f.Sidecars[i].DependsOn)
+	}
+	if _, loop := e.StartOrder(); len(loop) > 0 {
+		c.bad("services."+loop[0]+".depends_on", "Services wait for each other", "None of %s can be the first.", strings.Join(loop, ", "))
+	}
+}
+
+func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
+	at := "services." + name
+	out := task.Sidecar{
+		Name: name, Image: s.Image, Entrypoint: s.Entrypoint, Command: s.Command, Env: env(s.Environment),
+		Workdir: s.WorkingDir, User: s.User, Healthcheck: c.healthcheck(at+".healthcheck", s.HealthCheck),
+	}
+	if s.Build != nil {
+		out.Image = "" // the name that the built image would get, which nobody needs
+		out.Build = c.build(at+".build", s.Build)
+	}
+	if s.Entrypoint != nil && len(s.Entrypoint) == 0 { // runs the command alone
+		if out.Entrypoint, out.Command = out.Command, nil; len(out.Entrypoint) == 0 {
+			c.bad(at+".entrypoint", "Service runs nothing", "An empty entrypoint needs a command.")
+		}
+	}
+	if out.Workdir != "" && !path.IsAbs(out.Workdir) {
+		c.bad(at+".working_dir", "Working directory is not absolute", "%q is relative. Use an absolute path of the container.", out.Workdir)
+	}
+	for other, d := range s.DependsOn {
+		if out.DependsOn == nil {
+			out.DependsOn = map[string]string{}
+		}
+		out.DependsOn[other] = conditions[d.Condition]
+	}
+	for _, e := range s.Expose {
+		port, protocol, _ := strings.Cut(e, "/")
+		n, err := strconv.Atoi(port)
+		if err != nil || n < 1 || n > 0xffff || protocol != "" && protocol != "tcp" {
+			c.bad(at+".expose", "Not a TCP port", "Got %q: write numbers such as 5432, without ranges.", e)
+			continue
+		}
+		if !slices.Contains(out.Expose, n) {
+			out.Expose = append(out.Expose, n)
+		}
+	}
+	for _, v := range s.Volumes {
+		out.Volumes = append(out.Volumes, c.volume(at+".volumes", v))
+	}
+	return out
+}
+
+// conditions are the words of the specification for what plugins/task calls
+// otherwise.
+var conditions = map[string]string{
+	types.ServiceConditionStarted: task.StateStarted, types.ServiceConditionHealthy: task.StateHealthy,
+	types.ServiceConditionCompletedSuccessfully: task.StateCompleted,
+}
+
+// env are variables; those without a value were refused.
+func env(m types.MappingWithEquals) task.Env {
+	if len(m) == 0 {
+		return nil
+	}
+	out := task.Env{}
+	for k, v := range m {
+		if v != nil {
+			out[k] = task.Value{Text: *v}
+		}
+	}
+	return out
+}
+
+func (c *converter) build(at string, b *types.BuildConfig) *task.Build {
+	out := &task.Build{Context: path.Clean(b.Context), File: b.Dockerfile}
+	if out.File == "" {
+		out.File = "Dockerfile"
+	}
+	if b.Context == "" || path.IsAbs(b.Context) || out.Context == ".." || strings.HasPrefix(out.Context, "../") || strings.Contains(b.Context, ":") {
+		c.bad(at, "Build is not of the task's own folder", "%q must be a folder below that of the compose file, such as \".\" or \"./db\".", b.Context)
+	}
+	if path.IsAbs(out.File) || path.Clean(out.File) != out.File || strings.HasPrefix(out.File, "..") {
+		c.bad(at, "Dockerfile is not in the build's folder", "%q must be a clean path below %q.", b.Dockerfile, b.Context)
+	}
+	return out
+}
+
+func (c *converter) volume(at string, v types.ServiceVolumeConfig) task.Volume {
+	switch {
+	case v.Type != types.VolumeTypeVolume || strings.HasPrefix(v.Source, "/") || strings.HasPrefix(v.Source, "."):
+		c.bad(at, "Mount of the host", "%q on %q is of type %q: a task's containers see nothing of the host. Use a named volume, "+
+			"or copy files into the image.", v.Source, v.Target, v.Type)
+	case v.Source == "":
+		c.bad(at, "Volume has no name", "Write a name before %q, and the name under volumes: at the top of the file.", v.Target)
+	case v.ReadOnly:
+		c.bad(at, "Read-only volume", "%q is mounted read-only, which is not supported: mount it writable.", v.Source)
+	case v.Volume != nil && (v.Volume.NoCopy || v.Volume.Subpath != ""):
+		c.bad(at, "Option of a volume", "nocopy and subpath of %q are not supported.", v.Source)
+	case !path.IsAbs(v.Target):
+		c.bad(at, "Volume is not mounted on an absolute path", "Got %q.", v.Target)
+	}
+	return task.Volume{Name: v.Source, Target: path.Clean(v.Target)}
+}
+
+// The specification's defaults of a healthcheck.
+const (
+	interval      = 30 * time.Second
+	timeout       = 30 * time.Second
+	startInterval = 5 * time.Second
+	retries       = 3
+)
+
+func (c *converter) healthcheck(at string, h *types.HealthCheckConfig) *task.Healthcheck {
+	if h == nil || h.Disable {
+		return nil
+	}
+	out := &task.Healthcheck{
+		Interval: duration(h.Interval, interval), Timeout: duration(h.Timeout, timeout), StartPeriod: duration(h.StartPeriod, 0),
+		StartInterval: duration(h.StartInterval, startInterval), Retries: retries,
+	}
+	if h.Retries != nil {
+		if out.Retries = int(min(*h.Retries, 10_000)); out.Retries == 0 {
+			out.Retries = retries
+		}
+	}
+	switch {
+	case len(h.Test) == 1 && h.Test[0] == "NONE":
+		return nil
+	case len(h.Test) > 1 && h.Test[0] == "CMD":
+		out.Argv = h.Test[1:]
+	case len(h.Test) == 2 && h.Test[0] == "CMD-SHELL":
+		out.Argv = []string{"/bin/sh", "-c", h.Test[1]}
+	default:
+		c.bad(at, "Healthcheck has no test", "Write test: [\"CMD\", program, argument…] or [\"CMD-SHELL\", line].")
+	}
+	return out
+}
+
+func duration(d *types.Duration, usual time.Duration) task.Duration {
+	if d == nil || *d <= 0 {
+		return task.Duration(usual)
+	}
+	return task.Duration(*d)
+}

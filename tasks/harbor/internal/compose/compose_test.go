@@ -1,0 +1,216 @@
+package compose
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+const everything = `# a comment
+version: "3.8"
+x-env: &env
+  A: one
+  B: 2
+services:
+  main:
+    depends_on:
+      db: {condition: service_healthy}
+      init: {condition: service_completed_successfully}
+    environment:
+      <<: *env
+      C: "cost: $$5"
+  db:
+    image: redis:7
+    command: redis-server --save ""
+    environment: ["X=1", "Y=${NOPE:-why}"]
+    healthcheck:
+      test: redis-cli ping
+      interval: 1s
+      timeout: 1m30s
+      retries: 5
+      start_period: 2s
+    volumes: ["data:/var/lib/data"]
+    expose: [6379, "6380/tcp"]
+    user: "999"
+    working_dir: /data
+  init:
+    build: {context: ./init, dockerfile: Other}
+    entrypoint: ["/init", "now"]
+    command: []
+    depends_on: [db]
+    healthcheck: {disable: true}
+volumes:
+  data:
+`
+
+func TestRead(t *testing.T) {
+	f, problems := Read(t.Context(), "c.yaml", []byte(everything))
+	var said []string
+	for _, p := range problems {
+		said = append(said, p.String())
+	}
+	if want := []string{
+		"c.yaml:17:26: warning: Default is used: NOPE of the host is not let through.",
+		"c.yaml:2:1: warning: Key without effect: Remove it: compose files have no version any more.",
+	}; !reflect.DeepEqual(said, want) {
+		t.Errorf("problems\n%s", strings.Join(said, "\n"))
+	}
+	if want := (Main{
+		Env:       task.Text(map[string]string{"A": "one", "B": "2", "C": "cost: $5"}),
+		DependsOn: map[string]string{"db": task.StateHealthy, "init": task.StateCompleted},
+	}); !reflect.DeepEqual(f.Main, want) {
+		t.Errorf("main\n %+v\n %+v", f.Main, want)
+	}
+	want := []task.Sidecar{{
+		Name: "db", Image: "redis:7", Command: []string{"redis-server", "--save", ""},
+		Env: task.Text(map[string]string{"X": "1", "Y": "why"}), Workdir: "/data", User: "999",
+		Healthcheck: &task.Healthcheck{
+			Argv: []string{"/bin/sh", "-c", "redis-cli ping"}, Interval: task.Duration(time.Second), Timeout: task.Duration(90 * time.Second),
+			StartPeriod: task.Duration(2 * time.Second), StartInterval: task.Duration(5 * time.Second), Retries: 5,
+		},
+		Expose: []int{6379, 6380}, Volumes: []task.Volume{{Name: "data", Target: "/var/lib/data"}},
+	}, {
+		Name: "init", Build: &task.Build{Context: "init", File: "Other"}, Entrypoint: []string{"/init", "now"}, Command: []string{},
+		DependsOn: map[string]string{"db": task.StateStarted},
+	}}
+	if !reflect.DeepEqual(f.Sidecars, want) {
+		t.Errorf("sidecars\n %+v\n %+v", f.Sidecars, want)
+	}
+}
+
+// What would reach out of the task, and what is not carried out, is refused by
+// name, with the line.
+func TestRefused(t *testing.T) {
+	for _, tt := range []struct{ service, want string }{
+		{"privileged: true", "privileged is refused"},
+		{"network_mode: host", "network_mode is refused"},
+		{"ports: ['80:80']", "ports is refused"},
+		{"cap_add: [SYS_ADMIN]", "cap_add is refused"},
+		{"devices: [/dev/kvm]", "devices is refused"},
+		{"security_opt: ['seccomp=unconfined']", "security_opt is refused"},
+		{"pid: host", "pid is refused"},
+		{"env_file: ../../.env", "env_file is refused"},
+		{"extends: {file: ../x.yaml, service: y}", "extends is refused"},
+		{"volumes: ['/:/host']", "Mount of the host"},
+		{"volumes: ['./data:/data']", "Mount of the host"},
+		{"volumes: ['~/.ssh:/x']", "Mount of the host"},
+		{"volumes: ['/var/run/docker.sock:/var/run/docker.sock']", "Socket of the host"},
+		{"volumes: [{type: bind, source: /etc, target: /e}]", "Mount of the host"},
+		{"volumes: [{type: tmpfs, target: /e}]", "Mount of the host"},
+		{"volumes: [/data]", "Volume has no name"},
+		{"volumes: ['data:/data']", "Volume is not declared"},
+		{"volumes: ['data:/data:ro']", "Read-only volume"},
+		{"environment: [HOME]", "Variable of the host"},
+		{"environment: {HOME: }", "Variable of the host"},
+		{"environment: {A: '${HOME}'}", "Variable of the host"},
+		{"environment: {A: $HOME}", "Variable of the host"},
+		{"command: echo $HOME", "Variable of the host"},
+		{"command: ['${A:?no}']", "Variable of the host"},
+		{"command: ['${A']", "Malformed variable"},
+		{"build: ..", "Build is not of the task's own folder"},
+		{"build: /etc", "Build is not of the task's own folder"},
+		{"build: https://example.com/x.git", "Build is not of the task's own folder"},
+		{"build: {context: ., dockerfile: ../x}", "Dockerfile is not in the build's folder"},
+		{"build: {context: ., args: {A: b}}", "args is not supported"},
+		{"restart: always", "restart is refused"},
+		{"imge: x", "imge is not supported"},
+		{"healthcheck: {tst: x}", "tst is not supported"},
+		{"healthcheck: {interval: 1s}", "Healthcheck has no test"},
+		{"depends_on: [nobody]", "Unknown service"},
+		{"depends_on: {main: {condition: service_healthy}}", "Service waits for main"},
+		{"depends_on: {a: {condition: service_started}}", "Services wait for each other"},
+		{"depends_on: {b: {condition: service_healthy}}", "Service has no healthcheck"},
+		{"depends_on: {b: {condition: service_started, restart: true}}", "restart is refused"},
+		{"expose: ['80-90']", "Not a TCP port"},
+		{"expose: [81]", "Two services listen on one port"},
+		{"entrypoint: []", "Service runs nothing"},
+		{"working_dir: x", "Working directory is not absolute"},
+		{"command: !reset null", "Tag is not supported"},
+		{"<<: *priv", "privileged is refused"},
+		{"<<: [*priv]", "privileged is refused"},
+		{"healthcheck: *priv", "privileged is refused"},
+	} {
+		file := "x-p: &priv {privileged: true}\nservices:\n  b:\n    image: y\n    expose: [81]\n  a:\n    image: x\n    " + tt.service + "\n"
+		_, problems := Read(t.Context(), "c.yaml", []byte(file))
+		found := false
+		for _, p := range problems {
+			found = found || strings.HasPrefix(p.Summary, tt.want) && p.Severity == task.Error && (p.Line == 8 || p.Line > 0 && (strings.Contains(tt.service, "*") || tt.service == "expose: [81]"))
+		}
+		if !found {
+			t.Errorf("%s: got %v, want %q on line 8", tt.service, problems, tt.want)
+		}
+	}
+}
+
+func TestRefusedOnTop(t *testing.T) {
+	var deep strings.Builder
+	deep.WriteString("x-0: &x0 {a: {b: c}}\n")
+	for i := 1; i < 12; i++ {
+		fmt.Fprintf(&deep, "x-%d: &x%d {", i, i)
+		for j := range 9 {
+			fmt.Fprintf(&deep, "k%d: *x%d, ", j, i-1)
+		}
+		deep.WriteString("}\n")
+	}
+	for file, want := range map[string]string{
+		"services: [":                                    "Not valid YAML",
+		"include: [other.yaml]":                          "include is refused",
+		"networks: {a: }":                                "networks is refused",
+		"secrets: {a: {file: /etc/shadow}}":              "secrets is refused",
+		"volumes: {a: {driver: local}}":                  "driver is refused",
+		"volumes: {a: {external: true}}":                 "external is refused",
+		"servces: {}":                                    "servces is not supported",
+		"services: {a: {image: x}}\n---\nservices: {}":   "More than one document",
+		"services: 3":                                    "Not a valid compose file",
+		"services: {a: 3}":                               "Not a valid compose file",
+		"services: {a: {}}":                              "Service has no image",
+		deep.String() + "services: {a: {build: *x11}}\n": "k0 is not supported",
+		deep.String() + "services: {a: {image: x, environment: *x11}}\n": "Too much",
+	} {
+		_, problems := Read(t.Context(), "c.yaml", []byte(file))
+		found := false
+		for _, p := range problems {
+			found = found || p.Summary == want && p.Severity == task.Error
+		}
+		if !found {
+			t.Errorf("%.60q: got %v, want %q", file, problems, want)
+		}
+	}
+	if f, problems := Read(t.Context(), "c.yaml", nil); len(problems) > 0 || len(f.Sidecars) > 0 {
+		t.Errorf("an empty file: %+v, %v", f, problems)
+	}
+}
+
+// Whatever stands in the file, reading it ends; what is not refused has no
+// way out of the task.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(everything))
+	f.Add([]byte("services: {a: {image: x, volumes: ['/:/h']}}"))
+	f.Add([]byte("a: &a [*a]\nservices: *a"))
+	f.Add([]byte("services: {a: &a {<<: *a, image: x}}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, problems := Read(t.Context(), "c.yaml", data)
+		for _, p := range problems {
+			if p.Summary == "" || p.Detail == "" || p.Line < 0 {
+				t.Errorf("%q: %+v", data, p)
+			}
+		}
+		if task.Broken(problems) {
+			return
+		}
+		for _, s := range file.Sidecars {
+			if s.Build != nil && (strings.HasPrefix(s.Build.Context, "/") || strings.HasPrefix(s.Build.Context, "..")) {
+				t.Errorf("%q: build of %q", data, s.Build.Context)
+			}
+			for _, v := range s.Volumes {
+				if strings.ContainsAny(v.Name, "/\\") {
+					t.Errorf("%q: volume %q", data, v.Name)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,371 @@
+package compose
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/compose-spec/compose-go/v2/template"
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// allowed are the keys that are carried out. The path of a key has "*" for a
+// name that the file chooses.
+var allowed = map[string][]string{
+	"":                        {"services", "volumes", "version", "name"},
+	"services.*":              {"image", "build", "command", "entrypoint", "environment", "depends_on", "healthcheck", "volumes", "expose", "working_dir", "user"},
+	"services.*.build":        {"context", "dockerfile"},
+	"services.*.healthcheck":  {"test", "interval", "timeout", "retries", "start_period", "start_interval", "disable"},
+	"services.*.depends_on.*": {"condition"},
+	"services.*.volumes[]":    {"type", "source", "target", "read_only", "volume"},
+	"volumes.*":               {},
+}
+
+// free are the places whose keys are names that the file chooses.
+var free = []string{"services", "volumes", "services.*.environment", "services.*.depends_on"}
+
+// dangerous say of keys that are refused what they would give away.
+var dangerous = map[string]string{
+	"privileged":          "It would give the container the host.",
+	"network_mode":        "It would give the container another network: the host's, or one that no policy holds for.",
+	"networks":            "All containers of a task share one network, which nothing leaves.",
+	"ports":               "It would open ports of the host. The containers of a task reach each other by name; write expose.",
+	"cap_add":             "It would give the container rights on the host.",
+	"cap_drop":            "Every container has the engine's default rights, no others.",
+	"devices":             "It would give the container devices of the host.",
+	"device_cgroup_rules": "It would give the container devices of the host.",
+	"security_opt":        "It would take protections away.",
+	"pid":                 "It would show the container processes of the host.",
+	"ipc":                 "It would give the container memory of others.",
+	"uts":                 "It would give the container the host's name.",
+	"userns_mode":         "It would give the container users of the host.",
+	"cgroup":              "It would give the container control groups of the host.",
+	"cgroup_parent":       "It would move the container out of its limits.",
+	"sysctls":             "It would change the kernel's settings.",
+	"env_file":            "It would read variables of a file, perhaps of the host. Write them under environment.",
+	"extends":             "It would read another file. Write the service out.",
+	"include":             "It would read another file. Write the services out.",
+	"volumes_from":        "It would mount what another container has. Use a named volume.",
+	"secrets":             "It would read files or variables of the host.",
+	"configs":             "It would read files or variables of the host. Copy files into the image.",
+	"extra_hosts":         "The names of the services are known in every container; no others can be.",
+	"restart":             "Services run once: one that ends has failed, or is complete.",
+	"deploy":              "Limits of the task are written in task.toml.",
+}
+
+// maxDepth bounds how deep a file nests, aliases followed. maxNodes bounds how
+// much of it is looked at, so that aliases of aliases end.
+const (
+	maxDepth = 32
+	maxNodes = 20_000
+)
+
+// keys checks which keys a file has, and knows where they stand.
+type keys struct {
+	file     string
+	problems []task.Problem
+	lines    map[string]*token.Position // by path with the file's own names
+	anchors  map[string]ast.Node
+	nodes    int
+}
+
+// at is the place of a path, or of what it lies in.
+func (k *keys) at(path string) *token.Position {
+	for ; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
+		if p := k.lines[path]; p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// bad reports a problem at the line of a path.
+func (k *keys) bad(path, summary, format string, args ...any) {
+	k.add(task.Error, k.at(path), path, summary, fmt.Sprintf(format, args...))
+}
+
+func (k *keys) add(s task.Severity, p *token.Position, path, summary, detail string) {
+	out := task.Problem{File: k.file, Severity: s, Key: path, Summary: summary, Detail: detail}
+	if p != nil {
+		out.Line, out.Column = p.Line, p.Column
+	}
+	k.problems = append(k.problems, out)
+}
+
+// check refuses what the file may not say, and returns the file without what
+// has no effect.
+func (k *keys) check(data []byte) []byte {
+	k.lines, k.anchors = map[string]*token.Position{}, map[string]ast.Node{}
+	f, err := parse(data)
+	if err != nil {
+		p := task.Problem{File: k.file, Severity: task.Error, Summary: "Not valid YAML", Detail: firstLine(err.Error()) + "."}
+		if ye, ok := errors.AsType[yaml.Error](err); ok {
+			p.Detail = ye.GetMessage() + "."
+			if tk := ye.GetToken(); tk != nil && tk.Position != nil {
+				p.Line, p.Column = tk.Position.Line, tk.Position.Column
+			}
+		}
+		k.problems = append(k.problems, p)
+		return nil
+	}
+	var bodies []ast.Node
+	for _, d := range f.Docs {
+		if d.Body != nil {
+			bodies = append(bodies, d.Body)
+		}
+	}
+	switch {
+	case len(bodies) == 0:
+		return []byte("services: {}\n")
+	case len(bodies) > 1:
+		k.add(task.Error, bodies[1].GetToken().Position, "", "More than one document", "A compose file is one.")
+		return nil
+	}
+	ast.Walk(anchors{k}, bodies[0])
+	k.mapping("", "", bodies[0], 0)
+	if task.Broken(k.problems) {
+		return nil
+	}
+	return k.without(data, "version")
+}
+
+// parse is the parser, whose panics are the file's fault.
+func parse(data []byte) (f *ast.File, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the parser gave up: %v", r)
+		}
+	}()
+	return parser.ParseBytes(data, 0)
+}
+
+// anchors collects what aliases stand for.
+type anchors struct{ k *keys }
+
+// Visit notes one anchor.
+func (a anchors) Visit(n ast.Node) ast.Visitor {
+	if an, ok := n.(*ast.AnchorNode); ok && an.Name != nil {
+		a.k.anchors[an.Name.GetToken().Value] = an.Value
+	}
+	return a
+}
+
+// plain is a node without anchor and alias; nil when there is nothing.
+func (k *keys) plain(n ast.Node) ast.Node {
+	for range maxDepth {
+		switch v := n.(type) {
+		case *ast.AnchorNode:
+			n = v.Value
+		case *ast.AliasNode:
+			n = k.anchors[v.Value.GetToken().Value]
+		default:
+			return n
+		}
+	}
+	return nil
+}
+
+// pairs are the keys and values of a mapping; ok is false for anything else.
+func pairs(n ast.Node) (out []*ast.MappingValueNode, ok bool) {
+	switch v := n.(type) {
+	case *ast.MappingNode:
+		return v.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{v}, true
+	default:
+		return nil, false
+	}
+}
+
+// enough ends a walk that aliases have made endless.
+func (k *keys) enough(n ast.Node, depth int) bool {
+	if k.nodes++; k.nodes <= maxNodes && depth <= maxDepth {
+		return false
+	}
+	if k.nodes == maxNodes+1 || depth > maxDepth {
+		k.nodes = maxNodes + 2
+		if !task.Broken(k.problems) {
+			k.add(task.Error, n.GetToken().Position, "", "Too much", "The file nests too deep, or its aliases stand for too much.")
+		}
+	}
+	return true
+}
+
+// mapping checks a mapping: path names it as the file does, form with "*".
+func (k *keys) mapping(path, form string, n ast.Node, depth int) {
+	if n == nil || k.enough(n, depth) {
+		return
+	}
+	values, ok := pairs(n)
+	if !ok {
+		k.value(path, form, n, depth)
+		return
+	}
+	for _, v := range values {
+		if v.Key == nil || v.Key.GetToken() == nil {
+			continue
+		}
+		if v.Key.IsMergeKey() {
+			k.merge(path, form, v.Value, depth+1)
+			continue
+		}
+		name := keyName(v.Key)
+		p, f := join(path, name), join(form, name)
+		if strings.HasPrefix(name, "x-") && form != "services.*.environment" {
+			if _, seen := k.lines[p]; !seen {
+				k.lines[p] = v.Key.GetToken().Position
+			}
+			continue // for anchors; has no meaning of its own
+		}
+		k.lines[p] = v.Key.GetToken().Position
+		if slices.Contains(free, form) {
+			f = join(form, "*")
+		} else if list, known := allowed[form]; known && !slices.Contains(list, name) {
+			k.refuse(p, name, list)
+			continue
+		}
+		k.mapping(p, f, k.plain(v.Value), depth+1)
+	}
+}
+
+// merge checks what "<<" brings in.
+func (k *keys) merge(path, form string, n ast.Node, depth int) {
+	n = k.plain(n)
+	if s, ok := n.(*ast.SequenceNode); ok {
+		for _, v := range s.Values {
+			k.mapping(path, form, k.plain(v), depth+1)
+		}
+		return
+	}
+	k.mapping(path, form, n, depth)
+}
+
+func keyName(n ast.MapKeyNode) string {
+	if s, ok := n.(*ast.StringNode); ok {
+		return s.Value
+	}
+	return n.GetToken().Value
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func (k *keys) refuse(path, name string, list []string) {
+	if why, ok := dangerous[name]; ok {
+		k.bad(path, fmt.Sprintf("%s is refused", name), "%s", why)
+		return
+	}
+	if len(list) == 0 {
+		k.bad(path, fmt.Sprintf("%s is refused", name), "A volume is named and nothing else: it has no driver, and none is taken from the host.")
+		return
+	}
+	k.bad(path, fmt.Sprintf("%s is not supported", name), "Supported here: %s.", strings.Join(list, ", "))
+}
+
+// value checks what is no mapping: the variables in it, and the short forms.
+func (k *keys) value(path, form string, n ast.Node, depth int) {
+	switch v := n.(type) {
+	case *ast.SequenceNode:
+		for _, item := range v.Values {
+			item = k.plain(item)
+			if item == nil {
+				continue
+			}
+			if form == "services.*.environment" {
+				if s, ok := text(item); ok && !strings.Contains(s, "=") {
+					k.hostVariable(path, item.GetToken().Position, s)
+				}
+			}
+			k.mapping(path, form+"[]", item, depth+1)
+		}
+	case *ast.NullNode:
+		if strings.HasPrefix(form, "services.*.environment.") {
+			k.hostVariable(path, k.at(path), path[strings.LastIndexByte(path, '.')+1:])
+		}
+	case *ast.TagNode:
+		k.add(task.Error, v.GetToken().Position, path, "Tag is not supported", fmt.Sprintf("%q: write the value itself.", v.GetToken().Value))
+	default:
+		if s, ok := text(n); ok {
+			k.variables(path, n.GetToken().Position, s)
+			if form == "services.*.volumes[]" {
+				k.shortVolume(path, n.GetToken().Position, s)
+			}
+		}
+	}
+}
+
+func text(n ast.Node) (string, bool) {
+	switch v := n.(type) {
+	case *ast.StringNode:
+		return v.Value, true
+	case *ast.LiteralNode:
+		return v.Value.Value, true
+	default:
+		return "", false
+	}
+}
+
+func (k *keys) hostVariable(path string, p *token.Position, name string) {
+	k.add(task.Error, p, path, "Variable of the host", fmt.Sprintf("%q has no value, so it would be taken from this host. Write one.", name))
+}
+
+// variables refuses "${NAME}" without a default. With one, that is used: the
+// host's variables are nobody's here.
+func (k *keys) variables(path string, p *token.Position, s string) {
+	if !strings.Contains(s, "$") {
+		return
+	}
+	names := map[string]bool{}
+	_, err := template.SubstituteWithOptions(s, func(name string) (string, bool) {
+		names[name] = true
+		return "", false
+	}, template.WithoutLogging)
+	if err != nil && len(names) == 0 {
+		k.add(task.Error, p, path, "Malformed variable", fmt.Sprintf("%q: %s. A dollar sign alone is written $$.", s, firstLine(err.Error())))
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if strings.Contains(s, "${"+name+":-") || strings.Contains(s, "${"+name+"-") {
+			k.add(task.Warning, p, path, "Default is used", fmt.Sprintf("%s of the host is not let through.", name))
+			continue
+		}
+		k.add(task.Error, p, path, "Variable of the host", fmt.Sprintf("%q asks for %s of this host. Write the value, or a default as ${%s:-value}; "+
+			"a dollar sign that the container is to see is written $$.", s, name, name))
+	}
+}
+
+// shortVolume refuses mounts of the host with what they would give away.
+func (k *keys) shortVolume(path string, p *token.Position, s string) {
+	source, rest, _ := strings.Cut(s, ":")
+	switch {
+	case strings.HasSuffix(source, ".sock"):
+		k.add(task.Error, p, path, "Socket of the host", fmt.Sprintf("%q would give the container the engine, or another program of the host.", s))
+	case rest != "" && (strings.HasPrefix(source, "/") || strings.HasPrefix(source, ".") || strings.HasPrefix(source, "~")):
+		k.add(task.Error, p, path, "Mount of the host", fmt.Sprintf("%q: a task's containers see nothing of the host. Use a named volume, or copy files into the image.", s))
+	}
+}
+
+// without blanks a key of one line at the top of the file.
+func (k *keys) without(data []byte, name string) []byte {
+	p := k.lines[name]
+	if p == nil || p.Column != 1 {
+		return data
+	}
+	k.add(task.Warning, p, name, "Key without effect", "Remove it: compose files have no version any more.")
+	lines := strings.SplitAfter(string(data), "\n")
+	if p.Line > len(lines) {
+		return data
+	}
+	lines[p.Line-1] = "\n"
+	return []byte(strings.Join(lines, ""))
+}

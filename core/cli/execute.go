@@ -197,7 +197,7 @@ func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) 
 	}
 	here, err := run.NewHere(run.HereOptions{
 		Plan: j.Plan, Run: j.store.Manifest.Header.Run, Berth: version, Plugins: trial.Of(j.Host), Gateway: asGateway(models),
-		Runtime: place.Dir, Sandboxd: sandboxd, LookupEnv: a.env, Formats: a.formats,
+		Runtime: place.Dir, Disk: place.Disk, Sandboxd: sandboxd, LookupEnv: a.env, Formats: a.formats,
 		Options: task.Options{AllowEnv: j.store.Manifest.Header.AllowEnv, LookupEnv: a.env},
 	})
 	if err != nil {
@@ -275,7 +275,26 @@ func installSandboxd() (string, error) {
 		return "", err
 	}
 	installed, _, err := sandbox.Install(filepath.Join(dir, "d"), path)
+	if err == nil {
+		pruneSandboxd(installed)
+	}
 	return installed, err
+}
+
+// pruneSandboxd removes copies of other builds that nobody has used for a day:
+// they may lie in memory. A living process may still link to its own.
+func pruneSandboxd(keep string) {
+	now := time.Now()
+	_ = os.Chtimes(keep, now, now) // it is in use
+	if living, err := node.Living(); err != nil || len(living) > 1 {
+		return
+	}
+	old, _ := filepath.Glob(filepath.Join(filepath.Dir(keep), sandboxdName[len("berth-"):]+"-*")) // the pattern is good
+	for _, path := range old {
+		if fi, err := os.Stat(path); err == nil && path != keep && now.Sub(fi.ModTime()) > 24*time.Hour {
+			_ = os.Remove(path) // it stays for the next time
+		}
+	}
 }
 
 // sayRun prints the tables of a run and where it is.

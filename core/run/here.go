@@ -32,9 +32,11 @@ type HereOptions struct {
 	Berth   string // version of this program
 	Plugins trial.Plugins
 	Gateway trial.Gateway // nil: there are no models
-	// Runtime is a folder on node-local disk for this process alone, Sandboxd
-	// the program as it was installed beside it.
+	// Runtime is a node-local folder for this process alone, perhaps in memory,
+	// Disk one on a disk if Runtime is not, and Sandboxd the program as it was
+	// installed beside Runtime.
 	Runtime   string
+	Disk      string
 	Sandboxd  string
 	LookupEnv func(string) (string, bool)
 	// Formats and Options read a task again whose files look changed.
@@ -69,11 +71,15 @@ func (h *Here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 	if err := h.guard.check(ctx, j.Trial.Place, t); err != nil {
 		return h.notTheTask(j, t, err)
 	}
-	runtime := filepath.Join(h.o.Runtime, strconv.FormatInt(h.count.Add(1), 36))
+	number := strconv.FormatInt(h.count.Add(1), 36)
+	runtime, disk := filepath.Join(h.o.Runtime, number), ""
+	if h.o.Disk != "" {
+		disk = filepath.Join(h.o.Disk, number)
+	}
 	return trial.Run(ctx, trial.Input{
 		Run: h.o.Run, Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
 		Host: h.host, Berth: h.o.Berth, Task: t.Task, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],
-		Record: j.Attempt, Runtime: runtime, Sandboxd: h.o.Sandboxd, Plugins: h.o.Plugins, Gateway: h.o.Gateway,
+		Record: j.Attempt, Runtime: runtime, Disk: disk, Sandboxd: h.o.Sandboxd, Plugins: h.o.Plugins, Gateway: h.o.Gateway,
 		LookupEnv: h.o.LookupEnv, Live: j.Live,
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/berth-eval/berth/core/record"
@@ -45,12 +46,16 @@ func (r *Run) Begin(trial string) (*Attempt, error) {
 	r.mu.Unlock()
 
 	parent := filepath.Join(r.Dir, TrialsDir, filepath.FromSlash(t.Dir))
-	if err := os.MkdirAll(parent, 0o755); err != nil {
+	err := os.Mkdir(parent, 0o755)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(parent, 0o755)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("begin attempt: %w", err)
 	}
 	for {
 		dir := filepath.Join(parent, AttemptDir(number))
-		err := os.Mkdir(dir, 0o755)
+		err = os.Mkdir(dir, 0o755)
 		if errors.Is(err, fs.ErrExist) {
 			number++
 			continue
@@ -79,7 +84,7 @@ func (a *Attempt) Append(file string, v any) error {
 	if !local(file) {
 		return fmt.Errorf("append to %q: not a path below the attempt", file)
 	}
-	b, err := json.Marshal(v)
+	b, err := line(v)
 	if err != nil {
 		return fmt.Errorf("append to %s: %w", file, err)
 	}
@@ -97,18 +102,25 @@ func (a *Attempt) Append(file string, v any) error {
 		out = &appended{f: f}
 		a.files[file] = out
 	}
-	var buf bytes.Buffer
 	if out.torn {
-		buf.WriteByte('\n')
+		b = append([]byte{'\n'}, b...)
 	}
-	buf.Write(b)
-	buf.WriteByte('\n')
-	n, err := out.f.Write(buf.Bytes())
+	n, err := out.f.Write(b)
 	out.torn = err != nil && n > 0 || out.torn && n == 0
 	if err != nil {
 		return fmt.Errorf("append to %s: %w", file, err)
 	}
 	return nil
+}
+
+// line is v as one line of JSON, with its end. What is JSON already, in one
+// line, is taken as it is.
+func line(v any) ([]byte, error) {
+	if raw, ok := v.(json.RawMessage); ok && bytes.IndexByte(raw, '\n') < 0 && json.Valid(raw) {
+		return append(slices.Clip(raw), '\n'), nil
+	}
+	b, err := json.Marshal(v)
+	return append(b, '\n'), err
 }
 
 // WriteFile writes a file of the attempt beside its name and renames it. Its

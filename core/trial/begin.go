@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -285,10 +283,4 @@ func (a *attempt) place(ctx context.Context, when task.PlacePhase, stage string)
 		}
 	}
 	return nil
-}
-
-// folder makes a folder of the attempt's runtime place.
-func (a *attempt) folder(parts ...string) (string, error) {
-	dir := filepath.Join(append([]string{a.in.Runtime}, parts...)...)
-	return dir, os.MkdirAll(dir, 0o700)
 }

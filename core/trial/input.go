@@ -29,7 +29,8 @@ type Input struct {
 	Cell Cell
 
 	Record    Attempt // where the attempt is written down
-	Runtime   string  // new or empty folder on node-local disk, 0700, with a path of at most 60 bytes; removed at the end
+	Runtime   string  // new or empty node-local folder, 0700, perhaps in memory, with a path of at most 60 bytes; removed at the end
+	Disk      string  // new folder for what is too large for memory, made when it is needed; removed at the end; empty: Runtime will do
 	Sandboxd  string  // path of sandboxd as installed on this machine
 	Plugins   Plugins // never nil
 	Gateway   Gateway // nil: there are no models

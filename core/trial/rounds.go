@@ -204,7 +204,7 @@ func (s *stage) openUser(ctx context.Context) error {
 	if needs.Shell || needs.Terminal {
 		return blame.On(record.ByConfig, fmt.Errorf("user %s wants a sandbox, which is not supported yet: use an agent that needs no shell", cell.Plugin))
 	}
-	view, err := s.view(task.RoleUser, "user")
+	view, err := s.view(task.RoleUser, "user", nil)
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (s *stage) userView(view string) error {
 	if err := os.RemoveAll(filepath.Join(view, views.AttemptFolder)); err != nil {
 		return err
 	}
-	return views.Attempt(view, s.a.in.Record.Dir(), "", task.RoleUser)
+	return views.Attempt(view, s.a.in.Record.Dir(), "", task.RoleUser, nil)
 }
 
 // briefing is what the simulated user is told: its persona, the task, what the

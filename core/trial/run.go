@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -42,7 +41,7 @@ func newAttempt(in Input) (*attempt, error) {
 	if in.LookupEnv == nil {
 		in.LookupEnv = func(string) (string, bool) { return "", false }
 	}
-	if err := os.MkdirAll(in.Runtime, 0o700); err != nil {
+	if err := newFolder(in.Runtime); err != nil {
 		return nil, err
 	}
 	a := &attempt{
@@ -221,7 +220,7 @@ func (a *attempt) modes() {
 func (a *attempt) publish() (record.Result, error) {
 	p := record.Phase{Name: record.PhasePublish, Who: record.ByCore, Start: a.now()}
 	a.scribe.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Who: p.Who})
-	if err := os.RemoveAll(a.in.Runtime); err != nil {
+	if err := a.removeFolders(); err != nil {
 		a.res.Findings = append(a.res.Findings, record.Finding{
 			Finding: verifier.Finding{Code: "cleanup", Severity: verifier.Note, Text: a.scribe.Text(err.Error(), bound.FindingText)},
 			By:      scribe.ByCore, Phase: p.Name,

@@ -25,7 +25,7 @@ func (a *attempt) newWorld(ctx context.Context) error {
 		return blame.On(record.ByCore, err)
 	}
 	a.spec.Control = folder.Path
-	if a.spec.Scratch, err = a.folder("env"); err == nil {
+	if a.spec.Scratch, err = a.scratch("env"); err == nil {
 		a.spec.Files, err = a.environmentFiles()
 	}
 	if err != nil {
@@ -111,7 +111,10 @@ func (a *attempt) environmentFiles() (string, error) {
 	if len(names) == 0 {
 		return "", nil
 	}
-	dir := filepath.Join(a.in.Runtime, "files")
+	dir, err := a.disk("files") // levels and pages may be large
+	if err != nil {
+		return "", err
+	}
 	return dir, views.Resources(dir, a.task, names)
 }
 

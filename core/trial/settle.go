@@ -152,20 +152,24 @@ func (a *attempt) closeSession(ctx context.Context) error {
 	a.session = nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Collect)
 	defer cancel()
-	logs, err := a.folder("logs", s.id)
-	errs := []error{err}
+	var errs []error
+	logs := ""
 	if len(s.needs.Logs) > 0 && a.w != nil && !a.w.Gone() {
-		errs = append(errs, a.agentLogs(ctx, s, logs))
+		var err error
+		if logs, err = a.disk("logs-" + s.id); err == nil {
+			err = a.agentLogs(ctx, s, logs)
+		}
+		errs = append(errs, err)
 	}
 	errs = append(errs, s.close(ctx, logs), s.shut(ctx))
 	to := filepath.Join(a.in.Record.Dir(), record.AgentDir)
 	if len(a.task.Stages) > 1 {
 		to = filepath.Join(to, s.id)
 	}
-	errs = append(errs,
-		collect.Folder(s.scratch, to, a.scribe.Redactor()),
-		collect.Folder(logs, filepath.Join(to, "logs"), a.scribe.Redactor()),
-		os.RemoveAll(logs))
+	errs = append(errs, collect.Folder(s.scratch, to, a.scribe.Redactor()))
+	if logs != "" {
+		errs = append(errs, collect.Folder(logs, filepath.Join(to, "logs"), a.scribe.Redactor()), os.RemoveAll(logs))
+	}
 	return errors.Join(errs...)
 }
 

@@ -153,7 +153,7 @@ func (s *stage) openAgent(ctx context.Context) error {
 	if err := s.placeTurn(ctx); err != nil {
 		return err
 	}
-	view, err := s.view(task.Role(a.role()), string(a.role()))
+	view, err := s.view(task.Role(a.role()), string(a.role()), nil)
 	if err != nil {
 		return err
 	}
@@ -180,17 +180,18 @@ func (s *stage) placeTurn(ctx context.Context) error {
 	return nil
 }
 
-// view makes a view folder of the stage.
-func (s *stage) view(role task.Role, name string) (string, error) {
-	root, err := s.a.folder("views")
-	if err != nil {
-		return "", blame.On(record.ByCore, err)
-	}
-	dir := filepath.Join(root, fmt.Sprintf("%d-%s", s.i+1, name))
-	if err = views.Build(dir, s.a.task, role, s.task.Name); err != nil {
-		return "", blame.On(record.ByTask, err)
-	}
-	return dir, nil
+// view makes a view folder of the stage; more, which may be nil, adds to it.
+func (s *stage) view(role task.Role, name string, more func(dir string, room *views.Room) error) (string, error) {
+	dir, err := s.a.view(fmt.Sprintf("view-%d-%s", s.i+1, name), func(dir string, room *views.Room) error {
+		if err := views.Build(dir, s.a.task, role, s.task.Name, room); err != nil {
+			return blame.On(record.ByTask, err)
+		}
+		if more == nil {
+			return nil
+		}
+		return more(dir, room)
+	})
+	return dir, blame.On(record.ByCore, err)
 }
 
 // agentTime is the deadline of one turn; 0 is none but the core's own.

@@ -257,13 +257,11 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		Stage: s.task.Name, Round: j.round, RoundsLeft: j.left, Earlier: slices.Clone(j.earlier), Timeout: s.verifyTime(),
 		Settings: j.use.Settings, Config: cell.Config,
 	}
-	if r.View, err = s.view(task.RoleVerifier, id); err != nil {
+	r.View, err = s.view(task.RoleVerifier, id, func(dir string, room *views.Room) error { return s.attemptView(dir, j.copies, room) })
+	if err != nil {
 		return r, done, err
 	}
-	if err = s.attemptView(r.View, j.copies); err != nil {
-		return r, done, blame.On(record.ByCore, err)
-	}
-	if r.Scratch, err = a.folder("scratch", id); err != nil {
+	if r.Scratch, err = a.scratch("scratch-" + id); err != nil {
 		return r, done, blame.On(record.ByCore, err)
 	}
 	undo = append(undo, func() error {
@@ -338,12 +336,12 @@ func plainName(name string, number int) string {
 
 // attemptView adds the attempt so far to a view; the artifacts are those of the
 // stage, or the copies of a round.
-func (s *stage) attemptView(view, copies string) error {
+func (s *stage) attemptView(view, copies string, room *views.Room) error {
 	dir := s.a.in.Record.Dir()
 	if copies == "" {
 		copies = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
 	}
-	return views.Attempt(view, dir, copies, task.RoleVerifier)
+	return views.Attempt(view, dir, copies, task.RoleVerifier, room)
 }
 
 func (s *stage) judgeModels(ctx context.Context, cell Verifier, plugin VerifierPlugin) (map[string]model.Endpoint, ModelSession, error) {

@@ -91,6 +91,44 @@ func TestAPlaceIsRemovedWhenItIsReleased(t *testing.T) {
 	}
 }
 
+func TestAPlaceInMemoryHasADiskBesideIt(t *testing.T) {
+	memory, err := os.MkdirTemp("/dev/shm", "bnt")
+	if err != nil {
+		t.Skipf("no folder in memory: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(memory) })
+	temp := t.TempDir()
+	t.Setenv(node.EnvDir, memory)
+	t.Setenv("TMPDIR", temp)
+	p, err := node.Claim("l", "/run", nil)
+	if err != nil {
+		t.Skipf("programs may not be executed in memory: %v", err)
+	}
+	if p.Disk != "" && !strings.HasPrefix(p.Disk, temp+"/") {
+		t.Errorf("the disk is %s, which is not below %s", p.Disk, temp)
+	}
+	if p.Disk == "" {
+		t.Logf("%s is in memory, too", temp)
+		temp = memory
+	} else if err = os.MkdirAll(filepath.Join(p.Disk, "1", "view"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	disk := p.Disk
+	if err = p.Leave(); err != nil { // as a kill does
+		t.Fatal(err)
+	}
+	stale, err := node.Stale()
+	if err != nil || len(stale) != 1 || stale[0].Disk != disk {
+		t.Fatalf("stale: %+v, %v", stale, err)
+	}
+	if err = stale[0].Release(); err != nil {
+		t.Error(err)
+	}
+	if left, globErr := filepath.Glob(filepath.Join(temp, "*", filepath.Base(p.Dir)+"*")); globErr != nil || len(left) != 0 {
+		t.Errorf("left: %q, %v", left, globErr)
+	}
+}
+
 func TestThePlaceOfAKilledProcessIsFoundOnce(t *testing.T) {
 	own(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

@@ -26,6 +26,9 @@ type Owner struct {
 	Since   time.Time `json:"since"`
 	// Environments are the plugins that may have made sandboxes under Label.
 	Environments []string `json:"environments,omitempty"`
+	// Disk is a folder beside the place for what is too large for it, when that
+	// is in memory; empty when it is not. Whoever needs it makes it.
+	Disk string `json:"disk,omitempty"`
 }
 
 // Place is the folder of one running process. It is locked as long as the
@@ -61,6 +64,9 @@ func Claim(label, run string, environments []string) (*Place, error) {
 	p := &Place{Dir: filepath.Join(parent, name), Owner: Owner{
 		Label: label, Run: run, Process: Self(), Since: time.Now().UTC(), Environments: environments,
 	}}
+	if big := disk(dir); big != "" {
+		p.Disk = filepath.Join(big, name)
+	}
 	p.lock = flock.New(lockOf(p.Dir)) // first: a folder whose lock is open is stale
 	if ok, lockErr := p.lock.TryLock(); lockErr != nil || !ok {
 		return nil, errors.Join(fmt.Errorf("runtime folder: %s is in use", p.lock.Path()), lockErr)
@@ -87,7 +93,11 @@ func (p *Place) Release() error {
 	if p.lock == nil {
 		return nil
 	}
-	err := os.RemoveAll(p.Dir)
+	var err error
+	if filepath.Base(p.Disk) == filepath.Base(p.Dir) { // else it was not written by Claim
+		err = os.RemoveAll(p.Disk)
+	}
+	err = errors.Join(err, os.RemoveAll(p.Dir))
 	if e := os.Remove(lockOf(p.Dir)); !errors.Is(e, fs.ErrNotExist) {
 		err = errors.Join(err, e)
 	}

@@ -70,7 +70,7 @@ type Artifact struct {
 // Collector collects into one folder. A zero MaxBytes or MaxFiles means that of
 // package bound.
 type Collector struct {
-	Into     string // the folder; made when missing
+	Into     string // the folder; made when there is something to put into it
 	Workdir  string // that relative sources are relative to
 	Fetch    Fetch
 	Redactor *redact.Redactor
@@ -78,11 +78,13 @@ type Collector struct {
 	MaxBytes int64
 	MaxFiles int64
 
+	root         *os.Root // Into, once it is needed
 	bytes, files int64
 	taken        []string
 }
 
-// All collects the artifacts in their order and writes the manifest. A failure
+// All collects the artifacts in their order and writes the manifest, but none
+// of nothing when all were only implied. A failure
 // of one is its status, not an error; an error means that the host could not
 // write, or that ctx ended.
 func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
@@ -92,17 +94,12 @@ func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 	if c.MaxFiles == 0 {
 		c.MaxFiles = bound.ArtifactEntries
 	}
-	if err := os.MkdirAll(c.Into, 0o755); err != nil {
-		return nil, fmt.Errorf("collect: %w", err)
-	}
-	root, err := os.OpenRoot(c.Into)
-	if err != nil {
-		return nil, fmt.Errorf("collect: %w", err)
-	}
-	defer root.Close()
+	defer c.close()
 	entries := []Entry{}
+	asked := false
 	for _, a := range as {
-		e, oneErr := c.one(ctx, root, a)
+		asked = asked || !a.Implied
+		e, oneErr := c.one(ctx, a)
 		if oneErr != nil {
 			return entries, fmt.Errorf("collect %s: %w", a.Source, oneErr)
 		}
@@ -111,8 +108,12 @@ func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 		}
 		entries = append(entries, e)
 	}
-	if c.Plain {
+	if c.Plain || !asked && len(entries) == 0 {
 		return entries, nil
+	}
+	root, err := c.open()
+	if err != nil {
+		return entries, fmt.Errorf("collect: %w", err)
 	}
 	b, err := c.Redactor.JSON(entries)
 	if err != nil {
@@ -123,6 +124,31 @@ func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 		return entries, fmt.Errorf("collect: %w", err)
 	}
 	return entries, replace(root, ManifestFile, append(b, '\n'))
+}
+
+// open opens the folder.
+func (c *Collector) open() (*os.Root, error) {
+	if c.root != nil {
+		return c.root, nil
+	}
+	root, err := os.OpenRoot(c.Into)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(c.Into, 0o755); err == nil {
+			root, err = os.OpenRoot(c.Into)
+		}
+	}
+	if err != nil {
+		return nil, hostError{err}
+	}
+	c.root = root
+	return root, nil
+}
+
+func (c *Collector) close() {
+	if c.root != nil {
+		_ = c.root.Close() // a folder that was only read from
+		c.root = nil
+	}
 }
 
 func replace(root *os.Root, name string, b []byte) error {
@@ -137,7 +163,7 @@ func replace(root *os.Root, name string, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func (c *Collector) one(ctx context.Context, root *os.Root, a Artifact) (Entry, error) {
+func (c *Collector) one(ctx context.Context, a Artifact) (Entry, error) {
 	source := a.Source
 	if !path.IsAbs(source) {
 		source = path.Join("/", c.Workdir, source)
@@ -166,7 +192,7 @@ func (c *Collector) one(ctx context.Context, root *os.Root, a Artifact) (Entry, 
 		e.Status, e.Reason = Skipped, "an earlier artifact has this destination"
 		return e, nil
 	}
-	x := &extraction{c: c, root: root, e: &e, to: filepath.FromSlash(to)}
+	x := &extraction{c: c, e: &e, to: filepath.FromSlash(to), implied: a.Implied}
 	err := c.fetch(ctx, a.Service, source, x.run)
 	if e.Type != "" {
 		c.taken = append(c.taken, to)
@@ -216,11 +242,11 @@ func (h hostError) Unwrap() error { return h.err }
 
 // extraction writes one archive.
 type extraction struct {
-	c    *Collector
-	root *os.Root
-	e    *Entry
-	to   string // below root
-	seen bool   // the first entry, which is the source itself
+	c       *Collector
+	e       *Entry
+	to      string // below Into
+	implied bool
+	seen    bool // the first entry, which is the source itself
 }
 
 func (x *extraction) run(r *tar.Reader) error {
@@ -259,6 +285,9 @@ func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 	case tar.TypeDir:
 		if rel == "" {
 			x.e.Type = "directory"
+			if x.implied { // nobody asked for it: it is made with what is in it
+				return nil
+			}
 		}
 		return x.folder(name)
 	case tar.TypeReg:
@@ -286,7 +315,11 @@ func below(name string) (string, bool) {
 }
 
 func (x *extraction) folder(name string) error {
-	if err := x.root.MkdirAll(name, 0o755); err != nil {
+	root, err := x.c.open()
+	if err != nil {
+		return err
+	}
+	if err = root.MkdirAll(name, 0o755); err != nil {
 		if errors.Is(err, fs.ErrExist) || isNotDir(err) {
 			x.drop(name, "its place is taken by a file")
 			return nil
@@ -297,18 +330,25 @@ func (x *extraction) folder(name string) error {
 }
 
 func (x *extraction) file(name string, r io.Reader) error {
-	if err := x.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		if errors.Is(err, fs.ErrExist) || isNotDir(err) {
-			x.drop(name, "its folder's place is taken by a file")
-			return nil
-		}
-		return hostOrName(x, name, err)
+	root, err := x.c.open()
+	if err != nil {
+		return err
 	}
 	if name == ManifestFile {
 		x.drop(name, "the name of the manifest")
 		return nil
 	}
-	f, err := x.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	const fresh = os.O_CREATE | os.O_EXCL | os.O_WRONLY
+	f, err := root.OpenFile(name, fresh, 0o644)
+	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) { // mostly its folder came before it
+		if err = root.MkdirAll(filepath.Dir(name), 0o755); errors.Is(err, fs.ErrExist) || isNotDir(err) {
+			x.drop(name, "its folder's place is taken by a file")
+			return nil
+		}
+		if err == nil {
+			f, err = root.OpenFile(name, fresh, 0o644)
+		}
+	}
 	if errors.Is(err, fs.ErrExist) {
 		x.drop(name, "its place is taken")
 		return nil
@@ -325,7 +365,7 @@ func (x *extraction) file(name string, r io.Reader) error {
 	x.e.Bytes += n
 	x.e.Secrets += w.Hits()
 	if err == nil && n > left {
-		return errors.Join(hostly(x.root.Remove(name)), fmt.Errorf("more than %d bytes", x.c.MaxBytes))
+		return errors.Join(hostly(root.Remove(name)), fmt.Errorf("more than %d bytes", x.c.MaxBytes))
 	}
 	return err
 }

@@ -60,9 +60,6 @@ func Folder(from, to string, r *redact.Redactor) error {
 		if files++; files > bound.ArtifactEntries {
 			return fmt.Errorf("keep %s: more than %d files", filepath.Base(to), int64(bound.ArtifactEntries))
 		}
-		if err = os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-			return err
-		}
 		n, err := copyMasked(root, filepath.FromSlash(p), target, r)
 		if size += n; err == nil && size > bound.ArtifactBytes {
 			err = fmt.Errorf("keep %s: more than %d bytes", filepath.Base(to), int64(bound.ArtifactBytes))
@@ -77,7 +74,13 @@ func copyMasked(root *os.Root, name, to string, r *redact.Redactor) (int64, erro
 		return 0, err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	const fresh = os.O_CREATE | os.O_TRUNC | os.O_WRONLY
+	out, err := os.OpenFile(to, fresh, 0o644)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(to), 0o755); err == nil {
+			out, err = os.OpenFile(to, fresh, 0o644)
+		}
+	}
 	if err != nil {
 		return 0, err
 	}

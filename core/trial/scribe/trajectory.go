@@ -55,7 +55,7 @@ func readSteps(file string) ([]trajectory.Step, error) {
 	defer f.Close()
 	var steps []trajectory.Step
 	lines := bufio.NewScanner(f)
-	lines.Buffer(make([]byte, 64<<10), 2*bound.StepBytes)
+	lines.Buffer(nil, 2*bound.StepBytes) // it grows as lines need it
 	for lines.Scan() {
 		var l record.Step
 		if json.Unmarshal(lines.Bytes(), &l) != nil || l.Role == string(agent.RoleUser) {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -18,14 +19,15 @@ import (
 // the core itself writes none that is longer.
 const MaxLine = 32 << 20
 
-// filter makes of one line of a record what a role sees of it; nil: nothing.
+// filter makes of one line of a record what a role sees of it; nil: nothing. A
+// filter that is nil leaves a line as it is.
 type filter func(line map[string]json.RawMessage) map[string]json.RawMessage
 
 // shown says which records of an attempt a role sees, and how much of each
 // line. A role or a record that is not named here sees nothing.
 var shown = map[task.Role]map[string]filter{
 	task.RoleVerifier: {
-		"turns.jsonl": all, "steps.jsonl": all, "surface.jsonl": all, "verdicts.jsonl": all,
+		"turns.jsonl": nil, "steps.jsonl": nil, "surface.jsonl": nil, "verdicts.jsonl": nil,
 	},
 	task.RoleUser: {
 		"turns.jsonl":    only("time", "kind", "stage", "turn", "round", "from", "text", "files", "end", "asked", "message"),
@@ -40,8 +42,6 @@ var folders = map[task.Role][]string{
 	task.RoleVerifier: {"captures", "frames"},
 	task.RoleUser:     {"frames"},
 }
-
-func all(line map[string]json.RawMessage) map[string]json.RawMessage { return line }
 
 func only(keys ...string) filter {
 	return func(line map[string]json.RawMessage) map[string]json.RawMessage {
@@ -94,24 +94,24 @@ func ofAgent(f filter) filter {
 // Attempt adds to the view in dir what role may see of the attempt so far,
 // copied from the attempt's folder; a record that does not exist yet is left
 // out. artifacts is the folder of those that a verifier gets, of one stage or
-// one round.
-func Attempt(dir, attempt, artifacts string, role task.Role) error {
+// one round. Fails with ErrNoRoom when it does not fit into room.
+func Attempt(dir, attempt, artifacts string, role task.Role, room *Room) error {
 	to := filepath.Join(dir, AttemptFolder)
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return fmt.Errorf("view of %s: %w", role, err)
 	}
 	for name, f := range shown[role] {
-		if err := copyRecord(filepath.Join(attempt, name), filepath.Join(to, name), f); err != nil {
+		if err := copyRecord(filepath.Join(attempt, name), filepath.Join(to, name), f, room); err != nil {
 			return fmt.Errorf("view of %s: %s: %w", role, name, err)
 		}
 	}
 	if role == task.RoleVerifier {
-		if err := addFolder(dir, artifacts, "artifacts"); err != nil {
+		if err := addFolder(dir, artifacts, "artifacts", room); err != nil {
 			return fmt.Errorf("view of %s: %w", role, err)
 		}
 	}
 	for _, name := range folders[role] {
-		if err := addFolder(dir, filepath.Join(attempt, name), name); err != nil {
+		if err := addFolder(dir, filepath.Join(attempt, name), name, room); err != nil {
 			return fmt.Errorf("view of %s: %w", role, err)
 		}
 	}
@@ -120,7 +120,7 @@ func Attempt(dir, attempt, artifacts string, role task.Role) error {
 
 // addFolder copies a folder of the attempt into the view, as attempt/name. It
 // takes regular files and folders only; one that does not exist is left out.
-func addFolder(dir, from, name string) error {
+func addFolder(dir, from, name string, room *Room) error {
 	root, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -137,7 +137,7 @@ func addFolder(dir, from, name string) error {
 		target := filepath.Join(to, filepath.FromSlash(p))
 		switch {
 		case d.IsDir():
-			return os.MkdirAll(target, 0o700)
+			return folder(target)
 		case !d.Type().IsRegular():
 			return nil
 		}
@@ -146,11 +146,29 @@ func addFolder(dir, from, name string) error {
 			return err
 		}
 		defer in.Close()
+		if err = roomFor(in, room); err != nil {
+			return err
+		}
 		return newFile(target, in, 0o600)
 	})
 }
 
-func copyRecord(from, to string, f filter) (err error) {
+// roomFor takes the size of a file from room.
+func roomFor(f *os.File, room *Room) error {
+	if room == nil {
+		return nil
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return room.take(info.Size())
+}
+
+// readers are kept, since a reader of a record is made for every trial.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
+
+func copyRecord(from, to string, f filter, room *Room) (err error) {
 	in, err := os.Open(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -159,12 +177,23 @@ func copyRecord(from, to string, f filter) (err error) {
 		return err
 	}
 	defer in.Close()
+	if err = roomFor(in, room); err != nil {
+		return err
+	}
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	r := bufio.NewReaderSize(in, 64<<10)
+	r, ok := readers.Get().(*bufio.Reader)
+	if !ok {
+		r = bufio.NewReader(nil)
+	}
+	r.Reset(in)
+	defer func() {
+		r.Reset(nil)
+		readers.Put(r)
+	}()
 	w := bufio.NewWriter(out)
 	for {
 		line, readErr := readLine(r)
@@ -174,21 +203,35 @@ func copyRecord(from, to string, f filter) (err error) {
 		if readErr != nil {
 			return readErr
 		}
-		var m map[string]json.RawMessage
-		if json.Unmarshal(line, &m) != nil {
+		if line = filtered(line, f); line == nil {
 			continue
 		}
-		if m = f(m); m == nil {
-			continue
-		}
-		b, err := json.Marshal(m)
-		if err != nil {
-			return err
-		}
-		if _, err = w.Write(append(b, '\n')); err != nil {
+		if _, err = w.Write(line); err != nil {
 			return err
 		}
 	}
+}
+
+// filtered is what f leaves of a line, with its end; nil: nothing.
+func filtered(line []byte, f filter) []byte {
+	if f == nil {
+		if !json.Valid(line) {
+			return nil
+		}
+		return line
+	}
+	var m map[string]json.RawMessage
+	if json.Unmarshal(line, &m) != nil {
+		return nil
+	}
+	if m = f(m); m == nil {
+		return nil
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	return append(b, '\n')
 }
 
 // readLine returns the next line with its end; io.EOF also for one without.

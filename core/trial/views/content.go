@@ -81,18 +81,34 @@ func fileItem(t *task.Task, r *task.Resource, e *task.Entry, root *os.Root) (ite
 	return it, nil
 }
 
-// write puts the items of a resource below dir, as name.
-func write(root *os.Root, its []item, dir, name string) error {
-	base := filepath.Join(dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(base), 0o700); err != nil {
-		return err
+// Room is how many bytes of files may still be written to a place; nil is no
+// bound.
+type Room struct{ Left int64 }
+
+// ErrNoRoom means that a view is larger than its Room. What was written of it
+// until then is left there.
+var ErrNoRoom = errors.New("the view is larger than there is room for")
+
+func (r *Room) take(bytes int64) error {
+	if r == nil {
+		return nil
 	}
+	if r.Left -= bytes; r.Left < 0 {
+		return ErrNoRoom
+	}
+	return nil
+}
+
+// write puts the items of a resource below dir, as name.
+func write(root *os.Root, its []item, dir, name string, room *Room) error {
+	base := filepath.Join(dir, filepath.FromSlash(name))
 	for _, it := range its {
 		to := filepath.Join(base, filepath.FromSlash(it.name))
-		var err error
+		err := room.take(it.size)
 		switch {
+		case err != nil:
 		case it.folder:
-			err = os.MkdirAll(to, 0o700)
+			err = folder(to)
 		case it.link != "":
 			err = link(it, to)
 		default:
@@ -110,16 +126,13 @@ func link(it item, to string) error {
 	if path.IsAbs(target) || !filepath.IsLocal(filepath.FromSlash(path.Join(path.Dir(it.name), target))) {
 		return fmt.Errorf("link %q points at %q, out of its resource", it.name, target)
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+	if err := folder(filepath.Dir(to)); err != nil {
 		return err
 	}
 	return os.Symlink(target, to)
 }
 
 func copyFile(root *os.Root, it item, to string) (err error) {
-	if mkErr := os.MkdirAll(filepath.Dir(to), 0o700); mkErr != nil {
-		return mkErr
-	}
 	in, err := root.Open(it.host)
 	if err != nil {
 		return err
@@ -128,9 +141,23 @@ func copyFile(root *os.Root, it item, to string) (err error) {
 	return newFile(to, in, it.mode|0o600)
 }
 
-// newFile writes a file that must not exist.
+// folder makes a folder, with those above it that are missing.
+func folder(path string) error {
+	if os.Mkdir(path, 0o700) == nil { // mostly there is one above it, and nobody needs to look
+		return nil
+	}
+	return os.MkdirAll(path, 0o700)
+}
+
+// newFile writes a file that must not exist, and makes the folders above it
+// that are missing.
 func newFile(to string, from io.Reader, mode fs.FileMode) (err error) {
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {
+			out, err = os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,9 @@ import (
 
 // Build makes the view of a role in a stage as the new folder dir: task.json,
 // instruction.md and the resources of the role's audience under their names.
-// What the attempt itself made is added by Attempt.
-func Build(dir string, t *task.Task, role task.Role, stage string) error {
+// What the attempt itself made is added by Attempt. Fails with ErrNoRoom when
+// its files do not fit into room.
+func Build(dir string, t *task.Task, role task.Role, stage string, room *Room) error {
 	s := t.Stage(stage)
 	if s == nil {
 		return fmt.Errorf("task %s has no stage %q", t.Name, stage)
@@ -45,7 +46,7 @@ func Build(dir string, t *task.Task, role task.Role, stage string) error {
 		}
 		its, err := items(t, r, root)
 		if err == nil {
-			err = write(root, its, dir, r.Name)
+			err = write(root, its, dir, r.Name, room)
 		}
 		if err != nil {
 			return fmt.Errorf("view of %s: resource %q: %w", role, r.Name, err)
@@ -80,11 +81,8 @@ func Files(s *task.Stage) []string {
 }
 
 // Resources writes the named resources, whoever their audience is, into the
-// new folder dir: for the host's own plugins, never for a role.
+// folder dir: for the host's own plugins, never for a role.
 func Resources(dir string, t *task.Task, names []string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("resources: %w", err)
-	}
 	root, err := os.OpenRoot(t.Dir)
 	if err != nil {
 		return fmt.Errorf("resources: %w", err)
@@ -97,7 +95,7 @@ func Resources(dir string, t *task.Task, names []string) error {
 		}
 		its, err := items(t, r, root)
 		if err == nil {
-			err = write(root, its, dir, r.Name)
+			err = write(root, its, dir, r.Name, nil)
 		}
 		if err != nil {
 			return fmt.Errorf("resource %q: %w", r.Name, err)

@@ -120,7 +120,7 @@ func TestEachRoleSeesItsOwnAndNothingElse(t *testing.T) {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "view")
-			if err := views.Build(dir, planted(t), role, "one"); err != nil {
+			if err := views.Build(dir, planted(t), role, "one", nil); err != nil {
 				t.Fatal(err)
 			}
 			text := everything(t, dir) + "\n"
@@ -162,7 +162,7 @@ func TestOfTheAttemptEachRoleSeesItsPart(t *testing.T) {
 	}
 	for role, may := range want {
 		view := t.TempDir()
-		if err := views.Attempt(view, attempt, filepath.Join(attempt, "artifacts"), role); err != nil {
+		if err := views.Attempt(view, attempt, filepath.Join(attempt, "artifacts"), role, nil); err != nil {
 			t.Fatal(err)
 		}
 		text := everything(t, view)
@@ -201,7 +201,7 @@ func TestAViewDoesNotFollowLinksOutOfTheTask(t *testing.T) {
 	} {
 		tk := &task.Task{Name: "t", Dir: dir, Stages: []task.Stage{{Name: "s"}}, Resources: []task.Resource{r}}
 		view := filepath.Join(t.TempDir(), "view")
-		if err := views.Build(view, tk, task.RoleAgent, "s"); err == nil {
+		if err := views.Build(view, tk, task.RoleAgent, "s", nil); err == nil {
 			t.Errorf("%+v was taken into a view: %s", r, everything(t, view))
 		}
 	}
@@ -269,5 +269,31 @@ func TestInstructionWithPictures(t *testing.T) {
 	}
 	if got := views.Files(s); !slices.Equal(got, []string{"references/map.png"}) {
 		t.Errorf("files %q", got)
+	}
+}
+
+func TestAViewEndsWhereItsRoomEnds(t *testing.T) {
+	t.Parallel()
+	tk := planted(t)
+	whole := filepath.Join(t.TempDir(), "v")
+	room := &views.Room{Left: 1 << 20}
+	if err := views.Build(whole, tk, task.RoleVerifier, "one", room); err != nil {
+		t.Fatal(err)
+	}
+	needs := 1<<20 - room.Left
+	if want := int64(len("MARK-content-public") + len("MARK-content-verifier") + len("MARK-content-tests/inner")); needs != want {
+		t.Errorf("the view took %d bytes of its room, want %d", needs, want)
+	}
+	err := views.Build(filepath.Join(t.TempDir(), "v"), tk, task.RoleVerifier, "one", &views.Room{Left: needs - 1})
+	if !errors.Is(err, views.ErrNoRoom) {
+		t.Errorf("one byte less than it needs: %v", err)
+	}
+	attempt := t.TempDir()
+	write(t, attempt, map[string]string{"turns.jsonl": "{}\n", "artifacts/a": strings.Repeat("x", 100)})
+	for left, want := range map[int64]error{103: nil, 102: views.ErrNoRoom, 2: views.ErrNoRoom} {
+		dir := t.TempDir()
+		if err := views.Attempt(dir, attempt, filepath.Join(attempt, "artifacts"), task.RoleVerifier, &views.Room{Left: left}); !errors.Is(err, want) {
+			t.Errorf("an attempt of 103 bytes in %d: %v, want %v", left, err, want)
+		}
 	}
 }

@@ -18,6 +18,16 @@ environment "local" {
   plugin = "local"
 }
 
+# The same tasks in containers: write environment.podman or environment.docker
+# above. `bin/berth doctor` says which of them this machine can use.
+environment "podman" {
+  plugin = "podman"
+}
+
+environment "docker" {
+  plugin = "docker"
+}
+
 # Runs the reference solution of each task, so that every task must pass.
 agent "oracle" {
   plugin = "oracle"

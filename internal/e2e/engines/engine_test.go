@@ -1,0 +1,134 @@
+package engines
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Images that scripts/engines-for-tests gives to both engines.
+const (
+	base   = "localhost/berth-test/base:1"
+	debian = "docker.io/library/debian:bookworm-slim"
+)
+
+// machine is an engine, asked by that part of Docker's API which both speak.
+type machine struct {
+	plugin, path string
+	client       *http.Client
+}
+
+func machineAt(plugin, path string) *machine {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}
+	return &machine{plugin, path, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: patience}}
+}
+
+// env is what makes the plugin use this engine.
+func (m *machine) env() string {
+	if m.plugin == "docker" {
+		return "DOCKER_HOST=unix://" + m.path
+	}
+	return "CONTAINER_HOST=unix://" + m.path
+}
+
+// get asks the engine, and says whether it has what was asked for.
+func (m *machine) get(ctx context.Context, path string, into any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://engine/v1.40"+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	a, err := m.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close()
+	if a.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, a.Status)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.NewDecoder(a.Body).Decode(into)
+}
+
+// container is one of a list.
+type container struct {
+	ID    string `json:"Id"`
+	State string
+}
+
+// containers are those of a run, or all of ours.
+func (m *machine) containers(t *testing.T, run string) (all []container) {
+	t.Helper()
+	label := "dev.berth.user"
+	if run != "" {
+		label = "dev.berth.owner=" + run
+	}
+	filter, err := json.Marshal(map[string][]string{"label": {label}})
+	if err == nil {
+		err = m.get(t.Context(), "/containers/json?all=1&filters="+url.QueryEscape(string(filter)), &all)
+	}
+	if err != nil {
+		t.Fatalf("%s at %s: %v", m.plugin, m.path, err)
+	}
+	return all
+}
+
+// machineFor finds an engine of tests with an image; the test is skipped, with
+// why, where there is none.
+func machineFor(t *testing.T, plugin, image string) *machine {
+	t.Helper()
+	paths := []string{"/run/berth-engines/docker.sock", "/var/run/docker.sock"}
+	if plugin == "podman" {
+		if os.Getuid() == 0 {
+			t.Skip("Podman is tried as an ordinary user")
+		}
+		paths = []string{fmt.Sprintf("/run/user/%d/podman/podman.sock", os.Getuid())}
+	}
+	var why []string
+	for _, path := range paths {
+		m := machineAt(plugin, path)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		err := m.get(ctx, "/images/"+image+"/json", nil)
+		cancel()
+		if err == nil {
+			return m
+		}
+		why = append(why, err.Error())
+	}
+	t.Skipf("no %s with %s: %s: run scripts/engines-for-tests --debian as root to have it tried", plugin, image, strings.Join(why, "; "))
+	return nil
+}
+
+// run is the id of the only run of the place; empty: it has not begun.
+func (p *place) run() string {
+	p.test.Helper()
+	files, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "manifest.jsonl"))
+	if err != nil || len(files) != 1 {
+		return ""
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	var head struct {
+		Run struct {
+			Run string `json:"run"`
+		} `json:"run"`
+	}
+	if json.Unmarshal([]byte(first), &head) != nil {
+		return ""
+	}
+	return head.Run.Run
+}

@@ -1,0 +1,183 @@
+package engines
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+// slow is a run of trials that work for a while, of which some are in their turn
+// when it returns.
+func slow(t *testing.T, m *machine, more string) (*place, *session) {
+	t.Helper()
+	p := newPlace(t, m.env())
+	p.task("slow", "", "sleep 5; "+solveTiny, testTiny)
+	p.experiment(m.plugin, "", "repeat = 3\n  limits {\n    in_flight = 2\n  }\n  "+more)
+	s := p.start("run", ".", "--no-live")
+	poll(t, "a trial is in its turn", func() bool {
+		select {
+		case <-s.ended:
+			t.Fatalf("berth ended before a trial was in its turn:\n%s\n%s", s.out.String(), s.err.String())
+		default:
+		}
+		return p.inTurn()
+	})
+	return p, s
+}
+
+// inTurn says whether some attempt is in its turn now.
+func (p *place) inTurn() bool {
+	p.test.Helper()
+	files, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "trials", "*", "attempt-*", record.EventsFile))
+	if err != nil {
+		p.test.Fatal(err)
+	}
+	began := 0
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		for l := range strings.Lines(string(text)) {
+			var e record.Event
+			if json.Unmarshal([]byte(l), &e) != nil || e.Phase != record.PhaseTurn {
+				continue
+			}
+			switch e.Type {
+			case record.EventPhaseStart:
+				began++
+			case record.EventPhaseEnd:
+				began--
+			default:
+			}
+		}
+	}
+	return began > 0
+}
+
+// clean checks that `berth gc` leaves nothing of the run: no container, no
+// process of a sandbox, nothing in the folder of sockets, no mount.
+func (p *place) clean(m *machine) {
+	t := p.test
+	t.Helper()
+	run := p.run()
+	if run == "" {
+		t.Fatal("there is no run")
+	}
+	p.berth(0, "gc")
+	if left := m.containers(t, run); len(left) > 0 {
+		t.Errorf("containers are left: %+v", left)
+	}
+	for _, dir := range []string{filepath.Join(p.dir, "r", "berth", "p"), filepath.Join(p.dir, "t")} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !os.IsNotExist(err) {
+			t.Error(err)
+		}
+		for _, e := range entries {
+			t.Errorf("left in %s: %s", dir, e.Name())
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(string(mounts), p.dir+"/") {
+		t.Error("a mount of the place is left")
+	}
+	poll(t, "the processes of the run are gone", func() bool { return len(processes(p.dir+"/")) == 0 })
+}
+
+// kill ends a process by SIGKILL.
+func kill(t *testing.T, what string, pids ...int) {
+	t.Helper()
+	if len(pids) == 0 {
+		t.Fatalf("there is no %s to kill", what)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH { //nolint:errorlint // an errno, never wrapped
+			t.Fatalf("kill %s %d: %v", what, pid, err)
+		}
+	}
+}
+
+// each runs a test on each engine.
+func each(t *testing.T, f func(t *testing.T, m *machine)) {
+	t.Helper()
+	for _, name := range []string{"docker", "podman"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, machineFor(t, name, base))
+		})
+	}
+}
+
+// plugins are the processes of a plugin below a berth.
+func plugins(s *session, name string) (pids []int) {
+	for _, pid := range processes(filepath.Join(bin, "plugins", name)) {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err == nil && strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", s.Process.Pid)) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func TestABerthThatIsKilledLeavesNothingAndIsResumed(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, m *machine) {
+		p, s := slow(t, m, "")
+		kill(t, "berth", s.Process.Pid)
+		p.end(s)
+		p.clean(m)
+		p.berth(0, "resume", "last", "--no-live")
+		if got := p.show().Summary; !got.Complete || got.Outcomes[record.Passed] != 3 {
+			t.Errorf("after resume: complete %v, %v", got.Complete, got.Outcomes)
+		}
+		p.clean(m)
+	})
+}
+
+func TestAPluginThatIsKilledLeavesNothing(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, m *machine) {
+		p, s := slow(t, m, "retry {\n    max = 3\n    on = [\"plugin_crashed\"]\n    wait = \"10ms\"\n  }")
+		kill(t, "plugin", plugins(s, m.plugin)...)
+		if code := p.end(s); code != 0 {
+			t.Errorf("exit code %d\n%s\n%s", code, s.out.String(), s.err.String())
+		}
+		if got := p.show().Summary; !got.Complete || got.Outcomes[record.Passed] != 3 {
+			t.Errorf("complete %v, %v", got.Complete, got.Outcomes)
+		}
+		p.clean(m)
+	})
+}
+
+// conmon and containerd-shim are an engine's parents of a sandbox.
+func TestASandboxWhoseParentIsKilledIsRemoved(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, m *machine) {
+		if m.plugin == "docker" && os.Getuid() != 0 {
+			t.Skip("the shims of a daemon are root's")
+		}
+		p, s := slow(t, m, "")
+		var pids []int
+		for _, c := range m.containers(t, p.run()) {
+			for _, parent := range []string{"conmon", "containerd-shim"} {
+				pids = append(pids, processes(parent, c.ID)...)
+			}
+		}
+		kill(t, "parent of a sandbox", pids...)
+		p.end(s)
+		show := p.show()
+		if !show.Summary.Complete || show.Summary.Planned != 3 {
+			t.Errorf("complete %v, %v", show.Summary.Complete, show.Summary.Outcomes)
+		}
+		p.clean(m)
+	})
+}

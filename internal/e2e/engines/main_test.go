@@ -1,0 +1,258 @@
+package engines
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/cli/answer"
+)
+
+const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs" // as in the Makefile
+
+// patience bounds each thing that these tests wait for.
+const patience = 3 * time.Minute
+
+// What TestMain made for all tests.
+var (
+	tree   string // the root of the module
+	top    string // a short folder: sockets lie below it
+	bin    string // in it: berth, berth-sandboxd, plugins/
+	places atomic.Int64
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		if err := build(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(top)
+		return m.Run()
+	}())
+}
+
+// build makes the programs as scripts/build does, once for all tests.
+func build() (err error) {
+	if tree, err = filepath.Abs("../../.."); err != nil {
+		return err
+	}
+	if err = watch(tree); err != nil {
+		return err
+	}
+	if top, err = os.MkdirTemp("/tmp", "bg"); err != nil {
+		return err
+	}
+	bin = filepath.Join(top, "bin")
+	if err = os.MkdirAll(filepath.Join(bin, "plugins", "libexec"), 0o750); err != nil {
+		return err
+	}
+	for to, packages := range map[string][]string{
+		"":                {"./cmd/berth", "./cmd/berth-sandboxd"},
+		"plugins":         {"./agents/nop", "./agents/oracle", "./agents/terminus", "./environments/local", "./environments/docker", "./environments/podman", "./verifiers/script"},
+		"plugins/libexec": {"./environments/local/local-init"},
+	} {
+		args := append([]string{"build", "-tags", tags, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(bin, to) + "/"}, packages...)
+		cmd := exec.CommandContext(context.Background(), "go", args...)
+		cmd.Dir, cmd.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
+		if out, buildErr := cmd.CombinedOutput(); buildErr != nil {
+			return errors.Join(fmt.Errorf("build %q: %w\n%s", packages, buildErr, out), os.RemoveAll(top))
+		}
+	}
+	return nil
+}
+
+// watch looks at every folder of the tree, so that the go command, which keeps
+// the results of tests, sees that a file that the binaries are made of changed.
+func watch(root string) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{".git", ".cache", "bin", "runs"}, d.Name()):
+			return fs.SkipDir
+		case filepath.Ext(path) == ".go":
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+}
+
+// place is a working folder with an environment of its own.
+type place struct {
+	test *testing.T
+	dir  string
+	env  []string
+}
+
+func newPlace(t *testing.T, env ...string) *place {
+	t.Helper()
+	p := &place{test: t, dir: filepath.Join(top, strconv.FormatInt(places.Add(1), 10))}
+	run, temp, cache := filepath.Join(p.dir, "r"), filepath.Join(p.dir, "t"), filepath.Join(top, "cache")
+	for _, d := range []string{p.dir, run, temp, cache} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "XDG_RUNTIME_DIR=" + run, "XDG_CACHE_HOME=" + cache, "TMPDIR=" + temp, "LANG=C.UTF-8", "NO_COLOR=1",
+	}, env...)
+	return p
+}
+
+// write puts a file into the place.
+func (p *place) write(name, text string) {
+	p.test.Helper()
+	path := filepath.Join(p.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		p.test.Fatal(err)
+	}
+}
+
+// task writes a task that starts from the engine's base image.
+func (p *place) task(name, more, solve, test string) {
+	p.test.Helper()
+	dir := filepath.Join("tasks", name)
+	p.write(filepath.Join(dir, "task.toml"), fmt.Sprintf(`schema_version = "1.4"
+[task]
+name = "engines/%s"
+[agent]
+timeout_sec = 120
+[verifier]
+timeout_sec = 60
+[environment]
+docker_image = %q
+network_mode = "no-network"
+workdir = "/app"
+%s`, name, base, more))
+	p.write(filepath.Join(dir, "instruction.md"), "Do it.\n")
+	p.write(filepath.Join(dir, "solution", "solve.sh"), "#!/bin/sh\n"+solve+"\n")
+	p.write(filepath.Join(dir, "tests", "test.sh"), "#!/bin/sh\n"+test+"\n")
+}
+
+// The smallest task, which only the oracle passes.
+const (
+	solveTiny = ": > /app/done"
+	testTiny  = "if [ -e /app/done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt"
+)
+
+// experiment writes an experiment of the oracle over ./tasks.
+func (p *place) experiment(plugin, config, more string) {
+	p.test.Helper()
+	p.write("berth.hcl", fmt.Sprintf(`experiment "engines" {
+  datasets    = [dataset.tasks]
+  environment = environment.it
+  matrix {
+    agent = [agent.oracle]
+  }
+  %s
+}
+dataset "tasks" {
+  format = "harbor"
+  path   = "./tasks"
+}
+environment "it" {
+  plugin = %q
+  config {
+    %s
+  }
+}
+agent "oracle" {
+  plugin = "oracle"
+  oracle = true
+}
+`, more, plugin, config))
+}
+
+// session is a berth under way.
+type session struct {
+	*exec.Cmd
+
+	out, err bytes.Buffer
+	ended    chan struct{}
+}
+
+// start starts berth.
+func (p *place) start(args ...string) *session {
+	p.test.Helper()
+	s := &session{Cmd: exec.CommandContext(p.test.Context(), filepath.Join(bin, "berth"), args...), ended: make(chan struct{})}
+	s.Dir, s.Env, s.Stdout, s.Stderr, s.WaitDelay = p.dir, p.env, &s.out, &s.err, 10*time.Second
+	if err := s.Start(); err != nil {
+		p.test.Fatal(err)
+	}
+	go func() { defer close(s.ended); _ = s.Wait() }()
+	return s
+}
+
+// end waits for a berth and returns its exit code; -1: a signal.
+func (p *place) end(s *session) int {
+	p.test.Helper()
+	select {
+	case <-s.ended:
+	case <-time.After(patience):
+		_ = s.Process.Kill()
+		p.test.Fatalf("%q does not end", s.Args)
+	}
+	return s.ProcessState.ExitCode()
+}
+
+// berth runs one that must end with code, and returns what it printed.
+func (p *place) berth(code int, args ...string) string {
+	p.test.Helper()
+	s := p.start(args...)
+	if got := p.end(s); got != code {
+		p.test.Fatalf("berth %q: exit code %d, want %d\n%s\n%s", args, got, code, s.out.String(), s.err.String())
+	}
+	return s.out.String()
+}
+
+// show is what `berth show last --json` says.
+func (p *place) show() *answer.ShowRun {
+	p.test.Helper()
+	var s answer.ShowRun
+	if err := json.Unmarshal([]byte(p.berth(0, "show", "last", "--json")), &s); err != nil {
+		p.test.Fatal(err)
+	}
+	return &s
+}
+
+// poll waits until done says true.
+func poll(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// processes are those whose command line holds every one of the parts.
+func processes(parts ...string) (pids []int) {
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil
+	}
+	for _, f := range all {
+		text, err := os.ReadFile(f)
+		line := strings.ReplaceAll(string(text), "\x00", " ")
+		if err != nil || slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -233,6 +234,7 @@ type Result struct {
 	Findings   []Finding                  `json:"findings,omitempty"`
 	Error      *Error                     `json:"error,omitempty"`
 	Usage      []Usage                    `json:"usage,omitempty"`
+	Claimed    []agent.Claim              `json:"claimed_usage,omitempty"` // what the agent says of that, by session
 	Granted    *environment.Granted       `json:"granted,omitempty"`
 	Image      *environment.ImageFacts    `json:"image,omitempty"`
 	Remains    *environment.Remains       `json:"remains,omitempty"`

@@ -41,7 +41,8 @@ func TestAModelIsReachedFromInside(t *testing.T) {
 		body := `{"model":"scripted","messages":[{"role":"user","content":"hi"}]}`
 		host := strings.TrimPrefix(e.Inside, "http://")
 		request := fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", e.Token, len(body), body)
-		return agent.Yield{End: agent.Done}, act.sh(ctx, fmt.Sprintf("exec bash -c 'exec 3<>/dev/tcp/%s && printf %%s \"$0\" >&3 && cat <&3 >/app/x' '%s'", strings.Replace(host, ":", "/", 1), request))
+		in, out := int64(30), int64(5)
+		return agent.Yield{End: agent.Done, Claim: &agent.Claim{Input: &in, Output: &out}}, act.sh(ctx, fmt.Sprintf("exec bash -c 'exec 3<>/dev/tcp/%s && printf %%s \"$0\" >&3 && cat <&3 >/app/x' '%s'", strings.Replace(host, ":", "/", 1), request))
 	})
 	a.needs.Dialects = []model.Dialect{model.DialectOpenAIChat}
 	b := newBench(t, a, tests("grep -q 'from the model' /app/x"))
@@ -49,6 +50,9 @@ func TestAModelIsReachedFromInside(t *testing.T) {
 	b.cell.Agent.Models = map[string]trial.Model{"default": {ID: gateway.ModelID(m), Label: "m"}}
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if len(r.Claimed) != 1 || *r.Claimed[0].Output != 5 || !strings.Contains(fmt.Sprint(r.Findings), "the gateway counted 30 and 4") {
+		t.Errorf("what the agent claims: %+v, findings %+v", r.Claimed, r.Findings)
+	}
 	if len(r.Usage) != 1 || r.Usage[0].InputTokens != 30 || r.Usage[0].CostUSD == nil {
 		t.Errorf("usage %+v", r.Usage)
 	}

@@ -37,7 +37,9 @@ type session struct {
 	models  ModelSession // nil: it has no models
 	pen     *scribe.Pen
 
-	turns int // begun
+	turns   int // begun
+	claimed *agent.Claim
+	silent  bool // a turn ended without a claim
 }
 
 // access lets the session in, until revoke.
@@ -78,6 +80,7 @@ func (s *session) shut(ctx context.Context) error {
 	if s.models != nil {
 		errs = append(errs, s.models.Close(ctx))
 		s.a.modelled(s.models, string(s.role))
+		s.compare(s.models.Usage())
 		s.models = nil
 	}
 	return errors.Join(errs...)
@@ -88,6 +91,49 @@ func (a *attempt) modelled(m ModelSession, who string) {
 	a.res.Usage = append(a.res.Usage, m.Usage()...)
 	for _, f := range m.Findings() {
 		a.scribe.Finding(record.Phase{Name: record.PhaseTurn, Who: record.ByModel}, who, f)
+	}
+}
+
+// claim adds what the agent says that a turn has used.
+func (s *session) claim(c *agent.Claim) {
+	if c == nil || c.Input == nil || c.Output == nil {
+		s.silent = true
+		return
+	}
+	if s.claimed == nil {
+		s.claimed = &agent.Claim{}
+	}
+	plus(&s.claimed.Input, c.Input)
+	plus(&s.claimed.Cached, c.Cached)
+	plus(&s.claimed.Output, c.Output)
+	plus(&s.claimed.Cost, c.Cost)
+}
+
+func plus[N int64 | float64](sum **N, n *N) {
+	if n == nil {
+		return
+	}
+	if *sum == nil {
+		*sum = new(N)
+	}
+	**sum += *n
+}
+
+// compare keeps what the agent says beside what the gateway counted, and
+// reports a difference. An agent that was stopped in a turn cannot have said
+// all.
+func (s *session) compare(used []record.Usage) {
+	if s.claimed == nil || s.role != agent.RoleAgent {
+		return
+	}
+	s.a.res.Claimed = append(s.a.res.Claimed, *s.claimed)
+	var in, out int64
+	for _, u := range used {
+		in, out = in+u.InputTokens, out+u.OutputTokens
+	}
+	if !s.silent && (in != *s.claimed.Input || out != *s.claimed.Output) {
+		s.a.scribe.Note(record.Phase{Name: record.PhaseTurn, Who: record.ByAgent}, "usage_differs",
+			"the agent says that it used %d input and %d output tokens, and the gateway counted %d and %d", *s.claimed.Input, *s.claimed.Output, in, out)
 	}
 }
 
@@ -301,6 +347,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	watching.Wait()
 	revoked := s.revoke(ctx)
 	s.pen.End()
+	s.claim(y.Claim)
 	f := finished{yield: y, took: took, err: blame.On(record.ByAgent, err)}
 	switch {
 	case errors.Is(cause, errTurnTime):

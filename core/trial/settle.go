@@ -14,7 +14,9 @@ import (
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/scribe"
 	"github.com/berth-eval/berth/core/trial/world"
+	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/task"
@@ -101,12 +103,27 @@ func (s *stage) collect(ctx context.Context) (record.Phase, error) {
 		if m, ok := s.a.in.Cell.Agent.Models["default"]; ok {
 			who.ModelName = m.Info.Name
 		}
-		b, err := s.a.scribe.Trajectory(p, s.a.in.Record.Dir(), who, fmt.Sprintf("%s/%d", s.a.in.Trial, s.a.in.Attempt))
+		b, err := s.a.scribe.Trajectory(p, s.a.in.Record.Dir(), who, scribe.Whole{
+			Session: fmt.Sprintf("%s/%d", s.a.in.Trial, s.a.in.Attempt), Used: s.a.used(),
+		})
 		if err == nil && b != nil {
 			err = s.a.in.Record.WriteFile(record.TrajectoryFile, b)
 		}
 		return blame.On(record.ByCore, err)
 	})
+}
+
+// used is what the agent's models have used so far.
+func (a *attempt) used() (us []record.Usage) {
+	for _, u := range a.res.Usage {
+		if u.Role == string(agent.RoleAgent) {
+			us = append(us, u)
+		}
+	}
+	if s := a.session; s != nil && s.models != nil { // it goes on in the next stage
+		us = append(us, s.models.Usage()...)
+	}
+	return us
 }
 
 // artifacts is the folder of the stage's artifacts in the attempt: one for all

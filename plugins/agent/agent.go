@@ -162,6 +162,16 @@ type Yield struct {
 	Message  string `json:"message,omitempty"`   // the agent's last words to the user
 	ExitCode int    `json:"exit_code,omitempty"` // of its program, where there is one
 	Reason   string `json:"reason,omitempty"`    // stop reason, for people
+	Claim    *Claim `json:"claim,omitempty"`     // nil: it says nothing of what it used
+}
+
+// Claim is what an agent says of its models' usage in a turn. What counts is
+// what the gateway measured; a difference is reported. Nil means not said.
+type Claim struct {
+	Input  *int64   `json:"input_tokens,omitempty"` // cached ones and those written to a cache included
+	Cached *int64   `json:"cached_tokens,omitempty"`
+	Output *int64   `json:"output_tokens,omitempty"`
+	Cost   *float64 `json:"cost_usd,omitempty"`
 }
 
 // What an agent fails with. Each survives the trip over the wire.

@@ -116,13 +116,20 @@ func messageFromProto(p *agentpb.TurnMessage) (Message, error) {
 }
 
 func yieldToProto(y Yield) *agentpb.AgentYield {
-	return &agentpb.AgentYield{
+	p := &agentpb.AgentYield{
 		End: ends.To(y.End), Message: wire.Text(y.Message), ExitCode: int64(y.ExitCode), Reason: wire.Text(y.Reason),
 	}
+	if c := y.Claim; c != nil {
+		p.Claim = &agentpb.AgentClaim{InputTokens: c.Input, CachedTokens: c.Cached, OutputTokens: c.Output, CostUsd: c.Cost}
+	}
+	return p
 }
 
 func yieldFromProto(p *agentpb.AgentYield) (y Yield, err error) {
 	y = Yield{Message: p.GetMessage(), ExitCode: int(p.GetExitCode()), Reason: p.GetReason()}
+	if c := p.GetClaim(); c != nil {
+		y.Claim = &Claim{Input: c.InputTokens, Cached: c.CachedTokens, Output: c.OutputTokens, Cost: c.CostUsd}
+	}
 	y.End, err = ends.From(p.GetEnd())
 	return y, err
 }

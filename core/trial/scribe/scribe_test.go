@@ -196,7 +196,8 @@ func TestTheTrajectoryIsMadeOfWhatWasWritten(t *testing.T) {
 	dir := t.TempDir()
 	s := newScribe(&journal{}, nil)
 	at := record.Phase{Name: record.PhaseCollect}
-	if b, err := s.Trajectory(at, dir, trajectory.Agent{Name: "a", Version: "1"}, "t/1"); b != nil || err != nil {
+	used := []record.Usage{{InputTokens: 10, OutputTokens: 2, CostUSD: new(float64)}, {InputTokens: 5, CachedTokens: 3, OutputTokens: 1}}
+	if b, err := s.Trajectory(at, dir, trajectory.Agent{Name: "a", Version: "1"}, scribe.Whole{Session: "t/1", Used: used}); b != nil || err != nil {
 		t.Errorf("of nothing: %s, %v", b, err)
 	}
 	lines := `{"role":"agent","step":{"step_id":7,"source":"user","message":"Do it."}}
@@ -208,12 +209,15 @@ not JSON
 		t.Fatal(err)
 	}
 	s.Hide("a-secret-of-ours")
-	b, err := s.Trajectory(at, dir, trajectory.Agent{Name: "a", Version: "1"}, "t/1")
+	b, err := s.Trajectory(at, dir, trajectory.Agent{Name: "a", Version: "1"}, scribe.Whole{Session: "t/1", Used: used})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var tr trajectory.Trajectory
 	if err := json.Unmarshal(b, &tr); err != nil || len(tr.Steps) != 2 || tr.Steps[1].StepID != 2 || strings.Contains(string(b), "a-secret") {
 		t.Errorf("trajectory %s, %v", b, err)
+	}
+	if f := tr.FinalMetrics; f == nil || *f.PromptTokens != 15 || *f.CachedTokens != 3 || *f.CompletionTokens != 3 || f.CostUSD != nil {
+		t.Errorf("final metrics %+v; want what was metered, and no cost since one is not known", tr.FinalMetrics)
 	}
 }

@@ -15,18 +15,25 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
+// Whole is what a trajectory holds beside its steps.
+type Whole struct {
+	Session string
+	Used    []record.Usage // of the agent's models, as it was metered; none: not known
+}
+
 // Trajectory makes the trajectory of the steps that the agent recorded in all of
 // its sessions so far, as JSON. It reads them back from the record, so that a
 // killed agent has one, too. Nil when there are no steps.
-func (s *Scribe) Trajectory(at record.Phase, dir string, who trajectory.Agent, session string) ([]byte, error) {
+func (s *Scribe) Trajectory(at record.Phase, dir string, who trajectory.Agent, w Whole) ([]byte, error) {
 	steps, err := readSteps(filepath.Join(dir, record.StepsFile))
 	if err != nil || len(steps) == 0 {
 		return nil, err
 	}
-	t, violations, err := trajectory.New(who, session, steps)
+	t, violations, err := trajectory.New(who, w.Session, steps)
 	if err != nil {
 		return nil, err
 	}
+	w.total(t.FinalMetrics)
 	for i, v := range violations {
 		if i == bound.ListedProcesses {
 			break
@@ -41,6 +48,25 @@ func (s *Scribe) Trajectory(at record.Phase, dir string, who trajectory.Agent, s
 	err = json.Indent(&pretty, b, "", "  ")
 	pretty.WriteByte('\n')
 	return pretty.Bytes(), err
+}
+
+// total puts what was metered in the place of what the steps say, which is the
+// agent's own account.
+func (w Whole) total(f *trajectory.FinalMetrics) {
+	if len(w.Used) == 0 {
+		return
+	}
+	f.PromptTokens, f.CompletionTokens, f.CachedTokens, f.CostUSD = new(int64), new(int64), new(int64), new(float64)
+	for _, u := range w.Used {
+		*f.PromptTokens += u.InputTokens
+		*f.CompletionTokens += u.OutputTokens
+		*f.CachedTokens += u.CachedTokens
+		if u.CostUSD == nil {
+			f.CostUSD = nil
+		} else if f.CostUSD != nil {
+			*f.CostUSD += *u.CostUSD
+		}
+	}
 }
 
 // readSteps reads the steps of the agent. A torn last line is no error.

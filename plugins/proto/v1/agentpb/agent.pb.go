@@ -1200,6 +1200,7 @@ type AgentYield struct {
 	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`                    // the agent's last words to the user
 	ExitCode      int64                  `protobuf:"varint,3,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"` // of its program, where there is one
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                      // stop reason, for people
+	Claim         *AgentClaim            `protobuf:"bytes,5,opt,name=claim,proto3" json:"claim,omitempty"`                        // absent: it says nothing of what it used
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1260,6 +1261,83 @@ func (x *AgentYield) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *AgentYield) GetClaim() *AgentClaim {
+	if x != nil {
+		return x.Claim
+	}
+	return nil
+}
+
+// AgentClaim is what an agent says of its models' usage in a turn. What counts
+// is what the core measured; a difference is reported. Absent: not said.
+type AgentClaim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	InputTokens   *int64                 `protobuf:"varint,1,opt,name=input_tokens,json=inputTokens,proto3,oneof" json:"input_tokens,omitempty"` // cached ones and those written to a cache included
+	CachedTokens  *int64                 `protobuf:"varint,2,opt,name=cached_tokens,json=cachedTokens,proto3,oneof" json:"cached_tokens,omitempty"`
+	OutputTokens  *int64                 `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3,oneof" json:"output_tokens,omitempty"`
+	CostUsd       *float64               `protobuf:"fixed64,4,opt,name=cost_usd,json=costUsd,proto3,oneof" json:"cost_usd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentClaim) Reset() {
+	*x = AgentClaim{}
+	mi := &file_v1_agent_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentClaim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentClaim) ProtoMessage() {}
+
+func (x *AgentClaim) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_agent_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentClaim.ProtoReflect.Descriptor instead.
+func (*AgentClaim) Descriptor() ([]byte, []int) {
+	return file_v1_agent_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *AgentClaim) GetInputTokens() int64 {
+	if x != nil && x.InputTokens != nil {
+		return *x.InputTokens
+	}
+	return 0
+}
+
+func (x *AgentClaim) GetCachedTokens() int64 {
+	if x != nil && x.CachedTokens != nil {
+		return *x.CachedTokens
+	}
+	return 0
+}
+
+func (x *AgentClaim) GetOutputTokens() int64 {
+	if x != nil && x.OutputTokens != nil {
+		return *x.OutputTokens
+	}
+	return 0
+}
+
+func (x *AgentClaim) GetCostUsd() float64 {
+	if x != nil && x.CostUsd != nil {
+		return *x.CostUsd
+	}
+	return 0
 }
 
 var File_v1_agent_proto protoreflect.FileDescriptor
@@ -1357,13 +1435,24 @@ const file_v1_agent_proto_rawDesc = "" +
 	"\x03log\x18\x02 \x01(\tH\x00R\x03log\x12\x1c\n" +
 	"\bartifact\x18\x03 \x01(\tH\x00R\bartifact\x12,\n" +
 	"\x05yield\x18\x04 \x01(\v2\x14.berth.v1.AgentYieldH\x00R\x05yieldB\a\n" +
-	"\x05event\"\x81\x01\n" +
+	"\x05event\"\xad\x01\n" +
 	"\n" +
 	"AgentYield\x12$\n" +
 	"\x03end\x18\x01 \x01(\x0e2\x12.berth.v1.AgentEndR\x03end\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1b\n" +
 	"\texit_code\x18\x03 \x01(\x03R\bexitCode\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason*i\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12*\n" +
+	"\x05claim\x18\x05 \x01(\v2\x14.berth.v1.AgentClaimR\x05claim\"\xea\x01\n" +
+	"\n" +
+	"AgentClaim\x12&\n" +
+	"\finput_tokens\x18\x01 \x01(\x03H\x00R\vinputTokens\x88\x01\x01\x12(\n" +
+	"\rcached_tokens\x18\x02 \x01(\x03H\x01R\fcachedTokens\x88\x01\x01\x12(\n" +
+	"\routput_tokens\x18\x03 \x01(\x03H\x02R\foutputTokens\x88\x01\x01\x12\x1e\n" +
+	"\bcost_usd\x18\x04 \x01(\x01H\x03R\acostUsd\x88\x01\x01B\x0f\n" +
+	"\r_input_tokensB\x10\n" +
+	"\x0e_cached_tokensB\x10\n" +
+	"\x0e_output_tokensB\v\n" +
+	"\t_cost_usd*i\n" +
 	"\tAgentRole\x12\x1a\n" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10AGENT_ROLE_AGENT\x10\x01\x12\x13\n" +
@@ -1395,7 +1484,7 @@ func file_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_v1_agent_proto_goTypes = []any{
 	(AgentRole)(0),                // 0: berth.v1.AgentRole
 	(AgentEnd)(0),                 // 1: berth.v1.AgentEnd
@@ -1414,44 +1503,46 @@ var file_v1_agent_proto_goTypes = []any{
 	(*CloseRequest)(nil),          // 14: berth.v1.CloseRequest
 	(*SessionEvent)(nil),          // 15: berth.v1.SessionEvent
 	(*AgentYield)(nil),            // 16: berth.v1.AgentYield
-	nil,                           // 17: berth.v1.AgentCheckRequest.ModelsEntry
-	nil,                           // 18: berth.v1.SessionSetup.ModelsEntry
-	nil,                           // 19: berth.v1.AgentReference.EnvEntry
-	nil,                           // 20: berth.v1.AgentMcpServer.HeadersEntry
-	(*modelpb.ModelInfo)(nil),     // 21: berth.v1.ModelInfo
-	(*modelpb.ModelEndpoint)(nil), // 22: berth.v1.ModelEndpoint
+	(*AgentClaim)(nil),            // 17: berth.v1.AgentClaim
+	nil,                           // 18: berth.v1.AgentCheckRequest.ModelsEntry
+	nil,                           // 19: berth.v1.SessionSetup.ModelsEntry
+	nil,                           // 20: berth.v1.AgentReference.EnvEntry
+	nil,                           // 21: berth.v1.AgentMcpServer.HeadersEntry
+	(*modelpb.ModelInfo)(nil),     // 22: berth.v1.ModelInfo
+	(*modelpb.ModelEndpoint)(nil), // 23: berth.v1.ModelEndpoint
 }
 var file_v1_agent_proto_depIdxs = []int32{
-	17, // 0: berth.v1.AgentCheckRequest.models:type_name -> berth.v1.AgentCheckRequest.ModelsEntry
+	18, // 0: berth.v1.AgentCheckRequest.models:type_name -> berth.v1.AgentCheckRequest.ModelsEntry
 	0,  // 1: berth.v1.AgentCheckRequest.role:type_name -> berth.v1.AgentRole
 	4,  // 2: berth.v1.AgentCheckReply.needs:type_name -> berth.v1.AgentNeeds
 	5,  // 3: berth.v1.AgentNeeds.bundles:type_name -> berth.v1.AgentBundle
 	8,  // 4: berth.v1.OpenRequest.setup:type_name -> berth.v1.SessionSetup
 	0,  // 5: berth.v1.SessionSetup.role:type_name -> berth.v1.AgentRole
-	18, // 6: berth.v1.SessionSetup.models:type_name -> berth.v1.SessionSetup.ModelsEntry
+	19, // 6: berth.v1.SessionSetup.models:type_name -> berth.v1.SessionSetup.ModelsEntry
 	11, // 7: berth.v1.SessionSetup.servers:type_name -> berth.v1.AgentMcpServer
 	10, // 8: berth.v1.SessionSetup.limits:type_name -> berth.v1.AgentLimits
 	9,  // 9: berth.v1.SessionSetup.reference:type_name -> berth.v1.AgentReference
-	19, // 10: berth.v1.AgentReference.env:type_name -> berth.v1.AgentReference.EnvEntry
-	20, // 11: berth.v1.AgentMcpServer.headers:type_name -> berth.v1.AgentMcpServer.HeadersEntry
+	20, // 10: berth.v1.AgentReference.env:type_name -> berth.v1.AgentReference.EnvEntry
+	21, // 11: berth.v1.AgentMcpServer.headers:type_name -> berth.v1.AgentMcpServer.HeadersEntry
 	13, // 12: berth.v1.TurnRequest.message:type_name -> berth.v1.TurnMessage
 	16, // 13: berth.v1.SessionEvent.yield:type_name -> berth.v1.AgentYield
 	1,  // 14: berth.v1.AgentYield.end:type_name -> berth.v1.AgentEnd
-	21, // 15: berth.v1.AgentCheckRequest.ModelsEntry.value:type_name -> berth.v1.ModelInfo
-	22, // 16: berth.v1.SessionSetup.ModelsEntry.value:type_name -> berth.v1.ModelEndpoint
-	2,  // 17: berth.v1.Agent.Check:input_type -> berth.v1.AgentCheckRequest
-	6,  // 18: berth.v1.Agent.Open:input_type -> berth.v1.OpenRequest
-	12, // 19: berth.v1.Agent.Turn:input_type -> berth.v1.TurnRequest
-	14, // 20: berth.v1.Agent.Close:input_type -> berth.v1.CloseRequest
-	3,  // 21: berth.v1.Agent.Check:output_type -> berth.v1.AgentCheckReply
-	7,  // 22: berth.v1.Agent.Open:output_type -> berth.v1.OpenReply
-	15, // 23: berth.v1.Agent.Turn:output_type -> berth.v1.SessionEvent
-	15, // 24: berth.v1.Agent.Close:output_type -> berth.v1.SessionEvent
-	21, // [21:25] is the sub-list for method output_type
-	17, // [17:21] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	17, // 15: berth.v1.AgentYield.claim:type_name -> berth.v1.AgentClaim
+	22, // 16: berth.v1.AgentCheckRequest.ModelsEntry.value:type_name -> berth.v1.ModelInfo
+	23, // 17: berth.v1.SessionSetup.ModelsEntry.value:type_name -> berth.v1.ModelEndpoint
+	2,  // 18: berth.v1.Agent.Check:input_type -> berth.v1.AgentCheckRequest
+	6,  // 19: berth.v1.Agent.Open:input_type -> berth.v1.OpenRequest
+	12, // 20: berth.v1.Agent.Turn:input_type -> berth.v1.TurnRequest
+	14, // 21: berth.v1.Agent.Close:input_type -> berth.v1.CloseRequest
+	3,  // 22: berth.v1.Agent.Check:output_type -> berth.v1.AgentCheckReply
+	7,  // 23: berth.v1.Agent.Open:output_type -> berth.v1.OpenReply
+	15, // 24: berth.v1.Agent.Turn:output_type -> berth.v1.SessionEvent
+	15, // 25: berth.v1.Agent.Close:output_type -> berth.v1.SessionEvent
+	22, // [22:26] is the sub-list for method output_type
+	18, // [18:22] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_v1_agent_proto_init() }
@@ -1465,13 +1556,14 @@ func file_v1_agent_proto_init() {
 		(*SessionEvent_Artifact)(nil),
 		(*SessionEvent_Yield)(nil),
 	}
+	file_v1_agent_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_agent_proto_rawDesc), len(file_v1_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

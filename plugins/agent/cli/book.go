@@ -1,0 +1,304 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// Limits of what goes into a step, in bytes: the core keeps steps below 1 MiB.
+const (
+	maxText   = 200 << 10
+	maxResult = 60 << 10
+)
+
+// Book makes steps of what happens: a message of the model with its calls, and
+// what came back. A step is recorded as soon as it is whole. The book of a
+// sub-agent (In) is kept apart, in a file of its own.
+type Book struct {
+	rec    agent.Recorder
+	err    error // the core has gone
+	model  string
+	effort string
+	dir    string // scratch; empty: nowhere
+
+	open    *trajectory.Step
+	id      string // of the message that open is
+	pending int    // calls of open without a result
+	count   int64  // steps of the model so far
+
+	whole   func() // called when a step of the model is recorded
+	subs    map[string]*Book
+	steps   []trajectory.Step // of a sub-agent
+	sub     string            // call that started it; empty: the agent itself
+	Session string            // what the CLI calls its session; Events sets it
+}
+
+func newBook(model, effort, dir string) *Book {
+	return &Book{model: model, effort: effort, dir: dir, subs: map[string]*Book{}}
+}
+
+// step is the open step of the message id.
+func (b *Book) step(id string) *trajectory.Step {
+	if b.open != nil && b.id == id {
+		return b.open
+	}
+	b.Flush()
+	b.id = id
+	b.open = &trajectory.Step{
+		Timestamp: trajectory.Stamp(time.Now()), Source: trajectory.Model, ModelName: b.model, ReasoningEffort: trajectory.Effort(b.effort),
+	}
+	return b.open
+}
+
+// Say adds text to the model's message id. A CLI that has no ids gives an empty
+// one, and calls Next where a message ends.
+func (b *Book) Say(id, text string) {
+	if text == "" {
+		return
+	}
+	s := b.step(id)
+	s.Message = trajectory.Text(join(s.Message.Text, text))
+}
+
+// Think adds what the model thought before it said message id.
+func (b *Book) Think(id, text string) {
+	if text == "" {
+		return
+	}
+	s := b.step(id)
+	s.ReasoningContent = join(s.ReasoningContent, text)
+}
+
+func join(a, b string) string {
+	b = strings.ToValidUTF8(b, "\uFFFD")
+	if a != "" {
+		b = a + "\n" + b
+	}
+	return Middle(b, maxText)
+}
+
+// Call adds a call of a tool to the model's message id. Arguments that are no
+// object are kept as one.
+func (b *Book) Call(id, call, name string, arguments json.RawMessage) {
+	s := b.step(id)
+	for i := range s.ToolCalls {
+		if s.ToolCalls[i].ID == call {
+			return // told twice
+		}
+	}
+	s.ToolCalls = append(s.ToolCalls, trajectory.ToolCall{ID: call, Name: name, Arguments: object(arguments)})
+	b.pending++
+}
+
+// object is raw as a JSON object of a bearable size.
+func object(raw json.RawMessage) json.RawMessage {
+	var m map[string]json.RawMessage
+	if len(raw) <= maxText && json.Unmarshal(raw, &m) == nil && m != nil {
+		return raw
+	}
+	if len(raw) == 0 || string(raw) == "null" {
+		return json.RawMessage("{}")
+	}
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		text = string(raw)
+	}
+	if json.Unmarshal([]byte(text), &m) == nil && m != nil && len(text) <= maxText {
+		return json.RawMessage(text) // an object, written as a text
+	}
+	b, err := json.Marshal(map[string]string{"input": Middle(text, maxResult)})
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return b
+}
+
+// Result adds what came back from a call. One of an unknown call is kept as a
+// step of the system.
+func (b *Book) Result(call, text string, failed bool) {
+	text = Middle(text, maxResult)
+	content := trajectory.Text(text)
+	r := trajectory.Result{SourceCallID: call, Content: &content}
+	if failed {
+		r.Extra = json.RawMessage(`{"is_error":true}`)
+	}
+	if !b.called(call) {
+		b.Note(trajectory.System, text)
+		return
+	}
+	if b.open.Observation == nil {
+		b.open.Observation = &trajectory.Observation{}
+	}
+	if sub, ok := b.subs[call]; ok {
+		if ref, ok := sub.close(); ok {
+			r.Subagents = append(r.Subagents, ref)
+		}
+		delete(b.subs, call)
+	}
+	b.open.Observation.Results = append(b.open.Observation.Results, r)
+	if b.pending--; b.pending <= 0 {
+		b.Flush()
+	}
+}
+
+// called says whether the open step has a call that waits for its result.
+func (b *Book) called(call string) bool {
+	if b.open == nil {
+		return false
+	}
+	known := false
+	for i := range b.open.ToolCalls {
+		known = known || b.open.ToolCalls[i].ID == call
+	}
+	if known && b.open.Observation != nil {
+		for _, r := range b.open.Observation.Results {
+			if r.SourceCallID == call {
+				return false
+			}
+		}
+	}
+	return known
+}
+
+// Use says what message id used, as the CLI has it; nil is not known.
+func (b *Book) Use(id string, c agent.Claim) {
+	if c == (agent.Claim{}) {
+		return
+	}
+	b.step(id).Metrics = &trajectory.Metrics{PromptTokens: c.Input, CompletionTokens: c.Output, CachedTokens: c.Cached, CostUSD: c.Cost}
+}
+
+// Note records a step of the user or the system.
+func (b *Book) Note(source trajectory.Source, text string) {
+	b.Flush()
+	b.record(trajectory.Step{Timestamp: trajectory.Stamp(time.Now()), Source: source, Message: trajectory.Text(Middle(text, maxText))})
+}
+
+// Log writes a line for people.
+func (b *Book) Log(format string, args ...any) {
+	if b.rec == nil {
+		return
+	}
+	if err := b.rec.Log(Middle(fmt.Sprintf(format, args...), 8<<10)); err != nil && b.err == nil {
+		b.err = err
+	}
+}
+
+// Next ends the message that is open: what comes is another, whatever its id.
+func (b *Book) Next() { b.Flush() }
+
+// Flush records the step that is open.
+func (b *Book) Flush() {
+	if b.open == nil {
+		return
+	}
+	s := *b.open
+	b.open, b.pending = nil, 0
+	one := int64(1)
+	s.LLMCallCount = &one
+	b.count++
+	b.record(s)
+	if b.whole != nil {
+		b.whole()
+	}
+}
+
+func (b *Book) record(s trajectory.Step) {
+	if b.sub != "" {
+		b.steps = append(b.steps, s)
+		return
+	}
+	if b.rec == nil {
+		return
+	}
+	if err := b.rec.Step(s); err != nil && b.err == nil {
+		b.err = err
+	}
+}
+
+// In is the book of the sub-agent that a call of this book's agent started.
+func (b *Book) In(call string) *Book {
+	if call == "" {
+		return b
+	}
+	sub := b.subs[call]
+	if sub == nil {
+		sub = newBook(b.model, b.effort, b.dir)
+		sub.sub, sub.rec = call, b.rec
+		b.subs[call] = sub
+	}
+	return sub
+}
+
+// close writes the file of a sub-agent, and refers to it.
+func (b *Book) close() (trajectory.SubagentRef, bool) {
+	b.Flush()
+	name := filepath.Join("subagents", fileName(b.sub)+".json")
+	t, _, err := trajectory.New(trajectory.Agent{Name: "subagent", Version: "1", ModelName: b.model}, b.sub, b.steps)
+	if err != nil || b.dir == "" {
+		return trajectory.SubagentRef{}, false
+	}
+	raw, err := trajectory.Encode(t)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(b.dir, "subagents"), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(b.dir, name), raw, 0o644)
+	}
+	if err == nil && b.rec != nil {
+		err = b.rec.Artifact(name)
+	}
+	if err != nil {
+		b.Log("the steps of a sub-agent cannot be kept: %s", err)
+		return trajectory.SubagentRef{}, false
+	}
+	return trajectory.SubagentRef{TrajectoryPath: "agent/" + filepath.ToSlash(name), SessionID: b.sub}, true
+}
+
+// end records what is open, at the end of a turn.
+func (b *Book) end() {
+	b.Flush()
+	for call, sub := range b.subs {
+		if ref, ok := sub.close(); ok {
+			content := trajectory.Text("a sub-agent that did not end")
+			b.record(trajectory.Step{
+				Timestamp: trajectory.Stamp(time.Now()), Source: trajectory.System, Message: content,
+				Observation: &trajectory.Observation{Results: []trajectory.Result{{Subagents: []trajectory.SubagentRef{ref}}}},
+			})
+		}
+		delete(b.subs, call)
+	}
+}
+
+// fileName is an id of the CLI's as the name of a file.
+func fileName(id string) string {
+	name := strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, id)
+	if len(name) > 100 {
+		name = name[:100]
+	}
+	return name
+}
+
+// Middle is s with its middle left out if it is longer than limit bytes, as
+// valid UTF-8.
+func Middle(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	half := limit / 2
+	head, tail := strings.ToValidUTF8(s[:half], ""), strings.ToValidUTF8(s[len(s)-half:], "")
+	return fmt.Sprintf("%s\n[… %d bytes in the middle are left out …]\n%s", head, len(s)-len(head)-len(tail), tail)
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/agent"
+)
+
+// Limits of what a CLI prints, in bytes.
+const (
+	maxLine = 32 << 20 // of one line; a longer one is no event
+	maxKept = 256 << 20
+	maxTail = 4 << 10
+)
+
+// lines hands over lines as they come. A line that is too long is left out, and
+// the next one is read as ever.
+type lines struct {
+	each func([]byte)
+	part []byte
+	skip bool
+	tail []byte // of lines that are no JSON objects
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(b []byte) (int, error) {
+	n := len(b)
+	for len(b) > 0 {
+		i := bytes.IndexByte(b, '\n')
+		piece := b
+		if i >= 0 {
+			piece = b[:i]
+		}
+		if !l.skip {
+			if len(l.part)+len(piece) > maxLine {
+				l.part, l.skip = nil, true
+			} else {
+				l.part = append(l.part, piece...)
+			}
+		}
+		if i < 0 {
+			return n, nil
+		}
+		l.line()
+		b = b[i+1:]
+	}
+	return n, nil
+}
+
+func (l *lines) line() {
+	line := bytes.TrimSpace(l.part)
+	if !l.skip && len(line) > 0 {
+		if line[0] != '{' {
+			l.tail = append(append(l.tail, line...), '\n')
+			l.tail = l.tail[max(0, len(l.tail)-maxTail):]
+		}
+		l.each(line)
+	}
+	l.part, l.skip = l.part[:0], false
+}
+
+// end hands over a last line without an end: of a CLI that was killed.
+func (l *lines) end() {
+	if len(l.part) > 0 {
+		l.line()
+	}
+}
+
+// kept is a file of the scratch folder that takes what a CLI prints, up to a
+// bound, and remembers the end of it.
+type kept struct {
+	f    *os.File // nil: there is no scratch folder
+	left int64
+	tail []byte
+}
+
+// keep begins a file of a turn.
+func (s *session) keep(rec agent.Recorder, name string) (*kept, error) {
+	if s.setup.Scratch == "" {
+		return &kept{}, nil
+	}
+	if s.turns > 1 {
+		name = fmt.Sprintf("turn-%d.%s", s.turns, name)
+	}
+	f, err := os.Create(filepath.Join(s.setup.Scratch, name))
+	if err != nil {
+		return nil, err
+	}
+	return &kept{f: f, left: maxKept}, rec.Artifact(name)
+}
+
+// Write implements io.Writer. A full disk of the host is an error, a CLI that
+// prints without an end is not.
+func (k *kept) Write(b []byte) (int, error) {
+	k.tail = append(k.tail, b[max(0, len(b)-maxTail):]...)
+	k.tail = k.tail[max(0, len(k.tail)-maxTail):]
+	n := len(b)
+	if k.f == nil || k.left <= 0 {
+		return n, nil
+	}
+	b = b[:min(int64(len(b)), k.left)]
+	k.left -= int64(len(b))
+	if _, err := k.f.Write(b); err != nil {
+		return 0, err
+	}
+	if k.left == 0 {
+		if _, err := k.f.WriteString("\n[more is not kept]\n"); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+func (k *kept) last() string { return strings.ToValidUTF8(string(k.tail), "\uFFFD") }
+
+func (k *kept) close() error {
+	if k.f == nil {
+		return nil
+	}
+	return k.f.Close()
+}
+
+// both writes to two writers.
+type both struct{ a, b io.Writer }
+
+// Write implements io.Writer.
+func (w both) Write(b []byte) (int, error) {
+	_, err1 := w.a.Write(b)
+	_, err2 := w.b.Write(b)
+	return len(b), errors.Join(err1, err2)
+}

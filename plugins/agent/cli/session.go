@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/sandbox"
+)
+
+// session is one CLI in one sandbox.
+type session struct {
+	scaffold Scaffold
+	settings Settings
+	setup    agent.Setup
+	model    model.Endpoint
+	shell    sandbox.Shell
+	close    func() error
+	book     *Book
+	events   Events
+
+	image  image
+	looked bool
+	turns  int
+}
+
+// image is what the sandbox has.
+type image struct {
+	home  bool   // $HOME is there and can be written to
+	tmp   bool   // $TMPDIR, or /tmp, can be written to
+	shell string // a bash
+	// skills are the folders with a SKILL.md in those that the task names: each
+	// is one, or holds some.
+	skills []string
+}
+
+// look is a program for a shell, in the bundle or in the image: it says what
+// there is, a word a line.
+const look = `[ -n "$HOME" ] && [ -d "$HOME" ] && [ -w "$HOME" ] && echo home
+[ -d "${TMPDIR:-/tmp}" ] && [ -w "${TMPDIR:-/tmp}" ] && echo tmp
+for d in /bin /usr/bin /usr/local/bin; do [ -x "$d/bash" ] && echo "bash $d/bash" && break; done
+for d; do for f in "$d"/SKILL.md "$d"/*/SKILL.md; do [ -f "$f" ] && echo "skill ${f%/SKILL.md}"; done; done
+exit 0`
+
+// see finds out what the image has. One without any shell has nothing.
+func (s *session) see(ctx context.Context) error {
+	if s.looked {
+		return nil
+	}
+	shells := []string{"/bin/sh"}
+	if _, ok := s.scaffold.Recipe.Links["bash"]; ok {
+		shells = []string{Bash, "/bin/sh"}
+		s.image.shell = Bash
+	}
+	for _, sh := range shells {
+		var out bytes.Buffer
+		_, err := s.shell.Exec(ctx, sandbox.Command{Argv: append([]string{sh, "-c", look, "sh"}, s.setup.Skills...), Stdout: &out})
+		if errors.Is(err, sandbox.ErrNoProgram) || errors.Is(err, sandbox.ErrDenied) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(out.String()) {
+			switch word, rest, _ := strings.Cut(strings.TrimSpace(line), " "); word {
+			case "home":
+				s.image.home = true
+			case "tmp":
+				s.image.tmp = true
+			case "bash":
+				s.image.shell = rest
+			case "skill":
+				s.image.skills = append(s.image.skills, rest)
+			}
+		}
+		break
+	}
+	s.looked = true
+	return nil
+}
+
+// Turn implements agent.Session.
+func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder) (agent.Yield, error) {
+	if err := s.see(ctx); err != nil {
+		return agent.Yield{}, s.over(ctx, err)
+	}
+	s.turns++
+	r := &Run{
+		Settings: &s.settings, Model: s.model, URL: strings.TrimSuffix(s.model.Inside, "/"), Message: m.Text, Turn: s.turns, Session: s.book.Session,
+		Workdir: s.setup.Workdir, Shell: s.image.shell, Servers: s.settings.servers(s.setup.Servers), Skills: slices.Clone(s.image.skills),
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.settings.Skills)) {
+		r.Skills = append(r.Skills, Home+"/"+skillsDir+"/"+name)
+	}
+	if s.turns == 1 {
+		r.Message = s.told(m.Text, r)
+	}
+	start, err := s.scaffold.Start(r)
+	if err != nil {
+		return agent.Yield{}, err
+	}
+	if err = s.upload(ctx, append(s.settings.skillFiles(), start.Files...)); err != nil {
+		return agent.Yield{}, s.over(ctx, err)
+	}
+	s.book.rec, s.book.err = rec, nil
+	exit, err := s.run(ctx, start, rec)
+	s.book.end()
+	switch {
+	case errors.Is(err, errSteps):
+		return agent.Yield{End: agent.MaxSteps, Reason: fmt.Sprintf("the limit of %d steps is reached", s.setup.Limits.MaxSteps)}, nil
+	case errors.Is(err, sandbox.ErrNoProgram), errors.Is(err, sandbox.ErrDenied):
+		return agent.Yield{End: agent.Crashed, Reason: "the CLI cannot be started: " + err.Error()}, nil
+	case err != nil:
+		return agent.Yield{}, s.over(ctx, err)
+	case s.book.err != nil:
+		return agent.Yield{}, s.book.err
+	}
+	return s.events.End(exit)
+}
+
+// over is the cause of the end of a turn, or else err.
+func (s *session) over(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// told is the first message, with what the task brings and the CLI has no knob
+// for.
+func (s *session) told(text string, r *Run) string {
+	var b strings.Builder
+	b.WriteString(text)
+	if len(r.Servers) > 0 && !slices.Contains(s.scaffold.Knobs, MCP) {
+		b.WriteString("\n\nThese MCP servers can be reached from the sandbox with a client of your own:\n")
+		for _, m := range r.Servers {
+			if m.Transport == "stdio" {
+				fmt.Fprintf(&b, "- %s: stdio, started as: %s\n", m.Name, strings.Join(append([]string{m.Command}, m.Args...), " "))
+				continue
+			}
+			fmt.Fprintf(&b, "- %s: %s at %s\n", m.Name, m.Transport, m.URL)
+		}
+	}
+	if len(r.Skills) > 0 && !slices.Contains(s.scaffold.Knobs, Skills) {
+		fmt.Fprintf(&b, "\n\nSkills that may help are in %s: read the SKILL.md of one before you use it.\n", strings.Join(r.Skills, ", "))
+	}
+	return b.String()
+}
+
+// upload makes files below Home, which belongs to the session's user.
+func (s *session) upload(ctx context.Context, files []File) error {
+	var b bytes.Buffer
+	t := tar.NewWriter(&b)
+	made := map[string]bool{}
+	folder := func(name string) error {
+		if made[name] {
+			return nil
+		}
+		made[name] = true
+		return t.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755})
+	}
+	base := path.Base(Home)
+	if err := errors.Join(folder(base), folder(base+"/tmp")); err != nil {
+		return err
+	}
+	for _, f := range files {
+		name := path.Join(base, f.Path)
+		if name != base+"/"+f.Path {
+			return fmt.Errorf("file %q is not below the agent's folder", f.Path)
+		}
+		parts := strings.Split(f.Path, "/")
+		for i := range parts[1:] {
+			if err := folder(base + "/" + path.Join(parts[:i+1]...)); err != nil {
+				return err
+			}
+		}
+		head := tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: int64(len(f.Data))}
+		if f.Link != "" {
+			head = tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: f.Link, Mode: 0o777}
+		}
+		if err := t.WriteHeader(&head); err != nil {
+			return err
+		}
+		if f.Link == "" {
+			if _, err := t.Write([]byte(f.Data)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := t.Close(); err != nil {
+		return err
+	}
+	return s.shell.Upload(ctx, path.Dir(Home), &b, sandbox.UploadOptions{User: s.setup.User})
+}
+
+// environ are the variables that the CLI gets beside those of the session: what
+// the image lacks, what the declaration says, and what the settings say.
+func (s *session) environ(start Start) []string {
+	env := map[string]string{}
+	if !s.image.home {
+		env["HOME"] = Home
+	}
+	if !s.image.tmp {
+		env["TMPDIR"] = Home + "/tmp"
+	}
+	maps.Copy(env, start.Env)
+	maps.Copy(env, s.settings.Env)
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, k+"="+env[k])
+	}
+	return out
+}
+
+// run starts the CLI and reads what it prints until it ends.
+func (s *session) run(ctx context.Context, start Start, rec agent.Recorder) (exit Exit, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if most := s.setup.Limits.MaxSteps; most > 0 {
+		s.book.whole = func() {
+			if s.book.count >= most {
+				cancel(errSteps)
+			}
+		}
+		if s.book.count >= most {
+			return exit, errSteps
+		}
+	}
+	out, err := s.keep(rec, "stdout.jsonl")
+	if err != nil {
+		return exit, err
+	}
+	defer func() { err = errors.Join(err, out.close()) }()
+	errs, err := s.keep(rec, "stderr.txt")
+	if err != nil {
+		return exit, err
+	}
+	defer func() { err = errors.Join(err, errs.close()) }()
+	split := &lines{each: s.events.Line}
+	command := sandbox.Command{
+		Argv: append(slices.Clone(start.Argv), s.settings.Args...), Env: s.environ(start), Dir: s.setup.Workdir, User: s.setup.User,
+		Stdin: strings.NewReader(start.Stdin), Stdout: both{out, split}, Stderr: errs,
+	}
+	exit.Result, err = s.shell.Exec(ctx, command)
+	split.end()
+	if errors.Is(context.Cause(ctx), errSteps) {
+		err = errSteps
+	}
+	exit.Output, exit.Errors = string(split.tail), errs.last()
+	return exit, err
+}
+
+// Close implements agent.Session.
+func (s *session) Close(context.Context, string, agent.Recorder) error { return s.close() }

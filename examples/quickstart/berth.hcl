@@ -1,11 +1,11 @@
-# Two agents on three tasks, in the sandbox that needs nothing installed.
+# Three agents on three tasks, in the sandbox that needs nothing installed.
 # `make run` runs this; `bin/berth plan examples/quickstart` shows what it comes to.
 experiment "quickstart" {
   datasets    = [dataset.samples]
   environment = environment.local
 
   matrix {
-    agent = [agent.oracle, agent.nop]
+    agent = [agent.oracle, agent.nop, agent.terminus]
   }
 }
 
@@ -37,4 +37,19 @@ agent "oracle" {
 # Does nothing, so that no task may pass.
 agent "nop" {
   plugin = "nop"
+}
+
+# Works at a terminal, one reply of a model after the other.
+agent "terminus" {
+  plugin = "terminus"
+  model  = model.scripted
+  config {
+    max_turns = 40
+  }
+}
+
+# Answers from a file: no key, no network.
+model "scripted" {
+  provider = "script"
+  script   = "./replies.yaml"
 }

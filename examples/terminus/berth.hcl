@@ -1,4 +1,4 @@
-# The agent terminus on two tasks that need a terminal, with a model that
+# The agent terminus on three tasks that need a terminal, with a model that
 # answers from a file: no key, no network, no engine.
 experiment "terminus" {
   datasets    = [dataset.samples]

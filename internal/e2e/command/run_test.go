@@ -17,10 +17,10 @@ func TestTheQuickstart(t *testing.T) {
 	needsSandbox(t)
 	dir := t.TempDir()
 	r := berth(t, dir, "run", filepath.Join(root, "examples", "quickstart"), "--json",
-		"--require", "agent=oracle: passed = planned", "--require", "agent=nop: passed = 0")
+		"--require", "agent=oracle: passed = planned", "--require", "agent=nop: passed = 0", "--require", "agent=terminus: passed = planned")
 	r.want(t, 0)
 	a := answer[types.Run](t, r, "cli-run")
-	if len(a.Summary.Cells) != 2 || a.Summary.Cells[0].Passed != 3 || a.Summary.Cells[1].Passed != 0 || a.Summary.Planned != 6 {
+	if c := a.Summary.Cells; len(c) != 3 || c[0].Passed != 3 || c[1].Passed != 0 || c[2].Passed != 3 || a.Summary.Planned != 9 {
 		t.Errorf("summary: %+v", a.Summary)
 	}
 	n, err := schemas.CheckRun(a.Dir)

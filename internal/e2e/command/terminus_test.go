@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,17 +13,17 @@ import (
 )
 
 // TestTheTerminusExample runs the example with the scripted model: a program
-// that works only at a terminal, and one that prints 50,000 lines.
+// that works only at a terminal, a pager, and one that prints 50,000 lines.
 func TestTheTerminusExample(t *testing.T) {
 	t.Parallel()
 	needsSandbox(t)
 	dir := t.TempDir()
 	r := berth(t, dir, "run", filepath.Join(root, "examples", "terminus"), "--json", "--require", "agent=terminus: passed = planned")
 	r.want(t, 0)
-	if a := answer[types.Run](t, r, "cli-run"); a.Summary.Planned != 2 {
+	if a := answer[types.Run](t, r, "cli-run"); a.Summary.Planned != 3 {
 		t.Errorf("summary: %+v", a.Summary)
 	}
-	lines := map[string]int{"berth/wizard": 10, "berth/long-output": 50000}
+	lines := map[string]int{"berth/wizard": 10, "berth/pager": 130, "berth/long-output": 50000}
 	show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
 	for _, tr := range show.Trials {
 		attempt := tr.Attempts[0].Dir
@@ -57,4 +58,63 @@ func TestTheTerminusExample(t *testing.T) {
 		}
 	}
 	berth(t, dir, "show", "last", "--trajectory").want(t, 2)
+}
+
+const editorReplies = `replies:
+  - when: {turn: 0}
+    text: '{"analysis": "", "plan": "Open the file.", "commands": [{"keystrokes": "vi /app/colours.txt\n", "duration": 1}]}'
+  - when: {last: "(?m)^the sea is blue, the sand is grey"}
+    text: '{"analysis": "", "plan": "Done.", "commands": [], "task_complete": true}'
+  - when: {last: "the sea is red"}
+    text: '{"analysis": "", "plan": "Change a word in each line.", "commands": [
+      {"keystrokes": "gg0/red\n", "duration": 0.3}, {"keystrokes": "cwblue", "duration": 0.3}, {"keystrokes": "Escape", "duration": 1.2},
+      {"keystrokes": "/white\n", "duration": 0.3}, {"keystrokes": "cwgrey", "duration": 0.3}, {"keystrokes": "Escape", "duration": 1.2},
+      {"keystrokes": ":wq\n", "duration": 0.5},
+      {"keystrokes": "echo $(cat /app/colours.txt); [ \"$(cat /app/colours.txt)\" = \"the sea is blue, the sand is grey\" ] && touch /app/done\n", "duration": 0.5}]}'
+  - when: {last: "say again"}
+    text: '{"analysis": "", "plan": "", "commands": [], "task_complete": true}'
+  - when: {last: ""}
+    text: '{"analysis": "", "plan": "Wait.", "commands": [{"keystrokes": "", "duration": 1}]}'
+`
+
+// An editor takes the whole screen, and keys that are no text.
+func TestTerminusUsesAnEditor(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	if _, err := exec.LookPath("vi"); err != nil {
+		t.Skip("no vi on this machine: install one, such as vim-tiny")
+	}
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "editor", "touch /app/done")
+	write(t, dir, map[string]string{
+		"tasks/editor/instruction.md":          "Edit colours.txt with vi: the sea is blue, and the sand is grey.\n",
+		"tasks/editor/environment/Dockerfile":  "FROM debian:bookworm-slim\nWORKDIR /app\nCOPY colours.txt /app/\n",
+		"tasks/editor/environment/colours.txt": "the sea is red, the sand is white\n",
+		"replies.yaml":                         editorReplies,
+	})
+	experiment(t, dir, "agent.terminus", "  model = model.m\n")
+	hcl := filepath.Join(dir, "experiment.hcl")
+	b, err := os.ReadFile(hcl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, map[string]string{"experiment.hcl": string(b) + `agent "terminus" {
+  plugin = "terminus"
+  config {
+    max_turns = 40
+  }
+}
+model "m" {
+  provider = "script"
+  script   = "replies.yaml"
+}
+`})
+	r := berth(t, dir, "run", "--json", "--require", "passed = planned")
+	r.want(t, 0)
+	show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+	cast, err := os.ReadFile(filepath.Join(show.Trials[0].Attempts[0].Dir, "agent", "terminal.cast"))
+	if err != nil || !bytes.Contains(cast, []byte("[?1049h")) {
+		t.Errorf("no program took the whole screen: %v", err)
+	}
+	checkTrajectory(t, show.Trials[0].Attempts[0].Dir)
 }

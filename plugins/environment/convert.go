@@ -28,6 +28,7 @@ func specToProto(s Spec) *environmentpb.SandboxSpec {
 			return &environmentpb.SandboxMount{Source: m.Source, Target: m.Target}
 		}),
 		Services: wire.Each(s.Services, serviceToProto), Sidecars: wire.Each(s.Sidecars, sidecarToProto),
+		Volumes: wire.Each(s.Volumes, volumeToProto),
 		Control: s.Control, LeaseMs: wire.Millis(s.Lease), Files: s.Files, SettingsJson: s.Settings, Scratch: s.Scratch,
 	}
 }
@@ -43,6 +44,7 @@ func specFromProto(p *environmentpb.SandboxSpec) (s Spec, err error) {
 			return Mount{Source: m.GetSource(), Target: m.GetTarget()}
 		}),
 		Services: wire.Each(p.GetServices(), serviceFromProto), Sidecars: wire.Each(p.GetSidecars(), sidecarFromProto),
+		Volumes: wire.Each(p.GetVolumes(), volumeFromProto),
 		Control: p.GetControl(), Lease: wire.Duration(p.GetLeaseMs()), Files: p.GetFiles(), Scratch: p.GetScratch(),
 	}
 	if s.Network.Mode, err = networkModes.From(p.GetNetwork().GetMode()); err != nil {
@@ -94,11 +96,7 @@ func serviceFromProto(p *environmentpb.SandboxService) Service {
 func sidecarToProto(s Sidecar) *environmentpb.SandboxSidecar {
 	return &environmentpb.SandboxSidecar{
 		Name: s.Name, Image: imageToProto(s.Image), Argv: wire.Texts(s.Argv), Env: wire.TextMap(s.Env), User: s.User, Workdir: s.Workdir,
-		Limits: limitsToProto(s.Limits),
-		Volumes: wire.Each(s.Volumes, func(v Volume) *environmentpb.SandboxVolume {
-			return &environmentpb.SandboxVolume{Name: v.Name, Target: v.Target}
-		}),
-		Control: s.Control,
+		Limits: limitsToProto(s.Limits), Volumes: wire.Each(s.Volumes, volumeToProto), Control: s.Control,
 	}
 }
 
@@ -106,11 +104,16 @@ func sidecarFromProto(p *environmentpb.SandboxSidecar) Sidecar {
 	return Sidecar{
 		Name: p.GetName(), Image: imageFromProto(p.GetImage()), Argv: p.GetArgv(), Env: p.GetEnv(), User: p.GetUser(),
 		Workdir: p.GetWorkdir(), Limits: limitsFromProto(p.GetLimits()),
-		Volumes: wire.Each(p.GetVolumes(), func(v *environmentpb.SandboxVolume) Volume {
-			return Volume{Name: v.GetName(), Target: v.GetTarget()}
-		}),
-		Control: p.GetControl(),
+		Volumes: wire.Each(p.GetVolumes(), volumeFromProto), Control: p.GetControl(),
 	}
+}
+
+func volumeToProto(v Volume) *environmentpb.SandboxVolume {
+	return &environmentpb.SandboxVolume{Name: v.Name, Target: v.Target}
+}
+
+func volumeFromProto(p *environmentpb.SandboxVolume) Volume {
+	return Volume{Name: p.GetName(), Target: p.GetTarget()}
 }
 
 func reportToProto(r Report) *environmentpb.EnvironmentCheckReply {

@@ -59,9 +59,19 @@ type Snapshotter interface {
 	Changed(ctx context.Context, id string) ([]string, error)
 }
 
+// Composer is optional (capability "sidecars"): a sandbox may have containers
+// beside the main one. They are on one network of their own, on which each
+// reaches the others by name, and which leads nowhere that the sandbox's
+// Network does not. Without it a Spec with sidecars is refused.
+type Composer interface {
+	// Sidecars says whether Create makes Spec.Sidecars and Spec.Volumes.
+	Sidecars() bool
+}
+
 // Capabilities of environments, announced in Describe.
 const (
 	CapabilityImages   = "images"
+	CapabilitySidecars = "sidecars"
 	CapabilitySnapshot = "snapshot"
 	CapabilitySurface  = "surface"
 )
@@ -87,6 +97,7 @@ type Spec struct {
 	Mounts   []Mount           `json:"mounts,omitempty"`   // read-only folders of the host (bundles)
 	Services []Service         `json:"services,omitempty"` // run by the core through sandboxd; told so that Check can refuse
 	Sidecars []Sidecar         `json:"sidecars,omitempty"`
+	Volumes  []Volume          `json:"volumes,omitempty"`  // of the main container
 	Control  string            `json:"control"`            // control folder of main, mounted read-only at /berth
 	Lease    time.Duration     `json:"lease"`              // a sandbox whose core is silent for this long ends itself
 	Files    string            `json:"files,omitempty"`    // folder on the host with the task's files for the environment
@@ -164,7 +175,8 @@ type Sidecar struct {
 	Control string            `json:"control"` // control folder of this container
 }
 
-// Volume is a named volume, shared by the containers of one sandbox that name it.
+// Volume is a named volume, shared by the containers of one sandbox that name
+// it. It ends with the sandbox.
 type Volume struct {
 	Name   string `json:"name"`
 	Target string `json:"target"` // absolute, in the container

@@ -20,6 +20,9 @@ func Capabilities(e Environment) []string {
 	if _, ok := e.(Preparer); ok {
 		list = append(list, CapabilityImages)
 	}
+	if c, ok := e.(Composer); ok && c.Sidecars() {
+		list = append(list, CapabilitySidecars)
+	}
 	if _, ok := e.(Snapshotter); ok {
 		list = append(list, CapabilitySnapshot)
 	}

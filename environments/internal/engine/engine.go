@@ -62,6 +62,12 @@ type Engine interface {
 	Remove(ctx context.Context, name string) error
 	// Containers lists containers, running or not, by labels.
 	Containers(ctx context.Context, labels map[string]string) ([]Listed, error)
+	// CreateVolume makes a named volume.
+	CreateVolume(ctx context.Context, name string, labels map[string]string) error
+	// RemoveVolume removes a volume that no container uses.
+	RemoveVolume(ctx context.Context, name string) error
+	// Volumes lists volumes by labels.
+	Volumes(ctx context.Context, labels map[string]string) ([]Listed, error)
 	// Commit makes an image of a container, with its labels.
 	Commit(ctx context.Context, name, image string) error
 	// Changed lists the paths that differ from the image.
@@ -110,11 +116,14 @@ type Container struct {
 	Entrypoint []string
 	Workdir    string
 	Labels     map[string]string
-	Mounts     []environment.Mount // all read-only
-	Public     bool                // the engine's default network; else none
-	Limits     environment.Limits  // those that the engine keeps
-	Nproc      int64               // RLIMIT_NPROC; 0: the engine's own
-	NoSELinux  bool                // the container may connect to sockets of the host
+	Mounts     []environment.Mount  // all read-only
+	Volumes    []environment.Volume // by the engine's names, writable
+	Public     bool                 // the engine's default network; else none
+	Join       string               // name of a container that runs, whose network it is in; Public and Hosts do not count then
+	Hosts      []string             // names of 127.0.0.1 beside localhost
+	Limits     environment.Limits   // those that the engine keeps
+	Nproc      int64                // RLIMIT_NPROC; 0: the engine's own
+	NoSELinux  bool                 // the container may connect to sockets of the host
 }
 
 // State is how a container is.

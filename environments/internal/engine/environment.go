@@ -45,6 +45,7 @@ type Environment struct {
 	mu      sync.Mutex
 	engines map[string]*remote // by address
 	pids    map[string]int     // of sandboxes that we made, by id
+	parts   map[string]parts   // of sandboxes that we made and that have any, by id
 	work    sync.WaitGroup     // what outlives a canceled call
 }
 
@@ -56,7 +57,7 @@ var (
 
 // New makes the environment. It starts nothing.
 func New(o Options) *Environment {
-	return &Environment{o: o, engines: map[string]*remote{}, pids: map[string]int{}}
+	return &Environment{o: o, engines: map[string]*remote{}, pids: map[string]int{}, parts: map[string]parts{}}
 }
 
 // Close waits for what calls left to do that were canceled.
@@ -179,15 +180,26 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	}
 	c.Entrypoint = []string{"/berth/sandboxd"}
 	c.Mounts = append(c.Mounts, environment.Mount{Source: spec.Control, Target: "/berth"})
+	if len(spec.Sidecars)+len(spec.Volumes) > 0 {
+		return e.compose(ctx, j, spec, c, facts)
+	}
 	state, err := e.start(ctx, j.remote, c)
 	if err != nil {
 		return environment.Sandbox{}, err
 	}
 	made := environment.Sandbox{ID: j.remote.id(c.Name), PID: state.PID, Granted: j.granted, Image: facts}
-	e.mu.Lock()
-	e.pids[made.ID] = state.PID
-	e.mu.Unlock()
+	e.keep(made.ID, state.PID, parts{})
 	return made, nil
+}
+
+// keep notes what a sandbox that was made here is made of.
+func (e *Environment) keep(id string, pid int, p parts) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pids[id] = pid
+	if !p.empty() {
+		e.parts[id] = p
+	}
 }
 
 // name is a new one, which nothing else has.
@@ -294,19 +306,27 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 	}
 	defer free()
 	e.mu.Lock()
-	pid := e.pids[id]
+	pid, ours := e.pids[id]
+	p := e.parts[id]
 	e.mu.Unlock()
+	if !ours { // another process made it, which may have died
+		if p, err = r.partsOf(ctx, name); err != nil {
+			return environment.Remains{}, err
+		}
+	}
 	remains, alive := usage(pid)
 	if !alive {
 		if s, err := r.State(ctx, name); err == nil && s.OOM {
 			remains.OOMKills = 1 // at least
 		}
 	}
-	if err := r.clean(ctx, name); err != nil {
+	p.add(&remains)
+	if err := r.cleanAll(ctx, name, p); err != nil {
 		return remains, err
 	}
 	e.mu.Lock()
 	delete(e.pids, id)
+	delete(e.parts, id)
 	e.mu.Unlock()
 	return remains, nil
 }
@@ -338,7 +358,7 @@ func (e *Environment) List(ctx context.Context, owner string) ([]string, error) 
 		ids = append(ids, found...)
 	}
 	slices.Sort(ids)
-	return ids, nil
+	return slices.Compact(ids), nil
 }
 
 func (r *remote) list(ctx context.Context, want map[string]string) ([]string, error) {
@@ -348,7 +368,14 @@ func (r *remote) list(ctx context.Context, want map[string]string) ([]string, er
 		return nil, fmt.Errorf("%s list: %w", r.name, err)
 	}
 	for _, c := range cs {
-		ids = append(ids, r.id(c.Name))
+		ids = append(ids, r.id(sandboxOf(c)))
+	}
+	vs, err := r.Volumes(ctx, want)
+	if err != nil {
+		return nil, fmt.Errorf("%s list volumes: %w", r.name, err)
+	}
+	for _, v := range vs {
+		ids = append(ids, r.id(sandboxOf(v)))
 	}
 	ims, err := r.Images(ctx, want)
 	if err != nil {

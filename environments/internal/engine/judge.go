@@ -18,7 +18,8 @@ type judgement struct {
 	config    Config
 	remote    *remote
 	facts     Facts
-	container Container // without name, image, labels
+	container Container   // without name, image, labels
+	sidecars  []Container // as container, in the order of the spec
 	granted   environment.Granted
 }
 
@@ -70,13 +71,11 @@ func (e *Environment) judge(ctx context.Context, spec environment.Spec) (*judgem
 	j.judgeNetwork(spec.Network)
 	j.judgePlaces(spec)
 	j.judgeUsers(spec)
+	j.judgeSidecars(spec)
 	return j, nil
 }
 
 func (j *judgement) judgeImage(spec environment.Spec) {
-	for _, s := range spec.Sidecars {
-		j.refuse(fmt.Sprintf("The task needs a second container, %q", s.Name), "Tasks of several containers are not supported yet.")
-	}
 	switch im := spec.Image; {
 	case im.Ref != "" && im.Build != "":
 		j.refuse("The task names an image and a folder to build", fmt.Sprintf("Got %q and %q: keep one of them.", im.Ref, im.Build))

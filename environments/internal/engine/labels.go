@@ -19,6 +19,7 @@ const (
 	labelAttempt = "dev.berth.attempt"
 	labelLease   = "dev.berth.lease" // time without a core after which it ends
 	labelFacts   = "dev.berth.image" // what the image said about itself
+	labelPart    = "dev.berth.part"  // name of the main container that a sidecar or volume belongs to
 	labelBuild   = "dev.berth.build" // digest of the build context
 )
 

@@ -63,7 +63,7 @@ func Run(t *testing.T, s Subject) {
 // Clauses are all clauses of the kit, in the order in which they are tried. The
 // subject must come from Start.
 func Clauses() []conformance.Clause[Subject] {
-	return slices.Concat(lifeClauses, placeClauses, commandClauses, fileClauses, wallClauses, coreClauses, limitClauses, abilityClauses)
+	return slices.Concat(lifeClauses, placeClauses, commandClauses, fileClauses, wallClauses, coreClauses, limitClauses, sidecarClauses, abilityClauses)
 }
 
 // kit is what the clauses of one trial share.

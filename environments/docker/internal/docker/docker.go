@@ -153,8 +153,17 @@ func (d *docker) Create(ctx context.Context, c engine.Container) error {
 			NanoCPUs: c.Limits.CPUMilli * 1_000_000, Memory: c.Limits.MemoryMiB << 20, MemorySwap: c.Limits.MemoryMiB << 20,
 		},
 	}
-	if c.Public {
+	switch {
+	case c.Join != "":
+		host.NetworkMode = container.NetworkMode("container:" + c.Join)
+	case c.Public:
 		host.NetworkMode = "bridge"
+	}
+	for _, name := range c.Hosts {
+		host.ExtraHosts = append(host.ExtraHosts, name+":127.0.0.1")
+	}
+	for _, v := range c.Volumes {
+		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeVolume, Source: v.Name, Target: v.Target})
 	}
 	if c.Limits.Pids > 0 {
 		host.PidsLimit = &c.Limits.Pids
@@ -250,6 +259,31 @@ func (d *docker) Containers(ctx context.Context, labels map[string]string) ([]en
 		if len(c.Names) > 0 {
 			all = append(all, engine.Listed{ID: c.ID, Name: strings.TrimPrefix(c.Names[0], "/"), Labels: c.Labels})
 		}
+	}
+	return all, nil
+}
+
+// CreateVolume makes a named volume.
+func (d *docker) CreateVolume(ctx context.Context, name string, labels map[string]string) error {
+	_, err := d.api.VolumeCreate(ctx, client.VolumeCreateOptions{Name: name, Labels: labels})
+	return told(err)
+}
+
+// RemoveVolume removes a volume.
+func (d *docker) RemoveVolume(ctx context.Context, name string) error {
+	_, err := d.api.VolumeRemove(ctx, name, client.VolumeRemoveOptions{})
+	return told(err)
+}
+
+// Volumes lists volumes by labels.
+func (d *docker) Volumes(ctx context.Context, labels map[string]string) ([]engine.Listed, error) {
+	r, err := d.api.VolumeList(ctx, client.VolumeListOptions{Filters: filters(labels)})
+	if err != nil {
+		return nil, err
+	}
+	var all []engine.Listed
+	for _, v := range r.Items {
+		all = append(all, engine.Listed{ID: v.Name, Name: v.Name, Labels: v.Labels})
 	}
 	return all, nil
 }

@@ -35,6 +35,10 @@ func TestImages(t *testing.T) {
 	enginetest.Images(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), sockets...))
 }
 
+func TestSidecars(t *testing.T) {
+	enginetest.Sidecars(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), sockets...))
+}
+
 func TestMemoryIsGrantedAndItsKillsAreCounted(t *testing.T) {
 	e := made(t)
 	spec := enginetest.Spec(t, e, sockets...)

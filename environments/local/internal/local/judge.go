@@ -62,6 +62,9 @@ func (j *judgement) judgeImage(spec environment.Spec) (err error) {
 	for _, s := range spec.Sidecars {
 		j.refuse(fmt.Sprintf("The task needs a second container, %q", s.Name), "Environment \"local\" makes one sandbox and no sidecars: "+containers+".")
 	}
+	for _, v := range spec.Volumes {
+		j.refuse(fmt.Sprintf("The task needs the volume %q", v.Name), "Environment \"local\" has no volumes: "+containers+".")
+	}
 	if spec.Image.Ref != "" {
 		j.refuse(fmt.Sprintf("The task needs the image %q", spec.Image.Ref), "Environment \"local\" has the host's own programs and no images: "+containers+".")
 		return nil

@@ -18,6 +18,8 @@ import (
 
 	"github.com/containers/podman/v5/pkg/bindings"
 	"github.com/containers/podman/v5/pkg/bindings/containers"
+	"github.com/containers/podman/v5/pkg/bindings/volumes"
+	"github.com/containers/podman/v5/pkg/domain/entities/types"
 	"github.com/containers/podman/v5/pkg/specgen"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"go.podman.io/image/v5/manifest"
@@ -116,8 +118,17 @@ func spec(c engine.Container) *specgen.SpecGenerator {
 	s.User = "0:0"
 	s.IpcNS.NSMode = specgen.Private
 	s.NetNS.NSMode = specgen.NoNetwork
-	if c.Public {
+	switch {
+	case c.Join != "":
+		s.NetNS = specgen.Namespace{NSMode: specgen.FromContainer, Value: c.Join}
+	case c.Public:
 		s.NetNS.NSMode = specgen.Default
+	}
+	for _, name := range c.Hosts {
+		s.HostAdd = append(s.HostAdd, name+":127.0.0.1")
+	}
+	for _, v := range c.Volumes {
+		s.Volumes = append(s.Volumes, &specgen.NamedVolume{Name: v.Name, Dest: v.Target})
 	}
 	if c.Limits.ShmMiB > 0 {
 		s.ShmSize = new(c.Limits.ShmMiB << 20)
@@ -275,6 +286,42 @@ func (p *podman) Containers(ctx context.Context, labels map[string]string) ([]en
 		if len(list[i].Names) > 0 {
 			all = append(all, engine.Listed{ID: list[i].ID, Name: list[i].Names[0], Labels: list[i].Labels})
 		}
+	}
+	return all, nil
+}
+
+// CreateVolume makes a named volume.
+func (p *podman) CreateVolume(ctx context.Context, name string, labels map[string]string) error {
+	on, err := p.on(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = volumes.Create(on, types.VolumeCreateOptions{Name: name, Labels: labels}, nil)
+	return told(err)
+}
+
+// RemoveVolume removes a volume.
+func (p *podman) RemoveVolume(ctx context.Context, name string) error {
+	on, err := p.on(ctx)
+	if err != nil {
+		return err
+	}
+	return told(volumes.Remove(on, name, nil))
+}
+
+// Volumes lists volumes by labels.
+func (p *podman) Volumes(ctx context.Context, labels map[string]string) ([]engine.Listed, error) {
+	on, err := p.on(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := volumes.List(on, new(volumes.ListOptions).WithFilters(filters(labels)))
+	if err != nil {
+		return nil, err
+	}
+	var all []engine.Listed
+	for _, v := range list {
+		all = append(all, engine.Listed{ID: v.Name, Name: v.Name, Labels: v.Labels})
 	}
 	return all, nil
 }

@@ -43,6 +43,10 @@ func TestImages(t *testing.T) {
 	enginetest.Images(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), candidates()...))
 }
 
+func TestSidecars(t *testing.T) {
+	enginetest.Sidecars(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), candidates()...))
+}
+
 // store gives the servers that this test starts a store and settings of their
 // own, which it removes with what user namespaces own in it.
 func store(t *testing.T) {

@@ -416,11 +416,13 @@ type SandboxSpec struct {
 	Sidecars   []*SandboxSidecar      `protobuf:"bytes,11,rep,name=sidecars,proto3" json:"sidecars,omitempty"`
 	// Control folder of main, to be mounted read-only at /berth, without engine
 	// init, image health check or restart policy.
-	Control       string `protobuf:"bytes,12,opt,name=control,proto3" json:"control,omitempty"`
-	LeaseMs       int64  `protobuf:"varint,13,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`               // a sandbox whose core is silent for this long ends itself
-	Files         string `protobuf:"bytes,14,opt,name=files,proto3" json:"files,omitempty"`                                   // folder with the task's files for the environment; empty: none
-	SettingsJson  []byte `protobuf:"bytes,15,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"` // the task's settings for the environment
-	Scratch       string `protobuf:"bytes,16,opt,name=scratch,proto3" json:"scratch,omitempty"`                               // folder on node-local disk that is the plugin's until Destroy
+	Control      string `protobuf:"bytes,12,opt,name=control,proto3" json:"control,omitempty"`
+	LeaseMs      int64  `protobuf:"varint,13,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`               // a sandbox whose core is silent for this long ends itself
+	Files        string `protobuf:"bytes,14,opt,name=files,proto3" json:"files,omitempty"`                                   // folder with the task's files for the environment; empty: none
+	SettingsJson []byte `protobuf:"bytes,15,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"` // the task's settings for the environment
+	Scratch      string `protobuf:"bytes,16,opt,name=scratch,proto3" json:"scratch,omitempty"`                               // folder on node-local disk that is the plugin's until Destroy
+	// Volumes of main. With capability "sidecars" only, as `sidecars`.
+	Volumes       []*SandboxVolume `protobuf:"bytes,17,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -565,6 +567,13 @@ func (x *SandboxSpec) GetScratch() string {
 		return x.Scratch
 	}
 	return ""
+}
+
+func (x *SandboxSpec) GetVolumes() []*SandboxVolume {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
 }
 
 // SandboxLabels mark everything that a plugin makes for an attempt.
@@ -3274,7 +3283,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2\x15.berth.v1.SandboxSpecR\x04spec\x12\x14\n" +
 	"\x05taken\x18\x03 \x01(\bR\x05taken\">\n" +
 	"\vCreateReply\x12/\n" +
-	"\asandbox\x18\x01 \x01(\v2\x15.berth.v1.SandboxMadeR\asandbox\"\xb2\x05\n" +
+	"\asandbox\x18\x01 \x01(\v2\x15.berth.v1.SandboxMadeR\asandbox\"\xe5\x05\n" +
 	"\vSandboxSpec\x12/\n" +
 	"\x06labels\x18\x01 \x01(\v2\x17.berth.v1.SandboxLabelsR\x06labels\x12\x1f\n" +
 	"\vconfig_json\x18\x02 \x01(\fR\n" +
@@ -3293,7 +3302,8 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\blease_ms\x18\r \x01(\x03R\aleaseMs\x12\x14\n" +
 	"\x05files\x18\x0e \x01(\tR\x05files\x12#\n" +
 	"\rsettings_json\x18\x0f \x01(\fR\fsettingsJson\x12\x18\n" +
-	"\ascratch\x18\x10 \x01(\tR\ascratch\x1a6\n" +
+	"\ascratch\x18\x10 \x01(\tR\ascratch\x121\n" +
+	"\avolumes\x18\x11 \x03(\v2\x17.berth.v1.SandboxVolumeR\avolumes\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +
@@ -3618,69 +3628,70 @@ var file_v1_environment_proto_depIdxs = []int32{
 	12, // 10: berth.v1.SandboxSpec.mounts:type_name -> berth.v1.SandboxMount
 	13, // 11: berth.v1.SandboxSpec.services:type_name -> berth.v1.SandboxService
 	14, // 12: berth.v1.SandboxSpec.sidecars:type_name -> berth.v1.SandboxSidecar
-	0,  // 13: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
-	52, // 14: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
-	9,  // 15: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
-	53, // 16: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
-	10, // 17: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
-	15, // 18: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
-	1,  // 19: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
-	1,  // 20: berth.v1.SandboxGranted.memory:type_name -> berth.v1.SandboxGrant
-	1,  // 21: berth.v1.SandboxGranted.pids:type_name -> berth.v1.SandboxGrant
-	1,  // 22: berth.v1.SandboxGranted.disk:type_name -> berth.v1.SandboxGrant
-	1,  // 23: berth.v1.SandboxGranted.network:type_name -> berth.v1.SandboxGrant
-	1,  // 24: berth.v1.SandboxGranted.gpu:type_name -> berth.v1.SandboxGrant
-	16, // 25: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
-	18, // 26: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
-	19, // 27: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
-	54, // 28: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
-	18, // 29: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
-	9,  // 30: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
-	9,  // 31: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
-	9,  // 32: berth.v1.SnapshotReply.image:type_name -> berth.v1.SandboxImage
-	33, // 33: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
-	55, // 34: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
-	37, // 35: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
-	42, // 36: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
-	42, // 37: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
-	43, // 38: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
-	46, // 39: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
-	42, // 40: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
-	2,  // 41: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
-	5,  // 42: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
-	20, // 43: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
-	22, // 44: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
-	24, // 45: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
-	26, // 46: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
-	28, // 47: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
-	30, // 48: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
-	32, // 49: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
-	35, // 50: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
-	38, // 51: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
-	40, // 52: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
-	44, // 53: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
-	47, // 54: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
-	49, // 55: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
-	3,  // 56: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
-	6,  // 57: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
-	21, // 58: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
-	23, // 59: berth.v1.Environment.List:output_type -> berth.v1.ListReply
-	25, // 60: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
-	27, // 61: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
-	29, // 62: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
-	31, // 63: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
-	34, // 64: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
-	36, // 65: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
-	39, // 66: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
-	41, // 67: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
-	45, // 68: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
-	48, // 69: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
-	50, // 70: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
-	56, // [56:71] is the sub-list for method output_type
-	41, // [41:56] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	15, // 13: berth.v1.SandboxSpec.volumes:type_name -> berth.v1.SandboxVolume
+	0,  // 14: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
+	52, // 15: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
+	9,  // 16: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
+	53, // 17: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
+	10, // 18: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
+	15, // 19: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
+	1,  // 20: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
+	1,  // 21: berth.v1.SandboxGranted.memory:type_name -> berth.v1.SandboxGrant
+	1,  // 22: berth.v1.SandboxGranted.pids:type_name -> berth.v1.SandboxGrant
+	1,  // 23: berth.v1.SandboxGranted.disk:type_name -> berth.v1.SandboxGrant
+	1,  // 24: berth.v1.SandboxGranted.network:type_name -> berth.v1.SandboxGrant
+	1,  // 25: berth.v1.SandboxGranted.gpu:type_name -> berth.v1.SandboxGrant
+	16, // 26: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
+	18, // 27: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
+	19, // 28: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
+	54, // 29: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
+	18, // 30: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
+	9,  // 31: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
+	9,  // 32: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
+	9,  // 33: berth.v1.SnapshotReply.image:type_name -> berth.v1.SandboxImage
+	33, // 34: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
+	55, // 35: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
+	37, // 36: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
+	42, // 37: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
+	42, // 38: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
+	43, // 39: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
+	46, // 40: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
+	42, // 41: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
+	2,  // 42: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
+	5,  // 43: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
+	20, // 44: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
+	22, // 45: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
+	24, // 46: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
+	26, // 47: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
+	28, // 48: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
+	30, // 49: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
+	32, // 50: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
+	35, // 51: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
+	38, // 52: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
+	40, // 53: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
+	44, // 54: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
+	47, // 55: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
+	49, // 56: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
+	3,  // 57: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
+	6,  // 58: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
+	21, // 59: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
+	23, // 60: berth.v1.Environment.List:output_type -> berth.v1.ListReply
+	25, // 61: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
+	27, // 62: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
+	29, // 63: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
+	31, // 64: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
+	34, // 65: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
+	36, // 66: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
+	39, // 67: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
+	41, // 68: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
+	45, // 69: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
+	48, // 70: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
+	50, // 71: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
+	57, // [57:72] is the sub-list for method output_type
+	42, // [42:57] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_v1_environment_proto_init() }

@@ -1,0 +1,70 @@
+package enginetest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/environments/internal/engine"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+)
+
+// Sidecars tries what the kit cannot: that a sandbox of several containers,
+// whose maker is gone, is found and removed whole by another process. again
+// makes another environment, as another process has it.
+func Sidecars(t *testing.T, again func() *engine.Environment, spec environment.Spec) {
+	t.Helper()
+	spec.Labels.Owner = "sidecars-" + filepath.Base(t.TempDir()) + time.Now().String()
+	spec.Volumes = []environment.Volume{{Name: "data", Target: "/data"}}
+	for _, name := range []string{"one", "two"} {
+		top, err := os.MkdirTemp("", "be") //nolint:usetesting // short, for sockets
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(top) })
+		f, err := host.NewFolder(filepath.Join(top, name), Sandboxd(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		spec.Sidecars = append(spec.Sidecars, environment.Sidecar{Name: name, Image: spec.Image, Control: f.Path, Volumes: spec.Volumes})
+	}
+	b := Open(t, again(), spec)
+	if len(b.Sidecars) != 2 || b.Sidecars[0].Name != "one" || b.Sidecars[1].Name != "two" || b.Sidecars[1].PID == 0 {
+		t.Errorf("sidecars: %+v", b.Sidecars)
+	}
+	other := again()
+	if ids, err := other.List(bounded(t), spec.Labels.Owner); err != nil || !slices.Equal(ids, []string{b.ID}) {
+		t.Errorf("list: %q, %v; want %q alone", ids, err, b.ID)
+	}
+	if _, err := other.Destroy(bounded(t), b.ID); err != nil {
+		t.Errorf("destroy: %v", err)
+	}
+	if ids, err := other.List(bounded(t), spec.Labels.Owner); err != nil || len(ids) != 0 {
+		t.Errorf("left: %q, %v", ids, err)
+	}
+	canceledSidecars(t, again(), spec)
+}
+
+// canceledSidecars gives up a create in the midst of its containers.
+func canceledSidecars(t *testing.T, e *engine.Environment, spec environment.Spec) {
+	t.Helper()
+	for _, after := range []time.Duration{time.Millisecond, 60 * time.Millisecond, 200 * time.Millisecond} {
+		ctx, cancel := context.WithTimeout(bounded(t), after)
+		made, err := e.Create(ctx, spec)
+		cancel()
+		if err == nil {
+			if _, err = e.Destroy(bounded(t), made.ID); err != nil {
+				t.Errorf("destroy: %v", err)
+			}
+		}
+		e.Close() // what the canceled call left to do
+		if ids, err := e.List(bounded(t), spec.Labels.Owner); err != nil || len(ids) != 0 {
+			t.Errorf("canceled after %v: left %q, %v", after, ids, err)
+		}
+	}
+}

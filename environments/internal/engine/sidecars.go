@@ -1,0 +1,246 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// Containers of one sandbox share the network of the main one, as in a pod: the
+// names of all are its loopback address. So a sandbox without a network has
+// one that holds nothing else, whatever the engine's bridges, firewall and name
+// server are like, and no engine runs out of subnets. The price is that two of
+// them cannot listen on the same port.
+
+var _ environment.Composer = (*Environment)(nil)
+
+// Sidecars says that sandboxes may have them.
+func (e *Environment) Sidecars() bool { return true }
+
+// parts is what a sandbox has beside its main container, by the engine's names.
+type parts struct {
+	containers []part
+	volumes    []string
+}
+
+type part struct {
+	name string
+	pid  int // of PID 1 in our pid namespace; 0: not known
+}
+
+func (p parts) empty() bool { return len(p.containers)+len(p.volumes) == 0 }
+
+// add adds what the sidecars used to what the main container did.
+func (p parts) add(r *environment.Remains) {
+	for _, c := range p.containers {
+		used, _ := usage(c.pid)
+		r.OOMKills += used.OOMKills
+		r.CPU += used.CPU
+		r.Throttled += used.Throttled
+		r.PeakMemoryMiB += used.PeakMemoryMiB // at most: they need not have been at once
+	}
+}
+
+// judgeSidecars looks at what is asked for beside the main container.
+func (j *judgement) judgeSidecars(spec environment.Spec) {
+	j.judgeVolumes("main", spec.Volumes)
+	names := map[string]bool{"main": true, "localhost": true}
+	for _, s := range spec.Sidecars {
+		side := &judgement{config: j.config, remote: j.remote, facts: j.facts}
+		if s.Name == "" || names[s.Name] {
+			side.refuse("The name of a container is taken", fmt.Sprintf("%q is empty, main, localhost or used twice.", s.Name))
+		}
+		names[s.Name] = true
+		side.judgeImage(environment.Spec{Image: s.Image})
+		side.judgeLimits(s.Limits)
+		side.judgePlaces(environment.Spec{Workdir: s.Workdir})
+		side.judgeUsers(environment.Spec{Users: []string{s.User}})
+		side.judgeVolumes(s.Name, s.Volumes)
+		side.container.Mounts = nil // those of the experiment are for the agent
+		side.container.NoSELinux = j.container.NoSELinux
+		for _, p := range side.report.Refusals {
+			j.refuse(fmt.Sprintf("Container %q: %s", s.Name, p.Summary), p.Detail)
+		}
+		for _, p := range side.report.Degraded {
+			j.degrade(fmt.Sprintf("Container %q: %s", s.Name, p.Summary), p.Detail)
+		}
+		j.sidecars = append(j.sidecars, side.container)
+	}
+}
+
+func (j *judgement) judgeVolumes(container string, vs []environment.Volume) {
+	for _, v := range vs {
+		if v.Name == "" || !path.IsAbs(v.Target) || isReserved(v.Target) {
+			j.refuse("A volume cannot be mounted", fmt.Sprintf("%q on %q in container %q: a name and an absolute path that is the task's to use are needed.", v.Name, v.Target, container))
+		}
+	}
+}
+
+// compose makes a sandbox of several containers, or with volumes: main is
+// what its container is to be like.
+func (e *Environment) compose(ctx context.Context, j *judgement, spec environment.Spec, main Container, facts environment.ImageFacts) (made environment.Sandbox, err error) {
+	p := parts{}
+	defer func() {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil: // nobody waits for it
+			e.work.Go(func() { _ = j.remote.cleanHalf(ctx, main.Name, p) }) // gc finds what is left by its labels
+		default:
+			err = errors.Join(err, j.remote.cleanHalf(ctx, main.Name, p))
+		}
+	}()
+	images := make([]Image, len(spec.Sidecars))
+	for i, s := range spec.Sidecars {
+		if !filepath.IsAbs(s.Control) {
+			return made, fmt.Errorf("control folder of container %q is %q: an absolute path is needed", s.Name, s.Control)
+		}
+		if images[i], err = image(ctx, j, s.Image, nil); err != nil {
+			return made, fmt.Errorf("container %q: %w", s.Name, err)
+		}
+		main.Hosts = append(main.Hosts, s.Name)
+		p.containers = append(p.containers, part{name: main.Name + "-" + s.Name})
+	}
+	main.Hosts = append(main.Hosts, "main")
+	if p.volumes, err = e.volumes(ctx, j.remote, spec, main.Name); err != nil {
+		return made, err
+	}
+	main.Volumes = named(main.Name, spec.Volumes)
+	state, err := e.start(ctx, j.remote, main)
+	if err != nil {
+		return made, err
+	}
+	made = environment.Sandbox{ID: j.remote.id(main.Name), PID: state.PID, Granted: j.granted, Image: facts, Sidecars: make([]environment.SidecarSandbox, len(images))}
+	var all errgroup.Group
+	for i := range spec.Sidecars {
+		all.Go(func() error {
+			s := &spec.Sidecars[i]
+			c, f := j.sidecars[i], factsOf(images[i])
+			c.Name, c.Image, c.Join = p.containers[i].name, images[i].ID, main.Name
+			c.Labels = labels(spec.Labels, spec.Lease, f)
+			c.Labels[labelPart] = main.Name
+			c.Workdir = cmp.Or(s.Workdir, f.Workdir)
+			c.Entrypoint = main.Entrypoint
+			c.Mounts = []environment.Mount{{Source: s.Control, Target: "/berth"}}
+			c.Volumes = named(main.Name, s.Volumes)
+			ran, err := e.start(ctx, j.remote, c)
+			if err != nil {
+				return fmt.Errorf("container %q: %w", s.Name, err)
+			}
+			p.containers[i].pid = ran.PID
+			made.Sidecars[i] = environment.SidecarSandbox{Name: s.Name, PID: ran.PID, Image: f}
+			return nil
+		})
+	}
+	if err = all.Wait(); err != nil {
+		return environment.Sandbox{}, err
+	}
+	e.keep(made.ID, state.PID, p)
+	return made, nil
+}
+
+// named are volumes by the names that the engine knows them by.
+func named(main string, vs []environment.Volume) []environment.Volume {
+	out := make([]environment.Volume, len(vs))
+	for i, v := range vs {
+		out[i] = environment.Volume{Name: main + "-" + short(v.Name), Target: path.Clean(v.Target)}
+	}
+	return out
+}
+
+// volumes makes those that any container of a sandbox names.
+func (e *Environment) volumes(ctx context.Context, r *remote, spec environment.Spec, main string) (made []string, err error) {
+	all := named(main, spec.Volumes)
+	for i := range spec.Sidecars {
+		all = append(all, named(main, spec.Sidecars[i].Volumes)...)
+	}
+	for _, v := range all {
+		if slices.Contains(made, v.Name) {
+			continue
+		}
+		free, err := r.slot(ctx)
+		if err != nil {
+			return made, err
+		}
+		l := labels(spec.Labels, spec.Lease, environment.ImageFacts{})
+		l[labelPart] = main
+		// Not cut off by ctx: the engine would go on, and nobody would know.
+		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+		err = r.CreateVolume(calm, v.Name, l)
+		cancel()
+		free()
+		if err != nil {
+			return made, fmt.Errorf("%s create volume: %w", r.name, err)
+		}
+		made = append(made, v.Name)
+	}
+	return made, nil
+}
+
+// partsOf finds the parts of a sandbox that another process made.
+func (r *remote) partsOf(ctx context.Context, main string) (p parts, err error) {
+	want := mine()
+	want[labelPart] = main
+	cs, err := r.Containers(ctx, want)
+	if err != nil {
+		return p, fmt.Errorf("%s list: %w", r.name, err)
+	}
+	for _, c := range cs {
+		p.containers = append(p.containers, part{name: c.Name})
+	}
+	vs, err := r.Volumes(ctx, want)
+	if err != nil {
+		return p, fmt.Errorf("%s list volumes: %w", r.name, err)
+	}
+	for _, v := range vs {
+		p.volumes = append(p.volumes, v.Name)
+	}
+	return p, nil
+}
+
+// cleanAll removes a sandbox with its parts: the sidecars first, since engines
+// keep a container whose network others are in, and volumes last, which are
+// kept while they are in use.
+func (r *remote) cleanAll(ctx context.Context, main string, p parts) error {
+	var all errgroup.Group
+	for _, c := range p.containers {
+		all.Go(func() error { return r.clean(ctx, c.name) })
+	}
+	errs := []error{all.Wait(), r.clean(ctx, main)}
+	for _, v := range p.volumes {
+		if err := r.RemoveVolume(ctx, v); err != nil && !errors.Is(err, ErrAbsent) {
+			errs = append(errs, fmt.Errorf("%s remove volume: %w", r.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// cleanHalf is cleanAll for a sandbox that did not come to be. A sidecar whose
+// creation was given up may still come, and keep the main container until it
+// is removed in its turn.
+func (r *remote) cleanHalf(ctx context.Context, main string, p parts) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	defer cancel()
+	for {
+		err := r.cleanAll(ctx, main, p)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// sandboxOf is the name of the sandbox that something listed is part of.
+func sandboxOf(l Listed) string { return cmp.Or(l.Labels[labelPart], l.Name) }

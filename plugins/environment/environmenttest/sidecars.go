@@ -1,0 +1,174 @@
+package environmenttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+)
+
+// sidecarClauses are about containers beside the main one.
+var sidecarClauses = []conformance.Clause[Subject]{
+	{
+		Name:   "without the capability, sidecars and volumes are refused",
+		Guards: "a task that runs without its database and fails for it",
+		Skip: func(s Subject) string {
+			if slices.Contains(s.Capabilities, environment.CapabilitySidecars) {
+				return "it announces " + environment.CapabilitySidecars
+			}
+			return ""
+		},
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			for what, change := range map[string]func(*environment.Spec){
+				"sidecar": func(p *environment.Spec) {
+					p.Sidecars = []environment.Sidecar{{Name: "side", Image: p.Image, Control: p.Control}}
+				},
+				"volume": func(p *environment.Spec) { p.Volumes = []environment.Volume{{Name: "v", Target: "/vol"}} },
+			} {
+				spec, folder, err := s.spec(change)
+				if err != nil {
+					t.Fatalf("%v", err)
+				}
+				defer func() { _ = folder.Close() }()
+				if r, err := s.Environment.Check(ctx, spec); err != nil || len(r.Refusals) == 0 {
+					t.Errorf("check of a %s: %+v, %v; want a refusal", what, r, err)
+				}
+			}
+		},
+	},
+	{
+		Name:   "containers of a sandbox reach each other by name, and nothing else",
+		Guards: "a task without internet whose sidecar is a way out, or cannot be reached",
+		Time:   60 * time.Second,
+		Skip:   without(environment.CapabilitySidecars),
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			main, side := s.pair(ctx, t)
+			m, c := main.shell(ctx, t), side.shell(ctx, t)
+			if out, r := try(ctx, t, c, "command -v nc"); !r.OK() {
+				t.Logf("no nc inside: names are looked at only (%s)", out)
+				sh(ctx, t, m, "getent hosts side || grep -w side /etc/hosts")
+				return
+			}
+			sh(ctx, t, c, "echo from the side > /tmp/said; (nc -l -p 7001 </tmp/said >/tmp/heard 2>&1 &) ; :")
+			eventually(ctx, t, "an answer of the sidecar", func() bool {
+				out, _ := try(ctx, t, m, "echo to the side | nc -w 5 side 7001")
+				return out == "from the side"
+			})
+			eventually(ctx, t, "what main said", func() bool { out, _ := try(ctx, t, c, "cat /tmp/heard"); return out == "to the side" })
+			for who, shell := range map[string]*box{"main": main, "side": side} {
+				if out := sh(ctx, t, shell.shell(ctx, t), "cat /proc/net/route /proc/net/ipv6_route | grep -v -w lo | grep -v Iface; :"); out != "" {
+					t.Errorf("%s has routes: %s", who, out)
+				}
+			}
+		},
+	},
+	{
+		Name:   "containers have their own files and processes, and share volumes",
+		Guards: "a database whose files the agent can read, or a volume that is two",
+		Time:   60 * time.Second,
+		Skip:   without(environment.CapabilitySidecars),
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			main, side := s.pair(ctx, t)
+			m, c := main.shell(ctx, t), side.shell(ctx, t)
+			sh(ctx, t, c, "echo secret > /kit-own; echo shared > /vol/file; (sleep 1234 >/dev/null 2>&1 &) ; :")
+			if out := sh(ctx, t, m, "cat /shared/file; test ! -e /kit-own && echo none"); out != "shared\nnone" {
+				t.Errorf("main sees %q", out)
+			}
+			ps, err := main.core.Processes(ctx)
+			if err != nil || len(ps.List) != 0 {
+				t.Errorf("processes of main: %+v, %v", ps.List, err)
+			}
+		},
+	},
+	{
+		Name:   "destroy ends the sidecars, too",
+		Guards: "databases that stay on the machine after the attempt",
+		Time:   60 * time.Second,
+		Skip:   without(environment.CapabilitySidecars),
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			own := s.kit.owner + "-sides"
+			main, side := s.pairOf(ctx, t, func(p *environment.Spec) { p.Labels.Owner = own })
+			if ids, err := s.Environment.List(ctx, own); err != nil || !slices.Equal(ids, []string{main.ID}) {
+				t.Errorf("list: %q, %v; want the sandbox %q alone", ids, err, main.ID)
+			}
+			if _, err := s.Environment.Destroy(ctx, main.ID); err != nil {
+				t.Fatalf("destroy: %v", err)
+			}
+			eventually(ctx, t, "PID 1 of the sidecar is gone", func() bool {
+				select {
+				case <-side.core.Lost():
+					return true
+				default:
+					return false
+				}
+			})
+			if ids, err := s.Environment.List(ctx, own); err != nil || len(ids) != 0 {
+				t.Errorf("after destroy: %q, %v", ids, err)
+			}
+		},
+	},
+	{
+		Name:   "a create whose sidecar fails leaves nothing",
+		Guards: "half a sandbox for each try of a task with a bad image",
+		Time:   60 * time.Second,
+		Skip:   without(environment.CapabilitySidecars),
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			own := s.kit.owner + "-halves"
+			spec, folder, err := s.spec(func(p *environment.Spec) {
+				p.Labels.Owner = own
+				p.Volumes = []environment.Volume{{Name: "v", Target: "/vol"}}
+				p.Sidecars = []environment.Sidecar{{Name: "side", Image: p.Image, Control: filepath.Join(t.TempDir(), "gone")}}
+			})
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			defer func() { _ = folder.Close() }()
+			if made, err := s.Environment.Create(ctx, spec); err == nil {
+				_, _ = s.Environment.Destroy(ctx, made.ID)
+				t.Errorf("made %q with a sidecar that cannot be", made.ID)
+			}
+			if ids, err := s.Environment.List(ctx, own); err != nil || len(ids) != 0 {
+				t.Errorf("left %q, %v", ids, err)
+			}
+		},
+	},
+}
+
+// pair is a sandbox of two containers that share a volume: /shared in main, /vol
+// in side.
+func (s *Subject) pair(ctx context.Context, t *conformance.T) (main, side *box) {
+	return s.pairOf(ctx, t, nil)
+}
+
+func (s *Subject) pairOf(ctx context.Context, t *conformance.T, change func(*environment.Spec)) (main, side *box) {
+	f, err := host.NewFolder(filepath.Join(s.kit.folder, fmt.Sprint("d", s.kit.counter.Add(1))), s.kit.binary)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	main = s.fresh(ctx, t, func(p *environment.Spec) {
+		p.Volumes = []environment.Volume{{Name: "v", Target: "/shared"}}
+		p.Sidecars = []environment.Sidecar{{Name: "side", Image: p.Image, Control: f.Path, Volumes: []environment.Volume{{Name: "v", Target: "/vol"}}}}
+		if change != nil {
+			change(p)
+		}
+	})
+	if len(main.Sidecars) != 1 || main.Sidecars[0].Name != "side" {
+		t.Fatalf("its sidecars are %+v", main.Sidecars)
+	}
+	if main.Sidecars[0].Stream != "" {
+		t.Fatalf("the kit reaches sidecars by their control folder, and this one offers a stream")
+	}
+	side = &box{folder: f, s: s}
+	if side.core, err = host.Connect(ctx, f, main.Sidecars[0].PID, time.Minute); err != nil {
+		t.Fatalf("connect the sidecar: %v", errors.Join(err, ctx.Err()))
+	}
+	t.Cleanup(func() { _ = side.core.Close() })
+	return main, side
+}

@@ -220,6 +220,9 @@ func Clean(w io.Writer, r io.Reader, l Limits, skip bool) (report Report, err er
 		}); err != nil {
 			return report, fmt.Errorf("entry %q: %w", name, err)
 		}
+		if head.Size == 0 {
+			continue // a folder or a link: no buffer need be made
+		}
 		if _, err := io.Copy(out, in.t); err != nil {
 			return report, fmt.Errorf("entry %q: %w", name, err)
 		}

@@ -12,7 +12,7 @@ type anthropic struct{}
 // anthropicVersion is the one version of the API that there is.
 const anthropicVersion = "2023-06-01"
 
-func (anthropic) path() string { return "/v1/messages" }
+func (anthropic) path(string) string { return "/v1/messages" }
 
 func (anthropic) authorize(h http.Header, token string) {
 	h.Set("X-Api-Key", token)

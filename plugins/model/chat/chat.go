@@ -99,6 +99,9 @@ type Call struct {
 	ID        string
 	Name      string
 	Arguments json.RawMessage // as the model wrote them: may be no valid JSON
+	// Signature is what some providers want to have back with the call; to be
+	// kept as it is. Empty without.
+	Signature string
 }
 
 // Result answers a call.
@@ -141,5 +144,5 @@ type Usage struct {
 // Dialects are those that a client here speaks, the most usual first: what a
 // plugin says in its Needs.
 func Dialects() []model.Dialect {
-	return []model.Dialect{model.DialectOpenAIChat, model.DialectAnthropic}
+	return []model.Dialect{model.DialectOpenAIChat, model.DialectAnthropic, model.DialectOpenAI, model.DialectGemini}
 }

@@ -22,7 +22,7 @@ func conversation() Request {
 		Tools: []Tool{{Name: "add", Description: "Adds.", Parameters: json.RawMessage(`{"type":"object"}`)}},
 		Messages: []Message{
 			{Role: User, Text: "Look.", Images: []Image{{MediaType: "image/png", Data: []byte("png")}}},
-			{Role: Assistant, Text: "I add.", Calls: []Call{{ID: "c1", Name: "add", Arguments: json.RawMessage(`{"a":1}`)}}},
+			{Role: Assistant, Text: "I add.", Calls: []Call{{ID: "c1", Name: "add", Arguments: json.RawMessage(`{"a":1}`), Signature: "s1"}}},
 			{Role: User, Results: []Result{{CallID: "c1", Text: "2", Failed: true}}},
 		},
 	}
@@ -50,6 +50,22 @@ func TestRequestsAreWhatTheDialectsWant(t *testing.T) {
 				{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "cG5n"}}, {"type": "text", "text": "Look.", "cache_control": {"type": "ephemeral"}}]},
 				{"role": "assistant", "content": [{"type": "text", "text": "I add."}, {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}}]},
 				{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "2", "is_error": true, "cache_control": {"type": "ephemeral"}}]}]}`},
+		{"openai", openai{}, `{
+			"model": "m", "store": false, "reasoning": {"effort": "low"}, "max_output_tokens": 99, "temperature": 0.5, "instructions": "Be brief.",
+			"tools": [{"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object"}}],
+			"input": [
+				{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Look."}, {"type": "input_image", "image_url": "data:image/png;base64,cG5n"}]},
+				{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I add."}]},
+				{"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{\"a\":1}"},
+				{"type": "function_call_output", "call_id": "c1", "output": "2"}]}`},
+		{"gemini", gemini{}, `{
+			"generationConfig": {"thinkingConfig": {"thinkingLevel": "low"}, "maxOutputTokens": 99, "temperature": 0.5},
+			"systemInstruction": {"parts": [{"text": "Be brief."}]},
+			"tools": [{"functionDeclarations": [{"name": "add", "description": "Adds.", "parametersJsonSchema": {"type": "object"}}]}],
+			"contents": [
+				{"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "cG5n"}}, {"text": "Look."}]},
+				{"role": "model", "parts": [{"text": "I add."}, {"functionCall": {"id": "c1", "name": "add", "args": {"a": 1}}, "thoughtSignature": "s1"}]},
+				{"role": "user", "parts": [{"functionResponse": {"id": "c1", "name": "add", "response": {"error": "2"}}}]}]}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -103,6 +119,31 @@ func TestRepliesAreRead(t *testing.T) {
 		},
 		{name: "anthropic, refused", d: anthropic{}, in: `{"stop_reason": "refusal", "content": []}`, want: Reply{Stop: Refused}},
 		{name: "anthropic, an error with status 200", d: anthropic{}, in: `{"type": "error"}`, err: true},
+		{
+			name: "openai", d: openai{}, in: `{"model": "m-1", "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "error": null, "output": [
+			{"type": "reasoning", "summary": [{"text": "Hm"}]}, {"type": "message", "content": [{"type": "output_text", "text": "Hi"}]},
+			{"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{"}],
+			"usage": {"input_tokens": 7, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 5}, "output_tokens_details": {"reasoning_tokens": 1}}}`,
+			want: Reply{
+				Text: "Hi", Thinking: "Hm", Stop: Length, Model: "m-1", Calls: []Call{{ID: "c", Name: "f", Arguments: json.RawMessage("{")}},
+				Usage: Usage{Input: n(7), Output: n(3), Cached: n(5), Reasoning: n(1)},
+			},
+		},
+		{name: "openai, refused", d: openai{}, in: `{"output": [{"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}]}`, want: Reply{Text: "No.", Stop: Refused}},
+		{name: "openai, failed", d: openai{}, in: `{"status": "failed", "error": {"message": "no"}, "output": []}`, err: true},
+		{
+			name: "gemini", d: gemini{}, in: `{"modelVersion": "m-1", "candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": [{"text": "Hm", "thought": true}, {"text": "Hi"},
+			{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "s"}]}}],
+			"usageMetadata": {"promptTokenCount": 7, "cachedContentTokenCount": 5, "candidatesTokenCount": 2, "thoughtsTokenCount": 1}}`,
+			want: Reply{
+				Text: "Hi", Thinking: "Hm", Stop: Length, Model: "m-1",
+				Calls: []Call{{ID: "berth-call-f-0", Name: "f", Arguments: json.RawMessage("{}"), Signature: "s"}},
+				Usage: Usage{Input: n(7), Output: n(3), Cached: n(5), Reasoning: n(1)},
+			},
+		},
+		{name: "gemini, refused", d: gemini{}, in: `{"candidates": [{"finishReason": "SAFETY"}]}`, want: Reply{Stop: Refused}},
+		{name: "gemini, the prompt is refused", d: gemini{}, in: `{"promptFeedback": {"blockReason": "SAFETY"}}`, want: Reply{Stop: Refused}},
+		{name: "gemini, nothing", d: gemini{}, in: `{}`, err: true},
 		{name: "no JSON", d: anthropic{}, in: `<html>`, err: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -131,6 +172,8 @@ func TestWhatARefusalMeans(t *testing.T) {
 		{name: "budget", status: 403, body: `{"error": {"message": "a budget is spent"}}`, want: ErrRefused},
 		{name: "openai's context", status: 400, body: `{"error": {"code": "context_length_exceeded", "message": "This model's maximum context length is 8 tokens"}}`, want: ErrTooLong},
 		{name: "anthropic's context", status: 400, header: "false", body: `{"error": {"message": "prompt is too long: 9 tokens > 8 maximum"}}`, want: ErrTooLong},
+		{name: "gemini's context", status: 400, body: `{"error": {"code": 400, "message": "The input token count (9) exceeds the maximum number of tokens allowed (8)."}}`, want: ErrTooLong},
+		{name: "responses' context", status: 400, body: `{"error": {"code": "context_length_exceeded", "message": "Your input exceeds the context window of this model."}}`, want: ErrTooLong},
 		{name: "bad request", status: 400, body: `{"error": {"message": "no such role"}}`, want: ErrRefused},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -152,7 +195,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 func TestDialSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for want, e := range map[string]model.Endpoint{
-		"this client speaks": {Host: "unix:/x", Dialect: model.DialectGemini, Name: "g"},
+		"this client speaks": {Host: "unix:/x", Dialect: "morse", Name: "g"},
 		"has no address":     {Dialect: model.DialectAnthropic, Name: "a"},
 		"no JSON object":     {Host: "unix:/x", Dialect: model.DialectAnthropic, Parameters: json.RawMessage(`[1]`)},
 	} {

@@ -43,10 +43,16 @@ var _ Model = (*Client)(nil)
 
 // dialect turns conversations into requests, and answers into replies.
 type dialect interface {
-	path() string
+	path(name string) string
 	authorize(h http.Header, token string)
 	request(name string, r Request) map[string]any
 	reply(body []byte) (Reply, error)
+}
+
+// spoken are the dialects of this client.
+var spoken = map[model.Dialect]dialect{
+	model.DialectOpenAIChat: openaiChat{}, model.DialectScript: openaiChat{}, model.DialectAnthropic: anthropic{},
+	model.DialectOpenAI: openai{}, model.DialectGemini: gemini{},
 }
 
 // Dial makes a client of an endpoint. Nothing is sent yet. It fails when the
@@ -54,12 +60,7 @@ type dialect interface {
 // Dialects.
 func Dial(e model.Endpoint) (*Client, error) {
 	c := &Client{end: e, pause: firstPause}
-	switch e.Dialect {
-	case model.DialectOpenAIChat, model.DialectScript:
-		c.dialect = openaiChat{}
-	case model.DialectAnthropic:
-		c.dialect = anthropic{}
-	default:
+	if c.dialect = spoken[e.Dialect]; c.dialect == nil {
 		return nil, fmt.Errorf("model %q speaks %q: this client speaks %v", e.Name, e.Dialect, Dialects())
 	}
 	if len(e.Parameters) > 0 {
@@ -135,7 +136,7 @@ func (f *failure) because(tries int) error {
 
 // once sends one request.
 func (c *Client) once(ctx context.Context, body []byte) (Reply, *failure) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+c.dialect.path(), bytes.NewReader(body))
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+c.dialect.path(c.end.Name), bytes.NewReader(body))
 	if err != nil {
 		return Reply{}, &failure{err: err}
 	}

@@ -12,7 +12,7 @@ type openaiChat struct{}
 
 type object = map[string]any
 
-func (openaiChat) path() string { return "/v1/chat/completions" }
+func (openaiChat) path(string) string { return "/v1/chat/completions" }
 
 func (openaiChat) authorize(h http.Header, token string) { h.Set("Authorization", "Bearer "+token) }
 

@@ -90,29 +90,42 @@ func (s *Server) Questions() []Question {
 	return append([]Question(nil), s.questions...)
 }
 
+// entry is a message, or what a dialect has in its place.
+type entry struct {
+	Role           string
+	Type           string
+	Content, Parts json.RawMessage
+	Output         string
+}
+
+// asked reads a request. A reply of the model may be several entries in a row.
+func asked(body []byte) Question {
+	var r struct{ Messages, Input, Contents []entry }
+	_ = json.Unmarshal(body, &r) // what cannot be read has no messages
+	q := Question{Body: body}
+	before := false
+	for _, m := range append(append(r.Messages, r.Input...), r.Contents...) {
+		model := m.Role == "assistant" || m.Role == "model" || m.Type == "function_call"
+		if model && !before {
+			q.Turns++
+		}
+		before = model
+		q.Last = text(m.Content) + text(m.Parts) + m.Output
+	}
+	return q
+}
+
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(Question) Answer) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
 	}
-	if key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") + r.Header.Get("X-Api-Key"); key != Token {
+	if key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") + r.Header.Get("X-Api-Key") + r.Header.Get("X-Goog-Api-Key"); key != Token {
 		http.Error(w, `{"error": {"message": "wrong token"}}`, http.StatusUnauthorized)
 		return
 	}
-	var q struct {
-		Messages []struct {
-			Role    string
-			Content json.RawMessage
-		}
-	}
-	_ = json.Unmarshal(body, &q) // what cannot be read has no messages
-	question := Question{Body: body, Header: r.Header}
-	for _, m := range q.Messages {
-		if m.Role == "assistant" {
-			question.Turns++
-		}
-		question.Last = text(m.Content)
-	}
+	question := asked(body)
+	question.Header = r.Header
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	question.Number = len(s.questions) + 1
@@ -130,27 +143,77 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(Quest
 	if a.Usage == nil {
 		a.Usage = &[2]int64{int64(len(body)/4 + 1), int64(len(a.Text)/4 + 1)}
 	}
-	_ = json.NewEncoder(w).Encode(a.as(strings.HasSuffix(r.URL.Path, "/messages")))
+	_ = json.NewEncoder(w).Encode(a.as(r.URL.Path))
 }
 
 type object = map[string]any
 
-func (a Answer) as(anthropic bool) object {
-	if anthropic {
-		stop := map[chat.Stop]string{chat.Length: "max_tokens", chat.Refused: "refusal"}[a.Stop]
-		content := []object{}
-		if a.Thinking != "" {
-			content = append(content, object{"type": "thinking", "thinking": a.Thinking, "signature": ""})
-		}
-		content = append(content, object{"type": "text", "text": a.Text})
-		for _, c := range a.Calls {
-			content = append(content, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.Arguments})
-		}
-		return object{
-			"type": "message", "role": "assistant", "model": "test-model-1", "content": content, "stop_reason": stop,
-			"usage": object{"input_tokens": a.Usage[0], "output_tokens": a.Usage[1], "cache_read_input_tokens": 0},
-		}
+// as is the answer in the dialect that is asked for at the path.
+func (a Answer) as(path string) object {
+	switch {
+	case strings.HasSuffix(path, "/messages"):
+		return a.anthropic()
+	case strings.HasSuffix(path, "/responses"):
+		return a.openai()
+	case strings.HasSuffix(path, ":generateContent"):
+		return a.gemini()
+	default:
+		return a.openaiChat()
 	}
+}
+
+func (a Answer) openai() object {
+	output := []object{}
+	if a.Thinking != "" {
+		output = append(output, object{"type": "reasoning", "summary": []object{{"type": "summary_text", "text": a.Thinking}}})
+	}
+	output = append(output, object{"type": "message", "role": "assistant", "content": []object{{"type": "output_text", "text": a.Text}}})
+	for _, c := range a.Calls {
+		output = append(output, object{"type": "function_call", "call_id": c.ID, "name": c.Name, "arguments": string(c.Arguments)})
+	}
+	o := object{
+		"model": "test-model-1", "status": "completed", "output": output,
+		"usage": object{"input_tokens": a.Usage[0], "output_tokens": a.Usage[1]},
+	}
+	if reason := map[chat.Stop]string{chat.Length: "max_output_tokens", chat.Refused: "content_filter"}[a.Stop]; reason != "" {
+		o["status"], o["incomplete_details"] = "incomplete", object{"reason": reason}
+	}
+	return o
+}
+
+func (a Answer) gemini() object {
+	parts := []object{}
+	if a.Thinking != "" {
+		parts = append(parts, object{"text": a.Thinking, "thought": true})
+	}
+	parts = append(parts, object{"text": a.Text})
+	for _, c := range a.Calls {
+		parts = append(parts, object{"functionCall": object{"id": c.ID, "name": c.Name, "args": c.Arguments}})
+	}
+	finish := map[chat.Stop]string{"": "STOP", chat.Done: "STOP", chat.Length: "MAX_TOKENS", chat.Refused: "SAFETY"}[a.Stop]
+	return object{
+		"modelVersion": "test-model-1", "candidates": []object{{"content": object{"role": "model", "parts": parts}, "finishReason": finish}},
+		"usageMetadata": object{"promptTokenCount": a.Usage[0], "candidatesTokenCount": a.Usage[1]},
+	}
+}
+
+func (a Answer) anthropic() object {
+	stop := map[chat.Stop]string{chat.Length: "max_tokens", chat.Refused: "refusal"}[a.Stop]
+	content := []object{}
+	if a.Thinking != "" {
+		content = append(content, object{"type": "thinking", "thinking": a.Thinking, "signature": ""})
+	}
+	content = append(content, object{"type": "text", "text": a.Text})
+	for _, c := range a.Calls {
+		content = append(content, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.Arguments})
+	}
+	return object{
+		"type": "message", "role": "assistant", "model": "test-model-1", "content": content, "stop_reason": stop,
+		"usage": object{"input_tokens": a.Usage[0], "output_tokens": a.Usage[1], "cache_read_input_tokens": 0},
+	}
+}
+
+func (a Answer) openaiChat() object {
 	finish := map[chat.Stop]string{chat.Length: "length", chat.Refused: "content_filter"}[a.Stop]
 	m := object{"role": "assistant", "content": a.Text}
 	if a.Thinking != "" {

@@ -1,0 +1,140 @@
+package chat
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// openai is OpenAI's Responses.
+type openai struct{}
+
+func (openai) path(string) string { return "/v1/responses" }
+
+func (openai) authorize(h http.Header, token string) { h.Set("Authorization", "Bearer "+token) }
+
+func (openai) request(name string, r Request) map[string]any {
+	input := []object{}
+	for i := range r.Messages {
+		input = append(input, openaiItems(&r.Messages[i])...)
+	}
+	// Nothing is left with the provider: the conversation is sent each time.
+	q := object{"model": name, "input": input, "store": false}
+	if r.System != "" {
+		q["instructions"] = r.System
+	}
+	if len(r.Tools) > 0 {
+		var tools []object
+		for _, t := range r.Tools {
+			tools = append(tools, object{"type": "function", "name": t.Name, "description": t.Description, "parameters": t.Parameters})
+		}
+		q["tools"] = tools
+	}
+	if r.Effort != "" {
+		q["reasoning"] = object{"effort": r.Effort}
+	}
+	if r.MaxTokens > 0 {
+		q["max_output_tokens"] = r.MaxTokens
+	}
+	if r.Temperature != nil {
+		q["temperature"] = *r.Temperature
+	}
+	return q
+}
+
+// openaiItems is one message as items of the input: results and calls are items
+// of their own.
+func openaiItems(m *Message) (out []object) {
+	for _, r := range m.Results {
+		out = append(out, object{"type": "function_call_output", "call_id": r.CallID, "output": r.Text})
+	}
+	kind := map[Role]string{User: "input_text", Assistant: "output_text"}[m.Role]
+	var parts []object
+	if m.Text != "" || len(m.Results)+len(m.Calls)+len(m.Images) == 0 {
+		parts = append(parts, object{"type": kind, "text": m.Text})
+	}
+	for _, p := range m.Images {
+		url := "data:" + p.MediaType + ";base64," + base64.StdEncoding.EncodeToString(p.Data)
+		parts = append(parts, object{"type": "input_image", "image_url": url})
+	}
+	if parts != nil {
+		out = append(out, object{"type": "message", "role": string(m.Role), "content": parts})
+	}
+	for _, c := range m.Calls {
+		out = append(out, object{"type": "function_call", "call_id": c.ID, "name": c.Name, "arguments": string(c.Arguments)})
+	}
+	return out
+}
+
+// openaiAnswer is a reply in the words of the provider.
+type openaiAnswer struct {
+	Model, Status string
+	Incomplete    struct{ Reason string } `json:"incomplete_details"`
+	Error         *struct{ Message string }
+	Output        []openaiOutput
+	Usage         *struct {
+		Input   *int64 `json:"input_tokens"`
+		Output  *int64 `json:"output_tokens"`
+		Details struct {
+			Cached *int64 `json:"cached_tokens"`
+		} `json:"input_tokens_details"`
+		OutputDetails struct {
+			Reasoning *int64 `json:"reasoning_tokens"`
+		} `json:"output_tokens_details"`
+	}
+}
+
+type openaiOutput struct {
+	Type, Name, Arguments string
+	CallID                string `json:"call_id"`
+	Content               []struct{ Type, Text, Refusal string }
+	Summary               []struct{ Text string }
+}
+
+func (openai) reply(body []byte) (Reply, error) {
+	var a openaiAnswer
+	if err := json.Unmarshal(body, &a); err != nil {
+		return Reply{}, err
+	}
+	switch {
+	case a.Error != nil:
+		return Reply{}, fmt.Errorf("the provider failed: %s", a.Error.Message)
+	case a.Output == nil:
+		return Reply{}, errNothing
+	}
+	r := Reply{Stop: Done, Model: a.Model}
+	for i := range a.Output {
+		a.Output[i].into(&r)
+	}
+	if a.Status == "incomplete" {
+		r.Stop = Length
+		if a.Incomplete.Reason == "content_filter" {
+			r.Stop = Refused
+		}
+	}
+	if u := a.Usage; u != nil {
+		r.Usage = Usage{Input: u.Input, Output: u.Output, Cached: u.Details.Cached, Reasoning: u.OutputDetails.Reasoning}
+	}
+	return r, nil
+}
+
+// into adds an item of the output to a reply.
+func (o *openaiOutput) into(r *Reply) {
+	switch o.Type {
+	case "reasoning":
+		for _, s := range o.Summary {
+			r.Thinking += s.Text
+		}
+	case "function_call":
+		r.Calls = append(r.Calls, Call{ID: o.CallID, Name: o.Name, Arguments: json.RawMessage(o.Arguments)})
+	case "message":
+		for _, c := range o.Content {
+			r.Text += c.Text
+			if c.Type == "refusal" {
+				r.Stop = Refused
+				r.Text += c.Refusal
+			}
+		}
+	}
+}

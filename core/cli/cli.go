@@ -76,6 +76,9 @@ func Main(formats ...task.Format) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // from now on a second Ctrl-C ends us at once
+	// A pipe that nobody reads any more ends a write, not a run that has
+	// sandboxes to remove. Not ignored: plugins would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	a := &app{formats: formats, in: os.Stdin, env: os.LookupEnv, Printer: out.New(os.Stdout, os.Stderr, os.LookupEnv)}
 	return a.main(ctx, os.Args[1:])
 }
@@ -87,6 +90,9 @@ func (a *app) main(ctx context.Context, args []string) int {
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	cmd, err := root.ExecuteContextC(ctx)
+	if lost := a.Lost(); err == nil && lost != nil {
+		err = &exit{exitErrors, fmt.Errorf("the answer could not be written: %w", lost)}
+	}
 	if err == nil {
 		return exitComplete
 	}

@@ -89,7 +89,8 @@ func (a *app) doctor(ctx context.Context) (*answer.Doctor, error) {
 	}
 	c := answer.DoctorCheck{
 		Name: "plugins", OK: counts[plugins.KindAgent] > 0 && counts[plugins.KindEnvironment] > 0 && counts[plugins.KindVerifier] > 0,
-		Text: fmt.Sprintf("%d agents, %d environments, %d verifiers", counts[plugins.KindAgent], counts[plugins.KindEnvironment], counts[plugins.KindVerifier]),
+		Text: fmt.Sprintf("%s, %s, %s", out.Count(counts[plugins.KindAgent], "agent", "agents"),
+			out.Count(counts[plugins.KindEnvironment], "environment", "environments"), out.Count(counts[plugins.KindVerifier], "verifier", "verifiers")),
 	}
 	if !c.OK {
 		c.Remedy = "run make build, or set BERTH_PLUGIN_PATH to a folder of plugins"

@@ -126,7 +126,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 	})
 	if a.JSON && ds.HasErrors() {
 		a.failure.Diagnostics = ds
-	} else if err = ds.WriteText(a.Err, a.ErrColor); err != nil {
+	} else if err = a.Explain(ds); err != nil {
 		return err
 	}
 	if e == nil || ds.HasErrors() {

@@ -50,7 +50,7 @@ func openSockets(given string) (*socketDir, error) {
 			return d, nil
 		}
 	}
-	return nil, fmt.Errorf("folder for plugin sockets: %w", err)
+	return nil, fmt.Errorf("folder for plugin sockets: %w: set TMPDIR to a folder that you may write to", err)
 }
 
 // makeSockets fails when somebody who sweeps takes the new folder, before its

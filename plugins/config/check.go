@@ -93,8 +93,10 @@ func (f Field) checkType(at Path, t Type, raw json.RawMessage) Problems {
 // quoted.
 func (f Field) checkScalar(t Type, raw json.RawMessage) string {
 	shown := string(raw)
-	if f.Secret || len(shown) > 100 {
+	if f.Secret {
 		shown = "something else"
+	} else if len(shown) > 100 {
+		shown = strings.ToValidUTF8(shown[:60], "") + "…"
 	}
 	var s string
 	var b bool

@@ -171,7 +171,7 @@ func (l *Loaded) Complain(to *out.Printer) error {
 	if l.Plan != nil {
 		all = append(slices.Clone(all), l.Plan.Secrets...)
 	}
-	if err := all.WriteText(to.Err, to.ErrColor); err != nil {
+	if err := to.Explain(all); err != nil {
 		return err
 	}
 	if l.Plan == nil {

@@ -6,11 +6,15 @@
 package out
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -38,7 +42,7 @@ func New(stdout, stderr io.Writer, env func(string) (string, bool)) *Printer {
 	name, _ := env("TERM")
 	color = color && name != "dumb"
 	return &Printer{
-		Out: stdout, Err: stderr, Color: color && Terminal(stdout), ErrColor: color && Terminal(stderr),
+		Out: &keeper{to: stdout}, Err: stderr, Color: color && Terminal(stdout), ErrColor: color && Terminal(stderr),
 		Live: name != "dumb" && Terminal(stderr),
 	}
 }
@@ -61,6 +65,29 @@ func (p *Printer) Answer(v any) (bool, error) {
 		return true, fmt.Errorf("write answer: %w", err)
 	}
 	return true, nil
+}
+
+// Lost is why some of the answer could not be written; a reader that went away
+// wanted no more of it.
+func (p *Printer) Lost() error {
+	if k, ok := p.Out.(*keeper); ok && !errors.Is(k.lost, syscall.EPIPE) {
+		return k.lost
+	}
+	return nil
+}
+
+// keeper keeps the first error of writing, so that a command need not look
+// after each line, and goes on.
+type keeper struct {
+	to   io.Writer
+	lost error
+}
+
+func (k *keeper) Write(b []byte) (int, error) {
+	if k.lost == nil {
+		_, k.lost = k.to.Write(b)
+	}
+	return len(b), nil
 }
 
 // Fail writes v as one line of JSON to stderr.
@@ -121,14 +148,51 @@ func Lines(s string) []string {
 	for l := range strings.SplitSeq(strings.TrimRight(s, "\n"), "\n") {
 		l = strings.TrimRight(strings.ReplaceAll(l, "\t", "    "), "\r ")
 		body := strings.TrimLeft(l, " ")
-		lines = append(lines, l[:len(l)-len(body)]+strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-				return '�'
-			}
-			return r
-		}, strings.ToValidUTF8(body, "�")))
+		lines = append(lines, l[:len(l)-len(body)]+tame(body))
 	}
 	return lines
+}
+
+// maxLine is how much of a line of a user's file is shown, in columns.
+const maxLine = 400
+
+// sgr is what colors a text and does nothing else to a terminal.
+var sgr = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// Explain writes what is wrong, with lines of the user's files, to stderr. What
+// those hold does not steer the terminal.
+func (p *Printer) Explain(what interface {
+	WriteText(w io.Writer, color bool) error
+},
+) error {
+	var b bytes.Buffer
+	if err := what.WriteText(&b, p.ErrColor); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		var shown strings.Builder
+		at := 0
+		if p.ErrColor {
+			for _, found := range sgr.FindAllStringIndex(line, -1) {
+				shown.WriteString(tame(line[at:found[0]]) + line[found[0]:found[1]])
+				at = found[1]
+			}
+		}
+		shown.WriteString(tame(line[at:]))
+		p.Notef("%s\n", ansi.Truncate(shown.String(), maxLine, "…"))
+	}
+	return nil
+}
+
+// tame replaces what is not a character of a text.
+func tame(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
 }
 
 // Short is Clean, cut to width columns.

@@ -2,7 +2,10 @@ package out_test
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode"
@@ -98,5 +101,56 @@ func TestAnswersAreJSONOnlyWhenAsked(t *testing.T) {
 	p.JSON = true
 	if done, err := p.Answer(map[string]string{"a": "<b>"}); !done || err != nil || b.String() != "{\n  \"a\": \"<b>\"\n}\n" {
 		t.Errorf("%t, %v, %q", done, err, b.String())
+	}
+}
+
+// text is an explanation.
+type text string
+
+func (s text) WriteText(w io.Writer, color bool) error {
+	if color {
+		s = "\x1b[1m" + s + "\x1b[0m"
+	}
+	_, err := io.WriteString(w, string(s)+"\n")
+	return err
+}
+
+// A line of a file is shown as it is, but for what would steer the terminal,
+// and not whole when nobody could read it.
+func TestExplanationsDoNotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		in    text
+		color bool
+		want  string
+	}{
+		{"\ta = 1", false, "\ta = 1\n"},
+		{"a\x1b[2J\x1b[31m\xff", false, "a�[2J�[31m�\n"},
+		{"a\x1b[2J", true, "\x1b[1ma�[2J\x1b[0m\n"},
+		{text(strings.Repeat("x", 1000)), false, strings.Repeat("x", 399) + "…\n"},
+		{text(strings.Repeat("x", 1000)), true, "\x1b[1m" + strings.Repeat("x", 399) + "…\x1b[0m\n"},
+	} {
+		var b bytes.Buffer
+		p := &out.Printer{Err: &b, ErrColor: tt.color}
+		if err := p.Explain(tt.in); err != nil || b.String() != tt.want {
+			t.Errorf("%q: %q, %v; want %q", tt.in, b.String(), err, tt.want)
+		}
+	}
+}
+
+// full is a disk.
+type full struct{ err error }
+
+func (f full) Write([]byte) (int, error) { return 0, f.err }
+
+func TestAnAnswerThatIsLostIsNoticed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ err, want error }{{syscall.ENOSPC, syscall.ENOSPC}, {syscall.EPIPE, nil}, {nil, nil}} {
+		p := out.New(full{tt.err}, io.Discard, func(string) (string, bool) { return "", false })
+		p.Printf("one\n")
+		p.Printf("two\n")
+		if got := p.Lost(); !errors.Is(got, tt.want) {
+			t.Errorf("%v: got %v, want %v", tt.err, got, tt.want)
+		}
 	}
 }

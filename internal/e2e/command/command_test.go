@@ -1,11 +1,13 @@
 package command
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	types "github.com/berth-eval/berth/core/cli/answer"
@@ -148,6 +150,54 @@ func TestFailuresAsJSON(t *testing.T) {
 			(tt.detail != "" && (len(f.Diagnostics) == 0 || !strings.Contains(r.stderr, tt.detail))) {
 			t.Errorf("%s: %+v, %v", tt.args, f, err)
 		}
+	}
+}
+
+// A reader that goes away ends neither a plan nor a run, which has sandboxes to
+// remove; an answer that could not be written is an error.
+func TestReadersThatGoAway(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	dir := t.TempDir()
+	berth(t, dir, "init").want(t, 0)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"plan"}, {"plan", "--json"}} {
+		cmd, _, stderr := prepare(t, dir, args...)
+		cmd.Stdout = full
+		if r := ended(t, cmd, cmd.Run(), new(bytes.Buffer), stderr); r.code != 1 || !strings.Contains(r.stderr, "answer could not be written") {
+			t.Errorf("%v on a full disk: code %d, %s", args, r.code, r.stderr)
+		}
+	}
+	nobody, gone, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gone.Close()
+	if err = nobody.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cmd, _, _ := prepare(t, dir, "run")
+	cmd.Stdout, cmd.Stderr = gone, gone
+	ended(t, cmd, cmd.Run(), new(bytes.Buffer), new(bytes.Buffer)).want(t, 0)
+	if v := answer[types.Runs](t, berth(t, dir, "show", "--json"), "cli-show-runs"); len(v.Runs) != 1 || !v.Runs[0].Complete {
+		t.Errorf("runs: %+v", v.Runs)
+	}
+}
+
+// A pipe that lies among the files keeps nobody waiting.
+func TestAPipeAmongTheFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "x.hcl"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := berth(t, dir, "validate")
+	if r.code != 2 || !strings.Contains(r.stderr, "x.hcl is no regular file") {
+		t.Errorf("code %d: %s", r.code, r.stderr)
 	}
 }
 

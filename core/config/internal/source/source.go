@@ -62,7 +62,7 @@ func Open(path string) (*Source, hcl.Diagnostics) {
 	var diags hcl.Diagnostics
 	for _, name := range names {
 		shown := filepath.Join(s.Dir, name)
-		src, err := ReadLimited(shown)
+		src, err := s.read(shown, info.IsDir())
 		if err != nil {
 			s.Unreadable = true
 			diags = append(diags, Problem("File cannot be read", "%s.", err)...)
@@ -72,6 +72,16 @@ func Open(path string) (*Source, hcl.Diagnostics) {
 		diags = append(diags, s.parse(shown, src)...)
 	}
 	return s, diags
+}
+
+// read reads a file. What was found in a folder must be a regular file: opening
+// a pipe that lies there would wait for ever. One that the user named may be
+// whatever they like.
+func (s *Source) read(path string, found bool) ([]byte, error) {
+	if info, err := os.Stat(path); found && err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file: remove it, or name the file that is meant", path)
+	}
+	return ReadLimited(path)
 }
 
 // redefined is what HCL calls an attribute that is there twice. It is the only

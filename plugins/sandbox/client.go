@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -21,7 +22,7 @@ import (
 
 // Client is one session of a sandbox. Safe for concurrent use.
 type Client struct {
-	conn   *grpc.ClientConn
+	conn   io.Closer // nil: somebody else's
 	shell  pb.SandboxShellClient
 	socket string // of Dial; empty: a single connection
 }
@@ -53,9 +54,18 @@ func New(c net.Conn) (*Client, error) {
 	return &Client{conn: conn, shell: pb.NewSandboxShellClient(conn)}, nil
 }
 
-// Close ends the connection. It ends no command that is kept, and kills none
+// Over is a client on a connection that somebody else owns, and on which
+// sandboxd serves a session. It is for hosts of sandboxes.
+func Over(c grpc.ClientConnInterface) *Client { return &Client{shell: pb.NewSandboxShellClient(c)} }
+
+// Close ends the connection, if it is this client's own. It ends no command that is kept, and kills none
 // that is not: the core decides what happens to what is left running.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error {
+	if c.conn == nil {
+		return nil
+	}
+	return c.conn.Close()
+}
 
 // Signal sends a signal to the process group of a command or terminal.
 func (c *Client) Signal(ctx context.Context, id string, signal syscall.Signal) error {

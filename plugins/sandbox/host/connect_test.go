@@ -49,6 +49,44 @@ func TestSandboxEndsWithTheCore(t *testing.T) {
 	}
 }
 
+// The host's own session is on the connection that there is already, with what
+// an attached one has, and no Detach closes that connection.
+func TestOwnSession(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	who := host.Session{ID: "core", Dir: "/tmp", Env: []string{"A=of the session"}}
+	c, err := b.Own(t.Context(), who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = b.Own(t.Context(), host.Session{ID: "another"}); !errors.Is(err, sandbox.ErrExists) {
+		t.Errorf("a second one: %v, want ErrExists", err)
+	}
+	say := func() string {
+		var out bytes.Buffer
+		r, bad := c.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", "echo $PWD, $A; cat"}, Stdin: strings.NewReader("in"), Stdout: &out})
+		if bad != nil || !r.OK() {
+			t.Fatalf("%+v, %v", r, bad)
+		}
+		return out.String()
+	}
+	if got := say(); got != "/tmp, of the session\nin" {
+		t.Errorf("got %q", got)
+	}
+	if err = b.Detach(t.Context(), who.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err = c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := say(); got != "/tmp, of the session\nin" { // both leave the connection alone
+		t.Errorf("after Detach and Close: got %q", got)
+	}
+	if _, err = c.Read(t.Context(), "/etc/passwd", 1); !errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("a read without grading: %v, want ErrDenied", err)
+	}
+}
+
 // A core that hangs, or a host that is cut off, leaves no sandbox behind.
 func TestSandboxEndsWithItsLease(t *testing.T) {
 	t.Parallel()

@@ -236,17 +236,34 @@ func status(err error) error {
 // files and terminals as bytes (gRPC, for sandbox.New or a relay).
 func (s *Sandbox) Attach(ctx context.Context, who Session) (net.Conn, error) {
 	id := stream.NewID()
-	_, err := s.control.Attach(ctx, &pb.AttachRequest{
-		Label: id[:], Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: asBytes(who.Env), Grading: who.Grading,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("attach session %q: %w", who.ID, fault.Decode(err))
+	if err := s.attach(ctx, id[:], who); err != nil {
+		return nil, err
 	}
 	c, err := s.giver.Give(stream.Label{Kind: stream.Shell, ID: id})
 	if err != nil {
 		return nil, fmt.Errorf("attach session %q: %w", who.ID, err)
 	}
 	return c, nil
+}
+
+func (s *Sandbox) attach(ctx context.Context, label []byte, who Session) error {
+	_, err := s.control.Attach(ctx, &pb.AttachRequest{
+		Label: label, Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: asBytes(who.Env), Grading: who.Grading,
+	})
+	if err != nil {
+		return fmt.Errorf("attach session %q: %w", who.ID, fault.Decode(err))
+	}
+	return nil
+}
+
+// Own is a client of the host's own session, on the control connection: it
+// costs no further one, ends with the Sandbox, and cannot be detached. There is
+// one a sandbox (sandbox.ErrExists).
+func (s *Sandbox) Own(ctx context.Context, who Session) (*sandbox.Client, error) {
+	if err := s.attach(ctx, nil, who); err != nil {
+		return nil, err
+	}
+	return sandbox.Over(s.conn), nil
 }
 
 // Detach closes every connection of a session and returns when no call of it is

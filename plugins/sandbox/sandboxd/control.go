@@ -25,7 +25,8 @@ import (
 // control serves the core.
 type control struct {
 	pb.UnimplementedSandboxControlServer
-	d *daemon
+	d   *daemon
+	own *own
 }
 
 // Hello begins the lease.
@@ -43,6 +44,7 @@ func (c *control) Renew(_ context.Context, q *pb.RenewRequest) (*pb.RenewReply, 
 		return nil, err
 	}
 	c.d.reap.Score()
+	c.d.reap.Collect()
 	return &pb.RenewReply{}, nil
 }
 

@@ -212,7 +212,9 @@ func (d *daemon) take(from stream.Taker) {
 
 func (d *daemon) serveControl(c net.Conn) {
 	s := stream.NewServer()
-	pb.RegisterSandboxControlServer(s, &control{d: d})
+	o := &own{}
+	pb.RegisterSandboxControlServer(s, &control{d: d, own: o})
+	pb.RegisterSandboxShellServer(s, o)
 	stream.ServeOn(s, c)
 	d.stop(errCore) // at once, whatever is being done for a core that is gone
 }

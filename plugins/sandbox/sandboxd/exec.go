@@ -84,24 +84,25 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 	defer stop()
 
 	to := &sender{st: st}
+	out, errs := &pipe.Output{File: fds.Take(1, "stdout")}, &pipe.Output{File: fds.Take(2, "stderr")}
 	var readers sync.WaitGroup
-	for i, wrap := range []func([]byte) *pb.ExecReply{stdout, stderr} {
-		out := &pipe.Output{File: fds.Take(i+1, "output")}
-		readers.Go(func() { out.Copy(p.Ended, func(b []byte) error { return to.send(wrap(b)) }) })
-	}
+	readers.Go(func() { out.Copy(func(b []byte) error { return to.send(stdout(b)) }) })
+	readers.Go(func() { errs.Copy(func(b []byte) error { return to.send(stderr(b)) }) })
 	c.stdin = &pipe.Input{}
 	c.stdin.Set(fds.Take(0, "stdin"))
 	if spec.GetStdin() {
 		go c.feed(st)
 	}
 	finish := func() {
+		out.End()
+		errs.End()
+		readers.Wait()
 		c.stdin.Close()
 		d.ended(c)
 		h.conn.s.remove(c)
 	}
 	select {
 	case <-p.Ended:
-		readers.Wait()
 		finish()
 		exit := c.exit()
 		if known != nil {
@@ -194,11 +195,15 @@ func (d *daemon) tend(c *command, out, errs *pipe.Output) {
 	to := func(r *ring.Ring) func([]byte) error {
 		return func(b []byte) error { _, err := r.Write(b); return err }
 	}
-	readers.Go(func() { out.Copy(c.process.Ended, to(c.stdout)) })
+	readers.Go(func() { out.Copy(to(c.stdout)) })
 	if errs != nil {
-		readers.Go(func() { errs.Copy(c.process.Ended, to(c.stderr)) })
+		readers.Go(func() { errs.Copy(to(c.stderr)) })
 	}
 	<-c.process.Ended
+	out.End()
+	if errs != nil {
+		errs.End()
+	}
 	readers.Wait()
 	c.stdin.Close()
 	c.stdout.End()

@@ -90,9 +90,10 @@ func (d *daemon) run(s *service) error {
 	s.command = c
 	s.starts++
 	d.mu.Unlock()
+	go out.Copy(func(b []byte) error { _, err := s.output.Write(b); return err })
 	go func() {
-		out.Copy(c.process.Ended, func(b []byte) error { _, err := s.output.Write(b); return err })
 		<-c.process.Ended
+		out.End()
 		d.ended(c)
 	}()
 	return nil

@@ -62,11 +62,14 @@ type call struct {
 // maxSessions is more than an attempt has; the core makes them.
 const maxSessions = 1024
 
-// Attach announces a connection.
+// Attach announces a connection, or makes this one serve a session.
 func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachReply, error) {
-	id, err := stream.ParseID(q.GetLabel())
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", fault.ErrInvalid, err)
+	var id stream.ID
+	var err error
+	if len(q.GetLabel()) > 0 {
+		if id, err = stream.ParseID(q.GetLabel()); err != nil {
+			return nil, fmt.Errorf("%w: %w", fault.ErrInvalid, err)
+		}
 	}
 	dir := text(q.GetDir())
 	if q.GetSession() == "" || dir != "" && !strings.HasPrefix(dir, "/") {
@@ -79,6 +82,7 @@ func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachRepl
 	if dir == "" {
 		dir = "/"
 	}
+	def := defaults{user: q.GetUser(), dir: dir, env: env, grading: q.GetGrading()}
 	d := c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +94,16 @@ func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachRepl
 		s = &session{id: q.GetSession(), conns: map[*connection]struct{}{}, known: map[string]*command{}}
 		d.sessions[s.id] = s
 	}
-	d.expected[id] = &attachment{session: s, defaults: defaults{user: q.GetUser(), dir: dir, env: env, grading: q.GetGrading()}}
+	if len(q.GetLabel()) > 0 {
+		d.expected[id] = &attachment{session: s, defaults: def}
+		return &pb.AttachReply{}, nil
+	}
+	// Not one of the session's connections, which Detach closes. With this one
+	// sandboxd itself ends.
+	conn := &connection{s: s, calls: map[*call]struct{}{}}
+	if !c.own.CompareAndSwap(nil, &shell{d: d, conn: conn, defaults: def}) {
+		return nil, fmt.Errorf("%w: a session on the control connection", fault.ErrExists)
+	}
 	return &pb.AttachReply{}, nil
 }
 

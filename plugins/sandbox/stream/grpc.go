@@ -29,6 +29,10 @@ const (
 	window      = 4 << 20 // how far a sender may run ahead of a slow reader
 	bufferBytes = 128 << 10
 	maxStreams  = 256 // calls at once on one connection
+
+	// workers carry out calls one after the other, with stacks that have grown
+	// already; a call that finds none of them idle gets a goroutine of its own.
+	workers = 2
 )
 
 // NewServer makes a server for Serve. It is the only place where one is built:
@@ -38,7 +42,7 @@ func NewServer() *grpc.Server {
 	return grpc.NewServer(
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.WriteBufferSize(bufferBytes), grpc.ReadBufferSize(bufferBytes),
-		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.NumStreamWorkers(workers),
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
 		grpc.WaitForHandlers(true),
 		grpc.UnaryInterceptor(func(ctx context.Context, q any, i *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {

@@ -249,7 +249,7 @@ func (*RenewReply) Descriptor() ([]byte, []int) {
 
 type AttachRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Label   []byte                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`     // 16 bytes, of the connection that will be handed over
+	Label   []byte                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`     // 16 bytes, of the connection that will be handed over; empty: this one
 	Session string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"` // chosen by the core; not empty
 	User    string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`       // default of commands, see ExecStart.user; empty: 0
 	Dir     []byte                 `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`         // default working folder; empty: /

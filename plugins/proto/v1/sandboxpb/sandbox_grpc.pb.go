@@ -80,6 +80,8 @@ type SandboxControlClient interface {
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewReply, error)
 	// Attach announces one connection of a session, which the core hands over
 	// afterwards with the same label. The session begins with its first Attach.
+	// Without a label it is about this connection, which serves SandboxShell from
+	// then on, too: for the core's own session, once, and never to be detached.
 	Attach(ctx context.Context, in *AttachRequest, opts ...grpc.CallOption) (*AttachReply, error)
 	// Detach closes every connection of a session and returns when no call of it
 	// is being carried out any more. It kills nothing: commands and terminals
@@ -336,6 +338,8 @@ type SandboxControlServer interface {
 	Renew(context.Context, *RenewRequest) (*RenewReply, error)
 	// Attach announces one connection of a session, which the core hands over
 	// afterwards with the same label. The session begins with its first Attach.
+	// Without a label it is about this connection, which serves SandboxShell from
+	// then on, too: for the core's own session, once, and never to be detached.
 	Attach(context.Context, *AttachRequest) (*AttachReply, error)
 	// Detach closes every connection of a session and returns when no call of it
 	// is being carried out any more. It kills nothing: commands and terminals

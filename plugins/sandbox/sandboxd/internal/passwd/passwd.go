@@ -148,27 +148,37 @@ type identity struct {
 }
 
 // file reads a file of the sandbox; nothing if it is not there, or is no
-// regular file.
+// regular file. One that is as it was is not even opened.
 func file(path string) []byte {
+	var now unix.Stat_t
+	if unix.Stat(path, &now) != nil {
+		return nil
+	}
+	cache.mu.Lock()
+	c, ok := cache.files[path]
+	cache.mu.Unlock()
+	if ok && c.is == identityOf(&now) {
+		return c.data
+	}
 	fd, st, err := beneath.Regular(path)
 	if err != nil {
 		return nil
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	is := identity{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}
-	cache.mu.Lock()
-	defer cache.mu.Unlock()
-	if c, ok := cache.files[path]; ok && c.is == is {
-		return c.data
-	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile))
 	if err != nil {
 		return nil
 	}
+	cache.mu.Lock()
+	defer cache.mu.Unlock()
 	if cache.files == nil {
 		cache.files = map[string]cached{}
 	}
-	cache.files[path] = cached{is, data}
+	cache.files[path] = cached{identityOf(&st), data}
 	return data
+}
+
+func identityOf(st *unix.Stat_t) identity {
+	return identity{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}
 }

@@ -71,9 +71,9 @@ func hide() error {
 // runtime's handlers are taken away again. A true fault of our own still kills
 // us, since the kernel forces that one (without a Go trace: the price).
 //
-// Kept are SIGCHLD for the reaper, SIGPIPE (with Notify a write to a closed
-// stderr is an error, without it the runtime exits) and SIGURG, with which the
-// runtime interrupts its own goroutines. None of the three has a fatal path.
+// Kept are SIGPIPE (with Notify a write to a closed stderr is an error, without
+// it the runtime exits) and SIGURG, with which the runtime interrupts its own
+// goroutines. Neither has a fatal path. SIGCHLD is not needed: the Reaper waits.
 //
 // Notify must come first: it is what installs the handlers that stay. After
 // this syscall.AllThreadsSyscall and syscall.Setuid must not be called any
@@ -87,7 +87,7 @@ func ignoreSignals() {
 	}()
 	for s := syscall.Signal(1); s <= 64; s++ {
 		switch s {
-		case syscall.SIGCHLD, syscall.SIGPIPE, syscall.SIGURG, syscall.SIGKILL, syscall.SIGSTOP:
+		case syscall.SIGPIPE, syscall.SIGURG, syscall.SIGKILL, syscall.SIGSTOP:
 		default:
 			// struct kernel_sigaction, all zero: SIG_DFL, no flags, empty mask.
 			// 64 bytes is more than any architecture reads.

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/plugins/sandbox/become"
 )
@@ -27,8 +28,9 @@ import (
 type Reaper struct {
 	mu      sync.Mutex
 	running map[int]*Process
-	oom     *os.File // our own oom_score_adj
-	oomOwn  []byte   // what it was at the start
+	first   chan struct{} // that there are children again; room for one
+	oom     *os.File      // our own oom_score_adj
+	oomOwn  []byte        // what it was at the start
 }
 
 // Process is one child that Start started.
@@ -41,23 +43,34 @@ type Process struct {
 }
 
 func newReaper() *Reaper {
-	r := &Reaper{running: map[int]*Process{}}
+	r := &Reaper{running: map[int]*Process{}, first: make(chan struct{}, 1)}
 	if f, err := os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0); err == nil {
 		b := make([]byte, 16)
 		n, _ := f.Read(b)
 		r.oom, r.oomOwn = f, b[:n]
 	}
-	// A channel of its own with room for one: a SIGCHLD that finds it full is
-	// not lost, because the sweep that is due has not begun. In a channel
-	// shared with other signals a flood of those would push it out.
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGCHLD)
-	go func() {
-		for range c {
-			r.Collect()
-		}
-	}()
+	go r.watch()
 	return r
+}
+
+// watch sits in the kernel, with a thread of its own, until a child has ended,
+// and lets Collect collect it. A handler of SIGCHLD would come to the same by way
+// of two more threads: the one that the signal interrupts, and that of package
+// os/signal, each of which has to wake up first.
+//
+// Without children it waits for the next Start. What somebody outside put into
+// the sandbox, and abandoned there, may then wait as a zombie until then, or
+// until the next Renew.
+func (r *Reaper) watch() {
+	for {
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		switch {
+		case err == nil:
+			r.Collect()
+		case !errors.Is(err, unix.EINTR): // ECHILD
+			<-r.first
+		}
+	}
 }
 
 // Start forks and executes path. The files of attr are not closed.
@@ -79,6 +92,10 @@ func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Pro
 	}
 	p := &Process{PID: pid, Ended: make(chan struct{})}
 	r.running[pid] = p
+	select {
+	case r.first <- struct{}{}:
+	default: // watch has not yet taken the last one's
+	}
 	return p, nil
 }
 

@@ -24,8 +24,11 @@ type Output struct {
 	Terminal bool // File is a master
 }
 
-// large are buffers for commands that say much.
-var large = sync.Pool{New: func() any { b := make([]byte, stream.Chunk); return &b }}
+// Buffers, small ones because most commands say little.
+var (
+	small = sync.Pool{New: func() any { b := make([]byte, 4<<10); return &b }}
+	large = sync.Pool{New: func() any { b := make([]byte, stream.Chunk); return &b }}
+)
 
 // Deadlines: one that wakes up a blocked call, and none.
 var (
@@ -33,52 +36,47 @@ var (
 	never time.Time
 )
 
-// Copy gives what is written to sink until every writer is gone, or until ended
-// is closed and what the command wrote before it ended has been read. A writer
-// that is left then is drained in the background: closing the pipe would kill
-// it with SIGPIPE. After an error of sink it reads on, since the command must
-// not block.
-func (o *Output) Copy(ended <-chan struct{}, sink func([]byte) error) {
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-ended:
-			_ = o.File.SetReadDeadline(past) // wakes the reader below
-		case <-done:
-		}
-	}()
-	var buffer *[]byte
-	buf := make([]byte, 4<<10) // most commands say little
-	defer func() {
-		if buffer != nil {
-			large.Put(buffer)
-		}
-	}()
+// End tells Copy that the command has ended. It may come before Copy, and after
+// it.
+func (o *Output) End() { _ = o.File.SetReadDeadline(past) } // wakes the reader, if there is one
+
+// Copy gives what is written to sink until every writer is gone, or, after End,
+// until what the command wrote before it ended has been read. A writer that is
+// left then is drained in the background: closing the pipe would kill it with
+// SIGPIPE. After an error of sink it reads on, since the command must not
+// block.
+func (o *Output) Copy(sink func([]byte) error) {
+	pool := &small
+	buffer, ok := pool.Get().(*[]byte)
+	if !ok {
+		return
+	}
+	defer func() { pool.Put(buffer) }()
 	give := func(n int) {
-		if n > 0 && sink != nil && sink(buf[:n]) != nil {
+		if n > 0 && sink != nil && sink((*buffer)[:n]) != nil {
 			sink = nil
 		}
 	}
 	for {
-		n, err := o.File.Read(buf)
+		n, err := o.File.Read(*buffer)
 		give(n)
-		if n == len(buf) && buffer == nil {
+		if n == len(*buffer) && pool == &small {
 			if b, ok := large.Get().(*[]byte); ok {
-				buffer, buf = b, *b
+				small.Put(buffer)
+				pool, buffer = &large, b
 				o.grow()
 			}
 		}
 		if err == nil {
 			continue
 		}
-		close(done)
 		if !errors.Is(err, os.ErrDeadlineExceeded) { // the last writer is gone (of a terminal: EIO)
 			_ = o.File.Close()
 			return
 		}
 		break
 	}
-	if !o.rest(buf, give) {
+	if !o.rest(*buffer, give) {
 		_ = o.File.Close()
 		return
 	}

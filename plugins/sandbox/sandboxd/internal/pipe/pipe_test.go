@@ -36,7 +36,7 @@ func TestReadsToTheEnd(t *testing.T) {
 		_ = said.Close()
 	}()
 	var got bytes.Buffer
-	out.Copy(make(chan struct{}), func(b []byte) error { got.Write(b); return nil })
+	out.Copy(func(b []byte) error { got.Write(b); return nil })
 	if !bytes.Equal(got.Bytes(), want) {
 		t.Errorf("got %d bytes, want %d", got.Len(), len(want))
 	}
@@ -50,10 +50,9 @@ func TestEndsWithTheCommand(t *testing.T) {
 	if _, err := said.WriteString("before"); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	close(ended)
+	out.End()
 	var got bytes.Buffer
-	out.Copy(ended, func(b []byte) error { got.Write(b); return nil })
+	out.Copy(func(b []byte) error { got.Write(b); return nil })
 	if got.String() != "before" {
 		t.Errorf("got %q", got.String())
 	}
@@ -74,7 +73,7 @@ func TestReadsOnAfterTheSinkFails(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		out.Copy(make(chan struct{}), func([]byte) error { return errors.New("gone") })
+		out.Copy(func([]byte) error { return errors.New("gone") })
 	}()
 	for range 100 {
 		if _, err := said.Write(make([]byte, 64<<10)); err != nil {

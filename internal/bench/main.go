@@ -65,8 +65,18 @@ func run(ctx context.Context) error {
 		{"core", b.coreCost},
 		{"scale", b.scale},
 		{"gateway", b.gateway},
+		{"docker", func(ctx context.Context, f *figures) error {
+			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
+		}},
+		{"podman", func(ctx context.Context, f *figures) error {
+			return b.engine(ctx, f, "podman", fmt.Sprintf("/run/user/%d/podman/podman.sock", os.Getuid()))
+		}},
 	} {
-		if len(only) > 0 && !slices.Contains(only, part.name) {
+		wanted := len(only) == 0 || slices.Contains(only, part.name)
+		if part.name == "docker" || part.name == "podman" {
+			wanted = wanted || slices.Contains(only, "engines")
+		}
+		if !wanted {
 			continue
 		}
 		if err := part.do(ctx, &b.figures); err != nil {

@@ -21,6 +21,7 @@ const (
 	AgentDir       = "agent"
 	VerifierDir    = "verifier"
 	ArtifactsDir   = "artifacts"
+	SidecarsDir    = "sidecars"
 	CapturesDir    = "captures"
 	FramesDir      = "frames"
 )

@@ -141,15 +141,26 @@ const (
 
 // Phase is one phase as it happened.
 type Phase struct {
-	Name   PhaseName     `json:"name"`
-	Stage  string        `json:"stage,omitempty"`
-	Round  int           `json:"round,omitempty"`
-	Turn   int           `json:"turn,omitempty"`
-	Who    Boundary      `json:"who"` // whose work it was, and whose fault an error in it is
-	Start  time.Time     `json:"start"`
-	End    time.Time     `json:"end"`
-	Frozen time.Duration `json:"frozen_ns,omitempty"` // of it, charged to nobody
-	Error  string        `json:"error,omitempty"`
+	Name    PhaseName     `json:"name"`
+	Stage   string        `json:"stage,omitempty"`
+	Round   int           `json:"round,omitempty"`
+	Turn    int           `json:"turn,omitempty"`
+	Service string        `json:"service,omitempty"` // the sidecar that it was about, beside the phase of all
+	Who     Boundary      `json:"who"`               // whose work it was, and whose fault an error in it is
+	Start   time.Time     `json:"start"`
+	End     time.Time     `json:"end"`
+	Frozen  time.Duration `json:"frozen_ns,omitempty"` // of it, charged to nobody
+	Error   string        `json:"error,omitempty"`
+}
+
+// Sidecar is one container beside the main one, as it was at the end. Its start
+// is a phase of the name services.
+type Sidecar struct {
+	Name  string                 `json:"name"`
+	Image environment.ImageFacts `json:"image"`
+	Exit  *int                   `json:"exit,omitempty"` // exit code of its program, if that has ended; negative: by that signal
+	Lost  string                 `json:"lost,omitempty"` // why its container was gone; empty: it was not
+	Log   string                 `json:"log,omitempty"`  // file of the attempt with the last 64 KiB that its program wrote; empty: it wrote nothing
 }
 
 // Error is the one failure that decided an attempt.
@@ -238,6 +249,7 @@ type Result struct {
 	Granted    *environment.Granted       `json:"granted,omitempty"`
 	Image      *environment.ImageFacts    `json:"image,omitempty"`
 	Remains    *environment.Remains       `json:"remains,omitempty"`
+	Sidecars   []Sidecar                  `json:"sidecars,omitempty"`
 	Plugins    []PluginUsed               `json:"plugins,omitempty"`
 	Bundles    []BundleUsed               `json:"bundles,omitempty"` // of the agent
 	Start      time.Time                  `json:"start"`

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/patience"
+	"github.com/berth-eval/berth/core/trial/sides"
 	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -34,7 +35,13 @@ func (a *attempt) begin(ctx context.Context) (record.Phase, error) {
 	}
 	ctx, end := a.w.Ctx(ctx)
 	defer end()
+	if p, err = a.sidecars(ctx, a.sides.Before); err != nil {
+		return p, err
+	}
 	p, err = a.phase(ctx, record.Phase{Name: record.PhaseServices, Who: record.ByTask}, bound.Create, a.services)
+	if err == nil {
+		p, err = a.sidecars(ctx, a.sides.After)
+	}
 	if err != nil && a.w.Gone() { // nobody but us has been in it
 		err = &blame.Fault{By: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
 	}
@@ -79,6 +86,9 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return blame.On(record.ByConfig, fmt.Errorf("environment of the task: %w", err))
 	}
 	a.taskEnv = merge(taskEnv, a.in.Cell.Environment.Env)
+	if a.sideEnv, err = sides.Env(&a.task.Environment, a.in.LookupEnv); err != nil {
+		return blame.On(record.ByConfig, err)
+	}
 	var modified []string
 	if a.spec, modified, err = Spec(a.task, a.in.Cell, a.needs); err != nil {
 		return blame.On(record.ByConfig, err)
@@ -177,22 +187,58 @@ func (a *attempt) ask(ctx context.Context, ag agent.Agent, cell Agent, role agen
 	})
 }
 
-// image pulls or builds what the sandbox starts from.
+// image pulls or builds what the containers of the sandbox start from.
 func (a *attempt) image(ctx context.Context) error {
+	err := a.oneImage(ctx, &a.spec.Image)
+	for i := range a.spec.Sidecars {
+		s := &a.spec.Sidecars[i]
+		if err != nil {
+			return err
+		}
+		if err = a.oneImage(ctx, &s.Image); err != nil {
+			err = fmt.Errorf("sidecar %q: %w", s.Name, err)
+		}
+	}
+	return err
+}
+
+func (a *attempt) oneImage(ctx context.Context, im *environment.Image) error {
 	p, ok := a.env.(environment.Preparer)
-	if !ok || (a.spec.Image.Ref == "" && a.spec.Image.Build == "") {
+	if !ok || (im.Ref == "" && im.Build == "") {
 		return nil
 	}
 	made, err := call(ctx, record.ByEnvironment, "prepare image", bound.Prepare, func(ctx context.Context) (environment.Image, error) {
-		return p.Prepare(ctx, a.spec.Image, a.spec.Config, func(line string) { a.scribe.Log("image", "", line) })
+		return p.Prepare(ctx, *im, a.spec.Config, func(line string) { a.scribe.Log("image", "", line) })
 	})
 	if errors.Is(err, environment.ErrUnsupported) {
 		return nil // Create takes the image as it is
 	}
 	if err == nil {
-		a.spec.Image = made
+		*im = made
 	}
 	return err
+}
+
+// sidecars starts some of them, and adds to the record how each start went. A
+// sidecar that fails is the environment's failure.
+func (a *attempt) sidecars(ctx context.Context, start func(context.Context, func() time.Time) ([]sides.Started, error)) (record.Phase, error) {
+	all := record.Phase{Name: record.PhaseServices, Who: record.ByEnvironment}
+	if a.sides == nil {
+		return all, nil
+	}
+	var started []sides.Started
+	all, err := a.phase(ctx, all, a.startTime(), func(ctx context.Context) (err error) {
+		started, err = start(ctx, a.now)
+		return err
+	})
+	for _, s := range started {
+		p := record.Phase{Name: record.PhaseServices, Service: s.Name, Who: record.ByEnvironment, Start: s.Start, End: s.End}
+		if s.Err != nil {
+			p.Error = a.scribe.Text(s.Err.Error(), bound.ErrorText)
+		}
+		a.res.Phases = append(a.res.Phases, p)
+	}
+	return all, err
 }
 
 // environmentSays notes what the environment's plugin found odd.
@@ -223,16 +269,30 @@ func (a *attempt) create(ctx context.Context) error {
 // instead of the image's own command: that is the agent's place to work.
 var idle = []string{"sh", "-c", "sleep infinity"}
 
+// program is what runs in the main container beside the agent.
+func program(e *task.Environment, img *environment.ImageFacts) []string {
+	switch {
+	case len(e.Entrypoint) > 0:
+		return slices.Concat(e.Entrypoint, e.Command)
+	case len(e.Command) > 0:
+		return slices.Concat(img.Entrypoint, e.Command)
+	case len(img.Entrypoint) > 0:
+		return slices.Concat(img.Entrypoint, idle)
+	default:
+		return nil
+	}
+}
+
 // services starts the image's entrypoint and the task's services, in order,
 // and waits until the task says that it is ready.
 func (a *attempt) services(ctx context.Context) error {
 	w := a.w
-	if img := w.Made.Image; len(img.Entrypoint) > 0 {
+	if argv := program(&a.task.Environment, &w.Made.Image); len(argv) > 0 {
 		s := inside.Service{
-			Name: "entrypoint", Argv: slices.Concat(img.Entrypoint, idle), User: img.User, Dir: w.Dir, Env: world.List(w.Env),
+			Name: "entrypoint", Argv: argv, User: cmp.Or(a.task.Environment.User, w.Made.Image.User), Dir: w.Dir, Env: world.List(w.Env),
 		}
 		if _, err := w.StartService(ctx, s); err != nil {
-			return fmt.Errorf("start the image's entrypoint: %w", err)
+			return fmt.Errorf("start the program of the main container: %w", err)
 		}
 	}
 	for i := range a.task.Services {

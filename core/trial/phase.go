@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/decide"
 	"github.com/berth-eval/berth/core/trial/patience"
 	"github.com/berth-eval/berth/core/trial/scribe"
+	"github.com/berth-eval/berth/core/trial/sides"
 	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -35,11 +36,13 @@ type attempt struct {
 	env         environment.Environment
 	incarnation int // of the process behind env when the sandbox was made
 	spec        environment.Spec
-	taskEnv     map[string]string // of every command, without the image's
-	w           *world.World      // nil before create and after destroy
-	session     *session          // the agent's, while one is open
-	touched     bool              // the agent may have run a command
-	leftRunning bool              // of the agent, in live
+	taskEnv     map[string]string   // of every command, without the image's
+	sideEnv     []map[string]string // of the sidecars
+	sides       *sides.Sides        // nil before create, and without any
+	w           *world.World        // nil before create and after destroy
+	session     *session            // the agent's, while one is open
+	touched     bool                // the agent may have run a command
+	leftRunning bool                // of the agent, in live
 }
 
 // phase runs one phase: with a deadline of its own, a heartbeat, a line in the

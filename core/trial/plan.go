@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/trial/grant"
+	"github.com/berth-eval/berth/core/trial/sides"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
@@ -69,11 +70,10 @@ func Unsupported(t *task.Task, c Cell, k Known) []Problem {
 
 // later are the features that this core refuses by name, with what to do.
 var later = map[task.Feature]string{
-	task.FeatureCompose:  "Tasks of several containers are not supported yet.",
-	task.FeatureSidecars: "Tasks of several containers are not supported yet.",
-	task.FeatureWindows:  "Berth has no Windows sandboxes.",
-	task.FeatureTPU:      "Berth has no environment with TPUs.",
-	task.FeatureSurface:  "Surfaces are not supported yet.",
+	task.FeatureCompose: "Its compose file was not read.",
+	task.FeatureWindows: "Berth has no Windows sandboxes.",
+	task.FeatureTPU:     "Berth has no environment with TPUs.",
+	task.FeatureSurface: "Surfaces are not supported yet.",
 }
 
 func inStage(name string) string {
@@ -187,6 +187,7 @@ func Spec(t *task.Task, c Cell, needs agent.Needs) (environment.Spec, []string, 
 		Network:  environment.Network{Mode: environment.NetworkMode(given.Mode), Allow: given.Allow},
 		Settings: e.Settings, Image: imageOf(t),
 	}
+	s.Sidecars, s.Volumes = sides.Spec(t)
 	limits, changed := grant.Limits(e.Limits, c.Environment.Limits)
 	s.Limits = limits
 	modified = append(modified, changed...)

@@ -34,7 +34,7 @@ func unsupportedCases() []unsupportedCase {
 		{"compose", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Environment.Compose = "docker-compose.yaml" }, "several containers"},
 		{"a sidecar", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
 			t.Environment.Sidecars = []task.Sidecar{{Name: "db"}}
-		}, "several containers"},
+		}, ""},
 		{"windows", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Environment.OS = "windows" }, "Windows"},
 		{"surface", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Stages[0].Surface = &task.Surface{} }, "surface"},
 		{"captures without a surface", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Stages[0].Captures = []task.Capture{{Name: "c"}} }, "captures"},

@@ -80,6 +80,9 @@ func hostValues(in Input) []string {
 // environments are all variables that a task names.
 func environments(t *task.Task) []task.Env {
 	es := []task.Env{t.Environment.Env}
+	for i := range t.Environment.Sidecars {
+		es = append(es, t.Environment.Sidecars[i].Env)
+	}
 	for i := range t.Services {
 		es = append(es, t.Services[i].Command.Env)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/berth-eval/berth/core/record"
@@ -12,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/patience"
+	"github.com/berth-eval/berth/core/trial/sides"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -31,13 +33,23 @@ func (a *attempt) newWorld(ctx context.Context) error {
 	if err != nil {
 		return blame.On(record.ByCore, errors.Join(err, folder.Close()))
 	}
+	beside, err := sides.Folders(a.in.Runtime, a.in.Sandboxd, &a.spec)
+	if err != nil {
+		return blame.On(record.ByCore, errors.Join(err, folder.Close()))
+	}
 	a.incarnation = a.incarnationNow()
 	made, err := a.make(ctx)
 	if err != nil {
-		return errors.Join(err, folder.Close())
+		return errors.Join(err, folder.Close(), sides.Close(beside))
 	}
 	dir := cmp.Or(a.spec.Workdir, made.Image.Workdir, "/")
 	a.w = world.New(folder, made, dir, merge(made.Image.Env, a.taskEnv))
+	if len(beside) > 0 {
+		a.sides, err = sides.New(&a.task.Environment, made, beside, a.sideEnv)
+		if a.w.Sides = a.sides.Worlds(); err != nil {
+			return blame.On(record.ByEnvironment, err)
+		}
+	}
 	return a.connect(ctx)
 }
 
@@ -58,7 +70,10 @@ func (a *attempt) connect(ctx context.Context) error {
 		}
 	}()
 	_, err := call(ctx, record.ByEnvironment, "connect sandbox", bound.Connect, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, a.w.Connect(ctx)
+		if err := a.w.Connect(ctx); err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, a.sides.Connect(ctx)
 	})
 	if f, ok := errors.AsType[*blame.Fault](context.Cause(ctx)); ok && err != nil {
 		return f
@@ -128,7 +143,7 @@ func (a *attempt) destroy(ctx context.Context) {
 	defer cancel()
 	p := record.Phase{Name: record.PhaseDestroy, Who: record.ByEnvironment}
 	at, err := a.phase(ctx, p, bound.Destroy, func(ctx context.Context) error {
-		errs := []error{a.closeSession(ctx)}
+		errs := []error{a.closeSession(ctx), a.keepSides(ctx)}
 		remains, err := a.remove(ctx, a.w.Made.ID)
 		errs = append(errs, err)
 		if err == nil {
@@ -146,6 +161,30 @@ func (a *attempt) destroy(ctx context.Context) {
 		a.scribe.Note(at, "cleanup", "%s", err)
 	}
 	a.w = nil
+}
+
+// keepSides writes down what sidecars said, and how they were, while they can
+// still be asked.
+func (a *attempt) keepSides(ctx context.Context) error {
+	var errs []error
+	for _, l := range a.sides.Last(ctx) {
+		s := record.Sidecar{Name: l.Name, Image: l.Image, Exit: l.Exit}
+		if l.Lost != nil {
+			s.Lost = a.scribe.Text(l.Lost.Error(), bound.ErrorText)
+			a.environmentSays(record.PhaseDestroy, "sidecar_lost", fmt.Sprintf("sidecar %q was gone before the end: %s", l.Name, s.Lost))
+		}
+		if len(l.Output) > 0 {
+			s.Log = record.SidecarsDir + "/" + l.Name + ".log"
+			err := os.MkdirAll(filepath.Join(a.in.Record.Dir(), record.SidecarsDir), 0o755)
+			if err == nil {
+				err = a.in.Record.WriteFile(s.Log, []byte(a.scribe.Text(string(l.Output), len(l.Output))))
+			}
+			errs = append(errs, err)
+		}
+		a.res.Sidecars = append(a.res.Sidecars, s)
+	}
+	a.sides = nil
+	return errors.Join(errs...)
 }
 
 // remove destroys a sandbox, with a new process of the plugin if that has died.

@@ -46,6 +46,8 @@ type World struct {
 	Dir   string            // where commands start
 	Env   map[string]string // of every command
 	Known []inside.Key      // processes that ran before the agent came
+	User  string            // whom commands run as that name nobody; empty: root
+	Sides map[string]*World // sidecars by name, which end with it
 
 	folder *inside.Folder
 	core   *sandbox.Client // the core's own session: root, in Dir, with Env
@@ -111,18 +113,17 @@ func (w *World) Ctx(parent context.Context) (ctx context.Context, end func()) {
 // removes the control folder. Idempotent.
 func (w *World) Shutdown() error {
 	var err error
+	for _, side := range w.Sides {
+		err = errors.Join(err, side.Shutdown())
+	}
 	if w.core != nil {
-		err = w.core.Close()
+		err = errors.Join(err, w.core.Close())
 	}
 	if w.Sandbox != nil {
 		err = errors.Join(err, w.Close())
 	}
 	return errors.Join(err, w.folder.Close())
 }
-
-// ErrContainer means that a command or artifact names a container beside the
-// main one.
-var ErrContainer = errors.New("tasks of several containers are not supported yet: container")
 
 // FilesError means that the task's own files could not be read.
 type FilesError struct{ Err error }
@@ -200,12 +201,13 @@ func (t *tail) String() string {
 
 // Command runs a command of the task and makes an error of a bad end.
 func (w *World) Command(ctx context.Context, c *task.Command, env map[string]string, limit time.Duration) error {
-	if c.Service != "" {
-		return fmt.Errorf("%w: %q", ErrContainer, c.Service)
+	w, err := w.in(c.Service)
+	if err != nil {
+		return err
 	}
 	out := &tail{}
 	r, err := w.core.Exec(ctx, sandbox.Command{
-		Argv: c.Argv, Dir: c.Dir, User: c.User, Env: List(env), Timeout: limit, Stdout: out, Stderr: out,
+		Argv: c.Argv, Dir: c.Dir, User: cmp.Or(c.User, w.User), Env: List(env), Timeout: limit, Stdout: out, Stderr: out,
 	})
 	switch {
 	case err != nil:
@@ -234,7 +236,7 @@ func (w *World) Healthy(ctx context.Context, h *task.Healthcheck) error {
 	begin := time.Now()
 	for failures := 0; ; {
 		out := &tail{}
-		r, err := w.core.Exec(ctx, sandbox.Command{Argv: h.Argv, User: h.User, Timeout: h.Timeout.Std(), Stdout: out, Stderr: out})
+		r, err := w.core.Exec(ctx, sandbox.Command{Argv: h.Argv, User: cmp.Or(h.User, w.User), Timeout: h.Timeout.Std(), Stdout: out, Stderr: out})
 		switch {
 		case err != nil:
 			return err
@@ -255,11 +257,11 @@ func (w *World) Healthy(ctx context.Context, h *task.Healthcheck) error {
 
 // Halt stops everything in the sandbox, until Resume.
 func (w *World) Halt(ctx context.Context) error {
+	w.frozen = time.Now() // also where it fails half-way: Resume is needed then
 	if _, err := w.Freeze(ctx); err != nil {
 		return err
 	}
-	w.frozen = time.Now()
-	return nil
+	return w.haltSides(ctx)
 }
 
 // Resume lets it go on. It outlives a cancel, but not for ever.
@@ -270,7 +272,7 @@ func (w *World) Resume(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
 	defer cancel()
 	w.frozen = time.Time{}
-	return w.Thaw(ctx)
+	return errors.Join(w.resumeSides(ctx), w.Thaw(ctx))
 }
 
 // Frozen is since when the sandbox stands still; zero: it runs.
@@ -344,8 +346,9 @@ func (w *World) Remove(ctx context.Context, paths []string) error {
 
 // Fetch is a path of the sandbox as an archive.
 func (w *World) Fetch(ctx context.Context, service, path string, out io.Writer) error {
-	if service != "" && service != "main" {
-		return fmt.Errorf("%w: %q", ErrContainer, service)
+	w, err := w.in(service)
+	if err != nil {
+		return err
 	}
 	return w.core.Download(ctx, path, out, archive.Limits{Bytes: bound.ArtifactBytes, Entries: bound.ArtifactEntries})
 }

@@ -1,0 +1,359 @@
+// Package sides is what an attempt has beside its main container: each sidecar
+// with a sandboxd of its own, whose program is started, probed and waited for
+// in the order that the task says.
+//
+// It must not know why an attempt needs them, nor decide what the failure of
+// one means.
+package sides
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/patience"
+	"github.com/berth-eval/berth/core/trial/world"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// program is what a sidecar's service is called in its sandboxd.
+const program = "sidecar"
+
+// Sides are the sidecars of one sandbox. The zero value, and nil, are none. Not
+// safe for concurrent use.
+type Sides struct {
+	task *task.Environment
+	all  []*side // in the order of the task
+}
+
+type side struct {
+	*world.World
+	task *task.Sidecar
+	env  map[string]string // resolved
+}
+
+// Folders makes a control folder for each sidecar of spec and notes it there.
+// Its names are below dir, which must be as NewFolder wants it. On an error
+// none is left.
+func Folders(dir, sandboxd string, spec *environment.Spec) (made []*inside.Folder, err error) {
+	for i := range spec.Sidecars {
+		f, err := inside.NewFolder(filepath.Join(dir, fmt.Sprint("b", i)), sandboxd)
+		if err != nil {
+			return nil, errors.Join(err, Close(made))
+		}
+		made = append(made, f)
+		spec.Sidecars[i].Control = f.Path
+	}
+	return made, nil
+}
+
+// Close removes control folders.
+func Close(folders []*inside.Folder) error {
+	var errs []error
+	for _, f := range folders {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// New is the sidecars that an environment says it made. It owns folders. env
+// are their variables, in the order of the task.
+func New(e *task.Environment, made environment.Sandbox, folders []*inside.Folder, env []map[string]string) (*Sides, error) {
+	s := &Sides{task: e}
+	for i := range e.Sidecars {
+		t := &e.Sidecars[i]
+		at := slices.IndexFunc(made.Sidecars, func(m environment.SidecarSandbox) bool { return m.Name == t.Name })
+		if at < 0 {
+			return s, errors.Join(fmt.Errorf("the environment made no container %q", t.Name), Close(folders[i:]))
+		}
+		m := &made.Sidecars[at]
+		all := maps.Clone(m.Image.Env)
+		if all == nil {
+			all = map[string]string{}
+		}
+		maps.Copy(all, env[i])
+		w := world.New(folders[i], environment.Sandbox{Stream: m.Stream, PID: m.PID, Image: m.Image}, cmp.Or(t.Workdir, m.Image.Workdir, "/"), all)
+		w.User = cmp.Or(t.User, m.Image.User)
+		s.all = append(s.all, &side{w, t, all})
+	}
+	return s, nil
+}
+
+// Worlds are the sidecars by name.
+func (s *Sides) Worlds() map[string]*world.World {
+	if s == nil {
+		return nil
+	}
+	out := map[string]*world.World{}
+	for _, c := range s.all {
+		out[c.task.Name] = c.World
+	}
+	return out
+}
+
+// Connect waits for the first words of all.
+func (s *Sides) Connect(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, c := range s.all {
+		g.Go(func() error { return named(c.task.Name, c.Connect(ctx)) })
+	}
+	return g.Wait()
+}
+
+// named says whose error it is.
+func named(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("sidecar %q: %w", name, err)
+}
+
+// Started is how the start of one sidecar went.
+type Started struct {
+	Name       string
+	Start, End time.Time
+	Err        error // nil: it is in the state that others wait for
+}
+
+// Before starts the sidecars that do not wait for the main container, and
+// waits until all are as the task wants them: healthy where there is a
+// healthcheck, at an end where another waits for that. It stops at the first
+// failure, which it returns. now is the clock of the record.
+func (s *Sides) Before(ctx context.Context, now func() time.Time) ([]Started, error) {
+	return s.start(ctx, now, false)
+}
+
+// After starts the sidecars that wait for the main container.
+func (s *Sides) After(ctx context.Context, now func() time.Time) ([]Started, error) {
+	return s.start(ctx, now, true)
+}
+
+func (s *Sides) start(ctx context.Context, now func() time.Time, later bool) ([]Started, error) {
+	if s == nil {
+		return nil, nil
+	}
+	done := map[string]chan struct{}{}
+	var these []*side
+	for _, c := range s.all {
+		if s.waitsForMain(c.task.Name, 0) == later {
+			these = append(these, c)
+			done[c.task.Name] = make(chan struct{})
+		}
+	}
+	var mu sync.Mutex
+	var out []Started
+	g, ctx := errgroup.WithContext(ctx)
+	for _, c := range these {
+		g.Go(func() error {
+			for other := range c.task.DependsOn {
+				if ready := done[other]; ready != nil {
+					select {
+					case <-ready:
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}
+			}
+			r := Started{Name: c.task.Name, Start: now()}
+			r.Err = named(r.Name, s.run(ctx, c))
+			r.End = now()
+			mu.Lock()
+			defer mu.Unlock()
+			out = append(out, r)
+			if r.Err == nil {
+				close(done[r.Name])
+			}
+			return r.Err
+		})
+	}
+	err := g.Wait()
+	if err == nil {
+		err = s.ended(ctx, these)
+	}
+	return out, err
+}
+
+// waitsForMain says whether a sidecar waits for the main container, itself or
+// by way of others. A task has no circles.
+func (s *Sides) waitsForMain(name string, depth int) bool {
+	i := slices.IndexFunc(s.all, func(c *side) bool { return c.task.Name == name })
+	if i < 0 || depth > len(s.all) {
+		return false
+	}
+	for other := range s.all[i].task.DependsOn {
+		if other == task.MainContainer || s.waitsForMain(other, depth+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// run starts the program of one sidecar and waits for its state.
+func (s *Sides) run(ctx context.Context, c *side) error {
+	argv := c.argv()
+	if len(argv) == 0 {
+		return errors.New("neither the task nor its image says what it runs: write a command")
+	}
+	if _, err := c.StartService(ctx, inside.Service{Name: program, Argv: argv, Env: world.List(c.env), Dir: c.Dir, User: c.User}); err != nil {
+		return fmt.Errorf("start %q: %w", argv, err)
+	}
+	if s.awaited(c.task.Name, task.StateCompleted) {
+		return c.complete(ctx)
+	}
+	if h := c.task.Healthcheck; h != nil {
+		return c.healthy(ctx, *h)
+	}
+	return nil
+}
+
+// argv is what runs, as the compose specification says: an entrypoint of the
+// task takes the place of the image's with its command.
+func (c *side) argv() []string {
+	img := c.Made.Image
+	switch {
+	case len(c.task.Entrypoint) > 0:
+		return slices.Concat(c.task.Entrypoint, c.task.Command)
+	case len(c.task.Command) > 0:
+		return slices.Concat(img.Entrypoint, c.task.Command)
+	default:
+		return slices.Concat(img.Entrypoint, img.Cmd)
+	}
+}
+
+// awaited says whether any container waits for that state of name.
+func (s *Sides) awaited(name, state string) bool {
+	return s.task.DependsOn[name] == state ||
+		slices.ContainsFunc(s.all, func(c *side) bool { return c.task.DependsOn[name] == state })
+}
+
+// quick is how often a sidecar is probed at first. A program is ready when it
+// is, and not at the next of its healthcheck's intervals, which count failures.
+const quick = 250 * time.Millisecond
+
+// healthy waits for a healthcheck, or for the program's end.
+func (c *side) healthy(ctx context.Context, h task.Healthcheck) error {
+	h.StartPeriod += h.Interval // the first probe that counts comes after one
+	h.StartInterval = min(h.StartInterval, task.Duration(quick))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		for patience.Sleep(ctx, quick) == nil {
+			if exit, over := c.exit(ctx); over {
+				cancel(fmt.Errorf("ended with exit code %d before it was healthy", exit))
+			}
+		}
+	}()
+	err := c.Healthy(ctx, &h)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return fmt.Errorf("not healthy: %w; its last output: %s", err, c.ServiceOutput(context.WithoutCancel(ctx), program))
+}
+
+// complete waits for the program's end.
+func (c *side) complete(ctx context.Context) error {
+	for {
+		exit, over := c.exit(ctx)
+		switch {
+		case over && exit == 0:
+			return nil
+		case over:
+			return fmt.Errorf("ended with exit code %d; its last output: %s", exit, c.ServiceOutput(ctx, program))
+		case c.Gone():
+			return fmt.Errorf("its container is gone: %w", c.Err())
+		}
+		if err := patience.Sleep(ctx, quick/10); err != nil {
+			return err
+		}
+	}
+}
+
+// exit is the exit code of the program, once it has ended; a signal is a
+// negative one.
+func (c *side) exit(ctx context.Context) (code int, over bool) {
+	states, err := c.Services(ctx)
+	if err != nil {
+		return 0, false
+	}
+	for _, s := range states {
+		if s.Name == program && s.Exit != nil && s.PID == 0 {
+			if s.Exit.Signal != 0 {
+				return -int(s.Exit.Signal), true
+			}
+			return s.Exit.ExitCode, true
+		}
+	}
+	return 0, false
+}
+
+// ended is an error if a program has failed by now.
+func (s *Sides) ended(ctx context.Context, these []*side) error {
+	for _, c := range these {
+		if exit, over := c.exit(ctx); over && exit != 0 {
+			return named(c.task.Name, fmt.Errorf("ended with exit code %d; its last output: %s", exit, c.ServiceOutput(ctx, program)))
+		}
+	}
+	return nil
+}
+
+// Last is what is known of a sidecar at the end of an attempt.
+type Last struct {
+	Name   string
+	Image  environment.ImageFacts
+	Output []byte // the last 64 KiB of both outputs
+	Exit   *int   // of its program, if that has ended; negative: by that signal
+	Lost   error  // why its container is gone; nil: it is not
+}
+
+// Last looks at all, while they can still be asked.
+func (s *Sides) Last(ctx context.Context) []Last {
+	if s == nil {
+		return nil
+	}
+	var out []Last
+	for _, c := range s.all {
+		l := Last{Name: c.task.Name, Image: c.Made.Image}
+		switch {
+		case c.Sandbox == nil:
+			l.Lost = errors.New("it never connected")
+		case c.Gone():
+			l.Lost = c.Err()
+		default:
+			if exit, over := c.exit(ctx); over {
+				l.Exit = &exit
+			}
+			l.Output = c.output(ctx)
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+func (c *side) output(ctx context.Context) []byte {
+	states, err := c.Services(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, s := range states {
+		if s.Name == program {
+			return s.Output
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	inside "github.com/berth-eval/berth/core/sandbox"
+)
+
+// ErrContainer means that a command or artifact names a container that the
+// sandbox does not have.
+var ErrContainer = errors.New("there is no container")
+
+// in is the container of that name; "" and "main" are w itself.
+func (w *World) in(service string) (*World, error) {
+	if service == "" || service == "main" {
+		return w, nil
+	}
+	side, ok := w.Sides[service]
+	if !ok {
+		return nil, fmt.Errorf("%w %q", ErrContainer, service)
+	}
+	if side.Gone() {
+		return nil, fmt.Errorf("container %q is gone: %w", service, side.Err())
+	}
+	return side, nil
+}
+
+// Processes lists what runs in the main container. Its network is that of its
+// sidecars, too: what those listen on is not left by anybody here.
+func (w *World) Processes(ctx context.Context) (inside.Processes, error) {
+	ps, err := w.Sandbox.Processes(ctx)
+	if err != nil || len(ps.Unattributed) == 0 || len(w.Sides) == 0 {
+		return ps, err
+	}
+	theirs := map[inside.Socket]bool{}
+	for _, side := range w.Sides {
+		if side.Gone() {
+			continue
+		}
+		others, err := side.Sandbox.Processes(ctx)
+		if err != nil {
+			continue // what is not known stays unattributed
+		}
+		for _, p := range others.List {
+			for _, s := range p.Listening {
+				theirs[s] = true
+			}
+		}
+	}
+	ps.Unattributed = slices.DeleteFunc(ps.Unattributed, func(s inside.Socket) bool { return theirs[s] })
+	return ps, nil
+}
+
+// haltSides stops the sidecars. One that is gone stands still as it is.
+func (w *World) haltSides(ctx context.Context) error {
+	for name, side := range w.Sides {
+		if side.Gone() {
+			continue
+		}
+		if _, err := side.Freeze(ctx); err != nil {
+			return fmt.Errorf("container %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// resumeSides lets the sidecars go on.
+func (w *World) resumeSides(ctx context.Context) error {
+	var errs []error
+	for name, side := range w.Sides {
+		if side.Gone() {
+			continue
+		}
+		if err := side.Thaw(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("container %q: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

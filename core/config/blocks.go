@@ -124,6 +124,16 @@ type priceBlock struct {
 	CachedInput *float64 `berth:"cached_input" doc:"Of input tokens read from the provider's cache."`
 	CacheWrite  *float64 `berth:"cache_write" doc:"Of input tokens written to the provider's cache."`
 	Output      *float64 `berth:"output" doc:"Of output tokens, reasoning included."`
+
+	Tiers []tierBlock `berth:"tier" doc:"Other prices for requests with more input; may be repeated."`
+}
+
+type tierBlock struct {
+	Above       int64    `berth:"above" required:"true" doc:"A request with more input tokens than this has these prices for all of its tokens."`
+	Input       *float64 `berth:"input" doc:"Of input tokens that were not cached."`
+	CachedInput *float64 `berth:"cached_input" doc:"Of input tokens read from the provider's cache."`
+	CacheWrite  *float64 `berth:"cache_write" doc:"Of input tokens written to the provider's cache."`
+	Output      *float64 `berth:"output" doc:"Of output tokens, reasoning included."`
 }
 
 type agentBlock struct {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -109,7 +110,7 @@ func (c *builder) model(label string) *Model {
 		defer func() { c.keep(r) }()
 		r.Report(checkModel(&m, c.l.opts.Providers))
 		out := &Model{
-			Label: label, Provider: m.Provider, Name: m.Name, BaseURL: m.BaseURL, Price: (*Price)(m.Price), Parameters: compact(m.Parameters),
+			Label: label, Provider: m.Provider, Name: m.Name, BaseURL: m.BaseURL, Price: priceOf(m.Price), Parameters: compact(m.Parameters),
 			AllowModels: m.AllowModels, Replay: m.Replay, InFlight: m.InFlight,
 		}
 		if m.APIKey != "" {
@@ -283,4 +284,17 @@ func oneOf(path pluginconfig.Path, what, got string, known []string) []plugincon
 		return nil
 	}
 	return []pluginconfig.Problem{{Path: path, Summary: "Unknown " + what, Detail: fmt.Sprintf("There is no %s %q.%s", what, got, eval.Suggest(got, known))}}
+}
+
+// priceOf is a price with its tiers in order.
+func priceOf(b *priceBlock) *Price {
+	if b == nil {
+		return nil
+	}
+	p := &Price{Input: b.Input, CachedInput: b.CachedInput, CacheWrite: b.CacheWrite, Output: b.Output}
+	for _, t := range b.Tiers {
+		p.Tiers = append(p.Tiers, PriceTier(t))
+	}
+	slices.SortFunc(p.Tiers, func(a, b PriceTier) int { return cmp.Compare(a.Above, b.Above) })
+	return p
 }

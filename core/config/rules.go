@@ -184,20 +184,39 @@ func checkModel(b *modelBlock, providers []string) []pluginconfig.Problem {
 			r.add("base_url", "Wrong value", "Write an address such as \"https://host/v1\", without a user or password.")
 		}
 	}
-	if p := b.Price; p != nil {
-		for path, n := range map[pluginconfig.Path]*float64{
-			"price.input": p.Input, "price.cached_input": p.CachedInput, "price.cache_write": p.CacheWrite, "price.output": p.Output,
-		} {
-			if n != nil {
-				natural(r, path, *n)
-			}
-		}
-	}
+	checkPrice(r, b.Price)
 	if len(b.Parameters) > 0 && b.Parameters[0] != '{' && string(b.Parameters) != "null" {
 		r.add("parameters", "Wrong value", "Write names and values: parameters { temperature = 0 }.")
 	}
 	natural(r, "in_flight", b.InFlight)
 	return r.ps
+}
+
+func checkPrice(r *rules, p *priceBlock) {
+	if p == nil {
+		return
+	}
+	part := func(path pluginconfig.Path, t *tierBlock) {
+		for name, n := range map[string]*float64{"input": t.Input, "cached_input": t.CachedInput, "cache_write": t.CacheWrite, "output": t.Output} {
+			if n != nil {
+				natural(r, path.Attr(name), *n)
+			}
+		}
+	}
+	part("price", &tierBlock{Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output})
+	seen := map[int64]bool{}
+	for i := range p.Tiers {
+		t := &p.Tiers[i]
+		path := pluginconfig.Path("price.tier").Index(i)
+		part(path, t)
+		if t.Above <= 0 {
+			r.add(path.Attr("above"), "Wrong value", "Got %d. Write the number of input tokens above which these prices are asked.", t.Above)
+		}
+		if seen[t.Above] {
+			r.add(path.Attr("above"), "Two prices", "Another tier begins above %d tokens, too. Keep one of them.", t.Above)
+		}
+		seen[t.Above] = true
+	}
 }
 
 func checkUser(b *userBlock) []pluginconfig.Problem {

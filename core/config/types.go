@@ -251,6 +251,18 @@ type Price struct {
 	CachedInput *float64 `json:"cached_input,omitempty"`
 	CacheWrite  *float64 `json:"cache_write,omitempty"`
 	Output      *float64 `json:"output,omitempty"`
+	// Tiers are by Above, the smallest first.
+	Tiers []PriceTier `json:"tiers,omitempty"`
+}
+
+// PriceTier are the prices of a request with more than Above input tokens, for
+// all of its tokens. A nil field is not known there.
+type PriceTier struct {
+	Above       int64    `json:"above"`
+	Input       *float64 `json:"input,omitempty"`
+	CachedInput *float64 `json:"cached_input,omitempty"`
+	CacheWrite  *float64 `json:"cache_write,omitempty"`
+	Output      *float64 `json:"output,omitempty"`
 }
 
 // Agent is an agent block.

@@ -86,12 +86,12 @@ func trialCost(c *config.Cell, n *cellNeeds) (usd float64, unknown []unbounded) 
 		}
 		dearest := 0.0
 		for _, m := range models {
-			top := highest(price.Shipped().Of(&m))
-			if top == nil {
+			top, known := price.Highest(price.Shipped().Of(&m))
+			if !known {
 				unknown = append(unknown, unbounded{fmt.Sprintf("the price of model %q is not known: add a price block", m.Label), true})
 				return
 			}
-			dearest = max(dearest, *top)
+			dearest = max(dearest, top)
 		}
 		switch {
 		case dearest == 0:
@@ -113,19 +113,4 @@ func trialCost(c *config.Cell, n *cellNeeds) (usd float64, unknown []unbounded) 
 		add(fmt.Sprintf("verifier %q", name), v.Models, nil, nil)
 	}
 	return usd, unknown
-}
-
-// highest is the dearest kind of token of a price; nil when one that is always
-// paid is not known.
-func highest(p *config.Price) *float64 {
-	if !price.Bounds(p) {
-		return nil
-	}
-	top := max(*p.Input, *p.Output)
-	for _, x := range []*float64{p.CachedInput, p.CacheWrite} {
-		if x != nil {
-			top = max(top, *x)
-		}
-	}
-	return &top
 }

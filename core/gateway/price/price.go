@@ -29,10 +29,12 @@ type Table struct {
 }
 
 type tokenPrice struct {
-	Input       *float64 `yaml:"input"`
-	CachedInput *float64 `yaml:"cached_input"`
-	CacheWrite  *float64 `yaml:"cache_write"`
-	Output      *float64 `yaml:"output"`
+	Above       int64        `yaml:"above"` // of a tier only
+	Input       *float64     `yaml:"input"`
+	CachedInput *float64     `yaml:"cached_input"`
+	CacheWrite  *float64     `yaml:"cache_write"`
+	Output      *float64     `yaml:"output"`
+	Tiers       []tokenPrice `yaml:"tiers"` // the smallest first
 }
 
 // Shipped is the table of this program.
@@ -73,25 +75,44 @@ func (t *Table) Of(m *config.Model) *config.Price {
 	if !ok {
 		return nil
 	}
-	return &config.Price{Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output}
+	out := &config.Price{Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output}
+	for _, t := range p.Tiers {
+		out.Tiers = append(out.Tiers, config.PriceTier{Above: t.Above, Input: t.Input, CachedInput: t.CachedInput, CacheWrite: t.CacheWrite, Output: t.Output})
+	}
+	return out
 }
 
 const million = 1e6
 
-// Cost is what usage costs in USD; false: a price that it needs is not known.
+// parts are the prices of a request.
+type parts = config.PriceTier
+
+// all are the prices of a model, each with where it begins, in order.
+func all(p *config.Price) []parts {
+	return append([]parts{{Above: -1, Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output}}, p.Tiers...)
+}
+
+// Cost is what the usage of one request costs in USD; false: a price that it
+// needs is not known.
 func Cost(p *config.Price, u wire.Usage) (float64, bool) {
 	if p == nil {
 		return 0, u == wire.Usage{}
+	}
+	var at parts
+	for _, t := range all(p) {
+		if u.Input > t.Above {
+			at = t
+		}
 	}
 	sum, known := 0.0, true
 	for _, part := range []struct {
 		tokens int64
 		price  *float64
 	}{
-		{max(0, u.Input-u.Cached-u.CacheWrite), p.Input},
-		{u.Cached, p.CachedInput},
-		{u.CacheWrite, p.CacheWrite},
-		{u.Output, p.Output},
+		{max(0, u.Input-u.Cached-u.CacheWrite), at.Input},
+		{u.Cached, at.CachedInput},
+		{u.CacheWrite, at.CacheWrite},
+		{u.Output, at.Output},
 	} {
 		switch {
 		case part.tokens == 0:
@@ -104,24 +125,56 @@ func Cost(p *config.Price, u wire.Usage) (float64, bool) {
 	return sum, known
 }
 
-// AtMost is what so many tokens cost at most; nothing when no price is known.
-// A kind of input without a price counts as the dearest other.
+// AtMost is what a request with at most so many tokens costs at most; nothing
+// when no price is known. A kind of input without a price counts as the dearest
+// other.
 func AtMost(p *config.Price, input, output int64) float64 {
 	if p == nil {
 		return 0
 	}
-	dearest := 0.0
-	for _, x := range []*float64{p.Input, p.CachedInput, p.CacheWrite} {
+	most := 0.0
+	for _, t := range all(p) {
+		if input <= t.Above {
+			break
+		}
+		sum := float64(input) / million * dearest(t.Input, t.CachedInput, t.CacheWrite)
+		most = max(most, sum+float64(output)/million*dearest(t.Output))
+	}
+	return most
+}
+
+func dearest(prices ...*float64) float64 {
+	top := 0.0
+	for _, x := range prices {
 		if x != nil {
-			dearest = max(dearest, *x)
+			top = max(top, *x)
 		}
 	}
-	sum := float64(input) / million * dearest
-	if p.Output != nil {
-		sum += float64(output) / million * *p.Output
+	return top
+}
+
+// Highest is the price of the dearest kind of token of a model; false when one
+// that is always paid is not known.
+func Highest(p *config.Price) (float64, bool) {
+	if !Bounds(p) {
+		return 0, false
 	}
-	return sum
+	top := 0.0
+	for _, t := range all(p) {
+		top = max(top, dearest(t.Input, t.CachedInput, t.CacheWrite, t.Output))
+	}
+	return top, true
 }
 
 // Bounds says whether a budget in USD can be held with a price.
-func Bounds(p *config.Price) bool { return p != nil && p.Input != nil && p.Output != nil }
+func Bounds(p *config.Price) bool {
+	if p == nil {
+		return false
+	}
+	for _, t := range all(p) {
+		if t.Input == nil || t.Output == nil {
+			return false
+		}
+	}
+	return true
+}

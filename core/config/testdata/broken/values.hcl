@@ -67,6 +67,17 @@ model "m" {
   parameters = 3
   price {
     input = -1
+
+    tier {
+      above  = 0
+      output = -2
+    }
+    tier {
+      above = 10
+    }
+    tier {
+      above = 10
+    }
   }
 }
 

@@ -67,6 +67,18 @@ model "one" {
     cached_input = 0.1
     cache_write  = 1.25
     output       = 4
+
+    tier {
+      above  = 500000
+      input  = 3
+      output = 9
+    }
+    tier {
+      above        = 200000
+      input        = 2
+      cached_input = 0.2
+      output       = 6
+    }
   }
   parameters {
     temperature = 0.2

@@ -148,7 +148,10 @@ func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) err
 		if lab, err := b.shells(ctx); err != nil {
 			return err
 		} else if lab != nil {
-			s.Shell = func(ctx context.Context, t *conformance.T) string { a, _ := lab.shell(ctx, t, true); return a }
+			s.Shell = func(ctx context.Context, t *conformance.T) string {
+				a, _ := lab.shell(ctx, t, order{grading: true})
+				return a
+			}
 		}
 		conformance.Run(ctx, s, verifiertest.Clauses(), report)
 	case plugins.KindAgent:
@@ -172,7 +175,9 @@ func (b *bench) tryAgent(ctx context.Context, e *plugin.Entry, report func(confo
 		return err
 	}
 	if lab != nil {
-		s.Shell = func(ctx context.Context, t *conformance.T) (string, func()) { return lab.shell(ctx, t, false) }
+		s.Shell = func(ctx context.Context, t *conformance.T) (string, func()) {
+			return lab.shell(ctx, t, order{mounts: mounts(ctx, &s)})
+		}
 	}
 	done, err := b.withModels(ctx, &s)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,13 @@ type lab struct {
 	dir      string
 	sandboxd string
 	next     atomic.Int64
+	boxes    sync.Map // address of a shell → *sandbox.Sandbox
+}
+
+// order says what a sandbox is for.
+type order struct {
+	grading bool // for a verifier
+	mounts  []environment.Mount
 }
 
 // shells is the lab, or nil where no sandbox can be made.
@@ -64,7 +72,7 @@ func (l *lab) close() error {
 }
 
 // shell makes a sandbox that lives as long as t, and opens a session in it.
-func (l *lab) shell(ctx context.Context, t *conformance.T, grading bool) (address string, revoke func()) {
+func (l *lab) shell(ctx context.Context, t *conformance.T, o order) (address string, revoke func()) {
 	n := strconv.FormatInt(l.next.Add(1), 10)
 	folder, err := sandbox.NewFolder(filepath.Join(l.dir, "c"+n), l.sandboxd)
 	if err != nil {
@@ -77,7 +85,7 @@ func (l *lab) shell(ctx context.Context, t *conformance.T, grading bool) (addres
 	}
 	made, err := l.env.Create(ctx, environment.Spec{
 		Labels:  environment.Labels{Owner: "test-" + filepath.Base(filepath.Dir(l.dir)), Trial: n, Attempt: 1},
-		Network: environment.Network{Mode: environment.NetworkNone}, Workdir: "/app",
+		Network: environment.Network{Mode: environment.NetworkNone}, Workdir: "/app", Mounts: o.mounts,
 		Control: folder.Path, Lease: time.Minute, Scratch: scratch,
 	})
 	if err != nil {
@@ -90,7 +98,7 @@ func (l *lab) shell(ctx context.Context, t *conformance.T, grading bool) (addres
 		t.Fatalf("connect to a sandbox to try it in: %v", err)
 	}
 	t.Cleanup(func() { _ = box.Close() })
-	r, err := relay.New(filepath.Join(l.dir, "r"+n), relay.Of(box, host.Session{ID: "s" + n, Dir: "/app", Grading: grading}))
+	r, err := relay.New(filepath.Join(l.dir, "r"+n), relay.Of(box, host.Session{ID: "s" + n, Dir: "/app", Grading: o.grading}))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -98,5 +106,7 @@ func (l *lab) shell(ctx context.Context, t *conformance.T, grading bool) (addres
 	if err = r.Open(ctx); err != nil {
 		t.Fatalf("%v", err)
 	}
+	l.boxes.Store(r.Address(), box)
+	t.Cleanup(func() { l.boxes.Delete(r.Address()) })
 	return r.Address(), func() { _ = r.Close(cleanup) }
 }

@@ -9,9 +9,12 @@ import (
 
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
+	"github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/agenttest"
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -54,10 +57,11 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 	if err != nil {
 		return done, err
 	}
-	session, err := g.Session(ctx, trial.ModelSpec{
+	spec := trial.ModelSpec{
 		Trial: "test", Attempt: 1, Role: string(agent.RoleAgent), Dialects: needs.Dialects,
 		Models: map[string]trial.Model{"default": {ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.DialectScript, Name: m.Name}}},
-	})
+	}
+	session, err := g.Session(ctx, spec)
 	if err == nil {
 		err = session.Allow(ctx)
 	}
@@ -65,5 +69,44 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 		return done, errors.Join(err, g.Close())
 	}
 	s.Models = session.Endpoints()
+	s.Inside = func(ctx context.Context, t *conformance.T, shell string) map[string]model.Endpoint {
+		v, _ := b.lab.boxes.Load(shell)
+		box, ok := v.(*sandbox.Sandbox)
+		if !ok {
+			t.Fatalf("the sandbox of %s is gone", shell)
+		}
+		in := spec
+		in.Inside = box.Listen
+		return reach(ctx, t, g, in)
+	}
 	return func() error { return errors.Join(session.Close(context.WithoutCancel(ctx)), g.Close()) }, nil
+}
+
+// reach opens models in a sandbox, for as long as t.
+func reach(ctx context.Context, t *conformance.T, g *gateway.Gateway, spec trial.ModelSpec) map[string]model.Endpoint {
+	session, err := g.Session(ctx, spec)
+	if err == nil {
+		err = session.Allow(ctx)
+	}
+	if err != nil {
+		t.Fatalf("reach a model from inside a sandbox: %v", err)
+	}
+	t.Cleanup(func() { _ = session.Close(context.WithoutCancel(ctx)) })
+	return session.Endpoints()
+}
+
+// mounts are the bundles that an agent asks for.
+func mounts(ctx context.Context, s *agenttest.Subject) (out []environment.Mount) {
+	infos := map[string]model.Info{}
+	for name, e := range s.Models {
+		infos[name] = model.Info{Dialect: e.Dialect, Name: e.Name}
+	}
+	needs, err := s.Agent.Check(ctx, agent.CheckRequest{Config: s.Config, Role: agent.RoleAgent, Models: infos})
+	if err != nil {
+		return nil // the kit's clauses about Check say so
+	}
+	for _, b := range needs.Bundles {
+		out = append(out, environment.Mount{Source: b.Source, Target: b.Target})
+	}
+	return out
 }

@@ -45,8 +45,9 @@ func (c *Commands) Command() *cobra.Command {
 		Long: `An agent that runs inside the sandbox needs its programs there. They are made once
 for a machine, as a bundle: one folder with all that they need, mounted read-only
 into every sandbox. Trials never download anything.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: "  berth agent list\n  berth agent bundle NAME",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(c.bundleCommand(), c.listCommand(), c.exportCommand(), c.importCommand())
 	return cmd

@@ -31,6 +31,9 @@ type Subject struct {
 	// long as t, and a function that revokes it. Nil: sessions of agents that
 	// need a shell are skipped.
 	Shell func(ctx context.Context, t *conformance.T) (address string, revoke func())
+	// Inside returns the models as they are reached from inside the sandbox of
+	// a shell, for as long as t. Nil: they are not.
+	Inside func(ctx context.Context, t *conformance.T, address string) map[string]model.Endpoint
 }
 
 // Run tries every clause, one subtest each. Call it from the plugin's own

@@ -108,6 +108,9 @@ func (s *Subject) setup(ctx context.Context, t *conformance.T) (agent.Setup, fun
 	revoke := func() {}
 	if s.Shell != nil {
 		out.Shell, revoke = s.Shell(ctx, t)
+		if s.Inside != nil && len(s.Models) > 0 {
+			out.Models = s.Inside(ctx, t, out.Shell)
+		}
 	}
 	return out, revoke
 }

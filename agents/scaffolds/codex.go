@@ -1,0 +1,231 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/bundle"
+	"github.com/berth-eval/berth/plugins/agent/cli"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// rustArch is this machine, as the names of Codex's programs have it.
+var rustArch = map[string]string{"x64": "x86_64", "arm64": "aarch64"}[npmArch] + "-unknown-linux-musl"
+
+func codex() cli.Scaffold {
+	return cli.Scaffold{
+		Name: "codex", Version: version, Doc: "Codex, the CLI of OpenAI, unmodified, inside the sandbox.",
+		Recipe: bundle.Recipe{
+			Version: "0.169.0", NPM: []string{"@openai/codex@{version}-linux-" + npmArch}, Debian: []string{"bash-static"},
+			Links: map[string]string{"codex": "npm/node_modules/@openai/codex/vendor/" + rustArch + "/bin/codex", "bash": "usr/bin/bash-static"},
+			Drop:  []string{"npm/node_modules/@openai/codex/vendor/*/codex-resources/voice"},
+		},
+		Dialects:  []model.Dialect{model.DialectOpenAI},
+		Knobs:     []cli.Knob{cli.Effort, cli.SystemPrompt, cli.MCP, cli.Skills},
+		Logs:      []string{"codex/sessions"},
+		ModelName: "gpt-5.5",
+		Start:     startCodex,
+		Events:    func(b *cli.Book) cli.Events { return &codexEvents{book: b} },
+	}
+}
+
+func startCodex(r *cli.Run) (cli.Start, error) {
+	config, err := codexConfig(r)
+	if err != nil {
+		return cli.Start{}, err
+	}
+	argv := []string{cli.Bundle + "/bin/codex", "exec"}
+	if r.Session != "" {
+		argv = append(argv, "resume")
+	}
+	argv = append(argv, "--json", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check")
+	if r.Session != "" {
+		argv = append(argv, r.Session)
+	}
+	env := map[string]string{"CODEX_HOME": cli.Home + "/codex", "BERTH_MODEL_TOKEN": r.Model.Token}
+	if r.Shell == cli.Bash {
+		env["SHELL"] = r.Shell
+	}
+	return cli.Start{
+		Argv: append(argv, "-"), Env: env, Files: append(r.SkillLinks("codex/skills"), cli.File{Path: "codex/config.toml", Data: config}), Stdin: r.Message,
+	}, nil
+}
+
+// codexConfig is config.toml. A JSON text is a text of TOML, too.
+func codexConfig(r *cli.Run) (string, error) {
+	var b strings.Builder
+	set := func(key, value string) { fmt.Fprintf(&b, "%s = %s\n", key, quote(value)) }
+	set("model", r.Model.Name)
+	set("model_provider", "berth")
+	if e := r.Settings.ReasoningEffort; e != "" {
+		set("model_reasoning_effort", e)
+	}
+	if p := r.Settings.SystemPrompt; p != "" {
+		set("developer_instructions", p)
+	}
+	b.WriteString("check_for_update_on_startup = false\n[analytics]\nenabled = false\n[features]\nplugins = false\napps = false\nunbounded_connection_retries = false\n[model_providers.berth]\n")
+	set("name", "berth")
+	set("base_url", r.URL+"/v1")
+	set("env_key", "BERTH_MODEL_TOKEN")
+	set("wire_api", "responses")
+	// The gateway tries again, and knows when; until then it says nothing.
+	b.WriteString("request_max_retries = 1\nstream_max_retries = 1\nstream_idle_timeout_ms = 3600000\n")
+	for _, s := range r.Servers {
+		fmt.Fprintf(&b, "[mcp_servers.%s]\n", quote(s.Name))
+		switch s.Transport {
+		case "stdio":
+			set("command", s.Command)
+			fmt.Fprintf(&b, "args = [%s]\n", quotes(s.Args))
+		case "sse":
+			return "", fmt.Errorf("%w: codex cannot speak SSE to the MCP server %q: offer it over streamable HTTP", agent.ErrBadConfig, s.Name)
+		default:
+			set("url", s.URL)
+			if len(s.Headers) > 0 {
+				fmt.Fprintf(&b, "[mcp_servers.%s.http_headers]\n", quote(s.Name))
+				for k, v := range s.Headers {
+					set(quote(k), v)
+				}
+			}
+		}
+	}
+	return b.String(), nil
+}
+
+// codexEvents reads what `codex exec --json` prints.
+type codexEvents struct {
+	book  *cli.Book
+	final string
+	done  bool
+	wrong string // why the turn failed, in its own words
+	claim *agent.Claim
+	spent agent.Claim // of the thread, when this turn began
+}
+
+type codexEvent struct {
+	Type   string    `json:"type"`
+	Thread string    `json:"thread_id"`
+	Item   codexItem `json:"item"`
+	Usage  *struct {
+		Input  int64 `json:"input_tokens"`
+		Cached int64 `json:"cached_input_tokens"`
+		Output int64 `json:"output_tokens"`
+	} `json:"usage"` // of the thread
+	Message string `json:"message"`
+	Error   struct {
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// codexItem is a message, or a call with its result.
+type codexItem struct {
+	ID        string          `json:"id"`
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Message   string          `json:"message"`
+	Status    string          `json:"status"`
+	Command   string          `json:"command"`
+	Output    string          `json:"aggregated_output"`
+	Exit      *int            `json:"exit_code"`
+	Changes   json.RawMessage `json:"changes"`
+	Server    string          `json:"server"`
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
+	Result    struct {
+		Content json.RawMessage `json:"content"`
+	} `json:"result"`
+	Error struct {
+		Message string `json:"message"`
+	} `json:"error"`
+	Query string `json:"query"`
+}
+
+// Line implements cli.Events.
+func (e *codexEvents) Line(line []byte) {
+	var v codexEvent
+	if json.Unmarshal(line, &v) != nil && v.Type == "" {
+		return
+	}
+	switch v.Type {
+	case "thread.started":
+		e.book.Session = v.Thread
+	case "item.started":
+		e.call(&v.Item)
+	case "item.completed":
+		e.completed(&v.Item)
+	case "turn.completed":
+		e.done = true
+		if u := v.Usage; u != nil {
+			e.claim = since(&e.spent, agent.Claim{Input: &u.Input, Cached: &u.Cached, Output: &u.Output})
+		}
+	case "turn.failed":
+		e.wrong = v.Error.Message
+	case "error":
+		e.book.Log("codex: %s", v.Message)
+		e.wrong = v.Message
+	}
+}
+
+// call begins a call. It says so at its start, some at their end only.
+func (e *codexEvents) call(i *codexItem) {
+	name, args := "", any(nil)
+	switch i.Type {
+	case "command_execution":
+		name, args = "exec_command", map[string]string{"command": i.Command}
+	case "file_change":
+		name, args = "apply_patch", map[string]json.RawMessage{"changes": i.Changes}
+	case "mcp_tool_call":
+		name, args = i.Server+"__"+i.Tool, i.Arguments
+	case "web_search":
+		name, args = "web_search", map[string]string{"query": i.Query}
+	default:
+		return
+	}
+	raw, err := json.Marshal(args)
+	if err != nil {
+		raw = nil
+	}
+	e.book.Call("", i.ID, name, raw)
+}
+
+func (e *codexEvents) completed(i *codexItem) {
+	switch i.Type {
+	case "agent_message":
+		e.final = i.Text
+		e.book.Say("", i.Text)
+	case "reasoning":
+		e.book.Think("", i.Text)
+	case "error":
+		e.book.Log("codex: %s", i.Message)
+	default:
+		e.call(i)
+		text := i.Output
+		switch {
+		case i.Error.Message != "":
+			text = i.Error.Message
+		case len(i.Result.Content) > 0:
+			text = textOf(i.Result.Content)
+		case i.Exit != nil && *i.Exit != 0:
+			text = fmt.Sprintf("%s\n[exit code %d]", text, *i.Exit)
+		case text == "":
+			text = i.Status
+		}
+		e.book.Result(i.ID, text, i.Status == "failed")
+	}
+}
+
+// End implements cli.Events.
+func (e *codexEvents) End(x cli.Exit) (agent.Yield, error) {
+	was := *e
+	e.final, e.done, e.wrong, e.claim = "", false, "", nil
+	y := agent.Yield{End: agent.Done, Message: was.final, ExitCode: x.ExitCode, Claim: was.claim}
+	switch {
+	case was.done && x.ExitCode == 0:
+		return y, nil
+	case was.wrong != "" && blamesModel(was.wrong):
+		return y, cli.Down(was.wrong)
+	default:
+		return x.Crashed(was.wrong), nil
+	}
+}

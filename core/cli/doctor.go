@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/cli/machine"
 	"github.com/berth-eval/berth/core/cli/out"
 	"github.com/berth-eval/berth/core/cli/show"
 	"github.com/berth-eval/berth/core/store/node"
@@ -75,7 +76,7 @@ func (a *app) doctor(ctx context.Context) (*answer.Doctor, error) {
 		if err == nil {
 			var r environment.Report
 			r, err = check(ctx, env)
-			d.Refusals, d.Degraded = r.Refusals, r.Degraded
+			d.Refusals, d.Degraded, d.About = r.Refusals, r.Degraded, r.About
 		}
 		if err != nil {
 			if ctx.Err() != nil {
@@ -131,7 +132,7 @@ func machineChecks() []answer.DoctorCheck {
 		err = os.MkdirAll(cache, 0o700)
 	}
 	add("cache folder", cache, "set XDG_CACHE_HOME to a folder of your own", err)
-	return checks
+	return append(checks, machine.Here().Checks()...)
 }
 
 func (a *app) sayDoctor(res *answer.Doctor) {
@@ -142,13 +143,21 @@ func (a *app) sayDoctor(res *answer.Doctor) {
 		return out.Paint(a.Color, out.Bad, "missing")
 	}
 	for _, c := range res.Checks {
-		a.Printf("%s  %s: %s\n", mark(c.OK), c.Name, out.Clean(c.Text))
+		m := mark(c.OK)
+		if c.OK && c.Remedy != "" {
+			m = out.Paint(a.Color, out.Odd, "note   ")
+		}
+		a.Printf("%s  %s: %s\n", m, c.Name, out.Clean(c.Text))
 		if c.Remedy != "" {
 			a.Printf("         → %s\n", out.Clean(c.Remedy))
 		}
 	}
 	for _, e := range res.Environments {
-		a.Printf("%s  environment %s\n", mark(e.OK), e.Name)
+		about := ""
+		if e.About != "" {
+			about = ": " + out.Clean(e.About)
+		}
+		a.Printf("%s  environment %s%s\n", mark(e.OK), e.Name, about)
 		if e.Error != "" {
 			a.Printf("         %s\n", out.Clean(e.Error))
 		}
@@ -160,7 +169,13 @@ func (a *app) sayDoctor(res *answer.Doctor) {
 		}
 	}
 	if res.Ready {
-		a.Printf("\nthis machine can run tasks: berth try DIR\n")
+		can := []string{}
+		for _, e := range res.Environments {
+			if e.OK {
+				can = append(can, e.Name)
+			}
+		}
+		a.Printf("\nthis machine can run tasks, by environment %s: berth try DIR\n", strings.Join(can, ", "))
 	} else {
 		a.Printf("\nthis machine cannot run tasks yet: what is above says why\n")
 	}

@@ -120,14 +120,14 @@ func reportToProto(r Report) *environmentpb.EnvironmentCheckReply {
 	problem := func(p Problem) *environmentpb.SpecProblem {
 		return &environmentpb.SpecProblem{Summary: wire.Text(p.Summary), Detail: wire.Text(p.Detail)}
 	}
-	return &environmentpb.EnvironmentCheckReply{Refusals: wire.Each(r.Refusals, problem), Degraded: wire.Each(r.Degraded, problem)}
+	return &environmentpb.EnvironmentCheckReply{Refusals: wire.Each(r.Refusals, problem), Degraded: wire.Each(r.Degraded, problem), About: wire.Text(r.About)}
 }
 
 func reportFromProto(p *environmentpb.EnvironmentCheckReply) (Report, error) {
 	problem := func(p *environmentpb.SpecProblem) Problem {
 		return Problem{Summary: p.GetSummary(), Detail: p.GetDetail()}
 	}
-	return Report{Refusals: wire.Each(p.GetRefusals(), problem), Degraded: wire.Each(p.GetDegraded(), problem)}, nil
+	return Report{Refusals: wire.Each(p.GetRefusals(), problem), Degraded: wire.Each(p.GetDegraded(), problem), About: p.GetAbout()}, nil
 }
 
 func sandboxToProto(s Sandbox) *environmentpb.SandboxMade {

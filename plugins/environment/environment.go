@@ -186,6 +186,7 @@ type Volume struct {
 type Report struct {
 	Refusals []Problem `json:"refusals,omitempty"` // Create would fail with ErrRefused
 	Degraded []Problem `json:"degraded,omitempty"` // Create would work, giving less than was asked
+	About    string    `json:"about,omitempty"`    // what the environment is on this machine, in one line, for people
 }
 
 // Problem is one refusal or degradation, as a person reads it.

@@ -261,9 +261,9 @@ type Doctor struct {
 // DoctorCheck is one thing looked at on this machine.
 type DoctorCheck struct {
 	Name   string `json:"name"`
-	OK     bool   `json:"ok"`
+	OK     bool   `json:"ok"` // nothing that every environment needs is missing
 	Text   string `json:"text"`
-	Remedy string `json:"remedy,omitempty"`
+	Remedy string `json:"remedy,omitempty"` // what to do; where OK is true, for some environments or tasks
 }
 
 // DoctorEnvironment is what an environment plugin says of a plain task.
@@ -271,6 +271,7 @@ type DoctorEnvironment struct {
 	Name     string                `json:"name"`
 	Version  string                `json:"version"`
 	OK       bool                  `json:"ok"`
+	About    string                `json:"about,omitempty"` // what it is on this machine
 	Refusals []environment.Problem `json:"refusals,omitempty"`
 	Degraded []environment.Problem `json:"degraded,omitempty"`
 	Error    string                `json:"error,omitempty"`

@@ -78,6 +78,7 @@ type Engine interface {
 type Facts struct {
 	ID       string // of the engine's store, unique on this machine
 	Version  string // for people
+	About    string // versions and where things are kept, in one line
 	CPU      bool   // limits processors
 	Memory   bool   // limits memory
 	Pids     bool   // limits processes by control group

@@ -65,6 +65,7 @@ func (e *Environment) judge(ctx context.Context, spec environment.Spec) (*judgem
 		return j, nil
 	}
 	j.report.Degraded = append(j.report.Degraded, j.facts.Degraded...)
+	j.report.About = j.facts.About + " at " + j.remote.address
 	j.container.NoSELinux = j.facts.SELinux
 	j.judgeImage(spec)
 	j.judgeLimits(spec.Limits)

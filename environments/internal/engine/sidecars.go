@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -110,6 +112,10 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 		p.containers = append(p.containers, part{name: main.Name + "-" + s.Name})
 	}
 	main.Hosts = append(main.Hosts, "main")
+	hosts, err := hostsFile(spec.Scratch, main.Hosts)
+	if err != nil {
+		return made, err
+	}
 	if p.volumes, err = e.volumes(ctx, j.remote, spec, main.Name); err != nil {
 		return made, err
 	}
@@ -129,7 +135,7 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 			c.Labels[labelPart] = main.Name
 			c.Workdir = cmp.Or(s.Workdir, f.Workdir)
 			c.Entrypoint = main.Entrypoint
-			c.Mounts = []environment.Mount{{Source: s.Control, Target: "/berth"}}
+			c.Mounts = []environment.Mount{{Source: s.Control, Target: "/berth"}, {Source: hosts, Target: "/etc/hosts"}}
 			c.Volumes = named(main.Name, s.Volumes)
 			ran, err := e.start(ctx, j.remote, c)
 			if err != nil {
@@ -145,6 +151,21 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 	}
 	e.keep(made.ID, state.PID, p)
 	return made, nil
+}
+
+// hostsFile makes the file of names that sidecars have. That of the main
+// container is the engine's, and its root's to change; engines do not agree on
+// whether those who join its network have that, too.
+func hostsFile(scratch string, names []string) (string, error) {
+	if !filepath.IsAbs(scratch) {
+		return "", fmt.Errorf("scratch folder is %q: an absolute path is needed", scratch)
+	}
+	file := filepath.Join(scratch, "hosts")
+	text := "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.0.1 " + strings.Join(names, " ") + "\n"
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil { //nolint:gosec // every user of the containers reads it
+		return "", fmt.Errorf("names of the containers: %w", err)
+	}
+	return file, os.Chmod(file, 0o644) //nolint:gosec // the umask has had its say
 }
 
 // named are volumes by the names that the engine knows them by.

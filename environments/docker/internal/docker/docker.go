@@ -98,6 +98,9 @@ func (d *docker) Facts(ctx context.Context) (engine.Facts, error) {
 	if i.CgroupVersion == "" {
 		f.How = "control groups through Docker " + i.ServerVersion
 	}
+	f.About = fmt.Sprintf("Docker %s (API %s, ours %s), storage %s in %s on %s, control groups of version %s", i.ServerVersion, d.api.ClientVersion(), client.MaxAPIVersion,
+		i.Driver, i.DockerRootDir, engine.FileSystem(i.DockerRootDir), i.CgroupVersion)
+	f.Degraded = engine.SharedStore("Docker", i.DockerRootDir, "data-root in /etc/docker/daemon.json")
 	f.SELinux = slices.ContainsFunc(i.SecurityOptions, func(o string) bool { return strings.Contains(o, "name=selinux") })
 	f.Disk = quota(i.Driver, i.DockerRootDir)
 	if _, ok := i.Runtimes["nvidia"]; ok {

@@ -19,6 +19,7 @@ import (
 func Sidecars(t *testing.T, again func() *engine.Environment, spec environment.Spec) {
 	t.Helper()
 	spec.Labels.Owner = "sidecars-" + filepath.Base(t.TempDir()) + time.Now().String()
+	spec.Scratch = t.TempDir()
 	spec.Volumes = []environment.Volume{{Name: "data", Target: "/data"}}
 	for _, name := range []string{"one", "two"} {
 		top, err := os.MkdirTemp("", "be") //nolint:usetesting // short, for sockets

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/containers/podman/v5/libpod/define"
 	"github.com/containers/podman/v5/pkg/bindings/system"
-	"golang.org/x/sys/unix"
+	"github.com/containers/podman/v5/version"
+	"go.podman.io/storage/pkg/idtools"
 
 	"github.com/berth-eval/berth/environments/internal/engine"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -30,16 +32,35 @@ func (p *podman) Facts(ctx context.Context) (engine.Facts, error) {
 	return factsOf(i), nil
 }
 
+// ids is how many user ids containers have.
+func ids(m []idtools.IDMap) (n int) {
+	for _, r := range m {
+		n += r.Size
+	}
+	return n
+}
+
 // factsOf is what an answer comes to.
-func factsOf(i *define.Info) engine.Facts {
-	f := engine.Facts{Version: i.Version.Version}
+func factsOf(i *define.Info) (f engine.Facts) {
+	f = engine.Facts{Version: i.Version.Version}
+	defer func() {
+		f.About = fmt.Sprintf("Podman %s (API %s, ours %s)", f.Version, i.Version.APIVersion, version.Version) + f.About
+	}()
 	h, s := i.Host, i.Store
 	if s != nil {
 		f.ID = s.GraphRoot
+		f.About = fmt.Sprintf(", storage %s in %s on %s", s.GraphDriverName, s.GraphRoot, engine.FileSystem(s.GraphRoot))
 		f.Degraded = append(f.Degraded, storeProblems(s)...)
 	}
 	if h == nil {
 		return f
+	}
+	f.About += fmt.Sprintf(", control groups of version %s (%s)", strings.TrimPrefix(h.CgroupsVersion, "v"), h.CgroupManager)
+	if h.OCIRuntime != nil {
+		f.About += ", " + h.OCIRuntime.Name
+	}
+	if h.Security.Rootless {
+		f.About += fmt.Sprintf(", without root, %d user ids", ids(h.IDMappings.UIDMap))
 	}
 	f.SELinux = h.Security.SELinuxEnabled
 	f.OneID = h.Security.Rootless && len(h.IDMappings.UIDMap) == 1 && h.IDMappings.UIDMap[0].Size == 1
@@ -89,21 +110,9 @@ func noPublic(h *define.HostInfo) string {
 	return ""
 }
 
-// shared are file systems that know nothing of user namespaces, by their magic
-// numbers (statfs(2); Lustre's and GPFS's from their own sources).
-var shared = map[int64]string{unix.NFS_SUPER_MAGIC: "NFS", 0x0bd00bd0: "Lustre", 0x47504653: "GPFS", unix.SMB2_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "CIFS"}
-
 // storeProblems looks at where images and containers are kept.
-func storeProblems(s *define.StoreInfo) (ps []environment.Problem) {
-	var fs unix.Statfs_t
-	if unix.Statfs(s.GraphRoot, &fs) == nil {
-		if kind, ok := shared[int64(fs.Type)]; ok { //nolint:unconvert // int32 on some machines
-			ps = append(ps, environment.Problem{
-				Summary: fmt.Sprintf("Podman keeps its images on %s", kind),
-				Detail:  fmt.Sprintf("%s does not know user namespaces: most images cannot be unpacked in %s. Set graphroot in ~/.config/containers/storage.conf to a folder on a disk of this machine.", kind, s.GraphRoot),
-			})
-		}
-	}
+func storeProblems(s *define.StoreInfo) []environment.Problem {
+	ps := engine.SharedStore("Podman", s.GraphRoot, "graphroot in ~/.config/containers/storage.conf")
 	if s.GraphDriverName == "vfs" {
 		ps = append(ps, environment.Problem{
 			Summary: "Podman copies whole images",

@@ -192,9 +192,12 @@ func (x *EnvironmentCheckRequest) GetSpec() *SandboxSpec {
 }
 
 type EnvironmentCheckReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Refusals      []*SpecProblem         `protobuf:"bytes,1,rep,name=refusals,proto3" json:"refusals,omitempty"` // Create would fail with REFUSED
-	Degraded      []*SpecProblem         `protobuf:"bytes,2,rep,name=degraded,proto3" json:"degraded,omitempty"` // Create would work, giving less than was asked
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Refusals []*SpecProblem         `protobuf:"bytes,1,rep,name=refusals,proto3" json:"refusals,omitempty"` // Create would fail with REFUSED
+	Degraded []*SpecProblem         `protobuf:"bytes,2,rep,name=degraded,proto3" json:"degraded,omitempty"` // Create would work, giving less than was asked
+	// What the environment is on this machine, in one line, for people: versions,
+	// where it keeps things, by what it limits. Empty: nothing to say.
+	About         string `protobuf:"bytes,3,opt,name=about,proto3" json:"about,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -241,6 +244,13 @@ func (x *EnvironmentCheckReply) GetDegraded() []*SpecProblem {
 		return x.Degraded
 	}
 	return nil
+}
+
+func (x *EnvironmentCheckReply) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
 }
 
 // SpecProblem is one refusal or degradation, as a person reads it.
@@ -3271,10 +3281,11 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x14v1/environment.proto\x12\bberth.v1\"\\\n" +
 	"\x17EnvironmentCheckRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12)\n" +
-	"\x04spec\x18\x02 \x01(\v2\x15.berth.v1.SandboxSpecR\x04spec\"}\n" +
+	"\x04spec\x18\x02 \x01(\v2\x15.berth.v1.SandboxSpecR\x04spec\"\x93\x01\n" +
 	"\x15EnvironmentCheckReply\x121\n" +
 	"\brefusals\x18\x01 \x03(\v2\x15.berth.v1.SpecProblemR\brefusals\x121\n" +
-	"\bdegraded\x18\x02 \x03(\v2\x15.berth.v1.SpecProblemR\bdegraded\"?\n" +
+	"\bdegraded\x18\x02 \x03(\v2\x15.berth.v1.SpecProblemR\bdegraded\x12\x14\n" +
+	"\x05about\x18\x03 \x01(\tR\x05about\"?\n" +
 	"\vSpecProblem\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"h\n" +

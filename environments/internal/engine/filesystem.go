@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// Names of file systems by their magic numbers (statfs(2); Lustre's and GPFS's
+// from their own sources). Those of servers know nothing of user namespaces.
+var (
+	fileSystems = map[int64]string{
+		unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "XFS", unix.BTRFS_SUPER_MAGIC: "Btrfs", unix.TMPFS_MAGIC: "tmpfs",
+		unix.OVERLAYFS_SUPER_MAGIC: "overlay", 0x2fc12fc1: "ZFS",
+	}
+	sharedFileSystems = map[int64]string{
+		unix.NFS_SUPER_MAGIC: "NFS", 0x0bd00bd0: "Lustre", 0x47504653: "GPFS", unix.SMB2_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "CIFS",
+	}
+)
+
+// FileSystem names the file system of a folder, for people.
+func FileSystem(dir string) string {
+	var fs unix.Statfs_t
+	if unix.Statfs(dir, &fs) != nil {
+		return "a file system that cannot be looked at"
+	}
+	kind := int64(fs.Type) //nolint:unconvert // int32 on some machines
+	if name := fileSystems[kind]; name != "" {
+		return name
+	}
+	if name := sharedFileSystems[kind]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("a file system of kind %#x", kind)
+}
+
+// SharedStore is the problem of an engine that keeps its images on a file system
+// of a server; setting is what moves them.
+func SharedStore(engine, dir, setting string) []environment.Problem {
+	var fs unix.Statfs_t
+	if unix.Statfs(dir, &fs) != nil {
+		return nil
+	}
+	kind, ok := sharedFileSystems[int64(fs.Type)] //nolint:unconvert // int32 on some machines
+	if !ok {
+		return nil
+	}
+	return []environment.Problem{{
+		Summary: fmt.Sprintf("%s keeps its images on %s", engine, kind),
+		Detail:  fmt.Sprintf("%s does not know user namespaces: most images cannot be unpacked in %s. Set %s to a folder on a disk of this machine.", kind, dir, setting),
+	}}
+}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/sandbox"
@@ -120,12 +121,12 @@ func settingsOf(raw json.RawMessage) (task.Script, error) {
 // program that still runs can have written one, or a verifier before this one.
 func fresh(ctx context.Context, b box, files []task.RewardFile, again bool) ([]verifier.Finding, error) {
 	var findings []verifier.Finding
-	for _, f := range files {
-		there, err := b.Exists(ctx, f.Path)
-		if err != nil {
-			return nil, fmt.Errorf("look for %s: %w", f.Path, err)
+	for _, look := range atOnce(files, func(f task.RewardFile) (bool, error) { return b.Exists(ctx, f.Path) }) {
+		f := look.file
+		if look.err != nil {
+			return nil, fmt.Errorf("look for %s: %w", f.Path, look.err)
 		}
-		if !there {
+		if !look.got {
 			continue
 		}
 		if err := b.Remove(ctx, f.Path); err != nil {
@@ -163,13 +164,35 @@ func run(ctx context.Context, b box, argv []string, r verifier.Request, end io.W
 	return result, left, nil
 }
 
+// answer is what was found of one file.
+type answer[T any] struct {
+	file task.RewardFile
+	got  T
+	err  error
+}
+
+// atOnce asks about all files together: each question is a way to the sandbox
+// and back. Answers are in the order of the files.
+func atOnce[T any](files []task.RewardFile, ask func(task.RewardFile) (T, error)) []answer[T] {
+	answers := make([]answer[T], len(files))
+	var all sync.WaitGroup
+	for i, f := range files {
+		all.Go(func() {
+			answers[i].file = f
+			answers[i].got, answers[i].err = ask(f)
+		})
+	}
+	all.Wait()
+	return answers
+}
+
 // rewards reads the scores. Every file that exists must be good, and no two may
 // contradict each other; the first counts.
 func rewards(ctx context.Context, b box, files []task.RewardFile) (map[string]float64, error) {
 	var found map[string]float64
 	where := ""
-	for _, f := range files {
-		data, err := b.Read(ctx, f.Path, maxReward)
+	for _, read := range atOnce(files, func(f task.RewardFile) ([]byte, error) { return b.Read(ctx, f.Path, maxReward) }) {
+		f, data, err := read.file, read.got, read.err
 		switch {
 		case errors.Is(err, sandbox.ErrNotFound):
 			continue

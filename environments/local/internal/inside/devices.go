@@ -14,10 +14,7 @@ import (
 func (b *builder) devices() error {
 	const dev = root + "/dev"
 	for _, f := range []Folder{{"", 0o755}, {"/pts", 0o755}, {"/shm", 0o1777}} {
-		if err := os.MkdirAll(dev+f.Path, 0o755); err != nil {
-			return err
-		}
-		if err := unix.Chmod(dev+f.Path, f.Mode); err != nil {
+		if err := folder(dev+f.Path, f.Mode); err != nil {
 			return err
 		}
 	}

@@ -145,12 +145,8 @@ func (b *builder) bind(s Source, at string) error {
 
 func (b *builder) folders() error {
 	for _, f := range b.plan.Fresh {
-		at := path.Join(root, f.Path)
-		if err := os.MkdirAll(at, 0o755); err != nil {
+		if err := folder(root+"/"+f.Path, f.Mode); err != nil {
 			return err
-		}
-		if err := unix.Chmod(at, f.Mode); err != nil { // the umask has had its say
-			return fmt.Errorf("chmod %s: %w", f.Path, err)
 		}
 	}
 	for i, m := range b.plan.Mounts {
@@ -166,6 +162,21 @@ func (b *builder) folders() error {
 		if err := readOnly(at); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// folder makes a folder whose parent is there.
+func folder(at string, mode uint32) error {
+	err := unix.Mkdir(at, mode)
+	if err == nil && mode&0o022 == 0 { // limits has set the umask, which leaves the rest alone
+		return nil
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make %s: %w", at, err)
+	}
+	if err = unix.Chmod(at, mode); err != nil {
+		return fmt.Errorf("chmod %s: %w", at, err)
 	}
 	return nil
 }

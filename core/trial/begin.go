@@ -12,6 +12,7 @@ import (
 	inside "github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/memo"
 	"github.com/berth-eval/berth/core/trial/patience"
 	"github.com/berth-eval/berth/core/trial/sides"
 	"github.com/berth-eval/berth/core/trial/world"
@@ -94,11 +95,15 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return blame.On(record.ByConfig, err)
 	}
 	a.res.Modified = modified
-	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}
 	a.spec.Env = a.taskEnv
 	a.spec.Lease = bound.Lease
-	report, err := call(ctx, record.ByEnvironment, "check", bound.Check, func(ctx context.Context) (environment.Report, error) {
-		return a.env.Check(ctx, a.spec)
+	question := a.in.Memo.Key(a.envUsed, a.spec)
+	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}
+	accepted := func(r environment.Report) bool { return len(r.Refusals) == 0 }
+	report, err := memo.Answer(a.in.Memo, question, accepted, func() (environment.Report, error) {
+		return call(ctx, record.ByEnvironment, "check", bound.Check, func(ctx context.Context) (environment.Report, error) {
+			return a.env.Check(ctx, a.spec)
+		})
 	})
 	if err != nil {
 		return err
@@ -132,6 +137,7 @@ func (a *attempt) plugins(ctx context.Context) error {
 		return blame.On(record.ByEnvironment, err)
 	}
 	a.use(used)
+	a.envUsed = used
 	if a.agent, used, err = a.in.Plugins.Agent(ctx, c.Agent.Plugin); err != nil {
 		return blame.On(record.ByAgent, err)
 	}
@@ -149,7 +155,7 @@ func (a *attempt) plugins(ctx context.Context) error {
 			a.use(used)
 		}
 	}
-	a.needs, err = a.ask(ctx, a.agent, c.Agent, a.role())
+	a.needs, err = a.ask(ctx, a.agent, a.agentUsed, c.Agent, a.role())
 	for _, b := range a.needs.Bundles {
 		a.res.Bundles = append(a.res.Bundles, record.BundleUsed{Name: cmp.Or(b.Name, b.Source), Digest: b.Digest})
 	}
@@ -177,13 +183,17 @@ func (a *attempt) use(u record.PluginUsed) {
 }
 
 // ask asks an agent plugin what a session of it needs.
-func (a *attempt) ask(ctx context.Context, ag agent.Agent, cell Agent, role agent.Role) (agent.Needs, error) {
+func (a *attempt) ask(ctx context.Context, ag agent.Agent, of record.PluginUsed, cell Agent, role agent.Role) (agent.Needs, error) {
 	infos := map[string]model.Info{}
 	for name, m := range cell.Models {
 		infos[name] = m.Info
 	}
-	return call(ctx, record.ByAgent, "check agent "+cell.Plugin, bound.Check, func(ctx context.Context) (agent.Needs, error) {
-		return ag.Check(ctx, agent.CheckRequest{Config: cell.Config, Models: infos, Role: role})
+	r := agent.CheckRequest{Config: cell.Config, Models: infos, Role: role}
+	accepted := func(n agent.Needs) bool { return len(n.Refusals) == 0 }
+	return memo.Answer(a.in.Memo, a.in.Memo.Key(of, r), accepted, func() (agent.Needs, error) {
+		return call(ctx, record.ByAgent, "check agent "+cell.Plugin, bound.Check, func(ctx context.Context) (agent.Needs, error) {
+			return ag.Check(ctx, r)
+		})
 	})
 }
 
@@ -305,9 +315,7 @@ func (a *attempt) services(ctx context.Context) error {
 			return fmt.Errorf("healthcheck of the task: %w", err)
 		}
 	}
-	known, err := w.Processes(ctx)
-	w.Known = known.Keys()
-	return err
+	return nil
 }
 
 func (a *attempt) service(ctx context.Context, s *task.Service) error {

@@ -2,16 +2,15 @@ package trial
 
 import (
 	"context"
-	"encoding/json"
-	"net"
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
-	inside "github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/trial/blame"
+	"github.com/berth-eval/berth/core/trial/cell"
+	"github.com/berth-eval/berth/core/trial/memo"
+	"github.com/berth-eval/berth/core/trial/models"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -28,91 +27,37 @@ type Input struct {
 	Task *task.Task
 	Cell Cell
 
-	Record    Attempt // where the attempt is written down
-	Runtime   string  // new or empty node-local folder, 0700, perhaps in memory, with a path of at most 60 bytes; removed at the end
-	Disk      string  // new folder for what is too large for memory, made when it is needed; removed at the end; empty: Runtime will do
-	Sandboxd  string  // path of sandboxd as installed on this machine
-	Plugins   Plugins // never nil
-	Gateway   Gateway // nil: there are no models
+	Record    Attempt    // where the attempt is written down
+	Runtime   string     // new or empty node-local folder, 0700, perhaps in memory, with a path of at most 60 bytes; removed at the end
+	Disk      string     // new folder for what is too large for memory, made when it is needed; removed at the end; empty: Runtime will do
+	Sandboxd  string     // path of sandboxd as installed on this machine
+	Plugins   Plugins    // never nil
+	Memo      *memo.Memo // shared by the attempts of a run; nil asks plugins each time
+	Gateway   Gateway    // nil: there are no models
 	LookupEnv func(name string) (string, bool)
 	Live      func(record.Event) // nil: nobody watches; must not block
 	Now       func() time.Time   // nil: time.Now
 }
 
-// Cell is one point of the matrix, resolved: secrets are plain values here,
-// and their own list says which they are, so that they can be kept out of the
-// record.
-type Cell struct {
-	Choices     map[string]string // axis to value, for the record
-	Agent       Agent
-	Environment Environment
-	Verifiers   map[string]Verifier // by the name that tasks use; one that is missing is the plugin of that name
-	User        *User               // nil: no simulated user
-	Verify      task.Mode           // empty keeps the task's
-	Success     *task.Success       // nil keeps the task's
-	Limits      Limits
-	Secrets     []string // values that must not reach a file
-}
-
-// Agent is the agent of a cell.
-type Agent struct {
-	Plugin string
-	Oracle bool // is given the reference solution
-	Config json.RawMessage
-	Env    map[string]string
-	Models map[string]Model // by the name that the plugin asks for
-}
-
-// Environment is the environment of a cell.
-type Environment struct {
-	Plugin  string
-	Config  json.RawMessage
-	Env     map[string]string // wins over the task's
-	Network *task.Network     // what the experiment grants; nil grants what the task asks
-	Limits  task.Limits       // replace those of the task where they are not zero
-}
-
-// Verifier is what the experiment adds to a verifier that a task names.
-type Verifier struct {
-	Plugin string // empty: the name
-	Config json.RawMessage
-	Env    map[string]string
-	Models map[string]Model
-}
-
-// User plays the simulated user.
-type User struct {
-	Agent
-	Persona string
-	Time    time.Duration // of one message; 0: the usual
-	Budget  Budget        // of its models, in all its sessions of the attempt
-}
-
-// Model is one model as the gateway is asked for it.
-type Model struct {
-	ID    string // by which the gateway knows it
-	Label string // of the experiment's block
-	Info  model.Info
-}
-
-// Limits bound an attempt. Zero keeps what the task says.
-type Limits struct {
-	AgentTime          time.Duration // of each turn
-	AgentTimeFactor    float64
-	VerifierTime       time.Duration
-	VerifierTimeFactor float64
-	StartTime          time.Duration // of create
-	StartTimeFactor    float64
-	MaxSteps           int64
-	Budget             Budget // of the agent's models, in all its sessions of the attempt
-}
-
-// Budget bounds what models are used for. Nil means no bound.
-type Budget struct {
-	CostUSD  *float64
-	Tokens   *int64 // input and output
-	Requests *int64
-}
+// What a cell is made of (package cell).
+type (
+	// Cell is one point of the matrix, resolved.
+	Cell = cell.Cell
+	// Agent is the agent of a cell.
+	Agent = cell.Agent
+	// Environment is the environment of a cell.
+	Environment = cell.Environment
+	// Verifier is what the experiment adds to a verifier that a task names.
+	Verifier = cell.Verifier
+	// User plays the simulated user.
+	User = cell.User
+	// Model is one model as the gateway is asked for it.
+	Model = cell.Model
+	// Limits bound an attempt.
+	Limits = cell.Limits
+	// Budget bounds what models are used for.
+	Budget = cell.Budget
+)
 
 // Attempt is where an attempt is written down (package store).
 type Attempt interface {
@@ -158,48 +103,12 @@ type VerifierPlugin struct {
 	Traits verifier.Traits
 }
 
-// Gateway gives sessions their models.
-type Gateway interface {
-	// Session opens the models of one session. Until Allow nothing answers.
-	Session(ctx context.Context, spec ModelSpec) (ModelSession, error)
-}
-
-// ModelSpec says for whom models are wanted.
-type ModelSpec struct {
-	Trial      string
-	Attempt    int
-	Task       string // its name
-	Repetition int
-	Role       string // agent, user, judge
-	Models     map[string]Model
-	Budget     Budget // shared by all sessions of the role in the attempt
-	Hosted     bool   // tools that a provider runs itself, such as a search, may be used
-	// Dir is the folder of the attempt, and Append adds a line of JSON to a file
-	// of it; nil writes nothing down.
-	Dir    string
-	Append func(file string, line any)
-	// Dialects are what the plugin speaks, for an endpoint that can choose.
-	Dialects []model.Dialect
-	// Inside opens a loopback port in the sandbox for the endpoint; nil when
-	// the session has no sandbox.
-	Inside func(ctx context.Context, port int, serve func(net.Conn)) (*inside.Port, error)
-}
-
-// ModelSession is the models of one session.
-type ModelSession interface {
-	Endpoints() map[string]model.Endpoint
-	// Allow lets requests through, until Revoke.
-	Allow(ctx context.Context) error
-	Revoke(ctx context.Context) error
-	// Spent is closed when a budget has run out.
-	Spent() <-chan struct{}
-	// Down is why the provider could not serve, or nil. What wraps
-	// ErrRateLimited makes the attempt rate_limited, all else model_error.
-	Down() error
-	// Waited is the time that requests waited for a rate limit so far.
-	Waited() time.Duration
-	Usage() []record.Usage
-	// Findings are what was odd about its requests.
-	Findings() []verifier.Finding
-	Close(ctx context.Context) error
-}
+// What sessions get their models by (package models).
+type (
+	// Gateway gives sessions their models.
+	Gateway = models.Gateway
+	// ModelSpec says for whom models are wanted.
+	ModelSpec = models.Spec
+	// ModelSession is the models of one session.
+	ModelSession = models.Session
+)

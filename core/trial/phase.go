@@ -34,6 +34,7 @@ type attempt struct {
 	needs       agent.Needs
 	verifiers   map[string]VerifierPlugin // by the name that the task uses
 	env         environment.Environment
+	envUsed     record.PluginUsed
 	incarnation int // of the process behind env when the sandbox was made
 	spec        environment.Spec
 	taskEnv     map[string]string   // of every command, without the image's

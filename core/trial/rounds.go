@@ -194,7 +194,7 @@ func (s *stage) openUser(ctx context.Context) error {
 		return blame.On(record.ByAgent, err)
 	}
 	a.use(used)
-	needs, err := a.ask(ctx, plugin, cell.Agent, agent.RoleUser)
+	needs, err := a.ask(ctx, plugin, used, cell.Agent, agent.RoleUser)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/folders"
 	"github.com/berth-eval/berth/core/trial/redact"
 	"github.com/berth-eval/berth/core/trial/scribe"
 	"github.com/berth-eval/berth/plugins/task"
@@ -41,7 +42,7 @@ func newAttempt(in Input) (*attempt, error) {
 	if in.LookupEnv == nil {
 		in.LookupEnv = func(string) (string, bool) { return "", false }
 	}
-	if err := newFolder(in.Runtime); err != nil {
+	if err := folders.Make(in.Runtime); err != nil {
 		return nil, err
 	}
 	a := &attempt{
@@ -223,7 +224,7 @@ func (a *attempt) modes() {
 func (a *attempt) publish() (record.Result, error) {
 	p := record.Phase{Name: record.PhasePublish, Who: record.ByCore, Start: a.now()}
 	a.scribe.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Who: p.Who})
-	if err := a.removeFolders(); err != nil {
+	if err := a.folders().Remove(); err != nil {
 		a.res.Findings = append(a.res.Findings, record.Finding{
 			Finding: verifier.Finding{Code: "cleanup", Severity: verifier.Note, Text: a.scribe.Text(err.Error(), bound.FindingText)},
 			By:      scribe.ByCore, Phase: p.Name,
@@ -241,6 +242,11 @@ func (a *attempt) publish() (record.Result, error) {
 	}
 	a.scribe.Tell(record.Event{Type: record.EventPhaseEnd, Phase: p.Name, Who: p.Who})
 	return r, nil
+}
+
+// folders are outside of the attempt's record.
+func (a *attempt) folders() folders.Folders {
+	return folders.Folders{Runtime: a.in.Runtime, Disk: a.in.Disk}
 }
 
 // merge makes one set of variables; the later win.

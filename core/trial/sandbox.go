@@ -27,7 +27,7 @@ func (a *attempt) newWorld(ctx context.Context) error {
 		return blame.On(record.ByCore, err)
 	}
 	a.spec.Control = folder.Path
-	if a.spec.Scratch, err = a.scratch("env"); err == nil {
+	if a.spec.Scratch, err = a.folders().Scratch("env"); err == nil {
 		a.spec.Files, err = a.environmentFiles()
 	}
 	if err != nil {
@@ -126,7 +126,7 @@ func (a *attempt) environmentFiles() (string, error) {
 	if len(names) == 0 {
 		return "", nil
 	}
-	dir, err := a.disk("files") // levels and pages may be large
+	dir, err := a.folders().Large("files") // levels and pages may be large
 	if err != nil {
 		return "", err
 	}

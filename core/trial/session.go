@@ -168,7 +168,7 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 			err = errors.Join(err, s.revoke(ctx), s.shut(end))
 		}
 	}()
-	if s.scratch, err = a.scratch("scratch-" + s.id); err != nil {
+	if s.scratch, err = a.folders().Scratch("scratch-" + s.id); err != nil {
 		return nil, blame.On(record.ByCore, err)
 	}
 	setup := agent.Setup{

@@ -173,7 +173,7 @@ func (a *attempt) closeSession(ctx context.Context) error {
 	logs := ""
 	if len(s.needs.Logs) > 0 && a.w != nil && !a.w.Gone() {
 		var err error
-		if logs, err = a.disk("logs-" + s.id); err == nil {
+		if logs, err = a.folders().Large("logs-" + s.id); err == nil {
 			err = a.agentLogs(ctx, s, logs)
 		}
 		errs = append(errs, err)

@@ -174,6 +174,9 @@ func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) er
 	}
 	now := views.Sums{}
 	for _, dir := range s.fresh() {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(sums)), func(name string) bool { return strings.HasPrefix(name, dir+"/") }) {
+			continue // such as the one for the verdict, into which nothing was put
+		}
 		if err := s.a.w.Sums(ctx, dir, now); err != nil {
 			s.a.scribe.Note(p, "tests_not_checked", "%s cannot be looked at again: %s", dir, err)
 			return nil
@@ -261,7 +264,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	if err != nil {
 		return r, done, err
 	}
-	if r.Scratch, err = a.scratch("scratch-" + id); err != nil {
+	if r.Scratch, err = a.folders().Scratch("scratch-" + id); err != nil {
 		return r, done, blame.On(record.ByCore, err)
 	}
 	undo = append(undo, func() error {

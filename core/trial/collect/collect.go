@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/copying"
 	"github.com/berth-eval/berth/core/trial/redact"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/task"
@@ -358,7 +359,7 @@ func (x *extraction) file(name string, r io.Reader) error {
 	}
 	left := x.c.MaxBytes - x.c.bytes
 	w := x.c.Redactor.Writer(f)
-	n, err := io.Copy(markHost{w}, io.LimitReader(r, left+1))
+	n, err := copying.Copy(markHost{w}, io.LimitReader(r, left+1))
 	err = errors.Join(err, hostly(w.Close()), hostly(f.Close()))
 	x.c.bytes += n
 	x.e.Files++

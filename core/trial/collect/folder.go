@@ -3,12 +3,12 @@ package collect
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/copying"
 	"github.com/berth-eval/berth/core/trial/redact"
 )
 
@@ -85,6 +85,6 @@ func copyMasked(root *os.Root, name, to string, r *redact.Redactor) (int64, erro
 		return 0, err
 	}
 	w := r.Writer(out)
-	n, err := io.Copy(w, in)
+	n, err := copying.Copy(w, in)
 	return n, errors.Join(err, w.Close(), out.Close())
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-eval/berth/core/trial/copying"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -83,17 +83,21 @@ func add(tw *tar.Writer, root *os.Root, it item, name string) (string, error) {
 		return "", err
 	}
 	sum := sha256.New()
-	if _, err = io.Copy(io.MultiWriter(tw, sum), io.LimitReader(f, it.size)); err != nil {
+	if _, err = copying.Copy(io.MultiWriter(tw, sum), io.LimitReader(f, it.size)); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// EmptyFolder is an archive whose only entry is its own folder, with a mode.
-func EmptyFolder(mode int64) []byte {
+// EmptyFolders is an archive of nothing but folders with a mode.
+func EmptyFolders(mode int64, names ...string) ([]byte, error) {
 	var b bytes.Buffer
 	tw := tar.NewWriter(&b)
-	h := tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: mode, Format: tar.FormatPAX}
-	_ = errors.Join(tw.WriteHeader(&h), tw.Close()) // into memory: cannot fail
-	return b.Bytes()
+	for _, name := range names {
+		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: mode, Format: tar.FormatPAX}); err != nil {
+			return nil, fmt.Errorf("archive folder %q: %w", name, err)
+		}
+	}
+	err := tw.Close()
+	return b.Bytes(), err
 }

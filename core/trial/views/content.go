@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/berth-eval/berth/core/trial/copying"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -161,6 +162,6 @@ func newFile(to string, from io.Reader, mode fs.FileMode) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, from)
+	_, err = copying.Copy(out, from)
 	return errors.Join(err, out.Close())
 }

@@ -19,11 +19,13 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	inside "github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/copying"
 	"github.com/berth-eval/berth/core/trial/patience"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -72,7 +74,7 @@ func (w *World) Connect(ctx context.Context) (err error) {
 		w.Sandbox = nil
 		return err
 	}
-	w.core, err = w.Shell(ctx, inside.Session{ID: coreSession, Dir: w.Dir, Env: List(w.Env)})
+	w.core, err = w.Own(ctx, inside.Session{ID: coreSession, Dir: w.Dir, Env: List(w.Env)})
 	return err
 }
 
@@ -136,12 +138,19 @@ func (e *FilesError) Unwrap() error { return e.Err }
 
 // Folders makes folders in the sandbox that anybody may write.
 func (w *World) Folders(ctx context.Context, paths ...string) error {
+	below := map[string][]string{} // names by the folder that they are in: one call for each
 	for _, p := range paths {
-		if p == "" {
-			continue
+		if p = path.Clean(p); p != "." && p != "/" {
+			below[path.Dir(p)] = append(below[path.Dir(p)], path.Base(p))
 		}
-		if err := w.core.Upload(ctx, p, bytes.NewReader(views.EmptyFolder(0o777)), sandbox.UploadOptions{}); err != nil {
-			return fmt.Errorf("make %s: %w", p, err)
+	}
+	for _, dir := range slices.Sorted(maps.Keys(below)) {
+		b, err := views.EmptyFolders(0o777, below[dir]...)
+		if err == nil {
+			err = w.core.Upload(ctx, dir, bytes.NewReader(b), sandbox.UploadOptions{})
+		}
+		if err != nil {
+			return fmt.Errorf("make %s in %s: %w", strings.Join(below[dir], ", "), dir, err)
 		}
 	}
 	return nil
@@ -312,7 +321,7 @@ func (w *World) Sums(ctx context.Context, dir string, into views.Sums) error {
 			continue
 		}
 		sum := sha256.New()
-		if _, err = io.Copy(sum, t); err != nil {
+		if _, err = copying.Copy(sum, t); err != nil {
 			break
 		}
 		into[path.Join(dir, h.Name)] = hex.EncodeToString(sum.Sum(nil))

@@ -1,4 +1,4 @@
-package trial
+package folders_test
 
 import (
 	"errors"
@@ -6,18 +6,19 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/berth-eval/berth/core/trial/folders"
 	"github.com/berth-eval/berth/core/trial/views"
 )
 
 func TestAViewThatIsTooLargeForMemoryIsMadeOnTheDisk(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
-	a := &attempt{in: Input{Runtime: filepath.Join(top, "memory"), Disk: filepath.Join(top, "disk")}}
-	if err := newFolder(a.in.Runtime); err != nil {
+	f := folders.Folders{Runtime: filepath.Join(top, "memory"), Disk: filepath.Join(top, "disk")}
+	if err := folders.Make(f.Runtime); err != nil {
 		t.Fatal(err)
 	}
 	for name, fits := range map[string]bool{"small": true, "large": false} {
-		dir, err := a.view(name, func(dir string, room *views.Room) error {
+		dir, err := f.View(name, func(dir string, room *views.Room) error {
 			if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "f"), nil, 0o600)); err != nil {
 				return err
 			}
@@ -26,18 +27,18 @@ func TestAViewThatIsTooLargeForMemoryIsMadeOnTheDisk(t *testing.T) {
 			}
 			return nil
 		})
-		want := filepath.Join(a.in.Disk, name)
-		if fits && !a.tight() { // a machine may be short of memory
-			want = filepath.Join(a.in.Runtime, name)
+		want := filepath.Join(f.Disk, name)
+		if fits && !f.Tight() { // a machine may be short of memory
+			want = filepath.Join(f.Runtime, name)
 		}
 		if _, statErr := os.Stat(filepath.Join(dir, "f")); err != nil || dir != want || statErr != nil {
 			t.Errorf("%s: %s, %v, %v, want %s", name, dir, err, statErr, want)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(a.in.Runtime, "large")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(f.Runtime, "large")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what did not fit is still in memory: %v", err)
 	}
-	if err := a.removeFolders(); err != nil {
+	if err := f.Remove(); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(top); err != nil || len(left) != 0 {
@@ -47,18 +48,18 @@ func TestAViewThatIsTooLargeForMemoryIsMadeOnTheDisk(t *testing.T) {
 
 func TestWithoutADiskAllIsInOnePlace(t *testing.T) {
 	t.Parallel()
-	a := &attempt{in: Input{Runtime: t.TempDir()}}
-	dir, err := a.disk("logs")
-	if want := filepath.Join(a.in.Runtime, "logs"); err != nil || dir != want {
+	f := folders.Folders{Runtime: t.TempDir()}
+	dir, err := f.Large("logs")
+	if want := filepath.Join(f.Runtime, "logs"); err != nil || dir != want {
 		t.Errorf("disk: %s, %v, want %s", dir, err, want)
 	}
-	dir, err = a.view("v", func(_ string, room *views.Room) error {
+	dir, err = f.View("v", func(_ string, room *views.Room) error {
 		if room != nil {
 			t.Errorf("the view may have %d bytes only, although there is no other place for it", room.Left)
 		}
 		return nil
 	})
-	if want := filepath.Join(a.in.Runtime, "v"); err != nil || dir != want {
+	if want := filepath.Join(f.Runtime, "v"); err != nil || dir != want {
 		t.Errorf("view: %s, %v, want %s", dir, err, want)
 	}
 }

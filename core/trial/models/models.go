@@ -1,0 +1,63 @@
+// Package models is what an attempt asks of the gateway: the models of one
+// session, which answer only while they are allowed to.
+//
+// It must not know a provider or a wire format.
+package models
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/cell"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Gateway gives sessions their models.
+type Gateway interface {
+	// Session opens the models of one session. Until Allow nothing answers.
+	Session(ctx context.Context, spec Spec) (Session, error)
+}
+
+// Spec says for whom models are wanted.
+type Spec struct {
+	Trial      string
+	Attempt    int
+	Task       string // its name
+	Repetition int
+	Role       string // agent, user, judge
+	Models     map[string]cell.Model
+	Budget     cell.Budget // shared by all sessions of the role in the attempt
+	Hosted     bool        // tools that a provider runs itself, such as a search, may be used
+	// Dir is the folder of the attempt, and Append adds a line of JSON to a file
+	// of it; nil writes nothing down.
+	Dir    string
+	Append func(file string, line any)
+	// Dialects are what the plugin speaks, for an endpoint that can choose.
+	Dialects []model.Dialect
+	// Inside opens a loopback port in the sandbox for the endpoint; nil when
+	// the session has no sandbox.
+	Inside func(ctx context.Context, port int, serve func(net.Conn)) (*inside.Port, error)
+}
+
+// Session is the models of one session.
+type Session interface {
+	Endpoints() map[string]model.Endpoint
+	// Allow lets requests through, until Revoke.
+	Allow(ctx context.Context) error
+	Revoke(ctx context.Context) error
+	// Spent is closed when a budget has run out.
+	Spent() <-chan struct{}
+	// Down is why the provider could not serve, or nil. What wraps
+	// blame.ErrRateLimited makes the attempt rate_limited, all else model_error.
+	Down() error
+	// Waited is the time that requests waited for a rate limit so far.
+	Waited() time.Duration
+	Usage() []record.Usage
+	// Findings are what was odd about its requests.
+	Findings() []verifier.Finding
+	Close(ctx context.Context) error
+}

@@ -3,13 +3,9 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/berth-eval/berth/core/gateway/ledger"
@@ -18,7 +14,6 @@ import (
 	"github.com/berth-eval/berth/core/gateway/script"
 	"github.com/berth-eval/berth/core/gateway/wire"
 	"github.com/berth-eval/berth/core/trial"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // exchange is one request and its answer.
@@ -65,11 +60,13 @@ func (x *exchange) refuse(f wire.Failure) {
 	x.line.Error = f.Message
 	resp := x.d.Failure(f)
 	x.line.Status = resp.Status
-	if x.early {
-		_, _ = x.w.Write(x.d.Late(f)) // the client may be gone
-		return
+	switch {
+	case !x.early:
+		answer(x.w, resp)
+	case !x.late(f):
+		x.line.Broken = string(byGateway)
+		panic(http.ErrAbortHandler)
 	}
-	answer(x.w, resp)
 }
 
 // serve carries the exchange out and writes it down.
@@ -115,50 +112,6 @@ func (x *exchange) read() bool {
 		return false
 	}
 	return true
-}
-
-// policy makes the request one that the experiment wants.
-func (x *exchange) policy() bool {
-	u := x.e.up
-	edit := wire.Edit{Parameters: u.model.Parameters, AskUsage: x.facts.Stream && x.facts.Silent}
-	if asked := x.facts.Model; asked != u.model.Name && !slices.Contains(u.model.AllowModels, asked) {
-		edit.Model = u.model.Name
-		x.line.Asked = asked
-		x.s.find("other_model", verifier.Note, fmt.Sprintf("the %s asked for model %q and was served by %q", x.s.spec.Role, clip(asked), u.model.Name))
-	}
-	if len(x.facts.Hosted) > 0 && !x.s.spec.Hosted {
-		edit.DropHosted = true
-		x.s.find("hosted_tool", verifier.Note, fmt.Sprintf("tools that the provider would run were taken out of requests, because no network is granted: %s",
-			clip(strings.Join(x.facts.Hosted, ", "))))
-	}
-	if err := x.d.Edit(&x.call, x.body, edit); err != nil {
-		x.fail(wire.BadRequest, "%s", err)
-		return false
-	}
-	x.hide = edit.AskUsage
-	if x.body.Changed() { // parameters may have changed them
-		f, err := x.d.Facts(x.call, x.body)
-		if err != nil {
-			x.fail(wire.BadRequest, "%s", err)
-			return false
-		}
-		x.facts = f
-	}
-	x.line.Stream = x.facts.Stream
-	b := x.body.Bytes()
-	sum := sha256.Sum256(b)
-	x.digest = hex.EncodeToString(sum[:])
-	x.size = int64(len(b)) - x.facts.Inline
-	return true
-}
-
-// clip keeps what comes from a client short in a record.
-func clip(s string) string {
-	const limit = 200
-	if len(s) > limit {
-		return strings.ToValidUTF8(s[:limit], "") + "…"
-	}
-	return s
 }
 
 // reserve sets aside what the request could cost at most, and waits until

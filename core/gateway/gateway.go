@@ -58,7 +58,7 @@ type Options struct {
 	// Pace is how providers are paced; the zero value is usual.
 	Pace pace.Options
 	// Silence is how long a client of a stream hears nothing while its request
-	// waits; 0: 10 s.
+	// waits, and a sixth of that for one that wants a whole answer; 0: 10 s.
 	Silence time.Duration
 	Log     zerolog.Logger
 }

@@ -19,6 +19,7 @@ type breakage string
 const (
 	byProvider breakage = "provider"
 	byClient   breakage = "client"
+	byGateway  breakage = "gateway" // it had given signs of life, so an error cannot be told
 )
 
 func (b breakage) any() bool { return b != "" }
@@ -78,6 +79,9 @@ func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter)
 	x.begin(resp.StatusCode)
 	broken := x.copy(ctx, resp.Body, func(p []byte) error {
 		_, err := x.w.Write(p)
+		if err == nil && x.facts.Stream {
+			err = x.control.Flush()
+		}
 		return err
 	})
 	m.Body(x.reply.Bytes())
@@ -112,10 +116,12 @@ func (x *exchange) relayFailure(resp *http.Response) breakage {
 	x.line.Type = resp.Header.Get("Content-Type")
 	x.line.Upstream = clip(string(b))
 	if x.early {
-		b = x.d.Late(wire.Failure{Kind: kindOf(resp.StatusCode), Message: clip(string(b))})
-	} else {
-		x.w.WriteHeader(resp.StatusCode)
+		if !x.late(wire.Failure{Kind: kindOf(resp.StatusCode), Message: clip(string(b))}) {
+			return byGateway
+		}
+		return ""
 	}
+	x.w.WriteHeader(resp.StatusCode)
 	_, _ = x.w.Write(b) // the client may be gone
 	return ""
 }

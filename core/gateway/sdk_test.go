@@ -2,13 +2,21 @@ package gateway
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/pace"
+	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/trial"
 )
 
@@ -59,14 +67,58 @@ func TestTheVendorsLibraries(t *testing.T) {
 				t.Errorf("the replay differs:\n%s\nfrom\n%s", again, first)
 			}
 			t.Logf("\n%s", first)
+			for _, dialect := range []string{"anthropic", "gemini"} {
+				readsOverSigns(t, dialect, func(b *bench) string { return runClient(t, b, dir, argv, "SDK_ONLY="+dialect) })
+			}
 		})
 	}
 }
 
-func runClient(t *testing.T, b *bench, dir string, argv []string) string {
+// readsOverSigns holds that a library reads over the signs of life that come while a
+// provider asks for patience, before streams and before whole answers.
+func readsOverSigns(t *testing.T, dialect string, client func(*bench) string) {
+	t.Helper()
+	behind := start(t, scripted(t, sdkScript))
+	to, err := url.Parse(behind.e.HostURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Header.Set("X-Api-Key", behind.e.Token)
+		r.Out.Header.Set("X-Goog-Api-Key", behind.e.Token)
+	}}
+	var asked atomic.Int64
+	p := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(strings.ToLower(r.URL.Path), "count") && asked.Add(1)%2 == 1 {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	t.Cleanup(p.Close)
+	key := config.Plain(canaryKey)
+	b := start(t, config.Model{Provider: dialect, Name: "m1", BaseURL: p.URL, APIKey: &key}, func(_ *config.Model, o *Options, _ *trial.ModelSpec) {
+		o.Pace, o.Silence = pace.Options{First: 100 * time.Millisecond}, time.Millisecond
+	})
+	if said := client(b); strings.Count(said, "Die Welt ✓ 世界") != 1 {
+		t.Errorf("%s, kept waiting: the client says\n%s", dialect, said)
+	}
+	if err = b.Revoke(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, x := range b.lines {
+		if x.Kind == tape.KindGenerate && (x.Tries == 0 || x.Waited < 20*time.Millisecond) {
+			t.Errorf("%s: a request did not wait: %+v", dialect, x)
+		}
+	}
+}
+
+func runClient(t *testing.T, b *bench, dir string, argv []string, env ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "GATEWAY_URL="+b.e.HostURL, "GATEWAY_KEY="+b.e.Token, "SDK_NODE="+filepath.Join(dir, "node"))
+	cmd.Env = append(cmd.Env, env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

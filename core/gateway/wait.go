@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -9,14 +10,20 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/gateway/pace"
+	"github.com/berth-eval/berth/core/gateway/wire"
 )
 
 // silence is how long a client of a stream hears nothing while its request
 // waits, and between signs of life after that. Clients give up after minutes.
 const silence = 10 * time.Second
 
-// waiting notes that the request waits, and gives the client of a stream signs
-// of life. end must be called before anything else is written.
+// wholeSilence is how many times as long a client hears nothing that wants an
+// answer in one piece: with the first sign the answer has a status, and an error
+// after it can only break the connection.
+const wholeSilence = 6
+
+// waiting notes that the request waits, and gives the client signs of life. end
+// must be called before anything else is written.
 func (x *exchange) waiting() (end func()) {
 	begin := time.Now()
 	noWait := x.s.wait.begin()
@@ -33,13 +40,26 @@ func (x *exchange) waiting() (end func()) {
 	}
 }
 
+// events says whether the client wants a stream of events.
+func (x *exchange) events() bool { return x.facts.Stream && !x.call.Array }
+
+// sign is a sign of life for the client, its media type, and how often it is
+// given. Spaces before JSON mean nothing.
+func (x *exchange) sign() (sign []byte, kind string, every time.Duration) {
+	every = x.s.g.silence()
+	switch {
+	case x.events():
+		return x.d.KeepAlive(), "text/event-stream", every
+	case x.facts.Stream:
+		return []byte("\n"), "application/json", every
+	default:
+		return []byte("\n"), "application/json", wholeSilence * every
+	}
+}
+
 // signs writes signs of life until stop.
 func (x *exchange) signs(stop <-chan struct{}) {
-	sign := x.d.KeepAlive()
-	if !x.facts.Stream || sign == nil {
-		return
-	}
-	every := x.s.g.silence()
+	sign, kind, every := x.sign()
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
@@ -49,7 +69,7 @@ func (x *exchange) signs(stop <-chan struct{}) {
 		case <-t.C:
 		}
 		if !x.early {
-			x.w.Header().Set("Content-Type", "text/event-stream")
+			x.w.Header().Set("Content-Type", kind)
 			x.w.WriteHeader(http.StatusOK)
 			x.early = true
 		}
@@ -58,6 +78,20 @@ func (x *exchange) signs(stop <-chan struct{}) {
 		}
 		_ = x.control.Flush()
 	}
+}
+
+// late tells a client of a failure that has had signs of life; false: nothing
+// can be said any more but that the answer breaks off.
+func (x *exchange) late(f wire.Failure) bool {
+	switch {
+	case x.events():
+		_, _ = x.w.Write(x.d.Late(f)) // the client may be gone
+	case x.facts.Stream:
+		_, _ = fmt.Fprintf(x.w, "[%s]", x.d.Failure(f).Body)
+	default:
+		return false
+	}
+	return true
 }
 
 func (g *Gateway) silence() time.Duration {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -49,7 +50,7 @@ func TestAProviderThatAsksForPatienceIsWaitedFor(t *testing.T) {
 			if got.status != http.StatusOK || got.err != nil || !strings.HasSuffix(got.body, string(whole)) {
 				t.Fatalf("%d %v %s", got.status, got.err, got.body)
 			}
-			if r.dialect != "gemini" && len(got.body) == len(whole) {
+			if len(got.body) == len(whole) {
 				t.Error("no sign of life came while the request waited")
 			}
 			x := b.last(t)
@@ -57,6 +58,62 @@ func TestAProviderThatAsksForPatienceIsWaitedFor(t *testing.T) {
 				t.Errorf("written down %+v, waited %s, usage %+v, down %v", x, b.Waited(), b.Usage(), b.Down())
 			}
 		})
+	}
+}
+
+// An answer in one piece has signs of life, too; what goes wrong after them can
+// only break it off, and is told when the client asks again.
+func TestSignsOfLifeBeforeAWholeAnswer(t *testing.T) {
+	t.Parallel()
+	slowly := func(_ *config.Model, o *Options, _ *trial.ModelSpec) {
+		o.Pace, o.Silence = pace.Options{First: 200 * time.Millisecond}, time.Millisecond
+	}
+	array := requests[3]
+	array.path = "/v1beta/models/m1:streamGenerateContent"
+	for _, r := range append([]struct{ dialect, path, body, streamPath, streamBody string }{array}, requests...) {
+		t.Run(r.dialect+" "+r.path, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, provide(t, waitsAnswersWaitsRefuses()).model(r.dialect), slowly)
+			got := b.ask(t.Context(), t, r.path, r.body)
+			if got.status != http.StatusOK || got.err != nil || strings.TrimLeft(got.body, "\n") != `{"usage":{}}` || got.body[0] != '\n' || got.header.Get("Content-Type") != "application/json" {
+				t.Errorf("%d %v %q", got.status, got.err, got.body)
+			}
+			got = b.ask(t.Context(), t, r.path, r.body)
+			if r.path == array.path {
+				if !strings.Contains(got.body, `[{"error":`) || !json.Valid([]byte(got.body)) {
+					t.Errorf("the array is %q", got.body)
+				}
+				return
+			}
+			if got.err == nil {
+				t.Errorf("an error passed for an answer: %d %q", got.status, got.body)
+			}
+			if got = b.ask(t.Context(), t, r.path, r.body); got.status != http.StatusBadRequest || !strings.Contains(got.body, "not so") {
+				t.Errorf("%d %v %q", got.status, got.err, got.body)
+			}
+			if err := b.Revoke(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if x := b.lines[1]; x.Broken != string(byGateway) || x.Status != http.StatusBadRequest || b.Usage()[0].Requests != 1 {
+				t.Errorf("written down %+v, used %+v", x, b.Usage())
+			}
+		})
+	}
+}
+
+func waitsAnswersWaitsRefuses() http.HandlerFunc {
+	var asked atomic.Int64
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch asked.Add(1) {
+		case 1, 3:
+			w.WriteHeader(http.StatusTooManyRequests)
+		case 2:
+			_, _ = io.WriteString(w, `{"usage":{}}`)
+		default:
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"error":{"message":"not so"}}`)
+		}
 	}
 }
 

@@ -88,6 +88,7 @@ func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
 	if len(body.Get("mcp_servers")) > len("[]") {
 		f.Hosted = append(f.Hosted, "mcp_servers")
 	}
+	f.Forced = wire.Forced(body, hostedTool)
 	f.Inline, f.Images = wire.Inline(body.Get("messages"))
 	return f, nil
 }

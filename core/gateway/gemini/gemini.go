@@ -49,6 +49,7 @@ func (Dialect) Call(r *http.Request) (wire.Call, bool) {
 	if head := path[:i]; strings.HasSuffix(head, "/v1") || strings.HasSuffix(head, "/v1alpha") {
 		version = head[strings.LastIndexByte(head, '/')+1:]
 	}
+	c.Array = c.Stream && r.URL.Query().Get("alt") != "sse"
 	c.Model, c.Path = name, "/"+version+"/models/"+name+":"+verb
 	return c, true
 }
@@ -162,9 +163,9 @@ func (Dialect) Fleeting() []string { return nil }
 // Hide implements wire.Dialect.
 func (Dialect) Hide(wire.Event) bool { return false }
 
-// KeepAlive implements wire.Dialect. Its libraries take comments for data, so
-// it has none.
-func (Dialect) KeepAlive() []byte { return nil }
+// KeepAlive implements wire.Dialect. Its libraries take comments for data, and
+// pass over blank lines.
+func (Dialect) KeepAlive() []byte { return []byte("\r\n\r\n") }
 
 // failures are the statuses of the provider's own errors.
 var failures = map[wire.FailureKind]struct {

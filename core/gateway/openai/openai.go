@@ -79,6 +79,7 @@ func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
 		}
 		return true
 	})
+	f.Forced = wire.Forced(body, hostedTool)
 	f.Inline, f.Images = wire.Inline(body.Get("input"))
 	return f, nil
 }

@@ -76,6 +76,7 @@ func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
 			f.Hosted = append(f.Hosted, h)
 		}
 	}
+	f.Forced = wire.Forced(body, hostedTool)
 	f.Inline, f.Images = wire.Inline(body.Get("messages"))
 	return f, nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -72,6 +73,8 @@ func (r *Reply) play(ctx context.Context, q Request, t wire.Talk, body []byte) (
 	p := &player{ctx: ctx, pace: time.Duration(r.Pace), how: r.Break}
 	h := http.Header{"Content-Type": {"application/json"}}
 	switch {
+	case q.Call.Array:
+		p.events = array(q.Dialect.Stream(speech))
 	case q.Facts.Stream:
 		h.Set("Content-Type", "text/event-stream")
 		p.events = q.Dialect.Stream(speech)
@@ -84,6 +87,23 @@ func (r *Reply) play(ctx context.Context, q Request, t wire.Talk, body []byte) (
 	p.spoil()
 	h.Set("Request-Id", "req_"+speech.ID)
 	return &http.Response{StatusCode: http.StatusOK, Header: h, Body: p}, nil
+}
+
+// array makes one JSON array of the data of events.
+func array(events [][]byte) [][]byte {
+	out := make([][]byte, len(events))
+	for i, e := range events {
+		before, after := ",\n", ""
+		if i == 0 {
+			before = "["
+		}
+		if i == len(events)-1 {
+			after = "]"
+		}
+		data := bytes.TrimSpace(bytes.TrimPrefix(e, []byte("data: ")))
+		out[i] = slices.Concat([]byte(before), data, []byte(after))
+	}
+	return out
 }
 
 // speech is the reply in the terms of a dialect.

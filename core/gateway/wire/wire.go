@@ -30,6 +30,7 @@ type Call struct {
 	Path   string // below the base address of the provider, with a leading slash
 	Model  string // named in the path; empty: in the body
 	Stream bool   // the path asks for a stream; false: the body says
+	Array  bool   // that stream is one JSON array, which comes in pieces, and no events
 }
 
 // Facts are what the gateway has to know of a request.
@@ -39,6 +40,7 @@ type Facts struct {
 	Silent    bool     // its stream would not tell what it used
 	MaxOutput int64    // tokens; 0: it does not say
 	Hosted    []string // tools that the provider itself would run
+	Forced    string   // one of them that the model has to use; empty: none
 	Inline    int64    // bytes of images and files in it, which are no text
 	Images    int64    // how many those are
 }
@@ -141,7 +143,7 @@ type Dialect interface {
 	Failure(f Failure) Response
 	// Late is the same in the middle of a stream.
 	Late(f Failure) []byte
-	// KeepAlive is what a client of a stream reads over.
+	// KeepAlive is what a client of a stream of events reads over.
 	KeepAlive() []byte
 	Voice
 }

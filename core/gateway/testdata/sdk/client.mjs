@@ -71,4 +71,5 @@ async function gemini() {
   say("google-genai", { call: [call.name, call.args], text, usage: [first.usageMetadata.promptTokenCount] });
 }
 
-for (const run of [anthropic, openai, gemini]) await run();
+const only = process.env.SDK_ONLY; // the name of one, or nothing
+for (const run of [anthropic, openai, gemini]) if (!only || only === run.name) await run();

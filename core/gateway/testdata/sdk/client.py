@@ -108,6 +108,8 @@ def gemini():
     )
 
 
+only = os.environ.get("SDK_ONLY")  # the name of one, or nothing
 for do in (anthropic, openai_responses, openai_chat, gemini):
-    do()
+    if not only or do.__name__ == only:
+        do()
 sys.exit(0)

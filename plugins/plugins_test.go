@@ -6,15 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
@@ -22,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/proto/v1/pluginpb"
+	"github.com/berth-eval/berth/plugins/internal/inprocess"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -69,23 +67,12 @@ func dial(t *testing.T, list []Plugin) (grpc.ClientConnInterface, *bytes.Buffer)
 	var stderr bytes.Buffer
 	server := newServer(&stderr, list)
 	register(server, list)
-	l := bufconn.Listen(1 << 20)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = server.Serve(l) // it ends with Stop
-	}()
-	conn, err := grpc.NewClient("passthrough:test", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	conn, stop, err := inprocess.Serve(server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		server.Stop()
-		<-ended
-	})
-	return fault.Client(conn), &stderr
+	t.Cleanup(stop)
+	return conn, &stderr
 }
 
 func TestDescribeSaysWhatABinaryServes(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/internal/inprocess"
 	"github.com/berth-eval/berth/plugins/internal/wire"
 	"github.com/berth-eval/berth/plugins/proto/v1/agentpb"
 	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
@@ -146,6 +147,17 @@ func newServer(stderr io.Writer, list []Plugin, opts ...grpc.ServerOption) *grpc
 	return grpc.NewServer(append(opts, fault.ServerOptions(func(method string, value any, stack []byte) {
 		log.Error("panic", "rpc", method, "value", fmt.Sprint(value), "stack", string(stack))
 	})...)...)
+}
+
+// Here serves list in this process, with all that Serve puts around it: an
+// author's tests meet what the host would. stop ends it.
+func Here(list ...Plugin) (conn grpc.ClientConnInterface, stop func(), err error) {
+	if err := check(list); err != nil {
+		return nil, nil, err
+	}
+	server := newServer(os.Stderr, list)
+	register(server, list)
+	return inprocess.Serve(server)
 }
 
 // set registers the services of protocol 1.

@@ -73,7 +73,11 @@ type app struct {
 
 // Main is the program. It returns the exit code.
 func Main(formats ...task.Format) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ends := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // from now on a second Ctrl-C ends us at once
 	// A pipe that nobody reads any more ends a write, not a run that has

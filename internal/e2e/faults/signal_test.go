@@ -34,7 +34,9 @@ func long(t *testing.T) (*place, *session) {
 // cancelled, nothing is left, and that without `berth gc`.
 func TestOneSignalEndsARunCleanly(t *testing.T) {
 	t.Parallel()
-	for name, sig := range map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM} {
+	for name, sig := range map[string]syscall.Signal{
+		"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, s := long(t)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/model"
@@ -17,7 +18,10 @@ import (
 
 // Subject is an agent under test.
 type Subject struct {
-	Agent agent.Agent
+	// Plugin is what the plugin's main serves, for Run, which fills in Agent;
+	// without it Run serves Agent as one that takes no configuration.
+	Plugin plugins.Plugin
+	Agent  agent.Agent
 	// Config is a block that the agent accepts; empty means none.
 	Config json.RawMessage
 	// Role is what sessions are opened as; empty means agent.RoleAgent.
@@ -36,12 +40,24 @@ type Subject struct {
 	Inside func(ctx context.Context, t *conformance.T, address string) map[string]model.Endpoint
 }
 
-// Run tries every clause, one subtest each. Call it from the plugin's own
-// tests:
+// Run tries every clause, one subtest each, through a connection as the host
+// has it. Call it from the plugin's own tests:
 //
-//	agenttest.Run(t, agenttest.Subject{Agent: nop{}})
+//	agenttest.Run(t, agenttest.Subject{Plugin: plugins.Agent(info, Config{}, nop{})})
 func Run(t *testing.T, s Subject) {
 	t.Helper()
+	if s.Plugin.Name == "" {
+		s.Plugin = plugins.Agent(plugins.Info{Name: "subject"}, nil, s.Agent)
+	}
+	if s.Plugin.Kind != plugins.KindAgent {
+		t.Fatalf("%s %q is no agent", s.Plugin.Kind, s.Plugin.Name)
+	}
+	conn, stop, err := plugins.Here(s.Plugin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	s.Agent = agent.NewClient(conn, s.Plugin.Name)
 	conformance.Test(t, s, Clauses())
 }
 

@@ -10,12 +10,16 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // Subject is a verifier under test.
 type Subject struct {
+	// Plugin is what the plugin's main serves, for Run, which fills in the next
+	// three; without it Run serves Verifier as one that takes no configuration.
+	Plugin   plugins.Plugin
 	Verifier verifier.Verifier
 	Traits   verifier.Traits
 	// Capabilities are those that the plugin announces.
@@ -40,12 +44,25 @@ type Case struct {
 	Want verifier.Decision
 }
 
-// Run tries every clause, one subtest each. Call it from the plugin's own
-// tests:
+// Run tries every clause, one subtest each, through a connection as the host
+// has it. Call it from the plugin's own tests:
 //
-//	verifiertest.Run(t, verifiertest.Subject{Verifier: exact{}, Traits: traits, Cases: cases})
+//	verifiertest.Run(t, verifiertest.Subject{Plugin: plugins.Verifier(info, Config{}, traits, exact{}), Cases: cases})
 func Run(t *testing.T, s Subject) {
 	t.Helper()
+	if s.Plugin.Name == "" {
+		s.Plugin = plugins.Verifier(plugins.Info{Name: "subject"}, nil, s.Traits, s.Verifier)
+	}
+	if s.Plugin.Kind != plugins.KindVerifier {
+		t.Fatalf("%s %q is no verifier", s.Plugin.Kind, s.Plugin.Name)
+	}
+	conn, stop, err := plugins.Here(s.Plugin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	s.Verifier = verifier.NewClient(conn, s.Plugin.Name, s.Plugin.Capabilities)
+	s.Traits, s.Capabilities = *s.Plugin.Verifier, s.Plugin.Capabilities
 	conformance.Test(t, s, Clauses())
 }
 

@@ -1,0 +1,18 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/verifier"
+	"github.com/berth-eval/berth/plugins/verifier/verifiertest"
+)
+
+func TestContract(t *testing.T) {
+	verifiertest.Run(t, verifiertest.Subject{
+		Verifier: exact{}, Traits: verifier.Traits{Needs: verifier.NeedsNone},
+		Cases: []verifiertest.Case{{
+			Name: "equal", Want: verifier.Pass,
+			Files: map[string]string{"references/answer.txt": "42\n", "attempt/artifacts/answer.txt": "42\n"},
+		}},
+	})
+}

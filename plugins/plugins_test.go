@@ -18,8 +18,8 @@ import (
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
-	"github.com/berth-eval/berth/plugins/proto/v1/pluginpb"
 	"github.com/berth-eval/berth/plugins/internal/inprocess"
+	"github.com/berth-eval/berth/plugins/proto/v1/pluginpb"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 

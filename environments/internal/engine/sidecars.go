@@ -137,9 +137,9 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 			c.Entrypoint = main.Entrypoint
 			c.Mounts = []environment.Mount{{Source: s.Control, Target: "/berth"}, {Source: hosts, Target: "/etc/hosts"}}
 			c.Volumes = named(main.Name, s.Volumes)
-			ran, err := e.start(ctx, j.remote, c)
-			if err != nil {
-				return fmt.Errorf("container %q: %w", s.Name, err)
+			ran, wrong := e.start(ctx, j.remote, c)
+			if wrong != nil {
+				return fmt.Errorf("container %q: %w", s.Name, wrong)
 			}
 			p.containers[i].pid = ran.PID
 			made.Sidecars[i] = environment.SidecarSandbox{Name: s.Name, PID: ran.PID, Image: f}

@@ -60,6 +60,8 @@ var sidecarClauses = []conformance.Clause[Subject]{
 				out, _ := try(ctx, t, m, "echo to the side | nc -w 5 side 7001")
 				return out == "from the side"
 			})
+			sh(ctx, t, m, "(echo of main | nc -l -p 7002 >/dev/null 2>&1 &) ; :")
+			eventually(ctx, t, "an answer of main", func() bool { out, _ := try(ctx, t, c, "nc -w 5 main 7002 </dev/null"); return out == "of main" })
 			eventually(ctx, t, "what main said", func() bool { out, _ := try(ctx, t, c, "cat /tmp/heard"); return out == "to the side" })
 			for who, shell := range map[string]*box{"main": main, "side": side} {
 				if out := sh(ctx, t, shell.shell(ctx, t), "cat /proc/net/route /proc/net/ipv6_route | grep -v -w lo | grep -v Iface; :"); out != "" {

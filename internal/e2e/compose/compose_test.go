@@ -1,0 +1,188 @@
+package compose
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+// The task: a database that another container fills once it is healthy, and a
+// test that asks it.
+const (
+	composeFile = `services:
+  main:
+    image: ` + image + `
+    environment: {DB_HOST: db}
+    depends_on:
+      fill: {condition: service_completed_successfully}
+    volumes: ["shared:/shared"]
+  db:
+    image: ` + image + `
+    command: [redis-server, --save, "", --appendonly, "no", --dir, /shared]
+    healthcheck:
+      test: ["CMD", "redis-cli", "ping"]
+      interval: 1s
+      retries: 60
+    expose: [6379]
+    volumes: ["shared:/shared"]
+  fill:
+    build: ./fill
+    depends_on:
+      db: {condition: service_healthy}
+volumes:
+  shared:
+`
+	taskFile = `schema_version = "1.4"
+[task]
+name = "e2e/database"
+[agent]
+timeout_sec = 300
+[verifier]
+timeout_sec = 60
+[[verifier.collect]]
+command = "redis-cli dbsize > /tmp/size && echo $HOSTNAME"
+service = "db"
+[environment]
+network_mode = "no-network"
+[[artifacts]]
+source = "/tmp/size"
+service = "db"
+`
+	testScript = `#!/bin/sh
+set -x
+ok=1
+[ "$(redis-cli -h "$DB_HOST" get answer)" = 42 ] || ok=0
+[ "$(redis-cli -h "$DB_HOST" get seed)" = planted ] || ok=0
+[ "$(cat /shared/mark)" = marked ] || ok=0
+grep -v -w lo /proc/net/route | grep -v Iface && ok=0
+echo $ok > /logs/verifier/reward.txt
+`
+)
+
+func database(e engine, compose string) map[string]string {
+	return map[string]string{
+		"tasks/database/task.toml":                       taskFile,
+		"tasks/database/instruction.md":                  "Set the key answer of the database at db to 42.\n",
+		"tasks/database/environment/docker-compose.yaml": compose,
+		"tasks/database/environment/fill/Dockerfile":     "FROM " + image + "\nCOPY fill.sh /fill.sh\nCMD [\"/bin/sh\", \"/fill.sh\"]\n",
+		"tasks/database/environment/fill/fill.sh":        "redis-cli -h db set seed planted && redis-cli -h db config set dbfilename x && echo filled\n",
+		"tasks/database/solution/solve.sh":               "#!/bin/sh\nredis-cli -h db set answer 42 && echo marked > /shared/mark\n",
+		"tasks/database/tests/test.sh":                   testScript,
+		"experiment.hcl": `experiment "compose" {
+  datasets    = [dataset.tasks]
+  environment = environment.here
+  matrix {
+    agent = [agent.oracle, agent.nop]
+  }
+}
+dataset "tasks" {
+  format = "harbor"
+  path   = "./tasks"
+}
+environment "here" {
+  plugin = "` + e.name + `"
+  config {
+    socket = "` + e.socket + `"
+  }
+}
+agent "oracle" {
+  plugin = "oracle"
+  oracle = true
+}
+agent "nop" {
+  plugin = "nop"
+}
+`,
+	}
+}
+
+func TestATaskWithADatabase(t *testing.T) {
+	for _, name := range []string{"docker", "podman"} {
+		t.Run(name, func(t *testing.T) {
+			e := find(t, name)
+			results, folders := e.run(t, e.folder(t, database(e, composeFile)), 0)
+			if o, n := results["oracle"].Outcome, results["nop"].Outcome; o != record.Passed || n != record.Failed {
+				t.Errorf("oracle %s, nop %s", o, n)
+			}
+			oracle(t, results["oracle"], folders["oracle"])
+			e.leftNothing(t, results["oracle"].Run)
+		})
+	}
+}
+
+// oracle looks at what the attempt of the oracle left.
+func oracle(t *testing.T, r record.Result, folder string) {
+	t.Helper()
+	if r.Integrity != record.Checked || r.SameAs != "restarted" {
+		t.Errorf("what sidecars listen on counts as the agent's: %s, same as %q: %+v", r.Integrity, r.SameAs, r.Findings)
+	}
+	started := map[string]record.Phase{}
+	for _, p := range r.Phases {
+		if p.Service != "" {
+			started[p.Service] = p
+		}
+	}
+	if len(started) != 2 || started["fill"].Start.Before(started["db"].End) || started["db"].Who != record.ByEnvironment {
+		t.Errorf("phases of sidecars: %+v", started)
+	}
+	if len(r.Sidecars) != 2 || r.Sidecars[0].Name != "db" || r.Sidecars[0].Exit != nil || r.Sidecars[1].Exit == nil || *r.Sidecars[1].Exit != 0 {
+		t.Errorf("sidecars: %+v", r.Sidecars)
+	}
+	for file, want := range map[string]string{
+		"sidecars/db.log": "Ready to accept connections", "sidecars/fill.log": "filled", "artifacts/tmp/size": "2",
+	} {
+		if text, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(file))); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %q, %v; want %q in it", file, text, err, want)
+		}
+	}
+}
+
+func TestASidecarThatFailsIsNamed(t *testing.T) {
+	for _, name := range []string{"docker", "podman"} {
+		t.Run(name, func(t *testing.T) {
+			e := find(t, name)
+			for want, file := range map[string]string{
+				`sidecar "db": not healthy`: strings.Replace(composeFile, "redis-server, --save", "redis-server, --no-such", 1),
+				`sidecar "fill": ended`:     strings.Replace(composeFile, "build: ./fill", "image: "+image+"\n    command: [sh, -c, 'echo gave up; exit 3']", 1),
+			} {
+				results, folders := e.run(t, e.folder(t, database(e, file)), 1)
+				r := results["oracle"]
+				if r.Outcome != record.EnvironmentError || r.Error == nil || !strings.Contains(r.Error.Message, want) || r.Error.Boundary != record.ByEnvironment {
+					t.Errorf("got %s, %+v; want %s", r.Outcome, r.Error, want)
+				}
+				log, err := filepath.Glob(filepath.Join(folders["oracle"], "sidecars", "*.log"))
+				if err != nil || len(log) == 0 {
+					t.Errorf("no log of a sidecar in %s", folders["oracle"])
+				}
+				e.leftNothing(t, r.Run)
+			}
+		})
+	}
+}
+
+// leftNothing looks for what a run made at the engine itself.
+func (e engine) leftNothing(t *testing.T, run string) {
+	t.Helper()
+	for _, what := range [][]string{{"ps", "--all", "--quiet"}, {"volume", "ls", "--quiet"}} {
+		if out, err := e.ask(t, slices.Concat(what, []string{"--filter", "label=dev.berth.owner=" + run})...); err != nil || out != "" {
+			t.Errorf("%s of %s: %q, %v; want none", strings.Join(what, " "), run, out, err)
+		}
+	}
+}
+
+func TestLocalNamesWhoRunsSeveralContainers(t *testing.T) {
+	e := find(t, "docker")
+	e.name = "local"
+	files := database(e, composeFile)
+	files["experiment.hcl"] = strings.Replace(files["experiment.hcl"], "  config {\n    socket = \""+e.socket+"\"\n  }\n", "", 1)
+	out, err := e.as(t, e.folder(t, files), filepath.Join(bin, "berth"), "plan", ".").CombinedOutput()
+	for _, want := range []string{`second container, "db"`, "podman", "docker"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("plan: %v, want %q in\n%s", err, want, out)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package compose
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs" // as in the Makefile
+
+// top is a short folder that everybody may look into; bin in it is what a
+// release has.
+var top, bin string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		defer func() { _ = os.RemoveAll(top) }()
+		if err := build(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// build makes the programs as scripts/build does.
+func build() (err error) {
+	if top, err = os.MkdirTemp("/tmp", "bc"); err != nil { // short: sockets lie below it
+		return err
+	}
+	bin = filepath.Join(top, "bin")
+	if err = errors.Join(os.Chmod(top, 0o755), os.MkdirAll(filepath.Join(bin, "plugins", "libexec"), 0o755)); err != nil { //nolint:gosec // an ordinary user looks in
+		return err
+	}
+	for to, packages := range map[string][]string{
+		"":                {"./cmd/berth", "./cmd/berth-sandboxd"},
+		"plugins":         {"./agents/nop", "./agents/oracle", "./environments/docker", "./environments/podman", "./environments/local", "./verifiers/script"},
+		"plugins/libexec": {"./environments/local/local-init"},
+	} {
+		args := append([]string{"build", "-tags", tags, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(bin, to) + "/"}, packages...)
+		cmd := exec.CommandContext(context.Background(), "go", args...)
+		cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
+		if out, buildErr := cmd.CombinedOutput(); buildErr != nil {
+			return fmt.Errorf("build %q: %w\n%s", packages, buildErr, out)
+		}
+	}
+	return filepath.WalkDir(bin, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			err = os.Chmod(path, 0o755) //nolint:gosec // an ordinary user executes them, too
+		}
+		return err
+	})
+}
+
+// engine is one that can be used here.
+type engine struct {
+	name   string // of the plugin
+	socket string // unix:///path
+	user   *user.User
+}
+
+// image has a redis; scripts/engines-for-tests makes it.
+const image = "localhost/berth-test/redis:1"
+
+// patience bounds whatever an engine does.
+const patience = 5 * time.Minute
+
+// find looks for the engine of that name. The test is skipped, with why, where
+// there is none.
+func find(t *testing.T, name string) engine {
+	t.Helper()
+	const help = ": run scripts/engines-for-tests as root to have it tried"
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine{name: name, user: me}
+	sockets := []string{"/run/berth-engines/docker.sock", "/var/run/docker.sock"}
+	if name == "podman" {
+		if me.Uid == "0" {
+			if e.user, err = user.Lookup("berth-ci"); err != nil {
+				t.Skipf("no ordinary user for Podman: %v%s", err, help)
+			}
+		}
+		sockets = []string{"/run/user/" + e.user.Uid + "/podman/podman.sock"}
+	}
+	for _, s := range sockets {
+		if info, statErr := os.Stat(s); statErr == nil && info.Mode().Type() == fs.ModeSocket {
+			e.socket = "unix://" + s
+			break
+		}
+	}
+	if e.socket == "" {
+		t.Skipf("no %s at %s%s", name, strings.Join(sockets, ", "), help)
+	}
+	if out, err := e.ask(t, "image", "inspect", image); err != nil {
+		t.Skipf("%s has no %s: %v %s%s", name, image, err, out, help)
+	}
+	return e
+}
+
+// as makes a command of the engine's user.
+func (e engine) as(t *testing.T, dir, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.WaitDelay = dir, 10*time.Second
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + e.user.HomeDir, "XDG_RUNTIME_DIR=/run/user/" + e.user.Uid,
+		"BERTH_RUNTIME_DIR=" + filepath.Join(dir, "r"), "NO_COLOR=1",
+	}
+	if e.user.Uid != strconv.Itoa(os.Getuid()) {
+		uid, err1 := strconv.ParseUint(e.user.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(e.user.Gid, 10, 32)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	}
+	return cmd
+}
+
+// ask asks the engine by its own command.
+func (e engine) ask(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	how := []string{"--host", e.socket}
+	if e.name == "podman" {
+		how = []string{"--url", e.socket}
+	}
+	out, err := e.as(t, "/", e.name, append(how, args...)...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// folder is one that belongs to the engine's user.
+func (e engine) folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(top, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err = errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o755)); err != nil { //nolint:gosec // scripts
+			t.Fatal(err)
+		}
+	}
+	uid, _ := strconv.Atoi(e.user.Uid)
+	gid, _ := strconv.Atoi(e.user.Gid)
+	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || uid == os.Getuid() {
+			return err
+		}
+		return os.Chown(path, uid, gid)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// run runs the experiment of dir and returns the results by agent.
+func (e engine) run(t *testing.T, dir string, code int) (map[string]record.Result, map[string]string) {
+	t.Helper()
+	cmd := e.as(t, dir, filepath.Join(bin, "berth"), "run", ".")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {
+		t.Fatalf("run: %v, want exit code %d\n%s", err, code, out.String())
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", "result.json"))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no results: %v\n%s", err, out.String())
+	}
+	results, folders := map[string]record.Result{}, map[string]string{}
+	for _, f := range found {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r record.Result
+		if err := json.Unmarshal(text, &r); err != nil {
+			t.Fatal(err)
+		}
+		results[r.Cell["agent"]], folders[r.Cell["agent"]] = r, filepath.Dir(f)
+	}
+	return results, folders
+}

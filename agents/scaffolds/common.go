@@ -52,6 +52,9 @@ var status = regexp.MustCompile(`(?i)(?:\b(?:status|error|code|http)\W{0,12}|^\W
 // connection are the words of CLIs for a model that is not there.
 var connection = regexp.MustCompile(`(?i)connection|econnre|enotfound|etimedout|timed? ?out|stream (closed|disconnected|ended)|fetch failed|network|socket|unreachable|overloaded|rate.?limit|too many requests`)
 
+// refusal are the words of CLIs for a model that would not answer.
+var refusal = regexp.MustCompile(`(?i)content.?filter|refus|safety|policy violation`)
+
 // blamesModel says whether what a CLI says of a failed request speaks of the
 // model, and not of what it was asked.
 func blamesModel(why string) bool {

@@ -163,6 +163,8 @@ func (e *piEvents) End(x cli.Exit) (agent.Yield, error) {
 	}
 	y := agent.Yield{End: agent.Done, Message: m.text(), ExitCode: x.ExitCode, Reason: m.Stop, Claim: &claim}
 	switch {
+	case m.Stop == "error" && refusal.MatchString(m.Error):
+		y.End, y.Reason = agent.Refused, m.Error
 	case m.Stop == "error" && blamesModel(m.Error):
 		return y, cli.Down(m.Error)
 	case m.Stop == "error", x.ExitCode != 0 || x.Signal != 0, m.Stop == "toolUse":

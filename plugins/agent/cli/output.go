@@ -135,3 +135,19 @@ func (w both) Write(b []byte) (int, error) {
 	_, err2 := w.b.Write(b)
 	return len(b), errors.Join(err1, err2)
 }
+
+// Read reads what a CLI has printed before, as if it came now, and says what
+// came of it: what a test of a declaration's Events needs.
+func Read(s Scaffold, stdout io.Reader, x Exit, rec agent.Recorder) (agent.Yield, error) {
+	b := newBook("model", "", "")
+	b.rec = rec
+	events := s.Events(b)
+	split := &lines{each: events.Line}
+	if _, err := io.Copy(split, stdout); err != nil {
+		return agent.Yield{}, err
+	}
+	split.end()
+	b.end()
+	x.Output = string(split.tail)
+	return events.End(x)
+}

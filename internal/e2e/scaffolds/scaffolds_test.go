@@ -1,0 +1,278 @@
+package scaffolds
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// scaffold is one under test.
+type scaffold struct {
+	name   string
+	tool   string          // its shell, as it offers it to the model
+	arg    string          // the argument with the command
+	plugin string          // whose it is, if not its own
+	config string          // of the agent block
+	claims bool            // says what it used
+	refuse record.AgentEnd // what it makes of a refusal
+}
+
+var scaffolds = []scaffold{
+	{name: "claude-code", tool: "Bash", arg: "command", claims: true, refuse: record.Refused},
+	{name: "codex", tool: "exec_command", arg: "cmd", claims: true, refuse: record.Yielded},
+	{name: "pi", tool: "bash", arg: "command", claims: true, refuse: record.Refused},
+}
+
+// call is a reply that runs a command with the scaffold's shell.
+func (s scaffold) call(text, command string) string {
+	args, err := json.Marshal(map[string]string{s.arg: command})
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf("text: %q, tools: [{name: %s, arguments: %s}]", text, s.tool, args)
+}
+
+// trial is a task for one way of ending, and what must come of it.
+type trial struct {
+	replies []string
+	verify  string // a shell command that must succeed; empty: nothing is asked
+	toml    string
+	outcome record.Outcome
+	end     record.AgentEnd
+	says    string // looked for in the yield's reason and the error
+}
+
+// usage is in every reply, so that counts can be compared.
+const usage = "usage: {input: 100, cached: 60, output: 10}"
+
+// nothingOfTheBundle fails while a process runs a file of the bundle.
+const nothingOfTheBundle = `for p in /proc/[0-9]*; do case $(readlink "$p/exe") in /opt/berth/agent/*) exit 1 ;; esac; done`
+
+func (s scaffold) trials() map[string]trial {
+	mark := func(name string) string { return "MARK-" + name }
+	at := func(name string, turn int, reply string) string {
+		return fmt.Sprintf("  - {when: {turn: %d, last: %q}, %s, %s}\n", turn, mark(name), reply, usage)
+	}
+	always := func(name, reply string) string {
+		return fmt.Sprintf("  - {when: {last: %q}, %s, %s}\n", mark(name), reply, usage)
+	}
+	done := func(name string) string { return at(name, 1, fmt.Sprintf("text: %q", "finished "+name)) }
+	fails := func(name string, status int) string {
+		return fmt.Sprintf("  - {when: {last: %q}, error: {status: %d, message: scripted trouble}}\n", mark(name), status)
+	}
+	ts := map[string]trial{
+		"solve": {
+			replies: []string{at("solve", 0, s.call("I write it.", "echo MARK-solve | tee /app/done; exit 3")), done("solve")},
+			verify:  "[ -s /app/done ] && " + nothingOfTheBundle, outcome: record.Passed, end: record.Yielded,
+		},
+		"refuse": {
+			replies: []string{
+				always("refuse", "text: I will not do that., stop: refused"),
+				"  - {when: {last: safety classifier}, text: I still will not., stop: refused, " + usage + "}\n", // asked once more
+			},
+			outcome: record.Passed, end: s.refuse,
+		},
+		"crash": {
+			replies: []string{at("crash", 0, s.call("I go.", "kill -9 $PPID; sleep 60")), done("crash")},
+			outcome: record.Passed, end: record.Crashed, says: "signal 9",
+		},
+		"deadline": {
+			replies: []string{always("deadline", s.call("I wait.", "echo MARK-deadline; touch /app/begun; sleep 3000"))},
+			verify:  "[ -e /app/begun ] && " + nothingOfTheBundle, toml: "[agent]\ntimeout_sec = 25\n", outcome: record.Passed, end: record.Timeout,
+		},
+		"down": {replies: []string{fails("down", 503)}, outcome: record.ModelError, end: record.Crashed, says: "scripted trouble"},
+		"bad":  {replies: []string{fails("bad", 400)}, outcome: record.Passed, end: record.Crashed, says: "scripted trouble"},
+	}
+	if os.Getuid() == 0 { // whose sandboxes have users
+		ts["nobody"] = trial{
+			replies: []string{at("nobody", 0, s.call("I look.", "id -un; echo MARK-nobody; touch /tmp/done-by-$(id -un)")), done("nobody")},
+			verify:  "[ -e /tmp/done-by-nobody ]", toml: "[agent]\ntimeout_sec = 600\nuser = \"nobody\"\n", outcome: record.Passed, end: record.Yielded,
+		}
+	}
+	return ts
+}
+
+// lay writes an experiment over one task for each trial.
+func (s scaffold) lay(t *testing.T, dir string, trials map[string]trial) {
+	t.Helper()
+	replies := "replies:\n"
+	for name, tr := range trials {
+		replies += strings.Join(tr.replies, "")
+		toml := tr.toml
+		if toml == "" {
+			toml = "[agent]\ntimeout_sec = 600\n"
+		}
+		verify := tr.verify
+		if verify == "" {
+			verify = "true"
+		}
+		write(t, filepath.Join(dir, "tasks", name), map[string]string{
+			"task.toml": fmt.Sprintf("schema_version = \"1.4\"\n[task]\nname = \"e2e/%s\"\n%s[verifier]\ntimeout_sec = 60\n[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n",
+				name, toml),
+			"instruction.md":         "Do what is asked: MARK-" + name + "\n",
+			"environment/Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\n",
+			"tests/test.sh":          "#!/bin/sh\nif (" + verify + "); then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
+		})
+	}
+	plugin := s.plugin
+	if plugin == "" {
+		plugin = s.name
+	}
+	write(t, dir, map[string]string{"replies.yaml": replies, "berth.hcl": fmt.Sprintf(`experiment "e2e" {
+  datasets    = [dataset.tasks]
+  environment = environment.local
+  agent       = agent.one
+  model       = model.m
+  limits {
+    in_flight = 3
+  }
+}
+dataset "tasks" {
+  format = "harbor"
+  path   = "./tasks"
+}
+environment "local" {
+  plugin = "local"
+}
+agent "one" {
+  plugin = %q
+  config {
+%s
+  }
+}
+model "m" {
+  provider = "script"
+  name     = "gpt-5.5"
+  script   = "replies.yaml"
+}
+`, plugin, s.config)})
+}
+
+// Each way of ending has its outcome and its end, with the real program.
+func TestEveryWayOfEnding(t *testing.T) {
+	for _, s := range scaffolds {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			needs(t, s)
+			dir := t.TempDir()
+			trials := s.trials()
+			s.lay(t, dir, trials)
+			code, _, stderr := berth(t, dir, "run", "--json")
+			if code != 0 && code != 1 {
+				t.Fatalf("exit code %d: %s", code, stderr)
+			}
+			_, out, _ := berth(t, dir, "show", "last", "--json")
+			var show answer.ShowRun
+			if err := json.Unmarshal([]byte(out), &show); err != nil {
+				t.Fatal(err)
+			}
+			if len(show.Trials) != len(trials) {
+				t.Fatalf("%d trials, want %d", len(show.Trials), len(trials))
+			}
+			for _, tr := range show.Trials {
+				name := strings.TrimPrefix(tr.Task, "e2e/")
+				t.Run(name, func(t *testing.T) { s.judge(t, name, trials[name], tr.Attempts[0].Dir) })
+			}
+		})
+	}
+}
+
+// recordTo is where what the CLIs print is copied to, for the tests of those who
+// read it: agents/scaffolds/testdata.
+var recordTo = flag.String("record", "", "folder to copy what the CLIs print to")
+
+func (s scaffold) keep(t *testing.T, name, dir string) {
+	t.Helper()
+	if *recordTo == "" || s.plugin != "" {
+		return
+	}
+	for from, to := range map[string]string{"agent/stdout.jsonl": ".jsonl"} {
+		b := read(t, dir, from)
+		if err := os.WriteFile(filepath.Join(*recordTo, s.name+"."+name+to), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s scaffold) judge(t *testing.T, name string, want trial, dir string) {
+	var r record.Result
+	if err := json.Unmarshal(read(t, dir, "result.json"), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Outcome != want.outcome || r.AgentEnd != want.end {
+		t.Errorf("%s / %s, want %s / %s; error %+v\nturns: %s\nstderr: %s", r.Outcome, r.AgentEnd, want.outcome, want.end, r.Error,
+			read(t, dir, "turns.jsonl"), read(t, dir, "agent/stderr.txt"))
+	}
+	said := string(read(t, dir, "turns.jsonl"))
+	if r.Error != nil {
+		said += r.Error.Message
+	}
+	if !strings.Contains(said, want.says) {
+		t.Errorf("nothing says %q: %s", want.says, said)
+	}
+	if s.plugin == "" && (len(r.Bundles) != 1 || !strings.HasPrefix(r.Bundles[0].Name, s.name+"@") || !strings.HasPrefix(r.Bundles[0].Digest, "sha256:")) {
+		t.Errorf("bundles %+v", r.Bundles)
+	}
+	for _, f := range r.Findings {
+		if f.Code == "trajectory" || f.Code == "usage_differs" || f.Code == "other_model" {
+			t.Errorf("finding %s: %s", f.Code, f.Text)
+		}
+	}
+	s.keep(t, name, dir)
+	if name == "solve" {
+		s.solved(t, &r, dir)
+	}
+}
+
+// solved looks at the record of a trial with a call and a last word.
+func (s scaffold) solved(t *testing.T, r *record.Result, dir string) {
+	if len(r.Usage) != 1 || r.Usage[0].Requests != 2 || r.Usage[0].InputTokens != 200 || r.Usage[0].OutputTokens != 20 || r.Usage[0].CachedTokens != 120 {
+		t.Errorf("usage %+v; want what the script counts", r.Usage)
+	}
+	if s.claims && (len(r.Claimed) != 1 || *r.Claimed[0].Input != 200 || *r.Claimed[0].Output != 20) {
+		t.Errorf("claimed %+v", r.Claimed)
+	}
+	raw := read(t, dir, "trajectory.json")
+	for _, v := range trajectory.Validate(raw) {
+		t.Errorf("trajectory: %s", v)
+	}
+	var tr trajectory.Trajectory
+	if err := json.Unmarshal(raw, &tr); err != nil {
+		t.Fatal(err)
+	}
+	var calls int
+	for _, step := range tr.Steps {
+		for _, c := range step.ToolCalls {
+			calls++
+			if !strings.Contains(string(c.Arguments), "/app/done") {
+				t.Errorf("call %+v", c)
+			}
+			if step.Message.Text != "I write it." || step.Observation == nil || !strings.Contains(step.Observation.Results[0].Content.Text, "MARK-solve") {
+				t.Errorf("step %+v", step)
+			}
+		}
+	}
+	if last := tr.Steps[len(tr.Steps)-1]; calls != 1 || last.Message.Text != "finished solve" {
+		t.Errorf("%d calls, last step %+v", calls, last)
+	}
+	if f := tr.FinalMetrics; f == nil || *f.PromptTokens != 200 || *f.CompletionTokens != 20 {
+		t.Errorf("final metrics %+v", f)
+	}
+}
+
+func read(t *testing.T, dir, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Error(err)
+	}
+	return b
+}

@@ -1,0 +1,256 @@
+package engines
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+// archive is the base image as scripts/engines-for-tests wrote it.
+const archive = "/var/lib/berth-engines/base-docker-archive.tar"
+
+// server is an engine of one test, which may be killed.
+type server struct {
+	*machine
+
+	argv, env []string
+	cmd       *exec.Cmd
+}
+
+// up starts it and waits until it answers.
+func (s *server) up(t *testing.T) {
+	t.Helper()
+	_ = os.Remove(s.path) // of one that was killed
+	log, err := os.OpenFile(s.path+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), s.argv[0], s.argv[1:]...)
+	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr, s.cmd.Dir = s.env, log, log, "/"
+	s.cmd.SysProcAttr, s.cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, time.Second
+	if err = s.cmd.Start(); err != nil {
+		t.Skipf("%s does not start: %v", s.argv[0], err)
+	}
+	end := time.Now().Add(time.Minute)
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		err = s.get(ctx, "/version", nil)
+		cancel()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			text, _ := os.ReadFile(s.path + ".log")
+			s.down(t)
+			t.Skipf("%s does not serve here: %v\n%s", s.argv[0], err, text[max(0, len(text)-1000):])
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// down kills it, with whatever it started in its group.
+func (s *server) down(t *testing.T) {
+	t.Helper()
+	if s.cmd == nil {
+		return
+	}
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// end ends it politely, so that it takes its mounts and helpers along.
+func (s *server) end(t *testing.T) {
+	t.Helper()
+	if s.cmd == nil {
+		s.up(t)
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.cmd.Wait() }()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		s.down(t)
+	}
+}
+
+// daemon is a Docker daemon of its own, with its data in dir and the base image.
+func daemon(t *testing.T, dir string) *server {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root starts a daemon")
+	}
+	binary, err := exec.LookPath("dockerd")
+	if err != nil {
+		t.Skip("dockerd is not installed: run scripts/engines-for-tests as root to have it tried")
+	}
+	image, err := os.Open(archive)
+	if err != nil {
+		t.Skipf("no archive of the base image (%v): run scripts/engines-for-tests as root to have it tried", err)
+	}
+	defer image.Close()
+	run := filepath.Join(dir, "run")
+	if err = os.MkdirAll(run, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{machine: machineAt("docker", filepath.Join(run, "d.sock"))}
+	s.argv = []string{
+		binary, "--host", "unix://" + s.path, "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(run, "x"), "--pidfile", filepath.Join(run, "pid"),
+		"--iptables=false", "--ip6tables=false", "--bridge=none", "--default-ulimit", "nofile=1024:1024",
+	}
+	if runc, missing := exec.LookPath("runc"); missing == nil {
+		s.argv = append(s.argv, "--add-runtime", "e2e-runc="+runc, "--default-runtime", "e2e-runc")
+	}
+	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "DOCKER_RAMDISK=1"}
+	s.up(t)
+	t.Cleanup(func() { s.end(t) })
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://engine/v1.40/images/load?quiet=1", image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	if err := s.get(t.Context(), "/images/"+base+"/json", nil); err != nil {
+		t.Skipf("a daemon of its own cannot load the base image: %s, %v", a.Status, err)
+	}
+	return s
+}
+
+// short is a folder whose sockets have short names, removed at the end.
+func short(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "be") //nolint:usetesting // short, and not on a tmpfs, which has no place for overlays of overlays
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		mounts, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			t.Error(err)
+			return // what is mounted there must not be removed
+		}
+		lines := strings.Split(string(mounts), "\n")
+		for _, line := range slices.Backward(lines) { // a killed daemon leaves its own
+			if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
+				if err := syscall.Unmount(f[4], syscall.MNT_DETACH); err != nil {
+					t.Errorf("unmount %s: %v", f[4], err)
+					return
+				}
+			}
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("stays: %v", err)
+		}
+	})
+	return dir
+}
+
+func TestADaemonThatIsKilledEndsItsTrialsAndNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	s := daemon(t, short(t))
+	killed(t, s)
+}
+
+// killed runs trials, kills the engine's server in the middle, and starts it
+// again for gc.
+func killed(t *testing.T, s *server) {
+	t.Helper()
+	p, b := slow(t, s.machine, "")
+	s.down(t)
+	p.end(b)
+	s.up(t)
+	if show := p.show(); show.Summary.Planned != 3 {
+		t.Errorf("%v of %d", show.Summary.Outcomes, show.Summary.Planned)
+	} else {
+		for _, tr := range show.Trials {
+			if len(tr.Attempts) > 0 && tr.Outcome != record.Passed && tr.Outcome != record.EnvironmentError {
+				t.Errorf("a trial of a killed engine is %s: %+v", tr.Outcome, tr.Attempts[0].Error)
+			}
+		}
+	}
+	p.clean(s.machine)
+}
+
+func TestAServerOfPodmanThatIsKilledEndsNoTrial(t *testing.T) {
+	t.Parallel()
+	m := machineFor(t, "podman", base) // the same store, through a server of this test
+	binary, err := exec.LookPath("podman")
+	if err != nil {
+		t.Skipf("there is a server of Podman (%s) but no program: %v", m.path, err)
+	}
+	u, err := user.LookupId(strconv.Itoa(os.Getuid()))
+	if err != nil {
+		t.Skipf("this user has no account: %v", err)
+	}
+	s := &server{machine: machineAt("podman", filepath.Join(short(t), "p.sock"))}
+	s.argv = []string{binary, "system", "service", "--time=0", "unix://" + s.path}
+	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + u.HomeDir, fmt.Sprintf("XDG_RUNTIME_DIR=/run/user/%d", os.Getuid())}
+	s.up(t)
+	t.Cleanup(func() { s.down(t) })
+	killed(t, s)
+}
+
+// A disk of an engine that is full fails what is on it, and says so.
+func TestAFullDiskOfTheEngineIsAnErrorOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root mounts a small disk")
+	}
+	dir := short(t)
+	if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", filepath.Join(dir, "data"), "tmpfs", 0, "size=24m"); err != nil {
+		t.Skipf("root may not mount here: %v", err)
+	}
+	s := daemon(t, dir)
+	p := newPlace(t, s.machine.env())
+	p.task("a-fills", "", "dd if=/dev/zero of=/app/big bs=1M count=100 2>/dev/null; "+solveTiny+"; exit 1", testTiny)
+	p.task("b-plain", "", solveTiny, testTiny)
+	p.experiment("docker", "", "limits {\n    in_flight = 1\n  }")
+	p.end(p.start("run", ".", "--no-live"))
+	show := p.show()
+	for _, tr := range show.Trials {
+		if tr.Task == "engines/b-plain" && tr.Outcome != record.Passed {
+			t.Errorf("the trial after one that filled the disk: %s, %+v", tr.Outcome, tr.Attempts)
+		}
+		if tr.Task == "engines/a-fills" && tr.Outcome == record.Passed {
+			t.Error("a trial that could not write passed")
+		}
+	}
+	// Somebody else fills it: no sandbox can be made.
+	if err := os.WriteFile(filepath.Join(dir, "data", "ballast"), make([]byte, 40<<20), 0o600); err == nil {
+		t.Fatal("the disk is not small")
+	}
+	full := newPlace(t, s.machine.env())
+	full.task("plain", "", solveTiny, testTiny)
+	full.experiment("docker", "", "")
+	full.berth(1, "run", ".", "--no-live")
+	for _, tr := range full.show().Trials {
+		if tr.Outcome != record.EnvironmentError || !strings.Contains(tr.Attempts[0].Error.Message, "no space") {
+			t.Errorf("on a full disk: %s, %+v", tr.Outcome, tr.Attempts[0].Error)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "data", "ballast")); err != nil {
+		t.Error(err)
+	}
+	p.clean(s.machine)
+	full.clean(s.machine)
+}

@@ -56,7 +56,9 @@ func TestWhatAnEngineCannotKeepIsRefusedOrSaid(t *testing.T) {
 				got  []environment.Problem
 				want []string
 			}{"refused": {r.Refusals, tt.refusals}, "degraded": {r.Degraded, tt.degraded}} {
-				if !slices.EqualFunc(c.got, c.want, func(p environment.Problem, part string) bool { return strings.Contains(p.Summary, part) && p.Detail != "" }) {
+				if !slices.EqualFunc(c.got, c.want, func(p environment.Problem, part string) bool {
+					return strings.Contains(p.Summary, part) && p.Detail != ""
+				}) {
 					t.Errorf("%s: %+v; want %q", what, c.got, c.want)
 				}
 			}

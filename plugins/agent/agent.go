@@ -73,6 +73,15 @@ type Needs struct {
 	Refusals []string        `json:"refusals,omitempty"` // why it cannot run like this: what, and what to do
 }
 
+// OnlyShell is the Check of an agent that needs a shell and nothing else, and
+// takes whatever its configuration allows. Embed it.
+type OnlyShell struct{}
+
+// Check asks for a shell.
+func (OnlyShell) Check(context.Context, CheckRequest) (Needs, error) {
+	return Needs{Shell: true}, nil
+}
+
 // Bundle is a read-only folder with the programs of an agent. At the end of
 // the last turn every process that runs a file of it is killed.
 type Bundle struct {

@@ -100,6 +100,14 @@ type Verdict struct {
 	Findings    []Finding        `json:"findings,omitempty"`
 }
 
+// Judge is the verdict of a verifier that knows nothing between pass and fail.
+func Judge(passed bool, rationale string) Verdict {
+	if passed {
+		return Verdict{Decision: Pass, Rationale: rationale}
+	}
+	return Verdict{Decision: Fail, Rationale: rationale}
+}
+
 // Score is a named number. Nothing is assumed about its range unless Min and
 // Max say it. Value is finite.
 type Score struct {

@@ -11,19 +11,16 @@ import (
 
 type exact struct{}
 
-func (exact) Verify(_ context.Context, r verifier.Request, log func(string)) (v verifier.Verdict, err error) {
+func (exact) Verify(_ context.Context, r verifier.Request, _ func(string)) (v verifier.Verdict, err error) {
 	want, err := r.ReadFile("references/answer.txt", 1<<20)
 	if err != nil {
 		return v, err
 	}
 	got, err := r.ReadFile("attempt/artifacts/answer.txt", 1<<20)
-	if v.Decision = verifier.Fail; err != nil { // what the agent left, or did not leave, is no fault of ours
-		v.Rationale = err.Error()
-	} else if bytes.Equal(bytes.TrimSpace(got), bytes.TrimSpace(want)) {
-		v.Decision = verifier.Pass
+	if err != nil { // what the agent left, or did not leave, is no fault of ours
+		return verifier.Judge(false, err.Error()), nil
 	}
-	log("compared answer.txt: " + string(v.Decision))
-	return v, nil
+	return verifier.Judge(bytes.Equal(bytes.TrimSpace(got), bytes.TrimSpace(want)), "compared answer.txt"), nil
 }
 
 func main() {

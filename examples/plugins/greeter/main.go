@@ -11,11 +11,7 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-type greeter struct{}
-
-func (greeter) Check(context.Context, agent.CheckRequest) (agent.Needs, error) {
-	return agent.Needs{Shell: true}, nil
-}
+type greeter struct{ agent.OnlyShell }
 
 func (greeter) Open(_ context.Context, setup agent.Setup) (agent.Session, error) {
 	shell, err := sandbox.Dial(setup.Shell)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -25,6 +24,8 @@ const view = `--unshare-all --die-with-parent --as-pid-1 --clearenv --uid 0 --gi
 	--proc /proc --ro-bind /proc/sys /proc/sys --dev /dev --perms 1777 --tmpfs /tmp --perms 1777 --dir /var/tmp --dir /root`
 
 type plainbox struct {
+	environment.Plain // refuses what this one has not
+
 	mu    sync.Mutex
 	boxes map[string]box
 }
@@ -35,25 +36,9 @@ type box struct {
 	ended chan struct{}
 }
 
-func (*plainbox) Check(_ context.Context, s environment.Spec) (r environment.Report, err error) {
-	refuse := func(yes bool, what, todo string) {
-		if yes {
-			r.Refusals = append(r.Refusals, environment.Problem{Summary: what, Detail: todo})
-		}
-	}
-	none := s.Network.Mode == environment.NetworkNone || s.Network.Mode == environment.NetworkAllow
-	refuse(!none, fmt.Sprintf("network %q", s.Network.Mode), "plainbox has none: use another environment")
-	refuse(s.Image.Ref != "" || s.Image.Build != "" || len(s.Sidecars) > 0, "an image", "plainbox shows the host's programs: use an environment with images")
-	refuse(len(s.Users) > 0, "a second user", "plainbox has only root: use another environment")
-	if l := s.Limits; l.CPUMilli+l.MemoryMiB+l.StorageMiB+l.Pids > 0 {
-		r.Degraded = append(r.Degraded, environment.Problem{Summary: "limits", Detail: "plainbox keeps none"})
-	}
-	return r, nil
-}
-
 func (p *plainbox) Create(ctx context.Context, s environment.Spec) (made environment.Sandbox, err error) {
-	if report, _ := p.Check(ctx, s); len(report.Refusals) > 0 {
-		return made, fmt.Errorf("%s: %w", report.Refusals[0].Summary, environment.ErrRefused)
+	if report, _ := p.Check(ctx, s); report.Err() != nil {
+		return made, report.Err()
 	}
 	if _, err := os.Stat(s.Control); err != nil || ctx.Err() != nil { // bubblewrap itself would fail too late to tell
 		return made, errors.Join(err, ctx.Err())
@@ -105,5 +90,5 @@ func (p *plainbox) List(_ context.Context, owner string) (ids []string, err erro
 
 func main() {
 	info := plugins.Info{Name: "plainbox", Version: "1.0.0", Doc: "Bubblewrap around the host's own programs; no limits, no images."}
-	plugins.Serve(plugins.Environment(info, nil, &plainbox{boxes: map[string]box{}}))
+	plugins.Serve(plugins.Environment(info, nil, &plainbox{Plain: environment.Plain{Name: info.Name}, boxes: map[string]box{}}))
 }

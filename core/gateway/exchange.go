@@ -34,7 +34,7 @@ type exchange struct {
 	hide   bool // events that are there for us only
 	early  bool // the answer has begun, with nothing but signs of life
 	line   Exchange
-	digest string
+	digest uint64 // of the request, in this process
 
 	keep     bool         // it is to be written down
 	asked    []byte       // body, without what is secret
@@ -84,7 +84,6 @@ func (x *exchange) serve(ctx context.Context) {
 	if !x.read() || !x.policy() {
 		return
 	}
-	x.digests()
 	x.keep = true
 	if x.call.Kind == wire.Count {
 		x.count(ctx)

@@ -170,6 +170,7 @@ func transport() http.RoundTripper {
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second,
 		TLSHandshakeTimeout: 20 * time.Second, DisableCompression: true, ForceAttemptHTTP2: true,
+		WriteBufferSize: 64 << 10, // a conversation leaves in few writes
 	}
 }
 

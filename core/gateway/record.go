@@ -65,8 +65,13 @@ func (s *secrets) clean(b []byte) []byte {
 	return b
 }
 
-// digests names the request, for the record and for a replay of it.
+// digests names the request, for the record and for a replay of it. It takes
+// longer than all else before a request leaves, so it is done while the answer
+// is on its way, or after it.
 func (x *exchange) digests() {
+	if x.asked != nil {
+		return
+	}
 	x.asked = x.clean(x.body.Bytes())
 	x.line.Path, x.line.Kind = x.call.Path, tape.KindGenerate
 	if x.call.Kind == wire.Count {
@@ -89,6 +94,7 @@ func (x *exchange) finish(leave func()) {
 	go func() {
 		defer leave()
 		defer close(done)
+		x.digests()
 		if x.s.spec.Dir != "" {
 			if err := x.store(); err != nil {
 				x.s.find("model_record", verifier.Note, err.Error())

@@ -83,6 +83,7 @@ func (s *session) player(e *entry, d wire.Dialect) (*tape.Player, error) {
 // played answers from the record. A request that was not recorded is an error
 // of the replay, not of the agent.
 func (x *exchange) played() (*http.Response, error) {
+	x.digests()
 	p, err := x.s.player(x.e, x.d)
 	var resp *http.Response
 	if err == nil {

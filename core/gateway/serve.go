@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"fmt"
@@ -96,7 +97,12 @@ func body(r *http.Request) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("content encoding %q is not known: send gzip, zstd or plain JSON", enc)
 	}
-	b, err := io.ReadAll(io.LimitReader(in, maxRequest+1))
+	var buf bytes.Buffer
+	if in == r.Body && r.ContentLength > 0 { // which is but a claim
+		buf.Grow(int(min(r.ContentLength, 1<<20)) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(io.LimitReader(in, maxRequest+1))
+	b := buf.Bytes()
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the body cannot be read: %w", err)

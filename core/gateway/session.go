@@ -63,7 +63,7 @@ type entry struct {
 	mu     sync.Mutex
 	size   int64           // bytes of the last request that told its usage
 	input  int64           // and its tokens
-	failed map[string]bool // requests without success by their digest: whether they were counted
+	failed map[uint64]bool // requests without success by their digest: whether they were counted
 	usage  record.Usage
 	priced bool // all of it has a known price
 }
@@ -125,7 +125,7 @@ func (s *session) add(name string, m trial.Model) error {
 		return err
 	}
 	e := &entry{
-		name: name, up: u, token: "berth-" + hex.EncodeToString(b), failed: map[string]bool{}, priced: true,
+		name: name, up: u, token: "berth-" + hex.EncodeToString(b), failed: map[uint64]bool{}, priced: true,
 		usage: record.Usage{Role: s.spec.Role, Model: u.model.Name},
 	}
 	dialect := model.Dialect(u.model.Provider)

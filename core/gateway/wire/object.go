@@ -17,7 +17,8 @@ var ErrNotObject = errors.New("the body is no JSON object")
 type Object struct {
 	names   []string
 	values  map[string]json.RawMessage
-	raw     []byte // as it came; nil after an edit
+	raw     []byte // as it came
+	edited  []byte // as it is after an edit; nil: to be made
 	changed bool
 }
 
@@ -119,7 +120,7 @@ func (o *Object) Set(name string, v json.RawMessage) {
 		o.names = append(o.names, name)
 	}
 	o.values[name] = v
-	o.changed = true
+	o.changed, o.edited = true, nil
 }
 
 // SetString gives a member a string.
@@ -137,12 +138,12 @@ func (o *Object) Delete(name string) {
 			break
 		}
 	}
-	o.changed = true
+	o.changed, o.edited = true, nil
 }
 
 // Without is the object as JSON less some members.
 func (o *Object) Without(names []string) []byte {
-	c := &Object{names: slices.Clone(o.names), values: maps.Clone(o.values), raw: o.raw, changed: o.changed}
+	c := &Object{names: slices.Clone(o.names), values: maps.Clone(o.values), raw: o.raw, edited: o.edited, changed: o.changed}
 	for _, n := range names {
 		c.Delete(n)
 	}
@@ -152,10 +153,14 @@ func (o *Object) Without(names []string) []byte {
 // Changed says whether it was edited.
 func (o *Object) Changed() bool { return o.changed }
 
-// Bytes is the object as JSON: as it came, unless it was edited.
+// Bytes is the object as JSON: as it came, unless it was edited. They must not be
+// changed.
 func (o *Object) Bytes() []byte {
-	if !o.changed {
+	switch {
+	case !o.changed:
 		return o.raw
+	case o.edited != nil:
+		return o.edited
 	}
 	var b bytes.Buffer
 	b.Grow(len(o.raw) + 256)
@@ -169,7 +174,8 @@ func (o *Object) Bytes() []byte {
 		b.Write(o.values[n])
 	}
 	b.WriteByte('}')
-	return b.Bytes()
+	o.edited = b.Bytes()
+	return o.edited
 }
 
 // Merge puts the members of an object over those of o: objects are merged,

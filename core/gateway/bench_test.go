@@ -1,0 +1,74 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// atOnce is a provider that answers before it has read anything.
+type atOnce struct{ body string }
+
+// RoundTrip implements http.RoundTripper.
+func (p atOnce) RoundTrip(r *http.Request) (*http.Response, error) {
+	_, err := io.Copy(io.Discard, r.Body)
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(strings.NewReader(p.body)),
+	}, err
+}
+
+// What the gateway itself costs for a request of 50 KB, as late in a
+// conversation, with recording on.
+func BenchmarkRequest(b *testing.B) {
+	stream, err := os.ReadFile(filepath.Join("testdata", "anthropic.sse"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	key := config.Plain(canaryKey)
+	m := config.Model{Label: "m", Provider: "anthropic", Name: "m1", BaseURL: "http://nowhere", APIKey: &key}
+	dir := b.TempDir()
+	g, err := New(Options{Dir: filepath.Join(dir, "g"), Models: []config.Model{m}, Transport: atOnce{string(stream)}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer g.Close()
+	s, err := g.Session(b.Context(), trial.ModelSpec{
+		Trial: "t", Attempt: 1, Role: "agent", Dir: dir, Append: func(string, any) {}, Models: map[string]trial.Model{"default": {ID: ModelID(m)}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close(b.Context())
+	if err = s.Allow(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	e := s.Endpoints()["default"]
+	c := unixClient(e.Host)
+	defer c.CloseIdleConnections()
+	text := strings.Repeat("some words of a tool ", 50<<10/21)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		body := fmt.Sprintf(`{"model":"m1","max_tokens":100,"stream":true,"n":%d,"messages":[{"role":"user","content":%q}]}`, i, text)
+		req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "http://gateway/v1/messages", strings.NewReader(body))
+		if err != nil {
+			b.Fatal(err)
+		}
+		req.Header.Set("X-Api-Key", e.Token)
+		resp, err := c.Do(req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+	if err = s.Revoke(b.Context()); err != nil { // all is written down
+		b.Fatal(err)
+	}
+}

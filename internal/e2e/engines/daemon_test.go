@@ -41,6 +41,10 @@ func (s *server) up(t *testing.T) {
 	s.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), s.argv[0], s.argv[1:]...)
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr, s.cmd.Dir = s.env, log, log, "/"
 	s.cmd.SysProcAttr, s.cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, time.Second
+	if s.plugin == "docker" {
+		// A daemon without a bridge removes docker0, which may be another's.
+		s.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	}
 	if err = s.cmd.Start(); err != nil {
 		t.Skipf("%s does not start: %v", s.argv[0], err)
 	}

@@ -5,10 +5,10 @@ SHELL := /bin/bash
 # What later plugins need to be pure Go; the same everywhere.
 export TAGS := remote containers_image_openpgp exclude_graphdriver_btrfs
 
-.PHONY: build run test bench generate lint tools clean help
+.PHONY: build run test test-scaffolds bench generate lint tools clean help
 
 help: ## what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
 build: ## bin/berth, bin/berth-sandboxd, bin/plugins/*
 	@scripts/build
@@ -18,6 +18,9 @@ run: build ## the quickstart: no engine, no key, no network
 
 test: tools ## everything; the last line counts, the lines before it say what was skipped and why
 	@scripts/test
+
+test-scaffolds: ## all agents that are programs of their own, the real ones; makes their bundles first
+	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" ./internal/e2e/scaffolds
 
 bench: build ## the figures, each beside what it is compared with
 	@go run -tags "$(TAGS)" ./internal/bench

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -218,18 +219,9 @@ func TestDeclarationsAreWhole(t *testing.T) {
 		}
 		for knob, want := range map[cli.Knob]string{cli.Effort: "high", cli.MaxTurns: "7", cli.SystemPrompt: "be brief", cli.Skills: "/s/one", cli.MCP: "http://x"} {
 			has := strings.Contains(all, want)
-			if takes := contains(s.Knobs, knob); takes && !has {
+			if takes := slices.Contains(s.Knobs, knob); takes && !has {
 				t.Errorf("%s takes %s and does nothing with it: %s", s.Name, knob, all)
 			}
 		}
 	}
-}
-
-func contains(list []cli.Knob, k cli.Knob) bool {
-	for _, l := range list {
-		if l == k {
-			return true
-		}
-	}
-	return false
 }

@@ -35,6 +35,7 @@ func startPi(r *cli.Run) (cli.Start, error) {
 		api = "openai-responses"
 	case model.DialectAnthropic:
 		api, base = "anthropic-messages", r.URL
+	default:
 	}
 	models, err := json.Marshal(map[string]any{"providers": map[string]any{"berth": map[string]any{
 		"baseUrl": base, "api": api, "apiKey": "BERTH_MODEL_TOKEN",

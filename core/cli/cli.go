@@ -169,11 +169,15 @@ into trials, runs them, and keeps every attempt.`,
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what the program does to stderr")
 	root.AddCommand(
 		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.resumeCommand(),
-		a.showCommand(), a.taskCommand(), a.pluginCommand(), (&bundles.Commands{Printer: a.Printer, Host: a.host, Env: a.env}).Command(),
+		a.showCommand(), a.taskCommand(), a.pluginCommand(), a.bundles().Command(),
 		a.doctorCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
 	)
 	usage.Strict(root)
 	return root
+}
+
+func (a *app) bundles() *bundles.Commands {
+	return &bundles.Commands{Printer: a.Printer, Host: a.host, Env: a.env}
 }
 
 // host makes the host of plugins of this program.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,6 +139,11 @@ func (a *app) drift(ctx context.Context, l *load.Loaded, s *store.Run, accept bo
 			now[string(e.Kind)+" "+e.Name] = e.Digest
 		}
 	}
+	bundles, err := a.bundles().Digests()
+	if err != nil {
+		return err
+	}
+	maps.Copy(now, bundles)
 	drifts := run.Drifts(s.Index(), now)
 	if len(drifts) == 0 {
 		return nil

@@ -37,6 +37,20 @@ func (c *Commands) dir() string {
 	})
 }
 
+// Digests are those of the bundles that are there, by what they are of, as in
+// store.Brief.
+func (c *Commands) Digests() (map[string]string, error) {
+	there, err := bundle.List(c.dir())
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, b := range there {
+		out["bundle "+b.ID()] = b.Digest
+	}
+	return out, nil
+}
+
 // Command is `berth agent`.
 func (c *Commands) Command() *cobra.Command {
 	cmd := &cobra.Command{

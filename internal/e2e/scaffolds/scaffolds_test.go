@@ -40,8 +40,8 @@ func (s scaffold) call(text, command string) string {
 	return fmt.Sprintf("text: %q, tools: [{name: %s, arguments: %s}]", text, s.tool, args)
 }
 
-// trial is a task for one way of ending, and what must come of it.
-type trial struct {
+// ending is a task for one way of ending, and what must come of it.
+type ending struct {
 	replies []string
 	verify  string // a shell command that must succeed; empty: nothing is asked
 	toml    string
@@ -56,7 +56,7 @@ const usage = "usage: {input: 100, cached: 60, output: 10}"
 // nothingOfTheBundle fails while a process runs a file of the bundle.
 const nothingOfTheBundle = `for p in /proc/[0-9]*; do case $(readlink "$p/exe") in /opt/berth/agent/*) exit 1 ;; esac; done`
 
-func (s scaffold) trials() map[string]trial {
+func (s scaffold) trials() map[string]ending {
 	mark := func(name string) string { return "MARK-" + name }
 	at := func(name string, turn int, reply string) string {
 		return fmt.Sprintf("  - {when: {turn: %d, last: %q}, %s, %s}\n", turn, mark(name), reply, usage)
@@ -68,7 +68,7 @@ func (s scaffold) trials() map[string]trial {
 	fails := func(name string, status int) string {
 		return fmt.Sprintf("  - {when: {last: %q}, error: {status: %d, message: scripted trouble}}\n", mark(name), status)
 	}
-	ts := map[string]trial{
+	ts := map[string]ending{
 		"solve": {
 			replies: []string{at("solve", 0, s.call("I write it.", "echo MARK-solve | tee /app/done; exit 3")), done("solve")},
 			verify:  "[ -s /app/done ] && " + nothingOfTheBundle, outcome: record.Passed, end: record.Yielded,
@@ -92,7 +92,7 @@ func (s scaffold) trials() map[string]trial {
 		"bad":  {replies: []string{fails("bad", 400)}, outcome: record.Passed, end: record.Crashed, says: "scripted trouble"},
 	}
 	if os.Getuid() == 0 { // whose sandboxes have users
-		ts["nobody"] = trial{
+		ts["nobody"] = ending{
 			replies: []string{at("nobody", 0, s.call("I look.", "id -un; echo MARK-nobody; touch /tmp/done-by-$(id -un)")), done("nobody")},
 			verify:  "[ -e /tmp/done-by-nobody ]", toml: "[agent]\ntimeout_sec = 600\nuser = \"nobody\"\n", outcome: record.Passed, end: record.Yielded,
 		}
@@ -101,7 +101,7 @@ func (s scaffold) trials() map[string]trial {
 }
 
 // lay writes an experiment over one task for each trial.
-func (s scaffold) lay(t *testing.T, dir string, trials map[string]trial) {
+func (s scaffold) lay(t *testing.T, dir string, trials map[string]ending) {
 	t.Helper()
 	replies := "replies:\n"
 	for name, tr := range trials {
@@ -202,7 +202,7 @@ func (s scaffold) keep(t *testing.T, name, dir string) {
 	}
 }
 
-func (s scaffold) judge(t *testing.T, name string, want trial, dir string) {
+func (s scaffold) judge(t *testing.T, name string, want ending, dir string) {
 	var r record.Result
 	if err := json.Unmarshal(read(t, dir, "result.json"), &r); err != nil {
 		t.Fatal(err)
@@ -227,6 +227,9 @@ func (s scaffold) judge(t *testing.T, name string, want trial, dir string) {
 		}
 	}
 	s.keep(t, name, dir)
+	if name == "deadline" && !strings.Contains(string(read(t, dir, "trajectory.json")), "sleep 3000") {
+		t.Errorf("the call that was under way is not in the trajectory: %s", read(t, dir, "trajectory.json"))
+	}
 	if name == "solve" {
 		s.solved(t, &r, dir)
 	}

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
@@ -27,6 +28,7 @@ type session struct {
 	book     *Book
 	events   Events
 
+	mu     sync.Mutex // held by a call
 	image  image
 	looked bool
 	turns  int
@@ -89,6 +91,8 @@ func (s *session) see(ctx context.Context) error {
 
 // Turn implements agent.Session.
 func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder) (agent.Yield, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err := s.see(ctx); err != nil {
 		return agent.Yield{}, s.over(ctx, err)
 	}
@@ -112,6 +116,9 @@ func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 	}
 	s.book.rec, s.book.err = rec, nil
 	exit, err := s.run(ctx, start, rec)
+	if ctx.Err() != nil { // nobody listens any more: Close records what is open
+		return agent.Yield{}, context.Cause(ctx)
+	}
 	s.book.end()
 	switch {
 	case errors.Is(err, errSteps):
@@ -258,5 +265,12 @@ func (s *session) run(ctx context.Context, start Start, rec agent.Recorder) (exi
 	return exit, err
 }
 
-// Close implements agent.Session.
-func (s *session) Close(context.Context, string, agent.Recorder) error { return s.close() }
+// Close implements agent.Session. Of a CLI that was killed it records what had
+// begun.
+func (s *session) Close(_ context.Context, _ string, rec agent.Recorder) error {
+	s.mu.Lock() // a turn that was cancelled may be on its way out
+	defer s.mu.Unlock()
+	s.book.rec = rec
+	s.book.end()
+	return s.close()
+}

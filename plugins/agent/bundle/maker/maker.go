@@ -57,6 +57,11 @@ func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
 	if _, _, err := bundle.Parse(id); err != nil {
 		return bundle.Bundle{}, err
 	}
+	if !o.Again && ctx.Err() == nil { // it may be in a folder that is somebody else's
+		if b, missing := bundle.Open(o.Dir, o.Name, o.Version); missing == nil {
+			return b, nil
+		}
+	}
 	unlock, err := lock(ctx, o.Dir, id)
 	if err != nil {
 		return bundle.Bundle{}, fmt.Errorf("make bundle %s: %w", id, err)

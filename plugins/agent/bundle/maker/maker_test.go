@@ -138,13 +138,16 @@ func TestOrdersThatCannotBeMade(t *testing.T) {
 		"have no file":           func(o *maker.Order) { o.Recipe.Links = map[string]string{"x": "npm/none"} },
 		"no folder for bundles":  func(o *maker.Order) { o.Dir = "" },
 		"letters, digits":        func(o *maker.Order) { o.Version = "1/2" },
-		"is not on this machine": func(*maker.Order) { t.Setenv("PATH", t.TempDir()) },
 	} {
 		o := order(t.TempDir())
 		spoil(&o)
 		if _, err := maker.Make(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want %q", err, want)
 		}
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := maker.Make(t.Context(), order(t.TempDir())); err == nil || !strings.Contains(err.Error(), "is not on this machine") {
+		t.Errorf("without npm: %v", err)
 	}
 }
 

@@ -1,0 +1,177 @@
+package scaffolds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway"
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/relay"
+	"github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// bench is one sandbox with an agent's bundle, and a model that can be reached
+// from inside it.
+type bench struct {
+	agent agent.Agent
+	setup agent.Setup
+	relay *relay.Relay
+	box   *sandbox.Sandbox
+
+	mu    sync.Mutex
+	asked []time.Time
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// set makes a bench for a scaffold whose model answers from a script.
+func set(t *testing.T, s scaffold, script string) *bench {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "bst")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	ctx := t.Context()
+	b := &bench{}
+	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(root, "bin", "plugins")}, Env: []string{"BERTH_BUNDLES=" + bundles}})
+	must(t, err)
+	t.Cleanup(h.Stop)
+	b.agent, _, err = h.Agent(ctx, s.name)
+	must(t, err)
+	env, _, err := h.Environment(ctx, "local")
+	must(t, err)
+	needs, err := b.agent.Check(ctx, agent.CheckRequest{Role: agent.RoleAgent})
+	must(t, err)
+	if len(needs.Refusals) > 0 {
+		t.Fatal(needs.Refusals)
+	}
+	var mounts []environment.Mount
+	for _, m := range needs.Bundles {
+		mounts = append(mounts, environment.Mount{Source: m.Source, Target: m.Target})
+	}
+	installed, _, err := sandbox.Install(filepath.Join(dir, "bin"), filepath.Join(root, "bin", "berth-sandboxd"))
+	must(t, err)
+	folder, err := sandbox.NewFolder(filepath.Join(dir, "c"), installed)
+	must(t, err)
+	t.Cleanup(func() { _ = folder.Close() })
+	must(t, errors.Join(os.Mkdir(filepath.Join(dir, "s"), 0o700), os.Mkdir(filepath.Join(dir, "v"), 0o700), os.Mkdir(filepath.Join(dir, "o"), 0o700)))
+	made, err := env.Create(ctx, environment.Spec{
+		Labels:  environment.Labels{Owner: filepath.Base(dir), Trial: "t", Attempt: 1},
+		Network: environment.Network{Mode: environment.NetworkNone}, Workdir: "/app", Mounts: mounts, Control: folder.Path, Lease: time.Minute,
+		Scratch: filepath.Join(dir, "s"),
+	})
+	must(t, err)
+	t.Cleanup(func() { _, _ = env.Destroy(context.WithoutCancel(ctx), made.ID) })
+	b.box, err = sandbox.Connect(ctx, folder, made.PID, time.Minute)
+	must(t, err)
+	t.Cleanup(func() { _ = b.box.Close() })
+	b.relay, err = relay.New(filepath.Join(dir, "r"), relay.Of(b.box, host.Session{ID: "s", Dir: "/app"}))
+	must(t, err)
+	t.Cleanup(func() { _ = b.relay.Shut(context.WithoutCancel(ctx)) })
+	must(t, b.relay.Open(ctx))
+	b.setup = agent.Setup{
+		Session: "s", Role: agent.RoleAgent, View: filepath.Join(dir, "v"), Scratch: filepath.Join(dir, "o"), Shell: b.relay.Address(), Workdir: "/app",
+		Models: b.models(t, dir, script, needs.Dialects),
+	}
+	return b
+}
+
+func (b *bench) models(t *testing.T, dir, script string, dialects []model.Dialect) map[string]model.Endpoint {
+	t.Helper()
+	file := filepath.Join(dir, "replies.yaml")
+	must(t, os.WriteFile(file, []byte(script), 0o600))
+	m := config.Model{Label: "m", Provider: "script", Name: "gpt-5.5", Script: file}
+	g, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "g"), Models: []config.Model{m}})
+	must(t, err)
+	t.Cleanup(func() { _ = g.Close() })
+	session, err := g.Session(t.Context(), trial.ModelSpec{
+		Trial: "t", Attempt: 1, Role: "agent", Dialects: dialects, Dir: dir, Inside: b.box.Listen,
+		Append: func(string, any) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.asked = append(b.asked, time.Now())
+		},
+		Models: map[string]trial.Model{"default": {ID: gateway.ModelID(m), Label: "m", Info: model.Info{Dialect: model.DialectScript, Name: m.Name}}},
+	})
+	must(t, err)
+	must(t, session.Allow(t.Context()))
+	t.Cleanup(func() { _ = session.Close(context.Background()) })
+	return session.Endpoints()
+}
+
+// recorder keeps steps.
+type recorder struct {
+	mu    sync.Mutex
+	steps []trajectory.Step
+}
+
+func (r *recorder) Step(s trajectory.Step) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.steps = append(r.steps, s)
+	return nil
+}
+func (r *recorder) Log(string) error      { return nil }
+func (r *recorder) Artifact(string) error { return nil }
+
+// A second message goes on with the session: the model is shown what was said
+// before.
+func TestASecondMessageGoesOnWithTheSession(t *testing.T) {
+	for _, s := range scaffolds {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			needs(t, s)
+			b := set(t, s, fmt.Sprintf(`replies:
+  - {when: {turn: 0, last: first-message}, %s}
+  - {when: {turn: 1, last: OUT-one}, text: one is done}
+  - {when: {turn: 2, last: second-message}, %s}
+  - {when: {turn: 3, last: OUT-two}, text: two is done}
+`, s.call("one", "echo OUT-one"), s.call("two", "echo OUT-two")))
+			session, err := b.agent.Open(t.Context(), b.setup)
+			must(t, err)
+			r := &recorder{}
+			for i, text := range []string{"first-message", "second-message"} {
+				y, err := session.Turn(t.Context(), agent.Message{Turn: i + 1, Text: text}, r)
+				if err != nil || y.End != agent.Done || !strings.Contains(y.Message, []string{"one is done", "two is done"}[i]) {
+					t.Fatalf("turn %d: %+v, %v\n%s", i+1, y, err, last(b.setup.Scratch))
+				}
+				must(t, b.relay.Close(t.Context()))
+				must(t, b.relay.Open(t.Context()))
+			}
+			must(t, session.Close(t.Context(), "", r))
+			if len(r.steps) != 4 {
+				t.Fatalf("%d steps: %+v", len(r.steps), r.steps)
+			}
+		})
+	}
+}
+
+// last is what the CLI printed on its standard error.
+func last(scratch string) string {
+	files, _ := filepath.Glob(filepath.Join(scratch, "*stderr.txt"))
+	var all strings.Builder
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil {
+			all.Write(b)
+		}
+	}
+	return all.String()
+}

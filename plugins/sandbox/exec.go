@@ -33,6 +33,7 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (Result, error) {
 	start := &pb.ExecStart{
 		Argv: asBytes(cmd.Argv), Env: asBytes(cmd.Env), Dir: []byte(cmd.Dir), User: cmd.User,
 		TimeoutMs: milliseconds(cmd.Timeout), Stdin: cmd.Stdin != nil, Id: cmd.ID, Keep: cmd.ID != "", Sweep: cmd.Sweep,
+		DiscardStdout: cmd.Stdout == nil, DiscardStderr: cmd.Stderr == nil,
 	}
 	if start.Id == "" {
 		start.Id = newID()
@@ -88,7 +89,11 @@ func (r *running) run(ctx context.Context, first *pb.ExecRequest) (Result, error
 	if err != nil {
 		return Result{}, r.failed(ctx, err)
 	}
-	if !stop() && !r.kept { // ctx ended first, and that may be what ended it
+	ended := !stop()
+	// The end of the call comes together with the status. Who does not read it
+	// cancels the call, and that is a message more for everybody.
+	_, _ = st.Recv()
+	if ended && !r.kept { // ctx ended first, and that may be what ended it
 		return resultOf(exit), fmt.Errorf("%s: %w", r.op, context.Cause(ctx))
 	}
 	return resultOf(exit), nil

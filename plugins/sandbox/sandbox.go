@@ -93,8 +93,8 @@ type Command struct {
 	// Stdin is copied until its end; nil is /dev/null. Exec does not wait for a
 	// Read that is still blocked when the command ends.
 	Stdin io.Reader
-	// Stdout and Stderr get the output as it comes, from one goroutine; nil
-	// throws it away. An error of a Write ends the command like a cancel.
+	// Stdout and Stderr get the output as it comes, from one goroutine; nil is
+	// /dev/null, unless the command is kept. An error of a Write ends the command like a cancel.
 	Stdout, Stderr io.Writer
 	// ID, if set, keeps the command: it outlives this call, and a broken
 	// connection or a cancel leaves it running, to be joined again (Join) or

@@ -84,18 +84,24 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 	defer stop()
 
 	to := &sender{st: st}
-	out, errs := &pipe.Output{File: fds.Take(1, "stdout")}, &pipe.Output{File: fds.Take(2, "stderr")}
+	var outputs []*pipe.Output
 	var readers sync.WaitGroup
-	readers.Go(func() { out.Copy(func(b []byte) error { return to.send(stdout(b)) }) })
-	readers.Go(func() { errs.Copy(func(b []byte) error { return to.send(stderr(b)) }) })
+	for i, wrap := range []func([]byte) *pb.ExecReply{stdout, stderr} {
+		if f := fds.Take(i+1, "output"); f != nil {
+			out := &pipe.Output{File: f}
+			outputs = append(outputs, out)
+			readers.Go(func() { out.Copy(func(b []byte) error { return to.send(wrap(b)) }) })
+		}
+	}
 	c.stdin = &pipe.Input{}
 	c.stdin.Set(fds.Take(0, "stdin"))
 	if spec.GetStdin() {
 		go c.feed(st)
 	}
 	finish := func() {
-		out.End()
-		errs.End()
+		for _, out := range outputs {
+			out.End()
+		}
 		readers.Wait()
 		c.stdin.Close()
 		d.ended(c)
@@ -145,7 +151,8 @@ func (h *shell) launch(c *command, spec *pb.ExecStart) (*pipe.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	fds, err := pipe.Open(spec.GetStdin())
+	kept := spec.GetKeep()
+	fds, err := pipe.Open([3]bool{spec.GetStdin(), kept || !spec.GetDiscardStdout(), kept || !spec.GetDiscardStderr()})
 	if err != nil {
 		return nil, err
 	}

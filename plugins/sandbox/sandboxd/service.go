@@ -72,7 +72,7 @@ func (d *daemon) run(s *service) error {
 	if err != nil {
 		return err
 	}
-	fds, err := pipe.Open(false)
+	fds, err := pipe.Open([3]bool{false, true, false})
 	if err != nil {
 		return err
 	}

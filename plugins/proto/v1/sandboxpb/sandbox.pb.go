@@ -2099,7 +2099,11 @@ type ExecStart struct {
 	// exit is sent, again and again until there is none (as SandboxControl.Sweep
 	// does): a daemon's double fork breaks any tree. Only in a session that
 	// grades; else DENIED.
-	Sweep         bool `protobuf:"varint,9,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Sweep bool `protobuf:"varint,9,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// Nobody wants this output: it goes to /dev/null. Without meaning for a
+	// command that is kept, since who joins it may want it.
+	DiscardStdout bool `protobuf:"varint,10,opt,name=discard_stdout,json=discardStdout,proto3" json:"discard_stdout,omitempty"`
+	DiscardStderr bool `protobuf:"varint,11,opt,name=discard_stderr,json=discardStderr,proto3" json:"discard_stderr,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2193,6 +2197,20 @@ func (x *ExecStart) GetKeep() bool {
 func (x *ExecStart) GetSweep() bool {
 	if x != nil {
 		return x.Sweep
+	}
+	return false
+}
+
+func (x *ExecStart) GetDiscardStdout() bool {
+	if x != nil {
+		return x.DiscardStdout
+	}
+	return false
+}
+
+func (x *ExecStart) GetDiscardStderr() bool {
+	if x != nil {
+		return x.DiscardStderr
 	}
 	return false
 }
@@ -3923,7 +3941,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	" \x01(\x03R\x10sandboxdRssBytes\x12)\n" +
 	"\x10sandboxd_threads\x18\v \x01(\x03R\x0fsandboxdThreads\x121\n" +
 	"\x14sandboxd_descriptors\x18\f \x01(\x03R\x13sandboxdDescriptors\x12/\n" +
-	"\x13sandboxd_goroutines\x18\r \x01(\x03R\x12sandboxdGoroutines\"\xc6\x01\n" +
+	"\x13sandboxd_goroutines\x18\r \x01(\x03R\x12sandboxdGoroutines\"\x94\x02\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\fR\x04argv\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
@@ -3934,7 +3952,10 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x05stdin\x18\x06 \x01(\bR\x05stdin\x12\x0e\n" +
 	"\x02id\x18\a \x01(\tR\x02id\x12\x12\n" +
 	"\x04keep\x18\b \x01(\bR\x04keep\x12\x14\n" +
-	"\x05sweep\x18\t \x01(\bR\x05sweep\"d\n" +
+	"\x05sweep\x18\t \x01(\bR\x05sweep\x12%\n" +
+	"\x0ediscard_stdout\x18\n" +
+	" \x01(\bR\rdiscardStdout\x12%\n" +
+	"\x0ediscard_stderr\x18\v \x01(\bR\rdiscardStderr\"d\n" +
 	"\bExecJoin\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12#\n" +
 	"\rstdout_offset\x18\x02 \x01(\x03R\fstdoutOffset\x12#\n" +

@@ -12,7 +12,7 @@ import (
 // open is a set whose ends of the command are ours, too.
 func open(t *testing.T) (s *Set, said *os.File, out *Output) {
 	t.Helper()
-	s, err := Open(true)
+	s, err := Open([3]bool{true, true, true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestReadsOnAfterTheSinkFails(t *testing.T) {
 
 func TestInputSwallowsWhatNobodyReads(t *testing.T) {
 	t.Parallel()
-	s, err := Open(true)
+	s, err := Open([3]bool{true, true, true})
 	if err != nil {
 		t.Fatal(err)
 	}

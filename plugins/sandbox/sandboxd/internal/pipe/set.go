@@ -15,8 +15,9 @@ import (
 // none.
 type Set struct{ theirs, ours [3]int }
 
-// Open makes them; without stdin its place is /dev/null.
-func Open(stdin bool) (p *Set, err error) {
+// Open makes pipes for those of standard input, output and error that are
+// wanted; in the place of the others is /dev/null.
+func Open(wanted [3]bool) (p *Set, err error) {
 	p = &Set{[3]int{-1, -1, -1}, [3]int{-1, -1, -1}}
 	defer func() {
 		if err != nil {
@@ -25,8 +26,8 @@ func Open(stdin bool) (p *Set, err error) {
 		}
 	}()
 	for i := range p.theirs {
-		if i == 0 && !stdin {
-			if p.theirs[0], err = unix.FcntlInt(uintptr(Null()), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+		if !wanted[i] {
+			if p.theirs[i], err = unix.FcntlInt(uintptr(Null()), unix.F_DUPFD_CLOEXEC, 3); err != nil {
 				return p, err
 			}
 			continue

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -113,7 +114,11 @@ func servers(list []agent.Server) string {
 	b.WriteString("\nThe task comes with these MCP servers, which you can reach from the sandbox with a client of your own:\n")
 	for _, s := range list {
 		if s.Transport == "stdio" {
-			fmt.Fprintf(&b, "- %s: stdio, started as: %s\n", s.Name, strings.Join(append([]string{s.Command}, s.Args...), " "))
+			argv := append([]string{s.Command}, s.Args...)
+			for _, k := range slices.Backward(slices.Sorted(maps.Keys(s.Env))) {
+				argv = append([]string{k + "=" + s.Env[k]}, argv...)
+			}
+			fmt.Fprintf(&b, "- %s: stdio, started as: %s\n", s.Name, strings.Join(argv, " "))
 		} else {
 			fmt.Fprintf(&b, "- %s: %s at %s\n", s.Name, s.Transport, s.URL)
 		}

@@ -239,12 +239,13 @@ func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
 		setup.Shell = s.relay.Address()
 	}
 	for _, m := range a.task.MCPServers {
-		headers, err := m.Headers.Resolve(a.in.LookupEnv)
-		if err != nil {
+		headers, errHeaders := m.Headers.Resolve(a.in.LookupEnv)
+		env, errEnv := m.Env.Resolve(a.in.LookupEnv)
+		if err := errors.Join(errHeaders, errEnv); err != nil {
 			return blame.On(record.ByConfig, fmt.Errorf("server %s: %w", m.Name, err))
 		}
 		setup.Servers = append(setup.Servers, agent.Server{
-			Name: m.Name, Transport: m.Transport, URL: m.URL, Headers: headers, Command: m.Command, Args: m.Args,
+			Name: m.Name, Transport: m.Transport, URL: m.URL, Headers: headers, Command: m.Command, Args: m.Args, Env: env,
 		})
 	}
 	for _, k := range a.task.Skills {

@@ -142,6 +142,7 @@ type Server struct {
 	Headers   map[string]string `json:"headers,omitempty"`
 	Command   string            `json:"command,omitempty"`
 	Args      []string          `json:"args,omitempty"`
+	Env       map[string]string `json:"env,omitempty"` // of the command
 }
 
 // Message is one user message.

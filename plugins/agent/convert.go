@@ -97,13 +97,13 @@ func setupFromProto(p *agentpb.SessionSetup) (s Setup, err error) {
 
 func serverToProto(s Server) *agentpb.AgentMcpServer {
 	return &agentpb.AgentMcpServer{
-		Name: s.Name, Transport: s.Transport, Url: s.URL, Headers: wire.TextMap(s.Headers), Command: s.Command, Args: wire.Texts(s.Args),
+		Name: s.Name, Transport: s.Transport, Url: s.URL, Headers: wire.TextMap(s.Headers), Command: s.Command, Args: wire.Texts(s.Args), Env: wire.TextMap(s.Env),
 	}
 }
 
 func serverFromProto(p *agentpb.AgentMcpServer) Server {
 	return Server{
-		Name: p.GetName(), Transport: p.GetTransport(), URL: p.GetUrl(), Headers: p.GetHeaders(), Command: p.GetCommand(), Args: p.GetArgs(),
+		Name: p.GetName(), Transport: p.GetTransport(), URL: p.GetUrl(), Headers: p.GetHeaders(), Command: p.GetCommand(), Args: p.GetArgs(), Env: p.GetEnv(),
 	}
 }
 

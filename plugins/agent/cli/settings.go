@@ -113,18 +113,29 @@ func (s *Settings) servers(task []agent.Server) []agent.Server {
 		m := s.MCP[name]
 		server := agent.Server{Name: name, Transport: "streamable-http", URL: m.URL, Headers: m.Headers}
 		if len(m.Command) > 0 {
-			server = agent.Server{Name: name, Transport: "stdio", Command: m.Command[0], Args: m.Command[1:]}
-			if len(m.Env) > 0 { // the contract's server has no variables: env sets them, in every image
-				server.Args = append([]string{m.Command[0]}, server.Args...)
-				for _, k := range slices.Backward(slices.Sorted(maps.Keys(m.Env))) {
-					server.Args = append([]string{k + "=" + m.Env[k]}, server.Args...)
-				}
-				server.Command = "env"
-			}
+			server = agent.Server{Name: name, Transport: "stdio", Command: m.Command[0], Args: m.Command[1:], Env: m.Env}
 		}
 		out = append(out, server)
 	}
+	for i := range out {
+		out[i] = launched(out[i])
+	}
 	return out
+}
+
+// launched is a server whose variables env sets, which is in every image: not
+// every CLI can set some.
+func launched(s agent.Server) agent.Server {
+	if len(s.Env) == 0 || s.Command == "" {
+		return s
+	}
+	argv := []string{"env"}
+	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+		argv = append(argv, k+"="+s.Env[k])
+	}
+	s.Args = append(append(argv[1:], s.Command), s.Args...)
+	s.Command, s.Env = argv[0], nil
+	return s
 }
 
 // skillFiles are the skills of the settings as files below Home.

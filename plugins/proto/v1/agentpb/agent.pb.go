@@ -809,6 +809,7 @@ type AgentMcpServer struct {
 	Headers       map[string]string      `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Command       string                 `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"` // of stdio
 	Args          []string               `protobuf:"bytes,6,rep,name=args,proto3" json:"args,omitempty"`
+	Env           map[string]string      `protobuf:"bytes,7,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of stdio: for the command, beside the agent's own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -881,6 +882,13 @@ func (x *AgentMcpServer) GetCommand() string {
 func (x *AgentMcpServer) GetArgs() []string {
 	if x != nil {
 		return x.Args
+	}
+	return nil
+}
+
+func (x *AgentMcpServer) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
 	}
 	return nil
 }
@@ -1406,15 +1414,19 @@ const file_v1_agent_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"C\n" +
 	"\vAgentLimits\x12\x17\n" +
 	"\atime_ms\x18\x01 \x01(\x03R\x06timeMs\x12\x1b\n" +
-	"\tmax_steps\x18\x02 \x01(\x03R\bmaxSteps\"\xff\x01\n" +
+	"\tmax_steps\x18\x02 \x01(\x03R\bmaxSteps\"\xec\x02\n" +
 	"\x0eAgentMcpServer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\ttransport\x18\x02 \x01(\tR\ttransport\x12\x10\n" +
 	"\x03url\x18\x03 \x01(\tR\x03url\x12?\n" +
 	"\aheaders\x18\x04 \x03(\v2%.berth.v1.AgentMcpServer.HeadersEntryR\aheaders\x12\x18\n" +
 	"\acommand\x18\x05 \x01(\tR\acommand\x12\x12\n" +
-	"\x04args\x18\x06 \x03(\tR\x04args\x1a:\n" +
+	"\x04args\x18\x06 \x03(\tR\x04args\x123\n" +
+	"\x03env\x18\a \x03(\v2!.berth.v1.AgentMcpServer.EnvEntryR\x03env\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"p\n" +
 	"\vTurnRequest\x12\x16\n" +
@@ -1484,7 +1496,7 @@ func file_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_v1_agent_proto_goTypes = []any{
 	(AgentRole)(0),                // 0: berth.v1.AgentRole
 	(AgentEnd)(0),                 // 1: berth.v1.AgentEnd
@@ -1508,8 +1520,9 @@ var file_v1_agent_proto_goTypes = []any{
 	nil,                           // 19: berth.v1.SessionSetup.ModelsEntry
 	nil,                           // 20: berth.v1.AgentReference.EnvEntry
 	nil,                           // 21: berth.v1.AgentMcpServer.HeadersEntry
-	(*modelpb.ModelInfo)(nil),     // 22: berth.v1.ModelInfo
-	(*modelpb.ModelEndpoint)(nil), // 23: berth.v1.ModelEndpoint
+	nil,                           // 22: berth.v1.AgentMcpServer.EnvEntry
+	(*modelpb.ModelInfo)(nil),     // 23: berth.v1.ModelInfo
+	(*modelpb.ModelEndpoint)(nil), // 24: berth.v1.ModelEndpoint
 }
 var file_v1_agent_proto_depIdxs = []int32{
 	18, // 0: berth.v1.AgentCheckRequest.models:type_name -> berth.v1.AgentCheckRequest.ModelsEntry
@@ -1524,25 +1537,26 @@ var file_v1_agent_proto_depIdxs = []int32{
 	9,  // 9: berth.v1.SessionSetup.reference:type_name -> berth.v1.AgentReference
 	20, // 10: berth.v1.AgentReference.env:type_name -> berth.v1.AgentReference.EnvEntry
 	21, // 11: berth.v1.AgentMcpServer.headers:type_name -> berth.v1.AgentMcpServer.HeadersEntry
-	13, // 12: berth.v1.TurnRequest.message:type_name -> berth.v1.TurnMessage
-	16, // 13: berth.v1.SessionEvent.yield:type_name -> berth.v1.AgentYield
-	1,  // 14: berth.v1.AgentYield.end:type_name -> berth.v1.AgentEnd
-	17, // 15: berth.v1.AgentYield.claim:type_name -> berth.v1.AgentClaim
-	22, // 16: berth.v1.AgentCheckRequest.ModelsEntry.value:type_name -> berth.v1.ModelInfo
-	23, // 17: berth.v1.SessionSetup.ModelsEntry.value:type_name -> berth.v1.ModelEndpoint
-	2,  // 18: berth.v1.Agent.Check:input_type -> berth.v1.AgentCheckRequest
-	6,  // 19: berth.v1.Agent.Open:input_type -> berth.v1.OpenRequest
-	12, // 20: berth.v1.Agent.Turn:input_type -> berth.v1.TurnRequest
-	14, // 21: berth.v1.Agent.Close:input_type -> berth.v1.CloseRequest
-	3,  // 22: berth.v1.Agent.Check:output_type -> berth.v1.AgentCheckReply
-	7,  // 23: berth.v1.Agent.Open:output_type -> berth.v1.OpenReply
-	15, // 24: berth.v1.Agent.Turn:output_type -> berth.v1.SessionEvent
-	15, // 25: berth.v1.Agent.Close:output_type -> berth.v1.SessionEvent
-	22, // [22:26] is the sub-list for method output_type
-	18, // [18:22] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	22, // 12: berth.v1.AgentMcpServer.env:type_name -> berth.v1.AgentMcpServer.EnvEntry
+	13, // 13: berth.v1.TurnRequest.message:type_name -> berth.v1.TurnMessage
+	16, // 14: berth.v1.SessionEvent.yield:type_name -> berth.v1.AgentYield
+	1,  // 15: berth.v1.AgentYield.end:type_name -> berth.v1.AgentEnd
+	17, // 16: berth.v1.AgentYield.claim:type_name -> berth.v1.AgentClaim
+	23, // 17: berth.v1.AgentCheckRequest.ModelsEntry.value:type_name -> berth.v1.ModelInfo
+	24, // 18: berth.v1.SessionSetup.ModelsEntry.value:type_name -> berth.v1.ModelEndpoint
+	2,  // 19: berth.v1.Agent.Check:input_type -> berth.v1.AgentCheckRequest
+	6,  // 20: berth.v1.Agent.Open:input_type -> berth.v1.OpenRequest
+	12, // 21: berth.v1.Agent.Turn:input_type -> berth.v1.TurnRequest
+	14, // 22: berth.v1.Agent.Close:input_type -> berth.v1.CloseRequest
+	3,  // 23: berth.v1.Agent.Check:output_type -> berth.v1.AgentCheckReply
+	7,  // 24: berth.v1.Agent.Open:output_type -> berth.v1.OpenReply
+	15, // 25: berth.v1.Agent.Turn:output_type -> berth.v1.SessionEvent
+	15, // 26: berth.v1.Agent.Close:output_type -> berth.v1.SessionEvent
+	23, // [23:27] is the sub-list for method output_type
+	19, // [19:23] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_v1_agent_proto_init() }
@@ -1563,7 +1577,7 @@ func file_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_agent_proto_rawDesc), len(file_v1_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

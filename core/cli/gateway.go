@@ -57,29 +57,40 @@ func (a *app) models(j *job, dir string) (*gateway.Gateway, error) {
 	if len(ms) == 0 {
 		return nil, nil
 	}
+	spent, err := gateway.Before(j.store.Dir, j.store.Index())
+	if err != nil {
+		return nil, err
+	}
+	var sum ledger.Amount
+	for _, s := range spent {
+		sum = sum.Plus(s)
+	}
 	l := j.limits()
 	// The underscore: folders of attempts beside it have names of letters and digits.
 	return gateway.New(gateway.Options{
-		Dir: dir + "/_g", Models: ms, FindRun: show.FindRun, Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: spentBefore(j), Log: a.log,
+		Dir: dir + "/_g", Models: ms, FindRun: show.FindRun, Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: sum,
+		Cells: budgets(j, spent), Log: a.log,
 	})
 }
 
-// spentBefore is what a run has used up before it was resumed.
-func spentBefore(j *job) ledger.Amount {
-	var sum ledger.Amount
-	for _, t := range j.store.Index().Trials {
-		for _, at := range t.Attempts {
-			if at.Result == nil {
-				continue
-			}
-			sum.Requests += at.Result.Requests
-			sum.Tokens += at.Result.Tokens
-			if at.Result.CostUSD != nil {
-				sum.USD += *at.Result.CostUSD
-			}
+// budgets are those of the cells, with what was spent of them before the run
+// was resumed.
+func budgets(j *job, spent map[string]ledger.Amount) []gateway.Cell {
+	cells := make([]gateway.Cell, len(j.Experiment.Cells))
+	for i, c := range j.Experiment.Cells {
+		p := &c.PerCell
+		cells[i] = gateway.Cell{Name: c.Key, Limit: ledger.Limit{Requests: p.Requests, Tokens: p.Tokens, USD: p.CostUSD}}
+		for _, m := range modelsOf(&config.Experiment{Cells: []*config.Cell{c}}) {
+			cells[i].Models = append(cells[i].Models, gateway.ModelID(m))
 		}
 	}
-	return sum
+	for i := range j.Plan.Trials {
+		t := &j.Plan.Trials[i]
+		c := &cells[t.Cell]
+		c.Trials = append(c.Trials, t.ID)
+		c.Spent = c.Spent.Plus(spent[t.ID])
+	}
+	return cells
 }
 
 // asGateway keeps a gateway that is not there from becoming one that is.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,7 +71,8 @@ func FindRun(name string) (string, error) {
 	return "", fmt.Errorf("no run %q: name its folder, its name below ./%s, or last", name, RunsDir)
 }
 
-// FindTrial finds a trial by the beginning of its id or folder, or by its task.
+// FindTrial finds a trial by the beginning of its id or folder, or by its task,
+// which may be named without its organization.
 func FindTrial(x *store.Index, name string) (*store.TrialState, error) {
 	var found, byTask []*store.TrialState
 	for _, t := range x.Trials {
@@ -80,7 +82,7 @@ func FindTrial(x *store.Index, name string) (*store.TrialState, error) {
 		case strings.HasPrefix(t.ID, name) || strings.HasPrefix(t.Dir, name):
 			found = append(found, t)
 		}
-		if t.Task == name {
+		if t.Task == name || path.Base(t.Task) == name {
 			byTask = append(byTask, t)
 		}
 	}

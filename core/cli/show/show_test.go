@@ -93,7 +93,7 @@ func TestTrialsAreFoundByWhatTheyAreCalled(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		strings.Repeat("a", 64): "a", "aaaa": "a", "bb": "b", "two": "c", "two--a--3": "c", "org_one--a--2": "b",
-		"org/one": "names 2 trials", "zzz": "no trial", "org_one": "names 2 trials",
+		"org/one": "names 2 trials", "one": "names 2 trials", "zzz": "no trial", "org_one": "names 2 trials",
 	} {
 		tr, err := show.FindTrial(x, name)
 		switch {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -56,19 +57,26 @@ func BenchmarkRequest(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		body := fmt.Sprintf(`{"model":"m1","max_tokens":100,"stream":true,"n":%d,"messages":[{"role":"user","content":%q}]}`, i, text)
-		req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "http://gateway/v1/messages", strings.NewReader(body))
-		if err != nil {
+		if err = benchmarked(b, c, e.Token, body); err != nil {
 			b.Fatal(err)
 		}
-		req.Header.Set("X-Api-Key", e.Token)
-		resp, err := c.Do(req)
-		if err != nil {
-			b.Fatal(err)
-		}
-		_, _ = io.Copy(io.Discard, resp.Body)
-		_ = resp.Body.Close()
 	}
 	if err = s.Revoke(b.Context()); err != nil { // all is written down
 		b.Fatal(err)
 	}
+}
+
+func benchmarked(b *testing.B, c *http.Client, token, body string) error {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "http://gateway/v1/messages", strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("X-Api-Key", token)
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return errors.Join(err, resp.Body.Close())
 }

@@ -38,6 +38,7 @@ type Exchange struct {
 	Estimated bool            `json:"estimated,omitempty"` // the provider did not say all of the usage
 	Raw       json.RawMessage `json:"raw_usage,omitempty"` // the provider's own record of it
 	CostUSD   *float64        `json:"cost_usd,omitempty"`  // absent: not known
+	Limit     int             `json:"limit,omitempty"`     // requests that might be under way at its provider when it was sent; absent: not paced
 	Tries     int             `json:"tries,omitempty"`     // that the provider refused or failed before this answer
 	Waited    time.Duration   `json:"waited_ns,omitempty"` // for room in a budget, or for a provider
 	FirstByte time.Duration   `json:"first_byte_ns,omitempty"`

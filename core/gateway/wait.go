@@ -117,7 +117,7 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 		if waitErr != nil {
 			return nil, time.Time{}, func(pace.Result) {}, waitErr
 		}
-		sent = time.Now()
+		sent, x.line.Limit = time.Now(), p.State().Limit
 		resp, err = x.send(ctx)
 		r, after := resultOf(resp, err)
 		if ctx.Err() != nil {

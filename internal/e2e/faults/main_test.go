@@ -55,7 +55,7 @@ func build() (err error) {
 	}
 	for to, packages := range map[string][]string{
 		"":                {"./cmd/berth", "./cmd/berth-sandboxd"},
-		"plugins":         {"./agents/nop", "./agents/oracle", "./environments/local", "./verifiers/script"},
+		"plugins":         {"./agents/nop", "./agents/oracle", "./agents/minisweagent", "./environments/local", "./verifiers/script"},
 		"plugins/libexec": {"./environments/local/local-init"},
 	} {
 		args := append([]string{"build", "-tags", tags, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(bin, to) + "/"}, packages...)

@@ -1,0 +1,312 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	types "github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/gateway"
+	"github.com/berth-eval/berth/core/record"
+)
+
+// modelled writes an experiment in which minisweagent works with model.m.
+func modelled(t *testing.T, dir, inExperiment, model string) {
+	t.Helper()
+	write(t, dir, map[string]string{"experiment.hcl": fmt.Sprintf(`experiment "e2e" {
+  datasets    = [dataset.tasks]
+  environment = environment.local
+  model       = model.m
+%s
+}
+dataset "tasks" {
+  format = "harbor"
+  path   = "./tasks"
+}
+environment "local" {
+  plugin = "local"
+}
+agent "one" {
+  plugin = "minisweagent"
+  config {
+    max_tokens = 40
+  }
+}
+agent "two" {
+  plugin = "minisweagent"
+  config {
+    max_tokens = 41
+  }
+}
+model "m" {
+%s
+}
+`, inExperiment, model)})
+}
+
+// resultOf is the result of the one attempt of a trial.
+func resultOf(t *testing.T, tr *types.ShowTrial) *record.Result {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(tr.Attempts[0].Dir, record.ResultFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r record.Result
+	if err = json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	return &r
+}
+
+// exchangesOf are the requests of the one attempt of a trial.
+func exchangesOf(t *testing.T, tr *types.ShowTrial) []gateway.Exchange {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(tr.Attempts[0].Dir, filepath.FromSlash(gateway.ExchangesFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []gateway.Exchange
+	for line := range bytes.Lines(b) {
+		var x gateway.Exchange
+		if err = json.Unmarshal(line, &x); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+const twoSteps = `replies:
+  - text: "I write the file.\n\n` + "```bash\\ntouch /app/done\\n```" + `"
+    usage: {input: 600, output: 40}
+  - text: "` + "```bash\\necho TASK_IS_COMPLETE\\n```" + `"
+    usage: {input: 600, output: 40}
+`
+
+// Each of 64 attempts costs 0.128 USD, and a request could cost some 0.2: the
+// budget is for about ten. It is never exceeded, the rest end by it, and what
+// was done is graded.
+func TestABudgetThatOnlySomeCanAfford(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	const most = 1.4
+	for name, inExperiment := range map[string]string{
+		"run":  "  agent  = agent.one\n  repeat = 64\n  limits {\n    cost_usd = 1.4\n  }",
+		"cell": "  repeat = 64\n  matrix {\n    agent = [agent.one, agent.two]\n  }\n  per_cell {\n    cost_usd = 1.4\n  }",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
+			write(t, dir, map[string]string{"replies.yaml": twoSteps})
+			modelled(t, dir, inExperiment, "  provider = \"script\"\n  script = \"replies.yaml\"\n  price {\n    input = 100\n    output = 100\n  }")
+			r := berth(t, dir, "run", "--json", "--in-flight", "64")
+			r.want(t, 0)
+			show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+			checkShown(t, &show)
+			spent, ends := map[string]float64{}, map[string]map[record.AgentEnd]int{}
+			for i := range show.Trials {
+				tr := &show.Trials[i]
+				res := resultOf(t, tr)
+				if ends[tr.CellKey] == nil {
+					ends[tr.CellKey] = map[record.AgentEnd]int{}
+				}
+				ends[tr.CellKey][res.AgentEnd]++
+				for _, u := range res.Usage {
+					spent[tr.CellKey] += *u.CostUSD
+				}
+				asked := len(res.Usage) > 0 && res.Usage[0].Requests > 0
+				if want := map[bool]record.Outcome{true: record.Passed, false: record.Failed}[asked]; res.Outcome != want {
+					t.Errorf("%s, which was answered: %v, is %s (%+v)", tr.Dir, asked, res.Outcome, res.Error)
+				}
+			}
+			for cell, usd := range spent {
+				e := ends[cell]
+				if usd > most+1e-9 || usd < most-0.4 || e[record.Yielded] > 10 || e[record.Yielded]+e[record.Budget] != 64 {
+					t.Errorf("cell %s: %.3f USD spent of %g, ends %v", cell, usd, most, e)
+				}
+				t.Logf("cell %q: %.3f USD spent of %g, ends %v, outcomes %v", cell, usd, most, e, show.Summary.Outcomes)
+			}
+		})
+	}
+}
+
+// refuses is a provider that speaks Chat Completions. After so many answers it
+// refuses for a time.
+type refuses struct {
+	after   int64
+	lasting time.Duration
+
+	asked, served, refused atomic.Int64
+	until                  atomic.Int64 // in ns; 0: it has not begun
+}
+
+// ServeHTTP implements http.Handler.
+func (p *refuses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var q struct{ Messages []struct{ Role string } }
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	now := time.Now().UnixNano()
+	if p.asked.Add(1) == p.after {
+		p.until.Store(now + p.lasting.Nanoseconds())
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if now < p.until.Load() {
+		p.refused.Add(1)
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
+	}
+	p.served.Add(1)
+	turn := 0
+	for _, m := range q.Messages {
+		if m.Role == "assistant" {
+			turn++
+		}
+	}
+	say := "```bash\ntouch /app/done\n```"
+	if turn == 7 {
+		say = "```bash\necho TASK_IS_COMPLETE\n```"
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"model": "m1", "choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": say}}},
+		"usage": map[string]any{"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+	})
+}
+
+// A provider refuses everything for longer than an agent has time, in the middle
+// of a run: no attempt fails, no agent's clock runs, and the pace falls and comes
+// back. The environment E2E_REFUSING makes it longer.
+func TestAProviderThatRefusesForAWhile(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	lasting := 12 * time.Second
+	if d, err := time.ParseDuration(os.Getenv("E2E_REFUSING")); err == nil {
+		lasting = d
+	}
+	p := &refuses{after: 60, lasting: lasting}
+	s := httptest.NewServer(p)
+	defer s.Close()
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
+	modelled(t, dir, "  agent  = agent.one\n  repeat = 64\n  per_trial {\n    agent_time = \"10s\"\n  }",
+		fmt.Sprintf("  provider = \"openai-chat\"\n  name = \"m1\"\n  base_url = %q", s.URL+"/v1"))
+	r := berth(t, dir, "run", "--json", "--in-flight", "24", "--require", "passed = planned")
+	r.want(t, 0)
+	for _, want := range []string{"the provider asks for patience", "the provider takes as many requests as before"} {
+		if !strings.Contains(r.stderr, want) {
+			t.Errorf("nobody was told that %s:\n%s", want, r.stderr)
+		}
+	}
+	show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+	var all []gateway.Exchange
+	waited := 0
+	for i := range show.Trials {
+		res := resultOf(t, &show.Trials[i])
+		if res.AgentEnd != record.Yielded {
+			t.Errorf("%s ended with %s", show.Trials[i].Dir, res.AgentEnd)
+		}
+		if w := time.Duration(res.Usage[0].WaitedMS) * time.Millisecond; w > lasting/2 {
+			waited++
+		}
+		all = append(all, exchangesOf(t, &show.Trials[i])...)
+	}
+	slices.SortFunc(all, func(a, b gateway.Exchange) int { return a.Time.Add(a.Waited).Compare(b.Time.Add(b.Waited)) })
+	var limits []int
+	for _, x := range all {
+		if n := len(limits); n == 0 || limits[n-1] != x.Limit {
+			limits = append(limits, x.Limit)
+		}
+	}
+	low := slices.Min(limits)
+	back := slices.Max(limits[slices.Index(limits, low):])
+	if waited < 2 || p.refused.Load() == 0 || low > 8 || back < 16 || len(all) != 64*8 {
+		t.Errorf("%d attempts waited, %d requests refused, %d exchanges; the limits were %v", waited, p.refused.Load(), len(all), limits)
+	}
+	t.Logf("refused for %s: %d requests served, %d refused, %d attempts waited for more than half of it; requests under way at most: %v", lasting, p.served.Load(), p.refused.Load(), waited, limits)
+	for line := range strings.Lines(r.stderr) {
+		if strings.Contains(line, "the provider") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+}
+
+// traffic is what went between a model and the agents of a run, by task.
+func traffic(t *testing.T, show *types.ShowRun) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	for i := range show.Trials {
+		for _, x := range exchangesOf(t, &show.Trials[i]) {
+			out[show.Trials[i].Task] = append(out[show.Trials[i].Task], x.Request+" "+x.Reply)
+		}
+	}
+	return out
+}
+
+// A run is recorded, and runs again without the script: byte for byte the same
+// traffic, and the same rewards. A byte more in an instruction is told with its
+// place.
+func TestARunIsReplayedWithoutItsModel(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
+	task(t, filepath.Join(dir, "tasks"), "two", "touch /app/done")
+	write(t, dir, map[string]string{
+		"replies.yaml":             strings.Replace(twoSteps, "touch", "uname -s; ls /app; touch", 1),
+		"tasks/two/tests/test.sh":  "#!/bin/sh\necho 0.25 > /logs/verifier/reward.txt\n",
+		"tasks/two/instruction.md": "Do the other thing.\n",
+	})
+	modelled(t, dir, "  agent = agent.one", "  provider = \"script\"\n  name = \"m\"\n  script = \"replies.yaml\"")
+	first := answer[types.Run](t, berth(t, dir, "run", "--json"), "cli-run")
+	recorded := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+	if err := os.Remove(filepath.Join(dir, "replies.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	modelled(t, dir, "  agent = agent.one", fmt.Sprintf("  provider = \"script\"\n  name = \"m\"\n  replay = %q", first.Dir))
+	again := answer[types.Run](t, berth(t, dir, "run", "--json"), "cli-run")
+	played := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+	a, b := traffic(t, &recorded), traffic(t, &played)
+	if !maps.EqualFunc(a, b, slices.Equal) || len(a["e2e/one"]) != 2 || again.Dir == first.Dir {
+		t.Errorf("recorded %v\nplayed %v", a, b)
+	}
+	for i := range again.Summary.Tasks {
+		if x, y := first.Summary.Tasks[i], again.Summary.Tasks[i]; *x.Score != *y.Score || x.Name != y.Name {
+			t.Errorf("rewards: %+v, replayed %+v", x, y)
+		}
+	}
+	t.Logf("replayed: %v, scores %v", b, again.Summary.Outcomes)
+
+	write(t, dir, map[string]string{"tasks/one/instruction.md": "Write the file done!\n"})
+	r := berth(t, dir, "run", "--json")
+	r.want(t, 1)
+	last := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+	for i := range last.Trials {
+		res := resultOf(t, &last.Trials[i])
+		if last.Trials[i].Task == "e2e/two" {
+			continue
+		}
+		said := ""
+		for _, f := range res.Findings {
+			if f.Code == "replay_differs" {
+				said = f.Text
+			}
+		}
+		if res.Outcome != record.ModelError || !strings.Contains(said, "message 1, at messages[1].content: recorded") {
+			t.Errorf("%s, %q, %+v", res.Outcome, said, res.Error)
+		}
+		t.Log(said)
+	}
+}

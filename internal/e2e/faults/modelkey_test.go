@@ -1,0 +1,187 @@
+package faults
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+// sessionToken is what the gateway gives to a session.
+var sessionToken = regexp.MustCompile(`berth-[0-9a-f]{48}`)
+
+// keyed is a provider that wants the key, speaks Chat Completions, and repeats
+// the key where it can: in the body and the headers of errors. It keeps what it
+// was asked.
+type keyed struct {
+	mu    sync.Mutex
+	asked int
+	said  bytes.Buffer
+}
+
+// ServeHTTP implements http.Handler.
+func (p *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := r.Header.Get("Authorization")
+	var body bytes.Buffer
+	_, _ = body.ReadFrom(r.Body)
+	r.Header.Del("Authorization")
+	fmt.Fprintf(&p.said, "%s %v %s\n", r.URL, r.Header, body.Bytes())
+	if key != "Bearer "+canary+"-model" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if p.asked++; p.asked%3 == 1 {
+		w.WriteHeader(map[bool]int{true: http.StatusBadRequest, false: http.StatusServiceUnavailable}[p.asked == 7])
+		fmt.Fprintf(w, `{"error":{"message":"not with the key %s"}}`, key)
+		return
+	}
+	var q struct{ Messages []struct{ Role string } }
+	_ = json.Unmarshal(body.Bytes(), &q) // without messages it is the first turn
+	say := "Look everywhere.\n\n```bash\nenv; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'; touch /app/done\n```"
+	if len(q.Messages) > 2 {
+		say = "```bash\necho TASK_IS_COMPLETE\n```"
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{ // the client may be gone
+		"model": "m1", "choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": say}}},
+		"usage": map[string]any{"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+	})
+}
+
+// The key of a provider and the tokens of sessions are in no file of a run, no
+// argument list and no environment of a process but the one that reads the key,
+// no log, nothing that the agent or the provider was told; while the run is under
+// way and after it.
+func TestKeysAndTokensOfModelsAreNowhere(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	provider := &keyed{}
+	s := httptest.NewServer(provider)
+	defer s.Close()
+	p.task("keyed", "", solveTiny, testTiny)
+	p.experiment("agent = agent.loop\n  model = model.m\n  repeat = 6", fmt.Sprintf(`agent "loop" {
+  plugin = "minisweagent"
+}
+model "m" {
+  provider = "openai-chat"
+  name     = "m1"
+  base_url = "%s/v1"
+  api_key  = secret("E2E_MODEL_KEY")
+}
+`, s.URL))
+	run := p.start([]string{"E2E_MODEL_KEY=" + canary + "-model"}, "run", ".", "--no-live", "-v", "--in-flight", "3")
+	lists, environments := 0, 0
+	for looking := true; looking; {
+		select {
+		case <-run.ended:
+			looking = false
+		default:
+			for _, pid := range descendants(run.pid) {
+				lists++
+				args := cmdline(pid)
+				hasNone(t, fmt.Sprintf("the arguments of process %d", pid), args)
+				if strings.Contains(args, "berth run") {
+					continue // itself, or a child of it that is not yet another program
+				}
+				if e, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && len(e) > 0 {
+					environments++
+					hasNone(t, fmt.Sprintf("the environment of process %d, %q", pid, args), string(e))
+				}
+			}
+			hasNone(t, "the folder of sockets and locks", whatIsThere(p.runtime()))
+		}
+	}
+	r := run.wait()
+	if lists == 0 || environments == 0 {
+		t.Errorf("%d argument lists and %d environments were looked at", lists, environments)
+	}
+	if r.Left != nil {
+		t.Errorf("left behind: %q", r.Left)
+	}
+	outcomes := p.show(p.run()).Summary.Outcomes
+	if outcomes[record.Passed] < 4 || outcomes[record.Passed]+outcomes[record.ModelError] != 6 {
+		t.Errorf("outcomes %v: %s", outcomes, r.stderr)
+	}
+	files := unpacked(t, p.dir)
+	if !strings.Contains(files, "[hidden]") || !strings.Contains(files, "not with the key") || !strings.Contains(files, "cat /proc/*/environ") {
+		t.Error("neither what the provider said of the key nor what the agent did is anywhere: the test proves nothing")
+	}
+	provider.mu.Lock()
+	told := provider.said.String()
+	provider.mu.Unlock()
+	if !strings.Contains(told, "TASK_IS_COMPLETE") {
+		t.Error("the provider was told nothing")
+	}
+	for where, text := range map[string]string{
+		"stdout": r.stdout, "stderr": r.stderr, "a file of the place": files, "what the provider was told beside its header": told,
+		"show": p.berth("show", p.run(), "--json").stdout,
+	} {
+		hasNone(t, where, text)
+	}
+}
+
+// whatIsThere is the content of all files below dir, while they come and go.
+func whatIsThere(dir string) string {
+	var all strings.Builder
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			all.WriteString("\n" + path + "\n" + read(path))
+		}
+		return nil //nolint:nilerr // what is gone says nothing
+	})
+	return all.String()
+}
+
+func hasNone(t *testing.T, where, text string) {
+	t.Helper()
+	at := strings.Index(text, canary)
+	if at < 0 {
+		if found := sessionToken.FindStringIndex(text); found != nil {
+			at = found[0]
+		}
+	}
+	if at >= 0 {
+		t.Errorf("a secret is in %s: …%s…", where, text[max(0, at-300):min(len(text), at+100)])
+	}
+}
+
+// unpacked is the content of all files below dir, those that are packed
+// unpacked.
+func unpacked(t *testing.T, dir string) string {
+	t.Helper()
+	d, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	all := bytes.NewBufferString(allOf(t, dir, ""))
+	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".zst" {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err == nil {
+			b, err = d.DecodeAll(b, nil)
+		}
+		fmt.Fprintf(all, "\n== %s ==\n%s", path, b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}

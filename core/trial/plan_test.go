@@ -81,16 +81,6 @@ func unsupportedCases() []unsupportedCase {
 		{"public network", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
 			t.Environment.Network = task.Network{Mode: task.NetworkPublic}
 		}, ""},
-		{"a list of hosts", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
-			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example"}}
-		}, "a.example"},
-		{"phases that differ", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
-			t.Stages[0].Verify.Network = &task.Network{Mode: task.NetworkPublic}
-		}, "differ between phases"},
-		{"phases that differ, and no network at all", func(t *task.Task, c *trial.Cell, _ *trial.Known) {
-			t.Stages[0].Verify.Network = &task.Network{Mode: task.NetworkPublic}
-			c.Environment.Network = &task.Network{Mode: task.NetworkNone}
-		}, ""},
 		{"less network than asked", func(t *task.Task, c *trial.Cell, _ *trial.Known) {
 			t.Environment.Network = task.Network{Mode: task.NetworkPublic}
 			c.Environment.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example"}}
@@ -101,9 +91,36 @@ func unsupportedCases() []unsupportedCase {
 	}
 }
 
+// networkCases are about lists of hosts, and phases that differ.
+func networkCases() []unsupportedCase {
+	return []unsupportedCase{
+		{"a list of hosts", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
+			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example"}}
+		}, ""},
+		{"a list with an address of this machine", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
+			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example", "127.0.0.1"}}
+		}, "name it in allow_hosts"},
+		{"a list with an address of this machine, granted", func(t *task.Task, c *trial.Cell, _ *trial.Known) {
+			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example", "127.0.0.1"}}
+			c.Environment.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"*.example", "a.example", "127.0.0.0/8"}}
+		}, ""},
+		{"a list that the experiment does not grant", func(t *task.Task, c *trial.Cell, _ *trial.Known) {
+			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example", "b.example"}}
+			c.Environment.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example"}}
+		}, "a.example, b.example"},
+		{"phases that differ", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
+			t.Stages[0].Verify.Network = &task.Network{Mode: task.NetworkPublic}
+		}, ""},
+		{"phases that differ, and no network at all", func(t *task.Task, c *trial.Cell, _ *trial.Known) {
+			t.Stages[0].Verify.Network = &task.Network{Mode: task.NetworkPublic}
+			c.Environment.Network = &task.Network{Mode: task.NetworkNone}
+		}, ""},
+	}
+}
+
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
-	for _, tt := range unsupportedCases() {
+	for _, tt := range append(unsupportedCases(), networkCases()...) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tk, c := plainTask(), trial.Cell{Agent: trial.Agent{Plugin: "a"}}

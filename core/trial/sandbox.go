@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/berth-eval/berth/core/record"
 	inside "github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/grant"
 	"github.com/berth-eval/berth/core/trial/patience"
 	"github.com/berth-eval/berth/core/trial/sides"
 	"github.com/berth-eval/berth/core/trial/views"
@@ -50,6 +50,10 @@ func (a *attempt) newWorld(ctx context.Context) error {
 			return blame.On(record.ByEnvironment, err)
 		}
 	}
+	a.in.Egress.Refused = func(host, why string) {
+		a.scribe.Note(record.Phase{Who: record.ByCore}, "host_refused", "%s was asked for and may not be reached: %s", host, why)
+	}
+	a.w.Route(a.spec.Network.Mode, a.in.Egress, grant.Reach(a.task, nil)[grant.Before])
 	return a.connect(ctx)
 }
 
@@ -163,28 +167,16 @@ func (a *attempt) destroy(ctx context.Context) {
 	a.w = nil
 }
 
-// keepSides writes down what sidecars said, and how they were, while they can
-// still be asked.
-func (a *attempt) keepSides(ctx context.Context) error {
-	var errs []error
-	for _, l := range a.sides.Last(ctx) {
-		s := record.Sidecar{Name: l.Name, Image: l.Image, Exit: l.Exit}
-		if l.Lost != nil {
-			s.Lost = a.scribe.Text(l.Lost.Error(), bound.ErrorText)
-			a.environmentSays(record.PhaseDestroy, "sidecar_lost", fmt.Sprintf("sidecar %q was gone before the end: %s", l.Name, s.Lost))
+// keepSides writes down how the sidecars were, while they can still be asked.
+func (a *attempt) keepSides(ctx context.Context) (err error) {
+	a.res.Sidecars, err = a.sides.Keep(ctx, a.in.Record, a.scribe.Text)
+	for _, s := range a.res.Sidecars {
+		if s.Lost != "" {
+			a.environmentSays(record.PhaseDestroy, "sidecar_lost", fmt.Sprintf("sidecar %q was gone before the end: %s", s.Name, s.Lost))
 		}
-		if len(l.Output) > 0 {
-			s.Log = record.SidecarsDir + "/" + l.Name + ".log"
-			err := os.MkdirAll(filepath.Join(a.in.Record.Dir(), record.SidecarsDir), 0o755)
-			if err == nil {
-				err = a.in.Record.WriteFile(s.Log, []byte(a.scribe.Text(string(l.Output), len(l.Output))))
-			}
-			errs = append(errs, err)
-		}
-		a.res.Sidecars = append(a.res.Sidecars, s)
 	}
 	a.sides = nil
-	return errors.Join(errs...)
+	return err
 }
 
 // remove destroys a sandbox, with a new process of the plugin if that has died.

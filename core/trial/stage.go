@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/grant"
 	"github.com/berth-eval/berth/core/trial/scribe"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/core/trial/world"
@@ -58,7 +59,9 @@ func (s *stage) run(ctx context.Context) (p record.Phase, err error) {
 	if s.mode, err = Mode(s.a.task, s.task, s.a.in.Cell.Verify); err != nil {
 		return s.phase(record.PhaseSetup, record.ByConfig), blame.On(record.ByConfig, err)
 	}
-	for _, step := range []func(context.Context) (record.Phase, error){s.setup, s.work, s.settle, s.collect, s.verify} {
+	reach := grant.Reach(s.a.task, s.task)
+	for i, step := range []func(context.Context) (record.Phase, error){s.setup, s.work, s.settle, s.collect, s.verify} {
+		s.a.w.Allow(reach[i])
 		if p, err = step(ctx); err != nil {
 			break
 		}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -19,7 +20,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-eval/berth/core/record"
 	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/patience"
 	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -312,40 +315,51 @@ func (s *Sides) ended(ctx context.Context, these []*side) error {
 	return nil
 }
 
-// Last is what is known of a sidecar at the end of an attempt.
-type Last struct {
-	Name   string
-	Image  environment.ImageFacts
-	Output []byte // the last 64 KiB of both outputs
-	Exit   *int   // of its program, if that has ended; negative: by that signal
-	Lost   error  // why its container is gone; nil: it is not
+// Record is where an attempt is written down.
+type Record interface {
+	Dir() string
+	WriteFile(file string, data []byte) error
 }
 
-// Last looks at all, while they can still be asked.
-func (s *Sides) Last(ctx context.Context) []Last {
+// Keep looks at all, while they can still be asked, and writes what each said
+// to a file of the attempt. text is what may be written of a text, cut to a
+// length.
+func (s *Sides) Keep(ctx context.Context, to Record, text func(string, int) string) ([]record.Sidecar, error) {
 	if s == nil {
-		return nil
+		return nil, nil
 	}
-	var out []Last
+	var out []record.Sidecar
+	var errs []error
 	for _, c := range s.all {
-		l := Last{Name: c.task.Name, Image: c.Made.Image}
+		r := record.Sidecar{Name: c.task.Name, Image: c.Made.Image}
 		switch {
 		case c.Sandbox == nil:
-			l.Lost = errors.New("it never connected")
+			r.Lost = "it never connected"
 		case c.Gone():
-			l.Lost = c.Err()
+			r.Lost = text(c.Err().Error(), bound.ErrorText)
 		default:
 			if exit, over := c.exit(ctx); over {
-				l.Exit = &exit
+				r.Exit = &exit
 			}
-			l.Output = c.output(ctx)
 		}
-		out = append(out, l)
+		if said := c.output(ctx); len(said) > 0 {
+			r.Log = record.SidecarsDir + "/" + r.Name + ".log"
+			err := os.MkdirAll(filepath.Join(to.Dir(), record.SidecarsDir), 0o755)
+			if err == nil {
+				err = to.WriteFile(r.Log, []byte(text(string(said), len(said))))
+			}
+			errs = append(errs, err)
+		}
+		out = append(out, r)
 	}
-	return out
+	return out, errors.Join(errs...)
 }
 
+// output is the last 64 KiB that the program wrote to both outputs.
 func (c *side) output(ctx context.Context) []byte {
+	if c.Gone() {
+		return nil
+	}
 	states, err := c.Services(ctx)
 	if err != nil {
 		return nil

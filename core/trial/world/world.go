@@ -26,6 +26,7 @@ import (
 	inside "github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/copying"
+	"github.com/berth-eval/berth/core/trial/egress"
 	"github.com/berth-eval/berth/core/trial/patience"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -53,6 +54,7 @@ type World struct {
 
 	folder *inside.Folder
 	core   *sandbox.Client // the core's own session: root, in Dir, with Env
+	way    *egress.Proxy   // nil: the network is none, or public throughout
 	frozen time.Time       // since when; zero: it runs
 }
 
@@ -72,6 +74,9 @@ func (w *World) Connect(ctx context.Context) (err error) {
 	}
 	if w.Sandbox, err = inside.Connect(ctx, w.folder, w.Made.PID, bound.Lease); err != nil {
 		w.Sandbox = nil
+		return err
+	}
+	if err = w.openWay(ctx); err != nil {
 		return err
 	}
 	w.core, err = w.Own(ctx, inside.Session{ID: coreSession, Dir: w.Dir, Env: List(w.Env)})
@@ -115,6 +120,9 @@ func (w *World) Ctx(parent context.Context) (ctx context.Context, end func()) {
 // removes the control folder. Idempotent.
 func (w *World) Shutdown() error {
 	var err error
+	if w.way != nil {
+		w.way.Close()
+	}
 	for _, side := range w.Sides {
 		err = errors.Join(err, side.Shutdown())
 	}

@@ -1,0 +1,365 @@
+// Package egress is the only way out of a sandbox whose network is a list of
+// hosts: a proxy in the core, which sandboxd carries connections to from a
+// loopback port inside. There is nothing to bypass, since the sandbox has no
+// network at all.
+//
+// It must not know what a phase is: it is told what may be reached from now
+// on. Everything that comes in by a connection is hostile.
+package egress
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of one proxy.
+const (
+	connections = 256              // at a time; more are closed at once
+	headerBytes = 64 << 10         // of one request's head
+	headTime    = 30 * time.Second // for the head of a request
+	dialTime    = 30 * time.Second // for looking a name up and connecting
+)
+
+// Options are what a proxy is made of. Zero values are the machine's own.
+type Options struct {
+	// Lookup finds the addresses of a name.
+	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
+	// Dial connects to an address.
+	Dial func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
+	// Own are the machine's own addresses, which count as private.
+	Own func() []netip.Addr
+	// Refused is told of each host that was asked for and not allowed, once a
+	// host, with why. It may be called at any time from any goroutine.
+	Refused func(host, why string)
+}
+
+// Proxy serves the connections of one sandbox. It begins with no host allowed.
+// Safe for concurrent use.
+type Proxy struct {
+	o    Options
+	life context.Context //nolint:containedctx // connections have no caller whose context they could take
+	end  context.CancelFunc
+
+	mu      sync.Mutex
+	rules   Rules
+	open    map[net.Conn]string // from inside and to hosts, with the host; empty: not known yet
+	refused map[string]bool
+	work    sync.WaitGroup
+}
+
+// New makes a proxy that lives until Close.
+func New(o Options) *Proxy {
+	if o.Lookup == nil {
+		o.Lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+		}
+	}
+	if o.Dial == nil {
+		o.Dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", to.String())
+		}
+	}
+	if o.Own == nil {
+		o.Own = own
+	}
+	life, end := context.WithCancel(context.Background())
+	return &Proxy{o: o, life: life, end: end, open: map[net.Conn]string{}, refused: map[string]bool{}}
+}
+
+// own are the addresses of this machine's interfaces.
+func own() []netip.Addr {
+	as, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	var out []netip.Addr
+	for _, a := range as {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok {
+				out = append(out, ip.Unmap())
+			}
+		}
+	}
+	return out
+}
+
+// Allow says what may be reached from now on. What is open is cut: a connection
+// of one phase is not for the next.
+func (p *Proxy) Allow(r Rules) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = r
+	for c := range p.open {
+		_ = c.Close()
+	}
+}
+
+// Close cuts everything and waits until all is over.
+func (p *Proxy) Close() {
+	p.end()
+	p.Allow(Rules{})
+	p.work.Wait()
+}
+
+// enter notes a connection; false: there are too many, or it is over.
+func (p *Proxy) enter(c net.Conn, host string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life.Err() != nil || len(p.open) >= 2*connections {
+		return false
+	}
+	p.open[c] = host
+	return true
+}
+
+func (p *Proxy) leave(c net.Conn) {
+	_ = c.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, c)
+}
+
+// Serve serves one connection from inside, and returns when that is over.
+func (p *Proxy) Serve(c net.Conn) {
+	p.work.Add(1)
+	defer p.work.Done()
+	if !p.enter(c, "") {
+		_ = c.Close()
+		return
+	}
+	defer p.leave(c)
+	_ = c.SetReadDeadline(time.Now().Add(headTime))
+	head := &io.LimitedReader{R: c, N: headerBytes}
+	in := bufio.NewReader(head)
+	q, err := http.ReadRequest(in)
+	if err != nil {
+		answer(c, http.StatusBadRequest, "this is a proxy: it takes CONNECT host:port, and requests with a whole URL")
+		return
+	}
+	head.N = 1 << 62
+	_ = c.SetReadDeadline(time.Time{})
+	if q.Method == http.MethodConnect {
+		p.tunnel(p.life, c, in, q)
+		return
+	}
+	p.forward(p.life, c, q)
+}
+
+// answer says why there is no connection.
+func answer(c net.Conn, code int, text string) {
+	_ = c.SetWriteDeadline(time.Now().Add(headTime))
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\nberth: %s\n",
+		code, http.StatusText(code), len(text)+len("berth: \n"), text)
+}
+
+// tunnel carries bytes, whatever they are.
+func (p *Proxy) tunnel(ctx context.Context, c net.Conn, in *bufio.Reader, q *http.Request) {
+	to := p.connect(ctx, c, q.Host, "")
+	if to == nil {
+		return
+	}
+	defer p.leave(to)
+	if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(to, in)
+		half(to)
+	}()
+	_, _ = io.Copy(c, to)
+	half(c)
+	// The host has said all. What the sandbox still sends has nobody to hear it
+	// when the other half is closed, too; until then it may go on.
+	<-done
+}
+
+// half ends one direction, or all where that is not possible.
+func half(c net.Conn) {
+	if w, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = w.CloseWrite()
+		return
+	}
+	_ = c.Close()
+}
+
+// forward carries one request without TLS. The host that is asked is the one of
+// the URL, whatever the header says.
+func (p *Proxy) forward(ctx context.Context, c net.Conn, q *http.Request) {
+	if q.URL.Scheme != "http" || q.URL.Host == "" {
+		answer(c, http.StatusBadRequest, "this is a proxy: it takes CONNECT host:port, and requests with a whole http:// URL")
+		return
+	}
+	to := p.connect(ctx, c, q.URL.Host, "80")
+	if to == nil {
+		return
+	}
+	defer p.leave(to)
+	if strings.EqualFold(q.Header.Get("Expect"), "100-continue") {
+		if _, err := io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n"); err != nil {
+			return
+		}
+	}
+	for _, name := range []string{"Expect", "Connection", "Proxy-Connection", "Proxy-Authorization", "Keep-Alive", "Upgrade", "Te"} {
+		q.Header.Del(name)
+	}
+	q.Host, q.Close = q.URL.Host, true
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_ = q.Write(to) // what went wrong shows in the answer, or in there being none
+	}()
+	_, _ = io.Copy(c, to) // it ends the connection after its answer
+	_ = to.Close()
+	_ = c.Close() // a body that nobody hears any more
+	<-sent
+}
+
+// refusal is why a host may not be reached.
+type refusal struct{ host, why string }
+
+func (r *refusal) Error() string { return fmt.Sprintf("%s may not be reached: %s", r.host, r.why) }
+
+// connect connects to a host, or answers c why not and returns nil. usual is
+// the port where none is named.
+func (p *Proxy) connect(ctx context.Context, c net.Conn, authority, usual string) net.Conn {
+	host, to, err := p.dial(ctx, authority, usual)
+	if err == nil {
+		if p.enter(to, host) {
+			if p.allowed(host) { // it was until now
+				return to
+			}
+			p.leave(to)
+		}
+		_ = to.Close()
+		err = errors.New("no more connections")
+	}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		p.tell(r)
+		answer(c, http.StatusForbidden, r.Error())
+		return nil
+	}
+	answer(c, http.StatusBadGateway, err.Error())
+	return nil
+}
+
+// allowed says whether a name may still be reached; an address was looked at
+// when it was dialed, and Allow cuts what was open before.
+func (p *Proxy) allowed(host string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a, err := netip.ParseAddr(host); err == nil {
+		return p.rules.listed(a.Unmap()) || p.rules.Any
+	}
+	return p.rules.name(host)
+}
+
+// tell reports a refused host, once.
+func (p *Proxy) tell(r *refusal) {
+	p.mu.Lock()
+	known := p.refused[r.host] || len(p.refused) >= connections
+	p.refused[r.host] = true
+	p.mu.Unlock()
+	if !known && p.o.Refused != nil {
+		p.o.Refused(r.host, r.why)
+	}
+}
+
+// dial looks a name up once, and connects to what was found: no second look
+// could find another address.
+func (p *Proxy) dial(ctx context.Context, authority, usual string) (host string, c net.Conn, err error) {
+	host, port, err := split(authority, usual)
+	if err != nil {
+		return host, nil, err
+	}
+	p.mu.Lock()
+	rules := p.rules
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	addresses, err := p.find(ctx, rules, host)
+	if err != nil {
+		return host, nil, err
+	}
+	for _, a := range addresses {
+		if c, err = p.o.Dial(ctx, netip.AddrPortFrom(a, port)); err == nil {
+			return host, c, nil
+		}
+	}
+	return host, nil, fmt.Errorf("connect to %s: %w", host, err)
+}
+
+// find is the addresses of a host that may be reached.
+func (p *Proxy) find(ctx context.Context, rules Rules, host string) ([]netip.Addr, error) {
+	var found []netip.Addr
+	if a, err := netip.ParseAddr(host); err == nil {
+		if a = a.Unmap(); a.Zone() != "" || !rules.Any && !rules.listed(a) {
+			return nil, &refusal{host, "the task may reach " + rules.String()}
+		}
+		found = []netip.Addr{a}
+	} else {
+		if !rules.name(host) { // nor is it looked up: that would tell its name server
+			return nil, &refusal{host, "the task may reach " + rules.String()}
+		}
+		if found, err = p.o.Lookup(ctx, host); err != nil {
+			return nil, fmt.Errorf("look up %s: %w", host, err)
+		}
+	}
+	mine := p.o.Own()
+	var good []netip.Addr
+	for _, a := range found {
+		if a = a.Unmap(); rules.listed(a) || !isInner(a) && !slices.Contains(mine, a) {
+			good = append(good, a)
+		}
+	}
+	if len(good) == 0 && len(found) > 0 {
+		return nil, &refusal{host, fmt.Sprintf("its address %s is of this machine or a private network, which a list must name as an address", found[0])}
+	}
+	if len(good) == 0 {
+		return nil, fmt.Errorf("look up %s: it has no address", host)
+	}
+	return good, nil
+}
+
+// split reads host and port of a request.
+func split(authority, usual string) (host string, port uint16, err error) {
+	host, text, err := net.SplitHostPort(authority)
+	if err != nil && usual != "" {
+		host, text, err = strings.TrimSuffix(strings.TrimPrefix(authority, "["), "]"), usual, nil
+	}
+	n, bad := strconv.ParseUint(text, 10, 16)
+	if err != nil || bad != nil || n == 0 || host == "" {
+		return "", 0, fmt.Errorf("%.100q is not a host with a port", authority)
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if len(host) > 253 {
+		host = host[:253]
+	}
+	return strings.ToValidUTF8(host, "?"), uint16(n), nil
+}
+
+// Env are the variables by which programs find a proxy on a loopback port of
+// their own. direct are names that are reached without it.
+func Env(port int, direct []string) map[string]string {
+	proxy := fmt.Sprintf("http://127.0.0.1:%d", port)
+	no := strings.Join(append([]string{"localhost", "127.0.0.1", "::1"}, direct...), ",")
+	out := map[string]string{}
+	for _, name := range []string{"http_proxy", "https_proxy", "all_proxy"} {
+		out[name], out[strings.ToUpper(name)] = proxy, proxy
+	}
+	out["no_proxy"], out["NO_PROXY"] = no, no
+	return out
+}

@@ -58,6 +58,8 @@ type job struct {
 	flags *runFlags
 	store *store.Run
 	again []record.Outcome
+	// acceptDrift goes on with images and bundles that are not those of before.
+	acceptDrift bool
 }
 
 // requirements reads the --require rules, before anything is started, and
@@ -195,7 +197,12 @@ func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) 
 	if models != nil {
 		defer func() { a.leftover(models.Close()) }()
 	}
+	var accept func(string) error
+	if j.acceptDrift {
+		accept = j.store.Accept
+	}
 	here, err := run.NewHere(run.HereOptions{
+		Before: j.store.Index(), AcceptDrift: accept,
 		Plan: j.Plan, Run: j.store.Manifest.Header.Run, Berth: version, Plugins: trial.Of(j.Host), Gateway: asGateway(models),
 		Runtime: place.Dir, Disk: place.Disk, Sandboxd: sandboxd, LookupEnv: a.env, Formats: a.formats,
 		Options: task.Options{AllowEnv: j.store.Manifest.Header.AllowEnv, LookupEnv: a.env},

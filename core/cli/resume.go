@@ -124,7 +124,7 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 	if err = a.drift(ctx, l, s, sf.acceptDrift); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again})
+	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, acceptDrift: sf.acceptDrift})
 }
 
 // drift compares the plugins of the attempts so far with those of now.

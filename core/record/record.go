@@ -148,7 +148,7 @@ type Phase struct {
 	Service string        `json:"service,omitempty"` // the sidecar that it was about, beside the phase of all
 	Who     Boundary      `json:"who"`               // whose work it was, and whose fault an error in it is
 	Start   time.Time     `json:"start"`
-	End     time.Time     `json:"end"`
+	End     time.Time     `json:"end,omitzero"`        // absent as long as it is under way
 	Frozen  time.Duration `json:"frozen_ns,omitempty"` // of it, charged to nobody
 	Error   string        `json:"error,omitempty"`
 }

@@ -5,7 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -34,28 +36,82 @@ func short(digest string) string {
 // now: digests by what they are of, as in store.Brief. What is not known now is
 // not compared.
 func Drifts(x *store.Index, now map[string]string) []Drift {
-	before := map[string]map[string]bool{}
-	for _, t := range x.Trials {
-		a := t.Accepted()
-		if a == nil || !a.Result.Outcome.Final() {
-			continue
-		}
-		for what, digest := range a.Result.Digests {
-			if before[what] == nil {
-				before[what] = map[string]bool{}
-			}
-			before[what][digest] = true
-		}
-	}
+	before := madeWith(x)
 	var out []Drift
 	for _, what := range slices.Sorted(maps.Keys(before)) {
 		after, known := now[what]
 		if !known || before[what][after] {
 			continue
 		}
-		out = append(out, Drift{What: what, Before: strings.Join(slices.Sorted(maps.Keys(before[what])), ", "), After: after})
+		out = append(out, driftOf(what, before[what], after))
 	}
 	return out
+}
+
+// madeWith are the digests that the accepted attempts were made with.
+func madeWith(x *store.Index) map[string]map[string]bool {
+	all := map[string]map[string]bool{}
+	for _, t := range x.Trials {
+		a := t.Accepted()
+		if a == nil || !a.Result.Outcome.Final() {
+			continue
+		}
+		for what, digest := range a.Result.Digests {
+			if all[what] == nil {
+				all[what] = map[string]bool{}
+			}
+			all[what][digest] = true
+		}
+	}
+	return all
+}
+
+func driftOf(what string, before map[string]bool, after string) Drift {
+	return Drift{What: what, Before: strings.Join(slices.Sorted(maps.Keys(before)), ", "), After: after}
+}
+
+// comparison is for what is known only when an attempt is made: the image and
+// the bundles. It is safe for concurrent use.
+type comparison struct {
+	before map[string]map[string]bool
+	accept func(drift string) error // writes down what the user accepted; nil: he did not
+	said   sync.Map
+}
+
+// compare makes a comparison with the attempts so far; nil when there are none.
+func compare(x *store.Index, accept func(string) error) func(*record.Result) error {
+	if x == nil {
+		return nil
+	}
+	c := &comparison{before: madeWith(x), accept: accept}
+	if len(c.before) == 0 {
+		return nil
+	}
+	return c.check
+}
+
+func (c *comparison) check(r *record.Result) error {
+	now := store.BriefOf(r).Digests
+	for _, p := range r.Plugins { // they were compared before the run went on
+		delete(now, p.Kind+" "+p.Name)
+	}
+	for _, what := range slices.Sorted(maps.Keys(now)) {
+		before := c.before[what]
+		if before == nil || before[now[what]] {
+			continue
+		}
+		d := driftOf(what, before, now[what]).String()
+		if c.accept == nil {
+			return fmt.Errorf("%s: earlier attempts of the run were made with another: bring it back and resume, or resume with --accept-drift, which marks the run", d)
+		}
+		if _, said := c.said.LoadOrStore(d, true); said {
+			continue
+		}
+		if err := c.accept(d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func plural(n int, one, many string) string {

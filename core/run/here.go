@@ -25,6 +25,7 @@ type Here struct {
 	count atomic.Int64
 	guard *guard
 	memo  memo.Memo
+	drift func(*record.Result) error
 }
 
 // HereOptions are what attempts on this machine need.
@@ -41,6 +42,10 @@ type HereOptions struct {
 	Disk      string
 	Sandboxd  string
 	LookupEnv func(string) (string, bool)
+	// Before is what is known of a run that is resumed; nil: nothing. AcceptDrift
+	// writes down an image or bundle that is not that of before; nil refuses it.
+	Before      *store.Index
+	AcceptDrift func(drift string) error
 	// Formats and Options read a task again whose files look changed.
 	Formats []task.Format
 	Options task.Options
@@ -48,7 +53,7 @@ type HereOptions struct {
 
 // NewHere reads the secrets of every cell. Fails when one is missing.
 func NewHere(o HereOptions) (*Here, error) {
-	h := &Here{o: o, guard: &guard{again: reader(o.Formats, o.Options)}}
+	h := &Here{o: o, guard: &guard{again: reader(o.Formats, o.Options)}, drift: compare(o.Before, o.AcceptDrift)}
 	h.host, _ = os.Hostname() //nolint:errcheck // an unknown host stays unnamed in the record
 	for _, c := range o.Plan.Experiment.Cells {
 		byDataset := map[string]trial.Cell{}
@@ -82,7 +87,7 @@ func (h *Here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 		Run: h.o.Run, Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
 		Host: h.host, Berth: h.o.Berth, Task: t.Task, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],
 		Record: j.Attempt, Runtime: runtime, Disk: disk, Sandboxd: h.o.Sandboxd, Plugins: h.o.Plugins, Memo: &h.memo, Gateway: h.o.Gateway,
-		LookupEnv: h.o.LookupEnv, Live: j.Live,
+		LookupEnv: h.o.LookupEnv, Live: j.Live, Drift: h.drift,
 	})
 }
 

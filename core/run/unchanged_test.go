@@ -5,11 +5,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -70,4 +74,43 @@ func TestATaskThatIsEditedDuringTheRunIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("cannot be read any more", 6)
+}
+
+func TestAnImageOfBeforeIsComparedWithThatOfAnAttempt(t *testing.T) {
+	t.Parallel()
+	before := &store.Index{Trials: []*store.TrialState{{Trial: &store.Trial{ID: "t1"}, Attempts: []store.AttemptState{{
+		Number: 1, Result: &store.Brief{Outcome: record.Passed, Digests: map[string]string{
+			"image of a": "sha256:1", "bundle b@1": "sha256:2", "agent x": "sha256:3",
+		}},
+	}}}}}
+	result := func(image, bundle string) *record.Result {
+		return &record.Result{
+			Task: "a", Image: &environment.ImageFacts{Digest: image}, Bundles: []record.BundleUsed{{Name: "b@1", Digest: bundle}},
+			Plugins: []record.PluginUsed{{Kind: "agent", Name: "x", Digest: "sha256:another, which resume has spoken of"}},
+		}
+	}
+	if check := compare(&store.Index{}, nil); check != nil {
+		t.Error("a run without attempts compares something")
+	}
+	refuse := compare(before, nil)
+	if err := refuse(result("sha256:1", "sha256:2")); err != nil {
+		t.Errorf("the same: %v", err)
+	}
+	for what, r := range map[string]*record.Result{
+		"image of a: sha256:1 → sha256:9": result("sha256:9", "sha256:2"), "bundle b@1: sha256:2 → sha256:9": result("sha256:1", "sha256:9"),
+	} {
+		if err := refuse(r); err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "--accept-drift") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	var noted []string
+	accept := compare(before, func(d string) error { noted = append(noted, d); return nil })
+	for range 2 {
+		if err := accept(result("sha256:9", "sha256:2")); err != nil {
+			t.Errorf("accepted: %v", err)
+		}
+	}
+	if want := []string{"image of a: sha256:1 → sha256:9"}; !slices.Equal(noted, want) {
+		t.Errorf("noted %q, want %q", noted, want)
+	}
 }

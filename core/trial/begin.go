@@ -264,6 +264,11 @@ func (a *attempt) create(ctx context.Context) error {
 	}
 	w := a.w
 	a.res.Granted, a.res.Image = &w.Made.Granted, &w.Made.Image
+	if a.in.Drift != nil {
+		if err := a.in.Drift(&a.res); err != nil {
+			return blame.On(record.ByConfig, err)
+		}
+	}
 	for _, f := range append(w.Made.Findings, w.Hello.Findings...) {
 		a.environmentSays(record.PhaseCreate, "protection", f)
 	}

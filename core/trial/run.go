@@ -49,7 +49,7 @@ func newAttempt(in Input) (*attempt, error) {
 		in: in, task: in.Task, now: in.Now, success: in.Task.Success,
 		scribe: scribe.New(in.Record, in.Now, in.Live),
 	}
-	a.scribe.Hide(append(hostValues(in), in.Cell.Secrets...)...)
+	a.scribe.Hide(append(redact.HostValues(in.Task, in.LookupEnv), in.Cell.Secrets...)...)
 	if in.Cell.Success != nil {
 		a.success = *in.Cell.Success
 	}
@@ -62,45 +62,6 @@ func newAttempt(in Input) (*attempt, error) {
 		Oracle: in.Cell.Agent.Oracle, Start: in.Now(), Phases: []record.Phase{},
 	}
 	return a, nil
-}
-
-// hostValues are the values of the host's variables that the task may see:
-// they may be secret, and the record does without them.
-func hostValues(in Input) []string {
-	var out []string
-	for _, e := range environments(in.Task) {
-		for _, name := range e.HostVars() {
-			if v, ok := in.LookupEnv(name); ok {
-				out = append(out, v)
-			}
-		}
-	}
-	return out
-}
-
-// environments are all variables that a task names.
-func environments(t *task.Task) []task.Env {
-	es := []task.Env{t.Environment.Env}
-	for i := range t.Environment.Sidecars {
-		es = append(es, t.Environment.Sidecars[i].Env)
-	}
-	for i := range t.Services {
-		es = append(es, t.Services[i].Command.Env)
-	}
-	for i := range t.MCPServers {
-		es = append(es, t.MCPServers[i].Env, t.MCPServers[i].Headers)
-	}
-	for i := range t.Stages {
-		s := &t.Stages[i]
-		es = append(es, s.Agent.Env, s.Verify.Env)
-		if s.Reference != nil {
-			es = append(es, s.Reference.Env)
-		}
-		for _, c := range slices.Concat(s.Setup, s.Hooks) {
-			es = append(es, c.Env)
-		}
-	}
-	return es
 }
 
 // live is the attempt from prepare to the last clean. It returns why it was

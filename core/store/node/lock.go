@@ -4,9 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/gofrs/flock"
 )
@@ -50,17 +53,20 @@ func Acquire(path string) (*Lock, error) {
 	}
 	sum := sha256.Sum256([]byte(resolved))
 	file := filepath.Join(dir, hex.EncodeToString(sum[:8]))
-	l := &Lock{lock: flock.New(file)}
-	ok, err := l.lock.TryLock()
-	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	if !ok {
-		held := &HeldError{Path: path}
-		if b, readErr := os.ReadFile(file); readErr == nil {
-			_ = json.Unmarshal(b, &held.By) // a name that is not written yet stays zero
+	l := &Lock{}
+	for tries := 0; l.lock == nil; tries++ {
+		if l.lock, err = try(file); err != nil {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		return nil, held
+		if l.lock != nil {
+			break
+		}
+		held := &HeldError{Path: path, By: holder(file)}
+		// Nobody who is gone holds a lock: somebody sweeps, or takes it just now.
+		if tries == sweepTries || held.By.State() != Dead {
+			return nil, held
+		}
+		time.Sleep(sweepWait)
 	}
 	b, err := json.Marshal(Self())
 	if err == nil {
@@ -74,6 +80,82 @@ func Acquire(path string) (*Lock, error) {
 	return l, nil
 }
 
-// Release opens the lock. The file stays: removing it would let two processes
-// hold two files of the same name.
-func (l *Lock) Release() error { return l.lock.Unlock() }
+// How often, and how long each time, a lock that only a sweeper can hold is
+// waited for.
+const (
+	sweepTries = 100
+	sweepWait  = 10 * time.Millisecond
+)
+
+// try locks file, or returns nil when another process holds it. A file that was
+// removed before it was locked is no lock: somebody else may hold the one that
+// has its name by now.
+func try(file string) (*flock.Flock, error) {
+	for {
+		l := flock.New(file)
+		ok, err := l.TryLock()
+		if err != nil || !ok {
+			return nil, err
+		}
+		if named(l) {
+			return l, nil
+		}
+		if err = l.Unlock(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// named says whether the file that is locked still has its name.
+func named(l *flock.Flock) bool {
+	mine, err := l.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(l.Path())
+	return err == nil && os.SameFile(mine, there)
+}
+
+// holder is the process that wrote its name into a lock; zero when none did.
+func holder(file string) (by Process) {
+	if b, err := os.ReadFile(file); err == nil {
+		_ = json.Unmarshal(b, &by) // a name that is not written yet stays zero
+	}
+	return by
+}
+
+// remove removes a lock's file, which only who holds it may do, and opens it.
+func remove(l *flock.Flock) error {
+	var err error
+	if named(l) {
+		err = os.Remove(l.Path())
+	}
+	return errors.Join(err, l.Unlock())
+}
+
+// Release opens the lock.
+func (l *Lock) Release() error {
+	if !l.lock.Locked() {
+		return nil
+	}
+	return remove(l.lock)
+}
+
+// sweepLocks removes the files of locks whose processes were killed.
+func sweepLocks(dir string) error {
+	entries, err := os.ReadDir(filepath.Join(dir, locksDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		file := filepath.Join(dir, locksDir, e.Name())
+		if !e.Type().IsRegular() || holder(file).State() != Dead {
+			continue // also one whose holder has not written its name yet
+		}
+		l, tryErr := try(file)
+		if err = errors.Join(err, tryErr); l != nil {
+			err = errors.Join(err, remove(l))
+		}
+	}
+	return err
+}

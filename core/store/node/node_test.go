@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -213,6 +215,90 @@ func TestALockIsHeldOnce(t *testing.T) {
 	}
 	if err = second(dir); err != nil {
 		t.Errorf("after it was released: %v", err)
+	}
+}
+
+func TestALockIsHeldByOneAtATimeAlthoughItsFileIsRemoved(t *testing.T) {
+	runtime := own(t)
+	dir := t.TempDir()
+	var holders, turns atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for turns.Load() < 200 && t.Context().Err() == nil {
+				hold(t, dir, &holders, &turns)
+			}
+		})
+	}
+	all.Go(func() { // a sweeper takes nothing away
+		for turns.Load() < 200 && t.Context().Err() == nil {
+			if _, err := node.Stale(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	all.Wait()
+	left, err := os.ReadDir(filepath.Join(runtime, "l"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// hold takes the lock, if it is free, for a moment.
+func hold(t *testing.T, dir string, holders, turns *atomic.Int64) {
+	t.Helper()
+	l, err := node.Acquire(dir)
+	if _, held := errors.AsType[*node.HeldError](err); held {
+		return
+	}
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if n := holders.Add(1); n != 1 {
+		t.Errorf("%d hold it", n)
+	}
+	turns.Add(1)
+	holders.Add(-1)
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheLockOfAKilledProcessIsSwept(t *testing.T) {
+	runtime := own(t)
+	dir := t.TempDir()
+	l, err := node.Acquire(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(runtime, "l", "*"))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("locks: %q, %v", names, err)
+	}
+	if err = l.Release(); err != nil {
+		t.Fatal(err)
+	}
+	gone := node.Self()
+	gone.Start = 1 // a process with the number of this one, of long ago
+	b, err := json.Marshal(gone)
+	if err == nil {
+		err = os.WriteFile(names[0], b, 0o600) // as a kill leaves it
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = second(dir); err != nil {
+		t.Errorf("a lock that nobody holds: %v", err)
+	}
+	if err = os.WriteFile(names[0], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = node.Stale(); err != nil {
+		t.Error(err)
+	}
+	if _, err = os.Stat(names[0]); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
 	}
 }
 

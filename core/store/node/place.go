@@ -153,9 +153,13 @@ func places() ([]string, error) {
 }
 
 // Stale claims the places of processes that are gone. Each is locked until it
-// is released: of two cleaners only one gets it.
+// is released: of two cleaners only one gets it. Locks of folders that such
+// processes left are removed.
 func Stale() ([]*Place, error) {
 	dirs, err := places()
+	if dir, dirErr := Dir(); dirErr == nil {
+		err = errors.Join(err, sweepLocks(dir))
+	}
 	var stale []*Place
 	for _, d := range dirs {
 		p := &Place{Dir: d}

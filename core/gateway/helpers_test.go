@@ -108,13 +108,17 @@ func (b *bench) append(_ string, line any) {
 	}
 }
 
+// last is the last exchange that was written down, once none is under way.
 func (b *bench) last(t *testing.T) Exchange {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(20 * time.Second)
 	for {
+		b.session.mu.Lock()
+		inside := b.inside
+		b.session.mu.Unlock()
 		b.mu.Lock()
 		n := len(b.lines)
-		if n > 0 {
+		if n > 0 && inside == 0 {
 			defer b.mu.Unlock()
 			return b.lines[n-1]
 		}

@@ -70,6 +70,7 @@ func All() []Schema {
 		{"cli-plugin-list", "berth plugin list and info --json", answer.PluginList{}},
 		{"cli-plugin-test", "berth plugin test --json", answer.PluginTest{}},
 		{"cli-doctor", "berth doctor --json", answer.Doctor{}},
+		{"cli-prepare", "berth run --prepare-only --json", answer.Prepare{}},
 		{"cli-gateway", "berth gateway --json", answer.Gateway{}},
 		{"cli-gc", "berth gc --json", answer.GC{}},
 		{"cli-version", "berth version --json", answer.Version{}},

@@ -1,14 +1,19 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/core/cli/answer"
 	"github.com/berth-eval/berth/core/cli/load"
 	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/core/cli/prepare"
 	"github.com/berth-eval/berth/core/cli/show"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/trial"
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -16,6 +21,8 @@ func (a *app) runCommand() *cobra.Command {
 		ef load.Flags
 		rf runFlags
 		to string
+
+		prepareOnly bool
 	)
 	cmd := &cobra.Command{
 		Use:   "run [PATH]",
@@ -38,6 +45,9 @@ has an error outcome or a --require rule is not met; 2 nothing was started;
 				return err
 			}
 			defer l.Close()
+			if prepareOnly {
+				return a.prepare(cmd.Context(), l)
+			}
 			if err = a.startable(l); err != nil {
 				return err
 			}
@@ -55,6 +65,56 @@ has an error outcome or a --require rule is not met; 2 nothing was started;
 	}
 	ef.Register(cmd)
 	rf.register(cmd)
+	cmd.Flags().BoolVar(&prepareOnly, "prepare-only", false, "only pull and build the images of the tasks; start nothing")
 	cmd.Flags().StringVar(&to, "runs", show.RunsDir, "folder for the run's own folder")
 	return cmd
+}
+
+// prepare pulls and builds the images of a plan. A key of a model may be missing
+// here; an experiment or a plan with errors may not be.
+func (a *app) prepare(ctx context.Context, l *load.Loaded) error {
+	if l.Plan == nil {
+		return a.startable(l) // says what is wrong with the experiment
+	}
+	var mu sync.Mutex
+	res, err := prepare.Images(ctx, l.Plan, trial.Of(l.Host), func(image, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		a.Notef("%s: %s\n", show.Display(image), out.Clean(line))
+	})
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, im := range res.Images {
+		if im.Error != "" {
+			failed++
+		}
+	}
+	if done, err := a.Answer(res); err != nil {
+		return err
+	} else if !done {
+		a.sayPrepared(res)
+	}
+	if failed > 0 {
+		return &exit{exitErrors, nil}
+	}
+	return nil
+}
+
+func (a *app) sayPrepared(res *answer.Prepare) {
+	for _, im := range res.Images {
+		name := im.Ref
+		if name == "" {
+			name = im.Build
+		}
+		switch {
+		case im.Error != "":
+			a.Printf("%s  %s\n         %s\n", out.Paint(a.Color, out.Bad, "missing"), out.Clean(name), out.Clean(im.Error))
+		case im.Digest == "":
+			a.Printf("ok       environment %s prepares no images\n", im.Environment)
+		default:
+			a.Printf("ok       %s %s (%s, %s)\n", out.Clean(name), im.Digest, im.Environment, out.Count(len(im.Tasks), "task", "tasks"))
+		}
+	}
 }

@@ -285,6 +285,21 @@ type GC struct {
 	Problems  []string `json:"problems,omitempty"`
 }
 
+// Prepare is what `berth run --prepare-only` says.
+type Prepare struct {
+	Images []Prepared `json:"images"`
+}
+
+// Prepared is an image that trials start from.
+type Prepared struct {
+	Environment string   `json:"environment"` // plugin
+	Ref         string   `json:"ref,omitempty"`
+	Build       string   `json:"build,omitempty"`  // folder that it is built from
+	Digest      string   `json:"digest,omitempty"` // empty: the environment prepares none
+	Tasks       []string `json:"tasks"`
+	Error       string   `json:"error,omitempty"` // why it cannot be had
+}
+
 // Gateway is what `berth gateway` serves.
 type Gateway struct {
 	Models []GatewayModel `json:"models"`

@@ -1,0 +1,41 @@
+package engines
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/cli/answer"
+)
+
+// Images are pulled, loaded and built ahead of a run, and what cannot be had is
+// named; no run begins.
+func TestImagesArePreparedAheadOfARun(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, m *machine) {
+		p := newPlace(t, m.env())
+		p.task("named", "", solveTiny, testTiny)
+		p.task("built", "", solveTiny, testTiny)
+		p.task("broken", "", solveTiny, testTiny)
+		for task, text := range map[string]string{"built": "FROM " + base + "\nWORKDIR /app\nENV OF=" + t.Name() + "\n", "broken": "FROM " + base + "\nRUN echo it is broken; false\n"} {
+			dir := filepath.Join("tasks", task)
+			p.write(filepath.Join(dir, "task.toml"), "schema_version = \"1.4\"\n[task]\nname = \"engines/"+task+"\"\n[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n")
+			p.write(filepath.Join(dir, "environment", "Dockerfile"), text)
+		}
+		p.experiment(m.plugin, "", "")
+		var got answer.Prepare
+		if err := json.Unmarshal([]byte(p.berth(1, "run", ".", "--prepare-only", "--json")), &got); err != nil {
+			t.Fatal(err)
+		}
+		for _, im := range got.Images {
+			broken := im.Tasks[0] == "engines/broken"
+			if (im.Digest == "") != broken || strings.Contains(im.Error, "failed") != broken {
+				t.Errorf("%+v", im)
+			}
+		}
+		if len(got.Images) != 3 || p.run() != "" {
+			t.Errorf("%d images; the run %q", len(got.Images), p.run())
+		}
+	})
+}

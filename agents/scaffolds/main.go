@@ -15,11 +15,11 @@ const version = "1.0.0"
 
 // scaffolds are the declarations.
 func scaffolds() []cli.Scaffold {
-	return []cli.Scaffold{claudeCode(), codex(), pi()}
+	return []cli.Scaffold{claudeCode(), codex(), pi(), geminiCLI()}
 }
 
 func main() {
-	var list []plugins.Plugin
+	list := []plugins.Plugin{custom()}
 	for _, s := range scaffolds() {
 		list = append(list, cli.Plugin(s))
 	}

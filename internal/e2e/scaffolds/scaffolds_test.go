@@ -29,6 +29,7 @@ var scaffolds = []scaffold{
 	{name: "claude-code", tool: "Bash", arg: "command", claims: true, refuse: record.Refused},
 	{name: "codex", tool: "exec_command", arg: "cmd", claims: true, refuse: record.Yielded},
 	{name: "pi", tool: "bash", arg: "command", claims: true, refuse: record.Refused},
+	{name: "gemini-cli", tool: "run_shell_command", arg: "command", claims: true, refuse: record.Yielded},
 }
 
 // call is a reply that runs a command with the scaffold's shell.
@@ -93,8 +94,8 @@ func (s scaffold) trials() map[string]ending {
 	}
 	if os.Getuid() == 0 { // whose sandboxes have users
 		ts["nobody"] = ending{
-			replies: []string{at("nobody", 0, s.call("I look.", "id -un; echo MARK-nobody; touch /tmp/done-by-$(id -un)")), done("nobody")},
-			verify:  "[ -e /tmp/done-by-nobody ]", toml: "[agent]\ntimeout_sec = 600\nuser = \"nobody\"\n", outcome: record.Passed, end: record.Yielded,
+			replies: []string{at("nobody", 0, s.call("I look.", "id -un; echo MARK-nobody; touch /tmp/done")), done("nobody")},
+			verify:  "[ $(stat -c %U /tmp/done) = nobody ]", toml: "[agent]\ntimeout_sec = 600\nuser = \"nobody\"\n", outcome: record.Passed, end: record.Yielded,
 		}
 	}
 	return ts

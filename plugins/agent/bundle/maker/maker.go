@@ -241,8 +241,14 @@ func (k *kitchen) finish(ctx context.Context, r bundle.Recipe) error {
 		if !filepath.IsLocal(name) || !filepath.IsLocal(r.Links[name]) {
 			return fmt.Errorf("link %q to %q leads out of the bundle", name, r.Links[name])
 		}
-		if _, err := os.Stat(filepath.Join(k.root, r.Links[name])); err != nil {
+		info, err := os.Stat(filepath.Join(k.root, r.Links[name]))
+		if err != nil {
 			return fmt.Errorf("link %q: the packages have no file %s", name, r.Links[name])
+		}
+		if !info.IsDir() { // some packages forget that a program is one
+			if err = os.Chmod(filepath.Join(k.root, r.Links[name]), 0o755); err != nil {
+				return err
+			}
 		}
 		if err := os.Symlink(filepath.Join("..", r.Links[name]), filepath.Join(k.root, "bin", name)); err != nil {
 			return err

@@ -132,12 +132,12 @@ func TestMakingAgainReplacesOnlyWithAWholeOne(t *testing.T) {
 func TestOrdersThatCannotBeMade(t *testing.T) {
 	registry(t, script(t))
 	for want, spoil := range map[string]func(*maker.Order){
-		"which version":          func(o *maker.Order) { o.Version = "" },
-		"write NAME@VERSION":     func(o *maker.Order) { o.Recipe.NPM = []string{"thing"} },
-		"leads out":              func(o *maker.Order) { o.Recipe.Links = map[string]string{"x": "../../etc/passwd"} },
-		"have no file":           func(o *maker.Order) { o.Recipe.Links = map[string]string{"x": "npm/none"} },
-		"no folder for bundles":  func(o *maker.Order) { o.Dir = "" },
-		"letters, digits":        func(o *maker.Order) { o.Version = "1/2" },
+		"which version":         func(o *maker.Order) { o.Version = "" },
+		"write NAME@VERSION":    func(o *maker.Order) { o.Recipe.NPM = []string{"thing"} },
+		"leads out":             func(o *maker.Order) { o.Recipe.Links = map[string]string{"x": "../../etc/passwd"} },
+		"have no file":          func(o *maker.Order) { o.Recipe.Links = map[string]string{"x": "npm/none"} },
+		"no folder for bundles": func(o *maker.Order) { o.Dir = "" },
+		"letters, digits":       func(o *maker.Order) { o.Version = "1/2" },
 	} {
 		o := order(t.TempDir())
 		spoil(&o)

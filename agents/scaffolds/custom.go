@@ -1,0 +1,320 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/bundle"
+	"github.com/berth-eval/berth/plugins/agent/cli"
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// Custom is a CLI that the experiment declares.
+type Custom struct {
+	cli.Settings
+
+	Bundle   string                `berth:"bundle" doc:"NAME@VERSION of its bundle; absent: the program is in the image."`
+	Command  []string              `berth:"command" required:"true" doc:"Program and arguments. In these, as in all texts below: {model}, {url} (of the model, without a path), {token}, {message}, {session}, {home} (a folder of its own), {bundle}, {workdir}, {effort}, {max_turns}, {system_prompt}."`
+	Continue []string              `berth:"continue" doc:"Program and arguments for a second message in the same session; absent: it begins anew each time."`
+	Message  string                `berth:"message" default:"stdin" enum:"stdin,argument" doc:"How it is given the message: on standard input, or as {message} in command, which ends at 128 KiB."`
+	Dialects []string              `berth:"dialects" doc:"What it speaks, the best first: anthropic, openai, openai-chat, gemini. Absent: it uses no model."`
+	Files    map[string]customFile `berth:"file" doc:"A file that it finds in {home}; the label is its path there."`
+	Logs     []string              `berth:"logs" doc:"Files and folders in {home} that are kept."`
+	Format   string                `berth:"format" default:"text" enum:"text,jsonl" doc:"What it prints: a text, or an event a line."`
+	Events   []customEvent         `berth:"event" doc:"How an event is read, with format = \"jsonl\". One event may be read in several ways."`
+}
+
+type customFile struct {
+	Text string `berth:"text" required:"true" doc:"What is in it."`
+}
+
+type customEvent struct {
+	Kind      string            `berth:"kind" required:"true" enum:"session,say,think,call,result,usage,done,failed" doc:"What it tells: the session's name; what the model said or thought; a call of a tool, and its result; what a request used; that all is done; that it failed."`
+	When      map[string]string `berth:"when" doc:"Which events: values by path. A path is names and numbers with dots between: message.content.0.text. \"*\" is any value."`
+	Each      string            `berth:"each" doc:"Path of a list: the paths below, and those of where, begin at each of its elements."`
+	Where     map[string]string `berth:"where" doc:"Which elements: values by path."`
+	ID        string            `berth:"id" doc:"Path, from the event, of what is the same in all parts of one message of the model."`
+	Text      string            `berth:"text" doc:"Path of the text; of a session its name."`
+	Call      string            `berth:"call" doc:"Path of the id of a call."`
+	Name      string            `berth:"name" doc:"Path of the name of the tool."`
+	Arguments string            `berth:"arguments" doc:"Path of the arguments."`
+	Failed    string            `berth:"failed" doc:"Path that is true when a call failed."`
+	Input     []string          `berth:"input" doc:"Paths of tokens that are added: of the request, cached ones included."`
+	Cached    []string          `berth:"cached" doc:"Paths of tokens: of the request, from a cache."`
+	Output    []string          `berth:"output" doc:"Paths of tokens: of the answer."`
+}
+
+// Validate implements config.Validator.
+func (c *Custom) Validate() (ps []config.Problem) {
+	ps = c.Settings.Validate()
+	if c.Bundle != "" {
+		if _, v, err := bundle.Parse(c.Bundle); err != nil || v == "" {
+			ps = append(ps, config.Problem{Path: "bundle", Summary: "bundle is no NAME@VERSION", Detail: fmt.Sprintf("Got %q.", c.Bundle)})
+		}
+	}
+	if c.Version != "" {
+		ps = append(ps, config.Problem{Path: "version", Summary: "version has no meaning here", Detail: "Write it into bundle: NAME@VERSION."})
+	}
+	if c.Message == "argument" && !strings.Contains(strings.Join(c.Command, " "), "{message}") {
+		ps = append(ps, config.Problem{Path: "command", Summary: "the command is not given the message", Detail: "Put {message} into it, or write message = \"stdin\"."})
+	}
+	if (c.Format == "jsonl") != (len(c.Events) > 0) {
+		ps = append(ps, config.Problem{Path: "format", Summary: "format and event do not fit", Detail: "Events are read with format = \"jsonl\", and then there is at least one."})
+	}
+	for i, d := range c.Dialects {
+		if !slices.Contains([]model.Dialect{model.DialectAnthropic, model.DialectOpenAI, model.DialectOpenAIChat, model.DialectGemini}, model.Dialect(d)) {
+			ps = append(ps, config.Problem{Path: config.Path(fmt.Sprintf("dialects[%d]", i)), Summary: "no such dialect", Detail: fmt.Sprintf("Got %q. There are anthropic, openai, openai-chat and gemini.", d)})
+		}
+	}
+	return ps
+}
+
+// custom is the plugin whose CLI the experiment declares.
+func custom() plugins.Plugin {
+	return plugins.Agent(plugins.Info{
+		Name: "cli", Version: version, Env: []string{bundle.EnvDir},
+		Doc: "Any CLI that runs inside the sandbox, declared in the experiment: its command, its files, and how what it prints is read.",
+	}, Custom{}, cli.Of(func(raw json.RawMessage) (cli.Scaffold, cli.Settings, error) {
+		var c Custom
+		if ps := config.Validate(raw, &c); len(ps) > 0 {
+			return cli.Scaffold{}, c.Settings, config.Problems(ps)
+		}
+		return c.scaffold(), c.Settings, nil
+	}))
+}
+
+func (c *Custom) scaffold() cli.Scaffold {
+	s := cli.Scaffold{Name: "cli", Version: version, Logs: c.Logs, ModelName: "model", Start: c.start}
+	if c.Bundle != "" {
+		s.Name, s.Recipe.Version, _ = strings.Cut(c.Bundle, "@")
+	}
+	for _, d := range c.Dialects {
+		s.Dialects = append(s.Dialects, model.Dialect(d))
+	}
+	all := append(slices.Clone(c.Command), c.Continue...)
+	for _, f := range c.Files {
+		all = append(all, f.Text)
+	}
+	for _, v := range c.Env {
+		all = append(all, v)
+	}
+	texts := strings.Join(all, " ")
+	for word, knob := range map[string]cli.Knob{"{effort}": cli.Effort, "{max_turns}": cli.MaxTurns, "{system_prompt}": cli.SystemPrompt} {
+		if strings.Contains(texts, word) {
+			s.Knobs = append(s.Knobs, knob)
+		}
+	}
+	s.Events = func(b *cli.Book) cli.Events { return &customEvents{c: c, book: b} }
+	return s
+}
+
+func (c *Custom) start(r *cli.Run) (cli.Start, error) {
+	message := ""
+	if c.Message == "argument" {
+		message = r.Message
+	}
+	fill := strings.NewReplacer(
+		"{model}", r.Model.Name, "{url}", r.URL, "{token}", r.Model.Token, "{message}", message, "{session}", r.Session, "{home}", cli.Home, "{bundle}", cli.Bundle,
+		"{workdir}", r.Workdir, "{effort}", r.Settings.ReasoningEffort, "{max_turns}", strconv.FormatInt(r.Settings.MaxTurns, 10),
+		"{system_prompt}", r.Settings.SystemPrompt,
+	).Replace
+	command := c.Command
+	if r.Session != "" && len(c.Continue) > 0 {
+		command = c.Continue
+	}
+	start := cli.Start{Env: map[string]string{}}
+	for _, a := range command {
+		start.Argv = append(start.Argv, fill(a))
+	}
+	for k, v := range c.Env {
+		start.Env[k] = fill(v)
+	}
+	r.Settings.Env = nil // they are in, filled
+	for _, path := range slices.Sorted(maps.Keys(c.Files)) {
+		start.Files = append(start.Files, cli.File{Path: path, Data: fill(c.Files[path].Text)})
+	}
+	if c.Message == "stdin" {
+		start.Stdin = r.Message
+	}
+	return start, nil
+}
+
+// customEvents reads what the experiment says how to read.
+type customEvents struct {
+	c     *Custom
+	book  *cli.Book
+	text  []string // of standard output, as it is
+	said  string
+	done  bool
+	wrong string
+	claim agent.Claim
+}
+
+// Line implements cli.Events.
+func (e *customEvents) Line(line []byte) {
+	if e.c.Format == "text" {
+		e.text = append(e.text, string(line))
+		if len(e.text) > maxLines {
+			e.text = e.text[1:]
+		}
+		return
+	}
+	var root any
+	if json.Unmarshal(line, &root) != nil {
+		return
+	}
+	for i := range e.c.Events {
+		v := &e.c.Events[i]
+		if !fits(root, v.When) {
+			continue
+		}
+		elements := []any{root}
+		if v.Each != "" {
+			elements, _ = at(root, v.Each).([]any)
+		}
+		for _, element := range elements {
+			if fits(element, v.Where) {
+				e.read(v, textAt(root, v.ID), element)
+			}
+		}
+	}
+}
+
+// maxLines is how many lines of a text are the message, the last ones.
+const maxLines = 2000
+
+func (e *customEvents) read(v *customEvent, id string, at any) {
+	text := textAt(at, v.Text)
+	switch v.Kind {
+	case "session":
+		e.book.Session = text
+	case "say":
+		e.said = text
+		e.book.Say(id, text)
+	case "think":
+		e.book.Think(id, text)
+	case "call":
+		e.book.Call(id, textAt(at, v.Call), textAt(at, v.Name), rawAt(at, v.Arguments))
+	case "result":
+		e.book.Result(textAt(at, v.Call), text, v.Failed != "" && textAt(at, v.Failed) == "true")
+	case "usage":
+		one := agent.Claim{Input: total(at, v.Input), Cached: total(at, v.Cached), Output: total(at, v.Output)}
+		e.claim = sum(e.claim, one)
+	case "done":
+		e.done = true
+		if text != "" {
+			e.said = text
+		}
+	case "failed":
+		e.wrong = text
+		if text == "" {
+			e.wrong = "it says that it failed"
+		}
+	}
+}
+
+// End implements cli.Events.
+func (e *customEvents) End(x cli.Exit) (agent.Yield, error) {
+	was := *e
+	e.text, e.said, e.done, e.wrong, e.claim = nil, "", false, "", agent.Claim{}
+	if e.c.Format == "text" {
+		was.said = strings.Join(was.text, "\n")
+		was.book.Say("", was.said)
+		was.book.Flush()
+	}
+	y := agent.Yield{End: agent.Done, Message: was.said, ExitCode: x.ExitCode}
+	if was.claim != (agent.Claim{}) {
+		y.Claim = &was.claim
+	}
+	told := slices.ContainsFunc(e.c.Events, func(v customEvent) bool { return v.Kind == "done" })
+	switch {
+	case was.wrong != "" && blamesModel(was.wrong):
+		return y, cli.Down(was.wrong)
+	case was.wrong != "" || x.ExitCode != 0 || x.Signal != 0:
+		return x.Crashed(was.wrong), nil
+	case told && !was.done:
+		return x.Crashed("it did not say that it is done"), nil
+	}
+	return y, nil
+}
+
+// at is the value at a path, or nil.
+func at(v any, path string) any {
+	if path == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(path, ".") {
+		switch is := v.(type) {
+		case map[string]any:
+			v = is[part]
+		case []any:
+			n, err := strconv.Atoi(part)
+			if err != nil || n < 0 || n >= len(is) {
+				return nil
+			}
+			v = is[n]
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+// textAt is a value as text: a text as it is, anything else as JSON.
+func textAt(v any, path string) string {
+	switch is := at(v, path).(type) {
+	case nil:
+		return ""
+	case string:
+		return is
+	default:
+		b, err := json.Marshal(is)
+		if err != nil {
+			return ""
+		}
+		return string(b)
+	}
+}
+
+func rawAt(v any, path string) json.RawMessage {
+	is := at(v, path)
+	if is == nil {
+		return nil
+	}
+	b, err := json.Marshal(is)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// total adds the numbers at paths; nil when there is none.
+func total(v any, paths []string) (sum *int64) {
+	for _, p := range paths {
+		if n, ok := at(v, p).(float64); ok {
+			if sum == nil {
+				sum = new(int64)
+			}
+			*sum += int64(n)
+		}
+	}
+	return sum
+}
+
+// fits says whether values stand where they should.
+func fits(v any, want map[string]string) bool {
+	for path, value := range want {
+		is := textAt(v, path)
+		if value == "*" && is == "" || value != "*" && is != value {
+			return false
+		}
+	}
+	return true
+}

@@ -73,6 +73,9 @@ func Images(t *testing.T, again func() *engine.Environment, spec environment.Spe
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
+	for _, kind := range []string{"docker", "oci"} {
+		t.Run("an archive of kind "+kind+" is loaded, or refused by what the engine can read", func(t *testing.T) { loaded(t, again(), spec, kind) })
+	}
 	t.Run("an image that nobody has is not tried again", func(t *testing.T) {
 		for _, ref := range []string{"localhost/berth-test/none:1", "Not a Reference", "oci-archive:/no/such.tar"} {
 			_, err := again().Prepare(bounded(t), environment.Image{Ref: ref}, spec.Config, nil)
@@ -81,6 +84,21 @@ func Images(t *testing.T, again func() *engine.Environment, spec environment.Spe
 			}
 		}
 	})
+}
+
+func loaded(t *testing.T, e *engine.Environment, spec environment.Spec, kind string) {
+	spec.Image = environment.Image{Ref: Archive(t, kind)}
+	im, err := e.Prepare(bounded(t), spec.Image, spec.Config, nil)
+	if kind == "oci" && errors.Is(err, environment.ErrBadImage) && strings.Contains(err.Error(), "save the image as docker-archive") {
+		return
+	}
+	if err != nil || im.Digest == "" {
+		t.Fatalf("got %+v, %v", im, err)
+	}
+	spec.Image = im
+	if out := Open(t, e, spec).Sh(t, "busybox | head -n 1"); !strings.HasPrefix(out, "BusyBox") {
+		t.Errorf("inside: %q", out)
+	}
 }
 
 func builtOnce(t *testing.T, again func() *engine.Environment, spec environment.Spec, stamp string) {

@@ -51,7 +51,7 @@ func (e *Environment) judge(spec environment.Spec) (*judgement, error) {
 		return nil, err
 	}
 	j.judgeLimits(spec.Limits, c, e.maker.Keeps)
-	j.judgeNetwork(spec.Network, e.maker.Uplink())
+	j.judgeNetwork(spec.Network, e.maker.Uplink)
 	j.judgePlaces(spec)
 	return j, j.judgeUsers(spec, e.process.Mode.Many(), e.process.Why)
 }
@@ -139,13 +139,13 @@ func (j *judgement) judgeLimits(l environment.Limits, c Config, keeps func(cgrou
 }
 
 // judgeNetwork says whether there is a way to the network that is asked for;
-// program is the program that is one to the public network, or empty.
-func (j *judgement) judgeNetwork(n environment.Network, program string) {
+// uplinked finds the program that is one to the public network, or "".
+func (j *judgement) judgeNetwork(n environment.Network, uplinked func() string) {
 	switch n.Mode {
 	case environment.NetworkNone, environment.NetworkAllow:
 		j.granted.Network = environment.GrantEnforced
 	case environment.NetworkPublic:
-		if program != "" {
+		if program := uplinked(); program != "" {
 			j.granted.Network = environment.GrantEnforced
 			j.granted.How += ", public network through " + program
 			return

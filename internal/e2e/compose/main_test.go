@@ -18,9 +18,8 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/programs"
 )
-
-const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs" // as in the Makefile
 
 // top is a short folder that everybody may look into; bin in it is what a
 // release has.
@@ -37,33 +36,16 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// build makes the programs as scripts/build does.
+// build makes the programs once for all tests.
 func build() (err error) {
 	if top, err = os.MkdirTemp("/tmp", "bc"); err != nil { // short: sockets lie below it
 		return err
 	}
 	bin = filepath.Join(top, "bin")
-	if err = errors.Join(os.Chmod(top, 0o755), os.MkdirAll(filepath.Join(bin, "plugins", "libexec"), 0o755)); err != nil { //nolint:gosec // an ordinary user looks in
+	if err = os.Chmod(top, 0o755); err != nil { //nolint:gosec // an ordinary user looks in
 		return err
 	}
-	for to, packages := range map[string][]string{
-		"":                {"./cmd/berth", "./cmd/berth-sandboxd"},
-		"plugins":         {"./agents/nop", "./agents/oracle", "./environments/docker", "./environments/podman", "./environments/local", "./verifiers/script"},
-		"plugins/libexec": {"./environments/local/local-init"},
-	} {
-		args := append([]string{"build", "-tags", tags, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(bin, to) + "/"}, packages...)
-		cmd := exec.CommandContext(context.Background(), "go", args...)
-		cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
-		if out, buildErr := cmd.CombinedOutput(); buildErr != nil {
-			return fmt.Errorf("build %q: %w\n%s", packages, buildErr, out)
-		}
-	}
-	return filepath.WalkDir(bin, func(path string, _ fs.DirEntry, err error) error {
-		if err == nil {
-			err = os.Chmod(path, 0o755) //nolint:gosec // an ordinary user executes them, too
-		}
-		return err
-	})
+	return programs.Build("../../..", bin, "./agents/nop", "./agents/oracle", "./environments/docker", "./environments/podman", "./environments/local", "./verifiers/script")
 }
 
 // engine is one that can be used here.

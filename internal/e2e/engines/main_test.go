@@ -2,11 +2,9 @@ package engines
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,9 +16,8 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/internal/e2e/programs"
 )
-
-const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs" // as in the Makefile
 
 // patience bounds each thing that these tests wait for.
 const patience = 3 * time.Minute
@@ -44,50 +41,20 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// build makes the programs as scripts/build does, once for all tests.
+// build makes the programs once for all tests.
 func build() (err error) {
 	if tree, err = filepath.Abs("../../.."); err != nil {
-		return err
-	}
-	if err = watch(tree); err != nil {
 		return err
 	}
 	if top, err = os.MkdirTemp("/tmp", "bg"); err != nil {
 		return err
 	}
 	bin = filepath.Join(top, "bin")
-	if err = os.MkdirAll(filepath.Join(bin, "plugins", "libexec"), 0o750); err != nil {
-		return err
-	}
-	for to, packages := range map[string][]string{
-		"":                {"./cmd/berth", "./cmd/berth-sandboxd"},
-		"plugins":         {"./agents/nop", "./agents/oracle", "./agents/terminus", "./environments/local", "./environments/docker", "./environments/podman", "./verifiers/script"},
-		"plugins/libexec": {"./environments/local/local-init"},
-	} {
-		args := append([]string{"build", "-tags", tags, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(bin, to) + "/"}, packages...)
-		cmd := exec.CommandContext(context.Background(), "go", args...)
-		cmd.Dir, cmd.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
-		if out, buildErr := cmd.CombinedOutput(); buildErr != nil {
-			return errors.Join(fmt.Errorf("build %q: %w\n%s", packages, buildErr, out), os.RemoveAll(top))
-		}
+	err = programs.Build(tree, bin, "./agents/nop", "./agents/oracle", "./agents/terminus", "./environments/local", "./environments/docker", "./environments/podman", "./verifiers/script")
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(top))
 	}
 	return nil
-}
-
-// watch looks at every folder of the tree, so that the go command, which keeps
-// the results of tests, sees that a file that the binaries are made of changed.
-func watch(root string) error {
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && slices.Contains([]string{".git", ".cache", "bin", "runs"}, d.Name()):
-			return fs.SkipDir
-		case filepath.Ext(path) == ".go":
-			_, err = os.Stat(path)
-		}
-		return err
-	})
 }
 
 // place is a working folder with an environment of its own.

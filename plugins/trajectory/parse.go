@@ -188,17 +188,22 @@ func (v *validator) free(path string, x any) any {
 	return x
 }
 
-// integer takes whole numbers, also as floats, texts and truth values.
-func (v *validator) integer(path string, x any) any {
-	text := ""
+// digits is what could be a number, as text.
+func digits(x any) string {
 	switch x := x.(type) {
 	case json.Number:
-		text = x.String()
+		return x.String()
 	case string:
-		text = strings.TrimSpace(x)
+		return strings.TrimSpace(x)
 	case bool:
-		text = map[bool]string{true: "1", false: "0"}[x]
+		return map[bool]string{true: "1", false: "0"}[x]
 	}
+	return ""
+}
+
+// integer takes whole numbers, also as floats, texts and truth values.
+func (v *validator) integer(path string, x any) any {
+	text := digits(x)
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n
 	}
@@ -221,15 +226,7 @@ func (v *validator) atLeastZero(path string, x any) any {
 // number takes numbers, also as texts and truth values. One that is not finite
 // becomes nil.
 func (v *validator) number(path string, x any) any {
-	text := ""
-	switch x := x.(type) {
-	case json.Number:
-		text = x.String()
-	case string:
-		text = strings.TrimSpace(x)
-	case bool:
-		text = map[bool]string{true: "1", false: "0"}[x]
-	}
+	text := digits(x)
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		v.bad(path, "must be a number, got %s", show(x))

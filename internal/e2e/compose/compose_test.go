@@ -1,6 +1,10 @@
 package compose
 
 import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -159,6 +163,63 @@ func TestASidecarThatFailsIsNamed(t *testing.T) {
 					t.Errorf("no log of a sidecar in %s", folders["oracle"])
 				}
 				e.leftNothing(t, r.Run)
+			}
+		})
+	}
+}
+
+const (
+	hostsAsk = `ask() { (echo "CONNECT $1:PORT HTTP/1.1"; echo; echo "GET / HTTP/1.0"; echo) | nc 127.0.0.1 ${http_proxy##*:} | grep -q served; }
+`
+	hostsFile = `services:
+  main:
+    image: localhost/berth-test/base:1
+    volumes: ["shared:/shared"]
+    depends_on:
+      side: {condition: service_completed_successfully}
+  side:
+    image: localhost/berth-test/base:1
+    command:
+      - sh
+      - -c
+      - '(echo "CONNECT 127.0.0.1:PORT HTTP/1.1"; echo; echo "GET / HTTP/1.0"; echo) | nc 127.0.0.1 $${http_proxy##*:} | grep served && touch /shared/done'
+    volumes: ["shared:/shared"]
+volumes:
+  shared:
+`
+	hostsTask = `schema_version = "1.4"
+[task]
+name = "e2e/hosts"
+[environment]
+network_mode = "allowlist"
+allowed_hosts = ["127.0.0.1"]
+`
+)
+
+// A sandbox without a network reaches the listed address through the core, and
+// so does its sidecar; the next port of the same machine by no way.
+func TestAListOfHosts(t *testing.T) {
+	for _, name := range []string{"docker", "podman"} {
+		t.Run(name, func(t *testing.T) {
+			e := find(t, name)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") }))
+			defer server.Close()
+			_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The image of busybox alone: its nc is no good beside another libc.
+			files := database(e, strings.ReplaceAll(hostsFile, "PORT", port))
+			files["tasks/database/task.toml"] = hostsTask
+			files["tasks/database/solution/solve.sh"] = "#!/bin/sh\n" + strings.ReplaceAll(hostsAsk, "PORT", port) + "ask 127.0.0.1 && ! ask 127.0.0.2 && touch /tmp/done\n"
+			files["tasks/database/tests/test.sh"] = "#!/bin/sh\nif [ -e /tmp/done ] && [ -e /shared/done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
+			files["experiment.hcl"] = strings.Replace(files["experiment.hcl"], "  config {\n", "  network     = \"allow\"\n  allow_hosts = [\"127.0.0.1\"]\n  config {\n", 1)
+			results, _ := e.run(t, e.folder(t, files), 0)
+			r := results["oracle"]
+			if r.Outcome != record.Passed || !slices.ContainsFunc(r.Findings, func(f record.Finding) bool {
+				return f.Code == "host_refused" && strings.HasPrefix(f.Text, "127.0.0.2 ")
+			}) {
+				t.Errorf("got %s, %+v, %+v", r.Outcome, r.Error, r.Findings)
 			}
 		})
 	}

@@ -171,7 +171,7 @@ func (a *attempt) destroy(ctx context.Context) {
 func (a *attempt) keepSides(ctx context.Context) (err error) {
 	a.res.Sidecars, err = a.sides.Keep(ctx, a.in.Record, a.scribe.Text)
 	for _, s := range a.res.Sidecars {
-		if s.Lost != "" {
+		if s.Lost != "" && a.touched { // else it is the error that ended the attempt
 			a.environmentSays(record.PhaseDestroy, "sidecar_lost", fmt.Sprintf("sidecar %q was gone before the end: %s", s.Name, s.Lost))
 		}
 	}

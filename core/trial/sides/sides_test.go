@@ -30,7 +30,8 @@ func TestWhatASidecarRuns(t *testing.T) {
 
 func TestWhoWaitsForMain(t *testing.T) {
 	e := &task.Environment{DependsOn: map[string]string{"db": task.StateCompleted}, Sidecars: []task.Sidecar{
-		{Name: "db"}, {Name: "web", DependsOn: map[string]string{"db": task.StateHealthy, task.MainContainer: task.StateStarted}},
+		{Name: "db"},
+		{Name: "web", DependsOn: map[string]string{"db": task.StateHealthy, task.MainContainer: task.StateStarted}},
 		{Name: "proxy", DependsOn: map[string]string{"web": task.StateStarted}},
 	}}
 	s := &Sides{task: e}

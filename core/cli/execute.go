@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -175,8 +176,20 @@ func writeSummary(r *store.Run, s *run.Summary) error {
 	return r.WriteFile(store.SummaryFile, append(b, '\n'))
 }
 
+// frugal has the core use half of the processors, unless the user says how many
+// ($GOMAXPROCS): it waits most of the time, and each processor more that it may
+// wake up for a moment costs time which sandboxes need. undo ends it.
+func (a *app) frugal() (undo func()) {
+	if n, set := a.env("GOMAXPROCS"); set && n != "" {
+		return func() {}
+	}
+	runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
+	return runtime.SetDefaultGOMAXPROCS
+}
+
 // carry makes what attempts need on this machine, and runs them.
 func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) {
+	defer a.frugal()()
 	// What a killed process of this run left; nobody else can be at work on it.
 	if gone, gcErr := collect(ctx, j.Host, j.store.Manifest.Header.Run, false); gcErr != nil || len(gone.Problems) > 0 {
 		a.log.Warn().Err(gcErr).Strs("problems", gone.Problems).Msg("something of an earlier process of this run may be left")

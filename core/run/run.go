@@ -113,12 +113,16 @@ func Carry(ctx context.Context, o Options) (Report, error) {
 	return s.report, nil
 }
 
+// processors are those that this machine gives us, whatever the core itself takes
+// of them later.
+var processors = runtime.GOMAXPROCS(0)
+
 // inFlight is how many attempts run at the same time.
 func inFlight(l config.RunLimits) int {
 	if l.InFlight != nil && *l.InFlight > 0 {
 		return *l.InFlight
 	}
-	return runtime.GOMAXPROCS(0)
+	return processors
 }
 
 // item is a trial that is still to be run.

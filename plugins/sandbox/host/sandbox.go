@@ -101,12 +101,12 @@ func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, l
 }
 
 // version is that of the program we are in.
-func version() string {
+var version = sync.OnceValue(func() string {
 	if b, ok := debug.ReadBuildInfo(); ok {
 		return b.Main.Version
 	}
 	return "unknown"
-}
+})
 
 // accept takes one connection of the given kind, from process pid (0: any).
 func (f *Folder) accept(kind stream.Kind, pid int) (*net.UnixConn, int, error) {

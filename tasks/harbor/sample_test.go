@@ -18,10 +18,10 @@ func TestTheSampleIsWithoutProblems(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), name)
 	for _, f := range sample {
 		file := filepath.Join(dir, f.Path)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		if err = os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, f.Text, 0o600); err != nil {
+		if err = os.WriteFile(file, f.Text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if f.Executable != (string(f.Text[:2]) == "#!") {

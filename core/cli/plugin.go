@@ -208,7 +208,7 @@ func (a *app) pluginTestCommand() *cobra.Command {
 		Long: `Starts the program at PATH and tries every clause of the conformance kits on each
 plugin that it serves, whatever language it is written in. Each clause has its
 own time limit and says what accident it guards against. Exit code 1 says that
-a clause failed.`,
+a clause failed, 2 that the plugin could not be tried on this machine, and why.`,
 		Example: "  berth plugin test bin/plugins/local\n  berth plugin test ./my-verifier.py --config '{\"tolerance\": 0.1}'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/environment/environmenttest"
+	"github.com/berth-eval/berth/plugins/verifier"
 	"github.com/berth-eval/berth/plugins/verifier/verifiertest"
 )
 
@@ -56,7 +57,8 @@ type Result struct {
 
 // Test tries every plugin of the binary and calls each with every result as it
 // is known. An error means that the binary could not be tried; failed clauses
-// are results.
+// are results. It wraps environment.ErrRefused where no sandbox can be made on
+// this machine.
 func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 	dir, err := os.MkdirTemp(o.Runtime, "bt")
 	if err != nil {
@@ -134,6 +136,9 @@ func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) err
 		s, done, err := environmenttest.Subject{
 			Environment: env, Capabilities: e.Capabilities, Spec: spec, Sandboxd: b.o.Sandboxd, Runtime: b.dir,
 		}.Start(ctx)
+		if errors.Is(err, environment.ErrRefused) {
+			return fmt.Errorf("it makes no sandbox here, so its clauses were not tried: %w", err)
+		}
 		if err != nil {
 			return err
 		}
@@ -145,7 +150,8 @@ func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) err
 			return err
 		}
 		s := verifiertest.Subject{Verifier: v, Traits: traits, Capabilities: e.Capabilities}
-		if lab, err := b.shells(ctx); err != nil {
+		excused := traits.Needs == verifier.NeedsNone // it can be tried without a sandbox
+		if lab, err := b.shells(ctx); err != nil && (!excused || !errors.Is(err, environment.ErrRefused)) {
 			return err
 		} else if lab != nil {
 			s.Shell = func(ctx context.Context, t *conformance.T) string {

@@ -2,6 +2,7 @@ package conform_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/berth-eval/berth/core/conform"
 	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/environment"
 )
 
 // built is the folder with the binaries that the tests try: made once, by the
@@ -78,6 +80,49 @@ func TestKitsFindWhatIsBroken(t *testing.T) {
 			})
 			if !slices.Contains(failed, tt.clause) {
 				t.Errorf("failed clauses are %q, error %v; want %q among them", failed, err, tt.clause)
+			}
+		})
+	}
+}
+
+// TestWhatCannotRunHereIsRefusedOnce: sixty failures with the same words would
+// hide that there is one reason, and that the plugin is not at fault.
+func TestWhatCannotRunHereIsRefusedOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"stranded", "rambler", "generous"} {
+		if err := os.Symlink(filepath.Join(built, "broken"), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shells := t.TempDir() // holds the environment in which the others are tried
+	if err := os.Symlink(filepath.Join(built, "broken"), filepath.Join(shells, "stranded")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		plugin string
+		err    string // empty: it needs no sandbox, and is tried
+	}{
+		{plugin: "stranded", err: `test environment "stranded": it makes no sandbox here, so its clauses were not tried: No engine runs here: Start it.`},
+		{plugin: "rambler", err: `environment "stranded", in which it is to be tried, makes no sandbox here`},
+		{plugin: "generous"},
+	} {
+		t.Run(tt.plugin, func(t *testing.T) {
+			t.Parallel()
+			var results []conform.Result
+			err := conform.Test(t.Context(), conform.Options{
+				Binary: filepath.Join(dir, tt.plugin), Sandboxd: filepath.Join(built, "sandboxd"), Log: zerolog.Nop(), Shells: "stranded", Dirs: []string{shells},
+			}, func(r conform.Result) { results = append(results, r) })
+			failed := slices.ContainsFunc(results, func(r conform.Result) bool { return r.Status == conformance.Fail })
+			switch {
+			case tt.err == "":
+				if err != nil || !failed {
+					t.Errorf("got error %v and %d results; want no error, and the clause that it breaks", err, len(results))
+				}
+			case !errors.Is(err, environment.ErrRefused) || !strings.Contains(err.Error(), tt.err):
+				t.Errorf("got %v; want one refusal with %q", err, tt.err)
+			case failed:
+				t.Errorf("clauses failed beside the refusal: %+v", results)
 			}
 		})
 	}

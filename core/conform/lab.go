@@ -35,7 +35,8 @@ type order struct {
 	mounts  []environment.Mount
 }
 
-// shells is the lab, or nil where no sandbox can be made.
+// shells is the lab, or nil where there is no environment to make sandboxes
+// with. One that refuses to, here, is an error that wraps ErrRefused.
 func (b *bench) shells(ctx context.Context) (*lab, error) {
 	if b.lab != nil || b.o.Shells == "" {
 		return b.lab, nil
@@ -52,6 +53,11 @@ func (b *bench) shells(ctx context.Context) (*lab, error) {
 		}
 		return nil, err
 	}
+	if err = refused(ctx, env); err != nil {
+		h.Stop()
+		return nil, fmt.Errorf("environment %q, in which it is to be tried, makes no sandbox here: name another with --shells, or none (--shells \"\") to skip what needs one: %w",
+			b.o.Shells, err)
+	}
 	dir := filepath.Join(b.dir, "l")
 	if err = os.Mkdir(dir, 0o700); err != nil {
 		h.Stop()
@@ -64,6 +70,22 @@ func (b *bench) shells(ctx context.Context) (*lab, error) {
 	}
 	b.lab = &lab{host: h, env: env, dir: dir, sandboxd: binary}
 	return b.lab, nil
+}
+
+// least is what is asked of every sandbox of the lab.
+func least() environment.Spec {
+	return environment.Spec{Network: environment.Network{Mode: environment.NetworkNone}, Workdir: "/app", Lease: time.Minute}
+}
+
+// refused is why env makes no sandbox for the lab, or nil.
+func refused(ctx context.Context, env environment.Environment) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	report, err := env.Check(ctx, least())
+	if err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	return report.Err()
 }
 
 func (l *lab) close() error {
@@ -83,11 +105,10 @@ func (l *lab) shell(ctx context.Context, t *conformance.T, o order) (address str
 	if err = os.Mkdir(scratch, 0o700); err != nil {
 		t.Fatalf("%v", err)
 	}
-	made, err := l.env.Create(ctx, environment.Spec{
-		Labels:  environment.Labels{Owner: "test-" + filepath.Base(filepath.Dir(l.dir)), Trial: n, Attempt: 1},
-		Network: environment.Network{Mode: environment.NetworkNone}, Workdir: "/app", Mounts: o.mounts,
-		Control: folder.Path, Lease: time.Minute, Scratch: scratch,
-	})
+	spec := least()
+	spec.Labels = environment.Labels{Owner: "test-" + filepath.Base(filepath.Dir(l.dir)), Trial: n, Attempt: 1}
+	spec.Mounts, spec.Control, spec.Scratch = o.mounts, folder.Path, scratch
+	made, err := l.env.Create(ctx, spec)
 	if err != nil {
 		t.Fatalf("make a sandbox to try it in: %v", err)
 	}

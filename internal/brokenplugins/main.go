@@ -55,6 +55,8 @@ func main() {
 		plugins.Serve(plugins.Environment(info, nil, &forgetful{box{running: map[string]*exec.Cmd{}}}))
 	case "clinging": // removes nothing
 		plugins.Serve(plugins.Environment(info, nil, &clinging{box{running: map[string]*exec.Cmd{}}}))
+	case "stranded": // whose engine is not there; not broken, and cannot be tried
+		plugins.Serve(plugins.Environment(info, nil, &stranded{}))
 	default:
 		fmt.Fprintf(os.Stderr, "brokenplugins: no plugin is broken as %q\n", name)
 		os.Exit(2)
@@ -149,4 +151,10 @@ func (c *clinging) List(context.Context, string) (ids []string, err error) {
 		ids = append(ids, id)
 	}
 	return ids, nil
+}
+
+type stranded struct{ clinging }
+
+func (*stranded) Check(context.Context, environment.Spec) (environment.Report, error) {
+	return environment.Report{Refusals: []environment.Problem{{Summary: "No engine runs here", Detail: "Start it."}}}, nil
 }

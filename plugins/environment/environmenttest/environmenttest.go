@@ -78,7 +78,9 @@ type kit struct {
 }
 
 // Start makes what the clauses share. done removes it, and every sandbox that
-// the environment still has of it.
+// the environment still has of it. An environment whose Check refuses what the
+// clauses ask for at least cannot be tried on this machine: one error, which
+// wraps environment.ErrRefused, instead of one for each clause.
 func (s Subject) Start(ctx context.Context) (_ Subject, done func() error, err error) {
 	base := s.Runtime
 	if base == "" {
@@ -93,7 +95,27 @@ func (s Subject) Start(ctx context.Context) (_ Subject, done func() error, err e
 		return s, nil, fmt.Errorf("install sandboxd for the kit: %w", err)
 	}
 	s.kit = &kit{owner: "kit-" + filepath.Base(dir), folder: dir, binary: binary}
+	if err := s.refused(ctx); err != nil {
+		return s, nil, joined(err, os.RemoveAll(dir))
+	}
 	return s, func() error { return s.finish(ctx, dir) }, nil
+}
+
+// refused is the first refusal of what the clauses ask for at least; nil when
+// there is none. A Check that fails or hangs is left to its clauses.
+func (s *Subject) refused(ctx context.Context) error {
+	spec, folder, err := s.spec(nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = folder.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	report, err := s.Environment.Check(ctx, spec)
+	if err != nil {
+		return nil //nolint:nilerr // a clause says so
+	}
+	return report.Err()
 }
 
 // finish destroys what is left of the kit's sandboxes.

@@ -50,7 +50,7 @@ func quotes(list []string) string {
 var status = regexp.MustCompile(`(?i)(?:\b(?:status|error|code|http)\W{0,12}|^\W*)([45][0-9]{2})\b`)
 
 // connection are the words of CLIs for a model that is not there.
-var connection = regexp.MustCompile(`(?i)connection|econnre|enotfound|etimedout|timed? ?out|stream (closed|disconnected|ended)|fetch failed|network|socket|unreachable|overloaded|rate.?limit|too many requests`)
+var connection = regexp.MustCompile(`(?i)\bconnection|\beconnre|\benotfound|\betimedout|timed? ?out|stream (closed|disconnected|ended)|fetch failed|network|socket|unreachable|overloaded|service.?unavailable|internal.?server.?error|rate.?limit|too many requests`)
 
 // refusal are the words of CLIs for a model that would not answer.
 var refusal = regexp.MustCompile(`(?i)content.?filter|refus|safety|policy violation`)

@@ -21,7 +21,7 @@ type Custom struct {
 	cli.Settings
 
 	Bundle   string                `berth:"bundle" doc:"NAME@VERSION of its bundle; absent: the program is in the image."`
-	Command  []string              `berth:"command" required:"true" doc:"Program and arguments. In these, as in all texts below: {model}, {url} (of the model, without a path), {token}, {message}, {session}, {home} (a folder of its own), {bundle}, {workdir}, {effort}, {max_turns}, {system_prompt}."`
+	Command  []string              `berth:"command" doc:"Program and arguments; without them it refuses. In these, as in all texts below: {model}, {url} (of the model, without a path), {token}, {message}, {session}, {home} (a folder of its own), {bundle}, {workdir}, {effort}, {max_turns}, {system_prompt}."`
 	Continue []string              `berth:"continue" doc:"Program and arguments for a second message in the same session; absent: it begins anew each time."`
 	Message  string                `berth:"message" default:"stdin" enum:"stdin,argument" doc:"How it is given the message: on standard input, or as {message} in command, which ends at 128 KiB."`
 	Dialects []string              `berth:"dialects" doc:"What it speaks, the best first: anthropic, openai, openai-chat, gemini. Absent: it uses no model."`
@@ -92,6 +92,11 @@ func custom() plugins.Plugin {
 
 func (c *Custom) scaffold() cli.Scaffold {
 	s := cli.Scaffold{Name: "cli", Version: version, Logs: c.Logs, ModelName: "model", Start: c.start}
+	if len(c.Command) == 0 {
+		s.Refuse = func(*cli.Settings, agent.CheckRequest) []string {
+			return []string{"no command is given: write command = [\"program\", \"argument\"] in its config, as docs/scaffolds.md shows"}
+		}
+	}
 	if c.Bundle != "" {
 		s.Name, s.Recipe.Version, _ = strings.Cut(c.Bundle, "@")
 	}

@@ -112,7 +112,7 @@ func TestACLIThatPrintsAText(t *testing.T) {
 func TestDeclarationsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		`{}`: "command", `{"command": ["x"], "format": "jsonl"}`: "format", `{"command": ["x"], "bundle": "x"}`: "NAME@VERSION",
+		`{"command": ["x"], "format": "jsonl"}`: "format", `{"command": ["x"], "bundle": "x"}`: "NAME@VERSION",
 		`{"command": ["x"], "message": "argument"}`: "{message}", `{"command": ["x"], "dialects": ["smoke"]}`: "smoke", `{"command": ["x"], "version": "1"}`: "version",
 	} {
 		var c Custom
@@ -120,9 +120,15 @@ func TestDeclarationsThatMakeNoSense(t *testing.T) {
 			t.Errorf("%s: %v; want %q", raw, ps, want)
 		}
 	}
+	needs, err := cli.Of(func(json.RawMessage) (cli.Scaffold, cli.Settings, error) {
+		return declare(t, `{}`).scaffold(), cli.Settings{}, nil
+	}).Check(t.Context(), agent.CheckRequest{Role: agent.RoleAgent})
+	if err != nil || len(needs.Refusals) != 1 || !strings.Contains(needs.Refusals[0], "no command") {
+		t.Errorf("without a command: %+v, %v", needs, err)
+	}
 	// A setting that its texts do not use is refused.
 	s := declare(t, declared).scaffold()
-	needs, err := cli.Of(func(json.RawMessage) (cli.Scaffold, cli.Settings, error) {
+	needs, err = cli.Of(func(json.RawMessage) (cli.Scaffold, cli.Settings, error) {
 		return s, cli.Settings{ReasoningEffort: "low", MaxTurns: 3}, nil
 	}).Check(t.Context(), agent.CheckRequest{Role: agent.RoleAgent})
 	if err != nil || len(needs.Refusals) != 1 || !strings.Contains(needs.Refusals[0], "max_turns") {

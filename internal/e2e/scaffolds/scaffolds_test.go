@@ -22,6 +22,7 @@ type scaffold struct {
 	plugin string          // whose it is, if not its own
 	config string          // of the agent block
 	claims bool            // says what it used
+	finish string          // a command that says that it is done; empty: a text does
 	refuse record.AgentEnd // what it makes of a refusal
 }
 
@@ -29,6 +30,7 @@ var scaffolds = []scaffold{
 	{name: "claude-code", tool: "Bash", arg: "command", claims: true, refuse: record.Refused},
 	{name: "codex", tool: "exec_command", arg: "cmd", claims: true, refuse: record.Yielded},
 	{name: "pi", tool: "bash", arg: "command", claims: true, refuse: record.Refused},
+	{name: "mini-swe-agent", tool: "bash", arg: "command", claims: true, refuse: record.Crashed, finish: "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"},
 	{name: "gemini-cli", tool: "run_shell_command", arg: "command", claims: true, refuse: record.Yielded},
 }
 
@@ -65,7 +67,12 @@ func (s scaffold) trials() map[string]ending {
 	always := func(name, reply string) string {
 		return fmt.Sprintf("  - {when: {last: %q}, %s, %s}\n", mark(name), reply, usage)
 	}
-	done := func(name string) string { return at(name, 1, fmt.Sprintf("text: %q", "finished "+name)) }
+	done := func(name string) string {
+		if s.finish != "" {
+			return at(name, 1, s.call("finished "+name, s.finish))
+		}
+		return at(name, 1, fmt.Sprintf("text: %q", "finished "+name))
+	}
 	fails := func(name string, status int) string {
 		return fmt.Sprintf("  - {when: {last: %q}, error: {status: %d, message: scripted trouble}}\n", mark(name), status)
 	}
@@ -255,6 +262,9 @@ func (s scaffold) solved(t *testing.T, r *record.Result, dir string) {
 	var calls int
 	for _, step := range tr.Steps {
 		for _, c := range step.ToolCalls {
+			if s.finish != "" && strings.Contains(string(c.Arguments), s.finish) {
+				continue
+			}
 			calls++
 			if !strings.Contains(string(c.Arguments), "/app/done") {
 				t.Errorf("call %+v", c)

@@ -141,10 +141,10 @@ func TestASecondMessageGoesOnWithTheSession(t *testing.T) {
 			needs(t, s)
 			b := set(t, s, fmt.Sprintf(`replies:
   - {when: {turn: 0, last: first-message}, %s}
-  - {when: {turn: 1, last: OUT-one}, text: one is done}
+  - {when: {turn: 1, last: OUT-one}, %s}
   - {when: {turn: 2, last: second-message}, %s}
-  - {when: {turn: 3, last: OUT-two}, text: two is done}
-`, s.call("one", "echo OUT-one"), s.call("two", "echo OUT-two")))
+  - {when: {turn: 3, last: OUT-two}, %s}
+`, s.call("one", "echo OUT-one"), s.last("one is done"), s.call("two", "echo OUT-two"), s.last("two is done")))
 			session, err := b.agent.Open(t.Context(), b.setup)
 			must(t, err)
 			r := &recorder{}
@@ -162,6 +162,14 @@ func TestASecondMessageGoesOnWithTheSession(t *testing.T) {
 			}
 		})
 	}
+}
+
+// last is a reply after which it is done.
+func (s scaffold) last(text string) string {
+	if s.finish != "" {
+		return s.call(text, s.finish)
+	}
+	return fmt.Sprintf("text: %q", text)
 }
 
 // last is what the CLI printed on its standard error.

@@ -1,0 +1,56 @@
+"""Runs mini-SWE-agent as it is, on a message from standard input, and prints each
+message of its conversation as a line of JSON. The conversation is kept in a file,
+and a later message goes on with it."""
+
+import json
+import os
+import sys
+
+bundle, home, model_name, settings = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+os.environ.update(MSWEA_SILENT_STARTUP="1", MSWEA_CONFIGURED="true", MSWEA_COST_TRACKING="ignore_errors", LITELLM_LOCAL_MODEL_COST_MAP="True")
+os.environ.update(MSWEA_GLOBAL_CONFIG_DIR=home, MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT="2")
+given = json.loads(os.environ.pop("BERTH_MODEL"))
+sys.path.insert(0, bundle + "/python")
+
+from minisweagent.agents.default import DefaultAgent  # noqa: E402
+from minisweagent.config import get_config_from_spec  # noqa: E402
+from minisweagent.environments import get_environment  # noqa: E402
+from minisweagent.exceptions import InterruptAgentFlow  # noqa: E402
+from minisweagent.models import get_model  # noqa: E402
+
+
+class Agent(DefaultAgent):
+    def add_messages(self, *messages):
+        for m in messages:
+            print(json.dumps(m, default=str), flush=True)
+        return super().add_messages(*messages)
+
+    def go_on(self, messages, text):
+        self.messages = messages
+        self.add_messages(self.model.format_message(role="user", content=text))
+        while self.messages[-1].get("role") != "exit":
+            try:
+                self.step()
+            except InterruptAgentFlow as e:
+                self.add_messages(*e.messages)
+            except Exception as e:
+                self.handle_uncaught_exception(e)
+                raise
+
+
+config = get_config_from_spec("mini.yaml")
+config["agent"].update(settings["agent"])
+config["agent"]["system_template"] += settings["system"]
+config["model"].setdefault("model_kwargs", {}).update(given, **settings["model"])
+agent = Agent(get_model(model_name, config["model"]), get_environment(config.get("environment", {}), default_type="local"), **config["agent"])
+talk = os.path.join(home, "conversation.json")
+message = sys.stdin.read()
+try:
+    if os.path.exists(talk):
+        with open(talk) as f:
+            agent.go_on([m for m in json.load(f) if m.get("role") != "exit"], message)
+    else:
+        agent.run(message)
+finally:
+    with open(talk, "w") as f:
+        json.dump(agent.messages, f, default=str)

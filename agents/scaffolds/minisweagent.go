@@ -71,7 +71,6 @@ func startMini(r *cli.Run) (cli.Start, error) {
 type miniEvents struct {
 	book  *cli.Book
 	count int
-	open  []string // calls that wait for their results
 	said  string
 	exit  *miniMessage
 	claim agent.Claim

@@ -130,8 +130,8 @@ func TestATurnIsACommandAndItsLinesAreSteps(t *testing.T) {
 	if len(r.steps) != 2 || r.steps[0].Message.Text != "got hello" || r.steps[0].Observation.Results[0].Content.Text != "out" || len(r.steps[0].Observation.Results[0].Subagents) != 1 {
 		t.Errorf("steps %+v", r.steps)
 	}
-	if sub, err := os.ReadFile(filepath.Join(s.setup.Scratch, "subagents", "c1.json")); err != nil || !strings.Contains(string(sub), "inner") {
-		t.Errorf("sub-agent: %s, %v", sub, err)
+	if sub, missing := os.ReadFile(filepath.Join(s.setup.Scratch, "subagents", "c1.json")); missing != nil || !strings.Contains(string(sub), "inner") {
+		t.Errorf("sub-agent: %s, %v", sub, missing)
 	}
 	if _, err = s.Turn(t.Context(), agent.Message{Text: "again", Turn: 2}, r); err != nil || b.ran[1].Argv[1] != "s-7" {
 		t.Errorf("the second turn: %+v, %v", b.ran[1].Argv, err)

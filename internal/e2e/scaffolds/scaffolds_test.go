@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -279,6 +280,25 @@ func (s scaffold) solved(t *testing.T, r *record.Result, dir string) {
 	}
 	if f := tr.FinalMetrics; f == nil || *f.PromptTokens != 200 || *f.CompletionTokens != 20 {
 		t.Errorf("final metrics %+v", f)
+	}
+}
+
+// The example: agents that differ by one word solve the same task without a
+// network.
+func TestTheExample(t *testing.T) {
+	t.Parallel()
+	for _, s := range scaffolds {
+		if slices.Contains(always, s.name) {
+			needs(t, s)
+		}
+	}
+	code, out, stderr := berth(t, t.TempDir(), "run", filepath.Join(root, "examples", "scaffolds"), "--json", "--require", "passed = planned")
+	if code != 0 {
+		t.Errorf("exit code %d\n%s\n%s", code, out, stderr)
+	}
+	var a answer.Run
+	if err := json.Unmarshal([]byte(out), &a); err != nil || a.Summary.Planned != 4 {
+		t.Errorf("%v: %+v", err, a.Summary)
 	}
 }
 

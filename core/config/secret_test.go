@@ -66,6 +66,30 @@ func TestMissingSecretsAreReportedWhenTheyAreNeeded(t *testing.T) {
 	}
 }
 
+// A text that is made of a secret that is set is not complained about because
+// its neighbor needs one that is not.
+func TestAMissingSecretIsReportedOnceAndNotForItsNeighbors(t *testing.T) {
+	o := config.Options{LookupEnv: func(name string) (string, bool) { return "x", name == "SET" }}
+	e, ds := load(t, o, fmt.Sprintf(base, "")+`
+verifier "judge" {
+  env = {
+    A = secret("UNSET")
+    B = "of ${secret("SET")}"
+    C = "plain"
+  }
+}`)
+	if e == nil {
+		t.Fatal(ds)
+	}
+	got := e.Cells[0].CheckSecrets("judge")
+	if len(got) != 1 || !strings.Contains(got.Error(), "UNSET") {
+		t.Errorf("got %d problems: %v; want one, about UNSET", len(got), got.Error())
+	}
+	if text, err := e.Cells[0].Verifiers["judge"].Env["B"].Reveal(); err != nil || text != "of x" {
+		t.Errorf("B is %q, %v", text, err)
+	}
+}
+
 // Verifiers that no task names need not have their secrets.
 func TestSecretsOfVerifiersAreCheckedByName(t *testing.T) {
 	e, ds := load(t, config.Options{}, fmt.Sprintf(base, "")+`

@@ -138,9 +138,16 @@ func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets
 }
 
 // value evaluates the attribute again, in a scope in which secrets have values,
-// and takes the text out of it. Its error says nothing about the value.
+// and takes the text out of it. Where the text has an expression of its own,
+// only that is evaluated: another one beside it may need a secret that is not
+// set. Its error says nothing about the value.
 func (l *leaf) value(sc *eval.Scope, inside []any, secrets []string) (string, error) {
-	v, diags := sc.EvalNow(l.attr.Expr)
+	want := l.want
+	expr, rest := element(l.attr.Expr, inside)
+	if len(rest) < len(inside) {
+		inside, want = rest, cty.DynamicPseudoType
+	}
+	v, diags := sc.EvalNow(expr)
 	fail := func() (string, error) {
 		if missing := sc.Missing(secrets); len(missing) > 0 {
 			return "", fmt.Errorf("%w: %s", ErrMissing, strings.Join(missing, ", "))
@@ -150,7 +157,7 @@ func (l *leaf) value(sc *eval.Scope, inside []any, secrets []string) (string, er
 	if diags.HasErrors() {
 		return fail()
 	}
-	v, err := convert.Convert(v, l.want)
+	v, err := convert.Convert(v, want)
 	if err != nil {
 		return fail()
 	}
@@ -163,10 +170,46 @@ func (l *leaf) value(sc *eval.Scope, inside []any, secrets []string) (string, er
 			return fail()
 		}
 	}
-	if !v.IsKnown() || v.IsNull() || v.Type() != cty.String {
+	if v, err = convert.Convert(v, cty.String); err != nil || !v.IsKnown() || v.IsNull() {
 		return fail()
 	}
 	return v.AsString(), nil
+}
+
+// element is the innermost expression that makes the value inside leads to, and
+// the rest of the way.
+func element(e hclsyntax.Expression, inside []any) (hclsyntax.Expression, []any) {
+	for len(inside) > 0 {
+		var next hclsyntax.Expression
+		switch e := e.(type) {
+		case *hclsyntax.TupleConsExpr:
+			if i, ok := inside[0].(int); ok && i < len(e.Exprs) {
+				next = e.Exprs[i]
+			}
+		case *hclsyntax.ObjectConsExpr:
+			next = member(e, inside[0])
+		}
+		if next == nil {
+			break
+		}
+		e, inside = next, inside[1:]
+	}
+	return e, inside
+}
+
+// member is the expression of a key: of several the last, as in HCL. Nil where
+// a key has to be worked out, which may be the one.
+func member(e *hclsyntax.ObjectConsExpr, key any) (found hclsyntax.Expression) {
+	for _, item := range e.Items {
+		k, diags := item.KeyExpr.Value(nil)
+		if diags.HasErrors() || !k.IsKnown() || k.IsNull() || k.Type() != cty.String {
+			return nil
+		}
+		if k.AsString() == key {
+			found = item.ValueExpr
+		}
+	}
+	return found
 }
 
 // steps is the way to an element as the path of a problem has it.

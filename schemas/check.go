@@ -14,6 +14,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -87,6 +88,8 @@ func ofFile(path string) (schema string, lines bool) {
 		return "", false
 	case len(parts) == 5 && parts[3] == record.ArtifactsDir && name == "manifest.json":
 		return "artifacts", false
+	case len(parts) == 5 && strings.Join(parts[3:], "/") == gateway.ExchangesFile:
+		return "exchange", true
 	case len(parts) != 4:
 		return "", false
 	}
@@ -101,6 +104,8 @@ func ofFile(path string) (schema string, lines bool) {
 		return "step", true
 	case record.VerdictsFile:
 		return "verdict", true
+	case record.TrajectoryFile:
+		return "trajectory", false
 	case record.LogFile:
 		return "log-line", true
 	default:

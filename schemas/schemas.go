@@ -26,6 +26,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/trial/collect"
+	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
@@ -51,10 +52,13 @@ func All() []Schema {
 		{"turn", "A line of turns.jsonl of an attempt", record.Turn{}},
 		{"step", "A line of steps.jsonl of an attempt", record.Step{}},
 		{"verdict", "A line of verdicts.jsonl of an attempt", record.Verdict{}},
+		{"trajectory", "trajectory.json of an attempt: the Agent Trajectory Interchange Format", trajectory.Trajectory{}},
+		{"view-task", "task.json of a view, what an agent, a verifier or a user may know of the task", task.Task{}},
 		{"exchange", "A line of model/exchanges.jsonl of an attempt", gateway.Exchange{}},
 		{"log-line", "A line of log of an attempt", logLine{}},
 		{"artifacts", "artifacts/manifest.json of an attempt", []collect.Entry{}},
 		{"runtime-owner", "owner.json of a folder on node-local disk", node.Owner{}},
+		{"bundle", "bundle.json of a bundle, the programs of an agent", bundle.Manifest{}},
 		{"cli-failure", "what any command says on stderr when it fails with --json", answer.Failure{}},
 		{"cli-init", "berth init --json", answer.Init{}},
 		{"cli-plan", "berth plan --json", answer.Plan{}},
@@ -90,7 +94,7 @@ const module = "github.com/berth-eval/berth"
 // described are the folders whose comments become descriptions.
 var described = []string{
 	"core/store", "core/store/node", "core/run", "core/record", "core/plan", "core/config", "core/conform", "core/cli/answer",
-	"core/trial/collect", "core/gateway", "core/gateway/tape", "core/gateway/wire", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/trajectory", "plugins/conformance", "schemas",
+	"core/trial/collect", "core/gateway", "core/gateway/tape", "core/gateway/wire", "plugins/agent/bundle", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/trajectory", "plugins/conformance", "schemas",
 }
 
 // comments are those of the described folders, read once.

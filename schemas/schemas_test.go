@@ -2,12 +2,16 @@ package schemas_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/berth-eval/berth/plugins/agent/bundle"
+	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/schemas"
 )
 
@@ -33,6 +37,26 @@ func TestSchemasAreThoseOfTheTypes(t *testing.T) {
 	}
 	if len(files) > 0 {
 		t.Errorf("schemas of nothing: %q", files)
+	}
+}
+
+// What only plugins read, or only other machines, is as its schema has it, too.
+func TestWhatIsOutsideOfRunsIsAsItsSchema(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]any{
+		"view-task": task.Task{
+			Name: "a/b", Environment: task.Environment{Env: task.Env{"A": {Host: "B"}}},
+			Stages: []task.Stage{{Name: "main", Instruction: []task.Part{{Text: "do"}}, Agent: task.Phase{Time: task.Duration(time.Minute)}, Verifiers: []task.VerifierUse{{Name: "script"}}}},
+		},
+		"bundle": bundle.Manifest{Format: 1, Name: "x", Packages: []bundle.Package{{From: "npm", Name: "x", Version: "1"}}},
+	} {
+		text, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schemas.Check(name, text); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
 	}
 }
 

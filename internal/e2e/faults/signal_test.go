@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -34,6 +36,11 @@ func long(t *testing.T) (*place, *session) {
 // cancelled, nothing is left, and that without `berth gc`.
 func TestOneSignalEndsARunCleanly(t *testing.T) {
 	t.Parallel()
+	// Under nohup berth would ignore a hang-up, as it should. Whoever listens
+	// for a signal gives its children the default again.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	for name, sig := range map[string]syscall.Signal{
 		"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP,
 	} {

@@ -148,7 +148,11 @@ func stepsText(p *out.Printer, steps []record.Step, all bool) {
 		from = len(steps) - maxLines
 		p.Printf("  … %d earlier steps: --all shows them\n", from)
 	}
+	heading := headings(steps)
 	for i := range steps[from:] {
+		if h := heading(from + i); h != "" {
+			p.Printf("  %s\n", h)
+		}
 		s := &steps[from+i].Step
 		p.Printf("  %3d %-6s %s\n", s.StepID, s.Source, out.Short(messageText(s.Message), 160))
 		for _, c := range s.ToolCalls {

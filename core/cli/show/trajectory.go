@@ -37,7 +37,11 @@ func Trajectory(p *out.Printer, steps []record.Step, all bool) {
 			p.Printf("  %s %s\n", mark, l)
 		}
 	}
+	heading := headings(steps)
 	for i := range steps {
+		if h := heading(i); h != "" {
+			p.Printf("%s\n\n", out.Paint(p.Color, out.Bold, h))
+		}
 		s := &steps[i].Step
 		p.Printf("%s%s\n", out.Paint(p.Color, out.Bold, fmt.Sprintf("%d %s", s.StepID, s.Source)), stepFacts(s))
 		text("~", s.ReasoningContent)
@@ -45,17 +49,41 @@ func Trajectory(p *out.Printer, steps []record.Step, all bool) {
 		for _, c := range s.ToolCalls {
 			text("→", callText(c))
 		}
-		if s.Observation != nil {
-			for _, r := range s.Observation.Results {
-				if r.Content != nil {
-					text("│", messageText(*r.Content))
-				}
-				for _, sub := range r.Subagents {
-					text("│", "see "+sub.TrajectoryPath+sub.TrajectoryID)
-				}
-			}
-		}
+		observed(s.Observation, text)
 		p.Printf("\n")
+	}
+}
+
+// observed says what came of a step's calls, line by line.
+func observed(o *trajectory.Observation, text func(mark, s string)) {
+	if o == nil {
+		return
+	}
+	for _, r := range o.Results {
+		if r.Content != nil {
+			text("│", messageText(*r.Content))
+		}
+		for _, sub := range r.Subagents {
+			text("│", "see "+sub.TrajectoryPath+sub.TrajectoryID)
+		}
+	}
+}
+
+// headings gives what stands above a step: of which stage and role it and those
+// after it are, since each session counts its steps from 1. It must be asked in
+// the order of the steps. Nothing stands above a step that goes on from the one
+// before it, or where all are of one stage and role.
+func headings(steps []record.Step) func(i int) string {
+	of := func(i int) string { return fmt.Sprintf("stage %s, %s", out.Short(steps[i].Stage, 60), steps[i].Role) }
+	several := slices.ContainsFunc(steps, func(s record.Step) bool { return s.Stage != steps[0].Stage || s.Role != steps[0].Role })
+	last := ""
+	return func(i int) string {
+		h := of(i)
+		if !several || h == last {
+			return ""
+		}
+		last = h
+		return h
 	}
 }
 

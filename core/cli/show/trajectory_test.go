@@ -39,3 +39,30 @@ func TestATrajectoryIsPrintedForReading(t *testing.T) {
 		t.Errorf("with all: %d lines", strings.Count(got, "│ line\n"))
 	}
 }
+
+// Each session counts its steps from 1: where there are several, it is said
+// which one it is.
+func TestStepsOfSeveralStagesAreToldApart(t *testing.T) {
+	t.Parallel()
+	step := func(stage, role string, id int64) record.Step {
+		return record.Step{Stage: stage, Role: role, Step: trajectory.Step{StepID: id, Source: trajectory.Model, Message: trajectory.Text("x")}}
+	}
+	steps := []record.Step{step("one", "agent", 1), step("one", "agent", 2), step("one", "user", 1), step("two", "agent", 1)}
+	for name, show := range map[string]func(*out.Printer, []record.Step, bool){"for reading": Trajectory, "of an attempt": stepsText} {
+		var b bytes.Buffer
+		show(&out.Printer{Out: &b}, steps, true)
+		rest := b.String()
+		for _, next := range []string{"stage one, agent", "1 agent", "2 agent", "stage one, user", "1 agent", "stage two, agent", "1 agent"} {
+			_, after, found := strings.Cut(rest, next)
+			if rest = after; !found {
+				t.Errorf("%s: no %q at its place:\n%s", name, next, b.String())
+				break
+			}
+		}
+		b.Reset()
+		show(&out.Printer{Out: &b}, steps[:2], true)
+		if strings.Contains(b.String(), "stage one") {
+			t.Errorf("%s: one stage is named, too:\n%s", name, b.String())
+		}
+	}
+}

@@ -1,10 +1,9 @@
 package faults
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"strings"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -35,15 +34,15 @@ func TestAPluginKilledInTheMiddleOfARun(t *testing.T) {
 func pluginKilled(t *testing.T, plugin string, retry bool) {
 	t.Helper()
 	p := newPlace(t)
-	p.task("slow", "", solveTiny+"; sleep 0.3", "sleep 0.3; "+testTiny)
+	p.task("slow", "", solveTiny+"; sleep 1.01", "sleep 1.02; "+testTiny)
 	body := fmt.Sprintf("repeat = %d\n  matrix {\n    agent = [agent.oracle]\n  }\n  limits {\n    in_flight = 2\n  }", crashTrials)
 	if retry {
 		body += "\n  retry {\n    max = 3\n    on = [\"plugin_crashed\"]\n    wait = \"10ms\"\n  }"
 	}
 	p.experiment(body, "")
-	phase := record.PhaseTurn
+	call := "sleep 1.01" // is there while the plugin is in its call
 	if plugin == "script" {
-		phase = record.PhaseVerify
+		call = "sleep 1.02"
 	}
 	s := p.start(nil, "run", ".", "--no-live")
 	poll(t, "two trials are done and the next are in a call of the plugin", s, func() bool {
@@ -51,7 +50,7 @@ func pluginKilled(t *testing.T, plugin string, retry bool) {
 		if err != nil || len(dirs) != 1 || count(t, dirs[0], "attempt_ended") < 2 {
 			return false
 		}
-		return inPhase(t, dirs[0], phase)
+		return slices.ContainsFunc(descendants(s.pid), func(pid int) bool { return cmdline(pid) == call })
 	})
 	pid := s.child(plugin)
 	if pid == 0 {
@@ -95,33 +94,4 @@ func checkBlame(t *testing.T, plugin string, tr *answer.ShowTrial) {
 			t.Errorf("%s: %s, error %+v; want a retryable plugin_crashed of the %s", a.Dir, a.Outcome, a.Error, who)
 		}
 	}
-}
-
-// inPhase says whether some attempt is in a phase now.
-func inPhase(t *testing.T, dir string, phase record.PhaseName) bool {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "trials", "*", "attempt-*", record.EventsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		began := 0
-		for l := range strings.Lines(read(f)) {
-			var e record.Event
-			if json.Unmarshal([]byte(l), &e) != nil || e.Phase != phase {
-				continue
-			}
-			switch e.Type {
-			case record.EventPhaseStart:
-				began++
-			case record.EventPhaseEnd:
-				began--
-			default:
-			}
-		}
-		if began > 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -83,7 +83,7 @@ var unreachable = regexp.MustCompile(`ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED
 var made sync.Map // name → func() string, once a process
 
 // needs skips the test unless a scaffold is to be tried and its bundle can be
-// had. It says which version is tried.
+// had.
 func needs(t *testing.T, s scaffold) {
 	t.Helper()
 	wanted := always
@@ -96,9 +96,15 @@ func needs(t *testing.T, s scaffold) {
 	if local != "" {
 		t.Skip(local)
 	}
-	if s.plugin != "" {
-		return
+	if s.plugin == "" {
+		bundled(t, s)
 	}
+}
+
+// bundled skips the test unless the scaffold's bundle can be had. It says which
+// version is tried.
+func bundled(t *testing.T, s scaffold) {
+	t.Helper()
 	once, _ := made.LoadOrStore(s.name, sync.OnceValues(func() (string, string) {
 		code, out, stderr := berth(t, t.TempDir(), "agent", "bundle", s.name)
 		if code != 0 {

@@ -1,0 +1,253 @@
+package scaffolds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// Images of scripts/engines-for-tests: a Debian, and one that has a static
+// busybox and no library at all.
+const (
+	debian  = "localhost/berth-test/debian:1"
+	busybox = "localhost/berth-test/base:1"
+)
+
+// patience bounds whatever an engine or a run does.
+const patience = 8 * time.Minute
+
+// engine is one that can be used here, and who uses it.
+type engine struct {
+	name   string // of the plugin
+	socket string // unix:///path
+	user   *user.User
+}
+
+// find looks for the engine of that name with both images. The test is skipped,
+// with why, where there is none.
+func find(t *testing.T, name string) engine {
+	t.Helper()
+	const help = ": run scripts/engines-for-tests --debian as root to have it tried"
+	me, err := user.Current()
+	must(t, err)
+	e := engine{name: name, user: me}
+	sockets := []string{"/run/berth-engines/docker.sock", "/var/run/docker.sock"}
+	if name == "podman" {
+		if me.Uid == "0" {
+			if e.user, err = user.Lookup("berth-ci"); err != nil {
+				t.Skipf("no ordinary user for Podman: %v%s", err, help)
+			}
+		}
+		sockets = []string{"/run/user/" + e.user.Uid + "/podman/podman.sock"}
+	}
+	for _, s := range sockets {
+		if info, statErr := os.Stat(s); statErr == nil && info.Mode().Type() == fs.ModeSocket {
+			e.socket = "unix://" + s
+			break
+		}
+	}
+	if e.socket == "" {
+		t.Skipf("no %s at %s%s", name, strings.Join(sockets, ", "), help)
+	}
+	how := map[string]string{"docker": "--host", "podman": "--url"}[name]
+	for _, image := range []string{debian, busybox} {
+		if out, err := e.as(t, "/", name, how, e.socket, "image", "inspect", "--format", "{{.Id}}", image); err != nil {
+			t.Skipf("%s has no %s: %v %s%s", name, image, err, out, help)
+		}
+	}
+	return e
+}
+
+// as runs a program as the engine's user.
+func (e engine) as(t *testing.T, dir, program string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.WaitDelay = dir, 10*time.Second
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + e.user.HomeDir, "XDG_RUNTIME_DIR=/run/user/" + e.user.Uid,
+		"BERTH_RUNTIME_DIR=" + filepath.Join(dir, "r"), "BERTH_BUNDLES=" + bundles, "NO_COLOR=1",
+	}
+	if e.user.Uid != strconv.Itoa(os.Getuid()) {
+		uid, err1 := strconv.ParseUint(e.user.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(e.user.Gid, 10, 32)
+		must(t, errors.Join(err1, err2))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	}
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// folder has the programs of a release and the example, with a task for each
+// place, and is the engine's user's. config is added to the environment's.
+func (e engine) folder(t *testing.T, places map[string]place, config string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "bse") // short: sockets lie below it
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755)) //nolint:gosec // another user executes what is in it
+	for _, f := range []string{"berth", "berth-sandboxd", "plugins/terminus", "plugins/scaffolds", "plugins/script", "plugins/" + e.name} {
+		b, err := os.ReadFile(filepath.Join(root, "bin", filepath.FromSlash(f)))
+		must(t, err)
+		write(t, dir, map[string]string{"bin/" + f: string(b)})
+	}
+	example := filepath.Join(root, "examples", "scaffolds")
+	text := func(name string) string { return string(read(t, example, name)) }
+	change := func(s, from, to string) string {
+		if !strings.Contains(s, from) {
+			t.Fatalf("nothing to change: %q is not in\n%s", from, s)
+		}
+		return strings.Replace(s, from, to, 1)
+	}
+	write(t, dir, map[string]string{
+		"x/replies.yaml": text("replies.yaml"),
+		"x/berth.hcl":    change(text("berth.hcl"), "  plugin = \"local\"\n", fmt.Sprintf("  plugin = %q\n  config {\n    socket = %q\n%s  }\n", e.name, e.socket, config)),
+	})
+	for name, with := range places {
+		to := filepath.Join(dir, "x", "tasks", name)
+		must(t, os.CopyFS(to, os.DirFS(filepath.Join(example, "tasks", "total"))))
+		toml := change(text("tasks/total/task.toml"), "berth/total", "e2e/"+name)
+		write(t, to, map[string]string{
+			"task.toml":              change(toml, "timeout_sec = 300\n", "timeout_sec = 400\n"+with.toml),
+			"environment/Dockerfile": change(text("tasks/total/environment/Dockerfile"), "debian:13-slim", with.image) + with.build,
+			"tests/test.sh":          change(text("tasks/total/tests/test.sh"), "reward=0\n", "reward=0\n"+alone+with.test),
+		})
+	}
+	uid, err1 := strconv.Atoi(e.user.Uid)
+	gid, err2 := strconv.Atoi(e.user.Gid)
+	must(t, errors.Join(err1, err2))
+	must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || uid == os.Getuid() {
+			return err
+		}
+		return os.Chown(path, uid, gid)
+	}))
+	return dir
+}
+
+// alone ends a test without a reward where there is a network, or a process of
+// the bundle.
+const alone = `[ "$(wc -l </proc/net/route)" -le 1 ] || exit 1
+(` + nothingOfTheBundle + `) || exit 1
+`
+
+// places are what the same bundle runs in. The home of the user of busybox is
+// root's: it can be read only.
+var places = map[string]place{
+	"debian":  {image: debian, test: "[ -e /lib/x86_64-linux-gnu ] || [ -e /lib/aarch64-linux-gnu ] || exit 1\n"},
+	"busybox": {image: busybox, test: "[ -e /lib ] || [ -e /lib64 ] || [ -e /usr/lib ] && exit 1\n"},
+	"user": {
+		image: busybox, build: "RUN chown -R agent /app\n", toml: "user = \"agent\"\n",
+		test: "[ \"$(stat -c %U /app/total.txt /home)\" = \"$(printf 'agent\nroot')\" ] && [ -z \"$(ls -A /home)\" ] || exit 1\n",
+	},
+}
+
+// place is a task of its own: what is added to its Dockerfile, to the agent of
+// its task.toml and to its test.
+type place struct{ image, build, toml, test string }
+
+// The example on real engines: agents that differ by one word solve the same
+// task in a Debian, in an image without a C library and as a user of the image.
+func TestTheExampleOnEngines(t *testing.T) {
+	for _, name := range []string{"docker", "podman"} {
+		t.Run(name, func(t *testing.T) {
+			e := find(t, name)
+			e.try(t, places, "")
+		})
+	}
+}
+
+// A home on a read-only file system stays as it is, and the real programs work
+// all the same; so does root, whom no mode of a file keeps out.
+func TestAReadOnlyHome(t *testing.T) {
+	for _, name := range []string{"docker", "podman"} {
+		t.Run(name, func(t *testing.T) {
+			e := find(t, name)
+			home, err := os.MkdirTemp("/tmp", "bsh")
+			must(t, err)
+			t.Cleanup(func() { _ = os.RemoveAll(home) })
+			must(t, os.Chmod(home, 0o755)) //nolint:gosec // another user mounts it
+			write(t, home, map[string]string{"mark": "MARK"})
+			e.try(t, map[string]place{
+				"home": {image: busybox, test: "[ \"$(ls -A /root)\" = mark ] && ! touch /root/x || exit 1\n"},
+			}, fmt.Sprintf("    mount {\n      source = %q\n      target = \"/root\"\n    }\n", home))
+		})
+	}
+}
+
+// try runs the example in all places and looks at each trial.
+func (e engine) try(t *testing.T, places map[string]place, config string) {
+	t.Helper()
+	for _, s := range scaffolds {
+		if slices.Contains(always, s.name) {
+			bundled(t, s)
+		}
+	}
+	dir := e.folder(t, places, config)
+	if out, err := e.as(t, filepath.Join(dir, "x"), filepath.Join(dir, "bin", "berth"), "run", ".", "--require", "passed = planned"); err != nil {
+		t.Errorf("run: %v\n%s", err, out)
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "x", "runs", "*", "trials", "*", "attempt-1", "result.json"))
+	must(t, err)
+	if want := 4 * len(places); len(found) != want {
+		t.Errorf("%d results, want %d", len(found), want)
+	}
+	for _, f := range found {
+		counted(t, filepath.Dir(f))
+	}
+}
+
+// counted looks at the record of one trial of the example: the tokens are those
+// of replies.yaml, by whoever counts.
+func counted(t *testing.T, dir string) {
+	t.Helper()
+	var r record.Result
+	must(t, json.Unmarshal(read(t, dir, "result.json"), &r))
+	who := r.Task + " of " + r.Cell["plugin"]
+	if r.Outcome != record.Passed || r.AgentEnd != record.Yielded {
+		t.Errorf("%s: %s / %s: %+v\n%s", who, r.Outcome, r.AgentEnd, r.Error, read(t, dir, "turns.jsonl"))
+		return
+	}
+	requests, in, cached, out := 3, int64(4100), int64(3500), int64(160)
+	if r.Cell["plugin"] == "terminus" { // is asked whether it is sure
+		requests, in, cached, out = 4, 5700, 5000, 190
+	} else if len(r.Bundles) != 1 || len(r.Claimed) != 1 || *r.Claimed[0].Input != in || *r.Claimed[0].Output != out {
+		t.Errorf("%s: bundles %+v, claimed %+v; want one of each, with %d and %d tokens", who, r.Bundles, r.Claimed, in, out)
+	}
+	if len(r.Usage) != 1 {
+		t.Fatalf("%s: usage %+v", who, r.Usage)
+	}
+	if u := r.Usage[0]; int(u.Requests) != requests || u.InputTokens != in || u.CachedTokens != cached || u.OutputTokens != out {
+		t.Errorf("%s: usage %+v; want %d requests, %d, %d and %d tokens", who, u, requests, in, cached, out)
+	}
+	for _, f := range r.Findings {
+		if slices.Contains([]string{"trajectory", "usage_differs", "other_model"}, f.Code) {
+			t.Errorf("%s: finding %s: %s", who, f.Code, f.Text)
+		}
+	}
+	raw := read(t, dir, "trajectory.json")
+	for _, v := range trajectory.Validate(raw) {
+		t.Errorf("%s: trajectory: %s", who, v)
+	}
+	var tr trajectory.Trajectory
+	must(t, json.Unmarshal(raw, &tr))
+	if f := tr.FinalMetrics; f == nil || *f.PromptTokens != in || *f.CompletionTokens != out {
+		t.Errorf("%s: final metrics %+v", who, f)
+	}
+}

@@ -237,7 +237,8 @@ func (s scaffold) judge(t *testing.T, name string, want ending, dir string) {
 	}
 	s.keep(t, name, dir)
 	if name == "deadline" && !strings.Contains(string(read(t, dir, "trajectory.json")), "sleep 3000") {
-		t.Errorf("the call that was under way is not in the trajectory: %s", read(t, dir, "trajectory.json"))
+		t.Errorf("the call that was under way is not in the trajectory: %s\nprinted: %s\nevents: %s", read(t, dir, "trajectory.json"),
+			read(t, dir, "agent/stdout.jsonl"), read(t, dir, record.EventsFile))
 	}
 	if name == "solve" {
 		s.solved(t, &r, dir)

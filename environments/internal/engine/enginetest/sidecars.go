@@ -39,6 +39,12 @@ func Sidecars(t *testing.T, again func() *engine.Environment, spec environment.S
 		t.Errorf("sidecars: %+v", b.Sidecars)
 	}
 	other := again()
+	plain := spec
+	plain.Labels.Owner, plain.Sidecars, plain.Volumes = spec.Labels.Owner+" of another", nil, nil
+	neighbor := Open(t, other, plain)
+	if _, err := again().Destroy(bounded(t), neighbor.ID); err != nil { // which touches nothing of the first
+		t.Errorf("destroy a neighbor: %v", err)
+	}
 	if ids, err := other.List(bounded(t), spec.Labels.Owner); err != nil || !slices.Equal(ids, []string{b.ID}) {
 		t.Errorf("list: %q, %v; want %q alone", ids, err, b.ID)
 	}

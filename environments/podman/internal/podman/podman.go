@@ -271,6 +271,16 @@ func filters(labels map[string]string) map[string][]string {
 	return f
 }
 
+// has says whether labels have all that are wanted.
+func has(labels, wanted map[string]string) bool {
+	for k, v := range wanted {
+		if got, ok := labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
 // Containers lists containers by labels.
 func (p *podman) Containers(ctx context.Context, labels map[string]string) ([]engine.Listed, error) {
 	on, err := p.on(ctx)
@@ -283,7 +293,7 @@ func (p *podman) Containers(ctx context.Context, labels map[string]string) ([]en
 	}
 	var all []engine.Listed
 	for i := range list {
-		if len(list[i].Names) > 0 {
+		if len(list[i].Names) > 0 && has(list[i].Labels, labels) {
 			all = append(all, engine.Listed{ID: list[i].ID, Name: list[i].Names[0], Labels: list[i].Labels})
 		}
 	}
@@ -321,7 +331,9 @@ func (p *podman) Volumes(ctx context.Context, labels map[string]string) ([]engin
 	}
 	var all []engine.Listed
 	for _, v := range list {
-		all = append(all, engine.Listed{ID: v.Name, Name: v.Name, Labels: v.Labels})
+		if has(v.Labels, labels) { // Podman 4.3 lists what has any of the labels, not all
+			all = append(all, engine.Listed{ID: v.Name, Name: v.Name, Labels: v.Labels})
+		}
 	}
 	return all, nil
 }

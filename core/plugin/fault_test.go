@@ -339,13 +339,13 @@ func TestFoldersOfKilledHostsAreRemoved(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
 	var names []string
-	for _, name := range []string{"old", "held", "young", "killed"} {
+	for _, name := range []string{"old", "held", "empty", "killed"} {
 		names = append(names, filepath.Join(base, socketPrefix+name))
 		if err := os.Mkdir(filepath.Join(base, socketPrefix+name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	old, held, young, killed := names[0], names[1], names[2], names[3]
+	old, held, empty, killed := names[0], names[1], names[2], names[3]
 	lock, err := lockFile(held, os.O_CREATE)
 	if err != nil {
 		t.Fatal(err)
@@ -362,7 +362,7 @@ func TestFoldersOfKilledHostsAreRemoved(t *testing.T) {
 		}
 	}
 	sweep(base)
-	for dir, want := range map[string]bool{old: false, held: true, young: true, killed: false} {
+	for dir, want := range map[string]bool{old: false, held: true, empty: false, killed: false} {
 		if _, err := os.Stat(dir); (err == nil) != want {
 			t.Errorf("%s exists: %v, want %v", filepath.Base(dir), err == nil, want)
 		}

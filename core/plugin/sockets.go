@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
@@ -108,7 +107,8 @@ func lockFile(dir string, flag int) (*os.File, error) {
 }
 
 // sweep removes folders of hosts that were killed: nobody holds their lock any
-// more. One that has no lock yet is left alone while it is young.
+// more. One that has no lock is empty, and goes, too: a host that was about to
+// take its lock makes another (makeSockets).
 func sweep(base string) {
 	old, err := filepath.Glob(filepath.Join(base, socketPrefix+"*"))
 	if err != nil {
@@ -124,8 +124,8 @@ func sweep(base string) {
 		case err == nil:
 			_ = os.RemoveAll(path)
 			_ = lock.Close()
-		case errors.Is(err, fs.ErrNotExist) && time.Since(info.ModTime()) > time.Minute:
-			_ = os.RemoveAll(path)
+		case errors.Is(err, fs.ErrNotExist):
+			_ = os.Remove(path)
 		}
 	}
 }

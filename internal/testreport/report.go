@@ -13,6 +13,10 @@ import (
 // module is left out of package names.
 const module = "github.com/berth-eval/berth/"
 
+// again ends the package's name in events of failed tests that were run once
+// more, by themselves.
+const again = " (again)"
+
 // event is one line of `go test -json`; `go doc cmd/test2json` says what the
 // actions mean. Elapsed is in seconds.
 type event struct {
@@ -43,6 +47,9 @@ type report struct {
 	counts  map[string]int   // passed tests of a package
 	reasons map[string][]string
 	wait    map[string]bool // packages that have not ended
+
+	failures []key // tests that are counted as failed
+	unsteady []key // tests that failed, and passed again
 }
 
 func newReport(out io.Writer) *report {
@@ -98,12 +105,12 @@ func (r *report) endTest(k key, e event) {
 	switch {
 	case e.Action == "fail":
 		if !r.broken[k] {
-			r.failed++
+			r.fails(k)
 			fmt.Fprintf(r.out, "FAIL  %s %s  %s\n", short(k.pkg), k.test, took)
 			r.quote(said)
 		}
 		r.breaks(k)
-	case r.parents[k]:
+	case r.passesAgain(k, e.Action), r.parents[k]:
 		return
 	case e.Action == "skip":
 		r.skipped++
@@ -116,6 +123,28 @@ func (r *report) endTest(k key, e event) {
 	if k.pkg == checks && e.Action != "fail" {
 		fmt.Fprintf(r.out, "%-4s  %s %s  %s\n", map[string]string{"pass": "ok", "skip": "skip"}[e.Action], k.pkg, k.test, took)
 	}
+}
+
+// fails counts a test as failed, once however often it ran.
+func (r *report) fails(k key) {
+	k.pkg = strings.TrimSuffix(k.pkg, again)
+	if !slices.Contains(r.failures, k) {
+		r.failures = append(r.failures, k)
+		r.failed++
+	}
+}
+
+// passesAgain says whether k is of a second run, which is counted for nothing
+// but that a failure of the first one is withdrawn when it passes.
+func (r *report) passesAgain(k key, action string) bool {
+	pkg, second := strings.CutSuffix(k.pkg, again)
+	k.pkg = pkg
+	if i := slices.Index(r.failures, k); second && action == "pass" && i >= 0 {
+		r.failures = slices.Delete(r.failures, i, i+1)
+		r.failed--
+		r.unsteady = append(r.unsteady, k)
+	}
+	return second
 }
 
 // breaks notes that the failure in k is counted, for all that k is part of.
@@ -132,6 +161,9 @@ func (r *report) endPackage(k key, e event) {
 	said := r.output[k]
 	delete(r.output, k)
 	switch {
+	case strings.HasSuffix(k.pkg, again):
+		r.unfinished(k.pkg) // its tests are still counted as failed
+		r.quote(said)
 	case e.Action == "fail" && !r.broken[k]:
 		// It did not build, or ended without the result of a test.
 		r.failed++
@@ -196,11 +228,22 @@ func (r *report) close() bool {
 			fmt.Fprintf(r.out, "    %s\n", name)
 		}
 	}
+	if len(r.unsteady) > 0 {
+		fmt.Fprintln(r.out, "\nunsteady: failed among the others (what was printed is above), passed alone:")
+	}
+	for _, k := range r.unsteady {
+		r.passed++
+		fmt.Fprintf(r.out, "  %s %s\n", short(k.pkg), k.test)
+	}
 	if r.passed+r.failed+r.skipped == 0 {
 		r.failed++
 		fmt.Fprintln(r.out, "FAIL  no test ran")
 	}
-	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
+	fmt.Fprintf(r.out, "\n%d passed", r.passed)
+	if n := len(r.unsteady); n > 0 {
+		fmt.Fprintf(r.out, " (%d unsteady)", n)
+	}
+	fmt.Fprintf(r.out, ", %d failed, %d skipped\n", r.failed, r.skipped)
 	return r.failed == 0
 }
 

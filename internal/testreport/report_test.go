@@ -100,6 +100,35 @@ var reportCases = []struct {
 		events: []event{ev("start", planPkg, "", ""), ev("run", planPkg, "TestA", ""), ev("pass", planPkg, "TestA", "")},
 		want:   []string{"FAIL  core/plan  was still running", "1 passed, 1 failed, 0 skipped\n"},
 	},
+	{
+		name: "a failure that passes again, alone, is withdrawn and named",
+		events: []event{
+			ev("run", planPkg, "TestA", ""), ev("run", planPkg, "TestA/x", ""), ev("output", planPkg, "TestA/x", "too slow\n"),
+			ev("fail", planPkg, "TestA/x", ""), ev("fail", planPkg, "TestA", ""), ev("fail", planPkg, "", ""),
+			ev("start", planPkg+again, "", ""), ev("run", planPkg+again, "TestA", ""), ev("run", planPkg+again, "TestA/x", ""),
+			ev("pass", planPkg+again, "TestA/x", ""), ev("pass", planPkg+again, "TestA", ""), ev("pass", planPkg+again, "", ""),
+		},
+		want: []string{"too slow", "unsteady", "  core/plan TestA/x\n", "1 passed (1 unsteady), 0 failed, 0 skipped\n"}, green: true,
+	},
+	{
+		name: "a failure that fails again is one failure",
+		events: []event{
+			ev("run", planPkg, "TestA", ""), ev("fail", planPkg, "TestA", ""), ev("fail", planPkg, "", ""),
+			ev("run", planPkg+again, "TestA", ""), ev("output", planPkg+again, "TestA", "wrong once more\n"),
+			ev("fail", planPkg+again, "TestA", ""), ev("fail", planPkg+again, "", ""),
+		},
+		want: []string{"wrong once more", "0 passed, 1 failed, 0 skipped\n"}, absent: "unsteady",
+	},
+	{
+		name: "a failure that is skipped the second time, or does not end, stays one",
+		events: []event{
+			ev("run", planPkg, "TestA", ""), ev("fail", planPkg, "TestA", ""), ev("run", planPkg, "TestB", ""), ev("fail", planPkg, "TestB", ""),
+			ev("fail", planPkg, "", ""),
+			ev("run", planPkg+again, "TestA", ""), ev("skip", planPkg+again, "TestA", ""), ev("run", planPkg+again, "TestB", ""),
+			ev("output", planPkg+again, "TestB", "panic: boom\n"), ev("fail", planPkg+again, "", ""),
+		},
+		want: []string{"panic: boom", "0 passed, 2 failed, 0 skipped\n"}, absent: "unsteady",
+	},
 	{name: "nothing at all is a failure", want: []string{"no test ran", "0 passed, 1 failed, 0 skipped\n"}},
 	{
 		name:   "a package without tests is not mentioned",
@@ -188,5 +217,40 @@ func TestCheckNamesACommandThatCannotStart(t *testing.T) {
 	err := check(t.Context(), "absent", []string{"/no/such/program"}, &events)
 	if err != nil || !strings.Contains(events.String(), "/no/such/program") || !strings.Contains(events.String(), `"fail"`) {
 		t.Errorf("%v\n%s", err, events.String())
+	}
+}
+
+func TestFailedTestsAreNamedForASecondRun(t *testing.T) {
+	t.Parallel()
+	failed := func(tests ...string) []event {
+		var all []event
+		for _, name := range tests {
+			all = append(all, ev("run", planPkg, name, ""), ev("fail", planPkg, name, ""))
+		}
+		return append(all, ev("fail", planPkg, "", ""))
+	}
+	tests := []struct {
+		name   string
+		events []event
+		want   string
+	}{
+		{"none", []event{ev("run", planPkg, "TestA", ""), ev("pass", planPkg, "TestA", "")}, ""},
+		{"two", failed("TestA/a.b", "TestB"), planPkg + "\t^TestA$/^a\\.b$|^TestB$\n"},
+		{"as many as may", failed("A", "B", "C", "D"), planPkg + "\t^A$|^B$|^C$|^D$\n"},
+		{"more than that", failed("A", "B", "C", "D", "E"), ""},
+		{"a package that did not end", append(failed("A"), ev("start", planPkg+"/x", "", "")), ""},
+		{"a package that did not build", append(failed("A"), ev("fail", planPkg+"/x", "", "")), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			if err := failedTests(stream(t, tt.events...), &out); err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != tt.want {
+				t.Errorf("got %q, want %q", out.String(), tt.want)
+			}
+		})
 	}
 }

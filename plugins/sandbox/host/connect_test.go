@@ -90,8 +90,8 @@ func TestOwnSession(t *testing.T) {
 // A core that hangs, or a host that is cut off, leaves no sandbox behind.
 func TestSandboxEndsWithItsLease(t *testing.T) {
 	t.Parallel()
-	b := sandboxtest.Start(t, sandboxtest.Options{Lease: 300 * time.Millisecond})
-	time.Sleep(900 * time.Millisecond)
+	b := sandboxtest.Start(t, sandboxtest.Options{Lease: 3 * time.Second})
+	time.Sleep(4 * time.Second)
 	if !b.Alive() || b.Err() != nil {
 		t.Fatalf("the sandbox ended although its lease was renewed: %v", b.Err())
 	}

@@ -2,7 +2,8 @@
 // know: which packages passed, what the failing tests printed, what was skipped
 // and why, and one closing line of counts. `testreport check NAME -- COMMAND`
 // runs a command and prints the same JSON for it, so that lint, generated
-// files and the quickstart are counted beside the tests. `testreport failed`
+// files and the quickstart are counted beside the tests; `testreport twice` is
+// the same for what may fail once on a busy machine. `testreport failed`
 // reads the same JSON and says which tests to run a second time. It must decide
 // nothing about what is tested: that is scripts/test.
 package main
@@ -48,8 +49,9 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if slices.Equal(args, []string{"failed"}) {
 		return failedTests(in, out)
 	}
-	if len(args) < 4 || args[0] != "check" || args[2] != "--" {
-		return errors.New("usage: go test -json ./... | testreport [failed], or testreport check NAME -- COMMAND [ARG...]")
+	tries := map[string]int{"check": 1, "twice": 2}[args[0]]
+	if len(args) < 4 || tries == 0 || args[2] != "--" {
+		return errors.New("usage: go test -json ./... | testreport [failed], or testreport check|twice NAME -- COMMAND [ARG...]")
 	}
-	return check(ctx, args[1], args[3:], out)
+	return check(ctx, args[1], args[3:], tries, out)
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -205,7 +207,7 @@ func TestCheckEndsWhatACancelledCommandStarted(t *testing.T) {
 	var events strings.Builder
 	begin := time.Now()
 	time.AfterFunc(100*time.Millisecond, cancel)
-	err := check(ctx, "hangs", []string{"sh", "-c", "sleep 60 & wait"}, &events)
+	err := check(ctx, "hangs", []string{"sh", "-c", "sleep 60 & wait"}, 2, &events)
 	if err != nil || time.Since(begin) > 9*time.Second || !strings.Contains(events.String(), `"fail"`) {
 		t.Errorf("after %s: %v\n%s", time.Since(begin), err, events.String())
 	}
@@ -214,7 +216,7 @@ func TestCheckEndsWhatACancelledCommandStarted(t *testing.T) {
 func TestCheckNamesACommandThatCannotStart(t *testing.T) {
 	t.Parallel()
 	var events strings.Builder
-	err := check(t.Context(), "absent", []string{"/no/such/program"}, &events)
+	err := check(t.Context(), "absent", []string{"/no/such/program"}, 1, &events)
 	if err != nil || !strings.Contains(events.String(), "/no/such/program") || !strings.Contains(events.String(), `"fail"`) {
 		t.Errorf("%v\n%s", err, events.String())
 	}
@@ -252,5 +254,32 @@ func TestFailedTestsAreNamedForASecondRun(t *testing.T) {
 				t.Errorf("got %q, want %q", out.String(), tt.want)
 			}
 		})
+	}
+}
+
+func TestACheckThatMayFailOnceIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	once := filepath.Join(t.TempDir(), "once")
+	tests := []struct {
+		script, want string
+		green        bool
+	}{
+		{"exit 0", "1 passed, 0 failed, 0 skipped\n", true},
+		{"echo no; rmdir " + once + " || { mkdir " + once + "; exit 1; }", "1 passed (1 unsteady), 0 failed, 0 skipped\n", true},
+		{"echo no; exit 1", "0 passed, 1 failed, 0 skipped\n", false},
+	}
+	for _, tt := range tests {
+		var events bytes.Buffer
+		if err := check(t.Context(), "kit", []string{"sh", "-c", tt.script}, 2, &events); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		r := newReport(&out)
+		if err := r.read(&events); err != nil {
+			t.Fatal(err)
+		}
+		if green := r.close(); green != tt.green || !strings.HasSuffix(out.String(), tt.want) {
+			t.Errorf("%s: green %v, got %s, want it to end in %s", tt.script, green, out.String(), tt.want)
+		}
 	}
 }

@@ -56,8 +56,7 @@ func try(ctx context.Context, pkg, name string, argv []string, out io.Writer) (f
 	cmd.Stdout, cmd.Stderr = w, w
 	ended := make(chan error, 1)
 	go func() {
-		err := cmd.Run()
-		ended <- err
+		ended <- cmd.Run()
 		_ = w.Close() // a pipe in memory: cannot fail
 	}()
 	if err = eachLine(r, func(line string) error { return emit("output", line) }); err != nil {

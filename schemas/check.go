@@ -17,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/trial/collect"
 )
 
 //go:embed *.json
@@ -86,8 +87,6 @@ func ofFile(path string) (schema string, lines bool) {
 		return "journal-line", true
 	case parts[0] != store.TrialsDir:
 		return "", false
-	case len(parts) == 5 && parts[3] == record.ArtifactsDir && name == "manifest.json":
-		return "artifacts", false
 	case len(parts) == 5 && strings.Join(parts[3:], "/") == gateway.ExchangesFile:
 		return "exchange", true
 	case len(parts) != 4:
@@ -113,6 +112,22 @@ func ofFile(path string) (schema string, lines bool) {
 	}
 }
 
+// isArtifacts says whether a file of a run folder is the manifest of what was
+// collected: that of the attempt, or of one of its stages where it has several.
+// Of an attempt with one stage a file of that name further down is one that was
+// collected.
+func isArtifacts(dir, path string) bool {
+	parts := strings.Split(path, "/")
+	if len(parts) < 5 || parts[0] != store.TrialsDir || parts[3] != record.ArtifactsDir || parts[len(parts)-1] != collect.ManifestFile {
+		return false
+	}
+	if len(parts) == 5 {
+		return true
+	}
+	_, err := os.Lstat(filepath.Join(dir, filepath.Join(parts[:4]...), collect.ManifestFile))
+	return len(parts) == 6 && errors.Is(err, fs.ErrNotExist)
+}
+
 // CheckRun checks every file of a run folder that Berth wrote, and returns how
 // many texts it looked at. A last line without its end is what a kill leaves.
 func CheckRun(dir string) (checked int, err error) {
@@ -122,6 +137,9 @@ func CheckRun(dir string) (checked int, err error) {
 		}
 		rel, relErr := filepath.Rel(dir, p)
 		schema, lines := ofFile(filepath.ToSlash(rel))
+		if isArtifacts(dir, filepath.ToSlash(rel)) {
+			schema = "artifacts"
+		}
 		if relErr != nil || schema == "" {
 			return relErr
 		}

@@ -86,3 +86,39 @@ func TestSchemasJudge(t *testing.T) {
 		}
 	}
 }
+
+// TestManifestsOfArtifactsAreFound: those of each stage, but not a collected
+// file of that name.
+func TestManifestsOfArtifactsAreFound(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, good, foreign string // below artifacts/
+		bad                 string // that must be found
+	}{
+		{name: "one stage", good: "manifest.json", foreign: "app/manifest.json", bad: "manifest.json"},
+		{name: "several stages", good: "first/manifest.json", foreign: "first/app/manifest.json", bad: "second/manifest.json"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write := func(name, text string) {
+				p := filepath.Join(dir, "trials", "t", "attempt-1", "artifacts", name)
+				if err := os.MkdirAll(filepath.Dir(p), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(tt.good, `[{"source":"/app","destination":"artifacts/app","status":"ok","exclude":[],"service":"main","type":"directory","files":1,"bytes":2}]`)
+			write(tt.foreign, `{"name": "an extension of a browser"}`)
+			if n, err := schemas.CheckRun(dir); n != 1 || err != nil {
+				t.Errorf("%d checked: %v; want the one manifest", n, err)
+			}
+			write(tt.bad, `[{"source":7}]`)
+			if _, err := schemas.CheckRun(dir); err == nil {
+				t.Errorf("a wrong %s was not found", tt.bad)
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package conform_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -90,28 +91,31 @@ func TestKitsFindWhatIsBroken(t *testing.T) {
 func TestWhatCannotRunHereIsRefusedOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, name := range []string{"stranded", "rambler", "generous"} {
-		if err := os.Symlink(filepath.Join(built, "broken"), filepath.Join(dir, name)); err != nil {
+	shells := t.TempDir() // has a folder for each environment in which the others are tried
+	for _, name := range []string{"stranded", "unfurnished", "rambler", "generous"} {
+		own := filepath.Join(shells, name)
+		if err := errors.Join(os.Mkdir(own, 0o700), os.Symlink(filepath.Join(built, "broken"), filepath.Join(own, name)),
+			os.Symlink(filepath.Join(built, "broken"), filepath.Join(dir, name))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	shells := t.TempDir() // holds the environment in which the others are tried
-	if err := os.Symlink(filepath.Join(built, "broken"), filepath.Join(shells, "stranded")); err != nil {
-		t.Fatal(err)
-	}
 	for _, tt := range []struct {
-		plugin string
-		err    string // empty: it needs no sandbox, and is tried
+		plugin, shells string
+		err            string // empty: it needs no sandbox, and is tried
 	}{
+		{plugin: "unfurnished", err: `test environment "unfurnished": it makes no sandbox here, so its clauses were not tried: the image of its sandboxes (the environment's own) cannot be had: pull: no such host: connect`},
+		{plugin: "rambler", shells: "unfurnished", err: `environment "unfurnished", in which it is to be tried, makes no sandbox here`},
+		{plugin: "generous", shells: "unfurnished"},
 		{plugin: "stranded", err: `test environment "stranded": it makes no sandbox here, so its clauses were not tried: No engine runs here: Start it.`},
 		{plugin: "rambler", err: `environment "stranded", in which it is to be tried, makes no sandbox here`},
 		{plugin: "generous"},
 	} {
-		t.Run(tt.plugin, func(t *testing.T) {
+		t.Run(tt.plugin+" "+tt.shells, func(t *testing.T) {
 			t.Parallel()
+			in := cmp.Or(tt.shells, "stranded")
 			var results []conform.Result
 			err := conform.Test(t.Context(), conform.Options{
-				Binary: filepath.Join(dir, tt.plugin), Sandboxd: filepath.Join(built, "sandboxd"), Log: zerolog.Nop(), Shells: "stranded", Dirs: []string{shells},
+				Binary: filepath.Join(dir, tt.plugin), Sandboxd: filepath.Join(built, "sandboxd"), Log: zerolog.Nop(), Shells: in, Dirs: []string{filepath.Join(shells, in)},
 			}, func(r conform.Result) { results = append(results, r) })
 			failed := slices.ContainsFunc(results, func(r conform.Result) bool { return r.Status == conformance.Fail })
 			switch {

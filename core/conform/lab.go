@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/environment/environmenttest"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
@@ -78,14 +79,17 @@ func least() environment.Spec {
 }
 
 // refused is why env makes no sandbox for the lab, or nil.
-func refused(ctx context.Context, env environment.Environment) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+func refused(within context.Context, env environment.Environment) error {
+	ctx, cancel := context.WithTimeout(within, 10*time.Second)
 	defer cancel()
 	report, err := env.Check(ctx, least())
 	if err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
-	return report.Err()
+	if err = report.Err(); err != nil {
+		return err
+	}
+	return environmenttest.Prepare(within, env, least())
 }
 
 func (l *lab) close() error {

@@ -57,6 +57,8 @@ func main() {
 		plugins.Serve(plugins.Environment(info, nil, &clinging{box{running: map[string]*exec.Cmd{}}}))
 	case "stranded": // whose engine is not there; not broken, and cannot be tried
 		plugins.Serve(plugins.Environment(info, nil, &stranded{}))
+	case "unfurnished": // whose registry is not reached; not broken, and cannot be tried
+		plugins.Serve(plugins.Environment(info, nil, &unfurnished{}))
 	default:
 		fmt.Fprintf(os.Stderr, "brokenplugins: no plugin is broken as %q\n", name)
 		os.Exit(2)
@@ -157,4 +159,14 @@ type stranded struct{ clinging }
 
 func (*stranded) Check(context.Context, environment.Spec) (environment.Report, error) {
 	return environment.Report{Refusals: []environment.Problem{{Summary: "No engine runs here", Detail: "Start it."}}}, nil
+}
+
+type unfurnished struct{ clinging }
+
+func (*unfurnished) Check(context.Context, environment.Spec) (environment.Report, error) {
+	return environment.Report{}, nil
+}
+
+func (*unfurnished) Prepare(context.Context, environment.Image, json.RawMessage, func(string)) (environment.Image, error) {
+	return environment.Image{}, errors.New("pull: no such host")
 }

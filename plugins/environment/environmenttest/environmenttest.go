@@ -9,10 +9,12 @@ package environmenttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -79,8 +81,9 @@ type kit struct {
 
 // Start makes what the clauses share. done removes it, and every sandbox that
 // the environment still has of it. An environment whose Check refuses what the
-// clauses ask for at least cannot be tried on this machine: one error, which
-// wraps environment.ErrRefused, instead of one for each clause.
+// clauses ask for at least, or which cannot have the image of their sandboxes,
+// cannot be tried on this machine: one error, which wraps
+// environment.ErrRefused, instead of one for each clause.
 func (s Subject) Start(ctx context.Context) (_ Subject, done func() error, err error) {
 	base := s.Runtime
 	if base == "" {
@@ -95,7 +98,10 @@ func (s Subject) Start(ctx context.Context) (_ Subject, done func() error, err e
 		return s, nil, fmt.Errorf("install sandboxd for the kit: %w", err)
 	}
 	s.kit = &kit{owner: "kit-" + filepath.Base(dir), folder: dir, binary: binary}
-	if err := s.refused(ctx); err != nil {
+	if err = s.refused(ctx); err == nil {
+		err = Prepare(ctx, s.Environment, s.Spec)
+	}
+	if err != nil {
 		return s, nil, joined(err, os.RemoveAll(dir))
 	}
 	return s, func() error { return s.finish(ctx, dir) }, nil
@@ -117,6 +123,38 @@ func (s *Subject) refused(ctx context.Context) error {
 	}
 	return report.Err()
 }
+
+// prepareTime is the longest that the image of the clauses' sandboxes may take.
+const prepareTime = 15 * time.Minute
+
+// Prepare has the image of spec ready, if environments of this kind have
+// images. Its error wraps environment.ErrRefused: without an image there is no
+// sandbox to try anything in.
+func Prepare(ctx context.Context, e environment.Environment, spec environment.Spec) error {
+	p, ok := e.(environment.Preparer)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, prepareTime)
+	defer cancel()
+	_, err := p.Prepare(ctx, spec.Image, spec.Config, nil)
+	if err == nil || errors.Is(err, environment.ErrUnsupported) {
+		return nil
+	}
+	which := "the environment's own"
+	if spec.Image.Ref != "" {
+		which = strconv.Quote(spec.Image.Ref)
+	}
+	return refusal{fmt.Errorf("the image of its sandboxes (%s) cannot be had: %w: connect this machine to the registry, or name an image that it has (--image of `berth plugin test`)",
+		which, err)}
+}
+
+// refusal is environment.ErrRefused in words of its own.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+func (refusal) Is(target error) bool { return target == environment.ErrRefused }
 
 // finish destroys what is left of the kit's sandboxes.
 func (s Subject) finish(ctx context.Context, dir string) error {

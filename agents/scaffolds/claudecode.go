@@ -23,6 +23,7 @@ func claudeCode() cli.Scaffold {
 		},
 		Dialects:  []model.Dialect{model.DialectAnthropic},
 		Knobs:     []cli.Knob{cli.Effort, cli.MaxTurns, cli.SystemPrompt, cli.AllowedTools, cli.DeniedTools, cli.MCP, cli.Skills},
+		Efforts:   []string{"low", "medium", "high", "xhigh", "max"},
 		Logs:      []string{"claude/projects"},
 		ModelName: "claude-opus-4-8",
 		Start:     startClaudeCode,
@@ -45,7 +46,8 @@ func startClaudeCode(r *cli.Run) (cli.Start, error) {
 		argv = append(argv, "--max-turns", strconv.FormatInt(s.MaxTurns, 10))
 	}
 	if s.SystemPrompt != "" {
-		argv = append(argv, "--append-system-prompt", s.SystemPrompt)
+		files = append(files, cli.File{Path: "claude/system.md", Data: s.SystemPrompt}) // an argument ends at 128 KiB
+		argv = append(argv, "--append-system-prompt-file", home+"/system.md")
 	}
 	if len(s.AllowedTools) > 0 {
 		argv = append(argv, "--tools", strings.Join(s.AllowedTools, ","))

@@ -18,7 +18,7 @@ func geminiCLI() cli.Scaffold {
 			Links: map[string]string{"gemini": "npm/node_modules/@google/gemini-cli/bundle/gemini.js"},
 		}),
 		Dialects:  []model.Dialect{model.DialectGemini},
-		Knobs:     []cli.Knob{cli.MaxTurns, cli.MCP, cli.Skills},
+		Knobs:     []cli.Knob{cli.MaxTurns, cli.SystemPrompt, cli.AllowedTools, cli.DeniedTools, cli.MCP, cli.Skills},
 		Logs:      []string{"gemini/.gemini/tmp"},
 		ModelName: "gemini-3-pro",
 		Start:     startGemini,
@@ -35,6 +35,18 @@ func startGemini(r *cli.Run) (cli.Start, error) {
 	}
 	if n := r.Settings.MaxTurns; n > 0 {
 		settings["model"] = map[string]any{"maxSessionTurns": n}
+	}
+	tools := map[string]any{}
+	if t := r.Settings.AllowedTools; len(t) > 0 {
+		tools["core"] = t
+	}
+	if t := r.Settings.DeniedTools; len(t) > 0 {
+		tools["exclude"] = t
+	}
+	settings["tools"] = tools
+	files := r.SkillLinks("gemini/.gemini/skills")
+	if p := r.Settings.SystemPrompt; p != "" {
+		files = append(files, cli.File{Path: "gemini/.gemini/GEMINI.md", Data: p})
 	}
 	if len(r.Servers) > 0 {
 		servers := map[string]any{}
@@ -62,7 +74,7 @@ func startGemini(r *cli.Run) (cli.Start, error) {
 	}
 	return cli.Start{
 		Argv: argv, Stdin: r.Message,
-		Files: append(r.SkillLinks("gemini/.gemini/skills"), cli.File{Path: "gemini/.gemini/settings.json", Data: string(raw)}),
+		Files: append(files, cli.File{Path: "gemini/.gemini/settings.json", Data: string(raw)}),
 		Env: map[string]string{
 			"GEMINI_CLI_HOME": cli.Home + "/gemini", "GEMINI_API_KEY": r.Model.Token, "GOOGLE_GEMINI_BASE_URL": r.URL,
 			"GEMINI_CLI_NO_RELAUNCH": "true", "GEMINI_TELEMETRY_ENABLED": "false",

@@ -20,6 +20,7 @@ func pi() cli.Scaffold {
 		}),
 		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectOpenAI, model.DialectAnthropic},
 		Knobs:     []cli.Knob{cli.Effort, cli.SystemPrompt, cli.AllowedTools, cli.Skills},
+		Efforts:   []string{"off", "minimal", "low", "medium", "high", "xhigh"},
 		Logs:      []string{"pi/sessions"},
 		ModelName: "model",
 		Start:     startPi,
@@ -47,6 +48,10 @@ func startPi(r *cli.Run) (cli.Start, error) {
 	if err != nil {
 		return cli.Start{}, err
 	}
+	files := append(r.SkillLinks("pi/skills"), cli.File{Path: "pi/models.json", Data: string(models)}, cli.File{
+		// The gateway tries again, and knows when.
+		Path: "pi/settings.json", Data: `{"retry": {"enabled": false, "provider": {"maxRetries": 1}}}`,
+	})
 	argv := []string{cli.Bundle + "/bin/node", cli.Bundle + "/bin/pi", "--mode", "json", "-p", "--offline", "--provider", "berth", "--model", r.Model.Name}
 	if r.Session != "" {
 		argv = append(argv, "--session", r.Session)
@@ -55,18 +60,15 @@ func startPi(r *cli.Run) (cli.Start, error) {
 		argv = append(argv, "--thinking", s.ReasoningEffort)
 	}
 	if s.SystemPrompt != "" {
-		argv = append(argv, "--append-system-prompt", s.SystemPrompt)
+		files = append(files, cli.File{Path: "pi/system.md", Data: s.SystemPrompt}) // of an argument it thinks that it may be a file
+		argv = append(argv, "--append-system-prompt", cli.Home+"/pi/system.md")
 	}
 	if len(s.AllowedTools) > 0 {
 		argv = append(argv, "--tools", strings.Join(s.AllowedTools, ","))
 	}
 	return cli.Start{
-		Argv: argv, Stdin: r.Message,
+		Argv: argv, Stdin: r.Message, Files: files,
 		Env: map[string]string{"PI_CODING_AGENT_DIR": cli.Home + "/pi", "PI_OFFLINE": "1", "PI_TELEMETRY": "0", "BERTH_MODEL_TOKEN": r.Model.Token},
-		Files: append(r.SkillLinks("pi/skills"), cli.File{Path: "pi/models.json", Data: string(models)}, cli.File{
-			// The gateway tries again, and knows when.
-			Path: "pi/settings.json", Data: `{"retry": {"enabled": false, "provider": {"maxRetries": 1}}}`,
-		}),
 	}, nil
 }
 

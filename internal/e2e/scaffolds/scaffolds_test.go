@@ -22,6 +22,7 @@ type scaffold struct {
 	arg    string          // the argument with the command
 	plugin string          // whose it is, if not its own
 	config string          // of the agent block
+	model  string          // its name; empty: gpt-5.5
 	claims bool            // says what it used
 	finish string          // a command that says that it is done; empty: a text does
 	refuse record.AgentEnd // what it makes of a refusal
@@ -135,6 +136,10 @@ func (s scaffold) lay(t *testing.T, dir string, trials map[string]ending) {
 	if plugin == "" {
 		plugin = s.name
 	}
+	model := s.model
+	if model == "" {
+		model = "gpt-5.5"
+	}
 	write(t, dir, map[string]string{"replies.yaml": replies, "berth.hcl": fmt.Sprintf(`experiment "e2e" {
   datasets    = [dataset.tasks]
   environment = environment.local
@@ -159,10 +164,10 @@ agent "one" {
 }
 model "m" {
   provider = "script"
-  name     = "gpt-5.5"
+  name     = %q
   script   = "replies.yaml"
 }
-`, plugin, s.config)})
+`, plugin, s.config, model)})
 }
 
 // Each way of ending has its outcome and its end, with the real program.

@@ -59,6 +59,9 @@ type Scaffold struct {
 	// Knobs are the settings that the CLI has something for. Another that is
 	// set is refused.
 	Knobs []Knob
+	// Efforts are the words for reasoning_effort, of a CLI that goes on without
+	// one that it does not know; nil: it takes any, or complains itself.
+	Efforts []string
 	// Logs are files and folders below Home that are kept: sessions.
 	Logs []string
 	// ModelName is given to a CLI whose model has no name.

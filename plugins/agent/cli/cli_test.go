@@ -201,6 +201,14 @@ func TestSettingsWithoutAKnobAreRefused(t *testing.T) {
 	if strings.Contains(all, "reasoning_effort") {
 		t.Errorf("a knob that is there was refused: %s", all)
 	}
+	choosy := scaffold()
+	choosy.Efforts = []string{"low", "most"}
+	for effort, want := range map[string]string{"high": `does not know the reasoning_effort "high"`, "most": ""} {
+		needs, err := New(choosy).Check(t.Context(), agent.CheckRequest{Config: json.RawMessage(`{"reasoning_effort": "` + effort + `"}`)})
+		if all := strings.Join(needs.Refusals, "\n"); err != nil || strings.Contains(all, "reasoning_effort") != (want != "") || !strings.Contains(all, want) {
+			t.Errorf("%s: %v, %q; want %q", effort, err, all, want)
+		}
+	}
 	for raw, want := range map[string]string{
 		`{"max_turns": -1}`: "negative", `{"mcp": {"a": {}}}`: "either", `{"skill": {"../a": {"text": "x"}}}`: "leads out", `{"skil": {}}`: "skil",
 	} {

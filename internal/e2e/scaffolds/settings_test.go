@@ -1,0 +1,306 @@
+package scaffolds
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/gateway"
+	"github.com/berth-eval/berth/core/gateway/tape"
+	"github.com/berth-eval/berth/core/record"
+)
+
+// setting is a setting of an experiment, and what it does with the real CLI.
+type setting struct {
+	name    string
+	model   string // name of the model
+	config  string // of the agent block
+	replies []string
+	sees    []string        // texts in the requests
+	not     []string        // texts in none of them
+	tools   []string        // all tools that the first request offers; nil: any
+	end     record.AgentEnd // empty: yielded
+	verify  string
+}
+
+// Texts that only a setting brings.
+const (
+	systemMark = "SYSTEM-MARK"
+	skillMark  = "SKILL-MARK"
+	serverMark = "SERVER-MARK"
+)
+
+const (
+	systemConfig = `system_prompt = "-` + systemMark + ` says \"be brief\""`
+	skillConfig  = `skill "tables" {
+  text  = "---\nname: tables\ndescription: ` + skillMark + ` how to read tables\n---\nSee more.md in this folder.\n"
+  files = { "more.md" = "count the rows" }
+}`
+	serverConfig = `mcp "notes" {
+  command = ["sh", "/app/server.sh"]
+  env     = { NOTE = "` + serverMark + `" }
+}`
+)
+
+// server speaks the Model Context Protocol on its standard streams; its tool
+// tells what it has in its environment.
+const server = `#!/bin/sh
+while IFS= read -r line; do
+	id=$(printf '%s' "$line" | sed -n 's/.*"id":[ ]*\("[^"]*"\|[0-9][0-9]*\).*/\1/p')
+	version=$(printf '%s' "$line" | sed -n 's/.*"protocolVersion":[ ]*"\([^"]*\)".*/\1/p')
+	case $line in
+	*'"initialize"'*) answer='"result":{"protocolVersion":"'$version'","capabilities":{"tools":{}},"serverInfo":{"name":"notes","version":"1"}}' ;;
+	*'"tools/list"'*) answer='"result":{"tools":[{"name":"tell","description":"tells the note","inputSchema":{"type":"object","properties":{}}}]}' ;;
+	*'"tools/call"'*) answer='"result":{"content":[{"type":"text","text":"the note is '$NOTE'"}]}' ;;
+	*'"notifications/'*) continue ;;
+	*) answer='"error":{"code":-32601,"message":"there is no such method"}' ;;
+	esac
+	[ -z "$id" ] || printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$answer"
+done
+`
+
+// reply is one for the request with so many replies in it.
+func reply(turn int, what string) string {
+	return fmt.Sprintf("  - {when: {turn: %d}, %s, %s}\n", turn, what, usage)
+}
+
+var done = "text: all is done"
+
+// settingsOf are the settings that a CLI has something for, by its name.
+func settingsOf(s scaffold) []setting {
+	all := map[string][]setting{
+		"claude-code": {
+			{name: "model", model: "claude-of-mine-7", sees: []string{`"model":"claude-of-mine-7"`}},
+			{name: "reasoning_effort", config: `reasoning_effort = "low"`, model: "claude-opus-4-8", sees: []string{`"effort":"low"`}},
+			{name: "max_turns", config: "max_turns = 1", end: record.MaxSteps, replies: []string{"  - {" + s.call("on", "echo on") + ", " + usage + "}\n"}},
+			{name: "allowed_tools", config: `allowed_tools = ["Bash", "Read"]`, tools: []string{"Bash", "DeferredToolPlaceholder", "Read"}}, // which stands for those that come later
+			{name: "denied_tools", config: `denied_tools = ["Write", "Agent"]`, sees: []string{`"name":"Bash"`}, not: []string{`"name":"Write"`, `"name":"Agent"`}},
+			{
+				name: "mcp", config: serverConfig, sees: []string{"the note is " + serverMark},
+				replies: []string{reply(0, "text: I ask., tools: [{name: mcp__notes__tell, arguments: {}}]"), reply(1, done)},
+			},
+			{
+				name: "skill", config: skillConfig, sees: []string{skillMark, "See more.md in this folder", "count the rows"},
+				replies: []string{
+					reply(0, "text: I look., tools: [{name: Skill, arguments: {skill: tables}}]"),
+					reply(1, s.call("more", "cat /var/lib/berth-agent/claude/skills/tables/more.md")), reply(2, done),
+				},
+			},
+		},
+		"codex": {
+			{name: "model", model: "gpt-5.3-codex", sees: []string{`"model":"gpt-5.3-codex"`}},
+			{name: "reasoning_effort", config: `reasoning_effort = "low"`, sees: []string{`"effort":"low"`}},
+			{
+				name: "mcp", config: serverConfig, sees: []string{"the note is " + serverMark},
+				replies: []string{"  - " + rawCall("mcp__notes", "tell") + "\n", reply(1, done)},
+			},
+			{name: "skill", config: skillConfig, sees: []string{skillMark, "count the rows"}, replies: []string{
+				reply(0, s.call("more", "cat /var/lib/berth-agent/codex/skills/tables/more.md")), reply(1, done),
+			}},
+		},
+		"pi": {
+			{name: "model", model: "acme/large:high", sees: []string{`"model":"acme/large:high"`}, not: []string{`"reasoning_effort"`}},
+			{name: "reasoning_effort", config: `reasoning_effort = "low"`, sees: []string{`"reasoning_effort":"low"`}},
+			{name: "allowed_tools", config: `allowed_tools = ["bash", "ls"]`, tools: []string{"bash", "ls"}},
+			{name: "skill", config: skillConfig, sees: []string{skillMark, "count the rows"}, replies: []string{
+				reply(0, s.call("more", "cat /var/lib/berth-agent/pi/skills/tables/more.md")), reply(1, done),
+			}},
+		},
+		"gemini-cli": {
+			{name: "model", model: "gemini-of-mine-7", sees: []string{"MARK-set"}},
+			{name: "max_turns", config: "max_turns = 1", end: record.MaxSteps, replies: []string{"  - {" + s.call("on", "echo on") + ", " + usage + "}\n"}},
+			{
+				name: "mcp", config: serverConfig, sees: []string{"the note is " + serverMark},
+				replies: []string{reply(0, "text: I ask., tools: [{name: mcp_notes_tell, arguments: {}}]"), reply(1, done)},
+			},
+			{name: "skill", config: skillConfig, sees: []string{skillMark}},
+			{name: "allowed_tools", config: `allowed_tools = ["run_shell_command", "glob"]`, sees: []string{`"name":"glob"`}, not: []string{`"name":"write_file"`}},
+			{name: "denied_tools", config: `denied_tools = ["write_file"]`, sees: []string{`"name":"glob"`}, not: []string{`"name":"write_file"`}},
+		},
+	}
+	list := all[s.name]
+	if len(list) > 0 {
+		list = append(list, setting{ // the reply is for requests whose instructions say so
+			name: "system_prompt", config: systemConfig, sees: []string{`says \"be brief\"`},
+			replies: []string{"  - {when: {system: \"-" + systemMark + "\"}, " + done + ", " + usage + "}\n"},
+		}, setting{
+			name: "env", config: `env = { SAID = "by the experiment" }`, replies: []string{reply(0, s.call("env", "test \"$SAID\" = 'by the experiment' && touch /app/said")), reply(1, done)},
+			verify: "[ -e /app/said ]",
+		})
+	}
+	return list
+}
+
+// rawCall is a call of a tool in a namespace, which a script has no word for, as
+// the Responses API streams it.
+func rawCall(namespace, name string) string {
+	item := map[string]any{
+		"type": "function_call", "id": "fc_1", "call_id": "call_1", "namespace": namespace, "name": name, "arguments": "{}", "status": "completed",
+	}
+	response := map[string]any{"id": "resp_1", "object": "response", "status": "in_progress", "model": "gpt-5.5", "output": []any{}}
+	ended := map[string]any{
+		"id": "resp_1", "object": "response", "status": "completed", "model": "gpt-5.5", "output": []any{item},
+		"usage": map[string]any{"input_tokens": 100, "output_tokens": 10, "total_tokens": 110},
+	}
+	var b strings.Builder
+	for i, e := range []map[string]any{
+		{"type": "response.created", "response": response},
+		{"type": "response.output_item.added", "output_index": 0, "item": item},
+		{"type": "response.output_item.done", "output_index": 0, "item": item},
+		{"type": "response.completed", "response": ended},
+	} {
+		e["sequence_number"] = i
+		raw, err := json.Marshal(e)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", e["type"], raw)
+	}
+	text, err := json.Marshal(b.String())
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf("{when: {turn: 0}, raw: %s}", text)
+}
+
+// Each setting that a CLI takes does what it says: seen in what reaches the
+// model, or in what the CLI does.
+func TestSettings(t *testing.T) {
+	for _, s := range scaffolds {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			needs(t, s)
+			for _, x := range settingsOf(s) {
+				t.Run(x.name, func(t *testing.T) { x.try(t, s) })
+			}
+		})
+	}
+}
+
+func (x setting) try(t *testing.T, s scaffold) {
+	s.config, s.model = x.config, x.model
+	if len(x.replies) == 0 {
+		x.replies = []string{reply(0, done)}
+	}
+	if x.end == "" {
+		x.end = record.Yielded
+	}
+	dir := t.TempDir()
+	s.lay(t, dir, map[string]ending{"set": {replies: x.replies, verify: x.verify}})
+	env := filepath.Join(dir, "tasks", "set", "environment")
+	write(t, env, map[string]string{"server.sh": server, "Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\nCOPY server.sh /app/server.sh\n"})
+	attempt := ran(t, dir)
+	var r record.Result
+	must(t, json.Unmarshal(read(t, attempt, "result.json"), &r))
+	if r.Outcome != record.Passed || r.AgentEnd != x.end {
+		t.Errorf("%s / %s, want passed / %s: %+v\nturns: %s\nprinted: %s\n%s", r.Outcome, r.AgentEnd, x.end, r.Error, read(t, attempt, "turns.jsonl"),
+			read(t, attempt, "agent/stdout.jsonl"), read(t, attempt, "agent/stderr.txt"))
+	}
+	for _, f := range r.Findings {
+		if f.Code == "other_model" {
+			t.Errorf("finding %s: %s", f.Code, f.Text)
+		}
+	}
+	asked := requests(t, attempt)
+	if len(asked) == 0 {
+		t.Fatal("no request")
+	}
+	all := strings.Join(asked, "\n")
+	for _, text := range x.sees {
+		if !strings.Contains(all, text) {
+			t.Errorf("%s of %s: no request has %q; requests:\n%.3000s", x.name, s.name, text, all)
+		}
+	}
+	for _, text := range x.not {
+		if strings.Contains(all, text) {
+			t.Errorf("%s of %s: a request has %q", x.name, s.name, text)
+		}
+	}
+	if got := offered(t, asked[0]); x.tools != nil && !slices.Equal(got, x.tools) {
+		t.Errorf("%s of %s: offered %q, want %q", x.name, s.name, got, x.tools)
+	}
+}
+
+// ran runs an experiment of one trial and returns the folder of its attempt.
+func ran(t *testing.T, dir string) string {
+	t.Helper()
+	if code, _, stderr := berth(t, dir, "run", "--json"); code != 0 && code != 1 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	_, out, _ := berth(t, dir, "show", "last", "--json")
+	var show answer.ShowRun
+	if err := json.Unmarshal([]byte(out), &show); err != nil || len(show.Trials) != 1 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return show.Trials[0].Attempts[0].Dir
+}
+
+// requests are the bodies that the CLI sent, as the gateway keeps them.
+func requests(t *testing.T, attempt string) (all []string) {
+	t.Helper()
+	for line := range strings.Lines(string(read(t, attempt, gateway.ExchangesFile))) {
+		var x gateway.Exchange
+		must(t, json.Unmarshal([]byte(line), &x))
+		b, err := tape.Fetch(filepath.Join(attempt, gateway.RecordDir), x.Request)
+		must(t, err)
+		all = append(all, string(b))
+	}
+	return all
+}
+
+// offered are the names of the tools of a request, sorted.
+func offered(t *testing.T, request string) (names []string) {
+	t.Helper()
+	var r struct {
+		Tools []struct {
+			Name     string `json:"name"`
+			Function struct {
+				Name string `json:"name"`
+			} `json:"function"`
+		} `json:"tools"`
+	}
+	must(t, errors.Join(json.Unmarshal([]byte(request), &r)))
+	for _, tool := range r.Tools {
+		names = append(names, tool.Name+tool.Function.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// What a CLI has nothing for is refused by name before anything starts, and so
+// is an effort that it would ignore.
+func TestSettingsThatACLIHasNothingFor(t *testing.T) {
+	refused := map[string]map[string]string{
+		"claude-code": {`reasoning_effort = "huge"`: `does not know the reasoning_effort "huge"`, `version = "0.0.1"`: "berth agent bundle claude-code@0.0.1"},
+		"codex": {
+			"max_turns = 3": "codex has nothing for max_turns: remove it, or bound it with max_steps", `allowed_tools = ["a"]`: "codex has nothing for allowed_tools",
+			`denied_tools = ["a"]`: "codex has nothing for denied_tools",
+		},
+		"pi": {
+			"max_turns = 3": "pi has nothing for max_turns", `denied_tools = ["a"]`: "pi has nothing for denied_tools", serverConfig: "pi has nothing for mcp",
+			`reasoning_effort = "max"`: `pi does not know the reasoning_effort "max"`,
+		},
+		"gemini-cli": {
+			`reasoning_effort = "high"`: "gemini-cli has nothing for reasoning_effort",
+		},
+	}
+	for _, s := range scaffolds {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			needs(t, s)
+			for config, want := range refused[s.name] {
+				dir := t.TempDir()
+				s.config = config
+				s.lay(t, dir, map[string]ending{"set": {}})
+				if code, _, stderr := berth(t, dir, "run"); code != 2 || !strings.Contains(strings.Join(strings.Fields(stderr), " "), want) {
+					t.Errorf("%s: exit code %d, want 2 and %q in:\n%s", config, code, want, stderr)
+				}
+			}
+		})
+	}
+}

@@ -71,6 +71,10 @@ func naive(client *goplugin.Client, say string) error {
 	short, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	y, err := s.Turn(short, agent.Message{Text: say}, &notes{})
+	if err != nil && say == "die" { // a trial that knows nothing of it comes next
+		time.Sleep(time.Second) // for whoever might start the plugin again
+		_, err = agent.NewClient(fault.Client(conn), "odd").Open(ctx, agent.Setup{Role: agent.RoleAgent})
+	}
 	if err != nil {
 		return err
 	}
@@ -149,5 +153,13 @@ func TestDamageAKilledHostLeavesItsPlugin(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	if !alive(pid) {
 		t.Error("the plugin ended with its host")
+	}
+}
+
+func TestDamageAPluginThatDiesTakesTheNextTrialWithIt(t *testing.T) {
+	t.Parallel()
+	_, pid, out, _ := naiveHost(t, "die", false)
+	if text, _ := out.ReadString('\n'); !strings.Contains(text, "failed:") || alive(pid) {
+		t.Errorf("the plugin is dead: %v; the next call after that ended with %q, want that it failed", !alive(pid), text)
 	}
 }

@@ -38,7 +38,7 @@ func TestTheIsolationSample(t *testing.T) {
 	t.Parallel()
 	users(t, func(p *place) {
 		t := p.test
-		if err := os.CopyFS(filepath.Join(p.dir, "tasks", "isolation"), os.DirFS(filepath.Join(tree, "examples", "quickstart", "tasks", "isolation"))); err != nil {
+		if err := os.CopyFS(filepath.Join(p.dir, "tasks", "isolation"), os.DirFS(filepath.Join(tree(), "examples", "quickstart", "tasks", "isolation"))); err != nil {
 			t.Fatal(err)
 		}
 		p.experiment("matrix {\n    agent = [agent.oracle, agent.nop]\n  }", "")

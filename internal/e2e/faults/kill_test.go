@@ -3,8 +3,6 @@ package faults
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,45 +12,6 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 )
-
-// naive is a harness without guards: it keeps the results in memory and writes
-// them at the end, and each of its tasks leaves a process in a session of its
-// own.
-func naive() int {
-	var results strings.Builder
-	for i := range 1000 {
-		if err := exec.Command("sh", "-c", "setsid sleep 300 > /dev/null 2>&1 & exit 0").Run(); err != nil { //nolint:noctx // killed with this process, or not: that is the point
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		fmt.Fprintf(&results, "trial %d passed\n", i)
-		fmt.Fprintln(os.Stdout, i)
-	}
-	if err := os.WriteFile("results.txt", []byte(results.String()), 0o600); err != nil {
-		return 1
-	}
-	return 0
-}
-
-// The damage: what was finished is lost, what was started stays.
-func TestANaiveHarnessLosesAllAndLeavesProcesses(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := p.shepherd(nil, []string{keepEnv + "=1", patienceEnv + "=1s"}, "/usr/bin/env", roleEnv+"=naive", self)
-	poll(t, "three trials are finished", s, func() bool { return strings.Count(read(s.out), "\n") >= 3 })
-	s.signal(syscall.SIGKILL)
-	<-s.ended
-	if _, err := os.Stat(filepath.Join(p.dir, "results.txt")); err == nil {
-		t.Error("the results of a killed harness without guards are there: the test proves nothing")
-	}
-	if len(s.result.Left) < 3 {
-		t.Errorf("left: %q: processes that were left are not seen", s.result.Left)
-	}
-}
 
 // killTrials is how many trials the run has that is killed again and again.
 const killTrials = 200

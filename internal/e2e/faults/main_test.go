@@ -1,20 +1,26 @@
 package faults
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/berth-eval/berth/internal/e2e/programs"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
 
-// The tree, and what TestMain made for all tests.
+// The tree, and what needPrograms made for all tests.
 var (
-	tree string // the root of the module
-	top  string // a short folder that everybody may look into
-	bin  string // in it: berth, berth-sandboxd, plugins/
+	tree = sync.OnceValue(func() string { // the root of the module
+		dir, err := filepath.Abs("../../..")
+		if err != nil {
+			panic(err)
+		}
+		return dir
+	})
+	top string // a short folder that everybody may look into
+	bin string // in it: berth, berth-sandboxd, plugins/
 )
 
 func TestMain(m *testing.M) {
@@ -22,32 +28,28 @@ func TestMain(m *testing.M) {
 	case "shepherd":
 		os.Exit(shepherd())
 	case "naive":
-		os.Exit(naive())
+		os.Exit(naive(os.Args[1:]))
 	}
-	os.Exit(func() int {
-		if err := build(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(top)
-		return m.Run()
-	}())
+	code := sandboxtest.Main(m, sandboxtest.Inside{}) // in a sandbox that a test made this is not a test either
+	if top != "" {
+		_ = os.RemoveAll(top)
+	}
+	os.Exit(code)
 }
 
-// build makes the programs once for all tests.
+// needPrograms makes the programs, once for all tests.
+var needPrograms = sync.OnceValue(build)
+
 func build() (err error) {
-	if tree, err = filepath.Abs("../../.."); err != nil {
-		return err
-	}
 	if top, err = os.MkdirTemp("/tmp", "bf"); err != nil { // short: sockets lie below it
 		return err
 	}
 	bin = filepath.Join(top, "bin")
 	if err = os.Chmod(top, 0o755); err == nil {
-		err = programs.Build(tree, bin, "./agents/nop", "./agents/oracle", "./agents/minisweagent", "./environments/local", "./verifiers/script")
+		err = programs.Build(tree(), bin, "./agents/nop", "./agents/oracle", "./agents/minisweagent", "./environments/local", "./verifiers/script")
 	}
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(top))
+		return err
 	}
 	return nil
 }

@@ -43,6 +43,9 @@ func newPlace(t *testing.T) *place {
 
 func placeOf(t *testing.T, uid int) *place {
 	t.Helper()
+	if err := needPrograms(); err != nil {
+		t.Fatal(err)
+	}
 	p := &place{dir: filepath.Join(top, strconv.FormatInt(places.Add(1), 10)), uid: uid, test: t}
 	cache := filepath.Join(top, "cache-"+strconv.Itoa(uid)) // copies of the host are made once
 	for _, d := range []string{p.dir, cache, p.runtime(), p.temp(), filepath.Join(p.dir, "home")} {

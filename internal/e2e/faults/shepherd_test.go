@@ -25,6 +25,10 @@ const (
 	patienceEnv = "BERTH_E2E_PATIENCE"
 )
 
+// fileEnv has a shepherd limit the size of every file that its command and what
+// that starts write, in bytes.
+const fileEnv = "BERTH_E2E_FILE"
+
 // ending is what a shepherd saw.
 type ending struct {
 	Code   int            `json:"code"`   // -1: ended by Signal
@@ -32,6 +36,9 @@ type ending struct {
 	// Left are processes that outlived the command by more than patience: number and
 	// command line. The shepherd ended them.
 	Left []string `json:"left"`
+	// Peak is the most memory that the command, or one process that it waited for,
+	// had, in bytes.
+	Peak int64 `json:"peak"`
 	// After is how long anything outlived the command.
 	After time.Duration `json:"after_ns"`
 }
@@ -49,6 +56,9 @@ func shepherd() int {
 		return fail(err)
 	}
 	if err := smallDisk(os.Getenv(diskEnv)); err != nil {
+		return fail(err)
+	}
+	if err := limitFiles(os.Getenv(fileEnv)); err != nil {
 		return fail(err)
 	}
 	cmd := exec.Command(os.Args[1], os.Args[2:]...) //nolint:noctx // ends when it ends; a test that is over kills it by Pdeathsig
@@ -85,11 +95,12 @@ func await(pid int) (e ending, err error) {
 	}
 	for {
 		var ws syscall.WaitStatus
+		var used syscall.Rusage
 		flags := unix.WALL
 		if !ended.IsZero() {
 			flags |= unix.WNOHANG
 		}
-		got, waitErr := syscall.Wait4(-1, &ws, flags, nil)
+		got, waitErr := syscall.Wait4(-1, &ws, flags, &used)
 		switch {
 		case errors.Is(waitErr, syscall.EINTR):
 		case errors.Is(waitErr, syscall.ECHILD):
@@ -98,7 +109,7 @@ func await(pid int) (e ending, err error) {
 		case waitErr != nil:
 			return e, waitErr
 		case got == pid:
-			ended = time.Now()
+			ended, e.Peak = time.Now(), used.Maxrss<<10
 			if e.Code = ws.ExitStatus(); ws.Signaled() {
 				e.Signal = ws.Signal()
 			}

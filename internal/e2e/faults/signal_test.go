@@ -1,8 +1,6 @@
 package faults
 
 import (
-	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -36,11 +34,7 @@ func long(t *testing.T) (*place, *session) {
 // cancelled, nothing is left, and that without `berth gc`.
 func TestOneSignalEndsARunCleanly(t *testing.T) {
 	t.Parallel()
-	// Under nohup berth would ignore a hang-up, as it should. Whoever listens
-	// for a signal gives its children the default again.
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	t.Cleanup(func() { signal.Stop(hangups) })
+	sensitive(t)
 	for name, sig := range map[string]syscall.Signal{
 		"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP,
 	} {

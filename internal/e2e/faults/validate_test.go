@@ -14,7 +14,7 @@ import (
 // text in core/config.
 func TestBrokenExperimentsStartNothing(t *testing.T) {
 	t.Parallel()
-	from := filepath.Join(tree, "core", "config", "testdata", "broken")
+	from := filepath.Join(tree(), "core", "config", "testdata", "broken")
 	files, err := filepath.Glob(filepath.Join(from, "*.hcl"))
 	if err != nil || len(files) < 25 {
 		t.Fatalf("%d broken experiments in %s, want 25 or more: %v", len(files), from, err)

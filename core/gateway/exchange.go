@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/gateway/price"
@@ -31,8 +32,11 @@ type exchange struct {
 	facts  wire.Facts
 	size   int64 // bytes of text in the request
 	worst  wire.Usage
-	hide   bool // events that are there for us only
-	early  bool // the answer has begun, with nothing but signs of life
+	price  *config.Price // of the model that is asked; nil: not known
+	hide   bool          // events that are there for us only
+	early  bool          // the answer has begun, with nothing but signs of life
+	held   func()        // gives back the memory of the request; nil: it has none
+	lost   error         // why the answer of the provider is not passed on
 	line   Exchange
 	digest uint64 // of the request, in this process
 
@@ -99,7 +103,12 @@ func (x *exchange) serve(ctx context.Context) {
 
 // read reads the request and what is to be known of it.
 func (x *exchange) read() bool {
-	b, err := body(x.r)
+	b, leave, err := x.s.body(x.r)
+	x.held = leave
+	if errors.Is(err, errTooMany) {
+		x.fail(wire.Overloaded, "%s", err)
+		return false
+	}
 	if err == nil {
 		x.body, err = wire.ParseObject(b)
 	}
@@ -113,6 +122,13 @@ func (x *exchange) read() bool {
 	return true
 }
 
+// leave gives back what the request took of the session's memory.
+func (x *exchange) leave() {
+	if x.held != nil {
+		x.held()
+	}
+}
+
 // reserve sets aside what the request could cost at most, and waits until
 // there is room for it.
 func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
@@ -122,12 +138,13 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	x.e.mu.Unlock()
 	x.line.Retry = again
 	x.worst.Input = input
-	x.worst.Output = x.facts.MaxOutput
-	if x.worst.Output <= 0 {
-		x.worst.Output = assumedOutput
+	each := x.facts.MaxOutput
+	if each == 0 {
+		each = assumedOutput
 	}
+	x.worst.Output = int64(each.Times(max(x.facts.Answers, 1)))
 	need := ledger.Amount{
-		Requests: 1, Tokens: x.worst.Input + x.worst.Output, USD: price.AtMost(x.e.up.price, x.worst.Input, x.worst.Output),
+		Requests: 1, Tokens: x.worst.Input + x.worst.Output, USD: price.AtMost(x.price, x.worst.Input, x.worst.Output),
 	}
 	if counted {
 		need.Requests = 0
@@ -192,7 +209,11 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x.s.g.o.Transport.RoundTrip(req)
+	resp, err := x.s.g.o.Transport.RoundTrip(req) //nolint:bodyclose // the caller closes it
+	if err != nil {
+		return nil, err
+	}
+	return fit(resp)
 }
 
 // count passes a question for a number of tokens on; it costs nothing.
@@ -260,22 +281,28 @@ func (x *exchange) settle(r wire.Reading, status int, broken breakage, hold *led
 	ok := status >= 200 && status < 300
 	u := r.Usage
 	actual := ledger.Amount{Requests: hold.Amount().Requests}
-	x.line.Raw, x.line.Upstream = r.Raw, r.Error
+	if r.Raw = x.clean(r.Raw); len(r.Raw) <= maxRaw {
+		x.line.Raw = r.Raw
+	}
+	if r.Error != "" {
+		r.Error = clip(string(x.clean([]byte(r.Error))))
+		x.line.Upstream = r.Error
+	}
 	switch {
 	case !ok:
 		actual.Requests = 0
-	case !r.Complete && (broken.any() || r.Raw == nil):
+	case !r.Complete:
 		x.line.Estimated = true
 		u.Input = max(u.Input, x.input(usualBytes))
 		u.Output = max(u.Output, (r.Said+2)/3)
 		actual.Tokens, actual.USD = hold.Amount().Tokens, hold.Amount().USD
 	}
-	cost, known := price.Cost(x.e.up.price, u)
+	cost, known := price.Cost(x.price, u)
 	if actual.Tokens == 0 {
 		actual.Tokens = u.Input + u.Output
 		actual.USD = cost
 		if !known {
-			actual.USD = price.AtMost(x.e.up.price, u.Input, u.Output)
+			actual.USD = price.AtMost(x.price, u.Input, u.Output)
 		}
 	}
 	x.line.Broken = string(broken)
@@ -291,6 +318,10 @@ func (x *exchange) settle(r wire.Reading, status int, broken breakage, hold *led
 	hold.Settle(actual)
 }
 
+// maxRaw is how long the provider's own record of usage may be that is kept, in
+// bytes.
+const maxRaw = 64 << 10
+
 // usualBytes is how many bytes of a request make a token, roughly.
 const usualBytes = 4
 
@@ -301,6 +332,9 @@ func (x *exchange) input(perToken int64) int64 {
 	x.e.mu.Lock()
 	defer x.e.mu.Unlock()
 	files := x.facts.Images*fileTokens + x.facts.Inline/bytesInline
+	if x.facts.Continues { // all that was said before may be in it
+		return x.size/perToken + x.e.most + files
+	}
 	if x.e.size > 0 && x.size >= x.e.size {
 		return min(x.size, x.e.input+(x.size-x.e.size)/perToken) + files
 	}
@@ -324,6 +358,7 @@ func (x *exchange) add(u wire.Usage, requests int64, cost float64, known, ok boo
 		sum += *e.usage.CostUSD
 	}
 	e.usage.CostUSD = &sum
+	e.most = max(e.most, u.Input+u.Output)
 	if ok && !x.line.Estimated {
 		e.size, e.input = x.size, u.Input
 	}
@@ -336,13 +371,17 @@ func (x *exchange) judge(status int, r wire.Reading, broken breakage) {
 	case broken == byClient:
 	case status == http.StatusTooManyRequests || status == statusOverloaded:
 		x.s.setDown(fmt.Errorf("provider of model %q: status %d: %w", name, status, trial.ErrRateLimited))
+	case x.lost != nil:
+		x.s.setDown(fmt.Errorf("provider of model %q: %w", name, x.lost))
 	case status >= 500, status == http.StatusUnauthorized, status == http.StatusPaymentRequired, status == http.StatusForbidden, status == http.StatusNotFound:
 		x.s.setDown(fmt.Errorf("provider of model %q: status %d", name, status))
 	case status >= 400: // what was asked was wrong
 	case broken == byProvider:
 		x.s.setDown(fmt.Errorf("provider of model %q: it broke off its answer", name))
 	case r.Error != "":
-		x.s.setDown(fmt.Errorf("provider of model %q: %s", name, clip(string(x.clean([]byte(r.Error))))))
+		x.s.setDown(fmt.Errorf("provider of model %q: %s", name, r.Error))
+	case !r.Ended:
+		x.s.setDown(fmt.Errorf("provider of model %q: its answer has no end, or is none", name))
 	default:
 		x.s.setDown(nil)
 	}

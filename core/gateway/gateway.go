@@ -92,6 +92,7 @@ type Gateway struct {
 type upstream struct {
 	model   config.Model
 	price   *config.Price
+	others  map[string]*config.Price // of allow_models
 	key     string
 	dialect wire.Dialect // nil: the script answers in any
 	base    string
@@ -128,8 +129,10 @@ func New(o Options) (*Gateway, error) {
 		if err != nil {
 			return nil, fmt.Errorf("model %q: %w", o.Models[i].Label, err)
 		}
-		if o.Run.USD != nil && !price.Bounds(u.price) {
-			return nil, fmt.Errorf("model %q: %w", o.Models[i].Label, errNoPrice)
+		if o.Run.USD != nil {
+			if err = u.bounds(); err != nil {
+				return nil, err
+			}
 		}
 		g.models[ModelID(o.Models[i])] = u
 	}
@@ -150,8 +153,12 @@ func (g *Gateway) openCells() error {
 			continue
 		}
 		for _, id := range c.Models {
-			if u := g.models[id]; c.Limit.USD != nil && u != nil && !price.Bounds(u.price) {
-				return fmt.Errorf("cell %s: model %q: %w", c.Name, u.model.Label, errNoPrice)
+			u := g.models[id]
+			if c.Limit.USD == nil || u == nil {
+				continue
+			}
+			if err := u.bounds(); err != nil {
+				return fmt.Errorf("cell %s: %w", c.Name, err)
 			}
 		}
 		a := g.ledger.Open(strings.TrimSpace("cell "+c.Name), c.Limit, c.Spent)
@@ -165,17 +172,47 @@ func (g *Gateway) openCells() error {
 // errNoPrice says why a budget in USD cannot be held.
 var errNoPrice = fmt.Errorf("its price is not known, so a budget in USD cannot be held: add a price block, or bound tokens")
 
-// transport has no limit for a whole answer: models think for minutes.
+// bounds says why a budget in USD cannot be held with this model.
+func (u *upstream) bounds() error {
+	for _, name := range append([]string{u.model.Name}, u.model.AllowModels...) {
+		switch {
+		case price.Bounds(u.priceOf(name)):
+		case name == u.model.Name:
+			return fmt.Errorf("model %q: %w", u.model.Label, errNoPrice)
+		default:
+			return fmt.Errorf("model %q: allow_models: of %q the price is not known, so a budget in USD cannot be held: leave it out, or bound tokens", u.model.Label, name)
+		}
+	}
+	return nil
+}
+
+// priceOf is the price of the model that a request names: the block's is that of
+// the block's model alone. Nil: not known.
+func (u *upstream) priceOf(name string) *config.Price {
+	if name == u.model.Name || u.script != nil {
+		return u.price
+	}
+	return u.others[name]
+}
+
+// transport has no limit for a whole answer, and a wide one for its first byte:
+// models think for minutes. HTTPS_PROXY and its kin are those of this process.
 func transport() http.RoundTripper {
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second,
-		TLSHandshakeTimeout: 20 * time.Second, DisableCompression: true, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: 20 * time.Second, ResponseHeaderTimeout: stall,
+		DisableCompression: true, ForceAttemptHTTP2: true,
 		WriteBufferSize: 64 << 10, // a conversation leaves in few writes
 	}
 }
 
 func (g *Gateway) upstream(m config.Model) (*upstream, error) {
-	u := &upstream{model: m, price: g.o.Prices.Of(&m)}
+	u := &upstream{model: m, price: g.o.Prices.Of(&m), others: map[string]*config.Price{}}
+	for _, name := range m.AllowModels {
+		other := m
+		other.Name, other.Price = name, nil
+		u.others[name] = g.o.Prices.Of(&other)
+	}
 	scripted := m.Provider == string(model.DialectScript)
 	if u.model.Name == "" && scripted {
 		u.model.Name = "script"

@@ -19,7 +19,7 @@ func (x *exchange) policy() bool {
 	edit := wire.Edit{Parameters: u.model.Parameters, AskUsage: x.facts.Stream && x.facts.Silent}
 	if asked := x.facts.Model; asked != u.model.Name && !slices.Contains(u.model.AllowModels, asked) {
 		edit.Model = u.model.Name
-		x.line.Asked = asked
+		x.line.Asked = clip(asked)
 		x.s.find("other_model", verifier.Note, fmt.Sprintf("the %s asked for model %q and was served by %q", x.s.spec.Role, clip(asked), u.model.Name))
 	}
 	if !x.hosted(&edit) {
@@ -38,6 +38,10 @@ func (x *exchange) policy() bool {
 		}
 		x.facts = f
 	}
+	if slices.Contains(u.model.AllowModels, x.facts.Model) {
+		x.line.Model = x.facts.Model
+	}
+	x.price = u.priceOf(x.line.Model)
 	x.line.Stream = x.facts.Stream
 	b := x.body.Bytes()
 	x.digest = maphash.Bytes(seed, b)

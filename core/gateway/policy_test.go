@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -41,6 +42,51 @@ func TestPolicy(t *testing.T) {
 	}
 	if p.heads[0].Get("X-Api-Key") != canaryKey || p.heads[0].Get("Authorization") != "" {
 		t.Errorf("headers %v", p.heads[0])
+	}
+}
+
+// A tool of the provider's does not leave because it is spelled, or stands, in
+// another way than most do.
+func TestToolsOfTheProviderInDisguise(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, dialect, path, body, tool string }{
+		{"two spellings", "anthropic", "/v1/messages", `{"messages":[],"tools":[{"type":"web_search_20250305","TYPE":"custom","name":"web_search"}]}`, "web_search_"},
+		{"two spellings", "openai", "/v1/responses", `{"input":"x","tools":[{"type":"web_search","Type":"function"}]}`, "web_search"},
+		{"two spellings", "openai-chat", "/v1/chat/completions", `{"messages":[],"tools":[{"type":"openrouter:web","TYPE":"function"}]}`, "openrouter"},
+		{"a container", "openai", "/v1/responses", `{"input":"x","tools":[{"type":"shell","environment":{"type":"container_auto","TYPE":"local"}}]}`, "container_auto"},
+		{"one that stands alone", "gemini", "/v1beta/models/m1:generateContent", `{"contents":[],"tools":{"google_search":{}}}`, "google_search"},
+		{"beside what is none", "gemini", "/v1beta/models/m1:generateContent", `{"contents":[],"tools":["x",{"googleSearch":{}}]}`, "googleSearch"},
+	} {
+		t.Run(tt.dialect+" "+tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := provide(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) })
+			b := start(t, p.model(tt.dialect))
+			b.ask(t.Context(), t, tt.path, tt.body)
+			if len(p.bodies) != 1 || strings.Contains(p.bodies[0], tt.tool) || len(b.Findings()) == 0 {
+				t.Errorf("sent %s, findings %v", p.bodies, b.Findings())
+			}
+		})
+	}
+}
+
+// What an allowed model costs is its own price, and unknown when that is not
+// known, whatever the experiment's model costs.
+func TestTheCostOfAnAllowedModel(t *testing.T) {
+	t.Parallel()
+	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"usage":{"input_tokens":1000,"output_tokens":1000}}`)
+	})
+	m := p.model("anthropic")
+	m.Price, m.AllowModels = priced(1, 1, 1, 1), []string{"m2"}
+	b := start(t, m)
+	b.ask(t.Context(), t, "/v1/messages", `{"model":"m2","messages":[]}`)
+	if x := b.last(t); x.Model != "m2" || x.CostUSD != nil || b.Usage()[0].CostUSD != nil {
+		t.Errorf("written down %+v, usage %+v", x, b.Usage())
+	}
+	limit := 1.0
+	if _, err := New(Options{Dir: t.TempDir(), Models: []config.Model{m}, Run: ledger.Limit{USD: &limit}}); err == nil || !strings.Contains(err.Error(), `of "m2" the price is not known`) {
+		t.Errorf("a budget in USD with it: %v", err)
 	}
 }
 

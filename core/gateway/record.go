@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"encoding/json"
 	"path/filepath"
 	"time"
@@ -43,27 +42,6 @@ type Exchange struct {
 	Waited    time.Duration   `json:"waited_ns,omitempty"` // for room in a budget, or for a provider
 	FirstByte time.Duration   `json:"first_byte_ns,omitempty"`
 	Took      time.Duration   `json:"took_ns,omitempty"`
-}
-
-// secrets are what must not be written down.
-type secrets struct{ values [][]byte }
-
-// hidden stands in their place.
-var hidden = []byte("[hidden]")
-
-func (s *secrets) add(value string) {
-	if value != "" {
-		s.values = append(s.values, []byte(value))
-	}
-}
-
-func (s *secrets) clean(b []byte) []byte {
-	for _, v := range s.values {
-		if bytes.Contains(b, v) {
-			b = bytes.ReplaceAll(b, v, hidden)
-		}
-	}
-	return b
 }
 
 // digests names the request, for the record and for a replay of it. It takes

@@ -56,21 +56,30 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// maxReply is how much of an answer is kept, for the record and the meter: 64 MiB.
+// maxReply is how large an answer may be: 64 MiB. More than that is no answer of
+// a model, and could not be kept for the record.
 const maxReply = 64 << 20
+
+// errTooMuch is why an answer is broken off.
+var errTooMuch = fmt.Errorf("its answer is larger than %d MiB", maxReply>>20)
 
 // relay passes an answer on as it comes, and lets the meter read it.
 func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter) breakage {
 	if !x.early {
 		h := x.w.Header()
 		for k, v := range resp.Header {
-			if !perHop[k] {
-				h[k] = v
+			if !perHop[k] && k != "Location" {
+				h[k] = x.s.secrets.cleanAll(v)
 			}
 		}
 	}
-	if resp.StatusCode >= 300 {
+	switch {
+	case resp.StatusCode >= 400:
 		return x.relayFailure(resp)
+	case resp.StatusCode >= 300:
+		x.lost = moved(resp)
+		x.fail(wire.NotServed, "the provider of model %q does not serve it at the address of the experiment: it answers with status %d", x.e.up.model.Name, resp.StatusCode)
+		return ""
 	}
 	x.line.Type = resp.Header.Get("Content-Type")
 	if strings.HasPrefix(x.line.Type, "text/event-stream") {
@@ -165,22 +174,35 @@ func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m wire.
 	return broken
 }
 
-// copy reads to the end, and says who did not let it come.
-func (x *exchange) copy(ctx context.Context, from io.Reader, to func([]byte) error) breakage {
+// copy reads to the end, and says who did not let it come. What is kept and
+// passed on holds no key.
+func (x *exchange) copy(ctx context.Context, from io.ReadCloser, to func([]byte) error) breakage {
 	buf := make([]byte, 32<<10)
 	x.answered = true
+	alive, end := watch(from)
+	defer end()
+	filter := x.s.secrets.filter()
+	pass := func(p []byte) bool {
+		x.reply.Write(p)
+		return len(p) == 0 || to(p) == nil
+	}
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			if x.reply.Len()+n <= maxReply {
-				x.reply.Write(buf[:n])
+			alive()
+			if x.reply.Len()+n > maxReply {
+				x.lost = errTooMuch
+				return byProvider
 			}
-			if to(buf[:n]) != nil {
+			if !pass(filter.next(buf[:n])) {
 				return byClient
 			}
 		}
 		switch {
 		case err == io.EOF: //nolint:errorlint // as io.Reader has it
+			if !pass(filter.rest()) {
+				return byClient
+			}
 			return ""
 		case err != nil && ctx.Err() != nil:
 			return byClient

@@ -13,11 +13,11 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/ledger"
-	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/script"
 	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/record"
@@ -39,6 +39,7 @@ type session struct {
 	serving   sync.WaitGroup
 	wait      waits
 	secrets   secrets
+	underWay  atomic.Int64 // bytes of the requests that are
 
 	mu       sync.Mutex
 	life     context.Context //nolint:containedctx // of the turn under way: a request has to end with it
@@ -63,6 +64,7 @@ type entry struct {
 	mu     sync.Mutex
 	size   int64           // bytes of the last request that told its usage
 	input  int64           // and its tokens
+	most   int64           // tokens of the largest exchange, with its answer
 	failed map[uint64]bool // requests without success by their digest: whether they were counted
 	usage  record.Usage
 	priced bool // all of it has a known price
@@ -117,8 +119,10 @@ func (s *session) add(name string, m trial.Model) error {
 	if u == nil {
 		return fmt.Errorf("the gateway has no model %q", m.Label)
 	}
-	if s.accounts[0].Limit().USD != nil && !price.Bounds(u.price) {
-		return fmt.Errorf("model %q: %w", m.Label, errNoPrice)
+	if s.accounts[0].Limit().USD != nil {
+		if err := u.bounds(); err != nil {
+			return err
+		}
 	}
 	b := make([]byte, 24)
 	if _, err := rand.Read(b); err != nil {

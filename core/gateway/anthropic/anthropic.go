@@ -63,11 +63,10 @@ func (Dialect) Authorize(r *http.Request, key string) {
 var hosted = []string{"web_search_", "web_fetch_", "code_execution_", "mcp_toolset"}
 
 func hostedTool(raw json.RawMessage) (string, bool) {
-	var t struct{ Type string }
-	_ = json.Unmarshal(raw, &t) // what is no tool is not ours to judge
+	kind := wire.TypeOf(raw)
 	for _, h := range hosted {
-		if strings.HasPrefix(t.Type, h) {
-			return t.Type, true
+		if strings.HasPrefix(kind, h) {
+			return kind, true
 		}
 	}
 	return "", false
@@ -151,28 +150,36 @@ func (Dialect) Meter() wire.Meter { return &meter{} }
 type meter struct {
 	r   wire.Reading
 	raw usage
+	odd bool // a record of usage could not be read
 }
 
 // usage is the provider's record. Its input tokens are without cached and
 // written ones.
 type usage struct {
-	Input      *int64 `json:"input_tokens"`
-	CacheWrite *int64 `json:"cache_creation_input_tokens"`
-	CacheRead  *int64 `json:"cache_read_input_tokens"`
-	Output     *int64 `json:"output_tokens"`
+	Input      *wire.Tokens `json:"input_tokens"`
+	CacheWrite *wire.Tokens `json:"cache_creation_input_tokens"`
+	CacheRead  *wire.Tokens `json:"cache_read_input_tokens"`
+	Output     *wire.Tokens `json:"output_tokens"`
 	Details    struct {
-		Thinking int64 `json:"thinking_tokens"`
+		Thinking wire.Tokens `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
 }
 
 // take puts what a later record says over what an earlier one said: in a
-// stream the last one counts, and it may leave things out.
+// stream the last one counts, and it may leave things out; output only grows.
 func (m *meter) take(raw json.RawMessage) {
 	var u usage
-	if len(raw) == 0 || json.Unmarshal(raw, &u) != nil {
+	if len(raw) == 0 || string(raw) == "null" {
 		return
 	}
-	for _, p := range []struct{ to, from **int64 }{
+	if json.Unmarshal(raw, &u) != nil {
+		m.odd = true
+		return
+	}
+	if o := value(m.raw.Output); u.Output != nil && value(u.Output) < o {
+		u.Output = nil
+	}
+	for _, p := range []struct{ to, from **wire.Tokens }{
 		{&m.raw.Input, &u.Input},
 		{&m.raw.CacheWrite, &u.CacheWrite},
 		{&m.raw.CacheRead, &u.CacheRead},
@@ -185,17 +192,20 @@ func (m *meter) take(raw json.RawMessage) {
 	write, read := value(m.raw.CacheWrite), value(m.raw.CacheRead)
 	m.r.Usage = wire.Usage{
 		Input: value(m.raw.Input) + write + read, Cached: read, CacheWrite: write, Output: value(m.raw.Output),
-		Reasoning: max(m.r.Usage.Reasoning, u.Details.Thinking),
+		Reasoning: max(m.r.Usage.Reasoning, int64(u.Details.Thinking)),
 	}
 	m.r.Raw = wire.Overlay(m.r.Raw, raw)
 }
 
-func value(p *int64) int64 {
+func value(p *wire.Tokens) int64 {
 	if p == nil {
 		return 0
 	}
-	return *p
+	return int64(*p)
 }
+
+// whole says whether all that is paid for was said.
+func (m *meter) whole() bool { return !m.odd && m.raw.Input != nil && m.raw.Output != nil }
 
 // Event implements wire.Meter.
 func (m *meter) Event(e wire.Event) {
@@ -220,7 +230,7 @@ func (m *meter) Event(e wire.Event) {
 	case "message_delta":
 		m.take(d.Usage)
 	case "message_stop":
-		m.r.Complete = m.r.Raw != nil
+		m.r.Complete, m.r.Ended = m.whole(), true
 	case "error":
 		m.r.Error = d.Error.Type + ": " + d.Error.Message
 	}
@@ -229,9 +239,9 @@ func (m *meter) Event(e wire.Event) {
 // Body implements wire.Meter.
 func (m *meter) Body(b []byte) {
 	var d struct{ Usage json.RawMessage }
-	if json.Unmarshal(b, &d) == nil && d.Usage != nil {
+	if json.Unmarshal(b, &d) == nil {
 		m.take(d.Usage)
-		m.r.Complete = true
+		m.r.Complete, m.r.Ended = m.whole(), true
 	}
 }
 

@@ -84,6 +84,17 @@ var own = map[string]bool{
 	"functionDeclarations": true, "function_declarations": true, "computerUse": true, "computer_use": true,
 }
 
+// tools are the elements of tools. The provider takes one that stands alone
+// for a list of one.
+func tools(body *wire.Object) []json.RawMessage {
+	raw := body.Get("tools")
+	var all []json.RawMessage
+	if raw != nil && json.Unmarshal(raw, &all) != nil {
+		return []json.RawMessage{raw}
+	}
+	return all
+}
+
 // hostedTool names a tool of the provider's in an element of tools.
 func hostedTool(raw json.RawMessage) (string, bool) {
 	var t map[string]json.RawMessage
@@ -101,19 +112,19 @@ func (Dialect) Facts(c wire.Call, body *wire.Object) (wire.Facts, error) {
 	f := wire.Facts{Model: c.Model, Stream: c.Stream}
 	for _, name := range []string{"generationConfig", "generation_config"} {
 		var g struct {
-			Max      int64 `json:"maxOutputTokens"`
-			MaxSnake int64 `json:"max_output_tokens"`
-			Many     int64 `json:"candidateCount"`
+			Max       wire.Tokens `json:"maxOutputTokens"`
+			MaxSnake  wire.Tokens `json:"max_output_tokens"`
+			Many      wire.Tokens `json:"candidateCount"`
+			ManySnake wire.Tokens `json:"candidate_count"`
 		}
 		body.Into(name, &g)
-		f.MaxOutput = max(f.MaxOutput, max(g.Max, g.MaxSnake)*max(g.Many, 1))
+		f.MaxOutput, f.Answers = max(f.MaxOutput, g.Max, g.MaxSnake), max(f.Answers, g.Many, g.ManySnake)
 	}
-	wire.Filter(body.Get("tools"), func(raw json.RawMessage) bool {
-		if name, ok := hostedTool(raw); ok {
+	for _, t := range tools(body) {
+		if name, ok := hostedTool(t); ok {
 			f.Hosted = append(f.Hosted, name)
 		}
-		return true
-	})
+	}
 	f.Inline, f.Images = wire.Inline(body.Get("contents"))
 	return f, nil
 }
@@ -135,12 +146,10 @@ func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
 
 // dropHosted leaves the client's functions in each tool.
 func dropHosted(body *wire.Object) {
-	var tools []map[string]json.RawMessage
-	if json.Unmarshal(body.Get("tools"), &tools) != nil {
-		return
-	}
-	left := tools[:0]
-	for _, t := range tools {
+	var left []map[string]json.RawMessage
+	for _, raw := range tools(body) {
+		var t map[string]json.RawMessage
+		_ = json.Unmarshal(raw, &t) // what is no tool does not leave
 		for name := range t {
 			if !own[name] {
 				delete(t, name)
@@ -197,7 +206,10 @@ func (d Dialect) Late(f wire.Failure) []byte {
 // Meter implements wire.Dialect.
 func (Dialect) Meter() wire.Meter { return &meter{} }
 
-type meter struct{ r wire.Reading }
+type meter struct {
+	r   wire.Reading
+	odd bool // the last record of usage could not be read
+}
 
 // reply is a whole reply or a piece of a stream.
 type reply struct {
@@ -219,14 +231,21 @@ type reply struct {
 
 func (m *meter) take(d *reply) {
 	var u *struct {
-		Prompt  int64 `json:"promptTokenCount"`
-		Tools   int64 `json:"toolUsePromptTokenCount"`
-		Cached  int64 `json:"cachedContentTokenCount"`
-		Output  int64 `json:"candidatesTokenCount"`
-		Thought int64 `json:"thoughtsTokenCount"`
+		Prompt  wire.Tokens `json:"promptTokenCount"`
+		Tools   wire.Tokens `json:"toolUsePromptTokenCount"`
+		Cached  wire.Tokens `json:"cachedContentTokenCount"`
+		Output  wire.Tokens `json:"candidatesTokenCount"`
+		Thought wire.Tokens `json:"thoughtsTokenCount"`
 	}
-	if json.Unmarshal(d.Usage, &u) == nil && u != nil {
-		m.r.Usage = wire.Usage{Input: u.Prompt + u.Tools, Cached: u.Cached, Output: u.Output + u.Thought, Reasoning: u.Thought}
+	switch {
+	case len(d.Usage) == 0:
+	case json.Unmarshal(d.Usage, &u) != nil:
+		m.odd = true
+	case u != nil:
+		m.odd = false
+		m.r.Usage = wire.Usage{
+			Input: int64(u.Prompt + u.Tools), Cached: int64(u.Cached), Output: int64(u.Output + u.Thought), Reasoning: int64(u.Thought),
+		}
 		m.r.Raw = bytes.Clone(d.Usage)
 	}
 	for _, c := range d.Candidates {
@@ -234,11 +253,11 @@ func (m *meter) take(d *reply) {
 			m.r.Said += int64(len(p.Text) + len(p.FunctionCall.Args))
 		}
 		if c.FinishReason != "" {
-			m.r.Complete = m.r.Raw != nil
+			m.r.Ended = true
 		}
 	}
 	if d.Feedback != nil && len(d.Candidates) == 0 {
-		m.r.Complete = m.r.Raw != nil
+		m.r.Ended = true
 	}
 	if d.Error != nil {
 		m.r.Error = d.Error.Status + ": " + d.Error.Message
@@ -269,4 +288,8 @@ func (m *meter) Body(b []byte) {
 }
 
 // Read implements wire.Meter.
-func (m *meter) Read() wire.Reading { return m.r }
+func (m *meter) Read() wire.Reading {
+	r := m.r
+	r.Complete = r.Ended && r.Raw != nil && !m.odd
+	return r
+}

@@ -56,15 +56,13 @@ var own = map[string]bool{
 }
 
 func hostedTool(raw json.RawMessage) (string, bool) {
-	var t struct {
-		Type        string
-		Environment struct{ Type string }
-	}
+	kind := wire.TypeOf(raw)
+	var t struct{ Environment json.RawMessage }
 	_ = json.Unmarshal(raw, &t) // what is no tool is not ours to judge
-	if t.Type == "shell" && strings.HasPrefix(t.Environment.Type, "container") {
-		return t.Type, true // runs at the provider's
+	if kind == "shell" && strings.HasPrefix(wire.TypeOf(t.Environment), "container") {
+		return kind, true // runs at the provider's
 	}
-	return t.Type, !own[t.Type]
+	return kind, !own[kind]
 }
 
 // Facts implements wire.Dialect.
@@ -79,10 +77,13 @@ func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
 		}
 		return true
 	})
+	f.Continues = given(body.Get("previous_response_id")) || given(body.Get("conversation"))
 	f.Forced = wire.Forced(body, hostedTool)
 	f.Inline, f.Images = wire.Inline(body.Get("input"))
 	return f, nil
 }
+
+func given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }
 
 // Edit implements wire.Dialect.
 func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
@@ -148,21 +149,22 @@ type meter struct{ r wire.Reading }
 // take reads the provider's record.
 func (m *meter) take(raw json.RawMessage) bool {
 	var u *struct {
-		Input   int64 `json:"input_tokens"`
-		Output  int64 `json:"output_tokens"`
+		Input   *wire.Tokens `json:"input_tokens"`
+		Output  *wire.Tokens `json:"output_tokens"`
 		Details struct {
-			Cached int64 `json:"cached_tokens"`
-			Write  int64 `json:"cache_write_tokens"`
+			Cached wire.Tokens `json:"cached_tokens"`
+			Write  wire.Tokens `json:"cache_write_tokens"`
 		} `json:"input_tokens_details"`
 		OutputDetails struct {
-			Reasoning int64 `json:"reasoning_tokens"`
+			Reasoning wire.Tokens `json:"reasoning_tokens"`
 		} `json:"output_tokens_details"`
 	}
-	if len(raw) == 0 || json.Unmarshal(raw, &u) != nil || u == nil {
+	if len(raw) == 0 || json.Unmarshal(raw, &u) != nil || u == nil || u.Input == nil || u.Output == nil {
 		return false
 	}
 	m.r.Usage = wire.Usage{
-		Input: u.Input, Cached: u.Details.Cached, CacheWrite: u.Details.Write, Output: u.Output, Reasoning: u.OutputDetails.Reasoning,
+		Input: int64(*u.Input), Cached: int64(u.Details.Cached), CacheWrite: int64(u.Details.Write), Output: int64(*u.Output),
+		Reasoning: int64(u.OutputDetails.Reasoning),
 	}
 	m.r.Raw = append(json.RawMessage{}, raw...)
 	return true
@@ -183,9 +185,9 @@ func (m *meter) Event(e wire.Event) {
 	}
 	switch d.Type {
 	case "response.completed", "response.incomplete":
-		m.r.Complete = m.take(d.Response.Usage)
+		m.r.Complete, m.r.Ended = m.take(d.Response.Usage), true
 	case "response.failed":
-		m.r.Complete = m.take(d.Response.Usage)
+		m.r.Complete, m.r.Ended = m.take(d.Response.Usage), true
 		if d.Response.Error != nil {
 			m.r.Error = d.Response.Error.Code + ": " + d.Response.Error.Message
 		}
@@ -203,7 +205,7 @@ func (m *meter) Event(e wire.Event) {
 func (m *meter) Body(b []byte) {
 	var d struct{ Usage json.RawMessage }
 	if json.Unmarshal(b, &d) == nil {
-		m.r.Complete = m.take(d.Usage)
+		m.r.Complete, m.r.Ended = m.take(d.Usage), true
 	}
 }
 

@@ -48,9 +48,8 @@ func (Dialect) Authorize(r *http.Request, key string) { wire.SetBearer(r, key) }
 var hosted = []string{"web_search_options", "plugins", "search_parameters"}
 
 func hostedTool(raw json.RawMessage) (string, bool) {
-	var t struct{ Type string }
-	_ = json.Unmarshal(raw, &t) // what is no tool is not ours to judge
-	return t.Type, t.Type != "" && t.Type != "function" && t.Type != "custom"
+	kind := wire.TypeOf(raw)
+	return kind, kind != "" && kind != "function" && kind != "custom"
 }
 
 // Facts implements wire.Dialect.
@@ -61,10 +60,7 @@ func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
 	f.Silent = !asksUsage(body)
 	body.Into("max_tokens", &f.MaxOutput)
 	body.Into("max_completion_tokens", &f.MaxOutput)
-	var n int64
-	if body.Into("n", &n); n > 1 {
-		f.MaxOutput *= n
-	}
+	body.Into("n", &f.Answers)
 	wire.Filter(body.Get("tools"), func(raw json.RawMessage) bool {
 		if name, ok := hostedTool(raw); ok {
 			f.Hosted = append(f.Hosted, name)
@@ -142,29 +138,33 @@ func (Dialect) Late(f wire.Failure) []byte {
 func (Dialect) Meter() wire.Meter { return &meter{} }
 
 type meter struct {
-	r wire.Reading
+	r   wire.Reading
+	odd bool // the last record of usage could not be read
 }
 
-// take reads the provider's record.
+// take reads the provider's record. Some servers tell it with each event.
 func (m *meter) take(raw json.RawMessage) {
-	var u *struct {
-		Input   int64 `json:"prompt_tokens"`
-		Output  int64 `json:"completion_tokens"`
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+		return
+	}
+	var u struct {
+		Input   *wire.Tokens `json:"prompt_tokens"`
+		Output  *wire.Tokens `json:"completion_tokens"`
 		Details struct {
-			Cached int64 `json:"cached_tokens"`
-			Write  int64 `json:"cache_write_tokens"`
+			Cached wire.Tokens `json:"cached_tokens"`
+			Write  wire.Tokens `json:"cache_write_tokens"`
 		} `json:"prompt_tokens_details"`
 		OutputDetails struct {
-			Reasoning int64 `json:"reasoning_tokens"`
+			Reasoning wire.Tokens `json:"reasoning_tokens"`
 		} `json:"completion_tokens_details"`
-		Hit int64 `json:"prompt_cache_hit_tokens"` // as some servers say it
+		Hit wire.Tokens `json:"prompt_cache_hit_tokens"` // as some servers say it
 	}
-	if len(raw) == 0 || json.Unmarshal(raw, &u) != nil || u == nil {
+	if m.odd = json.Unmarshal(raw, &u) != nil || u.Input == nil || u.Output == nil; m.odd {
 		return
 	}
 	m.r.Usage = wire.Usage{
-		Input: u.Input, Cached: max(u.Details.Cached, u.Hit), CacheWrite: u.Details.Write, Output: u.Output,
-		Reasoning: u.OutputDetails.Reasoning,
+		Input: int64(*u.Input), Cached: int64(max(u.Details.Cached, u.Hit)), CacheWrite: int64(u.Details.Write), Output: int64(*u.Output),
+		Reasoning: int64(u.OutputDetails.Reasoning),
 	}
 	m.r.Raw = append(json.RawMessage{}, raw...)
 }
@@ -172,12 +172,13 @@ func (m *meter) take(raw json.RawMessage) {
 // Event implements wire.Meter.
 func (m *meter) Event(e wire.Event) {
 	if bytes.Equal(e.Data, []byte("[DONE]")) {
-		m.r.Complete = m.r.Raw != nil
+		m.r.Ended = true
 		return
 	}
 	var d struct {
 		Choices []struct {
-			Delta struct {
+			Finish *string `json:"finish_reason"`
+			Delta  struct {
 				Content          string
 				ReasoningContent string `json:"reasoning_content"`
 				Reasoning        string
@@ -194,6 +195,7 @@ func (m *meter) Event(e wire.Event) {
 	}
 	m.take(d.Usage)
 	for _, c := range d.Choices {
+		m.r.Ended = m.r.Ended || c.Finish != nil // some servers say no more than this
 		m.r.Said += int64(len(c.Delta.Content) + len(c.Delta.ReasoningContent) + len(c.Delta.Reasoning))
 		for _, t := range c.Delta.ToolCalls {
 			m.r.Said += int64(len(t.Function.Arguments))
@@ -209,9 +211,13 @@ func (m *meter) Body(b []byte) {
 	var d struct{ Usage json.RawMessage }
 	if json.Unmarshal(b, &d) == nil {
 		m.take(d.Usage)
-		m.r.Complete = m.r.Raw != nil
+		m.r.Ended = true
 	}
 }
 
 // Read implements wire.Meter.
-func (m *meter) Read() wire.Reading { return m.r }
+func (m *meter) Read() wire.Reading {
+	r := m.r
+	r.Complete = r.Ended && r.Raw != nil && !m.odd
+	return r
+}

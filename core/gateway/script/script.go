@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 
 	"github.com/berth-eval/berth/core/gateway/wire"
 )
@@ -88,12 +90,19 @@ type Error struct {
 // Duration is written as "200ms".
 type Duration time.Duration
 
-// UnmarshalYAML implements yaml.BytesUnmarshaler.
-func (d *Duration) UnmarshalYAML(b []byte) error {
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (d *Duration) UnmarshalYAML(n ast.Node) error {
 	var s string
-	if err := yaml.Unmarshal(b, &s); err != nil {
-		return err
+	if err := yaml.NodeToValue(n, &s); err != nil {
+		s = n.String() // a number or a list, which the message shows
 	}
+	if err := d.parse(s); err != nil {
+		return fmt.Errorf("line %d: %w", n.GetToken().Position.Line, err)
+	}
+	return nil
+}
+
+func (d *Duration) parse(s string) error {
 	v, err := time.ParseDuration(s)
 	if err != nil || v < 0 {
 		return fmt.Errorf("duration is %q: write it such as \"200ms\"", s)
@@ -103,7 +112,13 @@ func (d *Duration) UnmarshalYAML(b []byte) error {
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (d *Duration) UnmarshalJSON(b []byte) error { return d.UnmarshalYAML(b) }
+func (d *Duration) UnmarshalJSON(b []byte) error {
+	var s string
+	if json.Unmarshal(b, &s) != nil {
+		s = string(b)
+	}
+	return d.parse(s)
+}
 
 // breaks are the ways to break off.
 var breaks = []string{"", "drop", "cut", "garbage", "stall", "no_end"}
@@ -126,6 +141,7 @@ func Load(path string) (*Script, error) {
 // Parse reads the text of a script.
 func Parse(b []byte, lines bool) (*Script, error) {
 	var f file
+	var at []int // the line of each reply
 	if lines {
 		for i, line := range bytes.Split(b, []byte{'\n'}) {
 			if len(bytes.TrimSpace(line)) == 0 {
@@ -137,7 +153,10 @@ func Parse(b []byte, lines bool) (*Script, error) {
 			if err := d.Decode(&r); err != nil {
 				return nil, fmt.Errorf("line %d: %w", i+1, err)
 			}
-			f.Replies = append(f.Replies, r)
+			if d.More() {
+				return nil, fmt.Errorf("line %d: there is more than one reply on it", i+1)
+			}
+			f.Replies, at = append(f.Replies, r), append(at, i+1)
 		}
 	} else if err := yaml.UnmarshalWithOptions(b, &f, yaml.Strict()); err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, true))
@@ -145,19 +164,52 @@ func Parse(b []byte, lines bool) (*Script, error) {
 	if len(f.Replies) == 0 {
 		return nil, errors.New("it has no replies")
 	}
+	if !lines {
+		at = places(b)
+	}
 	for i := range f.Replies {
 		if f.Replies[i].Chunk == 0 {
 			f.Replies[i].Chunk = f.Chunk
 		}
 		if err := f.Replies[i].check(); err != nil {
+			if i < len(at) {
+				return nil, fmt.Errorf("line %d, reply %d: %w", at[i], i+1, err)
+			}
 			return nil, fmt.Errorf("reply %d: %w", i+1, err)
 		}
 	}
 	return &Script{replies: f.Replies}, nil
 }
 
+// places are the lines on which the replies of a text in YAML begin, as far as
+// they can be told: an alias stands elsewhere.
+func places(b []byte) (at []int) {
+	f, err := parser.ParseBytes(b, 0)
+	if err != nil || len(f.Docs) == 0 {
+		return nil
+	}
+	path, err := yaml.PathString("$.replies")
+	if err != nil {
+		return nil
+	}
+	n, err := path.FilterNode(f.Docs[0].Body)
+	if err != nil {
+		return nil
+	}
+	if list, ok := n.(*ast.SequenceNode); ok {
+		for _, v := range list.Values {
+			at = append(at, v.GetToken().Position.Line)
+		}
+	}
+	return at
+}
+
 func (r *Reply) check() (err error) {
-	switch {
+	switch u := r.Usage; {
+	case u != nil && min(u.Input, u.Cached, u.CacheWrite, u.Output, u.Reasoning) < 0:
+		return errors.New("usage cannot be negative")
+	case u != nil && max(u.Input, u.Cached, u.CacheWrite, u.Output, u.Reasoning) > wire.MaxTokens:
+		return fmt.Errorf("usage is larger than any: at most %d tokens", int64(wire.MaxTokens))
 	case !slices.Contains(breaks, r.Break):
 		return fmt.Errorf("break is %q: there is drop, cut, garbage, stall and no_end", r.Break)
 	case !slices.Contains([]string{"", "done", "length", "refused"}, r.Stop):

@@ -72,6 +72,12 @@ func TestScriptsThatAreWrong(t *testing.T) {
 		{in: "replies:\n  - {when: {last: \"(\"}}\n", want: "when last"},
 		{in: "replies:\n  - {tools: [{arguments: {}}]}\n", want: "no name"},
 		{in: "{\"text\":\"a\"}\n{\"txt\":\"b\"}\n", lines: true, want: "line 2"},
+		{in: "{\"text\":\"a\"}\n{\"text\":\"b\"} {\"text\":\"c\"}\n", lines: true, want: "line 2: there is more"},
+		{in: "{\"text\":\"a\"}\n\n{\"delay\":5}\n", lines: true, want: "line 3: duration is \"5\""},
+		{in: "# hm\nreplies:\n  - {text: a}\n  # and\n  - text: b\n    break: sometimes\n", want: "line 5, reply 2: break"},
+		{in: "replies:\n  - {text: a}\n  - text: b\n    delay: soon\n", want: "line 4: duration is \"soon\""},
+		{in: "replies:\n  - {usage: {input: 5, output: -1}}\n", want: "line 2, reply 1: usage cannot be negative"},
+		{in: "replies:\n  - {usage: {input: 9000000000000000000}}\n", want: "larger than any"},
 	} {
 		if _, err := Parse([]byte(tt.in), tt.lines); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Parse(%q) = %v, want an error with %q", tt.in, err, tt.want)

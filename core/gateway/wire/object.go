@@ -41,7 +41,9 @@ func ParseObject(b []byte) (*Object, error) {
 		}
 		i = next(b, next(b, end)+1) // over the colon
 		end = skip(b, i)
-		if _, twice := o.values[name]; !twice {
+		if _, twice := o.values[name]; twice {
+			o.changed = true // who reads the first one must see what we saw
+		} else {
 			o.names = append(o.names, name)
 		}
 		o.values[name] = b[i:end:end]

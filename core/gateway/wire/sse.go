@@ -58,7 +58,8 @@ func (s *Events) keep(p []byte) {
 
 func parseEvent(raw []byte) Event {
 	e := Event{Raw: raw}
-	first := true
+	var all bytes.Buffer // of several lines of data
+	lines := 0
 	for line := range bytes.SplitSeq(raw, []byte{'\n'}) {
 		line = bytes.TrimSuffix(line, []byte{'\r'})
 		name, value, _ := bytes.Cut(line, []byte{':'})
@@ -67,13 +68,19 @@ func parseEvent(raw []byte) Event {
 		case "event":
 			e.Name = string(value)
 		case "data":
-			if first {
+			if lines++; lines == 1 {
 				e.Data = value
-			} else {
-				e.Data = append(append(append([]byte{}, e.Data...), '\n'), value...)
+				continue
 			}
-			first = false
+			if lines == 2 {
+				all.Write(e.Data)
+			}
+			all.WriteByte('\n')
+			all.Write(value)
 		}
+	}
+	if lines > 1 {
+		e.Data = all.Bytes()
 	}
 	return e
 }

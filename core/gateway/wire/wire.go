@@ -38,7 +38,9 @@ type Facts struct {
 	Model     string
 	Stream    bool
 	Silent    bool     // its stream would not tell what it used
-	MaxOutput int64    // tokens; 0: it does not say
+	MaxOutput Tokens   // of one answer; 0: it does not say
+	Answers   Tokens   // that are asked for at once; 0: one
+	Continues bool     // it goes on from an answer that the provider keeps, which it does not hold itself
 	Hosted    []string // tools that the provider itself would run
 	Forced    string   // one of them that the model has to use; empty: none
 	Inline    int64    // bytes of images and files in it, which are no text
@@ -78,8 +80,10 @@ type Meter interface {
 type Reading struct {
 	Usage Usage
 	Raw   json.RawMessage // the provider's own record, the last one; nil: there was none
-	// Complete says that the reply told its end: the usage is final.
+	// Complete says that the usage is final, and all of it could be read.
 	Complete bool
+	// Ended says that the reply came to its own end, and did not merely stop.
+	Ended bool
 	// Said is how many bytes of text, thought and arguments a stream held.
 	Said int64
 	// Error is what the provider said went wrong in the middle of a stream.

@@ -67,6 +67,43 @@ func TestAnObjectKeepsWhatIsNotEdited(t *testing.T) {
 	}
 }
 
+// Readers differ in which of two members of a name they take.
+func TestAMemberThatIsThereTwiceLeavesOnce(t *testing.T) {
+	t.Parallel()
+	o, err := ParseObject([]byte(`{"a":1,"b":2,"a":3}`))
+	if err != nil || string(o.Bytes()) != `{"a":3,"b":2}` {
+		t.Errorf("%s, %v", o.Bytes(), err)
+	}
+}
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]int64{
+		"12": 12, "12.0": 12, "1.2e1": 12, `"12"`: 12, "null": -7, "1e400": MaxTokens, "9223372036854775807": MaxTokens, "0": 0,
+		"-1": -1, `"x"`: -1, "{}": -1, "true": -1, `"NaN"`: -1, `""`: -1,
+	} {
+		got := Tokens(-7)
+		err := json.Unmarshal([]byte(in), &got)
+		if (err != nil) != (want == -1) || err == nil && int64(got) != want {
+			t.Errorf("%s is %d, %v; want %d", in, got, err, want)
+		}
+	}
+	if got := Tokens(MaxTokens).Times(MaxTokens); got != MaxTokens {
+		t.Errorf("a product is %d", got)
+	}
+}
+
+// An event of very many lines is read in one go.
+func TestAnEventOfManyLines(t *testing.T) {
+	t.Parallel()
+	var s Events
+	var got int
+	s.Write([]byte(strings.Repeat("data:x\n", 256<<10)+"\n"), func(e Event) { got = len(e.Data) })
+	if got != 512<<10-1 {
+		t.Errorf("%d bytes, want %d", got, 512<<10-1)
+	}
+}
+
 func TestWhatIsNoObject(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"", "[]", `"x"`, `{"a":`, `{"a":1`, `{"a":1} {}`, `{"a":1}x`, "\xff"} {

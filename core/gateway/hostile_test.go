@@ -1,0 +1,305 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// rawProvider answers each connection with the same bytes and ends it.
+func rawProvider(t *testing.T, answer string) config.Model {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go rawAnswer(c, answer)
+		}
+	}()
+	key := config.Plain(canaryKey)
+	return config.Model{Provider: "anthropic", Name: "m1", BaseURL: "http://" + l.Addr().String(), APIKey: &key, Price: priced(1, 1, 1, 1)}
+}
+
+func rawAnswer(c net.Conn, answer string) {
+	defer c.Close()
+	buf := make([]byte, 64<<10)
+	_, _ = c.Read(buf)
+	_, _ = io.WriteString(c, answer) // the gateway may have hung up
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.CloseWrite()
+	}
+	_, _ = io.Copy(io.Discard, c)
+}
+
+// What comes before bodies.
+const (
+	plainHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+	eventHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+	began     = "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":100,\"output_tokens\":1}}}\n\n"
+	ended     = "data: {\"type\":\"message_stop\"}\n\n"
+)
+
+type hostile struct {
+	name, answer string
+	status       int    // that the client gets
+	down         string // in why the provider could not serve; empty: it could
+	estimated    bool   // the usage; the budget keeps the worst then
+	input        int64  // tokens, unless they are estimated
+	output       int64
+}
+
+var hostiles = []hostile{
+	{name: "HTTP/1.0", answer: "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + `{"usage":{"input_tokens":3,"output_tokens":4}}`, status: 200, input: 3, output: 4},
+	{name: "status 000", answer: "HTTP/1.1 000 X\r\nContent-Length: 2\r\n\r\n{}", status: 502, down: "status 0"},
+	{name: "status 999", answer: "HTTP/1.1 999 X\r\nContent-Length: 2\r\n\r\n{}", status: 502, down: "status 999"},
+	{name: "another protocol", answer: "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhi", status: 502, down: "status 101"},
+	{name: "no HTTP", answer: "SSH-2.0-OpenSSH_9\r\n", status: 502, down: "malformed"},
+	{name: "silence", answer: "", status: 502, down: "EOF"},
+	{name: "a redirect", answer: "HTTP/1.1 307 X\r\nLocation: http://elsewhere.example/v1?key=" + canaryKey + "\r\nContent-Length: 0\r\n\r\n", status: 404, down: `leads to "http://elsewhere.example/v1"`},
+	{name: "nothing at all", answer: "HTTP/1.1 204 No\r\n\r\n", status: 204, down: "no end", estimated: true},
+	{name: "no JSON", answer: "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>log in</html>", status: 200, down: "no end", estimated: true},
+	{name: "half of it", answer: plainHead + `{"usage":{"input`, status: 200, down: "no end", estimated: true},
+	{name: "half of it, with a length", answer: "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n" + `{"usage":{"input_tokens":3}}`, status: 200, down: "no end", estimated: true},
+	{name: "a packing that nobody knows", answer: "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}", status: 502, down: `packed with "br"`},
+	{name: "no usage", answer: plainHead + `{"content":[]}`, status: 200, estimated: true},
+	{name: "usage below zero", answer: plainHead + `{"usage":{"input_tokens":-3000000,"output_tokens":-4}}`, status: 200, estimated: true},
+	{name: "usage that is no number", answer: plainHead + `{"usage":{"input_tokens":{},"output_tokens":4}}`, status: 200, estimated: true},
+	{name: "usage with a point", answer: plainHead + `{"usage":{"input_tokens":12.0,"output_tokens":4e1}}`, status: 200, input: 12, output: 40},
+	{name: "usage as text", answer: plainHead + `{"usage":{"input_tokens":"12","output_tokens":"4"}}`, status: 200, input: 12, output: 4},
+	{name: "usage without bounds", answer: plainHead + `{"usage":{"input_tokens":9223372036854775807,"cache_read_input_tokens":1e300,"output_tokens":4}}`, status: 200, input: 2 << 40, output: 4},
+	{name: "usage without output", answer: plainHead + `{"usage":{"input_tokens":12}}`, status: 200, estimated: true},
+	{name: "events without an end", answer: eventHead + began + strings.Repeat("data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"abc\"}}\n\n", 100), status: 200, down: "no end", estimated: true},
+	{name: "events that go back", answer: eventHead + began + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":50}}\n\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":7}}\n\n" + ended, status: 200, input: 100, output: 50},
+	{name: "events that tell usage twice", answer: eventHead + began + began + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":50}}\n\n" + ended, status: 200, input: 100, output: 50},
+	{name: "events in another order", answer: eventHead + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":50}}\n\n" + ended + began, status: 200, estimated: true},
+	{name: "events below zero", answer: eventHead + began + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":-7}}\n\n" + ended, status: 200, estimated: true},
+	{name: "events with bytes that are no text", answer: eventHead + "data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"\xff\xfe\"}}\n\n" + began + ended, status: 200, input: 100, output: 1},
+}
+
+// Whatever a provider answers, the client gets an answer, nobody spends what
+// the provider did not say, and what the provider did wrong is not the agent's.
+func TestAHostileProvider(t *testing.T) {
+	t.Parallel()
+	for _, tt := range hostiles {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.check(t)
+		})
+	}
+}
+
+func (tt *hostile) check(t *testing.T) {
+	t.Helper()
+	b := start(t, rawProvider(t, tt.answer))
+	b.c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	body := requests[0].body
+	if strings.HasPrefix(tt.name, "events") {
+		_, body = streaming(0)
+	}
+	got := b.ask(t.Context(), t, "/v1/messages", body)
+	if got.status != tt.status || got.err != nil {
+		t.Errorf("status %d, %v; want %d", got.status, got.err, tt.status)
+	}
+	x := b.last(t)
+	text := fmt.Sprint(got.header, got.body, b.Down(), x)
+	if strings.Contains(text, canaryKey) {
+		t.Errorf("the key is in %s", text)
+	}
+	if down := b.Down(); (down != nil) != (tt.down != "") || down != nil && !strings.Contains(down.Error(), tt.down) {
+		t.Errorf("down: %v; want %q", down, tt.down)
+	}
+	spent := b.g.Settled()
+	switch {
+	case tt.estimated:
+		if !x.Estimated || x.Usage == nil || x.Usage.Input < 20 || spent.Tokens < 100 {
+			t.Errorf("written down %+v, usage %+v, settled %+v", x, x.Usage, spent)
+		}
+	case tt.input > 0:
+		if x.Estimated || x.Usage == nil || x.Usage.Input != tt.input || x.Usage.Output != tt.output || spent.Tokens != tt.input+tt.output {
+			t.Errorf("written down %+v, usage %+v, settled %+v", x, x.Usage, spent)
+		}
+	case x.Usage != nil || spent != ledger.Amount{}:
+		t.Errorf("usage %+v, settled %+v; want none", x.Usage, spent)
+	}
+}
+
+// What a provider packs although nobody asked it to is unpacked, so that it is
+// metered and the client can read it.
+func TestAnAnswerThatIsPackedIsUnpacked(t *testing.T) {
+	t.Parallel()
+	b := start(t, rawProvider(t, strings.Replace(plainHead, "\r\n\r\n", "\r\nContent-Encoding: gzip\r\n\r\n", 1)+string(gzipped(t, `{"usage":{"input_tokens":3,"output_tokens":4}}`))))
+	got := b.ask(t.Context(), t, requests[0].path, requests[0].body)
+	if x := b.last(t); got.body != `{"usage":{"input_tokens":3,"output_tokens":4}}` || x.Estimated || x.Usage.Output != 4 {
+		t.Errorf("%d %q, %+v", got.status, got.body, x)
+	}
+}
+
+// An answer without an end, or a small one that becomes so, is broken off.
+func TestAnAnswerIsNotEndless(t *testing.T) {
+	t.Parallel()
+	bomb := string(gzipped(t, strings.Repeat("0", maxReply+1)))
+	b := start(t, rawProvider(t, strings.Replace(plainHead, "\r\n\r\n", "\r\nContent-Encoding: gzip\r\n\r\n", 1)+bomb))
+	got := b.ask(t.Context(), t, requests[0].path, requests[0].body)
+	if x := b.last(t); got.err == nil || len(got.body) > maxReply || x.Broken != "provider" || !strings.Contains(fmt.Sprint(b.Down()), "larger than 64 MiB") {
+		t.Errorf("%v after %d bytes, %+v, down %v", got.err, len(got.body), x, b.Down())
+	}
+}
+
+// Some providers say the key again. It does not reach the client, a log or a
+// file, in whatever pieces it comes.
+func TestAKeyThatIsSaidAgain(t *testing.T) {
+	t.Parallel()
+	said := "data: {\"type\":\"error\",\"error\":{\"type\":\"x\",\"message\":\"the key " + canaryKey + " is bad\"}}\n\n"
+	for _, size := range []int{1, 3, 50, 1000} {
+		t.Run(fmt.Sprint("pieces of ", size), func(t *testing.T) {
+			t.Parallel()
+			p := provide(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("X-Echo", "Bearer "+canaryKey)
+				inPieces([]byte(said), size)(w, r)
+			})
+			b := start(t, p.model("anthropic"))
+			path, body := streaming(0)
+			got := b.ask(t.Context(), t, path, body)
+			want := strings.ReplaceAll(said, canaryKey, string(hidden))
+			if got.body != want || got.header.Get("X-Echo") != "Bearer "+string(hidden) {
+				t.Errorf("got %q and %v; want %q", got.body, got.header, want)
+			}
+			if x := b.last(t); x.Upstream != "x: the key [hidden] is bad" || strings.Contains(fmt.Sprint(b.Down()), canaryKey) {
+				t.Errorf("written down %+v, down %v", x, b.Down())
+			}
+		})
+	}
+}
+
+// What is held back of an answer, because a key may begin so, comes in the end.
+func TestWhatLooksLikeAKeyIsNotLost(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{canaryKey[:len(canaryKey)-1], "k", canaryKey[:5] + canaryKey[:7], strings.Repeat("key-", 9)} {
+		for size := 1; size <= len(text); size++ {
+			var s secrets
+			s.add(canaryKey)
+			s.add("another-secret-of-this-session")
+			f, got := s.filter(), ""
+			for rest := text; rest != ""; {
+				n := min(size, len(rest))
+				got += string(f.next([]byte(rest[:n])))
+				rest = rest[n:]
+			}
+			if got += string(f.rest()); got != text {
+				t.Errorf("%q in pieces of %d became %q", text, size, got)
+			}
+		}
+	}
+}
+
+// A word that stands for no key at all is no secret.
+func TestAShortKeyIsNoSecret(t *testing.T) {
+	t.Parallel()
+	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"text":"the list is EMPTY","usage":{"input_tokens":3,"output_tokens":4}}`)
+	})
+	m := p.model("anthropic")
+	key := config.Plain("EMPTY")
+	m.APIKey = &key
+	b := start(t, m)
+	if got := b.ask(t.Context(), t, requests[0].path, requests[0].body); !strings.Contains(got.body, "EMPTY") {
+		t.Errorf("got %s", got.body)
+	}
+}
+
+// A request that says more than the record can hold does not spoil the record.
+func TestALongNameOfAModel(t *testing.T) {
+	t.Parallel()
+	b := start(t, scripted(t, oneReply))
+	got := b.ask(t.Context(), t, requests[0].path, `{"model":"a\nb`+strings.Repeat("x", 20<<20)+`","messages":[]}`)
+	b.last(t)
+	line, err := os.ReadFile(filepath.Join(b.dir, ExchangesFile))
+	if err != nil || got.status != http.StatusOK || len(line) > 4096 || bytes.Count(line, []byte("\n")) != 1 {
+		t.Errorf("%d: a line of %d bytes, %v", got.status, len(line), err)
+	}
+}
+
+// A sandbox cannot fill the memory of the host with requests.
+func TestRequestsHaveLittleRoom(t *testing.T) {
+	t.Parallel()
+	b := start(t, scripted(t, oneReply))
+	b.underWay.Store(maxUnderWay - 10)
+	if got := b.ask(t.Context(), t, requests[0].path, requests[0].body); got.status != http.StatusTooManyRequests || !strings.Contains(got.body, "256 MiB") {
+		t.Errorf("without room: %d %s", got.status, got.body)
+	}
+	if left := b.underWay.Load(); left != maxUnderWay-10 {
+		t.Errorf("%d bytes are under way, want %d", left, maxUnderWay-10)
+	}
+	b.underWay.Store(0)
+	if got := b.ask(t.Context(), t, requests[0].path, requests[0].body); got.status != http.StatusOK {
+		t.Errorf("with room: %d %s", got.status, got.body)
+	}
+	b.last(t)
+	if err := b.Revoke(t.Context()); err != nil || b.underWay.Load() != 0 {
+		t.Errorf("%d bytes are under way, %v", b.underWay.Load(), err)
+	}
+}
+
+// What a request could cost at most holds whatever it asks for, and however it
+// writes that.
+func TestTheWorstCaseOfARequest(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, path, body string
+		fits             bool // into a million tokens
+	}{
+		{"usual", "/v1/chat/completions", `{"messages":[],"max_tokens":500000}`, true},
+		{"many answers", "/v1/chat/completions", `{"messages":[],"max_tokens":500000,"n":3}`, false},
+		{"many answers without a bound", "/v1/chat/completions", `{"messages":[],"n":128}`, false},
+		{"more than a number holds", "/v1/chat/completions", `{"messages":[],"max_tokens":9223372036854775807}`, false},
+		{"a product that is more", "/v1/chat/completions", `{"messages":[],"max_tokens":4611686018427387904,"n":4}`, false},
+		{"another way to write it", "/v1/chat/completions", `{"messages":[],"max_tokens":2e6}`, false},
+		{"as text", "/v1/chat/completions", `{"messages":[],"max_tokens":"2000000"}`, false},
+		{"messages", "/v1/messages", `{"messages":[],"max_tokens":9223372036854775807}`, false},
+		{"candidates", "/v1beta/models/m1:generateContent", `{"contents":[],"generation_config":{"candidate_count":128}}`, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := scripted(t, oneReply)
+			limit := int64(1e6)
+			b := start(t, m, func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Run = ledger.Limit{Tokens: &limit} })
+			got := b.ask(t.Context(), t, tt.path, tt.body)
+			if want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[tt.fits]; got.status != want {
+				t.Errorf("%d %s; want %d", got.status, got.body, want)
+			}
+		})
+	}
+}
+
+// A request that goes on from what the provider keeps may come to all that was
+// said before.
+func TestWhatTheProviderKeepsIsCounted(t *testing.T) {
+	t.Parallel()
+	m := scripted(t, "replies:\n  - {text: x, usage: {input: 600000, output: 100}}\n")
+	limit := int64(1e6)
+	b := start(t, m, func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Run = ledger.Limit{Tokens: &limit} })
+	if got := b.ask(t.Context(), t, "/v1/responses", `{"input":"`+strings.Repeat("x ", 300000)+`"}`); got.status != http.StatusOK {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	if got := b.ask(t.Context(), t, "/v1/responses", `{"input":"go on","previous_response_id":"resp_1"}`); got.status != http.StatusForbidden {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}

@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// MaxTokens is the largest number of tokens that is believed: more than any
+// model takes, and few enough that sums of them never overflow.
+const MaxTokens = 1 << 40
+
+// Tokens is a number of tokens as providers and clients write it: 12, 12.0,
+// 1.2e1 or "12". A larger one than MaxTokens is MaxTokens; one that is negative
+// or no number is an error. Null leaves it alone.
+type Tokens int64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Tokens) UnmarshalJSON(b []byte) error {
+	s := strings.Trim(string(b), `"`)
+	if s == "null" {
+		return nil
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) || math.IsNaN(n) || n < 0 {
+		return fmt.Errorf("%.40q is no number of tokens", s)
+	}
+	*t = Tokens(min(n, MaxTokens))
+	return nil
+}
+
+// Times is a and b multiplied, at most MaxTokens. Neither may be negative.
+func (t Tokens) Times(n Tokens) Tokens {
+	if n > 0 && t > MaxTokens/n {
+		return MaxTokens
+	}
+	return t * n
+}
+
+// TypeOf is the member `type` of a tool, spelled like this: a reader that is
+// less strict would take "TYPE" for it, too, and see another tool than the
+// provider does.
+func TypeOf(raw json.RawMessage) string {
+	s, _ := Member(raw, "type")
+	return s
+}
+
+// Member is a member of an object that is a string; false: it is not there.
+func Member(raw json.RawMessage, name string) (s string, ok bool) {
+	var o map[string]json.RawMessage
+	if json.Unmarshal(raw, &o) != nil || o[name] == nil {
+		return "", false
+	}
+	return s, json.Unmarshal(o[name], &s) == nil
+}

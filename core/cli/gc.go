@@ -10,20 +10,30 @@ import (
 
 	"github.com/berth-eval/berth/core/cli/answer"
 	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/core/cli/prune"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/store/node"
 )
 
 func (a *app) gcCommand() *cobra.Command {
 	dry := false
+	var images imageFlags
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove what killed runs left on this machine",
 		Long: `Removes sandboxes, sockets and folders of runs whose process is gone. Runs that are
-under way, and everything in run folders, are left alone.`,
-		Example: "  berth gc\n  berth gc --dry-run",
+under way, and everything in run folders, are left alone.
+
+Images that were built for tasks, or loaded from archives, stay for the next run. With a rule
+for them, those of each environment that the rule does not keep are removed, but never one that
+a sandbox or a run uses, and never one that Berth did not make.`,
+		Example: "  berth gc\n  berth gc --dry-run\n  berth gc --images-within 168h --images-gib 50",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			rule, err := images.rule(cmd)
+			if err != nil {
+				return err
+			}
 			h, err := a.host()
 			if err != nil {
 				return err
@@ -32,6 +42,11 @@ under way, and everything in run folders, are left alone.`,
 			res, err := collect(cmd.Context(), h, "", dry)
 			if err != nil {
 				return err
+			}
+			if rule.Any() {
+				if err = prune.Images(cmd.Context(), h, rule, dry, res); err != nil {
+					return err
+				}
 			}
 			if done, err := a.Answer(res); err != nil {
 				return err
@@ -45,7 +60,38 @@ under way, and everything in run folders, are left alone.`,
 		},
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be removed")
+	images.declare(cmd)
 	return cmd
+}
+
+// imageFlags are the parts of a rule for images.
+type imageFlags struct {
+	keep, gib int64
+	within    time.Duration
+}
+
+func (f *imageFlags) declare(cmd *cobra.Command) {
+	cmd.Flags().Int64Var(&f.keep, "images-keep", 0, "keep so many images of an environment that were used last")
+	cmd.Flags().DurationVar(&f.within, "images-within", 0, "keep images that were used within this time")
+	cmd.Flags().Int64Var(&f.gib, "images-gib", 0, "keep images that were used last up to so many GiB; shared layers count in each")
+}
+
+// rule has the parts that were given.
+func (f *imageFlags) rule(cmd *cobra.Command) (prune.Rule, error) {
+	if min(f.keep, f.gib, int64(f.within)) < 0 {
+		return prune.Rule{}, fmt.Errorf("a rule for images is negative: write 0 to keep none but those in use, or a positive number")
+	}
+	rule := prune.Rule{}
+	if cmd.Flags().Changed("images-keep") {
+		rule.Newest = &f.keep
+	}
+	if cmd.Flags().Changed("images-within") {
+		rule.Within = &f.within
+	}
+	if cmd.Flags().Changed("images-gib") {
+		rule.MiB = new(f.gib << 10)
+	}
+	return rule, nil
 }
 
 // collect removes what processes left that are gone: of one run, or of all
@@ -123,10 +169,20 @@ func (a *app) sayGC(res *answer.GC) {
 	for _, f := range res.Folders {
 		a.Printf("%s %s\n", verb, f)
 	}
+	for _, im := range res.Images {
+		used := ""
+		if !im.Used.IsZero() {
+			used = ", last used " + im.Used.Local().Format(time.DateTime)
+		}
+		a.Printf("%s image %s %s (%d MiB%s)\n", verb, im.Environment, out.Clean(im.Ref), im.SizeMiB, used)
+	}
+	if res.ImagesKept > 0 {
+		a.Printf("kept %s\n", out.Count(res.ImagesKept, "image", "images"))
+	}
 	for _, p := range res.Problems {
 		a.Notef("%s %s\n", out.Paint(a.ErrColor, out.Bad, "Error:"), out.Clean(p))
 	}
-	if len(res.Sandboxes)+len(res.Folders) == 0 {
+	if len(res.Sandboxes)+len(res.Folders)+len(res.Images) == 0 {
 		a.Printf("nothing to remove\n")
 	}
 }

@@ -17,9 +17,10 @@ import (
 
 // NewClient is the environment of that name behind a connection whose errors an
 // interceptor decodes. It is a Preparer, a Snapshotter and a Surface exactly if
-// the capabilities, as announced in Describe, say so.
+// the capabilities, as announced in Describe, say so. A Preparer is also a
+// Keeper, whose Keeps says whether the capability was announced.
 func NewClient(conn grpc.ClientConnInterface, plugin string, capabilities []string) Environment {
-	c := &client{rpc: environmentpb.NewEnvironmentClient(conn), plugin: plugin}
+	c := &client{rpc: environmentpb.NewEnvironmentClient(conn), plugin: plugin, keeps: slices.Contains(capabilities, CapabilityImageGC)}
 	surface := NewSurfaceClient(conn, plugin)
 	has := func(capability string) bool { return slices.Contains(capabilities, capability) }
 	images, snapshot := has(CapabilityImages), has(CapabilitySnapshot)
@@ -28,14 +29,14 @@ func NewClient(conn grpc.ClientConnInterface, plugin string, capabilities []stri
 		case images && snapshot:
 			return struct {
 				Environment
-				Preparer
+				keeping
 				Snapshotter
 				Surface
 			}{c, c, c, surface}
 		case images:
 			return struct {
 				Environment
-				Preparer
+				keeping
 				Surface
 			}{c, c, surface}
 		case snapshot:
@@ -54,13 +55,13 @@ func NewClient(conn grpc.ClientConnInterface, plugin string, capabilities []stri
 	case images && snapshot:
 		return struct {
 			Environment
-			Preparer
+			keeping
 			Snapshotter
 		}{c, c, c}
 	case images:
 		return struct {
 			Environment
-			Preparer
+			keeping
 		}{c, c}
 	case snapshot:
 		return struct {
@@ -71,9 +72,16 @@ func NewClient(conn grpc.ClientConnInterface, plugin string, capabilities []stri
 	return struct{ Environment }{c}
 }
 
+// keeping is what an environment with images is.
+type keeping interface {
+	Preparer
+	Keeper
+}
+
 type client struct {
 	rpc    environmentpb.EnvironmentClient
 	plugin string
+	keeps  bool
 }
 
 func (c *client) Check(ctx context.Context, spec Spec) (Report, error) {
@@ -160,6 +168,25 @@ func (c *client) Prepare(ctx context.Context, image Image, config json.RawMessag
 		return Image{}, wire.Invalid("environment %q prepared an image and did not say which", c.plugin)
 	}
 	return imageFromProto(made), nil
+}
+
+func (c *client) Keeps() bool { return c.keeps }
+
+func (c *client) Kept(ctx context.Context) ([]KeptImage, error) {
+	reply, err := c.rpc.Kept(ctx, &environmentpb.KeptRequest{Plugin: c.plugin})
+	if err != nil {
+		return nil, err
+	}
+	images := make([]KeptImage, len(reply.GetImages()))
+	for i, im := range reply.GetImages() {
+		images[i] = keptFromProto(im)
+	}
+	return images, nil
+}
+
+func (c *client) Drop(ctx context.Context, ref string) (bool, error) {
+	reply, err := c.rpc.Drop(ctx, &environmentpb.DropRequest{Plugin: c.plugin, Ref: ref})
+	return reply.GetDropped(), err
 }
 
 func (c *client) Stop(ctx context.Context, id string) error {

@@ -1,6 +1,8 @@
 package environment
 
 import (
+	"time"
+
 	"github.com/berth-eval/berth/plugins/internal/wire"
 	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
 )
@@ -209,4 +211,20 @@ func remainsFromProto(p *environmentpb.DestroyReply) (Remains, error) {
 		OOMKills: p.GetOomKills(), PeakMemoryMiB: p.GetPeakMemoryMib(), CPU: wire.Duration(p.GetCpuMs()),
 		Throttled: wire.Duration(p.GetThrottledMs()), Findings: p.GetFindings(),
 	}, nil
+}
+
+func keptToProto(im KeptImage) *environmentpb.KeptImage {
+	p := &environmentpb.KeptImage{Ref: wire.Text(im.Ref), SizeMib: im.SizeMiB, InUse: im.InUse}
+	if !im.Used.IsZero() {
+		p.UsedUnixMs = im.Used.UnixMilli()
+	}
+	return p
+}
+
+func keptFromProto(p *environmentpb.KeptImage) KeptImage {
+	im := KeptImage{Ref: p.GetRef(), SizeMiB: p.GetSizeMib(), InUse: p.GetInUse()}
+	if ms := p.GetUsedUnixMs(); ms != 0 {
+		im.Used = time.UnixMilli(ms).UTC()
+	}
+	return im
 }

@@ -48,6 +48,19 @@ type Preparer interface {
 	Prepare(ctx context.Context, image Image, config json.RawMessage, log func(line string)) (Image, error)
 }
 
+// Keeper is optional (capability "image_gc"): the environment keeps images that
+// it built or loaded after the sandboxes that used them, for the next run.
+type Keeper interface {
+	// Keeps says whether the two other methods work.
+	Keeps() bool
+	// Kept lists the images that this plugin built or loaded for this user of
+	// the machine and that are still there, and no other image.
+	Kept(ctx context.Context) ([]KeptImage, error)
+	// Drop removes an image that Kept lists, unless it is in use. It says whether
+	// it did; of an image that Kept does not list it removes nothing.
+	Drop(ctx context.Context, ref string) (bool, error)
+}
+
 // Snapshotter is optional (capability "snapshot").
 type Snapshotter interface {
 	// Stop ends the processes of a sandbox and keeps its file system.
@@ -71,6 +84,7 @@ type Composer interface {
 // Capabilities of environments, announced in Describe.
 const (
 	CapabilityImages   = "images"
+	CapabilityImageGC  = "image_gc"
 	CapabilitySidecars = "sidecars"
 	CapabilitySnapshot = "snapshot"
 	CapabilitySurface  = "surface"
@@ -113,6 +127,14 @@ type Image struct {
 	File    string        `json:"file,omitempty"`    // name of the Dockerfile in Build; empty: Dockerfile
 	Digest  string        `json:"digest,omitempty"`  // content digest; set by Prepare, or by the core for Build: of the folder
 	Timeout time.Duration `json:"timeout,omitempty"` // longest pull or build; 0: the environment's own
+}
+
+// KeptImage is an image that a plugin made and keeps.
+type KeptImage struct {
+	Ref     string    `json:"ref"`                // for Drop
+	SizeMiB int64     `json:"size_mib,omitempty"` // layers that images share count in each; 0: not known
+	Used    time.Time `json:"used,omitzero"`      // last prepared, used or made; zero: not known
+	InUse   bool      `json:"in_use,omitempty"`   // by a sandbox, or by a process of the plugin that may make one
 }
 
 // Limits are hard limits of one sandbox. Zero means no limit.

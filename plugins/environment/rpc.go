@@ -20,6 +20,9 @@ func Capabilities(e Environment) []string {
 	if _, ok := e.(Preparer); ok {
 		list = append(list, CapabilityImages)
 	}
+	if k, ok := e.(Keeper); ok && k.Keeps() {
+		list = append(list, CapabilityImageGC)
+	}
 	if c, ok := e.(Composer); ok && c.Sidecars() {
 		list = append(list, CapabilitySidecars)
 	}
@@ -165,6 +168,34 @@ func (s *server) Prepare(r *environmentpb.PrepareRequest, stream grpc.ServerStre
 		return err
 	}
 	return stream.Send(&environmentpb.PrepareEvent{Event: &environmentpb.PrepareEvent_Image{Image: imageToProto(image)}})
+}
+
+func (s *server) Kept(ctx context.Context, r *environmentpb.KeptRequest) (*environmentpb.KeptReply, error) {
+	e, err := lookup[Keeper](s.environments, r.GetPlugin(), "kept")
+	if err != nil {
+		return nil, err
+	}
+	images, err := e.Kept(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reply := &environmentpb.KeptReply{}
+	for _, im := range images {
+		reply.Images = append(reply.Images, keptToProto(im))
+	}
+	return reply, nil
+}
+
+func (s *server) Drop(ctx context.Context, r *environmentpb.DropRequest) (*environmentpb.DropReply, error) {
+	e, err := lookup[Keeper](s.environments, r.GetPlugin(), "drop")
+	if err != nil {
+		return nil, err
+	}
+	dropped, err := e.Drop(ctx, r.GetRef())
+	if err != nil {
+		return nil, err
+	}
+	return &environmentpb.DropReply{Dropped: dropped}, nil
 }
 
 func (s *server) Stop(ctx context.Context, r *environmentpb.StopRequest) (*environmentpb.StopReply, error) {

@@ -63,6 +63,7 @@ func (m *mock) gone() []string {
 // The optional abilities.
 type (
 	images    struct{}
+	keeper    struct{}
 	snapshots struct{}
 	surface   struct{}
 )
@@ -72,6 +73,15 @@ func (images) Prepare(_ context.Context, i environment.Image, config json.RawMes
 	i.Digest = "sha256:made"
 	return i, nil
 }
+
+// kept are images with and without what need not be known.
+var kept = []environment.KeptImage{{Ref: "a", SizeMiB: 3, Used: time.UnixMilli(1_700_000_000_123).UTC(), InUse: true}, {Ref: "b"}}
+
+func (keeper) Keeps() bool { return true }
+
+func (keeper) Kept(context.Context) ([]environment.KeptImage, error) { return kept, nil }
+
+func (keeper) Drop(_ context.Context, ref string) (bool, error) { return ref == "b", nil }
 
 func (snapshots) Stop(context.Context, string) error { return environment.ErrNoSandbox }
 
@@ -176,6 +186,11 @@ func TestCapabilitiesAreThereExactlyIfTheyAreAnnounced(t *testing.T) {
 		struct {
 			*mock
 			images
+			keeper
+		}{m, images{}, keeper{}},
+		struct {
+			*mock
+			images
 			snapshots
 		}{m, images{}, snapshots{}},
 		struct {
@@ -215,6 +230,7 @@ func TestACapabilityThatIsNotThereIsUnsupported(t *testing.T) {
 	})
 	liar, ok := environment.NewClient(conn, "it", []string{"images", "snapshot", "surface", "of a later version"}).(interface {
 		environment.Preparer
+		environment.Keeper
 		environment.Snapshotter
 		environment.Surface
 	})
@@ -224,8 +240,10 @@ func TestACapabilityThatIsNotThereIsUnsupported(t *testing.T) {
 	_, prepare := liar.Prepare(t.Context(), environment.Image{}, nil, nil)
 	_, snapshot := liar.Snapshot(t.Context(), "x")
 	_, paths := liar.Changed(t.Context(), "x")
+	_, list := liar.Kept(t.Context())
+	_, drop := liar.Drop(t.Context(), "x")
 	_, act := liar.Act(t.Context(), "x", environment.Call{})
-	for what, err := range map[string]error{"prepare": prepare, "snapshot": snapshot, "changed": paths, "act": act, "stop": liar.Stop(t.Context(), "x")} {
+	for what, err := range map[string]error{"prepare": prepare, "kept": list, "drop": drop, "snapshot": snapshot, "changed": paths, "act": act, "stop": liar.Stop(t.Context(), "x")} {
 		if !errors.Is(err, environment.ErrUnsupported) {
 			t.Errorf("%s = %v, want ErrUnsupported", what, err)
 		}
@@ -258,6 +276,26 @@ func TestImagesAndSnapshots(t *testing.T) {
 	}
 	if paths, bad := e.Changed(t.Context(), "x"); bad != nil || !slices.Equal(paths, changed) {
 		t.Errorf("Changed = %d paths, %v; want all %d, bytes as they are", len(paths), bad, len(changed))
+	}
+}
+
+func TestKeptImages(t *testing.T) {
+	t.Parallel()
+	e, ok := connect(t, struct {
+		*mock
+		images
+		keeper
+	}{&mock{}, images{}, keeper{}}).(environment.Keeper)
+	if !ok || !e.Keeps() {
+		t.Fatal("the capability image_gc is lost")
+	}
+	if got, err := e.Kept(t.Context()); err != nil || !slices.Equal(got, kept) {
+		t.Errorf("Kept = %+v, %v; want %+v", got, err, kept)
+	}
+	for ref, want := range map[string]bool{"a": false, "b": true} {
+		if got, err := e.Drop(t.Context(), ref); err != nil || got != want {
+			t.Errorf("Drop of %s = %v, %v; want %v", ref, got, err, want)
+		}
 	}
 }
 

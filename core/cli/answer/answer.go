@@ -282,7 +282,18 @@ type GC struct {
 	DryRun    bool     `json:"dry_run"`
 	Sandboxes []string `json:"sandboxes"` // environment and id
 	Folders   []string `json:"folders"`
-	Problems  []string `json:"problems,omitempty"`
+
+	Images     []GCImage `json:"images,omitempty"`      // those that the rule for images does not keep
+	ImagesKept int       `json:"images_kept,omitempty"` // those that it keeps, and those in use; 0 without a rule
+	Problems   []string  `json:"problems,omitempty"`
+}
+
+// GCImage is an image that was built or loaded for runs and is removed.
+type GCImage struct {
+	Environment string    `json:"environment"` // plugin
+	Ref         string    `json:"ref"`
+	SizeMiB     int64     `json:"size_mib,omitempty"` // layers that images share count in each
+	Used        time.Time `json:"used,omitzero"`      // when it was last prepared, used or made
 }
 
 // Prepare is what `berth run --prepare-only` says.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/berth-eval/berth/plugins/environment"
 )
@@ -21,6 +22,8 @@ var (
 	ErrAbsent = errors.New("not there")
 	// ErrNoImage says that a registry has no such image, or does not show it.
 	ErrNoImage = errors.New("no such image")
+	// ErrInUse says that something uses what was to be removed.
+	ErrInUse = errors.New("in use")
 	// ErrBusy says that a registry or the engine wants less work.
 	ErrBusy = errors.New("too many requests")
 	// ErrBuild says that a build failed by what its Dockerfile says.
@@ -46,7 +49,8 @@ type Engine interface {
 	LoadsOCI() bool
 	// Tag gives an image another name.
 	Tag(ctx context.Context, ref, name string) error
-	// RemoveImage removes a name, and the image with its last one.
+	// RemoveImage removes a name, and the image with its last one. Fails with
+	// ErrInUse where a container has the image.
 	RemoveImage(ctx context.Context, ref string) error
 	// Images lists images by labels, of which all must fit.
 	Images(ctx context.Context, labels map[string]string) ([]Listed, error)
@@ -138,7 +142,10 @@ type State struct {
 
 // Listed is one thing of a list.
 type Listed struct {
-	ID     string
-	Name   string
-	Labels map[string]string
+	ID      string
+	Name    string
+	Labels  map[string]string
+	Image   string    // of a container: the ID of what it was made of
+	Size    int64     // of an image, in bytes; layers that images share count in each
+	Created time.Time // of an image
 }

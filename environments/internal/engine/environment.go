@@ -46,7 +46,8 @@ type Environment struct {
 	engines map[string]*remote // by address
 	pids    map[string]int     // of sandboxes that we made, by id
 	parts   map[string]parts   // of sandboxes that we made and that have any, by id
-	work    sync.WaitGroup     // what outlives a canceled call
+	uses    uses
+	work    sync.WaitGroup // what outlives a canceled call
 }
 
 var (
@@ -61,7 +62,12 @@ func New(o Options) *Environment {
 }
 
 // Close waits for what calls left to do that were canceled.
-func (e *Environment) Close() { e.work.Wait() }
+func (e *Environment) Close() {
+	e.work.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.uses.free()
+}
 
 // remote is one engine with what is known of it.
 type remote struct {
@@ -166,13 +172,13 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	if !filepath.IsAbs(spec.Control) {
 		return environment.Sandbox{}, fmt.Errorf("control folder is %q: an absolute path is needed", spec.Control)
 	}
-	im, err := image(ctx, j, spec.Image, nil)
+	im, err := e.image(ctx, j, spec.Image, nil)
 	if err != nil {
 		return environment.Sandbox{}, err
 	}
 	facts := factsOf(im)
 	c := j.container
-	c.Name, c.Image = name(), im.ID
+	c.Name, c.Image = newName(), im.ID
 	c.Labels = labels(spec.Labels, spec.Lease, facts)
 	c.Workdir = spec.Workdir
 	if c.Workdir == "" {
@@ -202,8 +208,8 @@ func (e *Environment) keep(id string, pid int, p parts) {
 	}
 }
 
-// name is a new one, which nothing else has.
-func name() string {
+// newName is one that nothing else has.
+func newName() string {
 	b := make([]byte, 8)
 	_, _ = rand.Read(b) // never fails
 	return "berth-" + hex.EncodeToString(b)
@@ -338,27 +344,16 @@ func (e *Environment) List(ctx context.Context, owner string) ([]string, error) 
 	if owner != "" {
 		want[labelOwner] = owner
 	}
-	addresses := remembered(e.o.Name)
-	if address, err := e.o.Default(); err == nil && !slices.Contains(addresses, address) {
-		addresses = append(addresses, "")
-	}
 	ids := []string{}
-	for _, address := range addresses {
-		r, err := e.at(Config{Socket: address})
-		if err != nil {
-			return ids, err
-		}
+	err := e.everywhere(ctx, func(r *remote) error {
 		found, err := r.list(ctx, want)
-		if err != nil && address != "" && ctx.Err() == nil {
-			continue // a socket that an engine of the past has left
+		if err == nil {
+			ids = append(ids, found...)
 		}
-		if err != nil {
-			return ids, err
-		}
-		ids = append(ids, found...)
-	}
+		return err
+	})
 	slices.Sort(ids)
-	return slices.Compact(ids), nil
+	return slices.Compact(ids), err
 }
 
 func (r *remote) list(ctx context.Context, want map[string]string) ([]string, error) {

@@ -51,7 +51,7 @@ func (e *Environment) Prepare(ctx context.Context, want environment.Image, raw j
 	if len(j.report.Refusals) > 0 {
 		return environment.Image{}, refused(j.report.Refusals)
 	}
-	im, err := image(ctx, j, want, log)
+	im, err := e.image(ctx, j, want, log)
 	if err != nil {
 		return environment.Image{}, err
 	}
@@ -67,13 +67,22 @@ func (e *Environment) Prepare(ctx context.Context, want environment.Image, raw j
 
 // image is what a sandbox starts from. It is pulled, built or loaded if it is
 // not there.
-func image(ctx context.Context, j *judgement, want environment.Image, log func(string)) (Image, error) {
+func (e *Environment) image(ctx context.Context, j *judgement, want environment.Image, log func(string)) (Image, error) {
 	if log == nil {
 		log = func(string) {}
 	}
 	r := j.remote
+	name, err := nameOf(&want)
+	if err != nil {
+		return Image{}, err
+	}
+	if name != "" {
+		if err := e.use(ctx, r, name); err != nil {
+			return Image{}, err
+		}
+	}
 	if want.Build != "" {
-		return build(ctx, j, want, log)
+		return build(ctx, j, want, name, log)
 	}
 	if want.Digest != "" { // Prepare was here
 		im, err := r.image(ctx, want.Digest)
@@ -85,9 +94,34 @@ func image(ctx context.Context, j *judgement, want environment.Image, log func(s
 		want.Ref = j.config.Base
 	}
 	if kind, file, ok := archive(want.Ref); ok {
-		return load(ctx, r, kind, file)
+		return load(ctx, r, kind, file, name)
 	}
 	return pull(ctx, j, want, log)
+}
+
+// nameOf is how the image is called here if it is one that we build or load;
+// empty: it is neither. It completes the digest of a folder.
+func nameOf(want *environment.Image) (string, error) {
+	_, file, isArchive := archive(want.Ref)
+	switch {
+	case want.Build != "":
+		if want.Digest == "" {
+			var err error
+			if want.Digest, err = digestOf(want.Build, dockerfile(*want)); err != nil {
+				return "", fmt.Errorf("read build context %q: %w", want.Build, err)
+			}
+		}
+		return builds + short(want.Digest, dockerfile(*want)), nil
+	case isArchive:
+		info, err := os.Stat(file)
+		if err != nil {
+			return "", fmt.Errorf("%w: archive: %w", environment.ErrBadImage, err)
+		}
+		return archivesOf() + short(file, fmt.Sprint(info.Size()), info.ModTime().String()), nil
+	case strings.HasPrefix(want.Ref, builds):
+		return want.Ref, nil
+	}
+	return "", nil
 }
 
 // image looks at an image that the engine has. What is known by ID is not
@@ -166,15 +200,8 @@ func pull(ctx context.Context, j *judgement, want environment.Image, log func(st
 }
 
 // build finds or builds the image of a folder.
-func build(ctx context.Context, j *judgement, want environment.Image, log func(string)) (Image, error) {
-	r, digest := j.remote, want.Digest
-	if digest == "" {
-		var err error
-		if digest, err = digestOf(want.Build, dockerfile(want)); err != nil {
-			return Image{}, fmt.Errorf("read build context %q: %w", want.Build, err)
-		}
-	}
-	name := builds + short(digest, dockerfile(want))
+func build(ctx context.Context, j *judgement, want environment.Image, name string, log func(string)) (Image, error) {
+	r := j.remote
 	limit := want.Timeout
 	if limit == 0 {
 		limit = j.config.BuildTime
@@ -188,7 +215,7 @@ func build(ctx context.Context, j *judgement, want environment.Image, log func(s
 		tar := contextOf(want.Build, dockerfile(want))
 		defer tar.Close()
 		labels := mine()
-		labels[labelBuild] = digest
+		labels[labelBuild] = want.Digest
 		err := r.Build(ctx, Build{Context: tar, File: dockerfile(want), Name: name, Labels: labels}, log)
 		if errors.Is(err, ErrBuild) || errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: %s in %s: %w", environment.ErrBuildFailed, dockerfile(want), want.Build, err)
@@ -198,15 +225,10 @@ func build(ctx context.Context, j *judgement, want environment.Image, log func(s
 }
 
 // load finds or loads the image of an archive.
-func load(ctx context.Context, r *remote, kind, file string) (Image, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return Image{}, fmt.Errorf("%w: archive: %w", environment.ErrBadImage, err)
-	}
+func load(ctx context.Context, r *remote, kind, file, name string) (Image, error) {
 	if kind == "oci-archive" && !r.LoadsOCI() {
 		return Image{}, fmt.Errorf("%w: %s: this engine reads no OCI archives: save the image as docker-archive, or use a newer engine", environment.ErrBadImage, file)
 	}
-	name := archives + short(file, fmt.Sprint(info.Size()), info.ModTime().String())
 	here := func() (Image, error) { return r.image(ctx, name) }
 	if im, err := here(); err == nil || !errors.Is(err, ErrAbsent) {
 		return im, err

@@ -25,6 +25,11 @@ func Place() (string, error) {
 			dir = filepath.Join(run, "berth-engines")
 		}
 	}
+	return private(dir)
+}
+
+// private makes a folder that is this user's alone, or says that it is not.
+func private(dir string) (string, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
@@ -39,12 +44,27 @@ func Place() (string, error) {
 	return dir, nil
 }
 
+// marksPlace is where this user's marks on images are: the same for all
+// sessions and jobs, whatever their environment names for such things, because
+// their engine may be the same.
+func marksPlace() (string, error) {
+	dir, err := private("/tmp/berth-engines-" + strconv.Itoa(os.Getuid()))
+	if err != nil {
+		return Place()
+	}
+	return dir, nil
+}
+
 // lock holds a name against every process of this user on this machine.
 func lock(ctx context.Context, name string) (unlock func(), err error) {
 	dir, err := Place()
 	if err != nil {
 		return nil, err
 	}
+	return lockIn(ctx, dir, name)
+}
+
+func lockIn(ctx context.Context, dir, name string) (unlock func(), err error) {
 	f := flock.New(filepath.Join(dir, name+".lock"))
 	if _, err := f.TryLockContext(ctx, 20*time.Millisecond); err != nil {
 		return nil, errors.Join(err, f.Close())

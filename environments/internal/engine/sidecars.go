@@ -105,7 +105,7 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 		if !filepath.IsAbs(s.Control) {
 			return made, fmt.Errorf("control folder of container %q is %q: an absolute path is needed", s.Name, s.Control)
 		}
-		if images[i], err = image(ctx, j, s.Image, nil); err != nil {
+		if images[i], err = e.image(ctx, j, s.Image, nil); err != nil {
 			return made, fmt.Errorf("container %q: %w", s.Name, err)
 		}
 		main.Hosts = append(main.Hosts, s.Name)

@@ -41,7 +41,7 @@ func (e *Environment) Snapshot(ctx context.Context, id string) (environment.Imag
 		return environment.Image{}, err
 	}
 	defer free()
-	ref := snapshots + strings.TrimPrefix(name(), "berth-")
+	ref := snapshots + strings.TrimPrefix(newName(), "berth-")
 	if err = r.Commit(ctx, box, ref); err != nil {
 		return environment.Image{}, fmt.Errorf("%s commit: %w", r.name, gone(err))
 	}

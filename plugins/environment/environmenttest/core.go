@@ -248,6 +248,31 @@ var abilityClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
+		Name:   "an environment that keeps images lists them, and drops none that it does not list",
+		Guards: "a clean-up that takes an image which somebody else made, or a capability that is not there",
+		Time:   60 * time.Second,
+		Skip:   without(environment.CapabilityImageGC),
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			k, ok := s.Environment.(environment.Keeper)
+			if !ok || !k.Keeps() {
+				t.Fatalf("announces %q and keeps no images", environment.CapabilityImageGC)
+			}
+			all, err := k.Kept(ctx)
+			if err != nil {
+				t.Fatalf("kept: %v", err)
+			}
+			if slices.ContainsFunc(all, func(im environment.KeptImage) bool { return im.Ref == "" || im.Ref == s.Spec.Image.Ref }) {
+				t.Errorf("kept: %+v; want names, and not %q, which was not made here", all, s.Spec.Image.Ref)
+			}
+			for _, ref := range []string{s.Spec.Image.Ref, "localhost/berth-kit/no-such-image:none", ""} {
+				if dropped, err := k.Drop(ctx, ref); dropped || err != nil && ref == s.Spec.Image.Ref {
+					t.Errorf("drop of %q: %v, %v; want nothing dropped", ref, dropped, err)
+				}
+			}
+			s.common(ctx, t) // its image is there
+		},
+	},
+	{
 		Name:   "an environment of snapshots makes one that has the files",
 		Guards: "a verification on another file system than the agent's",
 		Time:   60 * time.Second,

@@ -260,7 +260,7 @@ func (d *docker) Containers(ctx context.Context, labels map[string]string) ([]en
 	for i := range r.Items {
 		c := &r.Items[i]
 		if len(c.Names) > 0 {
-			all = append(all, engine.Listed{ID: c.ID, Name: strings.TrimPrefix(c.Names[0], "/"), Labels: c.Labels})
+			all = append(all, engine.Listed{ID: c.ID, Name: strings.TrimPrefix(c.Names[0], "/"), Labels: c.Labels, Image: c.ImageID})
 		}
 	}
 	return all, nil

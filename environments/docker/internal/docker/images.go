@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/build"
 	"github.com/moby/moby/client"
 	"github.com/moby/moby/client/pkg/versions"
@@ -98,6 +100,9 @@ func (d *docker) Tag(ctx context.Context, ref, name string) error {
 // RemoveImage removes a name.
 func (d *docker) RemoveImage(ctx context.Context, ref string) error {
 	_, err := d.api.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true})
+	if cerrdefs.IsConflict(err) {
+		return fmt.Errorf("%w: %w", engine.ErrInUse, err)
+	}
 	return told(err)
 }
 
@@ -109,8 +114,9 @@ func (d *docker) Images(ctx context.Context, labels map[string]string) ([]engine
 	}
 	var all []engine.Listed
 	for i := range r.Items {
-		for _, tag := range r.Items[i].RepoTags {
-			all = append(all, engine.Listed{ID: r.Items[i].ID, Name: tag, Labels: r.Items[i].Labels})
+		im := &r.Items[i]
+		for _, tag := range im.RepoTags {
+			all = append(all, engine.Listed{ID: im.ID, Name: tag, Labels: im.Labels, Size: im.Size, Created: time.Unix(im.Created, 0)})
 		}
 	}
 	return all, nil

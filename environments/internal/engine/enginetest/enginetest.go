@@ -147,7 +147,7 @@ func Clean() {
 func Kit(t *testing.T, e *engine.Environment, spec environment.Spec) {
 	t.Helper()
 	environmenttest.Run(t, environmenttest.Subject{
-		Environment: e, Capabilities: []string{environment.CapabilityImages, environment.CapabilitySidecars, environment.CapabilitySnapshot}, Spec: spec, Sandboxd: Sandboxd(t),
+		Environment: e, Capabilities: []string{environment.CapabilityImages, environment.CapabilityImageGC, environment.CapabilitySidecars, environment.CapabilitySnapshot}, Spec: spec, Sandboxd: Sandboxd(t),
 	})
 }
 

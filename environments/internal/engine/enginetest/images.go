@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -54,8 +55,16 @@ func folder(t *testing.T, files map[string]string) string {
 func Images(t *testing.T, again func() *engine.Environment, spec environment.Spec) {
 	t.Helper()
 	stamp := fmt.Sprint(time.Now().UnixNano()) // a content that was never built
+	last, made := again(), ""
+	t.Cleanup(func() { // when the others are closed
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Patience)
+		defer cancel()
+		if dropped, err := last.Drop(ctx, made); made != "" && (!dropped || err != nil) {
+			t.Errorf("drop %s at the end: %v, %v", made, dropped, err)
+		}
+	})
 	t.Run("a Dockerfile is built once however many ask", func(t *testing.T) {
-		builtOnce(t, again, spec, stamp)
+		made = builtOnce(t, again, spec, stamp)
 	})
 	t.Run("a Dockerfile that fails is its author's fault, and says why", func(t *testing.T) {
 		var log lines
@@ -73,6 +82,7 @@ func Images(t *testing.T, again func() *engine.Environment, spec environment.Spe
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
+	t.Run("an image that was built is kept until it is dropped, and never while it is used", func(t *testing.T) { kept(t, again, spec, stamp) })
 	for _, kind := range []string{"docker", "oci"} {
 		t.Run("an archive of kind "+kind+" is loaded, or refused by what the engine can read", func(t *testing.T) { loaded(t, again(), spec, kind) })
 	}
@@ -101,7 +111,8 @@ func loaded(t *testing.T, e *engine.Environment, spec environment.Spec, kind str
 	}
 }
 
-func builtOnce(t *testing.T, again func() *engine.Environment, spec environment.Spec, stamp string) {
+// builtOnce returns what gc calls the image that it built.
+func builtOnce(t *testing.T, again func() *engine.Environment, spec environment.Spec, stamp string) (ref string) {
 	dir := folder(t, map[string]string{
 		"Dockerfile":    "FROM " + Base + "\nWORKDIR /work\nENV STAMP=" + stamp + "\nCOPY . /work/\nRUN echo built\nUSER agent\nENTRYPOINT [\"/bin/echo\"]\nCMD [\"x\"]\n",
 		"kept":          stamp,
@@ -140,4 +151,85 @@ func builtOnce(t *testing.T, again func() *engine.Environment, spec environment.
 	if out := b.Sh(t, "cat /work/kept; ls /work; id -u"); out != stamp+"Dockerfile\nkept\n0\n" {
 		t.Errorf("inside: %q", out)
 	}
+	all, err := e.Kept(bounded(t))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, k := range all {
+		if strings.HasPrefix(k.Ref, got[0].Ref) {
+			ref = k.Ref
+		}
+	}
+	return ref
+}
+
+// kept builds an image in one process, and tries to drop it in another: while
+// the first process lives, while a sandbox is of it, and after both.
+func kept(t *testing.T, again func() *engine.Environment, spec environment.Spec, stamp string) {
+	dir := folder(t, map[string]string{"Dockerfile": "FROM " + Base + "\nENV KEPT=" + stamp + "\n"})
+	maker, other := again(), again()
+	im, wrong := maker.Prepare(bounded(t), environment.Image{Build: dir}, spec.Config, nil)
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	at, _, _ := strings.Cut(strings.TrimPrefix(string(spec.Config), `{"socket": "`), `"`)
+	find := func() (found environment.KeptImage) {
+		t.Helper()
+		all, err := other.Kept(bounded(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range all {
+			if name, _, _ := strings.Cut(k.Ref, "@"); name == im.Ref {
+				found = k
+			}
+			if !strings.HasPrefix(k.Ref, "localhost/berth/") || strings.Contains(k.Ref, Base) {
+				t.Errorf("lists what is not ours: %+v", k)
+			}
+		}
+		return found
+	}
+	drop := func(ref string, want bool) {
+		t.Helper()
+		if got, err := other.Drop(bounded(t), ref); err != nil || got != want {
+			t.Errorf("drop of %s: %v, %v; want %v", ref, got, err, want)
+		}
+	}
+	k := find()
+	if !k.InUse || k.Used.IsZero() || time.Since(k.Used) > time.Hour {
+		t.Errorf("in the process that prepared it it is %+v (of %s, engine at %s)", k, im.Ref, at)
+	}
+	drop(k.Ref, false)
+	maker.Close()
+	if k = find(); k.InUse {
+		t.Errorf("when that process is gone it is %+v", k)
+	}
+	box := again()
+	spec.Image = im
+	b := Open(t, box, spec)
+	box.Close() // the container alone
+	if k = find(); !k.InUse {
+		t.Errorf("under a sandbox it is %+v", k)
+	}
+	drop(k.Ref, false)
+	if out := b.Sh(t, "echo on"); out != "on\n" {
+		t.Errorf("its sandbox says %q", out)
+	}
+	if _, err := other.Destroy(bounded(t), b.ID); err != nil {
+		t.Fatal(err)
+	}
+	drop(strings.Replace(k.Ref, im.Ref, Base, 1), false)
+	drop(k.Ref, true)
+	drop(k.Ref, false)
+	if left := find(); left.Ref != "" {
+		t.Errorf("it is still there: %+v", left)
+	}
+	if _, err := other.Prepare(bounded(t), environment.Image{Ref: Base}, spec.Config, nil); err != nil {
+		t.Errorf("what it was built on: %v", err)
+	}
+	if made, err := maker.Prepare(bounded(t), environment.Image{Build: dir}, spec.Config, nil); err != nil || made.Digest == "" {
+		t.Errorf("built again: %+v, %v", made, err)
+	}
+	maker.Close()
+	drop(k.Ref, true)
 }

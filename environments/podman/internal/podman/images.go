@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/containers/podman/v5/pkg/bindings"
 	"github.com/containers/podman/v5/pkg/bindings/images"
@@ -162,6 +163,9 @@ func (p *podman) RemoveImage(ctx context.Context, ref string) error {
 	if err != nil && strings.Contains(err.Error(), "image not known") {
 		return fmt.Errorf("%w: %w", engine.ErrAbsent, err)
 	}
+	if code, _ := bindings.CheckResponseCode(err); err != nil && code == http.StatusConflict || err != nil && strings.Contains(err.Error(), "image is in use") {
+		return fmt.Errorf("%w: %w", engine.ErrInUse, err)
+	}
 	return told(err)
 }
 
@@ -178,7 +182,7 @@ func (p *podman) Images(ctx context.Context, labels map[string]string) ([]engine
 	var all []engine.Listed
 	for _, im := range list {
 		for _, tag := range im.RepoTags {
-			all = append(all, engine.Listed{ID: im.ID, Name: tag, Labels: im.Labels})
+			all = append(all, engine.Listed{ID: im.ID, Name: tag, Labels: im.Labels, Size: im.Size, Created: time.Unix(im.Created, 0)})
 		}
 	}
 	return all, nil

@@ -294,7 +294,7 @@ func (p *podman) Containers(ctx context.Context, labels map[string]string) ([]en
 	var all []engine.Listed
 	for i := range list {
 		if len(list[i].Names) > 0 && has(list[i].Labels, labels) {
-			all = append(all, engine.Listed{ID: list[i].ID, Name: list[i].Names[0], Labels: list[i].Labels})
+			all = append(all, engine.Listed{ID: list[i].ID, Name: list[i].Names[0], Labels: list[i].Labels, Image: list[i].ImageID})
 		}
 	}
 	return all, nil

@@ -1928,6 +1928,259 @@ func (*PrepareEvent_Log) isPrepareEvent_Event() {}
 
 func (*PrepareEvent_Image) isPrepareEvent_Event() {}
 
+type KeptRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptRequest) Reset() {
+	*x = KeptRequest{}
+	mi := &file_v1_environment_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptRequest) ProtoMessage() {}
+
+func (x *KeptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_environment_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptRequest.ProtoReflect.Descriptor instead.
+func (*KeptRequest) Descriptor() ([]byte, []int) {
+	return file_v1_environment_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *KeptRequest) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
+type KeptReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Images        []*KeptImage           `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptReply) Reset() {
+	*x = KeptReply{}
+	mi := &file_v1_environment_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptReply) ProtoMessage() {}
+
+func (x *KeptReply) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_environment_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptReply.ProtoReflect.Descriptor instead.
+func (*KeptReply) Descriptor() ([]byte, []int) {
+	return file_v1_environment_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *KeptReply) GetImages() []*KeptImage {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+// KeptImage is an image that the plugin made and keeps.
+type KeptImage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`                                    // for Drop
+	SizeMib       int64                  `protobuf:"varint,2,opt,name=size_mib,json=sizeMib,proto3" json:"size_mib,omitempty"`            // as the engine counts it: layers that images share count in each; 0: not known
+	UsedUnixMs    int64                  `protobuf:"varint,3,opt,name=used_unix_ms,json=usedUnixMs,proto3" json:"used_unix_ms,omitempty"` // when it was last prepared or used here, or made; 0: not known
+	InUse         bool                   `protobuf:"varint,4,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`                  // by a sandbox, or by a process of this plugin that may make one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptImage) Reset() {
+	*x = KeptImage{}
+	mi := &file_v1_environment_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptImage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptImage) ProtoMessage() {}
+
+func (x *KeptImage) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_environment_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptImage.ProtoReflect.Descriptor instead.
+func (*KeptImage) Descriptor() ([]byte, []int) {
+	return file_v1_environment_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *KeptImage) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *KeptImage) GetSizeMib() int64 {
+	if x != nil {
+		return x.SizeMib
+	}
+	return 0
+}
+
+func (x *KeptImage) GetUsedUnixMs() int64 {
+	if x != nil {
+		return x.UsedUnixMs
+	}
+	return 0
+}
+
+func (x *KeptImage) GetInUse() bool {
+	if x != nil {
+		return x.InUse
+	}
+	return false
+}
+
+type DropRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Ref           string                 `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropRequest) Reset() {
+	*x = DropRequest{}
+	mi := &file_v1_environment_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropRequest) ProtoMessage() {}
+
+func (x *DropRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_environment_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropRequest.ProtoReflect.Descriptor instead.
+func (*DropRequest) Descriptor() ([]byte, []int) {
+	return file_v1_environment_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *DropRequest) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
+func (x *DropRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+type DropReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dropped       bool                   `protobuf:"varint,1,opt,name=dropped,proto3" json:"dropped,omitempty"` // false: it is in use, or gone
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropReply) Reset() {
+	*x = DropReply{}
+	mi := &file_v1_environment_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropReply) ProtoMessage() {}
+
+func (x *DropReply) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_environment_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropReply.ProtoReflect.Descriptor instead.
+func (*DropReply) Descriptor() ([]byte, []int) {
+	return file_v1_environment_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *DropReply) GetDropped() bool {
+	if x != nil {
+		return x.Dropped
+	}
+	return false
+}
+
 type StopRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
@@ -1938,7 +2191,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_v1_environment_proto_msgTypes[24]
+	mi := &file_v1_environment_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2203,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[24]
+	mi := &file_v1_environment_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2216,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{24}
+	return file_v1_environment_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StopRequest) GetPlugin() string {
@@ -1988,7 +2241,7 @@ type StopReply struct {
 
 func (x *StopReply) Reset() {
 	*x = StopReply{}
-	mi := &file_v1_environment_proto_msgTypes[25]
+	mi := &file_v1_environment_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +2253,7 @@ func (x *StopReply) String() string {
 func (*StopReply) ProtoMessage() {}
 
 func (x *StopReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[25]
+	mi := &file_v1_environment_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +2266,7 @@ func (x *StopReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopReply.ProtoReflect.Descriptor instead.
 func (*StopReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{25}
+	return file_v1_environment_proto_rawDescGZIP(), []int{30}
 }
 
 type SnapshotRequest struct {
@@ -2026,7 +2279,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_v1_environment_proto_msgTypes[26]
+	mi := &file_v1_environment_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2291,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[26]
+	mi := &file_v1_environment_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2304,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{26}
+	return file_v1_environment_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SnapshotRequest) GetPlugin() string {
@@ -2077,7 +2330,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_v1_environment_proto_msgTypes[27]
+	mi := &file_v1_environment_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2342,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[27]
+	mi := &file_v1_environment_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2355,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{27}
+	return file_v1_environment_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SnapshotReply) GetImage() *SandboxImage {
@@ -2122,7 +2375,7 @@ type ChangedRequest struct {
 
 func (x *ChangedRequest) Reset() {
 	*x = ChangedRequest{}
-	mi := &file_v1_environment_proto_msgTypes[28]
+	mi := &file_v1_environment_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2134,7 +2387,7 @@ func (x *ChangedRequest) String() string {
 func (*ChangedRequest) ProtoMessage() {}
 
 func (x *ChangedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[28]
+	mi := &file_v1_environment_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2147,7 +2400,7 @@ func (x *ChangedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedRequest.ProtoReflect.Descriptor instead.
 func (*ChangedRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{28}
+	return file_v1_environment_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ChangedRequest) GetPlugin() string {
@@ -2175,7 +2428,7 @@ type ChangedReply struct {
 
 func (x *ChangedReply) Reset() {
 	*x = ChangedReply{}
-	mi := &file_v1_environment_proto_msgTypes[29]
+	mi := &file_v1_environment_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +2440,7 @@ func (x *ChangedReply) String() string {
 func (*ChangedReply) ProtoMessage() {}
 
 func (x *ChangedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[29]
+	mi := &file_v1_environment_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +2453,7 @@ func (x *ChangedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedReply.ProtoReflect.Descriptor instead.
 func (*ChangedReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{29}
+	return file_v1_environment_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ChangedReply) GetPaths() [][]byte {
@@ -2220,7 +2473,7 @@ type SurfaceOpenRequest struct {
 
 func (x *SurfaceOpenRequest) Reset() {
 	*x = SurfaceOpenRequest{}
-	mi := &file_v1_environment_proto_msgTypes[30]
+	mi := &file_v1_environment_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2485,7 @@ func (x *SurfaceOpenRequest) String() string {
 func (*SurfaceOpenRequest) ProtoMessage() {}
 
 func (x *SurfaceOpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[30]
+	mi := &file_v1_environment_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2498,7 @@ func (x *SurfaceOpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceOpenRequest.ProtoReflect.Descriptor instead.
 func (*SurfaceOpenRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{30}
+	return file_v1_environment_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SurfaceOpenRequest) GetPlugin() string {
@@ -2276,7 +2529,7 @@ type SurfaceSpec struct {
 
 func (x *SurfaceSpec) Reset() {
 	*x = SurfaceSpec{}
-	mi := &file_v1_environment_proto_msgTypes[31]
+	mi := &file_v1_environment_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2541,7 @@ func (x *SurfaceSpec) String() string {
 func (*SurfaceSpec) ProtoMessage() {}
 
 func (x *SurfaceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[31]
+	mi := &file_v1_environment_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2554,7 @@ func (x *SurfaceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceSpec.ProtoReflect.Descriptor instead.
 func (*SurfaceSpec) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{31}
+	return file_v1_environment_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SurfaceSpec) GetSandbox() string {
@@ -2355,7 +2608,7 @@ type SurfaceOpenReply struct {
 
 func (x *SurfaceOpenReply) Reset() {
 	*x = SurfaceOpenReply{}
-	mi := &file_v1_environment_proto_msgTypes[32]
+	mi := &file_v1_environment_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2620,7 @@ func (x *SurfaceOpenReply) String() string {
 func (*SurfaceOpenReply) ProtoMessage() {}
 
 func (x *SurfaceOpenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[32]
+	mi := &file_v1_environment_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2633,7 @@ func (x *SurfaceOpenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceOpenReply.ProtoReflect.Descriptor instead.
 func (*SurfaceOpenReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{32}
+	return file_v1_environment_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SurfaceOpenReply) GetId() string {
@@ -2400,7 +2653,7 @@ type ActionsRequest struct {
 
 func (x *ActionsRequest) Reset() {
 	*x = ActionsRequest{}
-	mi := &file_v1_environment_proto_msgTypes[33]
+	mi := &file_v1_environment_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2412,7 +2665,7 @@ func (x *ActionsRequest) String() string {
 func (*ActionsRequest) ProtoMessage() {}
 
 func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[33]
+	mi := &file_v1_environment_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2425,7 +2678,7 @@ func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsRequest.ProtoReflect.Descriptor instead.
 func (*ActionsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{33}
+	return file_v1_environment_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ActionsRequest) GetPlugin() string {
@@ -2451,7 +2704,7 @@ type ActionsReply struct {
 
 func (x *ActionsReply) Reset() {
 	*x = ActionsReply{}
-	mi := &file_v1_environment_proto_msgTypes[34]
+	mi := &file_v1_environment_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +2716,7 @@ func (x *ActionsReply) String() string {
 func (*ActionsReply) ProtoMessage() {}
 
 func (x *ActionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[34]
+	mi := &file_v1_environment_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +2729,7 @@ func (x *ActionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsReply.ProtoReflect.Descriptor instead.
 func (*ActionsReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{34}
+	return file_v1_environment_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ActionsReply) GetActions() []*SurfaceAction {
@@ -2498,7 +2751,7 @@ type SurfaceAction struct {
 
 func (x *SurfaceAction) Reset() {
 	*x = SurfaceAction{}
-	mi := &file_v1_environment_proto_msgTypes[35]
+	mi := &file_v1_environment_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2763,7 @@ func (x *SurfaceAction) String() string {
 func (*SurfaceAction) ProtoMessage() {}
 
 func (x *SurfaceAction) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[35]
+	mi := &file_v1_environment_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2776,7 @@ func (x *SurfaceAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceAction.ProtoReflect.Descriptor instead.
 func (*SurfaceAction) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{35}
+	return file_v1_environment_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SurfaceAction) GetName() string {
@@ -2558,7 +2811,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_v1_environment_proto_msgTypes[36]
+	mi := &file_v1_environment_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2823,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[36]
+	mi := &file_v1_environment_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2836,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{36}
+	return file_v1_environment_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ResetRequest) GetPlugin() string {
@@ -2616,7 +2869,7 @@ type ResetReply struct {
 
 func (x *ResetReply) Reset() {
 	*x = ResetReply{}
-	mi := &file_v1_environment_proto_msgTypes[37]
+	mi := &file_v1_environment_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2628,7 +2881,7 @@ func (x *ResetReply) String() string {
 func (*ResetReply) ProtoMessage() {}
 
 func (x *ResetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[37]
+	mi := &file_v1_environment_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2641,7 +2894,7 @@ func (x *ResetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetReply.ProtoReflect.Descriptor instead.
 func (*ResetReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{37}
+	return file_v1_environment_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResetReply) GetObservation() *SurfaceObservation {
@@ -2662,7 +2915,7 @@ type ObserveRequest struct {
 
 func (x *ObserveRequest) Reset() {
 	*x = ObserveRequest{}
-	mi := &file_v1_environment_proto_msgTypes[38]
+	mi := &file_v1_environment_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2674,7 +2927,7 @@ func (x *ObserveRequest) String() string {
 func (*ObserveRequest) ProtoMessage() {}
 
 func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[38]
+	mi := &file_v1_environment_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2687,7 +2940,7 @@ func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObserveRequest.ProtoReflect.Descriptor instead.
 func (*ObserveRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{38}
+	return file_v1_environment_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ObserveRequest) GetPlugin() string {
@@ -2720,7 +2973,7 @@ type ObserveReply struct {
 
 func (x *ObserveReply) Reset() {
 	*x = ObserveReply{}
-	mi := &file_v1_environment_proto_msgTypes[39]
+	mi := &file_v1_environment_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2985,7 @@ func (x *ObserveReply) String() string {
 func (*ObserveReply) ProtoMessage() {}
 
 func (x *ObserveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[39]
+	mi := &file_v1_environment_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2998,7 @@ func (x *ObserveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObserveReply.ProtoReflect.Descriptor instead.
 func (*ObserveReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{39}
+	return file_v1_environment_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ObserveReply) GetObservation() *SurfaceObservation {
@@ -2767,7 +3020,7 @@ type SurfaceObservation struct {
 
 func (x *SurfaceObservation) Reset() {
 	*x = SurfaceObservation{}
-	mi := &file_v1_environment_proto_msgTypes[40]
+	mi := &file_v1_environment_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +3032,7 @@ func (x *SurfaceObservation) String() string {
 func (*SurfaceObservation) ProtoMessage() {}
 
 func (x *SurfaceObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[40]
+	mi := &file_v1_environment_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +3045,7 @@ func (x *SurfaceObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceObservation.ProtoReflect.Descriptor instead.
 func (*SurfaceObservation) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{40}
+	return file_v1_environment_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SurfaceObservation) GetText() string {
@@ -2828,7 +3081,7 @@ type SurfaceFrame struct {
 
 func (x *SurfaceFrame) Reset() {
 	*x = SurfaceFrame{}
-	mi := &file_v1_environment_proto_msgTypes[41]
+	mi := &file_v1_environment_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +3093,7 @@ func (x *SurfaceFrame) String() string {
 func (*SurfaceFrame) ProtoMessage() {}
 
 func (x *SurfaceFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[41]
+	mi := &file_v1_environment_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2853,7 +3106,7 @@ func (x *SurfaceFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceFrame.ProtoReflect.Descriptor instead.
 func (*SurfaceFrame) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{41}
+	return file_v1_environment_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SurfaceFrame) GetMediaType() string {
@@ -2889,7 +3142,7 @@ type ActRequest struct {
 
 func (x *ActRequest) Reset() {
 	*x = ActRequest{}
-	mi := &file_v1_environment_proto_msgTypes[42]
+	mi := &file_v1_environment_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3154,7 @@ func (x *ActRequest) String() string {
 func (*ActRequest) ProtoMessage() {}
 
 func (x *ActRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[42]
+	mi := &file_v1_environment_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3167,7 @@ func (x *ActRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActRequest.ProtoReflect.Descriptor instead.
 func (*ActRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{42}
+	return file_v1_environment_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ActRequest) GetPlugin() string {
@@ -2954,7 +3207,7 @@ type ActReply struct {
 
 func (x *ActReply) Reset() {
 	*x = ActReply{}
-	mi := &file_v1_environment_proto_msgTypes[43]
+	mi := &file_v1_environment_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3219,7 @@ func (x *ActReply) String() string {
 func (*ActReply) ProtoMessage() {}
 
 func (x *ActReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[43]
+	mi := &file_v1_environment_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3232,7 @@ func (x *ActReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActReply.ProtoReflect.Descriptor instead.
 func (*ActReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{43}
+	return file_v1_environment_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ActReply) GetStep() *SurfaceStep {
@@ -3004,7 +3257,7 @@ type SurfaceStep struct {
 
 func (x *SurfaceStep) Reset() {
 	*x = SurfaceStep{}
-	mi := &file_v1_environment_proto_msgTypes[44]
+	mi := &file_v1_environment_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3269,7 @@ func (x *SurfaceStep) String() string {
 func (*SurfaceStep) ProtoMessage() {}
 
 func (x *SurfaceStep) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[44]
+	mi := &file_v1_environment_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3282,7 @@ func (x *SurfaceStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceStep.ProtoReflect.Descriptor instead.
 func (*SurfaceStep) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{44}
+	return file_v1_environment_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SurfaceStep) GetObservation() *SurfaceObservation {
@@ -3086,7 +3339,7 @@ type CaptureRequest struct {
 
 func (x *CaptureRequest) Reset() {
 	*x = CaptureRequest{}
-	mi := &file_v1_environment_proto_msgTypes[45]
+	mi := &file_v1_environment_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3351,7 @@ func (x *CaptureRequest) String() string {
 func (*CaptureRequest) ProtoMessage() {}
 
 func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[45]
+	mi := &file_v1_environment_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3364,7 @@ func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
 func (*CaptureRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{45}
+	return file_v1_environment_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CaptureRequest) GetPlugin() string {
@@ -3151,7 +3404,7 @@ type CaptureReply struct {
 
 func (x *CaptureReply) Reset() {
 	*x = CaptureReply{}
-	mi := &file_v1_environment_proto_msgTypes[46]
+	mi := &file_v1_environment_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3416,7 @@ func (x *CaptureReply) String() string {
 func (*CaptureReply) ProtoMessage() {}
 
 func (x *CaptureReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[46]
+	mi := &file_v1_environment_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3429,7 @@ func (x *CaptureReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureReply.ProtoReflect.Descriptor instead.
 func (*CaptureReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{46}
+	return file_v1_environment_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CaptureReply) GetFiles() []string {
@@ -3196,7 +3449,7 @@ type SurfaceCloseRequest struct {
 
 func (x *SurfaceCloseRequest) Reset() {
 	*x = SurfaceCloseRequest{}
-	mi := &file_v1_environment_proto_msgTypes[47]
+	mi := &file_v1_environment_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3461,7 @@ func (x *SurfaceCloseRequest) String() string {
 func (*SurfaceCloseRequest) ProtoMessage() {}
 
 func (x *SurfaceCloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[47]
+	mi := &file_v1_environment_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3474,7 @@ func (x *SurfaceCloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceCloseRequest.ProtoReflect.Descriptor instead.
 func (*SurfaceCloseRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{47}
+	return file_v1_environment_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SurfaceCloseRequest) GetPlugin() string {
@@ -3246,7 +3499,7 @@ type SurfaceCloseReply struct {
 
 func (x *SurfaceCloseReply) Reset() {
 	*x = SurfaceCloseReply{}
-	mi := &file_v1_environment_proto_msgTypes[48]
+	mi := &file_v1_environment_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3258,7 +3511,7 @@ func (x *SurfaceCloseReply) String() string {
 func (*SurfaceCloseReply) ProtoMessage() {}
 
 func (x *SurfaceCloseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[48]
+	mi := &file_v1_environment_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3271,7 +3524,7 @@ func (x *SurfaceCloseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceCloseReply.ProtoReflect.Descriptor instead.
 func (*SurfaceCloseReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{48}
+	return file_v1_environment_proto_rawDescGZIP(), []int{53}
 }
 
 var File_v1_environment_proto protoreflect.FileDescriptor
@@ -3434,7 +3687,22 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\fPrepareEvent\x12\x12\n" +
 	"\x03log\x18\x01 \x01(\tH\x00R\x03log\x12.\n" +
 	"\x05image\x18\x02 \x01(\v2\x16.berth.v1.SandboxImageH\x00R\x05imageB\a\n" +
-	"\x05event\"5\n" +
+	"\x05event\"%\n" +
+	"\vKeptRequest\x12\x16\n" +
+	"\x06plugin\x18\x01 \x01(\tR\x06plugin\"8\n" +
+	"\tKeptReply\x12+\n" +
+	"\x06images\x18\x01 \x03(\v2\x13.berth.v1.KeptImageR\x06images\"q\n" +
+	"\tKeptImage\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x19\n" +
+	"\bsize_mib\x18\x02 \x01(\x03R\asizeMib\x12 \n" +
+	"\fused_unix_ms\x18\x03 \x01(\x03R\n" +
+	"usedUnixMs\x12\x15\n" +
+	"\x06in_use\x18\x04 \x01(\bR\x05inUse\"7\n" +
+	"\vDropRequest\x12\x16\n" +
+	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x10\n" +
+	"\x03ref\x18\x02 \x01(\tR\x03ref\"%\n" +
+	"\tDropReply\x12\x18\n" +
+	"\adropped\x18\x01 \x01(\bR\adropped\"5\n" +
 	"\vStopRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\v\n" +
@@ -3534,13 +3802,15 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x19SANDBOX_GRANT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SANDBOX_GRANT_ENFORCED\x10\x01\x12\x1d\n" +
 	"\x19SANDBOX_GRANT_BEST_EFFORT\x10\x02\x12\x14\n" +
-	"\x10SANDBOX_GRANT_NO\x10\x032\xfb\x03\n" +
+	"\x10SANDBOX_GRANT_NO\x10\x032\xe3\x04\n" +
 	"\vEnvironment\x12K\n" +
 	"\x05Check\x12!.berth.v1.EnvironmentCheckRequest\x1a\x1f.berth.v1.EnvironmentCheckReply\x12<\n" +
 	"\x06Create\x12\x17.berth.v1.CreateRequest\x1a\x15.berth.v1.CreateReply(\x010\x01\x12;\n" +
 	"\aDestroy\x12\x18.berth.v1.DestroyRequest\x1a\x16.berth.v1.DestroyReply\x122\n" +
 	"\x04List\x12\x15.berth.v1.ListRequest\x1a\x13.berth.v1.ListReply\x12=\n" +
 	"\aPrepare\x12\x18.berth.v1.PrepareRequest\x1a\x16.berth.v1.PrepareEvent0\x01\x122\n" +
+	"\x04Kept\x12\x15.berth.v1.KeptRequest\x1a\x13.berth.v1.KeptReply\x122\n" +
+	"\x04Drop\x12\x15.berth.v1.DropRequest\x1a\x13.berth.v1.DropReply\x122\n" +
 	"\x04Stop\x12\x15.berth.v1.StopRequest\x1a\x13.berth.v1.StopReply\x12>\n" +
 	"\bSnapshot\x12\x19.berth.v1.SnapshotRequest\x1a\x17.berth.v1.SnapshotReply\x12=\n" +
 	"\aChanged\x12\x18.berth.v1.ChangedRequest\x1a\x16.berth.v1.ChangedReply0\x012\xaf\x03\n" +
@@ -3566,7 +3836,7 @@ func file_v1_environment_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_environment_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_v1_environment_proto_goTypes = []any{
 	(NetworkMode)(0),                // 0: berth.v1.NetworkMode
 	(SandboxGrant)(0),               // 1: berth.v1.SandboxGrant
@@ -3594,36 +3864,41 @@ var file_v1_environment_proto_goTypes = []any{
 	(*ListReply)(nil),               // 23: berth.v1.ListReply
 	(*PrepareRequest)(nil),          // 24: berth.v1.PrepareRequest
 	(*PrepareEvent)(nil),            // 25: berth.v1.PrepareEvent
-	(*StopRequest)(nil),             // 26: berth.v1.StopRequest
-	(*StopReply)(nil),               // 27: berth.v1.StopReply
-	(*SnapshotRequest)(nil),         // 28: berth.v1.SnapshotRequest
-	(*SnapshotReply)(nil),           // 29: berth.v1.SnapshotReply
-	(*ChangedRequest)(nil),          // 30: berth.v1.ChangedRequest
-	(*ChangedReply)(nil),            // 31: berth.v1.ChangedReply
-	(*SurfaceOpenRequest)(nil),      // 32: berth.v1.SurfaceOpenRequest
-	(*SurfaceSpec)(nil),             // 33: berth.v1.SurfaceSpec
-	(*SurfaceOpenReply)(nil),        // 34: berth.v1.SurfaceOpenReply
-	(*ActionsRequest)(nil),          // 35: berth.v1.ActionsRequest
-	(*ActionsReply)(nil),            // 36: berth.v1.ActionsReply
-	(*SurfaceAction)(nil),           // 37: berth.v1.SurfaceAction
-	(*ResetRequest)(nil),            // 38: berth.v1.ResetRequest
-	(*ResetReply)(nil),              // 39: berth.v1.ResetReply
-	(*ObserveRequest)(nil),          // 40: berth.v1.ObserveRequest
-	(*ObserveReply)(nil),            // 41: berth.v1.ObserveReply
-	(*SurfaceObservation)(nil),      // 42: berth.v1.SurfaceObservation
-	(*SurfaceFrame)(nil),            // 43: berth.v1.SurfaceFrame
-	(*ActRequest)(nil),              // 44: berth.v1.ActRequest
-	(*ActReply)(nil),                // 45: berth.v1.ActReply
-	(*SurfaceStep)(nil),             // 46: berth.v1.SurfaceStep
-	(*CaptureRequest)(nil),          // 47: berth.v1.CaptureRequest
-	(*CaptureReply)(nil),            // 48: berth.v1.CaptureReply
-	(*SurfaceCloseRequest)(nil),     // 49: berth.v1.SurfaceCloseRequest
-	(*SurfaceCloseReply)(nil),       // 50: berth.v1.SurfaceCloseReply
-	nil,                             // 51: berth.v1.SandboxSpec.EnvEntry
-	nil,                             // 52: berth.v1.SandboxService.EnvEntry
-	nil,                             // 53: berth.v1.SandboxSidecar.EnvEntry
-	nil,                             // 54: berth.v1.ImageFacts.EnvEntry
-	nil,                             // 55: berth.v1.SurfaceSpec.PortsEntry
+	(*KeptRequest)(nil),             // 26: berth.v1.KeptRequest
+	(*KeptReply)(nil),               // 27: berth.v1.KeptReply
+	(*KeptImage)(nil),               // 28: berth.v1.KeptImage
+	(*DropRequest)(nil),             // 29: berth.v1.DropRequest
+	(*DropReply)(nil),               // 30: berth.v1.DropReply
+	(*StopRequest)(nil),             // 31: berth.v1.StopRequest
+	(*StopReply)(nil),               // 32: berth.v1.StopReply
+	(*SnapshotRequest)(nil),         // 33: berth.v1.SnapshotRequest
+	(*SnapshotReply)(nil),           // 34: berth.v1.SnapshotReply
+	(*ChangedRequest)(nil),          // 35: berth.v1.ChangedRequest
+	(*ChangedReply)(nil),            // 36: berth.v1.ChangedReply
+	(*SurfaceOpenRequest)(nil),      // 37: berth.v1.SurfaceOpenRequest
+	(*SurfaceSpec)(nil),             // 38: berth.v1.SurfaceSpec
+	(*SurfaceOpenReply)(nil),        // 39: berth.v1.SurfaceOpenReply
+	(*ActionsRequest)(nil),          // 40: berth.v1.ActionsRequest
+	(*ActionsReply)(nil),            // 41: berth.v1.ActionsReply
+	(*SurfaceAction)(nil),           // 42: berth.v1.SurfaceAction
+	(*ResetRequest)(nil),            // 43: berth.v1.ResetRequest
+	(*ResetReply)(nil),              // 44: berth.v1.ResetReply
+	(*ObserveRequest)(nil),          // 45: berth.v1.ObserveRequest
+	(*ObserveReply)(nil),            // 46: berth.v1.ObserveReply
+	(*SurfaceObservation)(nil),      // 47: berth.v1.SurfaceObservation
+	(*SurfaceFrame)(nil),            // 48: berth.v1.SurfaceFrame
+	(*ActRequest)(nil),              // 49: berth.v1.ActRequest
+	(*ActReply)(nil),                // 50: berth.v1.ActReply
+	(*SurfaceStep)(nil),             // 51: berth.v1.SurfaceStep
+	(*CaptureRequest)(nil),          // 52: berth.v1.CaptureRequest
+	(*CaptureReply)(nil),            // 53: berth.v1.CaptureReply
+	(*SurfaceCloseRequest)(nil),     // 54: berth.v1.SurfaceCloseRequest
+	(*SurfaceCloseReply)(nil),       // 55: berth.v1.SurfaceCloseReply
+	nil,                             // 56: berth.v1.SandboxSpec.EnvEntry
+	nil,                             // 57: berth.v1.SandboxService.EnvEntry
+	nil,                             // 58: berth.v1.SandboxSidecar.EnvEntry
+	nil,                             // 59: berth.v1.ImageFacts.EnvEntry
+	nil,                             // 60: berth.v1.SurfaceSpec.PortsEntry
 }
 var file_v1_environment_proto_depIdxs = []int32{
 	7,  // 0: berth.v1.EnvironmentCheckRequest.spec:type_name -> berth.v1.SandboxSpec
@@ -3633,7 +3908,7 @@ var file_v1_environment_proto_depIdxs = []int32{
 	17, // 4: berth.v1.CreateReply.sandbox:type_name -> berth.v1.SandboxMade
 	8,  // 5: berth.v1.SandboxSpec.labels:type_name -> berth.v1.SandboxLabels
 	9,  // 6: berth.v1.SandboxSpec.image:type_name -> berth.v1.SandboxImage
-	51, // 7: berth.v1.SandboxSpec.env:type_name -> berth.v1.SandboxSpec.EnvEntry
+	56, // 7: berth.v1.SandboxSpec.env:type_name -> berth.v1.SandboxSpec.EnvEntry
 	10, // 8: berth.v1.SandboxSpec.limits:type_name -> berth.v1.SandboxLimits
 	11, // 9: berth.v1.SandboxSpec.network:type_name -> berth.v1.SandboxNetwork
 	12, // 10: berth.v1.SandboxSpec.mounts:type_name -> berth.v1.SandboxMount
@@ -3641,9 +3916,9 @@ var file_v1_environment_proto_depIdxs = []int32{
 	14, // 12: berth.v1.SandboxSpec.sidecars:type_name -> berth.v1.SandboxSidecar
 	15, // 13: berth.v1.SandboxSpec.volumes:type_name -> berth.v1.SandboxVolume
 	0,  // 14: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
-	52, // 15: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
+	57, // 15: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
 	9,  // 16: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
-	53, // 17: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
+	58, // 17: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
 	10, // 18: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
 	15, // 19: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
 	1,  // 20: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
@@ -3655,54 +3930,59 @@ var file_v1_environment_proto_depIdxs = []int32{
 	16, // 26: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
 	18, // 27: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
 	19, // 28: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
-	54, // 29: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
+	59, // 29: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
 	18, // 30: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
 	9,  // 31: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
 	9,  // 32: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
-	9,  // 33: berth.v1.SnapshotReply.image:type_name -> berth.v1.SandboxImage
-	33, // 34: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
-	55, // 35: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
-	37, // 36: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
-	42, // 37: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
-	42, // 38: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
-	43, // 39: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
-	46, // 40: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
-	42, // 41: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
-	2,  // 42: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
-	5,  // 43: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
-	20, // 44: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
-	22, // 45: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
-	24, // 46: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
-	26, // 47: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
-	28, // 48: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
-	30, // 49: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
-	32, // 50: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
-	35, // 51: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
-	38, // 52: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
-	40, // 53: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
-	44, // 54: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
-	47, // 55: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
-	49, // 56: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
-	3,  // 57: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
-	6,  // 58: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
-	21, // 59: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
-	23, // 60: berth.v1.Environment.List:output_type -> berth.v1.ListReply
-	25, // 61: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
-	27, // 62: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
-	29, // 63: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
-	31, // 64: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
-	34, // 65: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
-	36, // 66: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
-	39, // 67: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
-	41, // 68: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
-	45, // 69: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
-	48, // 70: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
-	50, // 71: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
-	57, // [57:72] is the sub-list for method output_type
-	42, // [42:57] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	28, // 33: berth.v1.KeptReply.images:type_name -> berth.v1.KeptImage
+	9,  // 34: berth.v1.SnapshotReply.image:type_name -> berth.v1.SandboxImage
+	38, // 35: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
+	60, // 36: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
+	42, // 37: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
+	47, // 38: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
+	47, // 39: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
+	48, // 40: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
+	51, // 41: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
+	47, // 42: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
+	2,  // 43: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
+	5,  // 44: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
+	20, // 45: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
+	22, // 46: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
+	24, // 47: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
+	26, // 48: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
+	29, // 49: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
+	31, // 50: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
+	33, // 51: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
+	35, // 52: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
+	37, // 53: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
+	40, // 54: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
+	43, // 55: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
+	45, // 56: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
+	49, // 57: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
+	52, // 58: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
+	54, // 59: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
+	3,  // 60: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
+	6,  // 61: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
+	21, // 62: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
+	23, // 63: berth.v1.Environment.List:output_type -> berth.v1.ListReply
+	25, // 64: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
+	27, // 65: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
+	30, // 66: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
+	32, // 67: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
+	34, // 68: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
+	36, // 69: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
+	39, // 70: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
+	41, // 71: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
+	44, // 72: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
+	46, // 73: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
+	50, // 74: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
+	53, // 75: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
+	55, // 76: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
+	60, // [60:77] is the sub-list for method output_type
+	43, // [43:60] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_v1_environment_proto_init() }
@@ -3714,14 +3994,14 @@ func file_v1_environment_proto_init() {
 		(*PrepareEvent_Log)(nil),
 		(*PrepareEvent_Image)(nil),
 	}
-	file_v1_environment_proto_msgTypes[44].OneofWrappers = []any{}
+	file_v1_environment_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_environment_proto_rawDesc), len(file_v1_environment_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   54,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

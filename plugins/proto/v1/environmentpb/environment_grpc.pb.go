@@ -36,6 +36,8 @@ const (
 	Environment_Destroy_FullMethodName  = "/berth.v1.Environment/Destroy"
 	Environment_List_FullMethodName     = "/berth.v1.Environment/List"
 	Environment_Prepare_FullMethodName  = "/berth.v1.Environment/Prepare"
+	Environment_Kept_FullMethodName     = "/berth.v1.Environment/Kept"
+	Environment_Drop_FullMethodName     = "/berth.v1.Environment/Drop"
 	Environment_Stop_FullMethodName     = "/berth.v1.Environment/Stop"
 	Environment_Snapshot_FullMethodName = "/berth.v1.Environment/Snapshot"
 	Environment_Changed_FullMethodName  = "/berth.v1.Environment/Changed"
@@ -74,6 +76,15 @@ type EnvironmentClient interface {
 	// builds. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, BAD_CONFIG,
 	// NO_CAPACITY, BAD_IMAGE, BUILD_FAILED, REFUSED.
 	Prepare(ctx context.Context, in *PrepareRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PrepareEvent], error)
+	// Kept (capability "image_gc") lists the images that this plugin built or
+	// loaded for this user of the machine and that are still there. It never lists
+	// one that somebody else made or that came from a registry under its own name.
+	// Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED.
+	Kept(ctx context.Context, in *KeptRequest, opts ...grpc.CallOption) (*KeptReply, error)
+	// Drop (capability "image_gc") removes an image that Kept lists, unless a
+	// sandbox or a process of this plugin uses it. Of an image that Kept does not
+	// list it removes nothing. Reasons as Kept.
+	Drop(ctx context.Context, in *DropRequest, opts ...grpc.CallOption) (*DropReply, error)
 	// Stop (capability "snapshot") ends the processes of a sandbox and keeps its
 	// file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, NO_SANDBOX.
 	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopReply, error)
@@ -155,6 +166,26 @@ func (c *environmentClient) Prepare(ctx context.Context, in *PrepareRequest, opt
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Environment_PrepareClient = grpc.ServerStreamingClient[PrepareEvent]
 
+func (c *environmentClient) Kept(ctx context.Context, in *KeptRequest, opts ...grpc.CallOption) (*KeptReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KeptReply)
+	err := c.cc.Invoke(ctx, Environment_Kept_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *environmentClient) Drop(ctx context.Context, in *DropRequest, opts ...grpc.CallOption) (*DropReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DropReply)
+	err := c.cc.Invoke(ctx, Environment_Drop_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *environmentClient) Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StopReply)
@@ -227,6 +258,15 @@ type EnvironmentServer interface {
 	// builds. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, BAD_CONFIG,
 	// NO_CAPACITY, BAD_IMAGE, BUILD_FAILED, REFUSED.
 	Prepare(*PrepareRequest, grpc.ServerStreamingServer[PrepareEvent]) error
+	// Kept (capability "image_gc") lists the images that this plugin built or
+	// loaded for this user of the machine and that are still there. It never lists
+	// one that somebody else made or that came from a registry under its own name.
+	// Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED.
+	Kept(context.Context, *KeptRequest) (*KeptReply, error)
+	// Drop (capability "image_gc") removes an image that Kept lists, unless a
+	// sandbox or a process of this plugin uses it. Of an image that Kept does not
+	// list it removes nothing. Reasons as Kept.
+	Drop(context.Context, *DropRequest) (*DropReply, error)
 	// Stop (capability "snapshot") ends the processes of a sandbox and keeps its
 	// file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, NO_SANDBOX.
 	Stop(context.Context, *StopRequest) (*StopReply, error)
@@ -260,6 +300,12 @@ func (UnimplementedEnvironmentServer) List(context.Context, *ListRequest) (*List
 }
 func (UnimplementedEnvironmentServer) Prepare(*PrepareRequest, grpc.ServerStreamingServer[PrepareEvent]) error {
 	return status.Error(codes.Unimplemented, "method Prepare not implemented")
+}
+func (UnimplementedEnvironmentServer) Kept(context.Context, *KeptRequest) (*KeptReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Kept not implemented")
+}
+func (UnimplementedEnvironmentServer) Drop(context.Context, *DropRequest) (*DropReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Drop not implemented")
 }
 func (UnimplementedEnvironmentServer) Stop(context.Context, *StopRequest) (*StopReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stop not implemented")
@@ -363,6 +409,42 @@ func _Environment_Prepare_Handler(srv interface{}, stream grpc.ServerStream) err
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Environment_PrepareServer = grpc.ServerStreamingServer[PrepareEvent]
 
+func _Environment_Kept_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KeptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EnvironmentServer).Kept(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Environment_Kept_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EnvironmentServer).Kept(ctx, req.(*KeptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Environment_Drop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DropRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EnvironmentServer).Drop(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Environment_Drop_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EnvironmentServer).Drop(ctx, req.(*DropRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Environment_Stop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StopRequest)
 	if err := dec(in); err != nil {
@@ -428,6 +510,14 @@ var Environment_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "List",
 			Handler:    _Environment_List_Handler,
+		},
+		{
+			MethodName: "Kept",
+			Handler:    _Environment_Kept_Handler,
+		},
+		{
+			MethodName: "Drop",
+			Handler:    _Environment_Drop_Handler,
 		},
 		{
 			MethodName: "Stop",

@@ -1,0 +1,262 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+var _ environment.Keeper = (*Environment)(nil)
+
+// archivesOf is what the names of this user's loaded archives begin with: an
+// engine that several users share has those of all.
+func archivesOf() string { return archives + "u" + strconv.Itoa(os.Getuid()) + "-" }
+
+// ours says whether an image is one that we built or loaded.
+func ours(im Listed) bool {
+	built := strings.HasPrefix(im.Name, builds) && im.Labels[labelUser] == strconv.Itoa(os.Getuid()) && im.Labels[labelBuild] != ""
+	return built || strings.HasPrefix(im.Name, archivesOf())
+}
+
+// uses are the images that this process may make sandboxes of, in a file that
+// it keeps locked until it ends, however it ends: gc of another process leaves
+// these images alone.
+type uses struct {
+	file  *flock.Flock
+	names map[string]bool // of the engine and the image
+}
+
+// use marks an image of ours as used by this process, and as used now. It is
+// called before one looks for the image: then either that finds it and it stays,
+// or it was gone before.
+func (e *Environment) use(ctx context.Context, r *remote, name string) error {
+	mark := short(r.address, name)
+	e.mu.Lock()
+	known := e.uses.names[mark]
+	e.mu.Unlock()
+	if known {
+		return nil
+	}
+	dir, unlock, err := lockMarks(ctx)
+	if err != nil {
+		return fmt.Errorf("mark image %q as used: %w", name, err)
+	}
+	defer unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.uses.file == nil {
+		if _, err = used(dir); err != nil { // those of the dead go
+			return err
+		}
+		f := flock.New(filepath.Join(dir, strings.TrimPrefix(newName(), "berth-")+".uses"))
+		if ok, wrong := f.TryLock(); wrong != nil || !ok {
+			return errors.Join(fmt.Errorf("mark image %q as used: %s", name, f.Path()), wrong)
+		}
+		e.uses = uses{file: f, names: map[string]bool{}}
+	}
+	f, err := os.OpenFile(e.uses.file.Path(), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(mark + "\n")
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("mark image %q as used: %w", name, err)
+	}
+	e.uses.names[mark] = true
+	return os.WriteFile(filepath.Join(dir, mark+".used"), nil, 0o600) // its time is what counts
+}
+
+// lockMarks holds the marks on images while one is made, or an image is removed.
+func lockMarks(ctx context.Context) (dir string, unlock func(), err error) {
+	if dir, err = marksPlace(); err != nil {
+		return "", nil, err
+	}
+	unlock, err = lockIn(ctx, dir, "images")
+	return dir, unlock, err
+}
+
+// free forgets the marks of this process.
+func (u *uses) free() {
+	if u.file != nil {
+		_ = os.Remove(u.file.Path())
+		_ = u.file.Close()
+		*u = uses{}
+	}
+}
+
+// used are the marks of all processes of this user that live. Files of those
+// that do not are removed; the caller has the lock on them.
+func used(dir string) (map[string]bool, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.uses"))
+	if err != nil {
+		return nil, err
+	}
+	marks := map[string]bool{}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		f := flock.New(path, flock.SetFlag(os.O_RDWR)) // not made again
+		dead, err := f.TryLock()
+		if dead {
+			_ = os.Remove(path)
+		}
+		_ = f.Close()
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		for mark := range strings.FieldsSeq(string(text)) {
+			marks[mark] = marks[mark] || !dead
+		}
+	}
+	return marks, nil
+}
+
+// Keeps says that images are kept.
+func (e *Environment) Keeps() bool { return true }
+
+// Kept lists the images that were built or loaded here for this user, of all
+// engines that are known.
+func (e *Environment) Kept(ctx context.Context) ([]environment.KeptImage, error) {
+	all := []environment.KeptImage{}
+	err := e.everywhere(ctx, func(r *remote) error {
+		kept, err := r.kept(ctx)
+		all = append(all, kept...)
+		return err
+	})
+	return all, err
+}
+
+func (r *remote) kept(ctx context.Context) ([]environment.KeptImage, error) {
+	dir, unlock, err := lockMarks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	list, err := r.Images(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s list images: %w", r.name, err)
+	}
+	list = slices.DeleteFunc(list, func(im Listed) bool { return !ours(im) })
+	if len(list) == 0 {
+		return nil, nil
+	}
+	busy, err := r.busy(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	kept := make([]environment.KeptImage, len(list))
+	for i, im := range list {
+		mark := short(r.address, im.Name)
+		kept[i] = environment.KeptImage{Ref: r.id(im.Name), SizeMiB: mib(im.Size), Used: im.Created, InUse: busy(mark, im.ID)}
+		if info, err := os.Stat(filepath.Join(dir, mark+".used")); err == nil && (info.ModTime().After(im.Created) || strings.HasPrefix(im.Name, archives)) {
+			kept[i].Used = info.ModTime()
+		}
+		kept[i].Used = kept[i].Used.UTC().Truncate(time.Millisecond)
+	}
+	return kept, nil
+}
+
+// bare is an ID without the name of its hash, which not every list has.
+func bare(id string) string { return strings.TrimPrefix(id, "sha256:") }
+
+// Drop removes one of Kept.
+func (e *Environment) Drop(ctx context.Context, ref string) (bool, error) {
+	r, name, err := e.of(ref)
+	if err != nil {
+		return false, err
+	}
+	free, err := r.slot(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer free()
+	dir, unlock, err := lockMarks(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	im, err := r.Inspect(ctx, name)
+	if errors.Is(err, ErrAbsent) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s image: %w", r.name, err)
+	}
+	if !ours(Listed{Name: name, Labels: im.Labels}) {
+		return false, nil
+	}
+	mark := short(r.address, name)
+	busy, err := r.busy(ctx, dir)
+	if err != nil || busy(mark, im.ID) {
+		return false, err
+	}
+	err = r.RemoveImage(ctx, name)
+	if errors.Is(err, ErrAbsent) || errors.Is(err, ErrInUse) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s remove image: %w", r.name, err)
+	}
+	r.mu.Lock()
+	clear(r.known)
+	delete(r.done, name)
+	r.mu.Unlock()
+	_ = os.Remove(filepath.Join(dir, mark+".used"))
+	return true, nil
+}
+
+// busy says which images are in use, by their mark and ID. The caller has the
+// lock on the marks in dir.
+func (r *remote) busy(ctx context.Context, dir string) (func(mark, id string) bool, error) {
+	containers, err := r.Containers(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s list: %w", r.name, err)
+	}
+	ids := map[string]bool{}
+	for _, c := range containers {
+		ids[bare(c.Image)] = true
+	}
+	marks, err := used(dir)
+	if err != nil {
+		return nil, err
+	}
+	return func(mark, id string) bool { return marks[mark] || ids[bare(id)] }, nil
+}
+
+// everywhere calls f with every engine that is known: the default, and those at
+// other addresses that were used and still have a socket. Where there is no
+// engine there is nothing of ours.
+func (e *Environment) everywhere(ctx context.Context, f func(*remote) error) error {
+	addresses := remembered(e.o.Name)
+	if address, err := e.o.Default(); err == nil && !slices.Contains(addresses, address) {
+		addresses = append(addresses, "")
+	}
+	for _, address := range addresses {
+		r, err := e.at(Config{Socket: address})
+		if err != nil {
+			return err
+		}
+		if err = f(r); err != nil && address != "" && ctx.Err() == nil {
+			continue // a socket that an engine of the past has left
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

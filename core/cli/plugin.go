@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,9 +19,11 @@ import (
 	"github.com/berth-eval/berth/core/conform"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/near"
 )
 
 func (a *app) pluginCommand() *cobra.Command {
@@ -151,14 +154,24 @@ func (a *app) pluginInfoCommand() *cobra.Command {
 // instead says what to do when there is no plugin with a name: a binary may
 // serve plugins with other names than its own.
 func instead(entries []plugin.Entry, name string) string {
-	var served []string
+	kind, bare, ok := strings.Cut(name, " ")
+	if kinds := []string{string(plugins.KindAgent), string(plugins.KindEnvironment), string(plugins.KindVerifier)}; ok && !slices.Contains(kinds, kind) {
+		return fmt.Sprintf("%q is no kind of plugin%s", kind, near.After(kind, kinds))
+	} else if !ok {
+		bare = name
+	}
+	var served, known []string
 	for i := range entries {
+		known = append(known, entries[i].Name)
 		if e := &entries[i]; filepath.Base(e.Path) == filepath.Base(name) && e.Name != "" {
 			served = append(served, fmt.Sprintf("%s %q", e.Kind, e.Name))
 		}
 	}
 	if len(served) > 0 {
 		return "the binary of that name serves " + strings.Join(served, ", ")
+	}
+	if best := near.Word(bare, known); best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
 	}
 	return "`berth plugin list` names those that were found"
 }

@@ -43,8 +43,9 @@ was: a difference in the experiment or its tasks is refused with a diff.
 Concurrency and other limits of the run may change: edit a copy of the
 experiment and name it with --experiment, or use --in-flight.
 
-Plugins that are not the same binaries as before are refused, too, unless
---accept-drift says that it does not matter; the run is then marked.`,
+So are plugins, images and agents' bundles that are not those of before: their
+digests are compared, those of plugins at the start, the others as each attempt
+is made. With --accept-drift the run goes on with what is there, and is marked.`,
 		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error,rate_limited",
 		Args:    cobra.ExactArgs(1),
 
@@ -62,7 +63,7 @@ Plugins that are not the same binaries as before are refused, too, unless
 	rf.register(cmd)
 	fs := cmd.Flags()
 	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these outcomes again (never a measured one)")
-	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "go on although plugins are not those of before, and mark the run")
+	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "go on although plugins, images or bundles are not those of before, and mark the run")
 	fs.BoolVar(&sf.takeOver, "take-over", false, "the berth on another machine that wrote this run is gone")
 	fs.StringVar(&sf.experiment, "experiment", "", "take limits and labels from this file or folder instead of the kept one")
 	return cmd

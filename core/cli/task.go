@@ -12,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/core/cli/answer"
 	"github.com/berth-eval/berth/core/cli/load"
 	"github.com/berth-eval/berth/core/cli/out"
+	"github.com/berth-eval/berth/plugins/near"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -99,7 +100,7 @@ func (a *app) formatFor(dir, name string) (task.Format, error) {
 		names = append(names, f.Name())
 	}
 	if name != "" {
-		return nil, fmt.Errorf("no task format %q: there is %s", name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("no task format %q%s", name, near.After(name, names))
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cli/load"
 	"github.com/berth-eval/berth/core/cli/show"
+	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -58,6 +59,9 @@ and ` + "`berth show`" + ` and ` + "`berth resume`" + ` know it.`,
 				return err
 			}
 			defer l.Close()
+			if l.Diagnostics, err = ofFlags(file, l.Diagnostics); err != nil {
+				return err
+			}
 			if err = a.startable(l); err != nil {
 				return err
 			}
@@ -112,6 +116,42 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 	return file, func() { _ = os.RemoveAll(tmp) }, nil
 }
 
+// flagOf says which flag a line of the experiment of `berth try` was made of, by
+// how it begins in which block.
+var flagOf = map[[2]string]string{
+	{"agent", "plugin"}: "--agent", {"environment", "plugin"}: "--environment", {"environment", "network"}: "--network",
+	{"experiment", "verify"}: "--verify", {"experiment", "repeat"}: "--repeat",
+}
+
+// ofFlags says what is wrong with the experiment in file by the flags that it
+// was made of: the user has not seen the file.
+func ofFlags(file string, ds config.Diagnostics) (config.Diagnostics, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	flags := map[int]string{}
+	block := ""
+	for i, line := range strings.Split(string(text), "\n") {
+		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !strings.HasPrefix(line, " ") {
+			block = word
+		}
+		flags[i+1] = flagOf[[2]string{block, word}]
+	}
+	for i, d := range ds {
+		if filepath.Base(d.File) != filepath.Base(file) {
+			continue
+		}
+		said := config.Diagnostic{Severity: d.Severity, Summary: d.Summary, Detail: d.Detail}
+		if f := flags[d.Start.Line]; f != "" {
+			said.Summary = f + ": " + d.Summary
+		}
+		ds[i] = said
+	}
+	return ds, nil
+}
+
 // formatOf is the first format that finds a task at or below dir.
 func (a *app) formatOf(dir string) task.Format {
 	for _, f := range a.formats {
@@ -137,7 +177,7 @@ func (a *app) formatOf(dir string) task.Format {
 func tryText(name, dir, format string, f *tryFlags) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "experiment %s {\n  datasets    = [dataset.task]\n  environment = environment.here\n  agent       = agent.tried\n", quote("try-"+name))
-	if f.repeat > 1 {
+	if f.repeat != 1 {
 		fmt.Fprintf(&b, "  repeat      = %d\n", f.repeat)
 	}
 	if f.verify != "" {

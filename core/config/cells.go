@@ -43,6 +43,7 @@ func (l *loader) cells(experiment *hclsyntax.Block, points []matrix.Point) {
 		c.build(experiment)
 		if i == 0 {
 			l.everyLocal(c)
+			c.look(l.parts.Unread)
 		}
 		maps.Copy(used, c.used)
 		found.add(c.diags, c.cell.Key)
@@ -103,6 +104,15 @@ func (l *loader) everyLocal(c *builder) {
 		for _, a := range source.InOrder(b.Body.Attributes) {
 			c.diags = append(c.diags, c.scopes.Shape.Local(l.ctx, a.Name)...)
 		}
+	}
+}
+
+// look evaluates what nothing else reads, so that what is wrong with it is
+// found at once.
+func (c *builder) look(unread []hclsyntax.Expression) {
+	for _, e := range unread {
+		_, diags := c.scopes.Shape.Eval(c.l.ctx, e)
+		c.diags = append(c.diags, diags...)
 	}
 }
 
@@ -323,13 +333,15 @@ func once[T any](c *builder, kind, label string, resolve func(*hclsyntax.Block) 
 // config resolves a body that a plugin describes. at is the attribute that
 // names the plugin.
 func (c *builder) config(r *source.Reading, name string, kind Kind, plugin, at string) Values {
+	inner := r.Bodies[name]
 	if plugin == "" && r.IsUnknown(pluginconfig.Path(at)) {
+		c.skip(inner)
 		return Values{}
 	}
-	inner := r.Bodies[name]
 	answer := c.l.schema(kind, plugin)
 	if answer.err != nil {
 		r.Report([]pluginconfig.Problem{{Path: pluginconfig.Path(at), Summary: fmt.Sprintf("Plugin %q cannot be used", plugin), Detail: answer.err.Error()}})
+		c.skip(inner)
 		return Values{}
 	}
 	if inner == nil {
@@ -346,6 +358,7 @@ func (c *builder) config(r *source.Reading, name string, kind Kind, plugin, at s
 		p := &source.Checker{}
 		p.Body(inner.Body, fs)
 		r.Diags = append(r.Diags, p.Diags...)
+		c.look(p.Unread)
 	}
 	cr, raw := source.Read(c.l.ctx, c.scopes, inner, fs)
 	r.Diags = append(r.Diags, cr.Diags...)
@@ -355,6 +368,16 @@ func (c *builder) config(r *source.Reading, name string, kind Kind, plugin, at s
 		return Values{}
 	}
 	return Values{public: raw, holes: cr.Holes}
+}
+
+// skip looks at a body that no schema describes; nil: there is none.
+func (c *builder) skip(b *hclsyntax.Block) {
+	if b == nil {
+		return
+	}
+	p := &source.Checker{}
+	p.Skip(b.Body)
+	c.look(p.Unread)
 }
 
 // schema asks for the schema of a plugin once.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
-	"github.com/berth-eval/berth/core/config/internal/eval"
 	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/plugins/near"
 )
 
 // parts are the blocks of an experiment by type and label, over all its files.
@@ -28,15 +28,19 @@ func sortBlocks(src *source.Source) *parts {
 	}
 	for _, body := range src.Bodies {
 		for _, a := range source.InOrder(body.Attributes) {
+			p.Unread = append(p.Unread, a.Expr)
 			p.Add(a.SrcRange, "Unexpected attribute", "%q stands outside of any block. Only blocks may stand here: %s.", a.Name, strings.Join(names, ", "))
 		}
 		for _, b := range body.Blocks {
 			if !slices.Contains(names, b.Type) {
-				p.Add(b.TypeRange, "Unknown block type", "There is no block %q.%s", b.Type, eval.Suggest(b.Type, names))
+				p.Skip(b.Body)
+				p.Add(b.TypeRange, "Unknown block type", "There is no block %q.%s", b.Type, near.Hint(b.Type, names))
 				continue
 			}
 			if p.labels(b) {
 				p.byType[b.Type] = append(p.byType[b.Type], b)
+			} else {
+				p.Skip(b.Body)
 			}
 			if b.Type == "locals" {
 				p.Free(b.Body, b.Type)

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agext/levenshtein"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/near"
 )
 
 // SearchPath is where plugin binaries are looked for: the folder plugins
@@ -150,23 +150,20 @@ func (h *Host) lookup(ctx context.Context, kind plugins.Kind, name string) (*ser
 // unknown says what the user can do about a name that nobody serves.
 func (h *Host) unknown(kind plugins.Kind, name string) error {
 	var known, broken []string
-	best, distance := "", 4 // further away is another word
+	rightName := false // of the wrong kind
 	for _, e := range h.entries {
 		switch {
 		case e.Error != "":
 			broken = append(broken, fmt.Sprintf("%s could not be asked: %s", e.Path, e.Error))
 		case e.Kind == kind && !slices.Contains(known, e.Name):
 			known = append(known, e.Name)
-			if d := levenshtein.Distance(name, e.Name, nil); d < distance && d < len(name) {
-				best, distance = e.Name, d
-			}
 		case e.Name == name:
-			best = "" // right name, wrong kind
+			rightName = true
 			broken = append(broken, fmt.Sprintf("%s serves a plugin of that name, but it is of kind %s", e.Path, e.Kind))
 		}
 	}
 	var hint strings.Builder
-	if best != "" {
+	if best := near.Word(name, known); best != "" && !rightName {
 		fmt.Fprintf(&hint, ": did you mean %q?", best)
 	}
 	if slices.Sort(known); len(known) > 0 {

@@ -2,12 +2,15 @@ package run
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/near"
 )
 
 // Requirement is a rule about the result of a run, for scripts: every cell that
@@ -34,8 +37,12 @@ var metrics = map[string]func(r *Row) *float64{
 	"measured":              func(r *Row) *float64 { return number(r.Measured) },
 	"passed":                func(r *Row) *float64 { return number(r.Passed) },
 	"failed":                func(r *Row) *float64 { return number(r.Outcomes[record.Failed]) },
+	"exposed":               func(r *Row) *float64 { return number(r.Exposed) },
 	"unmeasured":            func(r *Row) *float64 { return number(r.Planned - r.Measured) },
 }
+
+// metricNames are those of metrics, in order.
+var metricNames = slices.Sorted(maps.Keys(metrics))
 
 func number(n int) *float64 {
 	v := float64(n)
@@ -54,13 +61,13 @@ func ParseRequirement(text string) (Requirement, error) {
 	}
 	r := Requirement{text: strings.TrimSpace(text), metric: m[2], op: m[3]}
 	if metrics[r.metric] == nil {
-		return bad("there is no metric %q, there is pass_rate, pass_rate_of_measured, mean_score, planned, measured, passed, failed, unmeasured", r.metric)
+		return bad("there is no metric %q%s", r.metric, near.After(r.metric, metricNames))
 	}
 	var err error
 	if metrics[m[4]] != nil {
 		r.of = m[4]
 	} else if r.value, err = strconv.ParseFloat(m[4], 64); err != nil {
-		return bad("%q is neither a number nor a metric", m[4])
+		return bad("%q is neither a number nor a metric%s", m[4], near.After(m[4], metricNames))
 	}
 	for part := range strings.SplitSeq(m[1], ",") {
 		if strings.TrimSpace(part) == "" {
@@ -80,6 +87,24 @@ func (r Requirement) Possible(m *store.Manifest) error {
 	for i := range m.Cells {
 		if r.names(&m.Cells[i]) {
 			return nil
+		}
+	}
+	for _, want := range r.cells {
+		values := map[string]bool{}
+		axes := map[string]bool{"agent": true, "model": true, "environment": true}
+		for i := range m.Cells {
+			for axis := range m.Cells[i].Choices {
+				axes[axis] = true
+			}
+			if v, ok := choice(&m.Cells[i], want[0]); ok {
+				values[v] = true
+			}
+		}
+		if !axes[want[0]] {
+			return fmt.Errorf("requirement %q: no axis %q%s", r.text, want[0], near.After(want[0], slices.Sorted(maps.Keys(axes))))
+		}
+		if !values[want[1]] {
+			return fmt.Errorf("requirement %q: no cell has %s %q%s", r.text, want[0], want[1], near.After(want[1], slices.Sorted(maps.Keys(values))))
 		}
 	}
 	return fmt.Errorf("requirement %q: no cell is like that: berth plan lists the cells", r.text)
@@ -136,20 +161,25 @@ func (r Requirement) holds(a, b float64) bool {
 // names says whether the rule is about a cell.
 func (r Requirement) names(c *store.Cell) bool {
 	for _, want := range r.cells {
-		value, ok := c.Choices[want[0]]
-		if !ok {
-			switch want[0] {
-			case "agent":
-				value = c.Agent
-			case "model":
-				value = c.Model
-			case "environment":
-				value = c.Environment
-			}
-		}
-		if value != want[1] {
+		if value, _ := choice(c, want[0]); value != want[1] {
 			return false
 		}
 	}
 	return true
+}
+
+// choice is the value that a cell has on an axis, or what it has without one.
+func choice(c *store.Cell, axis string) (value string, ok bool) {
+	if value, ok = c.Choices[axis]; ok {
+		return value, true
+	}
+	switch axis {
+	case "agent":
+		value = c.Agent
+	case "model":
+		value = c.Model
+	case "environment":
+		value = c.Environment
+	}
+	return value, value != ""
 }

@@ -53,6 +53,9 @@ type Row struct {
 	// Score is the mean over the measured trials that have one.
 	Score  *float64 `json:"mean_score"`
 	Oracle bool     `json:"oracle,omitempty"`
+	// Exposed are the measured trials whose result could have been influenced
+	// by what the agent left running or changed.
+	Exposed int `json:"exposed"`
 
 	scores int
 	sum    float64
@@ -141,6 +144,9 @@ func (r *Row) count(o record.Outcome, a *store.AttemptState) {
 		return
 	}
 	r.Oracle = r.Oracle || a.Result.Oracle
+	if a.Result.Integrity == record.Exposed {
+		r.Exposed++
+	}
 	if a.Result.Score != nil {
 		r.scores++
 		r.sum += *a.Result.Score

@@ -69,6 +69,27 @@ func TestNothingToDivideByIsNoRate(t *testing.T) {
 	}
 }
 
+// A cell whose passes could have been forged must not look like one whose
+// passes were earned.
+func TestExposedResultsAreCountedInTheirRows(t *testing.T) {
+	t.Parallel()
+	exposed, unmeasured := state(0, "t1", record.Passed), state(0, "t3", record.VerifierError)
+	exposed.Attempts[0].Result.Integrity = record.Exposed
+	unmeasured.Attempts[0].Result.Integrity = record.Exposed // it counts for nothing
+	m := cells(2)
+	s := run.Summarize(m, &store.Index{Trials: []*store.TrialState{exposed, state(0, "t2", record.Passed), unmeasured, state(1, "t1", record.Passed)}})
+	if got := []int{s.Cells[0].Exposed, s.Cells[1].Exposed, s.Tasks[0].Exposed, s.Tasks[1].Exposed}; !slices.Equal(got, []int{1, 0, 1, 0}) {
+		t.Errorf("exposed in two cells and two tasks: %v", got)
+	}
+	r, err := run.ParseRequirement("exposed = 0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if failed := r.Check(s, m); len(failed) != 1 || !strings.Contains(failed[0], "cell agent=a has exposed 1") {
+		t.Errorf("failed: %q", failed)
+	}
+}
+
 func TestACostThatIsNotKnownIsNotZero(t *testing.T) {
 	t.Parallel()
 	usd := 1.5
@@ -119,6 +140,28 @@ func TestRequirements(t *testing.T) {
 	for _, rule := range []string{"", "passed", "passed >= ", "glory > 1", "passed > lots", "agent: passed > 1", "passed ~ 1"} {
 		if _, err := run.ParseRequirement(rule); err == nil || !strings.Contains(err.Error(), "write one such as") {
 			t.Errorf("%q: %v", rule, err)
+		}
+	}
+}
+
+// A rule that can name nothing says which word of it is unknown.
+func TestRequirementsThatNameNothing(t *testing.T) {
+	t.Parallel()
+	m := cells(2)
+	for rule, want := range map[string]string{
+		"agnet=a: passed = 0":         `no axis "agnet": did you mean "agent"?`,
+		"agent=c: passed = 0":         `no cell has agent "c": there is a, b`,
+		"pass_rat >= 1":               `there is no metric "pass_rat": did you mean "pass_rate"?`,
+		"passed = plannd":             `"plannd" is neither a number nor a metric: did you mean "planned"?`,
+		"agent=a, agent=b: passed=0":  "no cell is like that: berth plan lists the cells",
+		"agent=a, effort=x: passed=0": `no axis "effort": there is agent`,
+	} {
+		r, err := run.ParseRequirement(rule)
+		if err == nil {
+			err = r.Possible(m)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", rule, err, want)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/berth-eval/berth/plugins/near"
 )
 
 // Problems compares a configuration with the schema and reports everything
@@ -52,6 +54,9 @@ func (s Schema) unknown(key string) string {
 	}
 	if len(names) == 0 {
 		return fmt.Sprintf("%q is not known here; nothing can be set.", key)
+	}
+	if best := near.Word(key, names); best != "" {
+		return fmt.Sprintf("%q is not known here. Did you mean %q?", key, best)
 	}
 	return fmt.Sprintf("%q is not known here; there is %s.", key, strings.Join(names, ", "))
 }
@@ -107,7 +112,7 @@ func (f Field) checkScalar(t Type, raw json.RawMessage) string {
 			return fmt.Sprintf("Got %s. Write a string.", shown)
 		}
 		if len(f.Enum) > 0 && !slices.Contains(f.Enum, s) {
-			return fmt.Sprintf("Got %s. Write one of %s.", shown, strings.Join(f.Enum, ", "))
+			return fmt.Sprintf("Got %s.%s Write one of %s.", shown, f.meant(s), strings.Join(f.Enum, ", "))
 		}
 		if _, err := time.ParseDuration(s); t == Duration && err != nil {
 			return fmt.Sprintf("Got %s. Write a duration such as \"90s\" or \"1h30m\".", shown)
@@ -127,6 +132,16 @@ func (f Field) checkScalar(t Type, raw json.RawMessage) string {
 	default: // checked by checkType
 	}
 	return ""
+}
+
+// meant is the allowed word that is near to s, as a sentence. Of a secret it
+// says nothing.
+func (f Field) meant(s string) string {
+	best := near.Word(s, f.Enum)
+	if best == "" || f.Secret {
+		return ""
+	}
+	return fmt.Sprintf(" Did you mean %q?", best)
 }
 
 // integer reads a JSON number that is whole, however it is written (5, 5.0,

@@ -8,8 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agext/levenshtein"
-
+	"github.com/berth-eval/berth/plugins/near"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -75,29 +74,15 @@ func (t *table) done() {
 		case map[string]any, []map[string]any:
 			what = "Unknown table"
 		}
-		hint := suggest(key, t.known)
-		if hint == "" {
-			hint = suggestElsewhere(key)
+		hint := suggestElsewhere(key)
+		if best := near.Word(key, t.known); best != "" {
+			hint = fmt.Sprintf("Did you mean %q?", best)
 		}
 		if hint == "" {
 			hint = "Known here: " + strings.Join(slices.Sorted(slices.Values(t.known)), ", ") + "."
 		}
 		t.r.report(sev, t.at(key), what, "%q is not known here. %s%s", key, hint, more)
 	}
-}
-
-// suggest names the nearest known key, when one is near.
-func suggest(key string, known []string) string {
-	best, dist := "", len(key)/2+1
-	for _, k := range slices.Sorted(slices.Values(known)) {
-		if d := levenshtein.Distance(strings.ToLower(key), k, nil); d < dist {
-			best, dist = k, d
-		}
-	}
-	if best == "" || dist > 3 {
-		return ""
-	}
-	return fmt.Sprintf("Did you mean %q?", best)
 }
 
 // homes are the tables of keys that are often written in a wrong one.
@@ -178,9 +163,17 @@ func (t *table) word(key, def string, fold bool, allowed ...string) string {
 		return s
 	}
 	if _, isText := t.m[key].(string); isText {
-		t.r.bad(t.at(key), "Unknown value", "%s is %q. It must be one of %s.", t.at(key), s, strings.Join(allowed, ", "))
+		t.r.bad(t.at(key), "Unknown value", "%s is %q.%s It must be one of %s.", t.at(key), s, meant(s, allowed), strings.Join(allowed, ", "))
 	}
 	return def
+}
+
+// meant is the allowed word that is near to s, as a sentence, or nothing.
+func meant(s string, allowed []string) string {
+	if best := near.Word(s, allowed); best != "" {
+		return fmt.Sprintf(" Did you mean %q?", best)
+	}
+	return ""
 }
 
 // float returns a finite number and whether there is one.

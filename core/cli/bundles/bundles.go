@@ -20,6 +20,7 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/agent/bundle/maker"
+	"github.com/berth-eval/berth/plugins/near"
 )
 
 // Commands is what the commands share.
@@ -146,6 +147,9 @@ func (c *Commands) recipe(cmd *cobra.Command, name string) (bundle.Recipe, error
 		}
 	}
 	slices.Sort(have)
+	if best := near.Word(name, have); best != "" {
+		return bundle.Recipe{}, fmt.Errorf("no agent %q has a bundle: did you mean %q?", name, best)
+	}
 	return bundle.Recipe{}, fmt.Errorf("no agent %q has a bundle: there are %s; or say what it is made of, with --npm, --pypi or --debian", name, strings.Join(have, ", "))
 }
 

@@ -116,7 +116,7 @@ func resultText(p *out.Printer, r *record.Result) {
 		line("verdict", text)
 	}
 	for _, f := range r.Findings {
-		line("finding", fmt.Sprintf("%s (%s, by %s): %s", f.Code, f.Severity, f.By, f.Text))
+		line("finding", fmt.Sprintf("%s (%s, by %s%s): %s", f.Code, f.Severity, f.By, where(&f), f.Text))
 	}
 	for _, u := range r.Usage {
 		cost := "cost unknown"
@@ -126,6 +126,18 @@ func resultText(p *out.Printer, r *record.Result) {
 		line("usage", fmt.Sprintf("%s, %s: %d requests, %d in, %d out, %s", u.Role, u.Model, u.Requests, u.InputTokens, u.OutputTokens, cost))
 	}
 	p.Printf("\n")
+}
+
+// where is the phase and the stage that a finding is of, as far as they are
+// known.
+func where(f *record.Finding) (text string) {
+	if f.Phase != "" {
+		text = " in " + string(f.Phase)
+	}
+	if f.Stage != "" {
+		text += ", stage " + f.Stage
+	}
+	return text
 }
 
 func sortedScores(m map[string]float64) []string {

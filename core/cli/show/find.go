@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/near"
 )
 
 // RunsDir is where runs go when nobody says otherwise.
@@ -68,6 +70,19 @@ func FindRun(name string) (string, error) {
 	if fi, err := os.Stat(name); err == nil && fi.IsDir() {
 		return "", fmt.Errorf("%s: %w: it has no %s", name, store.ErrNoRun, store.ManifestFile)
 	}
+	if runs, err := Runs(RunsDir); err == nil {
+		byName := map[string]string{} // the newest of an experiment under its name alone, too
+		for _, dir := range runs {
+			base := filepath.Base(dir)
+			byName[base] = base
+			if i := strings.LastIndexByte(base, '-'); i > 0 {
+				byName[base[:i]] = base
+			}
+		}
+		if best := near.Word(name, slices.Sorted(maps.Keys(byName))); best != "" {
+			return "", fmt.Errorf("no run %q: did you mean %q?", name, byName[best])
+		}
+	}
 	return "", fmt.Errorf("no run %q: name its folder, its name below ./%s, or last", name, RunsDir)
 }
 
@@ -93,6 +108,13 @@ func FindTrial(x *store.Index, name string) (*store.TrialState, error) {
 	case 1:
 		return found[0], nil
 	case 0:
+		var tasks []string
+		for _, t := range x.Trials {
+			tasks = append(tasks, t.Task, path.Base(t.Task))
+		}
+		if best := near.Word(name, tasks); best != "" {
+			return nil, fmt.Errorf("no trial %q in this run: did you mean %q?", name, best)
+		}
 		return nil, fmt.Errorf("no trial %q in this run: `berth show` with the run alone lists them", name)
 	}
 	var names []string

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/cli/out"
 	"github.com/berth-eval/berth/core/cli/show"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -175,5 +176,18 @@ func TestRunsAreListedOldestFirst(t *testing.T) {
 	}
 	if runs, err = show.Runs(filepath.Join(dir, "none")); err != nil || runs != nil {
 		t.Errorf("runs of no folder: %q, %v", runs, err)
+	}
+}
+
+func TestTablesCountWhatIsExposed(t *testing.T) {
+	t.Parallel()
+	for exposed, want := range map[int]string{0: "not measured\n", 2: "not measured  exposed\n"} {
+		rate := 1.0
+		row := run.Row{Name: "agent=a", Planned: 2, Measured: 2, Passed: 2, OfMeasured: &rate, OfPlanned: &rate, Exposed: exposed}
+		var b bytes.Buffer
+		show.Summary(&out.Printer{Out: &b}, &run.Summary{Cells: []run.Row{row}})
+		if got := b.String(); !strings.Contains(got, want) || strings.Contains(got, "0        2\n") != (exposed == 2) {
+			t.Errorf("with %d exposed:\n%s", exposed, got)
+		}
 	}
 }

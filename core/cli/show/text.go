@@ -32,15 +32,18 @@ func Summary(p *out.Printer, s *run.Summary) {
 
 // rows prints one table of a summary, with both denominators.
 func rows(p *out.Printer, what string, rows []run.Row) {
-	scores := false
+	scores, exposed := false, false
 	for i := range rows {
 		scores = scores || rows[i].Score != nil
+		exposed = exposed || rows[i].Exposed > 0
 	}
-	t := out.Table{Head: []string{what, "passed", "of measured", "of planned"}, Right: []bool{1: true, 2: true, 3: true, 4: true, 5: true}}
+	t := out.Table{Head: []string{what, "passed", "of measured", "of planned"}, Right: []bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true}}
 	if scores {
 		t.Head = append(t.Head, "mean score")
 	}
-	t.Head = append(t.Head, "not measured")
+	if t.Head = append(t.Head, "not measured"); exposed {
+		t.Head = append(t.Head, "exposed")
+	}
 	for i := range rows {
 		r := &rows[i]
 		name := r.Name
@@ -55,7 +58,10 @@ func rows(p *out.Printer, what string, rows []run.Row) {
 			}
 			row = append(row, score)
 		}
-		t.Row(append(row, strconv.Itoa(r.Planned-r.Measured))...)
+		if row = append(row, strconv.Itoa(r.Planned-r.Measured)); exposed {
+			row = append(row, strconv.Itoa(r.Exposed))
+		}
+		t.Row(row...)
 	}
 	t.Write(p.Out, p.Color)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/berth-eval/berth/plugins/near"
 )
 
 // Error is a wrong use of a command; it says what to do.
@@ -42,6 +44,13 @@ func flagError(cmd *cobra.Command, err error) error {
 		takes := map[string]string{"int": "a whole number", "bool": "true or false", "float64": "a number", "duration": `a duration such as "90s"`}
 		if want := takes[bad.GetFlag().Value.Type()]; want != "" {
 			err = fmt.Errorf("--%s is %q: give %s", bad.GetFlag().Name, bad.GetValue(), want)
+		}
+	}
+	if no, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if best := near.Word(no.GetSpecifiedName(), known); best != "" {
+			return wrong("%w: did you mean --%s?", err, best)
 		}
 	}
 	return wrong("%w: see %s --help", err, cmd.CommandPath())
@@ -83,12 +92,38 @@ func hintAtHelp(cmd *cobra.Command) {
 			if err == nil {
 				return nil
 			}
-			return wrong("%w: %s", err, Next(cmd, args))
+			if cmd.HasSubCommands() {
+				return wrong("%w: %s", err, Next(cmd, args))
+			}
+			return wrong("%s", takes(cmd, args))
 		}
 	}
 	for _, c := range cmd.Commands() {
 		hintAtHelp(c)
 	}
+}
+
+// takes says which arguments a command wants instead of args, with an example.
+func takes(cmd *cobra.Command, args []string) string {
+	_, wants, _ := strings.Cut(cmd.Use, " ")
+	got := "none was given"
+	switch {
+	case wants == "" && len(args) > 0:
+		return fmt.Sprintf("%s takes no argument, and %q was given: see %[1]s --help", cmd.CommandPath(), args[0])
+	case len(args) > 0:
+		got = fmt.Sprintf("%d were given", len(args))
+	}
+	if len(args) == 1 {
+		got = "1 was given"
+	}
+	return fmt.Sprintf("%s takes %s, and %s: write, for example, %s", cmd.CommandPath(), wants, got, example(cmd))
+}
+
+// example is the first example of a command.
+func example(cmd *cobra.Command) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
+	first, _, _ = strings.Cut(first, "   ") // what it is for stands beside it
+	return strings.TrimSpace(first)
 }
 
 // Next says what to try instead of arguments that cmd does not take: the

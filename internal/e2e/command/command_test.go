@@ -75,11 +75,13 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"plugin lits", `did you mean "berth plugin list"?`},
 		{"help frobnicate", `there is no command "frobnicate": see berth --help`},
 		{"completion tcsh", `no completion for "tcsh": choose bash, zsh, fish or powershell`},
-		{"completion bash extra", `unknown command "extra" for "berth completion bash": see berth completion bash --help`},
+		{"completion bash extra", `berth completion bash takes no argument, and "extra" was given: see berth completion bash --help`},
 		{"run . --in-flight x", `--in-flight is "x": give a whole number: see berth run --help`},
 		{"run . --no-live=x", `--no-live is "x": give true or false`},
 		{"run --frobnicate", "unknown flag: --frobnicate: see berth run --help"},
-		{"run a b", "accepts at most 1 arg"},
+		{"run --in-flihgt 2", "unknown flag: --in-flihgt: did you mean --in-flight?"},
+		{"run a b", "berth run takes [PATH], and 2 were given: write, for example, berth run"},
+		{"gc x", `berth gc takes no argument, and "x" was given: see berth gc --help`},
 		{"run nowhere.hcl", "nowhere.hcl"},
 		{"run broken", "repeat"},
 		{"run slurm", `executor "slurm" is not supported yet`},
@@ -90,10 +92,15 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"plan broken", "repeet"},
 		{"validate slurm", `executor "slurm" is not supported yet`},
 		{"validate broken", "repeet"},
-		{"try", "accepts 1 arg"},
+		{"try", "berth try takes DIR, and none was given: write, for example, berth try tasks/hello"},
 		{"try nowhere", "nowhere is not a folder"},
 		{"try empty", "no task at or below empty"},
-		{"try tasks/one --agent nobody", "nobody"},
+		{"try tasks/one --agent nobody", "Error: --agent: Plugin \"nobody\" cannot be used\n"},
+		{"try tasks/one --agent orcale", `did you mean "oracle"?`},
+		{"try tasks/one --environment locla", "Error: --environment: Plugin \"locla\" cannot be used\n"},
+		{"try tasks/one --verify liv", "Error: --verify: Wrong value\n\nGot \"liv\". Did you mean \"live\"? Write one of"},
+		{"try tasks/one --network nnoe", `Did you mean "none"?`},
+		{"try tasks/one --repeat 0", "Error: --repeat: Wrong value\n"},
 		{"resume nowhere", `no run "nowhere"`},
 		{"resume tasks", "not a run folder"},
 		{"resume last", "no run in ./runs yet"},
@@ -101,14 +108,23 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"resume x --again lost", "no such outcome"},
 		{"show nowhere", `no run "nowhere"`},
 		{"task check empty", "no task at or below empty"},
-		{"task check tasks --format none", `no task format "none"`},
+		{"task check tasks --format none", `no task format "none": there is harbor`},
+		{"task check tasks --format habror", `no task format "habror": did you mean "harbor"?`},
 		{"plugin info none", `no plugin "none"`},
+		{"plugin info orcle", `no plugin "orcle": did you mean "oracle"?`},
+		{"plugin info verifer\x00script", `"verifer" is no kind of plugin: did you mean "verifier"?`},
+		{"run . --require agnet=oracle:passed=1", `no axis "agnet": did you mean "agent"?`},
+		{"run . --require passd=1", `there is no metric "passd": did you mean "passed"?`},
 		{"plugin info script-", `no plugin "script-"`},
 		{"plugin test none", "test none: no such file or directory: name a plugin binary"},
 		{"plugin test experiment.hcl --config x", `--config "x" is not JSON`},
 		{"init . --tasks x", "experiment.hcl exists"},
 	} {
-		r := berth(t, dir, strings.Fields(tt.args)...)
+		args := strings.Fields(tt.args)
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "\x00", " ")
+		}
+		r := berth(t, dir, args...)
 		if r.code != 2 || !strings.Contains(r.stderr, tt.err) || r.out != "" {
 			t.Errorf("%s: code %d, want 2 and %q\nstdout: %s\nstderr: %s", tt.args, r.code, tt.err, r.out, r.stderr)
 		}

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/agext/levenshtein"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
+
+	"github.com/berth-eval/berth/plugins/near"
 )
 
 // RefType is the type of a reference to a block, such as agent.solver.
@@ -314,9 +315,23 @@ func (s *Scope) check(t hcl.Traversal) hcl.Diagnostics {
 	}
 	return hcl.Diagnostics{{
 		Severity: hcl.DiagError, Summary: "Unknown " + what,
-		Detail:  fmt.Sprintf("There is no %s %q.%s", what, name, Suggest(name, known)),
+		Detail:  fmt.Sprintf("There is no %s %q.%s", what, name, hint(what, name, known)),
 		Subject: hcl.RangeBetween(t.SourceRange(), at).Ptr(),
 	}}
+}
+
+// hint says what to write instead of a name that does not exist.
+func hint(what, name string, known []string) string {
+	switch {
+	case len(known) > 0:
+		return near.Hint(name, known)
+	case what == "axis":
+		return " The matrix has no axis."
+	case what == "local":
+		return fmt.Sprintf(" Write locals { %s = … }.", name)
+	default:
+		return fmt.Sprintf(" Write a block: %s %q { … }.", what, name)
+	}
 }
 
 // second is the name after the root of a traversal.
@@ -335,50 +350,12 @@ func second(t hcl.Traversal) (string, hcl.Range, bool) {
 	return "", hcl.Range{}, false
 }
 
-// Suggest completes a message about an unknown name: " Did you mean …?", or
-// what there is, or nothing.
-func Suggest(name string, known []string) string {
-	best, least := "", 1+min(3, (len(name)+1)/3) // one slip in two letters is another word
-	for _, k := range known {
-		if len(name) > 100 || len(k) > 100 {
-			continue
-		}
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
-			best, least = k, d
-		}
-	}
-	switch {
-	case best != "":
-		return fmt.Sprintf(" Did you mean %q?", best)
-	case len(known) == 0:
-		return " There is none."
-	case len(known) <= 12:
-		return " There is " + strings.Join(known, ", ") + "."
-	}
-	return ""
-}
-
-// distance counts slips of the fingers: letters that are wrong, missing, too
-// many, or, once, swapped with their neighbor.
-func distance(a, b string) int {
-	for i := range min(len(a), len(b)) {
-		if a[i] == b[i] {
-			continue
-		}
-		if len(a) == len(b) && i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] {
-			return 1 + levenshtein.Distance(a[i+2:], b[i+2:], nil)
-		}
-		break
-	}
-	return levenshtein.Distance(a, b, nil)
-}
-
 // explain rewrites what HCL says about the guards that it does not know.
 func explain(diags hcl.Diagnostics) hcl.Diagnostics {
 	for i, d := range diags {
 		if unknown, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d); ok {
 			name := unknown.CalledFunctionName()
-			d.Detail = fmt.Sprintf("There is no function %q.%s", name, Suggest(name, FunctionNames()))
+			d.Detail = fmt.Sprintf("There is no function %q.%s", name, near.Hint(name, FunctionNames()))
 		}
 		call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d)
 		if !ok {

@@ -130,7 +130,7 @@ func TestNamesAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		"agent.c":           `There is no agent "c". There is a, b.`,
 		"agent[\"c\"]":      `There is no agent "c".`,
-		"model.x":           `There is no model "x". There is none.`,
+		"model.x":           `There is no model "x". Write a block: model "x" { … }.`,
 		"var.w":             `There is no variable "w". There is s, v.`,
 		"local.x":           `There is no local "x".`,
 		"matrix.efort":      `There is no axis "efort". Did you mean "effort"?`,
@@ -189,20 +189,5 @@ func TestSecretsAreUnknownUntilTheyAreAskedFor(t *testing.T) {
 		if got := s.Missing([]string{"K", "NOT_SET", "OTHER"}); v.IsWhollyKnown() || len(got) != 1 || got[0] != "NOT_SET" {
 			t.Errorf("missing %q of %#v, want NOT_SET", got, v)
 		}
-	}
-}
-
-func TestSuggestionsAreSlips(t *testing.T) {
-	known := []string{"agent", "environment", "model", "ok"}
-	for name, want := range map[string]string{
-		"agnet": `"agent"`, "agents": `"agent"`, "Agent": `"agent"`, "enviroment": `"environment"`, "modle": `"model"`,
-		"xyz": "There is agent", "ko": `"ok"`, "a": "There is agent",
-	} {
-		if got := eval.Suggest(name, known); !strings.Contains(got, want) {
-			t.Errorf("Suggest(%q) = %q, want %q in it", name, got, want)
-		}
-	}
-	if got := eval.Suggest("x", nil); got != " There is none." {
-		t.Errorf("got %q", got)
 	}
 }

@@ -8,13 +8,18 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
-	"github.com/berth-eval/berth/core/config/internal/eval"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/near"
 )
 
 // Checker finds names in bodies that are unknown, in the wrong place, or there
 // twice, without evaluating anything.
-type Checker struct{ Diags hcl.Diagnostics }
+type Checker struct {
+	Diags hcl.Diagnostics
+	// Unread are the values under names that are unknown. Nobody else reads
+	// them, and something may be wrong with them, too.
+	Unread []hclsyntax.Expression
+}
 
 // Add reports an error.
 func (c *Checker) Add(r hcl.Range, summary, format string, a ...any) {
@@ -31,12 +36,21 @@ func (c *Checker) body(body *hclsyntax.Body, fs []Field, axes bool) {
 		switch {
 		case i < 0 && axes:
 		case i < 0:
-			c.Add(a.NameRange, "Unknown name", "There is no %q here.%s", a.Name, eval.Suggest(a.Name, namesOf(fs)))
+			c.Unread = append(c.Unread, a.Expr)
+			c.Add(a.NameRange, "Unknown name", "There is no %q here.%s", a.Name, hereIs(a.Name, fs))
 		case !fs[i].IsAttribute():
 			c.Add(a.NameRange, "Not an attribute", "%q is a block: write %s { … }, without \"=\".", a.Name, a.Name)
 		}
 	}
 	c.nested(body, fs)
+}
+
+// hereIs says what to write instead of a name that is unknown here.
+func hereIs(name string, fs []Field) string {
+	if len(fs) == 0 {
+		return " Nothing may stand here."
+	}
+	return near.Hint(name, namesOf(fs))
 }
 
 func namesOf(fs []Field) []string {
@@ -84,9 +98,11 @@ func (c *Checker) nested(body *hclsyntax.Body, fs []Field) {
 func (c *Checker) unknownBlock(b *hclsyntax.Block, fs []Field, attribute bool) {
 	if attribute {
 		c.Add(b.TypeRange, "Not a block", "%q is an attribute: write %s = …", b.Type, b.Type)
+		c.Skip(b.Body)
 		return
 	}
-	c.Add(b.TypeRange, "Unknown name", "There is no block %q here.%s", b.Type, eval.Suggest(b.Type, namesOf(fs)))
+	c.Skip(b.Body)
+	c.Add(b.TypeRange, "Unknown name", "There is no block %q here.%s", b.Type, hereIs(b.Type, fs))
 }
 
 // twice reports a block that is there already, as a block or as an attribute.
@@ -104,7 +120,18 @@ func (c *Checker) twice(first map[string]*hclsyntax.Block, b *hclsyntax.Block, a
 // Free checks a body that may hold any attributes, and no block.
 func (c *Checker) Free(body *hclsyntax.Body, name string) {
 	for _, b := range body.Blocks {
+		c.Skip(b.Body)
 		c.Add(b.DefRange(), "Unexpected block", "A block %q holds attributes only: %s = …", name, b.Type)
+	}
+}
+
+// Skip notes that nobody reads a body.
+func (c *Checker) Skip(body *hclsyntax.Body) {
+	for _, a := range InOrder(body.Attributes) {
+		c.Unread = append(c.Unread, a.Expr)
+	}
+	for _, b := range body.Blocks {
+		c.Skip(b.Body)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-eval/berth/core/config/internal/eval"
 	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/plugins/near"
 )
 
 // envPrefix and the name of a variable are the host variable that gives it.
@@ -168,7 +169,7 @@ func (l *loader) values(declared map[string]*variable, names []string) map[strin
 	for _, file := range l.given.Files {
 		for _, a := range l.varFile(file) {
 			if declared[a.Name] == nil {
-				l.diags = append(l.diags, source.At(a.NameRange, "Unknown variable", "The experiment has no variable %q.%s", a.Name, eval.Suggest(a.Name, names)))
+				l.diags = append(l.diags, source.At(a.NameRange, "Unknown variable", "The experiment has no variable %q.%s", a.Name, near.Hint(a.Name, names)))
 				continue
 			}
 			val, diags := fileValue(a.Expr)
@@ -186,7 +187,7 @@ func (l *loader) values(declared map[string]*variable, names []string) map[strin
 		case !ok:
 			l.diags = append(l.diags, source.Problem("Variable without a value", "--var takes NAME=VALUE, got only %q.", name)...)
 		case declared[name] == nil:
-			l.diags = append(l.diags, source.Problem("Unknown variable", "--var %s: the experiment has no such variable.%s", name, eval.Suggest(name, names))...)
+			l.diags = append(l.diags, source.Problem("Unknown variable", "--var %s: the experiment has no such variable.%s", name, near.Hint(name, names))...)
 		default:
 			out[name] = value{from: "--var " + name, text: text}
 		}

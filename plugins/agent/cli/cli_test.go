@@ -35,6 +35,7 @@ type box struct {
 	run   func(c sandbox.Command) sandbox.Result
 	look  string
 	ran   []sandbox.Command
+	err   error // of each run
 }
 
 func (b *box) Exec(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
@@ -44,6 +45,9 @@ func (b *box) Exec(ctx context.Context, c sandbox.Command) (sandbox.Result, erro
 	}
 	b.ran = append(b.ran, c)
 	r := b.run(c)
+	if b.err != nil {
+		return r, b.err
+	}
 	return r, context.Cause(ctx)
 }
 
@@ -169,6 +173,30 @@ func TestAKilledCLILeavesWhatHadBegun(t *testing.T) {
 		t.Errorf("got %v; want the cause", err)
 	}
 	if err := s.Close(t.Context(), "", r); err != nil || len(r.steps) != 1 || len(r.steps[0].ToolCalls) != 1 {
+		t.Errorf("%v: %+v", err, r.steps)
+	}
+}
+
+// deaf is a recorder whose call has been cancelled.
+type deaf struct{ recorded }
+
+func (*deaf) Step(trajectory.Step) error { return context.Canceled }
+
+// A CLI whose access is cut before its turn is cancelled, as at a deadline, says
+// what it said last, and Close records all that the turn no longer could.
+func TestACLIThatIsCutOffLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := &box{err: sandbox.ErrRevoked, run: func(c sandbox.Command) sandbox.Result {
+		_, _ = io.WriteString(c.Stdout, "say one\ncall c1 sh\nresult c1 out\nsay two\ncall c2 sleep\n")
+		return sandbox.Result{}
+	}}
+	s := open(t, b, agent.Setup{})
+	y, err := s.Turn(t.Context(), agent.Message{Turn: 1}, &deaf{})
+	if err != nil || y.End != agent.Crashed || !strings.Contains(y.Reason, "last words: two") {
+		t.Errorf("%+v, %v", y, err)
+	}
+	r := &recorded{}
+	if err := s.Close(t.Context(), "", r); err != nil || len(r.steps) != 2 || r.steps[0].Message.Text != "one" || len(r.steps[1].ToolCalls) != 1 {
 		t.Errorf("%v: %+v", err, r.steps)
 	}
 }

@@ -137,17 +137,28 @@ func (w both) Write(b []byte) (int, error) {
 }
 
 // Read reads what a CLI has printed before, as if it came now, and says what
-// came of it: what a test of a declaration's Events needs.
+// came of it: what a test of a declaration's Events or Dialog needs.
 func Read(s Scaffold, stdout io.Reader, x Exit, rec agent.Recorder) (agent.Yield, error) {
 	b := newBook("model", "", "")
 	b.rec = rec
-	events := s.Events(b)
+	t := &Talk{Run: &Run{Settings: &Settings{}, Turn: 1, Workdir: "/"}, Fresh: true, in: newPending(func() {}), over: func() {}}
+	var events Events
+	if s.Dialog != nil {
+		d := s.Dialog(b)
+		d.Begin(t)
+		events = d
+	} else {
+		events = s.Events(b)
+	}
 	split := &lines{each: events.Line}
 	if _, err := io.Copy(split, stdout); err != nil {
 		return agent.Yield{}, err
 	}
 	split.end()
 	b.end()
+	if t.done {
+		return t.yield, t.err
+	}
 	x.Output = string(split.tail)
 	return events.End(x)
 }

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/sandbox"
+)
+
+// Dialog talks with a CLI that is started once a session and is given its
+// messages on standard input while it runs: by a protocol. Between turns it
+// stays as it is. Calls come one after another.
+type Dialog interface {
+	Events // End is called when the CLI has ended before the turn was over
+	// Begin hands over a message: t.Run has it, and t.Fresh says that the CLI has
+	// just been started. What comes of it arrives as lines, until t.Yield.
+	Begin(t *Talk)
+	// Stop asks the CLI to end the turn, since its steps are used up. It has
+	// stopTime for that.
+	Stop()
+}
+
+// stopTime is how long a CLI may take to end a turn that it was asked to end.
+const stopTime = 10 * time.Second
+
+// Talk is one turn of a Dialog. Its methods may be called from the calls of the
+// Dialog only.
+type Talk struct {
+	Run   *Run
+	Fresh bool
+
+	in    *pending
+	over  func()
+	done  bool
+	yield agent.Yield
+	err   error
+}
+
+// Send writes to the CLI's standard input. It does not wait.
+func (t *Talk) Send(b []byte) { t.in.write(b) }
+
+// Yield ends the turn. An error that wraps agent.ErrModel means that the model
+// did not answer.
+func (t *Talk) Yield(y agent.Yield, err error) {
+	if t.done {
+		return
+	}
+	t.done, t.yield, t.err = true, y, err
+	t.over()
+}
+
+// maxPending is how much may wait for a CLI that does not read, in bytes.
+const maxPending = 64 << 20
+
+// pending is what waits to be read by a CLI. A write never blocks, since it
+// comes from where the CLI's output is read: a CLI that reads nothing before its
+// output is read would wait for ever.
+type pending struct {
+	mu     sync.Mutex
+	moved  sync.Cond
+	bytes  []byte
+	closed bool
+	failed func() // too much waits
+}
+
+func newPending(failed func()) *pending {
+	p := &pending{failed: failed}
+	p.moved.L = &p.mu
+	return p
+}
+
+func (p *pending) write(b []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.bytes)+len(b) > maxPending {
+		p.failed()
+		return
+	}
+	p.bytes = append(p.bytes, b...)
+	p.moved.Broadcast()
+}
+
+// Read implements io.Reader.
+func (p *pending) Read(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.bytes) == 0 {
+		if p.closed {
+			return 0, io.EOF
+		}
+		p.moved.Wait()
+	}
+	n := copy(b, p.bytes)
+	if p.bytes = p.bytes[n:]; len(p.bytes) == 0 {
+		p.bytes = nil
+	}
+	return n, nil
+}
+
+func (p *pending) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.moved.Broadcast()
+}
+
+// Why a turn of a dialog is left; the CLI lives on after errYielded.
+var (
+	errYielded = errors.New("the turn is over")
+	errDeaf    = fmt.Errorf("it does not read its standard input: %d MiB wait", maxPending>>20)
+)
+
+// program is a CLI that is talked to.
+type program struct {
+	id        string // of the command
+	out, errs int64  // bytes of its outputs so far
+	split     *lines
+}
+
+// counted counts what passes.
+type counted struct {
+	w io.Writer
+	n *int64
+}
+
+// Write implements io.Writer.
+func (c counted) Write(b []byte) (int, error) {
+	*c.n += int64(len(b))
+	return c.w.Write(b)
+}
+
+// converse carries out a turn of a dialog.
+func (s *session) converse(ctx context.Context, start Start, r *Run, rec agent.Recorder) (y agent.Yield, exit Exit, err error) {
+	out, err := s.keep(rec, "stdout.jsonl")
+	if err != nil {
+		return y, exit, err
+	}
+	defer func() { err = errors.Join(err, out.close()) }()
+	errs, err := s.keep(rec, "stderr.txt")
+	if err != nil {
+		return y, exit, err
+	}
+	defer func() { err = errors.Join(err, errs.close()) }()
+	if s.turns > 1 && s.program == nil {
+		return agent.Yield{End: agent.Crashed, Reason: "it has ended in an earlier turn, and its session with it"}, exit, nil
+	}
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	in := newPending(func() { cancel(errDeaf) })
+	defer in.close()
+	t := &Talk{Run: r, Fresh: s.program == nil, in: in, over: func() { cancel(errYielded) }}
+	free, spent := s.bound(func() { cancel(errSteps) })
+	defer free()
+	if spent {
+		return y, exit, errSteps
+	}
+	if t.Fresh {
+		s.program = &program{id: "cli", split: &lines{each: s.dialog.Line}}
+	}
+	p := s.program
+	s.dialog.Begin(t)
+	stdout, stderr := counted{both{out, p.split}, &p.out}, counted{errs, &p.errs}
+	if t.Fresh {
+		exit.Result, err = s.shell.Exec(work, sandbox.Command{
+			ID: p.id, Argv: append(slices.Clone(start.Argv), s.settings.Args...), Env: s.environ(start), Dir: s.setup.Workdir, User: s.setup.User,
+			Stdin: in, Stdout: stdout, Stderr: stderr,
+		})
+	} else {
+		exit.Result, err = s.shell.Join(work, sandbox.Joining{ID: p.id, Stdin: in, Stdout: stdout, Stderr: stderr, StdoutOffset: p.out, StderrOffset: p.errs})
+	}
+	exit.Output, exit.Errors = string(p.split.tail), errs.last()
+	cause := context.Cause(work)
+	switch {
+	case t.done && s.book.spent():
+		return y, exit, errSteps
+	case t.done:
+		return t.yield, exit, t.err
+	case ctx.Err() != nil:
+		return y, exit, err
+	case errors.Is(cause, errDeaf), errors.Is(cause, errSteps):
+		s.program = nil
+		if err = s.shell.Kill(ctx, p.id); err != nil {
+			return y, exit, err
+		}
+		if errors.Is(cause, errSteps) {
+			return y, exit, errSteps
+		}
+		return agent.Yield{End: agent.Crashed, Reason: errDeaf.Error()}, exit, nil
+	}
+	s.program = nil
+	if err != nil {
+		return y, exit, err
+	}
+	if p.split.end(); t.done { // the last line had no end
+		return t.yield, exit, t.err
+	}
+	y, err = s.dialog.End(exit)
+	return y, exit, err
+}
+
+// bound has the CLI stopped when its steps are used up, and calls kill if it
+// does not stop. None may be left before the turn begins.
+func (s *session) bound(kill func()) (end func(), spent bool) {
+	s.book.most, s.book.whole = s.setup.Limits.MaxSteps, nil
+	if s.book.spent() {
+		return func() {}, true
+	}
+	var timer *time.Timer
+	s.book.whole = func() {
+		if timer == nil && s.book.spent() {
+			timer = time.AfterFunc(stopTime, kill)
+			s.dialog.Stop()
+		}
+	}
+	return func() {
+		s.book.whole = nil
+		if timer != nil {
+			timer.Stop()
+		}
+	}, false
+}

@@ -65,6 +65,32 @@ func TestASecondBerthIsRefusedAndToldWho(t *testing.T) {
 	}
 }
 
+// The damage without the lock: both begin what neither has done.
+func TestDamageTwoBerthsDoEachTrialTwice(t *testing.T) {
+	t.Parallel()
+	r := create(t, 3)
+	other, err := store.OpenWithoutLock(r.Dir, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		attempt(t, r, i, record.Passed)
+		attempt(t, other, i, record.Passed)
+	}
+	if err = errors.Join(r.Close(), other.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, x, err := store.Read(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range x.Trials {
+		if len(tr.Attempts) != 2 {
+			t.Errorf("trial %s has %d attempts, want that it was done and paid for twice", tr.ID, len(tr.Attempts))
+		}
+	}
+}
+
 func TestAKilledBerthHoldsNothing(t *testing.T) {
 	t.Parallel()
 	r := create(t, 1)
@@ -152,14 +178,26 @@ func TestABerthOnAnotherMachineIsSeen(t *testing.T) {
 			if !errors.As(err, &busy) || !strings.Contains(err.Error(), tt.process.String()) {
 				t.Fatalf("got %v", err)
 			}
-			r3, err := store.Open(r.Dir, "test", true)
-			if err != nil {
-				t.Fatalf("with the user's word: %v", err)
-			}
-			if err = r3.Close(); err != nil {
-				t.Error(err)
-			}
+			takenOver(t, r.Dir, tt.process == self)
 		})
+	}
+}
+
+// takenOver gives the user's word that the other one is gone, which does not
+// count when it is seen to live.
+func takenOver(t *testing.T, dir string, lives bool) {
+	t.Helper()
+	r, err := store.Open(dir, "test", true)
+	var busy *store.BusyError
+	switch {
+	case lives && !errors.As(err, &busy):
+		t.Errorf("the user's word is taken against what is seen: %v", err)
+	case !lives && err != nil:
+		t.Fatalf("with the user's word: %v", err)
+	case !lives:
+		if err = r.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -187,6 +225,9 @@ func TestAFullDiskLosesNothingThatWasPublished(t *testing.T) {
 func onAFullDisk(dir string) error {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
 		return fmt.Errorf("no small disk: %w", err)
+	}
+	if err := naiveOnAFullDisk(dir); err != nil {
+		return err
 	}
 	const n = 40
 	r, err := store.Create(dir, manifest(n), nil)
@@ -226,6 +267,25 @@ func onAFullDisk(dir string) error {
 		return fmt.Errorf("%d damaged lines", x.Damaged)
 	}
 	return nil
+}
+
+// naiveOnAFullDisk shows the damage: a file that is written in place loses what
+// it held.
+func naiveOnAFullDisk(dir string) error {
+	name, fill := filepath.Join(dir, "naive.json"), filepath.Join(dir, "fill")
+	held := strings.Repeat("trial passed\n", 100)
+	if err := os.WriteFile(name, []byte(held), 0o600); err != nil {
+		return err
+	}
+	fillUp(fill)
+	if err := os.WriteFile(name, []byte(strings.Repeat(held, 100)), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("on a full disk a file was written: %w", err)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil || strings.HasPrefix(string(b), held) && strings.HasSuffix(string(b), "passed\n") {
+		return fmt.Errorf("a file that was written in place on a full disk is whole: %d bytes, %w", len(b), err)
+	}
+	return errors.Join(os.Remove(name), os.Remove(fill))
 }
 
 // fillUp leaves not one byte of the disk.

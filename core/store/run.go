@@ -83,7 +83,8 @@ func Create(parent string, m *Manifest, files []File) (*Run, error) {
 // Open begins to write a run that exists; berth is the version of this
 // program. Fails with ErrNoRun, with a *node.HeldError when another process on
 // this machine writes it, and with a *BusyError when one on another machine
-// did not say that it ended; takeOver is the user's word that it is gone.
+// did not say that it ended; takeOver is the user's word that it is gone, which
+// is not taken for one that is seen to live.
 func Open(dir, berth string, takeOver bool) (*Run, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -116,10 +117,8 @@ func (r *Run) begin(takeOver bool) (err error) {
 			err = errors.Join(err, r.lock.Release())
 		}
 	}()
-	if !takeOver {
-		if err = vacant(r.Dir, ""); err != nil {
-			return err
-		}
+	if err = vacant(r.Dir, "", takeOver); err != nil {
+		return err
 	}
 	self := node.Self()
 	writer := fmt.Sprintf("%s-%s-%d", time.Now().UTC().Format("20060102T150405.000000Z"), Name(self.Host, 40), self.PID)
@@ -127,8 +126,8 @@ func (r *Run) begin(takeOver bool) (err error) {
 		return fmt.Errorf("journal: %w", err)
 	}
 	err = r.journal.append(Entry{Kind: WriterBegan, Process: &self, Berth: r.berth}, true)
-	if err == nil && !takeOver {
-		err = vacant(r.Dir, writer) // somebody on another machine may have come at the same moment
+	if err == nil {
+		err = vacant(r.Dir, writer, takeOver) // somebody on another machine may have come at the same moment
 	}
 	if err != nil {
 		err = errors.Join(err, r.end())
@@ -153,8 +152,9 @@ func (e *BusyError) Error() string {
 		e.Dir, e.Process, e.Since.Format(time.RFC3339))
 }
 
-// vacant fails with a *BusyError when a writer other than self may be at work.
-func vacant(dir, self string) error {
+// vacant fails with a *BusyError when a writer other than self may be at work;
+// takeOver is the user's word that none is that cannot be seen from here.
+func vacant(dir, self string, takeOver bool) error {
 	entries, err := os.ReadDir(filepath.Join(dir, JournalDir))
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func vacant(dir, self string) error {
 		if ended || began == nil || began.Process == nil {
 			continue
 		}
-		if s := began.Process.State(); s != node.Dead {
+		if s := began.Process.State(); s == node.Alive || s == node.Unknown && !takeOver {
 			return &BusyError{Dir: dir, Process: *began.Process, Since: began.Time, Alive: s == node.Alive}
 		}
 	}

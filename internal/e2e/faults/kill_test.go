@@ -128,9 +128,11 @@ func TestTwoBerthsOnOneRunFolder(t *testing.T) {
 	}
 	// Another place of the same user, as from another login, sees the same.
 	other := newPlace(t)
-	third := other.berth("resume", dir, "--no-live").want(t, 2)
-	if !strings.Contains(third.stderr, fmt.Sprintf("pid %d on ", first.pid)) {
-		t.Errorf("a berth with another runtime folder does not name the first:\n%s", third.stderr)
+	for _, flag := range []string{"--no-live", "--take-over"} { // the user's word that the first is gone is not true
+		third := other.berth("resume", dir, flag).want(t, 2)
+		if !strings.Contains(third.stderr, fmt.Sprintf("pid %d on ", first.pid)) {
+			t.Errorf("a berth with another runtime folder does not name the first (%s):\n%s", flag, third.stderr)
+		}
 	}
 	busy := p.sound(dir)
 	if len(busy.Writers) != 1 || busy.Writers[0].Ended {

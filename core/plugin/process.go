@@ -65,8 +65,7 @@ func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, er
 		Logger:           hclog.NewNullLogger(), // what it would say is in our errors, and its parser of stderr panics on hostile lines
 		SyncStdout:       c.out,
 		SyncStderr:       c.err,
-		GRPCDialOptions: []grpc.DialOption{grpc.WithDefaultCallOptions(
-			grpc.MaxCallRecvMsgSize(fault.MaxMessage), grpc.MaxCallSendMsgSize(fault.MaxMessage))},
+		GRPCDialOptions:  fault.DialOptions(),
 	})
 	err := p.dispense()
 	if err == nil && stop() {

@@ -114,10 +114,14 @@ func (t *terminal) ready(ctx context.Context) error {
 	return nil
 }
 
+// gap is how long there is between two commands at least: a shell that has got
+// a line takes a moment before the terminal is the started program's.
+const gap = 50 * time.Millisecond
+
 // do types one command and waits. A note says what else the model should know.
 func (t *terminal) do(ctx context.Context, c protocol.Command) (note string, err error) {
 	typed := t.tty.Type(c.Keystrokes) // when it fails, the reader knows why
-	if err = t.tty.Wait(ctx, c.Duration); err != nil {
+	if err = t.tty.Wait(ctx, max(c.Duration, gap)); err != nil {
 		return "", err
 	}
 	ended, err := t.tty.Ended()

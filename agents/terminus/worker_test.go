@@ -177,6 +177,18 @@ func TestAFileIsWrittenAndTheEndConfirmed(t *testing.T) {
 	l.close()
 }
 
+// What is typed together with the command that reads it is read, line by line.
+func TestAProgramGetsWhatIsTypedAhead(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(
+		typing("cat > a.txt\nhello\nworld\n", 1, "C-d", 1, "sh -c 'read x; read y; echo \"<$x $y>\" > b.txt'\none\ntwo\n", 1), complete, complete))
+	l.turn("Go.")
+	if a, b := l.read("/tmp/a.txt"), l.read("/tmp/b.txt"); a != "hello\nworld\n" || b != "<one two>\n" {
+		t.Errorf("the files hold %q and %q", a, b)
+	}
+	l.close()
+}
+
 func TestAnEditorIsUsed(t *testing.T) {
 	t.Parallel()
 	editor := ""

@@ -40,7 +40,8 @@ func parseJSON(text string) (Reply, error) {
 // find finds the object that is a reply: the first with commands or
 // task_complete. Without one it tries to mend the first object that there is.
 func find(text string, r *Reply) (object []member, before, after string, err error) {
-	var other []member // an object, but no reply
+	var other []member // of the first object that is no reply
+	some := false      // there is one
 	first := -1
 	for at, tries := 0, 0; tries < maxObjects; tries++ {
 		i := strings.IndexByte(text[at:], '{')
@@ -63,8 +64,8 @@ func find(text string, r *Reply) (object []member, before, after string, err err
 		switch {
 		case bad == nil && isReply(got):
 			return got, text[:i], text[i+end:], nil
-		case bad == nil && other == nil:
-			other = got
+		case bad == nil && !some:
+			other, some = got, true
 		}
 		at = i + end
 	}
@@ -79,7 +80,7 @@ func find(text string, r *Reply) (object []member, before, after string, err err
 		r.warn("%s", said)
 		return got, text[:first], "", nil
 	}
-	if other != nil {
+	if some {
 		return other, "", "", nil
 	}
 	_, bad := decode(text[first:])

@@ -34,8 +34,28 @@ type Reply struct {
 	Warnings []string
 }
 
+// maxWarnings is how much the model is told about one reply.
+const maxWarnings = 10
+
 func (r *Reply) warn(format string, args ...any) {
-	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+	switch n := len(r.Warnings); {
+	case n < maxWarnings:
+		r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+	case n == maxWarnings:
+		r.Warnings = append(r.Warnings, "there is more that was put right, and is not told")
+	}
+}
+
+// said is a reply without what some models think aloud at its beginning, which
+// may hold drafts of it.
+func said(text string) string {
+	trimmed := strings.TrimSpace(text)
+	if strings.HasPrefix(trimmed, "<think>") {
+		if _, after, ok := strings.Cut(trimmed, "</think>"); ok {
+			return after
+		}
+	}
+	return text
 }
 
 // Format is one way to write a reply.
@@ -52,6 +72,7 @@ const (
 func (f Format) Parse(text string) (Reply, error) {
 	var r Reply
 	var err error
+	text = said(text)
 	if f == XML {
 		r, err = parseXML(text)
 	} else {

@@ -59,6 +59,12 @@ func TestRepliesInJSON(t *testing.T) {
 		{name: "keystrokes that are no text", in: `{"analysis": "a", "plan": "p", "commands": [{"keystrokes": null}]}`, err: "no text"},
 		{name: "bad commands when complete", in: `{"analysis": "a", "plan": "p", "commands": ["ls"], "task_complete": true}`, complete: true, warnings: []string{"ignored"}},
 		{name: "empty", in: "", err: "no JSON object"},
+		{name: "objects that are empty", in: "{}{}", err: `"commands" is missing`},
+		{
+			name: "thinking aloud", in: `<think>perhaps {"commands": [{"keystrokes": "rm -rf /\n"}]}</think> {"analysis": "a", "plan": "p", "commands": [{"keystrokes": "a\n"}]}`,
+			want: one("a\n"),
+		},
+		{name: "thoughts in a string", in: `{"analysis": "<think>a</think>", "plan": "p", "commands": []}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -89,6 +95,12 @@ func TestRepliesInXML(t *testing.T) {
 		},
 		{name: "xml, unknown", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><mood>x</mood><commands><keystrokes speed=\"1\">a\n</keystrokes></commands></response>", want: one("a\n"), warnings: []string{"<mood>", `"speed"`}},
 		{name: "xml, no response", format: XML, in: "<analysis>a</analysis><plan>p</plan><commands><keystrokes>a\n</keystrokes></commands>", want: one("a\n"), warnings: []string{"<response> tags are missing"}},
+		{
+			name: "xml, CDATA", format: XML, in: "<response><analysis><![CDATA[a]]></analysis><plan>p</plan><commands><keystrokes><![CDATA[a <b> && c\n]]></keystrokes></commands></response>",
+			want: one("a <b> && c\n"), warnings: []string{"CDATA", "CDATA"},
+		},
+		{name: "xml, CDATA typed", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands><keystrokes>echo '<![CDATA[x]]>'\n</keystrokes></commands></response>", want: one("echo '<![CDATA[x]]>'\n")},
+		{name: "xml, thinking aloud", format: XML, in: "<think>a <response>?</think><response><analysis>a</analysis><plan>p</plan><commands><keystrokes>a\n</keystrokes></commands></response>", want: one("a\n")},
 		{name: "xml, nothing", format: XML, in: "done", err: "no <response>"},
 		{name: "xml, no commands", format: XML, in: "<response><analysis>a</analysis><plan>p</plan></response>", err: "<commands> is missing"},
 		{name: "xml, commands without keystrokes", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands>ls</commands></response>", err: "no <keystrokes>"},
@@ -125,6 +137,16 @@ func warned(t *testing.T, got, want []string) {
 		if !strings.Contains(got[i], w) {
 			t.Errorf("warning %d is %q; want %q in it", i, got[i], w)
 		}
+	}
+}
+
+// A reply with thousands of mistakes does not fill the conversation with as many
+// warnings.
+func TestWarningsAreFew(t *testing.T) {
+	t.Parallel()
+	r, err := JSON.Parse(`{"analysis": "a", "plan": "p", "commands": [` + strings.TrimSuffix(strings.Repeat(`{"keystrokes": "x\n", "speed": 1},`, 1000), ",") + `]}`)
+	if err != nil || len(r.Commands) != 1000 || len(r.Warnings) != maxWarnings+1 || !strings.Contains(r.Warnings[maxWarnings], "more") {
+		t.Errorf("%d commands, %d warnings, %v", len(r.Commands), len(r.Warnings), err)
 	}
 }
 

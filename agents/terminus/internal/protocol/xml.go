@@ -39,10 +39,10 @@ func parseXML(text string) (Reply, error) {
 		if !ok {
 			r.warn("<%s> is missing", f.name)
 		}
-		*f.to = strings.TrimSpace(inner)
+		*f.to = strings.TrimSpace(r.plain(inner))
 	}
 	if done, _, _, ok := r.tag(rest, "task_complete", true); ok {
-		r.Complete = r.yes(done)
+		r.Complete = r.yes(r.plain(done))
 	}
 	r.unknown(rest)
 	if !has {
@@ -123,6 +123,21 @@ var (
 	entity    = regexp.MustCompile(`&(lt|gt|amp|quot|apos);`)
 )
 
+// plain is text without the brackets of CDATA around it: no program wants to have
+// them typed.
+func (r *Reply) plain(text string) string {
+	in, ok := strings.CutPrefix(strings.TrimLeft(text, " \t\r\n"), "<![CDATA[")
+	if !ok {
+		return text
+	}
+	in, ok = strings.CutSuffix(strings.TrimRight(in, " \t\r\n"), "]]>")
+	if !ok {
+		return text
+	}
+	r.warn("text needs no CDATA: it was taken out")
+	return in
+}
+
 // keystrokes reads the elements of <commands>.
 func (r *Reply) keystrokes(text string) error {
 	if strings.TrimSpace(text) == "" {
@@ -142,7 +157,7 @@ func (r *Reply) keystrokes(text string) error {
 		if strings.TrimSpace(before) != "" {
 			r.warn("there is text before the <keystrokes> of command %d, which was ignored", n)
 		}
-		c := Command{Keystrokes: inner, Duration: DefaultDuration}
+		c := Command{Keystrokes: r.plain(inner), Duration: DefaultDuration}
 		opening := text[len(before):]
 		opening = opening[:strings.IndexByte(opening, '>')]
 		for _, a := range attribute.FindAllStringSubmatch(opening, -1) {

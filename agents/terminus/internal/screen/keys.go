@@ -21,12 +21,18 @@ var cursor = []string{"Up", "Down", "Right", "Left", "Home", "End"}
 
 // Keys are the bytes that keystrokes stand for. Text that is the name of one
 // key (Enter, C-c, M-x, Up, F5) is that key, any other text is itself; a new
-// line is the Enter key.
+// line is the Enter key, or a line feed in a text of several lines, unless a
+// program has the whole screen. Shells take both, but what follows the line that
+// starts a program may arrive while the shell still edits: the kernel then makes
+// no new line of an Enter, and the program waits for one for ever.
 func Keys(text string, m Modes) []byte {
 	if b, ok := key(text, m); ok {
 		return []byte(b)
 	}
-	text = strings.ReplaceAll(text, "\r\n", "\r")
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	if i := strings.IndexByte(text, '\n'); i >= 0 && i < len(text)-1 && !m.Alternate {
+		return []byte(text)
+	}
 	return []byte(strings.ReplaceAll(text, "\n", "\r"))
 }
 

@@ -127,7 +127,7 @@ func TestOneLongLineIsCut(t *testing.T) {
 func TestKeysAreWhatTheyAreCalled(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"ls\n": "ls\r", "a\r\nb\n": "a\rb\r", "Enter": "\r", "C-c": "\x03", "C-C": "\x03", "^D": "\x04", "C-[": "\x1b", "C-Space": "\x00", "C-?": "\x7f",
+		"ls\n": "ls\r", "a\r\nb\n": "a\nb\n", "\n": "\r", "\n\n": "\n\n", "Enter": "\r", "C-c": "\x03", "C-C": "\x03", "^D": "\x04", "C-[": "\x1b", "C-Space": "\x00", "C-?": "\x7f",
 		"Escape": "\x1b", "M-x": "\x1bx", "M-Up": "\x1b\x1b[A", "Up": "\x1b[A", "F5": "\x1b[15~", "M-": "M-", "C-cc": "C-cc", "^": "^", "Enter the room": "Enter the room", "": "",
 	} {
 		if got := string(Keys(in, Modes{})); got != want {
@@ -136,6 +136,9 @@ func TestKeysAreWhatTheyAreCalled(t *testing.T) {
 	}
 	if got := string(Keys("Up", Modes{CursorKeys: true})); got != "\x1bOA" {
 		t.Errorf("Up for an application = %q", got)
+	}
+	if got := string(Keys("iab\ncd\n", Modes{Alternate: true})); got != "iab\rcd\r" {
+		t.Errorf("lines for an editor = %q", got)
 	}
 	if IsKey("ls") || !IsKey("C-c") {
 		t.Error("ls is no key, C-c is one")

@@ -171,6 +171,10 @@ func (w *worker) count(r chat.Reply) {
 
 var block = regexp.MustCompile("(?ms)^[ \\t]*```(?:bash|sh|shell)[ \\t]*\\r?\\n(.*?)^[ \\t]*```[ \\t]*\\r?$")
 
+// maxCommand is how long a command may be, in bytes: Linux takes 128 KiB in one
+// argument.
+const maxCommand = 120 << 10
+
 // parse finds the command of a reply. An error says in words for the model why
 // there is none.
 func parse(r chat.Reply) (string, error) {
@@ -184,6 +188,10 @@ func parse(r chat.Reply) (string, error) {
 		return "", fmt.Errorf("there are %d ```bash code blocks in the reply", len(found))
 	case strings.TrimSpace(found[0][1]) == "":
 		return "", errors.New("the code block is empty")
+	case strings.ContainsRune(found[0][1], 0):
+		return "", errors.New("the command holds a zero byte, which no command can: write it as an escape, such as \\0")
+	case len(found[0][1]) > maxCommand:
+		return "", fmt.Errorf("the command has %d bytes, and at most %d can be run: write a large file in pieces", len(found[0][1]), maxCommand)
 	}
 	return strings.TrimRight(found[0][1], "\r\n"), nil
 }

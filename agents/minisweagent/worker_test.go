@@ -95,6 +95,16 @@ func TestLongOutputAndLongCommandsAreCut(t *testing.T) {
 	}
 }
 
+// The longest command that is taken can be run.
+func TestAVeryLongCommandIsRun(t *testing.T) {
+	t.Parallel()
+	long := "echo " + strings.Repeat("x", maxCommand-len("echo  | wc -c\n")) + " | wc -c"
+	y, _, server, _ := turn(t, `{}`, chattest.Script(bash(long), bash("echo "+done)))
+	if got := server.Questions()[1].Last; y.End != agent.Done || !strings.Contains(got, "Exit code: 0") {
+		t.Errorf("got %+v after %q", y, got)
+	}
+}
+
 func TestLimitsEndTheTurn(t *testing.T) {
 	t.Parallel()
 	for conf, want := range map[string]string{`{"step_limit": 2}`: "step_limit = 2", `{"token_limit": 25}`: "token_limit = 25"} {
@@ -131,6 +141,11 @@ func TestWhatIsACommand(t *testing.T) {
 	} {
 		if got, err := parse(chat.Reply{Text: in}); got != want || (err != nil) != (want == "") {
 			t.Errorf("parse(%q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{"echo a\x00b": "zero byte", strings.Repeat("x", maxCommand+1): "in pieces"} {
+		if _, err := parse(chat.Reply{Text: bash(text)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a command that cannot be run: %v; want %q", err, want)
 		}
 	}
 	if _, err := parse(chat.Reply{Text: "```bash\nls\n```", Stop: chat.Length}); err == nil {

@@ -25,6 +25,8 @@ type Attempt struct {
 	mu     sync.Mutex
 	files  map[string]*appended
 	closed bool
+
+	writing sync.Mutex // one file beside its name at a time
 }
 
 // appended is an open file of JSON lines.
@@ -123,21 +125,38 @@ func line(v any) ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// WriteFile writes a file of the attempt beside its name and renames it. Its
-// folder must exist.
+// WriteFile writes a file of the attempt beside its name and renames it: a
+// reader, also after this process was killed, sees all of it or none. Its folder
+// must exist.
 func (a *Attempt) WriteFile(file string, data []byte) error {
 	if !local(file) {
 		return fmt.Errorf("write %q: not a path below the attempt", file)
 	}
-	return replace(filepath.Join(a.dir, filepath.FromSlash(file)), data)
+	file = filepath.Join(a.dir, filepath.FromSlash(file))
+	beside := filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".part")
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	err := os.WriteFile(beside, data, 0o644)
+	if err == nil {
+		err = os.Rename(beside, file)
+	}
+	if err != nil {
+		_ = os.Remove(beside)
+	}
+	return err
 }
 
-// Publish ends the attempt: what was appended reaches the disk, then
-// result.json takes its name, then the journal says so. The attempt counts
-// from the moment that result.json has its name, and never before. Once: a
-// second call is an error.
+// Publish ends the attempt: result.json reaches the disk and takes its name,
+// then the journal says so, on the disk, too. The attempt counts from the moment
+// that result.json has its name, and never before. Once: a second call is an
+// error.
+//
+// What was appended, and what WriteFile wrote, is the kernel's by now and outlives
+// a kill of this process; nobody waits until it is on the disk. A power cut may
+// cost it for the attempts that ended in the last half minute, but not their
+// results.
 func (a *Attempt) Publish(r record.Result) error {
-	if err := a.close(true); err != nil {
+	if err := a.close(); err != nil {
 		return fmt.Errorf("publish attempt: %w", err)
 	}
 	b, err := json.MarshalIndent(&r, "", "  ")
@@ -157,14 +176,14 @@ func (a *Attempt) Publish(r record.Result) error {
 // Abandon closes the files of an attempt that was not published. It stays in
 // its folder and does not count.
 func (a *Attempt) Abandon() error {
-	if err := a.close(false); !errors.Is(err, os.ErrClosed) {
+	if err := a.close(); !errors.Is(err, os.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
 // close closes the appended files, once.
-func (a *Attempt) close(sync bool) (err error) {
+func (a *Attempt) close() (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
@@ -172,9 +191,6 @@ func (a *Attempt) close(sync bool) (err error) {
 	}
 	a.closed = true
 	for _, out := range a.files {
-		if sync {
-			err = errors.Join(err, out.f.Sync())
-		}
 		err = errors.Join(err, out.f.Close())
 	}
 	return err

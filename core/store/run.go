@@ -273,9 +273,9 @@ func newID() (string, error) {
 	return hex.EncodeToString(b[:]), err
 }
 
-// replace writes a file beside its name and renames it. The temporary file is
-// in the same folder without trying first whether another would do, which costs
-// as much as the rest.
+// replace writes a file beside its name, waits until it is on the disk, and
+// renames it. The temporary file is in the same folder without trying first
+// whether another would do, which costs as much as the rest.
 func replace(name string, data []byte) error {
 	return renameio.WriteFile(name, data, 0o644, renameio.WithTempDir(filepath.Dir(name)))
 }

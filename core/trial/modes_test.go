@@ -2,6 +2,7 @@ package trial_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -212,6 +213,31 @@ func TestADeadlineCutsFirstAndGradesWhatIsThere(t *testing.T) {
 	}
 	if r.AgentTime < 300*time.Millisecond || r.AgentTime > 5*time.Second {
 		t.Errorf("agent time %s", r.AgentTime)
+	}
+}
+
+// An agent that notices that its access is cut can still say what it knows: its
+// call is not cancelled at once.
+func TestWhatIsSaidAtADeadlineIsHeard(t *testing.T) {
+	t.Parallel()
+	a := &scripted{needs: agent.Needs{Shell: true}, turn: func(ctx context.Context, act *actor, _ agent.Message) (agent.Yield, error) {
+		if err := act.sh(ctx, "sleep 3000"); !errors.Is(err, sandbox.ErrRevoked) {
+			return agent.Yield{}, fmt.Errorf("the command ended with %w", err)
+		}
+		select { // a plugin of its own process needs a moment
+		case <-ctx.Done():
+			return agent.Yield{}, context.Cause(ctx)
+		case <-time.After(50 * time.Millisecond):
+			return agent.Yield{End: agent.Crashed, Reason: "last words"}, act.Log("said")
+		}
+	}}
+	b := newBench(t, a, tests("true"))
+	b.task.Stages[0].Agent.Time = task.Duration(300 * time.Millisecond)
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Timeout, record.Checked)
+	turns := lines[record.Turn](t, filepath.Join(b.dir, record.TurnsFile))
+	if len(turns) != 2 || turns[1].Reason != "last words" {
+		t.Errorf("turns %+v", turns)
 	}
 }
 

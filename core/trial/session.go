@@ -315,7 +315,9 @@ var (
 
 // turn hands one message to the agent and returns when its access is cut. At a
 // deadline access is cut first and the call cancelled second, so that what the
-// plugin does about its own end touches nothing that is graded.
+// plugin does about its own end touches nothing that is graded. In between it
+// has bound.Farewell to say what it knows: what is said on a call that is
+// cancelled gets lost.
 func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration) finished {
 	s.turns++
 	if err := s.access(ctx); err != nil {
@@ -327,23 +329,32 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	begin, before := time.Now(), s.waited()
 	var watching sync.WaitGroup
 	var why atomic.Pointer[error] // set before access is cut, since the call may end by that
+	var cut atomic.Int64          // nanoseconds since begin; 0: not cut
+	over := make(chan struct{})
 	watching.Go(func() {
 		if cause := s.watch(ctx, call, begin, limit-before); cause != nil {
 			why.Store(&cause)
+			cut.Store(int64(time.Since(begin)))
 			if err := s.revoke(ctx); err != nil {
 				s.a.scribe.Note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, "revoke", "%s", err)
 			}
+			farewell(ctx, cause, over)
 			cancel(cause)
 		}
 	})
 	y, err := patience.Await(call, func(ctx context.Context) (agent.Yield, error) { return s.agent.Turn(ctx, m, s.pen) })
+	close(over)
 	var cause error
 	if p := why.Load(); p != nil {
 		cause = *p
 	} else if s.broke() {
 		cause = errBudget // the agent saw it before the watch did
 	}
-	took := max(0, time.Since(begin)-(s.waited()-before))
+	took := time.Since(begin)
+	if c := cut.Load(); c > 0 {
+		took = time.Duration(c)
+	}
+	took = max(0, took-(s.waited()-before))
 	cancel(nil)
 	watching.Wait()
 	revoked := s.revoke(ctx)
@@ -368,6 +379,21 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 		f.err = revoked
 	}
 	return f
+}
+
+// farewell waits for the end of a turn whose time or budget is over, but not for
+// long, and not when the run itself ends.
+func farewell(ctx context.Context, cause error, over <-chan struct{}) {
+	if !errors.Is(cause, errTurnTime) && !errors.Is(cause, errBudget) {
+		return
+	}
+	t := time.NewTimer(bound.Farewell)
+	defer t.Stop()
+	select {
+	case <-over:
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }
 
 // endOf is the agent's own account of a turn as the record has it.

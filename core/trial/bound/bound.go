@@ -49,6 +49,7 @@ const (
 	Verify    = 60 * time.Minute
 	Close     = 60 * time.Second // of an agent's session
 	Destroy   = 2 * time.Minute
+	Farewell  = 2 * time.Second  // for a turn to end by itself once its access is cut, before it is cancelled
 	Return    = 10 * time.Second // for a plugin's call to come back once it was cancelled
 	Lease     = 60 * time.Second
 	Heartbeat = 15 * time.Second // a quarter of the lease

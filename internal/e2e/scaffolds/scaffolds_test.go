@@ -97,6 +97,7 @@ func (s scaffold) trials() map[string]ending {
 		"deadline": {
 			replies: []string{always("deadline", s.call("I wait.", "echo MARK-deadline; touch /app/begun; sleep 3000"))},
 			verify:  "[ -e /app/begun ] && " + nothingOfTheBundle, toml: "[agent]\ntimeout_sec = 45\n", outcome: record.Passed, end: record.Timeout,
+			says: "last words: I wait.",
 		},
 		"down": {replies: []string{fails("down", 503)}, outcome: record.ModelError, end: record.Crashed, says: "scripted trouble"},
 		"bad":  {replies: []string{fails("bad", 400)}, outcome: record.Passed, end: record.Crashed, says: "scripted trouble"},

@@ -36,6 +36,7 @@ type Book struct {
 	count   int64  // steps of the model so far
 
 	whole   func() // called when a step of the model is recorded
+	most    int64  // steps of the model that it may have; 0: any number
 	subs    map[string]*Book
 	steps   []trajectory.Step // of a sub-agent
 	sub     string            // call that started it; empty: the agent itself
@@ -88,14 +89,19 @@ func join(a, b string) string {
 }
 
 // Call adds a call of a tool to the model's message id. Arguments that are no
-// object are kept as one.
+// object are kept as one. What a call is told with the last time counts.
 func (b *Book) Call(id, call, name string, arguments json.RawMessage) {
-	s := b.step(id)
-	for i := range s.ToolCalls {
-		if s.ToolCalls[i].ID == call {
-			return // told twice
+	if b.open != nil {
+		for i := range b.open.ToolCalls {
+			if c := &b.open.ToolCalls[i]; c.ID == call {
+				if now := object(arguments); string(now) != "{}" {
+					c.Arguments = now
+				}
+				return
+			}
 		}
 	}
+	s := b.step(id)
 	s.ToolCalls = append(s.ToolCalls, trajectory.ToolCall{ID: call, Name: name, Arguments: object(arguments)})
 	b.pending++
 }
@@ -150,6 +156,12 @@ func (b *Book) Result(call, text string, failed bool) {
 		b.Flush()
 	}
 }
+
+// Waits says whether a call of the message that is open has no result yet.
+func (b *Book) Waits() bool { return b.open != nil && b.pending > 0 }
+
+// spent is true when the steps of the model are used up.
+func (b *Book) spent() bool { return b.most > 0 && b.count >= b.most }
 
 // called says whether the open step has a call that waits for its result.
 func (b *Book) called(call string) bool {

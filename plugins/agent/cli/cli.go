@@ -73,6 +73,9 @@ type Scaffold struct {
 	Start func(r *Run) (Start, error)
 	// Events begins to read what the CLI prints, once a session.
 	Events func(b *Book) Events
+	// Dialog is for a CLI that is started once a session, and talked to: instead
+	// of Events. Start is called each time, and counts the first time.
+	Dialog func(b *Book) Dialog
 }
 
 // Run is what one start of the CLI is made from.
@@ -277,6 +280,10 @@ func (a *cliAgent) Open(_ context.Context, setup agent.Setup) (agent.Session, er
 	}
 	x := &session{scaffold: s, settings: c, setup: setup, model: m, shell: box, close: box.Close}
 	x.book = newBook(m.Name, c.ReasoningEffort, setup.Scratch)
+	if s.Dialog != nil {
+		x.dialog = s.Dialog(x.book)
+		return x, nil
+	}
 	x.events = s.Events(x.book)
 	return x, nil
 }

@@ -27,6 +27,8 @@ type session struct {
 	close    func() error
 	book     *Book
 	events   Events
+	dialog   Dialog   // instead of events
+	program  *program // that the dialog is with; nil: it does not run
 
 	mu     sync.Mutex // held by a call
 	image  image
@@ -115,25 +117,46 @@ func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 		return agent.Yield{}, s.over(ctx, err)
 	}
 	s.book.resume(rec)
-	exit, err := s.run(ctx, start, rec)
-	if ctx.Err() != nil { // nobody listens any more: Close records what is open
-		return agent.Yield{}, context.Cause(ctx)
-	}
-	if errors.Is(err, sandbox.ErrRevoked) { // and soon nobody will: Close records it for certain
-		return exit.cutOff(s.book.said), nil
-	}
-	s.book.end()
+	y, exit, err := s.work(ctx, start, r, rec)
 	switch {
-	case errors.Is(err, errSteps):
-		return agent.Yield{End: agent.MaxSteps, Reason: fmt.Sprintf("the limit of %d steps is reached", s.setup.Limits.MaxSteps)}, nil
-	case errors.Is(err, sandbox.ErrNoProgram), errors.Is(err, sandbox.ErrDenied):
-		return agent.Yield{End: agent.Crashed, Reason: "the CLI cannot be started: " + err.Error()}, nil
-	case err != nil:
-		return agent.Yield{}, s.over(ctx, err)
+	case ctx.Err() != nil:
+		// Nobody listens any more: Close records what is open.
+		return agent.Yield{}, context.Cause(ctx)
+	case errors.Is(err, sandbox.ErrRevoked), errors.Is(err, sandbox.ErrGone):
+		// Access may be cut a moment before ctx ends.
+		return exit.cutOff(s.book.said), nil
+	case err != nil && !errors.Is(err, agent.ErrModel):
+		return agent.Yield{}, err
 	case s.book.err != nil:
 		return agent.Yield{}, s.book.err
 	}
-	return s.events.End(exit)
+	return y, err
+}
+
+// work has the CLI carry out a turn, and says how that ended. What is open is
+// recorded, unless it was cut off.
+func (s *session) work(ctx context.Context, start Start, r *Run, rec agent.Recorder) (y agent.Yield, exit Exit, err error) {
+	if s.dialog != nil {
+		y, exit, err = s.converse(ctx, start, r, rec)
+	} else {
+		exit, err = s.run(ctx, start, rec)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return y, exit, err
+	case errors.Is(err, errSteps):
+		y, err = agent.Yield{End: agent.MaxSteps, Reason: fmt.Sprintf("the limit of %d steps is reached", s.setup.Limits.MaxSteps)}, nil
+	case errors.Is(err, sandbox.ErrNoProgram), errors.Is(err, sandbox.ErrDenied):
+		y, err = agent.Yield{End: agent.Crashed, Reason: "the CLI cannot be started: " + err.Error()}, nil
+	case err != nil && !errors.Is(err, agent.ErrModel):
+		return y, exit, err
+	case s.dialog == nil:
+		s.book.end()
+		y, err = s.events.End(exit)
+		return y, exit, err
+	}
+	s.book.end()
+	return y, exit, err
 }
 
 // over is the cause of the end of a turn, or else err.
@@ -149,18 +172,29 @@ func (s *session) over(ctx context.Context, err error) error {
 func (s *session) told(text string, r *Run) string {
 	var b strings.Builder
 	b.WriteString(text)
-	if len(r.Servers) > 0 && !slices.Contains(s.scaffold.Knobs, MCP) {
-		b.WriteString("\n\nThese MCP servers can be reached from the sandbox with a client of your own:\n")
-		for _, m := range r.Servers {
-			if m.Transport == "stdio" {
-				fmt.Fprintf(&b, "- %s: stdio, started as: %s\n", m.Name, strings.Join(append([]string{m.Command}, m.Args...), " "))
-				continue
-			}
-			fmt.Fprintf(&b, "- %s: %s at %s\n", m.Name, m.Transport, m.URL)
-		}
+	if !slices.Contains(s.scaffold.Knobs, MCP) {
+		b.WriteString(Told(r.Servers))
 	}
 	if len(r.Skills) > 0 && !slices.Contains(s.scaffold.Knobs, Skills) {
 		fmt.Fprintf(&b, "\n\nSkills that may help are in %s: read the SKILL.md of one before you use it.\n", strings.Join(r.Skills, ", "))
+	}
+	return b.String()
+}
+
+// Told is what a message says of MCP servers that the CLI is not given; empty
+// without any.
+func Told(servers []agent.Server) string {
+	if len(servers) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n\nThese MCP servers can be reached from the sandbox with a client of your own:\n")
+	for _, m := range servers {
+		if m.Transport == "stdio" {
+			fmt.Fprintf(&b, "- %s: stdio, started as: %s\n", m.Name, strings.Join(append([]string{m.Command}, m.Args...), " "))
+			continue
+		}
+		fmt.Fprintf(&b, "- %s: %s at %s\n", m.Name, m.Transport, m.URL)
 	}
 	return b.String()
 }
@@ -234,15 +268,14 @@ func (s *session) environ(start Start) []string {
 func (s *session) run(ctx context.Context, start Start, rec agent.Recorder) (exit Exit, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if most := s.setup.Limits.MaxSteps; most > 0 {
-		s.book.whole = func() {
-			if s.book.count >= most {
-				cancel(errSteps)
-			}
+	s.book.most = s.setup.Limits.MaxSteps
+	s.book.whole = func() {
+		if s.book.spent() {
+			cancel(errSteps)
 		}
-		if s.book.count >= most {
-			return exit, errSteps
-		}
+	}
+	if s.book.spent() {
+		return exit, errSteps
 	}
 	out, err := s.keep(rec, "stdout.jsonl")
 	if err != nil {

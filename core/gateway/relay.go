@@ -77,8 +77,8 @@ func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter)
 	case resp.StatusCode >= 400:
 		return x.relayFailure(resp)
 	case resp.StatusCode >= 300:
-		x.lost = moved(resp)
-		x.fail(wire.NotServed, "the provider of model %q does not serve it at the address of the experiment: it answers with status %d", x.e.up.model.Name, resp.StatusCode)
+		x.lost = x.s.moved(resp)
+		x.fail(wire.NotServed, "the provider of model %q does not serve it at the address of the experiment: %s", x.e.up.model.Name, x.lost)
 		return ""
 	}
 	x.line.Type = resp.Header.Get("Content-Type")

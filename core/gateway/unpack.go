@@ -58,12 +58,12 @@ func (u *unpacked) Read(p []byte) (n int, err error) {
 
 // moved is what is said of an answer that leads elsewhere. Nobody follows it: the
 // key and the conversation are for the address that the experiment names.
-func moved(resp *http.Response) error {
+func (s *session) moved(resp *http.Response) error {
 	to, err := url.Parse(resp.Header.Get("Location"))
 	if err != nil || to.Host == "" {
 		return fmt.Errorf("%w: status %d", errUnfit, resp.StatusCode)
 	}
-	return fmt.Errorf("%w: status %d, which leads to %q: if that is right, make it the base_url", errUnfit, resp.StatusCode, clip(to.Scheme+"://"+to.Host+to.Path))
+	return fmt.Errorf("%w: status %d, which leads to %q: if that is right, make it the base_url", errUnfit, resp.StatusCode, clip(string(s.secrets.clean([]byte(to.Scheme+"://"+to.Host+to.Path)))))
 }
 
 // stall is how long a provider may be silent in the middle of an answer, and

@@ -90,6 +90,9 @@ func (p *Player) Play(kind, match string, body []byte) (*http.Response, error) {
 		return nil, p.differs(kind, body)
 	}
 	l := p.lines[i]
+	if l.Status < http.StatusOK || l.Status > 599 {
+		return nil, fmt.Errorf("the record is damaged: exchange %d has the status %d", i+1, l.Status)
+	}
 	reply, err := Fetch(p.dir, l.Reply)
 	if err != nil {
 		return nil, err
@@ -141,7 +144,10 @@ func (p *Player) differs(kind string, body []byte) error {
 	if err != nil {
 		return err
 	}
-	d, _ := Diff(p.strip(recorded), p.strip(body)) // they differ, or match would be the same
+	d, differ := Diff(p.strip(recorded), p.strip(body))
+	if !differ {
+		d = Difference{Path: "the address, or how the same is written", Message: -1, Recorded: short(p.lines[at].Path), Now: "another"}
+	}
 	return &DiffersError{Exchange: at + 1, Difference: d}
 }
 

@@ -123,6 +123,25 @@ func TestTheSameRequestGetsTheSameAnswer(t *testing.T) {
 	}
 }
 
+func TestADamagedRecordIsSaid(t *testing.T) {
+	t.Parallel()
+	file := record(t, [3]string{`{"a":1}`, "one"})
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = os.WriteFile(file, bytes.Replace(b, []byte(`"status":200`), []byte(`"status":0`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Open(file, "agent", "default", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = p.Play(KindGenerate, Digest([]byte(`{"a":1}`)), []byte(`{"a":1}`)); err == nil || !strings.Contains(err.Error(), "damaged") { //nolint:bodyclose // there is none
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAnotherRequestGetsNone(t *testing.T) {
 	t.Parallel()
 	p, err := Open(record(t, [3]string{`{"a":[{"b":"x"}],"id":1}`, "one"}), "agent", "default", []string{"id"})
@@ -133,6 +152,10 @@ func TestAnotherRequestGetsNone(t *testing.T) {
 	var d *DiffersError
 	if !errors.As(err, &d) || d.Difference.Path != "a[0].b" || d.Exchange != 1 {
 		t.Errorf("got %v", err)
+	}
+	_, err = p.Play(KindGenerate, "sha256:other", []byte(`{"id":3, "a":[{"b":"x"}]}`)) //nolint:bodyclose // there is none
+	if !errors.As(err, &d) || !strings.Contains(err.Error(), "how the same is written") {
+		t.Errorf("the same in other words: %v", err)
 	}
 	if _, err = p.Play(KindCount, "sha256:other", nil); !errors.Is(err, ErrOver) { //nolint:bodyclose // there is none
 		t.Errorf("got %v", err)

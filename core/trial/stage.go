@@ -19,6 +19,8 @@ import (
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -87,6 +89,10 @@ func (s *stage) lost(ctx context.Context, err error) error {
 		return err
 	}
 	if !s.a.w.Gone() && (!s.a.touched || s.a.w.Able(ctx)) {
+		if s.a.touched && errors.Is(err, sandbox.ErrNoRoom) && s.a.w.Made.Granted.Disk == environment.GrantEnforced {
+			// Its disk is its own: nobody else can have filled it.
+			return &blame.Fault{By: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox out of room: %w", err)}
+		}
 		return err
 	}
 	if dead := s.a.orphaned(ctx); dead != nil {

@@ -104,6 +104,9 @@ const RoughPids = "The limit on processes is kept roughly"
 func (j *judgement) judgeLimits(l environment.Limits) {
 	f, c := j.facts, &j.container
 	how := []string{f.How}
+	if !f.Memory {
+		how = append(how, "so kills by lack of memory, its peak, and processor time are not known")
+	}
 	keep := func(what string, asked int64, kept bool, into *environment.Grant) int64 {
 		switch {
 		case asked < 0:

@@ -2,6 +2,7 @@ package engines
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -93,7 +94,7 @@ func (s *server) end(t *testing.T) {
 }
 
 // daemon is a Docker daemon of its own, with its data in dir and the base image.
-func daemon(t *testing.T, dir string) *server {
+func daemon(t *testing.T, dir string, options ...string) *server {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("only root starts a daemon")
@@ -119,6 +120,7 @@ func daemon(t *testing.T, dir string) *server {
 	if runc, missing := exec.LookPath("runc"); missing == nil {
 		s.argv = append(s.argv, "--add-runtime", "e2e-runc="+runc, "--default-runtime", "e2e-runc")
 	}
+	s.argv = append(s.argv, options...)
 	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "DOCKER_RAMDISK=1"}
 	s.up(t)
 	t.Cleanup(func() { s.end(t) })
@@ -257,4 +259,49 @@ func TestAFullDiskOfTheEngineIsAnErrorOfTheEnvironment(t *testing.T) {
 	}
 	p.clean(s.machine)
 	full.clean(s.machine)
+}
+
+// Where an engine's disk has quotas, a limit on what a sandbox writes is kept.
+func TestALimitOnTheDiskIsKeptWhereTheEngineHasQuotas(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root mounts a disk")
+	}
+	dir := short(t)
+	data, image := filepath.Join(dir, "data"), filepath.Join(dir, "disk")
+	if err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, 512<<20)); err != nil {
+		t.Fatal(err)
+	}
+	for _, argv := range [][]string{{"mkfs.btrfs", "-q", image}, {"mount", "-o", "loop", image, data}} {
+		if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("no disk with quotas can be made here: %v %s", err, out)
+		}
+	}
+	s := daemon(t, dir, "--storage-driver", "btrfs")
+	p := newPlace(t, s.machine.env())
+	some := "dd if=/dev/zero of=/app/big bs=1M count=%d 2>/dev/null; [ \"$(du -m /app/big | cut -f 1)\" -lt 17 ] && "
+	p.task("stops", "storage_mb = 16\n", fmt.Sprintf(some, 64)+"rm /app/big && "+solveTiny, testTiny)
+	p.task("fills", "storage_mb = 16\n", fmt.Sprintf(some, 64)+"while echo 1 >> /app/more; do :; done", testTiny)
+	p.experiment("docker", "", "retry {\n    max = 2\n    on = [\"environment_error\"]\n    wait = \"10ms\"\n  }")
+	p.berth(1, "run", ".", "--no-live")
+	for _, tr := range p.show().Trials {
+		want := record.Passed
+		if tr.Task == "engines/fills" {
+			want = record.AgentError // which is no free retry
+		}
+		if tr.Outcome != want || len(tr.Attempts) != 1 {
+			t.Errorf("%s: %s, want %s at once: %+v", tr.Task, tr.Outcome, want, tr.Attempts)
+		}
+	}
+	results, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile))
+	if err != nil || len(results) != 2 {
+		t.Fatalf("results: %q, %v", results, err)
+	}
+	for _, file := range results {
+		text, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(text), `"disk": "enforced"`) {
+			t.Errorf("%s does not say that the disk is enforced: %v\n%s", file, err, text)
+		}
+	}
+	p.clean(s.machine)
 }

@@ -35,23 +35,18 @@ func TestImages(t *testing.T) {
 	enginetest.Images(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), sockets...))
 }
 
-func TestSidecars(t *testing.T) {
-	enginetest.Sidecars(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), sockets...))
+func TestLimits(t *testing.T) {
+	e := made(t)
+	enginetest.Limits(t, e, enginetest.Spec(t, e, sockets...))
 }
 
-func TestMemoryIsGrantedAndItsKillsAreCounted(t *testing.T) {
+func TestGPUs(t *testing.T) {
 	e := made(t)
-	spec := enginetest.Spec(t, e, sockets...)
-	spec.Limits = environment.Limits{CPUMilli: 1000, MemoryMiB: 64, Pids: 128}
-	b := enginetest.Open(t, e, spec)
-	if b.Granted.Memory != environment.GrantEnforced {
-		t.Skipf("the daemon keeps no limit on memory: %+v", b.Granted)
-	}
-	b.Sh(t, "dd if=/dev/zero of=/dev/null bs=190M count=1 2>&1; :")
-	r, err := e.Destroy(t.Context(), b.ID)
-	if err != nil || r.OOMKills == 0 || r.PeakMemoryMiB < 32 || r.PeakMemoryMiB > 65 || r.CPU <= 0 {
-		t.Errorf("remains are %+v, %v; want a kill, a peak near 64 MiB, and processor time", r, err)
-	}
+	enginetest.GPUs(t, e, enginetest.Spec(t, e, sockets...))
+}
+
+func TestSidecars(t *testing.T) {
+	enginetest.Sidecars(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), sockets...))
 }
 
 func TestRemoteDaemonsAreRefusedWithWhy(t *testing.T) {

@@ -303,3 +303,69 @@ func TestWhatTheProviderKeepsIsCounted(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }
+
+// What is not a request for a model does not leave, and nothing counts that has
+// no token of its own, however it is packed together.
+func TestAHostileClient(t *testing.T) {
+	t.Parallel()
+	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"usage":{"input_tokens":3,"output_tokens":4}}`)
+	})
+	b := start(t, p.model("anthropic"))
+	first := "POST /v1/messages HTTP/1.1\r\nHost: x\r\nX-Api-Key: " + b.e.Token + "\r\n"
+	head := first + "Connection: close\r\n"
+	second := "POST /v1/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
+	body := requests[0].body
+	for _, tt := range []struct {
+		name, request, want string
+		leave               int // requests that reach the provider
+	}{
+		{"a path that climbs", strings.Replace(head, "/v1/messages", "/../../../v1/files/../messages", 1) + "Content-Length: 2\r\n\r\n{}", "HTTP/1.1 200", 1},
+		{"an address in the path", strings.Replace(head, "/v1/messages", "http://elsewhere.example/v1/messages?key=x", 1) + "Content-Length: 2\r\n\r\n{}", "HTTP/1.1 200", 1},
+		{"another path", strings.Replace(head, "/v1/messages", "/v1/files", 1) + "Content-Length: 2\r\n\r\n{}", "HTTP/1.1 404", 0},
+		{"a path that goes on", strings.Replace(head, "/v1/messages", "/v1/messages%2f..%2ffiles", 1) + "Content-Length: 2\r\n\r\n{}", "HTTP/1.1 404", 0},
+		{"another method", strings.Replace(head, "POST", "DELETE", 1) + "\r\n", "HTTP/1.1 404", 0},
+		{"a tunnel", strings.Replace(head, "POST /v1/messages", "CONNECT elsewhere.example:443", 1) + "\r\n", "HTTP/1.1 404", 0},
+		{"a web socket", strings.Replace(head, "POST", "GET", 1) + "Upgrade: websocket\r\n\r\n", "HTTP/1.1 426", 0},
+		{"two lengths", head + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", "HTTP/1.1 400", 0},
+		{"a length and pieces", first + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + second, "HTTP/1.1 401", 1},
+		{"a second without a token", first + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body) + second, "HTTP/1.1 401", 1},
+		{"too large a head", head + "X: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", "HTTP/1.1 431", 0},
+		{"brackets without end", head + fmt.Sprintf("Content-Length: %d\r\n\r\n", 1<<20) + strings.Repeat("[", 1<<20), "HTTP/1.1 400", 0},
+	} {
+		before := p.asked()
+		if got := b.rawly(t, tt.request); !strings.Contains(got, tt.want) {
+			t.Errorf("%s: got %.300q; want %q", tt.name, got, tt.want)
+		}
+		if n := p.asked() - before; n != tt.leave {
+			t.Errorf("%s: %d requests reached the provider, want %d", tt.name, n, tt.leave)
+		}
+	}
+	for i, h := range p.heads {
+		if p.paths[i] != "/v1/messages" && p.paths[i] != "/v1/messages?key=x" || h.Get("X-Api-Key") != canaryKey {
+			t.Errorf("the provider was asked for %s", p.paths[i])
+		}
+	}
+}
+
+func (p *provider) asked() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.paths)
+}
+
+// rawly sends bytes and says what comes back until the other side is done.
+func (b *bench) rawly(t *testing.T, request string) string {
+	t.Helper()
+	c, err := net.Dial("unix", strings.TrimPrefix(b.e.Host, "unix:")) //nolint:noctx // it is local
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	go func() {
+		_, _ = io.WriteString(c, request) // the gateway may have heard enough
+	}()
+	got, _ := io.ReadAll(c) // it may be cut off, after an answer
+	return string(got)
+}

@@ -39,7 +39,7 @@ type runFlags struct {
 func (f *runFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.IntVar(&f.inFlight, "in-flight", 0, "attempts at the same time (default: as the experiment says, else the number of processors)")
-	fs.StringArrayVar(&f.require, "require", nil, `end with code 1 unless this holds for each cell: "pass_rate >= 0.9", "agent=oracle: passed = planned"`)
+	fs.StringArrayVar(&f.require, "require", nil, `end with code 1 unless this holds for each cell: "pass_rate >= 0.9", "agent=oracle: passed = planned", "exposed = 0"`)
 	fs.BoolVar(&f.noLive, "no-live", false, "print lines also on a terminal, no live block")
 }
 
@@ -319,6 +319,9 @@ func pruneSandboxd(keep string) {
 
 // sayRun prints the tables of a run and where it is.
 func (a *app) sayRun(res *answer.Run) {
+	if res.Ran == 0 && res.Summary.Complete {
+		a.Printf("nothing was left to run\n\n")
+	}
 	show.Summary(a.Printer, res.Summary)
 	for _, f := range res.Failed {
 		a.Printf("%s %s\n", out.Paint(a.Color, out.Bad, "required:"), f)

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -108,7 +110,7 @@ func (a *app) planTables(p *answer.Plan) {
 		out.Count(len(p.Tasks), "task", "tasks"), out.Count(p.Repeat, "repetition", "repetitions"), out.Count(p.Trials, "trial", "trials"))
 	cells := out.Table{Head: []string{"cell", "agent", "model", "environment", "trials"}, Right: []bool{4: true}}
 	for _, c := range p.Cells {
-		cells.Row(out.Clean(c.Key), out.Clean(c.Agent), out.Clean(c.Model), out.Clean(c.Environment), strconv.Itoa(c.Trials))
+		cells.Row(out.Clean(cmp.Or(c.Key, c.Agent)), out.Clean(c.Agent), out.Clean(c.Model), out.Clean(c.Environment), strconv.Itoa(c.Trials))
 	}
 	cells.Write(a.Out, a.Color)
 	a.Printf("\n")
@@ -141,7 +143,14 @@ func (a *app) planTables(p *answer.Plan) {
 	a.Printf("at most %s\n", out.Count(p.Cost.Attempts, "attempt", "attempts"))
 	a.Printf("worst-case cost: %s\n", costText(p.Cost))
 	if p.Invalid+p.Refused > 0 {
-		a.Printf("not run: %s with an invalid task, %d refused\n", out.Count(p.Invalid, "trial", "trials"), p.Refused)
+		var why []string
+		if p.Invalid > 0 {
+			why = append(why, fmt.Sprintf("%d with an invalid task", p.Invalid))
+		}
+		if p.Refused > 0 {
+			why = append(why, fmt.Sprintf("%d refused", p.Refused))
+		}
+		a.Printf("trials that cannot be run: %s\n", strings.Join(why, ", "))
 	}
 }
 

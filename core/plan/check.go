@@ -25,7 +25,6 @@ type cellNeeds struct {
 // checks asks the plugins of every cell about every task. The same question is
 // asked once.
 func (m *maker) checks(ctx context.Context) error {
-	m.needs = make([]*cellNeeds, len(m.plan.Experiment.Cells))
 	if m.in.Plugins == nil {
 		return nil
 	}

@@ -159,7 +159,7 @@ func (p *Plan) SkipRefused() {
 // experiment or its tasks is in the plan.
 func Make(ctx context.Context, in Input) (*Plan, error) {
 	p := &Plan{Experiment: in.Experiment}
-	m := &maker{in: in, plan: p, datasets: map[string][]int{}}
+	m := &maker{in: in, plan: p, datasets: map[string][]int{}, needs: make([]*cellNeeds, len(in.Experiment.Cells))}
 	if err := m.tasks(ctx); err != nil {
 		return nil, err
 	}
@@ -173,8 +173,10 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 	m.trials()
 	m.missing()
 	m.secrets()
-	if err := m.checks(ctx); err != nil {
-		return nil, err
+	if len(p.Trials) > 0 { // else there is nobody to ask for
+		if err := m.checks(ctx); err != nil {
+			return nil, err
+		}
 	}
 	m.problems.into(p)
 	p.Cost = cost(p, m.needs)

@@ -206,6 +206,18 @@ func TestEveryCellTaskAndRepetitionIsATrial(t *testing.T) {
 }
 
 // The id as it is said in design 2, worked out beside the code that makes it.
+// A slip in an experiment must not take all memory of the machine.
+func TestTooManyTrialsAreRefused(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, map[string]string{"one": "ok", "two": "ok"})
+	p := &plugins{}
+	made := plans(t, load(t, dir, "  repeat = 100000\n  matrix {\n    agent = [agent.a, agent.b]\n    n = [1, 2, 3]\n  }\n  per_trial {\n    max_steps = matrix.n\n  }\n}\n"), p)
+	const want = "1200000 trials are too many: 6 cells on their tasks, 100000 times each"
+	if !made.Blocked() || len(made.Trials) > 0 || len(made.Problems) != 1 || !strings.Contains(made.Problems[0].String(), want) {
+		t.Errorf("%d trials; problems %v, want %q", len(made.Trials), made.Problems, want)
+	}
+}
+
 func TestTrialIDByHand(t *testing.T) {
 	t.Parallel()
 	// printf '{"cell":{"a":1},"repetition":2,"task":{"digest":"sha256:d","name":"n<&>"}}' | sha256sum

@@ -49,6 +49,10 @@ func sum(v any) string {
 	return hex.EncodeToString(h[:])
 }
 
+// maxTrials is how many trials a run may have: each is a line of the manifest,
+// and some 500 bytes of memory.
+const maxTrials = 1_000_000
+
 // trials makes the trials: all of a repetition before the next, so that a run
 // that is stopped has measured every cell as often as any other.
 func (m *maker) trials() {
@@ -59,6 +63,14 @@ func (m *maker) trials() {
 		for _, d := range p.Experiment.Cells[i].Datasets {
 			total += repeat * len(m.datasets[d.Label])
 		}
+	}
+	if total > maxTrials {
+		m.problems.add(Problem{
+			Severity: config.Error, Summary: fmt.Sprintf("%d trials are too many", total),
+			Detail: fmt.Sprintf("%d cells on their tasks, %d times each; at most %d. Lower repeat, leave out values of the matrix, or split the experiment.",
+				len(p.Experiment.Cells), repeat, maxTrials),
+		})
+		return
 	}
 	p.Trials = make([]Trial, 0, total)
 	ids := make(map[string]int, total)

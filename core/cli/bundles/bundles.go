@@ -285,7 +285,7 @@ func (c *Commands) importCommand() *cobra.Command {
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
 				if err != nil {
-					return err
+					return fmt.Errorf("%w: name an archive that `berth agent export` wrote", err)
 				}
 				defer f.Close()
 				from = f

@@ -11,9 +11,15 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd"
 )
 
-// init locks main to the first thread: what is done to credentials is done to a
-// thread.
-func init() { runtime.LockOSThread() }
+// init locks main to the first thread, of the half that changes credentials:
+// what is done to them is done to a thread. The half that serves is better off
+// without: the runtime would make a further thread to start threads from, and
+// wake two for each switch to and from main.
+func init() {
+	if !sandboxd.Serves(os.Args) {
+		runtime.LockOSThread()
+	}
+}
 
 func main() {
 	if err := sandboxd.Main(os.Args); err != nil {

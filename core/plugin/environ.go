@@ -2,7 +2,9 @@ package plugin
 
 import (
 	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -24,5 +26,18 @@ func environ(all, extra []string) []string {
 }
 
 func (h *Host) environ(extra []string) []string {
-	return append(environ(os.Environ(), extra), h.opts.Env...)
+	return slices.Concat(environ(os.Environ(), extra), tuning(), h.opts.Env)
+}
+
+// tuning is for the Go runtime of a plugin, which others do not read. A plugin
+// waits most of the time: with half of the processors, or as many as the user
+// says the host may use, it wakes fewer threads for a call, and sandboxes get
+// the rest. Its heap is small, a few megabytes: the default collects it every few
+// trials, with all that this wakes up.
+func tuning() []string {
+	procs := os.Getenv("GOMAXPROCS")
+	if procs == "" {
+		procs = strconv.Itoa(max(1, runtime.NumCPU()/2))
+	}
+	return []string{"GOMAXPROCS=" + procs, "GOGC=400"}
 }

@@ -73,13 +73,17 @@ type daemon struct {
 	pastLimit int // of its length, before it is looked which of them are left
 }
 
+// Serves says whether Main with these arguments is the half of sandboxd that
+// serves.
+func Serves(args []string) bool { return len(args) > 0 && args[0] == become.RunName }
+
 // Main is sandboxd, in either half: under any other name than become.RunName
-// it gives up privileges and executes itself under that name, which serves. The
-// caller has locked its goroutine to the first thread in an init function, and
-// exits with a non-zero status on an error.
+// it gives up privileges and executes itself under that name, which serves. For
+// the first half (see Serves) the caller has locked its goroutine to the first
+// thread in an init function. It exits with a non-zero status on an error.
 func Main(args []string) error {
 	var err error
-	if len(args) == 0 || args[0] != become.RunName {
+	if !Serves(args) {
 		path := Path
 		if len(args) > 1 && args[1] == StreamArgument { // there may be no /berth
 			if path, err = os.Executable(); err != nil {

@@ -33,10 +33,7 @@ func (s *stage) settle(ctx context.Context) (record.Phase, error) {
 		for _, b := range s.a.needs.Bundles {
 			bundles = append(bundles, b.Target)
 		}
-		if _, err := w.Settle(ctx, nil, bundles); err != nil {
-			return err
-		}
-		now, err := w.Processes(ctx)
+		now, err := w.End(ctx, bundles)
 		if err != nil {
 			return err
 		}

@@ -153,11 +153,9 @@ func (s *stage) openAgent(ctx context.Context) error {
 		}
 	}
 	if !a.touched { // what runs now is the task's, also what its setup started
-		known, err := a.w.Processes(ctx)
-		if err != nil {
+		if err := a.w.Know(ctx); err != nil {
 			return blame.On(record.ByEnvironment, err)
 		}
-		a.w.Known = known.Keys()
 	}
 	if err := s.placeTurn(ctx); err != nil {
 		return err

@@ -28,12 +28,11 @@ func (w *World) in(service string) (*World, error) {
 	return side, nil
 }
 
-// Processes lists what runs in the main container. Its network is that of its
-// sidecars, too: what those listen on is not left by anybody here.
-func (w *World) Processes(ctx context.Context) (inside.Processes, error) {
-	ps, err := w.Sandbox.Processes(ctx)
-	if err != nil || len(ps.Unattributed) == 0 || len(w.Sides) == 0 {
-		return ps, err
+// own is ps without what sidecars listen on: their network is that of the main
+// container, and nobody here left it.
+func (w *World) own(ctx context.Context, ps inside.Processes) inside.Processes {
+	if len(ps.Unattributed) == 0 || len(w.Sides) == 0 {
+		return ps
 	}
 	theirs := map[inside.Socket]bool{}
 	for _, side := range w.Sides {
@@ -51,7 +50,7 @@ func (w *World) Processes(ctx context.Context) (inside.Processes, error) {
 		}
 	}
 	ps.Unattributed = slices.DeleteFunc(ps.Unattributed, func(s inside.Socket) bool { return theirs[s] })
-	return ps, nil
+	return ps
 }
 
 // haltSides stops the sidecars. One that is gone stands still as it is.

@@ -48,9 +48,11 @@ type World struct {
 	Made  environment.Sandbox
 	Dir   string            // where commands start
 	Env   map[string]string // of every command
-	Known []inside.Key      // processes that ran before the agent came
+	Known []inside.Key      // processes that ran before the agent came (Know)
 	User  string            // whom commands run as that name nobody; empty: root
 	Sides map[string]*World // sidecars by name, which end with it
+
+	used bool // something was started in it that was none of the agent's
 
 	folder *inside.Folder
 	core   *sandbox.Client // the core's own session: root, in Dir, with Env
@@ -216,6 +218,39 @@ func (t *tail) String() string {
 	return string(t.b)
 }
 
+// Know notes what runs before the agent comes: it is the task's. Where nothing
+// was started there is nothing.
+func (w *World) Know(ctx context.Context) error {
+	if !w.used {
+		return nil
+	}
+	ps, err := w.Processes(ctx)
+	w.Known = ps.Keys()
+	return err
+}
+
+// End ends the agent: the first process of each of its commands, and what runs
+// from bundles. It says what is left in the main container.
+func (w *World) End(ctx context.Context, bundles []string) (inside.Processes, error) {
+	done, err := w.Settle(ctx, nil, bundles)
+	if err != nil {
+		return inside.Processes{}, err
+	}
+	return w.own(ctx, done.Left), nil
+}
+
+// StartService starts the program of an image or a service of the task.
+func (w *World) StartService(ctx context.Context, s inside.Service) (pid int, err error) {
+	w.used = true
+	return w.Sandbox.StartService(ctx, s)
+}
+
+// exec runs a command of the core's own session.
+func (w *World) exec(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
+	w.used = true
+	return w.core.Exec(ctx, c)
+}
+
 // Command runs a command of the task and makes an error of a bad end.
 func (w *World) Command(ctx context.Context, c *task.Command, env map[string]string, limit time.Duration) error {
 	w, err := w.in(c.Service)
@@ -223,7 +258,7 @@ func (w *World) Command(ctx context.Context, c *task.Command, env map[string]str
 		return err
 	}
 	out := &tail{}
-	r, err := w.core.Exec(ctx, sandbox.Command{
+	r, err := w.exec(ctx, sandbox.Command{
 		Argv: c.Argv, Dir: c.Dir, User: cmp.Or(c.User, w.User), Env: List(env), Timeout: limit, Stdout: out, Stderr: out,
 	})
 	switch {
@@ -253,7 +288,7 @@ func (w *World) Healthy(ctx context.Context, h *task.Healthcheck) error {
 	begin := time.Now()
 	for failures := 0; ; {
 		out := &tail{}
-		r, err := w.core.Exec(ctx, sandbox.Command{Argv: h.Argv, User: cmp.Or(h.User, w.User), Timeout: h.Timeout.Std(), Stdout: out, Stderr: out})
+		r, err := w.exec(ctx, sandbox.Command{Argv: h.Argv, User: cmp.Or(h.User, w.User), Timeout: h.Timeout.Std(), Stdout: out, Stderr: out})
 		switch {
 		case err != nil:
 			return err
@@ -347,7 +382,7 @@ func (w *World) Remove(ctx context.Context, paths []string) error {
 		return nil
 	}
 	out := &tail{}
-	r, err := w.core.Exec(ctx, sandbox.Command{
+	r, err := w.exec(ctx, sandbox.Command{
 		Argv: append([]string{"rm", "-rf", "--"}, paths...), Timeout: bound.Control, Stdout: out, Stderr: out,
 	})
 	if err != nil {

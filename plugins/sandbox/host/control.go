@@ -38,10 +38,14 @@ func (s *Sandbox) Processes(ctx context.Context) (Processes, error) {
 // of each of its commands is killed, every process that runs a file below one
 // of bundles (absolute paths inside), and the shells of its terminals that have
 // nothing under them; a shell that has something is stopped, since killing it
-// would hang up its foreground job. Without sessions it is about all.
+// would hang up its foreground job. Without sessions it is about all. What is left
+// after it comes with the answer.
 func (s *Sandbox) Settle(ctx context.Context, sessions, bundles []string) (Settled, error) {
 	r, err := s.control.Settle(ctx, &pb.SettleRequest{Sessions: sessions, Bundles: asBytes(bundles)})
-	return Settled{Killed: processes(r.GetKilled()), Stopped: processes(r.GetStopped())}, wrap("settle", err)
+	return Settled{
+		Killed: processes(r.GetKilled()), Stopped: processes(r.GetStopped()),
+		Left: Processes{List: processes(r.GetLeft()), Unattributed: sockets(r.GetUnattributed())},
+	}, wrap("settle", err)
 }
 
 // Sweep kills every process that is not in known, does not descend from one

@@ -101,6 +101,9 @@ func TestSettleKillsFirstProcessesOnly(t *testing.T) {
 		t.Errorf("killed %+v, want the one shell", done.Killed)
 	}
 	ps := list(t, b).List
+	if len(done.Left.List) != len(ps) || len(find(done.Left.List, "sleep 8001")) != 1 {
+		t.Errorf("it said that %+v is left, and %+v runs", done.Left.List, ps)
+	}
 	for _, left := range []string{"sleep 8001", "sleep 8002", "sleep 8003", "sleep 8004"} {
 		if len(find(ps, left)) == 0 {
 			t.Errorf("%q is gone", left)

@@ -124,6 +124,7 @@ type Frozen struct {
 type Settled struct {
 	Killed  []Process
 	Stopped []Process // shells of terminals, with something running under them
+	Left    Processes // what still runs
 }
 
 // Service is a program that belongs to the task, not to the agent.

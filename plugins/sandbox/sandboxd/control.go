@@ -212,8 +212,12 @@ func printable(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 func (d *daemon) attribution(t proc.Table) func(*proc.Process) origin {
 	d.mu.Lock()
 	alive := make(map[int]origin, len(d.commands))
+	past := maps.Clone(d.past)
 	for c := range d.commands {
 		if c.over() {
+			if c.process != nil && c.session != nil { // its end has not been noted yet
+				past[c.process.PID] = c.session.id
+			}
 			continue
 		}
 		from := origin{service: c.service}
@@ -222,7 +226,6 @@ func (d *daemon) attribution(t proc.Table) func(*proc.Process) origin {
 		}
 		alive[c.process.PID] = from
 	}
-	past := maps.Clone(d.past)
 	d.mu.Unlock()
 	index := t.Index()
 	return func(p *proc.Process) (from origin) {

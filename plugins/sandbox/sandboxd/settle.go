@@ -15,7 +15,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/proc"
 )
 
-// Settle ends an agent.
+// Settle ends an agent and says what is left.
 func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleReply, error) {
 	bundles := make([]string, len(q.GetBundles()))
 	for i, b := range q.GetBundles() {
@@ -60,7 +60,14 @@ func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleRepl
 		}
 		s.reply.Stopped = appendProcess(s.reply.Stopped, s.seen[int64(one.process.PID)])
 	}
-	return s.reply, s.kill(idle)
+	if err = s.kill(idle); err != nil {
+		return nil, err
+	}
+	if t, err = table(); err != nil {
+		return nil, err
+	}
+	s.reply.Left, s.reply.Unattributed = c.d.describe(t, true)
+	return s.reply, nil
 }
 
 // settling is one Settle.

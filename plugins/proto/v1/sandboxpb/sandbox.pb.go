@@ -951,8 +951,10 @@ func (x *SettleRequest) GetBundles() [][]byte {
 
 type SettleReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Killed        []*Process             `protobuf:"bytes,1,rep,name=killed,proto3" json:"killed,omitempty"`   // as they were before
-	Stopped       []*Process             `protobuf:"bytes,2,rep,name=stopped,proto3" json:"stopped,omitempty"` // shells of terminals with children
+	Killed        []*Process             `protobuf:"bytes,1,rep,name=killed,proto3" json:"killed,omitempty"`             // as they were before
+	Stopped       []*Process             `protobuf:"bytes,2,rep,name=stopped,proto3" json:"stopped,omitempty"`           // shells of terminals with children
+	Left          []*Process             `protobuf:"bytes,3,rep,name=left,proto3" json:"left,omitempty"`                 // all that still runs, by pid, as Processes tells it
+	Unattributed  []*Socket              `protobuf:"bytes,4,rep,name=unattributed,proto3" json:"unattributed,omitempty"` // of Processes, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -997,6 +999,20 @@ func (x *SettleReply) GetKilled() []*Process {
 func (x *SettleReply) GetStopped() []*Process {
 	if x != nil {
 		return x.Stopped
+	}
+	return nil
+}
+
+func (x *SettleReply) GetLeft() []*Process {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *SettleReply) GetUnattributed() []*Socket {
+	if x != nil {
+		return x.Unattributed
 	}
 	return nil
 }
@@ -3864,10 +3880,12 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\funattributed\x18\x02 \x03(\v2\x10.berth.v1.SocketR\funattributed\"E\n" +
 	"\rSettleRequest\x12\x1a\n" +
 	"\bsessions\x18\x01 \x03(\tR\bsessions\x12\x18\n" +
-	"\abundles\x18\x02 \x03(\fR\abundles\"e\n" +
+	"\abundles\x18\x02 \x03(\fR\abundles\"\xc2\x01\n" +
 	"\vSettleReply\x12)\n" +
 	"\x06killed\x18\x01 \x03(\v2\x11.berth.v1.ProcessR\x06killed\x12+\n" +
-	"\astopped\x18\x02 \x03(\v2\x11.berth.v1.ProcessR\astopped\"8\n" +
+	"\astopped\x18\x02 \x03(\v2\x11.berth.v1.ProcessR\astopped\x12%\n" +
+	"\x04left\x18\x03 \x03(\v2\x11.berth.v1.ProcessR\x04left\x124\n" +
+	"\funattributed\x18\x04 \x03(\v2\x10.berth.v1.SocketR\funattributed\"8\n" +
 	"\n" +
 	"ProcessKey\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x03R\x03pid\x12\x18\n" +
@@ -4161,82 +4179,84 @@ var file_v1_sandbox_proto_depIdxs = []int32{
 	13, // 2: berth.v1.ProcessesReply.unattributed:type_name -> berth.v1.Socket
 	12, // 3: berth.v1.SettleReply.killed:type_name -> berth.v1.Process
 	12, // 4: berth.v1.SettleReply.stopped:type_name -> berth.v1.Process
-	18, // 5: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
-	12, // 6: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
-	12, // 7: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
-	39, // 8: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
-	57, // 9: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
-	58, // 10: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
-	56, // 11: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
-	39, // 12: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
-	40, // 13: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
-	43, // 14: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
-	59, // 15: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
-	12, // 16: berth.v1.Exit.swept:type_name -> berth.v1.Process
-	39, // 17: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
-	46, // 18: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
-	60, // 19: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
-	61, // 20: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
-	62, // 21: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
-	43, // 22: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
-	50, // 23: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
-	56, // 24: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
-	43, // 25: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
-	0,  // 26: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
-	2,  // 27: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
-	4,  // 28: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
-	6,  // 29: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
-	8,  // 30: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
-	10, // 31: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
-	14, // 32: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
-	16, // 33: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
-	19, // 34: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
-	21, // 35: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
-	23, // 36: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
-	25, // 37: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
-	27, // 38: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
-	29, // 39: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
-	31, // 40: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
-	33, // 41: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
-	35, // 42: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
-	37, // 43: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
-	41, // 44: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
-	44, // 45: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
-	47, // 46: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
-	49, // 47: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
-	52, // 48: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
-	54, // 49: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
-	35, // 50: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
-	1,  // 51: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
-	3,  // 52: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
-	5,  // 53: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
-	7,  // 54: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
-	9,  // 55: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
-	11, // 56: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
-	15, // 57: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
-	17, // 58: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
-	20, // 59: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
-	22, // 60: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
-	24, // 61: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
-	26, // 62: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
-	28, // 63: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
-	30, // 64: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
-	32, // 65: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
-	34, // 66: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
-	36, // 67: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
-	38, // 68: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
-	42, // 69: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
-	45, // 70: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
-	48, // 71: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
-	51, // 72: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
-	53, // 73: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
-	55, // 74: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
-	36, // 75: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
-	51, // [51:76] is the sub-list for method output_type
-	26, // [26:51] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	12, // 5: berth.v1.SettleReply.left:type_name -> berth.v1.Process
+	13, // 6: berth.v1.SettleReply.unattributed:type_name -> berth.v1.Socket
+	18, // 7: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
+	12, // 8: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
+	12, // 9: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
+	39, // 10: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
+	57, // 11: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
+	58, // 12: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
+	56, // 13: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
+	39, // 14: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
+	40, // 15: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
+	43, // 16: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
+	59, // 17: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
+	12, // 18: berth.v1.Exit.swept:type_name -> berth.v1.Process
+	39, // 19: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
+	46, // 20: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
+	60, // 21: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
+	61, // 22: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
+	62, // 23: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
+	43, // 24: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
+	50, // 25: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
+	56, // 26: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
+	43, // 27: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
+	0,  // 28: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
+	2,  // 29: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
+	4,  // 30: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
+	6,  // 31: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
+	8,  // 32: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
+	10, // 33: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
+	14, // 34: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
+	16, // 35: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
+	19, // 36: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
+	21, // 37: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
+	23, // 38: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
+	25, // 39: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
+	27, // 40: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
+	29, // 41: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
+	31, // 42: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
+	33, // 43: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
+	35, // 44: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
+	37, // 45: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
+	41, // 46: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
+	44, // 47: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
+	47, // 48: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
+	49, // 49: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
+	52, // 50: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
+	54, // 51: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
+	35, // 52: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
+	1,  // 53: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
+	3,  // 54: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
+	5,  // 55: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
+	7,  // 56: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
+	9,  // 57: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
+	11, // 58: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
+	15, // 59: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
+	17, // 60: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
+	20, // 61: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
+	22, // 62: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
+	24, // 63: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
+	26, // 64: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
+	28, // 65: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
+	30, // 66: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
+	32, // 67: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
+	34, // 68: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
+	36, // 69: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
+	38, // 70: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
+	42, // 71: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
+	45, // 72: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
+	48, // 73: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
+	51, // 74: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
+	53, // 75: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
+	55, // 76: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
+	36, // 77: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
+	53, // [53:78] is the sub-list for method output_type
+	28, // [28:53] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_v1_sandbox_proto_init() }

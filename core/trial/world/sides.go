@@ -39,7 +39,7 @@ func (w *World) own(ctx context.Context, ps inside.Processes) inside.Processes {
 		if side.Gone() {
 			continue
 		}
-		others, err := side.Sandbox.Processes(ctx)
+		others, err := side.Processes(ctx)
 		if err != nil {
 			continue // what is not known stays unattributed
 		}

@@ -94,9 +94,8 @@ func (e engine) as(t *testing.T, dir, program string, args ...string) (string, e
 	return strings.TrimSpace(string(out)), err
 }
 
-// folder has the programs of a release and the example, with a task for each
-// place, and is the engine's user's. config is added to the environment's.
-func (e engine) folder(t *testing.T, places map[string]place, config string) string {
+// programs makes a folder with the programs of a release.
+func (e engine) programs(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "bse") // short: sockets lie below it
 	must(t, err)
@@ -107,6 +106,28 @@ func (e engine) folder(t *testing.T, places map[string]place, config string) str
 		must(t, err)
 		write(t, dir, map[string]string{"bin/" + f: string(b)})
 	}
+	return dir
+}
+
+// own gives a folder to the engine's user.
+func (e engine) own(t *testing.T, dir string) {
+	t.Helper()
+	uid, err1 := strconv.Atoi(e.user.Uid)
+	gid, err2 := strconv.Atoi(e.user.Gid)
+	must(t, errors.Join(err1, err2))
+	must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || uid == os.Getuid() {
+			return err
+		}
+		return os.Chown(path, uid, gid)
+	}))
+}
+
+// folder has the programs of a release and the example, with a task for each
+// place, and is the engine's user's. config is added to the environment's.
+func (e engine) folder(t *testing.T, places map[string]place, config string) string {
+	t.Helper()
+	dir := e.programs(t)
 	example := filepath.Join(root, "examples", "scaffolds")
 	text := func(name string) string { return string(read(t, example, name)) }
 	change := func(s, from, to string) string {
@@ -129,15 +150,7 @@ func (e engine) folder(t *testing.T, places map[string]place, config string) str
 			"tests/test.sh":          change(text("tasks/total/tests/test.sh"), "reward=0\n", "reward=0\n"+alone+with.test),
 		})
 	}
-	uid, err1 := strconv.Atoi(e.user.Uid)
-	gid, err2 := strconv.Atoi(e.user.Gid)
-	must(t, errors.Join(err1, err2))
-	must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || uid == os.Getuid() {
-			return err
-		}
-		return os.Chown(path, uid, gid)
-	}))
+	e.own(t, dir)
 	return dir
 }
 

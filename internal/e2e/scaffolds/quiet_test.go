@@ -1,0 +1,174 @@
+package scaffolds
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+// outside is a network namespace whose only way out leads nowhere, with a
+// packet filter that counts, and rootless Podman in it: what a sandbox with a
+// public network sends, slirp4netns sends there.
+type outside struct{ pid int }
+
+// nowhere makes the way out, counts what leaves and becomes Podman's server.
+// A tun device that nobody reads takes every packet.
+const nowhere = `set -e
+ip link set lo up
+ip tuntap add dev out0 mode tun
+ip addr add 203.0.113.1/24 dev out0
+ip link set out0 up
+ip route add default via 203.0.113.2 dev out0
+iptables -w 60 -A OUTPUT -p udp --dport 53
+iptables -w 60 -A OUTPUT
+echo ready
+exec setpriv --reuid "$1" --regid "$2" --clear-groups --inh-caps=-all env -i HOME="$3" XDG_RUNTIME_DIR="/run/user/$1" \
+	PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin podman system service --time=0 "$4"
+`
+
+// outsideOf starts a server of Podman for the user of e, whose sandboxes' way
+// out leads nowhere.
+func outsideOf(t *testing.T, e *engine) outside {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can put Podman's server into a network namespace with a way out")
+	}
+	dir, err := os.MkdirTemp("/tmp", "bsq")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	e.own(t, dir)
+	e.socket = "unix://" + filepath.Join(dir, "podman.sock")
+	cmd := exec.Command("unshare", "--net", "sh", "-c", nowhere, "sh", e.user.Uid, e.user.Gid, e.user.HomeDir, e.socket) //nolint:noctx // it is ended below, with its group
+	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "ready" {
+		_ = cmd.Wait()
+		t.Skipf("no network namespace with a counter can be made here: %s", strings.TrimSpace(said.String()))
+	}
+	ready := func() bool {
+		_, err := e.as(t, "/", "podman", "--url", e.socket, "version")
+		return err == nil
+	}
+	for i := 0; !ready(); i++ { // each try takes its time
+		if i == 100 {
+			t.Fatalf("Podman's server does not answer: %s", &said)
+		}
+	}
+	return outside{cmd.Process.Pid}
+}
+
+// countedBy is a rule of the filter, as iptables lists it with exact numbers.
+var countedBy = regexp.MustCompile(`(?m)^\s*(\d+)\s+\d+\s.*0\.0\.0\.0/0\s*(udp dpt:53)?\s*$`)
+
+// packets is how many packets have left so far, and how many of them were
+// questions to a name server.
+func (o outside) packets(t *testing.T) (all, questions int) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "nsenter", "--net=/proc/"+strconv.Itoa(o.pid)+"/ns/net", "iptables", "-w", "60", "-nvxL", "OUTPUT").CombinedOutput()
+	must(t, err)
+	rules := countedBy.FindAllStringSubmatch(string(out), -1)
+	if len(rules) != 2 || rules[0][2] == "" || rules[1][2] != "" {
+		t.Fatalf("no counters in:\n%s", out)
+	}
+	questions, err = strconv.Atoi(rules[0][1])
+	must(t, err)
+	all, err = strconv.Atoi(rules[1][1])
+	must(t, err)
+	return all, questions
+}
+
+// chatter is what switches on again what the declarations switch off: telemetry,
+// updates and the like. Of one without an entry none is known that it has when it
+// is not used by hand.
+var chatter = map[string]string{
+	"claude-code": `env = { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = "", DISABLE_TELEMETRY = "", DISABLE_ERROR_REPORTING = "", DISABLE_AUTOUPDATER = "" }`,
+	"codex":       `args = ["-c", "analytics.enabled=true", "-c", "features.plugins=true", "-c", "features.apps=true"]`,
+}
+
+// A CLI in a sandbox with a public network sends nothing and asks no name server
+// while it works. The counter counts: the same CLI with its chatter switched
+// on, and a command that the model runs, are seen.
+func TestNothingLeavesASandbox(t *testing.T) {
+	e := find(t, "podman")
+	o := outsideOf(t, &e)
+	for _, s := range scaffolds {
+		t.Run(s.name, func(t *testing.T) {
+			needs(t, s)
+			if all, questions := o.during(t, &e, s, "true"); all != 0 || questions != 0 {
+				t.Errorf("%d packets left, %d of them questions to a name server; want none", all, questions)
+			}
+			if all, questions := o.during(t, &e, s, "printf x >/dev/udp/198.51.100.7/53"); all == 0 || questions == 0 {
+				t.Errorf("a command sent a packet, and %d packets and %d questions were counted", all, questions)
+			}
+			if loud, has := chatter[s.name]; has {
+				s.config = loud
+				all, questions := o.during(t, &e, s, "true")
+				t.Logf("with its chatter switched on: %d packets, %d questions to a name server", all, questions)
+				if all == 0 || questions == 0 {
+					t.Errorf("%d packets left, and %d questions, with its chatter switched on; want some", all, questions)
+				}
+			}
+		})
+	}
+}
+
+// during runs a trial whose model has a command run, and returns how many
+// packets and questions left meanwhile.
+func (o outside) during(t *testing.T, e *engine, s scaffold, command string) (all, questions int) {
+	t.Helper()
+	dir := e.programs(t)
+	x := filepath.Join(dir, "x")
+	replies := []string{
+		"  - {when: {turn: 0}, " + s.call("I write it.", "bash -c '"+command+"'; echo MARK-solve | tee /app/done") + ", " + usage + "}\n",
+		"  - {when: {turn: 1}, " + s.last("finished") + ", " + usage + "}\n",
+	}
+	s.lay(t, x, map[string]ending{"solve": {replies: replies, verify: "[ -s /app/done ] && [ $(wc -l </proc/net/route) -gt 1 ]"}})
+	change := func(file, from, to string) {
+		text := string(read(t, x, file))
+		if !strings.Contains(text, from) {
+			t.Fatalf("nothing to change: %q is not in\n%s", from, text)
+		}
+		write(t, x, map[string]string{file: strings.Replace(text, from, to, 1)})
+	}
+	change("berth.hcl", "  plugin = \"local\"\n", fmt.Sprintf("  plugin = %q\n  config {\n    socket = %q\n  }\n", e.name, e.socket))
+	change("tasks/solve/task.toml", `"no-network"`, `"public"`)
+	change("tasks/solve/environment/Dockerfile", "debian:bookworm-slim", debian)
+	e.own(t, dir)
+	before, asked := o.packets(t)
+	out, err := e.as(t, x, filepath.Join(dir, "bin", "berth"), "run", "--require", "passed = planned")
+	if err != nil {
+		t.Errorf("run: %v\n%s", err, out)
+	}
+	all, questions = o.packets(t)
+	found, err := filepath.Glob(filepath.Join(x, "runs", "*", "trials", "*", "attempt-1", "result.json"))
+	must(t, err)
+	var r record.Result
+	if len(found) == 1 {
+		must(t, json.Unmarshal(read(t, filepath.Dir(found[0]), "result.json"), &r))
+	}
+	if r.AgentEnd != record.Yielded || slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "trajectory" }) {
+		t.Errorf("%d results, the agent ended as %q: %+v %+v", len(found), r.AgentEnd, r.Error, r.Findings)
+	}
+	return all - before, questions - asked
+}

@@ -1,10 +1,15 @@
 package faults
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/internal/e2e/programs"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
@@ -32,9 +37,42 @@ func TestMain(m *testing.M) {
 	}
 	code := sandboxtest.Main(m, sandboxtest.Inside{}) // in a sandbox that a test made this is not a test either
 	if top != "" {
+		for _, l := range leftovers() {
+			fmt.Fprintln(os.Stderr, "left when all tests were over:", l)
+			code = max(code, 1)
+		}
 		_ = os.RemoveAll(top)
 	}
 	os.Exit(code)
+}
+
+// leftovers are the processes, mounts and folders in runtime places that are
+// there when they should not be; for processes it waits.
+func leftovers() (left []string) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		left = nil
+		for _, pid := range descendants(os.Getpid()) {
+			if c := cmdline(pid); c != "" && c != "?" { // not gone, nor ended and not waited for
+				left = append(left, fmt.Sprintf("process %d: %s", pid, c))
+			}
+		}
+		if len(left) == 0 || time.Now().After(end) {
+			break
+		}
+	}
+	for _, folder := range []string{"r/berth/p", "r/berth/local-1/sandboxes", "t"} {
+		found, err := filepath.Glob(filepath.Join(top, "*", folder, "*"))
+		if err != nil {
+			left = append(left, err.Error())
+		}
+		left = append(left, found...)
+	}
+	for line := range strings.Lines(read("/proc/self/mountinfo")) {
+		if strings.Contains(line, top+"/") {
+			left = append(left, "mount: "+line)
+		}
+	}
+	return left
 }
 
 // needPrograms makes the programs, once for all tests.
@@ -42,6 +80,10 @@ var needPrograms = sync.OnceValue(build)
 
 func build() (err error) {
 	if top, err = os.MkdirTemp("/tmp", "bf"); err != nil { // short: sockets lie below it
+		return err
+	}
+	// What loses its parent becomes our child, where leftovers sees it.
+	if err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
 	bin = filepath.Join(top, "bin")

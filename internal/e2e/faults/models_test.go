@@ -134,6 +134,7 @@ model "m" {
 	} {
 		hasNone(t, where, text)
 	}
+	p.clean()
 }
 
 // whatIsThere is the content of all files below dir, while they come and go.
@@ -229,6 +230,7 @@ func TestABudgetIsAsSpentAfterAKill(t *testing.T) {
 	if o := show.Summary.Outcomes; o[record.Passed]+o[record.Failed] != 8 || o[record.Failed] == 0 {
 		t.Errorf("outcomes %v", o)
 	}
+	p.clean()
 }
 
 // canary stands for a secret.

@@ -16,19 +16,24 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Custom is a CLI that the experiment declares.
-type Custom struct {
-	cli.Settings
-
+// declaration is what an experiment says of a program that Berth has no code for.
+type declaration struct {
 	Bundle   string                `berth:"bundle" doc:"NAME@VERSION of its bundle; absent: the program is in the image."`
 	Command  []string              `berth:"command" doc:"Program and arguments; without them it refuses. In these, as in all texts below: {model}, {url} (of the model, without a path), {token}, {message}, {session}, {home} (a folder of its own), {bundle}, {workdir}, {effort}, {max_turns}, {system_prompt}."`
-	Continue []string              `berth:"continue" doc:"Program and arguments for a second message in the same session; absent: it begins anew each time."`
-	Message  string                `berth:"message" default:"stdin" enum:"stdin,argument" doc:"How it is given the message: on standard input, or as {message} in command, which ends at 128 KiB."`
 	Dialects []string              `berth:"dialects" doc:"What it speaks, the best first: anthropic, openai, openai-chat, gemini. Absent: it uses no model."`
 	Files    map[string]customFile `berth:"file" doc:"A file that it finds in {home}; the label is its path there."`
 	Logs     []string              `berth:"logs" doc:"Files and folders in {home} that are kept."`
-	Format   string                `berth:"format" default:"text" enum:"text,jsonl" doc:"What it prints: a text, or an event a line."`
-	Events   []customEvent         `berth:"event" doc:"How an event is read, with format = \"jsonl\". One event may be read in several ways."`
+}
+
+// Custom is a CLI that the experiment declares.
+type Custom struct {
+	cli.Settings
+	declaration
+
+	Continue []string      `berth:"continue" doc:"Program and arguments for a second message in the same session; absent: it begins anew each time."`
+	Message  string        `berth:"message" default:"stdin" enum:"stdin,argument" doc:"How it is given the message: on standard input, or as {message} in command, which ends at 128 KiB."`
+	Format   string        `berth:"format" default:"text" enum:"text,jsonl" doc:"What it prints: a text, or an event a line."`
+	Events   []customEvent `berth:"event" doc:"How an event is read, with format = \"jsonl\". One event may be read in several ways."`
 }
 
 type customFile struct {
@@ -51,27 +56,86 @@ type customEvent struct {
 	Output    []string          `berth:"output" doc:"Paths of tokens: of the answer."`
 }
 
-// Validate implements config.Validator.
-func (c *Custom) Validate() (ps []config.Problem) {
-	ps = c.Settings.Validate()
-	if c.Bundle != "" {
-		if _, v, err := bundle.Parse(c.Bundle); err != nil || v == "" {
-			ps = append(ps, config.Problem{Path: "bundle", Summary: "bundle is no NAME@VERSION", Detail: fmt.Sprintf("Got %q.", c.Bundle)})
+// problems are those of a declaration; version is that of the settings.
+func (d *declaration) problems(version string) (ps []config.Problem) {
+	if d.Bundle != "" {
+		if _, v, err := bundle.Parse(d.Bundle); err != nil || v == "" {
+			ps = append(ps, config.Problem{Path: "bundle", Summary: "bundle is no NAME@VERSION", Detail: fmt.Sprintf("Got %q.", d.Bundle)})
 		}
 	}
-	if c.Version != "" {
+	if version != "" {
 		ps = append(ps, config.Problem{Path: "version", Summary: "version has no meaning here", Detail: "Write it into bundle: NAME@VERSION."})
 	}
+	for i, is := range d.Dialects {
+		if !slices.Contains([]model.Dialect{model.DialectAnthropic, model.DialectOpenAI, model.DialectOpenAIChat, model.DialectGemini}, model.Dialect(is)) {
+			ps = append(ps, config.Problem{Path: config.Path(fmt.Sprintf("dialects[%d]", i)), Summary: "no such dialect", Detail: fmt.Sprintf("Got %q. There are anthropic, openai, openai-chat and gemini.", is)})
+		}
+	}
+	return ps
+}
+
+// scaffold is what all declared programs have in common. texts are those that
+// are filled, beside the declaration's own: a setting that stands in one of them
+// is one that the program has something for.
+func (d *declaration) scaffold(name string, texts ...string) cli.Scaffold {
+	s := cli.Scaffold{Name: name, Version: version, Logs: d.Logs, ModelName: "model"}
+	if len(d.Command) == 0 {
+		s.Refuse = func(*cli.Settings, agent.CheckRequest) []string {
+			return []string{"no command is given: write command = [\"program\", \"argument\"] in its config, as docs/scaffolds.md shows"}
+		}
+	}
+	if d.Bundle != "" {
+		s.Name, s.Recipe.Version, _ = strings.Cut(d.Bundle, "@")
+	}
+	for _, is := range d.Dialects {
+		s.Dialects = append(s.Dialects, model.Dialect(is))
+	}
+	texts = append(texts, d.Command...)
+	for _, f := range d.Files {
+		texts = append(texts, f.Text)
+	}
+	all := strings.Join(texts, " ")
+	for word, knob := range map[string]cli.Knob{"{effort}": cli.Effort, "{max_turns}": cli.MaxTurns, "{system_prompt}": cli.SystemPrompt} {
+		if strings.Contains(all, word) {
+			s.Knobs = append(s.Knobs, knob)
+		}
+	}
+	return s
+}
+
+// filler puts what a run has in the place of the words for it.
+func filler(r *cli.Run, message string) func(string) string {
+	return strings.NewReplacer(
+		"{model}", r.Model.Name, "{url}", r.URL, "{token}", r.Model.Token, "{message}", message, "{session}", r.Session, "{home}", cli.Home, "{bundle}", cli.Bundle,
+		"{workdir}", r.Workdir, "{effort}", r.Settings.ReasoningEffort, "{max_turns}", strconv.FormatInt(r.Settings.MaxTurns, 10),
+		"{system_prompt}", r.Settings.SystemPrompt,
+	).Replace
+}
+
+// start starts command, with the files and variables of the declaration.
+func (d *declaration) start(r *cli.Run, command []string, env map[string]string, fill func(string) string) cli.Start {
+	start := cli.Start{Env: map[string]string{}}
+	for _, a := range command {
+		start.Argv = append(start.Argv, fill(a))
+	}
+	for k, v := range env {
+		start.Env[k] = fill(v)
+	}
+	r.Settings.Env = nil // they are in, filled
+	for _, path := range slices.Sorted(maps.Keys(d.Files)) {
+		start.Files = append(start.Files, cli.File{Path: path, Data: fill(d.Files[path].Text)})
+	}
+	return start
+}
+
+// Validate implements config.Validator.
+func (c *Custom) Validate() (ps []config.Problem) {
+	ps = append(c.Settings.Validate(), c.problems(c.Version)...)
 	if c.Message == "argument" && !strings.Contains(strings.Join(c.Command, " "), "{message}") {
 		ps = append(ps, config.Problem{Path: "command", Summary: "the command is not given the message", Detail: "Put {message} into it, or write message = \"stdin\"."})
 	}
 	if (c.Format == "jsonl") != (len(c.Events) > 0) {
 		ps = append(ps, config.Problem{Path: "format", Summary: "format and event do not fit", Detail: "Events are read with format = \"jsonl\", and then there is at least one."})
-	}
-	for i, d := range c.Dialects {
-		if !slices.Contains([]model.Dialect{model.DialectAnthropic, model.DialectOpenAI, model.DialectOpenAIChat, model.DialectGemini}, model.Dialect(d)) {
-			ps = append(ps, config.Problem{Path: config.Path(fmt.Sprintf("dialects[%d]", i)), Summary: "no such dialect", Detail: fmt.Sprintf("Got %q. There are anthropic, openai, openai-chat and gemini.", d)})
-		}
 	}
 	return ps
 }
@@ -91,63 +155,23 @@ func custom() plugins.Plugin {
 }
 
 func (c *Custom) scaffold() cli.Scaffold {
-	s := cli.Scaffold{Name: "cli", Version: version, Logs: c.Logs, ModelName: "model", Start: c.start}
-	if len(c.Command) == 0 {
-		s.Refuse = func(*cli.Settings, agent.CheckRequest) []string {
-			return []string{"no command is given: write command = [\"program\", \"argument\"] in its config, as docs/scaffolds.md shows"}
-		}
-	}
-	if c.Bundle != "" {
-		s.Name, s.Recipe.Version, _ = strings.Cut(c.Bundle, "@")
-	}
-	for _, d := range c.Dialects {
-		s.Dialects = append(s.Dialects, model.Dialect(d))
-	}
-	all := append(slices.Clone(c.Command), c.Continue...)
-	for _, f := range c.Files {
-		all = append(all, f.Text)
-	}
-	for _, v := range c.Env {
-		all = append(all, v)
-	}
-	texts := strings.Join(all, " ")
-	for word, knob := range map[string]cli.Knob{"{effort}": cli.Effort, "{max_turns}": cli.MaxTurns, "{system_prompt}": cli.SystemPrompt} {
-		if strings.Contains(texts, word) {
-			s.Knobs = append(s.Knobs, knob)
-		}
-	}
+	s := c.declaration.scaffold("cli", append(slices.Collect(maps.Values(c.Env)), c.Continue...)...)
+	s.Start = c.start
 	s.Events = func(b *cli.Book) cli.Events { return &customEvents{c: c, book: b} }
 	return s
 }
 
 func (c *Custom) start(r *cli.Run) (cli.Start, error) {
-	message := ""
+	message, stdin := "", r.Message
 	if c.Message == "argument" {
-		message = r.Message
+		message, stdin = r.Message, ""
 	}
-	fill := strings.NewReplacer(
-		"{model}", r.Model.Name, "{url}", r.URL, "{token}", r.Model.Token, "{message}", message, "{session}", r.Session, "{home}", cli.Home, "{bundle}", cli.Bundle,
-		"{workdir}", r.Workdir, "{effort}", r.Settings.ReasoningEffort, "{max_turns}", strconv.FormatInt(r.Settings.MaxTurns, 10),
-		"{system_prompt}", r.Settings.SystemPrompt,
-	).Replace
 	command := c.Command
 	if r.Session != "" && len(c.Continue) > 0 {
 		command = c.Continue
 	}
-	start := cli.Start{Env: map[string]string{}}
-	for _, a := range command {
-		start.Argv = append(start.Argv, fill(a))
-	}
-	for k, v := range c.Env {
-		start.Env[k] = fill(v)
-	}
-	r.Settings.Env = nil // they are in, filled
-	for _, path := range slices.Sorted(maps.Keys(c.Files)) {
-		start.Files = append(start.Files, cli.File{Path: path, Data: fill(c.Files[path].Text)})
-	}
-	if c.Message == "stdin" {
-		start.Stdin = r.Message
-	}
+	start := c.declaration.start(r, command, c.Env, filler(r, message))
+	start.Stdin = stdin
 	return start, nil
 }
 

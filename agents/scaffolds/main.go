@@ -19,7 +19,7 @@ func scaffolds() []cli.Scaffold {
 }
 
 func main() {
-	list := []plugins.Plugin{custom()}
+	list := []plugins.Plugin{custom(), speaker()}
 	for _, s := range scaffolds() {
 		list = append(list, cli.Plugin(s))
 	}

@@ -96,9 +96,7 @@ func needs(t *testing.T, s scaffold) {
 	if local != "" {
 		t.Skip(local)
 	}
-	if s.plugin == "" {
-		bundled(t, s)
-	}
+	bundled(t, s)
 }
 
 // bundled skips the test unless the scaffold's bundle can be had. It says which
@@ -106,7 +104,11 @@ func needs(t *testing.T, s scaffold) {
 func bundled(t *testing.T, s scaffold) {
 	t.Helper()
 	once, _ := made.LoadOrStore(s.name, sync.OnceValues(func() (string, string) {
-		code, out, stderr := berth(t, t.TempDir(), "agent", "bundle", s.name)
+		what := s.bundle
+		if len(what) == 0 {
+			what = []string{s.name}
+		}
+		code, out, stderr := berth(t, t.TempDir(), append([]string{"agent", "bundle"}, what...)...)
 		if code != 0 {
 			return "", stderr
 		}

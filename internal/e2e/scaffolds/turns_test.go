@@ -2,6 +2,7 @@ package scaffolds
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -54,11 +55,20 @@ func set(t *testing.T, s scaffold, script string) *bench {
 	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(root, "bin", "plugins")}, Env: []string{"BERTH_BUNDLES=" + bundles}})
 	must(t, err)
 	t.Cleanup(h.Stop)
-	b.agent, _, err = h.Agent(ctx, s.name)
+	plugged := s.plugin
+	if plugged == "" {
+		plugged = s.name
+	}
+	b.agent, _, err = h.Agent(ctx, plugged)
 	must(t, err)
+	var block []byte
+	if s.settings != nil {
+		block, err = json.Marshal(s.settings)
+		must(t, err)
+	}
 	env, _, err := h.Environment(ctx, "local")
 	must(t, err)
-	needs, err := b.agent.Check(ctx, agent.CheckRequest{Role: agent.RoleAgent})
+	needs, err := b.agent.Check(ctx, agent.CheckRequest{Role: agent.RoleAgent, Config: block})
 	must(t, err)
 	if len(needs.Refusals) > 0 {
 		t.Fatal(needs.Refusals)
@@ -88,7 +98,7 @@ func set(t *testing.T, s scaffold, script string) *bench {
 	t.Cleanup(func() { _ = b.relay.Shut(context.WithoutCancel(ctx)) })
 	must(t, b.relay.Open(ctx))
 	b.setup = agent.Setup{
-		Session: "s", Role: agent.RoleAgent, View: filepath.Join(dir, "v"), Scratch: filepath.Join(dir, "o"), Shell: b.relay.Address(), Workdir: "/app",
+		Session: "s", Role: agent.RoleAgent, View: filepath.Join(dir, "v"), Scratch: filepath.Join(dir, "o"), Shell: b.relay.Address(), Workdir: "/app", Config: block,
 		Models: b.models(t, dir, script, needs.Dialects),
 	}
 	return b

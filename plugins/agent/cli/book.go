@@ -157,8 +157,11 @@ func (b *Book) Result(call, text string, failed bool) {
 	}
 }
 
-// Waits says whether a call of the message that is open has no result yet.
-func (b *Book) Waits() bool { return b.open != nil && b.pending > 0 }
+// Waits says whether a call of the message that is open has no result yet: that
+// one, or, if it is empty, any.
+func (b *Book) Waits(call string) bool {
+	return b.open != nil && b.pending > 0 && (call == "" || b.called(call))
+}
 
 // spent is true when the steps of the model are used up.
 func (b *Book) spent() bool { return b.most > 0 && b.count >= b.most }

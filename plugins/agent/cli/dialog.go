@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,7 +186,7 @@ func (s *session) converse(ctx context.Context, start Start, r *Run, rec agent.R
 		return y, exit, err
 	case errors.Is(cause, errDeaf), errors.Is(cause, errSteps):
 		s.program = nil
-		if err = s.shell.Kill(ctx, p.id); err != nil {
+		if err = s.shell.Kill(ctx, p.id); err != nil && !errors.Is(err, sandbox.ErrNotFound) { // it may not have begun
 			return y, exit, err
 		}
 		if errors.Is(cause, errSteps) {
@@ -214,7 +215,7 @@ func (s *session) bound(kill func()) (end func(), spent bool) {
 	var timer *time.Timer
 	s.book.whole = func() {
 		if timer == nil && s.book.spent() {
-			timer = time.AfterFunc(stopTime, kill)
+			timer = time.AfterFunc(cmp.Or(s.patience, stopTime), kill)
 			s.dialog.Stop()
 		}
 	}

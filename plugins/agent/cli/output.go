@@ -139,9 +139,16 @@ func (w both) Write(b []byte) (int, error) {
 // Read reads what a CLI has printed before, as if it came now, and says what
 // came of it: what a test of a declaration's Events or Dialog needs.
 func Read(s Scaffold, stdout io.Reader, x Exit, rec agent.Recorder) (agent.Yield, error) {
+	y, _, err := Replay(s, &Run{Settings: &Settings{}, Turn: 1, Workdir: "/"}, stdout, x, rec)
+	return y, err
+}
+
+// Replay is Read for a message of one's own; it returns what a Dialog has sent,
+// too.
+func Replay(s Scaffold, r *Run, stdout io.Reader, x Exit, rec agent.Recorder) (y agent.Yield, sent []byte, err error) {
 	b := newBook("model", "", "")
 	b.rec = rec
-	t := &Talk{Run: &Run{Settings: &Settings{}, Turn: 1, Workdir: "/"}, Fresh: true, in: newPending(func() {}), over: func() {}}
+	t := &Talk{Run: r, Fresh: true, in: newPending(func() {}), over: func() {}}
 	var events Events
 	if s.Dialog != nil {
 		d := s.Dialog(b)
@@ -151,14 +158,15 @@ func Read(s Scaffold, stdout io.Reader, x Exit, rec agent.Recorder) (agent.Yield
 		events = s.Events(b)
 	}
 	split := &lines{each: events.Line}
-	if _, err := io.Copy(split, stdout); err != nil {
-		return agent.Yield{}, err
+	if _, err = io.Copy(split, stdout); err != nil {
+		return y, nil, err
 	}
 	split.end()
 	b.end()
 	if t.done {
-		return t.yield, t.err
+		return t.yield, t.in.bytes, t.err
 	}
 	x.Output = string(split.tail)
-	return events.End(x)
+	y, err = events.End(x)
+	return y, t.in.bytes, err
 }

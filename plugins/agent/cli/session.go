@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
@@ -27,8 +28,9 @@ type session struct {
 	close    func() error
 	book     *Book
 	events   Events
-	dialog   Dialog   // instead of events
-	program  *program // that the dialog is with; nil: it does not run
+	dialog   Dialog        // instead of events
+	program  *program      // that the dialog is with; nil: it does not run
+	patience time.Duration // instead of stopTime, unless it is 0
 
 	mu     sync.Mutex // held by a call
 	image  image

@@ -84,7 +84,7 @@ func newLab(t *testing.T, conf string, setup agent.Setup, answer func(chattest.Q
 func (l *lab) turn(text string) agent.Yield {
 	l.t.Helper()
 	l.turns++
-	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(l.t.Context(), 5*time.Minute)
 	defer cancel()
 	y, err := l.worker.Turn(ctx, agent.Message{Turn: l.turns, Text: text}, loop.NewRecorder(l.record, "m", 0))
 	if err != nil {
@@ -154,7 +154,7 @@ const complete = `{"analysis": "All is done.", "plan": "", "commands": [], "task
 
 func TestAFileIsWrittenAndTheEndConfirmed(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(typing("echo 42 > answer.txt\n", 0.3, "cat answer.txt\n", 0.3), complete, typing("ls\n", 0.2), complete, complete))
+	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(typing("echo 42 > answer.txt\n", 2, "cat answer.txt\n", 2), complete, typing("ls\n", 0.2), complete, complete))
 	y := l.turn("Write 42.")
 	if y.End != agent.Done || y.Message != "All is done." {
 		t.Errorf("got %+v; want done", y)
@@ -181,7 +181,7 @@ func TestAFileIsWrittenAndTheEndConfirmed(t *testing.T) {
 func TestAProgramGetsWhatIsTypedAhead(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(
-		typing("cat > a.txt\nhello\nworld\n", 1, "C-d", 1, "sh -c 'read x; read y; echo \"<$x $y>\" > b.txt'\none\ntwo\n", 1), complete, complete))
+		typing("cat > a.txt\nhello\nworld\n", 3, "C-d", 2, "sh -c 'read x; read y; echo \"<$x $y>\" > b.txt'\none\ntwo\n", 3), complete, complete))
 	l.turn("Go.")
 	if a, b := l.read("/tmp/a.txt"), l.read("/tmp/b.txt"); a != "hello\nworld\n" || b != "<one two>\n" {
 		t.Errorf("the files hold %q and %q", a, b)
@@ -199,15 +199,15 @@ func TestAnEditorIsUsed(t *testing.T) {
 		}
 	}
 	script := []string{
-		typing(editor+" /tmp/note.txt\n", 1.5),
-		typing("ihello from the editor", 0.5, "Escape", 0.5, ":wq\n", 0.8),
+		typing(editor+" /tmp/note.txt\n", 4),
+		typing("ihello from the editor", 1, "Escape", 1, ":wq\n", 3),
 		complete,
 	}
 	switch editor {
 	case "":
 		t.Skip("no editor is installed here: apt-get install vim-tiny")
 	case "nano":
-		script[1] = typing("hello from the editor", 0.5, "C-o", 0.5, "Enter", 0.5, "C-x", 0.8)
+		script[1] = typing("hello from the editor", 1, "C-o", 1, "Enter", 1, "C-x", 3)
 	}
 	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(script...))
 	l.turn("Edit.")
@@ -222,7 +222,7 @@ func TestAnEditorIsUsed(t *testing.T) {
 
 func TestFiftyThousandLinesLeaveBothEnds(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(typing("seq 50000\n", 4), complete))
+	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(typing("seq 50000\n", 8), complete))
 	l.turn("Print.")
 	got := l.saw(1)
 	if !strings.Contains(got, "seq 50000\n1\n2\n3\n") || !strings.Contains(got, "\n49999\n50000\n") || !strings.Contains(got, "are left out") || len(got) > 10500 {
@@ -289,7 +289,7 @@ func TestMaxTurnsEndsTheSession(t *testing.T) {
 
 func TestAShellThatEndsIsBegunAnew(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(typing("exit 7\n", 1), typing("echo again > /tmp/again\n", 0.4), complete))
+	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(typing("exit 7\n", 3), typing("echo again > /tmp/again\n", 2), complete))
 	l.turn("Go.")
 	if got := l.saw(1); !strings.Contains(got, "exit code 7") {
 		t.Errorf("after the end: %q", got)
@@ -303,7 +303,7 @@ func TestAShellThatEndsIsBegunAnew(t *testing.T) {
 func TestASecondMessageFindsTheTerminalAsItWas(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(
-		typing("mkdir -p /tmp/here; cd /tmp/here; X=kept\n", 0.4), complete, complete, typing("echo $X > out\n", 0.4), complete, complete))
+		typing("mkdir -p /tmp/here; cd /tmp/here; X=kept\n", 2), complete, complete, typing("echo $X > out\n", 2), complete, complete))
 	l.turn("First.")
 	if y := l.turn("Second."); y.End != agent.Done {
 		t.Errorf("got %+v", y)
@@ -440,7 +440,7 @@ func TestATurnThatIsCutOffEndsSoon(t *testing.T) {
 	defer cancel()
 	begun := time.Now()
 	_, err := l.worker.Turn(ctx, agent.Message{Turn: 1, Text: "Go."}, loop.NewRecorder(l.record, "m", 0))
-	if took := time.Since(begun); err == nil || took > 8*time.Second {
+	if took := time.Since(begun); err == nil || took > 45*time.Second {
 		t.Errorf("got %v after %v", err, took)
 	}
 	l.close()

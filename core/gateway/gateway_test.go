@@ -267,7 +267,7 @@ func TestRevokeEndsWhatIsUnderWay(t *testing.T) {
 	if _, err = resp.Body.Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err = b.Revoke(ctx); err != nil {
 		t.Fatal(err)

@@ -111,7 +111,7 @@ func (b *bench) append(_ string, line any) {
 // last is the last exchange that was written down, once none is under way.
 func (b *bench) last(t *testing.T) Exchange {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		b.session.mu.Lock()
 		inside := b.inside

@@ -44,7 +44,9 @@ func TestAProviderThatAsksForPatienceIsWaitedFor(t *testing.T) {
 					_, _ = w.Write(whole)
 				}
 			})
-			b := start(t, p.model(r.dialect), patient)
+			b := start(t, p.model(r.dialect), patient, func(_ *config.Model, o *Options, _ *trial.ModelSpec) {
+				o.Pace.First, o.Pace.Longest = 100*time.Millisecond, 400*time.Millisecond // time for signs of life
+			})
 			path, body := streaming(i)
 			got := b.ask(t.Context(), t, path, strings.Replace(body, `"stream":true`, `"stream":true,"stream_options":{"include_usage":true}`, 1))
 			if got.status != http.StatusOK || got.err != nil || !strings.HasSuffix(got.body, string(whole)) {
@@ -66,7 +68,7 @@ func TestAProviderThatAsksForPatienceIsWaitedFor(t *testing.T) {
 func TestSignsOfLifeBeforeAWholeAnswer(t *testing.T) {
 	t.Parallel()
 	slowly := func(_ *config.Model, o *Options, _ *trial.ModelSpec) {
-		o.Pace, o.Silence = pace.Options{First: 200 * time.Millisecond}, time.Millisecond
+		o.Pace, o.Silence = pace.Options{First: time.Second}, time.Millisecond
 	}
 	array := requests[3]
 	array.path = "/v1beta/models/m1:streamGenerateContent"

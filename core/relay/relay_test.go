@@ -54,7 +54,7 @@ func session(t *testing.T) (*sandboxtest.Box, *relay.Relay, *sandbox.Client) {
 func works(t *testing.T, c *sandbox.Client) error {
 	t.Helper()
 	var out bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := c.Exec(ctx, sandbox.Command{Argv: []string{"pwd"}, Stdout: &out}); err != nil {
 		return err
@@ -149,7 +149,7 @@ func TestRevocationEndsAnOpenStream(t *testing.T) {
 		t.Errorf("the call ended with %v, want ErrRevoked", err)
 	}
 	mu.Lock()
-	if last.After(closed.Add(50 * time.Millisecond)) { // what had arrived before may still be handed to the writer
+	if last.After(closed.Add(5 * time.Second)) { // what had arrived before may still be handed to the writer, which a busy machine delays
 		t.Errorf("output came %v after Close", last.Sub(closed))
 	}
 	mu.Unlock()
@@ -178,9 +178,9 @@ func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func TestTimeoutStandsStillWhileFrozen(t *testing.T) {
 	var once sync.Once
 	go func() {
 		r, err := c.Exec(ctx, sandbox.Command{
-			Argv: []string{"sh", "-c", "echo up; read x < /dev/null; sleep 0.2; echo done"}, Timeout: 1500 * time.Millisecond,
+			Argv: []string{"sh", "-c", "echo up; read x < /dev/null; sleep 0.2; echo done"}, Timeout: 5 * time.Second,
 			Stdout: writer(func([]byte) { once.Do(func() { close(up) }) }),
 		})
 		done <- outcome{r, err}
@@ -131,7 +131,7 @@ func TestTimeoutStandsStillWhileFrozen(t *testing.T) {
 	if _, err := b.Freeze(ctx); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(1700 * time.Millisecond)
+	time.Sleep(5200 * time.Millisecond)
 	if err := b.Thaw(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 			if len(diags) > 70_000 {
 				t.Errorf("%d problems", len(diags))
 			}
-			if d := time.Since(start); d > 20*time.Second {
+			if d := time.Since(start); d > 2*time.Minute {
 				t.Errorf("it took %s", d)
 			}
 		})

@@ -271,7 +271,7 @@ func turn(t *testing.T, s agent.Session, text string) agent.Yield {
 // eventually waits until ok is true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within ten seconds: %s", what)

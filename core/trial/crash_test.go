@@ -132,7 +132,7 @@ func nothingLeft(t *testing.T, b *bench) {
 	if _, err := os.Lstat(b.runtime); err == nil {
 		t.Errorf("the runtime folder %s is still there", b.runtime)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		env, _, err := b.m.host.Environment(t.Context(), "local")
 		var left []string

@@ -420,7 +420,7 @@ func cancelAt(t *testing.T, at record.PhaseName, cause error, wanted record.Outc
 	if r.Outcome != wanted || !seen.Load() {
 		t.Errorf("got %s, seen %v: %s", r.Outcome, seen.Load(), pretty(r))
 	}
-	if took := time.Since(begin); took > 30*time.Second {
+	if took := time.Since(begin); took > 2*time.Minute {
 		t.Errorf("it took %s", took)
 	}
 	if !slices.ContainsFunc(r.Phases, func(p record.Phase) bool { return p.Name == record.PhasePublish }) {

@@ -205,13 +205,13 @@ func TestADeadlineCutsFirstAndGradesWhatIsThere(t *testing.T) {
 		return agent.Yield{}, ctx.Err()
 	}}
 	b := newBench(t, a, tests("test -s /app/x"))
-	b.task.Stages[0].Agent.Time = task.Duration(300 * time.Millisecond)
+	b.task.Stages[0].Agent.Time = task.Duration(3 * time.Second)
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Timeout, record.Checked)
 	if err := <-cleaned; err == nil {
 		t.Error("the plugin's clean-up still reached the sandbox")
 	}
-	if r.AgentTime < 300*time.Millisecond || r.AgentTime > 5*time.Second {
+	if r.AgentTime < 3*time.Second || r.AgentTime > time.Minute {
 		t.Errorf("agent time %s", r.AgentTime)
 	}
 }
@@ -232,7 +232,7 @@ func TestWhatIsSaidAtADeadlineIsHeard(t *testing.T) {
 		}
 	}}
 	b := newBench(t, a, tests("true"))
-	b.task.Stages[0].Agent.Time = task.Duration(300 * time.Millisecond)
+	b.task.Stages[0].Agent.Time = task.Duration(3 * time.Second)
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Timeout, record.Checked)
 	turns := lines[record.Turn](t, filepath.Join(b.dir, record.TurnsFile))
@@ -251,10 +251,10 @@ func TestAnAgentThatNeverReturnsIsLeftBehind(t *testing.T) {
 		return agent.Yield{}, err
 	}}
 	b := newBench(t, a, tests("test -s /app/x"))
-	b.cell.Limits.AgentTime = 200 * time.Millisecond
+	b.cell.Limits.AgentTime = 3 * time.Second
 	begin := time.Now()
 	want(t, b.run(t.Context(), t), record.Passed, record.Timeout, record.Checked)
-	if took := time.Since(begin); took > 30*time.Second {
+	if took := time.Since(begin); took > 2*time.Minute {
 		t.Errorf("took %s", took)
 	}
 }

@@ -236,7 +236,7 @@ func TestTheRecordIsWrittenAsItHappens(t *testing.T) {
 		return agent.Yield{}, act.Step(trajectory.Step{Source: trajectory.Model, Message: trajectory.Text("last words")})
 	})
 	b = newBench(t, a, tests("true"))
-	b.cell.Limits.AgentTime = 200 * time.Millisecond
+	b.cell.Limits.AgentTime = 3 * time.Second
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Timeout, record.Checked)
 	if n := <-seen; n != 4 {
@@ -447,10 +447,14 @@ func TestWaitingForAProviderIsNotChargedToTheAgent(t *testing.T) {
 		p := &purse{spent: make(chan struct{})}
 		a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
 			p.waited.Store(int64(waited))
+			var rested <-chan time.Time // never, without waiting
+			if waited > 0 {
+				rested = time.After(700 * time.Millisecond)
+			}
 			select {
 			case <-ctx.Done():
 				return agent.Yield{}, ctx.Err()
-			case <-time.After(700 * time.Millisecond):
+			case <-rested:
 				return agent.Yield{End: agent.Done}, act.sh(ctx, "true")
 			}
 		})

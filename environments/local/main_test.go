@@ -162,7 +162,7 @@ func (b *box) sh(t *testing.T, script string) string {
 // gone waits until a process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for range 500 {
+	for range 6000 {
 		if _, err := ids.Started(pid); errors.Is(err, unix.ESRCH) {
 			return
 		}
@@ -271,7 +271,7 @@ func children(t *testing.T) (pids []int) {
 // nothingMore waits until there are no more children than before.
 func nothingMore(t *testing.T, before []int) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for left := children(t); len(left) > len(before); left = children(t) {
 		if time.Now().After(deadline) {
 			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", left[len(left)-1]))

@@ -208,7 +208,7 @@ func TestCheckEndsWhatACancelledCommandStarted(t *testing.T) {
 	begin := time.Now()
 	time.AfterFunc(100*time.Millisecond, cancel)
 	err := check(ctx, "hangs", []string{"sh", "-c", "sleep 60 & wait"}, 2, &events)
-	if err != nil || time.Since(begin) > 9*time.Second || !strings.Contains(events.String(), `"fail"`) {
+	if err != nil || time.Since(begin) > 45*time.Second || !strings.Contains(events.String(), `"fail"`) {
 		t.Errorf("after %s: %v\n%s", time.Since(begin), err, events.String())
 	}
 }

@@ -357,7 +357,7 @@ func TestASandboxThatNobodyTakesIsDestroyed(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("Create = %v, want context.Canceled", err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); len(m.gone()) == 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); len(m.gone()) == 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	if got := m.gone(); !slices.Equal(got, []string{"orphan"}) {

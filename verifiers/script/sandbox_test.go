@@ -146,7 +146,7 @@ func TestATestThatHangsEndsWithItsTime(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	_, err := r.verify(ctx)
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 10*time.Second {
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > time.Minute {
 		t.Errorf("got %v after %s, want the end of its time", err, time.Since(begin))
 	}
 	if got, bad := os.ReadFile(filepath.Join(r.request.Scratch, outputFile)); bad != nil || string(got) != "begun\n" {

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -156,4 +157,53 @@ func FuzzNetlink(f *testing.F) {
 			_, _ = parseUnix(m)
 		})
 	})
+}
+
+// limitedEnv makes a process of this test lack descriptors.
+const limitedEnv = "BERTH_PROC_TEST_LIMITED"
+
+// With a limit at which the folder of processes can be opened, but nothing in
+// it, a table that left out what it cannot read would be empty: whoever may set
+// the limits of PID 1, as root of a sandbox with one id may, would hide what it
+// left running.
+func TestWhatCannotBeReadIsNotLeftOut(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(limitedEnv) == "" {
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), limitedEnv+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("with few descriptors: %v\n%s", err, out)
+		}
+		return
+	}
+	if all, err := List(); err != nil || len(all) == 0 {
+		t.Fatalf("without a limit: %d processes, %v", len(all), err)
+	}
+	next, err := unix.Dup(0) // the lowest that is free
+	if err != nil {
+		t.Fatal(err)
+	}
+	var was unix.Rlimit
+	if err = errors.Join(unix.Close(next), unix.Getrlimit(unix.RLIMIT_NOFILE, &was)); err != nil {
+		t.Fatal(err)
+	}
+	limit := was
+	limit.Cur = uint64(next) + 1
+	if err = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	all, listErr := List()
+	_, there := Stat(os.Getppid())
+	dir, openErr := os.Open("/proc")
+	_, within := Stat(os.Getppid()) // the one descriptor is taken now
+	if err = unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if openErr != nil || !there || within {
+		t.Fatalf("the limit of %d is not what it should be: %v, %v, %v", limit.Cur, openErr, there, within)
+	}
+	_ = dir.Close()
+	if !errors.Is(listErr, unix.EMFILE) {
+		t.Errorf("%d processes, %v; want an error, not a table with gaps", len(all), listErr)
+	}
 }

@@ -7,6 +7,7 @@ package proc
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -35,7 +36,8 @@ func (p Process) Still() bool {
 // Table is the processes of our pid namespace without ourselves, by pid.
 type Table []Process
 
-// List reads the table.
+// List reads the table. It is whole, or an error: whoever can make reading fail,
+// for want of memory or descriptors, does not hide a process with it.
 func List() (Table, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -53,8 +55,12 @@ func List() (Table, error) {
 		if name[0] < '1' || name[0] > '9' || name == self {
 			continue
 		}
-		if p, ok := stat(name, buf); ok {
+		p, err := stat(name, buf)
+		switch {
+		case err == nil:
 			t = append(t, p)
+		case !gone(err):
+			return nil, fmt.Errorf("process %s: %w", name, err)
 		}
 	}
 	slices.SortFunc(t, func(a, b Process) int { return a.PID - b.PID })
@@ -62,15 +68,25 @@ func List() (Table, error) {
 }
 
 // Stat reads one process; false if it is gone.
-func Stat(pid int) (Process, bool) { return stat(strconv.Itoa(pid), make([]byte, 1024)) }
+func Stat(pid int) (Process, bool) {
+	p, err := stat(strconv.Itoa(pid), make([]byte, 1024))
+	return p, err == nil
+}
 
-func stat(pid string, buf []byte) (Process, bool) {
+func stat(pid string, buf []byte) (Process, error) {
 	b, err := readAll("/proc/"+pid+"/stat", buf)
 	if err != nil {
-		return Process{}, false // it has ended meanwhile
+		return Process{}, err
 	}
-	return parseStat(b)
+	p, ok := parseStat(b)
+	if !ok {
+		return Process{}, fmt.Errorf("/proc/%s/stat is %q", pid, b)
+	}
+	return p, nil
 }
+
+// gone says whether reading failed because the process has ended meanwhile.
+func gone(err error) bool { return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH) }
 
 // readAll reads a small file of /proc without the overhead of os.File.
 func readAll(path string, buf []byte) ([]byte, error) {

@@ -125,7 +125,7 @@ func record(r agent.Recorder, argv []string, text string, result sandbox.Result)
 		ToolCalls:   []trajectory.ToolCall{{ID: "solution", Name: "exec", Arguments: arguments}},
 		Observation: &trajectory.Observation{Results: []trajectory.Result{{SourceCallID: "solution", Content: &content, Extra: extra}}},
 	})
-	if err != nil {
+	if err != nil || text == "" { // of nothing there is no file
 		return err
 	}
 	return r.Artifact(logFile)

@@ -18,10 +18,12 @@ import (
 // everything, and fails only when the file does. Safe for concurrent use.
 type File struct {
 	mu    sync.Mutex
-	file  io.WriteCloser
+	path  string         // of the file to be made, from Create
+	file  io.WriteCloser // nil: nothing was written yet
 	head  int64
 	total int64
-	tail  []byte // ring of the last bytes after the head
+	size  int    // of the ring
+	tail  []byte // ring of the last bytes after the head, made when there are any
 	full  bool   // the ring has come around
 	next  int    // where the ring goes on
 	err   error
@@ -34,21 +36,29 @@ const (
 )
 
 // Create makes a File with the default bounds; it replaces a file of that name
-// and follows no link.
+// and follows no link. A program that prints nothing leaves no file: there is one
+// from the first byte on.
 func Create(path string) (*File, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
+	return &File{path: path, head: DefaultHead, size: DefaultTail}, nil
+}
+
+// open makes the file that Create promised.
+func (f *File) open() {
+	if f.file != nil || f.err != nil {
+		return
 	}
-	return New(f, DefaultHead, DefaultTail), nil
+	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if f.err = err; err == nil {
+		f.file = file
+	}
 }
 
 // New makes a File of w, which Close closes. head and tail are in bytes.
 func New(w io.WriteCloser, head, tail int) *File {
-	return &File{file: w, head: int64(head), tail: make([]byte, 0, tail)}
+	return &File{file: w, head: int64(head), size: tail}
 }
 
 // Write keeps what belongs to the head or the tail. It reports len(p).
@@ -56,6 +66,10 @@ func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := len(p)
+	if n == 0 {
+		return 0, f.err
+	}
+	f.open()
 	if room := f.head - f.total; room > 0 {
 		part := p[:min(int64(len(p)), room)]
 		if f.err == nil {
@@ -69,9 +83,12 @@ func (f *File) Write(p []byte) (int, error) {
 }
 
 func (f *File) ring(p []byte) {
-	size := cap(f.tail)
-	if size == 0 {
+	size := f.size
+	if size == 0 || len(p) == 0 {
 		return
+	}
+	if f.tail == nil {
+		f.tail = make([]byte, 0, size)
 	}
 	if len(p) > size {
 		p, f.full = p[len(p)-size:], true
@@ -107,14 +124,19 @@ func (f *File) Total() int64 {
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.file == nil {
+		return f.err
+	}
 	rest := f.rest()
 	if left := f.total - f.head - int64(len(rest)); left > 0 {
 		if _, err := fmt.Fprintf(f.file, "\n[%d bytes left out]\n", left); f.err == nil {
 			f.err = err
 		}
 	}
-	if _, err := f.file.Write(rest); f.err == nil {
-		f.err = err
+	if len(rest) > 0 {
+		if _, err := f.file.Write(rest); f.err == nil {
+			f.err = err
+		}
 	}
 	return errors.Join(f.err, f.file.Close())
 }
@@ -124,7 +146,7 @@ func (f *File) Close() error {
 type Tail struct{ file File }
 
 // NewTail makes a Tail of size bytes.
-func NewTail(size int) *Tail { return &Tail{File{tail: make([]byte, 0, size)}} }
+func NewTail(size int) *Tail { return &Tail{File{size: size}} }
 
 // Write reports len(p) and never fails.
 func (t *Tail) Write(p []byte) (int, error) {

@@ -2,7 +2,9 @@ package output
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,6 +62,41 @@ func TestFileStaysSmall(t *testing.T) {
 	info, err := os.Stat(path)
 	if err != nil || info.Size() > DefaultHead+DefaultTail+100 || info.Size() < DefaultHead+DefaultTail {
 		t.Errorf("file has %d bytes, %v; want a little more than %d", info.Size(), err, DefaultHead+DefaultTail)
+	}
+}
+
+func TestAProgramThatPrintsNothingLeavesNoFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "out.txt")
+	if err := os.WriteFile(path, []byte("of another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Write(nil); n != 0 || err != nil {
+		t.Errorf("Write of nothing = %d, %v", n, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("stat = %v, want no file", err)
+	}
+}
+
+func TestAFileThatCannotBeMadeIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	f, err := Create(filepath.Join(t.TempDir(), "none", "out.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("x")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Write: %v, want why there is no file", err)
+	}
+	if err := f.Close(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Close: %v, want why there is no file", err)
 	}
 }
 

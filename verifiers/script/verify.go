@@ -20,7 +20,8 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// outputFile is where the test program's output goes, in the scratch folder.
+// outputFile is where the test program's output goes, in the scratch folder, if
+// it prints anything.
 const outputFile = "test-stdout.txt"
 
 // shown is how much of the end of the output goes into the rationale, in bytes.
@@ -77,13 +78,13 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 	if result.Signal != 0 {
 		how = fmt.Sprintf("the tests were ended by a signal (%s)", result.Signal)
 	}
-	log(how)
 	v.Rationale = how + "; the end of what they printed:\n" + end.String()
 	scores, err := rewards(ctx, b, settings.Rewards)
 	if errors.Is(err, verifier.ErrBadReward) {
 		return v, fmt.Errorf("%w; %s, see %s", err, how, outputFile)
 	}
 	if err != nil {
+		log(how) // a verdict would have said it
 		return v, err
 	}
 	v.Scores = make(map[string]verifier.Score, len(scores))

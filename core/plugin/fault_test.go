@@ -267,11 +267,7 @@ func TestStopEndsTheWholeProcessGroup(t *testing.T) {
 	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
 	s := open(t, h)
 	pid, child := turn(t, s, "pid").ExitCode, turn(t, s, "child").ExitCode
-	begin := time.Now()
 	h.Stop()
-	if took := time.Since(begin); took > 1500*time.Millisecond {
-		t.Errorf("a polite plugin took %s to stop", took)
-	}
 	if alive(pid) || alive(child) {
 		t.Errorf("plugin alive: %v, its child alive: %v", alive(pid), alive(child))
 	}
@@ -282,6 +278,23 @@ func TestStopEndsTheWholeProcessGroup(t *testing.T) {
 		t.Errorf("Turn = %v, want ErrStopped", err)
 	}
 	h.Stop()
+}
+
+// A plugin that does as it is asked is not killed, unless the machine is so busy
+// that two seconds are too short for it, which is not so every time.
+func TestStopIsPolite(t *testing.T) {
+	t.Parallel()
+	how := ""
+	for range 10 {
+		h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+		turn(t, open(t, h), "pid")
+		p := h.binaries[0].proc
+		h.Stop()
+		if how = p.status(); how == "exit status 0" {
+			return
+		}
+	}
+	t.Errorf("a polite plugin ended with %q", how)
 }
 
 func TestStopDoesNotWaitForAPluginThatHangs(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -140,6 +141,9 @@ func (a *app) because(line string) {
 	a.Notef("  %s\n", out.Clean(line))
 }
 
+// nowhere are the commands that need no folder to be in.
+var nowhere = map[string]bool{"help": true, "version": true, "doctor": true, "gc": true, "list": true, "info": true}
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
@@ -155,13 +159,17 @@ into trials, runs them, and keeps every attempt.`,
 		Version:      version,
 		SilenceUsage: true, SilenceErrors: true, DisableSuggestions: true, SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRun: func(*cobra.Command, []string) {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			level := zerolog.WarnLevel
 			if a.verbose {
 				level = zerolog.DebugLevel
 			}
 			w := zerolog.ConsoleWriter{Out: a.Err, NoColor: !a.ErrColor, TimeFormat: "15:04:05.000"}
 			a.log = zerolog.New(zerolog.SyncWriter(w)).Level(level).With().Timestamp().Logger()
+			if _, err := os.Getwd(); errors.Is(err, fs.ErrNotExist) && !nowhere[cmd.Name()] {
+				return errors.New("the folder that this was started in is gone: go to another one")
+			}
+			return nil
 		},
 	}
 	f := root.PersistentFlags()

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -61,14 +62,20 @@ func (a *app) begin(dir, tasks string) ([]string, error) {
 	if len(a.formats) > 0 {
 		format = a.formats[0].Name()
 	}
-	file := filepath.Join(dir, "experiment.hcl")
+	const own = "experiment.hcl"
+	others, err := fs.Glob(os.DirFS(dir), "*.hcl") // its only error is a bad pattern
+	if err == nil && len(others) > 0 && !slices.Contains(others, own) {
+		return nil, fmt.Errorf("%s exists, and all *.hcl files of a folder are one experiment: name another folder", show.Display(filepath.Join(dir, others[0])))
+	}
+	file := filepath.Join(dir, own)
 	text := fmt.Sprintf(initText, quote(store.Name(filepath.Base(dir), 40)), quote(format), quote(tasks), defaultEnvironment, defaultAgent)
-	if err := writeNew(file, []byte(text), 0o644); err != nil {
+	if err = writeNew(file, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
 	files := []string{file}
 	folder := resolve(dir, tasks)
-	if there, err := os.ReadDir(folder); len(there) > 0 || (err != nil && !errors.Is(err, fs.ErrNotExist)) || len(a.formats) == 0 {
+	there, err := os.ReadDir(folder)
+	if len(there) > 0 || (err != nil && !errors.Is(err, fs.ErrNotExist)) || len(a.formats) == 0 {
 		return files, err
 	}
 	sampler, ok := a.formats[0].(task.Sampler)

@@ -88,6 +88,9 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 	path := sf.experiment
 	if path == "" {
 		path = filepath.Join(dir, store.ExperimentDir)
+		if _, err = os.Stat(path); err != nil {
+			return fmt.Errorf("the files of the experiment are not in the run any more: %w: name them with --experiment", err)
+		}
 		if m.Header.Try == nil { // the file of a try names absolute paths only
 			ef.BaseDir = m.Header.Dir
 		}

@@ -106,7 +106,11 @@ func (a *app) showRuns() error {
 				text += " (incomplete)"
 			}
 		}
-		t.Row(filepath.Base(l.Dir), l.Created.Local().Format("2006-01-02 15:04"), strconv.Itoa(l.Planned), out.Clean(text))
+		when := ""
+		if !l.Created.IsZero() {
+			when = l.Created.Local().Format("2006-01-02 15:04")
+		}
+		t.Row(out.Clean(filepath.Base(l.Dir)), when, strconv.Itoa(l.Planned), out.Clean(text))
 	}
 	t.Write(a.Out, a.Color)
 	return nil
@@ -176,7 +180,7 @@ func (a *app) showTrial(args []string, all, steps bool) error {
 		a.Printf("no attempt yet\n")
 		return nil
 	}
-	full, err := show.Attempt(show.Folder(dir, t, number), show.Writing(x) != nil && number == t.Attempts[len(t.Attempts)-1].Number)
+	full, err := show.Attempt(show.Folder(dir, t, number), show.StateOf(t, number, show.Writing(x) != nil))
 	if err != nil {
 		return err
 	}

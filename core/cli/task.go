@@ -109,7 +109,7 @@ func (a *app) formatFor(dir, name string) (task.Format, error) {
 	if _, err = os.ReadDir(abs); err != nil {
 		return nil, fmt.Errorf("read tasks: %w: name the folder of a task, or of several", err)
 	}
-	if f := a.formatOf(abs); f != nil {
+	if f := a.formatOf(abs, 0); f != nil {
 		return f, nil
 	}
 	return nil, fmt.Errorf("no task at or below %s: looked for formats %s", dir, strings.Join(names, ", "))

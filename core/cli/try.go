@@ -100,13 +100,16 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 	if fi, statErr := os.Stat(abs); statErr != nil || !fi.IsDir() {
 		return "", nil, fmt.Errorf("%s is not a folder: name the folder of a task", dir)
 	}
-	format := a.formatOf(abs)
+	if _, err = os.ReadDir(abs); err != nil {
+		return "", nil, fmt.Errorf("read tasks: %w", err)
+	}
+	format := a.formatOf(abs, 0)
 	if format == nil {
 		return "", nil, fmt.Errorf("no task at or below %s: `berth task check %s` says what was looked for", dir, dir)
 	}
 	tmp, err := os.MkdirTemp("", "berth-try-")
 	if err != nil {
-		return "", nil, err
+		return "", nil, fmt.Errorf("make a folder for temporary files: %w: set TMPDIR to a folder that can be written to", err)
 	}
 	file = filepath.Join(tmp, "try.hcl")
 	text := tryText(store.Name(filepath.Base(abs), 40), abs, format.Name(), f)
@@ -152,22 +155,26 @@ func ofFlags(file string, ds config.Diagnostics) (config.Diagnostics, error) {
 	return ds, nil
 }
 
-// formatOf is the first format that finds a task at or below dir.
-func (a *app) formatOf(dir string) task.Format {
+// maxDepth is how deep below a folder a task is looked for, as in a dataset.
+const maxDepth = 4
+
+// formatOf is the first format that finds a task at or below dir, which is
+// depth folders below the one that was named.
+func (a *app) formatOf(dir string, depth int) task.Format {
 	for _, f := range a.formats {
 		if f.Detect(dir) {
 			return f
 		}
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
+	if err != nil || depth+1 >= maxDepth {
 		return nil
 	}
 	for _, e := range entries {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		if f := a.formatOf(filepath.Join(dir, e.Name())); f != nil {
+		if f := a.formatOf(filepath.Join(dir, e.Name()), depth+1); f != nil {
 			return f
 		}
 	}

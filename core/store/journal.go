@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -320,6 +321,9 @@ func unseal(b []byte) (e Entry, ok bool) {
 func readJournals(dir string) ([]Journal, error) {
 	dir = filepath.Join(dir, JournalDir)
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("they are gone, and with them what counts: %w: take them from a copy; the results of attempts are still in %s", err, TrialsDir)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -146,14 +146,14 @@ func decodeManifest(r *bufio.Reader) (*Manifest, error) {
 		}
 		var l ManifestLine
 		if err = json.Unmarshal(b, &l); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+			return nil, fmt.Errorf("line %d: %w: the file was cut or changed: take it from a copy, or start a new run", n, err)
 		}
 		if err = m.add(n, l); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 	}
 	if m.Header.Version == 0 {
-		return nil, errors.New("it is empty")
+		return nil, errors.New("it is empty: take it from a copy, or start a new run")
 	}
 	if len(m.Trials) != m.Header.Trials {
 		return nil, fmt.Errorf("it has %d trials of %d: the file was cut or changed", len(m.Trials), m.Header.Trials)

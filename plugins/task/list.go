@@ -2,7 +2,9 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -83,7 +85,7 @@ func List(ctx context.Context, f Format, root string, o ListOptions) (Listing, e
 	if err != nil {
 		return l, err
 	}
-	found, err := find(f, abs, ".", 0, &l)
+	found, err := find(f, place{root: abs, rel: "."}, &l)
 	if err != nil {
 		return l, err
 	}
@@ -126,12 +128,30 @@ func once(it *Item, names map[string]string) {
 	it.Task = nil
 }
 
-// find returns the paths of task folders at or below rel, sorted.
-func find(f Format, root, rel string, depth int, l *Listing) ([]string, error) {
-	dir := filepath.Join(root, filepath.FromSlash(rel))
+// place is a folder of a dataset, and the way to it.
+type place struct {
+	root, rel string
+	above     []os.FileInfo // the folders that it is in, root first
+}
+
+// find returns the paths of task folders at or below p, sorted. A link to a
+// folder that it is in leads nowhere: what it has is found without it.
+func find(f Format, p place, l *Listing) ([]string, error) {
+	rel := p.rel
+	dir := filepath.Join(p.root, filepath.FromSlash(rel))
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("%w: make the folder readable for this user, or move it out of the dataset", err)
+	}
 	if err != nil {
 		return nil, err
+	}
+	here, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(p.above, func(fi os.FileInfo) bool { return os.SameFile(fi, here) }) {
+		return nil, nil
 	}
 	if f.Detect(dir) {
 		return []string{rel}, nil
@@ -139,14 +159,14 @@ func find(f Format, root, rel string, depth int, l *Listing) ([]string, error) {
 	var found []string
 	for _, e := range entries {
 		sub := path.Join(rel, e.Name())
-		if strings.HasPrefix(e.Name(), ".") || !isDir(root, sub, e) {
+		if strings.HasPrefix(e.Name(), ".") || !isDir(p.root, sub, e) {
 			continue
 		}
-		if depth+1 >= maxDepth {
+		if len(p.above)+1 >= maxDepth {
 			l.Other = append(l.Other, sub)
 			continue
 		}
-		below, err := find(f, root, sub, depth+1, l)
+		below, err := find(f, place{p.root, sub, append(slices.Clip(p.above), here)}, l)
 		if err != nil {
 			return nil, err
 		}

@@ -431,3 +431,34 @@ func TestListOfATaskItself(t *testing.T) {
 		t.Error("an ended context is no error")
 	}
 }
+
+// A link to a folder that it is in would show the same tasks again, as many
+// times as there are ways to them.
+func TestListFollowsNoLinkToAFolderAbove(t *testing.T) {
+	t.Parallel()
+	root := dataset(t, map[string]string{"a": "one", "group/b": "two", "group/other": "-"})
+	elsewhere := dataset(t, map[string]string{"c": "three"})
+	for name, to := range map[string]string{"loop": ".", "group/up": "..", "group/loop": "loop", "dead": "/nowhere/at/all", "more": elsewhere} {
+		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := List(t.Context(), marked{}, root, ListOptions{})
+	if err != nil || items(l) != "a group/b more/c" {
+		t.Errorf("got %s, %v", items(l), err)
+	}
+}
+
+func TestListOfAFolderThatMayNotBeRead(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	root := dataset(t, map[string]string{"a": "one", "b": "two"})
+	if err := os.Chmod(filepath.Join(root, "b"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := List(t.Context(), marked{}, root, ListOptions{}); err == nil || !strings.Contains(err.Error(), "make the folder readable") {
+		t.Errorf("got %v", err)
+	}
+}

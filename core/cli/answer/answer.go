@@ -178,7 +178,8 @@ const (
 // ShowFull is what `berth show RUN TRIAL ATTEMPT` says.
 type ShowFull struct {
 	Dir    string            `json:"dir"`
-	Result *record.Result    `json:"result"` // null: not published
+	Result *record.Result    `json:"result"`           // null: not published, or Damaged
+	Damage string            `json:"damage,omitempty"` // why the result of a published attempt cannot be read
 	Phases []record.Phase    `json:"phases"`
 	Turns  []record.Turn     `json:"turns,omitempty"`
 	Steps  []record.Step     `json:"steps,omitempty"`

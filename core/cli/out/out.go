@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
@@ -58,13 +59,30 @@ func (p *Printer) Answer(v any) (bool, error) {
 	if !p.JSON {
 		return false, nil
 	}
-	enc := json.NewEncoder(p.Out)
+	enc := json.NewEncoder(&quiet{p.Out})
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return true, fmt.Errorf("write answer: %w", err)
 	}
 	return true, nil
+}
+
+// quiet writes JSON with the control characters escaped that an encoder leaves
+// as they are, and that steer some terminals: DEL and those of the C1 set.
+type quiet struct{ to io.Writer }
+
+var loud = regexp.MustCompile("[\u007f-\u009f]")
+
+func (q *quiet) Write(b []byte) (int, error) {
+	said := loud.ReplaceAllFunc(b, func(c []byte) []byte {
+		r, _ := utf8.DecodeRune(c)
+		return fmt.Appendf(nil, `\u%04x`, r)
+	})
+	if _, err := q.to.Write(said); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // Lost is why some of the answer could not be written; a reader that went away
@@ -92,7 +110,7 @@ func (k *keeper) Write(b []byte) (int, error) {
 
 // Fail writes v as one line of JSON to stderr.
 func (p *Printer) Fail(v any) error {
-	enc := json.NewEncoder(p.Err)
+	enc := json.NewEncoder(&quiet{p.Err})
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("write failure: %w", err)

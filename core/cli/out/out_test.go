@@ -2,6 +2,7 @@ package out_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -101,6 +102,28 @@ func TestAnswersAreJSONOnlyWhenAsked(t *testing.T) {
 	p.JSON = true
 	if done, err := p.Answer(map[string]string{"a": "<b>"}); !done || err != nil || b.String() != "{\n  \"a\": \"<b>\"\n}\n" {
 		t.Errorf("%t, %v, %q", done, err, b.String())
+	}
+}
+
+// Some terminals obey the control characters above ASCII, which JSON allows.
+func TestJSONDoesNotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	const hostile = "a\u009b31m\u0085\x7f\x1b[31m\u00a0é"
+	var b, e bytes.Buffer
+	p := &out.Printer{Out: &b, Err: &e, JSON: true}
+	if _, err := p.Answer(hostile); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Fail(hostile); err != nil {
+		t.Fatal(err)
+	}
+	const want = `"a\u009b31m\u0085\u007f\u001b[31m` + "\u00a0é\"\n"
+	if b.String() != want || e.String() != want {
+		t.Errorf("got %q and %q, want %q", b.String(), e.String(), want)
+	}
+	var back string
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back != hostile {
+		t.Errorf("read back: %q, %v", back, err)
 	}
 }
 

@@ -43,9 +43,12 @@ const maxLines = 20
 
 // AttemptText says one attempt: what it came to, its phases, trajectory and log.
 func AttemptText(p *out.Printer, f *answer.ShowFull, all bool) {
-	if f.Result == nil {
+	switch {
+	case f.Damage != "":
+		p.Printf("its result is damaged, and what the journal of the run says stands: %s\n\n", out.Clean(f.Damage))
+	case f.Result == nil:
 		p.Printf("not published: its process was killed, or it is under way\n\n")
-	} else {
+	default:
 		resultText(p, f.Result)
 	}
 	t := out.Table{Head: []string{"phase", "stage", "who", "start", "time", "error"}, Right: []bool{4: true}}

@@ -57,8 +57,11 @@ func Runs(dir string) ([]string, error) {
 func FindRun(name string) (string, error) {
 	if name == "last" {
 		runs, err := Runs(RunsDir)
-		if err != nil || len(runs) == 0 {
-			return "", errors.Join(fmt.Errorf("no run in ./%s yet", RunsDir), err)
+		if err != nil {
+			return "", fmt.Errorf("look for runs: %w", err)
+		}
+		if len(runs) == 0 {
+			return "", fmt.Errorf("no run in ./%s yet", RunsDir)
 		}
 		return runs[len(runs)-1], nil
 	}

@@ -3,9 +3,12 @@ package show
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/core/cli/answer"
@@ -73,17 +76,14 @@ func Trial(dir string, m *store.Manifest, t *store.TrialState, busy bool) answer
 	}
 	for _, at := range t.Attempts {
 		folder := Folder(dir, t, at.Number)
-		sa := answer.ShowAttempt{Attempt: at.Number, Dir: folder, State: answer.Abandoned}
+		sa := answer.ShowAttempt{Attempt: at.Number, Dir: folder, State: StateOf(t, at.Number, busy)}
 		if at.Result == nil {
-			if busy && at.Number == t.Attempts[len(t.Attempts)-1].Number {
-				sa.State = answer.UnderWay
-			}
 			sa.Phases = phasesOf(folder, sa.State == answer.UnderWay)
 			res.Attempts = append(res.Attempts, sa)
 			continue
 		}
 		b := at.Result
-		sa.State, sa.Outcome, sa.AgentEnd, sa.Integrity, sa.Score = answer.Published, b.Outcome, b.AgentEnd, b.Integrity, b.Score
+		sa.Outcome, sa.AgentEnd, sa.Integrity, sa.Score = b.Outcome, b.AgentEnd, b.Integrity, b.Score
 		sa.Start, sa.End, sa.Phases = b.Start, b.End, []record.Phase{}
 		if r, err := store.ReadResult(folder); err == nil {
 			sa.Phases, sa.Findings, sa.Error = r.Phases, len(r.Findings), r.Error
@@ -91,6 +91,20 @@ func Trial(dir string, m *store.Manifest, t *store.TrialState, busy bool) answer
 		res.Attempts = append(res.Attempts, sa)
 	}
 	return res
+}
+
+// StateOf says how far an attempt of a trial came; busy says that its run is
+// under way.
+func StateOf(t *store.TrialState, number int, busy bool) answer.AttemptState {
+	i := slices.IndexFunc(t.Attempts, func(a store.AttemptState) bool { return a.Number == number })
+	switch {
+	case i >= 0 && t.Attempts[i].Result != nil:
+		return answer.Published
+	case busy && i == len(t.Attempts)-1:
+		return answer.UnderWay
+	default:
+		return answer.Abandoned
+	}
 }
 
 // Folder is the folder of an attempt.
@@ -147,16 +161,20 @@ func phasesOf(dir string, underWay bool) []record.Phase {
 	return phases
 }
 
-// Attempt is one attempt with all that can be shown of it. underWay says that
-// its run is, and it was not published.
-func Attempt(dir string, underWay bool) (*answer.ShowFull, error) {
+// Attempt is one attempt with all that can be shown of it.
+func Attempt(dir string, state answer.AttemptState) (*answer.ShowFull, error) {
 	full := &answer.ShowFull{Dir: dir, Phases: []record.Phase{}, Files: []string{}}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the folder of the attempt is gone: %s: all that is left is what the journal of the run says", dir)
+	}
 	r, err := store.ReadResult(dir)
 	switch {
 	case err == nil:
 		full.Result, full.Phases = r, r.Phases
-	case os.IsNotExist(err):
-		full.Phases = phasesOf(dir, underWay)
+	case state == answer.Published:
+		full.Damage, full.Phases = err.Error(), phasesOf(dir, false)
+	case errors.Is(err, fs.ErrNotExist):
+		full.Phases = phasesOf(dir, state == answer.UnderWay)
 	default:
 		return nil, err
 	}

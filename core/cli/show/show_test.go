@@ -138,7 +138,7 @@ func TestAnAttemptAsText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, err := show.Attempt(show.Folder(dir, x.Trials[0], 2), false)
+	full, err := show.Attempt(show.Folder(dir, x.Trials[0], 2), answer.Published)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +154,44 @@ func TestAnAttemptAsText(t *testing.T) {
 	}
 	if strings.Contains(b.String(), "\x1b") {
 		t.Error("what the agent said steers the terminal")
+	}
+}
+
+// A result that was damaged after it was published hides nothing else of the
+// attempt, and is not taken for one that was never there.
+func TestADamagedResultIsSaid(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(file string) error{
+		"cut":  func(file string) error { return os.Truncate(file, 10) },
+		"gone": os.Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := runOf(t)
+			_, x, err := store.Read(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			folder := show.Folder(dir, x.Trials[0], 2)
+			if err = harm(filepath.Join(folder, record.ResultFile)); err != nil {
+				t.Fatal(err)
+			}
+			full, err := show.Attempt(folder, show.StateOf(x.Trials[0], 2, false))
+			if err != nil || full.Damage == "" || full.Result != nil || len(full.Files) == 0 {
+				t.Fatalf("got %+v, %v", full, err)
+			}
+			var b bytes.Buffer
+			show.AttemptText(&out.Printer{Out: &b}, full, true)
+			if text := b.String(); !strings.Contains(text, "its result is damaged") || strings.Contains(text, "not published") {
+				t.Errorf("text:\n%s", text)
+			}
+			if err = os.RemoveAll(folder); err != nil {
+				t.Fatal(err)
+			}
+			if _, err = show.Attempt(folder, answer.Published); err == nil || !strings.Contains(err.Error(), "the folder of the attempt is gone") {
+				t.Errorf("without its folder: %v", err)
+			}
+		})
 	}
 }
 

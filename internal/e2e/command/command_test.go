@@ -134,6 +134,45 @@ func TestErrorsOfUsage(t *testing.T) {
 	}
 }
 
+// What is wrong with the place that a command works in is said with the way out.
+func TestPlacesThatDoNotDo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
+	experiment(t, dir, "agent.oracle", "")
+	if err := os.Rename(filepath.Join(dir, "experiment.hcl"), filepath.Join(dir, "own.hcl")); err != nil {
+		t.Fatal(err)
+	}
+	r := berth(t, dir, "init")
+	if r.code != 2 || !strings.Contains(r.stderr, "own.hcl exists, and all *.hcl files of a folder are one experiment: name another folder") {
+		t.Errorf("init beside another experiment: code %d: %s", r.code, r.stderr)
+	}
+	write(t, dir, map[string]string{"runs": "a file"})
+	for _, args := range [][]string{{"run"}, {"show"}, {"show", "last"}} {
+		if r := berth(t, dir, args...); r.code != 2 || !strings.Contains(r.stderr, "runs") || !strings.Contains(r.stderr, "not a directory") || strings.Contains(r.stderr, "yet") {
+			t.Errorf("%v: code %d: %s", args, r.code, r.stderr)
+		}
+	}
+	cmd, out, stderr := prepare(t, dir, "try", "tasks/one")
+	cmd.Env = append(cmd.Env, "TMPDIR="+filepath.Join(dir, "none"))
+	if r := ended(t, cmd, cmd.Run(), out, stderr); r.code != 2 || !strings.Contains(r.stderr, "set TMPDIR to a folder") {
+		t.Errorf("without a folder for temporary files: code %d: %s", r.code, r.stderr)
+	}
+	for args, code := range map[string]int{"validate": 2, "show last": 2, "init": 2, "version": 0, "help run": 0} {
+		gone, err := os.MkdirTemp(dir, "gone")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The shell is in the folder as it removes it.
+		cmd, out, stderr := prepare(t, gone, strings.Fields(args)...)
+		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `rmdir "$0" && exec "$@"`, gone, binary}
+		cmd.Args = append(cmd.Args, strings.Fields(args)...)
+		if r := ended(t, cmd, cmd.Run(), out, stderr); r.code != code || (code == 2) != strings.Contains(r.stderr, "started in is gone: go to another one") {
+			t.Errorf("%s in a folder that is gone: code %d: %s", args, r.code, r.stderr)
+		}
+	}
+}
+
 // With --json a program reads why from the last line of stderr, whatever went
 // wrong, and when.
 func TestFailuresAsJSON(t *testing.T) {

@@ -57,7 +57,7 @@ func Open(path string) (*Source, hcl.Diagnostics) {
 	}
 	if err != nil {
 		s.Unreadable = true
-		return s, Problem("No experiment", "%s.", err)
+		return s, Problem("No experiment", "The folder %s cannot be read: %s.", path, Plain(err))
 	}
 	var diags hcl.Diagnostics
 	for _, name := range names {

@@ -103,10 +103,15 @@ func collect(ctx context.Context, h *plugin.Host, label string, dry bool) (*answ
 	for _, p := range stale {
 		keep := dry || ctx.Err() != nil || label != "" && p.Label != label
 		resumed := label == "" && alive(p.Label)
+		swept := true
 		if !keep && p.Label != "" && !resumed {
-			sweep(ctx, h, p, res)
+			swept = sweep(ctx, h, p, res)
 		}
 		if label != "" && p.Label != label {
+			err = errors.Join(err, p.Leave())
+			continue
+		}
+		if !swept { // what it says of its sandboxes is needed the next time
 			err = errors.Join(err, p.Leave())
 			continue
 		}
@@ -134,8 +139,10 @@ func alive(label string) bool {
 	return false
 }
 
-// sweep removes the sandboxes that were made for a place's owner.
-func sweep(ctx context.Context, h *plugin.Host, p *node.Place, res *answer.GC) {
+// sweep removes the sandboxes that were made for a place's owner, and says
+// whether none can be left.
+func sweep(ctx context.Context, h *plugin.Host, p *node.Place, res *answer.GC) bool {
+	problems := len(res.Problems)
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for _, name := range p.Environments {
@@ -156,6 +163,7 @@ func sweep(ctx context.Context, h *plugin.Host, p *node.Place, res *answer.GC) {
 			res.Sandboxes = append(res.Sandboxes, name+" "+id)
 		}
 	}
+	return len(res.Problems) == problems
 }
 
 func (a *app) sayGC(res *answer.GC) {

@@ -133,6 +133,7 @@ type Container struct {
 
 // State is how a container is.
 type State struct {
+	ID       string // the engine's
 	Running  bool
 	PID      int // of PID 1 in our pid namespace; 0: not known
 	ExitCode int

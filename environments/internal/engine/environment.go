@@ -321,14 +321,20 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 		}
 	}
 	remains, alive := usage(pid)
+	var dead []string
 	if !alive {
-		if s, err := r.State(ctx, name); err == nil && s.OOM {
+		s, err := r.State(ctx, name)
+		if err == nil && s.OOM {
 			remains.OOMKills = 1 // at least
 		}
+		dead = append(p.ids(), s.ID)
 	}
 	p.add(&remains)
 	if err := r.cleanAll(ctx, name, p); err != nil {
 		return remains, err
+	}
+	for _, id := range dead {
+		endOrphans(id)
 	}
 	e.mu.Lock()
 	delete(e.pids, id)

@@ -36,10 +36,19 @@ type parts struct {
 
 type part struct {
 	name string
+	id   string // the engine's; empty: not known
 	pid  int // of PID 1 in our pid namespace; 0: not known
 }
 
 func (p parts) empty() bool { return len(p.containers)+len(p.volumes) == 0 }
+
+// ids are the engine's ids of the containers, as far as they are known.
+func (p parts) ids() (all []string) {
+	for _, c := range p.containers {
+		all = append(all, c.id)
+	}
+	return all
+}
 
 // add adds what the sidecars used to what the main container did.
 func (p parts) add(r *environment.Remains) {
@@ -215,7 +224,7 @@ func (r *remote) partsOf(ctx context.Context, main string) (p parts, err error) 
 		return p, fmt.Errorf("%s list: %w", r.name, err)
 	}
 	for _, c := range cs {
-		p.containers = append(p.containers, part{name: c.Name})
+		p.containers = append(p.containers, part{name: c.Name, id: c.ID})
 	}
 	vs, err := r.Volumes(ctx, want)
 	if err != nil {

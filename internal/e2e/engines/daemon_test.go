@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
@@ -27,11 +26,41 @@ type server struct {
 	*machine
 
 	argv, env []string
+	dir       string // its own, with its store and its sockets; empty: it has none
 	cmd       *exec.Cmd
+	ended     chan struct{} // closed when cmd has
 }
 
-// up starts it and waits until it answers.
+// up starts it and waits until it answers. One that gives up, as a daemon does
+// whose containerd takes long after a crash, is started again.
 func (s *server) up(t *testing.T) {
+	t.Helper()
+	var ended chan struct{}
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		if s.cmd == nil {
+			ended = s.launch(t)
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+		err := s.get(ctx, "/version", nil)
+		cancel()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ended:
+			s.cmd = nil
+		default:
+		}
+		if time.Now().After(end) {
+			text, _ := os.ReadFile(s.path + ".log")
+			s.down(t)
+			t.Skipf("%s does not serve here: %v\n%s", s.argv[0], err, text[max(0, len(text)-1000):])
+		}
+	}
+}
+
+// launch starts it, and returns what is closed when it ends.
+func (s *server) launch(t *testing.T) chan struct{} {
 	t.Helper()
 	_ = os.Remove(s.path) // of one that was killed
 	log, err := os.OpenFile(s.path+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -47,23 +76,13 @@ func (s *server) up(t *testing.T) {
 		s.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
 	}
 	if err = s.cmd.Start(); err != nil {
+		s.cmd = nil
 		t.Skipf("%s does not start: %v", s.argv[0], err)
 	}
-	end := time.Now().Add(time.Minute)
-	for {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		err = s.get(ctx, "/version", nil)
-		cancel()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			text, _ := os.ReadFile(s.path + ".log")
-			s.down(t)
-			t.Skipf("%s does not serve here: %v\n%s", s.argv[0], err, text[max(0, len(text)-1000):])
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	cmd, ended := s.cmd, make(chan struct{})
+	s.ended = ended
+	go func() { defer close(ended); _ = cmd.Wait() }()
+	return ended
 }
 
 // down kills it, with whatever it started in its group.
@@ -73,7 +92,7 @@ func (s *server) down(t *testing.T) {
 		return
 	}
 	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
-	_ = s.cmd.Wait()
+	<-s.ended
 	s.cmd = nil
 }
 
@@ -84,10 +103,8 @@ func (s *server) end(t *testing.T) {
 		s.up(t)
 	}
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	done := make(chan struct{})
-	go func() { defer close(done); _ = s.cmd.Wait() }()
 	select {
-	case <-done:
+	case <-s.ended:
 	case <-time.After(time.Minute):
 		s.down(t)
 	}
@@ -103,16 +120,11 @@ func daemon(t *testing.T, dir string, options ...string) *server {
 	if err != nil {
 		t.Skip("dockerd is not installed: run scripts/engines-for-tests as root to have it tried")
 	}
-	image, err := os.Open(archive)
-	if err != nil {
-		t.Skipf("no archive of the base image (%v): run scripts/engines-for-tests as root to have it tried", err)
-	}
-	defer image.Close()
 	run := filepath.Join(dir, "run")
 	if err = os.MkdirAll(run, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s := &server{machine: machineAt("docker", filepath.Join(run, "d.sock"))}
+	s := &server{machine: machineAt("docker", filepath.Join(run, "d.sock")), dir: dir}
 	s.argv = []string{
 		binary, "--host", "unix://" + s.path, "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(run, "x"), "--pidfile", filepath.Join(run, "pid"),
 		"--iptables=false", "--ip6tables=false", "--bridge=none", "--default-ulimit", "nofile=1024:1024",
@@ -124,18 +136,7 @@ func daemon(t *testing.T, dir string, options ...string) *server {
 	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "DOCKER_RAMDISK=1"}
 	s.up(t)
 	t.Cleanup(func() { s.end(t) })
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://engine/v1.40/images/load?quiet=1", image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := s.client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Body.Close()
-	if err := s.get(t.Context(), "/images/"+base+"/json", nil); err != nil {
-		t.Skipf("a daemon of its own cannot load the base image: %s, %v", a.Status, err)
-	}
+	s.load(t)
 	return s
 }
 

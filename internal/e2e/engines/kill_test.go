@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,14 +84,23 @@ func (p *place) clean(m *machine) {
 			t.Errorf("left in %s: %s", dir, e.Name())
 		}
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Error(err)
-	}
-	if strings.Contains(string(mounts), p.dir+"/") {
-		t.Error("a mount of the place is left")
+	for _, m := range p.mounts() {
+		if !slices.Contains(p.before, m) {
+			t.Errorf("left: %s", m)
+		}
 	}
 	poll(t, "the processes of the run are gone", func() bool { return len(processes(p.dir+"/")) == 0 })
+}
+
+// mounts are those of the whole machine, without what engines of others and
+// other tests keep.
+func (p *place) mounts() []string {
+	p.test.Helper()
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		p.test.Error(err)
+	}
+	return mountsOf(string(table), p.dir)
 }
 
 // kill ends a process by SIGKILL.

@@ -59,9 +59,10 @@ func build() (err error) {
 
 // place is a working folder with an environment of its own.
 type place struct {
-	test *testing.T
-	dir  string
-	env  []string
+	test   *testing.T
+	dir    string
+	env    []string
+	before []string // mounts
 }
 
 func newPlace(t *testing.T, env ...string) *place {
@@ -76,6 +77,7 @@ func newPlace(t *testing.T, env ...string) *place {
 	p.env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "XDG_RUNTIME_DIR=" + run, "XDG_CACHE_HOME=" + cache, "TMPDIR=" + temp, "LANG=C.UTF-8", "NO_COLOR=1",
 	}, env...)
+	p.before = p.mounts()
 	return p
 }
 

@@ -216,7 +216,7 @@ func (d *docker) State(ctx context.Context, name string) (engine.State, error) {
 	if s == nil {
 		return engine.State{}, fmt.Errorf("docker says nothing of the state of %s", name)
 	}
-	return engine.State{Running: s.Running, PID: s.Pid, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error}, nil
+	return engine.State{ID: r.Container.ID, Running: s.Running, PID: s.Pid, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error}, nil
 }
 
 // Kill ends a container's processes.

@@ -221,7 +221,7 @@ func (p *podman) State(ctx context.Context, name string) (engine.State, error) {
 	if s == nil {
 		return engine.State{}, fmt.Errorf("podman says nothing of the state of %s", name)
 	}
-	return engine.State{Running: s.Running, PID: s.Pid, ExitCode: int(s.ExitCode), OOM: s.OOMKilled, Error: s.Error}, nil
+	return engine.State{ID: r.ID, Running: s.Running, PID: s.Pid, ExitCode: int(s.ExitCode), OOM: s.OOMKilled, Error: s.Error}, nil
 }
 
 // Kill ends a container's processes.

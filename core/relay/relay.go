@@ -49,7 +49,7 @@ type Relay struct {
 	listener *net.UnixListener
 
 	mu      sync.Mutex
-	refusal *grpc.Server // while closed
+	refusal *grpc.Server // while closed, once somebody has come
 	open    *opening     // nil: closed
 	shut    bool
 	conns   map[net.Conn]struct{}
@@ -76,7 +76,6 @@ func New(path string, s Sandbox) (*Relay, error) {
 		return nil, errors.Join(fmt.Errorf("relay: %w", err), l.Close())
 	}
 	r := &Relay{path: path, sandbox: s, listener: l, conns: map[net.Conn]struct{}{}}
-	r.refusal = newRefusal()
 	r.serving.Go(r.accept)
 	return r, nil
 }
@@ -113,6 +112,9 @@ func (r *Relay) Open(ctx context.Context) error {
 	refusal := r.refusal
 	r.refusal = nil
 	r.mu.Unlock()
+	if refusal == nil {
+		return nil
+	}
 	// Refused clients are told to connect anew, and what they ask meanwhile goes
 	// over the new connection. Closing theirs would fail their next call.
 	late := time.AfterFunc(drainTime, refusal.Stop)
@@ -132,7 +134,7 @@ func (r *Relay) Close(ctx context.Context) error {
 		return nil
 	}
 	was := r.open
-	r.open, r.refusal = nil, newRefusal()
+	r.open = nil
 	was.end()
 	r.closeConns()
 	r.mu.Unlock()
@@ -175,6 +177,9 @@ func (r *Relay) accept() {
 			_ = c.Close()
 		case r.open == nil:
 			r.conns[c] = struct{}{}
+			if r.refusal == nil {
+				r.refusal = newRefusal()
+			}
 			refusal := r.refusal
 			r.serving.Go(func() {
 				stream.ServeOn(refusal, c)

@@ -93,25 +93,27 @@ func (a *attempt) beat(p record.Phase) (stop func()) {
 	if !a.scribe.Watched() {
 		return func() {}
 	}
-	done := make(chan struct{})
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		t := time.NewTicker(bound.Heartbeat)
-		defer t.Stop()
-		for {
-			select {
-			case <-t.C:
-				a.scribe.Tell(record.Event{
-					Type: record.EventHeartbeat, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who,
-				})
-			case <-done:
-				return
-			}
+	var mu sync.Mutex
+	over := false
+	var t *time.Timer
+	mu.Lock()
+	defer mu.Unlock()
+	t = time.AfterFunc(bound.Heartbeat, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if over {
+			return
 		}
+		a.scribe.Tell(record.Event{
+			Type: record.EventHeartbeat, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who,
+		})
+		t.Reset(bound.Heartbeat)
 	})
-	return func() {
-		close(done)
-		wait.Wait()
+	return func() { // nothing is told after it has returned
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		t.Stop()
 	}
 }
 

@@ -195,7 +195,7 @@ func (b *bench) tryAgent(ctx context.Context, e *plugin.Entry, report func(confo
 
 // asOracle gives a reference solution to an agent that works only with one.
 func (b *bench) asOracle(ctx context.Context, s *agenttest.Subject) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, conformance.Patience(10*time.Second))
 	defer cancel()
 	needs, err := s.Agent.Check(ctx, agent.CheckRequest{Config: s.Config, Role: agent.RoleAgent})
 	if err != nil || len(needs.Refusals) == 0 {

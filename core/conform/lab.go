@@ -80,7 +80,7 @@ func least() environment.Spec {
 
 // refused is why env makes no sandbox for the lab, or nil.
 func refused(within context.Context, env environment.Environment) error {
-	ctx, cancel := context.WithTimeout(within, 10*time.Second)
+	ctx, cancel := context.WithTimeout(within, conformance.Patience(10*time.Second))
 	defer cancel()
 	report, err := env.Check(ctx, least())
 	if err != nil {

@@ -25,8 +25,9 @@ type Clause[S any] struct {
 	Name string
 	// Guards is the accident that the clause guards against.
 	Guards string
-	// Time is how long the clause may take; 0 means ten seconds. A clause that
-	// takes longer has failed, and the next one begins.
+	// Time is how long the clause may take on a machine that is not busy, see
+	// Patience; 0 means ten seconds. A clause that takes longer has failed, and
+	// the next one begins.
 	Time time.Duration
 	// Skip says why the clause does not apply to s; empty means that it does.
 	// Nil: it always applies.
@@ -147,6 +148,7 @@ func (c *Clause[S]) try(ctx context.Context, s S) Result {
 	if limit == 0 {
 		limit = 10 * time.Second
 	}
+	limit = Patience(limit)
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	t := &T{}
@@ -154,8 +156,8 @@ func (c *Clause[S]) try(ctx context.Context, s S) Result {
 		t.Errorf("did not end within %v", limit)
 	}
 	cancel()
-	if !inTime(cleanupTime, t.clean) {
-		t.Errorf("its clean-up did not end within %v", cleanupTime)
+	if within := Patience(cleanupTime); !inTime(within, t.clean) {
+		t.Errorf("its clean-up did not end within %v", within)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +200,7 @@ func inTime(limit time.Duration, f func()) bool {
 	select {
 	case <-done:
 		return true
-	case <-time.After(limit + 500*time.Millisecond):
+	case <-time.After(limit + Patience(500*time.Millisecond)):
 		return false
 	}
 }

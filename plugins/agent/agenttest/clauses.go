@@ -17,7 +17,8 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// patience is how long an agent may take to notice that its turn is over.
+// patience is how long an agent may take to notice that its turn is over, on a
+// machine that is not busy.
 const patience = 5 * time.Second
 
 // needsClauses are about Check.
@@ -320,7 +321,7 @@ func soon(t *conformance.T, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(conformance.Patience(patience)):
 		t.Errorf("%s: still going on after %v", what, patience)
 	}
 }

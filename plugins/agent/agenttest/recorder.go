@@ -61,7 +61,7 @@ func (s *Subject) role() agent.Role {
 
 // unable says why no session can be opened here; empty means that one can.
 func unable(s Subject) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), conformance.Patience(10*time.Second))
 	defer cancel()
 	needs, err := s.check(ctx)
 	switch {

@@ -115,7 +115,7 @@ func (s *Subject) refused(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = folder.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, conformance.Patience(10*time.Second))
 	defer cancel()
 	report, err := s.Environment.Check(ctx, spec)
 	if err != nil {
@@ -158,7 +158,7 @@ func (refusal) Is(target error) bool { return target == environment.ErrRefused }
 
 // finish destroys what is left of the kit's sandboxes.
 func (s Subject) finish(ctx context.Context, dir string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), conformance.Patience(30*time.Second))
 	defer cancel()
 	ids, err := s.Environment.List(ctx, s.kit.owner)
 	for _, id := range ids {
@@ -235,7 +235,7 @@ func joined(err, other error) error {
 
 // destroy ends the sandbox and frees the kit's part of it.
 func (b *box) destroy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, conformance.Patience(20*time.Second))
 	defer cancel()
 	_, err := b.s.Environment.Destroy(ctx, b.ID)
 	if b.core != nil {

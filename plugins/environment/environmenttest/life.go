@@ -50,7 +50,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 			}
 			select {
 			case <-b.core.Lost():
-			case <-time.After(5 * time.Second):
+			case <-time.After(conformance.Patience(5 * time.Second)):
 				t.Fatalf("sandboxd still answers five seconds after destroy")
 			}
 			if b.PID > 0 {
@@ -86,7 +86,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 			if err := b.destroy(ctx); err != nil {
 				t.Errorf("destroy: %v", err)
 			}
-			if took := time.Since(began); took > 5*time.Second {
+			if took := time.Since(began); took > conformance.Patience(5*time.Second) {
 				t.Errorf("took %v", took)
 			}
 			<-done

@@ -181,7 +181,7 @@ func Start(tb testing.TB, o Options) *Box {
 	if o.Unconnected {
 		return b
 	}
-	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
 	defer cancel()
 	if o.Stream {
 		b.Sandbox, err = host.ConnectStream(ctx, ours, o.Lease)
@@ -246,7 +246,7 @@ func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 	if _, _, err = channel.WriteMsgUnix(data, unix.UnixRights(fds...), nil); err != nil {
 		b.tb.Fatal(err)
 	}
-	_ = channel.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = channel.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	text, err := io.ReadAll(channel)
 	if err != nil {
 		b.tb.Fatalf("build the test's sandbox: %v", err)

@@ -144,7 +144,7 @@ func ends(t *conformance.T, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(conformance.Patience(patience)):
 		t.Errorf("still working %v after the cancel", patience)
 	}
 }
@@ -184,7 +184,7 @@ func hostile(ctx context.Context, t *conformance.T, s Subject) {
 		}()
 		select {
 		case <-done:
-		case <-time.After(2*time.Second + patience):
+		case <-time.After(2*time.Second + conformance.Patience(patience)):
 			t.Errorf("%s: still working after its deadline", name)
 		}
 		cancel()

@@ -447,14 +447,10 @@ func TestWaitingForAProviderIsNotChargedToTheAgent(t *testing.T) {
 		p := &purse{spent: make(chan struct{})}
 		a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
 			p.waited.Store(int64(waited))
-			var rested <-chan time.Time // never, without waiting
-			if waited > 0 {
-				rested = time.After(700 * time.Millisecond)
-			}
 			select {
 			case <-ctx.Done():
 				return agent.Yield{}, ctx.Err()
-			case <-rested:
+			case <-time.After(max(700*time.Millisecond, time.Hour-time.Hour*waited/time.Minute)): // never, without waiting
 				return agent.Yield{End: agent.Done}, act.sh(ctx, "true")
 			}
 		})

@@ -450,7 +450,7 @@ func TestWaitingForAProviderIsNotChargedToTheAgent(t *testing.T) {
 			select {
 			case <-ctx.Done():
 				return agent.Yield{}, ctx.Err()
-			case <-time.After(max(700*time.Millisecond, time.Hour-time.Hour*waited/time.Minute)): // never, without waiting
+			case <-time.After(max(700*time.Millisecond, time.Hour-60*waited)): // never, without waiting
 				return agent.Yield{End: agent.Done}, act.sh(ctx, "true")
 			}
 		})

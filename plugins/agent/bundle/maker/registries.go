@@ -36,9 +36,15 @@ func (k *kitchen) npm(ctx context.Context, r bundle.Recipe) ([]bundle.Package, e
 			return nil, fmt.Errorf("npm package %q: write NAME@VERSION, since npm would choose a version by the machine that it runs on", p)
 		}
 	}
-	argv := append([]string{
-		"npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--no-update-notifier", "--loglevel=error", "--",
-	}, r.NPM...)
+	argv := []string{"npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--no-update-notifier", "--loglevel=error"}
+	if l := k.order.Lock; l != nil {
+		if err := l.unpack(dir); err != nil {
+			return nil, err
+		}
+		argv[1] = "ci"
+	} else {
+		argv = append(append(argv, "--"), r.NPM...)
+	}
 	if _, err := k.run(ctx, dir, nil, argv...); err != nil {
 		return nil, err
 	}
@@ -103,11 +109,15 @@ func (k *kitchen) debian(ctx context.Context, r bundle.Recipe) ([]bundle.Package
 	if _, err = k.run(ctx, dir, env, "apt-get", "update", "-qq"); err != nil {
 		return nil, err
 	}
+	wanted := r.Debian
+	if l := k.order.Lock; l != nil {
+		wanted = l.versions("debian", "=")
+	}
 	debsDir := filepath.Join(dir, "debs")
 	if err = os.Mkdir(debsDir, 0o755); err != nil {
 		return nil, err
 	}
-	if _, err = k.run(ctx, debsDir, env, append([]string{"apt-get", "download", "-qq", "--"}, r.Debian...)...); err != nil {
+	if _, err = k.run(ctx, debsDir, env, append([]string{"apt-get", "download", "-qq", "--"}, wanted...)...); err != nil {
 		return nil, err
 	}
 	debs, err := filepath.Glob(filepath.Join(debsDir, "*.deb"))
@@ -200,6 +210,13 @@ func (k *kitchen) pypi(ctx context.Context, r bundle.Recipe) ([]bundle.Package, 
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	for _, p := range []string{"manylinux2014", "manylinux_2_28", "manylinux_2_34", "manylinux_2_17", "manylinux_2_39"} {
 		argv = append(argv, "--platform", p+"_"+arch)
+	}
+	if l := k.order.Lock; l != nil {
+		pins := filepath.Join(k.work, "constraints.txt")
+		if err := os.WriteFile(pins, []byte(strings.Join(l.versions("pypi", "=="), "\n")+"\n"), 0o644); err != nil {
+			return nil, err
+		}
+		argv = append(argv, "--constraint", pins)
 	}
 	if _, err := k.run(ctx, k.work, []string{"PIP_DISABLE_PIP_VERSION_CHECK=1"}, append(append(argv, "--"), r.PyPI...)...); err != nil {
 		return nil, err

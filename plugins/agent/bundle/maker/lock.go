@@ -1,0 +1,130 @@
+package maker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/agent/bundle"
+)
+
+// Lock is all that is needed to make the same bundle again, on another machine
+// or later: a small file, without the packages themselves.
+type Lock struct {
+	Format   int              `json:"format"` // of this file: 1
+	Name     string           `json:"name"`
+	Version  string           `json:"version"`
+	Arch     string           `json:"arch"`
+	Digest   string           `json:"digest"` // of the bundle
+	Recipe   bundle.Recipe    `json:"recipe"`
+	Packages []bundle.Package `json:"packages"`
+	// NPM are npm's own files, byte by byte, since they are part of the bundle:
+	// package.json and package-lock.json. Empty when no package is npm's.
+	NPM map[string]string `json:"npm,omitempty"`
+}
+
+// npmFiles are the names in Lock.NPM.
+var npmFiles = []string{"package.json", "package-lock.json"}
+
+// LockOf is the lock of a bundle that is there.
+func LockOf(b bundle.Bundle) (Lock, error) {
+	l := Lock{Format: 1, Name: b.Name, Version: b.Version, Arch: b.Arch, Digest: b.Digest, Recipe: b.Recipe, Packages: b.Packages}
+	for _, name := range npmFiles {
+		raw, err := os.ReadFile(filepath.Join(b.Folder, bundle.Root, "npm", name))
+		if errors.Is(err, fs.ErrNotExist) && len(b.Recipe.NPM) == 0 {
+			continue
+		}
+		if err != nil {
+			return l, fmt.Errorf("lock of bundle %s: %w", b.ID(), err)
+		}
+		if l.NPM == nil {
+			l.NPM = map[string]string{}
+		}
+		l.NPM[name] = string(raw)
+	}
+	return l, nil
+}
+
+// maxLock is how long a lock may be, in bytes.
+const maxLock = 64 << 20
+
+// ReadLock reads what LockOf gave, as JSON.
+func ReadLock(r io.Reader) (l Lock, err error) {
+	raw, err := io.ReadAll(io.LimitReader(r, maxLock))
+	if err == nil {
+		err = json.Unmarshal(raw, &l)
+	}
+	if err != nil {
+		return l, fmt.Errorf("lock of a bundle: %w", err)
+	}
+	switch {
+	case l.Format != 1:
+		return l, errors.New("lock of a bundle: it is none, or of another version of Berth")
+	case l.Arch != runtime.GOARCH:
+		return l, fmt.Errorf("lock of bundle %s@%s: it is for %s, this machine is %s", l.Name, l.Version, l.Arch, runtime.GOARCH)
+	}
+	return l, nil
+}
+
+// unpack puts npm's files where they were, as they were: they are part of the
+// bundle.
+func (l *Lock) unpack(dir string) error {
+	for _, name := range npmFiles {
+		raw, ok := l.NPM[name]
+		if !ok {
+			return fmt.Errorf("the lock has no %s", name)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(raw), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// versions are the packages of a registry with their versions, joined by with.
+func (l *Lock) versions(from, with string) (out []string) {
+	for _, p := range l.Packages {
+		if p.From == from {
+			out = append(out, p.Name+with+p.Version)
+		}
+	}
+	return out
+}
+
+// holds says what of the packages is not what the lock has.
+func (l *Lock) holds(ps []bundle.Package) error {
+	key := func(p bundle.Package) string { return p.From + " " + p.Name + " " + p.Version }
+	by := func(list []bundle.Package) map[string]string { // one may be there several times
+		m := map[string]string{}
+		for _, p := range list {
+			m[key(p)] = p.Integrity
+		}
+		return m
+	}
+	before, now := by(l.Packages), by(ps)
+	var wrong []string
+	for _, k := range slices.Sorted(maps.Keys(before)) {
+		if is, ok := now[k]; !ok {
+			wrong = append(wrong, k+" is missing")
+		} else if is != before[k] {
+			wrong = append(wrong, fmt.Sprintf("%s is %s, and was %s", k, is, before[k]))
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(now)) {
+		if _, ok := before[k]; !ok {
+			wrong = append(wrong, k+" is not in the lock")
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("the packages are not those of the lock: %s", strings.Join(wrong[:min(len(wrong), 5)], "; "))
+	}
+	return nil
+}

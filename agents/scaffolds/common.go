@@ -29,6 +29,19 @@ func node(r bundle.Recipe) bundle.Recipe {
 	return r
 }
 
+// python adds what a program of PyPI needs: Debian's Python with its libraries,
+// and a shell for images without one.
+func python(r bundle.Recipe) bundle.Recipe {
+	r.Debian = append(
+		r.Debian, "python3.13-minimal", "libpython3.13-minimal", "libpython3.13-stdlib", "libc6", "libstdc++6", "libgcc-s1", "libexpat1", "zlib1g", "libssl3t64",
+		"libzstd1", "libffi8", "liblzma5", "libbz2-1.0", "libsqlite3-0", "libuuid1", "libncursesw6", "libtinfo6", "libreadline8t64", "bash-static",
+	)
+	links := map[string]string{"bash": "usr/bin/bash-static", "python": "usr/bin/python3.13"}
+	maps.Copy(links, r.Links)
+	r.Links = links
+	return r
+}
+
 // quote is a text as JSON has it, and TOML.
 func quote(s string) string {
 	b, err := json.Marshal(s)

@@ -19,15 +19,10 @@ func miniSWEAgent() cli.Scaffold {
 	return cli.Scaffold{
 		Name: "mini-swe-agent", Version: version,
 		Doc: "mini-SWE-agent as it is on PyPI, inside the sandbox. A short driver prints its conversation as it goes on.",
-		Recipe: bundle.Recipe{
+		Recipe: python(bundle.Recipe{
 			Version: "2.4.6",
 			PyPI:    []string{"mini-swe-agent=={version}", "mcp==2.3.0"}, // which litellm needs and does not ask for
-			Debian: []string{
-				"python3.13-minimal", "libpython3.13-minimal", "libpython3.13-stdlib", "libc6", "libstdc++6", "libgcc-s1", "libexpat1", "zlib1g", "libssl3t64",
-				"libzstd1", "libffi8", "liblzma5", "libbz2-1.0", "libsqlite3-0", "libuuid1", "libncursesw6", "libtinfo6", "libreadline8t64", "bash-static",
-			},
-			Links: map[string]string{"bash": "usr/bin/bash-static", "python": "usr/bin/python3.13"},
-		},
+		}),
 		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectAnthropic},
 		Knobs:     []cli.Knob{cli.Effort, cli.MaxTurns, cli.SystemPrompt},
 		Logs:      []string{"mini/conversation.json"},

@@ -41,6 +41,7 @@ var scaffolds = []scaffold{
 	{name: "codex", tool: "exec_command", arg: "cmd", claims: true, refuse: record.Yielded},
 	{name: "pi", tool: "bash", arg: "command", claims: true, refuse: record.Refused},
 	{name: "mini-swe-agent", tool: "bash", arg: "command", claims: true, refuse: record.Crashed, finish: "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"},
+	{name: "nanobot", tool: "exec", arg: "command", claims: true, refuse: record.Refused},
 	{name: "gemini-cli", tool: "run_shell_command", arg: "command", claims: true, refuse: record.Yielded},
 }
 

@@ -111,6 +111,18 @@ func settingsOf(s scaffold) []setting {
 				reply(0, s.call("more", "cat /var/lib/berth-agent/pi/skills/tables/more.md")), reply(1, done),
 			}},
 		},
+		"nanobot": {
+			{name: "reasoning_effort", config: `reasoning_effort = "low"`, sees: []string{`"reasoning_effort":"low"`}},
+			{name: "max_turns", config: "max_turns = 1", end: record.MaxSteps, replies: []string{"  - {" + s.call("on", "echo on") + ", " + usage + "}\n", reply(1, done)}},
+			{
+				name: "mcp", config: serverConfig, sees: []string{"the note is " + serverMark},
+				replies: []string{reply(0, "text: I ask., tools: [{name: mcp_notes_tell, arguments: {}}]"), reply(1, done)},
+			},
+			{name: "skill", config: skillConfig, sees: []string{skillMark}},
+			{ // it works where the task is, and leaves nothing of its own there
+				name: "workdir", verify: "[ -e /app/here ]",
+				replies: []string{reply(0, s.call("where", `[ "$(pwd)" = /app ] && [ "$(ls -A)" = server.sh ] && touch /app/here`)), reply(1, done)},
+			},
 		"gemini-cli": {
 			{name: "model", model: "gemini-of-mine-7", sees: []string{"MARK-set"}},
 			{name: "max_turns", config: "max_turns = 1", end: record.MaxSteps, replies: []string{"  - {" + s.call("on", "echo on") + ", " + usage + "}\n"}},

@@ -1,0 +1,73 @@
+"""Runs nanobot as it is, through its own library, on a message from standard
+input, and prints what happens as lines of JSON. It keeps its sessions in its home,
+and a later message goes on with the same one."""
+
+import asyncio
+import json
+import os
+import sys
+
+bundle, home, workdir, session = sys.argv[1:5]
+sys.path.insert(0, bundle + "/python")
+
+from loguru import logger  # noqa: E402
+
+logger.remove()
+logger.add(sys.stderr, level="WARNING")
+
+from nanobot.agent.hook import AgentHook  # noqa: E402
+from nanobot.nanobot import Nanobot  # noqa: E402
+
+
+def say(**event):
+    print(json.dumps(event, default=str), flush=True)
+
+
+def usage(u):
+    return u and {"input": u.input_tokens, "cached": u.cache_read_tokens, "output": u.output_tokens}
+
+
+class Hook(AgentHook):
+    def reply(self, context, calls):
+        r = context.response
+        if r is None:
+            return
+        if r.finish_reason == "error":
+            say(type="trouble", text=r.content, status=r.error_status_code, kind=r.error_kind)
+        else:
+            say(type="message", text=r.content or "", thinking=r.reasoning_content or "", calls=calls, usage=usage(r.usage), reason=r.finish_reason)
+
+    async def before_execute_tools(self, context):
+        self.reply(context, [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in context.tool_calls])
+
+    async def after_execute_tool(self, context, tool_call, tool, params, result):
+        say(type="result", id=tool_call.id, text=result if isinstance(result, str) else json.dumps(result, default=str), failed=False)
+
+    async def on_execute_tool_error(self, context, tool_call, tool, params, error):
+        say(type="result", id=tool_call.id, text=str(error), failed=True)
+
+    async def after_iteration(self, context):
+        if not context.tool_calls:
+            self.reply(context, [])
+
+
+async def main():
+    # What the sandbox has in its environment is there for its commands, too.
+    with open(home + "/config.json") as f:
+        config = json.load(f)
+    config["tools"]["exec"] = {"allowedEnvKeys": sorted(k for k in os.environ if k != "BERTH_TOKEN")}
+    with open(home + "/config.json", "w") as f:
+        json.dump(config, f)
+    bot = Nanobot.from_config(home + "/config.json", workspace=home + "/workspace")
+    # The project is where the task is; what nanobot remembers lies in its home.
+    talk = bot._loop.sessions.get_or_create(session)
+    talk.metadata["workspace_scope"] = {"project_path": workdir}
+    bot._loop.sessions.save(talk)
+    say(type="session", id=session)
+    async with bot:
+        r = await bot.run(sys.stdin.read(), session_key=session, channel="websocket", chat_id="berth", hooks=[Hook()])
+    say(type="end", text=r.content, reason=r.stop_reason, error=r.error, usage=usage(r.usage))
+
+
+os.makedirs(home + "/workspace", exist_ok=True)
+asyncio.run(main())

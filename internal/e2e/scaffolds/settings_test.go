@@ -123,6 +123,7 @@ func settingsOf(s scaffold) []setting {
 				name: "workdir", verify: "[ -e /app/here ]",
 				replies: []string{reply(0, s.call("where", `[ "$(pwd)" = /app ] && [ "$(ls -A)" = server.sh ] && touch /app/here`)), reply(1, done)},
 			},
+		},
 		"gemini-cli": {
 			{name: "model", model: "gemini-of-mine-7", sees: []string{"MARK-set"}},
 			{name: "max_turns", config: "max_turns = 1", end: record.MaxSteps, replies: []string{"  - {" + s.call("on", "echo on") + ", " + usage + "}\n"}},

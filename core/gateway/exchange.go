@@ -30,7 +30,6 @@ type exchange struct {
 
 	body   *wire.Object
 	facts  wire.Facts
-	size   int64 // bytes of text in the request
 	worst  wire.Usage
 	price  *config.Price // of the model that is asked; nil: not known
 	hide   bool          // events that are there for us only
@@ -326,19 +325,17 @@ const maxRaw = 64 << 10
 const usualBytes = 4
 
 // input is how many tokens the request has when so many bytes make one: at
-// most, with one byte. A conversation grows, so what the last request came to
-// is known of this one, and only what is new is estimated.
+// most, with one byte. A conversation grows, so what it has in common with the
+// last request is known, and only what is new is estimated.
 func (x *exchange) input(perToken int64) int64 {
 	x.e.mu.Lock()
 	defer x.e.mu.Unlock()
 	files := x.facts.Images*fileTokens + x.facts.Inline/bytesInline
+	text := x.e.known.most(x.body.Bytes(), x.facts.Inline, perToken)
 	if x.facts.Continues { // all that was said before may be in it
-		return x.size/perToken + x.e.most + files
+		text += x.e.most
 	}
-	if x.e.size > 0 && x.size >= x.e.size {
-		return min(x.size, x.e.input+(x.size-x.e.size)/perToken) + files
-	}
-	return x.size/perToken + files
+	return text + files
 }
 
 // add puts the exchange on the account of its model.
@@ -360,7 +357,7 @@ func (x *exchange) add(u wire.Usage, requests int64, cost float64, known, ok boo
 	e.usage.CostUSD = &sum
 	e.most = max(e.most, u.Input+u.Output)
 	if ok && !x.line.Estimated {
-		e.size, e.input = x.size, u.Input
+		e.known = knownOf(x.body.Bytes(), x.facts.Inline, u.Input)
 	}
 }
 

@@ -45,7 +45,6 @@ func (x *exchange) policy() bool {
 	x.line.Stream = x.facts.Stream
 	b := x.body.Bytes()
 	x.digest = maphash.Bytes(seed, b)
-	x.size = int64(len(b)) - x.facts.Inline
 	return true
 }
 

@@ -62,8 +62,7 @@ type entry struct {
 	token  string
 
 	mu     sync.Mutex
-	size   int64           // bytes of the last request that told its usage
-	input  int64           // and its tokens
+	known  known           // the last request that told its usage
 	most   int64           // tokens of the largest exchange, with its answer
 	failed map[uint64]bool // requests without success by their digest: whether they were counted
 	usage  record.Usage

@@ -97,7 +97,8 @@ func Carry(ctx context.Context, o Options) (Report, error) {
 			return Report{}, fmt.Errorf("outcome %s is a measurement: running it again would choose among results", a)
 		}
 	}
-	s := &scheduler{o: o, done: make(chan finished), limit: inFlight(o.Limits)}
+	s := &scheduler{o: o, work: make(chan func()), done: make(chan finished), limit: inFlight(o.Limits)}
+	defer close(s.work)
 	if o.Limits.Time != nil {
 		end, cancel := context.WithTimeout(ctx, *o.Limits.Time)
 		defer cancel()
@@ -150,6 +151,8 @@ type scheduler struct {
 	queue   []item
 	delayed waiting
 	running int
+	workers int         // that wait for work, or do it
+	work    chan func() // closed at the end
 	done    chan finished
 	events  watcher
 
@@ -216,16 +219,28 @@ func (s *scheduler) start(ctx context.Context) {
 		s.unwritten(it, 0, err)
 		return
 	}
-	s.running++
 	s.tell(Event{Kind: Began, Trial: it.trial, Attempt: a.Number()})
-	go func() {
+	attempt := func() {
 		f := finished{item: it, number: a.Number()}
 		f.result, f.err = s.o.Executor.Attempt(ctx, Job{Trial: it.trial, Attempt: a, Live: func(e record.Event) {
 			s.events.live(Event{Kind: Live, Trial: it.trial, Attempt: a.Number(), Live: e})
 		}})
 		f.err = errors.Join(f.err, a.Abandon())
 		s.done <- f
-	}()
+	}
+	// One attempt after the other has a goroutine whose stack has grown already.
+	if s.running++; s.running > s.workers {
+		s.workers++
+		go s.worker()
+	}
+	s.work <- attempt
+}
+
+// worker carries out attempts until there are no more.
+func (s *scheduler) worker() {
+	for attempt := range s.work {
+		attempt()
+	}
 }
 
 func (s *scheduler) end(f finished) {

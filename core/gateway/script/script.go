@@ -23,6 +23,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/plugins/yamltext"
 )
 
 // Script is what a file says. It is safe for concurrent use.
@@ -158,6 +159,8 @@ func Parse(b []byte, lines bool) (*Script, error) {
 			}
 			f.Replies, at = append(f.Replies, r), append(at, i+1)
 		}
+	} else if err := yamltext.Check(b); err != nil {
+		return nil, err
 	} else if err := yaml.UnmarshalWithOptions(b, &f, yaml.Strict()); err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, true))
 	}

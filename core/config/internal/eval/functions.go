@@ -20,6 +20,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
+
+	"github.com/berth-eval/berth/plugins/yamltext"
 )
 
 // pure are the functions that look at their arguments alone.
@@ -300,6 +302,9 @@ var yamlDecodeFunc = function.New(&function.Spec{
 })
 
 func yamlDecode(s string) (cty.Value, error) {
+	if err := yamltext.Check([]byte(s)); err != nil {
+		return cty.NilVal, err
+	}
 	for _, t := range lexer.Tokenize(s) {
 		if t.Type == token.AliasType || t.Type == token.MergeKeyType {
 			return cty.NilVal, fmt.Errorf("line %d: aliases and merge keys are not supported", t.Position.Line)

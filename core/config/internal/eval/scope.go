@@ -361,7 +361,12 @@ func explain(diags hcl.Diagnostics) hcl.Diagnostics {
 		if !ok {
 			continue
 		}
-		if err := call.FunctionCallError(); errors.Is(err, errTooLarge) || call.CalledFunctionName() == guard {
+		err := call.FunctionCallError()
+		if _, ok := errors.AsType[function.PanicError](err); ok { // of a library, with a stack
+			d.Detail = fmt.Sprintf("Call to function %q failed: it cannot work on these values.", call.CalledFunctionName())
+			continue
+		}
+		if errors.Is(err, errTooLarge) || call.CalledFunctionName() == guard {
 			at := hcl.Range{}
 			if d.Subject != nil {
 				at = *d.Subject

@@ -84,6 +84,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 		"distinct of a long list":    `distinct(flatten([for x in range(3) : range(1000)]))`,
 		"deep JSON":                  `jsondecode(join("", [for x in range(1000) : "[[[[[[[[[[[[[[[["]))`,
 		"indentation":                `indent(1000, join("\n", flatten([for x in range(20) : range(1000)])))`,
+		"deep YAML":                  `yamldecode(join("", [for x in range(1000) : "[[[[[[[[[[[[[[[["]))`,
 		"YAML that refers to itself": `yamldecode("a: &a [1]\nb: &b [*a, *a]\nc: [*b, *b]")`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,6 +137,7 @@ func TestNamesAreChecked(t *testing.T) {
 		"matrix.efort":      `There is no axis "efort". Did you mean "effort"?`,
 		"agnet.a":           `Did you mean "agent"?`,
 		"uper(\"a\")":       `There is no function "uper". Did you mean "upper"?`,
+		"log(-1, 10)":       `Call to function "log" failed: it cannot work on these values.`,
 		"agent.a.nme":       `does not have an attribute named "nme"`,
 		"zzz":               `There is no variable named "zzz"`,
 		"[for a in b : a]":  `There is no variable named "b"`,

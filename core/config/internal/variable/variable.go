@@ -186,6 +186,8 @@ func (l *loader) values(declared map[string]*variable, names []string) map[strin
 		switch {
 		case !ok:
 			l.diags = append(l.diags, source.Problem("Variable without a value", "--var takes NAME=VALUE, got only %q.", name)...)
+		case name == "":
+			l.diags = append(l.diags, source.Problem("Variable without a name", "--var takes NAME=VALUE, got only a value.")...)
 		case declared[name] == nil:
 			l.diags = append(l.diags, source.Problem("Unknown variable", "--var %s: the experiment has no such variable.%s", name, near.Hint(name, names))...)
 		default:

@@ -180,6 +180,14 @@ func TestRefusedOnTop(t *testing.T) {
 			t.Errorf("%.60q: got %v, want %q", file, problems, want)
 		}
 	}
+	for file, want := range map[string]string{
+		"services: " + strings.Repeat("[", 100_000): "line 1: nested too deeply",
+		"#" + strings.Repeat(" ", 1<<20):            "larger than 1 MiB",
+	} {
+		if _, problems := Read(t.Context(), "c.yaml", []byte(file)); len(problems) != 1 || !strings.Contains(problems[0].Detail, want) {
+			t.Errorf("%.20q…: got %v, want %q", file, problems, want)
+		}
+	}
 	if f, problems := Read(t.Context(), "c.yaml", nil); len(problems) > 0 || len(f.Sidecars) > 0 {
 		t.Errorf("an empty file: %+v, %v", f, problems)
 	}

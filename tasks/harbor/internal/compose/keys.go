@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/yamltext"
 )
 
 // allowed are the keys that are carried out. The path of a key has "*" for a
@@ -61,8 +62,10 @@ var dangerous = map[string]string{
 }
 
 // maxDepth bounds how deep a file nests, aliases followed. maxNodes bounds how
-// much of it is looked at, so that aliases of aliases end.
+// much of it is looked at, so that aliases of aliases end. maxSize bounds the
+// file, in bytes: what a parser takes grows with the depth of its indentation.
 const (
+	maxSize  = 1 << 20
 	maxDepth = 32
 	maxNodes = 20_000
 )
@@ -143,6 +146,12 @@ func parse(data []byte) (f *ast.File, err error) {
 			err = fmt.Errorf("the parser gave up: %v", r)
 		}
 	}()
+	if len(data) > maxSize {
+		return nil, fmt.Errorf("it is larger than %d MiB", maxSize>>20)
+	}
+	if err = yamltext.Check(data); err != nil {
+		return nil, err
+	}
 	return parser.ParseBytes(data, 0)
 }
 

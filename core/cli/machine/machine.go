@@ -92,9 +92,35 @@ func (m Machine) subordinate(path string) (n int) {
 	return n
 }
 
+// every is how many ids the machine's own namespace has.
+const every = 1<<32 - 1
+
+// mapped is how many user ids the namespace has that this process is in.
+func (m Machine) mapped() (n int) {
+	for line := range strings.Lines(m.read("/proc/self/uid_map")) {
+		if f := strings.Fields(line); len(f) == 3 {
+			if count, err := strconv.Atoi(f[2]); err == nil {
+				n += count
+			}
+		}
+	}
+	if n == 0 { // no such file: a kernel without user namespaces
+		return every
+	}
+	return n
+}
+
+// root says whether this process is the machine's root.
+func (m Machine) root() bool { return m.UID == 0 && m.mapped() == every }
+
 func (m Machine) ids() (text, remedy string) {
-	if m.UID == 0 {
+	if n := m.mapped(); m.UID == 0 && n == every {
 		return "root gives each sandbox ids of its own", ""
+	} else if m.UID == 0 && n < enough {
+		return fmt.Sprintf("root of a user namespace that has %d of the machine's ids: sandboxes have one id, root, and a task with a second user is refused", n),
+			"start berth outside of the namespace, or make one with a range of ids (podman unshare, unshare --map-auto --map-root-user)"
+	} else if m.UID == 0 {
+		return fmt.Sprintf("root of a user namespace that has %d of the machine's ids", n), ""
 	}
 	name := m.User
 	if name == "" {
@@ -135,7 +161,7 @@ func (m Machine) groups() (text, remedy string) {
 		if _, err := os.Stat(m.Root + "/sys/fs/cgroup/unified/cgroup.procs"); err == nil {
 			text = "version 1 beside version 2"
 		}
-		if m.UID == 0 {
+		if m.root() {
 			return text, ""
 		}
 		return text + ": without root no limit of memory, processors or processes is kept by them",
@@ -148,7 +174,7 @@ func (m Machine) groups() (text, remedy string) {
 		}
 	}
 	given := m.read(filepath.Join("/sys/fs/cgroup", path, "cgroup.controllers"))
-	if m.UID == 0 {
+	if m.root() {
 		return "version 2, with " + given, ""
 	}
 	var missing []string

@@ -48,6 +48,11 @@ func TestEachThingThatIsMissingHasARemedy(t *testing.T) {
 		{name: "no range", change: func(f map[string]string) { delete(f, "etc/subuid") }, check: "user ids", remedy: "--add-subuids 100000-165535 --add-subgids 100000-165535 ada"},
 		{name: "a short range", change: func(f map[string]string) { f["etc/subgid"] = "ada:1:10\n" }, check: "user ids", remedy: "usermod"},
 		{name: "no newuidmap", machine: func(m *Machine) { m.Mapper = false }, check: "user ids", remedy: "uidmap"},
+		{
+			name: "root of a namespace with one id", change: func(f map[string]string) { f["proc/self/uid_map"] = "0 1000 1\n" }, machine: func(m *Machine) { m.UID = 0 },
+			check: "user ids", remedy: "outside of the namespace",
+		},
+		{name: "root of a namespace with many ids", change: func(f map[string]string) { f["proc/self/uid_map"] = "0 1000 1\n1 100000 65536\n" }, machine: func(m *Machine) { m.UID = 0 }},
 		{name: "no user namespaces", change: func(f map[string]string) { f["proc/sys/user/max_user_namespaces"] = "0\n" }, check: "user namespaces", remedy: "max_user_namespaces=15000"},
 		{name: "Debian's switch", change: func(f map[string]string) { f["proc/sys/kernel/unprivileged_userns_clone"] = "0\n" }, check: "user namespaces", remedy: "unprivileged_userns_clone=1"},
 		{name: "AppArmor", change: func(f map[string]string) { f["proc/sys/kernel/apparmor_restrict_unprivileged_userns"] = "1\n" }, check: "user namespaces", remedy: "apparmor_restrict"},

@@ -56,10 +56,10 @@ func TestProcessesOfAContainerAreKnownByTheirControlGroup(t *testing.T) {
 	t.Parallel()
 	id := strings.Repeat("3c", 32)
 	for text, want := range map[string]bool{
-		"4:pids:/docker/" + id + "\n0::/\n":                          true,
-		"0::/system.slice/docker-" + id + ".scope\n":                 true,
-		"0::/user.slice/libpod-" + id + ".scope/container\n":         true,
-		"0::/user.slice/libpod-conmon-" + id + ".scope\n":            true,
+		"4:pids:/docker/" + id + "\n0::/\n":                           true,
+		"0::/system.slice/docker-" + id + ".scope\n":                  true,
+		"0::/user.slice/libpod-" + id + ".scope/container\n":          true,
+		"0::/user.slice/libpod-conmon-" + id + ".scope\n":             true,
 		"4:pids:/docker/" + strings.Repeat("4d", 32) + "\n0::/x" + id: false,
 		"": false,
 	} {

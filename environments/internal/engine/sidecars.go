@@ -37,7 +37,7 @@ type parts struct {
 type part struct {
 	name string
 	id   string // the engine's; empty: not known
-	pid  int // of PID 1 in our pid namespace; 0: not known
+	pid  int    // of PID 1 in our pid namespace; 0: not known
 }
 
 func (p parts) empty() bool { return len(p.containers)+len(p.volumes) == 0 }

@@ -128,7 +128,7 @@ func (s *servers) start() (string, error) {
 	for !listens(socket) {
 		select {
 		case <-ended:
-			return "", fmt.Errorf("podman system service ended at once (%s): %s", cmd.ProcessState, s.stderr)
+			return "", fmt.Errorf("podman system service ended at once (%s): %s%s", cmd.ProcessState, s.stderr, inNamespace())
 		case <-deadline:
 			_ = cmd.Process.Kill()
 			return "", fmt.Errorf("podman system service does not listen after %v: %s", startTime, s.stderr)
@@ -137,6 +137,16 @@ func (s *servers) start() (string, error) {
 	}
 	s.own, s.ended = cmd, ended
 	return "unix://" + socket, nil
+}
+
+// inNamespace is what there is to say to root of a user namespace, whom podman
+// takes for the machine's.
+func inNamespace() string {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	if f := bytes.Fields(text); err != nil || os.Getuid() != 0 || len(f) == 3 && string(f[2]) == "4294967295" {
+		return ""
+	}
+	return ": berth is root of a user namespace, who may not use the folders of the machine's root: start it outside of the namespace, or choose environment \"local\""
 }
 
 // environ is what podman needs of our environment and no more: images with odd

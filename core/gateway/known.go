@@ -24,6 +24,7 @@ const seam = 8
 
 func knownOf(b []byte, inline, input int64) known {
 	k := known{part: max(minPart, len(b)/maxParts+1), size: len(b), inline: inline, input: input}
+	k.head, k.tail = make([]uint64, 0, len(b)/k.part), make([]uint64, 0, len(b)/k.part)
 	for n := k.part; n <= len(b); n += k.part {
 		k.head = append(k.head, maphash.Bytes(seed, b[n-k.part:n]))
 		k.tail = append(k.tail, maphash.Bytes(seed, b[len(b)-n:len(b)-n+k.part]))

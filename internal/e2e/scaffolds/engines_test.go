@@ -149,6 +149,7 @@ func (e engine) folder(t *testing.T, places map[string]place, config string) str
 			"environment/Dockerfile": change(text("tasks/total/environment/Dockerfile"), "debian:13-slim", with.image) + with.build,
 			"tests/test.sh":          change(text("tasks/total/tests/test.sh"), "reward=0\n", "reward=0\n"+alone+with.test),
 		})
+		write(t, filepath.Join(to, "environment"), with.files)
 	}
 	e.own(t, dir)
 	return dir
@@ -172,8 +173,46 @@ var places = map[string]place{
 }
 
 // place is a task of its own: what is added to its Dockerfile, to the agent of
-// its task.toml and to its test.
-type place struct{ image, build, toml, test string }
+// its task.toml and to its test, and files beside its Dockerfile.
+type place struct {
+	image, build, toml, test string
+	files                    map[string]string
+}
+
+// muslPlace is an image whose C library is musl, as in Alpine: Debian's package
+// of it on top of a static busybox. Nothing of glibc is in it.
+func muslPlace(t *testing.T) place {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o777)) //nolint:gosec // apt downloads as a user of its own
+	for _, argv := range [][]string{{"apt-get", "download", "-qq", "musl"}, {"sh", "-c", "dpkg-deb -x musl_*.deb root"}} {
+		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Skipf("Debian's musl cannot be had: %v: %s", err, out)
+		}
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "root", "lib", "*", "libc.so"))
+	must(t, err)
+	if len(found) != 1 {
+		t.Skipf("Debian's musl is not where it is expected: %q", found)
+	}
+	loader := "ld-musl-" + strings.TrimSuffix(filepath.Base(filepath.Dir(found[0])), "-linux-musl") + ".so.1"
+	return place{
+		image: busybox, build: "COPY " + loader + " /lib/" + loader + "\n", files: map[string]string{loader: string(read(t, filepath.Dir(found[0]), "libc.so"))},
+		test: "case $(/lib/" + loader + " 2>&1) in \"musl libc\"*) ;; *) exit 1 ;; esac\n[ -e /lib/x86_64-linux-gnu ] || [ -e /lib64 ] || [ -e /usr/lib ] && exit 1\n",
+	}
+}
+
+// The example in an image with musl, as Alpine has it.
+func TestTheExampleWithMusl(t *testing.T) {
+	for _, name := range []string{"docker", "podman"} {
+		t.Run(name, func(t *testing.T) {
+			e := find(t, name)
+			e.try(t, map[string]place{"musl": muslPlace(t)}, "")
+		})
+	}
+}
 
 // The example on real engines: agents that differ by one word solve the same
 // task in a Debian, in an image without a C library and as a user of the image.

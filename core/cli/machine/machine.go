@@ -118,7 +118,7 @@ func (m Machine) ids() (text, remedy string) {
 		return "root gives each sandbox ids of its own", ""
 	} else if m.UID == 0 && n < enough {
 		return fmt.Sprintf("root of a user namespace that has %d of the machine's ids: sandboxes have one id, root, and a task with a second user is refused", n),
-			"start berth outside of the namespace, or make one with a range of ids (podman unshare, unshare --map-auto --map-root-user)"
+			"start berth outside of the namespace, or make one with a range of ids (unshare --map-auto --map-root-user)"
 	} else if m.UID == 0 {
 		return fmt.Sprintf("root of a user namespace that has %d of the machine's ids", n), ""
 	}

@@ -2,6 +2,8 @@ package harbor
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,17 +35,31 @@ func parseTOML(file string, data []byte) (*document, *task.Problem) {
 		d.root = map[string]any{}
 		return d, p
 	}
-	d.locate(data)
+	if deep := d.locate(data); deep != nil {
+		return &document{root: map[string]any{}, at: map[string]position{}}, &task.Problem{
+			File: file, Line: deep.line, Column: deep.column, Severity: task.Error, Summary: "Nested too deeply",
+			Detail: fmt.Sprintf("There are more than %d levels here, and nothing that a task says needs ten.", maxNesting),
+		}
+	}
 	return d, nil
 }
 
+// maxNesting is how deep tables and lists may lie in each other. What paths to
+// them take grows with the square of it.
+const maxNesting = 64
+
 // locate walks the syntax tree for the positions that decoding into a map
 // loses. The file is known to be valid, so a key that was seen again goes on
-// where it stands.
-func (d *document) locate(data []byte) {
+// where it stands. It stops at what is nested too deeply, and returns where.
+func (d *document) locate(data []byte) *position {
 	var p unstable.Parser
 	p.Reset(data)
-	l := &locator{d: d, p: &p, elements: map[string]int{}}
+	l := &locator{d: d, lines: []int{0}, elements: map[string]int{}}
+	for i, c := range data {
+		if c == '\n' {
+			l.lines = append(l.lines, i+1)
+		}
+	}
 	table := ""
 	for p.NextExpression() {
 		e := p.Expression()
@@ -53,34 +69,57 @@ func (d *document) locate(data []byte) {
 		case unstable.ArrayTable:
 			table = l.keys("", e.Key(), true)
 		case unstable.KeyValue:
-			l.keyValue(table, e)
+			l.keyValue(table, e, 0)
 		default:
 		}
+		if l.deep != nil {
+			break
+		}
 	}
+	return l.deep
 }
 
 type locator struct {
 	d        *document
-	p        *unstable.Parser
+	lines    []int          // where each line begins; the parser would count them for every key
 	elements map[string]int // how many elements an array of tables has so far
+	deep     *position      // the first place that is nested too deeply
+}
+
+// place is where a range begins.
+func (l *locator) place(r unstable.Range) position {
+	line, found := slices.BinarySearch(l.lines, int(r.Offset))
+	if !found {
+		line--
+	}
+	return position{line + 1, int(r.Offset) - l.lines[line] + 1}
+}
+
+// tooDeep notes a place at a depth that is not allowed.
+func (l *locator) tooDeep(depth int, r unstable.Range) bool {
+	if depth > maxNesting && l.deep == nil {
+		l.deep = new(l.place(r))
+	}
+	return l.deep != nil
 }
 
 // keys follows a dotted key below base and returns the path it ends at. With
 // element set the last key begins a new element of an array of tables.
 func (l *locator) keys(base string, it unstable.Iterator, element bool) string {
 	path := base
-	for it.Next() {
+	for depth := 1; it.Next(); depth++ {
 		n := it.Node()
+		if l.tooDeep(depth, n.Raw) {
+			return path
+		}
 		path = join(path, string(n.Data))
 		if _, seen := l.d.at[path]; !seen {
-			s := l.p.Shape(n.Raw)
-			l.d.at[path] = position{s.Start.Line, s.Start.Column}
+			l.d.at[path] = l.place(n.Raw)
 		}
 		if it.IsLast() && element {
 			l.elements[path]++
 			index := index(path, l.elements[path]-1)
-			s := l.p.Shape(n.Raw)
-			l.d.at[index] = position{s.Start.Line, s.Start.Column}
+			l.d.at[index] = l.place(n.Raw)
 			return index
 		}
 		if n := l.elements[path]; n > 0 {
@@ -90,27 +129,29 @@ func (l *locator) keys(base string, it unstable.Iterator, element bool) string {
 	return path
 }
 
-func (l *locator) keyValue(base string, e *unstable.Node) {
+func (l *locator) keyValue(base string, e *unstable.Node, depth int) {
 	path := l.keys(base, e.Key(), false)
-	l.value(path, e.Value())
+	l.value(path, e.Value(), depth)
 }
 
 // value notes the positions of what stands below an inline table or an array.
-func (l *locator) value(path string, v *unstable.Node) {
+func (l *locator) value(path string, v *unstable.Node, depth int) {
+	if l.tooDeep(depth, v.Raw) {
+		return
+	}
 	it := v.Children()
 	switch v.Kind {
 	case unstable.InlineTable:
 		for it.Next() {
-			l.keyValue(path, it.Node())
+			l.keyValue(path, it.Node(), depth+1)
 		}
 	case unstable.Array:
 		for i := 0; it.Next(); i++ {
 			el := index(path, i)
 			if n := it.Node(); n.Raw.Length > 0 {
-				s := l.p.Shape(n.Raw)
-				l.d.at[el] = position{s.Start.Line, s.Start.Column}
+				l.d.at[el] = l.place(n.Raw)
 			}
-			l.value(el, it.Node())
+			l.value(el, it.Node(), depth+1)
 		}
 	default:
 	}

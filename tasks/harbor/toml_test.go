@@ -173,6 +173,24 @@ func TestUnknownKeysComeWithASuggestion(t *testing.T) {
 	}
 }
 
+// A file of a stranger must not take the memory of the machine.
+func TestWhatNestsTooDeeplyIsRefused(t *testing.T) {
+	t.Parallel()
+	const many = 20_000
+	for _, tt := range []struct{ in, want string }{
+		{"[agent]\ntimeout_sec = 60\n[" + strings.Repeat("a.", many) + "a]", "task.toml:3:130: Nested too deeply"},
+		{strings.Repeat("a.", many) + "a = 1", "Nested too deeply"},
+		{"a = " + strings.Repeat("[", 1000) + strings.Repeat("]", 1000), "Nested too deeply"},
+		{"a = " + strings.Repeat("{a = ", 1000) + "1" + strings.Repeat("}", 1000), "Nested too deeply"},
+		{"a = " + strings.Repeat("[", many) + strings.Repeat("]", many), "Not valid TOML"},
+	} {
+		got, problems := configured(tt.in).load(t, task.Options{})
+		if got != nil || len(problems) != 1 || !strings.Contains(problems[0].String(), tt.want) {
+			t.Errorf("%.40q: got %.300v; want %q", tt.in, problems, tt.want)
+		}
+	}
+}
+
 func TestLenientTurnsUnknownKeysIntoWarnings(t *testing.T) {
 	t.Parallel()
 	f := configured("foo = 1\n[agent]\ntimout_sec = 60")

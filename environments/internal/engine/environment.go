@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-eval/berth/environments/internal/engine/orphan"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -334,7 +335,7 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 		return remains, err
 	}
 	for _, id := range dead {
-		endOrphans(id)
+		orphan.End(id)
 	}
 	e.mu.Lock()
 	delete(e.pids, id)

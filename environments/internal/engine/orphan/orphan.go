@@ -1,4 +1,8 @@
-package engine
+// Package orphan ends what an engine that crashed has left of a container.
+//
+// It must not be asked about a container that is still there, and knows no
+// engine's API: it looks at this machine's processes alone.
+package orphan
 
 import (
 	"bytes"
@@ -13,11 +17,11 @@ import (
 // parents of containers.
 var helpers = []string{"containerd-shim", "conmon"}
 
-// endOrphans ends what an engine that had crashed has left of a container that
+// End ends what an engine that had crashed has left of a container that
 // it has removed since: the parent of its PID 1, and whatever is in its control
 // group (a daemon that starts again forgets both). It ends what this user may
 // end. id is the engine's, of 64 digits: nothing else on the machine has it.
-func endOrphans(id string) {
+func End(id string) {
 	if len(id) != 64 || strings.Trim(id, "0123456789abcdef") != "" {
 		return
 	}

@@ -1,4 +1,4 @@
-package engine
+package orphan
 
 import (
 	"io"
@@ -41,7 +41,7 @@ func TestHelpersOfARemovedContainerAreKilled(t *testing.T) {
 		all = append(all, helper{cmd, in, h.code})
 	}
 	for _, id := range []string{"", "1a", strings.Repeat("z", 64), one} {
-		endOrphans(id)
+		End(id)
 	}
 	for _, h := range all {
 		_ = h.stdin.Close()

@@ -137,6 +137,11 @@ func TestTheVerifiersFilesComeAfterTheAgent(t *testing.T) {
 	}
 }
 
+// within waits in a shell until a condition holds, for half a minute at most.
+func within(condition string) string {
+	return "i=0; until " + condition + " || [ $i = 300 ]; do sleep 0.1; i=$((i+1)); done"
+}
+
 func TestChangesOfTheVerifiersFilesAreSeen(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -147,7 +152,7 @@ func TestChangesOfTheVerifiersFilesAreSeen(t *testing.T) {
 		{"by the tests themselves", "true", "echo changed > /tests/data", task.ModeRestarted, record.Checked},
 		{
 			"by what the agent left", "(setsid sh -c 'while ! [ -e /tests/data ]; do sleep 0.01; done; echo forged > /tests/data' >/dev/null 2>&1 &)",
-			"sleep 0.3", task.ModeLive, record.Exposed,
+			within("grep -q forged /tests/data"), task.ModeLive, record.Exposed,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -276,8 +281,10 @@ func TestCopiesNeedNoSandbox(t *testing.T) {
 // none does.
 func TestCheats(t *testing.T) {
 	t.Parallel()
-	// The test command reads what it is itself told to trust, late.
-	const test = "sh /tests/test.sh; sleep 0.2; [ \"$(cat /logs/verifier/reward.txt)\" = 1 ]"
+	// The test command reads what it is itself told to trust, late: once the
+	// cheat, which a busy machine holds up, has had its way.
+	const rewarded = "[ \"$(cat /logs/verifier/reward.txt)\" = 1 ]"
+	const test = "sh /tests/test.sh; sleep 0.2; " + rewarded
 	const daemon = "(setsid sh -c '%s' >/dev/null 2>&1 &)"
 	for _, tt := range []struct{ name, does string }{
 		{"rewrites the reward", "while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.01; done"},
@@ -295,8 +302,13 @@ func TestCheats(t *testing.T) {
 				b := newBench(t, does(fmt.Sprintf(daemon, tt.does)), tests(test))
 				b.task.Mode = mode
 				withTests(t, b, map[string]string{"test.sh": "sleep 0.3; sh /tests/test.sh.d; echo 0 > /logs/verifier/reward.txt"})
-				if tt.name == "replaces the tests" {
-					b.judges["judge"] = tests("sleep 0.3; " + test)
+				switch early := "sleep 0.3; "; {
+				case mode == task.ModeLive && tt.name == "replaces the tests":
+					b.judges["judge"] = tests(within("grep -q 'echo 1' /tests/test.sh") + "; " + test)
+				case mode == task.ModeLive:
+					b.judges["judge"] = tests("sh /tests/test.sh; " + within(rewarded) + "; " + rewarded)
+				case tt.name == "replaces the tests":
+					b.judges["judge"] = tests(early + test)
 				}
 				want(t, b.run(t.Context(), t), w.Outcome, record.Yielded, w.Integrity)
 			})

@@ -192,7 +192,7 @@ func (p *refuses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestAProviderThatRefusesForAWhile(t *testing.T) {
 	t.Parallel()
 	needsSandbox(t)
-	lasting := 12 * time.Second
+	lasting := 24 * time.Second
 	if d, err := time.ParseDuration(os.Getenv("E2E_REFUSING")); err == nil {
 		lasting = d
 	}
@@ -201,7 +201,7 @@ func TestAProviderThatRefusesForAWhile(t *testing.T) {
 	defer s.Close()
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
-	modelled(t, dir, "  agent  = agent.one\n  repeat = 64\n  per_trial {\n    agent_time = \"10s\"\n  }",
+	modelled(t, dir, fmt.Sprintf("  agent  = agent.one\n  repeat = 64\n  per_trial {\n    agent_time = %q\n  }", lasting*5/6),
 		fmt.Sprintf("  provider = \"openai-chat\"\n  name = \"m1\"\n  base_url = %q", s.URL+"/v1"))
 	r := berth(t, dir, "run", "--json", "--in-flight", "24", "--require", "passed = planned")
 	r.want(t, 0)

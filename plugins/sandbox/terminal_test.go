@@ -24,7 +24,7 @@ type screen struct {
 func (s *screen) until(text string) {
 	s.t.Helper()
 	b := make([]byte, 4096)
-	stop := time.AfterFunc(10*time.Second, func() { _ = s.term.Close() })
+	stop := time.AfterFunc(time.Minute, func() { _ = s.term.Close() })
 	defer stop.Stop()
 	for !strings.Contains(s.all.String(), text) {
 		at := s.term.Offset()

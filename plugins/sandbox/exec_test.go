@@ -421,7 +421,7 @@ func TestOnlyAGradingSessionReadsAndSweeps(t *testing.T) {
 	eventually(t, "the agent's daemon runs", func() bool { return running(t, b, "sleep 7401") })
 	grader := b.ShellOf(host.Session{ID: "verifier", Grading: true})
 	r, err := grader.Exec(ctx, sandbox.Command{
-		Argv: []string{"sh", "-c", "(setsid sh -c '(setsid sleep 7402 &)' >/dev/null 2>&1 &); sleep 0.1"}, Sweep: true,
+		Argv: []string{"sh", "-c", "(setsid sh -c '(setsid sh -c \"touch /tmp/up; exec sleep 7402\" &)' >/dev/null 2>&1 &); until [ -e /tmp/up ]; do sleep 0.01; done; sleep 0.5"}, Sweep: true,
 	})
 	if err != nil || !r.OK() || !strings.Contains(strings.Join(r.Swept, "; "), "sleep 7402") {
 		t.Errorf("swept: %+v, %v; want the daemon", r, err)

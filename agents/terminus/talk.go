@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/agent/loop"
 	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -145,7 +146,7 @@ func (w *worker) shorter(ctx context.Context, sub *subagents, how shortening) (c
 		text := w.tty.Screen()
 		text = text[max(0, len(text)-end):]
 		var said string
-		if said, err = sub.ask(ctx, "short", w.request([]chat.Message{{Role: chat.User, Text: fmt.Sprintf(askShort, loop.Middle(text, end), w.instruction)}})); err == nil {
+		if said, err = sub.ask(ctx, "short", w.request([]chat.Message{{Role: chat.User, Text: fmt.Sprintf(askShort, output.Middle(text, end), w.instruction)}})); err == nil {
 			c.say(w.prompt(w.instruction, said, w.tty.Screen()), nil)
 			return c, short, nil
 		}

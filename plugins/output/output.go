@@ -168,3 +168,16 @@ func (t *Tail) String() string {
 	}
 	return text
 }
+
+// Middle is s with its middle left out if it is longer than limit bytes: the
+// first and the last half of what may stay, whole characters, and a line
+// between them that says how much is missing. Invalid UTF-8 is replaced.
+func Middle(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	half := limit / 2
+	head, tail := strings.ToValidUTF8(s[:half], ""), strings.ToValidUTF8(s[len(s)-half:], "")
+	return fmt.Sprintf("%s\n[… %d bytes in the middle are left out …]\n%s", head, len(s)-len(head)-len(tail), tail)
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 type buffer struct{ bytes.Buffer }
@@ -133,5 +134,19 @@ func TestTailSaysWhatIsMissing(t *testing.T) {
 	fmt.Fprint(tail, "cd\xff")
 	if got := tail.String(); !strings.HasPrefix(got, "[2 bytes") || !strings.HasSuffix(got, "\ncd\uFFFD") {
 		t.Errorf("got %q, want the last three bytes, valid, and a note", got)
+	}
+}
+
+func TestMiddleKeepsBothEndsAndWholeCharacters(t *testing.T) {
+	t.Parallel()
+	for limit := range 60 {
+		s := "begin " + strings.Repeat("ä€😀", 50) + " end"
+		got := Middle(s, limit)
+		if !utf8.ValidString(got) || !strings.Contains(got, "left out") {
+			t.Fatalf("limit %d: %q", limit, got)
+		}
+	}
+	if got := Middle("short\xff", 100); got != "short\uFFFD" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -26,8 +26,9 @@ type tool struct {
 	Tools []tool `json:"tools"` // of a namespace
 }
 
-// text is a string, or the text of a list of parts.
-func text(raw json.RawMessage) string {
+// Text is a string, or the text of a list of parts; this dialect and Chat
+// Completions write it alike.
+func Text(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s
@@ -89,11 +90,11 @@ func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
 		case it.Type == "additional_tools":
 			t.Tools = append(t.Tools, names(it.Tools)...)
 		case it.Role == "developer" || it.Role == "system":
-			system = append(system, text(it.Content))
+			system = append(system, Text(it.Content))
 		case strings.HasSuffix(it.Type, "_output"):
-			last = append(last, text(it.Output))
+			last = append(last, Text(it.Output))
 		default:
-			last = append(last, text(it.Content))
+			last = append(last, Text(it.Content))
 		}
 	}
 	t.Last = strings.Join(last, "\n")

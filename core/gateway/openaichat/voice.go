@@ -11,23 +11,6 @@ import (
 
 type object map[string]any
 
-// text is a string, or the text of a list of parts.
-func text(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var parts []struct{ Text string }
-	_ = json.Unmarshal(raw, &parts) // what cannot be read says nothing
-	var out []string
-	for _, p := range parts {
-		if p.Text != "" {
-			out = append(out, p.Text)
-		}
-	}
-	return strings.Join(out, "\n")
-}
-
 // Talk implements wire.Voice.
 func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
 	var messages []struct {
@@ -45,9 +28,9 @@ func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
 			t.Turn++
 			last = nil
 		case "system", "developer":
-			system = append(system, text(m.Content))
+			system = append(system, openai.Text(m.Content))
 		default:
-			last = append(last, text(m.Content))
+			last = append(last, openai.Text(m.Content))
 		}
 	}
 	t.Last, t.System = strings.Join(last, "\n"), strings.Join(system, "\n")

@@ -23,6 +23,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/cli"
+	"github.com/berth-eval/berth/plugins/output"
 )
 
 // Options say how an agent is spoken to.
@@ -120,7 +121,7 @@ func (r reply) why() string {
 	if why == "" {
 		why = fmt.Sprintf("code %d", r.Error.Code)
 	}
-	return cli.Middle(why, 8<<10)
+	return output.Middle(why, 8<<10)
 }
 
 // send writes a message.

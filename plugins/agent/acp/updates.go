@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/agent/cli"
+	"github.com/berth-eval/berth/plugins/output"
 )
 
 // maxText is how much of one message is kept, in bytes.
@@ -38,7 +39,7 @@ func (d *dialog) Line(line []byte) {
 	case m.Method == "session/request_permission" && asked:
 		d.permit(m.ID, m.Params)
 	case asked:
-		d.send(map[string]any{"id": m.ID, "error": map[string]any{"code": -32601, "message": "this client has no " + cli.Middle(m.Method, 200)}})
+		d.send(map[string]any{"id": m.ID, "error": map[string]any{"code": -32601, "message": "this client has no " + output.Middle(m.Method, 200)}})
 	}
 }
 
@@ -170,7 +171,7 @@ func blockText(raw json.RawMessage) string {
 	case "resource_link":
 		return b.URI
 	default:
-		return "[" + cli.Middle(b.Type, 40) + "]"
+		return "[" + output.Middle(b.Type, 40) + "]"
 	}
 }
 
@@ -217,7 +218,7 @@ func (d *dialog) known(t *told) *call {
 		c.kind = t.Tool
 	}
 	if t.Title != "" {
-		c.title = cli.Middle(t.Title, 1<<10)
+		c.title = output.Middle(t.Title, 1<<10)
 	}
 	if c.name == "" {
 		c.name = firstOf(m.Name, c.kind, "other")
@@ -230,7 +231,7 @@ func (d *dialog) known(t *told) *call {
 		}
 	}
 	if c.fresh || c.book.Waits(t.Call) { // else its step has been recorded
-		c.book.Call("", t.Call, cli.Middle(c.name, 200), input)
+		c.book.Call("", t.Call, output.Middle(c.name, 200), input)
 	}
 	c.fresh = false
 	return c
@@ -342,6 +343,6 @@ func (d *dialog) permit(id, params json.RawMessage) {
 	if outcome["outcome"] == "cancelled" {
 		said += ", for which there is no option: canceled"
 	}
-	d.book.Log("permission to %s %q: %s", cli.Middle(kind, 40), title, said)
+	d.book.Log("permission to %s %q: %s", output.Middle(kind, 40), title, said)
 	d.send(map[string]any{"id": id, "result": map[string]any{"outcome": outcome}})
 }

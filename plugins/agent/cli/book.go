@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -85,7 +86,7 @@ func join(a, b string) string {
 	if a != "" {
 		b = a + "\n" + b
 	}
-	return Middle(b, maxText)
+	return output.Middle(b, maxText)
 }
 
 // Call adds a call of a tool to the model's message id. Arguments that are no
@@ -122,7 +123,7 @@ func object(raw json.RawMessage) json.RawMessage {
 	if json.Unmarshal([]byte(text), &m) == nil && m != nil && len(text) <= maxText {
 		return json.RawMessage(text) // an object, written as a text
 	}
-	b, err := json.Marshal(map[string]string{"input": Middle(text, maxResult)})
+	b, err := json.Marshal(map[string]string{"input": output.Middle(text, maxResult)})
 	if err != nil {
 		return json.RawMessage("{}")
 	}
@@ -132,7 +133,7 @@ func object(raw json.RawMessage) json.RawMessage {
 // Result adds what came back from a call. One of an unknown call is kept as a
 // step of the system.
 func (b *Book) Result(call, text string, failed bool) {
-	text = Middle(text, maxResult)
+	text = output.Middle(text, maxResult)
 	content := trajectory.Text(text)
 	r := trajectory.Result{SourceCallID: call, Content: &content}
 	if failed {
@@ -196,7 +197,7 @@ func (b *Book) Use(id string, c agent.Claim) {
 // Note records a step of the user or the system.
 func (b *Book) Note(source trajectory.Source, text string) {
 	b.Flush()
-	b.record(trajectory.Step{Timestamp: trajectory.Stamp(time.Now()), Source: source, Message: trajectory.Text(Middle(text, maxText))})
+	b.record(trajectory.Step{Timestamp: trajectory.Stamp(time.Now()), Source: source, Message: trajectory.Text(output.Middle(text, maxText))})
 }
 
 // Log writes a line for people.
@@ -204,7 +205,7 @@ func (b *Book) Log(format string, args ...any) {
 	if b.rec == nil {
 		return
 	}
-	if err := b.rec.Log(Middle(fmt.Sprintf(format, args...), 8<<10)); err != nil && b.err == nil {
+	if err := b.rec.Log(output.Middle(fmt.Sprintf(format, args...), 8<<10)); err != nil && b.err == nil {
 		b.err = err
 	}
 }
@@ -320,16 +321,4 @@ func fileName(id string) string {
 		name = name[:100]
 	}
 	return name
-}
-
-// Middle is s with its middle left out if it is longer than limit bytes, as
-// valid UTF-8.
-func Middle(s string, limit int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= limit {
-		return s
-	}
-	half := limit / 2
-	head, tail := strings.ToValidUTF8(s[:half], ""), strings.ToValidUTF8(s[len(s)-half:], "")
-	return fmt.Sprintf("%s\n[… %d bytes in the middle are left out …]\n%s", head, len(s)-len(head)-len(tail), tail)
 }

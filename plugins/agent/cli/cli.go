@@ -31,6 +31,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
@@ -156,7 +157,7 @@ func (e Exit) cutOff(said string) agent.Yield {
 	y := agent.Yield{End: agent.Crashed, ExitCode: -1, Reason: "it was cut off"}
 	for _, last := range []string{said, strings.TrimSpace(e.Errors), strings.TrimSpace(e.Output)} {
 		if last != "" {
-			y.Reason += "; its last words: " + Middle(last, maxTail)
+			y.Reason += "; its last words: " + output.Middle(last, maxTail)
 			break
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/loop"
@@ -158,19 +157,5 @@ func TestPriorTellsTheNewestSteps(t *testing.T) {
 	}
 	if got, err = loop.Prior("", 500); got != "" || err != nil {
 		t.Errorf("without one: got %q, %v", got, err)
-	}
-}
-
-func TestMiddleKeepsBothEndsAndWholeCharacters(t *testing.T) {
-	t.Parallel()
-	for limit := range 60 {
-		s := "begin " + strings.Repeat("ä€😀", 50) + " end"
-		got := loop.Middle(s, limit)
-		if !utf8.ValidString(got) || !strings.Contains(got, "left out") {
-			t.Fatalf("limit %d: %q", limit, got)
-		}
-	}
-	if got := loop.Middle("short\xff", 100); got != "short\uFFFD" {
-		t.Errorf("got %q", got)
 	}
 }

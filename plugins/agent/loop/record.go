@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -176,14 +177,14 @@ func Prior(file string, limit int) (string, error) {
 func describe(s *trajectory.Step) string {
 	const most = 2000 // bytes of each text
 	var b strings.Builder
-	fmt.Fprintf(&b, "[%s] %s\n", s.Source, Middle(plain(s.Message), most))
+	fmt.Fprintf(&b, "[%s] %s\n", s.Source, output.Middle(plain(s.Message), most))
 	for _, c := range s.ToolCalls {
-		fmt.Fprintf(&b, "called %s %s\n", c.Name, Middle(string(c.Arguments), most))
+		fmt.Fprintf(&b, "called %s %s\n", c.Name, output.Middle(string(c.Arguments), most))
 	}
 	if s.Observation != nil {
 		for _, r := range s.Observation.Results {
 			if r.Content != nil {
-				fmt.Fprintf(&b, "saw: %s\n", Middle(plain(*r.Content), most))
+				fmt.Fprintf(&b, "saw: %s\n", output.Middle(plain(*r.Content), most))
 			}
 		}
 	}
@@ -201,17 +202,4 @@ func plain(c trajectory.Content) string {
 		}
 	}
 	return strings.Join(texts, "\n")
-}
-
-// Middle is s with its middle left out if it is longer than limit bytes: the
-// first and the last half of what may stay, whole characters, and a line
-// between them that says how much is missing. Invalid UTF-8 is replaced.
-func Middle(s string, limit int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= limit {
-		return s
-	}
-	half := limit / 2
-	head, tail := strings.ToValidUTF8(s[:half], ""), strings.ToValidUTF8(s[len(s)-half:], "")
-	return fmt.Sprintf("%s\n[… %d bytes in the middle are left out …]\n%s", head, len(s)-len(head)-len(tail), tail)
 }

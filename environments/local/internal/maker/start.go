@@ -70,8 +70,7 @@ func (m *Maker) start(group *cgroup.Group) (*started, error) {
 	cmd := exec.Command("/proc/self/fd/4") //nolint:noctx // lives longer than any context; Destroy ends it
 	cmd.Args = []string{"local-init"}
 	// Nothing of the host's environment. One processor for a straight line of
-	// system calls: it also keeps the runtime from reading mountinfo and cgroup
-	// files to find out how many it may use.
+	// system calls.
 	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off"}
 	cmd.Dir = "/"
 	cmd.Stderr = os.Stderr // sandboxd lets go of it once it is connected

@@ -93,7 +93,7 @@ var commandClauses = []conformance.Clause[Subject]{
 		Name:   "a command ends with its first process",
 		Guards: "a server in the background that holds up the test for ever",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			b := s.fresh(ctx, t, nil)
+			b := s.borrowed(ctx, t)
 			began := time.Now()
 			if got := sh(ctx, t, b.shell(ctx, t), "sleep 60 & echo started"); got != "started" {
 				t.Errorf("printed %q", got)
@@ -107,11 +107,11 @@ var commandClauses = []conformance.Clause[Subject]{
 		Name:   "what a command leaves running stays",
 		Guards: "servers that an honest solution started and its test wants to ask",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			b := s.fresh(ctx, t, nil)
-			sh(ctx, t, b.shell(ctx, t), "(while :; do echo x >> /tmp/beat; sleep 0.05; done) >/dev/null 2>&1 & :")
+			b := s.borrowed(ctx, t)
+			sh(ctx, t, b.shell(ctx, t), "(while :; do echo x >> /tmp/stays; sleep 0.05; done) >/dev/null 2>&1 & :")
 			c := b.shell(ctx, t)
-			first := sh(ctx, t, c, "sleep 0.2; wc -l < /tmp/beat")
-			if second := sh(ctx, t, c, "sleep 0.3; wc -l < /tmp/beat"); second == first {
+			first := sh(ctx, t, c, "sleep 0.2; wc -l < /tmp/stays")
+			if second := sh(ctx, t, c, "sleep 0.3; wc -l < /tmp/stays"); second == first {
 				t.Errorf("it stopped at %s beats", first)
 			}
 		},
@@ -120,7 +120,7 @@ var commandClauses = []conformance.Clause[Subject]{
 		Name:   "a timeout kills the whole tree",
 		Guards: "grandchildren that work on after the deadline",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			b := s.fresh(ctx, t, nil)
+			b := s.borrowed(ctx, t)
 			c := b.shell(ctx, t)
 			r, err := c.Exec(ctx, sandbox.Command{Argv: []string{"/bin/sh", "-c", "sh -c 'sleep 77' & setsid sleep 77 & sleep 77"}, Timeout: 300 * time.Millisecond})
 			if err != nil || !r.TimedOut {
@@ -133,7 +133,7 @@ var commandClauses = []conformance.Clause[Subject]{
 		Name:   "a cancel kills the whole tree",
 		Guards: "an agent's command that runs on after its turn was cut off",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			b := s.fresh(ctx, t, nil)
+			b := s.borrowed(ctx, t)
 			cut, cancel := context.WithCancel(ctx)
 			time.AfterFunc(200*time.Millisecond, cancel)
 			defer cancel()

@@ -20,7 +20,7 @@ var coreClauses = []conformance.Clause[Subject]{
 		Name:   "freeze stops everything, and thaw lets it go on",
 		Guards: "an agent that works while its copies are judged",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			b := s.fresh(ctx, t, nil)
+			b := s.borrowed(ctx, t)
 			c := b.shell(ctx, t)
 			sh(ctx, t, c, "(while :; do echo x >> /tmp/beat; sleep 0.01; done) >/dev/null 2>&1 & :")
 			eventually(ctx, t, "a beat", func() bool { return beats(ctx, b) > 0 })
@@ -42,7 +42,7 @@ var coreClauses = []conformance.Clause[Subject]{
 		Name:   "quiesce kills everything, and commands work afterwards",
 		Guards: "a daemon of the agent's that changes what is graded",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			b := s.fresh(ctx, t, nil)
+			b := s.borrowed(ctx, t)
 			sh(ctx, t, b.shell(ctx, t), "for i in 1 2 3; do setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' >/dev/null 2>&1 & done; :")
 			killed, err := b.core.Quiesce(ctx)
 			if err != nil || len(killed) < 3 {
@@ -124,7 +124,7 @@ var coreClauses = []conformance.Clause[Subject]{
 		Name:   "a detached session does nothing more",
 		Guards: "an agent that goes on while it is graded",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			b := s.fresh(ctx, t, nil)
+			b := s.borrowed(ctx, t)
 			who := sessionOf(b)
 			c, err := b.core.Shell(ctx, who)
 			if err != nil {
@@ -328,10 +328,13 @@ var abilityClauses = []conformance.Clause[Subject]{
 		Time:   60 * time.Second,
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			s.kit.mu.Lock()
-			b := s.kit.shared
-			s.kit.shared = nil
+			boxes := []*box{s.kit.shared, s.kit.lent}
+			s.kit.shared, s.kit.lent = nil, nil
 			s.kit.mu.Unlock()
-			if b != nil {
+			for _, b := range boxes {
+				if b == nil {
+					continue
+				}
 				if err := b.destroy(ctx); err != nil {
 					t.Errorf("destroy: %v", err)
 				}

@@ -77,6 +77,7 @@ type kit struct {
 
 	mu     sync.Mutex
 	shared *box
+	lent   *box
 }
 
 // Start makes what the clauses share. done removes it, and every sandbox that
@@ -253,6 +254,40 @@ func (s *Subject) fresh(ctx context.Context, t *conformance.T, change func(*envi
 	}
 	t.Cleanup(func() {
 		if err := b.destroy(context.WithoutCancel(ctx)); err != nil {
+			t.Errorf("destroy: %v", err)
+		}
+	})
+	return b
+}
+
+// borrowed is a sandbox that no other clause uses at the time, and in which
+// nothing runs: that of the clause before, with everything in it killed.
+func (s *Subject) borrowed(ctx context.Context, t *conformance.T) *box {
+	s.kit.mu.Lock()
+	b := s.kit.lent
+	s.kit.lent = nil
+	s.kit.mu.Unlock()
+	if b != nil && b.core.Err() != nil {
+		t.Errorf("the sandbox that a clause before had was lost: %v", errors.Join(b.core.Err(), b.destroy(context.WithoutCancel(ctx))))
+		b = nil
+	}
+	if b == nil {
+		made, err := s.create(ctx, nil)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		b = made
+	}
+	t.Cleanup(func() {
+		after := context.WithoutCancel(ctx)
+		_, err := b.core.Quiesce(after)
+		s.kit.mu.Lock()
+		defer s.kit.mu.Unlock()
+		if err == nil && s.kit.lent == nil {
+			s.kit.lent = b
+			return
+		}
+		if err := b.destroy(after); err != nil {
 			t.Errorf("destroy: %v", err)
 		}
 	})

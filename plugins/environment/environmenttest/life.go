@@ -21,7 +21,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 		Name:   "create makes a sandbox in which sandboxd connects",
 		Guards: "an environment that says it is ready when nothing runs",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			b := s.fresh(ctx, t, nil)
+			b := s.common(ctx, t)
 			if b.ID == "" {
 				t.Errorf("the sandbox has no id")
 			}
@@ -34,7 +34,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 		Name:   "two sandboxes have two ids",
 		Guards: "a destroy that hits a neighbour",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			if a, b := s.fresh(ctx, t, nil), s.common(ctx, t); a.ID == b.ID {
+			if a, b := s.borrowed(ctx, t), s.common(ctx, t); a.ID == b.ID {
 				t.Errorf("both are %q", a.ID)
 			}
 		},

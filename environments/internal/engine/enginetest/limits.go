@@ -54,8 +54,8 @@ func Limits(t *testing.T, e *engine.Environment, spec environment.Spec) {
 	b.disk(t)
 	spun := b.spin(t)
 	if b.Granted.Memory == environment.GrantEnforced {
-		if r, err := b.run(t, fmt.Sprintf("dd if=/dev/zero of=/dev/null bs=%dM count=1", 3*fewMemoryMiB)); err != nil || r.OK() {
-			t.Errorf("three times the memory: %+v, %v", r, err)
+		if r, wrong := b.run(t, fmt.Sprintf("dd if=/dev/zero of=/dev/null bs=%dM count=1", 3*fewMemoryMiB)); wrong != nil || r.OK() {
+			t.Errorf("three times the memory: %+v, %v", r, wrong)
 		}
 	}
 	r, err := e.Destroy(bounded(t), b.ID)

@@ -40,11 +40,12 @@ func New(stdout, stderr io.Writer, env func(string) (string, bool)) *Printer {
 	if v, ok := env("NO_COLOR"); ok && v != "" {
 		color = false
 	}
-	name, _ := env("TERM")
-	color = color && name != "dumb"
+	name, known := env("TERM")
+	smart := name != "dumb" && (name != "" || !known) // an empty name is that of no terminal
+	color = color && smart
 	return &Printer{
 		Out: &keeper{to: stdout}, Err: stderr, Color: color && Terminal(stdout), ErrColor: color && Terminal(stderr),
-		Live: name != "dumb" && Terminal(stderr),
+		Live: smart && Terminal(stderr),
 	}
 }
 

@@ -25,6 +25,7 @@ func TestProgressOnATerminal(t *testing.T) {
 		"a terminal":  {"TERM=xterm-256color", true, true},
 		"no color":    {"NO_COLOR=1", true, false},
 		"a dumb one":  {"TERM=dumb", false, false},
+		"no name":     {"TERM=", false, false},
 		"without one": {"", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,6 +41,33 @@ func TestProgressOnATerminal(t *testing.T) {
 			}
 			calm(t, got)
 		})
+	}
+}
+
+// What tasks and sandboxes say, in names, output and files, steers no terminal.
+func TestHostileTextsOnATerminal(t *testing.T) {
+	t.Parallel()
+	needsSandbox(t)
+	dir := t.TempDir()
+	const evil = `\033]0;pwned\007\033[2J\302\2331m\r\b`
+	task(t, filepath.Join(dir, "tasks"), "one", `touch /app/done; printf '`+evil+`'; echo x > "$(printf '/app/`+evil+`')"`)
+	write(t, filepath.Join(dir, "tasks", "one"), map[string]string{
+		"tests/test.sh": "#!/bin/sh\nprintf '" + evil + "'\necho 1 > /logs/verifier/reward.txt\n",
+	})
+	write(t, filepath.Join(dir, "tasks", "bad\x1b]0;pwned\a"), map[string]string{"task.toml": "[task]\nname = \"a/\\u001b]0;pwned\\u0007\"\n", "instruction.md": "x\n"})
+	experiment(t, dir, "agent.oracle", "")
+	for _, args := range [][]string{{"task", "check", "tasks"}, {"plan"}, {"run"}, {"show", "last"}, {"show", "last", "one"}, {"show", "last", "one", "1", "--json"}, {"show", "\x1b]0;pwned\a"}} {
+		cmd := exec.CommandContext(t.Context(), binary, args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "TERM=xterm")
+		b, _ := captured(t, cmd)                               // its exit code is not what this is about
+		if !strings.Contains(b, "pwned") && args[0] != "run" { // in which it is no finding, and so not shown
+			t.Errorf("%q does not show what was said:\n%q", args, b)
+		}
+		for _, bad := range []string{"\x1b]", "\x07", "\x1b[2J", "\u009b", "\b"} {
+			if strings.Contains(b, bad) {
+				t.Errorf("%q prints %q:\n%q", args, bad, b)
+			}
+		}
 	}
 }
 
@@ -86,6 +114,16 @@ func calm(t *testing.T, got string) {
 // printed.
 func onTerminal(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
+	text, err := captured(t, cmd)
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return text
+}
+
+// captured is onTerminal for commands that may fail.
+func captured(t *testing.T, cmd *exec.Cmd) (string, error) {
+	t.Helper()
 	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 100})
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +131,5 @@ func onTerminal(t *testing.T, cmd *exec.Cmd) string {
 	defer f.Close()
 	var b bytes.Buffer
 	_, _ = io.Copy(&b, f) //nolint:errcheck // the end of the other side is an error here
-	if err = cmd.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, b.String())
-	}
-	return b.String()
+	return b.String(), cmd.Wait()
 }

@@ -88,7 +88,7 @@ func Become(path string, args ...string) error {
 	_ = unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
 	// The runtime reads these: few threads and a small heap, since a machine
 	// runs many of us. Set here they cost nothing; set later each stops the
-	// world. GOMAXPROCS also keeps it from reading mountinfo and cgroup files.
+	// world.
 	env := []string{"GOMAXPROCS=" + strconv.Itoa(Procs), "GOGC=200", "GOMEMLIMIT=48MiB"}
 	return fmt.Errorf("execute %s: %w", path, unix.Exec(path, append([]string{RunName}, args...), env))
 }

@@ -31,9 +31,15 @@ type scaffold struct {
 	// bundle` is told, if that is not the name.
 	settings map[string]any
 	bundle   []string
-	crash    string // what it says of being killed; empty: the signal
-	mute     bool   // tells nothing of what its tools print
-	chatty   bool   // asks the model for more than was asked of it
+	kill     string // a command that kills it; empty: its shell is its child
+	// background is what it says of a command that takes long, when it goes on
+	// with the model meanwhile; empty: it waits for the command.
+	background string
+	late       bool   // tells of a call when it has ended
+	time       int    // seconds after which its deadline comes; 0: 45
+	crash      string // what it says of being killed; empty: the signal
+	mute       bool   // tells nothing of what its tools print
+	chatty     bool   // asks the model for more than was asked of it
 }
 
 var scaffolds = []scaffold{
@@ -43,6 +49,12 @@ var scaffolds = []scaffold{
 	{name: "mini-swe-agent", tool: "bash", arg: "command", claims: true, refuse: record.Crashed, finish: "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"},
 	{name: "nanobot", tool: "exec", arg: "command", claims: true, refuse: record.Refused},
 	{name: "gemini-cli", tool: "run_shell_command", arg: "command", claims: true, refuse: record.Yielded},
+	{name: "opencode", tool: "bash", arg: "command", claims: true, refuse: record.Refused, late: true, time: 120},
+	{name: "qwen-code", tool: "run_shell_command", arg: "command", claims: true, refuse: record.Crashed, crash: "exit code 1"},
+	{
+		name: "openclaw", tool: "exec", arg: "command", claims: true, refuse: record.Refused, time: 200, background: "still running",
+		kill: `for p in /proc/[0-9]*; do case $(tr "\\0" " " <$p/cmdline) in openclaw*) kill -9 ${p#/proc/} ;; esac; done; sleep 60`,
+	},
 }
 
 // call is a reply that runs a command with the scaffold's shell.
@@ -84,8 +96,23 @@ func (s scaffold) trials() map[string]ending {
 		}
 		return at(name, 1, fmt.Sprintf("text: %q", "finished "+name))
 	}
+	wait, words := s.time, "last words: I wait."
+	if wait == 0 {
+		wait = 45
+	}
+	if s.late {
+		words = "cut off"
+	}
 	fails := func(name string, status int) string {
 		return fmt.Sprintf("  - {when: {last: %q}, error: {status: %d, message: scripted trouble}}\n", mark(name), status)
+	}
+	kill := s.kill
+	if kill == "" {
+		kill = "kill -9 $PPID; sleep 60"
+	}
+	forever := []string{always("deadline", s.call("I wait.", "echo MARK-deadline; touch /app/begun; sleep 3000"))}
+	if s.background != "" {
+		forever = append(forever, fmt.Sprintf("  - {when: {last: %q}, text: never, delay: 3000s}\n", s.background))
 	}
 	ts := map[string]ending{
 		"solve": {
@@ -100,13 +127,13 @@ func (s scaffold) trials() map[string]ending {
 			outcome: record.Passed, end: s.refuse,
 		},
 		"crash": {
-			replies: []string{at("crash", 0, s.call("I go.", "kill -9 $PPID; sleep 60")), done("crash")},
+			replies: []string{at("crash", 0, s.call("I go.", kill)), done("crash")},
 			outcome: record.Passed, end: record.Crashed, says: cmp.Or(s.crash, "signal 9"),
 		},
 		"deadline": {
-			replies: []string{always("deadline", s.call("I wait.", "echo MARK-deadline; touch /app/begun; sleep 3000"))},
-			verify:  "[ -e /app/begun ] && " + nothingOfTheBundle, toml: "[agent]\ntimeout_sec = 45\n", outcome: record.Passed, end: record.Timeout,
-			says: "last words: I wait.",
+			replies: forever,
+			verify:  "[ -e /app/begun ] && " + nothingOfTheBundle, toml: fmt.Sprintf("[agent]\ntimeout_sec = %d\n", wait), outcome: record.Passed, end: record.Timeout,
+			says: words,
 		},
 		"down": {replies: []string{fails("down", 503)}, outcome: record.ModelError, end: record.Crashed, says: "scripted trouble"},
 		"bad":  {replies: []string{fails("bad", 400)}, outcome: record.Passed, end: record.Crashed, says: "scripted trouble"},
@@ -254,7 +281,7 @@ func (s scaffold) judge(t *testing.T, name string, want ending, dir string) {
 		}
 	}
 	s.keep(t, name, dir)
-	if name == "deadline" && !strings.Contains(string(read(t, dir, "trajectory.json")), "sleep 3000") {
+	if name == "deadline" && !s.late && !strings.Contains(string(read(t, dir, "trajectory.json")), "sleep 3000") {
 		t.Errorf("the call that was under way is not in the trajectory: %s\nprinted: %s\nevents: %s", read(t, dir, "trajectory.json"),
 			read(t, dir, "agent/stdout.jsonl"), read(t, dir, record.EventsFile))
 	}

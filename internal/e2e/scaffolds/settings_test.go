@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,7 +56,7 @@ while IFS= read -r line; do
 	version=$(printf '%s' "$line" | sed -n 's/.*"protocolVersion":[ ]*"\([^"]*\)".*/\1/p')
 	case $line in
 	*'"initialize"'*) answer='"result":{"protocolVersion":"'$version'","capabilities":{"tools":{}},"serverInfo":{"name":"notes","version":"1"}}' ;;
-	*'"tools/list"'*) answer='"result":{"tools":[{"name":"tell","description":"tells the note","inputSchema":{"type":"object","properties":{}}}]}' ;;
+	*'"tools/list"'*) touch /app/listed; answer='"result":{"tools":[{"name":"tell","description":"tells the note","inputSchema":{"type":"object","properties":{}}}]}' ;;
 	*'"tools/call"'*) answer='"result":{"content":[{"type":"text","text":"the note is '$NOTE'"}]}' ;;
 	*'"notifications/'*) continue ;;
 	*) answer='"error":{"code":-32601,"message":"there is no such method"}' ;;
@@ -136,8 +137,9 @@ func settingsOf(s scaffold) []setting {
 			{name: "denied_tools", config: `denied_tools = ["write_file"]`, sees: []string{`"name":"glob"`}, not: []string{`"name":"write_file"`}},
 		},
 	}
+	maps.Copy(all, settingsOfMore(s))
 	list := all[s.name]
-	if len(list) > 0 {
+	if len(list) > 0 && s.name != "openclaw" {
 		list = append(list, setting{ // the reply is for requests whose instructions say so
 			name: "system_prompt", config: systemConfig, sees: []string{`says \"be brief\"`},
 			replies: []string{"  - {when: {system: \"-" + systemMark + "\"}, " + done + ", " + usage + "}\n"},
@@ -147,6 +149,38 @@ func settingsOf(s scaffold) []setting {
 		})
 	}
 	return list
+}
+
+// settingsOfMore are those of CLIs that `make test-scaffolds` tries.
+func settingsOfMore(s scaffold) map[string][]setting {
+	return map[string][]setting{
+		"opencode": {
+			{name: "model", model: "acme/large", sees: []string{`"model":"acme/large"`}},
+			{ // it asks for a last word then
+				name: "max_turns", config: "max_turns = 1", sees: []string{"MAXIMUM STEPS REACHED"},
+				replies: []string{reply(0, s.call("on", "echo on")), reply(1, done)},
+			},
+			{name: "denied_tools", config: `denied_tools = ["write"]`, sees: []string{`"name":"bash"`}, not: []string{`"name":"write"`}},
+			{
+				name: "mcp", config: serverConfig, sees: []string{"the note is " + serverMark},
+				replies: []string{reply(0, "text: I ask., tools: [{name: notes_tell, arguments: {}}]"), reply(1, done)},
+			},
+			{name: "skill", config: skillConfig, sees: []string{skillMark}},
+		},
+		"qwen-code": {
+			{name: "model", model: "acme/large", sees: []string{`"model":"acme/large"`}},
+			{name: "max_turns", config: "max_turns = 1", end: record.MaxSteps, replies: []string{"  - {" + s.call("on", "echo on") + ", " + usage + "}\n"}},
+			{
+				name: "mcp", config: serverConfig, sees: []string{"the note is " + serverMark},
+				replies: []string{reply(0, "text: I ask., tools: [{name: mcp__notes__tell, arguments: {}}]"), reply(1, done)},
+			},
+			{name: "skill", config: skillConfig, sees: []string{skillMark}},
+		},
+		"openclaw": { // which keeps the tools of servers behind a search
+			{name: "model", model: "acme/large", sees: []string{`"model":"acme/large"`}},
+			{name: "mcp", config: serverConfig, verify: "[ -e /app/listed ]"},
+		},
+	}
 }
 
 // rawCall is a call of a tool in a namespace, which a script has no word for, as
@@ -298,6 +332,9 @@ func TestSettingsThatACLIHasNothingFor(t *testing.T) {
 			"max_turns = 3": "pi has nothing for max_turns", `denied_tools = ["a"]`: "pi has nothing for denied_tools", serverConfig: "pi has nothing for mcp",
 			`reasoning_effort = "max"`: `pi does not know the reasoning_effort "max"`,
 		},
+		"opencode":  {`reasoning_effort = "high"`: "opencode has nothing for reasoning_effort", `allowed_tools = ["a"]`: "opencode has nothing for allowed_tools"},
+		"qwen-code": {`reasoning_effort = "high"`: "qwen-code has nothing for reasoning_effort", `denied_tools = ["a"]`: "qwen-code has nothing for denied_tools"},
+		"openclaw":  {"max_turns = 3": "openclaw has nothing for max_turns", systemConfig: "openclaw has nothing for system_prompt", skillConfig: "openclaw has nothing for skill"},
 		"gemini-cli": {
 			`reasoning_effort = "high"`: "gemini-cli has nothing for reasoning_effort",
 		},

@@ -1,0 +1,60 @@
+// Runs OpenClaw for one message. It prints nothing until it ends, so this prints
+// each entry of its transcript as soon as it is stored, a JSON object a line,
+// and at last what it printed itself, as {"type": "result", …}.
+//
+//   node openclaw.mjs ENTRY STATE SESSION ARGUMENT…
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { DatabaseSync } from "node:sqlite";
+import { zstdDecompressSync } from "node:zlib";
+
+const [entry, state, session, ...args] = process.argv.slice(2);
+const file = state + "/agents/main/agent/openclaw-agent.sqlite";
+
+// entries are those of the transcript after the one with number seq. A store
+// that is not there yet, or locked, has none for now.
+function entries(seq) {
+  if (!existsSync(file)) return [];
+  let db;
+  try {
+    db = new DatabaseSync(file, { readOnly: true });
+    return db.prepare("SELECT seq, event_json, event_zstd FROM transcript_events WHERE session_id = ? AND seq > ? ORDER BY seq").all(session, seq);
+  } catch {
+    return [];
+  } finally {
+    db?.close();
+  }
+}
+
+let seq = entries(-1).at(-1)?.seq ?? -1; // of an earlier turn
+function print() {
+  for (const e of entries(seq)) {
+    console.log(e.event_json ?? zstdDecompressSync(e.event_zstd).toString());
+    seq = e.seq;
+  }
+}
+
+console.log(JSON.stringify({ type: "session", id: session }));
+const child = spawn(process.execPath, [entry, "agent", "--local", "--agent", "main", "--session-id", session, "--json", ...args], {
+  stdio: ["ignore", "pipe", "inherit"],
+});
+let out = "";
+child.stdout.setEncoding("utf8").on("data", (text) => (out += text));
+const polling = setInterval(print, 150);
+child.on("error", (err) => {
+  console.error(String(err));
+  process.exit(1);
+});
+child.on("close", (code, signal) => {
+  clearInterval(polling);
+  print();
+  let result;
+  try {
+    result = JSON.parse(out);
+  } catch {
+    result = { text: out.slice(-4096) };
+  }
+  console.log(JSON.stringify({ ...result, type: "result" }));
+  if (signal) process.kill(process.pid, signal);
+  else process.exit(code);
+});

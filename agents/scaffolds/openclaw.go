@@ -25,7 +25,8 @@ func openClaw() cli.Scaffold {
 			Drop: []string{"npm/node_modules/openclaw/.openclaw-lifecycle-pending"},
 		}),
 		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectOpenAI, model.DialectAnthropic},
-		Knobs:     []cli.Knob{cli.MCP},
+		Knobs:     []cli.Knob{cli.Effort, cli.MCP},
+		Efforts:   []string{"off", "minimal", "low", "medium", "high"},
 		Logs:      []string{"openclaw/state/agents/main/agent"},
 		ModelName: "model",
 		Start:     startOpenClaw,
@@ -47,6 +48,9 @@ func startOpenClaw(r *cli.Run) (cli.Start, error) {
 	argv := []string{
 		cli.Bundle + "/bin/node", home + "/drive.mjs", cli.Bundle + "/npm/node_modules/openclaw/openclaw.mjs", home + "/state", session,
 		"--message-file", cli.Home + "/" + message, "--timeout", "604800", // the deadline of the turn is the core's
+	}
+	if e := r.Settings.ReasoningEffort; e != "" {
+		argv = append(argv, "--thinking", e)
 	}
 	env := map[string]string{
 		"OPENCLAW_STATE_DIR": home + "/state", "OPENCLAW_CONFIG_PATH": home + "/openclaw.json", "OPENCLAW_HOME": home, "OPENCLAW_NO_RESPAWN": "1",
@@ -75,6 +79,7 @@ func openClawConfig(r *cli.Run) (string, error) {
 		api, base = "anthropic-messages", r.URL
 	default:
 	}
+	e := r.Settings.ReasoningEffort
 	c := map[string]any{
 		"agents": map[string]any{"defaults": map[string]any{
 			"model": map[string]any{"primary": "berth/" + r.Model.Name}, "workspace": r.Workdir, "skipBootstrap": true,
@@ -83,8 +88,9 @@ func openClawConfig(r *cli.Run) (string, error) {
 		"models": map[string]any{"mode": "merge", "providers": map[string]any{"berth": map[string]any{
 			"baseUrl": base, "apiKey": "${BERTH_MODEL_TOKEN}", "api": api,
 			"models": []any{map[string]any{
-				"id": r.Model.Name, "name": r.Model.Name, "reasoning": false, "input": []string{"text", "image"},
+				"id": r.Model.Name, "name": r.Model.Name, "reasoning": e != "" && e != "off", "input": []string{"text", "image"},
 				"cost": map[string]int{"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}, "contextWindow": 200000, "maxTokens": 32000,
+				"compat": map[string]bool{"supportsReasoningEffort": true},
 			}},
 		}}},
 		"update": map[string]any{"checkOnStart": false},

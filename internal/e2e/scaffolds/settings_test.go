@@ -178,6 +178,7 @@ func settingsOfMore(s scaffold) map[string][]setting {
 		},
 		"openclaw": { // which keeps the tools of servers behind a search
 			{name: "model", model: "acme/large", sees: []string{`"model":"acme/large"`}},
+			{name: "reasoning_effort", config: `reasoning_effort = "low"`, sees: []string{`"reasoning_effort":"low"`}},
 			{name: "mcp", config: serverConfig, verify: "[ -e /app/listed ]"},
 		},
 	}

@@ -43,7 +43,7 @@ func play(role string) {
 	switch role {
 	case "hang": // in the handshake
 		signal.Ignore(syscall.SIGTERM)
-		select {}
+		time.Sleep(time.Hour) // select{} would be a deadlock to a runtime without cgo
 	case "exit":
 		fmt.Fprintln(os.Stderr, "cannot find my own feet")
 		os.Exit(3) //nolint:forbidigo // a plugin that does not start
@@ -51,10 +51,10 @@ func play(role string) {
 		fmt.Fprintln(os.Stdout, "Hello, I am a plugin!")
 	case "newer":
 		fmt.Fprintln(os.Stdout, "1|4|unix|/nowhere|grpc|")
-		select {}
+		time.Sleep(time.Hour)
 	case "netrpc":
 		fmt.Fprintln(os.Stdout, "1|1|unix|/nowhere|netrpc|")
-		select {}
+		time.Sleep(time.Hour)
 	case "host": // a program that is killed while its plugins run
 		playHost()
 		return

@@ -239,7 +239,12 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			err = errors.Join(err, r.clean(calm, c.Name))
+			s, _ := r.State(calm, c.Name) // it need not have come to be
+			wrong := r.clean(calm, c.Name)
+			if wrong == nil {
+				orphan.End(s.ID)
+			}
+			err = errors.Join(err, wrong)
 		}
 		done <- answer{state, err}
 	})

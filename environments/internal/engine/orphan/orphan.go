@@ -38,7 +38,7 @@ func End(id string) {
 		if err != nil {
 			continue
 		}
-		if dir := filepath.Join("/proc", f.Name()); helps(dir, id) || within(dir, id) {
+		if dir := filepath.Join("/proc", f.Name()); helps(dir, id) || begins(dir, id) || within(dir, id) {
 			_ = p.Kill() // another user's stays
 		}
 		_ = p.Release()
@@ -54,6 +54,17 @@ func helps(dir, id string) bool {
 	argv := strings.Split(string(text), "\x00")
 	return slices.Contains(argv[1:], id) &&
 		slices.ContainsFunc(helpers, func(name string) bool { return strings.HasPrefix(filepath.Base(argv[0]), name) })
+}
+
+// begins says whether a process is a runtime's that waits for the start of a
+// container, which nobody will give it (runc init, crun init).
+func begins(dir, id string) bool {
+	argv, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	if err != nil || !bytes.HasSuffix(argv, []byte("\x00init\x00")) {
+		return false
+	}
+	env, err := os.ReadFile(filepath.Join(dir, "environ"))
+	return err == nil && bytes.Contains(env, []byte("/"+id+"\x00"))
 }
 
 // within says whether a process is in the control group of a container.

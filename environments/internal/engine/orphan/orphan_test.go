@@ -26,11 +26,20 @@ func TestHelpersOfARemovedContainerAreKilled(t *testing.T) {
 	}
 	var all []helper
 	for _, h := range []struct {
-		name, id string
-		code     int
-	}{{"/usr/bin/conmon", one, -1}, {"containerd-shim-runc-v2", one, -1}, {"containerd-shim-runc-v2", other, 7}, {"editor", one, 7}} {
+		name, id, env string
+		code          int
+	}{
+		{"/usr/bin/conmon", one, "", -1},
+		{"containerd-shim-runc-v2", one, "", -1},
+		{"containerd-shim-runc-v2", other, "", 7},
+		{"editor", one, "", 7},
+		{"/usr/sbin/runc", "init", "_LIBCONTAINER_STATEDIR=/run/runc/" + one, -1},
+		{"/usr/sbin/runc", "init", "_LIBCONTAINER_STATEDIR=/run/runc/" + other, 7},
+		{"editor", "x", "_LIBCONTAINER_STATEDIR=/run/runc/" + one, 7},
+	} {
 		cmd := exec.CommandContext(t.Context(), sh)
 		cmd.Args = []string{h.name, "-c", "read line; exit 7", "-id", h.id}
+		cmd.Env = []string{h.env, "LAST=x"}
 		in, err := cmd.StdinPipe()
 		if err == nil {
 			err = cmd.Start()

@@ -41,7 +41,9 @@ func address() (string, error) {
 	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
 		candidates = append(candidates, filepath.Join(run, "docker.sock")) // rootless
 	}
-	candidates = append(candidates, fmt.Sprintf("/run/user/%d/docker.sock", os.Getuid()))
+	if own := fmt.Sprintf("/run/user/%d/docker.sock", os.Getuid()); !slices.Contains(candidates, own) {
+		candidates = append(candidates, own)
+	}
 	for _, c := range candidates {
 		if info, err := os.Stat(c); err == nil && info.Mode().Type() == fs.ModeSocket {
 			return "unix://" + c, nil

@@ -265,7 +265,7 @@ var abilityClauses = []conformance.Clause[Subject]{
 				t.Errorf("kept: %+v; want names, and not %q, which was not made here", all, s.Spec.Image.Ref)
 			}
 			for _, ref := range []string{s.Spec.Image.Ref, "localhost/berth-kit/no-such-image:none", ""} {
-				if dropped, err := k.Drop(ctx, ref); dropped || err != nil && ref == s.Spec.Image.Ref {
+				if dropped, err := k.Drop(ctx, ref); dropped { // an error is as good: its engine may be another
 					t.Errorf("drop of %q: %v, %v; want nothing dropped", ref, dropped, err)
 				}
 			}

@@ -165,6 +165,16 @@ func (p *place) start(args ...string) *session {
 	return s
 }
 
+// hasEnded says whether it has.
+func (s *session) hasEnded() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // end waits for a berth and returns its exit code; -1: a signal.
 func (p *place) end(s *session) int {
 	p.test.Helper()

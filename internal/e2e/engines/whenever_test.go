@@ -220,7 +220,7 @@ func (s *server) round(t *testing.T, victim string, after time.Duration) {
 	p.task("short", "", "sleep 0.2; "+solveTiny, testTiny)
 	p.experiment(s.plugin, "", "repeat = 12\n  limits {\n    in_flight = 4\n  }\n  retry {\n    max = 1\n    on = [\"plugin_crashed\", \"environment_error\"]\n    wait = \"10ms\"\n  }")
 	b := p.start("run", ".", "--no-live")
-	poll(t, "the plugin runs", func() bool { return len(plugins(b, s.plugin)) > 0 || b.ProcessState != nil })
+	poll(t, "the plugin runs", func() bool { return len(plugins(b, s.plugin)) > 0 || b.hasEnded() })
 	time.Sleep(after) // the instant is random: there is nothing to wait for
 	switch victim {
 	case "berth":

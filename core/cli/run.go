@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/cli/prepare"
 	"github.com/berth-eval/berth/core/cli/show"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/trial"
 )
 
@@ -57,7 +59,7 @@ has an error outcome or a --require rule is not met; 2 nothing was started;
 			}
 			s, err := store.Create(to, m, files(l.Experiment))
 			if err != nil {
-				return fmt.Errorf("%w: --runs names another folder", err)
+				return elsewhere(err)
 			}
 			a.Notef("%s: %s, into %s\n", l.Experiment.Name, out.Count(len(l.Plan.Trials), "trial", "trials"), show.Display(s.Dir))
 			return a.execute(cmd.Context(), &job{Loaded: l, flags: &rf, store: s})
@@ -117,4 +119,13 @@ func (a *app) sayPrepared(res *answer.Prepare) {
 			a.Printf("ok       %s %s (%s, %s)\n", out.Clean(name), im.Digest, im.Environment, out.Count(len(im.Tasks), "task", "tasks"))
 		}
 	}
+}
+
+// elsewhere says how to put a run where it can be made, unless that is not what
+// err is about.
+func elsewhere(err error) error {
+	if _, ok := errors.AsType[*node.FolderError](err); ok {
+		return err
+	}
+	return fmt.Errorf("%w: --runs names another folder", err)
 }

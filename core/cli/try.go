@@ -73,7 +73,7 @@ and ` + "`berth show`" + ` and ` + "`berth resume`" + ` know it.`,
 			}
 			s, err := store.Create(to, m, files(l.Experiment))
 			if err != nil {
-				return fmt.Errorf("%w: --runs names another folder", err)
+				return elsewhere(err)
 			}
 			return a.execute(cmd.Context(), &job{Loaded: l, flags: &rf, store: s})
 		},

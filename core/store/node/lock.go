@@ -49,14 +49,14 @@ func Acquire(path string) (*Lock, error) {
 	}
 	dir = filepath.Join(dir, locksDir)
 	if err = os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("runtime folder: %w", err)
+		return nil, &FolderError{Dir: dir, Err: err}
 	}
 	sum := sha256.Sum256([]byte(resolved))
 	file := filepath.Join(dir, hex.EncodeToString(sum[:8]))
 	l := &Lock{}
 	for tries := 0; l.lock == nil; tries++ {
 		if l.lock, err = try(file); err != nil {
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+			return nil, &FolderError{Dir: dir, Err: err}
 		}
 		if l.lock != nil {
 			break
@@ -75,10 +75,25 @@ func Acquire(path string) (*Lock, error) {
 	}
 	if err != nil {
 		_ = l.Release()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return nil, &FolderError{Dir: dir, Err: err}
 	}
 	return l, nil
 }
+
+// FolderError says that a lock cannot be kept in the runtime folder: it is full,
+// or cannot be written.
+type FolderError struct {
+	Dir string
+	Err error
+}
+
+// Error names the way out.
+func (e *FolderError) Error() string {
+	return fmt.Sprintf("a lock in the runtime folder: %v: make room in %s, or set %s to a short path of your own on a local disk", e.Err, e.Dir, EnvDir)
+}
+
+// Unwrap is the cause.
+func (e *FolderError) Unwrap() error { return e.Err }
 
 // How often, and how long each time, a lock that only a sweeper can hold is
 // waited for.

@@ -218,6 +218,17 @@ func TestALockIsHeldOnce(t *testing.T) {
 	}
 }
 
+func TestALockThatCannotBeKeptNamesTheRuntimeFolder(t *testing.T) {
+	runtime := own(t)
+	if err := os.WriteFile(filepath.Join(runtime, "l"), nil, 0o600); err != nil { // where the folder of locks would be
+		t.Fatal(err)
+	}
+	_, err := node.Acquire(t.TempDir())
+	if _, ok := errors.AsType[*node.FolderError](err); !ok || !strings.Contains(err.Error(), runtime) || !strings.Contains(err.Error(), node.EnvDir) {
+		t.Errorf("got %v, want an error that names %s and %s", err, runtime, node.EnvDir)
+	}
+}
+
 func TestALockIsHeldByOneAtATimeAlthoughItsFileIsRemoved(t *testing.T) {
 	runtime := own(t)
 	dir := t.TempDir()

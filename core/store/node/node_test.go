@@ -199,6 +199,60 @@ func TestAPlaceWithoutAnOwnerIsStillRemoved(t *testing.T) {
 	}
 }
 
+// A process that is killed while it makes or removes its place may leave the
+// lock alone. Cleaners take it, and never that of a place which is being made.
+func TestALockWithoutAPlaceIsRemoved(t *testing.T) {
+	runtime := own(t)
+	places := filepath.Join(runtime, "p")
+	if err := os.MkdirAll(places, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(places, "0e7507f1.lock")
+	if err := os.WriteFile(left, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if stale, err := node.Stale(); err != nil || len(stale) != 0 {
+		t.Errorf("%v, %v", stale, err)
+	}
+	if _, err := os.Lstat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is still there: %v", left, err)
+	}
+	var all sync.WaitGroup
+	done := make(chan struct{})
+	all.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if stale, err := node.Stale(); err != nil || len(stale) != 0 {
+				t.Errorf("a living place is taken for a stale one: %v, %v", stale, err)
+				return
+			}
+			if _, err := node.Living(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 300 {
+		p, err := node.Claim("label", "", nil)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if err = p.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(done)
+	all.Wait()
+	if entries, err := os.ReadDir(places); err != nil || len(entries) != 0 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
 func TestALockIsHeldOnce(t *testing.T) {
 	own(t)
 	dir := t.TempDir()

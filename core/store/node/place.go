@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -40,9 +41,10 @@ type Place struct {
 }
 
 const (
-	ownerFile = "owner.json"
-	placesDir = "p"
-	locksDir  = "l"
+	ownerFile  = "owner.json"
+	placesDir  = "p"
+	lockSuffix = ".lock"
+	locksDir   = "l"
 )
 
 // Claim makes a place for this process. label marks what it makes, run is the
@@ -56,20 +58,20 @@ func Claim(label, run string, environments []string) (*Place, error) {
 	if err = os.MkdirAll(parent, 0o700); err != nil {
 		return nil, fmt.Errorf("runtime folder: %w", err)
 	}
-	var id [4]byte
-	if _, err = rand.Read(id[:]); err != nil {
-		return nil, err
+	p := &Place{Owner: Owner{Label: label, Run: run, Process: Self(), Since: time.Now().UTC(), Environments: environments}}
+	for tries := 0; p.lock == nil; tries++ { // a cleaner may hold a lock that it takes for one left behind
+		var id [4]byte
+		if _, err = rand.Read(id[:]); err != nil {
+			return nil, err
+		}
+		p.Dir = filepath.Join(parent, hex.EncodeToString(id[:]))
+		// First: a folder whose lock is open is stale.
+		if p.lock, err = try(lockOf(p.Dir)); err != nil || p.lock == nil && tries == sweepTries {
+			return nil, errors.Join(fmt.Errorf("runtime folder: %s cannot be locked", lockOf(p.Dir)), err)
+		}
 	}
-	name := hex.EncodeToString(id[:])
-	p := &Place{Dir: filepath.Join(parent, name), Owner: Owner{
-		Label: label, Run: run, Process: Self(), Since: time.Now().UTC(), Environments: environments,
-	}}
 	if big := disk(dir); big != "" {
-		p.Disk = filepath.Join(big, name)
-	}
-	p.lock = flock.New(lockOf(p.Dir)) // first: a folder whose lock is open is stale
-	if ok, lockErr := p.lock.TryLock(); lockErr != nil || !ok {
-		return nil, errors.Join(fmt.Errorf("runtime folder: %s is in use", p.lock.Path()), lockErr)
+		p.Disk = filepath.Join(big, filepath.Base(p.Dir))
 	}
 	if err = os.Mkdir(p.Dir, 0o700); err != nil {
 		return nil, errors.Join(fmt.Errorf("runtime folder: %w", err), p.Release())
@@ -86,7 +88,7 @@ func Claim(label, run string, environments []string) (*Place, error) {
 
 // The lock of a place lies beside it, so that removing the folder does not
 // remove what another process holds.
-func lockOf(dir string) string { return dir + ".lock" }
+func lockOf(dir string) string { return dir + lockSuffix }
 
 // Release removes the place and all in it. Idempotent.
 func (p *Place) Release() error {
@@ -124,7 +126,7 @@ func Living() ([]Owner, error) {
 		l := flock.New(lockOf(dir))
 		ok, lockErr := l.TryLock()
 		if ok {
-			err = errors.Join(err, l.Unlock())
+			err = errors.Join(err, letGo(l, dir))
 		} else if o := ownerOf(dir); lockErr == nil && o.Process.State() != Dead { // else a cleaner holds it, perhaps this process
 			owners = append(owners, o)
 		}
@@ -152,13 +154,39 @@ func places() ([]string, error) {
 	return dirs, err
 }
 
+// letGo opens the lock of a place, and removes it when the place is gone: to try
+// a lock is to make it.
+func letGo(l *flock.Flock, dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return remove(l)
+	}
+	return l.Unlock()
+}
+
+// sweepPlaces removes the locks of places that were never made, or are gone,
+// because their process was killed at that moment.
+func sweepPlaces(dir string) error {
+	locks, err := filepath.Glob(filepath.Join(dir, placesDir, "*"+lockSuffix))
+	for _, file := range locks {
+		place := strings.TrimSuffix(file, lockSuffix)
+		if _, statErr := os.Lstat(place); !errors.Is(statErr, fs.ErrNotExist) {
+			continue
+		}
+		l, tryErr := try(file)
+		if err = errors.Join(err, tryErr); l != nil {
+			err = errors.Join(err, letGo(l, place))
+		}
+	}
+	return err
+}
+
 // Stale claims the places of processes that are gone. Each is locked until it
 // is released: of two cleaners only one gets it. Locks of folders that such
 // processes left are removed.
 func Stale() ([]*Place, error) {
 	dirs, err := places()
 	if dir, dirErr := Dir(); dirErr == nil {
-		err = errors.Join(err, sweepLocks(dir))
+		err = errors.Join(err, sweepLocks(dir), sweepPlaces(dir))
 	}
 	var stale []*Place
 	for _, d := range dirs {

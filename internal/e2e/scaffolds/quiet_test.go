@@ -20,8 +20,10 @@ import (
 
 // outside is a network namespace whose only way out leads nowhere, with a
 // packet filter that counts, and rootless Podman in it: what a sandbox with a
-// public network sends, slirp4netns sends there.
-type outside struct{ pid int }
+// public network sends, slirp4netns sends there. A file holds the namespace: the
+// first thread of Podman's server may end up in that of a container, for Go
+// parks it where it is when a goroutine that was bound to it ends.
+type outside struct{ net *os.File }
 
 // nowhere makes the way out, counts what leaves and becomes Podman's server.
 // A tun device that nobody reads takes every packet.
@@ -66,6 +68,10 @@ func outsideOf(t *testing.T, e *engine) outside {
 		_ = cmd.Wait()
 		t.Skipf("no network namespace with a counter can be made here: %s", strings.TrimSpace(said.String()))
 	}
+	o := outside{}
+	o.net, err = os.Open(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "ns", "net"))
+	must(t, err)
+	t.Cleanup(func() { _ = o.net.Close() })
 	ready := func() bool {
 		_, err := e.as(t, "/", "podman", "--url", e.socket, "version")
 		return err == nil
@@ -75,7 +81,7 @@ func outsideOf(t *testing.T, e *engine) outside {
 			t.Fatalf("Podman's server does not answer: %s", &said)
 		}
 	}
-	return outside{cmd.Process.Pid}
+	return o
 }
 
 // countedBy is a rule of the filter, as iptables lists it with exact numbers.
@@ -85,7 +91,9 @@ var countedBy = regexp.MustCompile(`(?m)^\s*(\d+)\s+\d+\s.*0\.0\.0\.0/0\s*(udp d
 // questions to a name server.
 func (o outside) packets(t *testing.T) (all, questions int) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "nsenter", "--net=/proc/"+strconv.Itoa(o.pid)+"/ns/net", "iptables", "-w", "60", "-nvxL", "OUTPUT").CombinedOutput()
+	list := exec.CommandContext(t.Context(), "nsenter", "--net=/proc/self/fd/3", "iptables", "-w", "60", "-nvxL", "OUTPUT")
+	list.ExtraFiles = []*os.File{o.net}
+	out, err := list.CombinedOutput()
 	must(t, err)
 	rules := countedBy.FindAllStringSubmatch(string(out), -1)
 	if len(rules) != 2 || rules[0][2] == "" || rules[1][2] != "" {

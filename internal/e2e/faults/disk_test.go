@@ -79,7 +79,7 @@ head -c 15m /dev/zero > runs/.fill
 echo $? > first.code
 mkdir first second
 cp -a runs/*/. first/
-"$1" show runs/* --json > shown.json || exit 1
+"$1" show runs/* --json > shown.json || { cat first.err >&2; exit 1; }
 rm runs/.fill # there is room
 "$1" resume runs/* --no-live > second.out 2> second.err
 echo $? > second.code

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// mostAgain is how many failed tests are run a second time. The machines are
+// mostAgain is how many failed tests, whose subtests do not count apart, are run
+// a second time. The machines are
 // shared and a test or two may fail for want of processor time; more than that
 // is not the machine.
 const mostAgain = 4
@@ -24,7 +25,12 @@ func failedTests(in io.Reader, out io.Writer) error {
 		return err
 	}
 	r.close()
-	if r.failed > len(r.failures) || len(r.failures) > mostAgain {
+	whole := map[key]bool{}
+	for _, k := range r.failures {
+		name, _, _ := strings.Cut(k.test, "/")
+		whole[key{k.pkg, name}] = true
+	}
+	if r.failed > len(r.failures) || len(whole) > mostAgain {
 		return nil
 	}
 	tests := map[string][]string{}

@@ -239,6 +239,7 @@ func TestFailedTestsAreNamedForASecondRun(t *testing.T) {
 		{"none", []event{ev("run", planPkg, "TestA", ""), ev("pass", planPkg, "TestA", "")}, ""},
 		{"two", failed("TestA/a.b", "TestB"), planPkg + "\t^TestA$/^a\\.b$|^TestB$\n"},
 		{"as many as may", failed("A", "B", "C", "D"), planPkg + "\t^A$|^B$|^C$|^D$\n"},
+		{"subtests of one", failed("A/1", "A/2", "A/3", "A/4", "A/5"), planPkg + "\t^A$/^1$|^A$/^2$|^A$/^3$|^A$/^4$|^A$/^5$\n"},
 		{"more than that", failed("A", "B", "C", "D", "E"), ""},
 		{"a package that did not end", append(failed("A"), ev("start", planPkg+"/x", "", "")), ""},
 		{"a package that did not build", append(failed("A"), ev("fail", planPkg+"/x", "", "")), ""},

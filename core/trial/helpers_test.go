@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -434,4 +436,30 @@ func (j *judge) Rewrite(_ context.Context, _ verifier.Request, _ verifier.Verdic
 		return candidate, nil
 	}
 	return j.rewrite(candidate), nil
+}
+
+// grep returns the files below dir that hold text.
+func grep(t *testing.T, dir, text string) []string {
+	t.Helper()
+	var hits []string
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if strings.Contains(d.Name(), text) {
+			hits = append(hits, p)
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		data, err := os.ReadFile(p)
+		if err == nil && strings.Contains(string(data), text) {
+			hits = append(hits, p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hits
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,32 +23,6 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
-
-// grep returns the files below dir that hold text.
-func grep(t *testing.T, dir, text string) []string {
-	t.Helper()
-	var hits []string
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if strings.Contains(d.Name(), text) {
-			hits = append(hits, p)
-		}
-		if !d.Type().IsRegular() {
-			return nil
-		}
-		data, err := os.ReadFile(p)
-		if err == nil && strings.Contains(string(data), text) {
-			hits = append(hits, p)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hits
-}
 
 // lines reads a file of JSON lines.
 func lines[T any](t *testing.T, file string) []T {

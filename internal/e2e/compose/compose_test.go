@@ -88,9 +88,9 @@ dataset "tasks" {
   path   = "./tasks"
 }
 environment "here" {
-  plugin = "` + e.name + `"
+  plugin = "` + e.Name + `"
   config {
-    socket = "` + e.socket + `"
+    socket = "` + e.Socket + `"
   }
 }
 agent "oracle" {
@@ -237,9 +237,9 @@ func (e engine) leftNothing(t *testing.T, run string) {
 
 func TestLocalNamesWhoRunsSeveralContainers(t *testing.T) {
 	e := find(t, "docker")
-	e.name = "local"
+	e.Name = "local"
 	files := database(e, composeFile)
-	files["experiment.hcl"] = strings.Replace(files["experiment.hcl"], "  config {\n    socket = \""+e.socket+"\"\n  }\n", "", 1)
+	files["experiment.hcl"] = strings.Replace(files["experiment.hcl"], "  config {\n    socket = \""+e.Socket+"\"\n  }\n", "", 1)
 	out, err := e.as(t, e.folder(t, files), filepath.Join(bin, "berth"), "plan", ".").CombinedOutput()
 	for _, want := range []string{`second container, "db"`, "podman", "docker"} {
 		if !strings.Contains(string(out), want) {

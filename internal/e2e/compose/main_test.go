@@ -9,15 +9,14 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/engineuser"
 	"github.com/berth-eval/berth/internal/e2e/programs"
 )
 
@@ -49,11 +48,7 @@ func build() (err error) {
 }
 
 // engine is one that can be used here.
-type engine struct {
-	name   string // of the plugin
-	socket string // unix:///path
-	user   *user.User
-}
+type engine struct{ engineuser.Engine }
 
 // image has a redis; scripts/engines-for-tests makes it.
 const image = "localhost/berth-test/redis:1"
@@ -65,67 +60,28 @@ const patience = 5 * time.Minute
 // there is none.
 func find(t *testing.T, name string) engine {
 	t.Helper()
-	const help = ": run scripts/engines-for-tests as root to have it tried"
-	me, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := engine{name: name, user: me}
-	sockets := []string{"/run/berth-engines/docker.sock", "/var/run/docker.sock"}
-	if name == "podman" {
-		if me.Uid == "0" {
-			if e.user, err = user.Lookup("berth-ci"); err != nil {
-				t.Skipf("no ordinary user for Podman: %v%s", err, help)
-			}
-		}
-		sockets = []string{"/run/user/" + e.user.Uid + "/podman/podman.sock"}
-	}
-	for _, s := range sockets {
-		if info, statErr := os.Stat(s); statErr == nil && info.Mode().Type() == fs.ModeSocket {
-			e.socket = "unix://" + s
-			break
-		}
-	}
-	if e.socket == "" {
-		t.Skipf("no %s at %s%s", name, strings.Join(sockets, ", "), help)
-	}
-	if out, err := e.ask(t, "image", "inspect", image); err != nil {
-		t.Skipf("%s has no %s: %v %s%s", name, image, err, out, help)
-	}
-	return e
+	return engine{engineuser.Find(t, name, image)}
 }
 
 // as makes a command of the engine's user.
 func (e engine) as(t *testing.T, dir, program string, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir, cmd.WaitDelay = dir, 10*time.Second
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + e.user.HomeDir, "XDG_RUNTIME_DIR=/run/user/" + e.user.Uid,
-		"BERTH_RUNTIME_DIR=" + filepath.Join(dir, "r"), "NO_COLOR=1",
-	}
-	if e.user.Uid != strconv.Itoa(os.Getuid()) {
-		uid, err1 := strconv.ParseUint(e.user.Uid, 10, 32)
-		gid, err2 := strconv.ParseUint(e.user.Gid, 10, 32)
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-	}
-	return cmd
+	return e.Command(bounded(t), t, dir, program, args...)
 }
 
 // ask asks the engine by its own command.
 func (e engine) ask(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	how := []string{"--host", e.socket}
-	if e.name == "podman" {
-		how = []string{"--url", e.socket}
-	}
-	out, err := e.as(t, "/", e.name, append(how, args...)...).CombinedOutput()
+	out, err := e.Ask(bounded(t), t, args...).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
+}
+
+// bounded ends with the test, or after patience.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // folder is one that belongs to the engine's user.
@@ -141,8 +97,8 @@ func (e engine) folder(t *testing.T, files map[string]string) string {
 			t.Fatal(err)
 		}
 	}
-	uid, _ := strconv.Atoi(e.user.Uid)
-	gid, _ := strconv.Atoi(e.user.Gid)
+	uid, _ := strconv.Atoi(e.User.Uid)
+	gid, _ := strconv.Atoi(e.User.Gid)
 	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || uid == os.Getuid() {
 			return err

@@ -8,16 +8,15 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/engineuser"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -32,45 +31,13 @@ const (
 const patience = 8 * time.Minute
 
 // engine is one that can be used here, and who uses it.
-type engine struct {
-	name   string // of the plugin
-	socket string // unix:///path
-	user   *user.User
-}
+type engine struct{ engineuser.Engine }
 
 // find looks for the engine of that name with both images. The test is skipped,
 // with why, where there is none.
 func find(t *testing.T, name string) engine {
 	t.Helper()
-	const help = ": run scripts/engines-for-tests --debian as root to have it tried"
-	me, err := user.Current()
-	must(t, err)
-	e := engine{name: name, user: me}
-	sockets := []string{"/run/berth-engines/docker.sock", "/var/run/docker.sock"}
-	if name == "podman" {
-		if me.Uid == "0" {
-			if e.user, err = user.Lookup("berth-ci"); err != nil {
-				t.Skipf("no ordinary user for Podman: %v%s", err, help)
-			}
-		}
-		sockets = []string{"/run/user/" + e.user.Uid + "/podman/podman.sock"}
-	}
-	for _, s := range sockets {
-		if info, statErr := os.Stat(s); statErr == nil && info.Mode().Type() == fs.ModeSocket {
-			e.socket = "unix://" + s
-			break
-		}
-	}
-	if e.socket == "" {
-		t.Skipf("no %s at %s%s", name, strings.Join(sockets, ", "), help)
-	}
-	how := map[string]string{"docker": "--host", "podman": "--url"}[name]
-	for _, image := range []string{debian, busybox} {
-		if out, err := e.as(t, "/", name, how, e.socket, "image", "inspect", "--format", "{{.Id}}", image); err != nil {
-			t.Skipf("%s has no %s: %v %s%s", name, image, err, out, help)
-		}
-	}
-	return e
+	return engine{engineuser.Find(t, name, debian, busybox)}
 }
 
 // as runs a program as the engine's user.
@@ -78,18 +45,8 @@ func (e engine) as(t *testing.T, dir, program string, args ...string) (string, e
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir, cmd.WaitDelay = dir, 10*time.Second
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + e.user.HomeDir, "XDG_RUNTIME_DIR=/run/user/" + e.user.Uid,
-		"BERTH_RUNTIME_DIR=" + filepath.Join(dir, "r"), "BERTH_BUNDLES=" + bundles, "NO_COLOR=1",
-	}
-	if e.user.Uid != strconv.Itoa(os.Getuid()) {
-		uid, err1 := strconv.ParseUint(e.user.Uid, 10, 32)
-		gid, err2 := strconv.ParseUint(e.user.Gid, 10, 32)
-		must(t, errors.Join(err1, err2))
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-	}
+	cmd := e.Command(ctx, t, dir, program, args...)
+	cmd.Env = append(cmd.Env, "BERTH_BUNDLES="+bundles)
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
@@ -101,7 +58,7 @@ func (e engine) programs(t *testing.T) string {
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755)) //nolint:gosec // another user executes what is in it
-	for _, f := range []string{"berth", "berth-sandboxd", "plugins/terminus", "plugins/scaffolds", "plugins/script", "plugins/" + e.name} {
+	for _, f := range []string{"berth", "berth-sandboxd", "plugins/terminus", "plugins/scaffolds", "plugins/script", "plugins/" + e.Name} {
 		b, err := os.ReadFile(filepath.Join(root, "bin", filepath.FromSlash(f)))
 		must(t, err)
 		write(t, dir, map[string]string{"bin/" + f: string(b)})
@@ -112,8 +69,8 @@ func (e engine) programs(t *testing.T) string {
 // own gives a folder to the engine's user.
 func (e engine) own(t *testing.T, dir string) {
 	t.Helper()
-	uid, err1 := strconv.Atoi(e.user.Uid)
-	gid, err2 := strconv.Atoi(e.user.Gid)
+	uid, err1 := strconv.Atoi(e.User.Uid)
+	gid, err2 := strconv.Atoi(e.User.Gid)
 	must(t, errors.Join(err1, err2))
 	must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || uid == os.Getuid() {
@@ -138,7 +95,7 @@ func (e engine) folder(t *testing.T, places map[string]place, config string) str
 	}
 	write(t, dir, map[string]string{
 		"x/replies.yaml": text("replies.yaml"),
-		"x/berth.hcl":    change(text("berth.hcl"), "  plugin = \"local\"\n", fmt.Sprintf("  plugin = %q\n  config {\n    socket = %q\n%s  }\n", e.name, e.socket, config)),
+		"x/berth.hcl":    change(text("berth.hcl"), "  plugin = \"local\"\n", fmt.Sprintf("  plugin = %q\n  config {\n    socket = %q\n%s  }\n", e.Name, e.Socket, config)),
 	})
 	for name, with := range places {
 		to := filepath.Join(dir, "x", "tasks", name)

@@ -51,8 +51,8 @@ func outsideOf(t *testing.T, e *engine) outside {
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	e.own(t, dir)
-	e.socket = "unix://" + filepath.Join(dir, "podman.sock")
-	cmd := exec.Command("unshare", "--net", "sh", "-c", nowhere, "sh", e.user.Uid, e.user.Gid, e.user.HomeDir, e.socket) //nolint:noctx // it is ended below, with its group
+	e.Socket = "unix://" + filepath.Join(dir, "podman.sock")
+	cmd := exec.Command("unshare", "--net", "sh", "-c", nowhere, "sh", e.User.Uid, e.User.Gid, e.User.HomeDir, e.Socket) //nolint:noctx // it is ended below, with its group
 	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -73,7 +73,7 @@ func outsideOf(t *testing.T, e *engine) outside {
 	must(t, err)
 	t.Cleanup(func() { _ = o.net.Close() })
 	ready := func() bool {
-		_, err := e.as(t, "/", "podman", "--url", e.socket, "version")
+		_, err := e.as(t, "/", "podman", "--url", e.Socket, "version")
 		return err == nil
 	}
 	for i := 0; !ready(); i++ { // each try takes its time
@@ -159,7 +159,7 @@ func (o outside) during(t *testing.T, e *engine, s scaffold, command string) (al
 		}
 		write(t, x, map[string]string{file: strings.Replace(text, from, to, 1)})
 	}
-	change("berth.hcl", "  plugin = \"local\"\n", fmt.Sprintf("  plugin = %q\n  config {\n    socket = %q\n  }\n", e.name, e.socket))
+	change("berth.hcl", "  plugin = \"local\"\n", fmt.Sprintf("  plugin = %q\n  config {\n    socket = %q\n  }\n", e.Name, e.Socket))
 	change("tasks/solve/task.toml", `"no-network"`, `"public"`)
 	change("tasks/solve/environment/Dockerfile", "debian:bookworm-slim", debian)
 	e.own(t, dir)

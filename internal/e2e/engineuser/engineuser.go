@@ -1,0 +1,98 @@
+// Package engineuser finds the container engines that scripts/engines-for-tests
+// has started, each with the user it is for, and runs programs as that user. It
+// must not know what is tested.
+package engineuser
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Help ends the reason of a skip.
+const Help = ": run scripts/engines-for-tests --debian as root to have it tried"
+
+// Engine is one that can be used here.
+type Engine struct {
+	Name   string // of the plugin, and of the engine's own command
+	Socket string // unix:///path
+	User   *user.User
+}
+
+// Find looks for the engine of that name, docker or podman. The test is
+// skipped, with why, where there is none, or where it lacks one of the images.
+func Find(t *testing.T, name string, images ...string) Engine {
+	t.Helper()
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := Engine{Name: name, User: me}
+	sockets := []string{"/run/berth-engines/docker.sock", "/var/run/docker.sock"}
+	if name == "podman" {
+		if me.Uid == "0" {
+			if e.User, err = user.Lookup("berth-ci"); err != nil {
+				t.Skipf("no ordinary user for Podman: %v%s", err, Help)
+			}
+		}
+		sockets = []string{"/run/user/" + e.User.Uid + "/podman/podman.sock"}
+	}
+	for _, s := range sockets {
+		if info, statErr := os.Stat(s); statErr == nil && info.Mode().Type() == fs.ModeSocket {
+			e.Socket = "unix://" + s
+			break
+		}
+	}
+	if e.Socket == "" {
+		t.Skipf("no %s at %s%s", name, strings.Join(sockets, ", "), Help)
+	}
+	for _, image := range images {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		out, err := e.Ask(ctx, t, "image", "inspect", "--format", "{{.Id}}", image).CombinedOutput()
+		cancel()
+		if err != nil {
+			t.Skipf("%s has no %s: %v %s%s", name, image, err, out, Help)
+		}
+	}
+	return e
+}
+
+// Command is a program of the engine's user, in dir, with nothing of the
+// environment but what a user has. Berth's runtime folder is dir/r.
+func (e Engine) Command(ctx context.Context, t *testing.T, dir, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.WaitDelay = dir, 10*time.Second
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + e.User.HomeDir, "XDG_RUNTIME_DIR=/run/user/" + e.User.Uid,
+		"BERTH_RUNTIME_DIR=" + filepath.Join(dir, "r"), "NO_COLOR=1",
+	}
+	if e.User.Uid != strconv.Itoa(os.Getuid()) {
+		uid, err1 := strconv.ParseUint(e.User.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(e.User.Gid, 10, 32)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	}
+	return cmd
+}
+
+// Ask is the engine's own command.
+func (e Engine) Ask(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	how := []string{"--host", e.Socket}
+	if e.Name == "podman" {
+		how = []string{"--url", e.Socket}
+	}
+	return e.Command(ctx, t, "/", e.Name, append(how, args...)...)
+}

@@ -79,7 +79,7 @@ func (f *imageFlags) declare(cmd *cobra.Command) {
 // rule has the parts that were given.
 func (f *imageFlags) rule(cmd *cobra.Command) (prune.Rule, error) {
 	if min(f.keep, f.gib, int64(f.within)) < 0 {
-		return prune.Rule{}, fmt.Errorf("a rule for images is negative: write 0 to keep none but those in use, or a positive number")
+		return prune.Rule{}, errors.New("--images-keep, --images-within and --images-gib may not be negative: write 0 to keep no image but those in use")
 	}
 	rule := prune.Rule{}
 	if cmd.Flags().Changed("images-keep") {

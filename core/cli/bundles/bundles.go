@@ -131,8 +131,11 @@ func (c *Commands) order(cmd *cobra.Command, o *maker.Order, args []string, lock
 			in = f
 		}
 		l, lockErr := maker.ReadLock(in)
+		if lockErr != nil {
+			return fmt.Errorf("--lock %s: %w", lock, lockErr)
+		}
 		o.Lock = &l
-		return lockErr
+		return nil
 	case len(args) == 0:
 		return errors.New("which bundle? Write NAME or NAME@VERSION, or --lock FILE")
 	}

@@ -63,11 +63,11 @@ func ReadLock(r io.Reader) (l Lock, err error) {
 		err = json.Unmarshal(raw, &l)
 	}
 	if err != nil {
-		return l, fmt.Errorf("lock of a bundle: %w", err)
+		return l, fmt.Errorf("lock of a bundle: %w: make one with berth agent lock NAME@VERSION", err)
 	}
 	switch {
 	case l.Format != 1:
-		return l, errors.New("lock of a bundle: it is none, or of another version of Berth")
+		return l, errors.New("lock of a bundle: it is none, or of another version of Berth: make one with berth agent lock NAME@VERSION")
 	case l.Arch != runtime.GOARCH:
 		return l, fmt.Errorf("lock of bundle %s@%s: it is for %s, this machine is %s", l.Name, l.Version, l.Arch, runtime.GOARCH)
 	}

@@ -20,7 +20,8 @@ test: tools ## everything; the last line counts, the lines before it say what wa
 	@scripts/test
 
 test-scaffolds: ## all agents that are programs of their own, the real ones; makes their bundles first
-	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" ./internal/e2e/scaffolds
+	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" -skip TestEachOnEngines ./internal/e2e/scaffolds
+	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" -run TestEachOnEngines -parallel 6 ./internal/e2e/scaffolds
 
 bench: build ## the figures, each beside what it is compared with
 	@go run -tags "$(TAGS)" ./internal/bench

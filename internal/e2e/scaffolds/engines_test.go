@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,15 +88,10 @@ func (e engine) folder(t *testing.T, places map[string]place, config string) str
 	dir := e.programs(t)
 	example := filepath.Join(root, "examples", "scaffolds")
 	text := func(name string) string { return string(read(t, example, name)) }
-	change := func(s, from, to string) string {
-		if !strings.Contains(s, from) {
-			t.Fatalf("nothing to change: %q is not in\n%s", from, s)
-		}
-		return strings.Replace(s, from, to, 1)
-	}
+	change := func(s, from, to string) string { return change(t, s, from, to) }
 	write(t, dir, map[string]string{
 		"x/replies.yaml": text("replies.yaml"),
-		"x/berth.hcl":    change(text("berth.hcl"), "  plugin = \"local\"\n", fmt.Sprintf("  plugin = %q\n  config {\n    socket = %q\n%s  }\n", e.Name, e.Socket, config)),
+		"x/berth.hcl":    e.used(t, text("berth.hcl"), config),
 	})
 	for name, with := range places {
 		to := filepath.Join(dir, "x", "tasks", name)
@@ -110,6 +106,37 @@ func (e engine) folder(t *testing.T, places map[string]place, config string) str
 	}
 	e.own(t, dir)
 	return dir
+}
+
+// lay writes an experiment of a scaffold over one task for each trial, in an
+// image of the engine, and returns the folder of the programs and its own.
+func (e engine) lay(t *testing.T, s scaffold, trials map[string]ending) (dir, x string) {
+	t.Helper()
+	dir = e.programs(t)
+	x = filepath.Join(dir, "x")
+	s.lay(t, x, trials)
+	files := map[string]string{"berth.hcl": e.used(t, string(read(t, x, "berth.hcl")), "")}
+	for name := range trials {
+		file := filepath.Join("tasks", name, "environment", "Dockerfile")
+		files[file] = change(t, string(read(t, x, file)), "debian:bookworm-slim", debian)
+	}
+	write(t, x, files)
+	return dir, x
+}
+
+// used is an experiment with this engine in the place of local.
+func (e engine) used(t *testing.T, experiment, config string) string {
+	t.Helper()
+	return change(t, experiment, "  plugin = \"local\"\n", fmt.Sprintf("  plugin = %q\n  config {\n    socket = %q\n%s  }\n", e.Name, e.Socket, config))
+}
+
+// change replaces what is known to be in a text.
+func change(t *testing.T, text, from, to string) string {
+	t.Helper()
+	if !strings.Contains(text, from) {
+		t.Fatalf("nothing to change: %q is not in\n%s", from, text)
+	}
+	return strings.Replace(text, from, to, 1)
 }
 
 // alone ends a test without a reward where there is a network, or a process of
@@ -197,6 +224,53 @@ func TestAReadOnlyHome(t *testing.T) {
 				"home": {image: busybox, test: "[ \"$(ls -A /root)\" = mark ] && ! touch /root/x || exit 1\n"},
 			}, fmt.Sprintf("    mount {\n      source = %q\n      target = \"/root\"\n    }\n", home))
 		})
+	}
+}
+
+// Each of the real programs solves a task in a container, and is gone at its
+// deadline when the verifier begins.
+func TestEachOnEngines(t *testing.T) {
+	if os.Getenv("BERTH_TEST_SCAFFOLDS") == "" {
+		t.Skip("each agent on each engine is tried by `make test-scaffolds`")
+	}
+	for _, name := range []string{"docker", "podman"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := find(t, name)
+			for _, s := range scaffolds {
+				t.Run(s.name, func(t *testing.T) {
+					t.Parallel()
+					needs(t, s)
+					e.each(t, s)
+				})
+			}
+		})
+	}
+}
+
+func (e engine) each(t *testing.T, s scaffold) {
+	t.Helper()
+	trials := s.trials()
+	maps.DeleteFunc(trials, func(name string, _ ending) bool { return name != "solve" && name != "deadline" })
+	for name, tr := range trials {
+		tr.verify += ` && [ "$(wc -l </proc/net/route)" -le 1 ]`
+		trials[name] = tr
+	}
+	dir, x := e.lay(t, s, trials)
+	e.own(t, dir)
+	if out, err := e.as(t, x, filepath.Join(dir, "bin", "berth"), "run", "--require", "passed = planned"); err != nil {
+		t.Errorf("run: %v\n%s", err, out)
+	}
+	found, err := filepath.Glob(filepath.Join(x, "runs", "*", "trials", "*", "attempt-1", "result.json"))
+	must(t, err)
+	if len(found) != len(trials) {
+		t.Errorf("%d results, want %d", len(found), len(trials))
+	}
+	for _, f := range found {
+		var r record.Result
+		must(t, json.Unmarshal(read(t, filepath.Dir(f), "result.json"), &r))
+		name := strings.TrimPrefix(r.Task, "e2e/")
+		t.Run(name, func(t *testing.T) { s.judge(t, name, trials[name], filepath.Dir(f)) })
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,23 +144,13 @@ func TestNothingLeavesASandbox(t *testing.T) {
 // packets and questions left meanwhile.
 func (o outside) during(t *testing.T, e *engine, s scaffold, command string) (all, questions int) {
 	t.Helper()
-	dir := e.programs(t)
-	x := filepath.Join(dir, "x")
 	replies := []string{
 		"  - {when: {turn: 0}, " + s.call("I write it.", "bash -c '"+command+"'; echo MARK-solve | tee /app/done") + ", " + usage + "}\n",
 		"  - {when: {turn: 1}, " + s.last("finished") + ", " + usage + "}\n",
 	}
-	s.lay(t, x, map[string]ending{"solve": {replies: replies, verify: "[ -s /app/done ] && [ $(wc -l </proc/net/route) -gt 1 ]"}})
-	change := func(file, from, to string) {
-		text := string(read(t, x, file))
-		if !strings.Contains(text, from) {
-			t.Fatalf("nothing to change: %q is not in\n%s", from, text)
-		}
-		write(t, x, map[string]string{file: strings.Replace(text, from, to, 1)})
-	}
-	change("berth.hcl", "  plugin = \"local\"\n", fmt.Sprintf("  plugin = %q\n  config {\n    socket = %q\n  }\n", e.Name, e.Socket))
-	change("tasks/solve/task.toml", `"no-network"`, `"public"`)
-	change("tasks/solve/environment/Dockerfile", "debian:bookworm-slim", debian)
+	dir, x := e.lay(t, s, map[string]ending{"solve": {replies: replies, verify: "[ -s /app/done ] && [ $(wc -l </proc/net/route) -gt 1 ]"}})
+	toml := "tasks/solve/task.toml"
+	write(t, x, map[string]string{toml: change(t, string(read(t, x, toml)), `"no-network"`, `"public"`)})
 	e.own(t, dir)
 	before, asked := o.packets(t)
 	out, err := e.as(t, x, filepath.Join(dir, "bin", "berth"), "run", "--require", "passed = planned")

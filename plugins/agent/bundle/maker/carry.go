@@ -19,8 +19,11 @@ import (
 var limits = archive.Limits{Bytes: 16 << 30, Entries: 1_000_000}
 
 // Export writes a bundle to w, as a tar archive that is compressed with
-// Zstandard.
+// Zstandard. One that is not what its manifest says is refused: Import would.
 func Export(b bundle.Bundle, w io.Writer) error {
+	if err := b.Verify(); err != nil {
+		return fmt.Errorf("export bundle %s: %w", b.ID(), err)
+	}
 	z, err := zstd.NewWriter(w)
 	if err != nil {
 		return err
@@ -47,11 +50,11 @@ func Import(ctx context.Context, dir string, r io.Reader, again bool) (b bundle.
 	if err = os.MkdirAll(dir, 0o755); err != nil {
 		return b, err
 	}
-	work, err := os.MkdirTemp(dir, ".making-")
+	work, done, err := workIn(dir)
 	if err != nil {
 		return b, err
 	}
-	defer func() { err = errors.Join(err, remove(work)) }()
+	defer func() { err = errors.Join(err, done()) }()
 	z, err := zstd.NewReader(r)
 	if err != nil {
 		return b, err

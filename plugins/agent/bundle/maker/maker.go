@@ -25,6 +25,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/gofrs/flock"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
@@ -111,11 +112,11 @@ func lock(ctx context.Context, dir, id string) (unlock func(), err error) {
 
 // build makes the bundle in a folder beside its own, and renames it.
 func build(ctx context.Context, o Order) (b bundle.Bundle, err error) {
-	work, err := os.MkdirTemp(o.Dir, ".making-")
+	work, done, err := workIn(o.Dir)
 	if err != nil {
 		return b, err
 	}
-	defer func() { err = errors.Join(err, remove(work)) }()
+	defer func() { err = errors.Join(err, done()) }()
 	root := filepath.Join(work, "whole", bundle.Root)
 	if err = os.MkdirAll(root, 0o755); err != nil {
 		return b, err
@@ -137,6 +138,9 @@ func build(ctx context.Context, o Order) (b bundle.Bundle, err error) {
 		}
 	}
 	if err = k.finish(ctx, m.Recipe); err != nil {
+		return b, err
+	}
+	if err = ctx.Err(); err != nil {
 		return b, err
 	}
 	return k.place(m)
@@ -177,15 +181,21 @@ func (k *kitchen) place(m bundle.Manifest) (bundle.Bundle, error) {
 	return settle(k.order.Dir, k.work, m)
 }
 
+// settle gives work/whole its name. One of the same content that is there stays:
+// trials may be using it. Another one is exchanged for the new one at once,
+// where the file system can; it goes with work.
 func settle(dir, work string, m bundle.Manifest) (bundle.Bundle, error) {
-	to := filepath.Join(dir, m.ID())
-	if err := os.Rename(to, filepath.Join(work, "before")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return bundle.Bundle{}, err
+	if old, err := bundle.Open(dir, m.Name, m.Version); err == nil && old.Digest == m.Digest && old.Verify() == nil {
+		return old, nil
 	}
-	if err := os.Rename(filepath.Join(work, "whole"), to); err != nil {
-		return bundle.Bundle{}, err
+	from, to := filepath.Join(work, "whole"), filepath.Join(dir, m.ID())
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
+	if err != nil { // there is none, or this file system cannot
+		if err = os.Rename(to, filepath.Join(work, "before")); err == nil || errors.Is(err, fs.ErrNotExist) {
+			err = os.Rename(from, to)
+		}
 	}
-	return bundle.Bundle{Manifest: m, Folder: to}, nil
+	return bundle.Bundle{Manifest: m, Folder: to}, err
 }
 
 // remove removes a tree, also one with folders that cannot be written to.

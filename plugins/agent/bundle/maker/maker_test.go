@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +15,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/agent/bundle/maker"
+	"github.com/berth-eval/berth/plugins/sandbox/archive"
 )
 
 // fakeNPM is an npm that installs what it is told without a network, and
@@ -29,9 +34,10 @@ chmod 700 node_modules/thing/program
 echo secret >node_modules/thing/drop.md
 ln -s /etc/passwd node_modules/thing/outside
 ln -s program node_modules/thing/inside
-cat >package-lock.json <<'END'
-{"packages": {"": {"name": "x"}, "node_modules/@a/thing": {"version": "1.2.3", "integrity": "sha512-abc"}}}
+[ "$1" = ci ] || cat >package-lock.json <<END
+{"packages": {"": {"name": "x"}, "node_modules/@a/thing": {"version": "1.2.3", $FAKE_NPM_FROM "integrity": "sha512-abc"}}}
 END
+sh -c "$FAKE_NPM_MORE"
 `
 
 // registry puts a fake npm first in PATH.
@@ -131,6 +137,38 @@ func TestMakingAgainReplacesOnlyWithAWholeOne(t *testing.T) {
 	}
 }
 
+// npm says where a package came from, unless it was in its cache.
+func TestABundleIsTheSameWhereverItsPackagesComeFrom(t *testing.T) {
+	registry(t, script(t))
+	var digests []string
+	for _, from := range []string{"", `"resolved": "https://me:password@mirror/thing.tgz",`} {
+		t.Setenv("FAKE_NPM_FROM", from)
+		b, err := maker.Make(t.Context(), order(t.TempDir()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, b.Digest)
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("digests %q", digests)
+	}
+}
+
+// A bundle whose Python was killed while it compiled is none.
+func TestPythonThatIsKilledMakesNoBundle(t *testing.T) {
+	registry(t, script(t))
+	for how, whole := range map[string]bool{"exit 0": true, "echo some file is no Python; exit 1": true, "kill -9 $$": false, "exit 2": false, "echo Traceback >&2; exit 1": false} {
+		t.Setenv("FAKE_NPM_MORE", "mkdir -p ../usr/bin ../python; touch ../usr/bin/python3.13; echo '#!/bin/sh' >../ld.so; echo '"+how+"' >>../ld.so; chmod 755 ../ld.so")
+		dir := t.TempDir()
+		if _, err := maker.Make(t.Context(), order(dir)); (err == nil) != whole {
+			t.Errorf("%s: %v", how, err)
+		}
+		if there, err := bundle.List(dir); err != nil || (len(there) == 1) != whole {
+			t.Errorf("%s: %d bundles, %v", how, len(there), err)
+		}
+	}
+}
+
 func TestOrdersThatCannotBeMade(t *testing.T) {
 	registry(t, script(t))
 	for want, spoil := range map[string]func(*maker.Order){
@@ -186,8 +224,11 @@ func TestExportAndImport(t *testing.T) {
 	if err = os.WriteFile(filepath.Join(made.Mount().Source, "npm/node_modules/thing/program"), []byte("#!/bin/sh\necho evil\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err = maker.Export(made, io.Discard); err == nil || !strings.Contains(err.Error(), "has been changed") {
+		t.Errorf("changed before: %v", err)
+	}
 	var changed bytes.Buffer
-	if err = maker.Export(made, &changed); err != nil {
+	if err = pack(made.Folder, &changed); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = maker.Import(t.Context(), t.TempDir(), &changed, false); err == nil || !strings.Contains(err.Error(), "has been changed") {
@@ -198,6 +239,69 @@ func TestExportAndImport(t *testing.T) {
 	}
 	if _, err = maker.Import(t.Context(), t.TempDir(), bytes.NewReader(archive.Bytes()[:archive.Len()/2]), false); err == nil {
 		t.Error("half an archive was taken")
+	}
+}
+
+// pack makes what Export makes, of any folder.
+func pack(folder string, w io.Writer) error {
+	z, err := zstd.NewWriter(w)
+	if err != nil {
+		return err
+	}
+	_, err = archive.PackFolder(z, folder, archive.Packing{Limits: archive.Limits{Bytes: 1 << 20, Entries: 100}})
+	return errors.Join(err, z.Close())
+}
+
+// What a maker left that was killed goes when the next one comes; what another
+// one is making stays.
+func TestWhatAKilledMakerLeftGoes(t *testing.T) {
+	registry(t, script(t))
+	dir := t.TempDir()
+	left, other := filepath.Join(dir, ".making-left"), filepath.Join(dir, ".making-other")
+	if err := errors.Join(os.MkdirAll(filepath.Join(left, "whole"), 0o500), os.Mkdir(other, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = maker.Make(t.Context(), order(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if is, err := filepath.Glob(filepath.Join(dir, ".making-*")); err != nil || len(is) != 1 || is[0] != other {
+		t.Errorf("there are %q, %v; want %s alone", is, err, other)
+	}
+}
+
+// A bundle that trials may be using stays when the same one is made again.
+func TestTheSameBundleMadeAgainStays(t *testing.T) {
+	registry(t, script(t))
+	dir := t.TempDir()
+	o := order(dir)
+	first, err := maker.Make(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(first.Mount().Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Again = true
+	if _, err = maker.Make(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if now, statErr := os.Stat(first.Mount().Source); statErr != nil || !os.SameFile(before, now) {
+		t.Errorf("it was replaced by its like: %v", statErr)
+	}
+	if err = os.Remove(filepath.Join(first.Mount().Source, "bin", "thing")); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := maker.Make(t.Context(), o); err != nil || b.Verify() != nil {
+		t.Errorf("one that had been changed: %v, %v", err, b.Verify())
 	}
 }
 

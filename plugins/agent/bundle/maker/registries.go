@@ -1,15 +1,16 @@
 package maker
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -48,11 +49,40 @@ func (k *kitchen) npm(ctx context.Context, r bundle.Recipe) ([]bundle.Package, e
 	if _, err := k.run(ctx, dir, nil, argv...); err != nil {
 		return nil, err
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
+	file := filepath.Join(dir, "package-lock.json")
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
+	if k.order.Lock == nil { // which is kept as it is
+		if raw, err = anywhere(raw); err == nil {
+			err = os.WriteFile(file, raw, 0o644)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	return locked(raw)
+}
+
+// anywhere is an npm lock file without the addresses that packages came from:
+// npm leaves out that of one in its cache, so the same packages would make two
+// bundles, and the address of a mirror may hold a password. npm asks its
+// registry, and compares with the digests.
+func anywhere(raw []byte) ([]byte, error) {
+	var lock map[string]any
+	if err := json.Unmarshal(raw, &lock); err != nil {
+		return nil, fmt.Errorf("package-lock.json: %w", err)
+	}
+	packages, _ := lock["packages"].(map[string]any)
+	for _, p := range packages {
+		is, _ := p.(map[string]any)
+		if from, _ := is["resolved"].(string); strings.HasPrefix(from, "https://") || strings.HasPrefix(from, "http://") {
+			delete(is, "resolved")
+		}
+	}
+	out, err := json.MarshalIndent(lock, "", "  ")
+	return append(out, '\n'), err
 }
 
 // locked are the packages of an npm lock file.
@@ -275,9 +305,11 @@ func (k *kitchen) compile(ctx context.Context) error {
 		filepath.Join(k.root, loaderName), "--library-path", filepath.Join(k.root, "lib"), program,
 		"-m", "compileall", "-q", "-q", "--invalidation-mode", "unchecked-hash", "-s", k.root, "-p", bundle.Place, "-x", "bad|lib2to3/tests",
 	}, folders...)
-	out, err := k.run(ctx, k.work, []string{"PYTHONHOME=" + filepath.Join(k.root, "usr"), "PYTHONDONTWRITEBYTECODE="}, argv...)
-	if err != nil && bytes.Contains(out, []byte("Traceback")) {
-		return err
+	// What compileall itself imports it must not write: that names this folder.
+	_, err := k.run(ctx, k.work, []string{"PYTHONHOME=" + filepath.Join(k.root, "usr"), "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0"}, argv...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 && ctx.Err() == nil && !strings.Contains(err.Error(), "Traceback") {
+		return nil // a file with test data that is no Python is no loss
 	}
-	return nil // a file with test data that is no Python is no loss
+	return errors.Join(err, ctx.Err()) // one that was killed in the middle is
 }

@@ -1,0 +1,55 @@
+package maker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// making is how the names of folders begin in which bundles are made.
+const making = ".making-"
+
+// workIn makes a folder to make a bundle in, beside the bundles, and removes
+// those of makers that were killed. The maker holds a lock on its own: the system
+// takes it from a process that ends, however that is.
+func workIn(dir string) (work string, done func() error, err error) {
+	left, err := filepath.Glob(filepath.Join(dir, making+"*"))
+	if err != nil {
+		return "", nil, err
+	}
+	for _, l := range left {
+		if f, mine := hold(l); mine {
+			_ = remove(l) // what cannot be removed, as another user's, stays
+			_ = f.Close()
+		}
+	}
+	for range 100 {
+		if work, err = os.MkdirTemp(dir, making); err != nil {
+			return "", nil, err
+		}
+		if f, mine := hold(work); mine {
+			return work, func() error { return errors.Join(remove(work), f.Close()) }, nil
+		} // another maker took it for one that was left
+	}
+	return "", nil, fmt.Errorf("no folder can be held in %s", dir)
+}
+
+// hold locks a folder, if nobody has and it is still the one of this name.
+func hold(dir string) (*os.File, bool) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, false
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	mine := err == nil || errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.EOPNOTSUPP)
+	is, err1 := f.Stat()
+	named, err2 := os.Stat(dir)
+	if !mine || err1 != nil || err2 != nil || !os.SameFile(is, named) {
+		_ = f.Close()
+		return nil, false
+	}
+	return f, true
+}

@@ -185,7 +185,7 @@ into trials, runs them, and keeps every attempt.`,
 }
 
 func (a *app) bundles() *bundles.Commands {
-	return &bundles.Commands{Printer: a.Printer, Host: a.host, Env: a.env}
+	return &bundles.Commands{Printer: a.Printer, Host: a.host, Env: a.env, Errors: &exit{exitErrors, nil}}
 }
 
 // host makes the host of plugins of this program.

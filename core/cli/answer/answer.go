@@ -212,7 +212,7 @@ type AgentBundle struct {
 	bundle.Bundle
 
 	File    string `json:"file,omitempty"`    // the archive that was written
-	Problem string `json:"problem,omitempty"` // with list --verify
+	Problem string `json:"problem,omitempty"` // why list says that it cannot be used; with --verify, also that it has been changed
 }
 
 // AgentList is what `berth agent list` says.

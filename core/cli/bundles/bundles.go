@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,8 @@ type Commands struct {
 
 	Host func() (*plugin.Host, error)
 	Env  func(string) (string, bool)
+	// Errors is what a command returns that has said what is wrong.
+	Errors error
 }
 
 func (c *Commands) dir() string {
@@ -248,11 +251,24 @@ func (c *Commands) listCommand() *cobra.Command {
 			if res.Missing, err = c.missing(cmd, there); err != nil {
 				return err
 			}
-			if done, err := c.Answer(res); done {
+			broken, err := bundle.Broken(dir)
+			if err != nil {
 				return err
 			}
-			c.say(&res)
-			return nil
+			for _, id := range slices.Sorted(maps.Keys(broken)) {
+				a := answer.AgentBundle{Bundle: bundle.Bundle{Folder: filepath.Join(dir, id)}, Problem: broken[id].Error()}
+				a.Name, a.Version, _ = strings.Cut(id, "@")
+				a.Packages = []bundle.Package{}
+				res.Bundles = append(res.Bundles, a)
+			}
+			done, err := c.Answer(res)
+			if !done {
+				c.say(&res)
+			}
+			if err == nil && slices.ContainsFunc(res.Bundles, func(b answer.AgentBundle) bool { return b.Problem != "" }) {
+				return c.Errors
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&verify, "verify", false, "read every bundle, and compare it with its digest")
@@ -312,6 +328,9 @@ func (c *Commands) exportCommand() *cobra.Command {
 			name, version, err := bundle.Parse(args[0])
 			if err != nil {
 				return err
+			}
+			if version == "" {
+				return fmt.Errorf("export of %q: of which version? berth agent list says which are there", name)
 			}
 			b, err := bundle.Open(c.dir(), name, version)
 			if err != nil {

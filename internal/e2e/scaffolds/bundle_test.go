@@ -58,3 +58,24 @@ command = ["{bundle}/bin/tool"]`}
 		t.Errorf("the run is not marked: %s", out)
 	}
 }
+
+// A bundle that was changed or that is half there is listed with what is wrong,
+// and a script can tell by the exit code.
+func TestBundlesThatCannotBeUsedAreListed(t *testing.T) {
+	kept := t.TempDir()
+	t.Setenv(bundle.EnvDir, kept)
+	small(t, kept, "#!/bin/sh\n")
+	if code, out, stderr := berth(t, kept, "agent", "list", "--verify"); code != 0 || !strings.Contains(out, "tool@1") {
+		t.Errorf("whole: exit code %d\n%s%s", code, out, stderr)
+	}
+	write(t, kept, map[string]string{"tool@1/root/bin/tool": "#!/bin/sh\nevil\n", "half@2/bundle.json": "{"})
+	code, out, _ := berth(t, kept, "agent", "list", "--verify")
+	if code != 1 || !strings.Contains(out, "bundle tool@1 has been changed") || !strings.Contains(out, "berth agent bundle half@2 --again") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	for id, want := range map[string]string{"tool@1": "has been changed", "half@2": "unexpected end", "tool": "of which version"} {
+		if code, _, stderr := berth(t, kept, "agent", "export", id, "x.tar.zst"); code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("export %s: exit code %d, %s", id, code, stderr)
+		}
+	}
+}

@@ -143,11 +143,15 @@ func Open(dir, name, version string) (Bundle, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return b, fmt.Errorf("%w: %s: make it once, with `berth agent bundle %s` (looked in %s)", ErrMissing, id, id, dir)
 	case err != nil:
-		return b, fmt.Errorf("bundle %s: %w: make it again, with `berth agent bundle %s --again`", id, err, id)
+		return b, again(id, err)
 	case b.Arch != runtime.GOARCH:
 		return b, fmt.Errorf("bundle %s is for %s, this machine is %s", id, b.Arch, runtime.GOARCH)
 	}
 	return b, nil
+}
+
+func again(id string, err error) error {
+	return fmt.Errorf("bundle %s: %w: make it again, with `berth agent bundle %s --again`", id, err, id)
 }
 
 func read(folder string) (b Bundle, err error) {
@@ -162,28 +166,50 @@ func read(folder string) (b Bundle, err error) {
 	if b.Format != 1 || b.Place != Place {
 		return b, fmt.Errorf("%s is of another version of Berth", ManifestFile)
 	}
+	if filepath.Base(folder) != b.ID() {
+		return b, fmt.Errorf("%s says that it is %s, and its folder has another name", ManifestFile, b.ID())
+	}
 	return b, nil
 }
 
-// List is all bundles in dir, by name and version. One that cannot be read is
-// left out.
-func List(dir string) ([]Bundle, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) || dir == "" {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list bundles: %w", err)
-	}
-	var out []Bundle
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		if b, err := read(filepath.Join(dir, e.Name())); err == nil {
+// List is all bundles in dir, by name and version. One that cannot be used is
+// not among them: Broken says why.
+func List(dir string) (out []Bundle, err error) {
+	err = each(dir, func(b Bundle, wrong error) {
+		if wrong == nil {
 			out = append(out, b)
 		}
-	}
+	})
 	slices.SortFunc(out, func(a, b Bundle) int { return strings.Compare(a.ID(), b.ID()) })
-	return out, nil
+	return out, err
+}
+
+// Broken are the folders in dir that have the name of a bundle and are none that
+// can be used, by that name, with why.
+func Broken(dir string) (map[string]error, error) {
+	out := map[string]error{}
+	err := each(dir, func(b Bundle, wrong error) {
+		id := filepath.Base(b.Folder)
+		if _, version, notOne := Parse(id); wrong != nil && notOne == nil && version != "" {
+			out[id] = again(id, wrong)
+		}
+	})
+	return out, err
+}
+
+// each hands over what is in dir.
+func each(dir string, f func(b Bundle, wrong error)) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || dir == "" {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list bundles: %w", err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			f(read(filepath.Join(dir, e.Name())))
+		}
+	}
+	return nil
 }

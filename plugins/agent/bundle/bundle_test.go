@@ -88,6 +88,33 @@ func TestABundleThatIsMissingSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// What cannot be used is said, not left out.
+func TestBrokenBundlesAreTold(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	put(t, dir, manifest("good", "1"), map[string]string{"f": ""})
+	half := put(t, dir, manifest("half", "1"), map[string]string{"f": ""})
+	if err := errors.Join(os.WriteFile(filepath.Join(half, bundle.ManifestFile), []byte("{"), 0o644), os.MkdirAll(filepath.Join(dir, "notes"), 0o755),
+		os.Rename(put(t, dir, manifest("moved", "1"), map[string]string{"f": ""}), filepath.Join(dir, "moved@2")), os.Mkdir(filepath.Join(dir, "empty@1"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	broken, err := bundle.Broken(dir)
+	if err != nil || len(broken) != 3 {
+		t.Errorf("broken %v, %v", broken, err)
+	}
+	for id, want := range map[string]string{"half@1": "unexpected end", "moved@2": "says that it is moved@1", "empty@1": "no such file"} {
+		if broken[id] == nil || !strings.Contains(broken[id].Error(), want) || !strings.Contains(broken[id].Error(), "berth agent bundle "+id+" --again") {
+			t.Errorf("%s: %v; want %q", id, broken[id], want)
+		}
+	}
+	if list, err := bundle.List(dir); err != nil || len(list) != 1 {
+		t.Errorf("list %v, %v", list, err)
+	}
+	if _, err := bundle.Open(dir, "moved", "2"); err == nil || !strings.Contains(err.Error(), "says that it is moved@1") {
+		t.Errorf("opened under another name: %v", err)
+	}
+}
+
 func TestNamesOfBundles(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string][2]string{"a": {"a", ""}, "a-b@1.2.3": {"a-b", "1.2.3"}, "a@1.0_rc+2": {"a", "1.0_rc+2"}} {

@@ -72,7 +72,7 @@ func (c *ACP) scaffold() cli.Scaffold {
 
 func (c *ACP) options() acp.Options {
 	return acp.Options{
-		Auth: c.Auth, Down: blamesModel, Refused: refusal.MatchString, Allow: c.allows,
+		Auth: c.Auth, Allow: c.allows,
 		Session: func(r *cli.Run) acp.Session {
 			fill := filler(r, "")
 			s := acp.Session{Mode: fill(c.Mode), Model: fill(c.SetModel), Config: map[string]string{}}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 
+	"github.com/berth-eval/berth/agents/scaffolds/internal/streamjson"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/agent/cli"
@@ -27,30 +29,24 @@ func codex() cli.Scaffold {
 		Logs:      []string{"codex/sessions"},
 		ModelName: "gpt-5.5",
 		Start:     startCodex,
-		Events:    func(b *cli.Book) cli.Events { return &codexEvents{book: b} },
+		Events:    func(b *cli.Book) cli.Events { return &codexEvents{b, cli.Ending{Open: midway}} },
 	}
 }
 
 func startCodex(r *cli.Run) (cli.Start, error) {
 	config, err := codexConfig(r)
-	if err != nil {
-		return cli.Start{}, err
+	start := cli.Start{
+		Argv:  []string{cli.Bundle + "/bin/codex", "exec", "--json", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"},
+		Stdin: r.Message, Files: r.SkillLinks("codex/skills"),
+		Env: map[string]string{"CODEX_HOME": cli.Home + "/codex", "BERTH_MODEL_TOKEN": r.Model.Token},
 	}
-	argv := []string{cli.Bundle + "/bin/codex", "exec"}
-	if r.Session != "" {
-		argv = append(argv, "resume")
-	}
-	argv = append(argv, "--json", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check")
-	if r.Session != "" {
-		argv = append(argv, r.Session)
-	}
-	env := map[string]string{"CODEX_HOME": cli.Home + "/codex", "BERTH_MODEL_TOKEN": r.Model.Token}
+	start.Text("codex/config.toml", config)
+	start.Options("resume", r.Session)
+	start.Argv = append(start.Argv, "-") // the message is on standard input
 	if r.Shell == cli.Bash {
-		env["SHELL"] = r.Shell
+		start.Env["SHELL"] = r.Shell
 	}
-	return cli.Start{
-		Argv: append(argv, "-"), Env: env, Files: append(r.SkillLinks("codex/skills"), cli.File{Path: "codex/config.toml", Data: config}), Stdin: r.Message,
-	}, nil
+	return start, err
 }
 
 // codexConfig is config.toml. A JSON text is a text of TOML, too.
@@ -95,12 +91,8 @@ func codexConfig(r *cli.Run) (string, error) {
 
 // codexEvents reads what `codex exec --json` prints.
 type codexEvents struct {
-	book  *cli.Book
-	final string
-	done  bool
-	wrong string // why the turn failed, in its own words
-	claim *agent.Claim
-	spent agent.Claim // of the thread, when this turn began
+	book *cli.Book
+	end  cli.Ending
 }
 
 type codexEvent struct {
@@ -144,7 +136,7 @@ type codexItem struct {
 // Line implements cli.Events.
 func (e *codexEvents) Line(line []byte) {
 	var v codexEvent
-	if json.Unmarshal(line, &v) != nil && v.Type == "" {
+	if !cli.Parse(line, &v) {
 		return
 	}
 	switch v.Type {
@@ -155,15 +147,15 @@ func (e *codexEvents) Line(line []byte) {
 	case "item.completed":
 		e.completed(&v.Item)
 	case "turn.completed":
-		e.done = true
+		e.end = cli.Ending{}
 		if u := v.Usage; u != nil {
-			e.claim = since(&e.spent, agent.Claim{Input: &u.Input, Cached: &u.Cached, Output: &u.Output})
+			e.book.UsedSoFar(cli.Tokens(u.Input, u.Cached, u.Output))
 		}
 	case "turn.failed":
-		e.wrong = v.Error.Message
+		e.end.Wrong = cmp.Or(v.Error.Message, unsaid)
 	case "error":
 		e.book.Log("codex: %s", v.Message)
-		e.wrong = v.Message
+		e.end.Wrong = v.Message
 	}
 }
 
@@ -192,7 +184,6 @@ func (e *codexEvents) call(i *codexItem) {
 func (e *codexEvents) completed(i *codexItem) {
 	switch i.Type {
 	case "agent_message":
-		e.final = i.Text
 		e.book.Say("", i.Text)
 	case "reasoning":
 		e.book.Think("", i.Text)
@@ -205,7 +196,7 @@ func (e *codexEvents) completed(i *codexItem) {
 		case i.Error.Message != "":
 			text = i.Error.Message
 		case len(i.Result.Content) > 0:
-			text = textOf(i.Result.Content)
+			text = streamjson.Text(i.Result.Content)
 		case i.Exit != nil && *i.Exit != 0:
 			text = fmt.Sprintf("%s\n[exit code %d]", text, *i.Exit)
 		case text == "":
@@ -216,16 +207,4 @@ func (e *codexEvents) completed(i *codexItem) {
 }
 
 // End implements cli.Events.
-func (e *codexEvents) End(x cli.Exit) (agent.Yield, error) {
-	was := *e
-	e.final, e.done, e.wrong, e.claim = "", false, "", nil
-	y := agent.Yield{End: agent.Done, Message: was.final, ExitCode: x.ExitCode, Claim: was.claim}
-	switch {
-	case was.done && x.ExitCode == 0:
-		return y, nil
-	case was.wrong != "" && blamesModel(was.wrong):
-		return y, cli.Down(was.wrong)
-	default:
-		return x.Crashed(was.wrong), nil
-	}
-}
+func (e *codexEvents) End(x cli.Exit) (agent.Yield, error) { return e.book.Judge(x, e.end) }

@@ -3,14 +3,12 @@ package main
 import (
 	"encoding/json"
 	"maps"
-	"regexp"
+	"reflect"
 	"runtime"
-	"strconv"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
-	"github.com/berth-eval/berth/plugins/agent/cli"
 )
 
 // npmArch is this machine's processor, as npm's packages call it.
@@ -59,56 +57,35 @@ func quotes(list []string) string {
 	return strings.Join(out, ", ")
 }
 
-// status finds the status of an answer in what a CLI says of it.
-var status = regexp.MustCompile(`(?i)(?:\b(?:status|error|code|http)\W{0,12}|^\W*)([45][0-9]{2})\b`)
+// What is said of an end.
+const (
+	midway   = "it ended in the middle of a turn"
+	noResult = "it ended without a result"
+	unsaid   = "it says that it failed"
+)
 
-// connection are the words of CLIs for a model that is not there.
-var connection = regexp.MustCompile(`(?i)\bconnection|\beconnre|\benotfound|\betimedout|timed? ?out|stream (closed|disconnected|ended)|fetch failed|network|socket|unreachable|overloaded|service.?unavailable|internal.?server.?error|rate.?limit|too many requests`)
+// given are the settings of a configuration without those that are empty.
+func given(m map[string]any) map[string]any {
+	maps.DeleteFunc(m, func(_ string, v any) bool {
+		is := reflect.ValueOf(v)
+		return is.IsZero() || (is.Kind() == reflect.Map || is.Kind() == reflect.Slice) && is.Len() == 0
+	})
+	return m
+}
 
-// refusal are the words of CLIs for a model that would not answer.
-var refusal = regexp.MustCompile(`(?i)content.?filter|refus|safety|policy violation`)
-
-// blamesModel says whether what a CLI says of a failed request speaks of the
-// model, and not of what it was asked.
-func blamesModel(why string) bool {
-	if m := status.FindStringSubmatch(why); m != nil {
-		if n, err := strconv.Atoi(m[1]); err == nil {
-			return cli.Blames(n)
+// mcpServers are servers in the form that most CLIs have taken from each other;
+// remote is their word for a server that speaks streamable HTTP.
+func mcpServers(list []agent.Server, remote string) map[string]map[string]any {
+	out := map[string]map[string]any{}
+	for _, s := range list {
+		switch s.Transport {
+		case "stdio":
+			out[s.Name] = map[string]any{"command": s.Command, "args": append([]string{}, s.Args...)}
+		case "sse":
+			out[s.Name] = map[string]any{"type": "sse", "url": s.URL, "headers": s.Headers}
+		default:
+			out[s.Name] = map[string]any{"type": remote, "url": s.URL, "headers": s.Headers}
 		}
 	}
-	return connection.MatchString(why)
-}
-
-// since is what was used since the total was before, which becomes now. A total
-// that went down began anew.
-func since(before *agent.Claim, now agent.Claim) *agent.Claim {
-	c := agent.Claim{
-		Input: less(before.Input, now.Input), Cached: less(before.Cached, now.Cached), Output: less(before.Output, now.Output), Cost: less(before.Cost, now.Cost),
-	}
-	*before = now
-	return &c
-}
-
-func less[N int64 | float64](before, now *N) *N {
-	if now == nil || before == nil || *before > *now {
-		return now
-	}
-	d := *now - *before
-	return &d
-}
-
-// sum adds two claims; what one does not say is what the other does.
-func sum(a, b agent.Claim) agent.Claim {
-	return agent.Claim{Input: plus(a.Input, b.Input), Cached: plus(a.Cached, b.Cached), Output: plus(a.Output, b.Output), Cost: plus(a.Cost, b.Cost)}
-}
-
-func plus[N int64 | float64](a, b *N) *N {
-	if a == nil {
-		return b
-	}
-	if b == nil {
-		return a
-	}
-	s := *a + *b
-	return &s
+	return out
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -157,7 +158,13 @@ func custom() plugins.Plugin {
 func (c *Custom) scaffold() cli.Scaffold {
 	s := c.declaration.scaffold("cli", append(slices.Collect(maps.Values(c.Env)), c.Continue...)...)
 	s.Start = c.start
-	s.Events = func(b *cli.Book) cli.Events { return &customEvents{c: c, book: b} }
+	s.Events = func(b *cli.Book) cli.Events {
+		e := &customEvents{c: c, book: b}
+		if slices.ContainsFunc(c.Events, func(v customEvent) bool { return v.Kind == "done" }) {
+			e.end.Open = "it did not say that it is done"
+		}
+		return e
+	}
 	return s
 }
 
@@ -179,20 +186,15 @@ func (c *Custom) start(r *cli.Run) (cli.Start, error) {
 type customEvents struct {
 	c     *Custom
 	book  *cli.Book
-	text  []string // of standard output, as it is
-	said  string
-	done  bool
-	wrong string
-	claim agent.Claim
+	lines []string // of standard output, as it is
+	end   cli.Ending
 }
 
 // Line implements cli.Events.
 func (e *customEvents) Line(line []byte) {
 	if e.c.Format == "text" {
-		e.text = append(e.text, string(line))
-		if len(e.text) > maxLines {
-			e.text = e.text[1:]
-		}
+		e.lines = append(e.lines, string(line))
+		e.lines = e.lines[max(0, len(e.lines)-maxLines):]
 		return
 	}
 	var root any
@@ -225,7 +227,6 @@ func (e *customEvents) read(v *customEvent, id string, at any) {
 	case "session":
 		e.book.Session = text
 	case "say":
-		e.said = text
 		e.book.Say(id, text)
 	case "think":
 		e.book.Think(id, text)
@@ -234,44 +235,21 @@ func (e *customEvents) read(v *customEvent, id string, at any) {
 	case "result":
 		e.book.Result(textAt(at, v.Call), text, v.Failed != "" && textAt(at, v.Failed) == "true")
 	case "usage":
-		one := agent.Claim{Input: total(at, v.Input), Cached: total(at, v.Cached), Output: total(at, v.Output)}
-		e.claim = sum(e.claim, one)
+		e.book.Used(agent.Claim{Input: total(at, v.Input), Cached: total(at, v.Cached), Output: total(at, v.Output)})
 	case "done":
-		e.done = true
-		if text != "" {
-			e.said = text
-		}
+		e.end.Message, e.end.Open = text, ""
 	case "failed":
-		e.wrong = text
-		if text == "" {
-			e.wrong = "it says that it failed"
-		}
+		e.end.Wrong = cmp.Or(text, unsaid)
 	}
 }
 
 // End implements cli.Events.
 func (e *customEvents) End(x cli.Exit) (agent.Yield, error) {
-	was := *e
-	e.text, e.said, e.done, e.wrong, e.claim = nil, "", false, "", agent.Claim{}
 	if e.c.Format == "text" {
-		was.said = strings.Join(was.text, "\n")
-		was.book.Say("", was.said)
-		was.book.Flush()
+		e.book.Message(cli.Message{Text: strings.Join(e.lines, "\n")})
+		e.book.Flush()
 	}
-	y := agent.Yield{End: agent.Done, Message: was.said, ExitCode: x.ExitCode}
-	if was.claim != (agent.Claim{}) {
-		y.Claim = &was.claim
-	}
-	told := slices.ContainsFunc(e.c.Events, func(v customEvent) bool { return v.Kind == "done" })
-	switch {
-	case was.wrong != "" && blamesModel(was.wrong):
-		return y, cli.Down(was.wrong)
-	case was.wrong != "" || x.ExitCode != 0 || x.Signal != 0:
-		return x.Crashed(was.wrong), nil
-	case told && !was.done:
-		return x.Crashed("it did not say that it is done"), nil
-	}
-	return y, nil
+	return e.book.Judge(x, e.end)
 }
 
 // at is the value at a path, or nil.

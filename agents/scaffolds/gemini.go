@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -22,72 +23,53 @@ func geminiCLI() cli.Scaffold {
 		Logs:      []string{"gemini/.gemini/tmp"},
 		ModelName: "gemini-3-pro",
 		Start:     startGemini,
-		Events:    func(b *cli.Book) cli.Events { return &geminiEvents{book: b} },
+		Events:    func(b *cli.Book) cli.Events { return &geminiEvents{book: b, end: cli.Ending{Open: noResult}} },
 	}
 }
 
 func startGemini(r *cli.Run) (cli.Start, error) {
-	settings := map[string]any{
+	s := r.Settings
+	start := cli.Start{
+		Argv:  []string{cli.Bundle + "/bin/node", cli.Bundle + "/bin/gemini", "--yolo", "--output-format", "stream-json", "--skip-trust"},
+		Stdin: r.Message, Files: r.SkillLinks("gemini/.gemini/skills"),
+		Env: map[string]string{
+			"GEMINI_CLI_HOME": cli.Home + "/gemini", "GEMINI_API_KEY": r.Model.Token, "GOOGLE_GEMINI_BASE_URL": r.BaseURL(),
+			"GEMINI_CLI_NO_RELAUNCH": "true", "GEMINI_TELEMETRY_ENABLED": "false",
+		},
+	}
+	start.Options("--model", r.Model.Name, "--resume", r.Session)
+	start.Text("gemini/.gemini/GEMINI.md", s.SystemPrompt)
+	start.JSON("gemini/.gemini/settings.json", given(map[string]any{
 		"security": map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"}},
 		"privacy":  map[string]any{"usageStatisticsEnabled": false},
 		// The gateway tries again, and knows when.
-		"general": map[string]any{"maxAttempts": 2, "enableAutoUpdate": false, "enableAutoUpdateNotification": false},
-	}
-	if n := r.Settings.MaxTurns; n > 0 {
-		settings["model"] = map[string]any{"maxSessionTurns": n}
-	}
-	tools := map[string]any{}
-	if t := r.Settings.AllowedTools; len(t) > 0 {
-		tools["core"] = t
-	}
-	if t := r.Settings.DeniedTools; len(t) > 0 {
-		tools["exclude"] = t
-	}
-	settings["tools"] = tools
-	files := r.SkillLinks("gemini/.gemini/skills")
-	if p := r.Settings.SystemPrompt; p != "" {
-		files = append(files, cli.File{Path: "gemini/.gemini/GEMINI.md", Data: p})
-	}
-	if len(r.Servers) > 0 {
-		servers := map[string]any{}
-		for _, s := range r.Servers {
-			switch s.Transport {
-			case "stdio":
-				servers[s.Name] = map[string]any{"command": s.Command, "args": append([]string{}, s.Args...), "trust": true}
-			case "sse":
-				servers[s.Name] = map[string]any{"url": s.URL, "headers": s.Headers, "trust": true}
-			default:
-				servers[s.Name] = map[string]any{"httpUrl": s.URL, "headers": s.Headers, "trust": true}
-			}
+		"general":    map[string]any{"maxAttempts": 2, "enableAutoUpdate": false, "enableAutoUpdateNotification": false},
+		"model":      given(map[string]any{"maxSessionTurns": s.MaxTurns}),
+		"tools":      given(map[string]any{"core": s.AllowedTools, "exclude": s.DeniedTools}),
+		"mcpServers": trusted(r.Servers),
+	}))
+	return start, nil
+}
+
+// trusted are servers in the form of Gemini CLI and Qwen Code.
+func trusted(list []agent.Server) map[string]map[string]any {
+	out := mcpServers(list, "http")
+	for _, s := range out {
+		if s["type"] == "http" {
+			s["httpUrl"] = s["url"]
+			delete(s, "url")
 		}
-		settings["mcpServers"] = servers
+		delete(s, "type")
+		s["trust"] = true
 	}
-	raw, err := json.Marshal(settings)
-	if err != nil {
-		return cli.Start{}, err
-	}
-	argv := []string{
-		cli.Bundle + "/bin/node", cli.Bundle + "/bin/gemini", "--yolo", "--output-format", "stream-json", "--skip-trust", "--model", r.Model.Name,
-	}
-	if r.Session != "" {
-		argv = append(argv, "--resume", r.Session)
-	}
-	return cli.Start{
-		Argv: argv, Stdin: r.Message,
-		Files: append(files, cli.File{Path: "gemini/.gemini/settings.json", Data: string(raw)}),
-		Env: map[string]string{
-			"GEMINI_CLI_HOME": cli.Home + "/gemini", "GEMINI_API_KEY": r.Model.Token, "GOOGLE_GEMINI_BASE_URL": r.URL,
-			"GEMINI_CLI_NO_RELAUNCH": "true", "GEMINI_TELEMETRY_ENABLED": "false",
-		},
-	}, nil
+	return out
 }
 
 // geminiEvents reads stream-json.
 type geminiEvents struct {
 	book *cli.Book
 	text strings.Builder // of the message that is open
-	said string          // the newest text
-	last *geminiEvent    // the result
+	end  cli.Ending
 }
 
 type geminiEvent struct {
@@ -116,13 +98,12 @@ type geminiEvent struct {
 // ends where a call begins.
 func (e *geminiEvents) Line(line []byte) {
 	var v geminiEvent
-	if json.Unmarshal(line, &v) != nil && v.Type == "" {
+	if !cli.Parse(line, &v) {
 		return
 	}
 	switch v.Type {
 	case "init":
 		e.book.Session = v.Session
-		e.text.Reset()
 	case "message":
 		if v.Role == "assistant" {
 			e.text.WriteString(v.Content)
@@ -131,50 +112,30 @@ func (e *geminiEvents) Line(line []byte) {
 		e.say()
 		e.book.Call("", v.ToolID, v.ToolName, v.Parameters)
 	case "tool_result":
-		out := v.Output
-		if out == "" {
-			out = v.Error.Message
-		}
-		e.book.Result(v.ToolID, out, v.Status == "error")
+		e.book.Result(v.ToolID, cmp.Or(v.Output, v.Error.Message), v.Status == "error")
 	case "error":
 		e.book.Log("gemini-cli: %s", v.Message)
 	case "result":
 		e.say()
-		e.last = &v
+		e.end = cli.Ending{Limit: v.Error.Type == "FatalTurnLimitedError"}
+		if v.Status == "error" {
+			e.end.Wrong = cmp.Or(v.Error.Message, unsaid)
+		}
+		if u := v.Stats; u != nil {
+			e.book.Used(cli.Tokens(u.Input, u.Cached, u.Output))
+		}
 	}
 }
 
 // say hands over the text so far.
 func (e *geminiEvents) say() {
 	e.book.Say("", e.text.String())
-	if t := e.text.String(); t != "" {
-		e.said = t
-	}
 	e.text.Reset()
 }
 
-// End implements cli.Events. Its exit code is the status of a failed request.
+// End implements cli.Events. Its exit code is the status of a failed request, or
+// says that a limit of its own ended it.
 func (e *geminiEvents) End(x cli.Exit) (agent.Yield, error) {
-	r, said := e.last, e.said
-	e.last, e.said = nil, ""
-	if r == nil {
-		return x.Crashed("it ended without a result"), nil
-	}
-	y := agent.Yield{End: agent.Done, Message: said, ExitCode: x.ExitCode}
-	if s := r.Stats; s != nil {
-		y.Claim = &agent.Claim{Input: &s.Input, Cached: &s.Cached, Output: &s.Output}
-	}
-	switch {
-	case r.Error.Type == "FatalTurnLimitedError" || x.ExitCode == 53:
-		y.End, y.Reason = agent.MaxSteps, "max_turns is reached"
-	case r.Status == "error" && refusal.MatchString(r.Error.Message):
-		y.End, y.Reason = agent.Refused, r.Error.Message
-	case r.Status == "error" && blamesModel(r.Error.Message):
-		return y, cli.Down(r.Error.Message)
-	case r.Status == "error" || x.ExitCode != 0 || x.Signal != 0:
-		claim := y.Claim
-		y = x.Crashed(r.Error.Message)
-		y.Claim = claim
-	}
-	return y, nil
+	e.end.Limit = e.end.Limit || x.ExitCode == 53
+	return e.book.Judge(x, e.end)
 }

@@ -1,5 +1,5 @@
-"""Runs mini-SWE-agent as it is, on a message from standard input, and prints each
-message of its conversation as a line of JSON. The conversation is kept in a file,
+"""Runs mini-SWE-agent as it is, on a message from standard input, and prints what
+is said in its conversation as lines of JSON, as it goes on. The conversation is kept in a file,
 and a later message goes on with it."""
 
 import json
@@ -19,10 +19,32 @@ from minisweagent.exceptions import InterruptAgentFlow  # noqa: E402
 from minisweagent.models import get_model  # noqa: E402
 
 
+def say(**event):
+    print(json.dumps(event, default=str), flush=True)
+
+
+def tell(m):
+    text, extra = m.get("content") or "", m.get("extra", {})
+    if not isinstance(text, str):
+        text = json.dumps(text, default=str)
+    if m["role"] == "assistant":
+        calls = [{"id": c["id"], **c["function"]} for c in m.get("tool_calls") or []]
+        u = extra.get("response", {}).get("usage")
+        cached = ((u or {}).get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        usage = u and {"input_tokens": u["prompt_tokens"], "cached_tokens": cached, "output_tokens": u["completion_tokens"]}
+        say(type="message", text=text, thinking=m.get("reasoning_content") or "", calls=calls, usage=usage)
+    elif m["role"] == "tool":
+        say(type="result", id=m["tool_call_id"], text=text)
+    elif m["role"] == "exit":
+        how = extra["exit_status"]
+        wrong = None if how in ("Submitted", "LimitsExceeded") else how + ": " + extra.get("exception_str", "")
+        say(type="end", text=(extra.get("submission") or "").strip(), reason=how, limit=how == "LimitsExceeded", wrong=wrong)
+
+
 class Agent(DefaultAgent):
     def add_messages(self, *messages):
         for m in messages:
-            print(json.dumps(m, default=str), flush=True)
+            tell(m)
         return super().add_messages(*messages)
 
     def go_on(self, messages, text):
@@ -45,6 +67,7 @@ config["model"].setdefault("model_kwargs", {}).update(given, **settings["model"]
 agent = Agent(get_model(model_name, config["model"]), get_environment(config.get("environment", {}), default_type="local"), **config["agent"])
 talk = os.path.join(home, "conversation.json")
 message = sys.stdin.read()
+say(type="session", id="conversation")
 try:
     if os.path.exists(talk):
         with open(talk) as f:

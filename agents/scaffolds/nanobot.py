@@ -24,18 +24,22 @@ def say(**event):
 
 
 def usage(u):
-    return u and {"input": u.input_tokens, "cached": u.cache_read_tokens, "output": u.output_tokens}
+    return u and {"input_tokens": u.input_tokens, "cached_tokens": u.cache_read_tokens, "output_tokens": u.output_tokens}
 
 
 class Hook(AgentHook):
+    refused = status = None
+
     def reply(self, context, calls):
         r = context.response
         if r is None:
             return
         if r.finish_reason == "error":
-            say(type="trouble", text=r.content, status=r.error_status_code, kind=r.error_kind)
-        else:
-            say(type="message", text=r.content or "", thinking=r.reasoning_content or "", calls=calls, usage=usage(r.usage), reason=r.finish_reason)
+            self.status = r.error_status_code or (0 if r.error_kind else None)  # 0: nobody answered
+            return
+        self.refused = r.finish_reason if r.finish_reason in ("refusal", "content_filter") else None
+        self.status = None
+        say(type="message", text=r.content or "", thinking=r.reasoning_content or "", calls=calls, usage=usage(r.usage))
 
     async def before_execute_tools(self, context):
         self.reply(context, [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in context.tool_calls])
@@ -64,9 +68,11 @@ async def main():
     talk.metadata["workspace_scope"] = {"project_path": workdir}
     bot._loop.sessions.save(talk)
     say(type="session", id=session)
+    hook = Hook()
     async with bot:
-        r = await bot.run(sys.stdin.read(), session_key=session, channel="websocket", chat_id="berth", hooks=[Hook()])
-    say(type="end", text=r.content, reason=r.stop_reason, error=r.error, usage=usage(r.usage))
+        r = await bot.run(sys.stdin.read(), session_key=session, channel="websocket", chat_id="berth", hooks=[hook])
+    wrong = r.error or (r.content if r.stop_reason == "error" else None)
+    say(type="end", text=(r.content or "").strip(), reason=r.stop_reason, limit=r.stop_reason == "max_iterations", refused=hook.refused, wrong=wrong, status=hook.status)
 
 
 os.makedirs(home + "/workspace", exist_ok=True)

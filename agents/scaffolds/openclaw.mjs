@@ -1,6 +1,6 @@
 // Runs OpenClaw for one message. It prints nothing until it ends, so this prints
 // each entry of its transcript as soon as it is stored, a JSON object a line,
-// and at last what it printed itself, as {"type": "result", …}.
+// and at last {"type": "result", "error": {"message": …}} with what went wrong.
 //
 //   node openclaw.mjs ENTRY STATE SESSION ARGUMENT…
 import { spawn } from "node:child_process";
@@ -48,13 +48,12 @@ child.on("error", (err) => {
 child.on("close", (code, signal) => {
   clearInterval(polling);
   print();
-  let result;
+  let message = out.slice(-4096);
   try {
-    result = JSON.parse(out);
-  } catch {
-    result = { text: out.slice(-4096) };
-  }
-  console.log(JSON.stringify({ ...result, type: "result" }));
+    const result = JSON.parse(out);
+    message = result.error?.message || result.meta?.error?.message;
+  } catch {} // it is no JSON: its last words
+  console.log(JSON.stringify({ type: "result", error: { message } }));
   if (signal) process.kill(process.pid, signal);
   else process.exit(code);
 });

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/agent"
@@ -23,93 +25,76 @@ func openCode() cli.Scaffold {
 		Logs:      []string{"opencode/data/opencode/log"},
 		ModelName: "model",
 		Start:     startOpenCode,
-		Events:    func(b *cli.Book) cli.Events { return &openCodeEvents{book: b} },
+		Events:    func(b *cli.Book) cli.Events { return &openCodeEvents{b, cli.Ending{Open: midway}} },
 	}
 }
 
 func startOpenCode(r *cli.Run) (cli.Start, error) {
 	const home = cli.Home + "/opencode"
 	s := r.Settings
-	files := r.SkillLinks("opencode/config/opencode/skills")
-	c := map[string]any{
+	start := cli.Start{
+		Argv:  []string{cli.Bundle + "/bin/opencode", "run", "--format", "json", "--thinking", "--title", "berth"},
+		Stdin: r.Message, Files: r.SkillLinks("opencode/config/opencode/skills"),
+		Env: map[string]string{
+			"BERTH_MODEL_TOKEN": r.Model.Token, "XDG_CONFIG_HOME": home + "/config", "XDG_DATA_HOME": home + "/data", "XDG_CACHE_HOME": home + "/cache",
+			"XDG_STATE_HOME": home + "/state", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+		},
+	}
+	start.Options("--session", r.Session)
+	tools := map[string]bool{}
+	for _, t := range s.DeniedTools {
+		tools[t] = false
+	}
+	servers := map[string]any{}
+	for _, m := range r.Servers {
+		servers[m.Name] = map[string]any{"type": "remote", "url": m.URL, "headers": m.Headers, "enabled": true}
+		if m.Transport == "stdio" {
+			servers[m.Name] = map[string]any{"type": "local", "command": append([]string{m.Command}, m.Args...), "enabled": true}
+		}
+	}
+	config := map[string]any{
 		"autoupdate": false, "share": "disabled", "permission": "allow", "model": "berth/" + r.Model.Name, "small_model": "berth/" + r.Model.Name,
 		"provider": map[string]any{"berth": map[string]any{
-			"npm": "@ai-sdk/openai-compatible", "options": map[string]any{"baseURL": r.URL + "/v1", "apiKey": "{env:BERTH_MODEL_TOKEN}"},
+			"npm": "@ai-sdk/openai-compatible", "options": map[string]any{"baseURL": r.BaseURL(), "apiKey": "{env:BERTH_MODEL_TOKEN}"},
 			"models": map[string]any{r.Model.Name: map[string]any{"limit": map[string]int{"context": 200000, "output": 32000}}},
 		}},
 	}
-	if s.SystemPrompt != "" {
-		files = append(files, cli.File{Path: "opencode/system.md", Data: s.SystemPrompt})
-		c["instructions"] = []string{home + "/system.md"}
+	if system := start.Text("opencode/system.md", s.SystemPrompt); system != "" {
+		config["instructions"] = []string{system}
 	}
+	maps.Copy(config, given(map[string]any{"tools": tools, "mcp": servers}))
 	if s.MaxTurns > 0 {
-		c["agent"] = map[string]any{"build": map[string]any{"steps": s.MaxTurns}}
+		config["agent"] = map[string]any{"build": map[string]any{"steps": s.MaxTurns}}
 	}
-	if len(s.DeniedTools) > 0 {
-		tools := map[string]bool{}
-		for _, t := range s.DeniedTools {
-			tools[t] = false
-		}
-		c["tools"] = tools
-	}
-	if len(r.Servers) > 0 {
-		servers := map[string]any{}
-		for _, m := range r.Servers {
-			if m.Transport == "stdio" {
-				servers[m.Name] = map[string]any{"type": "local", "command": append([]string{m.Command}, m.Args...), "enabled": true}
-			} else {
-				servers[m.Name] = map[string]any{"type": "remote", "url": m.URL, "headers": m.Headers, "enabled": true}
-			}
-		}
-		c["mcp"] = servers
-	}
-	raw, err := json.Marshal(c)
-	if err != nil {
-		return cli.Start{}, err
-	}
-	argv := []string{cli.Bundle + "/bin/opencode", "run", "--format", "json", "--thinking", "--title", "berth"}
-	if r.Session != "" {
-		argv = append(argv, "--session", r.Session)
-	}
-	env := map[string]string{
-		"OPENCODE_CONFIG_CONTENT": string(raw), "BERTH_MODEL_TOKEN": r.Model.Token, "XDG_CONFIG_HOME": home + "/config", "XDG_DATA_HOME": home + "/data",
-		"XDG_CACHE_HOME": home + "/cache", "XDG_STATE_HOME": home + "/state", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1",
-		"OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
-	}
+	start.Env["OPENCODE_CONFIG_CONTENT"] = start.Marshal(config)
 	if r.Shell == cli.Bash {
-		env["SHELL"] = r.Shell
+		start.Env["SHELL"] = r.Shell
 	}
-	return cli.Start{Argv: argv, Env: env, Files: files, Stdin: r.Message}, nil
+	return start, nil
 }
 
 // openCodeEvents reads what `opencode run --format json` prints.
 type openCodeEvents struct {
-	book  *cli.Book
-	said  string
-	ended string // why the last step ended
-	wrong *openCodeError
-	claim agent.Claim
-}
-
-type openCodeError struct {
-	Name string `json:"name"`
-	Data struct {
-		Message string `json:"message"`
-		Status  *int   `json:"statusCode"`
-	} `json:"data"`
+	book *cli.Book
+	end  cli.Ending
 }
 
 type openCodeEvent struct {
-	Type    string         `json:"type"`
-	Session string         `json:"sessionID"`
-	Error   *openCodeError `json:"error"`
-	Part    struct {
-		Message string `json:"messageID"`
-		Text    string `json:"text"`
-		Tool    string `json:"tool"`
-		CallID  string `json:"callID"`
-		Reason  string `json:"reason"`
-		State   struct {
+	Type    string `json:"type"`
+	Session string `json:"sessionID"`
+	Error   struct {
+		Name string `json:"name"`
+		Data struct {
+			Message string `json:"message"`
+			Status  *int   `json:"statusCode"`
+		} `json:"data"`
+	} `json:"error"`
+	Part struct {
+		Text   string `json:"text"`
+		Tool   string `json:"tool"`
+		CallID string `json:"callID"`
+		Reason string `json:"reason"`
+		State  struct {
 			Status   string          `json:"status"`
 			Input    json.RawMessage `json:"input"`
 			Output   string          `json:"output"`
@@ -134,7 +119,7 @@ type openCodeEvent struct {
 // when all of its calls have theirs.
 func (e *openCodeEvents) Line(line []byte) {
 	var v openCodeEvent
-	if json.Unmarshal(line, &v) != nil && v.Type == "" {
+	if !cli.Parse(line, &v) {
 		return
 	}
 	if v.Session != "" {
@@ -144,57 +129,33 @@ func (e *openCodeEvents) Line(line []byte) {
 	switch v.Type {
 	case "step_start":
 		e.book.Next()
-		e.ended = ""
+		e.end.Open = midway
 	case "text":
-		e.said = p.Text
 		e.book.Say("", p.Text)
 	case "reasoning":
 		e.book.Think("", p.Text)
 	case "tool_use":
-		out := p.State.Output
-		if p.State.Error != "" {
-			out = p.State.Error
-		}
+		out := cmp.Or(p.State.Error, p.State.Output)
 		if x := p.State.Metadata.Exit; x != nil && *x != 0 {
 			out = fmt.Sprintf("%s\n[exit code %d]", strings.TrimSuffix(out, "\n"), *x)
 		}
 		e.book.Call("", p.CallID, p.Tool, p.State.Input)
 		e.book.Result(p.CallID, out, p.State.Status == "error")
 	case "step_finish":
-		e.ended = p.Reason
+		if e.end.Reason = p.Reason; p.Reason != "" && p.Reason != "tool-calls" {
+			e.end.Open = "" // else a permission that nobody gave, for one
+		}
 		if t := p.Tokens; t != nil {
-			in, cached, out := t.Input+t.Cache.Read+t.Cache.Write, t.Cache.Read, t.Output+t.Reasoning
-			e.claim = sum(e.claim, agent.Claim{Input: &in, Cached: &cached, Output: &out})
+			e.book.Used(cli.Tokens(t.Input+t.Cache.Read+t.Cache.Write, t.Cache.Read, t.Output+t.Reasoning))
 		}
 		e.book.Next()
 	case "error":
-		e.wrong = v.Error
+		e.end.Wrong, e.end.Status = v.Error.Name+": "+v.Error.Data.Message, v.Error.Data.Status
+		if v.Error.Name == "ContentFilterError" {
+			e.end.Refused = e.end.Wrong
+		}
 	}
 }
 
 // End implements cli.Events.
-func (e *openCodeEvents) End(x cli.Exit) (agent.Yield, error) {
-	was := *e
-	e.said, e.ended, e.wrong, e.claim = "", "", nil, agent.Claim{}
-	y := agent.Yield{End: agent.Done, Message: was.said, ExitCode: x.ExitCode, Reason: was.ended}
-	if was.claim != (agent.Claim{}) {
-		y.Claim = &was.claim
-	}
-	switch w := was.wrong; {
-	case w != nil:
-		why := w.Name + ": " + w.Data.Message
-		if w.Name == "ContentFilterError" {
-			y.End, y.Reason = agent.Refused, why
-			return y, nil
-		}
-		if w.Data.Status != nil && cli.Blames(*w.Data.Status) || w.Data.Status == nil && blamesModel(why) {
-			return y, cli.Down(why)
-		}
-		y = x.Crashed(why)
-	case x.ExitCode != 0 || x.Signal != 0:
-		y = x.Crashed("")
-	case was.ended == "" || was.ended == "tool-calls":
-		y = x.Crashed("it ended in the middle of a turn") // a permission that nobody gave, for one
-	}
-	return y, nil
-}
+func (e *openCodeEvents) End(x cli.Exit) (agent.Yield, error) { return e.book.Judge(x, e.end) }

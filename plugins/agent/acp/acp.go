@@ -35,11 +35,6 @@ type Options struct {
 	// delete, move, search, execute, think, fetch, switch_mode, other. Nil allows
 	// all.
 	Allow func(kind string) bool
-	// Down says whether what the agent says of an error speaks of the model. Nil:
-	// never.
-	Down func(why string) bool
-	// Refused says whether it speaks of a model that would not. Nil: never.
-	Refused func(why string) bool
 }
 
 // Session is how a session is set up.
@@ -339,16 +334,11 @@ func (u *usage) claim() *agent.Claim {
 // failed ends the turn after an error.
 func (d *dialog) failed(method, why string) {
 	d.flush()
-	switch {
-	case d.stopped:
-		d.talk.Yield(agent.Yield{End: agent.MaxSteps, Message: d.said, Reason: why}, nil)
-	case d.o.Refused != nil && d.o.Refused(why):
-		d.talk.Yield(agent.Yield{End: agent.Refused, Message: d.said, Reason: why}, nil)
-	case d.o.Down != nil && d.o.Down(why):
-		d.talk.Yield(agent.Yield{}, cli.Down(why))
-	default:
-		d.crash(method + ": " + why)
+	y, err := d.book.Judge(cli.Exit{Runs: true}, cli.Ending{Wrong: why, Limit: d.stopped})
+	if y.Message = d.said; y.End == agent.Crashed {
+		y.Reason = method + ": " + why
 	}
+	d.talk.Yield(y, err)
 }
 
 func (d *dialog) crash(why string) {

@@ -205,7 +205,7 @@ func TestHowATurnEnds(t *testing.T) {
 	fail := func(at int, rest string) []string {
 		return append([]string{started, opened}[:at-1], fmt.Sprintf(`{"id":%d,"error":{"code":-32603,%s}}`, at, rest))
 	}
-	o := acp.Options{Down: func(s string) bool { return strings.Contains(s, "503") }, Refused: func(s string) bool { return strings.Contains(s, "safety") }}
+	o := acp.Options{}
 	for _, tt := range []struct {
 		name  string
 		auth  string

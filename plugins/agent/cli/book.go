@@ -27,6 +27,7 @@ type Book struct {
 	err    error             // the core has gone
 	unsent []trajectory.Step // what it was not told because of that
 	said   string            // the last text of the model
+	last   string            // the last that was said in this turn
 	model  string
 	effort string
 	dir    string // scratch; empty: nowhere
@@ -35,6 +36,10 @@ type Book struct {
 	id      string // of the message that open is
 	pending int    // calls of open without a result
 	count   int64  // steps of the model so far
+
+	messages int64       // that had no id
+	spentNow agent.Claim // in this turn, as the CLI says
+	spentAll agent.Claim // in the session, of a CLI that counts so
 
 	whole   func() // called when a step of the model is recorded
 	most    int64  // steps of the model that it may have; 0: any number
@@ -69,7 +74,7 @@ func (b *Book) Say(id, text string) {
 	}
 	s := b.step(id)
 	s.Message = trajectory.Text(join(s.Message.Text, text))
-	b.said = s.Message.Text
+	b.said, b.last = s.Message.Text, text
 }
 
 // Think adds what the model thought before it said message id.
@@ -186,7 +191,8 @@ func (b *Book) called(call string) bool {
 	return known
 }
 
-// Use says what message id used, as the CLI has it; nil is not known.
+// Use says what message id used, as the CLI has it; nil is not known. It stands
+// in its step; what the turn has used is said with Used or UsedSoFar.
 func (b *Book) Use(id string, c agent.Claim) {
 	if c == (agent.Claim{}) {
 		return
@@ -244,6 +250,12 @@ func (b *Book) record(s trajectory.Step) {
 	if err != nil {
 		b.err, b.unsent = err, append(b.unsent, s)
 	}
+}
+
+// begin begins a turn.
+func (b *Book) begin(rec agent.Recorder) {
+	b.last, b.spentNow = "", agent.Claim{}
+	b.resume(rec)
 }
 
 // resume records from now on with rec, first what could not be recorded before.

@@ -1,5 +1,5 @@
 // Package cli is what an agent that is a program of its own, a CLI that runs
-// inside the sandbox, needs to be a plugin: a declaration of about sixty lines.
+// inside the sandbox, needs to be a plugin: a declaration of fifty to a hundred lines.
 //
 //	plugins.Serve(cli.Plugin(cli.Scaffold{
 //		Name: "thing", Recipe: bundle.Recipe{Version: "1.2.3", NPM: []string{"thing@{version}"}},
@@ -22,16 +22,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"slices"
-	"strings"
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/model"
-	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
@@ -72,49 +69,11 @@ type Scaffold struct {
 	Refuse func(s *Settings, r agent.CheckRequest) []string
 	// Start says how the CLI is started for a message.
 	Start func(r *Run) (Start, error)
-	// Events begins to read what the CLI prints, once a session.
+	// Events begins to read what the CLI prints for a message.
 	Events func(b *Book) Events
 	// Dialog is for a CLI that is started once a session, and talked to: instead
 	// of Events. Start is called each time, and counts the first time.
 	Dialog func(b *Book) Dialog
-}
-
-// Run is what one start of the CLI is made from.
-type Run struct {
-	Settings *Settings
-	Model    model.Endpoint // the cell's model; its Name is never empty
-	URL      string         // of the model, inside the sandbox, without a path
-	Message  string         // of the user; the first with what the CLI has no knob for
-	Turn     int            // 1…
-	Session  string         // what the CLI called its session in the turns before; empty at first
-	Workdir  string         // where it starts
-	Shell    string         // a bash: the image's, or else the bundle's; empty: neither
-	Servers  []agent.Server // MCP servers of the task and of the settings
-	Skills   []string       // folders of skills in the sandbox, each with its SKILL.md
-}
-
-// Start is how a CLI is started.
-type Start struct {
-	Argv  []string
-	Env   map[string]string // beside what the helper sets: see session.go
-	Files []File            // below Home, made before it starts
-	Stdin string
-}
-
-// File is a file below Home, or a link.
-type File struct {
-	Path string // relative to Home
-	Data string
-	Link string // absolute path in the sandbox; Data is not used then
-}
-
-// SkillLinks are links to the skills in the folder where a CLI looks for them,
-// below Home.
-func (r *Run) SkillLinks(dir string) (files []File) {
-	for _, k := range r.Skills {
-		files = append(files, File{Path: path.Join(dir, path.Base(k)), Link: k})
-	}
-	return files
 }
 
 // Events reads what a CLI prints. Calls come one after another.
@@ -125,58 +84,6 @@ type Events interface {
 	// End says what came of the turn. An error that wraps agent.ErrModel means
 	// that the model did not answer.
 	End(e Exit) (agent.Yield, error)
-}
-
-// Exit is how the CLI ended.
-type Exit struct {
-	sandbox.Result
-
-	Output string // the end of standard output, as far as it was no event
-	Errors string // the end of standard error
-}
-
-// Crashed is the yield of a CLI that did not end as it should. why may be
-// empty.
-func (e Exit) Crashed(why string) agent.Yield {
-	how := fmt.Sprintf("it ended with exit code %d", e.ExitCode)
-	if e.Signal != 0 {
-		how = fmt.Sprintf("it was ended by signal %d (%s)", e.Signal, e.Signal)
-	}
-	parts := []string{how}
-	for _, p := range []string{why, strings.TrimSpace(e.Errors), strings.TrimSpace(e.Output)} {
-		if p != "" && len(parts) < 3 {
-			parts = append(parts, p)
-		}
-	}
-	return agent.Yield{End: agent.Crashed, ExitCode: e.ExitCode, Reason: strings.Join(parts, ": ")}
-}
-
-// cutOff is the yield of a CLI whose access was ended before it was done; said
-// is the last that the model said.
-func (e Exit) cutOff(said string) agent.Yield {
-	y := agent.Yield{End: agent.Crashed, ExitCode: -1, Reason: "it was cut off"}
-	for _, last := range []string{said, strings.TrimSpace(e.Errors), strings.TrimSpace(e.Output)} {
-		if last != "" {
-			y.Reason += "; its last words: " + output.Middle(last, maxTail)
-			break
-		}
-	}
-	return y
-}
-
-// Down is the error for a model that did not answer.
-func Down(why string) error { return fmt.Errorf("%w: %s", agent.ErrModel, why) }
-
-// Blames says whether an answer of the provider with this status is its own
-// fault, or that of the connection to it, and not that of what was asked. 0 is
-// no answer at all.
-func Blames(status int) bool {
-	switch status {
-	case 0, 401, 402, 403, 404, 408, 409, 429:
-		return true
-	default:
-		return status >= 500
-	}
 }
 
 // Plugin is the plugin that a scaffold declares.
@@ -283,9 +190,7 @@ func (a *cliAgent) Open(_ context.Context, setup agent.Setup) (agent.Session, er
 	x.book = newBook(m.Name, c.ReasoningEffort, setup.Scratch)
 	if s.Dialog != nil {
 		x.dialog = s.Dialog(x.book)
-		return x, nil
 	}
-	x.events = s.Events(x.book)
 	return x, nil
 }
 

@@ -106,7 +106,6 @@ func open(t *testing.T, b *box, setup agent.Setup) *session {
 	s := &session{scaffold: scaffold(), setup: setup, model: model.Endpoint{Name: "m", Inside: "http://h/"}, shell: b, close: func() error { return nil }}
 	s.settings.Env, s.settings.Args = map[string]string{"A": "theirs"}, []string{"--more"}
 	s.book = newBook("m", "", setup.Scratch)
-	s.events = s.scaffold.Events(s.book)
 	return s
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type session struct {
 	shell    sandbox.Shell
 	close    func() error
 	book     *Book
-	events   Events
+	events   Events        // of this turn
 	dialog   Dialog        // instead of events
 	program  *program      // that the dialog is with; nil: it does not run
 	patience time.Duration // instead of stopTime, unless it is 0
@@ -112,13 +113,16 @@ func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 		r.Message = s.told(m.Text, r)
 	}
 	start, err := s.scaffold.Start(r)
-	if err != nil {
+	if err = cmp.Or(err, start.err); err != nil {
 		return agent.Yield{}, err
 	}
 	if err = s.upload(ctx, append(s.settings.skillFiles(), start.Files...)); err != nil {
 		return agent.Yield{}, s.over(ctx, err)
 	}
-	s.book.resume(rec)
+	s.book.begin(rec)
+	if s.dialog == nil {
+		s.events = s.scaffold.Events(s.book)
+	}
 	y, exit, err := s.work(ctx, start, r, rec)
 	switch {
 	case ctx.Err() != nil:

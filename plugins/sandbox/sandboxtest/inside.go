@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -82,7 +83,7 @@ func build() error {
 		return unix.Exec(sandboxd.Path, append([]string{sandboxd.Path}, args...), []string{"PATH=/bin", "OF_THE_ENGINE=1"})
 	}
 	if p.Plain {
-		return unix.Exec(sandboxd.Path, append([]string{become.RunName}, args...), []string{"GOMAXPROCS=2"})
+		return unix.Exec(sandboxd.Path, append([]string{become.RunName}, args...), []string{"GOMAXPROCS=" + strconv.Itoa(become.Procs)})
 	}
 	return become.Become(sandboxd.Path, args...)
 }

@@ -35,7 +35,11 @@ func (f *figures) add(what, got, with, holds, wanted string) {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx); err != nil {
+	do := run
+	if slices.Equal(os.Args[1:], []string{handMode}) {
+		do = startByHand
+	}
+	if err := do(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -55,10 +59,11 @@ func run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(b.dir)
 	only := os.Args[1:]
-	for _, part := range []struct {
+	type part struct {
 		name string
 		do   func(context.Context, *figures) error
-	}{
+	}
+	parts := []part{
 		{"plugin", b.pluginStart},
 		{"command", b.commands},
 		{"local", b.localTrials},
@@ -71,12 +76,15 @@ func run(ctx context.Context) error {
 		{"podman", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "podman", fmt.Sprintf("/run/user/%d/podman/podman.sock", os.Getuid()))
 		}},
-	} {
-		wanted := len(only) == 0 || slices.Contains(only, part.name)
-		if part.name == "docker" || part.name == "podman" {
-			wanted = wanted || slices.Contains(only, "engines")
-		}
-		if !wanted {
+	}
+	groups := map[string]string{"docker": "engines", "podman": "engines", "crowd": "scaffolds"}
+	for _, p := range programs {
+		parts = append(parts, part{p.name, func(ctx context.Context, f *figures) error { return b.firstRequest(ctx, f, p) }})
+		groups[p.name] = "scaffolds"
+	}
+	parts = append(parts, part{"crowd", func(ctx context.Context, f *figures) error { return b.crowd(ctx, f, programs[0]) }})
+	for _, part := range parts {
+		if len(only) > 0 && !slices.Contains(only, part.name) && !slices.Contains(only, groups[part.name]) {
 			continue
 		}
 		if err := part.do(ctx, &b.figures); err != nil {

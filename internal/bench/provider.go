@@ -1,0 +1,139 @@
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/berth-eval/berth/core/gateway/dialects"
+	"github.com/berth-eval/berth/core/gateway/script"
+	"github.com/berth-eval/berth/core/gateway/wire"
+)
+
+// scripted is the name of its model.
+const scripted = "scripted"
+
+// provider is a scripted model behind an address of its own, which a CLI can ask
+// by hand, and the gateway for it. It notes when the first request of each
+// conversation arrived.
+type provider struct {
+	*httptest.Server
+
+	script *script.Session
+
+	mu      sync.Mutex
+	arrived []time.Time // one for each first request
+	hold    func(ctx context.Context)
+}
+
+// newProvider answers from a script of YAML.
+func newProvider(text string) (*provider, error) {
+	s, err := script.Parse([]byte(text), false)
+	if err != nil {
+		return nil, err
+	}
+	p := &provider{script: s.Session(), hold: func(context.Context) {}}
+	p.Server = httptest.NewServer(p)
+	return p, nil
+}
+
+// during sets what is done while a first request waits for its answer.
+func (p *provider) during(hold func(ctx context.Context)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hold = hold
+}
+
+// take are the arrivals since the last time.
+func (p *provider) take() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.arrived
+	p.arrived = nil
+	return out
+}
+
+// first notes an arrival.
+func (p *provider) first(at time.Time) (hold func(ctx context.Context)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.arrived = append(p.arrived, at)
+	return p.hold
+}
+
+// ServeHTTP implements http.Handler. What is no question for the model is
+// answered as the gateway answers it.
+func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	at := time.Now()
+	d, call, ok := dialects.Of(r)
+	switch {
+	case r.Header.Get("Upgrade") != "":
+		w.WriteHeader(http.StatusUpgradeRequired)
+		return
+	case !ok:
+		w.WriteHeader(http.StatusOK)
+		return
+	case call.Kind == wire.List:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(d.Listed([]string{scripted})) // the client may be gone
+		return
+	}
+	resp, err := p.reply(r, at, d, call)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	defer resp.Body.Close()
+	maps.Copy(w.Header(), resp.Header)
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, resp.Body) // the client may be gone
+}
+
+func (p *provider) reply(r *http.Request, at time.Time, d wire.Dialect, call wire.Call) (*http.Response, error) {
+	in, err := unpacked(r)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(in)
+	if err != nil {
+		return nil, err
+	}
+	body, err := wire.ParseObject(raw)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := d.Facts(call, body)
+	if err != nil {
+		return nil, err
+	}
+	talk, err := d.Talk(body)
+	if err != nil {
+		return nil, err
+	}
+	if call.Kind == wire.Generate && talk.Turn == 0 {
+		p.first(at)(r.Context())
+	}
+	return p.script.Send(r.Context(), script.Request{Dialect: d, Call: call, Facts: facts, Body: body})
+}
+
+// unpacked is the body of a request without its packing.
+func unpacked(r *http.Request) (io.Reader, error) {
+	switch enc := r.Header.Get("Content-Encoding"); enc {
+	case "", "identity":
+		return r.Body, nil
+	case "gzip":
+		return gzip.NewReader(r.Body)
+	case "zstd":
+		return zstd.NewReader(r.Body)
+	default:
+		return nil, fmt.Errorf("content encoding %q is not known", enc)
+	}
+}

@@ -21,9 +21,9 @@ import (
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine can do, what is missing, and what to do about it",
-		Long: `Looks at this machine, and asks every environment plugin whether it could run a plain
-task. Exit code 1 says that none can.`,
+		Short: "Say what this machine can do, what it lacks, and how to mend that",
+		Long: `Looks at this machine, and asks every environment plugin whether it could run a
+plain task. Exit code 1 says that none can.`,
 		Example: "  berth doctor\n  berth doctor --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -39,8 +39,8 @@ type runFlags struct {
 
 func (f *runFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.IntVar(&f.inFlight, "in-flight", 0, "attempts at the same time (default: as the experiment says, else the number of processors)")
-	fs.StringArrayVar(&f.require, "require", nil, `end with code 1 unless this holds for each cell: "pass_rate >= 0.9", "agent=oracle: passed = planned", "exposed = 0"`)
+	fs.IntVar(&f.inFlight, "in-flight", 0, "`NUMBER` of attempts at the same time (default: as the experiment says, else the number of processors)")
+	fs.StringArrayVar(&f.require, "require", nil, "end with code 1 unless this `RULE` holds for each cell: \"pass_rate >= 0.9\", \"agent=oracle: passed = planned\", \"exposed = 0\"; may be repeated")
 	fs.BoolVar(&f.noLive, "no-live", false, "print lines also on a terminal, no live block")
 }
 

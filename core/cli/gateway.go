@@ -108,10 +108,10 @@ func (a *app) gatewayCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "gateway PATH",
-		Short: "Serve the models of an experiment on a loopback port, to try a client by hand",
-		Long: `Serves the models of an experiment as an agent would get them: at an address of this
-machine, with a token for each that is good until the command ends. The key of
-the provider stays here. What was used is printed at the end (Ctrl-C).
+		Short: "Serve the models of an experiment on a port, to try a client",
+		Long: `Serves the models of an experiment as an agent would get them: at an address of
+this machine, with a token for each that is good until the command ends. The key
+of the provider stays here. What was used is printed at the end (Ctrl-C).
 
 Whoever has the token can use the model, and pays with the key of the
 experiment.`,
@@ -122,7 +122,7 @@ experiment.`,
 		},
 	}
 	f.Register(cmd)
-	cmd.Flags().IntVar(&port, "port", 0, "the port (default: any free one)")
+	cmd.Flags().IntVar(&port, "port", 0, "the `PORT` (default: any free one)")
 	return cmd
 }
 

@@ -21,12 +21,13 @@ func (a *app) gcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove what killed runs left on this machine",
-		Long: `Removes sandboxes, sockets and folders of runs whose process is gone. Runs that are
-under way, and everything in run folders, are left alone.
+		Long: `Removes sandboxes, sockets and folders of runs whose process is gone. Runs that
+are under way, and everything in run folders, are left alone.
 
-Images that were built for tasks, or loaded from archives, stay for the next run. With a rule
-for them, those of each environment that the rule does not keep are removed, but never one that
-a sandbox or a run uses, and never one that Berth did not make.`,
+Images that were built for tasks, or loaded from archives, stay for the next
+run. With a rule for them, those of each environment that the rule does not keep
+are removed, but never one that a sandbox or a run uses, and never one that
+Berth did not make.`,
 		Example: "  berth gc\n  berth gc --dry-run\n  berth gc --images-within 168h --images-gib 50",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,9 +72,9 @@ type imageFlags struct {
 }
 
 func (f *imageFlags) declare(cmd *cobra.Command) {
-	cmd.Flags().Int64Var(&f.keep, "images-keep", 0, "keep so many images of an environment that were used last")
-	cmd.Flags().DurationVar(&f.within, "images-within", 0, "keep images that were used within this time")
-	cmd.Flags().Int64Var(&f.gib, "images-gib", 0, "keep images that were used last up to so many GiB; shared layers count in each")
+	cmd.Flags().Int64Var(&f.keep, "images-keep", 0, "keep this `NUMBER` of images of an environment, those that were used last")
+	cmd.Flags().DurationVar(&f.within, "images-within", 0, "keep images that were used within this `TIME`, such as 168h")
+	cmd.Flags().Int64Var(&f.gib, "images-gib", 0, "keep images that were used last, up to so many `GIB`; shared layers count in each")
 }
 
 // rule has the parts that were given.

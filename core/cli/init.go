@@ -51,7 +51,7 @@ and say in comments what to edit. Nothing that exists is overwritten.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&tasks, "tasks", "./tasks", "folder of the tasks, as the file names it")
+	cmd.Flags().StringVar(&tasks, "tasks", "./tasks", "folder of the tasks, as the file names it: `DIR`")
 	return cmd
 }
 

@@ -19,10 +19,11 @@ func (a *app) planCommand() *cobra.Command {
 	var trials bool
 	cmd := &cobra.Command{
 		Use:   "plan [PATH]",
-		Short: "Say what an experiment would run, what it can cost, and what is missing",
-		Long: `Expands an experiment into cells and trials, and asks its agents and environments what
-they need and refuse. No sandbox is made. A price that is not known makes the
-cost unknown, not zero. Exit code 2 says that ` + "`berth run`" + ` would not start.`,
+		Short: "Say what an experiment would run, can cost, and lacks",
+		Long: `Expands an experiment into cells and trials, and asks its agents and
+environments what they need and refuse. No sandbox is made. A price that is not
+known makes the cost unknown, not zero. Exit code 2 says that ` + "`berth run`" + `
+would not start.`,
 		Example: "  berth plan experiment.hcl\n  berth plan experiment.hcl --trials",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

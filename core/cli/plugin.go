@@ -42,9 +42,9 @@ func (a *app) pluginListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the plugins that are found",
-		Long: `Looks for plugins beside this program, in $BERTH_PLUGIN_PATH, and in the user's own
-folder, in this order; the first to serve a name wins. A program that is new is
-started once to be asked.`,
+		Long: `Looks for plugins beside this program, in $BERTH_PLUGIN_PATH, and in the user's
+own folder, in this order; the first to serve a name wins. A program that is new
+is started once to be asked.`,
 		Example: "  berth plugin list\n  berth plugin list --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -218,10 +218,10 @@ func (a *app) pluginTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test PATH",
 		Short: "Try a plugin binary against the contract that it claims to keep",
-		Long: `Starts the program at PATH and tries every clause of the conformance kits on each
-plugin that it serves, whatever language it is written in. Each clause has its
-own time limit and says what accident it guards against. Exit code 1 says that
-a clause failed, 2 that the plugin could not be tried on this machine, and why.`,
+		Long: `Starts the program at PATH and tries every clause of the conformance kits on
+each plugin that it serves, whatever language it is written in. Each clause has
+its own time limit and says what accident it guards against. Exit code 1 says
+that a clause failed, 2 that the plugin could not be tried, and why.`,
 		Example: "  berth plugin test bin/plugins/local\n  berth plugin test ./my-verifier.py --config '{\"tolerance\": 0.1}'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -248,9 +248,9 @@ a clause failed, 2 that the plugin could not be tried on this machine, and why.`
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&config, "config", "", "configuration of the plugins, as JSON")
-	fs.StringVar(&image, "image", "", "image for an environment's sandboxes (default: its base)")
-	fs.StringVar(&shells, "shells", defaultEnvironment, "environment whose sandboxes agents and verifiers are tried in")
+	fs.StringVar(&config, "config", "", "configuration of the plugins, as `JSON`")
+	fs.StringVar(&image, "image", "", "`IMAGE` for an environment's sandboxes (default: its base)")
+	fs.StringVar(&shells, "shells", defaultEnvironment, "`ENVIRONMENT` in whose sandboxes agents and verifiers are tried")
 	return cmd
 }
 

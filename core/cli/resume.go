@@ -46,7 +46,7 @@ experiment and name it with --experiment, or use --in-flight.
 So are plugins, images and agents' bundles that are not those of before: their
 digests are compared, those of plugins at the start, the others as each attempt
 is made. With --accept-drift the run goes on with what is there, and is marked.`,
-		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error,rate_limited",
+		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error",
 		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
@@ -62,10 +62,10 @@ is made. With --accept-drift the run goes on with what is there, and is marked.`
 	ef.Register(cmd)
 	rf.register(cmd)
 	fs := cmd.Flags()
-	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these outcomes again (never a measured one)")
+	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these `OUTCOMES` again (never a measured one)")
 	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "go on although plugins, images or bundles are not those of before, and mark the run")
 	fs.BoolVar(&sf.takeOver, "take-over", false, "the berth on another machine that wrote this run is gone")
-	fs.StringVar(&sf.experiment, "experiment", "", "take limits and labels from this file or folder instead of the kept one")
+	fs.StringVar(&sf.experiment, "experiment", "", "take limits and labels from the file or folder at `PATH` instead of the kept one")
 	return cmd
 }
 

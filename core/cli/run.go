@@ -29,9 +29,9 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [PATH]",
 		Short: "Run an experiment",
-		Long: `Runs an experiment (a file, or all *.hcl files of a folder; here without PATH), and
-keeps everything in a new folder below ./runs. Ctrl-C ends it cleanly: what is
-under way is cancelled and removed, and the run can be resumed.
+		Long: `Runs an experiment (a file, or all *.hcl files of a folder; here without PATH),
+and keeps everything in a new folder below ./runs. Ctrl-C ends it cleanly: what
+is under way is cancelled and removed, and the run can be resumed.
 
 Exit codes: 0 the run is complete, whatever the scores; 1 complete, but a trial
 has an error outcome or a --require rule is not met; 2 nothing was started;
@@ -68,7 +68,7 @@ has an error outcome or a --require rule is not met; 2 nothing was started;
 	ef.Register(cmd)
 	rf.register(cmd)
 	cmd.Flags().BoolVar(&prepareOnly, "prepare-only", false, "only pull and build the images of the tasks; start nothing")
-	cmd.Flags().StringVar(&to, "runs", show.RunsDir, "folder for the run's own folder")
+	cmd.Flags().StringVar(&to, "runs", show.RunsDir, "make the run's own folder in this `DIR`")
 	return cmd
 }
 

@@ -22,9 +22,10 @@ func (a *app) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [RUN [TRIAL [ATTEMPT]]]",
 		Short: "Show runs, the trials of a run, or one attempt",
-		Long: `Without arguments lists the runs in ./runs. RUN is a folder, a name below ./runs, or
-last. TRIAL is the beginning of a trial's id or folder, or the name of a task
-that has one trial. ATTEMPT is its number; without it the accepted one is shown.`,
+		Long: `Without arguments lists the runs in ./runs. RUN is a folder, a name below
+./runs, or last. TRIAL is the beginning of a trial's id or folder, or the name
+of a task that has one trial. ATTEMPT is its number; without it the accepted one
+is shown.`,
 		Example: "  berth show last\n  berth show last hello-file\n  berth show last 3f9a2c --all\n  berth show last hello-file --trajectory\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.MaximumNArgs(3),
 

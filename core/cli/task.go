@@ -36,8 +36,9 @@ func (a *app) taskCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check DIR",
 		Short: "Explain a task, or a folder of tasks, and say what is wrong",
-		Long: `Reads the tasks at or below DIR and says what each asks for and every problem of its
-files, with line and column. Nothing is run. Exit code 2 says that a task is invalid.`,
+		Long: `Reads the tasks at or below DIR and says what each asks for and every problem of
+its files, with line and column. Nothing is run. Exit code 2 says that a task is
+invalid.`,
 		Example: "  berth task check tasks/hello\n  berth task check tasks --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,8 +46,8 @@ files, with line and column. Nothing is run. Exit code 2 says that a task is inv
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&format, "format", "", "task format (default: the one that knows the folder)")
-	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks ask for this variable of the host")
+	fs.StringVar(&format, "format", "", "task `FORMAT` (default: the one that knows the folder)")
+	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks ask for this `VARIABLE` of the host; may be repeated")
 	fs.BoolVar(&f.Lenient, "lenient", false, "take unknown keys in tasks as warnings")
 	return cmd
 }

@@ -40,9 +40,9 @@ func (a *app) tryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "try DIR",
 		Short: "Run one task, or a folder of tasks, without an experiment file",
-		Long: `Runs a task once: with its own solution (the agent "oracle"), or with another agent.
-It is an experiment like any other: what is kept is the file that stands for it,
-and ` + "`berth show`" + ` and ` + "`berth resume`" + ` know it.`,
+		Long: `Runs a task once: with its own solution (the agent "oracle"), or with another
+agent. It is an experiment like any other: what is kept is the file that stands
+for it, and ` + "`berth show`" + ` and ` + "`berth resume`" + ` know it.`,
 		Example: "  berth try tasks/hello\n  berth try tasks/hello --agent nop --verify restarted",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -81,12 +81,12 @@ and ` + "`berth show`" + ` and ` + "`berth resume`" + ` know it.`,
 	ef.Register(cmd)
 	rf.register(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&tf.agent, "agent", defaultAgent, "agent plugin; the one named oracle is given the solution")
-	fs.StringVar(&tf.environment, "environment", defaultEnvironment, "environment plugin")
-	fs.StringVar(&tf.verify, "verify", "", "verification mode, if stricter than the task's: live, restarted, snapshot, separate")
-	fs.StringVar(&tf.network, "network", "", `"none" runs the task without a network and marks the result`)
-	fs.IntVar(&tf.repeat, "repeat", 1, "repetitions")
-	fs.StringVar(&to, "runs", show.RunsDir, "folder for the run's own folder")
+	fs.StringVar(&tf.agent, "agent", defaultAgent, "`AGENT` plugin; the one named oracle is given the solution")
+	fs.StringVar(&tf.environment, "environment", defaultEnvironment, "`ENVIRONMENT` plugin")
+	fs.StringVar(&tf.verify, "verify", "", "verification `MODE`, if stricter than the task's: live, restarted, snapshot, separate")
+	fs.StringVar(&tf.network, "network", "", "`NETWORK` \"none\" runs the task without one and marks the result")
+	fs.IntVar(&tf.repeat, "repeat", 1, "`NUMBER` of repetitions")
+	fs.StringVar(&to, "runs", show.RunsDir, "make the run's own folder in this `DIR`")
 	return cmd
 }
 

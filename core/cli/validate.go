@@ -15,9 +15,9 @@ func (a *app) validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [PATH]",
 		Short: "Say everything that is wrong with an experiment, and run nothing",
-		Long: `Reads an experiment (a file, or all *.hcl files of a folder; here without PATH) and its
-tasks, asks the plugins that it names, and prints every problem in one pass.
-Secrets that are missing on this machine are no problem of the experiment.`,
+		Long: `Reads an experiment (a file, or all *.hcl files of a folder; here without PATH)
+and its tasks, asks the plugins that it names, and prints every problem in one
+pass. Secrets that are missing on this machine are no problem of the experiment.`,
 		Example: "  berth validate experiment.hcl\n  berth validate . --var model=small --json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/agenttest"
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/environment/environmenttest"
@@ -56,9 +57,10 @@ type Result struct {
 }
 
 // Test tries every plugin of the binary and calls each with every result as it
-// is known. An error means that the binary could not be tried; failed clauses
-// are results. It wraps environment.ErrRefused where no sandbox can be made on
-// this machine.
+// is known. An error means that the binary, or a plugin of it, could not be
+// tried; failed clauses are results. It wraps environment.ErrRefused where no
+// sandbox can be made on this machine, and config.Problems where a plugin does
+// not take the configuration that it is to be tried with.
 func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 	dir, err := os.MkdirTemp(o.Runtime, "bt")
 	if err != nil {
@@ -92,9 +94,14 @@ func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 	}
 	b := &bench{o: o, host: host, dir: dir}
 	defer func() { err = errors.Join(err, b.close()) }()
+	var refused []error
 	for i := range entries {
 		if e := &entries[i]; e.Error != "" {
 			return fmt.Errorf("test %s: %s", o.Binary, e.Error)
+		}
+		if err := b.takes(ctx, &entries[i]); err != nil {
+			refused = append(refused, fmt.Errorf("test %s %q: %w", entries[i].Kind, entries[i].Name, err))
+			continue
 		}
 		if err := b.try(ctx, &entries[i], each); err != nil {
 			return fmt.Errorf("test %s %q: %w", entries[i].Kind, entries[i].Name, err)
@@ -103,7 +110,7 @@ func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 	if len(entries) == 0 {
 		return fmt.Errorf("test %s: it serves no plugin", o.Binary)
 	}
-	return nil
+	return errors.Join(refused...)
 }
 
 // bench is what the plugins of one binary are tried on.
@@ -119,6 +126,22 @@ func (b *bench) close() error {
 		return nil
 	}
 	return b.lab.close()
+}
+
+// takes says why a plugin cannot be tried with the configuration that was given
+// for it: each clause would fail, as if the plugin were at fault.
+func (b *bench) takes(ctx context.Context, e *plugin.Entry) error {
+	if len(b.o.Config) == 0 {
+		return nil
+	}
+	ps, err := b.host.Validate(ctx, e.Kind, e.Name, b.o.Config)
+	if err != nil {
+		return fmt.Errorf("ask about the configuration: %w", err)
+	}
+	if len(ps) > 0 {
+		return fmt.Errorf("it does not take the configuration that was given: %w", config.Problems(ps))
+	}
+	return nil
 }
 
 // try tries one plugin of the binary.
@@ -149,7 +172,7 @@ func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) err
 		if err != nil {
 			return err
 		}
-		s := verifiertest.Subject{Verifier: v, Traits: traits, Capabilities: e.Capabilities}
+		s := verifiertest.Subject{Verifier: v, Traits: traits, Capabilities: e.Capabilities, Config: b.o.Config}
 		excused := traits.Needs == verifier.NeedsNone // it can be tried without a sandbox
 		if lab, err := b.shells(ctx); err != nil && (!excused || !errors.Is(err, environment.ErrRefused)) {
 			return err

@@ -3,6 +3,7 @@ package conform_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -129,6 +130,32 @@ func TestWhatCannotRunHereIsRefusedOnce(t *testing.T) {
 				t.Errorf("clauses failed beside the refusal: %+v", results)
 			}
 		})
+	}
+}
+
+// TestAConfigurationReachesThePlugin: one that the plugin does not take is one
+// refusal, and one that it takes is what every clause is tried with.
+func TestAConfigurationReachesThePlugin(t *testing.T) {
+	t.Parallel()
+	binary := filepath.Join(t.TempDir(), "particular")
+	if err := os.Symlink(filepath.Join(built, "broken"), binary); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		config, err string
+		failed      bool
+	}{
+		{config: `{"word": "please"}`},
+		{config: `{"word": "now"}`, failed: true},
+		{config: `{"wrod": "please"}`, err: `test verifier "particular": it does not take the configuration that was given: wrod: Unknown name`},
+	} {
+		failed := false
+		err := conform.Test(t.Context(), conform.Options{
+			Binary: binary, Config: json.RawMessage(tt.config), Sandboxd: filepath.Join(built, "sandboxd"), Log: zerolog.Nop(), Dirs: []string{},
+		}, func(r conform.Result) { failed = failed || r.Status == conformance.Fail })
+		if failed != tt.failed || (err == nil) != (tt.err == "") || err != nil && !strings.HasPrefix(err.Error(), tt.err) {
+			t.Errorf("%s: a clause failed: %t, error %v; want %t and %q", tt.config, failed, err, tt.failed, tt.err)
+		}
 	}
 }
 

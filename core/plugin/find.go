@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-eval/berth/plugins"
@@ -79,8 +80,9 @@ func programs(dirs []string) ([]string, error) {
 	return paths, nil
 }
 
-// scan finds the binaries and what they serve, once. The caller holds h.mu.
-func (h *Host) scan(ctx context.Context) error {
+// scan finds the binaries and what they serve, once, and says to log what is odd
+// about them. The caller holds h.mu.
+func (h *Host) scan(ctx context.Context, log zerolog.Logger) error {
 	if h.stopped {
 		return ErrStopped
 	}
@@ -107,17 +109,17 @@ func (h *Host) scan(ctx context.Context) error {
 		return fmt.Errorf("ask plugins what they serve: %w", err)
 	}
 	for i, b := range binaries {
-		h.add(b, faults[i])
+		h.add(b, faults[i], log)
 	}
 	h.scanned = true
 	return nil
 }
 
 // add enters what one binary serves.
-func (h *Host) add(b *binary, fault error) {
+func (h *Host) add(b *binary, fault error, log zerolog.Logger) {
 	h.binaries = append(h.binaries, b)
 	if fault != nil {
-		h.opts.Log.Warn().Str("path", b.path).Err(fault).Msg("binary in a plugin folder cannot be asked what it serves")
+		log.Warn().Str("path", b.path).Err(fault).Msg("binary in a plugin folder cannot be asked what it serves")
 		h.entries = append(h.entries, Entry{Path: b.path, Digest: b.digest, Error: fault.Error()})
 		return
 	}
@@ -126,7 +128,7 @@ func (h *Host) add(b *binary, fault error) {
 		key := id{d.Kind, d.Name}
 		if first := h.plugins[key]; first != nil {
 			e.ShadowedBy = first.binary.path
-			h.opts.Log.Warn().Str("plugin", d.Name).Str("kind", string(d.Kind)).Str("used", first.binary.path).Str("ignored", b.path).
+			log.Warn().Str("plugin", d.Name).Str("kind", string(d.Kind)).Str("used", first.binary.path).Str("ignored", b.path).
 				Msg("two binaries serve the same plugin")
 		} else {
 			h.plugins[key] = &served{Description: d, binary: b}
@@ -138,7 +140,7 @@ func (h *Host) add(b *binary, fault error) {
 func (h *Host) lookup(ctx context.Context, kind plugins.Kind, name string) (*served, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.scan(ctx); err != nil {
+	if err := h.scan(ctx, h.opts.Log); err != nil {
 		return nil, err
 	}
 	if s := h.plugins[id{kind, name}]; s != nil {

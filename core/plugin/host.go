@@ -179,11 +179,12 @@ type Entry struct {
 	Error      string `json:"error,omitempty"`       // why the binary could not be asked; it has no description then
 }
 
-// List is every plugin that was found, in search order.
+// List is every plugin that was found, in search order, with what is odd about
+// it, which is for the caller to say: the log does not say it, too.
 func (h *Host) List(ctx context.Context) ([]Entry, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.scan(ctx); err != nil {
+	if err := h.scan(ctx, zerolog.Nop()); err != nil {
 		return nil, err
 	}
 	return append([]Entry(nil), h.entries...), nil

@@ -97,8 +97,13 @@ func TestListSaysEverything(t *testing.T) {
 	if e := list[3]; e.ShadowedBy != filepath.Join(first, "b-odd") {
 		t.Errorf("%+v, want that it is shadowed", e)
 	}
-	if !strings.Contains(j.String(), "two binaries serve the same plugin") {
-		t.Errorf("nothing was said about two binaries of one name:\n%s", j)
+	const said = "two binaries serve the same plugin"
+	if strings.Contains(j.String(), said) {
+		t.Errorf("the log says what the list says:\n%s", j)
+	}
+	other, log := newHost(t, Options{Dirs: []string{first, second}})
+	if _, err := other.Schema(t.Context(), plugins.KindAgent, "odd"); err != nil || !strings.Contains(log.String(), said) {
+		t.Errorf("%v; without a list the log says that two binaries have one name:\n%s", err, log)
 	}
 	if _, used, err := h.Agent(t.Context(), "odd"); err != nil || used.Digest != list[0].Digest {
 		t.Errorf("used %+v, %v; want the first in the order of search", used, err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -49,6 +50,14 @@ func main() {
 		plugins.Serve(plugins.Verifier(info, nil, none, verify(func(context.Context, verifier.Request) (verifier.Verdict, error) {
 			return verifier.Verdict{Decision: verifier.Scored, Scores: map[string]verifier.Score{"reward": {Value: math.Inf(1)}}}, nil
 		})))
+	case "particular": // judges only with a configuration; not broken
+		plugins.Serve(plugins.Verifier(info, particular{}, none, verify(func(_ context.Context, r verifier.Request) (verifier.Verdict, error) {
+			var c particular
+			if err := config.Decode(r.Config, &c); err != nil || c.Word != "please" {
+				return verifier.Verdict{Decision: verifier.Pass}, err
+			}
+			return verifier.Verdict{Decision: verifier.Fail}, nil
+		})))
 	case "rambler": // records steps that are none
 		plugins.Serve(plugins.Agent(info, nil, rambler{}))
 	case "forgetful": // loses sight of its sandboxes
@@ -63,6 +72,12 @@ func main() {
 		fmt.Fprintf(os.Stderr, "brokenplugins: no plugin is broken as %q\n", name)
 		os.Exit(2)
 	}
+}
+
+// particular is the configuration of a verifier that passes everything without
+// the right word.
+type particular struct {
+	Word string `berth:"word" doc:"What makes it judge."`
 }
 
 type verify func(context.Context, verifier.Request) (verifier.Verdict, error)

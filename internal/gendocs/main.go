@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/core/cli"
+	"github.com/berth-eval/berth/core/cli/usage"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plugin"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
@@ -87,7 +88,7 @@ func cliReference() string {
 		if c.Example != "" {
 			fmt.Fprintf(&b, "\nFor example:\n\n%s\n", indent(c.Example))
 		}
-		if flags := strings.TrimRight(c.LocalFlags().FlagUsages(), "\n"); flags != "" {
+		if flags := strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(usage.Width), "\n"); flags != "" {
 			fmt.Fprintf(&b, "\n%s\n", indent(flags))
 		}
 		for _, sub := range c.Commands() {

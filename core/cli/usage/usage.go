@@ -23,9 +23,14 @@ func (e Error) Unwrap() error { return e.error }
 
 func wrong(format string, args ...any) error { return Error{fmt.Errorf(format, args...)} }
 
-// Strict makes a command and all below it refuse what they do not know.
+// Width is how many columns help may have.
+const Width = 80
+
+// Strict makes a command and all below it refuse what they do not know, and
+// keeps the lists of flags in their help within Width.
 func Strict(root *cobra.Command) {
 	root.SetFlagErrorFunc(flagError)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages ", fmt.Sprintf("FlagUsagesWrapped %d ", Width)))
 	hintAtHelp(root)
 	strictDefaults(root)
 }
@@ -41,7 +46,7 @@ func AsksForJSON(args []string) bool {
 // flagError says what is wrong with a flag and what it takes.
 func flagError(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		takes := map[string]string{"int": "a whole number", "bool": "true or false", "float64": "a number", "duration": `a duration such as "90s"`}
+		takes := map[string]string{"int": "a whole number", "bool": "true or false", "float64": "a number", "int64": "a whole number", "duration": `a duration such as "90s"`}
 		if want := takes[bad.GetFlag().Value.Type()]; want != "" {
 			err = fmt.Errorf("--%s is %q: give %s", bad.GetFlag().Name, bad.GetValue(), want)
 		}

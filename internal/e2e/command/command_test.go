@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	types "github.com/berth-eval/berth/core/cli/answer"
 	"github.com/berth-eval/berth/core/record"
@@ -50,6 +51,11 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		}
 		if c != "completion" && !strings.Contains(r.out, "Examples:") {
 			t.Errorf("%s: help has no example", c)
+		}
+		for line := range strings.Lines(r.out) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%s: help has a line of %d columns: %s", c, n, line)
+			}
 		}
 		golden(t, strings.TrimSuffix(strings.ReplaceAll(name, "-.", "."), ""), r.out)
 	}

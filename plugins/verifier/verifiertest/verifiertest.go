@@ -7,6 +7,7 @@ package verifiertest
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"testing"
 
@@ -24,6 +25,8 @@ type Subject struct {
 	Traits   verifier.Traits
 	// Capabilities are those that the plugin announces.
 	Capabilities []string
+	// Config is the configuration of every request that has none of its own.
+	Config json.RawMessage
 	// Cases are works whose verdict the author knows. Without any, the kit
 	// tries the verifier on works of its own, where any verdict will do.
 	Cases []Case

@@ -49,6 +49,9 @@ func (s *Subject) request(ctx context.Context, t *conformance.T, c *Case) verifi
 	if r.Scratch == "" {
 		r.Scratch = t.TempDir()
 	}
+	if r.Config == nil {
+		r.Config = s.Config
+	}
 	if r.Timeout == 0 {
 		r.Timeout = 30 * time.Second
 	}

@@ -4,6 +4,7 @@
 package source
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -91,7 +93,7 @@ const redefined = "Attribute redefined"
 // parse parses one file. Its body is kept only when it is whole.
 func (s *Source) parse(name string, src []byte) hcl.Diagnostics {
 	s.Files[name] = &hcl.File{Bytes: src}
-	if d := TooDeep(name, src); d != nil {
+	if d := Unparsable(name, src); d != nil {
 		s.Unreadable = true
 		return hcl.Diagnostics{d}
 	}
@@ -103,7 +105,7 @@ func (s *Source) parse(name string, src []byte) hcl.Diagnostics {
 	body, ok := f.Body.(*hclsyntax.Body)
 	if broken || !ok {
 		s.Unreadable = true
-		return diags
+		return few(diags)
 	}
 	diags = append(diags, eval.Weave(body)...)
 	s.Bodies = append(s.Bodies, body)
@@ -154,10 +156,35 @@ func Plain(err error) error {
 	return err
 }
 
-// TooDeep finds what would make the parser, or the evaluation, call itself too
+// Unparsable says why a text is not even to be parsed, or is nil.
+func Unparsable(name string, src []byte) *hcl.Diagnostic {
+	line := 0
+	for text := range bytes.Lines(src) {
+		if line++; !utf8.Valid(text) { // the parser would say so of every such character, and print it
+			return &hcl.Diagnostic{
+				Severity: hcl.DiagError, Summary: "Not text",
+				Detail: fmt.Sprintf("%s, line %d: bytes that are not UTF-8. Write it as UTF-8, or name the file that is meant.", name, line),
+			}
+		}
+	}
+	return tooDeep(name, src)
+}
+
+// few are the first of the problems of a file that cannot be parsed: of one that
+// is no HCL at all, every line has some.
+func few(diags hcl.Diagnostics) hcl.Diagnostics {
+	const most = 10
+	if more := len(diags) - most; more > 0 {
+		at := diags[most]
+		diags = append(diags[:most:most], At(*at.Subject, at.Summary, "%d more problems like this are not shown. Is this an experiment?", more))
+	}
+	return diags
+}
+
+// tooDeep finds what would make the parser, or the evaluation, call itself too
 // often: brackets in brackets, and operators of one expression, each of which
 // holds all before it.
-func TooDeep(name string, src []byte) *hcl.Diagnostic {
+func tooDeep(name string, src []byte) *hcl.Diagnostic {
 	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos) // the parser reports what is wrong
 	ops := []int{0}                                             // in each bracket that is open
 	for _, t := range tokens {

@@ -205,7 +205,7 @@ func (l *loader) varFile(path string) []*hcl.Attribute {
 		l.diags = append(l.diags, source.Problem("File of variables cannot be read", "%s: %s.", path, source.Plain(err))...)
 		return nil
 	}
-	if d := source.TooDeep(path, src); d != nil {
+	if d := source.Unparsable(path, src); d != nil {
 		l.diags = append(l.diags, d)
 		return nil
 	}
@@ -289,7 +289,7 @@ func (v *variable) fromText(name string, g value) (cty.Value, hcl.Diagnostics) {
 			"%q is a %s, and what %s says is none. Write it as in a file, such as [\"a\", \"b\"] or { key = 1 }.", name, typeexpr.TypeString(v.typ), g.from)}
 	}
 	src := []byte(g.text)
-	if len(src) > source.MaxFile || source.TooDeep(g.from, src) != nil {
+	if len(src) > source.MaxFile || source.Unparsable(g.from, src) != nil {
 		return wrong()
 	}
 	expr, diags := hclsyntax.ParseExpression(src, g.from, hcl.InitialPos)

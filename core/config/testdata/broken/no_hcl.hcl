@@ -1,0 +1,13 @@
+user1:x:1:1::/home:/bin/sh
+user2:x:2:2::/home:/bin/sh
+user3:x:3:3::/home:/bin/sh
+user4:x:4:4::/home:/bin/sh
+user5:x:5:5::/home:/bin/sh
+user6:x:6:6::/home:/bin/sh
+user7:x:7:7::/home:/bin/sh
+user8:x:8:8::/home:/bin/sh
+user9:x:9:9::/home:/bin/sh
+user10:x:10:10::/home:/bin/sh
+user11:x:11:11::/home:/bin/sh
+user12:x:12:12::/home:/bin/sh
+user13:x:13:13::/home:/bin/sh

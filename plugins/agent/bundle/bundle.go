@@ -47,6 +47,14 @@ type Recipe struct {
 	NPM     []string `json:"npm,omitempty"`     // packages of the npm registry: "name@version"
 	PyPI    []string `json:"pypi,omitempty"`    // packages of PyPI: "name==version"
 	Debian  []string `json:"debian,omitempty"`  // packages of Debian; what they depend on has to be named, too
+	// Sources are packages of PyPI that have no wheel: "name==version". One is
+	// built of each, of pure Python, with nothing but the packages in BuildWith.
+	// That runs code of theirs, when the bundle is made and never in a trial.
+	Sources   []string `json:"sources,omitempty"`
+	BuildWith []string `json:"build_with,omitempty"` // "name==version"; not in the bundle
+	// AnyPython are names of packages of PyPI that are taken although they say
+	// that they are not for the bundle's version of Python.
+	AnyPython []string `json:"any_python,omitempty"`
 	// Links are names in bin/ and what they lead to, relative to the bundle.
 	Links map[string]string `json:"links,omitempty"`
 	// Drop are globs of what is not needed, relative to the bundle; ** is any
@@ -56,7 +64,9 @@ type Recipe struct {
 
 // Package is one package in a bundle, as the registry knows it.
 type Package struct {
-	From      string `json:"from"` // npm, pypi, debian
+	// From is npm, pypi or debian; source for one of PyPI whose source archive was
+	// built; build for what that was built with, which is not in the bundle.
+	From      string `json:"from"`
 	Name      string `json:"name"`
 	Version   string `json:"version"`
 	Integrity string `json:"integrity,omitempty"` // "sha512-…" of npm, "sha256:…" of the others

@@ -4,3 +4,6 @@ package maker
 var Fit = fit
 
 func FitLoader(root string) error { return fitLoader(root, machines["amd64"]) }
+
+// BuildEnv is tried on its own.
+var BuildEnv = buildEnv

@@ -155,7 +155,7 @@ func (k *kitchen) fill(r bundle.Recipe) bundle.Recipe {
 		}
 		return out
 	}
-	r.NPM, r.PyPI, r.Debian = each(r.NPM), each(r.PyPI), each(r.Debian)
+	r.NPM, r.PyPI, r.Debian, r.Sources = each(r.NPM), each(r.PyPI), each(r.Debian), each(r.Sources)
 	r.Version = k.order.Version
 	return r
 }
@@ -219,15 +219,20 @@ type kitchen struct {
 	work  string // of ours, gone afterwards
 }
 
-// run runs a client of a registry in dir. It sees of the environment what it
-// needs to find its registry, and writes to the log.
+// run runs a client of a registry in dir, with the environment and env.
 func (k *kitchen) run(ctx context.Context, dir string, env []string, argv ...string) ([]byte, error) {
+	return k.runWith(ctx, dir, append(os.Environ(), env...), argv...)
+}
+
+// runWith runs a client of a registry in dir, with env and nothing else, and
+// writes to the log.
+func (k *kitchen) runWith(ctx context.Context, dir string, env []string, argv ...string) ([]byte, error) {
 	if _, err := exec.LookPath(argv[0]); err != nil {
 		return nil, fmt.Errorf("%s is not on this machine, and gets the packages of the bundle: install it, or make the bundle elsewhere and bring it here with `berth agent export` and `berth agent import`", argv[0])
 	}
 	k.order.Log(strings.Join(argv, " "))
 	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	c.Dir, c.Env, c.WaitDelay = dir, append(os.Environ(), env...), 10*time.Second
+	c.Dir, c.Env, c.WaitDelay = dir, env, 10*time.Second
 	var out strings.Builder
 	c.Stdout = &out
 	errs, err := c.StderrPipe()
@@ -266,6 +271,9 @@ func (k *kitchen) finish(ctx context.Context, r bundle.Recipe) error {
 				return err
 			}
 		}
+	}
+	if err := ownLists(filepath.Join(k.root, "python")); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(filepath.Join(k.root, "bin"), 0o755); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package maker
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -47,7 +49,7 @@ func (k *kitchen) npm(ctx context.Context, r bundle.Recipe) ([]bundle.Package, e
 		argv = append(append(argv, "--"), r.NPM...)
 	}
 	if _, err := k.run(ctx, dir, nil, argv...); err != nil {
-		return nil, err
+		return nil, unanswered(err, cmp.Or(os.Getenv("npm_config_registry"), "npm's registry"), "npm_config_registry")
 	}
 	file := filepath.Join(dir, "package-lock.json")
 	raw, err := os.ReadFile(file)
@@ -119,6 +121,23 @@ func locked(raw []byte) ([]bundle.Package, error) {
 // whatever the machine that makes them.
 const suite = "trixie"
 
+// mirror is where the packages of Debian come from.
+func mirror() string { return cmp.Or(os.Getenv("BERTH_DEBIAN_MIRROR"), "http://deb.debian.org/debian") }
+
+// silent are the words of apt, npm and pip for a registry that does not answer.
+var silent = regexp.MustCompile(`(?i)could not resolve|temporary failure|name or service not known|could not connect|unable to connect|connection (refused|timed out|reset|failed)|` +
+	`network is unreachable|read timed out|failed to establish|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET|ENETUNREACH`)
+
+// unanswered says of an error that the registry at address does not answer, if
+// that is what it is about, and which variable names another.
+func unanswered(err error, address, variable string) error {
+	if !silent.MatchString(err.Error()) {
+		return err
+	}
+	return fmt.Errorf("%s does not answer: set %s to a mirror that does, or make the bundle elsewhere and bring it here with `berth agent export` and `berth agent import`: %w",
+		address, variable, err)
+}
+
 // debian unpacks packages of Debian into the root: those that are named, and
 // nothing that they depend on, since that is made for whole systems.
 // apt works in folders of its own and takes nothing from the machine but the
@@ -136,8 +155,9 @@ func (k *kitchen) debian(ctx context.Context, r bundle.Recipe) ([]bundle.Package
 	if err != nil {
 		return nil, err
 	}
+	k.order.Log("packages of Debian come from " + mirror())
 	if _, err = k.run(ctx, dir, env, "apt-get", "update", "-qq"); err != nil {
-		return nil, err
+		return nil, unanswered(err, mirror(), "BERTH_DEBIAN_MIRROR")
 	}
 	wanted := r.Debian
 	if l := k.order.Lock; l != nil {
@@ -148,7 +168,7 @@ func (k *kitchen) debian(ctx context.Context, r bundle.Recipe) ([]bundle.Package
 		return nil, err
 	}
 	if _, err = k.run(ctx, debsDir, env, append([]string{"apt-get", "download", "-qq", "--"}, wanted...)...); err != nil {
-		return nil, err
+		return nil, unanswered(err, mirror(), "BERTH_DEBIAN_MIRROR")
 	}
 	debs, err := filepath.Glob(filepath.Join(debsDir, "*.deb"))
 	if err != nil || len(debs) == 0 {
@@ -181,10 +201,6 @@ func aptHome(dir string) (env []string, err error) {
 			return nil, err
 		}
 	}
-	mirror := "http://deb.debian.org/debian"
-	if m := os.Getenv("BERTH_DEBIAN_MIRROR"); m != "" {
-		mirror = m
-	}
 	conf := fmt.Sprintf(`Dir::State "%[1]s/state";
 Dir::State::status "%[1]s/status";
 Dir::Cache "%[1]s/cache";
@@ -198,10 +214,12 @@ APT::Architectures { "%[2]s"; };
 APT::Sandbox::User "";
 Acquire::Languages "none";
 Acquire::Retries "3";
+Acquire::http::Timeout "20";
+APT::Update::Error-Mode "any";
 Debug::NoLocking "true";
 `, dir, runtime.GOARCH)
 	for name, text := range map[string]string{
-		"apt.conf": conf, "status": "", "sources.list": fmt.Sprintf("deb [signed-by=%s] %s %s main\n", keys, mirror, suite),
+		"apt.conf": conf, "status": "", "sources.list": fmt.Sprintf("deb [signed-by=%s] %s %s main\n", keys, mirror(), suite),
 	} {
 		if err = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return nil, err
@@ -221,71 +239,6 @@ func sha256Of(path string) (string, error) {
 		return "", err
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// python is the Python of the suite, which bundles with packages of PyPI have.
-const python = "3.13"
-
-// pypi installs wheels into python/. Nothing is built: a package without a
-// wheel is refused by pip.
-func (k *kitchen) pypi(ctx context.Context, r bundle.Recipe) ([]bundle.Package, error) {
-	if len(r.PyPI) == 0 {
-		return nil, nil
-	}
-	report := filepath.Join(k.work, "pip.json")
-	argv := []string{
-		"python3", "-m", "pip", "install", "--quiet", "--no-input", "--no-compile", "--target", filepath.Join(k.root, "python"), "--report", report,
-		"--only-binary=:all:", "--implementation", "cp", "--python-version", python,
-	}
-	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
-	for _, p := range []string{"manylinux2014", "manylinux_2_28", "manylinux_2_34", "manylinux_2_17", "manylinux_2_39"} {
-		argv = append(argv, "--platform", p+"_"+arch)
-	}
-	if l := k.order.Lock; l != nil {
-		pins := filepath.Join(k.work, "constraints.txt")
-		if err := os.WriteFile(pins, []byte(strings.Join(l.versions("pypi", "=="), "\n")+"\n"), 0o644); err != nil {
-			return nil, err
-		}
-		argv = append(argv, "--constraint", pins)
-	}
-	if _, err := k.run(ctx, k.work, []string{"PIP_DISABLE_PIP_VERSION_CHECK=1"}, append(append(argv, "--"), r.PyPI...)...); err != nil {
-		return nil, err
-	}
-	raw, err := os.ReadFile(report)
-	if err != nil {
-		return nil, err
-	}
-	return reported(raw)
-}
-
-// reported are the packages of a report of pip.
-func reported(raw []byte) ([]bundle.Package, error) {
-	var list struct {
-		Install []struct {
-			Metadata struct {
-				Name    string `json:"name"`
-				Version string `json:"version"`
-			} `json:"metadata"`
-			From struct {
-				Archive struct {
-					Hashes map[string]string `json:"hashes"`
-				} `json:"archive_info"`
-			} `json:"download_info"`
-		} `json:"install"`
-	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("report of pip: %w", err)
-	}
-	var out []bundle.Package
-	for _, p := range list.Install {
-		q := bundle.Package{From: "pypi", Name: p.Metadata.Name, Version: p.Metadata.Version}
-		if h := p.From.Archive.Hashes["sha256"]; h != "" {
-			q.Integrity = "sha256:" + h
-		}
-		out = append(out, q)
-	}
-	slices.SortFunc(out, func(a, b bundle.Package) int { return strings.Compare(a.Name, b.Name) })
-	return out, nil
 }
 
 // compile makes the byte code of what is in python/, with the bundle's own

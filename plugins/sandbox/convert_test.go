@@ -13,7 +13,7 @@ func TestConvertersForgetNothing(t *testing.T) {
 	for name, v := range map[string]any{
 		"Result": resultOf(&pb.Exit{
 			Code: 1, Signal: 2, TimedOut: true, Killed: true, UserUs: 3, SystemUs: 4, PeakRssBytes: 5,
-			Swept: []*pb.Process{{CommandLine: []byte("a\x00b\x00")}},
+			Swept: []*pb.Process{{CommandLine: []byte("a\x00b\x00")}}, Read: []*pb.Exit_Answer{{Data: []byte("d")}},
 		}),
 		"FileInfo": fileInfo(&pb.FileInfo{
 			Kind: "file", Bytes: 1, Mode: 0o644, Uid: 2, Gid: 3, ModifiedNs: 4, Target: []byte("t"), Links: 5,

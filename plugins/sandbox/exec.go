@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
@@ -22,7 +23,7 @@ const killTime = 5 * time.Second
 // Exec runs c and returns when its first process has ended; what that left in
 // the background runs on. A command that ran is a Result, whatever its exit
 // code; an error means that it did not start (ErrNoProgram, ErrDenied,
-// ErrNoRoom, ErrNotFound for its user or folder, ErrFrozen, ErrRevoked), that
+// ErrNoRoom, ErrNotFound for its user or folder, ErrExists, ErrFrozen, ErrRevoked), that
 // ctx ended, or that the connection broke. When ctx ends, the command and all
 // that descends from it are dead when Exec returns, unless it has an ID.
 func (c *Client) Exec(ctx context.Context, cmd Command) (Result, error) {
@@ -33,7 +34,10 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (Result, error) {
 	start := &pb.ExecStart{
 		Argv: asBytes(cmd.Argv), Env: asBytes(cmd.Env), Dir: []byte(cmd.Dir), User: cmd.User,
 		TimeoutMs: milliseconds(cmd.Timeout), Stdin: cmd.Stdin != nil, Id: cmd.ID, Keep: cmd.ID != "", Sweep: cmd.Sweep,
-		DiscardStdout: cmd.Stdout == nil, DiscardStderr: cmd.Stderr == nil,
+		DiscardStdout: cmd.Stdout == nil, DiscardStderr: cmd.Stderr == nil, Unwritten: cmd.Unwritten,
+	}
+	for _, r := range cmd.Read {
+		start.Read = append(start.Read, &pb.ReadRequest{Path: []byte(r.Path), MaxBytes: r.Limit})
 	}
 	if start.Id == "" {
 		start.Id = newID()
@@ -185,8 +189,15 @@ func resultOf(e *pb.Exit) Result {
 	return Result{
 		ExitCode: int(e.GetCode()), Signal: syscall.Signal(e.GetSignal()), TimedOut: e.GetTimedOut(), Killed: e.GetKilled(),
 		UserTime: time.Duration(e.GetUserUs()) * time.Microsecond, SystemTime: time.Duration(e.GetSystemUs()) * time.Microsecond,
-		PeakRSS: e.GetPeakRssBytes(), Swept: swept(e.GetSwept()),
+		PeakRSS: e.GetPeakRssBytes(), Swept: swept(e.GetSwept()), Read: answers(e.GetRead()),
 	}
+}
+
+func answers(in []*pb.Exit_Answer) (out []Answer) {
+	for _, a := range in {
+		out = append(out, Answer{Data: a.GetData(), Err: fault.Heard(a.GetReason(), a.GetError())})
+	}
+	return out
 }
 
 // milliseconds rounds up: a timeout of 100 µs is not none.

@@ -430,3 +430,47 @@ func TestOnlyAGradingSessionReadsAndSweeps(t *testing.T) {
 		t.Error("what was there before must stay, what is new must not")
 	}
 }
+
+// What a command was to write comes with its end: read after the sweep, and only
+// if it was not there before.
+func TestWhatACommandWroteComesWithItsEnd(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	grader, ctx := b.ShellOf(host.Session{ID: "verifier", Grading: true}), t.Context()
+	command := sandbox.Command{
+		Argv: []string{"sh", "-c", `mkdir -p /tmp/r; ln -s /etc/passwd /tmp/r/link; echo 12345 > /tmp/r/long; echo 1 > /tmp/r/one
+(setsid sh -c 'while :; do echo 2 > /tmp/r/one; done' >/dev/null 2>&1 &); until [ "$(cat /tmp/r/one)" = 2 ]; do :; done`},
+		Sweep: true, Unwritten: true,
+		Read: []sandbox.Reading{{Path: "/tmp/r/one", Limit: 5}, {Path: "/tmp/r/none", Limit: 5}, {Path: "/tmp/r/long", Limit: 5}, {Path: "/tmp/r/link", Limit: 5}},
+	}
+	r, err := grader.Exec(ctx, command)
+	if err != nil || len(r.Read) != 4 || len(r.Swept) == 0 {
+		t.Fatalf("got %+v, %v; want four answers and the daemon swept", r, err)
+	}
+	if one := r.Read[0]; one.Err != nil || string(one.Data) != "2\n" && len(one.Data) > 0 { // killed between truncating and writing
+		t.Errorf("got %q, %v; want what the daemon wrote last", one.Data, one.Err)
+	}
+	for i, want := range []error{sandbox.ErrNotFound, sandbox.ErrTooLarge, sandbox.ErrUnsafe} {
+		if got := r.Read[i+1]; !errors.Is(got.Err, want) || got.Data != nil {
+			t.Errorf("%s: got %q, %v; want %v", command.Read[i+1].Path, got.Data, got.Err, want)
+		}
+	}
+	command.Argv = []string{"touch", "/tmp/ran"}
+	if _, err = grader.Exec(ctx, command); !errors.Is(err, sandbox.ErrExists) {
+		t.Errorf("with a file that is there already: %v, want ErrExists", err)
+	}
+	if _, err = grader.Stat(ctx, "/tmp/ran"); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("the command ran all the same: %v", err)
+	}
+	command.Unwritten = false
+	if r, err = grader.Exec(ctx, command); err != nil || !r.OK() || r.Read[0].Err != nil {
+		t.Errorf("got %+v, %v; want a file from before read again", r, err)
+	}
+	command.Read[0].Limit = 16 << 20
+	if _, err = grader.Exec(ctx, command); !errors.Is(err, sandbox.ErrInvalid) {
+		t.Errorf("limits of more than an answer holds: %v, want ErrInvalid", err)
+	}
+	if _, err = b.Shell("agent").Exec(ctx, sandbox.Command{Argv: []string{"true"}, Read: command.Read[1:]}); !errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("in a session that does not grade: %v, want ErrDenied", err)
+	}
+}

@@ -106,6 +106,27 @@ type Command struct {
 	// was, and is no service of the task: what the command left, however it was
 	// detached. Only in a verifier's session (else ErrDenied), and without an ID.
 	Sweep bool
+	// Read are files that the command is to write. They are read when it has
+	// ended, after the sweep, as by Client.Read: without a further way to the
+	// sandbox and back. Their limits add up to 16 MiB at most. As Sweep, only in
+	// a verifier's session and without an ID.
+	Read []Reading
+	// Unwritten fails with ErrExists, and starts nothing, where one of Read is
+	// there already.
+	Unwritten bool
+}
+
+// Reading is one regular file, through no link.
+type Reading struct {
+	Path  string // absolute, clean
+	Limit int64  // bytes, at least 1
+}
+
+// Answer is what was found of a Reading: the file, or ErrNotFound, ErrUnsafe,
+// ErrTooLarge or another reason why it could not be read.
+type Answer struct {
+	Data []byte
+	Err  error
 }
 
 // Result is how a command ended. A command that ran and failed is a Result, not
@@ -121,6 +142,8 @@ type Result struct {
 	// Swept are the command lines of what Command.Sweep killed: text of the
 	// sandbox, never to be trusted.
 	Swept []string
+	// Read is Command.Read, in its order.
+	Read []Answer
 }
 
 // OK is true for a command that ended with exit code 0.

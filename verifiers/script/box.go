@@ -21,14 +21,8 @@ func dial(address string) (box, error) {
 	return shell{client}, nil
 }
 
-func (s shell) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, []string, error) {
-	c.Sweep = true
-	r, err := s.client.Exec(ctx, c)
-	return r, r.Swept, err
-}
-
-func (s shell) Read(ctx context.Context, path string, limit int64) ([]byte, error) {
-	return s.client.Read(ctx, path, limit)
+func (s shell) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
+	return s.client.Exec(ctx, c)
 }
 
 func (s shell) Exists(ctx context.Context, path string) (bool, error) {

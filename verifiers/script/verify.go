@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/sandbox"
@@ -29,11 +28,8 @@ const shown = 4 << 10
 
 // box is what the verifier does in the sandbox.
 type box interface {
-	// Run runs the tests, and kills what they left running when they end; the
-	// command lines of what was killed are left.
-	Run(ctx context.Context, c sandbox.Command) (result sandbox.Result, left []string, err error)
-	// Read reads one regular file, through no link.
-	Read(ctx context.Context, path string, limit int64) ([]byte, error)
+	// Run runs a command as sandbox.Client.Exec does.
+	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
 	// Exists says whether there is anything of that name.
 	Exists(ctx context.Context, path string) (bool, error)
 	// Remove removes it.
@@ -60,18 +56,23 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 	defer func() { err = errors.Join(err, b.Close()) }()
 
 	v.Decision = verifier.Scored
-	if v.Findings, err = fresh(ctx, b, settings.Rewards, len(r.Earlier) > 0); err != nil {
-		return v, err
-	}
 	end := output.NewTail(shown)
-	result, left, err := run(ctx, b, settings.Command, r, end)
+	command := tests(settings, r)
+	result, err := run(ctx, b, command, r.Scratch, end)
+	if errors.Is(err, sandbox.ErrExists) {
+		if v.Findings, err = fresh(ctx, b, settings.Rewards, len(r.Earlier) > 0); err != nil {
+			return v, err
+		}
+		command.Unwritten = false
+		result, err = run(ctx, b, command, r.Scratch, end)
+	}
 	if err != nil {
 		return v, err
 	}
-	if len(left) > 0 {
+	if len(result.Swept) > 0 {
 		v.Findings = append(v.Findings, verifier.Finding{
 			Code: "tests_left_running", Severity: verifier.Note,
-			Text: "the tests left processes running, which were killed before the reward was read: " + strings.Join(left, "; "),
+			Text: "the tests left processes running, which were killed before the reward was read: " + strings.Join(result.Swept, "; "),
 		})
 	}
 	how := fmt.Sprintf("the tests ended with exit code %d", result.ExitCode)
@@ -79,7 +80,7 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 		how = fmt.Sprintf("the tests were ended by a signal (%s)", result.Signal)
 	}
 	v.Rationale = how + "; the end of what they printed:\n" + end.String()
-	scores, err := rewards(ctx, b, settings.Rewards)
+	scores, err := rewards(settings.Rewards, result.Read)
 	if errors.Is(err, verifier.ErrBadReward) {
 		return v, fmt.Errorf("%w; %s, see %s", err, how, outputFile)
 	}
@@ -122,12 +123,12 @@ func settingsOf(raw json.RawMessage) (task.Script, error) {
 // program that still runs can have written one, or a verifier before this one.
 func fresh(ctx context.Context, b box, files []task.RewardFile, again bool) ([]verifier.Finding, error) {
 	var findings []verifier.Finding
-	for _, look := range atOnce(files, func(f task.RewardFile) (bool, error) { return b.Exists(ctx, f.Path) }) {
-		f := look.file
-		if look.err != nil {
-			return nil, fmt.Errorf("look for %s: %w", f.Path, look.err)
+	for _, f := range files {
+		there, err := b.Exists(ctx, f.Path)
+		if err != nil {
+			return nil, fmt.Errorf("look for %s: %w", f.Path, err)
 		}
-		if !look.got {
+		if !there {
 			continue
 		}
 		if err := b.Remove(ctx, f.Path); err != nil {
@@ -144,56 +145,49 @@ func fresh(ctx context.Context, b box, files []task.RewardFile, again bool) ([]v
 	return findings, nil
 }
 
-// run runs the tests and keeps what they print within bounds.
-func run(ctx context.Context, b box, argv []string, r verifier.Request, end io.Writer) (sandbox.Result, []string, error) {
-	file, err := output.Create(filepath.Join(r.Scratch, outputFile))
+// tests is the test program, what it leaves running killed and the reward files
+// read when it ends, all in one call: each is a way to the sandbox and back.
+func tests(s task.Script, r verifier.Request) sandbox.Command {
+	c := sandbox.Command{Argv: s.Command, User: r.User, Sweep: true, Unwritten: true}
+	for _, k := range slices.Sorted(maps.Keys(r.Env)) {
+		c.Env = append(c.Env, k+"="+r.Env[k])
+	}
+	for _, f := range s.Rewards {
+		c.Read = append(c.Read, sandbox.Reading{Path: f.Path, Limit: maxReward})
+	}
+	return c
+}
+
+// run runs the tests and keeps what they print within bounds. Where a reward
+// file that is to be unwritten is there, it fails with sandbox.ErrExists and
+// nothing has run.
+func run(ctx context.Context, b box, c sandbox.Command, scratch string, end io.Writer) (sandbox.Result, error) {
+	file, err := output.Create(filepath.Join(scratch, outputFile))
 	if err != nil {
-		return sandbox.Result{}, nil, err
+		return sandbox.Result{}, err
 	}
 	both := io.MultiWriter(file, end)
-	var env []string
-	for _, k := range slices.Sorted(maps.Keys(r.Env)) {
-		env = append(env, k+"="+r.Env[k])
-	}
-	result, left, err := b.Run(ctx, sandbox.Command{Argv: argv, Env: env, User: r.User, Stdout: both, Stderr: both})
+	c.Stdout, c.Stderr = both, both
+	result, err := b.Run(ctx, c)
 	if closed := file.Close(); err == nil && closed != nil {
 		err = fmt.Errorf("write %s: %w", outputFile, closed)
 	}
+	if err == nil && len(result.Read) != len(c.Read) {
+		err = fmt.Errorf("%d answers about %d reward files", len(result.Read), len(c.Read))
+	}
 	if err != nil {
-		return result, left, fmt.Errorf("run the tests: %w", err)
+		return result, fmt.Errorf("run the tests: %w", err)
 	}
-	return result, left, nil
+	return result, nil
 }
 
-// answer is what was found of one file.
-type answer[T any] struct {
-	file task.RewardFile
-	got  T
-	err  error
-}
-
-// atOnce asks about all files together: each question is a way to the sandbox
-// and back. Answers are in the order of the files.
-func atOnce[T any](files []task.RewardFile, ask func(task.RewardFile) (T, error)) []answer[T] {
-	answers := make([]answer[T], len(files))
-	var all sync.WaitGroup
-	for i, f := range files {
-		all.Go(func() {
-			answers[i].file = f
-			answers[i].got, answers[i].err = ask(f)
-		})
-	}
-	all.Wait()
-	return answers
-}
-
-// rewards reads the scores. Every file that exists must be good, and no two may
-// contradict each other; the first counts.
-func rewards(ctx context.Context, b box, files []task.RewardFile) (map[string]float64, error) {
+// rewards are the scores in the answers about each file. Every file that exists
+// must be good, and no two may contradict each other; the first counts.
+func rewards(files []task.RewardFile, answers []sandbox.Answer) (map[string]float64, error) {
 	var found map[string]float64
 	where := ""
-	for _, read := range atOnce(files, func(f task.RewardFile) ([]byte, error) { return b.Read(ctx, f.Path, maxReward) }) {
-		f, data, err := read.file, read.got, read.err
+	for i, f := range files {
+		data, err := answers[i].Data, answers[i].Err
 		switch {
 		case errors.Is(err, sandbox.ErrNotFound):
 			continue

@@ -33,16 +33,25 @@ type fake struct {
 	closed bool
 }
 
-func (f *fake) Run(_ context.Context, c sandbox.Command) (sandbox.Result, []string, error) {
-	f.ran = c
-	if f.run == nil {
-		return sandbox.Result{}, f.left, nil
+func (f *fake) Run(_ context.Context, c sandbox.Command) (r sandbox.Result, err error) {
+	for _, q := range c.Read {
+		if _, there := f.files[q.Path]; there && c.Unwritten {
+			return r, sandbox.ErrExists
+		}
 	}
-	r, err := f.run(f, c)
-	return r, f.left, err
+	f.ran = c
+	if f.run != nil {
+		r, err = f.run(f, c)
+	}
+	r.Swept = f.left
+	for _, q := range c.Read {
+		data, unread := f.read(q.Path, q.Limit)
+		r.Read = append(r.Read, sandbox.Answer{Data: data, Err: unread})
+	}
+	return r, err
 }
 
-func (f *fake) Read(_ context.Context, path string, limit int64) ([]byte, error) {
+func (f *fake) read(path string, limit int64) ([]byte, error) {
 	if err := f.faults[path]; err != nil {
 		return nil, err
 	}
@@ -196,7 +205,7 @@ func TestTheTestsRunAsTheTaskSays(t *testing.T) {
 	if err != nil || v.Scores["reward"].Value != 0 {
 		t.Fatalf("got %+v, %v; want a reward of 0 whatever the exit code", v, err)
 	}
-	if !slices.Equal(f.ran.Argv, []string{"bash", "/tests/test.sh"}) || f.ran.User != "bob" || !slices.Equal(f.ran.Env, []string{"A=1", "B=2"}) {
+	if !slices.Equal(f.ran.Argv, []string{"bash", "/tests/test.sh"}) || !f.ran.Sweep || f.ran.User != "bob" || !slices.Equal(f.ran.Env, []string{"A=1", "B=2"}) {
 		t.Errorf("ran %+v", f.ran)
 	}
 	got, err := os.ReadFile(filepath.Join(r.Scratch, outputFile))

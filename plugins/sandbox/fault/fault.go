@@ -118,6 +118,33 @@ func Decode(err error) error {
 	}
 }
 
+// Told is an error as a reason, if it has one, and words, for a message that
+// holds several. Both are empty for no error.
+func Told(err error) (reason, text string) {
+	if err == nil {
+		return "", ""
+	}
+	for _, r := range reasons {
+		if errors.Is(err, r.err) {
+			return r.reason, err.Error()
+		}
+	}
+	return "", err.Error()
+}
+
+// Heard is the error that Told took apart.
+func Heard(reason, text string) error {
+	if text == "" {
+		return nil
+	}
+	for _, r := range reasons {
+		if r.reason == reason {
+			return &remote{text: text, is: r.err}
+		}
+	}
+	return errors.New(text)
+}
+
 // remote is an error of the other side: its text, and what it wrapped there.
 type remote struct {
 	text string

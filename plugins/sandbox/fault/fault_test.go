@@ -27,6 +27,22 @@ func TestSentinelsSurviveTheWire(t *testing.T) {
 	}
 }
 
+func TestSentinelsSurviveAMessage(t *testing.T) {
+	t.Parallel()
+	for _, want := range []error{fault.ErrNotFound, fault.ErrUnsafe, fault.ErrTooLarge} {
+		err := fmt.Errorf("read: %w", want)
+		if got := fault.Heard(fault.Told(err)); !errors.Is(got, want) || got.Error() != err.Error() {
+			t.Errorf("got %v, want %v", got, err)
+		}
+	}
+	if got := fault.Heard(fault.Told(errors.New("disk on fire"))); got == nil || got.Error() != "disk on fire" {
+		t.Errorf("got %v, want the text", got)
+	}
+	if fault.Heard(fault.Told(nil)) != nil {
+		t.Error("nil became an error")
+	}
+}
+
 func TestBrokenConnectionIsGone(t *testing.T) {
 	t.Parallel()
 	if err := fault.Decode(status.Error(codes.Unavailable, "EOF")); !errors.Is(err, fault.ErrGone) {

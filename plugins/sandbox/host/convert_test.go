@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
+	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
 // filled checks that no exported field of v is zero.
@@ -34,7 +35,7 @@ func TestConvertersForgetNothing(t *testing.T) {
 	filled(t, "Process", reflect.ValueOf(got[0]))
 	filled(t, "Socket", reflect.ValueOf(got[0].Listening[0]))
 	exit := resultOf(&pb.Exit{Code: 1, Signal: 2, TimedOut: true, Killed: true, UserUs: 3, SystemUs: 4, PeakRssBytes: 5})
-	exit.Swept = []string{"nothing is swept after a service"}
+	exit.Swept, exit.Read = []string{"nothing is swept after a service"}, []sandbox.Answer{{}} // and nothing read
 	filled(t, "Result", reflect.ValueOf(exit))
 	filled(t, "FileInfo", reflect.ValueOf(fileInfo(&pb.FileInfo{
 		Kind: "file", Bytes: 1, Mode: 0o644, Uid: 2, Gid: 3, ModifiedNs: 4, Target: []byte("t"), Links: 5,

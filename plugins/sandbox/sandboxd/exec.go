@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -41,8 +42,8 @@ func (h *shell) Exec(st pb.SandboxShell_ExecServer) error {
 	}
 	switch is := first.GetIs().(type) {
 	case *pb.ExecRequest_Start:
-		if is.Start.GetSweep() && (is.Start.GetKeep() || !h.defaults.grading) {
-			return fmt.Errorf("%w: sweep is for a session that grades, and not for a command that is kept", fault.ErrDenied)
+		if grades := is.Start.GetSweep() || len(is.Start.GetRead()) > 0; grades && (is.Start.GetKeep() || !h.defaults.grading) {
+			return fmt.Errorf("%w: sweep and read are for a session that grades, and not for a command that is kept", fault.ErrDenied)
 		}
 		if is.Start.GetKeep() {
 			return h.execKept(st, is.Start)
@@ -65,6 +66,9 @@ func (h *shell) Exec(st pb.SandboxShell_ExecServer) error {
 // breaks.
 func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 	c := &command{id: spec.GetId(), session: h.conn.s, started: make(chan struct{})}
+	if err := h.readable(spec); err != nil {
+		return err
+	}
 	known, err := h.before(spec)
 	if err != nil {
 		return err
@@ -116,6 +120,11 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 				return err
 			}
 		}
+		for _, q := range spec.GetRead() {
+			r, err := readRegular(q)
+			reason, text := fault.Told(err)
+			exit.Read = append(exit.Read, &pb.Exit_Answer{Data: r.GetData(), Reason: reason, Error: text})
+		}
 		return st.Send(&pb.ExecReply{Is: &pb.ExecReply_Exit{Exit: exit}})
 	case <-ctx.Done():
 		to.end()
@@ -125,6 +134,30 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 		}()
 		return ctx.Err()
 	}
+}
+
+// readable says whether the files that spec wants read fit into an answer and,
+// if it wants them unwritten, whether they are.
+func (h *shell) readable(spec *pb.ExecStart) error {
+	left := int64(maxRead)
+	for _, q := range spec.GetRead() {
+		if left -= q.GetMaxBytes(); q.GetMaxBytes() < 1 || left < 0 {
+			return fmt.Errorf("%w: files to read have limits of 1 byte to %d bytes together", fault.ErrInvalid, maxRead)
+		}
+		if !spec.GetUnwritten() {
+			continue
+		}
+		name := h.in(q.GetPath())
+		dir, _, err := locate(name, false)
+		if err == nil {
+			_ = unix.Close(dir)
+			return fmt.Errorf("%q: %w", name, fault.ErrExists)
+		}
+		if !errors.Is(err, fault.ErrNotFound) {
+			return fmt.Errorf("%q: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // before is what runs now, start time by pid, if spec wants what its command

@@ -2120,6 +2120,13 @@ type ExecStart struct {
 	// command that is kept, since who joins it may want it.
 	DiscardStdout bool `protobuf:"varint,10,opt,name=discard_stdout,json=discardStdout,proto3" json:"discard_stdout,omitempty"`
 	DiscardStderr bool `protobuf:"varint,11,opt,name=discard_stderr,json=discardStderr,proto3" json:"discard_stderr,omitempty"`
+	// Files that the command is to write: each is read as Read does once the
+	// command has ended, after the sweep, and comes with the exit. Their limits
+	// add up to 16 MiB at most. Only in a session that grades, and not for a
+	// command that is kept; else DENIED.
+	Read []*ReadRequest `protobuf:"bytes,12,rep,name=read,proto3" json:"read,omitempty"`
+	// Nothing is started where one of `read` is there already: EXISTS.
+	Unwritten     bool `protobuf:"varint,13,opt,name=unwritten,proto3" json:"unwritten,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2227,6 +2234,20 @@ func (x *ExecStart) GetDiscardStdout() bool {
 func (x *ExecStart) GetDiscardStderr() bool {
 	if x != nil {
 		return x.DiscardStderr
+	}
+	return false
+}
+
+func (x *ExecStart) GetRead() []*ReadRequest {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *ExecStart) GetUnwritten() bool {
+	if x != nil {
+		return x.Unwritten
 	}
 	return false
 }
@@ -2529,6 +2550,7 @@ type Exit struct {
 	SystemUs      int64                  `protobuf:"varint,6,opt,name=system_us,json=systemUs,proto3" json:"system_us,omitempty"`
 	PeakRssBytes  int64                  `protobuf:"varint,7,opt,name=peak_rss_bytes,json=peakRssBytes,proto3" json:"peak_rss_bytes,omitempty"`
 	Swept         []*Process             `protobuf:"bytes,8,rep,name=swept,proto3" json:"swept,omitempty"` // what ExecStart.sweep killed, as it was before
+	Read          []*Exit_Answer         `protobuf:"bytes,9,rep,name=read,proto3" json:"read,omitempty"`   // of ExecStart.read, in its order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2615,6 +2637,13 @@ func (x *Exit) GetPeakRssBytes() int64 {
 func (x *Exit) GetSwept() []*Process {
 	if x != nil {
 		return x.Swept
+	}
+	return nil
+}
+
+func (x *Exit) GetRead() []*Exit_Answer {
+	if x != nil {
+		return x.Read
 	}
 	return nil
 }
@@ -3671,6 +3700,66 @@ func (x *ExecReply_Joined) GetStderrOffset() int64 {
 	return 0
 }
 
+type Exit_Answer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // why there is no data: a reason as in a status; or empty, with an error that has none
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`   // in words; empty: `data` is the file
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exit_Answer) Reset() {
+	*x = Exit_Answer{}
+	mi := &file_v1_sandbox_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exit_Answer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exit_Answer) ProtoMessage() {}
+
+func (x *Exit_Answer) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_sandbox_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exit_Answer.ProtoReflect.Descriptor instead.
+func (*Exit_Answer) Descriptor() ([]byte, []int) {
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{43, 0}
+}
+
+func (x *Exit_Answer) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Exit_Answer) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Exit_Answer) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 type TerminalRequest_Size struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
@@ -3681,7 +3770,7 @@ type TerminalRequest_Size struct {
 
 func (x *TerminalRequest_Size) Reset() {
 	*x = TerminalRequest_Size{}
-	mi := &file_v1_sandbox_proto_msgTypes[60]
+	mi := &file_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +3782,7 @@ func (x *TerminalRequest_Size) String() string {
 func (*TerminalRequest_Size) ProtoMessage() {}
 
 func (x *TerminalRequest_Size) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[60]
+	mi := &file_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +3821,7 @@ type TerminalReply_Opened struct {
 
 func (x *TerminalReply_Opened) Reset() {
 	*x = TerminalReply_Opened{}
-	mi := &file_v1_sandbox_proto_msgTypes[61]
+	mi := &file_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +3833,7 @@ func (x *TerminalReply_Opened) String() string {
 func (*TerminalReply_Opened) ProtoMessage() {}
 
 func (x *TerminalReply_Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[61]
+	mi := &file_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,7 +3866,7 @@ type TerminalReply_Output struct {
 
 func (x *TerminalReply_Output) Reset() {
 	*x = TerminalReply_Output{}
-	mi := &file_v1_sandbox_proto_msgTypes[62]
+	mi := &file_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3789,7 +3878,7 @@ func (x *TerminalReply_Output) String() string {
 func (*TerminalReply_Output) ProtoMessage() {}
 
 func (x *TerminalReply_Output) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[62]
+	mi := &file_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3959,7 +4048,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	" \x01(\x03R\x10sandboxdRssBytes\x12)\n" +
 	"\x10sandboxd_threads\x18\v \x01(\x03R\x0fsandboxdThreads\x121\n" +
 	"\x14sandboxd_descriptors\x18\f \x01(\x03R\x13sandboxdDescriptors\x12/\n" +
-	"\x13sandboxd_goroutines\x18\r \x01(\x03R\x12sandboxdGoroutines\"\x94\x02\n" +
+	"\x13sandboxd_goroutines\x18\r \x01(\x03R\x12sandboxdGoroutines\"\xdd\x02\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\fR\x04argv\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
@@ -3973,7 +4062,9 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x05sweep\x18\t \x01(\bR\x05sweep\x12%\n" +
 	"\x0ediscard_stdout\x18\n" +
 	" \x01(\bR\rdiscardStdout\x12%\n" +
-	"\x0ediscard_stderr\x18\v \x01(\bR\rdiscardStderr\"d\n" +
+	"\x0ediscard_stderr\x18\v \x01(\bR\rdiscardStderr\x12)\n" +
+	"\x04read\x18\f \x03(\v2\x15.berth.v1.ReadRequestR\x04read\x12\x1c\n" +
+	"\tunwritten\x18\r \x01(\bR\tunwritten\"d\n" +
 	"\bExecJoin\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12#\n" +
 	"\rstdout_offset\x18\x02 \x01(\x03R\fstdoutOffset\x12#\n" +
@@ -3993,7 +4084,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x06Joined\x12#\n" +
 	"\rstdout_offset\x18\x01 \x01(\x03R\fstdoutOffset\x12#\n" +
 	"\rstderr_offset\x18\x02 \x01(\x03R\fstderrOffsetB\x04\n" +
-	"\x02is\"\xec\x01\n" +
+	"\x02is\"\xe3\x02\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1b\n" +
@@ -4002,7 +4093,12 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\auser_us\x18\x05 \x01(\x03R\x06userUs\x12\x1b\n" +
 	"\tsystem_us\x18\x06 \x01(\x03R\bsystemUs\x12$\n" +
 	"\x0epeak_rss_bytes\x18\a \x01(\x03R\fpeakRssBytes\x12'\n" +
-	"\x05swept\x18\b \x03(\v2\x11.berth.v1.ProcessR\x05swept\"K\n" +
+	"\x05swept\x18\b \x03(\v2\x11.berth.v1.ProcessR\x05swept\x12)\n" +
+	"\x04read\x18\t \x03(\v2\x15.berth.v1.Exit.AnswerR\x04read\x1aJ\n" +
+	"\x06Answer\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"K\n" +
 	"\rSignalRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x12\n" +
@@ -4107,7 +4203,7 @@ func file_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_v1_sandbox_proto_rawDescData
 }
 
-var file_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_v1_sandbox_proto_goTypes = []any{
 	(*HelloRequest)(nil),           // 0: berth.v1.HelloRequest
 	(*HelloReply)(nil),             // 1: berth.v1.HelloReply
@@ -4169,9 +4265,10 @@ var file_v1_sandbox_proto_goTypes = []any{
 	(*ServicesReply_Service)(nil),  // 57: berth.v1.ServicesReply.Service
 	(*FreshReply_Moved)(nil),       // 58: berth.v1.FreshReply.Moved
 	(*ExecReply_Joined)(nil),       // 59: berth.v1.ExecReply.Joined
-	(*TerminalRequest_Size)(nil),   // 60: berth.v1.TerminalRequest.Size
-	(*TerminalReply_Opened)(nil),   // 61: berth.v1.TerminalReply.Opened
-	(*TerminalReply_Output)(nil),   // 62: berth.v1.TerminalReply.Output
+	(*Exit_Answer)(nil),            // 60: berth.v1.Exit.Answer
+	(*TerminalRequest_Size)(nil),   // 61: berth.v1.TerminalRequest.Size
+	(*TerminalReply_Opened)(nil),   // 62: berth.v1.TerminalReply.Opened
+	(*TerminalReply_Output)(nil),   // 63: berth.v1.TerminalReply.Output
 }
 var file_v1_sandbox_proto_depIdxs = []int32{
 	13, // 0: berth.v1.Process.listening:type_name -> berth.v1.Socket
@@ -4188,75 +4285,77 @@ var file_v1_sandbox_proto_depIdxs = []int32{
 	57, // 11: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
 	58, // 12: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
 	56, // 13: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
-	39, // 14: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
-	40, // 15: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
-	43, // 16: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
-	59, // 17: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
-	12, // 18: berth.v1.Exit.swept:type_name -> berth.v1.Process
-	39, // 19: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
-	46, // 20: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
-	60, // 21: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
-	61, // 22: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
-	62, // 23: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
-	43, // 24: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
-	50, // 25: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
-	56, // 26: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
-	43, // 27: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
-	0,  // 28: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
-	2,  // 29: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
-	4,  // 30: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
-	6,  // 31: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
-	8,  // 32: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
-	10, // 33: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
-	14, // 34: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
-	16, // 35: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
-	19, // 36: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
-	21, // 37: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
-	23, // 38: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
-	25, // 39: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
-	27, // 40: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
-	29, // 41: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
-	31, // 42: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
-	33, // 43: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
-	35, // 44: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
-	37, // 45: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
-	41, // 46: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
-	44, // 47: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
-	47, // 48: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
-	49, // 49: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
-	52, // 50: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
-	54, // 51: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
-	35, // 52: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
-	1,  // 53: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
-	3,  // 54: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
-	5,  // 55: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
-	7,  // 56: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
-	9,  // 57: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
-	11, // 58: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
-	15, // 59: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
-	17, // 60: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
-	20, // 61: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
-	22, // 62: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
-	24, // 63: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
-	26, // 64: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
-	28, // 65: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
-	30, // 66: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
-	32, // 67: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
-	34, // 68: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
-	36, // 69: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
-	38, // 70: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
-	42, // 71: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
-	45, // 72: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
-	48, // 73: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
-	51, // 74: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
-	53, // 75: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
-	55, // 76: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
-	36, // 77: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
-	53, // [53:78] is the sub-list for method output_type
-	28, // [28:53] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	35, // 14: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
+	39, // 15: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
+	40, // 16: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
+	43, // 17: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
+	59, // 18: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
+	12, // 19: berth.v1.Exit.swept:type_name -> berth.v1.Process
+	60, // 20: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
+	39, // 21: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
+	46, // 22: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
+	61, // 23: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
+	62, // 24: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
+	63, // 25: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
+	43, // 26: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
+	50, // 27: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
+	56, // 28: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
+	43, // 29: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
+	0,  // 30: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
+	2,  // 31: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
+	4,  // 32: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
+	6,  // 33: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
+	8,  // 34: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
+	10, // 35: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
+	14, // 36: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
+	16, // 37: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
+	19, // 38: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
+	21, // 39: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
+	23, // 40: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
+	25, // 41: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
+	27, // 42: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
+	29, // 43: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
+	31, // 44: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
+	33, // 45: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
+	35, // 46: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
+	37, // 47: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
+	41, // 48: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
+	44, // 49: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
+	47, // 50: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
+	49, // 51: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
+	52, // 52: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
+	54, // 53: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
+	35, // 54: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
+	1,  // 55: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
+	3,  // 56: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
+	5,  // 57: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
+	7,  // 58: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
+	9,  // 59: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
+	11, // 60: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
+	15, // 61: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
+	17, // 62: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
+	20, // 63: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
+	22, // 64: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
+	24, // 65: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
+	26, // 66: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
+	28, // 67: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
+	30, // 68: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
+	32, // 69: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
+	34, // 70: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
+	36, // 71: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
+	38, // 72: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
+	42, // 73: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
+	45, // 74: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
+	48, // 75: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
+	51, // 76: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
+	53, // 77: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
+	55, // 78: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
+	36, // 79: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
+	55, // [55:80] is the sub-list for method output_type
+	30, // [30:55] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_v1_sandbox_proto_init() }
@@ -4296,7 +4395,7 @@ func file_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_sandbox_proto_rawDesc), len(file_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   63,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -61,7 +61,7 @@ type Traits struct {
 
 // Request is one judgement to make.
 type Request struct {
-	View       string                    `json:"view"`               // folder: task.json, instruction.md, references/, attempt/…
+	View       string                    `json:"view"`               // folder: task.json, instruction.md, the task's files for verifiers, attempt/…
 	Stage      string                    `json:"stage,omitempty"`    // name of the stage
 	Round      int                       `json:"round,omitempty"`    // 1… between turns; 0: after settle
 	RoundsLeft int                       `json:"rounds_left"`        // how many follow-ups may still come

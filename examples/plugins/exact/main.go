@@ -12,7 +12,7 @@ import (
 type exact struct{}
 
 func (exact) Verify(_ context.Context, r verifier.Request, _ func(string)) (v verifier.Verdict, err error) {
-	want, err := r.ReadFile("references/answer.txt", 1<<20)
+	want, err := r.ReadFile("tests/answer.txt", 1<<20)
 	if err != nil {
 		return v, err
 	}

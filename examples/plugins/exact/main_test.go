@@ -12,7 +12,7 @@ func TestContract(t *testing.T) {
 		Verifier: exact{}, Traits: verifier.Traits{Needs: verifier.NeedsNone},
 		Cases: []verifiertest.Case{{
 			Name: "equal", Want: verifier.Pass,
-			Files: map[string]string{"references/answer.txt": "42\n", "attempt/artifacts/answer.txt": "42\n"},
+			Files: map[string]string{"tests/answer.txt": "42\n", "attempt/artifacts/answer.txt": "42\n"},
 		}},
 	})
 }

@@ -20,7 +20,7 @@ import (
 var plain = map[string]string{
 	"task.json":                       `{"name": "kit/plain", "stages": [{"name": "main"}]}`,
 	"instruction.md":                  "Write the number 42 into answer.txt.\n",
-	"references/answer.txt":           "42\n",
+	"tests/answer.txt":                "42\n",
 	"attempt/turns.jsonl":             `{"turn": 1, "stage": "main", "message": "Write the number 42 into answer.txt.", "end": "done", "yield": "done"}` + "\n",
 	"attempt/steps.jsonl":             `{"step_id": 1, "source": "agent", "message": "42"}` + "\n",
 	"attempt/artifacts/answer.txt":    "42\n",

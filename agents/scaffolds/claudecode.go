@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"maps"
 	"strings"
 
 	"github.com/berth-eval/berth/agents/scaffolds/internal/streamjson"
@@ -34,11 +35,12 @@ func startClaudeCode(r *cli.Run) (cli.Start, error) {
 	s := r.Settings
 	start := cli.Start{
 		Argv:  []string{cli.Bundle + "/bin/claude", "-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"},
-		Stdin: r.Message, Files: r.SkillLinks("claude/skills"),
+		Stdin: plain(r.Message), Files: r.SkillLinks("claude/skills"),
 		Env: map[string]string{
 			"CLAUDE_CONFIG_DIR": cli.Home + "/claude", "ANTHROPIC_BASE_URL": r.URL, "ANTHROPIC_API_KEY": r.Model.Token,
 			"ANTHROPIC_DEFAULT_HAIKU_MODEL": r.Model.Name, "CLAUDE_CODE_SUBAGENT_MODEL": r.Model.Name, // one model, whatever it is for
 			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1",
+			"ANTHROPIC_AUTH_TOKEN": "", "CLAUDE_CODE_OAUTH_TOKEN": "", "CLAUDE_CODE_USE_BEDROCK": "", "CLAUDE_CODE_USE_VERTEX": "", "ANTHROPIC_CUSTOM_HEADERS": "", // the image's
 			"IS_SANDBOX":              "1",       // it runs as root, too
 			"CLAUDE_CODE_MAX_RETRIES": "2",       // the gateway tries again, and knows when
 			"API_TIMEOUT_MS":          "3600000", // the deadline of the turn is the core's
@@ -56,7 +58,21 @@ func startClaudeCode(r *cli.Run) (cli.Start, error) {
 	if r.Shell != "" {
 		start.Env["SHELL"] = r.Shell // it wants bash or zsh, and looks for them here
 	}
+	// What settings in the working folder say of variables goes before its
+	// environment, and what is said here before both.
+	env := map[string]string{"NO_PROXY": r.Direct, "no_proxy": r.Direct}
+	maps.Copy(env, start.Env)
+	maps.Copy(env, s.Env)
+	start.Options("--settings", start.JSON("claude/settings.berth.json", map[string]any{"env": env}))
 	return start, nil
+}
+
+// plain is a message that is no command of the CLI, however it begins.
+func plain(message string) string {
+	if text := strings.TrimLeft(message, " \t\r\n"); strings.HasPrefix(text, "/") {
+		return " " + text
+	}
+	return message
 }
 
 // claudeEvents reads stream-json.

@@ -216,24 +216,35 @@ func TestEveryWayOfEnding(t *testing.T) {
 			dir := t.TempDir()
 			trials := s.trials()
 			s.lay(t, dir, trials)
-			code, _, stderr := berth(t, dir, "run", "--json")
-			if code != 0 && code != 1 {
-				t.Fatalf("exit code %d: %s", code, stderr)
-			}
-			_, out, _ := berth(t, dir, "show", "last", "--json")
-			var show answer.ShowRun
-			if err := json.Unmarshal([]byte(out), &show); err != nil {
-				t.Fatal(err)
-			}
-			if len(show.Trials) != len(trials) {
-				t.Fatalf("%d trials, want %d", len(show.Trials), len(trials))
-			}
-			for _, tr := range show.Trials {
-				name := strings.TrimPrefix(tr.Task, "e2e/")
-				t.Run(name, func(t *testing.T) { s.judge(t, name, trials[name], tr.Attempts[0].Dir) })
-			}
+			s.run(t, dir, trials)
 		})
 	}
+}
+
+// run runs what was laid, and judges each trial.
+func (s scaffold) run(t *testing.T, dir string, trials map[string]ending) {
+	t.Helper()
+	code, _, stderr := berth(t, dir, "run", "--json")
+	if code != 0 && code != 1 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	_, out, _ := berth(t, dir, "show", "last", "--json")
+	var show answer.ShowRun
+	if err := json.Unmarshal([]byte(out), &show); err != nil {
+		t.Fatal(err)
+	}
+	if len(show.Trials) != len(trials) {
+		t.Fatalf("%d trials, want %d", len(show.Trials), len(trials))
+	}
+	for _, tr := range show.Trials {
+		name := strings.TrimPrefix(tr.Task, "e2e/")
+		t.Run(name, func(t *testing.T) { s.judge(t, name, trials[name], tr.Attempts[0].Dir) })
+	}
+}
+
+// marked is a reply for the task of another name.
+func (s scaffold) marked(reply, from, to string) string {
+	return strings.ReplaceAll(reply, "MARK-"+from, "MARK-"+to)
 }
 
 // recordTo is where what the CLIs print is copied to, for the tests of those who

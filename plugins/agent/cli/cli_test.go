@@ -111,7 +111,7 @@ func open(t *testing.T, b *box, setup agent.Setup) *session {
 
 func TestATurnIsACommandAndItsLinesAreSteps(t *testing.T) {
 	t.Parallel()
-	b := &box{look: "tmp\nbash /usr/bin/bash\n", run: func(c sandbox.Command) sandbox.Result {
+	b := &box{look: "tmp\ndirect corp.example\nbash /usr/bin/bash\n", run: func(c sandbox.Command) sandbox.Result {
 		in, _ := io.ReadAll(c.Stdin)
 		_, _ = io.WriteString(c.Stdout, "session s-7\nsay got "+string(in)+"\ncall c1 sh\nsub c1 inner\nresult c1 out\nsay bye")
 		_, _ = io.WriteString(c.Stderr, "noise")
@@ -123,8 +123,9 @@ func TestATurnIsACommandAndItsLinesAreSteps(t *testing.T) {
 	if err != nil || y.End != agent.Done || y.Message != "bye" {
 		t.Fatalf("%+v, %v", y, err)
 	}
+	const direct = "127.0.0.1,localhost,corp.example" // the model is never behind a proxy of the image
 	c := b.ran[0]
-	if strings.Join(c.Argv, " ") != "/cli  /usr/bin/bash --more" || strings.Join(c.Env, " ") != "A=theirs HOME="+Home || c.Dir != "/w" || c.User != "bob" {
+	if strings.Join(c.Argv, " ") != "/cli  /usr/bin/bash --more" || strings.Join(c.Env, " ") != "A=theirs HOME="+Home+" NO_PROXY="+direct+" no_proxy="+direct || c.Dir != "/w" || c.User != "bob" {
 		t.Errorf("command %+v", c)
 	}
 	if !strings.Contains(b.files["/var/lib"], "berth-agent/a/b") {

@@ -41,9 +41,10 @@ type session struct {
 
 // image is what the sandbox has.
 type image struct {
-	home  bool   // $HOME is there and can be written to
-	tmp   bool   // $TMPDIR, or /tmp, can be written to
-	shell string // a bash
+	home   bool   // $HOME is there and can be written to
+	tmp    bool   // $TMPDIR, or /tmp, can be written to
+	shell  string // a bash
+	direct string // what is reached without a proxy
 	// skills are the folders with a SKILL.md in those that the task names: each
 	// is one, or holds some.
 	skills []string
@@ -53,6 +54,7 @@ type image struct {
 // there is, a word a line.
 const look = `[ -n "$HOME" ] && [ -d "$HOME" ] && [ -w "$HOME" ] && echo home
 [ -d "${TMPDIR:-/tmp}" ] && [ -w "${TMPDIR:-/tmp}" ] && echo tmp
+echo "direct ${NO_PROXY:-$no_proxy}"
 for d in /bin /usr/bin /usr/local/bin; do [ -x "$d/bash" ] && echo "bash $d/bash" && break; done
 for d; do for f in "$d"/SKILL.md "$d"/*/SKILL.md; do [ -f "$f" ] && echo "skill ${f%/SKILL.md}"; done; done
 exit 0`
@@ -82,6 +84,8 @@ func (s *session) see(ctx context.Context) error {
 				s.image.home = true
 			case "tmp":
 				s.image.tmp = true
+			case "direct":
+				s.image.direct = rest
 			case "bash":
 				s.image.shell = rest
 			case "skill":
@@ -104,7 +108,7 @@ func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 	s.turns++
 	r := &Run{
 		Settings: &s.settings, Model: s.model, URL: strings.TrimSuffix(s.model.Inside, "/"), Message: m.Text, Turn: s.turns, Session: s.book.Session,
-		Workdir: s.setup.Workdir, Shell: s.image.shell, Servers: s.settings.servers(s.setup.Servers), Skills: slices.Clone(s.image.skills),
+		Workdir: s.setup.Workdir, Shell: s.image.shell, Direct: s.direct(), Servers: s.settings.servers(s.setup.Servers), Skills: slices.Clone(s.image.skills),
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.settings.Skills)) {
 		r.Skills = append(r.Skills, Home+"/"+skillsDir+"/"+name)
@@ -261,6 +265,8 @@ func (s *session) environ(start Start) []string {
 	if !s.image.tmp {
 		env["TMPDIR"] = Home + "/tmp"
 	}
+	env["NO_PROXY"] = s.direct()
+	env["no_proxy"] = env["NO_PROXY"]
 	maps.Copy(env, start.Env)
 	maps.Copy(env, s.settings.Env)
 	var out []string
@@ -268,6 +274,12 @@ func (s *session) environ(start Start) []string {
 		out = append(out, k+"="+env[k])
 	}
 	return out
+}
+
+// direct is what the CLI reaches without the proxy that the image may name: what
+// the image says, and the model.
+func (s *session) direct() string {
+	return strings.TrimSuffix("127.0.0.1,localhost,"+s.image.direct, ",")
 }
 
 // run starts the CLI and reads what it prints until it ends.

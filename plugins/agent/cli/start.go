@@ -21,6 +21,7 @@ type Run struct {
 	Session  string         // what the CLI called its session in the turns before; empty at first
 	Workdir  string         // where it starts
 	Shell    string         // a bash: the image's, or else the bundle's; empty: neither
+	Direct   string         // what is reached without a proxy, as in NO_PROXY
 	Servers  []agent.Server // MCP servers of the task and of the settings
 	Skills   []string       // folders of skills in the sandbox, each with its SKILL.md
 }

@@ -8,9 +8,9 @@ package sandbox
 
 import (
 	"context"
-	"io"
 	"time"
 
+	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
@@ -63,8 +63,8 @@ func Connect(ctx context.Context, f *Folder, pid int, lease time.Duration) (*San
 	return host.Connect(ctx, f, pid, lease)
 }
 
-// ConnectStream is Connect over one byte stream to sandboxd, for backends that
-// can mount nothing. The Sandbox owns c.
-func ConnectStream(ctx context.Context, c io.ReadWriteCloser, lease time.Duration) (*Sandbox, error) {
-	return host.ConnectStream(ctx, c, lease)
+// ConnectOwn is Connect, and a client of the core's own session, as of
+// Sandbox.Own.
+func ConnectOwn(ctx context.Context, f *Folder, pid int, lease time.Duration, who Session) (*Sandbox, *sandbox.Client, error) {
+	return host.ConnectOwn(ctx, f, pid, lease, who)
 }

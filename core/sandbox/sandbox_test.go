@@ -35,7 +35,7 @@ func TestAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer shell.Close()
-	r, err := shell.Exec(ctx, plugin.Command{Argv: []string{"sh", "-c", "echo $TASK > answer; (setsid sleep 9101 &)"}})
+	r, err := shell.Exec(ctx, plugin.Command{Argv: []string{"sh", "-c", "echo $TASK > answer; setsid sleep 9101 & until grep -qs ^sleep /proc/$!/cmdline; do sleep 0.01; done"}})
 	if err != nil || !r.OK() {
 		t.Fatalf("%+v, %v", r, err)
 	}

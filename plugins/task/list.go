@@ -55,17 +55,6 @@ func (i *Item) Name() string {
 	return filepath.Base(i.Dir)
 }
 
-// Invalid counts the items without a task.
-func (l *Listing) Invalid() int {
-	n := 0
-	for i := range l.Items {
-		if l.Items[i].Task == nil {
-			n++
-		}
-	}
-	return n
-}
-
 // maxDepth bounds how deep below a dataset's folder tasks are looked for.
 const maxDepth = 4
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -177,46 +176,4 @@ func (t *Trajectory) version() string {
 
 func hasAudio(c Content) bool {
 	return slices.ContainsFunc(c.Parts, func(p Part) bool { return p.Type == PartAudio })
-}
-
-// MissingFiles reports images and sounds that are not files in dir, the folder
-// of the trajectory's file. URLs are not looked at, and nothing outside dir is.
-func MissingFiles(t *Trajectory, dir string) ([]Violation, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	v := &validator{}
-	v.files("", t, root)
-	return v.found, nil
-}
-
-func (v *validator) files(path string, t *Trajectory, root *os.Root) {
-	look := func(p string, c Content) {
-		for i, part := range c.Parts {
-			if part.Source == nil || strings.Contains(part.Source.Path, "://") {
-				continue
-			}
-			if fi, err := root.Stat(part.Source.Path); err != nil || !fi.Mode().IsRegular() {
-				v.bad(fmt.Sprintf("%s[%d].source.path", p, i), "%q is no file beside the trajectory", part.Source.Path)
-			}
-		}
-	}
-	for i := range t.Steps {
-		s := &t.Steps[i]
-		p := at(path, fmt.Sprintf("steps[%d]", i))
-		look(p+".message", s.Message)
-		if s.Observation == nil {
-			continue
-		}
-		for j, r := range s.Observation.Results {
-			if r.Content != nil {
-				look(fmt.Sprintf("%s.observation.results[%d].content", p, j), *r.Content)
-			}
-		}
-	}
-	for i := range t.Subagents {
-		v.files(at(path, fmt.Sprintf("subagent_trajectories[%d]", i)), &t.Subagents[i], root)
-	}
 }

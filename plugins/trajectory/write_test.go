@@ -3,8 +3,6 @@ package trajectory
 import (
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -162,28 +160,5 @@ func TestEncodeRefusesAnInvalidTrajectory(t *testing.T) {
 	_, err := Encode(&Trajectory{Agent: Agent{Name: "a"}, Steps: []Step{{StepID: 2, Source: User}}})
 	if err == nil || !strings.Contains(err.Error(), "steps[0].step_id") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestMissingFiles(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a.png"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	image := func(path string) Content {
-		return Content{Parts: []Part{{Type: PartImage, Source: &PartSource{MediaType: "image/png", Path: path}}}}
-	}
-	outside := image("../a.png")
-	tr := &Trajectory{Steps: []Step{
-		{Message: image("a.png")},
-		{Message: image("https://example.com/b.png")},
-		{Message: image("b.png")},
-		{Observation: &Observation{Results: []Result{{Content: &outside}}}},
-	}}
-	vs, err := MissingFiles(tr, dir)
-	if err != nil || len(vs) != 2 || vs[0].Path != "steps[2].message[0].source.path" ||
-		vs[1].Path != "steps[3].observation.results[0].content[0].source.path" {
-		t.Errorf("got %v, %v", vs, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -27,20 +28,20 @@ type filter func(line map[string]json.RawMessage) map[string]json.RawMessage
 // line. A role or a record that is not named here sees nothing.
 var shown = map[task.Role]map[string]filter{
 	task.RoleVerifier: {
-		"turns.jsonl": nil, "steps.jsonl": nil, "surface.jsonl": nil, "verdicts.jsonl": nil,
+		record.TurnsFile: nil, record.StepsFile: nil, record.SurfaceFile: nil, record.VerdictsFile: nil,
 	},
 	task.RoleUser: {
-		"turns.jsonl":    only("time", "kind", "stage", "turn", "round", "from", "text", "files", "end", "asked", "message"),
-		"steps.jsonl":    ofAgent(within("step", without("reasoning_content", "metrics", "extra", "llm_call_count"))),
-		"surface.jsonl":  without("reward", "info"),
-		"verdicts.jsonl": only("stage", "round", "handoff"),
+		record.TurnsFile:    only("time", "kind", "stage", "turn", "round", "from", "text", "files", "end", "asked", "message"),
+		record.StepsFile:    ofAgent(within("step", without("reasoning_content", "metrics", "extra", "llm_call_count"))),
+		record.SurfaceFile:  without("reward", "info"),
+		record.VerdictsFile: only("stage", "round", "handoff"),
 	},
 }
 
 // folders are what a role sees whole.
 var folders = map[task.Role][]string{
-	task.RoleVerifier: {"captures", "frames"},
-	task.RoleUser:     {"frames"},
+	task.RoleVerifier: {record.CapturesDir, record.FramesDir},
+	task.RoleUser:     {record.FramesDir},
 }
 
 func only(keys ...string) filter {

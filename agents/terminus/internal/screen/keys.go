@@ -36,12 +36,6 @@ func Keys(text string, m Modes) []byte {
 	return []byte(strings.ReplaceAll(text, "\n", "\r"))
 }
 
-// IsKey says whether text is the name of one key.
-func IsKey(text string) bool {
-	_, ok := key(text, Modes{})
-	return ok
-}
-
 func key(name string, m Modes) (string, bool) {
 	if b, ok := named[name]; ok {
 		if m.CursorKeys {

@@ -99,7 +99,10 @@ func (b *bench) firstRequest(ctx context.Context, f *figures, p program) error {
 		return err
 	}
 	defer m.close()
-	beside := []func(context.Context, string) (time.Time, error){m.hand}
+	beside := []func(context.Context, string) (time.Time, error){func(ctx context.Context, dir string) (time.Time, error) {
+		out, failed := m.hand(ctx, dir)
+		return out.Began, failed
+	}}
 	if _, err = exec.LookPath("bwrap"); err == nil {
 		beside = append(beside, m.bubble)
 	}
@@ -207,16 +210,16 @@ func (m *meter) close() {
 }
 
 // hand starts the CLI by hand in a new folder.
-func (m *meter) hand(ctx context.Context, dir string) (time.Time, error) {
+func (m *meter) hand(ctx context.Context, dir string) (handed, error) {
 	h, err := m.start.at(dir, placeholder, m.theirs.URL)
 	if err != nil {
-		return time.Time{}, err
+		return handed{}, err
 	}
 	out, err := h.run(ctx)
 	if err == nil {
 		err = solved(filepath.Join(h.Dir, "answer.txt"))
 	}
-	return out.Began, err
+	return out, err
 }
 
 // solved says whether the CLI has done what it was told: a figure of one that

@@ -64,11 +64,16 @@ const (
 	unsaid   = "it says that it failed"
 )
 
-// given are the settings of a configuration without those that are empty.
+// given are the settings of a configuration without empty texts, lists and maps,
+// and without the number 0.
 func given(m map[string]any) map[string]any {
 	maps.DeleteFunc(m, func(_ string, v any) bool {
-		is := reflect.ValueOf(v)
-		return is.IsZero() || (is.Kind() == reflect.Map || is.Kind() == reflect.Slice) && is.Len() == 0
+		switch is := reflect.ValueOf(v); is.Kind() {
+		case reflect.Map, reflect.Slice, reflect.String:
+			return is.Len() == 0
+		default:
+			return v == int64(0)
+		}
 	})
 	return m
 }

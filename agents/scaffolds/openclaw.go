@@ -50,9 +50,7 @@ func startOpenClaw(r *cli.Run) (cli.Start, error) {
 	}
 	start.Options("--message-file", start.Text(fmt.Sprintf("openclaw/message-%d.md", r.Turn), r.Message), "--thinking", r.Settings.ReasoningEffort)
 	start.Text("openclaw/drive.mjs", openClawDriver)
-	provider := piProvider(r)
-	provider["baseUrl"], provider["apiKey"] = r.BaseURL(), "${BERTH_MODEL_TOKEN}"
-	provider["compat"] = map[string]bool{"supportsReasoningEffort": true}
+	provider := piProvider(r, "${BERTH_MODEL_TOKEN}", map[string]bool{"supportsReasoningEffort": true})
 	start.JSON("openclaw/openclaw.json", given(map[string]any{
 		"agents": map[string]any{"defaults": map[string]any{
 			"model": map[string]any{"primary": "berth/" + r.Model.Name}, "workspace": r.Workdir, "skipBootstrap": true,

@@ -41,26 +41,25 @@ func startPi(r *cli.Run) (cli.Start, error) {
 		"--append-system-prompt", start.Text("pi/system.md", s.SystemPrompt), // of an argument it thinks that it may be a file
 		"--tools", strings.Join(s.AllowedTools, ","),
 	)
-	provider := piProvider(r)
-	provider["baseUrl"], provider["apiKey"] = r.BaseURL(), "BERTH_MODEL_TOKEN"
-	start.JSON("pi/models.json", map[string]any{"providers": map[string]any{"berth": provider}})
+	start.JSON("pi/models.json", map[string]any{"providers": map[string]any{"berth": piProvider(r, "BERTH_MODEL_TOKEN", nil)}})
 	// The gateway tries again, and knows when.
 	start.Text("pi/settings.json", `{"retry": {"enabled": false, "provider": {"maxRetries": 1}}}`)
 	return start, nil
 }
 
 // piProvider is the model as pi wants to know it, and OpenClaw, which stands on
-// pi.
-func piProvider(r *cli.Run) map[string]any {
+// pi. compat is what its API can do beside what they expect; nil: nothing.
+func piProvider(r *cli.Run, key string, compat map[string]bool) map[string]any {
 	e := r.Settings.ReasoningEffort
 	return map[string]any{
+		"baseUrl": r.BaseURL(), "apiKey": key,
 		"api": map[model.Dialect]string{
 			model.DialectOpenAIChat: "openai-completions", model.DialectOpenAI: "openai-responses", model.DialectAnthropic: "anthropic-messages",
 		}[r.Model.Dialect],
-		"models": []map[string]any{{
-			"id": r.Model.Name, "name": r.Model.Name, "reasoning": e != "" && e != "off", "input": []string{"text", "image"},
+		"models": []map[string]any{given(map[string]any{
+			"compat": compat, "id": r.Model.Name, "name": r.Model.Name, "reasoning": e != "" && e != "off", "input": []string{"text", "image"},
 			"cost": map[string]int{"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}, "contextWindow": 200000, "maxTokens": 32000,
-		}},
+		})},
 	}
 }
 

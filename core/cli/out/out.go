@@ -30,7 +30,8 @@ type Printer struct {
 	JSON bool
 	// Color and ErrColor say that Out and Err take colors.
 	Color, ErrColor bool
-	// Live says that Err is a terminal on which lines can be written again.
+	// Live says that Err is a terminal on which lines can be written again, and
+	// that says how many it has.
 	Live bool
 }
 
@@ -45,7 +46,7 @@ func New(stdout, stderr io.Writer, env func(string) (string, bool)) *Printer {
 	color = color && smart
 	return &Printer{
 		Out: &keeper{to: stdout}, Err: stderr, Color: color && Terminal(stdout), ErrColor: color && Terminal(stderr),
-		Live: smart && Terminal(stderr),
+		Live: smart && sized(stderr),
 	}
 }
 
@@ -53,6 +54,17 @@ func New(stdout, stderr io.Writer, env func(string) (string, bool)) *Printer {
 func Terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(f.Fd())
+}
+
+// sized says whether w is a terminal with room for something: those that
+// programs make (script, containers) often have no size, and show no block.
+func sized(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	width, height, err := term.GetSize(f.Fd())
+	return err == nil && width > 0 && height > 0
 }
 
 // Answer writes v as JSON when that was asked for, and says whether it did.

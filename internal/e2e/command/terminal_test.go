@@ -20,17 +20,19 @@ func TestProgressOnATerminal(t *testing.T) {
 	needsSandbox(t)
 	for name, tt := range map[string]struct {
 		env          string
+		size         *pty.Winsize
 		block, color bool
 	}{
-		"a terminal":  {"TERM=xterm-256color", true, true},
-		"no color":    {"NO_COLOR=1", true, false},
-		"a dumb one":  {"TERM=dumb", false, false},
-		"no name":     {"TERM=", false, false},
-		"without one": {"", false, false},
+		"a terminal":  {"TERM=xterm-256color", &window, true, true},
+		"no color":    {"NO_COLOR=1", &window, true, false},
+		"a dumb one":  {"TERM=dumb", &window, false, false},
+		"no name":     {"TERM=", &window, false, false},
+		"no size":     {"TERM=xterm-256color", &pty.Winsize{}, false, true},
+		"without one": {"", nil, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := progress(t, tt.env)
+			got := progress(t, tt.env, tt.size)
 			for what, is := range map[string][2]bool{
 				"\x1b[32mpassed": {strings.Contains(got, "\x1b[32mpassed"), tt.color},
 				"2 of 2 done":    {strings.Contains(got, "2 of 2 done"), tt.block},
@@ -59,7 +61,7 @@ func TestHostileTextsOnATerminal(t *testing.T) {
 	for _, args := range [][]string{{"task", "check", "tasks"}, {"plan"}, {"run"}, {"show", "last"}, {"show", "last", "one"}, {"show", "last", "one", "1", "--json"}, {"show", "\x1b]0;pwned\a"}} {
 		cmd := exec.CommandContext(t.Context(), binary, args...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "TERM=xterm")
-		b, _ := captured(t, cmd)                               // its exit code is not what this is about
+		b, _ := captured(t, cmd, &window)                      // its exit code is not what this is about
 		if !strings.Contains(b, "pwned") && args[0] != "run" { // in which it is no finding, and so not shown
 			t.Errorf("%q does not show what was said:\n%q", args, b)
 		}
@@ -71,9 +73,9 @@ func TestHostileTextsOnATerminal(t *testing.T) {
 	}
 }
 
-// progress is all that a run of two trials prints, on a terminal unless env is
-// empty.
-func progress(t *testing.T, env string) string {
+// progress is all that a run of two trials prints, on a terminal of that size;
+// nil: on none.
+func progress(t *testing.T, env string, size *pty.Winsize) string {
 	t.Helper()
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "one", "sleep 0.5; touch /app/done")
@@ -81,8 +83,8 @@ func progress(t *testing.T, env string) string {
 	cmd := exec.CommandContext(t.Context(), binary, "run")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "TERM=xterm", env)
-	if env != "" {
-		return onTerminal(t, cmd)
+	if size != nil {
+		return onTerminal(t, cmd, size)
 	}
 	b, err := cmd.CombinedOutput()
 	if err != nil {
@@ -110,11 +112,13 @@ func calm(t *testing.T, got string) {
 	}
 }
 
-// onTerminal runs a command on a terminal of 100 columns and returns what it
-// printed.
-func onTerminal(t *testing.T, cmd *exec.Cmd) string {
+// window is the size of a usual terminal.
+var window = pty.Winsize{Rows: 30, Cols: 100}
+
+// onTerminal runs a command on a terminal and returns what it printed.
+func onTerminal(t *testing.T, cmd *exec.Cmd, size *pty.Winsize) string {
 	t.Helper()
-	text, err := captured(t, cmd)
+	text, err := captured(t, cmd, size)
 	if err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
@@ -122,9 +126,9 @@ func onTerminal(t *testing.T, cmd *exec.Cmd) string {
 }
 
 // captured is onTerminal for commands that may fail.
-func captured(t *testing.T, cmd *exec.Cmd) (string, error) {
+func captured(t *testing.T, cmd *exec.Cmd, size *pty.Winsize) (string, error) {
 	t.Helper()
-	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 100})
+	f, err := pty.StartWithSize(cmd, size)
 	if err != nil {
 		t.Fatal(err)
 	}

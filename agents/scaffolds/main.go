@@ -15,7 +15,7 @@ const version = "1.0.0"
 
 // scaffolds are the declarations.
 func scaffolds() []cli.Scaffold {
-	return []cli.Scaffold{claudeCode(), codex(), pi(), geminiCLI(), miniSWEAgent(), nanobot(), openCode(), qwenCode(), openClaw()}
+	return []cli.Scaffold{claudeCode(), codex(), pi(), geminiCLI(), miniSWEAgent(), nanobot(), openCode(), qwenCode(), openClaw(), openHands()}
 }
 
 func main() {

@@ -160,16 +160,21 @@ func TestARegistryThatDoesNotAnswerIsNamed(t *testing.T) {
 		t.Errorf("it answered: %v", err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "apt-get"), []byte("#!/bin/sh\necho 'E: Could not connect to mirror' >&2\nexit 100\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("BERTH_DEBIAN_MIRROR", "http://mirror.invalid/debian")
-	_, err := maker.Make(t.Context(), maker.Order{Dir: t.TempDir(), Name: "x", Version: "1", Recipe: bundle.Recipe{Debian: []string{"libc6"}}})
-	if err == nil || strings.Contains(err.Error(), "debian-archive-keyring") {
-		t.Skipf("no keys of Debian's archive here: %v", err)
-	}
-	if !strings.Contains(err.Error(), "http://mirror.invalid/debian does not answer: set BERTH_DEBIAN_MIRROR") {
-		t.Errorf("got %v", err)
+	for says, want := range map[string]string{
+		"E: Could not connect to mirror":                      "http://mirror.invalid/debian does not answer: set BERTH_DEBIAN_MIRROR",
+		"E: The repository 'x' does not have a Release file.": "http://mirror.invalid/debian has no Debian trixie: set BERTH_DEBIAN_MIRROR",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "apt-get"), []byte("#!/bin/sh\necho \""+says+"\" >&2\nexit 100\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		_, err := maker.Make(t.Context(), maker.Order{Dir: t.TempDir(), Name: "x", Version: "1", Recipe: bundle.Recipe{Debian: []string{"libc6"}}})
+		if err == nil || strings.Contains(err.Error(), "debian-archive-keyring") {
+			t.Skipf("no keys of Debian's archive here: %v", err)
+		}
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v; want %q", err, want)
+		}
 	}
 }

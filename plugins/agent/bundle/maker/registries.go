@@ -157,6 +157,9 @@ func (k *kitchen) debian(ctx context.Context, r bundle.Recipe) ([]bundle.Package
 	}
 	k.order.Log("packages of Debian come from " + mirror())
 	if _, err = k.run(ctx, dir, env, "apt-get", "update", "-qq"); err != nil {
+		if strings.Contains(err.Error(), "does not have a Release file") {
+			return nil, fmt.Errorf("%s has no Debian %s: set BERTH_DEBIAN_MIRROR to a mirror of it: %w", mirror(), suite, err)
+		}
 		return nil, unanswered(err, mirror(), "BERTH_DEBIAN_MIRROR")
 	}
 	wanted := r.Debian

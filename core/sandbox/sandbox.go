@@ -10,6 +10,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
@@ -60,4 +61,10 @@ func NewFolder(path, sandboxd string) (*Folder, error) { return host.NewFolder(p
 // without us.
 func Connect(ctx context.Context, f *Folder, pid int, lease time.Duration) (*Sandbox, error) {
 	return host.Connect(ctx, f, pid, lease)
+}
+
+// ConnectOwn is Connect, and a client of the core's own session, as of
+// Sandbox.Own.
+func ConnectOwn(ctx context.Context, f *Folder, pid int, lease time.Duration, who Session) (*Sandbox, *sandbox.Client, error) {
+	return host.ConnectOwn(ctx, f, pid, lease, who)
 }

@@ -74,15 +74,24 @@ func (w *World) Connect(ctx context.Context) (err error) {
 	if w.Made.Stream != "" {
 		return fmt.Errorf("%w: a sandbox behind a byte stream", environment.ErrUnsupported)
 	}
+	if w.way == nil {
+		w.Sandbox, w.core, err = inside.ConnectOwn(ctx, w.folder, w.Made.PID, bound.Lease, w.session())
+		return err
+	}
 	if w.Sandbox, err = inside.Connect(ctx, w.folder, w.Made.PID, bound.Lease); err != nil {
 		w.Sandbox = nil
 		return err
 	}
-	if err = w.openWay(ctx); err != nil {
+	if err = w.openWay(ctx); err != nil { // it adds to Env
 		return err
 	}
-	w.core, err = w.Own(ctx, inside.Session{ID: coreSession, Dir: w.Dir, Env: List(w.Env)})
+	w.core, err = w.Own(ctx, w.session())
 	return err
+}
+
+// session is the core's own.
+func (w *World) session() inside.Session {
+	return inside.Session{ID: coreSession, Dir: w.Dir, Env: List(w.Env)}
 }
 
 // Core is the core's own session in the sandbox.

@@ -49,6 +49,33 @@ func TestSandboxEndsWithTheCore(t *testing.T) {
 	}
 }
 
+// The first call may attach the host's own session.
+func TestConnectOwn(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{Unconnected: true})
+	s, c, err := host.ConnectOwn(t.Context(), b.Folder, b.Init, time.Minute, host.Session{ID: "core", Dir: "/tmp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var out bytes.Buffer
+	if r, bad := c.Exec(t.Context(), sandbox.Command{Argv: []string{"pwd"}, Stdout: &out}); bad != nil || !r.OK() || out.String() != "/tmp\n" {
+		t.Errorf("got %+v, %v and %q; want a command in the session's folder", r, bad, out.String())
+	}
+	if _, err = s.Own(t.Context(), host.Session{ID: "another"}); !errors.Is(err, sandbox.ErrExists) {
+		t.Errorf("a second one: %v, want ErrExists", err)
+	}
+}
+
+func TestConnectOwnOfASessionThatCannotBe(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{Unconnected: true})
+	if _, _, err := host.ConnectOwn(t.Context(), b.Folder, b.Init, time.Minute, host.Session{ID: "core", Dir: "tmp"}); !errors.Is(err, sandbox.ErrInvalid) {
+		t.Errorf("got %v, want ErrInvalid", err)
+	}
+	eventually(t, "PID 1 ends", func() bool { return !b.Alive() })
+}
+
 // The host's own session is on the connection that there is already, with what
 // an attached one has, and no Detach closes that connection.
 func TestOwnSession(t *testing.T) {

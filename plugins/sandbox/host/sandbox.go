@@ -49,6 +49,26 @@ const labelTime = 5 * time.Second
 // be, or 0; both connections must come from one process in any case. lease is
 // how long the sandbox lives without us.
 func Connect(ctx context.Context, f *Folder, pid int, lease time.Duration) (*Sandbox, error) {
+	return connect(ctx, f, pid, greeting(lease))
+}
+
+// ConnectOwn is Connect and Own in one.
+func ConnectOwn(ctx context.Context, f *Folder, pid int, lease time.Duration, who Session) (*Sandbox, *sandbox.Client, error) {
+	q := greeting(lease)
+	q.Own = attachRequest(nil, who)
+	s, err := connect(ctx, f, pid, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, sandbox.Over(s.conn), nil
+}
+
+// greeting is what the host says first.
+func greeting(lease time.Duration) *pb.HelloRequest {
+	return &pb.HelloRequest{CoreVersion: version(), LeaseMs: lease.Milliseconds()}
+}
+
+func connect(ctx context.Context, f *Folder, pid int, hello *pb.HelloRequest) (*Sandbox, error) {
 	stop := context.AfterFunc(ctx, func() { _ = f.listener.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	control, peer, err := f.accept(stream.Control, pid)
@@ -62,7 +82,7 @@ func Connect(ctx context.Context, f *Folder, pid int, lease time.Duration) (*San
 	if err = f.listener.Close(); err != nil { // which removes the socket, too
 		return nil, errors.Join(fmt.Errorf("close the sandbox's socket: %w", err), control.Close(), supply.Close())
 	}
-	return greet(ctx, control, stream.NewGiver(supply), peer, lease)
+	return greet(ctx, control, stream.NewGiver(supply), peer, hello)
 }
 
 // ConnectStream is Connect for a backend that gives one byte stream to
@@ -76,11 +96,11 @@ func ConnectStream(ctx context.Context, c io.ReadWriteCloser, lease time.Duratio
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("connect sandbox: %w", err), giver.Close())
 	}
-	return greet(ctx, control, giver, 0, lease)
+	return greet(ctx, control, giver, 0, greeting(lease))
 }
 
 // greet says Hello on the control connection and begins to renew the lease.
-func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, lease time.Duration) (*Sandbox, error) {
+func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, hello *pb.HelloRequest) (*Sandbox, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Sandbox{PID: pid, giver: giver, lost: make(chan struct{}), end: end}
 	conn, err := stream.Client(&watched{Conn: control, ended: func(err error) { s.lose(fmt.Errorf("%w: %w", fault.ErrGone, err)) }})
@@ -89,14 +109,14 @@ func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, l
 		return nil, errors.Join(err, control.Close(), giver.Close())
 	}
 	s.conn, s.control = conn, pb.NewSandboxControlClient(conn)
-	r, err := s.control.Hello(ctx, &pb.HelloRequest{CoreVersion: version(), LeaseMs: lease.Milliseconds()})
+	r, err := s.control.Hello(ctx, hello)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("greet sandboxd: %w", fault.Decode(err)), s.Close())
 	}
 	s.Hello = Hello{
 		Version: r.GetVersion(), BoundingCapabilities: r.GetBoundingCapabilities(), OneID: r.GetOneId(), Findings: r.GetFindings(),
 	}
-	s.workers.Go(func() { s.renew(life, lease) })
+	s.workers.Go(func() { s.renew(life, time.Duration(hello.GetLeaseMs())*time.Millisecond) })
 	return s, nil
 }
 
@@ -247,13 +267,17 @@ func (s *Sandbox) Attach(ctx context.Context, who Session) (net.Conn, error) {
 }
 
 func (s *Sandbox) attach(ctx context.Context, label []byte, who Session) error {
-	_, err := s.control.Attach(ctx, &pb.AttachRequest{
-		Label: label, Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: asBytes(who.Env), Grading: who.Grading,
-	})
+	_, err := s.control.Attach(ctx, attachRequest(label, who))
 	if err != nil {
 		return fmt.Errorf("attach session %q: %w", who.ID, fault.Decode(err))
 	}
 	return nil
+}
+
+func attachRequest(label []byte, who Session) *pb.AttachRequest {
+	return &pb.AttachRequest{
+		Label: label, Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: asBytes(who.Env), Grading: who.Grading,
+	}
 }
 
 // Own is a client of the host's own session, on the control connection: it

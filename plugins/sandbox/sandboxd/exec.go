@@ -37,6 +37,9 @@ const keptOutput = 256 << 10
 // is drained into nothing, and holds up nobody.
 func (h *shell) Exec(st pb.SandboxShell_ExecServer) error {
 	first, err := st.Recv()
+	if err == nil {
+		err = h.conn.open()
+	}
 	if err != nil {
 		return err
 	}
@@ -100,19 +103,22 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 	c.stdin = &pipe.Input{}
 	c.stdin.Set(fds.Take(0, "stdin"))
 	if spec.GetStdin() {
-		go c.feed(st)
+		go c.feed(st, h.conn)
 	}
-	finish := func() {
+	said := func() {
 		for _, out := range outputs {
 			out.End()
 		}
 		readers.Wait()
+	}
+	finish := func() {
 		c.stdin.Close()
 		d.ended(c)
 		h.conn.s.remove(c)
 	}
 	select {
 	case <-p.Ended:
+		said()
 		finish()
 		exit := c.exit()
 		if known != nil {
@@ -126,10 +132,18 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 			exit.Read = append(exit.Read, &pb.Exit_Answer{Data: r.GetData(), Reason: reason, Error: text})
 		}
 		return st.Send(&pb.ExecReply{Is: &pb.ExecReply_Exit{Exit: exit}})
+	case <-h.conn.leave: // what is written from now on goes nowhere
+		said()
+		go func() {
+			<-p.Ended
+			finish()
+		}()
+		return errCut
 	case <-ctx.Done():
 		to.end()
 		go func() {
 			<-p.Ended
+			said()
 			finish()
 		}()
 		return ctx.Err()
@@ -267,9 +281,11 @@ func (h *shell) follow(st pb.SandboxShell_ExecServer, c *command, outAt, errAt i
 			return err
 		}
 	}
-	go c.feed(st)
+	go c.feed(st, h.conn)
 	// Either reader ends when the other one's client is gone, too.
-	ctx, cancel := context.WithCancelCause(st.Context())
+	open, shut := h.conn.until(st.Context())
+	defer shut()
+	ctx, cancel := context.WithCancelCause(open)
 	defer cancel(nil)
 	var second error
 	var both sync.WaitGroup
@@ -318,9 +334,12 @@ func pass(ctx context.Context, from *ring.Reader, send func(b []byte, offset int
 
 // feed passes standard input on until the client closes its side. One that is
 // gone closes it, too, unless the command is kept and may be joined again.
-func (c *command) feed(st pb.SandboxShell_ExecServer) {
+func (c *command) feed(st pb.SandboxShell_ExecServer, conn *connection) {
 	for {
 		m, err := st.Recv()
+		if err == nil {
+			err = conn.open()
+		}
 		if err != nil {
 			if errors.Is(err, io.EOF) || !c.kept() {
 				c.stdin.Close()
@@ -338,6 +357,9 @@ func (c *command) feed(st pb.SandboxShell_ExecServer) {
 
 // Signal sends a signal to a command, or kills its tree.
 func (h *shell) Signal(ctx context.Context, q *pb.SignalRequest) (*pb.SignalReply, error) {
+	if err := h.conn.open(); err != nil {
+		return nil, err
+	}
 	c, err := h.conn.s.find(q.GetId())
 	if err != nil {
 		return nil, err

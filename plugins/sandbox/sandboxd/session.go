@@ -47,6 +47,7 @@ type connection struct {
 	s      *session
 	server *grpc.Server
 	ended  chan struct{} // no call is being carried out any more
+	leave  chan struct{} // closed: access is being cut; nil: it never is
 
 	mu    sync.Mutex
 	cut   bool
@@ -117,7 +118,7 @@ func (d *daemon) attach(id stream.ID, c net.Conn) {
 		_ = c.Close()
 		return
 	}
-	conn := &connection{Conn: c, s: a.session, server: stream.NewServer(), ended: make(chan struct{}), calls: map[*call]struct{}{}}
+	conn := &connection{Conn: c, s: a.session, server: stream.NewServer(), ended: make(chan struct{}), leave: make(chan struct{}), calls: map[*call]struct{}{}}
 	pb.RegisterSandboxShellServer(conn.server, &shell{d: d, conn: conn, defaults: a.defaults})
 	a.session.mu.Lock()
 	a.session.conns[conn] = struct{}{}
@@ -131,8 +132,13 @@ func (d *daemon) attach(id stream.ID, c net.Conn) {
 	}()
 }
 
-// detachTime is how long a file operation that is under way may take.
-const detachTime = 5 * time.Second
+const (
+	// detachTime is how long a file operation that is under way may take.
+	detachTime = 5 * time.Second
+	// lastWords is how long a client may take for what its commands have written
+	// before access was cut.
+	lastWords = time.Second
+)
 
 // Detach ends access. What the session started runs on.
 func (c *control) Detach(ctx context.Context, q *pb.DetachRequest) (*pb.DetachReply, error) {
@@ -154,8 +160,7 @@ func (c *control) Detach(ctx context.Context, q *pb.DetachRequest) (*pb.DetachRe
 	}
 	s.mu.Unlock()
 	for _, conn := range conns {
-		conn.lose()
-		_ = conn.Close()
+		go conn.detach()
 	}
 	limit, cancel := context.WithTimeout(ctx, detachTime)
 	defer cancel()
@@ -167,6 +172,56 @@ func (c *control) Detach(ctx context.Context, q *pb.DetachRequest) (*pb.DetachRe
 		}
 	}
 	return &pb.DetachReply{}, nil
+}
+
+// detach closes the connection. Commands that run have their client told first
+// what they have written so far, and that access is cut: without that word
+// something may be missing.
+func (c *connection) detach() {
+	c.lose()
+	c.mu.Lock()
+	talking := len(c.calls) > 0
+	select {
+	case <-c.leave:
+		talking = false // a second Detach
+	default:
+		close(c.leave)
+	}
+	c.mu.Unlock()
+	if talking {
+		late := time.AfterFunc(lastWords, func() { _ = c.Close() })
+		defer late.Stop()
+		c.server.GracefulStop()
+	}
+	_ = c.Close()
+}
+
+// open is the error of a call that comes when access is being cut.
+func (c *connection) open() error {
+	select {
+	case <-c.leave:
+		return errCut
+	default:
+		return nil
+	}
+}
+
+// errCut is the last word of a call that was going on when access was cut.
+var errCut = fmt.Errorf("%w: it was cut", fault.ErrRevoked)
+
+// until is ctx until access is cut.
+func (c *connection) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if c.leave != nil {
+		go func() {
+			select {
+			case <-c.leave:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, cancel
 }
 
 // Read notices the end of the connection before gRPC does and cancels its

@@ -21,6 +21,9 @@ import (
 // bytes mean on a screen is worked out on the host.
 func (h *shell) Terminal(st pb.SandboxShell_TerminalServer) error {
 	first, err := st.Recv()
+	if err == nil {
+		err = h.conn.open()
+	}
 	if err != nil {
 		return err
 	}
@@ -48,8 +51,10 @@ func (h *shell) Terminal(st pb.SandboxShell_TerminalServer) error {
 	if err = st.Send(&pb.TerminalReply{Is: &pb.TerminalReply_Opened_{Opened: &pb.TerminalReply_Opened{Offset: out.Offset()}}}); err != nil {
 		return err
 	}
-	go c.typed(st)
-	err = pass(st.Context(), out, func(b []byte, offset int64) error {
+	go c.typed(st, h.conn)
+	ctx, shut := h.conn.until(st.Context())
+	defer shut()
+	err = pass(ctx, out, func(b []byte, offset int64) error {
 		return st.Send(&pb.TerminalReply{Is: &pb.TerminalReply_Output_{Output: &pb.TerminalReply_Output{Offset: offset, Data: b}}})
 	})
 	switch {
@@ -110,11 +115,11 @@ func or(v, otherwise uint32) uint32 {
 }
 
 // typed passes what a client types, until it is gone.
-func (c *command) typed(st pb.SandboxShell_TerminalServer) {
+func (c *command) typed(st pb.SandboxShell_TerminalServer, conn *connection) {
 	ctx := st.Context()
 	for {
 		m, err := st.Recv()
-		if err != nil {
+		if err != nil || conn.open() != nil {
 			return
 		}
 		switch is := m.GetIs().(type) {

@@ -51,6 +51,7 @@ type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CoreVersion   string                 `protobuf:"bytes,1,opt,name=core_version,json=coreVersion,proto3" json:"core_version,omitempty"` // for sandboxd's log
 	LeaseMs       int64                  `protobuf:"varint,2,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`            // at least 1
+	Own           *AttachRequest         `protobuf:"bytes,3,opt,name=own,proto3" json:"own,omitempty"`                                    // an Attach without a label; absent: that may come later
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -97,6 +98,13 @@ func (x *HelloRequest) GetLeaseMs() int64 {
 		return x.LeaseMs
 	}
 	return 0
+}
+
+func (x *HelloRequest) GetOwn() *AttachRequest {
+	if x != nil {
+		return x.Own
+	}
+	return nil
 }
 
 type HelloReply struct {
@@ -3912,10 +3920,11 @@ var File_v1_sandbox_proto protoreflect.FileDescriptor
 
 const file_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
-	"\x10v1/sandbox.proto\x12\bberth.v1\"L\n" +
+	"\x10v1/sandbox.proto\x12\bberth.v1\"w\n" +
 	"\fHelloRequest\x12!\n" +
 	"\fcore_version\x18\x01 \x01(\tR\vcoreVersion\x12\x19\n" +
-	"\blease_ms\x18\x02 \x01(\x03R\aleaseMs\"\x8e\x01\n" +
+	"\blease_ms\x18\x02 \x01(\x03R\aleaseMs\x12)\n" +
+	"\x03own\x18\x03 \x01(\v2\x17.berth.v1.AttachRequestR\x03own\"\x8e\x01\n" +
 	"\n" +
 	"HelloReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x123\n" +
@@ -4271,91 +4280,92 @@ var file_v1_sandbox_proto_goTypes = []any{
 	(*TerminalReply_Output)(nil),   // 63: berth.v1.TerminalReply.Output
 }
 var file_v1_sandbox_proto_depIdxs = []int32{
-	13, // 0: berth.v1.Process.listening:type_name -> berth.v1.Socket
-	12, // 1: berth.v1.ProcessesReply.processes:type_name -> berth.v1.Process
-	13, // 2: berth.v1.ProcessesReply.unattributed:type_name -> berth.v1.Socket
-	12, // 3: berth.v1.SettleReply.killed:type_name -> berth.v1.Process
-	12, // 4: berth.v1.SettleReply.stopped:type_name -> berth.v1.Process
-	12, // 5: berth.v1.SettleReply.left:type_name -> berth.v1.Process
-	13, // 6: berth.v1.SettleReply.unattributed:type_name -> berth.v1.Socket
-	18, // 7: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
-	12, // 8: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
-	12, // 9: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
-	39, // 10: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
-	57, // 11: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
-	58, // 12: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
-	56, // 13: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
-	35, // 14: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
-	39, // 15: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
-	40, // 16: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
-	43, // 17: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
-	59, // 18: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
-	12, // 19: berth.v1.Exit.swept:type_name -> berth.v1.Process
-	60, // 20: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
-	39, // 21: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
-	46, // 22: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
-	61, // 23: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
-	62, // 24: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
-	63, // 25: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
-	43, // 26: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
-	50, // 27: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
-	56, // 28: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
-	43, // 29: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
-	0,  // 30: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
-	2,  // 31: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
-	4,  // 32: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
-	6,  // 33: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
-	8,  // 34: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
-	10, // 35: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
-	14, // 36: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
-	16, // 37: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
-	19, // 38: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
-	21, // 39: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
-	23, // 40: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
-	25, // 41: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
-	27, // 42: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
-	29, // 43: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
-	31, // 44: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
-	33, // 45: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
-	35, // 46: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
-	37, // 47: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
-	41, // 48: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
-	44, // 49: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
-	47, // 50: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
-	49, // 51: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
-	52, // 52: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
-	54, // 53: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
-	35, // 54: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
-	1,  // 55: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
-	3,  // 56: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
-	5,  // 57: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
-	7,  // 58: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
-	9,  // 59: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
-	11, // 60: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
-	15, // 61: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
-	17, // 62: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
-	20, // 63: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
-	22, // 64: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
-	24, // 65: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
-	26, // 66: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
-	28, // 67: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
-	30, // 68: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
-	32, // 69: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
-	34, // 70: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
-	36, // 71: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
-	38, // 72: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
-	42, // 73: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
-	45, // 74: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
-	48, // 75: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
-	51, // 76: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
-	53, // 77: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
-	55, // 78: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
-	36, // 79: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
-	55, // [55:80] is the sub-list for method output_type
-	30, // [30:55] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	4,  // 0: berth.v1.HelloRequest.own:type_name -> berth.v1.AttachRequest
+	13, // 1: berth.v1.Process.listening:type_name -> berth.v1.Socket
+	12, // 2: berth.v1.ProcessesReply.processes:type_name -> berth.v1.Process
+	13, // 3: berth.v1.ProcessesReply.unattributed:type_name -> berth.v1.Socket
+	12, // 4: berth.v1.SettleReply.killed:type_name -> berth.v1.Process
+	12, // 5: berth.v1.SettleReply.stopped:type_name -> berth.v1.Process
+	12, // 6: berth.v1.SettleReply.left:type_name -> berth.v1.Process
+	13, // 7: berth.v1.SettleReply.unattributed:type_name -> berth.v1.Socket
+	18, // 8: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
+	12, // 9: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
+	12, // 10: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
+	39, // 11: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
+	57, // 12: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
+	58, // 13: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
+	56, // 14: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
+	35, // 15: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
+	39, // 16: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
+	40, // 17: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
+	43, // 18: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
+	59, // 19: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
+	12, // 20: berth.v1.Exit.swept:type_name -> berth.v1.Process
+	60, // 21: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
+	39, // 22: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
+	46, // 23: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
+	61, // 24: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
+	62, // 25: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
+	63, // 26: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
+	43, // 27: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
+	50, // 28: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
+	56, // 29: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
+	43, // 30: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
+	0,  // 31: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
+	2,  // 32: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
+	4,  // 33: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
+	6,  // 34: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
+	8,  // 35: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
+	10, // 36: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
+	14, // 37: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
+	16, // 38: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
+	19, // 39: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
+	21, // 40: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
+	23, // 41: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
+	25, // 42: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
+	27, // 43: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
+	29, // 44: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
+	31, // 45: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
+	33, // 46: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
+	35, // 47: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
+	37, // 48: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
+	41, // 49: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
+	44, // 50: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
+	47, // 51: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
+	49, // 52: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
+	52, // 53: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
+	54, // 54: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
+	35, // 55: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
+	1,  // 56: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
+	3,  // 57: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
+	5,  // 58: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
+	7,  // 59: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
+	9,  // 60: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
+	11, // 61: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
+	15, // 62: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
+	17, // 63: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
+	20, // 64: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
+	22, // 65: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
+	24, // 66: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
+	26, // 67: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
+	28, // 68: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
+	30, // 69: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
+	32, // 70: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
+	34, // 71: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
+	36, // 72: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
+	38, // 73: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
+	42, // 74: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
+	45, // 75: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
+	48, // 76: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
+	51, // 77: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
+	53, // 78: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
+	55, // 79: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
+	36, // 80: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
+	56, // [56:81] is the sub-list for method output_type
+	31, // [31:56] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_v1_sandbox_proto_init() }

@@ -72,7 +72,7 @@ const (
 // SandboxControl is for the core only, on sandboxd's first connection. When
 // that connection ends, sandboxd ends, and with it everything in the sandbox.
 type SandboxControlClient interface {
-	// Hello is the first call.
+	// Hello is the first call. It may attach the core's own session.
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloReply, error)
 	// Renew sets the lease anew: sandboxd ends when that time passes without
 	// another Renew. It also sets back PID 1's oom_score_adj, which root of the
@@ -330,7 +330,7 @@ func (c *sandboxControlClient) Stats(ctx context.Context, in *StatsRequest, opts
 // SandboxControl is for the core only, on sandboxd's first connection. When
 // that connection ends, sandboxd ends, and with it everything in the sandbox.
 type SandboxControlServer interface {
-	// Hello is the first call.
+	// Hello is the first call. It may attach the core's own session.
 	Hello(context.Context, *HelloRequest) (*HelloReply, error)
 	// Renew sets the lease anew: sandboxd ends when that time passes without
 	// another Renew. It also sets back PID 1's oom_score_adj, which root of the

@@ -236,6 +236,9 @@ func (c *Commands) listCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir := c.dir()
+			if dir == "" {
+				return fmt.Errorf("no folder for bundles is known: set HOME or %s", bundle.EnvDir)
+			}
 			there, err := bundle.List(dir)
 			if err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -68,6 +69,9 @@ func Import(ctx context.Context, dir string, r io.Reader, again bool) (b bundle.
 	if report.SkippedCount > 0 {
 		return b, fmt.Errorf("%d entries of the archive are none of a bundle, the first is %q: %s", report.SkippedCount, report.Skipped[0].Name, report.Skipped[0].Why)
 	}
+	if err = forEverybody(whole); err != nil {
+		return b, err
+	}
 	raw, err := os.ReadFile(filepath.Join(whole, bundle.ManifestFile))
 	if err != nil {
 		return b, errors.New("the archive is none of a bundle: there is no " + bundle.ManifestFile)
@@ -92,4 +96,26 @@ func Import(ctx context.Context, dir string, r io.Reader, again bool) (b bundle.
 		return old, fmt.Errorf("%s is there with the digest %s, the archive's is %s: say --again to replace it", m.ID(), old.Digest, m.Digest)
 	}
 	return settle(dir, work, m)
+}
+
+// forEverybody gives a tree the modes that a bundle has: all can read it, and
+// nobody else can change it, whatever the archive says.
+func forEverybody(root string) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type() == fs.ModeSymlink {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o644)
+		if d.IsDir() || info.Mode()&0o111 != 0 {
+			mode = 0o755
+		}
+		if info.Mode().Perm() == mode {
+			return nil
+		}
+		return os.Chmod(path, mode)
+	})
 }

@@ -100,11 +100,15 @@ func lock(ctx context.Context, dir, id string) (unlock func(), err error) {
 	if dir == "" {
 		return nil, fmt.Errorf("no folder for bundles is known: set HOME or %s", bundle.EnvDir)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err = os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	l := flock.New(filepath.Join(dir, ".lock-"+id))
-	if ok, err := l.TryLockContext(ctx, 200*time.Millisecond); err != nil || !ok {
+	ok, err := l.TryLockContext(ctx, 200*time.Millisecond)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%w: the folder is another user's: set %s to one of your own", err, bundle.EnvDir)
+	}
+	if err != nil || !ok {
 		return nil, errors.Join(err, ctx.Err())
 	}
 	return func() { _ = l.Unlock() }, nil
@@ -189,6 +193,10 @@ func settle(dir, work string, m bundle.Manifest) (bundle.Bundle, error) {
 		return old, nil
 	}
 	from, to := filepath.Join(work, "whole"), filepath.Join(dir, m.ID())
+	// Whoever made it, with whatever umask: other users of the machine use it.
+	if err := errors.Join(os.Chmod(from, 0o755), os.Chmod(filepath.Join(from, bundle.ManifestFile), 0o644)); err != nil { //nolint:gosec // that is wanted
+		return bundle.Bundle{}, err
+	}
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
 	if err != nil { // there is none, or this file system cannot
 		if err = os.Rename(to, filepath.Join(work, "before")); err == nil || errors.Is(err, fs.ErrNotExist) {

@@ -277,6 +277,39 @@ func TestWhatAKilledMakerLeftGoes(t *testing.T) {
 	}
 }
 
+// What an archive says of modes is not believed, and a bundle is for everybody on
+// the machine, whatever its maker's umask.
+func TestTheModesOfABundle(t *testing.T) {
+	registry(t, script(t))
+	defer unix.Umask(unix.Umask(0o077))
+	made, err := maker.Make(t.Context(), order(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join("root", "npm/node_modules/thing/program")
+	modes := func(b bundle.Bundle) {
+		t.Helper()
+		for name, want := range map[string]os.FileMode{".": 0o755, "root": 0o755, "bundle.json": 0o644, program: 0o755, filepath.Dir(program): 0o755} {
+			if info, statErr := os.Stat(filepath.Join(b.Folder, name)); statErr != nil || info.Mode() & ^os.ModeDir != want {
+				t.Errorf("%s: %v, %v; want %v", name, info.Mode(), statErr, want)
+			}
+		}
+	}
+	modes(made)
+	if err = errors.Join(os.Chmod(filepath.Join(made.Folder, program), 0o777|os.ModeSetuid), os.Chmod(filepath.Join(made.Folder, filepath.Dir(program)), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	var odd bytes.Buffer
+	if err = pack(made.Folder, &odd); err != nil {
+		t.Fatal(err)
+	}
+	got, err := maker.Import(t.Context(), t.TempDir(), &odd, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	modes(got)
+}
+
 // A bundle that trials may be using stays when the same one is made again.
 func TestTheSameBundleMadeAgainStays(t *testing.T) {
 	registry(t, script(t))

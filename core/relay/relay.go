@@ -27,7 +27,8 @@ type Sandbox interface {
 	// Attach opens one more connection of the session.
 	Attach(ctx context.Context) (net.Conn, error)
 	// Detach closes them all inside and returns when no call is being carried
-	// out any more. It is called after they have been closed out here.
+	// out any more. Before that it has running commands say what they have
+	// written so far, which is still carried.
 	Detach(ctx context.Context) error
 }
 
@@ -58,9 +59,11 @@ type Relay struct {
 
 // opening is the time from Open to Close.
 type opening struct {
-	carry   func(net.Conn)
-	end     context.CancelFunc
-	copying sync.WaitGroup
+	carry     func(net.Conn)
+	refuse    context.CancelFunc // ends what is still being attached
+	end       context.CancelFunc
+	attaching sync.WaitGroup
+	copying   sync.WaitGroup
 }
 
 // New listens at path, at most 100 bytes and in a folder of ours (0700).
@@ -108,7 +111,10 @@ func (r *Relay) Open(ctx context.Context) error {
 		return nil
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	r.open = &opening{carry: func(c net.Conn) { r.carry(life, c) }, end: end}
+	coming, refuse := context.WithCancel(life)
+	now := &opening{refuse: refuse, end: end}
+	now.carry = func(c net.Conn) { r.carry(life, coming, now, c) }
+	r.open = now
 	refusal := r.refusal
 	r.refusal = nil
 	r.mu.Unlock()
@@ -135,14 +141,35 @@ func (r *Relay) Close(ctx context.Context) error {
 	}
 	was := r.open
 	r.open = nil
-	was.end()
-	r.closeConns()
+	carried := r.conns
+	r.conns = map[net.Conn]struct{}{}
+	was.refuse()
 	r.mu.Unlock()
+	was.attaching.Wait()
+	late := time.AfterFunc(lastWords, func() { was.close(carried) })
+	err := r.sandbox.Detach(ctx)
+	if err == nil {
+		was.copying.Wait() // what was said is on its way
+	}
+	late.Stop()
+	was.close(carried)
 	was.copying.Wait()
-	if err := r.sandbox.Detach(ctx); err != nil {
+	if err != nil {
 		return fmt.Errorf("revoke access: %w", err)
 	}
 	return nil
+}
+
+// lastWords is how long what commands have written before access was cut may
+// take to their client.
+const lastWords = 1500 * time.Millisecond
+
+// close ends what is carried.
+func (o *opening) close(conns map[net.Conn]struct{}) {
+	o.end()
+	for c := range conns {
+		_ = c.Close()
+	}
 }
 
 // Shut is Close for good: the address goes away. Idempotent.
@@ -188,6 +215,7 @@ func (r *Relay) accept() {
 		default:
 			r.conns[c] = struct{}{}
 			carry := r.open.carry
+			r.open.attaching.Add(1)
 			r.open.copying.Go(func() { carry(c) })
 		}
 		r.mu.Unlock()
@@ -196,10 +224,15 @@ func (r *Relay) accept() {
 
 // carry attaches once per connection, not once per session: gRPC clients
 // reconnect, and a plugin may open two channels to one address.
-func (r *Relay) carry(ctx context.Context, c net.Conn) {
+func (r *Relay) carry(ctx, coming context.Context, o *opening, c net.Conn) {
 	defer r.forget(c)
-	inside, err := r.sandbox.Attach(ctx)
-	if err != nil {
+	inside, err := r.sandbox.Attach(coming)
+	late := err == nil && coming.Err() != nil
+	if late {
+		_ = inside.Close()
+	}
+	o.attaching.Done()
+	if err != nil || late {
 		return
 	}
 	// Both ends are closed when access is revoked, also one that was attached

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -172,6 +173,67 @@ func TestRevocationEndsAnOpenStream(t *testing.T) {
 	}
 }
 
+// All that a command has written when access is cut reaches its client, also
+// what is still in the pipe, and the client is told that this is all. One that
+// reads nothing holds up nobody.
+func TestTheLastWordsAreHeard(t *testing.T) {
+	t.Parallel()
+	for _, deaf := range []bool{false, true} {
+		b, r, c := session(t)
+		ctx := t.Context()
+		if err := r.Open(ctx); err != nil {
+			t.Fatal(err)
+		}
+		own, err := b.Sandbox.Shell(ctx, host.Session{ID: "core"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer own.Close()
+		// More than a client that does not read is sent, and less than with what
+		// the pipe holds.
+		const lines = 700_000
+		cut := make(chan struct{})
+		said := make([]byte, 0, 8<<20)
+		ended := make(chan error, 1)
+		go func() {
+			_, execErr := c.Exec(ctx, sandbox.Command{
+				Argv: []string{"sh", "-c", fmt.Sprintf("seq 1 %d; touch /tmp/all; sleep 9002", lines)},
+				Stdout: writer(func(p []byte) {
+					<-cut
+					said = append(said, p...)
+				}),
+			})
+			ended <- execErr
+		}()
+		eventually(t, "all is written", func() bool {
+			_, statErr := own.Stat(ctx, "/tmp/all")
+			return statErr == nil
+		})
+		if !deaf {
+			close(cut)
+		}
+		if err = r.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if deaf {
+			close(cut)
+		}
+		err = <-ended
+		if !errors.Is(err, sandbox.ErrRevoked) {
+			t.Errorf("the call ended with %v, want ErrRevoked", err)
+		}
+		if deaf {
+			continue
+		}
+		if !strings.Contains(err.Error(), "cut") {
+			t.Errorf("nobody said that this is all: %v", err)
+		}
+		if got := bytes.Count(said, []byte("\n")); got != lines {
+			t.Errorf("%d lines arrived, want %d; the last is %q", got, lines, said[max(0, len(said)-20):])
+		}
+	}
+}
+
 type writer func([]byte)
 
 func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
@@ -190,6 +252,9 @@ type fake struct {
 	attach chan net.Conn
 	hold   chan struct{} // Attach waits for it
 	detach error
+
+	mu     sync.Mutex
+	inside []net.Conn
 }
 
 func (f *fake) Attach(ctx context.Context) (net.Conn, error) {
@@ -199,11 +264,23 @@ func (f *fake) Attach(ctx context.Context) (net.Conn, error) {
 		return nil, ctx.Err()
 	}
 	ours, theirs := net.Pipe()
+	f.mu.Lock()
+	f.inside = append(f.inside, theirs)
+	f.mu.Unlock()
 	f.attach <- theirs
 	return ours, nil
 }
 
-func (f *fake) Detach(context.Context) error { return f.detach }
+func (f *fake) Detach(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.inside {
+		if f.detach == nil {
+			_ = c.Close()
+		}
+	}
+	return f.detach
+}
 
 // Revoked while a connection is being attached, and nothing is left running.
 func TestCloseDuringAttach(t *testing.T) {

@@ -282,8 +282,8 @@ func TestBrokenConnectionKillsNothing(t *testing.T) {
 	if err := b.Detach(t.Context(), "agent"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; !errors.Is(err, sandbox.ErrGone) {
-		t.Errorf("the cut call ended with %v, want ErrGone", err)
+	if err := <-ended; !errors.Is(err, sandbox.ErrRevoked) {
+		t.Errorf("the cut call ended with %v, want ErrRevoked", err)
 	}
 	other := b.Shell("other")
 	run(t, other, "sleep 0.2")

@@ -85,7 +85,7 @@ func startByHand(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, h.Argv[0], h.Argv[1:]...) //nolint:gosec // what the plugin would start
 	var out strings.Builder
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = h.Dir, h.Env, strings.NewReader(h.Stdin), &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = ownSession()
 	answer := handed{Began: time.Now()}
 	err := cmd.Run()
 	if err != nil {
@@ -96,6 +96,14 @@ func startByHand(ctx context.Context) error {
 	}
 	answer.Output = tail(out.String())
 	return json.NewEncoder(os.Stdout).Encode(answer)
+}
+
+// ownSession starts a program in a session of its own, as commands in a sandbox
+// are: Linux shares processors among sessions first (sched_autogroup_enabled), and
+// on a busy machine one that is new waits longer at first than one that has been
+// there.
+func ownSession() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 // mountBundle mounts a folder at bundle.Place, over an empty file system, so

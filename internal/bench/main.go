@@ -83,6 +83,11 @@ func run(ctx context.Context) error {
 		groups[p.name] = "scaffolds"
 	}
 	parts = append(parts, part{"crowd", func(ctx context.Context, f *figures) error { return b.crowd(ctx, f, programs[0]) }})
+	for _, name := range only {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name || groups[p.name] == name }) {
+			return fmt.Errorf("there is no part %q: docs/benchmarks.md names them", name)
+		}
+	}
 	for _, part := range parts {
 		if len(only) > 0 && !slices.Contains(only, part.name) && !slices.Contains(only, groups[part.name]) {
 			continue

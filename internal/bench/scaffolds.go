@@ -246,6 +246,7 @@ func (m *meter) bubble(ctx context.Context, dir string) (began time.Time, err er
 	cmd := exec.CommandContext(ctx, "bwrap", append(args, h.Argv...)...) //nolint:gosec // what the plugin would start
 	var out bytes.Buffer
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = h.Env, strings.NewReader(h.Stdin), &out, &out
+	cmd.SysProcAttr = ownSession()
 	began = time.Now()
 	if err = cmd.Run(); err != nil {
 		return began, fmt.Errorf("%s in bubblewrap: %w: %s", m.p.name, err, tail(out.String()))

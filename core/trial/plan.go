@@ -112,8 +112,11 @@ func modeProblems(t *task.Task, s *task.Stage, c Cell, k Known) (ps []Problem) {
 		return ps
 	}
 	if mode == task.ModeSnapshot || mode == task.ModeSeparate {
-		add(fmt.Sprintf("verification mode %q is not supported yet", mode),
-			"It needs a second sandbox. Use a task that is verified in %q or %q.", task.ModeLive, task.ModeRestarted)
+		instead := fmt.Sprintf("Use a task that is verified in %q or %q.", task.ModeLive, task.ModeRestarted)
+		if mode != t.ModeOf(s) {
+			instead = fmt.Sprintf("Write verify = %q, or leave verify out.", task.ModeRestarted)
+		}
+		add(fmt.Sprintf("verification mode %q is not supported yet", mode), "It needs a second sandbox. %s", instead)
 	}
 	for _, u := range s.Verifiers {
 		traits, ok := k.Verifiers[u.Name]

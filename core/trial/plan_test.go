@@ -38,8 +38,8 @@ func unsupportedCases() []unsupportedCase {
 		{"windows", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Environment.OS = "windows" }, "Windows"},
 		{"surface", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Stages[0].Surface = &task.Surface{} }, "surface"},
 		{"captures without a surface", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Stages[0].Captures = []task.Capture{{Name: "c"}} }, "captures"},
-		{"separate", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Mode = task.ModeSeparate }, `"separate" is not supported yet`},
-		{"snapshot by the experiment", func(_ *task.Task, c *trial.Cell, _ *trial.Known) { c.Verify = task.ModeSnapshot }, `"snapshot" is not supported yet`},
+		{"separate", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Mode = task.ModeSeparate }, `"separate" is not supported yet: In stage "s". It needs a second sandbox. Use a task`},
+		{"snapshot by the experiment", func(_ *task.Task, c *trial.Cell, _ *trial.Known) { c.Verify = task.ModeSnapshot }, `"snapshot" is not supported yet: In stage "s". It needs a second sandbox. Write verify = "restarted"`},
 		{"stricter", func(_ *task.Task, c *trial.Cell, _ *trial.Known) { c.Verify = task.ModeRestarted }, ""},
 		{"weaker", func(t *task.Task, c *trial.Cell, _ *trial.Known) {
 			t.Mode, c.Verify = task.ModeRestarted, task.ModeLive

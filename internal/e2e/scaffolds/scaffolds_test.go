@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,14 +20,15 @@ import (
 // scaffold is one under test.
 type scaffold struct {
 	name   string
-	tool   string          // its shell, as it offers it to the model
-	arg    string          // the argument with the command
-	plugin string          // whose it is, if not its own
-	config string          // of the agent block
-	model  string          // its name; empty: gpt-5.5
-	claims bool            // says what it used
-	finish string          // a command that says that it is done; empty: a text does
-	refuse record.AgentEnd // what it makes of a refusal
+	tool   string            // its shell, as it offers it to the model
+	arg    string            // the argument with the command
+	more   map[string]string // arguments that it has to have, too
+	plugin string            // whose it is, if not its own
+	config string            // of the agent block
+	model  string            // its name; empty: gpt-5.5
+	claims bool              // says what it used
+	finish string            // a command that says that it is done; empty: a text does
+	refuse record.AgentEnd   // what it makes of a refusal
 	// settings are the configuration of the agent block, and bundle what `agent
 	// bundle` is told, if that is not the name.
 	settings map[string]any
@@ -52,6 +54,10 @@ var scaffolds = []scaffold{
 	{name: "opencode", tool: "bash", arg: "command", claims: true, refuse: record.Refused, late: true, time: 120},
 	{name: "qwen-code", tool: "run_shell_command", arg: "command", claims: true, refuse: record.Crashed, crash: "exit code 1"},
 	{
+		name: "openhands", tool: "terminal", arg: "command", more: map[string]string{"security_risk": "LOW"}, claims: true, refuse: record.Refused, time: 120,
+		background: "has no new output",
+	},
+	{
 		name: "openclaw", tool: "exec", arg: "command", claims: true, refuse: record.Refused, time: 200, background: "still running",
 		kill: `for p in /proc/[0-9]*; do case $(tr "\\0" " " <$p/cmdline) in openclaw*) kill -9 ${p#/proc/} ;; esac; done; sleep 60`,
 	},
@@ -59,7 +65,9 @@ var scaffolds = []scaffold{
 
 // call is a reply that runs a command with the scaffold's shell.
 func (s scaffold) call(text, command string) string {
-	args, err := json.Marshal(map[string]string{s.arg: command})
+	given := map[string]string{s.arg: command}
+	maps.Copy(given, s.more)
+	args, err := json.Marshal(given)
 	if err != nil {
 		panic(err)
 	}
@@ -112,7 +120,7 @@ func (s scaffold) trials() map[string]ending {
 	}
 	forever := []string{always("deadline", s.call("I wait.", "echo MARK-deadline; touch /app/begun; sleep 3000"))}
 	if s.background != "" {
-		forever = append(forever, fmt.Sprintf("  - {when: {last: %q}, text: never, delay: 3000s}\n", s.background))
+		forever = append([]string{fmt.Sprintf("  - {when: {last: %q}, text: never, delay: 3000s}\n", s.background)}, forever...)
 	}
 	ts := map[string]ending{
 		"solve": {

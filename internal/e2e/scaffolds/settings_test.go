@@ -176,6 +176,24 @@ func settingsOfMore(s scaffold) map[string][]setting {
 			},
 			{name: "skill", config: skillConfig, sees: []string{skillMark}},
 		},
+		"openhands": {
+			{name: "model", model: "acme/large", sees: []string{`"model": "acme/large"`}},
+			{name: "reasoning_effort", config: `reasoning_effort = "low"`, sees: []string{`"reasoning_effort": "low"`}},
+			{name: "max_turns", config: "max_turns = 1", end: record.MaxSteps, replies: []string{"  - {" + s.call("on", "echo on") + ", " + usage + "}\n"}},
+			{name: "allowed_tools", config: `allowed_tools = ["terminal"]`, tools: []string{"finish", "terminal", "think"}},
+			{name: "denied_tools", config: `denied_tools = ["file_editor"]`, sees: []string{`"name": "terminal"`}, not: []string{`"name": "file_editor"`}},
+			{
+				name: "mcp", config: serverConfig, sees: []string{"the note is " + serverMark},
+				replies: []string{reply(0, "text: I ask., tools: [{name: tell, arguments: {security_risk: LOW}}]"), reply(1, done)},
+			},
+			{name: "skill", config: skillConfig, sees: []string{skillMark, "count the rows"}, replies: []string{
+				reply(0, s.call("more", "cat /var/lib/berth-agent/openhands/skills/tables/more.md")), reply(1, done),
+			}},
+			{ // it works where the task is, leaves nothing of its own there, and its commands do not see the token
+				name: "workdir", verify: "[ -e /app/here ]",
+				replies: []string{reply(0, s.call("where", `[ "$(pwd)" = /app ] && [ "$(ls -A)" = server.sh ] && ! env | grep -E '^(LLM|BERTH|OPENHANDS)_' && touch /app/here`)), reply(1, done)},
+			},
+		},
 		"openclaw": { // which keeps the tools of servers behind a search
 			{name: "model", model: "acme/large", sees: []string{`"model":"acme/large"`}},
 			{name: "reasoning_effort", config: `reasoning_effort = "low"`, sees: []string{`"reasoning_effort":"low"`}},
@@ -335,7 +353,11 @@ func TestSettingsThatACLIHasNothingFor(t *testing.T) {
 		},
 		"opencode":  {`reasoning_effort = "high"`: "opencode has nothing for reasoning_effort", `allowed_tools = ["a"]`: "opencode has nothing for allowed_tools"},
 		"qwen-code": {`reasoning_effort = "high"`: "qwen-code has nothing for reasoning_effort", `denied_tools = ["a"]`: "qwen-code has nothing for denied_tools"},
-		"openclaw":  {"max_turns = 3": "openclaw has nothing for max_turns", systemConfig: "openclaw has nothing for system_prompt", skillConfig: "openclaw has nothing for skill"},
+		"openhands": {
+			`denied_tools = ["browser"]`: `openhands has no tool "browser" that could be left out`, `args = ["--json"]`: "takes no arguments",
+			`reasoning_effort = "max"`: `openhands does not know the reasoning_effort "max"`,
+		},
+		"openclaw": {"max_turns = 3": "openclaw has nothing for max_turns", systemConfig: "openclaw has nothing for system_prompt", skillConfig: "openclaw has nothing for skill"},
 		"gemini-cli": {
 			`reasoning_effort = "high"`: "gemini-cli has nothing for reasoning_effort",
 		},

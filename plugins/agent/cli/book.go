@@ -17,6 +17,7 @@ import (
 const (
 	maxText   = 200 << 10
 	maxResult = 60 << 10
+	maxCalls  = 500 // of one step; those that come are another's
 )
 
 // Book makes steps of what happens: a message of the model with its calls, and
@@ -33,6 +34,8 @@ type Book struct {
 	dir    string // scratch; empty: nowhere
 
 	open    *trajectory.Step
+	text    growing // of open
+	thought growing
 	id      string // of the message that open is
 	pending int    // calls of open without a result
 	count   int64  // steps of the model so far
@@ -72,9 +75,9 @@ func (b *Book) Say(id, text string) {
 	if text == "" {
 		return
 	}
-	s := b.step(id)
-	s.Message = trajectory.Text(join(s.Message.Text, text))
-	b.said, b.last = s.Message.Text, text
+	b.step(id)
+	b.text.add(text)
+	b.last = text
 }
 
 // Think adds what the model thought before it said message id.
@@ -82,16 +85,58 @@ func (b *Book) Think(id, text string) {
 	if text == "" {
 		return
 	}
-	s := b.step(id)
-	s.ReasoningContent = join(s.ReasoningContent, text)
+	b.step(id)
+	b.thought.add(text)
 }
 
-func join(a, b string) string {
-	b = strings.ToValidUTF8(b, "\uFFFD")
-	if a != "" {
-		b = a + "\n" + b
+// words is the last text of the model, as far as it has been said.
+func (b *Book) words() string {
+	if b.open != nil && b.text.some {
+		return b.text.String()
 	}
-	return output.Middle(b, maxText)
+	return b.said
+}
+
+// growing is a text that comes in pieces, however many: of a long one its
+// beginning and its end are kept, maxText bytes and some.
+type growing struct {
+	head, tail []byte
+	left       int  // bytes left out between them
+	some       bool // there is a piece, maybe an empty one
+}
+
+// add adds a piece, on a line of its own.
+func (g *growing) add(piece string) {
+	if g.some {
+		g.put("\n")
+	}
+	g.some = true
+	g.put(strings.ToValidUTF8(piece, "\uFFFD"))
+}
+
+func (g *growing) put(piece string) {
+	const half = maxText / 2
+	n := min(len(piece), half-len(g.head))
+	g.head = append(g.head, piece[:n]...)
+	if piece = piece[n:]; len(piece) > 2*half {
+		g.left += len(piece) - 2*half
+		piece = piece[len(piece)-2*half:]
+		g.left, g.tail = g.left+len(g.tail), g.tail[:0]
+	}
+	if g.tail = append(g.tail, piece...); len(g.tail) > 2*half {
+		out := len(g.tail) - half
+		g.left += out
+		g.tail = append(g.tail[:0], g.tail[out:]...)
+	}
+}
+
+func (g *growing) String() string {
+	if g.left == 0 {
+		return output.Middle(string(g.head)+string(g.tail), maxText)
+	}
+	tail := g.tail[max(0, len(g.tail)-maxText/2):]
+	return fmt.Sprintf("%s\n[… %d bytes in the middle are left out …]\n%s",
+		strings.ToValidUTF8(string(g.head), ""), g.left+len(g.tail)-len(tail), strings.ToValidUTF8(string(tail), ""))
 }
 
 // Call adds a call of a tool to the model's message id. Arguments that are no
@@ -106,6 +151,9 @@ func (b *Book) Call(id, call, name string, arguments json.RawMessage) {
 				return
 			}
 		}
+	}
+	if b.open != nil && b.id == id && len(b.open.ToolCalls) >= maxCalls {
+		b.Flush()
 	}
 	s := b.step(id)
 	s.ToolCalls = append(s.ToolCalls, trajectory.ToolCall{ID: call, Name: name, Arguments: object(arguments)})
@@ -225,7 +273,12 @@ func (b *Book) Flush() {
 		return
 	}
 	s := *b.open
-	b.open, b.pending = nil, 0
+	if b.text.some {
+		b.said = b.text.String()
+		s.Message = trajectory.Text(b.said)
+	}
+	s.ReasoningContent = b.thought.String()
+	b.open, b.pending, b.text, b.thought = nil, 0, growing{}, growing{}
 	one := int64(1)
 	s.LLMCallCount = &one
 	b.count++

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -255,5 +256,37 @@ func TestArgumentsBecomeObjects(t *testing.T) {
 		if got := string(object(json.RawMessage(in))); got != want {
 			t.Errorf("%s: got %s, want %s", in, got, want)
 		}
+	}
+}
+
+// A message in very many pieces, or with very many calls, takes time by its
+// length, and keeps its beginning and its end.
+func TestAMessageInManyPieces(t *testing.T) {
+	t.Parallel()
+	r := &recorded{}
+	b := newBook("m", "", "")
+	b.rec = r
+	b.Say("1", "begin")
+	for range 200_000 { // some 2 MB: joined anew each time, they would be 40 GB
+		b.Say("1", "something \xff")
+		b.Think("1", "deep")
+	}
+	b.Say("1", "end")
+	if w := b.words(); !strings.HasPrefix(w, "begin\n") || !strings.HasSuffix(w, "\nend") || len(w) > maxText+200 || !strings.Contains(w, "bytes in the middle") {
+		t.Errorf("%d bytes, from %.20q", len(w), w)
+	}
+	for i := range 2*maxCalls + 1 {
+		b.Call("1", strconv.Itoa(i), "t", nil)
+	}
+	b.end()
+	if len(r.steps) != 3 || r.steps[0].Message.Text != b.said || len(r.steps[0].ToolCalls) != maxCalls || len(r.steps[2].ToolCalls) != 1 || len(r.steps[0].ReasoningContent) > maxText+200 {
+		t.Errorf("%d steps", len(r.steps))
+	}
+	var short growing
+	for _, piece := range []string{"a", "", strings.Repeat("x", 3*maxText), "z"} {
+		short.add(piece)
+	}
+	if s := short.String(); !strings.HasPrefix(s, "a\n\nxx") || !strings.HasSuffix(s, "x\nz") || len(s) > maxText+200 {
+		t.Errorf("%d bytes, from %.20q", len(s), s)
 	}
 }

@@ -134,7 +134,7 @@ func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 		return agent.Yield{}, context.Cause(ctx)
 	case errors.Is(err, sandbox.ErrRevoked), errors.Is(err, sandbox.ErrGone):
 		// Access may be cut a moment before ctx ends.
-		return exit.cutOff(s.book.said), nil
+		return exit.cutOff(s.book.words()), nil
 	case err != nil && !errors.Is(err, agent.ErrModel):
 		return agent.Yield{}, err
 	case s.book.err != nil:

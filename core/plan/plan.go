@@ -154,6 +154,24 @@ func (p *Plan) SkipRefused() {
 	}
 }
 
+// later refuses what the experiment file has words for, and this core cannot do.
+func (m *maker) later() {
+	if kind := m.in.Experiment.Executor.Kind; kind != "" && kind != "local" {
+		m.problems.add(Problem{
+			Severity: config.Error, Summary: fmt.Sprintf("executor %q is not supported yet", kind),
+			Detail: "Remove the block to run on this machine.",
+		})
+	}
+	for i := range m.in.Experiment.Cells {
+		if e := &m.in.Experiment.Cells[i].Environment; e.Surface != "" {
+			m.problems.add(Problem{
+				Severity: config.Error, Summary: fmt.Sprintf("the surface of environment %q is not supported yet", e.Label),
+				Detail: "Remove surface from its block.",
+			})
+		}
+	}
+}
+
 // Make makes the plan. An error means that the question could not be answered:
 // a dataset that cannot be read, a plugin that died. What is wrong with the
 // experiment or its tasks is in the plan.
@@ -163,12 +181,7 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 	if err := m.tasks(ctx); err != nil {
 		return nil, err
 	}
-	if kind := in.Experiment.Executor.Kind; kind != "" && kind != "local" {
-		m.problems.add(Problem{
-			Severity: config.Error, Summary: fmt.Sprintf("executor %q is not supported yet", kind),
-			Detail: "Remove the block to run on this machine.",
-		})
-	}
+	m.later()
 	m.identities()
 	m.trials()
 	m.missing()

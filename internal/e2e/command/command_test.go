@@ -71,6 +71,8 @@ func TestErrorsOfUsage(t *testing.T) {
 		"broken/x.hcl": "experiment \"x\" {\n  repeet = 2\n}\n",
 		"slurm/x.hcl": strings.Replace(read(t, filepath.Join(dir, "experiment.hcl")), "./tasks", "../tasks", 1) +
 			"executor \"slurm\" {}\n",
+		"surface/x.hcl": strings.Replace(strings.Replace(read(t, filepath.Join(dir, "experiment.hcl")), "./tasks", "../tasks", 1),
+			"plugin = \"local\"", "plugin = \"local\"\n  surface = \"local\"", 1),
 		"empty/readme": "nothing\n",
 	})
 	for _, tt := range []struct {
@@ -91,6 +93,7 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"run nowhere.hcl", "nowhere.hcl"},
 		{"run broken", "repeat"},
 		{"run slurm", `executor "slurm" is not supported yet`},
+		{"run surface", `is not supported yet: Remove surface from its block.`},
 		{"run . --in-flight -1", "--in-flight is -1: give 1 or more"},
 		{"run . --require nonsense", `requirement "nonsense"`},
 		{"task check nowhere", "no such file or directory: name the folder"},

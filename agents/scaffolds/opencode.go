@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/agent"
@@ -20,8 +21,8 @@ func openCode() cli.Scaffold {
 			Version: "1.18.33", NPM: []string{"opencode-linux-" + npmArch + "@{version}"}, Debian: []string{"libc6", "libstdc++6", "libgcc-s1", "bash-static"},
 			Links: map[string]string{"opencode": "npm/node_modules/opencode-linux-" + npmArch + "/bin/opencode", "bash": "usr/bin/bash-static"},
 		},
-		Dialects:  []model.Dialect{model.DialectOpenAIChat},
-		Knobs:     []cli.Knob{cli.SystemPrompt, cli.DeniedTools, cli.MaxTurns, cli.MCP, cli.Skills},
+		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectOpenAI, model.DialectAnthropic},
+		Knobs:     []cli.Knob{cli.Effort, cli.SystemPrompt, cli.AllowedTools, cli.DeniedTools, cli.MaxTurns, cli.MCP, cli.Skills},
 		Logs:      []string{"opencode/data/opencode/log"},
 		ModelName: "model",
 		Start:     startOpenCode,
@@ -41,10 +42,12 @@ func startOpenCode(r *cli.Run) (cli.Start, error) {
 		},
 	}
 	start.Options("--session", r.Session)
-	tools := map[string]bool{}
-	for _, t := range s.DeniedTools {
-		tools[t] = false
-	}
+	// It installs this package into each folder of configuration, for plugins
+	// written there, unless the folder looks as if it had.
+	const types = "@opencode-ai/plugin"
+	start.Files = append(start.Files, cli.File{Path: "opencode/config/opencode/node_modules/.keep"})
+	start.JSON("opencode/config/opencode/package-lock.json", map[string]any{"packages": map[string]any{"": map[string]any{"dependencies": map[string]string{types: "*"}}}})
+	permission := openCodeRules(r)
 	servers := map[string]any{}
 	for _, m := range r.Servers {
 		servers[m.Name] = map[string]any{"type": "remote", "url": m.URL, "headers": m.Headers, "enabled": true}
@@ -52,17 +55,24 @@ func startOpenCode(r *cli.Run) (cli.Start, error) {
 			servers[m.Name] = map[string]any{"type": "local", "command": append([]string{m.Command}, m.Args...), "enabled": true}
 		}
 	}
+	library := map[model.Dialect]string{
+		model.DialectOpenAIChat: "@ai-sdk/openai-compatible", model.DialectOpenAI: "@ai-sdk/openai", model.DialectAnthropic: "@ai-sdk/anthropic",
+	}[r.Model.Dialect]
+	effort := given(map[string]any{"reasoningEffort": s.ReasoningEffort})
+	if len(effort) > 0 && r.Model.Dialect == model.DialectAnthropic {
+		effort = map[string]any{"effort": s.ReasoningEffort, "thinking": map[string]string{"type": "adaptive"}}
+	}
 	config := map[string]any{
-		"autoupdate": false, "share": "disabled", "permission": "allow", "model": "berth/" + r.Model.Name, "small_model": "berth/" + r.Model.Name,
+		"autoupdate": false, "share": "disabled", "permission": permission, "model": "berth/" + r.Model.Name, "small_model": "berth/" + r.Model.Name,
 		"provider": map[string]any{"berth": map[string]any{
-			"npm": "@ai-sdk/openai-compatible", "options": map[string]any{"baseURL": r.BaseURL(), "apiKey": "{env:BERTH_MODEL_TOKEN}"},
-			"models": map[string]any{r.Model.Name: map[string]any{"limit": map[string]int{"context": 200000, "output": 32000}}},
+			"npm": library, "options": map[string]any{"baseURL": r.URL + "/v1", "apiKey": "{env:BERTH_MODEL_TOKEN}"},
+			"models": map[string]any{r.Model.Name: map[string]any{"limit": map[string]int{"context": 200000, "output": 32000}, "reasoning": len(effort) > 0, "options": effort}},
 		}},
 	}
 	if system := start.Text("opencode/system.md", s.SystemPrompt); system != "" {
 		config["instructions"] = []string{system}
 	}
-	maps.Copy(config, given(map[string]any{"tools": tools, "mcp": servers}))
+	maps.Copy(config, given(map[string]any{"mcp": servers}))
 	if s.MaxTurns > 0 {
 		config["agent"] = map[string]any{"build": map[string]any{"steps": s.MaxTurns}}
 	}
@@ -71,6 +81,29 @@ func startOpenCode(r *cli.Run) (cli.Start, error) {
 		start.Env["SHELL"] = r.Shell
 	}
 	return start, nil
+}
+
+// openCodeRules are what the model may use; the last rule that fits counts, and
+// "*" is sorted first. A tool that is denied is not offered.
+func openCodeRules(r *cli.Run) map[string]string {
+	rules := map[string]string{"*": "allow"}
+	if len(r.Settings.AllowedTools) > 0 {
+		rules = map[string]string{"*": "deny", "external_directory": "allow", "doom_loop": "allow"} // which are no tools
+		for _, m := range r.Servers {
+			rules[m.Name+"_*"] = "allow" // which are not its own
+		}
+	}
+	for word, tools := range map[string][]string{"allow": r.Settings.AllowedTools, "deny": r.Settings.DeniedTools} {
+		for _, t := range tools {
+			if slices.Contains([]string{"write", "patch", "apply_patch"}, t) {
+				t = "edit" // one rule is for all that change files
+			}
+			if rules[t] != "deny" {
+				rules[t] = word
+			}
+		}
+	}
+	return rules
 }
 
 // openCodeEvents reads what `opencode run --format json` prints.

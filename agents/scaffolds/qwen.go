@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/berth-eval/berth/agents/scaffolds/internal/streamjson"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -20,7 +21,7 @@ func qwenCode() cli.Scaffold {
 			},
 		}),
 		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectAnthropic, model.DialectOpenAI, model.DialectGemini},
-		Knobs:     []cli.Knob{cli.MaxTurns, cli.SystemPrompt, cli.MCP, cli.Skills},
+		Knobs:     []cli.Knob{cli.Effort, cli.MaxTurns, cli.SystemPrompt, cli.AllowedTools, cli.DeniedTools, cli.MCP, cli.Skills},
 		Logs:      []string{"qwen/projects"},
 		ModelName: "model",
 		Start:     startQwen,
@@ -29,6 +30,7 @@ func qwenCode() cli.Scaffold {
 }
 
 func startQwen(r *cli.Run) (cli.Start, error) {
+	s := r.Settings
 	api := map[model.Dialect][2]string{ // and the word in the names of its variables
 		model.DialectOpenAIChat: {"openai", "OPENAI"}, model.DialectOpenAI: {"openai-responses", "OPENAI"},
 		model.DialectAnthropic: {"anthropic", "ANTHROPIC"}, model.DialectGemini: {"gemini", "GEMINI"},
@@ -38,19 +40,45 @@ func startQwen(r *cli.Run) (cli.Start, error) {
 		Stdin: r.Message, Files: r.SkillLinks("qwen/skills"),
 		Env: map[string]string{
 			"QWEN_HOME": cli.Home + "/qwen", api[1] + "_BASE_URL": r.BaseURL(), api[1] + "_API_KEY": r.Model.Token, api[1] + "_MODEL": r.Model.Name,
-			"QWEN_CODE_SUPPRESS_YOLO_WARNING": "1",
+			"GOOGLE_GEMINI_BASE_URL": r.URL, "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1",
 		},
 	}
 	start.Options("--auth-type", api[0], "--model", r.Model.Name, "--resume", r.Session, "--max-session-turns", r.MaxTurns())
-	start.Text("qwen/QWEN.md", r.Settings.SystemPrompt)
+	start.Text("qwen/QWEN.md", s.SystemPrompt)
 	start.JSON("qwen/settings.json", given(map[string]any{
 		"privacy": map[string]any{"usageStatisticsEnabled": false}, "telemetry": map[string]any{"enabled": false},
 		"general": map[string]any{"enableAutoUpdate": false},
 		// The gateway tries again, and knows when.
-		"model":      map[string]any{"generationConfig": map[string]any{"maxRetries": 1}},
+		"model": map[string]any{"generationConfig": given(map[string]any{
+			"maxRetries": 1, "reasoning": given(map[string]any{"effort": s.ReasoningEffort}),
+		})},
+		"tools":       given(map[string]any{"core": s.AllowedTools}),
+		"permissions": given(map[string]any{"deny": qwenDenied(r)}),
+		// It would ask the model what is worth remembering after each turn.
+		"memory":     map[string]any{"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
 		"mcpServers": trusted(r.Servers),
 	}))
 	return start, nil
+}
+
+// qwenUnlisted are the tools that its list of allowed ones leaves alone.
+var qwenUnlisted = []string{
+	"agent", "enter_worktree", "exit_worktree", "get_goal", "list_agents", "record_artifact", "report_findings", "send_message", "skill", "task_stop", "update_goal",
+}
+
+// qwenDenied are the tools that the model may not use.
+func qwenDenied(r *cli.Run) []string {
+	denied := slices.Clone(r.Settings.DeniedTools)
+	if len(r.Settings.AllowedTools) == 0 {
+		return denied
+	}
+	denied = append(denied, qwenUnlisted...)
+	if len(r.Servers) == 0 {
+		denied = append(denied, "tool_search", "tool_call") // through which servers are reached
+	}
+	return slices.DeleteFunc(denied, func(t string) bool {
+		return slices.Contains(r.Settings.AllowedTools, t) && !slices.Contains(r.Settings.DeniedTools, t)
+	})
 }
 
 // qwenEvents reads stream-json.
@@ -65,6 +93,7 @@ func (e *qwenEvents) End(x cli.Exit) (agent.Yield, error) {
 		end.Open = noResult
 	case r.IsError:
 		end.Wrong = cmp.Or(r.Error.Message, unsaid)
+		end.Open = noResult // nothing says what the requests that failed have used
 	default:
 		end.Message = r.Text
 	}

@@ -11,24 +11,28 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-eval/berth/core/cli/answer"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
 // scaffold is one under test.
 type scaffold struct {
-	name   string
-	tool   string            // its shell, as it offers it to the model
-	arg    string            // the argument with the command
-	more   map[string]string // arguments that it has to have, too
-	plugin string            // whose it is, if not its own
-	config string            // of the agent block
-	model  string            // its name; empty: gpt-5.5
-	claims bool              // says what it used
-	finish string            // a command that says that it is done; empty: a text does
-	refuse record.AgentEnd   // what it makes of a refusal
+	name    string
+	tool    string            // its shell, as it offers it to the model
+	arg     string            // the argument with the command
+	more    map[string]string // arguments that it has to have, too
+	plugin  string            // whose it is, if not its own
+	config  string            // of the agent block
+	model   string            // its name; empty: gpt-5.5
+	dialect model.Dialect     // of its model; empty: the best that it speaks
+	claims  bool              // says what it used
+	finish  string            // a command that says that it is done; empty: a text does
+	refuse  record.AgentEnd   // what it makes of a refusal
 	// settings are the configuration of the agent block, and bundle what `agent
 	// bundle` is told, if that is not the name.
 	settings map[string]any
@@ -49,7 +53,7 @@ var scaffolds = []scaffold{
 	{name: "codex", tool: "exec_command", arg: "cmd", claims: true, refuse: record.Yielded},
 	{name: "pi", tool: "bash", arg: "command", claims: true, refuse: record.Refused},
 	{name: "mini-swe-agent", tool: "bash", arg: "command", claims: true, refuse: record.Crashed, finish: "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"},
-	{name: "nanobot", tool: "exec", arg: "command", claims: true, refuse: record.Refused},
+	{name: "nanobot", tool: "exec", arg: "command", claims: true, refuse: record.Refused, background: "timed out"}, // its own limit for a command is 60 s
 	{name: "gemini-cli", tool: "run_shell_command", arg: "command", claims: true, refuse: record.Yielded},
 	{name: "opencode", tool: "bash", arg: "command", claims: true, refuse: record.Refused, late: true, time: 120},
 	{name: "qwen-code", tool: "run_shell_command", arg: "command", claims: true, refuse: record.Crashed, crash: "exit code 1"},
@@ -104,10 +108,10 @@ func (s scaffold) trials() map[string]ending {
 		}
 		return at(name, 1, fmt.Sprintf("text: %q", "finished "+name))
 	}
-	wait, words := s.time, "last words: I wait."
-	if wait == 0 {
-		wait = 45
-	}
+	// By then it must have called its tool, also on a machine that others use.
+	wait := time.Duration(cmp.Or(s.time, 45)) * time.Second
+	wait = max(wait, min(conformance.Patience(wait), 3*time.Minute))
+	words := "last words: I wait."
 	if s.late {
 		words = "cut off"
 	}
@@ -140,7 +144,7 @@ func (s scaffold) trials() map[string]ending {
 		},
 		"deadline": {
 			replies: forever,
-			verify:  "[ -e /app/begun ] && " + nothingOfTheBundle, toml: fmt.Sprintf("[agent]\ntimeout_sec = %d\n", wait), outcome: record.Passed, end: record.Timeout,
+			verify:  "[ -e /app/begun ] && " + nothingOfTheBundle, toml: fmt.Sprintf("[agent]\ntimeout_sec = %.0f\n", wait.Seconds()), outcome: record.Passed, end: record.Timeout,
 			says: words,
 		},
 		"down": {replies: []string{fails("down", 503)}, outcome: record.ModelError, end: record.Crashed, says: "scripted trouble"},

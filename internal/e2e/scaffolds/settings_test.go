@@ -160,9 +160,11 @@ func settingsOfMore(s scaffold) map[string][]setting {
 				name: "max_turns", config: "max_turns = 1", sees: []string{"MAXIMUM STEPS REACHED"},
 				replies: []string{reply(0, s.call("on", "echo on")), reply(1, done)},
 			},
+			{name: "reasoning_effort", config: `reasoning_effort = "low"`, sees: []string{`"reasoning_effort":"low"`}},
+			{name: "allowed_tools", config: `allowed_tools = ["bash", "read"]`, tools: []string{"bash", "read"}},
 			{name: "denied_tools", config: `denied_tools = ["write"]`, sees: []string{`"name":"bash"`}, not: []string{`"name":"write"`}},
 			{
-				name: "mcp", config: serverConfig, sees: []string{"the note is " + serverMark},
+				name: "mcp", config: serverConfig + "\nallowed_tools = [\"bash\"]", sees: []string{"the note is " + serverMark},
 				replies: []string{reply(0, "text: I ask., tools: [{name: notes_tell, arguments: {}}]"), reply(1, done)},
 			},
 			{name: "skill", config: skillConfig, sees: []string{skillMark}},
@@ -170,6 +172,9 @@ func settingsOfMore(s scaffold) map[string][]setting {
 		"qwen-code": {
 			{name: "model", model: "acme/large", sees: []string{`"model":"acme/large"`}},
 			{name: "max_turns", config: "max_turns = 1", end: record.MaxSteps, replies: []string{"  - {" + s.call("on", "echo on") + ", " + usage + "}\n"}},
+			{name: "reasoning_effort", config: `reasoning_effort = "low"`, sees: []string{`"reasoning_effort":"low"`}},
+			{name: "allowed_tools", config: `allowed_tools = ["run_shell_command", "read_file"]`, tools: []string{"read_file", "run_shell_command"}},
+			{name: "denied_tools", config: `denied_tools = ["write_file"]`, sees: []string{`"name":"read_file"`}, not: []string{`"name":"write_file"`}},
 			{
 				name: "mcp", config: serverConfig, sees: []string{"the note is " + serverMark},
 				replies: []string{reply(0, "text: I ask., tools: [{name: mcp__notes__tell, arguments: {}}]"), reply(1, done)},
@@ -351,8 +356,6 @@ func TestSettingsThatACLIHasNothingFor(t *testing.T) {
 			"max_turns = 3": "pi has nothing for max_turns", `denied_tools = ["a"]`: "pi has nothing for denied_tools", serverConfig: "pi has nothing for mcp",
 			`reasoning_effort = "max"`: `pi does not know the reasoning_effort "max"`,
 		},
-		"opencode":  {`reasoning_effort = "high"`: "opencode has nothing for reasoning_effort", `allowed_tools = ["a"]`: "opencode has nothing for allowed_tools"},
-		"qwen-code": {`reasoning_effort = "high"`: "qwen-code has nothing for reasoning_effort", `denied_tools = ["a"]`: "qwen-code has nothing for denied_tools"},
 		"openhands": {
 			`denied_tools = ["browser"]`: `openhands has no tool "browser" that could be left out`, `args = ["--json"]`: "takes no arguments",
 			`reasoning_effort = "max"`: `openhands does not know the reasoning_effort "max"`,

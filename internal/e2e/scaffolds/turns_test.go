@@ -33,8 +33,11 @@ type bench struct {
 	relay *relay.Relay
 	box   *sandbox.Sandbox
 
+	folder string // where the gateway keeps what it was asked
+
 	mu    sync.Mutex
 	asked []time.Time
+	sent  []gateway.Exchange
 }
 
 func must(t *testing.T, err error) {
@@ -70,6 +73,10 @@ func set(t *testing.T, s scaffold, script string) *bench {
 	must(t, err)
 	needs, err := b.agent.Check(ctx, agent.CheckRequest{Role: agent.RoleAgent, Config: block})
 	must(t, err)
+	b.folder = dir
+	if s.dialect != "" {
+		needs.Dialects = []model.Dialect{s.dialect}
+	}
 	if len(needs.Refusals) > 0 {
 		t.Fatal(needs.Refusals)
 	}
@@ -114,10 +121,13 @@ func (b *bench) models(t *testing.T, dir, script string, dialects []model.Dialec
 	t.Cleanup(func() { _ = g.Close() })
 	session, err := g.Session(t.Context(), trial.ModelSpec{
 		Trial: "t", Attempt: 1, Role: "agent", Dialects: dialects, Dir: dir, Inside: b.box.Listen,
-		Append: func(string, any) {
+		Append: func(_ string, record any) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.asked = append(b.asked, time.Now())
+			if x, ok := record.(*gateway.Exchange); ok {
+				b.sent = append(b.sent, *x)
+			}
 		},
 		Models: map[string]trial.Model{"default": {ID: gateway.ModelID(m), Label: "m", Info: model.Info{Dialect: model.DialectScript, Name: m.Name}}},
 	})

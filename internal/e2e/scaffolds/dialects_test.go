@@ -1,0 +1,65 @@
+package scaffolds
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/gateway"
+	"github.com/berth-eval/berth/core/gateway/tape"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// spoken are the dialects of CLIs that speak several, beside the best, which all
+// other tests use, and what an effort is in them.
+var spoken = map[string]map[model.Dialect]string{
+	"pi":        {model.DialectOpenAI: `"effort":"low"`, model.DialectAnthropic: ""},
+	"opencode":  {model.DialectOpenAI: `"effort":"low"`, model.DialectAnthropic: `"effort":"low"`},
+	"qwen-code": {model.DialectOpenAI: `"effort":"low"`, model.DialectAnthropic: "", model.DialectGemini: ""},
+	"nanobot":   {model.DialectOpenAI: `"effort":"low"`, model.DialectAnthropic: ""},
+	"openhands": {model.DialectOpenAI: `"low"`, model.DialectAnthropic: ""},
+}
+
+// Each dialect that a CLI is said to speak carries calls and their results.
+func TestEachDialect(t *testing.T) {
+	for _, s := range scaffolds {
+		for d, effort := range spoken[s.name] {
+			t.Run(fmt.Sprintf("%s/%s", s.name, d), func(t *testing.T) {
+				t.Parallel()
+				needs(t, s)
+				s.dialect, s.settings = d, map[string]any{}
+				if effort != "" {
+					s.settings["reasoning_effort"] = "low"
+				}
+				b := set(t, s, fmt.Sprintf("replies:\n  - {when: {turn: 0}, %s}\n  - {when: {turn: 1, last: OUT-one}, %s}\n", s.call("one", "echo OUT-one"), s.last("all is done")))
+				session, err := b.agent.Open(t.Context(), b.setup)
+				must(t, err)
+				r := &recorder{}
+				y, err := session.Turn(t.Context(), agent.Message{Turn: 1, Text: "go on"}, r)
+				if err != nil || y.End != agent.Done || len(r.steps) != 2 || r.steps[0].Observation == nil {
+					t.Fatalf("%+v, %v: %+v\n%s", y, err, r.steps, last(b.setup.Scratch))
+				}
+				must(t, session.Close(t.Context(), "", r))
+				if said := b.requests(t); !strings.Contains(said, effort) {
+					t.Errorf("no request has %s: %.3000s", effort, said)
+				}
+			})
+		}
+	}
+}
+
+// requests are the bodies of all requests.
+func (b *bench) requests(t *testing.T) string {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all strings.Builder
+	for _, x := range b.sent {
+		body, err := tape.Fetch(filepath.Join(b.folder, gateway.RecordDir), x.Request)
+		must(t, err)
+		all.Write(body)
+	}
+	return all.String()
+}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -108,41 +107,14 @@ func (c *control) Stats(context.Context, *pb.StatsRequest) (*pb.StatsReply, erro
 	if unix.Statfs("/", &fs) == nil {
 		r.DiskTotalBytes, r.DiskFreeBytes = int64(fs.Blocks)*fs.Bsize, int64(fs.Bavail)*fs.Bsize //nolint:unconvert // their sizes are the architecture's
 	}
-	r.MemoryBytes = cgroupNumber("memory.current", "memory/memory.usage_in_bytes")
-	r.MemoryPeakBytes = cgroupNumber("memory.peak", "memory/memory.max_usage_in_bytes")
-	r.MemoryLimitBytes = cgroupNumber("memory.max", "memory/memory.limit_in_bytes")
+	r.MemoryBytes = proc.Cgroup("memory.current", "memory/memory.usage_in_bytes")
+	r.MemoryPeakBytes = proc.Cgroup("memory.peak", "memory/memory.max_usage_in_bytes")
+	r.MemoryLimitBytes = proc.Cgroup("memory.max", "memory/memory.limit_in_bytes")
 	if self, ok := proc.Stat(os.Getpid()); ok {
 		r.SandboxdRssBytes = self.RSSPages * page
 	}
-	r.SandboxdThreads, r.SandboxdDescriptors = count("/proc/self/task"), count("/proc/self/fd")
+	r.SandboxdThreads, r.SandboxdDescriptors = proc.Count("/proc/self/task"), proc.Count("/proc/self/fd")
 	return r, nil
-}
-
-// cgroupNumber reads a number of our cgroup, v2 or v1, where the backend shows
-// it. No limit is 0.
-func cgroupNumber(names ...string) int64 {
-	for _, n := range names {
-		b, err := os.ReadFile("/sys/fs/cgroup/" + n)
-		if err != nil {
-			continue
-		}
-		v, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-		if err != nil || v >= 1<<60 { // "max", or v1's word for it
-			return 0
-		}
-		return v
-	}
-	return 0
-}
-
-func count(dir string) int64 {
-	f, err := os.Open(dir)
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	names, _ := f.Readdirnames(-1)
-	return int64(len(names))
 }
 
 // Processes lists what runs.

@@ -15,6 +15,17 @@ from loguru import logger  # noqa: E402
 logger.remove()
 logger.add(sys.stderr, level="WARNING")
 
+import tiktoken  # noqa: E402
+
+
+def no_table(name):
+    raise LookupError("no table of tokens: bytes are counted")
+
+
+# It would load the table from a server of OpenAI before each request. Without it,
+# as in a sandbox that has no network, bytes are counted.
+tiktoken.get_encoding = no_table
+
 from nanobot.agent.hook import AgentHook  # noqa: E402
 from nanobot.nanobot import Nanobot  # noqa: E402
 

@@ -29,7 +29,7 @@ const (
 )
 
 // patience bounds whatever an engine or a run does.
-const patience = 8 * time.Minute
+const patience = 15 * time.Minute
 
 // engine is one that can be used here, and who uses it.
 type engine struct{ engineuser.Engine }

@@ -111,6 +111,9 @@ func (o outside) packets(t *testing.T) (all, questions int) {
 var chatter = map[string]string{
 	"claude-code": `env = { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = "", DISABLE_TELEMETRY = "", DISABLE_ERROR_REPORTING = "", DISABLE_AUTOUPDATER = "" }`,
 	"codex":       `args = ["-c", "analytics.enabled=true", "-c", "features.plugins=true", "-c", "features.apps=true"]`,
+	"gemini-cli":  `env = { GEMINI_TELEMETRY_ENABLED = "true", GEMINI_TELEMETRY_TARGET = "local", GEMINI_TELEMETRY_OTLP_ENDPOINT = "http://telemetry.example:4317" }`,
+	"opencode":    `env = { OPENCODE_DISABLE_MODELS_FETCH = "" }`,
+	"qwen-code":   `args = ["--telemetry", "--telemetry-otlp-endpoint", "http://telemetry.example:4317"]`,
 }
 
 // A CLI in a sandbox with a public network sends nothing and asks no name server
@@ -144,8 +147,8 @@ func TestNothingLeavesASandbox(t *testing.T) {
 // packets and questions left meanwhile.
 func (o outside) during(t *testing.T, e *engine, s scaffold, command string) (all, questions int) {
 	t.Helper()
-	replies := []string{
-		"  - {when: {turn: 0}, " + s.call("I write it.", "bash -c '"+command+"'; echo MARK-solve | tee /app/done") + ", " + usage + "}\n",
+	replies := []string{ // Gemini CLI takes a shell in front of a command away
+		"  - {when: {turn: 0}, " + s.call("I write it.", ": ; bash -c '"+command+"'; echo MARK-solve | tee /app/done") + ", " + usage + "}\n",
 		"  - {when: {turn: 1}, " + s.last("finished") + ", " + usage + "}\n",
 	}
 	dir, x := e.lay(t, s, map[string]ending{"solve": {replies: replies, verify: "[ -s /app/done ] && [ $(wc -l </proc/net/route) -gt 1 ]"}})

@@ -1,9 +1,9 @@
-# A program that Berth has no code for, Qwen Code: everything about it is said
-# here. Its bundle is made by hand, once: README.md has the command.
+# A program that Berth has no code for, GitHub Copilot CLI: everything about it is
+# said here. Its bundle is made by hand, once: README.md has the command.
 experiment "own-cli" {
   datasets    = [dataset.samples]
   environment = environment.local
-  agent       = agent.qwen
+  agent       = agent.copilot
   model       = model.scripted
 }
 
@@ -16,89 +16,77 @@ environment "local" {
   plugin = "local"
 }
 
-agent "qwen" {
+agent "copilot" {
   plugin = "cli"
   config {
-    bundle   = "qwen-code@0.24.4"
+    bundle   = "copilot@1.0.102"
     dialects = ["openai-chat"]
-    command  = ["{bundle}/bin/node", "{bundle}/bin/qwen", "--yolo", "--output-format", "stream-json", "--auth-type", "openai"]
-    continue = ["{bundle}/bin/node", "{bundle}/bin/qwen", "--yolo", "--output-format", "stream-json", "--auth-type", "openai", "--resume", "{session}"]
+    command = [
+      "{bundle}/bin/copilot", "--output-format", "json", "--allow-all-tools", "--allow-all-paths", "--no-auto-update",
+      "--log-dir", "{home}/copilot/logs",
+    ]
+    continue = [ # for a second message
+      "{bundle}/bin/copilot", "--output-format", "json", "--allow-all-tools", "--allow-all-paths", "--no-auto-update",
+      "--log-dir", "{home}/copilot/logs", "--resume={session}",
+    ]
     env = {
-      QWEN_HOME                       = "{home}/qwen"
-      OPENAI_BASE_URL                 = "{url}/v1"
-      OPENAI_API_KEY                  = "{token}"
-      OPENAI_MODEL                    = "{model}"
-      QWEN_CODE_SUPPRESS_YOLO_WARNING = "1"
+      COPILOT_HOME              = "{home}/copilot"
+      COPILOT_OFFLINE           = "true"
+      COPILOT_MODEL             = "{model}"
+      COPILOT_PROVIDER_BASE_URL = "{url}/v1"
+      COPILOT_PROVIDER_API_KEY  = "{token}"
+      XDG_CACHE_HOME            = "{home}/cache" # where it unpacks itself
     }
-    logs = ["qwen/projects"]
-
-    file "qwen/settings.json" {
-      text = jsonencode({
-        privacy = { usageStatisticsEnabled = false }
-        general = { enableAutoUpdate = false }
-      })
-    }
+    logs = ["copilot/session-state"]
 
     # How what it prints is read: an event a line.
     format = "jsonl"
     event {
-      kind = "session"
-      when = { type = "system", subtype = "init" }
-      text = "session_id"
-    }
-    event {
-      kind  = "think"
-      when  = { type = "assistant" }
-      each  = "message.content"
-      where = { type = "thinking" }
-      text  = "thinking"
-    }
-    event {
-      kind  = "say"
-      when  = { type = "assistant" }
-      each  = "message.content"
-      where = { type = "text" }
-      text  = "text"
+      kind = "say"
+      when = { type = "assistant.message" }
+      id   = "data.messageId"
+      text = "data.content"
     }
     event {
       kind      = "call"
-      when      = { type = "assistant" }
-      each      = "message.content"
-      where     = { type = "tool_use" }
-      call      = "id"
+      when      = { type = "assistant.message" }
+      id        = "data.messageId"
+      each      = "data.toolRequests"
+      call      = "toolCallId"
       name      = "name"
-      arguments = "input"
+      arguments = "arguments"
     }
     event {
-      kind   = "usage"
-      when   = { type = "assistant" }
-      input  = ["message.usage.input_tokens"]
-      cached = ["message.usage.cache_read_input_tokens"]
-      output = ["message.usage.output_tokens"]
+      kind = "result"
+      when = { type = "tool.execution_complete", "data.success" = "true" }
+      call = "data.toolCallId"
+      text = "data.result.content"
     }
     event {
-      kind   = "result"
-      when   = { type = "user" }
-      each   = "message.content"
-      where  = { type = "tool_result" }
-      call   = "tool_use_id"
-      text   = "content"
-      failed = "is_error"
-    }
-    event {
-      kind = "done"
-      when = { type = "result", is_error = "false" }
-      text = "result"
+      kind = "result"
+      when = { type = "tool.execution_complete", "data.success" = "false" }
+      call = "data.toolCallId"
+      text = "data.error.message"
     }
     event {
       kind = "failed"
-      when = { type = "result", is_error = "true" }
-      text = "error.message"
+      when = { type = "session.error" }
+      text = "data.message"
+    }
+    event {
+      kind = "session"
+      when = { type = "result" }
+      text = "sessionId"
+    }
+    event {
+      kind = "done"
+      when = { type = "result", exitCode = "0" }
     }
   }
 }
 
 model "scripted" {
   provider = "script"
+  name     = "gpt-5.4"
   script   = "./replies.yaml"
 }

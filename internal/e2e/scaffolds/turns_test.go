@@ -159,6 +159,9 @@ func TestASecondMessageGoesOnWithTheSession(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			needs(t, s)
+			if s.config != "" {
+				s.settings = s.resolved(t)
+			}
 			b := set(t, s, fmt.Sprintf(`replies:
   - {when: {turn: 0, last: first-message}, %s}
   - {when: {turn: 1, last: OUT-one}, %s}

@@ -454,6 +454,14 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 			t.Errorf("%v, %s: %s; want %s", tt.down, tt.end, r.Outcome, tt.want)
 		}
 	}
+	// One that says so itself does not know what of the model was wrong.
+	a := turn(func(context.Context, *actor) (agent.Yield, error) {
+		return agent.Yield{}, fmt.Errorf("ask: 429: %w", agent.ErrModel)
+	})
+	b := withModel(t, a, tests("true"), &purse{spent: make(chan struct{}), down: trial.ErrRateLimited})
+	if r := b.run(t.Context(), t); r.Outcome != record.RateLimited || r.Error == nil || r.Error.Boundary != record.ByModel || !strings.Contains(r.Error.Message, "ask: 429") {
+		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.RateLimited)
+	}
 }
 
 // An agent that gives up at the refusal is no faster than its budget: the turn

@@ -8,6 +8,7 @@ package blame
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
@@ -48,6 +49,15 @@ func On(b record.Boundary, err error) error {
 		return err
 	}
 	return Of(b, err)
+}
+
+// Model is the error of an agent whose model did not answer: what was wrong with
+// it the gateway knows, whose down is nil if nothing was.
+func Model(down, err error) error {
+	if down == nil || !errors.Is(err, agent.ErrModel) {
+		return err
+	}
+	return On(record.ByModel, fmt.Errorf("%w; the agent says: %s", down, err.Error()))
 }
 
 // Of is the fault that err is or, if it is none, that it makes of an error of b.

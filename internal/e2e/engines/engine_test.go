@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/berth-eval/berth/internal/e2e/engineuser"
 )
 
 // Images that scripts/engines-for-tests gives to both engines.
@@ -88,26 +89,10 @@ func (m *machine) containers(t *testing.T, run string) (all []container) {
 // why, where there is none.
 func machineFor(t *testing.T, plugin, image string) *machine {
 	t.Helper()
-	paths := []string{"/run/berth-engines/docker.sock", "/var/run/docker.sock"}
-	if plugin == "podman" {
-		if os.Getuid() == 0 {
-			t.Skip("Podman is tried as an ordinary user")
-		}
-		paths = []string{fmt.Sprintf("/run/user/%d/podman/podman.sock", os.Getuid())}
+	if plugin == "podman" && os.Getuid() == 0 {
+		t.Skip("Podman is tried as an ordinary user")
 	}
-	var why []string
-	for _, path := range paths {
-		m := machineAt(plugin, path)
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		err := m.get(ctx, "/images/"+image+"/json", nil)
-		cancel()
-		if err == nil {
-			return m
-		}
-		why = append(why, err.Error())
-	}
-	t.Skipf("no %s with %s: %s: run scripts/engines-for-tests --debian as root to have it tried", plugin, image, strings.Join(why, "; "))
-	return nil
+	return machineAt(plugin, strings.TrimPrefix(engineuser.Find(t, plugin, image).Socket, "unix://"))
 }
 
 // run is the id of the only run of the place; empty: it has not begun.

@@ -252,6 +252,9 @@ var abilityClauses = []conformance.Clause[Subject]{
 		Guards: "a clean-up that takes an image which somebody else made, or a capability that is not there",
 		Time:   60 * time.Second,
 		Skip:   without(environment.CapabilityImageGC),
+		// Images are asked for without a configuration. Where that leads to another
+		// engine than the subject's, or to none, what is dropped here is not there:
+		// the tests of an engine drop by the names that it lists.
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			k, ok := s.Environment.(environment.Keeper)
 			if !ok || !k.Keeps() {

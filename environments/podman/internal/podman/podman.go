@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containers/podman/v5/libpod/define"
 	"github.com/containers/podman/v5/pkg/bindings"
 	"github.com/containers/podman/v5/pkg/bindings/containers"
 	"github.com/containers/podman/v5/pkg/bindings/volumes"
@@ -137,6 +138,8 @@ func spec(c engine.Container) *specgen.SpecGenerator {
 		s.SelinuxOpts = []string{"disable"}
 	}
 	s.HealthConfig = &manifest.Schema2HealthConfig{Test: []string{"NONE"}}
+	// Servers from 5.3 on refuse a container that does not say this, checked or not.
+	s.HealthLogDestination, s.HealthMaxLogCount, s.HealthMaxLogSize = define.DefaultHealthCheckLocalDestination, define.DefaultHealthMaxLogCount, define.DefaultHealthMaxLogSize
 	for _, m := range c.Mounts {
 		s.Mounts = append(s.Mounts, specs.Mount{
 			Destination: m.Target, Source: m.Source, Type: "bind", Options: []string{"rbind", "ro", "rprivate", "nosuid", "nodev"},

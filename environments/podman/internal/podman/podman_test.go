@@ -217,3 +217,12 @@ func TestAServerThatIsGoneIsRefusedWithARemedy(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
+
+// Servers from 5.3 on look for the place of the logs of health checks, also of a
+// container that has none, and refuse it where none is said.
+func TestASandboxSaysWhereLogsOfHealthChecksGo(t *testing.T) {
+	t.Parallel()
+	if s := spec(engine.Container{}); s.HealthLogDestination != "local" || len(s.HealthConfig.Test) != 1 || s.HealthConfig.Test[0] != "NONE" {
+		t.Errorf("health checks %+v, logs at %q; want none, at a place that servers know", s.HealthConfig, s.HealthLogDestination)
+	}
+}

@@ -85,7 +85,10 @@ type SandboxControlClient interface {
 	Attach(ctx context.Context, in *AttachRequest, opts ...grpc.CallOption) (*AttachReply, error)
 	// Detach closes every connection of a session and returns when no call of it
 	// is being carried out any more. It kills nothing: commands and terminals
-	// stay, and a later Attach of the same session finds those kept by id.
+	// stay, and a later Attach of the same session finds those kept by id. An Exec
+	// of a command that is not kept first sends what the command has written so
+	// far, and ends with REVOKED; where the client does not take it within a
+	// second, the connection ends without that word.
 	Detach(ctx context.Context, in *DetachRequest, opts ...grpc.CallOption) (*DetachReply, error)
 	// Freeze stops every process but sandboxd and returns once all have stopped;
 	// those that were stopped before stay so at Thaw. Commands and terminals
@@ -343,7 +346,10 @@ type SandboxControlServer interface {
 	Attach(context.Context, *AttachRequest) (*AttachReply, error)
 	// Detach closes every connection of a session and returns when no call of it
 	// is being carried out any more. It kills nothing: commands and terminals
-	// stay, and a later Attach of the same session finds those kept by id.
+	// stay, and a later Attach of the same session finds those kept by id. An Exec
+	// of a command that is not kept first sends what the command has written so
+	// far, and ends with REVOKED; where the client does not take it within a
+	// second, the connection ends without that word.
 	Detach(context.Context, *DetachRequest) (*DetachReply, error)
 	// Freeze stops every process but sandboxd and returns once all have stopped;
 	// those that were stopped before stay so at Thaw. Commands and terminals

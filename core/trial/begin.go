@@ -12,6 +12,7 @@ import (
 	inside "github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/fit"
 	"github.com/berth-eval/berth/core/trial/memo"
 	"github.com/berth-eval/berth/core/trial/patience"
 	"github.com/berth-eval/berth/core/trial/sides"
@@ -75,11 +76,11 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if err := a.plugins(ctx); err != nil {
 		return err
 	}
-	known := Known{Agent: &a.needs, Verifiers: map[string]verifier.Traits{}, Gateway: a.in.Gateway != nil}
+	known := fit.Known{Agent: &a.needs, Verifiers: map[string]verifier.Traits{}, Gateway: a.in.Gateway != nil}
 	for name, v := range a.verifiers {
 		known.Verifiers[name] = v.Traits
 	}
-	if ps := Unsupported(a.task, a.in.Cell, known); len(ps) > 0 {
+	if ps := fit.Unsupported(a.task, a.in.Cell, known); len(ps) > 0 {
 		return blame.On(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
 	}
 	taskEnv, err := a.task.Environment.Env.Resolve(a.in.LookupEnv)
@@ -91,7 +92,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return blame.On(record.ByConfig, err)
 	}
 	var modified []string
-	if a.spec, modified, err = Spec(a.task, a.in.Cell, a.needs); err != nil {
+	if a.spec, modified, err = fit.Spec(a.task, a.in.Cell, a.needs); err != nil {
 		return blame.On(record.ByConfig, err)
 	}
 	a.res.Modified = modified

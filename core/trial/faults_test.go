@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -131,7 +132,7 @@ func faultCases() []faultCase {
 			outcome: record.NotRun, by: record.ByConfig, phase: record.PhasePrepare, says: "no such effort", unseen: true,
 		},
 		{
-			name: "agent needs a model", agent: &scripted{needs: agent.Needs{Dialects: []modelDialect{"x"}}}, judge: pass,
+			name: "agent needs a model", agent: &scripted{needs: agent.Needs{Dialects: []model.Dialect{"x"}}}, judge: pass,
 			outcome: record.NotRun, by: record.ByConfig, phase: record.PhasePrepare, says: "no gateway", unseen: true,
 		},
 		{

@@ -22,7 +22,6 @@ import (
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -427,8 +426,6 @@ func looks(ok func(verifier.Request) bool) *judge {
 		},
 	}
 }
-
-type modelDialect = model.Dialect
 
 // Rewrite implements verifier.Rewriter.
 func (j *judge) Rewrite(_ context.Context, _ verifier.Request, _ verifier.Verdict, candidate string) (string, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/fit"
 	"github.com/berth-eval/berth/core/trial/scribe"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -198,7 +199,7 @@ func (s *stage) openUser(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if ps := agentProblems("user", cell.Agent, &needs, a.in.Gateway != nil); len(ps) > 0 {
+	if ps := fit.Agent("user", cell.Agent, &needs, a.in.Gateway != nil); len(ps) > 0 {
 		return blame.On(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
 	}
 	if needs.Shell || needs.Terminal {

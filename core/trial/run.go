@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/fit"
 	"github.com/berth-eval/berth/core/trial/folders"
 	"github.com/berth-eval/berth/core/trial/redact"
 	"github.com/berth-eval/berth/core/trial/scribe"
@@ -164,7 +165,7 @@ func (a *attempt) modes() {
 	var modes []string
 	same := false
 	for i := range a.task.Stages {
-		m, err := Mode(a.task, &a.task.Stages[i], a.in.Cell.Verify)
+		m, err := fit.Mode(a.task, &a.task.Stages[i], a.in.Cell.Verify)
 		if err != nil {
 			continue
 		}

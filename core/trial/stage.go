@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/decide"
+	"github.com/berth-eval/berth/core/trial/fit"
 	"github.com/berth-eval/berth/core/trial/grant"
 	"github.com/berth-eval/berth/core/trial/scribe"
 	"github.com/berth-eval/berth/core/trial/views"
@@ -58,7 +59,7 @@ func (s *stage) phase(name record.PhaseName, who record.Boundary) record.Phase {
 func (s *stage) run(ctx context.Context) (p record.Phase, err error) {
 	ctx, end := s.a.w.Ctx(ctx)
 	defer end()
-	if s.mode, err = Mode(s.a.task, s.task, s.a.in.Cell.Verify); err != nil {
+	if s.mode, err = fit.Mode(s.a.task, s.task, s.a.in.Cell.Verify); err != nil {
 		return s.phase(record.PhaseSetup, record.ByConfig), blame.On(record.ByConfig, err)
 	}
 	reach := grant.Reach(s.a.task, s.task)

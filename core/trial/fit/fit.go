@@ -1,4 +1,9 @@
-package trial
+// Package fit says whether a task can be run in a cell, in which mode it is
+// verified there, and what its environment is asked for. Plan asks before
+// anything starts, and each attempt asks again.
+//
+// It must not ask a plugin or touch a file: what plugins said is handed to it.
+package fit
 
 import (
 	"fmt"
@@ -6,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/core/trial/cell"
 	"github.com/berth-eval/berth/core/trial/grant"
 	"github.com/berth-eval/berth/core/trial/sides"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -29,8 +35,8 @@ type Known struct {
 
 // Unsupported says, by name, what of a task this core cannot carry out in a
 // cell, and what the cell may not do to the task. Plan asks it for every task
-// and cell, and Run asks it again.
-func Unsupported(t *task.Task, c Cell, k Known) []Problem {
+// and cell, and a trial asks it again.
+func Unsupported(t *task.Task, c cell.Cell, k Known) []Problem {
 	var ps []Problem
 	add := func(summary, format string, args ...any) {
 		ps = append(ps, Problem{Summary: summary, Detail: fmt.Sprintf(format, args...)})
@@ -50,9 +56,9 @@ func Unsupported(t *task.Task, c Cell, k Known) []Problem {
 	if _, _, err := grant.Network(t, c.Environment.Network); err != nil {
 		add("network cannot be granted as the task asks", "%s", err)
 	}
-	ps = append(ps, agentProblems("agent", c.Agent, k.Agent, k.Gateway)...)
+	ps = append(ps, Agent("agent", c.Agent, k.Agent, k.Gateway)...)
 	if c.User != nil && t.Interaction != nil {
-		ps = append(ps, agentProblems("user", c.User.Agent, k.User, k.Gateway)...)
+		ps = append(ps, Agent("user", c.User.Agent, k.User, k.Gateway)...)
 		if k.User != nil && (k.User.Shell || k.User.Terminal || k.User.Surface) {
 			add(fmt.Sprintf("user %q wants a sandbox", c.User.Plugin),
 				"A simulated user with a sandbox of its own is not supported yet. Use an agent that needs no shell.")
@@ -102,7 +108,7 @@ func Mode(t *task.Task, s *task.Stage, asked task.Mode) (task.Mode, error) {
 	}
 }
 
-func modeProblems(t *task.Task, s *task.Stage, c Cell, k Known) (ps []Problem) {
+func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Problem) {
 	add := func(summary, format string, args ...any) {
 		ps = append(ps, Problem{Summary: summary, Detail: inStage(s.Name) + fmt.Sprintf(format, args...)})
 	}
@@ -137,7 +143,9 @@ func modeProblems(t *task.Task, s *task.Stage, c Cell, k Known) (ps []Problem) {
 	return ps
 }
 
-func agentProblems(part string, a Agent, n *agent.Needs, gateway bool) (ps []Problem) {
+// Agent says why an agent that needs n cannot play its part, "agent" or "user", in a
+// cell. A nil n is not known, and nothing is refused for it.
+func Agent(part string, a cell.Agent, n *agent.Needs, gateway bool) (ps []Problem) {
 	if n == nil {
 		return nil
 	}
@@ -179,7 +187,7 @@ func dialects(n *agent.Needs) string {
 // Spec is what the environment of a cell is asked for, less what only an
 // attempt knows (labels, folders, the resolved variables), and what the
 // experiment changed of what the task asks.
-func Spec(t *task.Task, c Cell, needs agent.Needs) (environment.Spec, []string, error) {
+func Spec(t *task.Task, c cell.Cell, needs agent.Needs) (environment.Spec, []string, error) {
 	e := &t.Environment
 	given, modified, err := grant.Network(t, c.Environment.Network)
 	if err != nil {

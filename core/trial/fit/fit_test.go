@@ -1,11 +1,12 @@
-package trial_test
+package fit_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/trial/cell"
+	"github.com/berth-eval/berth/core/trial/fit"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
@@ -23,69 +24,69 @@ func plainTask() *task.Task {
 
 type unsupportedCase struct {
 	name string
-	set  func(t *task.Task, c *trial.Cell, k *trial.Known)
+	set  func(t *task.Task, c *cell.Cell, k *fit.Known)
 	want string // in the one problem; empty: none
 }
 
 func unsupportedCases() []unsupportedCase {
-	models := map[string]trial.Model{"default": {Label: "m"}}
+	models := map[string]cell.Model{"default": {Label: "m"}}
 	return []unsupportedCase{
-		{"plain", func(*task.Task, *trial.Cell, *trial.Known) {}, ""},
-		{"compose", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Environment.Compose = "docker-compose.yaml" }, "several containers"},
-		{"a sidecar", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
+		{"plain", func(*task.Task, *cell.Cell, *fit.Known) {}, ""},
+		{"compose", func(t *task.Task, _ *cell.Cell, _ *fit.Known) { t.Environment.Compose = "docker-compose.yaml" }, "several containers"},
+		{"a sidecar", func(t *task.Task, _ *cell.Cell, _ *fit.Known) {
 			t.Environment.Sidecars = []task.Sidecar{{Name: "db"}}
 		}, ""},
-		{"windows", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Environment.OS = "windows" }, "Windows"},
-		{"surface", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Stages[0].Surface = &task.Surface{} }, "surface"},
-		{"captures without a surface", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Stages[0].Captures = []task.Capture{{Name: "c"}} }, "captures"},
-		{"separate", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Mode = task.ModeSeparate }, `"separate" is not supported yet: In stage "s". It needs a second sandbox. Use a task`},
-		{"snapshot by the experiment", func(_ *task.Task, c *trial.Cell, _ *trial.Known) { c.Verify = task.ModeSnapshot }, `"snapshot" is not supported yet: In stage "s". It needs a second sandbox. Write verify = "restarted"`},
-		{"stricter", func(_ *task.Task, c *trial.Cell, _ *trial.Known) { c.Verify = task.ModeRestarted }, ""},
-		{"weaker", func(t *task.Task, c *trial.Cell, _ *trial.Known) {
+		{"windows", func(t *task.Task, _ *cell.Cell, _ *fit.Known) { t.Environment.OS = "windows" }, "Windows"},
+		{"surface", func(t *task.Task, _ *cell.Cell, _ *fit.Known) { t.Stages[0].Surface = &task.Surface{} }, "surface"},
+		{"captures without a surface", func(t *task.Task, _ *cell.Cell, _ *fit.Known) { t.Stages[0].Captures = []task.Capture{{Name: "c"}} }, "captures"},
+		{"separate", func(t *task.Task, _ *cell.Cell, _ *fit.Known) { t.Mode = task.ModeSeparate }, `"separate" is not supported yet: In stage "s". It needs a second sandbox. Use a task`},
+		{"snapshot by the experiment", func(_ *task.Task, c *cell.Cell, _ *fit.Known) { c.Verify = task.ModeSnapshot }, `"snapshot" is not supported yet: In stage "s". It needs a second sandbox. Write verify = "restarted"`},
+		{"stricter", func(_ *task.Task, c *cell.Cell, _ *fit.Known) { c.Verify = task.ModeRestarted }, ""},
+		{"weaker", func(t *task.Task, c *cell.Cell, _ *fit.Known) {
 			t.Mode, c.Verify = task.ModeRestarted, task.ModeLive
 		}, "not stricter"},
-		{"weaker than the default", func(t *task.Task, c *trial.Cell, _ *trial.Known) { t.Mode, c.Verify = "", task.ModeLive }, "not stricter"},
-		{"copies with a sandbox", func(t *task.Task, _ *trial.Cell, _ *trial.Known) { t.Mode = task.ModeCopies }, "needs the sandbox"},
-		{"copies without", func(t *task.Task, _ *trial.Cell, k *trial.Known) {
+		{"weaker than the default", func(t *task.Task, c *cell.Cell, _ *fit.Known) { t.Mode, c.Verify = "", task.ModeLive }, "not stricter"},
+		{"copies with a sandbox", func(t *task.Task, _ *cell.Cell, _ *fit.Known) { t.Mode = task.ModeCopies }, "needs the sandbox"},
+		{"copies without", func(t *task.Task, _ *cell.Cell, k *fit.Known) {
 			t.Mode, k.Verifiers["v"] = task.ModeCopies, verifier.Traits{Needs: verifier.NeedsNone}
 		}, ""},
-		{"a verifier with its own sandbox", func(_ *task.Task, _ *trial.Cell, k *trial.Known) {
+		{"a verifier with its own sandbox", func(_ *task.Task, _ *cell.Cell, k *fit.Known) {
 			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsOwn}
 		}, "sandbox of its own"},
-		{"a verifier with a model", func(_ *task.Task, _ *trial.Cell, k *trial.Known) {
+		{"a verifier with a model", func(_ *task.Task, _ *cell.Cell, k *fit.Known) {
 			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsNone, Models: []string{"default"}}
 		}, "needs a model"},
-		{"rounds in the sandbox", func(t *task.Task, _ *trial.Cell, k *trial.Known) {
+		{"rounds in the sandbox", func(t *task.Task, _ *cell.Cell, k *fit.Known) {
 			t.Interaction = &task.Interaction{MaxFollowUps: 1}
 			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsSandbox, Rounds: true}
 		}, "works on copies only"},
-		{"an agent with a model, no gateway", func(_ *task.Task, c *trial.Cell, k *trial.Known) {
-			k.Agent.Dialects, c.Agent.Models = []modelDialect{"a", "b"}, models
+		{"an agent with a model, no gateway", func(_ *task.Task, c *cell.Cell, k *fit.Known) {
+			k.Agent.Dialects, c.Agent.Models = []model.Dialect{"a", "b"}, models
 		}, "no gateway"},
-		{"an agent without a model", func(_ *task.Task, _ *trial.Cell, k *trial.Known) {
-			k.Agent.Dialects, k.Gateway = []modelDialect{"a", "b"}, true
+		{"an agent without a model", func(_ *task.Task, _ *cell.Cell, k *fit.Known) {
+			k.Agent.Dialects, k.Gateway = []model.Dialect{"a", "b"}, true
 		}, "It speaks a, b"},
-		{"an agent with a model", func(_ *task.Task, c *trial.Cell, k *trial.Known) {
-			k.Agent.Dialects, k.Gateway, c.Agent.Models = []modelDialect{"a"}, true, models
+		{"an agent with a model", func(_ *task.Task, c *cell.Cell, k *fit.Known) {
+			k.Agent.Dialects, k.Gateway, c.Agent.Models = []model.Dialect{"a"}, true, models
 		}, ""},
-		{"an agent with a model of another dialect", func(_ *task.Task, c *trial.Cell, k *trial.Known) {
-			k.Agent.Dialects, k.Gateway = []modelDialect{"a"}, true
-			c.Agent.Models = map[string]trial.Model{"default": {Label: "m", Info: model.Info{Dialect: "b"}}}
+		{"an agent with a model of another dialect", func(_ *task.Task, c *cell.Cell, k *fit.Known) {
+			k.Agent.Dialects, k.Gateway = []model.Dialect{"a"}, true
+			c.Agent.Models = map[string]cell.Model{"default": {Label: "m", Info: model.Info{Dialect: "b"}}}
 		}, `cannot speak to model "m"`},
-		{"an agent that refuses", func(_ *task.Task, _ *trial.Cell, k *trial.Known) { k.Agent.Refusals = []string{"no bundle"} }, "no bundle"},
-		{"an agent with a surface", func(_ *task.Task, _ *trial.Cell, k *trial.Known) { k.Agent.Surface = true }, "surface"},
-		{"a user with a shell", func(t *task.Task, c *trial.Cell, k *trial.Known) {
-			t.Interaction, c.User, k.User = &task.Interaction{MaxFollowUps: 1}, &trial.User{}, &agent.Needs{Shell: true}
+		{"an agent that refuses", func(_ *task.Task, _ *cell.Cell, k *fit.Known) { k.Agent.Refusals = []string{"no bundle"} }, "no bundle"},
+		{"an agent with a surface", func(_ *task.Task, _ *cell.Cell, k *fit.Known) { k.Agent.Surface = true }, "surface"},
+		{"a user with a shell", func(t *task.Task, c *cell.Cell, k *fit.Known) {
+			t.Interaction, c.User, k.User = &task.Interaction{MaxFollowUps: 1}, &cell.User{}, &agent.Needs{Shell: true}
 		}, "simulated user with a sandbox"},
-		{"an oracle without a solution", func(_ *task.Task, c *trial.Cell, _ *trial.Known) { c.Agent.Oracle = true }, "no reference solution"},
-		{"public network", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
+		{"an oracle without a solution", func(_ *task.Task, c *cell.Cell, _ *fit.Known) { c.Agent.Oracle = true }, "no reference solution"},
+		{"public network", func(t *task.Task, _ *cell.Cell, _ *fit.Known) {
 			t.Environment.Network = task.Network{Mode: task.NetworkPublic}
 		}, ""},
-		{"less network than asked", func(t *task.Task, c *trial.Cell, _ *trial.Known) {
+		{"less network than asked", func(t *task.Task, c *cell.Cell, _ *fit.Known) {
 			t.Environment.Network = task.Network{Mode: task.NetworkPublic}
 			c.Environment.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example"}}
 		}, "experiment grants allow"},
-		{"more network than asked", func(_ *task.Task, c *trial.Cell, _ *trial.Known) {
+		{"more network than asked", func(_ *task.Task, c *cell.Cell, _ *fit.Known) {
 			c.Environment.Network = &task.Network{Mode: task.NetworkPublic}
 		}, ""},
 	}
@@ -94,24 +95,24 @@ func unsupportedCases() []unsupportedCase {
 // networkCases are about lists of hosts, and phases that differ.
 func networkCases() []unsupportedCase {
 	return []unsupportedCase{
-		{"a list of hosts", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
+		{"a list of hosts", func(t *task.Task, _ *cell.Cell, _ *fit.Known) {
 			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example"}}
 		}, ""},
-		{"a list with an address of this machine", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
+		{"a list with an address of this machine", func(t *task.Task, _ *cell.Cell, _ *fit.Known) {
 			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example", "127.0.0.1"}}
 		}, "name it in allow_hosts"},
-		{"a list with an address of this machine, granted", func(t *task.Task, c *trial.Cell, _ *trial.Known) {
+		{"a list with an address of this machine, granted", func(t *task.Task, c *cell.Cell, _ *fit.Known) {
 			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example", "127.0.0.1"}}
 			c.Environment.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"*.example", "a.example", "127.0.0.0/8"}}
 		}, ""},
-		{"a list that the experiment does not grant", func(t *task.Task, c *trial.Cell, _ *trial.Known) {
+		{"a list that the experiment does not grant", func(t *task.Task, c *cell.Cell, _ *fit.Known) {
 			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example", "b.example"}}
 			c.Environment.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example"}}
 		}, "a.example, b.example"},
-		{"phases that differ", func(t *task.Task, _ *trial.Cell, _ *trial.Known) {
+		{"phases that differ", func(t *task.Task, _ *cell.Cell, _ *fit.Known) {
 			t.Stages[0].Verify.Network = &task.Network{Mode: task.NetworkPublic}
 		}, ""},
-		{"phases that differ, and no network at all", func(t *task.Task, c *trial.Cell, _ *trial.Known) {
+		{"phases that differ, and no network at all", func(t *task.Task, c *cell.Cell, _ *fit.Known) {
 			t.Stages[0].Verify.Network = &task.Network{Mode: task.NetworkPublic}
 			c.Environment.Network = &task.Network{Mode: task.NetworkNone}
 		}, ""},
@@ -123,10 +124,10 @@ func TestUnsupported(t *testing.T) {
 	for _, tt := range append(unsupportedCases(), networkCases()...) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			tk, c := plainTask(), trial.Cell{Agent: trial.Agent{Plugin: "a"}}
-			k := trial.Known{Agent: &agent.Needs{Shell: true}, Verifiers: map[string]verifier.Traits{"v": {Needs: verifier.NeedsSandbox}}}
+			tk, c := plainTask(), cell.Cell{Agent: cell.Agent{Plugin: "a"}}
+			k := fit.Known{Agent: &agent.Needs{Shell: true}, Verifiers: map[string]verifier.Traits{"v": {Needs: verifier.NeedsSandbox}}}
 			tt.set(tk, &c, &k)
-			ps := trial.Unsupported(tk, c, k)
+			ps := fit.Unsupported(tk, c, k)
 			switch {
 			case tt.want == "" && len(ps) == 0:
 			case tt.want == "" || len(ps) != 1 || !strings.Contains(ps[0].Summary+": "+ps[0].Detail, tt.want):
@@ -146,10 +147,10 @@ func TestSpec(t *testing.T) {
 	tk.Environment.Build = &task.Build{Context: "environment", File: "Dockerfile", Digest: "sha256:1"}
 	tk.Interaction = &task.Interaction{MaxFollowUps: 2}
 	tk.Services = []task.Service{{Name: "s", Command: task.Command{Argv: []string{"serve"}}}}
-	c := trial.Cell{Environment: trial.Environment{
+	c := cell.Cell{Environment: cell.Environment{
 		Limits: task.Limits{MemoryMiB: 1024, Pids: 100}, Network: &task.Network{Mode: task.NetworkNone},
 	}}
-	s, modified, err := trial.Spec(tk, c, agent.Needs{Bundles: []agent.Bundle{{Source: "/host/b", Target: "/opt/b"}}})
+	s, modified, err := fit.Spec(tk, c, agent.Needs{Bundles: []agent.Bundle{{Source: "/host/b", Target: "/opt/b"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ func miniSWEAgent() cli.Scaffold {
 		Knobs:     []cli.Knob{cli.Effort, cli.MaxTurns, cli.SystemPrompt},
 		Logs:      []string{"mini/conversation.json"},
 		ModelName: "model",
+		NoArgs:    true,
 		Start:     startMini,
 		Events:    cli.Driver,
 	}

@@ -23,6 +23,7 @@ func nanobot() cli.Scaffold {
 		Knobs:     []cli.Knob{cli.Effort, cli.MaxTurns, cli.SystemPrompt, cli.MCP, cli.Skills},
 		Logs:      []string{"nanobot/sessions"},
 		ModelName: "model",
+		NoArgs:    true,
 		Start:     startNanobot,
 		Events:    cli.Driver,
 	}

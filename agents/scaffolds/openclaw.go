@@ -2,10 +2,11 @@ package main
 
 import (
 	"cmp"
-	"crypto/rand"
 	_ "embed" // the driver
 	"fmt"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
@@ -39,7 +40,7 @@ func startOpenClaw(r *cli.Run) (cli.Start, error) {
 	const home = cli.Home + "/openclaw"
 	start := cli.Start{
 		Argv: []string{
-			cli.Bundle + "/bin/node", home + "/drive.mjs", cli.Bundle + "/npm/node_modules/openclaw/openclaw.mjs", home + "/state", cmp.Or(r.Session, uuid()),
+			cli.Bundle + "/bin/node", home + "/drive.mjs", cli.Bundle + "/npm/node_modules/openclaw/openclaw.mjs", home + "/state", cmp.Or(r.Session, uuid.NewString()),
 			"--timeout", "604800", // the deadline of the turn is the core's
 		},
 		Env: map[string]string{
@@ -64,14 +65,6 @@ func startOpenClaw(r *cli.Run) (cli.Start, error) {
 		start.Env["SHELL"] = r.Shell
 	}
 	return start, nil
-}
-
-// uuid is a random one, of version 4.
-func uuid() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // openClawEvents reads its transcript, whose messages are those of pi, and what

@@ -36,6 +36,7 @@ func openHands() cli.Scaffold {
 		Efforts:   []string{"none", "low", "medium", "high", "xhigh"},
 		Logs:      []string{"openhands/conversations"},
 		ModelName: "model",
+		NoArgs:    true,
 		Refuse:    refuseOpenHands,
 		Start:     startOpenHands,
 		Events:    cli.Driver,
@@ -47,9 +48,6 @@ func refuseOpenHands(s *cli.Settings, _ agent.CheckRequest) (out []string) {
 		if !slices.Contains(openHandsTools, t) {
 			out = append(out, fmt.Sprintf("openhands has no tool %q that could be left out: it has %q", t, openHandsTools))
 		}
-	}
-	if len(s.Args) > 0 {
-		out = append(out, "openhands has no command line here, but a driver, which takes no arguments: remove args")
 	}
 	return out
 }

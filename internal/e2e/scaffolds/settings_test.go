@@ -360,7 +360,9 @@ func TestSettingsThatACLIHasNothingFor(t *testing.T) {
 			`denied_tools = ["browser"]`: `openhands has no tool "browser" that could be left out`, `args = ["--json"]`: "takes no arguments",
 			`reasoning_effort = "max"`: `openhands does not know the reasoning_effort "max"`,
 		},
-		"openclaw": {"max_turns = 3": "openclaw has nothing for max_turns", systemConfig: "openclaw has nothing for system_prompt", skillConfig: "openclaw has nothing for skill"},
+		"nanobot":        {`args = ["--verbose"]`: "nanobot is started by a driver, which takes no arguments"},
+		"mini-swe-agent": {`args = ["--yolo"]`: "takes no arguments"},
+		"openclaw":       {"max_turns = 3": "openclaw has nothing for max_turns", systemConfig: "openclaw has nothing for system_prompt", skillConfig: "openclaw has nothing for skill"},
 		"gemini-cli": {
 			`reasoning_effort = "high"`: "gemini-cli has nothing for reasoning_effort",
 		},

@@ -60,6 +60,9 @@ type Scaffold struct {
 	// Efforts are the words for reasoning_effort, of a CLI that goes on without
 	// one that it does not know; nil: it takes any, or complains itself.
 	Efforts []string
+	// NoArgs says that its command is a driver, for which further arguments mean
+	// nothing: args is refused.
+	NoArgs bool
 	// Logs are files and folders below Home that are kept: sessions.
 	Logs []string
 	// ModelName is given to a CLI whose model has no name.

@@ -233,10 +233,15 @@ func TestSettingsWithoutAKnobAreRefused(t *testing.T) {
 	choosy := scaffold()
 	choosy.Efforts = []string{"low", "most"}
 	for effort, want := range map[string]string{"high": `does not know the reasoning_effort "high"`, "most": ""} {
-		needs, err := New(choosy).Check(t.Context(), agent.CheckRequest{Config: json.RawMessage(`{"reasoning_effort": "` + effort + `"}`)})
+		needs, err = New(choosy).Check(t.Context(), agent.CheckRequest{Config: json.RawMessage(`{"reasoning_effort": "` + effort + `"}`)})
 		if all := strings.Join(needs.Refusals, "\n"); err != nil || strings.Contains(all, "reasoning_effort") != (want != "") || !strings.Contains(all, want) {
 			t.Errorf("%s: %v, %q; want %q", effort, err, all, want)
 		}
+	}
+	choosy.NoArgs = true
+	needs, err = New(choosy).Check(t.Context(), agent.CheckRequest{Config: json.RawMessage(`{"args": ["--more"]}`)})
+	if all := strings.Join(needs.Refusals, "\n"); err != nil || !strings.Contains(all, "remove args") {
+		t.Errorf("arguments for a driver: %v, %q", err, all)
 	}
 	for raw, want := range map[string]string{
 		`{"max_turns": -1}`: "negative", `{"mcp": {"a": {}}}`: "either", `{"skill": {"../a": {"text": "x"}}}`: "leads out", `{"skil": {}}`: "skil",

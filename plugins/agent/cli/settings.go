@@ -103,6 +103,9 @@ func (s *Settings) refusals(of *Scaffold) (out []string) {
 			out = append(out, fmt.Sprintf("%s has nothing for %s: remove it%s", of.Name, k, instead[k]))
 		}
 	}
+	if of.NoArgs && len(s.Args) > 0 {
+		out = append(out, of.Name+" is started by a driver, which takes no arguments: remove args")
+	}
 	if e := s.ReasoningEffort; e != "" && len(of.Efforts) > 0 && !slices.Contains(of.Efforts, e) && slices.Contains(of.Knobs, Effort) {
 		out = append(out, fmt.Sprintf("%s does not know the reasoning_effort %q, and would go on without it: write one of %s", of.Name, e, strings.Join(of.Efforts, ", ")))
 	}

@@ -248,6 +248,9 @@ func TestTokensAreGoodForTheirTurnOnly(t *testing.T) {
 	if got := ask("X-Api-Key", other.Endpoints()["default"].Token, "Authorization", ""); got != http.StatusUnauthorized {
 		t.Errorf("the token of another session: %d", got)
 	}
+	if err := b.Revoke(t.Context()); err != nil || !b.Served() || other.Served() {
+		t.Errorf("%v; served %v, and the session that asked nothing %v; want true, false", err, b.Served(), other.Served())
+	}
 }
 
 func TestRevokeEndsWhatIsUnderWay(t *testing.T) {
@@ -275,8 +278,8 @@ func TestRevokeEndsWhatIsUnderWay(t *testing.T) {
 	if rest, err := io.ReadAll(resp.Body); err == nil {
 		t.Errorf("the answer came to an end: %s", rest)
 	}
-	if x := b.last(t); x.Broken != "client" || !x.Estimated || b.Down() != nil {
-		t.Errorf("written down: %+v, down %v", x, b.Down())
+	if x := b.last(t); x.Broken != "client" || !x.Estimated || b.Down() != nil || b.Served() {
+		t.Errorf("written down: %+v, down %v, served %v", x, b.Down(), b.Served())
 	}
 }
 

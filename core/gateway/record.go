@@ -65,6 +65,7 @@ func (x *exchange) digests() {
 // finish writes the exchange down while the client has its answer already, and
 // then lets the turn end.
 func (x *exchange) finish(leave func()) {
+	x.s.count(&x.line)
 	if !x.keep || x.s.spec.Append == nil {
 		leave()
 		return

@@ -47,6 +47,8 @@ type session struct {
 	inside   int           // requests under way
 	idle     chan struct{} // closed when the last of them is gone; nil while nobody waits
 	down     error
+	asked    bool // a request came
+	unserved bool // one did not get a whole answer
 	findings []verifier.Finding
 	spent    chan struct{}
 	isSpent  bool
@@ -265,6 +267,26 @@ func (s *session) setDown(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = err
+	s.unserved = s.unserved || err != nil
+}
+
+// Served implements trial.ModelSession.
+func (s *session) Served() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked && !s.unserved
+}
+
+// count takes an exchange that is over into account. One without a status and
+// without an error is a look at the list of models.
+func (s *session) count(e *Exchange) {
+	if e.Status == 0 && e.Error == "" && e.Broken == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = true
+	s.unserved = s.unserved || e.Status < 200 || e.Status > 299 || e.Error != "" || e.Broken != "" || e.Upstream != ""
 }
 
 // Waited implements trial.ModelSession.

@@ -362,6 +362,7 @@ type purse struct {
 	spent   chan struct{}
 	waited  atomic.Int64 // nanoseconds
 	down    error
+	served  bool
 	allowed int
 	revoked int
 }
@@ -375,6 +376,7 @@ func (p *purse) Allow(context.Context) error  { p.allowed++; return nil }
 func (p *purse) Revoke(context.Context) error { p.revoked++; return nil }
 func (p *purse) Spent() <-chan struct{}       { return p.spent }
 func (p *purse) Down() error                  { return p.down }
+func (p *purse) Served() bool                 { return p.served }
 func (p *purse) Waited() time.Duration        { return time.Duration(p.waited.Load()) }
 func (p *purse) Usage() []record.Usage {
 	return []record.Usage{{Role: "agent", Model: "m", Requests: 3}}
@@ -461,6 +463,12 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	b := withModel(t, a, tests("true"), &purse{spent: make(chan struct{}), down: trial.ErrRateLimited})
 	if r := b.run(t.Context(), t); r.Outcome != record.RateLimited || r.Error == nil || r.Error.Boundary != record.ByModel || !strings.Contains(r.Error.Message, "ask: 429") {
 		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.RateLimited)
+	}
+	// And is not believed when the gateway answered all that it asked: a way out
+	// of a task that goes badly.
+	b = withModel(t, a, tests("false"), &purse{spent: make(chan struct{}), served: true})
+	if r := b.run(t.Context(), t); r.Outcome != record.AgentError || r.Error == nil || r.Error.Boundary != record.ByAgent || !strings.Contains(r.Error.Message, "ask: 429") {
+		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.AgentError)
 	}
 }
 

@@ -276,7 +276,7 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 		}
 		return nil
 	}
-	err = blame.Model(s.a.session.down(), err)
+	err = blame.Model(s.a.session.models, err)
 	f := s.a.failure(err, p)
 	if f.Outcome != record.AgentError || s.a.w.Gone() || ctx.Err() != nil {
 		return err

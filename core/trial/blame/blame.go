@@ -51,13 +51,26 @@ func On(b record.Boundary, err error) error {
 	return Of(b, err)
 }
 
-// Model is the error of an agent whose model did not answer: what was wrong with
-// it the gateway knows, whose down is nil if nothing was.
-func Model(down, err error) error {
-	if down == nil || !errors.Is(err, agent.ErrModel) {
+// Model is the error of an agent which says that its model did not answer. What
+// was wrong with it the gateway knows, and that nothing was: then the error is
+// the agent's. A nil gateway knows nothing, like one that nobody asked.
+func Model(gateway Gateway, err error) error {
+	if gateway == nil || !errors.Is(err, agent.ErrModel) {
 		return err
 	}
-	return On(record.ByModel, fmt.Errorf("%w; the agent says: %s", down, err.Error()))
+	if down := gateway.Down(); down != nil {
+		return On(record.ByModel, fmt.Errorf("%w; the agent says: %s", down, err.Error()))
+	}
+	if gateway.Served() {
+		return On(record.ByAgent, fmt.Errorf("the gateway answered all requests, but the agent says: %s", err.Error()))
+	}
+	return err
+}
+
+// Gateway is what is known of the models of a session.
+type Gateway interface {
+	Down() error  // why the provider could not serve, or nil
+	Served() bool // requests came, and each got a whole answer
 }
 
 // Of is the fault that err is or, if it is none, that it makes of an error of b.

@@ -54,6 +54,8 @@ type Session interface {
 	// Down is why the provider could not serve, or nil. What wraps
 	// blame.ErrRateLimited makes the attempt rate_limited, all else model_error.
 	Down() error
+	// Served is whether requests came, and each of them got a whole answer.
+	Served() bool
 	// Waited is the time that requests waited for a rate limit so far.
 	Waited() time.Duration
 	Usage() []record.Usage

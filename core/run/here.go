@@ -14,7 +14,6 @@ import (
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/memo"
-	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -26,7 +25,6 @@ type Here struct {
 	count atomic.Int64
 	guard *guard
 	memo  memo.Memo
-	views *views.Shelf
 	drift func(*record.Result) error
 }
 
@@ -55,10 +53,7 @@ type HereOptions struct {
 
 // NewHere reads the secrets of every cell. Fails when one is missing.
 func NewHere(o HereOptions) (*Here, error) {
-	h := &Here{
-		o: o, guard: &guard{again: reader(o.Formats, o.Options)}, drift: compare(o.Before, o.AcceptDrift),
-		views: views.NewShelf(filepath.Join(o.Runtime, "views")),
-	}
+	h := &Here{o: o, guard: &guard{again: reader(o.Formats, o.Options)}, drift: compare(o.Before, o.AcceptDrift)}
 	h.host, _ = os.Hostname() //nolint:errcheck // an unknown host stays unnamed in the record
 	for _, c := range o.Plan.Experiment.Cells {
 		byDataset := map[string]trial.Cell{}
@@ -80,8 +75,7 @@ func (h *Here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 	if t.Task == nil {
 		return record.Result{}, fmt.Errorf("task %s is invalid and cannot be run", t.Name)
 	}
-	looks, err := h.guard.check(ctx, j.Trial.Place, t)
-	if err != nil {
+	if err := h.guard.check(ctx, j.Trial.Place, t); err != nil {
 		return h.notTheTask(j, t, err)
 	}
 	number := strconv.FormatInt(h.count.Add(1), 36)
@@ -91,8 +85,8 @@ func (h *Here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 	}
 	return trial.Run(ctx, trial.Input{
 		Run: h.o.Run, Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
-		Host: h.host, Berth: h.o.Berth, Task: t.Task, Looks: looks, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],
-		Record: j.Attempt, Runtime: runtime, Disk: disk, Sandboxd: h.o.Sandboxd, Plugins: h.o.Plugins, Memo: &h.memo, Views: h.views, Gateway: h.o.Gateway,
+		Host: h.host, Berth: h.o.Berth, Task: t.Task, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],
+		Record: j.Attempt, Runtime: runtime, Disk: disk, Sandboxd: h.o.Sandboxd, Plugins: h.o.Plugins, Memo: &h.memo, Gateway: h.o.Gateway,
 		LookupEnv: h.o.LookupEnv, Live: j.Live, Drift: h.drift,
 	})
 }

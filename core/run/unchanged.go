@@ -20,25 +20,25 @@ type guard struct {
 	again func(ctx context.Context, t *plan.Task) (digest string, err error)
 }
 
-// check is safe for concurrent use. It says how the files look, and fails when the
-// content of the task is another than in the plan. Files that look as they did
-// are not read again.
-func (g *guard) check(ctx context.Context, place int, t *plan.Task) (now string, err error) {
-	if now, err = looks(t.Task.Dir); err != nil {
-		return "", fmt.Errorf("task %s: %w", t.Name, err)
+// check is safe for concurrent use. It fails when the content of the task is another than in the plan. Files
+// that look as they did are not read again.
+func (g *guard) check(ctx context.Context, place int, t *plan.Task) error {
+	now, err := looks(t.Task.Dir)
+	if err != nil {
+		return fmt.Errorf("task %s: %w", t.Name, err)
 	}
 	if before, ok := g.seen.Load(place); ok && before == now {
-		return now, nil
+		return nil
 	}
 	digest, err := g.again(ctx, t)
 	if err != nil {
-		return "", fmt.Errorf("task %s cannot be read any more: %w", t.Name, err)
+		return fmt.Errorf("task %s cannot be read any more: %w", t.Name, err)
 	}
 	if digest != t.Task.Digest {
-		return "", fmt.Errorf("task %s was changed during the run: it was %s and is %s: change it back, or start a new run", t.Name, t.Task.Digest, digest)
+		return fmt.Errorf("task %s was changed during the run: it was %s and is %s: change it back, or start a new run", t.Name, t.Task.Digest, digest)
 	}
 	g.seen.Store(place, now)
-	return now, nil
+	return nil
 }
 
 // looks is a digest of names, modes, sizes and times of change below dir.

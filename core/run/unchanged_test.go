@@ -50,13 +50,9 @@ func TestATaskThatIsEditedDuringTheRunIsSeen(t *testing.T) {
 	write("a", time.Hour)
 	planned := &plan.Task{Name: "t", Task: &task.Task{Name: "t", Digest: "sha256:a", Format: "one-file", Dir: dir}}
 	g := &guard{again: reader([]task.Format{f}, task.Options{})}
-	looked := map[string]bool{}
 	check := func(want string, loads int) {
 		t.Helper()
-		looks, err := g.check(t.Context(), 0, planned)
-		if err == nil {
-			looked[looks] = true
-		}
+		err := g.check(t.Context(), 0, planned)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -68,9 +64,6 @@ func TestATaskThatIsEditedDuringTheRunIsSeen(t *testing.T) {
 	check("", 1) // looks as it did: not read again
 	write("a", time.Minute)
 	check("", 2) // touched, and the same
-	if len(looked) != 2 {
-		t.Errorf("files that were touched once looked in %d ways", len(looked))
-	}
 	write("b", time.Second)
 	check("was changed during the run: it was sha256:a and is sha256:b", 3)
 	write("broken", time.Second)

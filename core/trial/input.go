@@ -10,7 +10,6 @@ import (
 	"github.com/berth-eval/berth/core/trial/egress"
 	"github.com/berth-eval/berth/core/trial/memo"
 	"github.com/berth-eval/berth/core/trial/models"
-	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
@@ -26,9 +25,8 @@ type Input struct {
 	Host       string // name of this machine, for the record
 	Berth      string // version of this program, for the record
 
-	Task  *task.Task
-	Looks string // how its files look now: another text when they have changed
-	Cell  Cell
+	Task *task.Task
+	Cell Cell
 
 	Record   Attempt        // where the attempt is written down
 	Runtime  string         // new or empty node-local folder, 0700, perhaps in memory, with a path of at most 60 bytes; removed at the end
@@ -36,7 +34,6 @@ type Input struct {
 	Sandboxd string         // path of sandboxd as installed on this machine
 	Plugins  Plugins        // never nil
 	Memo     *memo.Memo     // shared by the attempts of a run; nil asks plugins each time
-	Views    *views.Shelf   // shared by the attempts of a run; nil makes each view anew
 	Gateway  Gateway        // nil: there are no models
 	Egress   egress.Options // of hosts that a task lists; zero values are this machine's
 	// Drift refuses what an attempt would be made with when earlier ones were made

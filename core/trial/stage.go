@@ -191,9 +191,11 @@ func (s *stage) placeTurn(ctx context.Context) error {
 // view makes a view folder of the stage; more, which may be nil, adds to it.
 func (s *stage) view(role task.Role, name string, more func(dir string, room *views.Room) error) (string, error) {
 	dir, err := s.a.folders().View(fmt.Sprintf("view-%d-%s", s.i+1, name), func(dir string, room *views.Room) error {
-		what := views.Seen{Task: s.a.task, Looks: s.a.in.Looks, Role: role, Stage: s.task.Name}
-		if err := s.a.in.Views.Build(dir, what, room); err != nil || more == nil {
+		if err := views.Build(dir, s.a.task, role, s.task.Name, room); err != nil {
 			return blame.On(record.ByTask, err)
+		}
+		if more == nil {
+			return nil
 		}
 		return more(dir, room)
 	})

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/copying"
@@ -34,11 +33,8 @@ func OpenUp(dir string) error {
 
 // Folder copies the regular files below a folder of the host, which a plugin
 // wrote, into the folder to, with secrets masked. Links and special files are
-// left out, and an empty folder is removed. It stops at the bounds of an artifact and says so in an error.
+// left out. It stops at the bounds of an artifact and says so in an error.
 func Folder(from, to string, r *redact.Redactor) error {
-	if syscall.Rmdir(from) == nil { // it was empty, as it mostly is
-		return nil
-	}
 	root, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

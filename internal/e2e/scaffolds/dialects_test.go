@@ -29,6 +29,7 @@ func TestEachDialect(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", s.name, d), func(t *testing.T) {
 				t.Parallel()
 				needs(t, s)
+				s := s // each dialect changes its own
 				s.dialect, s.settings = d, map[string]any{}
 				if effort != "" {
 					s.settings["reasoning_effort"] = "low"

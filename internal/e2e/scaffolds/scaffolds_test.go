@@ -49,9 +49,9 @@ type scaffold struct {
 }
 
 var scaffolds = []scaffold{
-	{name: "claude-code", tool: "Bash", arg: "command", claims: true, refuse: record.Refused},
-	{name: "codex", tool: "exec_command", arg: "cmd", claims: true, refuse: record.Yielded},
-	{name: "pi", tool: "bash", arg: "command", claims: true, refuse: record.Refused},
+	{name: "claude-code", tool: "Bash", arg: "command", claims: true, refuse: record.Refused, time: 15},
+	{name: "codex", tool: "exec_command", arg: "cmd", claims: true, refuse: record.Yielded, time: 15},
+	{name: "pi", tool: "bash", arg: "command", claims: true, refuse: record.Refused, time: 15},
 	{name: "mini-swe-agent", tool: "bash", arg: "command", claims: true, refuse: record.Crashed, finish: "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"},
 	{name: "nanobot", tool: "exec", arg: "command", claims: true, refuse: record.Refused, background: "timed out"}, // its own limit for a command is 60 s
 	{name: "gemini-cli", tool: "run_shell_command", arg: "command", claims: true, refuse: record.Yielded},

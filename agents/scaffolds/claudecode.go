@@ -35,7 +35,7 @@ func startClaudeCode(r *cli.Run) (cli.Start, error) {
 	s := r.Settings
 	start := cli.Start{
 		Argv:  []string{cli.Bundle + "/bin/claude", "-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"},
-		Stdin: plain(r.Message), Files: r.SkillLinks("claude/skills"),
+		Stdin: r.Message, Files: r.SkillLinks("claude/skills"),
 		Env: map[string]string{
 			"CLAUDE_CONFIG_DIR": cli.Home + "/claude", "ANTHROPIC_BASE_URL": r.URL, "ANTHROPIC_API_KEY": r.Model.Token,
 			"ANTHROPIC_DEFAULT_HAIKU_MODEL": r.Model.Name, "CLAUDE_CODE_SUBAGENT_MODEL": r.Model.Name, // one model, whatever it is for
@@ -65,14 +65,6 @@ func startClaudeCode(r *cli.Run) (cli.Start, error) {
 	maps.Copy(env, s.Env)
 	start.Options("--settings", start.JSON("claude/settings.berth.json", map[string]any{"env": env}))
 	return start, nil
-}
-
-// plain is a message that is no command of the CLI, however it begins.
-func plain(message string) string {
-	if text := strings.TrimLeft(message, " \t\r\n"); strings.HasPrefix(text, "/") {
-		return " " + text
-	}
-	return message
 }
 
 // claudeEvents reads stream-json.

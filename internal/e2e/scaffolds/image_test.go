@@ -64,6 +64,10 @@ func TestNothingOfTheImageLeadsACLIElsewhere(t *testing.T) {
 			t.Parallel()
 			needs(t, s)
 			dir, all := t.TempDir(), images(t)
+			if s.plugin == "acp" { // there the experiment says what goes before them
+				delete(all, "settings")
+				delete(all, "variables")
+			}
 			trials := map[string]ending{}
 			for name := range all {
 				solved := s.trials()["solve"]

@@ -146,6 +146,17 @@ func TestATurnIsACommandAndItsLinesAreSteps(t *testing.T) {
 	}
 }
 
+func TestAMessageIsNoCommand(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]string{
+		"/help": "Message:\n/help", " \n/help me": "Message:\n \n/help me", "see /etc": "see /etc", "": "", "-/x": "-/x",
+	} {
+		if got := plain(message); got != want {
+			t.Errorf("%q becomes %q, want %q", message, got, want)
+		}
+	}
+}
+
 func TestTheLimitOfStepsEndsATurn(t *testing.T) {
 	t.Parallel()
 	b := &box{run: func(c sandbox.Command) sandbox.Result {

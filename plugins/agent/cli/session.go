@@ -116,6 +116,7 @@ func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 	if s.turns == 1 {
 		r.Message = s.told(m.Text, r)
 	}
+	r.Message = plain(r.Message)
 	start, err := s.scaffold.Start(r)
 	if err = cmp.Or(err, start.err); err != nil {
 		return agent.Yield{}, err
@@ -189,6 +190,15 @@ func (s *session) told(text string, r *Run) string {
 		fmt.Fprintf(&b, "\n\nSkills that may help are in %s: read the SKILL.md of one before you use it.\n", strings.Join(r.Skills, ", "))
 	}
 	return b.String()
+}
+
+// plain is a message that no CLI takes for a command of its own. Most look for a
+// slash where the text begins, and some do not count white space.
+func plain(message string) string {
+	if strings.HasPrefix(strings.TrimSpace(message), "/") {
+		return "Message:\n" + message
+	}
+	return message
 }
 
 // Told is what a message says of MCP servers that the CLI is not given; empty

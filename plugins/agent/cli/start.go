@@ -16,7 +16,7 @@ type Run struct {
 	Settings *Settings
 	Model    model.Endpoint // the cell's model; its Name is never empty
 	URL      string         // of the model, inside the sandbox, without a path
-	Message  string         // of the user; the first with what the CLI has no knob for
+	Message  string         // of the user, never a command of the CLI; the first with what the CLI has no knob for
 	Turn     int            // 1…
 	Session  string         // what the CLI called its session in the turns before; empty at first
 	Workdir  string         // where it starts

@@ -93,8 +93,8 @@ tools = [t for t in agent.tools if t.name not in settings["without"]]
 for t in tools:
     if t.name == "terminal":
         t.params.update(terminal_type="subprocess", shell_path=settings["shell"] or None)
-# The gateway tries again, and knows when.
-llm, effort, knows = {"num_retries": 0}, settings["effort"], get_features(agent.llm.model).supports_reasoning_effort
+# The gateway tries again, and knows when; the deadline of the turn is the core's.
+llm, effort, knows = {"num_retries": 0, "timeout": 3600}, settings["effort"], get_features(agent.llm.model).supports_reasoning_effort
 if effort or not knows:
     llm["reasoning_effort"] = effort or None
 if settings["dialect"] == "openai-chat":

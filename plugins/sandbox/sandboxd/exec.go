@@ -120,16 +120,9 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 	case <-p.Ended:
 		said()
 		finish()
-		exit := c.exit()
-		if known != nil {
-			if exit.Swept, err = d.sweep(known); err != nil {
-				return err
-			}
-		}
-		for _, q := range spec.GetRead() {
-			r, err := readRegular(q)
-			reason, text := fault.Told(err)
-			exit.Read = append(exit.Read, &pb.Exit_Answer{Data: r.GetData(), Reason: reason, Error: text})
+		exit, err := h.swept(c, spec, known)
+		if err != nil {
+			return err
 		}
 		return st.Send(&pb.ExecReply{Is: &pb.ExecReply_Exit{Exit: exit}})
 	case <-h.conn.leave: // what is written from now on goes nowhere
@@ -148,6 +141,23 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 		}()
 		return ctx.Err()
 	}
+}
+
+// swept is how a command ended, with what it left running, which is killed unless
+// known is nil, and with the files that it was to write.
+func (h *shell) swept(c *command, spec *pb.ExecStart, known map[int64]uint64) (exit *pb.Exit, err error) {
+	exit = c.exit()
+	if known != nil {
+		if exit.Swept, err = h.d.sweep(known); err != nil {
+			return nil, err
+		}
+	}
+	for _, q := range spec.GetRead() {
+		r, wrong := readRegular(q)
+		reason, text := fault.Told(wrong)
+		exit.Read = append(exit.Read, &pb.Exit_Answer{Data: r.GetData(), Reason: reason, Error: text})
+	}
+	return exit, nil
 }
 
 // readable says whether the files that spec wants read fit into an answer and,

@@ -170,7 +170,19 @@ type Error struct {
 	Stage    string    `json:"stage,omitempty"`
 	Message  string    `json:"message"`
 	Retry    bool      `json:"retryable,omitempty"`
+	// Stops is what cannot go on after this failure: the other trials of the
+	// cell, or of the run, would fail in the same way. Empty: they go on.
+	Stops Scope `json:"stops,omitempty"`
 }
+
+// Scope is a part of a run.
+type Scope string
+
+// The scopes.
+const (
+	ScopeCell Scope = "cell"
+	ScopeRun  Scope = "run"
+)
 
 // Finding is something odd that was seen in an attempt, by whom.
 type Finding struct {

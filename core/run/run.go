@@ -1,11 +1,15 @@
 package run
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-eval/berth/core/config"
@@ -56,13 +60,13 @@ const (
 	Ended                     // an attempt, with its result
 	Lost                      // an attempt whose result could not be written
 	Waiting                   // for the next attempt of a trial
-	Stopping                  // nothing more begins; Text says why
+	Stopping                  // nothing more begins in the run, or in the cell of Trial; Text says why
 )
 
 // Event is something that happened in a run.
 type Event struct {
 	Kind    EventKind
-	Trial   *plan.Trial // nil with Stopping
+	Trial   *plan.Trial // nil when the whole run is stopping
 	Attempt int
 	Result  *record.Result // with Ended
 	Live    record.Event   // with Live
@@ -75,8 +79,8 @@ type Event struct {
 
 // Report is how carrying out a plan ended.
 type Report struct {
-	// Stopped is why nothing more was begun before all was done; empty: all was
-	// done.
+	// Stopped is why the run, or some of its cells, ended before all was done;
+	// empty: all was done.
 	Stopped string
 	// Broken is the failure to write the run folder that stopped it.
 	Broken error
@@ -97,7 +101,7 @@ func Carry(ctx context.Context, o Options) (Report, error) {
 			return Report{}, fmt.Errorf("outcome %s is a measurement: running it again would choose among results", a)
 		}
 	}
-	s := &scheduler{o: o, work: make(chan func()), done: make(chan finished), limit: inFlight(o.Limits)}
+	s := &scheduler{o: o, work: make(chan func()), done: make(chan finished), limit: inFlight(o.Limits), cells: map[int]string{}}
 	defer close(s.work)
 	if o.Limits.Time != nil {
 		end, cancel := context.WithTimeout(ctx, *o.Limits.Time)
@@ -157,7 +161,8 @@ type scheduler struct {
 	events  watcher
 
 	stopped string
-	broken  int // attempts in a row that could not be written
+	cells   map[int]string // those that were stopped, with the reason
+	broken  int            // attempts in a row that could not be written
 	cost    float64
 	tokens  int64
 	report  Report
@@ -190,16 +195,50 @@ func (s *scheduler) loop(ctx context.Context) {
 	if ctx.Err() != nil && len(s.queue)+len(s.delayed) > 0 {
 		s.stop("interrupted")
 	}
-	s.report.Stopped = s.stopped
+	s.report.Stopped = s.reasons()
 }
 
-// stop lets nothing more begin. The first reason stays.
+// stop lets nothing more begin, unless all is done anyway. The first reason
+// stays.
 func (s *scheduler) stop(why string) {
-	if s.stopped != "" || len(s.queue)+len(s.delayed)+s.running == 0 {
+	if len(s.queue)+len(s.delayed)+s.running > 0 {
+		s.stopRun(why)
+	}
+}
+
+func (s *scheduler) stopRun(why string) {
+	if s.stopped != "" {
 		return
 	}
 	s.stopped = why
 	s.tell(Event{Kind: Stopping, Text: why})
+}
+
+// stopCell lets nothing more begin in the cell of a trial. Attempts that are
+// under way go on.
+func (s *scheduler) stopCell(t *plan.Trial, why string) {
+	if _, already := s.cells[t.Cell]; already {
+		return
+	}
+	why = fmt.Sprintf("cell %s: %s", s.o.Store.Manifest.Cells[t.Cell].Key, why)
+	s.cells[t.Cell] = why
+	of := func(it item) bool { return it.trial.Cell == t.Cell }
+	s.queue = slices.DeleteFunc(s.queue, of)
+	s.delayed = slices.DeleteFunc(s.delayed, of)
+	heap.Init((*byTime)(&s.delayed))
+	s.tell(Event{Kind: Stopping, Trial: t, Text: why})
+}
+
+// reasons are why the run or some of its cells were stopped.
+func (s *scheduler) reasons() string {
+	if s.stopped != "" {
+		return s.stopped
+	}
+	var whys []string
+	for _, cell := range slices.Sorted(maps.Keys(s.cells)) {
+		whys = append(whys, s.cells[cell])
+	}
+	return strings.Join(whys, "; ")
 }
 
 // promote moves what has waited long enough into the queue, and says whether
@@ -252,7 +291,17 @@ func (s *scheduler) end(f finished) {
 	s.broken = 0
 	s.report.Ran++
 	s.spend(&f.result)
-	retry := s.stopped == "" && again(s.o.Retry, f.result.Outcome, f.result.Error != nil && f.result.Error.Retry) &&
+	if e := f.result.Error; e != nil {
+		switch e.Stops {
+		case record.ScopeRun:
+			s.stopRun(e.Message)
+		case record.ScopeCell:
+			s.stopCell(f.item.trial, e.Message)
+		default:
+		}
+	}
+	_, over := s.cells[f.item.trial.Cell]
+	retry := s.stopped == "" && !over && again(s.o.Retry, f.result.Outcome, f.result.Error != nil && f.result.Error.Retry) &&
 		f.item.retries < s.o.Retry.Max
 	if retry {
 		wait := backoff(s.o.Retry, f.item.retries)

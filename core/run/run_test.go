@@ -382,3 +382,64 @@ func TestInvalidAndRefusedTrialsAreCountedAndNotRun(t *testing.T) {
 		t.Errorf("planned %d, complete %t", s.Planned, s.Complete)
 	}
 }
+
+// refused is what an attempt comes to whose request the budget of a cell or of
+// the run refuses, as core/trial has it.
+func refused(scope record.Scope) record.Result {
+	return record.Result{Outcome: record.NotRun, Error: &record.Error{Boundary: record.ByConfig, Message: "limit used", Stops: scope}}
+}
+
+func TestAnAttemptMayStopItsRun(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]int{"in the middle": 3, "as the last": 9} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, r := planOf(t, 10)
+			one, n := 1, 0
+			report := carry(t, run.Options{
+				Plan: p, Store: r, Limits: config.RunLimits{InFlight: &one}, Retry: retry,
+				Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
+					if n++; n > before {
+						return refused(record.ScopeRun)
+					}
+					return record.Result{Outcome: record.Passed}
+				}},
+			})
+			if report.Ran != before+1 || report.Stopped != "limit used" {
+				t.Errorf("report %+v", report)
+			}
+			if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: before, record.NotRun: 10 - before}) {
+				t.Errorf("outcomes %v", got)
+			}
+			carry(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: always(record.Passed)}})
+			if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: 10}) {
+				t.Errorf("after the resume: %v", got)
+			}
+		})
+	}
+}
+
+func TestAnAttemptMayStopItsCell(t *testing.T) {
+	t.Parallel()
+	p, r := planOf(t, 10)
+	r.Manifest.Cells = append(r.Manifest.Cells, store.Cell{Index: 1, Key: "agent=b", Slug: "b", Agent: "b"})
+	for i := range p.Trials {
+		p.Trials[i].Cell = i % 2
+	}
+	one := 1
+	report := carry(t, run.Options{
+		Plan: p, Store: r, Limits: config.RunLimits{InFlight: &one}, Retry: retry,
+		Executor: &fake{attempt: func(_ context.Context, j run.Job) record.Result {
+			if j.Trial.Cell == 1 {
+				return refused(record.ScopeCell)
+			}
+			return record.Result{Outcome: record.Passed}
+		}},
+	})
+	if report.Ran != 6 || report.Stopped != "cell agent=b: limit used" {
+		t.Errorf("report %+v", report)
+	}
+	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: 5, record.NotRun: 5}) {
+		t.Errorf("outcomes %v", got)
+	}
+}

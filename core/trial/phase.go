@@ -83,7 +83,7 @@ func (a *attempt) failure(err error, at record.Phase) *decide.Failure {
 	return &decide.Failure{
 		Outcome: f.Outcome,
 		Error: record.Error{
-			Boundary: f.By, Phase: at.Name, Stage: at.Stage, Retry: f.Retry, Message: a.scribe.Text(err.Error(), bound.ErrorText),
+			Boundary: f.By, Phase: at.Name, Stage: at.Stage, Retry: f.Retry, Stops: f.Stops, Message: a.scribe.Text(err.Error(), bound.ErrorText),
 		},
 	}
 }

@@ -98,6 +98,9 @@ func (s *state) take(e run.Event) []string {
 		s.done--
 		return []string{fmt.Sprintf("%s  in %s", s.name(e), out.Seconds(e.Wait))}
 	case run.Stopping:
+		if e.Trial != nil { // a cell; the others go on
+			return []string{out.Paint(s.o.Color, out.Odd, "stopping "+out.Clean(e.Text))}
+		}
 		s.stopping = e.Text
 		line := "stopping: " + out.Clean(e.Text)
 		if n := len(s.running); n > 0 {

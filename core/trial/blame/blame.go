@@ -30,7 +30,15 @@ type Fault struct {
 	By      record.Boundary
 	Outcome record.Outcome
 	Retry   bool
+	Stops   record.Scope // what cannot go on after it; empty: all else can
 	Err     error
+}
+
+// Stop is a failure after which the cell or the run cannot go on. The attempt
+// says nothing about the agent: it counts as not run, and is made again when
+// the run is resumed.
+func Stop(scope record.Scope, by record.Boundary, err error) *Fault {
+	return &Fault{By: by, Outcome: record.NotRun, Stops: scope, Err: err}
 }
 
 // Error is the text of the error.

@@ -1,0 +1,48 @@
+"""Write plugins for Berth in Python.
+
+A plugin is a class and one call:
+
+    from berth_plugin import Verifier, serve
+
+    class Exact(Verifier):
+        "Compares answer.txt with the reference."
+
+        def verify(self, request):
+            return request.read("attempt/artifacts/answer.txt") == request.read("tests/answer.txt")
+
+    serve(Exact())
+
+`serve` does everything that plugin.proto asks of a program that Berth starts.
+Calls of different attempts arrive at the same time, each in a thread of its
+own, so a plugin keeps what belongs to an attempt in its session, not in itself.
+
+The module needs grpcio and protobuf, and nothing else.
+"""
+
+from .agent import Agent, Message, Needs, Session, Yield
+from .config import Problem, option
+from .environment import Environment, Granted, Made, SpecProblem
+from .errors import (
+    ArtifactMissing,
+    BadConfig,
+    BadImage,
+    BadReward,
+    BuildFailed,
+    ModelUnavailable,
+    NoCapacity,
+    NoSandbox,
+    PluginError,
+    Refused,
+    Unsupported,
+)
+from .model import Model
+from .serve import serve
+from .shell import Result, Shell, ShellError
+from .verifier import Finding, MissingFile, Request, Score, Verdict, Verifier
+
+__all__ = [
+    "Agent", "ArtifactMissing", "BadConfig", "BadImage", "BadReward", "BuildFailed", "Environment", "Finding",
+    "Granted", "Made", "Message", "MissingFile", "Model", "ModelUnavailable", "Needs", "NoCapacity", "NoSandbox",
+    "PluginError", "Problem", "Refused", "Request", "Result", "Score", "Session", "Shell", "ShellError", "SpecProblem",
+    "Unsupported", "Verdict", "Verifier", "Yield", "option", "serve",
+]

@@ -1,0 +1,105 @@
+"""Environments make isolated sandboxes, in which Berth's own program runs everything else."""
+
+import dataclasses
+
+from . import contract
+from .errors import Refused
+
+_GRANTS = contract.enum("SandboxGrant", "SANDBOX_GRANT_")
+_NETWORKS = {n: name for name, n in contract.enum("NetworkMode", "NETWORK_MODE_").items()}
+
+
+@dataclasses.dataclass
+class SpecProblem:
+    """One thing that a spec is refused for, or gets less of."""
+
+    summary: str  # what, without a full stop
+    detail: str  # why, and what to do
+
+
+@dataclasses.dataclass
+class Granted:
+    """How each limit is kept: "enforced", "best_effort", "no", or empty where nothing was asked."""
+
+    cpu: str = "no"
+    memory: str = "no"
+    pids: str = "no"
+    disk: str = "no"
+    network: str = "enforced"
+    gpu: str = ""
+    how: str = ""  # by what means, for people
+
+
+@dataclasses.dataclass
+class Made:
+    """A sandbox that runs."""
+
+    id: str  # unique on this machine
+    granted: Granted
+    base: str = ""  # "host" where the host's own programs are the base
+    workdir: str = ""  # of the image
+    pid: int = 0  # of sandboxd in the host's pid namespace; 0: not known
+
+
+class Environment:
+    """An environment plugin. The doc string of the class is what `berth plugin info` shows.
+
+    A spec is the message SandboxSpec of environment.proto.
+    """
+
+    name = ""  # lower case; empty: the name of the class in lower case
+    version = "0.1.0"
+    Config = None  # a dataclass
+
+    def check(self, spec, config):
+        """Says without side effects what a spec is refused for. Returns (refusals, degraded), lists of SpecProblem.
+
+        This one is that of an environment which shows the host's own programs to root, and has no images, no other
+        users, no network, no sidecars and no limits.
+        """
+        name, limits = self.name, spec.limits
+        network = _NETWORKS.get(spec.network.mode, "?")
+        found = (
+            (network not in ("none", "allow"), "Network %r" % network, "has no network"),
+            (bool(spec.image.ref or spec.image.build), "An image", "shows the host's programs and has no images"),
+            (bool(spec.sidecars or spec.volumes), "Several containers, or volumes", "makes one container"),
+            (bool(spec.users), "A second user", "has only root"),
+            (limits.gpus > 0, "A GPU", "has none"),
+        )
+        refusals = [SpecProblem(what, "%s %s: use another environment" % (name, why)) for yes, what, why in found if yes]
+        asked = limits.cpu_milli or limits.memory_mib or limits.storage_mib or limits.shm_mib or limits.pids
+        return refusals, [SpecProblem("Limits", "%s keeps none" % name)] if asked else []
+
+    def create(self, spec, config) -> Made:
+        """Makes a sandbox whose PID 1 is /berth/sandboxd, with spec.control mounted read-only at /berth.
+
+        When it raises, nothing is left behind. check was asked before, and had no refusal.
+        """
+        raise NotImplementedError
+
+    def destroy(self, id: str) -> None:
+        """Removes a sandbox with all that is in it, without waiting for a polite stop. Unknown ids are no error."""
+        raise NotImplementedError
+
+    def list(self, owner: str) -> list:
+        """Returns the ids of sandboxes that exist; of one owner (spec.labels.owner), or of all if owner is empty."""
+        raise NotImplementedError
+
+
+def check(plugin, spec, config):
+    """Asks check, and raises Refused with its first refusal."""
+    refusals, _ = plugin.check(spec, config)
+    if refusals:
+        raise Refused("%s: %s" % (refusals[0].summary, refusals[0].detail))
+
+
+def made_message(made):
+    """Makes the reply of Create."""
+    m = contract.message("SandboxMade")(id=made.id, pid=made.pid)
+    m.image.base, m.image.workdir = made.base, made.workdir
+    for field in ("cpu", "memory", "pids", "disk", "network", "gpu"):
+        grant = getattr(made.granted, field)
+        if grant:
+            setattr(m.granted, field, _GRANTS[grant])
+    m.granted.how = made.granted.how
+    return m

@@ -1,0 +1,156 @@
+"""Verifiers look at what an agent left and say how good it is."""
+
+import dataclasses
+import functools
+import json
+import math
+import os
+import stat
+
+from . import contract
+from .errors import BadReward, PluginError
+from .model import models
+from .shell import Shell
+
+_DECISIONS = contract.enum("VerdictDecision", "VERDICT_DECISION_")
+_SEVERITIES = contract.enum("FindingSeverity", "FINDING_SEVERITY_")
+_Verdict, _VerifyEvent = contract.message("Verdict"), contract.message("VerifyEvent")
+
+
+class MissingFile(Exception):
+    """A file of the view that is not there, or is not a small regular file."""
+
+
+@dataclasses.dataclass
+class Score:
+    """A named number. Nothing is assumed about its range unless min and max say so."""
+
+    value: float
+    min: float | None = None
+    max: float | None = None
+    lower_is_better: bool = False
+
+
+@dataclasses.dataclass
+class Finding:
+    """Something odd that was seen: severity note, exposed (it could have changed the result) or violated (it did)."""
+
+    code: str  # snake_case
+    text: str
+    severity: str = "note"
+
+
+@dataclasses.dataclass
+class Verdict:
+    """What a judgment comes to. Work that is bad is a verdict; an exception means that no judgment was possible."""
+
+    decision: str  # pass, fail, scored, or continue (between turns only)
+    scores: dict = dataclasses.field(default_factory=dict)  # by name: a number or a Score
+    rationale: str = ""  # never shown to the agent or the user
+    handoff: str = ""  # the only part that a simulated user sees
+    findings: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Request:
+    """One judgment that is asked for."""
+
+    view: str  # folder with what the verifier may see; never write to it
+    stage: str  # empty where the task has one
+    round: int  # 1 and up between turns, 0 after the last one
+    config: object  # an object of the verifier's Config
+    settings: object  # the task's for this verifier
+    models: dict  # of Model, by name
+    user: str  # that commands run as; empty: the session's default
+    env: dict  # for commands; may hold secrets: log none
+    timeout: float  # seconds that the judgment may take; 0: no limit
+    scratch: str  # empty folder to write to, kept with the attempt
+    message: object  # VerifierRequest of verifier.proto, with all the rest
+
+    def read(self, name, *, limit=1 << 20):
+        """Returns the bytes of a regular file of the view. Opens no link, pipe or file over limit bytes: MissingFile."""
+        at = os.open(self.view, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            *folders, last = name.split("/")
+            for folder in folders:
+                at, parent = self._open(folder, os.O_DIRECTORY, at, name), at
+                os.close(parent)
+            f = self._open(last, os.O_NONBLOCK, at, name)
+        finally:
+            os.close(at)
+        with open(f, "rb") as file:
+            info = os.fstat(f)
+            if not stat.S_ISREG(info.st_mode) or info.st_size > limit:
+                raise MissingFile("%s is not a regular file of up to %d bytes" % (name, limit))
+            return file.read(limit)
+
+    @staticmethod
+    def _open(part, flags, at, name):
+        if part in ("", ".", ".."):
+            raise ValueError("%r is not a path in the view" % name)
+        try:
+            return os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=at)
+        except OSError as e:
+            raise MissingFile("%s: %s" % (name, e.strerror)) from None
+
+    @functools.cached_property
+    def shell(self):
+        """The shell of the sandbox that is graded, of a verifier that needs one."""
+        if not self.message.shell:
+            raise PluginError("this judgment has no sandbox: set needs = \"sandbox\" in the verifier")
+        return Shell(self.message.shell)
+
+
+class Verifier:
+    """A verifier plugin. The doc string of the class is what `berth plugin info` shows."""
+
+    name = ""  # lower case; empty: the name of the class in lower case
+    version = "0.1.0"
+    needs = "none"  # none: a pure function of the view; sandbox: a shell in the sandbox that is graded
+    models = ()  # names of the models that it asks for
+    rounds = False  # it can judge between turns
+    Config = None  # a dataclass
+
+    def verify(self, request: Request) -> "Verdict | bool":
+        """Judges. True and False are the verdicts pass and fail."""
+        raise NotImplementedError
+
+
+def verdict_message(v):
+    """Makes the message of a Verdict, or of True or False."""
+    if isinstance(v, bool):
+        v = Verdict("pass" if v else "fail")
+    if not isinstance(v, Verdict):
+        raise TypeError("verify returned %r: return a Verdict, True or False" % (v,))
+    if v.decision not in _DECISIONS:
+        raise ValueError("decision %r: use one of %s" % (v.decision, ", ".join(_DECISIONS)))
+    m = _Verdict(decision=_DECISIONS[v.decision], rationale=v.rationale, handoff=v.handoff)
+    for name, s in v.scores.items():
+        s = s if isinstance(s, Score) else Score(s)
+        if not math.isfinite(s.value):
+            raise BadReward("score %r is %r: a finite number is needed" % (name, s.value))
+        m.scores[name].value = s.value
+        if s.min is not None:
+            m.scores[name].min = s.min
+        if s.max is not None:
+            m.scores[name].max = s.max
+        m.scores[name].lower_is_better = s.lower_is_better
+    for f in v.findings:
+        m.findings.add(code=f.code, severity=_SEVERITIES[f.severity], text=f.text)
+    return m
+
+
+def verify(plugin, config, message, log):
+    """Serves one judgment."""
+    try:
+        settings = json.loads(message.settings_json or b"{}")
+    except ValueError as e:
+        raise PluginError("settings of the task are not JSON: %s" % e) from None
+    request = Request(message.view, message.stage, message.round, config, settings, models(message.models),
+                      message.user, dict(message.env), message.timeout_ms / 1000, message.scratch, message)
+    request.log = log
+    try:
+        return _VerifyEvent(verdict=verdict_message(plugin.verify(request)))
+    finally:
+        if "shell" in vars(request):
+            request.shell.close()

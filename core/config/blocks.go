@@ -117,6 +117,9 @@ type modelBlock struct {
 	AllowModels []string        `berth:"allow_models" doc:"Further models that a request may name; others are served by this one."`
 	Replay      string          `berth:"replay" doc:"Run whose recorded replies are served instead of asking the provider."`
 	InFlight    int             `berth:"in_flight" doc:"Requests at the same time. 0: adapted to what the provider takes."`
+
+	FirstByteTimeout *time.Duration `berth:"first_byte_timeout" doc:"Longest wait for the first byte of an answer. Absent: 2m for a stream, 10m for an answer in one piece. Raise it for models that think long before they answer."`
+	IdleTimeout      *time.Duration `berth:"idle_timeout" doc:"Longest silence in the middle of an answer. Absent: 1m."`
 }
 
 type priceBlock struct {

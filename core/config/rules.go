@@ -189,6 +189,8 @@ func checkModel(b *modelBlock, providers []string) []pluginconfig.Problem {
 		r.add("parameters", "Wrong value", "Write names and values: parameters { temperature = 0 }.")
 	}
 	natural(r, "in_flight", b.InFlight)
+	lasting(r, "first_byte_timeout", b.FirstByteTimeout)
+	lasting(r, "idle_timeout", b.IdleTimeout)
 	return r.ps
 }
 

@@ -243,6 +243,10 @@ type Model struct {
 	Replay string `json:"replay,omitempty"`
 	// InFlight bounds the requests at the same time; 0 lets the gateway adapt.
 	InFlight int `json:"in_flight,omitempty"`
+	// FirstByteTimeout is the longest wait for the first byte of an answer, and
+	// IdleTimeout the longest silence in the middle of one. Nil: the gateway's.
+	FirstByteTimeout *time.Duration `json:"first_byte_timeout_ns,omitempty"`
+	IdleTimeout      *time.Duration `json:"idle_timeout_ns,omitempty"`
 }
 
 // Price is in USD per million tokens. A nil field is not known.

@@ -28,16 +28,17 @@ type exchange struct {
 	life    context.Context //nolint:containedctx // of the turn: an exchange is one call of ServeHTTP
 	control *http.ResponseController
 
-	body   *wire.Object
-	facts  wire.Facts
-	worst  wire.Usage
-	price  *config.Price // of the model that is asked; nil: not known
-	hide   bool          // events that are there for us only
-	early  bool          // the answer has begun, with nothing but signs of life
-	held   func()        // gives back the memory of the request; nil: it has none
-	lost   error         // why the answer of the provider is not passed on
-	line   Exchange
-	digest uint64 // of the request, in this process
+	body    *wire.Object
+	facts   wire.Facts
+	worst   wire.Usage
+	price   *config.Price // of the model that is asked; nil: not known
+	hide    bool          // events that are there for us only
+	early   bool          // the answer has begun, with nothing but signs of life
+	held    func()        // gives back the memory of the request; nil: it has none
+	lost    error         // why the answer of the provider is not passed on
+	failing error         // why the provider did not serve the last try, when it is asked again
+	line    Exchange
+	digest  uint64 // of the request, in this process
 
 	keep     bool         // it is to be written down
 	asked    []byte       // body, without what is secret
@@ -208,11 +209,7 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := x.s.g.o.Transport.RoundTrip(req) //nolint:bodyclose // the caller closes it
-	if err != nil {
-		return nil, err
-	}
-	return fit(resp)
+	return x.roundTrip(ctx, req)
 }
 
 // count passes a question for a number of tokens on; it costs nothing.
@@ -234,6 +231,9 @@ func (x *exchange) count(ctx context.Context) {
 func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold, sent bool) {
 	if ctx.Err() != nil {
 		x.line.Error = "the client went away"
+		if x.failing != nil { // it has waited for a provider that does not serve
+			x.s.setDown(fmt.Errorf("provider of model %q: %w", x.e.up.model.Name, x.failing))
+		}
 		if sent {
 			x.settle(wire.Reading{}, http.StatusOK, byClient, hold)
 		}
@@ -257,7 +257,7 @@ func (x *exchange) unreached(err error) {
 		x.fail(wire.BadRequest, "%s", r.err)
 		return
 	}
-	x.s.setDown(fmt.Errorf("provider of model %q: no answer: %s", name, clip(string(x.clean([]byte(err.Error()))))))
+	x.s.setDown(fmt.Errorf("provider of model %q: %w", name, x.trouble(nil, err)))
 	x.fail(wire.Unreachable, "the provider of model %q cannot be reached", name)
 }
 

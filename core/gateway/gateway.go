@@ -195,13 +195,13 @@ func (u *upstream) priceOf(name string) *config.Price {
 	return u.others[name]
 }
 
-// transport has no limit for a whole answer, and a wide one for its first byte:
-// models think for minutes. HTTPS_PROXY and its kin are those of this process.
+// transport has no limit for an answer: that is the watchdog's. HTTPS_PROXY and
+// its kin are those of this process.
 func transport() http.RoundTripper {
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second,
-		TLSHandshakeTimeout: 20 * time.Second, ResponseHeaderTimeout: stall,
-		DisableCompression: true, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: 20 * time.Second,
+		DisableCompression:  true, ForceAttemptHTTP2: true,
 		WriteBufferSize: 64 << 10, // a conversation leaves in few writes
 	}
 }

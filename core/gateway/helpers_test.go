@@ -242,3 +242,17 @@ func recorded(t *testing.T, dialect string) []byte {
 	}
 	return b
 }
+
+// contextUntil ends when the channel is closed.
+func contextUntil(t *testing.T, over <-chan struct{}) (context.Context, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	return ctx, cancel
+}

@@ -71,7 +71,7 @@ var hostiles = []hostile{
 	{name: "status 999", answer: "HTTP/1.1 999 X\r\nContent-Length: 2\r\n\r\n{}", status: 502, down: "status 999"},
 	{name: "another protocol", answer: "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhi", status: 502, down: "status 101"},
 	{name: "no HTTP", answer: "SSH-2.0-OpenSSH_9\r\n", status: 502, down: "malformed"},
-	{name: "silence", answer: "", status: 502, down: "EOF"},
+	{name: "silence", answer: "", status: 502, down: "closed the connection"},
 	{name: "a redirect", answer: "HTTP/1.1 307 X\r\nLocation: http://elsewhere.example/v1?key=" + canaryKey + "\r\nContent-Length: 0\r\n\r\n", status: 404, down: `leads to "http://elsewhere.example/v1"`},
 	{name: "nothing at all", answer: "HTTP/1.1 204 No\r\n\r\n", status: 204, down: "no end", estimated: true},
 	{name: "no JSON", answer: "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>log in</html>", status: 200, down: "no end", estimated: true},

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -179,8 +180,6 @@ func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m wire.
 func (x *exchange) copy(ctx context.Context, from io.ReadCloser, to func([]byte) error) breakage {
 	buf := make([]byte, 32<<10)
 	x.answered = true
-	alive, end := watch(from)
-	defer end()
 	filter := x.s.secrets.filter()
 	pass := func(p []byte) bool {
 		x.reply.Write(p)
@@ -189,7 +188,6 @@ func (x *exchange) copy(ctx context.Context, from io.ReadCloser, to func([]byte)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			alive()
 			if x.reply.Len()+n > maxReply {
 				x.lost = errTooMuch
 				return byProvider
@@ -207,6 +205,9 @@ func (x *exchange) copy(ctx context.Context, from io.ReadCloser, to func([]byte)
 		case err != nil && ctx.Err() != nil:
 			return byClient
 		case err != nil:
+			if silent, ok := errors.AsType[*silentError](err); ok {
+				x.lost = silent
+			}
 			return byProvider
 		}
 	}

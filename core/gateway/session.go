@@ -52,7 +52,8 @@ type session struct {
 	findings []verifier.Finding
 	spent    chan struct{}
 	isSpent  bool
-	written  chan struct{} // closed when the last exchange so far is written down
+	watched  map[*watchdog]struct{} // requests to providers that are under way
+	written  chan struct{}          // closed when the last exchange so far is written down
 }
 
 // entry is one model of a session.
@@ -384,49 +385,6 @@ func (s *session) Close(ctx context.Context) error {
 	}
 	s.serving.Wait()
 	return err
-}
-
-// waits sums up the time in which at least one request waited.
-type waits struct {
-	mu    sync.Mutex
-	now   int
-	since time.Time
-	total time.Duration
-}
-
-// begin says that a request waits; the function that it no longer does.
-func (w *waits) begin() (end func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.now == 0 {
-		w.since = time.Now()
-	}
-	w.now++
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.now--; w.now == 0 {
-			w.total += time.Since(w.since)
-		}
-	}
-}
-
-// add counts time that was spent waiting although it did not look so.
-func (w *waits) add(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.now == 0 {
-		w.total += d
-	}
-}
-
-func (w *waits) sum() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.now > 0 {
-		return w.total + time.Since(w.since)
-	}
-	return w.total
 }
 
 // Serve lets a session of a Gateway answer at l, too, until it is closed.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 )
 
 // errUnfit means that what came back is no answer of a provider.
@@ -64,15 +63,4 @@ func (s *session) moved(resp *http.Response) error {
 		return fmt.Errorf("%w: status %d", errUnfit, resp.StatusCode)
 	}
 	return fmt.Errorf("%w: status %d, which leads to %q: if that is right, make it the base_url", errUnfit, resp.StatusCode, clip(string(s.secrets.clean([]byte(to.Scheme+"://"+to.Host+to.Path)))))
-}
-
-// stall is how long a provider may be silent in the middle of an answer, and
-// before its first byte: twice as long as the vendors' libraries wait for it.
-const stall = 20 * time.Minute
-
-// watch closes a body that is silent for too long. Each read that came to
-// something calls alive; end must be called.
-func watch(body io.Closer) (alive func(), end func()) {
-	t := time.AfterFunc(stall, func() { _ = body.Close() })
-	return func() { t.Reset(stall) }, func() { t.Stop() }
 }

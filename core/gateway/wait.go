@@ -27,6 +27,17 @@ const wholeSilence = 6
 func (x *exchange) waiting() (end func()) {
 	begin := time.Now()
 	noWait := x.s.wait.begin()
+	quiet := x.signing()
+	return func() {
+		quiet()
+		noWait()
+		x.line.Waited += time.Since(begin)
+	}
+}
+
+// signing gives the client signs of life. end must be called before anything
+// else is written.
+func (x *exchange) signing() (end func()) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -35,8 +46,6 @@ func (x *exchange) waiting() (end func()) {
 	return func() {
 		close(stop)
 		<-done
-		noWait()
-		x.line.Waited += time.Since(begin)
 	}
 }
 
@@ -112,13 +121,18 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 		resp, err = x.send(ctx)
 		return resp, sent, func(pace.Result) {}, err
 	}
+	quiet := func() {}
 	for {
 		turn, waitErr := x.acquire(ctx, p)
 		if waitErr != nil {
 			return nil, time.Time{}, func(pace.Result) {}, waitErr
 		}
 		sent, x.line.Limit = time.Now(), p.State().Limit
+		if x.failing != nil {
+			quiet = x.signing() // the client has waited for long
+		}
 		resp, err = x.send(ctx)
+		quiet()
 		r, after := resultOf(resp, err)
 		if ctx.Err() != nil {
 			r = pace.Nothing
@@ -127,16 +141,16 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 			var once sync.Once
 			return resp, sent, func(r pace.Result) { once.Do(func() { turn.Done(r, 0) }) }, err
 		}
+		x.s.wait.addSince(sent)
+		x.line.Waited += time.Since(sent)
 		turn.Done(r, after)
 		if p.GivenUp() {
 			return resp, sent, func(pace.Result) {}, err
 		}
+		x.failing = x.trouble(resp, err)
 		if resp != nil {
 			_ = resp.Body.Close()
 		}
-		took := time.Since(sent)
-		x.s.wait.add(took)
-		x.line.Waited += took
 		x.line.Tries++
 	}
 }

@@ -425,50 +425,6 @@ func (s *session) broke() bool {
 	}
 }
 
-// waited is how long requests of the session waited for a provider.
-func (s *session) waited() time.Duration {
-	if s.models == nil {
-		return 0
-	}
-	return s.models.Waited()
-}
-
-// watch returns why a turn must end, or nil when it has ended by itself. limit
-// is for the time since begin less all that the session has ever waited for a
-// provider: such time is not the agent's.
-func (s *session) watch(outside, turn context.Context, begin time.Time, limit time.Duration) error {
-	var spent <-chan struct{}
-	if s.models != nil {
-		spent = s.models.Spent()
-	}
-	var lost <-chan struct{}
-	if s.role != agent.RoleUser {
-		lost = s.a.w.Lost()
-	}
-	for {
-		left := limit + s.waited() - time.Since(begin)
-		if left <= 0 {
-			return errTurnTime
-		}
-		t := time.NewTimer(left)
-		select {
-		case <-t.C:
-		case <-spent:
-			t.Stop()
-			return errBudget
-		case <-lost:
-			t.Stop()
-			return world.ErrLost
-		case <-outside.Done():
-			t.Stop()
-			return context.Cause(outside)
-		case <-turn.Done():
-			t.Stop()
-			return nil
-		}
-	}
-}
-
 // closeAgent ends the agent's session and keeps what it left on the host.
 func (s *session) close(ctx context.Context, logs string) error {
 	if s.agent == nil {

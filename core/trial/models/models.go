@@ -56,6 +56,9 @@ type Session interface {
 	Down() error
 	// Served is whether requests came, and each of them got a whole answer.
 	Served() bool
+	// Silent is whether a request that was under way at that time still waits
+	// for a first sign of its provider after it.
+	Silent(since time.Time) bool
 	// Waited is the time that requests waited for a rate limit so far.
 	Waited() time.Duration
 	Usage() []record.Usage

@@ -1,0 +1,154 @@
+package gateway
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// impatient is a model whose provider may be silent for a moment only.
+func impatient(limit time.Duration) setting {
+	return func(m *config.Model, _ *Options, _ *trial.ModelSpec) {
+		m.FirstByteTimeout, m.IdleTimeout = &limit, &limit
+	}
+}
+
+// A provider that accepts a request and says nothing, with or without a status,
+// is asked again, and the time is not the agent's.
+func TestAProviderThatHangsIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	for i, r := range requests {
+		t.Run(r.dialect, func(t *testing.T) {
+			t.Parallel()
+			whole := recorded(t, r.dialect)
+			var asked atomic.Int64
+			p := provide(t, func(w http.ResponseWriter, r *http.Request) {
+				switch asked.Add(1) {
+				case 1:
+					<-r.Context().Done()
+				case 2:
+					w.Header().Set("Content-Type", "text/event-stream")
+					w.WriteHeader(http.StatusOK)
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+				default:
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = w.Write(whole)
+				}
+			})
+			b := start(t, p.model(r.dialect), patient, impatient(300*time.Millisecond))
+			path, body := streaming(i)
+			got := b.ask(t.Context(), t, path, strings.Replace(body, `"stream":true`, `"stream":true,"stream_options":{"include_usage":true}`, 1))
+			if got.status != http.StatusOK || got.err != nil || !strings.HasSuffix(got.body, string(whole)) {
+				t.Fatalf("%d %v %s", got.status, got.err, got.body)
+			}
+			if x := b.last(t); x.Tries != 2 || b.Waited() < 600*time.Millisecond || b.Usage()[0].Requests != 1 || b.Down() != nil {
+				t.Errorf("written down %+v, waited %s, usage %+v, down %v", x, b.Waited(), b.Usage(), b.Down())
+			}
+		})
+	}
+}
+
+// One that never answers is given up, and said to be down.
+func TestAProviderThatHangsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	p := provide(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	b := start(t, p.model("anthropic"), impatient(100*time.Millisecond))
+	got := b.ask(t.Context(), t, requests[0].path, requests[0].body)
+	if got.status != http.StatusBadGateway {
+		t.Errorf("%d %v %s", got.status, got.err, got.body)
+	}
+	if down := b.Down(); down == nil || !strings.Contains(down.Error(), "it sent nothing for 100ms (first_byte_timeout)") || b.Waited() < 100*time.Millisecond {
+		t.Errorf("down %v, waited %s", down, b.Waited())
+	}
+	if len(b.Usage()) != 0 {
+		t.Errorf("usage %+v", b.Usage())
+	}
+}
+
+// A stream that stalls is broken off, and the time of its silence is not the
+// agent's.
+func TestAStreamThatStallsIsBrokenOff(t *testing.T) {
+	t.Parallel()
+	for i, r := range requests {
+		t.Run(r.dialect, func(t *testing.T) {
+			t.Parallel()
+			whole := recorded(t, r.dialect)
+			begun := make(chan struct{})
+			p := provide(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = w.Write(whole[:len(whole)/2])
+				_ = http.NewResponseController(w).Flush()
+				close(begun)
+				<-r.Context().Done()
+			})
+			b := start(t, p.model(r.dialect), impatient(400*time.Millisecond))
+			silent := make(chan bool, 1)
+			go func() {
+				<-begun
+				time.Sleep(50 * time.Millisecond)
+				silent <- b.Silent(time.Now())
+			}()
+			path, body := streaming(i)
+			got := b.ask(t.Context(), t, path, body)
+			if got.err == nil {
+				t.Errorf("the client took it for the end: %d %q", got.status, got.body)
+			}
+			x := b.last(t)
+			if down := b.Down(); x.Broken != "provider" || down == nil || !strings.Contains(down.Error(), "silent for 400ms in the middle of its answer") {
+				t.Errorf("written down %+v, down %v", x, down)
+			}
+			if !<-silent || b.Silent(time.Now()) || b.Waited() < 400*time.Millisecond {
+				t.Errorf("silent now %v, waited %s", b.Silent(time.Now()), b.Waited())
+			}
+		})
+	}
+}
+
+// A client that gives up on a provider that has failed it does not make that
+// the agent's fault.
+func TestAClientThatGivesUpOnAProviderThatFails(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	gone := make(chan struct{})
+	p := provide(t, func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		close(gone)
+		<-r.Context().Done()
+	})
+	b := start(t, p.model("anthropic"), patient)
+	ctx, cancel := contextUntil(t, gone)
+	defer cancel()
+	if got := b.ask(ctx, t, requests[0].path, requests[0].body); got.err == nil {
+		t.Errorf("answered with %d", got.status)
+	}
+	if x := b.last(t); x.Error != "the client went away" || b.Down() == nil || !strings.Contains(b.Down().Error(), "status 503") {
+		t.Errorf("written down %+v, down %v", x, b.Down())
+	}
+}
+
+// Spans of waiting that overlap count once.
+func TestWaitsAreAUnion(t *testing.T) {
+	t.Parallel()
+	var w waits
+	now := time.Now()
+	w.addSince(now.Add(-time.Second))
+	w.addSince(now.Add(-10 * time.Second))
+	w.addSince(now.Add(-5 * time.Second))
+	if got := w.sum(); got < 10*time.Second || got > 20*time.Second {
+		t.Errorf("waited %s; want 10 s", got)
+	}
+	end := w.begin()
+	if got := w.sum(); got < 10*time.Second || got > 20*time.Second {
+		t.Errorf("waited %s; want 10 s", got)
+	}
+	end()
+}

@@ -1,0 +1,184 @@
+package trial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// purse is a gateway whose budget runs out when it is told.
+type purse struct {
+	spent   chan struct{}
+	waited  atomic.Int64 // nanoseconds
+	silent  atomic.Bool
+	down    error
+	served  bool
+	allowed int
+	revoked int
+}
+
+func (p *purse) Session(context.Context, trial.ModelSpec) (trial.ModelSession, error) { return p, nil }
+
+func (p *purse) Endpoints() map[string]model.Endpoint {
+	return map[string]model.Endpoint{"default": {Name: "m", Token: "token-of-the-session"}}
+}
+func (p *purse) Allow(context.Context) error  { p.allowed++; return nil }
+func (p *purse) Revoke(context.Context) error { p.revoked++; return nil }
+func (p *purse) Spent() <-chan struct{}       { return p.spent }
+func (p *purse) Down() error                  { return p.down }
+func (p *purse) Served() bool                 { return p.served }
+func (p *purse) Silent(time.Time) bool        { return p.silent.Load() }
+func (p *purse) Waited() time.Duration        { return time.Duration(p.waited.Load()) }
+func (p *purse) Usage() []record.Usage {
+	return []record.Usage{{Role: "agent", Model: "m", Requests: 3}}
+}
+func (p *purse) Findings() []verifier.Finding { return nil }
+func (p *purse) Close(context.Context) error  { return nil }
+
+func TestABudgetEndsTheTurnAndTheWorkIsGraded(t *testing.T) {
+	t.Parallel()
+	p := &purse{spent: make(chan struct{})}
+	a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
+		if err := act.sh(ctx, "echo 1 > /app/x"); err != nil {
+			return agent.Yield{}, err
+		}
+		close(p.spent)
+		<-ctx.Done()
+		return agent.Yield{}, ctx.Err()
+	})
+	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
+	b := newBench(t, a, tests("test -s /app/x"))
+	b.gateway = p
+	b.cell.Agent.Models = map[string]trial.Model{"default": {Label: "m"}}
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Budget, record.Checked)
+	if len(r.Usage) != 1 || p.allowed != 2 || p.revoked < 2 || a.setups[0].Models["default"].Token == "" {
+		t.Errorf("usage %+v, allowed %d, revoked %d", r.Usage, p.allowed, p.revoked)
+	}
+}
+
+// withModel is an attempt whose agent has a model.
+func withModel(t *testing.T, a *scripted, j *judge, p *purse) *bench {
+	t.Helper()
+	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
+	b := newBench(t, a, j)
+	b.gateway = p
+	b.cell.Agent.Models = map[string]trial.Model{"default": {Label: "m"}}
+	return b
+}
+
+func TestWaitingForAProviderIsNotChargedToTheAgent(t *testing.T) {
+	t.Parallel()
+	for _, waited := range []time.Duration{0, time.Minute} {
+		p := &purse{spent: make(chan struct{})}
+		a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
+			p.waited.Store(int64(waited))
+			select {
+			case <-ctx.Done():
+				return agent.Yield{}, ctx.Err()
+			case <-time.After(max(700*time.Millisecond, time.Hour-60*waited)): // never, without waiting
+				return agent.Yield{End: agent.Done}, act.sh(ctx, "true")
+			}
+		})
+		b := withModel(t, a, tests("true"), p)
+		b.cell.Limits.AgentTime = 200 * time.Millisecond
+		end := record.Timeout
+		if waited > 0 {
+			end = record.Yielded
+		}
+		want(t, b.run(t.Context(), t), record.Passed, end, record.Checked)
+	}
+}
+
+// At the end of its time the agent waits for a provider that is silent: whether
+// that was its own time is known when the silence ends.
+func TestATurnDoesNotEndWhileAProviderIsSilent(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []bool{false, true} {
+		p := &purse{spent: make(chan struct{})}
+		p.silent.Store(true)
+		a := turn(func(ctx context.Context, _ *actor) (agent.Yield, error) {
+			select {
+			case <-ctx.Done():
+				t.Error("the turn ended while the provider was silent")
+			case <-time.After(time.Second):
+			}
+			end := agent.Done
+			if fails {
+				p.waited.Store(int64(time.Hour))
+				end = agent.Crashed
+			}
+			p.silent.Store(false)
+			if !fails {
+				<-ctx.Done()
+			}
+			return agent.Yield{End: end}, nil
+		})
+		b := withModel(t, a, tests("true"), p)
+		b.cell.Limits.AgentTime = 200 * time.Millisecond
+		end := record.Timeout
+		if fails {
+			end = record.Crashed
+		}
+		want(t, b.run(t.Context(), t), record.Passed, end, record.Checked)
+	}
+}
+
+func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		down error
+		end  agent.End
+		want record.Outcome
+	}{
+		{errors.New("529"), agent.Crashed, record.ModelError},
+		{trial.ErrRateLimited, agent.Crashed, record.RateLimited},
+		{trial.ErrRateLimited, agent.Done, record.Passed}, // it came through in the end
+	} {
+		a := turn(func(context.Context, *actor) (agent.Yield, error) { return agent.Yield{End: tt.end}, nil })
+		b := withModel(t, a, tests("true"), &purse{spent: make(chan struct{}), down: tt.down})
+		if r := b.run(t.Context(), t); r.Outcome != tt.want {
+			t.Errorf("%v, %s: %s; want %s", tt.down, tt.end, r.Outcome, tt.want)
+		}
+	}
+	// One that says so itself does not know what of the model was wrong.
+	a := turn(func(context.Context, *actor) (agent.Yield, error) {
+		return agent.Yield{}, fmt.Errorf("ask: 429: %w", agent.ErrModel)
+	})
+	b := withModel(t, a, tests("true"), &purse{spent: make(chan struct{}), down: trial.ErrRateLimited})
+	if r := b.run(t.Context(), t); r.Outcome != record.RateLimited || r.Error == nil || r.Error.Boundary != record.ByModel || !strings.Contains(r.Error.Message, "ask: 429") {
+		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.RateLimited)
+	}
+	// And is not believed when the gateway answered all that it asked: a way out
+	// of a task that goes badly.
+	b = withModel(t, a, tests("false"), &purse{spent: make(chan struct{}), served: true})
+	if r := b.run(t.Context(), t); r.Outcome != record.AgentError || r.Error == nil || r.Error.Boundary != record.ByAgent || !strings.Contains(r.Error.Message, "ask: 429") {
+		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.AgentError)
+	}
+}
+
+// An agent that gives up at the refusal is no faster than its budget: the turn
+// ends by that, and no error of the model is made of it.
+func TestABudgetEndsTheTurnOfAnAgentThatGivesUpFirst(t *testing.T) {
+	t.Parallel()
+	p := &purse{spent: make(chan struct{})}
+	a := turn(func(context.Context, *actor) (agent.Yield, error) {
+		close(p.spent)
+		return agent.Yield{}, fmt.Errorf("ask: refused: %w", agent.ErrModel)
+	})
+	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
+	b := newBench(t, a, tests("true"))
+	b.gateway = p
+	b.cell.Agent.Models = map[string]trial.Model{"default": {Label: "m"}}
+	want(t, b.run(t.Context(), t), record.Passed, record.Budget, record.Checked)
+}

@@ -57,10 +57,7 @@ func (a *app) models(j *job, dir string) (*gateway.Gateway, error) {
 	if len(ms) == 0 {
 		return nil, nil
 	}
-	spent, err := gateway.Before(j.store.Dir, j.store.Index())
-	if err != nil {
-		return nil, err
-	}
+	spent := gateway.Before(j.store.Index())
 	var sum ledger.Amount
 	for _, s := range spent {
 		sum = sum.Plus(s)

@@ -49,10 +49,11 @@ func TestWhatWasSpentBefore(t *testing.T) {
 	if err = b.Revoke(t.Context()); err != nil { // all is written down
 		t.Fatal(err)
 	}
-	got, err := Before(run.Dir, run.Index())
+	_, index, err := store.Read(run.Dir) // as a resume finds it
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := Before(index)
 	a, k := got[ended], got[killed]
 	if a != (ledger.Amount{Requests: 4, Tokens: 68, USD: 1}) || k.Requests != 3 || k.Tokens != 300 || k.USD < 0.29 || k.USD > 0.31 || len(got) != 2 {
 		t.Errorf("got %+v", got)

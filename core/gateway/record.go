@@ -7,13 +7,14 @@ import (
 
 	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // Names in the folder of an attempt.
 const (
-	RecordDir     = "model"
-	ExchangesFile = RecordDir + "/exchanges.jsonl"
+	RecordDir     = record.ModelDir
+	ExchangesFile = record.ExchangesFile
 )
 
 // Exchange is one line of exchanges.jsonl: a request and what came of it. Their

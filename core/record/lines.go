@@ -24,6 +24,8 @@ const (
 	SidecarsDir    = "sidecars"
 	CapturesDir    = "captures"
 	FramesDir      = "frames"
+	ModelDir       = "model"
+	ExchangesFile  = ModelDir + "/exchanges.jsonl"
 )
 
 // EventType is what an Event says.

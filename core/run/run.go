@@ -163,8 +163,7 @@ type scheduler struct {
 	stopped string
 	cells   map[int]string // those that were stopped, with the reason
 	broken  int            // attempts in a row that could not be written
-	cost    float64
-	tokens  int64
+	used    store.Spend
 	report  Report
 }
 
@@ -333,29 +332,21 @@ func (s *scheduler) unwritten(it item, number int, err error) {
 func (s *scheduler) spend(r *record.Result) {
 	if r == nil { // what the run spent before it was resumed
 		for _, t := range s.o.Store.Index().Trials {
-			for _, a := range t.Attempts {
-				if a.Result == nil {
-					continue
-				}
-				s.tokens += a.Result.Tokens
-				if a.Result.CostUSD != nil {
-					s.cost += *a.Result.CostUSD
-				}
+			for i := range t.Attempts {
+				s.used.Add(t.Attempts[i].Spend())
 			}
 		}
 	} else {
-		b := store.BriefOf(r)
-		s.tokens += b.Tokens
-		if b.CostUSD != nil {
-			s.cost += *b.CostUSD
-		}
+		s.used.Add(store.BriefOf(r).Spend)
 	}
 	l := s.o.Limits
 	switch {
-	case l.CostUSD != nil && s.cost >= *l.CostUSD:
+	case l.CostUSD != nil && s.used.CostUSD != nil && *s.used.CostUSD >= *l.CostUSD:
 		s.stop(fmt.Sprintf("the run has used its limit of %g USD", *l.CostUSD))
-	case l.Tokens != nil && s.tokens >= *l.Tokens:
+	case l.Tokens != nil && s.used.Tokens >= *l.Tokens:
 		s.stop(fmt.Sprintf("the run has used its limit of %d tokens", *l.Tokens))
+	case l.Requests != nil && s.used.Requests >= *l.Requests:
+		s.stop(fmt.Sprintf("the run has used its limit of %d requests", *l.Requests))
 	}
 }
 

@@ -30,7 +30,7 @@ type Summary struct {
 	Tasks  []Row  `json:"tasks"`
 	// Marks are why the numbers must be read with care.
 	Marks []string `json:"marks,omitempty"`
-	// Usage is of all attempts, also of those that were not accepted.
+	// Usage is of all attempts, also of those that were not accepted, or killed.
 	CostUSD  *float64 `json:"cost_usd"` // null: not known, or no model was used
 	Unpriced bool     `json:"unpriced,omitempty"`
 	Tokens   int64    `json:"tokens"`
@@ -96,8 +96,8 @@ func Summarize(m *store.Manifest, x *store.Index) *Summary {
 		cells[t.Cell].count(o, accepted)
 		row.count(o, accepted)
 		count(facts, o, accepted)
-		for _, a := range t.Attempts {
-			s.use(a.Result)
+		for i := range t.Attempts {
+			s.use(&t.Attempts[i])
 		}
 	}
 	for i := range cells {
@@ -113,21 +113,17 @@ func Summarize(m *store.Manifest, x *store.Index) *Summary {
 	return s
 }
 
-// use adds what an attempt used, whether it was accepted or not.
-func (s *Summary) use(b *store.Brief) {
-	if b == nil {
+// use adds what an attempt used, whether it was accepted or not, and also when
+// its process was killed.
+func (s *Summary) use(a *store.AttemptState) {
+	if a.Result == nil {
 		s.Lost++
-		return
+	} else {
+		s.Attempts++
 	}
-	s.Attempts++
-	s.Tokens += b.Tokens
-	s.Unpriced = s.Unpriced || b.Unpriced
-	if b.CostUSD != nil {
-		if s.CostUSD == nil {
-			s.CostUSD = new(float64)
-		}
-		*s.CostUSD += *b.CostUSD
-	}
+	sum := store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens}
+	sum.Add(a.Spend())
+	s.CostUSD, s.Unpriced, s.Tokens = sum.CostUSD, sum.Unpriced, sum.Tokens
 }
 
 func (r *Row) count(o record.Outcome, a *store.AttemptState) {

@@ -42,8 +42,19 @@ type AttemptState struct {
 	// Result is nil while the attempt is under way, and for ever when it was
 	// not published: its process was killed.
 	Result *Brief
+	// Lost is what the attempt has used so far when it has no result: its
+	// record of exchanges is written as they end.
+	Lost Spend
 
 	found bool // in its result.json, and in no journal
+}
+
+// Spend is what models were used in the attempt, with or without a result.
+func (a *AttemptState) Spend() Spend {
+	if a.Result != nil {
+		return a.Result.Spend
+	}
+	return a.Lost
 }
 
 // Accepted is the attempt that the trial points at: the last one that settled
@@ -204,12 +215,17 @@ func (x *Index) walk(dir string) error {
 
 // look finds the result of an attempt that was published and not written down.
 func (x *Index) look(t *TrialState, a *AttemptState, folder string) {
-	r, err := ReadResult(filepath.Join(folder, AttemptDir(a.Number)))
-	switch {
-	case err == nil && r.Trial == t.ID:
+	dir := filepath.Join(folder, AttemptDir(a.Number))
+	r, err := ReadResult(dir)
+	if err == nil && r.Trial == t.ID {
 		a.Result, a.found = BriefOf(r), true
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		x.Damaged++ // published whole, changed since: it is not believed
+	}
+	if a.Lost, err = exchanged(dir); err != nil {
+		x.Damaged++
 	}
 }
 

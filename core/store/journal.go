@@ -48,17 +48,14 @@ type Entry struct {
 
 // Brief is what tables need of the result of an attempt.
 type Brief struct {
-	Outcome   record.Outcome    `json:"outcome"`
-	AgentEnd  record.AgentEnd   `json:"agent_end,omitempty"`
-	Integrity record.Integrity  `json:"integrity"`
-	Score     *float64          `json:"score,omitempty"`
-	Start     time.Time         `json:"start"`
-	End       time.Time         `json:"end"`
-	AgentTime time.Duration     `json:"agent_time_ns,omitempty"`
-	CostUSD   *float64          `json:"cost_usd,omitempty"` // null: not known, or no model was used
-	Unpriced  bool              `json:"unpriced,omitempty"` // a model was used whose price is not known
-	Tokens    int64             `json:"tokens,omitempty"`   // input and output, of all roles
-	Requests  int64             `json:"requests,omitempty"` // to models, of all roles
+	Outcome   record.Outcome   `json:"outcome"`
+	AgentEnd  record.AgentEnd  `json:"agent_end,omitempty"`
+	Integrity record.Integrity `json:"integrity"`
+	Score     *float64         `json:"score,omitempty"`
+	Start     time.Time        `json:"start"`
+	End       time.Time        `json:"end"`
+	AgentTime time.Duration    `json:"agent_time_ns,omitempty"`
+	Spend
 	Oracle    bool              `json:"oracle,omitempty"`
 	Modified  bool              `json:"modified,omitempty"`
 	Error     string            `json:"error,omitempty"` // its boundary, and what happened
@@ -77,16 +74,7 @@ func BriefOf(r *record.Result) *Brief {
 		b.Error, b.Retryable = cut(fmt.Sprintf("%s: %s", r.Error.Boundary, r.Error.Message), 400), r.Error.Retry
 	}
 	for _, u := range r.Usage {
-		b.Tokens += u.InputTokens + u.OutputTokens
-		b.Requests += u.Requests
-		if u.CostUSD == nil {
-			b.Unpriced = true
-			continue
-		}
-		if b.CostUSD == nil {
-			b.CostUSD = new(float64)
-		}
-		*b.CostUSD += *u.CostUSD
+		b.Add(Spend{CostUSD: u.CostUSD, Unpriced: u.CostUSD == nil, Tokens: u.InputTokens + u.OutputTokens, Requests: u.Requests})
 	}
 	for _, u := range r.Bundles {
 		b.Digests["bundle "+u.Name] = u.Digest

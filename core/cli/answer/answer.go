@@ -163,6 +163,7 @@ type ShowAttempt struct {
 	Phases    []record.Phase   `json:"phases"`
 	Findings  int              `json:"findings"`
 	Error     *record.Error    `json:"error,omitempty"`
+	Spend     store.Spend      `json:"spend"` // of models, also when it was killed
 }
 
 // AttemptState says how far an attempt came.

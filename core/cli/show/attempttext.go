@@ -29,13 +29,21 @@ func TrialHead(p *out.Printer, m *store.Manifest, t *store.TrialState, shown int
 			mark = "→ "
 		}
 		if at.Result == nil {
-			p.Printf("%sattempt %d  not published\n", mark, at.Number)
+			p.Printf("%sattempt %d  not published%s\n", mark, at.Number, lost(&at.Lost))
 			continue
 		}
 		p.Printf("%sattempt %d  %s  %s  %s\n", mark, at.Number, out.Paint(p.Color, live.StyleOf(at.Result.Outcome), string(at.Result.Outcome)),
 			at.Result.Start.Local().Format("2006-01-02 15:04:05"), out.Seconds(at.Result.End.Sub(at.Result.Start)))
 	}
 	p.Printf("\n")
+}
+
+// lost is what an attempt without a result has used.
+func lost(s *store.Spend) string {
+	if s.Requests == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  %s, %s", out.Count(int(s.Requests), "request", "requests"), tokensAndCost(s))
 }
 
 // maxLines is how much of a log or a trajectory is printed without --all.

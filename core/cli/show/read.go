@@ -76,7 +76,7 @@ func Trial(dir string, m *store.Manifest, t *store.TrialState, busy bool) answer
 	}
 	for _, at := range t.Attempts {
 		folder := Folder(dir, t, at.Number)
-		sa := answer.ShowAttempt{Attempt: at.Number, Dir: folder, State: StateOf(t, at.Number, busy)}
+		sa := answer.ShowAttempt{Attempt: at.Number, Dir: folder, State: StateOf(t, at.Number, busy), Spend: at.Spend()}
 		if at.Result == nil {
 			sa.Phases = phasesOf(folder, sa.State == answer.UnderWay)
 			res.Attempts = append(res.Attempts, sa)

@@ -57,6 +57,8 @@ func runOf(t *testing.T) string {
 			killed.Append(record.EventsFile, record.Event{Time: at, Type: record.EventPhaseStart, Phase: record.PhaseCreate, Who: record.ByEnvironment}),
 			killed.Append(record.EventsFile, record.Event{Time: at.Add(time.Second), Type: record.EventPhaseEnd, Phase: record.PhaseCreate}),
 			killed.Append(record.EventsFile, record.Event{Time: at.Add(time.Second), Type: record.EventPhaseStart, Phase: record.PhaseTurn, Who: record.ByAgent}),
+			os.Mkdir(filepath.Join(killed.Dir(), record.ModelDir), 0o755),
+			killed.Append(record.ExchangesFile, map[string]any{"usage": map[string]int{"input": 7900, "output": 20}, "cost_usd": 0.5}),
 		)
 	}
 	if err != nil {
@@ -117,6 +119,14 @@ func TestEveryAttemptHasItsPhases(t *testing.T) {
 	attempts := res.Trials[0].Attempts
 	if len(attempts) != 2 || attempts[0].State != answer.Abandoned || attempts[1].State != answer.Published || res.Trials[0].Accepted != 2 {
 		t.Fatalf("attempts: %+v", attempts)
+	}
+	if spend := attempts[0].Spend; spend.Tokens != 7920 || res.Summary.Tokens != 7920 || *res.Summary.CostUSD != 0.5 {
+		t.Errorf("a killed attempt used 7920 tokens: it says %+v, the summary %d", spend, res.Summary.Tokens)
+	}
+	var text bytes.Buffer
+	show.TrialHead(&out.Printer{Out: &text}, m, x.Trials[0], 2)
+	if !strings.Contains(text.String(), "not published  1 request, 7920 tokens, 0.5000 USD") {
+		t.Errorf("its spend is not shown: %s", text.String())
 	}
 	killed := attempts[0].Phases
 	if len(killed) != 2 || killed[0].End.Sub(killed[0].Start) != time.Second || killed[0].Who != record.ByEnvironment ||

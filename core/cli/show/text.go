@@ -23,7 +23,7 @@ func Summary(p *out.Printer, s *run.Summary) {
 	}
 	p.Printf("%s\n", sum(s, p.Color))
 	if s.Tokens > 0 {
-		p.Printf("%s\n", usage(s))
+		p.Printf("%s\n", tokensAndCost(&store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens}))
 	}
 	for _, m := range s.Marks {
 		p.Printf("%s %s\n", out.Paint(p.Color, out.Odd, "note:"), out.Clean(m))
@@ -84,7 +84,7 @@ func sum(s *run.Summary, color bool) string {
 	return fmt.Sprintf("%s planned = %s", out.Count(s.Planned, "trial", "trials"), strings.Join(parts, " + "))
 }
 
-func usage(s *run.Summary) string {
+func tokensAndCost(s *store.Spend) string {
 	cost := "cost unknown"
 	if s.CostUSD != nil {
 		cost = fmt.Sprintf("%.4f USD", *s.CostUSD)

@@ -1,0 +1,83 @@
+package store
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+// Spend is what models were used, in all roles. The zero value is nothing.
+type Spend struct {
+	CostUSD  *float64 `json:"cost_usd,omitempty"` // null: not known, or no model was used
+	Unpriced bool     `json:"unpriced,omitempty"` // a model was used whose price is not known
+	Tokens   int64    `json:"tokens,omitempty"`   // input and output
+	Requests int64    `json:"requests,omitempty"` // to models
+}
+
+// Add puts more on top. Costs that are not known add nothing to those that are.
+func (s *Spend) Add(more Spend) {
+	s.Tokens += more.Tokens
+	s.Requests += more.Requests
+	s.Unpriced = s.Unpriced || more.Unpriced
+	if more.CostUSD == nil {
+		return
+	}
+	sum := *more.CostUSD
+	if s.CostUSD != nil {
+		sum += *s.CostUSD
+	}
+	s.CostUSD = &sum
+}
+
+// exchange is what a line of record.ExchangesFile says about usage.
+type exchange struct {
+	Request string `json:"request"`
+	Retry   bool   `json:"retry"`
+	Usage   *struct {
+		Input  int64 `json:"input"`
+		Output int64 `json:"output"`
+	} `json:"usage"`
+	CostUSD *float64 `json:"cost_usd"`
+}
+
+// maxExchange is how long a line of the record may be: 16 MiB.
+const maxExchange = 16 << 20
+
+// exchanged is what the attempt in dir has used by its record of exchanges. A
+// line that the kill cut off is left out.
+func exchanged(dir string) (Spend, error) {
+	var sum Spend
+	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(record.ExchangesFile)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return sum, nil
+	}
+	if err != nil {
+		return sum, err
+	}
+	defer f.Close()
+	counted := map[string]bool{} // requests that came to something
+	sc := bufio.NewScanner(f)
+	sc.Buffer(nil, maxExchange)
+	for sc.Scan() {
+		var x exchange
+		if json.Unmarshal(sc.Bytes(), &x) != nil || x.Usage == nil {
+			continue // the kill cut it off, or it came to nothing
+		}
+		one := Spend{CostUSD: x.CostUSD, Unpriced: x.CostUSD == nil, Tokens: x.Usage.Input + x.Usage.Output}
+		if !x.Retry || !counted[x.Request] {
+			one.Requests = 1
+		}
+		counted[x.Request] = true
+		sum.Add(one)
+	}
+	if err = sc.Err(); err != nil {
+		return sum, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return sum, nil
+}

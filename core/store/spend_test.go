@@ -1,0 +1,52 @@
+package store_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// The process of an attempt was killed after some of its requests, and in the
+// middle of a line.
+func TestWhatAKilledAttemptHasSpentIsKnown(t *testing.T) {
+	t.Parallel()
+	r := create(t, 1)
+	a, err := r.Begin(r.Manifest.Trials[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	usage := map[string]int{"input": 60, "output": 40}
+	file := filepath.Join(a.Dir(), filepath.FromSlash(record.ExchangesFile))
+	err = os.Mkdir(filepath.Dir(file), 0o755)
+	for _, line := range []map[string]any{
+		{"request": "1", "usage": usage, "cost_usd": 0.25},
+		{"request": "1", "usage": usage, "cost_usd": 0.25, "retry": true}, // counts as one request, and costs again
+		{"request": "2", "status": 503},
+		{"request": "2", "usage": usage, "retry": true},
+	} {
+		err = errors.Join(err, a.Append(record.ExchangesFile, line))
+	}
+	if err = errors.Join(err, a.Abandon()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(`{"request":"3","usage":{"inp`)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, x, err := store.Read(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := x.Trials[0].Attempts[0].Spend()
+	if got.Requests != 2 || got.Tokens != 300 || got.CostUSD == nil || *got.CostUSD != 0.5 || !got.Unpriced {
+		t.Errorf("spend %+v", got)
+	}
+}

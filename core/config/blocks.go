@@ -82,7 +82,7 @@ type datasetBlock struct {
 }
 
 type successBlock struct {
-	Key     string  `berth:"key" required:"true" doc:"Name of the score that decides."`
+	Key     string  `berth:"key" required:"true" doc:"Name of the score that decides. Where a verdict does not have it, its decision pass or fail does."`
 	AtLeast float64 `berth:"at_least" required:"true" doc:"Smallest value that passes."`
 }
 

@@ -102,7 +102,11 @@ func (a *attempt) allStages(ctx context.Context) (record.Phase, error) {
 		if i+1 == len(a.task.Stages) || a.stages[i].Failure != nil {
 			break
 		}
-		if ok, why := a.stages[i].Enough(a.task.Stages[i].MinScores); !ok {
+		ok, why, err := a.stages[i].Enough(a.task.Stages[i].MinScores)
+		if err != nil {
+			return p, blame.On(record.ByVerifier, err)
+		}
+		if !ok {
 			a.scribe.Note(p, "stopped_early", "stage %s was the last: %s", a.stages[i].Name, why)
 			break
 		}

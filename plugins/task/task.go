@@ -124,12 +124,12 @@ type Interaction struct {
 // Success says how the scores of the stages become one, and what is a pass.
 // The zero value leaves the decision to the verifiers.
 type Success struct {
-	// Score is the name of the score that decides; empty means that the verifiers' own
-	// decisions do.
+	// Score is the name of the score that decides. Where the verifiers of a
+	// stage do not give it, their own decisions do, as they do when it is empty.
 	Score string `json:"score,omitempty"`
 	// Reduce makes one value per score of the values of all stages; empty
 	// means mean. A stage without the score counts as 0, also a stage that was
-	// never run.
+	// never run; of Score, a stage that was decided without it is left out.
 	Reduce Reducer `json:"reduce,omitempty"`
 	// AtLeast is the smallest reduced value of Score that passes; nil means
 	// that no value does, so that the outcome is "scored".

@@ -9,6 +9,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/model"
@@ -109,12 +111,29 @@ func Judge(passed bool, rationale string) Verdict {
 }
 
 // Score is a named number. Nothing is assumed about its range unless Min and
-// Max say it. Value is finite.
+// Max say it; a value outside of them is an error. All three are finite.
 type Score struct {
 	Value float64  `json:"value"`
 	Min   *float64 `json:"min,omitempty"`
 	Max   *float64 `json:"max,omitempty"`
 	Lower bool     `json:"lower_is_better,omitempty"`
+}
+
+// Valid returns an ErrBadReward for a score that is not a finite number, or is
+// outside its own range.
+func (s Score) Valid() error {
+	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+	switch {
+	case !finite(s.Value):
+		return fmt.Errorf("%w: %g is not a finite number", ErrBadReward, s.Value)
+	case s.Min != nil && !finite(*s.Min), s.Max != nil && !finite(*s.Max):
+		return fmt.Errorf("%w: a bound of its range is not a finite number", ErrBadReward)
+	case s.Min != nil && s.Value < *s.Min:
+		return fmt.Errorf("%w: %g is below its own minimum of %g", ErrBadReward, s.Value, *s.Min)
+	case s.Max != nil && s.Value > *s.Max:
+		return fmt.Errorf("%w: %g is above its own maximum of %g", ErrBadReward, s.Value, *s.Max)
+	}
+	return nil
 }
 
 // Checkpoint is one line of a rubric.

@@ -2,7 +2,9 @@ package decide
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -18,14 +20,17 @@ func Check(v verifier.Verdict) error {
 	if len(v.Scores) > bound.Scores {
 		return fmt.Errorf("%w: %d scores, at most %d are allowed", verifier.ErrBadReward, len(v.Scores), bound.Scores)
 	}
-	for name, sc := range v.Scores {
-		if math.IsNaN(sc.Value) || math.IsInf(sc.Value, 0) {
-			return fmt.Errorf("%w: score %q is %v", verifier.ErrBadReward, name, sc.Value)
+	for _, name := range slices.Sorted(maps.Keys(v.Scores)) {
+		if err := v.Scores[name].Valid(); err != nil {
+			return fmt.Errorf("score %q: %w", name, err)
 		}
 	}
 	size := len(v.Handoff) + len(v.Rationale)
 	for _, c := range v.Checkpoints {
 		size += len(c.Name) + len(c.Note)
+		if math.IsNaN(c.Weight) || math.IsInf(c.Weight, 0) {
+			return fmt.Errorf("%w: checkpoint %q has the weight %g", verifier.ErrBadReward, c.Name, c.Weight)
+		}
 	}
 	if size > bound.VerdictBytes {
 		return fmt.Errorf("its texts have %d bytes, at most %d are allowed", size, bound.VerdictBytes)

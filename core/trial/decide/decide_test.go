@@ -138,7 +138,7 @@ func TestOutcome(t *testing.T) {
 
 func outcomeCases() []outcomeCase {
 	pass, fail, scored := verifier.Pass, verifier.Fail, verifier.Scored
-	rule := task.Success{Score: "a", AtLeast: new(float64(1))}
+	rule, other := task.Success{Score: "a", AtLeast: new(float64(1))}, task.Success{Score: "z", AtLeast: new(float64(1))}
 	lost := done("1")
 	lost.Verified, lost.AgentEnd, lost.Failure = false, record.SandboxLost, failed(record.AgentError)
 	crashedPassed := done("1", verdict("x", pass))
@@ -157,7 +157,30 @@ func outcomeCases() []outcomeCase {
 		{name: "no verifier", stages: []decide.Stage{done("1")}, want: record.Scored},
 		{name: "reward 1", success: rule, stages: []decide.Stage{done("1", verdict("x", scored, 1))}, want: record.Passed},
 		{name: "reward 0.99", success: rule, stages: []decide.Stage{done("1", verdict("x", scored, 0.99))}, want: record.Failed},
-		{name: "reward missing", success: rule, stages: []decide.Stage{done("1", verdict("x", scored))}, want: record.Failed},
+		{name: "reward missing", success: rule, stages: []decide.Stage{done("1", verdict("x", scored))}, want: record.VerifierError, err: true},
+		{name: "another reward", success: other, stages: []decide.Stage{done("1", verdict("x", scored, 1))}, want: record.VerifierError, err: true},
+		{name: "a missing score without a threshold", success: task.Success{Score: "z"}, stages: []decide.Stage{done("1", verdict("x", scored, 1))}, want: record.VerifierError, err: true},
+		{name: "a pass without the score", success: rule, stages: []decide.Stage{done("1", verdict("x", pass))}, want: record.Passed},
+		{name: "a fail without the score", success: rule, stages: []decide.Stage{done("1", verdict("x", fail))}, want: record.Failed},
+		{name: "a pass with another score", success: other, stages: []decide.Stage{done("1", verdict("x", pass, 0))}, want: record.Passed},
+		{name: "a fail with another score", success: other, stages: []decide.Stage{done("1", verdict("x", fail, 1))}, want: record.Failed},
+		{
+			name: "one verifier gives the score, another one decides", success: rule,
+			stages: []decide.Stage{done("1", verdict("x", scored, 0), verdict("y", pass))}, want: record.Failed,
+		},
+		{
+			name: "a stage with the score, and one that passes without", success: rule,
+			stages: []decide.Stage{done("1", verdict("x", scored, 1)), done("2", verdict("x", pass))}, want: record.Passed,
+		},
+		{
+			name: "a stage with the score, and one that fails without", success: rule,
+			stages: []decide.Stage{done("1", verdict("x", scored, 1)), done("2", verdict("x", fail))}, want: record.Failed,
+		},
+		{
+			name: "a pass without the score, and a stage that was never run", success: rule,
+			stages: []decide.Stage{done("1", verdict("x", pass)), {Name: "2"}}, want: record.Failed,
+		},
+		{name: "no verifier for a score that decides", success: rule, stages: []decide.Stage{done("1")}, want: record.VerifierError, err: true},
 		{
 			name: "a score without a threshold", success: task.Success{Score: "a"},
 			stages: []decide.Stage{done("1", verdict("x", scored, 5))}, want: record.Scored,
@@ -245,17 +268,42 @@ func TestEnoughToGoOn(t *testing.T) {
 		stage decide.Stage
 		least map[string]float64
 		want  bool
+		err   string
 	}{
-		{"nothing asked", done("1", verdict("x", verifier.Fail, 0)), nil, true},
-		{"reached", done("1", verdict("x", verifier.Fail, 0.5)), least, true},
-		{"not reached", done("1", verdict("x", verifier.Pass, 0.4)), least, false},
-		{"missing", done("1", verdict("x", verifier.Pass)), least, false},
-		{"no verification", done("1"), least, true},
-		{"never verified", decide.Stage{Name: "1", Ran: true}, least, false},
+		{"nothing asked", done("1", verdict("x", verifier.Fail, 0)), nil, true, ""},
+		{"reached", done("1", verdict("x", verifier.Fail, 0.5)), least, true, ""},
+		{"not reached", done("1", verdict("x", verifier.Pass, 0.4)), least, false, ""},
+		{"a pass without the score", done("1", verdict("x", verifier.Pass)), least, true, ""},
+		{"a fail without the score", done("1", verdict("x", verifier.Fail)), least, false, ""},
+		{"neither score nor decision", done("1", verdict("x", verifier.Scored)), least, false, `the rule names score "a", but the verifiers of stage 1 gave no score`},
+		{"no verification", done("1"), least, true, ""},
+		{"never verified", decide.Stage{Name: "1", Ran: true}, least, false, ""},
 	} {
-		if got, why := tt.stage.Enough(tt.least); got != tt.want || (why == "") != got {
-			t.Errorf("%s: Enough = %v, %q; want %v", tt.name, got, why, tt.want)
+		got, why, err := tt.stage.Enough(tt.least)
+		if got != tt.want || (why == "" && err == nil) != got || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: Enough = %v, %q, %v; want %v", tt.name, got, why, err, tt.want)
 		}
+	}
+}
+
+// A typing error in the name of the score must not look like an agent that
+// failed everything.
+func TestAMissingScoreIsNamedWithThoseThatAreThere(t *testing.T) {
+	t.Parallel()
+	stages := []decide.Stage{done("main", verdict("x", verifier.Scored, 1, 2))}
+	success := task.Success{Score: "acuracy", AtLeast: new(float64(1))}
+	_, err := decide.Outcome(decide.Facts{Success: success, Stages: stages, Scores: decide.Scores(success, stages, one)})
+	if err == nil || err.Boundary != record.ByVerifier || err.Stage != "main" || !strings.Contains(err.Message, `the rule names score "acuracy"`) ||
+		!strings.Contains(err.Message, `stage main has only "a", "b"`) {
+		t.Errorf("error: %+v", err)
+	}
+}
+
+func TestAStageThatWasDecidedWithoutTheScoreIsLeftOutOfIt(t *testing.T) {
+	t.Parallel()
+	stages := []decide.Stage{done("1", verdict("x", verifier.Scored, 0.8)), done("2", verdict("y", verifier.Pass))}
+	if got := decide.Scores(task.Success{Score: "a"}, stages, one); got["a"] != 0.8 {
+		t.Errorf("scores: %v", got)
 	}
 }
 
@@ -313,6 +361,13 @@ func TestAVerdictMustSaySomethingThatCanBe(t *testing.T) {
 	for i := range bound.Scores + 1 {
 		many.Scores[strconv.Itoa(i)] = verifier.Score{}
 	}
+	ranged := func(value, least, most float64) verifier.Verdict {
+		v := verdict("x", verifier.Pass)
+		v.Scores = map[string]verifier.Score{"a": {Value: value, Min: &least, Max: &most}}
+		return v
+	}
+	weighted := verdict("x", verifier.Pass)
+	weighted.Checkpoints = []verifier.Checkpoint{{Name: "c", Weight: math.NaN()}}
 	long := verdict("x", verifier.Pass)
 	long.Checkpoints = []verifier.Checkpoint{{Note: strings.Repeat("x", bound.VerdictBytes+1)}}
 	for _, tt := range []struct {
@@ -326,6 +381,11 @@ func TestAVerdictMustSaySomethingThatCanBe(t *testing.T) {
 		{"another decision", verdict("x", "maybe"), nil, false},
 		{"not a number", verdict("x", verifier.Pass, math.NaN()), verifier.ErrBadReward, false},
 		{"infinite", verdict("x", verifier.Pass, math.Inf(-1)), verifier.ErrBadReward, false},
+		{"below its minimum", ranged(-0.1, 0, 1), verifier.ErrBadReward, false},
+		{"above its maximum", ranged(1.1, 0, 1), verifier.ErrBadReward, false},
+		{"at the ends of its range", ranged(1, 1, 1), nil, true},
+		{"a range that is not a number", ranged(1, math.NaN(), 1), verifier.ErrBadReward, false},
+		{"a weight that is not a number", weighted, verifier.ErrBadReward, false},
 		{"too many scores", many, verifier.ErrBadReward, false},
 		{"too long", long, nil, false},
 	} {

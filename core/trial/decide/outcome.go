@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/task"
@@ -40,39 +42,77 @@ func (s *Stage) Scores() map[string]float64 {
 }
 
 // Enough says whether the stage reached the scores that the task wants before
-// it goes on, and if not, which it missed. A missing score is not enough. A
-// stage without verifiers is.
-func (s *Stage) Enough(least map[string]float64) (bool, string) {
-	if len(s.Verdicts) == 0 && s.Verified {
-		return true, ""
+// it goes on, and if not, why. A stage without verifiers reached them. Where
+// the verifiers gave no score of that name, their decisions count instead; an
+// error means that there are none either.
+func (s *Stage) Enough(least map[string]float64) (enough bool, why string, err error) {
+	if len(s.Verdicts) == 0 {
+		if s.Verified {
+			return true, "", nil
+		}
+		return false, "it was not verified", nil
 	}
 	scores := s.Scores()
 	for _, name := range slices.Sorted(maps.Keys(least)) {
 		got, ok := scores[name]
-		if !ok {
-			return false, fmt.Sprintf("score %q is missing, the next stage wants %g", name, least[name])
+		if ok && got >= least[name] {
+			continue
 		}
-		if got < least[name] {
-			return false, fmt.Sprintf("score %q is %g, the next stage wants %g", name, got, least[name])
+		if ok {
+			return false, fmt.Sprintf("score %q is %g, the next stage wants %g", name, got, least[name]), nil
+		}
+		if !s.decided() {
+			return false, "", s.missing(name)
+		}
+		if pass, _ := stageRule(s.Verdicts); !pass {
+			return false, fmt.Sprintf("its verifiers gave no score %q, which the next stage wants, and did not pass it", name), nil
 		}
 	}
-	return true, ""
+	return true, "", nil
+}
+
+// missing is the error of a rule that names a score which the stage does not
+// have, where no decision can stand in for it.
+func (s *Stage) missing(name string) error {
+	names := slices.Sorted(maps.Keys(s.Scores()))
+	if len(names) == 0 {
+		return fmt.Errorf("the rule names score %q, but the verifiers of stage %s gave no score and decided neither pass nor fail: "+
+			"let the verifier return %q, or a decision", name, s.Name, name)
+	}
+	return fmt.Errorf("the rule names score %q, but stage %s has only %s, and no verifier decided pass or fail: "+
+		"name a score that is there (success of the dataset, or the task's own rule), or let the verifier return %q or a decision",
+		name, s.Name, quoted(names), name)
+}
+
+// decided says whether its verifiers decided anything.
+func (s *Stage) decided() bool {
+	_, says := stageRule(s.Verdicts)
+	return says
+}
+
+// maxNames is how many names of scores an error lists.
+const maxNames = 20
+
+func quoted(names []string) string {
+	list := make([]string, 0, min(len(names), maxNames))
+	for _, n := range names[:min(len(names), maxNames)] {
+		list = append(list, strconv.Quote(n))
+	}
+	if n := len(names) - len(list); n > 0 {
+		list = append(list, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(list, ", ")
 }
 
 // Scores reduces the scores of all stages by the task's rule, name by name. A
 // stage without a score counts as 0, also one that was never run, so that
-// giving up early cannot raise a mean. A stage without verifiers is left out.
-// Nil when nothing was scored.
+// giving up early cannot raise a mean. Left out are a stage without verifiers
+// and, of the score that decides, a stage that its verifiers decided without
+// it. Nil when nothing was scored.
 func Scores(success task.Success, stages []Stage, verifiers func(stage string) int) map[string]float64 {
 	names := map[string]bool{}
-	per := make([]map[string]float64, 0, len(stages))
 	for i := range stages {
-		if verifiers(stages[i].Name) == 0 {
-			continue
-		}
-		s := stages[i].Scores()
-		per = append(per, s)
-		for n := range s {
+		for n := range stages[i].Scores() {
 			names[n] = true
 		}
 	}
@@ -81,9 +121,13 @@ func Scores(success task.Success, stages []Stage, verifiers func(stage string) i
 	}
 	out := map[string]float64{}
 	for n := range names {
-		values := make([]float64, len(per))
-		for i := range per {
-			values[i] = per[i][n]
+		var values []float64
+		for i := range stages {
+			s := &stages[i]
+			v, ok := s.Scores()[n]
+			if verifiers(s.Name) > 0 && (ok || n != success.Score || !s.decided()) {
+				values = append(values, v)
+			}
 		}
 		out[n], _ = Reduce(success.Reduce, task.ReduceMean, values)
 	}
@@ -103,7 +147,8 @@ type Facts struct {
 //
 // In this order: an attempt that was stopped from outside is that. A failure of
 // ours in any stage is the attempt's: an attempt with a hole is not a score. A
-// violated record has no score. Then the task's rule; an attempt that passes it
+// violated record has no score. Then the task's rule, which is an error of the
+// verifier's where it names a score that is missing; an attempt that passes it
 // is passed even if the agent's own end was bad. One that does not pass is
 // agent_error where the agent's plugin or the sandbox under it broke.
 func Outcome(f Facts) (record.Outcome, *record.Error) {
@@ -124,9 +169,9 @@ func Outcome(f Facts) (record.Outcome, *record.Error) {
 	if f.Violated {
 		return record.IntegrityViolation, nil
 	}
-	o := rule(f)
+	o, err := rule(f)
 	if agents == nil {
-		return o, nil
+		return o, err
 	}
 	if o == record.Passed && verifiedAll(f.Stages) {
 		return o, &agents.Error
@@ -138,19 +183,60 @@ func verifiedAll(ss []Stage) bool {
 	return !slices.ContainsFunc(ss, func(s Stage) bool { return !s.Verified })
 }
 
-func rule(f Facts) record.Outcome {
-	if f.Success.Score != "" {
-		if f.Success.AtLeast == nil {
-			return record.Scored
-		}
-		if v, ok := f.Scores[f.Success.Score]; ok && v >= *f.Success.AtLeast {
-			return record.Passed
-		}
-		return record.Failed
+// rule applies the task's rule. A score that it names decides in the stages
+// that have it; in the others the verifiers' decisions do, and each of them
+// must pass. A stage that was not verified counts as a score of 0, or is not
+// passed where no stage has the score.
+func rule(f Facts) (record.Outcome, *record.Error) {
+	name := f.Success.Score
+	if name == "" {
+		return decisions(f.Stages), nil
 	}
+	var scored, others []Stage
+	for _, s := range f.Stages {
+		_, has := s.Scores()[name]
+		switch {
+		case has:
+			scored = append(scored, s)
+		case !s.Verified || len(s.Verdicts) > 0:
+			others = append(others, s)
+		}
+	}
+	for i := range others {
+		s := &others[i]
+		if s.Verified && !s.decided() {
+			return record.VerifierError, &record.Error{
+				Boundary: record.ByVerifier, Phase: record.PhaseVerify, Stage: s.Name, Message: s.missing(name).Error(),
+			}
+		}
+	}
+	if len(scored) == 0 && len(others) == 0 {
+		return record.VerifierError, &record.Error{
+			Boundary: record.ByVerifier, Phase: record.PhaseVerify, Message: fmt.Sprintf("the rule names score %q, but no stage has a verifier", name),
+		}
+	}
+	if len(scored) == 0 {
+		return decisions(f.Stages), nil
+	}
+	others = slices.DeleteFunc(others, func(s Stage) bool { return !s.Verified }) // they are 0 in the score
+	switch {
+	case len(others) > 0 && decisions(others) != record.Passed:
+		return record.Failed, nil
+	case f.Success.AtLeast == nil:
+		return record.Scored, nil
+	case f.Scores[name] >= *f.Success.AtLeast:
+		return record.Passed, nil
+	default:
+		return record.Failed, nil
+	}
+}
+
+// decisions is what the verifiers' own decisions make of stages: every stage
+// that has verifiers must pass, and with scores alone nothing is decided.
+func decisions(stages []Stage) record.Outcome {
 	passes, decided := 0, false
-	for i := range f.Stages {
-		s := &f.Stages[i]
+	for i := range stages {
+		s := &stages[i]
 		switch {
 		case !s.Verified:
 			return record.Failed // ended early: what was not reached is not passed
@@ -202,9 +288,11 @@ func StageOutcome(success task.Success, s *Stage) record.Outcome {
 		return s.Failure.Outcome
 	case !s.Ran:
 		return record.NotRun
+	case s.Verified && len(s.Verdicts) == 0: // it has no verifiers
+		return record.Scored
 	}
-	one := Facts{Success: success, Stages: []Stage{*s}, Scores: s.Scores()}
-	return rule(one)
+	o, _ := rule(Facts{Success: success, Stages: []Stage{*s}, Scores: s.Scores()})
+	return o
 }
 
 // Integrity is how far the agent can have influenced the result, worst finding

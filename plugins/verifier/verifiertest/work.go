@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -89,13 +88,11 @@ func shape(r *verifier.Request, v *verifier.Verdict) error {
 		errs = append(errs, fmt.Errorf("decision is %q, which is none of pass, fail, continue, scored", v.Decision))
 	}
 	for name, score := range v.Scores {
-		switch {
-		case name == "":
+		if name == "" {
 			errs = append(errs, errors.New("a score has no name"))
-		case math.IsNaN(score.Value) || math.IsInf(score.Value, 0):
-			errs = append(errs, fmt.Errorf("score %q is %v, not a finite number", name, score.Value))
-		case score.Min != nil && score.Value < *score.Min, score.Max != nil && score.Value > *score.Max:
-			errs = append(errs, fmt.Errorf("score %q is %v, outside of its own range", name, score.Value))
+		}
+		if err := score.Valid(); err != nil {
+			errs = append(errs, fmt.Errorf("score %q: %w", name, err))
 		}
 	}
 	for i := range v.Findings {

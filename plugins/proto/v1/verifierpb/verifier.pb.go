@@ -523,7 +523,8 @@ func (x *Verdict) GetFindings() []*VerdictFinding {
 	return nil
 }
 
-// Score is a named number. Nothing is assumed about its range.
+// Score is a named number. Nothing is assumed about its range unless min or max
+// is given; a value outside of them ends the attempt as verifier_error.
 type Score struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         float64                `protobuf:"fixed64,1,opt,name=value,proto3" json:"value,omitempty"`   // finite: anything else is BAD_REWARD

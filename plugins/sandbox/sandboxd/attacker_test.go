@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,7 +21,38 @@ import (
 func TestMain(m *testing.M) {
 	os.Exit(sandboxtest.Main(m, sandboxtest.Inside{Before: sandboxd.LeaveOff, Programs: map[string]func([]string) error{
 		"signals": signals, "queued": queued, "intrude": intrude, "limits": limits, "socket": socket, "bomb": bomb, "naive": naive,
+		"headless": headless, "chain": chain, "vfork": vfork,
 	}}))
+}
+
+// init keeps main on the first thread for a program that is to end that one.
+func init() {
+	if len(os.Args) > 2 && os.Args[2] == "headless" {
+		runtime.LockOSThread()
+	}
+}
+
+// headless goes on without its first thread.
+func headless([]string) error {
+	fmt.Fprintln(os.Stdout, "up")
+	go func() {
+		for {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	return nil
+}
+
+// chain is a process that makes the next and ends, and so on, for ever.
+func chain([]string) error {
+	fmt.Fprintln(os.Stdout, "up")
+	for {
+		// Not through package syscall, which would wait for an exec.
+		if pid, _, _ := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0); pid != 0 {
+			_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+	}
 }
 
 // What follows runs in the sandbox, as its root, against PID 1. Each line that
@@ -43,6 +75,17 @@ func succeeded(out string) (what []string) {
 		}
 	}
 	return what
+}
+
+// vfork waits for a child that neither executes anything nor ends.
+func vfork([]string) error {
+	fmt.Fprintln(os.Stdout, "up")
+	if pid, _, _ := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD)|unix.CLONE_VFORK, 0, 0, 0, 0, 0); pid == 0 {
+		for {
+			_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+		}
+	}
+	return nil
 }
 
 // signals sends every signal with kill.

@@ -155,7 +155,7 @@ func (d *daemon) describe(t proc.Table, sockets bool) (list []*pb.Process, rest 
 		p := &t[i]
 		var more proc.Detail
 		if i < maxDescribed {
-			more = proc.Look(p.PID, len(listening) > 0)
+			more = proc.Look(*p, len(listening) > 0)
 		}
 		from := of(p)
 		m := &pb.Process{

@@ -22,6 +22,7 @@ type freeze struct {
 // How long processes may take: one in an uninterruptible wait stops late.
 const (
 	freezeTime = 5 * time.Second
+	restTime   = 2 * time.Second
 	killTime   = 10 * time.Second
 )
 
@@ -41,31 +42,102 @@ func (c *control) Freeze(context.Context, *pb.FreezeRequest) (*pb.FreezeReply, e
 		return nil, err
 	}
 	if first {
-		for _, p := range t {
-			if p.State == 'T' {
-				frozen.already[p.PID] = p.Started
-			}
+		frozen.already = stoppedNow(t)
+	}
+	t, moving, err := stopAll(t, freezeTime)
+	switch {
+	case err != nil:
+		return nil, err
+	case moving != nil:
+		return nil, fmt.Errorf("%w: process %d (%q) does not stop", fault.ErrTimeout, moving.PID, moving.Comm)
+	}
+	return &pb.FreezeReply{
+		Stopped: int64(len(t)), Already: int64(len(frozen.already)), TookUs: time.Since(begin).Microseconds(),
+	}, nil
+}
+
+// stoppedNow is what is stopped in t, by pid, with when it began.
+func stoppedNow(t proc.Table) map[int]uint64 {
+	stopped := map[int]uint64{}
+	for _, p := range t {
+		if p.State == 'T' {
+			stopped[p.PID] = p.Started
 		}
 	}
+	return stopped
+}
+
+// stopAll stops every process, and returns the table of those that there are
+// then. No process is missing in it: one that has a signal to handle can make no
+// other one, so that after two tables in a row with the same processes, each
+// read after a signal to all, nobody is left who could. One table is not enough:
+// a chain of processes, each of which makes the next and ends, is in the place
+// that was read already, or has ended when it is looked at. moving is a process
+// that has not stopped within the time, or nil.
+func stopAll(t proc.Table, within time.Duration) (_ proc.Table, moving *proc.Process, err error) {
+	begin := time.Now()
 	for _, generation := range t.Generations() {
 		stopGeneration(generation)
 	}
-	for {
+	for last := (proc.Table)(nil); ; last = t {
 		_ = syscall.Kill(-1, syscall.SIGSTOP)
 		if t, err = table(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		moving := slices.IndexFunc(t, func(p proc.Process) bool { return !p.Still() })
-		if moving < 0 {
-			return &pb.FreezeReply{
-				Stopped: int64(len(t)), Already: int64(len(frozen.already)), TookUs: time.Since(begin).Microseconds(),
-			}, nil
+		moving = t.Moving()
+		if moving == nil && slices.EqualFunc(t, last, func(p, q proc.Process) bool { return p.PID == q.PID && p.Started == q.Started }) {
+			return t, nil, nil
 		}
-		if time.Since(begin) > freezeTime {
-			return nil, fmt.Errorf("%w: process %d (%q) does not stop", fault.ErrTimeout, t[moving].PID, t[moving].Comm)
+		if time.Since(begin) > within {
+			return t, moving, nil
 		}
-		time.Sleep(100 * time.Microsecond)
+		if moving != nil {
+			time.Sleep(100 * time.Microsecond)
+		}
 	}
+}
+
+// contAll lets processes go on, but those that were stopped before. Children go
+// first: a shell that wakes before its job would find it stopped.
+func contAll(t proc.Table, already map[int]uint64) {
+	generations := t.Generations()
+	slices.Reverse(generations)
+	for _, generation := range generations {
+		for _, p := range generation {
+			if began, ok := already[p.PID]; !ok || began != p.Started {
+				_ = syscall.Kill(p.PID, syscall.SIGCONT)
+			}
+		}
+	}
+}
+
+// atRest calls do with the processes that there are, none of which can begin
+// another one or end before it returns. Programs of ours are started after it.
+func (d *daemon) atRest(do func(proc.Table) error) error {
+	d.starts.Lock()
+	defer d.starts.Unlock()
+	d.mu.Lock()
+	frozen := d.frozen != nil
+	d.mu.Unlock()
+	t, err := table()
+	if err != nil {
+		return err
+	}
+	if frozen || errors.Is(syscall.Kill(-1, 0), syscall.ESRCH) { // nobody is there who could hide
+		return do(t)
+	}
+	already := stoppedNow(t)
+	defer func() {
+		if t, err := table(); err == nil {
+			contAll(t, already)
+		}
+	}()
+	// A process that does not stop, as in an uninterruptible wait, is in the
+	// table: that is all that is asked for here.
+	if t, _, err = stopAll(t, restTime); err != nil {
+		return err
+	}
+	return do(t)
 }
 
 // noStarts begins a freeze: no program of ours is being started from its return
@@ -103,8 +175,7 @@ func stopGeneration(generation []proc.Process) {
 	}
 }
 
-// Thaw continues what Freeze stopped, children before parents: a shell that
-// wakes first would find its job stopped.
+// Thaw continues what Freeze stopped.
 func (c *control) Thaw(context.Context, *pb.ThawRequest) (*pb.ThawReply, error) {
 	d := c.d
 	t, err := table()
@@ -116,15 +187,7 @@ func (c *control) Thaw(context.Context, *pb.ThawRequest) (*pb.ThawReply, error) 
 	if d.frozen == nil {
 		return &pb.ThawReply{}, nil
 	}
-	generations := t.Generations()
-	slices.Reverse(generations)
-	for _, generation := range generations {
-		for _, p := range generation {
-			if began, ok := d.frozen.already[p.PID]; p.State == 'T' && (!ok || began != p.Started) {
-				_ = syscall.Kill(p.PID, syscall.SIGCONT)
-			}
-		}
-	}
+	contAll(t, d.frozen.already)
 	d.frozen = nil
 	for one := range d.commands {
 		if t := one.deadline.Load(); t != nil {

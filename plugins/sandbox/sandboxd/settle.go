@@ -63,11 +63,10 @@ func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleRepl
 	if err = s.kill(idle); err != nil {
 		return nil, err
 	}
-	if t, err = table(); err != nil {
-		return nil, err
-	}
-	s.reply.Left, s.reply.Unattributed = c.d.describe(t, true)
-	return s.reply, nil
+	return s.reply, c.d.atRest(func(t proc.Table) error {
+		s.reply.Left, s.reply.Unattributed = c.d.describe(t, true)
+		return nil
+	})
 }
 
 // settling is one Settle.
@@ -178,7 +177,7 @@ func (d *daemon) killBundles(bundles []string) (killed []*pb.Process, err error)
 			if of(p).service != "" {
 				return false
 			}
-			if !proc.Look(p.PID, false).Runs(bundles) {
+			if !proc.Look(*p, false).Runs(bundles) {
 				return started[p.PID] > respawns
 			}
 			if p.Parent > 1 && counted[p.PID] != p.Started {
@@ -190,7 +189,11 @@ func (d *daemon) killBundles(bundles []string) (killed []*pb.Process, err error)
 	}
 	var last time.Time // that something was killed
 	for {
-		more, err := d.killAll(which)
+		t, err := table()
+		var more []*pb.Process
+		if err == nil && len(which(t)) > 0 { // else nothing has to stand still for it
+			more, err = d.killAll(which)
+		}
 		killed = append(killed, more...)
 		if len(more) > 0 {
 			last = time.Now()
@@ -242,38 +245,37 @@ func keep(t proc.Table, which func(*proc.Process) bool) (out proc.Table) {
 }
 
 // killAll kills what which picks, again and again until it picks nothing, and
-// says what it was. All that are picked are stopped before the first is killed,
-// so that they cannot start each other anew meanwhile.
+// says what it was. Everything stands still meanwhile, so that nothing is missed
+// and nothing that is picked can start another one.
 func (d *daemon) killAll(which func(proc.Table) proc.Table) (killed []*pb.Process, err error) {
 	seen := map[int]uint64{}
-	for begin := time.Now(); ; {
-		t, err := table()
-		if err != nil {
-			return killed, err
+	err = d.atRest(func(t proc.Table) error {
+		for begin := time.Now(); ; {
+			picked := which(t)
+			if len(picked) == 0 {
+				return nil
+			}
+			if time.Since(begin) > killTime {
+				return fmt.Errorf("%w: process %d (%q) does not die", fault.ErrTimeout, picked[0].PID, picked[0].Comm)
+			}
+			fresh := keep(picked, func(p *proc.Process) bool { return seen[p.PID] != p.Started })
+			if len(killed) < maxKilled {
+				list, _ := d.describe(fresh[:min(len(fresh), maxKilled-len(killed))], true)
+				killed = append(killed, list...)
+			}
+			pids := map[int]bool{}
+			for _, p := range picked {
+				pids[p.PID], seen[p.PID] = true, p.Started
+			}
+			d.noteKilled(func(c *command) bool { return pids[c.process.PID] })
+			for pid := range pids {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			time.Sleep(200 * time.Microsecond)
+			if t, err = table(); err != nil {
+				return err
+			}
 		}
-		picked := which(t)
-		if len(picked) == 0 {
-			return killed, nil
-		}
-		if time.Since(begin) > killTime {
-			return killed, fmt.Errorf("%w: process %d (%q) does not die", fault.ErrTimeout, picked[0].PID, picked[0].Comm)
-		}
-		for _, p := range picked {
-			_ = syscall.Kill(p.PID, syscall.SIGSTOP)
-		}
-		fresh := keep(picked, func(p *proc.Process) bool { return seen[p.PID] != p.Started })
-		if len(killed) < maxKilled {
-			list, _ := d.describe(fresh[:min(len(fresh), maxKilled-len(killed))], true)
-			killed = append(killed, list...)
-		}
-		pids := map[int]bool{}
-		for _, p := range picked {
-			pids[p.PID], seen[p.PID] = true, p.Started
-		}
-		d.noteKilled(func(c *command) bool { return pids[c.process.PID] })
-		for pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		time.Sleep(200 * time.Microsecond)
-	}
+	})
+	return killed, err
 }

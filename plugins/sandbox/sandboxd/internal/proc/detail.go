@@ -36,8 +36,11 @@ const (
 // that user itself, whose rights go by our real ids. So a thread looks with the
 // process's own eyes. What runs under mixed ids, is not dumpable, or is in a
 // user namespace of its own, stays unread.
-func Look(pid int, sockets bool) (d Detail) {
-	dir := "/proc/" + strconv.Itoa(pid)
+//
+// It is a living thread that is asked: the first one loses all of this when it
+// ends, while the others go on with it.
+func Look(p Process, sockets bool) (d Detail) {
+	dir := p.dir() + "/task/" + strconv.Itoa(p.Thread)
 	buf := make([]byte, maxCommandLine)
 	ids, ok := identity(dir, buf)
 	d.UID = ids.uid

@@ -23,6 +23,7 @@ func TestStatLine(t *testing.T) {
 	comm := string(p.Comm)
 	p.Comm = nil
 	if !ok || comm != "a) b (c\n" || p.PID != want.PID || p.Parent != want.Parent || p.Session != want.Session || p.State != want.State ||
+		p.Threads != 1 || p.Thread != 42 ||
 		p.Started != want.Started || p.UserTicks != want.UserTicks || p.SystemTick != want.SystemTick || p.RSSPages != want.RSSPages {
 		t.Errorf("got %+v, %q, %v", p, comm, ok)
 	}
@@ -84,7 +85,7 @@ func TestLookAtAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	d := Look(os.Getpid(), true)
+	d := Look(Process{PID: os.Getpid(), Thread: os.Getpid()}, true)
 	self, _ := os.Executable()
 	if d.Executable != self || d.UID != uint32(os.Geteuid()) || !strings.HasPrefix(string(d.CommandLine), os.Args[0]) {
 		t.Errorf("of ourselves: %+v", d)
@@ -98,7 +99,7 @@ func TestLookAtAnother(t *testing.T) {
 	if !found {
 		t.Errorf("our socket %s is not among %v", l.Addr(), d.Inodes)
 	}
-	if d := Look(1<<30, true); d.Executable != "" || d.CommandLine != nil {
+	if d := Look(Process{PID: 1 << 30, Thread: 1 << 30}, true); d.Executable != "" || d.CommandLine != nil {
 		t.Errorf("of nobody: %+v", d)
 	}
 }

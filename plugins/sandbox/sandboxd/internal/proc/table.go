@@ -17,20 +17,41 @@ import (
 // Process is one line of the process table.
 type Process struct {
 	PID, Parent, Session  int
-	State                 byte
+	State                 byte // of all its threads together, see stat
+	Threads               int  // with those that have ended and are not collected yet
+	Thread                int  // one that lives, where there is one: the first, if it does
 	Comm                  []byte
 	Started               uint64 // clock ticks since boot
 	UserTicks, SystemTick uint64 // with those of children it waited for
 	RSSPages              int64
 }
 
-// Zombie is true for a process that has ended and is not collected yet.
+// Zombie is true for a process that has ended, with all its threads, and is not
+// collected yet.
 func (p Process) Zombie() bool { return p.State == 'Z' || p.State == 'X' }
 
-// Still is true for a process that does not run and will not until somebody
+// Still is true for a process of which no thread runs, or will until somebody
 // else makes it: stopped, traced, or ended.
 func (p Process) Still() bool {
 	return p.State == 'T' || p.State == 't' || p.Zombie()
+}
+
+// Moving is the first process that does not stand still, or nil. One that waits
+// for a child of vfork to execute or end, and cannot be stopped in that wait,
+// stands still if a child of its does.
+func (t Table) Moving() *Process {
+	parents := map[int]bool{} // of what is stopped
+	for _, p := range t {
+		if p.Still() && !p.Zombie() {
+			parents[p.Parent] = true
+		}
+	}
+	for i, p := range t {
+		if !p.Still() && (p.State != 'D' || !parents[p.PID]) {
+			return &t[i]
+		}
+	}
+	return nil
 }
 
 // Table is the processes of our pid namespace without ourselves, by pid.
@@ -82,7 +103,76 @@ func stat(pid string, buf []byte) (Process, error) {
 	if !ok {
 		return Process{}, fmt.Errorf("/proc/%s/stat is %q", pid, b)
 	}
+	if p.Threads > 1 && p.Still() {
+		p.State, p.Thread = together(p, buf)
+	}
 	return p, nil
+}
+
+// together is the state of a process whose first thread stands still, and one of
+// its living threads. The line of a process tells the state of its first thread
+// only: that one may end, or be stopped by a tracer, while others go on, and the
+// process must then be taken neither for dead nor for stopped. Threads can begin
+// and end while they are looked at: unless all of them were seen, it runs.
+func together(p Process, buf []byte) (state byte, thread int) {
+	state, thread = p.State, p.PID
+	if p.Zombie() {
+		thread = 0
+	}
+	names, err := names(p.dir() + "/task")
+	whole := err == nil && len(names) == p.Threads
+	for _, name := range names {
+		b, err := readAll(p.dir()+"/task/"+name+"/stat", buf)
+		t, ok := parseStat(b)
+		if err != nil || !ok {
+			whole = false
+			continue
+		}
+		whole = whole && t.Threads == p.Threads
+		if t.Zombie() {
+			continue
+		}
+		if thread == 0 {
+			thread = t.PID
+		}
+		if rank(t.State) > rank(state) {
+			state = t.State
+		}
+	}
+	if !whole && rank(state) < rank('R') {
+		state = 'R'
+	}
+	if thread == 0 {
+		thread = p.PID
+	}
+	return state, thread
+}
+
+// rank orders states: that of a process is the highest of its threads'.
+func rank(state byte) int {
+	switch state {
+	case 'Z', 'X':
+		return 0
+	case 't':
+		return 1
+	case 'T': // above traced: SIGCONT is for it
+		return 2
+	default:
+		return 3
+	}
+}
+
+// dir is where the kernel tells about a process.
+func (p Process) dir() string { return "/proc/" + strconv.Itoa(p.PID) }
+
+// names are the entries of a folder.
+func names(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
 }
 
 // gone says whether reading failed because the process has ended meanwhile.
@@ -126,7 +216,7 @@ func parseStat(b []byte) (p Process, ok bool) {
 		return p, false
 	}
 	// Numbered as in proc_pid_stat(5), whose field 3, the state, is f[0].
-	fields := [...]int{4, 6, 14, 15, 16, 17, 22, 24}
+	fields := [...]int{4, 6, 14, 15, 16, 17, 20, 22, 24}
 	var v [len(fields)]uint64
 	for i, n := range fields {
 		if v[i], ok = number(bytes.TrimPrefix(f[n-3], []byte("-"))); !ok {
@@ -135,7 +225,7 @@ func parseStat(b []byte) (p Process, ok bool) {
 	}
 	return Process{
 		PID: int(pid), State: f[0][0], Comm: bytes.Clone(b[begin+1 : end]), Parent: int(v[0]), Session: int(v[1]),
-		UserTicks: v[2] + v[4], SystemTick: v[3] + v[5], Started: v[6], RSSPages: int64(v[7]),
+		UserTicks: v[2] + v[4], SystemTick: v[3] + v[5], Threads: int(v[6]), Thread: int(pid), Started: v[7], RSSPages: int64(v[8]),
 	}, true
 }
 

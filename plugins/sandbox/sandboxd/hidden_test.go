@@ -1,0 +1,137 @@
+package sandboxd_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+)
+
+// background starts a program that says "up" when it has begun, and that its
+// session leaves behind.
+func background(t *testing.T, b *sandboxtest.Box, argv []string) {
+	t.Helper()
+	c := b.Shell("agent")
+	script := `setsid "$@" > /tmp/said 2>&1 < /dev/null & until [ -s /tmp/said ]; do :; done`
+	if r, err := c.Exec(t.Context(), sandbox.Command{Argv: append([]string{"sh", "-c", script, "sh"}, argv...)}); err != nil || !r.OK() {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+// eventually waits for a minute.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// settle ends the agent, and returns what is left of it.
+func settle(t *testing.T, b *sandboxtest.Box) []host.Process {
+	t.Helper()
+	s, err := b.Settle(t.Context(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Left.Since(nil)
+}
+
+// A process whose first thread has ended is seen, stopped and killed like any
+// other. (That the kernel shows it as a zombie is in the test of package proc.)
+func TestAProcessWithoutItsFirstThreadIsSeen(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	before, err := b.Processes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, b, sandboxtest.Program("headless"))
+	// It takes a moment until its first thread has ended.
+	named := func(p host.Process) bool {
+		return slices.Contains(p.Argv, "headless") && p.State != "Z" && p.State != "X"
+	}
+	for range 100 {
+		if left := settle(t, b); len(left) != 1 || !named(left[0]) {
+			t.Fatalf("left are %+v, want the one process", left)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if f, err := b.Freeze(t.Context()); err != nil || f.Stopped != 1 {
+		t.Fatalf("freeze: %+v, %v", f, err)
+	}
+	if ps, err := b.Processes(t.Context()); err != nil || len(ps.List) != 1 || ps.List[0].State != "T" {
+		t.Errorf("frozen: %+v, %v", ps.List, err)
+	}
+	if err := b.Thaw(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	killed, err := b.Sweep(t.Context(), before.Keys())
+	if err != nil || len(killed) != 1 || !named(killed[0]) {
+		t.Errorf("swept %+v, %v", killed, err)
+	}
+	if left := settle(t, b); len(left) > 0 {
+		t.Errorf("left after the sweep: %+v", left)
+	}
+}
+
+// Of processes that live too short to be seen one is seen nevertheless.
+func TestAChainOfShortProcessesIsSeen(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	before, err := b.Processes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, b, sandboxtest.Program("chain"))
+	// The damage: a list that is read while it goes on may not have it.
+	eventually(t, "a list of processes lacks the chain: is the guard still needed?", func() bool {
+		ps, err := b.Processes(t.Context())
+		return err == nil && len(ps.Since(before.Keys())) == 0
+	})
+	for i := range 200 {
+		if left := settle(t, b); len(left) == 0 || !slices.Contains(left[0].Argv, "chain") {
+			t.Fatalf("time %d: left are %+v, want the chain", i, left)
+		}
+	}
+	killed, err := b.Sweep(t.Context(), before.Keys())
+	if err != nil || len(killed) == 0 {
+		t.Errorf("swept %+v, %v", killed, err)
+	}
+	if left := settle(t, b); len(left) > 0 {
+		t.Errorf("left after the sweep: %+v", left)
+	}
+}
+
+// A process that waits in vfork cannot be stopped. Its child can, and then it
+// stands still, too.
+func TestAProcessThatWaitsInVforkIsFrozen(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	background(t, b, sandboxtest.Program("vfork"))
+	state := func() (all []string) {
+		ps, err := b.Processes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range ps.List {
+			all = append(all, p.State)
+		}
+		return all
+	}
+	eventually(t, "it waits in vfork", func() bool { return slices.Equal(state(), []string{"D", "S"}) })
+	if f, err := b.Freeze(t.Context()); err != nil || f.Stopped != 2 {
+		t.Fatalf("freeze: %+v, %v", f, err)
+	}
+	if now := state(); !slices.Equal(now, []string{"D", "T"}) {
+		t.Errorf("frozen, the states are %q", now)
+	}
+	if err := b.Thaw(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both go on", func() bool { return slices.Equal(state(), []string{"D", "S"}) })
+}

@@ -4,13 +4,14 @@ A plugin is a class and one call:
 
     from berth_plugin import Verifier, serve
 
-    class Exact(Verifier):
+    class ExactVerifier(Verifier):
         "Compares answer.txt with the reference."
+        name = "exact"
 
         def verify(self, request):
             return request.read("attempt/artifacts/answer.txt") == request.read("tests/answer.txt")
 
-    serve(Exact())
+    serve(ExactVerifier())
 
 `serve` does everything that plugin.proto asks of a program that Berth starts.
 Calls of different attempts arrive at the same time, each in a thread of its

@@ -9,9 +9,9 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-type exact struct{}
+type exactVerifier struct{}
 
-func (exact) Verify(_ context.Context, r verifier.Request, _ func(string)) (v verifier.Verdict, err error) {
+func (exactVerifier) Verify(_ context.Context, r verifier.Request, _ func(string)) (v verifier.Verdict, err error) {
 	want, err := r.ReadFile("tests/answer.txt", 1<<20)
 	if err != nil {
 		return v, err
@@ -25,5 +25,5 @@ func (exact) Verify(_ context.Context, r verifier.Request, _ func(string)) (v ve
 
 func main() {
 	info := plugins.Info{Name: "exact", Version: "1.0.0", Doc: "Compares answer.txt with the reference."}
-	plugins.Serve(plugins.Verifier(info, nil, verifier.Traits{Needs: verifier.NeedsNone}, exact{}))
+	plugins.Serve(plugins.Verifier(info, nil, verifier.Traits{Needs: verifier.NeedsNone}, exactVerifier{}))
 }

@@ -9,7 +9,7 @@ import (
 
 func TestContract(t *testing.T) {
 	verifiertest.Run(t, verifiertest.Subject{
-		Verifier: exact{}, Traits: verifier.Traits{Needs: verifier.NeedsNone},
+		Verifier: exactVerifier{}, Traits: verifier.Traits{Needs: verifier.NeedsNone},
 		Cases: []verifiertest.Case{{
 			Name: "equal", Want: verifier.Pass,
 			Files: map[string]string{"tests/answer.txt": "42\n", "attempt/artifacts/answer.txt": "42\n"},

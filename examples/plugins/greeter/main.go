@@ -11,9 +11,9 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-type greeter struct{ agent.OnlyShell }
+type greeterAgent struct{ agent.OnlyShell }
 
-func (greeter) Open(_ context.Context, setup agent.Setup) (agent.Session, error) {
+func (greeterAgent) Open(_ context.Context, setup agent.Setup) (agent.Session, error) {
 	shell, err := sandbox.Dial(setup.Shell)
 	return session{shell}, err
 }
@@ -34,5 +34,5 @@ func (s session) Close(context.Context, string, agent.Recorder) error { return s
 
 func main() {
 	info := plugins.Info{Name: "greeter", Version: "1.0.0", Doc: "Runs the message as a command."}
-	plugins.Serve(plugins.Agent(info, nil, greeter{}))
+	plugins.Serve(plugins.Agent(info, nil, greeterAgent{}))
 }

@@ -18,12 +18,12 @@ import (
 )
 
 // view is what a sandbox sees of the host, and what it has of its own.
-const view = `--unshare-all --die-with-parent --as-pid-1 --clearenv --uid 0 --gid 0 --cap-add ALL --hostname plainbox --chdir /
+const view = `--unshare-all --die-with-parent --as-pid-1 --clearenv --uid 0 --gid 0 --cap-add ALL --hostname sandbox --chdir /
 	--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/sbin /sbin --symlink usr/lib /lib --symlink usr/lib64 /lib64
 	--ro-bind /etc/passwd /etc/passwd --ro-bind /etc/group /etc/group --ro-bind-try /etc/alternatives /etc/alternatives
 	--proc /proc --ro-bind /proc/sys /proc/sys --dev /dev --perms 1777 --tmpfs /tmp --perms 1777 --dir /var/tmp --dir /root`
 
-type plainbox struct {
+type plainboxEnvironment struct {
 	environment.Plain // refuses what this one has not
 
 	mu    sync.Mutex
@@ -36,7 +36,7 @@ type box struct {
 	ended chan struct{}
 }
 
-func (p *plainbox) Create(ctx context.Context, s environment.Spec) (made environment.Sandbox, err error) {
+func (p *plainboxEnvironment) Create(ctx context.Context, s environment.Spec) (made environment.Sandbox, err error) {
 	if report, _ := p.Check(ctx, s); report.Err() != nil {
 		return made, report.Err()
 	}
@@ -65,7 +65,7 @@ func (p *plainbox) Create(ctx context.Context, s environment.Spec) (made environ
 	}, nil
 }
 
-func (p *plainbox) Destroy(_ context.Context, id string) (r environment.Remains, err error) {
+func (p *plainboxEnvironment) Destroy(_ context.Context, id string) (r environment.Remains, err error) {
 	p.mu.Lock()
 	b, ok := p.boxes[id]
 	delete(p.boxes, id)
@@ -77,7 +77,7 @@ func (p *plainbox) Destroy(_ context.Context, id string) (r environment.Remains,
 	return r, nil
 }
 
-func (p *plainbox) List(_ context.Context, owner string) (ids []string, err error) {
+func (p *plainboxEnvironment) List(_ context.Context, owner string) (ids []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, b := range p.boxes { // that is all: sandboxes die with this process
@@ -90,5 +90,5 @@ func (p *plainbox) List(_ context.Context, owner string) (ids []string, err erro
 
 func main() {
 	info := plugins.Info{Name: "plainbox", Version: "1.0.0", Doc: "Bubblewrap around the host's own programs; no limits, no images."}
-	plugins.Serve(plugins.Environment(info, nil, &plainbox{Plain: environment.Plain{Name: info.Name}, boxes: map[string]box{}}))
+	plugins.Serve(plugins.Environment(info, nil, &plainboxEnvironment{Plain: environment.Plain{Name: info.Name}, boxes: map[string]box{}}))
 }

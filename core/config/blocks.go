@@ -115,6 +115,7 @@ type modelBlock struct {
 	Price       *priceBlock     `berth:"price" doc:"USD per million tokens. Absent: from the price table, or unknown, which is not zero."`
 	Parameters  json.RawMessage `berth:"parameters" body:"free" doc:"What every request gets, such as temperature; as the provider calls it."`
 	AllowModels []string        `berth:"allow_models" doc:"Further models that a request may name; others are served by this one."`
+	AllowHosted []string        `berth:"allow_hosted" doc:"Names of what the provider may fetch or run although the sandbox has no network, as the finding hosted_tool tells them."`
 	Replay      string          `berth:"replay" doc:"Run whose recorded replies are served instead of asking the provider."`
 	InFlight    int             `berth:"in_flight" doc:"Requests at the same time. 0: adapted to what the provider takes."`
 

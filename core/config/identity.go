@@ -38,6 +38,7 @@ type modelIdentity struct {
 	Script      string          `json:"script,omitempty"` // digest
 	Parameters  json.RawMessage `json:"parameters,omitempty"`
 	AllowModels []string        `json:"allow_models,omitempty"`
+	AllowHosted []string        `json:"allow_hosted,omitempty"`
 }
 
 type environmentIdentity struct {
@@ -118,7 +119,7 @@ func identityOfModels(ms map[string]Model) map[string]modelIdentity {
 	out := map[string]modelIdentity{}
 	for _, role := range slices.Sorted(maps.Keys(ms)) {
 		m := ms[role]
-		out[role] = modelIdentity{m.Provider, m.Name, m.ScriptDigest, m.Parameters, m.AllowModels}
+		out[role] = modelIdentity{m.Provider, m.Name, m.ScriptDigest, m.Parameters, m.AllowModels, m.AllowHosted}
 	}
 	return out
 }

@@ -239,6 +239,9 @@ type Model struct {
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 	// AllowModels are further names that a request may ask for.
 	AllowModels []string `json:"allow_models,omitempty"`
+	// AllowHosted are names of what the provider may fetch or run for a sandbox
+	// without a network, as the gateway's finding tells them.
+	AllowHosted []string `json:"allow_hosted,omitempty"`
 	// Replay serves the model from the exchanges of that run; empty means not.
 	Replay string `json:"replay,omitempty"`
 	// InFlight bounds the requests at the same time; 0 lets the gateway adapt.

@@ -170,8 +170,8 @@ func (b *bench) ask(ctx context.Context, t *testing.T, path, body string, header
 var requests = []struct {
 	dialect, path, body, streamPath, streamBody string
 }{
-	{"anthropic", "/v1/messages?beta=true", `{"model":"m1","max_tokens":100,"messages":[{"role":"user","content":"hi"}],"x_new":{"b":1,"a":2}}`, "", ""},
-	{"openai", "/v1/responses", `{"model":"m1","input":"hi","x_new":1}`, "", ""},
+	{"anthropic", "/v1/messages?beta=true", `{"model":"m1","max_tokens":100,"messages":[{"role":"user","content":"hi"}],"thinking":{"x_new":{"b":1,"a":2}}}`, "", ""},
+	{"openai", "/v1/responses", `{"model":"m1","input":"hi","text":{"x_new":1}}`, "", ""},
 	{"openai-chat", "/v1/chat/completions", `{"model":"m1","messages":[{"role":"user","content":"hi"}]}`, "", ""},
 	{
 		"gemini", "/v1beta/models/m1:generateContent", `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`,

@@ -295,7 +295,9 @@ func TestWhatTheProviderKeepsIsCounted(t *testing.T) {
 	t.Parallel()
 	m := scripted(t, "replies:\n  - {text: x, usage: {input: 600000, output: 100}}\n")
 	limit := int64(1e6)
-	b := start(t, m, func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Run = ledger.Limit{Tokens: &limit} })
+	b := start(t, m, func(_ *config.Model, o *Options, spec *trial.ModelSpec) {
+		o.Run, spec.Hosted = ledger.Limit{Tokens: &limit}, true
+	})
 	if got := b.ask(t.Context(), t, "/v1/responses", `{"input":"`+strings.Repeat("x ", 300000)+`"}`); got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)
 	}

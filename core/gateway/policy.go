@@ -22,7 +22,7 @@ func (x *exchange) policy() bool {
 		x.line.Asked = clip(asked)
 		x.s.find("other_model", verifier.Note, fmt.Sprintf("the %s asked for model %q and was served by %q", x.s.spec.Role, clip(asked), u.model.Name))
 	}
-	if !x.hosted(&edit) {
+	if !x.seal() {
 		return false
 	}
 	if err := x.d.Edit(&x.call, x.body, edit); err != nil {
@@ -48,21 +48,25 @@ func (x *exchange) policy() bool {
 	return true
 }
 
-// hosted keeps tools from the provider that would reach what the sandbox must
-// not: those that are merely offered are taken out, and a request that insists
-// on one is refused.
-func (x *exchange) hosted(edit *wire.Edit) bool {
-	if len(x.facts.Hosted) == 0 || x.s.spec.Hosted {
+// seal keeps from the provider what would reach what the sandbox must not: what
+// is merely offered is taken out, and a request that depends on it is refused.
+func (x *exchange) seal() bool {
+	if x.s.spec.Hosted {
 		return true
 	}
-	if f := x.facts.Forced; f != "" {
-		x.s.find("hosted_tool", verifier.Note, fmt.Sprintf("a request that insisted on a tool that the provider would run was refused, because no network is granted: %s", clip(f)))
-		x.fail(wire.BadRequest, "the tool %q runs at the provider, and this task grants no network: leave it out, or do not insist on it", clip(f))
+	seal := wire.Seal{Allowed: x.e.up.model.AllowHosted}
+	x.d.Seal(x.call, x.body, &seal)
+	if r := seal.Refused; r != "" {
+		x.s.find("hosted_tool", verifier.Note, fmt.Sprintf("a request was refused with something that the provider would fetch or run, because no network is granted: %s; "+
+			"allow_hosted = [%q] in the model block allows it", clip(r), clip(r)))
+		x.fail(wire.BadRequest, "%q runs at the provider, or is fetched by it, and this task grants no network: leave it out, or send the content itself", clip(r))
 		return false
 	}
-	edit.DropHosted = true
-	x.s.find("hosted_tool", verifier.Note, fmt.Sprintf("tools that the provider would run were taken out of requests, because no network is granted: %s",
-		clip(strings.Join(x.facts.Hosted, ", "))))
+	if len(seal.Dropped) > 0 {
+		slices.Sort(seal.Dropped)
+		x.s.find("hosted_tool", verifier.Note, fmt.Sprintf("taken out of requests, because the provider would or might fetch or run something, and no network is granted: %s",
+			clip(strings.Join(seal.Dropped, ", "))))
+	}
 	return true
 }
 

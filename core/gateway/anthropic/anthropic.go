@@ -59,35 +59,12 @@ func (Dialect) Authorize(r *http.Request, key string) {
 	}
 }
 
-// hosted are how the types of tools begin that the provider runs.
-var hosted = []string{"web_search_", "web_fetch_", "code_execution_", "mcp_toolset"}
-
-func hostedTool(raw json.RawMessage) (string, bool) {
-	kind := wire.TypeOf(raw)
-	for _, h := range hosted {
-		if strings.HasPrefix(kind, h) {
-			return kind, true
-		}
-	}
-	return "", false
-}
-
 // Facts implements wire.Dialect.
 func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
 	var f wire.Facts
 	body.Into("model", &f.Model)
 	body.Into("stream", &f.Stream)
 	body.Into("max_tokens", &f.MaxOutput)
-	wire.Filter(body.Get("tools"), func(raw json.RawMessage) bool {
-		if name, ok := hostedTool(raw); ok {
-			f.Hosted = append(f.Hosted, name)
-		}
-		return true
-	})
-	if len(body.Get("mcp_servers")) > len("[]") {
-		f.Hosted = append(f.Hosted, "mcp_servers")
-	}
-	f.Forced = wire.Forced(body, hostedTool)
 	f.Inline, f.Images = wire.Inline(body.Get("messages"))
 	return f, nil
 }
@@ -96,10 +73,6 @@ func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
 func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
 	if e.Model != "" {
 		body.SetString("model", e.Model)
-	}
-	if e.DropHosted {
-		wire.DropTools(body, func(raw json.RawMessage) bool { _, ok := hostedTool(raw); return ok })
-		body.Delete("mcp_servers")
 	}
 	if len(e.Parameters) > 0 && c.Kind == wire.Generate {
 		return body.Merge(e.Parameters)

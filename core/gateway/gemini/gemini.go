@@ -78,35 +78,6 @@ func (Dialect) Authorize(r *http.Request, key string) {
 	}
 }
 
-// own are the members of a tool that the client runs, in both spellings. Any
-// other is the provider's.
-var own = map[string]bool{
-	"functionDeclarations": true, "function_declarations": true, "computerUse": true, "computer_use": true,
-}
-
-// tools are the elements of tools. The provider takes one that stands alone
-// for a list of one.
-func tools(body *wire.Object) []json.RawMessage {
-	raw := body.Get("tools")
-	var all []json.RawMessage
-	if raw != nil && json.Unmarshal(raw, &all) != nil {
-		return []json.RawMessage{raw}
-	}
-	return all
-}
-
-// hostedTool names a tool of the provider's in an element of tools.
-func hostedTool(raw json.RawMessage) (string, bool) {
-	var t map[string]json.RawMessage
-	_ = json.Unmarshal(raw, &t) // what is no tool is not ours to judge
-	for name := range t {
-		if !own[name] {
-			return name, true
-		}
-	}
-	return "", false
-}
-
 // Facts implements wire.Dialect.
 func (Dialect) Facts(c wire.Call, body *wire.Object) (wire.Facts, error) {
 	f := wire.Facts{Model: c.Model, Stream: c.Stream}
@@ -120,11 +91,6 @@ func (Dialect) Facts(c wire.Call, body *wire.Object) (wire.Facts, error) {
 		body.Into(name, &g)
 		f.MaxOutput, f.Answers = max(f.MaxOutput, g.Max, g.MaxSnake), max(f.Answers, g.Many, g.ManySnake)
 	}
-	for _, t := range tools(body) {
-		if name, ok := hostedTool(t); ok {
-			f.Hosted = append(f.Hosted, name)
-		}
-	}
 	f.Inline, f.Images = wire.Inline(body.Get("contents"))
 	return f, nil
 }
@@ -135,35 +101,10 @@ func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
 		c.Path = strings.Replace(c.Path, "/models/"+c.Model+":", "/models/"+e.Model+":", 1)
 		c.Model = e.Model
 	}
-	if e.DropHosted {
-		dropHosted(body)
-	}
 	if len(e.Parameters) > 0 && c.Kind == wire.Generate {
 		return body.Merge(e.Parameters)
 	}
 	return nil
-}
-
-// dropHosted leaves the client's functions in each tool.
-func dropHosted(body *wire.Object) {
-	var left []map[string]json.RawMessage
-	for _, raw := range tools(body) {
-		var t map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &t) // what is no tool does not leave
-		for name := range t {
-			if !own[name] {
-				delete(t, name)
-			}
-		}
-		if len(t) > 0 {
-			left = append(left, t)
-		}
-	}
-	if len(left) == 0 {
-		body.Delete("tools")
-		return
-	}
-	body.Set("tools", wire.JSON(left))
 }
 
 // Fleeting implements wire.Dialect.

@@ -48,37 +48,13 @@ func (Dialect) Token(r *http.Request) string { return wire.Bearer(r) }
 // Authorize implements wire.Dialect.
 func (Dialect) Authorize(r *http.Request, key string) { wire.SetBearer(r, key) }
 
-// own are the types of tools that the client runs. Any other is the
-// provider's.
-var own = map[string]bool{
-	"": true, "function": true, "custom": true, "namespace": true, "tool_search": true, "local_shell": true, "shell": true,
-	"apply_patch": true, "computer": true, "computer_use_preview": true,
-}
-
-func hostedTool(raw json.RawMessage) (string, bool) {
-	kind := wire.TypeOf(raw)
-	var t struct{ Environment json.RawMessage }
-	_ = json.Unmarshal(raw, &t) // what is no tool is not ours to judge
-	if kind == "shell" && strings.HasPrefix(wire.TypeOf(t.Environment), "container") {
-		return kind, true // runs at the provider's
-	}
-	return kind, !own[kind]
-}
-
 // Facts implements wire.Dialect.
 func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
 	var f wire.Facts
 	body.Into("model", &f.Model)
 	body.Into("stream", &f.Stream)
 	body.Into("max_output_tokens", &f.MaxOutput)
-	wire.Filter(body.Get("tools"), func(raw json.RawMessage) bool {
-		if name, ok := hostedTool(raw); ok {
-			f.Hosted = append(f.Hosted, name)
-		}
-		return true
-	})
 	f.Continues = given(body.Get("previous_response_id")) || given(body.Get("conversation"))
-	f.Forced = wire.Forced(body, hostedTool)
 	f.Inline, f.Images = wire.Inline(body.Get("input"))
 	return f, nil
 }
@@ -89,9 +65,6 @@ func given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null
 func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
 	if e.Model != "" {
 		body.SetString("model", e.Model)
-	}
-	if e.DropHosted {
-		wire.DropTools(body, func(raw json.RawMessage) bool { _, ok := hostedTool(raw); return ok })
 	}
 	if len(e.Parameters) > 0 && c.Path == "/responses" {
 		return body.Merge(e.Parameters)

@@ -43,15 +43,6 @@ func (Dialect) Token(r *http.Request) string { return wire.Bearer(r) }
 // Authorize implements wire.Dialect.
 func (Dialect) Authorize(r *http.Request, key string) { wire.SetBearer(r, key) }
 
-// hosted are members of a request, and types of tools, with which the provider
-// looks things up or runs things itself.
-var hosted = []string{"web_search_options", "plugins", "search_parameters"}
-
-func hostedTool(raw json.RawMessage) (string, bool) {
-	kind := wire.TypeOf(raw)
-	return kind, kind != "" && kind != "function" && kind != "custom"
-}
-
 // Facts implements wire.Dialect.
 func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
 	var f wire.Facts
@@ -61,18 +52,6 @@ func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
 	body.Into("max_tokens", &f.MaxOutput)
 	body.Into("max_completion_tokens", &f.MaxOutput)
 	body.Into("n", &f.Answers)
-	wire.Filter(body.Get("tools"), func(raw json.RawMessage) bool {
-		if name, ok := hostedTool(raw); ok {
-			f.Hosted = append(f.Hosted, name)
-		}
-		return true
-	})
-	for _, h := range hosted {
-		if body.Get(h) != nil {
-			f.Hosted = append(f.Hosted, h)
-		}
-	}
-	f.Forced = wire.Forced(body, hostedTool)
 	f.Inline, f.Images = wire.Inline(body.Get("messages"))
 	return f, nil
 }
@@ -81,12 +60,6 @@ func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
 func (Dialect) Edit(_ *wire.Call, body *wire.Object, e wire.Edit) error {
 	if e.Model != "" {
 		body.SetString("model", e.Model)
-	}
-	if e.DropHosted {
-		wire.DropTools(body, func(raw json.RawMessage) bool { _, ok := hostedTool(raw); return ok })
-		for _, h := range hosted {
-			body.Delete(h)
-		}
 	}
 	if len(e.Parameters) > 0 {
 		if err := body.Merge(e.Parameters); err != nil {

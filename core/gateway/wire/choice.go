@@ -15,6 +15,9 @@ func (c *choice) must() bool {
 	return c.Type == "required" || c.Type == "any" || c.Type == "allowed_tools" && c.Mode == "required"
 }
 
+// loose are choices that name no type of tools.
+var loose = map[string]bool{"auto": true, "none": true, "any": true, "tool": true, "required": true}
+
 // Forced is the tool of the provider's that a request insists on: by its name or
 // type, or because nothing else is left to be used; empty: none. hosted names a
 // tool when it is one of those.
@@ -28,7 +31,7 @@ func Forced(body *Object, hosted func(json.RawMessage) (string, bool)) string {
 		c.Mode, c.Tools = c.Allowed.Mode, c.Allowed.Tools
 	}
 	if c.Type != "allowed_tools" {
-		if name, ok := hosted(raw); ok && !c.must() {
+		if name, ok := hosted(raw); ok && !loose[c.Type] {
 			return name
 		}
 		body.Into("tools", &c.Tools)

@@ -25,7 +25,7 @@ type Object struct {
 // ParseObject reads an object. The bytes are kept, not copied, and must not
 // change any more.
 func ParseObject(b []byte) (*Object, error) {
-	if !isObject(b) || !json.Valid(b) {
+	if !begins(b, '{') || !json.Valid(b) {
 		return nil, ErrNotObject
 	}
 	o := &Object{values: map[string]json.RawMessage{}, raw: b}
@@ -189,7 +189,7 @@ func (o *Object) Merge(over json.RawMessage) error {
 	}
 	for _, n := range p.names {
 		v := p.values[n]
-		if below, err := ParseObject(o.values[n]); err == nil && isObject(v) {
+		if below, err := ParseObject(o.values[n]); err == nil && begins(v, '{') {
 			if err = below.Merge(v); err != nil {
 				return err
 			}
@@ -200,11 +200,6 @@ func (o *Object) Merge(over json.RawMessage) error {
 		}
 	}
 	return nil
-}
-
-func isObject(v json.RawMessage) bool {
-	v = bytes.TrimLeft(v, " \t\r\n")
-	return len(v) > 0 && v[0] == '{'
 }
 
 // Filter keeps the elements of an array for which keep is true. What is no

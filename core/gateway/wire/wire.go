@@ -37,14 +37,12 @@ type Call struct {
 type Facts struct {
 	Model     string
 	Stream    bool
-	Silent    bool     // its stream would not tell what it used
-	MaxOutput Tokens   // of one answer; 0: it does not say
-	Answers   Tokens   // that are asked for at once; 0: one
-	Continues bool     // it goes on from an answer that the provider keeps, which it does not hold itself
-	Hosted    []string // tools that the provider itself would run
-	Forced    string   // one of them that the model has to use; empty: none
-	Inline    int64    // bytes of images and files in it, which are no text
-	Images    int64    // how many those are
+	Silent    bool   // its stream would not tell what it used
+	MaxOutput Tokens // of one answer; 0: it does not say
+	Answers   Tokens // that are asked for at once; 0: one
+	Continues bool   // it goes on from an answer that the provider keeps, which it does not hold itself
+	Inline    int64  // bytes of images and files in it, which are no text
+	Images    int64  // how many those are
 }
 
 // Edit is what the gateway changes in a request. The zero value changes
@@ -52,7 +50,6 @@ type Facts struct {
 type Edit struct {
 	Model      string          // to be asked for instead; empty keeps it
 	Parameters json.RawMessage // object that is merged over the request; empty means none
-	DropHosted bool            // removes tools that the provider would run
 	AskUsage   bool            // makes a stream tell its usage where a dialect does not by itself
 }
 
@@ -134,6 +131,9 @@ type Dialect interface {
 	Authorize(r *http.Request, key string)
 	// Facts reads the body of a request.
 	Facts(c Call, body *Object) (Facts, error)
+	// Seal takes out of a request, or refuses, what would make the provider
+	// fetch or run something: all but what the dialect knows not to.
+	Seal(c Call, body *Object, s *Seal)
 	// Edit changes a request. It may change the path of the call, too.
 	Edit(c *Call, body *Object, e Edit) error
 	// Fleeting are members of a request that say nothing about the answer and

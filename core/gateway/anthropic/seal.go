@@ -1,0 +1,90 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+)
+
+// known are the members of a request that make the provider fetch and run
+// nothing.
+var known = map[string]bool{
+	"model": true, "messages": true, "system": true, "max_tokens": true, "metadata": true, "stop_sequences": true, "stream": true,
+	"temperature": true, "top_k": true, "top_p": true, "thinking": true, "tools": true, "tool_choice": true, "cache_control": true,
+	"context_management": true, "output_config": true, "output_format": true, "service_tier": true, "speed": true, "inference_geo": true,
+}
+
+// kept are members that stand for what the provider keeps.
+var kept = map[string]bool{"container": true}
+
+// own are how the types of tools begin that the client runs, and those that
+// search nothing but the tools of the request.
+var own = []string{"bash_", "text_editor_", "computer_", "browser_toolset_", "memory_", "tool_search_tool_"}
+
+func hostedTool(raw json.RawMessage) (string, bool) {
+	kind := wire.TypeOf(raw)
+	if kind == "" || kind == "custom" {
+		return kind, false
+	}
+	for _, o := range own {
+		if strings.HasPrefix(kind, o) {
+			return kind, false
+		}
+	}
+	return kind, true
+}
+
+// Seal implements wire.Dialect.
+func (Dialect) Seal(_ wire.Call, body *wire.Object, s *wire.Seal) {
+	s.Members(body, known, kept)
+	s.Tools(body, hostedTool)
+	content(body.Get("system"), s, 0)
+	wire.Each(body.Get("messages"), func(m json.RawMessage) {
+		if b, ok := s.Block(m, "content"); ok {
+			content(b.Get("content"), s, 0)
+		}
+	})
+}
+
+// plain are the types of blocks that hold text, or what the client did.
+var plain = map[string]bool{
+	"text": true, "thinking": true, "redacted_thinking": true, "tool_use": true, "tool_reference": true, "tool_search_tool_result": true,
+	"compaction": true, "fallback": true,
+}
+
+// content looks at blocks, and at what they hold.
+func content(raw json.RawMessage, s *wire.Seal, depth int) {
+	if depth > wire.Depth {
+		s.Refuse("content in content")
+		return
+	}
+	wire.Each(raw, func(block json.RawMessage) {
+		b, ok := s.Block(block, "source", "content", "name")
+		if !ok {
+			return
+		}
+		switch {
+		case plain[b.Type]:
+		case b.Type == "tool_result" || b.Type == "search_result" || b.Type == "mid_conv_system":
+			content(b.Get("content"), s, depth+1)
+		case b.Type == "image" || b.Type == "document":
+			source(b.Type, b.Get("source"), s, depth)
+		case b.Type == "server_tool_use" && strings.HasPrefix(string(b.Get("name")), `"tool_search_tool_`):
+		default:
+			s.Refuse(b.Type)
+		}
+	})
+}
+
+// source looks at where an image or a document comes from.
+func source(of string, raw json.RawMessage, s *wire.Seal, depth int) {
+	b, ok := s.Block(raw, "content", "url", "file_id")
+	switch {
+	case !ok:
+	case b.Type == "content":
+		content(b.Get("content"), s, depth+1)
+	case b.Type != "base64" && b.Type != "text", b.Get("url") != nil, b.Get("file_id") != nil:
+		s.Refuse(of + "." + b.Type)
+	}
+}

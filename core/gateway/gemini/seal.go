@@ -1,0 +1,120 @@
+package gemini
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+)
+
+// known are the members of a request that make the provider fetch and run
+// nothing. The provider takes two spellings of each.
+var known = both("model", "contents", "systemInstruction", "tools", "toolConfig", "safetySettings", "generationConfig", "labels", "store", "serviceTier", "generateContentRequest")
+
+// kept are members that stand for what the provider keeps.
+var kept = both("cachedContent")
+
+// own are the members of a tool that the client runs.
+var own = both("functionDeclarations", "computerUse")
+
+// ofPart are the members of a part that hold text or bytes, or say something
+// about them.
+var ofPart = both("text", "thought", "thoughtSignature", "inlineData", "functionCall", "functionResponse", "videoMetadata", "mediaResolution", "partMetadata")
+
+func both(names ...string) map[string]bool {
+	m := map[string]bool{}
+	for _, n := range names {
+		m[n], m[snake(n)] = true, true
+	}
+	return m
+}
+
+// snake is a name in the provider's other spelling.
+func snake(name string) string {
+	var b strings.Builder
+	for _, c := range name {
+		if c >= 'A' && c <= 'Z' {
+			b.WriteByte('_')
+			c += 'a' - 'A'
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+// Seal implements wire.Dialect.
+func (Dialect) Seal(_ wire.Call, body *wire.Object, s *wire.Seal) { seal(body, s, 0) }
+
+func seal(body *wire.Object, s *wire.Seal, depth int) {
+	s.Members(body, known, kept)
+	tools(body, s)
+	for _, name := range []string{"contents", "systemInstruction", "system_instruction"} {
+		wire.Each(body.Get(name), func(c json.RawMessage) {
+			if b, ok := s.Block(c, "parts"); ok {
+				parts(b.Get("parts"), s, 0)
+			}
+		})
+	}
+	for _, name := range []string{"generateContentRequest", "generate_content_request"} { // whose tokens are to be counted
+		in, err := wire.ParseObject(body.Get(name))
+		switch {
+		case err != nil:
+		case depth > 0:
+			s.Refuse(name)
+		default:
+			if seal(in, s, depth+1); in.Changed() {
+				body.Set(name, in.Bytes())
+			}
+		}
+	}
+}
+
+// tools leaves the client's functions in each tool. The provider takes one that
+// stands alone for a list of one.
+func tools(body *wire.Object, s *wire.Seal) {
+	var left []json.RawMessage
+	dropped := false
+	wire.Each(body.Get("tools"), func(raw json.RawMessage) {
+		o, err := wire.ParseObject(raw)
+		if err != nil { // what is no tool does not leave
+			dropped = true
+			return
+		}
+		wire.Fields(raw, func(name string, _ json.RawMessage) {
+			if !own[name] && s.Drop(name) {
+				o.Delete(name)
+				dropped = true
+			}
+		})
+		if b := o.Bytes(); string(b) != "{}" {
+			left = append(left, b)
+		}
+	})
+	switch {
+	case !dropped:
+	case len(left) == 0:
+		body.Delete("tools")
+	default:
+		body.Set("tools", wire.JSON(left))
+	}
+}
+
+// parts looks at what a message, or the answer of a function, holds.
+func parts(raw json.RawMessage, s *wire.Seal, depth int) {
+	if depth > wire.Depth {
+		s.Refuse("parts in parts")
+		return
+	}
+	wire.Each(raw, func(part json.RawMessage) {
+		wire.Fields(part, func(name string, v json.RawMessage) {
+			switch {
+			case !ofPart[name]:
+				s.Refuse(name)
+			case name == "functionResponse" || name == "function_response":
+				if b, ok := s.Block(v, "parts"); ok {
+					parts(b.Get("parts"), s, depth+1)
+				}
+			}
+		})
+	})
+}

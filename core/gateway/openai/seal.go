@@ -1,0 +1,135 @@
+package openai
+
+import (
+	"encoding/json"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+)
+
+// known are the members of a request that make the provider fetch and run
+// nothing.
+var known = map[string]bool{
+	"model": true, "input": true, "instructions": true, "tools": true, "tool_choice": true, "parallel_tool_calls": true, "max_tool_calls": true,
+	"max_output_tokens": true, "temperature": true, "top_p": true, "top_logprobs": true, "reasoning": true, "text": true, "include": true,
+	"store": true, "stream": true, "stream_options": true, "truncation": true, "context_management": true, "service_tier": true,
+	"metadata": true, "client_metadata": true, "user": true, "safety_identifier": true, "prompt_cache_key": true,
+	"prompt_cache_retention": true, "prompt_cache_options": true,
+}
+
+// kept are members that stand for what the provider keeps: a conversation, or a
+// prompt with tools of its own.
+var kept = map[string]bool{"previous_response_id": true, "conversation": true, "prompt": true}
+
+// own are the types of tools that the client runs.
+var own = map[string]bool{
+	"": true, "function": true, "custom": true, "tool_search": true, "local_shell": true, "apply_patch": true, "computer": true,
+	"computer_use_preview": true,
+}
+
+func hostedTool(raw json.RawMessage) (string, bool) {
+	kind := wire.TypeOf(raw)
+	outside, hosted := kind, false
+	wire.Fields(raw, func(name string, v json.RawMessage) {
+		switch {
+		case kind == "shell" && name == "environment" && string(v) != "null":
+			hosted = hosted || wire.TypeOf(v) != "local"
+		case kind == "namespace" && name == "tools": // which are functions
+			wire.Each(v, func(t json.RawMessage) {
+				if k := wire.TypeOf(t); !hosted && !own[k] {
+					outside, hosted = k, true
+				}
+			})
+		}
+	})
+	return outside, hosted || !own[kind] && kind != "shell" && kind != "namespace"
+}
+
+// Seal implements wire.Dialect.
+func (Dialect) Seal(_ wire.Call, body *wire.Object, s *wire.Seal) {
+	s.Members(body, known, kept)
+	s.Tools(body, hostedTool)
+	for _, name := range []string{"instructions", "input"} {
+		if raw := body.Get(name); raw != nil {
+			if left := wire.Map(raw, func(i json.RawMessage) json.RawMessage { return sealed(i, s) }); len(left) != len(raw) {
+				body.Set(name, left)
+			}
+		}
+	}
+}
+
+// plain are the types of items that hold no content: what the model said or
+// wished, and what came of it as text.
+var plain = map[string]bool{
+	"function_call": true, "custom_tool_call": true, "local_shell_call": true, "local_shell_call_output": true, "shell_call_output": true,
+	"apply_patch_call": true, "apply_patch_call_output": true, "computer_call": true, "tool_search_call": true, "reasoning": true,
+	"compaction": true, "compaction_summary": true, "compaction_trigger": true,
+}
+
+// sealed looks at one item of the conversation, and takes tools out of it that
+// the provider would run; nil: nothing is left.
+func sealed(raw json.RawMessage, s *wire.Seal) json.RawMessage {
+	b, ok := s.Block(raw, "role", "content", "output", "tools", "environment")
+	switch {
+	case !ok, plain[b.Type]:
+	case b.Type == "message", b.Type == "" && b.Get("role") != nil, b.Type == "agent_message":
+		parts(b.Get("content"), s)
+	case b.Type == "function_call_output" || b.Type == "custom_tool_call_output" || b.Type == "computer_call_output":
+		parts(b.Get("output"), s)
+	case b.Type == "additional_tools" || b.Type == "tool_search_output":
+		return without(raw, s)
+	case b.Type == "shell_call" && (b.Get("environment") == nil || wire.TypeOf(b.Get("environment")) == "local"):
+	case b.Type == "": // an id alone is one
+		s.Refuse("item_reference")
+	default:
+		s.Refuse(b.Type)
+	}
+	return raw
+}
+
+// without is an item less its tools that the provider would run.
+func without(raw json.RawMessage, s *wire.Seal) json.RawMessage {
+	o, err := wire.ParseObject(raw)
+	if err != nil {
+		return raw
+	}
+	tools := wire.Map(o.Get("tools"), func(t json.RawMessage) json.RawMessage {
+		if name, ok := hostedTool(t); ok && s.Drop(name) {
+			return nil
+		}
+		return t
+	})
+	switch {
+	case len(tools) == len(o.Get("tools")):
+		return raw
+	case string(tools) == "[]" && len(o.Get("tools")) > 2 && wire.TypeOf(raw) == "additional_tools":
+		return nil
+	}
+	o.Set("tools", tools)
+	return o.Bytes()
+}
+
+// text are the types of parts that hold text or bytes.
+var text = map[string]bool{
+	"input_text": true, "output_text": true, "text": true, "refusal": true, "summary_text": true, "reasoning_text": true, "input_audio": true,
+	"encrypted_content": true,
+}
+
+// parts looks at the content of a message or of an output.
+func parts(raw json.RawMessage, s *wire.Seal) {
+	wire.Each(raw, func(part json.RawMessage) {
+		b, ok := s.Block(part, "image_url", "file_url", "file_id", "file_data")
+		switch {
+		case !ok, text[b.Type]:
+		case b.Type != "input_image" && b.Type != "input_file" && b.Type != "computer_screenshot":
+			s.Refuse(b.Type)
+		default:
+			s.Inline(b.Type+".image_url", b.Get("image_url"))
+			s.Inline(b.Type+".file_data", b.Get("file_data"))
+			for _, name := range []string{"file_url", "file_id"} {
+				if b.Get(name) != nil {
+					s.Refuse(b.Type + "." + name)
+				}
+			}
+		}
+	})
+}

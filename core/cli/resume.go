@@ -62,7 +62,7 @@ is made. With --accept-drift the run goes on with what is there, and is marked.`
 	ef.Register(cmd)
 	rf.register(cmd)
 	fs := cmd.Flags()
-	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these `OUTCOMES` again (never a measured one)")
+	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these `OUTCOMES` again (never passed, failed, scored or agent_error)")
 	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "go on although plugins, images or bundles are not those of before, and mark the run")
 	fs.BoolVar(&sf.takeOver, "take-over", false, "the berth on another machine that wrote this run is gone")
 	fs.StringVar(&sf.experiment, "experiment", "", "take limits and labels from the file or folder at `PATH` instead of the kept one")

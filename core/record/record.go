@@ -44,13 +44,30 @@ var Outcomes = []Outcome{
 	PluginCrashed, ArtifactMissing, IntegrityViolation, TaskInvalid, Preempted, Cancelled, NotRun,
 }
 
-// Measured is true for outcomes that say something about the agent.
+// Measured is true for outcomes that say something about the agent, whatever
+// else is known. Attempts with them are never run again.
 func (o Outcome) Measured() bool {
 	switch o {
 	case Passed, Failed, Scored, AgentError:
 		return true
 	default:
 		return false
+	}
+}
+
+// MeasuredAfter is true where an attempt with this outcome counts as measured;
+// end is how its agent ended. Beside those that Measured names these are
+// attempts without a result whose agent had worked: what it left in the sandbox
+// may be why there is no result, and an agent must not be able to take an
+// attempt out of the count. A verifier that fails for a cause outside of the
+// sandbox gives another outcome: model_error, plugin_crashed or
+// environment_error.
+func (o Outcome) MeasuredAfter(end AgentEnd) bool {
+	switch o {
+	case VerifierError, ArtifactMissing, IntegrityViolation:
+		return end != ""
+	default:
+		return o.Measured()
 	}
 }
 

@@ -41,7 +41,7 @@ func Open(t *store.TrialState, r config.Retry, more []record.Outcome) (retries i
 	last := t.Accepted()
 	if last == nil || !last.Result.Outcome.Final() {
 		for _, a := range t.Attempts {
-			if a.Result != nil && again(r, a.Result.Outcome, a.Result.Retryable) {
+			if a.Result != nil && again(r, a.Result.Outcome, a.Result.AgentEnd, a.Result.Retryable) {
 				retries++
 			}
 		}
@@ -50,21 +50,21 @@ func Open(t *store.TrialState, r config.Retry, more []record.Outcome) (retries i
 	if slices.Contains(more, last.Result.Outcome) {
 		return 0, true
 	}
-	if !again(r, last.Result.Outcome, last.Result.Retryable) {
+	if !again(r, last.Result.Outcome, last.Result.AgentEnd, last.Result.Retryable) {
 		return 0, false
 	}
 	for _, a := range t.Attempts {
-		if a.Result != nil && again(r, a.Result.Outcome, a.Result.Retryable) {
+		if a.Result != nil && again(r, a.Result.Outcome, a.Result.AgentEnd, a.Result.Retryable) {
 			retries++
 		}
 	}
 	return retries, retries <= r.Max
 }
 
-// again says whether an outcome is one that is retried. An error that will be
-// the same next time is not.
-func again(r config.Retry, o record.Outcome, retryable bool) bool {
-	return r.Max > 0 && retryable && !o.Measured() && slices.Contains(r.On, o)
+// again says whether an attempt is one that is retried. An error that will be
+// the same next time is not, nor one that counts as measured.
+func again(r config.Retry, o record.Outcome, end record.AgentEnd, retryable bool) bool {
+	return r.Max > 0 && retryable && !o.MeasuredAfter(end) && slices.Contains(r.On, o)
 }
 
 // waiting are the trials that wait for their next attempt, earliest first.

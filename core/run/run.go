@@ -300,7 +300,7 @@ func (s *scheduler) end(f finished) {
 		}
 	}
 	_, over := s.cells[f.item.trial.Cell]
-	retry := s.stopped == "" && !over && again(s.o.Retry, f.result.Outcome, f.result.Error != nil && f.result.Error.Retry) &&
+	retry := s.stopped == "" && !over && again(s.o.Retry, f.result.Outcome, f.result.AgentEnd, f.result.Error != nil && f.result.Error.Retry) &&
 		f.item.retries < s.o.Retry.Max
 	if retry {
 		wait := backoff(s.o.Retry, f.item.retries)

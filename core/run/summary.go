@@ -27,7 +27,9 @@ type Summary struct {
 	// Policy says what counts as measured.
 	Policy string `json:"policy"`
 	Cells  []Row  `json:"cells"`
-	Tasks  []Row  `json:"tasks"`
+	// Tasks has a row for each task in each cell, so that agents are not mixed
+	// with each other, with the oracle, or with one that does nothing.
+	Tasks []Row `json:"tasks"`
 	// Marks are why the numbers must be read with care.
 	Marks []string `json:"marks,omitempty"`
 	// Usage is of all attempts, also of those that were not accepted, or killed.
@@ -38,36 +40,47 @@ type Summary struct {
 
 // Row is one line of a table of a summary.
 type Row struct {
-	Name    string `json:"name"`  // the key of a cell, or a task
-	Agent   string `json:"agent"` // of a cell
+	Name    string `json:"name"`           // the key of a cell, or a task
+	Cell    string `json:"cell,omitempty"` // of a task: the key of the cell; empty where there is one only
+	Agent   string `json:"agent"`          // of the cell
 	Model   string `json:"model,omitempty"`
 	Planned int    `json:"planned"`
-	// Measured are the trials whose outcome says something about the agent.
+	// Measured are the trials that say something about the agent: see Policy.
 	Measured int                    `json:"measured"`
 	Passed   int                    `json:"passed"`
 	Outcomes map[record.Outcome]int `json:"outcomes"`
-	// OfMeasured and OfPlanned are Passed over both denominators, from 0 to 1;
-	// null when there is nothing to divide by.
-	OfMeasured *float64 `json:"pass_rate_of_measured"`
+	// OfPlanned and OfMeasured are Passed over both denominators, from 0 to 1;
+	// null when there is nothing to divide by. The first one is the headline: it
+	// has no trial left out.
 	OfPlanned  *float64 `json:"pass_rate_of_planned"`
-	// Score is the mean over the measured trials that have one.
+	OfMeasured *float64 `json:"pass_rate_of_measured"`
+	// Score is the mean over the measured trials; one that ended in an error
+	// before it had a score counts as 0. Null when none has a score.
 	Score  *float64 `json:"mean_score"`
 	Oracle bool     `json:"oracle,omitempty"`
 	// Exposed are the measured trials whose result could have been influenced
 	// by what the agent left running or changed.
 	Exposed int `json:"exposed"`
 
-	scores int
-	sum    float64
+	scores  int
+	sum     float64
+	without int // measured trials that ended in an error without a score
 }
 
 // Policy is which trials count as measured. It is decided here once, for all
 // tables.
-const Policy = "measured are passed, failed, scored and agent_error; everything else says nothing about the agent"
+const Policy = "measured are passed, failed, scored, agent_error, and, once the agent has worked, verifier_error, artifact_missing and " +
+	"integrity_violation; everything else says nothing about the agent"
 
 // infrastructureMark is the share of trials with an infrastructure outcome
 // from which a table is marked.
 const infrastructureMark = 0.05
+
+// place is a row of the table of tasks.
+type place struct {
+	task string
+	cell int
+}
 
 // Summarize counts what came of a run.
 func Summarize(m *store.Manifest, x *store.Index) *Summary {
@@ -80,22 +93,23 @@ func Summarize(m *store.Manifest, x *store.Index) *Summary {
 		c := &m.Cells[i]
 		cells[i] = Row{Name: c.Key, Agent: c.Agent, Model: c.Model, Outcomes: map[record.Outcome]int{}}
 	}
-	tasks := map[string]*Row{}
+	tasks := map[place]*Row{}
 	facts := map[string]int{}
 	for _, t := range x.Trials {
-		row := tasks[t.Task]
+		at := place{t.Task, t.Cell}
+		row := tasks[at]
 		if row == nil {
-			row = &Row{Name: t.Task, Outcomes: map[record.Outcome]int{}}
-			tasks[t.Task] = row
+			row = &Row{Name: t.Task, Cell: cells[t.Cell].Name, Agent: cells[t.Cell].Agent, Model: cells[t.Cell].Model, Outcomes: map[record.Outcome]int{}}
+			tasks[at] = row
 		}
 		o := t.Outcome()
 		s.Planned++
 		s.Outcomes[o]++
 		s.Complete = s.Complete && (o.Final() || t.Refused != "")
 		accepted := t.Accepted()
-		cells[t.Cell].count(o, accepted)
-		row.count(o, accepted)
-		count(facts, o, accepted)
+		cells[t.Cell].count(t, accepted)
+		row.count(t, accepted)
+		count(facts, t, accepted)
 		for i := range t.Attempts {
 			s.use(&t.Attempts[i])
 		}
@@ -103,11 +117,12 @@ func Summarize(m *store.Manifest, x *store.Index) *Summary {
 	for i := range cells {
 		cells[i].finish()
 	}
-	for _, row := range tasks {
-		row.finish()
-		s.Tasks = append(s.Tasks, *row)
+	for _, at := range slices.SortedFunc(maps.Keys(tasks), func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.task, b.task), cmp.Compare(a.cell, b.cell))
+	}) {
+		tasks[at].finish()
+		s.Tasks = append(s.Tasks, *tasks[at])
 	}
-	slices.SortFunc(s.Tasks, func(a, b Row) int { return cmp.Compare(a.Name, b.Name) })
 	s.Cells = cells
 	s.mark(x, facts)
 	return s
@@ -126,26 +141,27 @@ func (s *Summary) use(a *store.AttemptState) {
 	s.CostUSD, s.Unpriced, s.Tokens = sum.CostUSD, sum.Unpriced, sum.Tokens
 }
 
-func (r *Row) count(o record.Outcome, a *store.AttemptState) {
+func (r *Row) count(t *store.TrialState, a *store.AttemptState) {
+	o := t.Outcome()
 	r.Planned++
 	r.Outcomes[o]++
 	if o == record.Passed {
 		r.Passed++
 	}
-	if !o.Measured() {
+	if !t.Measured() {
 		return
 	}
 	r.Measured++
-	if a == nil {
-		return
-	}
 	r.Oracle = r.Oracle || a.Result.Oracle
 	if a.Result.Integrity == record.Exposed {
 		r.Exposed++
 	}
-	if a.Result.Score != nil {
+	switch {
+	case a.Result.Score != nil:
 		r.scores++
 		r.sum += *a.Result.Score
+	case o != record.Passed && o != record.Failed && o != record.Scored:
+		r.without++
 	}
 }
 
@@ -159,14 +175,14 @@ func (r *Row) finish() {
 	}
 	r.OfMeasured, r.OfPlanned = rate(r.Measured), rate(r.Planned)
 	if r.scores > 0 {
-		mean := r.sum / float64(r.scores)
+		mean := r.sum / float64(r.scores+r.without)
 		r.Score = &mean
 	}
 }
 
 // count counts what marks are made of.
-func count(facts map[string]int, o record.Outcome, a *store.AttemptState) {
-	if o.Infrastructure() {
+func count(facts map[string]int, t *store.TrialState, a *store.AttemptState) {
+	if t.Outcome().Infrastructure() && !t.Measured() {
 		facts["infrastructure"]++
 	}
 	if a == nil {
@@ -175,7 +191,7 @@ func count(facts map[string]int, o record.Outcome, a *store.AttemptState) {
 	if a.Result.Modified {
 		facts["modified"]++
 	}
-	if o.Measured() {
+	if t.Measured() {
 		facts["integrity "+string(a.Result.Integrity)]++
 	}
 }

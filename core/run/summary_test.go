@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ func TestExposedResultsAreCountedInTheirRows(t *testing.T) {
 	m := cells(2)
 	s := run.Summarize(m, &store.Index{Trials: []*store.TrialState{exposed, state(0, "t2", record.Passed), unmeasured, state(1, "t1", record.Passed)}})
 	if got := []int{s.Cells[0].Exposed, s.Cells[1].Exposed, s.Tasks[0].Exposed, s.Tasks[1].Exposed}; !slices.Equal(got, []int{1, 0, 1, 0}) {
-		t.Errorf("exposed in two cells and two tasks: %v", got)
+		t.Errorf("exposed in two cells, and of the first task in both: %v", got)
 	}
 	r, err := run.ParseRequirement("exposed = 0")
 	if err != nil {
@@ -87,6 +88,62 @@ func TestExposedResultsAreCountedInTheirRows(t *testing.T) {
 	}
 	if failed := r.Check(s, m); len(failed) != 1 || !strings.Contains(failed[0], "cell agent=a has exposed 1") {
 		t.Errorf("failed: %q", failed)
+	}
+}
+
+// worked is a trial whose agent worked; what came of it then has no score.
+func worked(c int, task string, o record.Outcome) *store.TrialState {
+	t := state(c, task, o)
+	t.Attempts[0].Result.AgentEnd, t.Attempts[0].Result.Score = record.Yielded, nil
+	return t
+}
+
+// An agent that breaks what grades it must not take the attempt out of the
+// denominator.
+func TestAnAttemptWithoutAResultIsMeasuredOnceTheAgentHasWorked(t *testing.T) {
+	t.Parallel()
+	for o, want := range map[record.Outcome][2]int{ // measured before and after the agent worked
+		record.VerifierError: {0, 1}, record.ArtifactMissing: {0, 1}, record.IntegrityViolation: {0, 1},
+		record.Failed: {1, 1}, record.AgentError: {1, 1},
+		record.EnvironmentError: {0, 0}, record.ModelError: {0, 0}, record.RateLimited: {0, 0}, record.PluginCrashed: {0, 0},
+		record.TaskInvalid: {0, 0}, record.Preempted: {0, 0}, record.Cancelled: {0, 0}, record.NotRun: {0, 0},
+	} {
+		before := run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{state(0, "t", o)}}).Cells[0].Measured
+		after := run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{worked(0, "t", o)}}).Cells[0].Measured
+		if got := [2]int{before, after}; got != want {
+			t.Errorf("%s: measured %v, want %v", o, got, want)
+		}
+	}
+	s := run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{
+		state(0, "t1", record.Passed), worked(0, "t2", record.VerifierError), worked(0, "t3", record.IntegrityViolation), worked(0, "t4", record.AgentError),
+	}})
+	c := s.Cells[0]
+	if *c.OfMeasured != 0.25 || *c.OfPlanned != 0.25 || *c.Score != 0.125 || len(s.Marks) != 0 {
+		t.Errorf("of measured %v, of planned %v, score %v, marks %q", *c.OfMeasured, *c.OfPlanned, *c.Score, s.Marks)
+	}
+	broken := worked(0, "t", record.VerifierError)
+	broken.Attempts[0].Result.Retryable = true
+	r := config.Retry{Max: 3, On: []record.Outcome{record.VerifierError}}
+	if _, open := run.Open(broken, r, nil); open {
+		t.Error("an attempt that counts as measured is retried")
+	}
+	if _, open := run.Open(broken, r, []record.Outcome{record.VerifierError}); !open {
+		t.Error("it is not run again when the user asks for it")
+	}
+}
+
+// The passes of an oracle are not those of an agent.
+func TestTheTableOfTasksDoesNotPoolCells(t *testing.T) {
+	t.Parallel()
+	s := run.Summarize(cells(2), &store.Index{Trials: []*store.TrialState{
+		state(0, "t2", record.Passed), state(0, "t1", record.Passed), state(1, "t1", record.Failed), state(1, "t2", record.Failed), state(1, "t2", record.Passed),
+	}})
+	var got []string
+	for _, r := range s.Tasks {
+		got = append(got, fmt.Sprintf("%s %s %s %d/%d", r.Name, r.Cell, r.Agent, r.Passed, r.Planned))
+	}
+	if want := []string{"t1 agent=a a 1/1", "t1 agent=b b 0/1", "t2 agent=a a 1/1", "t2 agent=b b 1/2"}; !slices.Equal(got, want) {
+		t.Errorf("rows: %q, want %q", got, want)
 	}
 }
 

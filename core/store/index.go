@@ -81,6 +81,12 @@ func (t *TrialState) Outcome() record.Outcome {
 	return record.NotRun
 }
 
+// Measured says whether the trial counts as measured.
+func (t *TrialState) Measured() bool {
+	a := t.Accepted()
+	return t.Invalid == "" && a != nil && a.Result.Measured()
+}
+
 func (t *TrialState) next() int {
 	if len(t.Attempts) == 0 {
 		return 1

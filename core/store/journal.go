@@ -63,6 +63,9 @@ type Brief struct {
 	Digests   map[string]string `json:"digests,omitempty"`
 }
 
+// Measured says whether the attempt counts as measured.
+func (b *Brief) Measured() bool { return b.Outcome.MeasuredAfter(b.AgentEnd) }
+
 // BriefOf is what tables need of r. Digests are those of all that resume
 // compares: plugins by kind and name, bundles by name, and the image.
 func BriefOf(r *record.Result) *Brief {

@@ -159,6 +159,17 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	if r := b.run(t.Context(), t); r.Outcome != record.RateLimited || r.Error == nil || r.Error.Boundary != record.ByModel || !strings.Contains(r.Error.Message, "ask: 429") {
 		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.RateLimited)
 	}
+	// So is the model of a verifier, which nothing in the sandbox can take down.
+	judge := says(verifier.Verdict{})
+	judge.traits.Models = []string{"default"}
+	judge.verify = func(context.Context, verifier.Request) (verifier.Verdict, error) {
+		return verifier.Verdict{}, errors.New("no answer from the judge")
+	}
+	b = newBench(t, does("true"), judge)
+	b.gateway = &purse{spent: make(chan struct{}), down: errors.New("529")}
+	if r := b.run(t.Context(), t); r.Outcome != record.ModelError || r.Error == nil || !strings.Contains(r.Error.Message, "529; the verifier says: no answer from the judge") {
+		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.ModelError)
+	}
 	// And is not believed when the gateway answered all that it asked: a way out
 	// of a task that goes badly.
 	b = withModel(t, a, tests("false"), &purse{spent: make(chan struct{}), served: true})

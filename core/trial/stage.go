@@ -40,6 +40,7 @@ type stage struct {
 	rounds  []verifier.Verdict
 	user    *session
 	shell   *relay.Relay // of the verifier that speaks
+	models  ModelSession // of the verifier that speaks; nil without any
 	killed  []string     // listening processes that restarted killed
 	message agent.Message
 

@@ -219,6 +219,10 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 		return verifier.Verdict{}, err
 	}
 	v, err := s.ask(ctx, j, plugin, r)
+	if err != nil && s.models != nil && s.models.Down() != nil {
+		// Nothing in the sandbox keeps a model from answering.
+		err = blame.On(record.ByModel, fmt.Errorf("%w; the verifier says: %w", s.models.Down(), err))
+	}
 	if err = errors.Join(err, done()); err != nil {
 		return verifier.Verdict{}, err
 	}
@@ -279,7 +283,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	if r.Models, models, err = s.judgeModels(ctx, cell, plugin); err != nil {
 		return r, done, err
 	}
-	if models != nil {
+	if s.models = models; models != nil {
 		undo = append(undo, func() error {
 			closed := models.Close(context.WithoutCancel(ctx))
 			a.modelled(models, j.use.Name)

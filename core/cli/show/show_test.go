@@ -227,6 +227,25 @@ func TestRunsAreListedOldestFirst(t *testing.T) {
 	}
 }
 
+// What is left out of a denominator must not make the headline.
+func TestOfPlannedIsTheHeadlineAndTasksNameTheirCells(t *testing.T) {
+	t.Parallel()
+	half, all := 0.5, 1.0
+	row := func(name, cell string) run.Row {
+		return run.Row{Name: name, Cell: cell, Agent: "a", Planned: 2, Measured: 1, Passed: 1, OfPlanned: &half, OfMeasured: &all}
+	}
+	var b bytes.Buffer
+	show.Summary(&out.Printer{Out: &b}, &run.Summary{
+		Cells: []run.Row{row("agent=a", ""), row("agent=b", "")},
+		Tasks: []run.Row{row("t1", "agent=a"), row("t1", "agent=b"), row("t2", "agent=a"), row("t2", "agent=b")},
+	})
+	for _, line := range []string{"cell     passed   of planned   of measured  not measured", "agent=a       1  50.0% (1/2)  100.0% (1/1)             1", "t1    agent=b       1  50.0% (1/2)"} {
+		if !strings.Contains(b.String(), line) {
+			t.Errorf("no %q in:\n%s", line, b.String())
+		}
+	}
+}
+
 func TestTablesCountWhatIsExposed(t *testing.T) {
 	t.Parallel()
 	for exposed, want := range map[int]string{0: "not measured\n", 2: "not measured  exposed\n"} {

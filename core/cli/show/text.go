@@ -17,7 +17,7 @@ import (
 func Summary(p *out.Printer, s *run.Summary) {
 	rows(p, "cell", s.Cells)
 	p.Printf("\n")
-	if len(s.Tasks) > 1 && len(s.Tasks) <= 50 {
+	if len(s.Tasks) > len(s.Cells) && len(s.Tasks) <= maxTasks {
 		rows(p, "task", s.Tasks)
 		p.Printf("\n")
 	}
@@ -30,14 +30,25 @@ func Summary(p *out.Printer, s *run.Summary) {
 	}
 }
 
-// rows prints one table of a summary, with both denominators.
+// maxTasks is how many rows the table of tasks has at most; all of them are in
+// summary.json.
+const maxTasks = 50
+
+// rows prints one table of a summary, with both denominators; that of planned
+// trials comes first, because nothing is left out of it.
 func rows(p *out.Printer, what string, rows []run.Row) {
-	scores, exposed := false, false
+	scores, exposed, cells := false, false, false
 	for i := range rows {
 		scores = scores || rows[i].Score != nil
 		exposed = exposed || rows[i].Exposed > 0
+		cells = cells || rows[i].Cell != ""
 	}
-	t := out.Table{Head: []string{what, "passed", "of measured", "of planned"}, Right: []bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true}}
+	t := out.Table{Head: []string{what}, Right: []bool{false}}
+	if cells {
+		t.Head, t.Right = append(t.Head, "cell"), append(t.Right, false)
+	}
+	t.Right = append(t.Right, true, true, true, true, true, true)
+	t.Head = append(t.Head, "passed", "of planned", "of measured")
 	if scores {
 		t.Head = append(t.Head, "mean score")
 	}
@@ -50,7 +61,11 @@ func rows(p *out.Printer, what string, rows []run.Row) {
 		if name == "" {
 			name = r.Agent
 		}
-		row := []string{out.Short(name, 60), strconv.Itoa(r.Passed), rate(r.OfMeasured, r.Passed, r.Measured), rate(r.OfPlanned, r.Passed, r.Planned)}
+		row := []string{out.Short(name, 60)}
+		if cells {
+			row = append(row, out.Short(r.Cell, 60))
+		}
+		row = append(row, strconv.Itoa(r.Passed), rate(r.OfPlanned, r.Passed, r.Planned), rate(r.OfMeasured, r.Passed, r.Measured))
 		if scores {
 			score := ""
 			if r.Score != nil {

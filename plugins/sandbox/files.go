@@ -144,7 +144,8 @@ func (c *Client) Download(ctx context.Context, path string, w io.Writer, l archi
 
 // DownloadFolder copies a file or folder of the sandbox into a folder of the
 // host, which is made if it is missing. Links, and what else could lead out of
-// it, are left out and reported; permission bits are kept, owners are not.
+// it, are left out and reported, as are names that are too long or too deep for a
+// host (archive.HostName and HostDepth); permission bits are kept, owners are not.
 func (c *Client) DownloadFolder(ctx context.Context, path, host string, l archive.Limits) (archive.Report, error) {
 	r, w := io.Pipe()
 	done := make(chan error, 1)

@@ -271,9 +271,9 @@ func (x *extraction) run(r *tar.Reader) error {
 func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 	rel := ""
 	if x.seen {
-		var ok bool
-		if rel, ok = below(h.Name); !ok {
-			x.drop(h.Name, "its name is not below the source")
+		var err error
+		if rel, err = below(h.Name); err != nil {
+			x.drop(h.Name, err.Error())
 			return nil
 		}
 	}
@@ -306,13 +306,18 @@ func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 	}
 }
 
-// below is a name of an archive relative to the source, "" for that itself.
-func below(name string) (string, bool) {
-	name, err := archive.CheckName(name)
+// below is a name of an archive relative to the source, "" for that itself. Names
+// that are too long or too deep for all the places that artifacts are copied to
+// are refused, since an agent makes them.
+func below(name string) (string, error) {
+	name, err := archive.CheckName(name, archive.Limits{Name: archive.HostName, Depth: archive.HostDepth})
 	if name == "." {
 		name = ""
 	}
-	return name, err == nil && (name == "" || filepath.IsLocal(filepath.FromSlash(name)))
+	if err == nil && name != "" && !filepath.IsLocal(filepath.FromSlash(name)) {
+		err = errors.New("its name is not below the source")
+	}
+	return name, err
 }
 
 func (x *extraction) folder(name string) error {
@@ -389,7 +394,7 @@ func hostly(err error) error {
 // hostOrName drops an entry whose name this file system refuses; all else is
 // the host's failure.
 func hostOrName(x *extraction, name string, err error) error {
-	if refusesName(err) {
+	if RefusesName(err) {
 		x.drop(name, "this host's file system refuses the name")
 		return nil
 	}

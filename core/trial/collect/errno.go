@@ -7,8 +7,9 @@ import (
 
 func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
-// refusesName is true for errors that a name alone causes.
-func refusesName(err error) bool {
+// RefusesName is true for errors of this host that a name alone causes, which is
+// whoever made the name.
+func RefusesName(err error) bool {
 	return errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EILSEQ) ||
 		errors.Is(err, syscall.EISDIR)
 }

@@ -44,11 +44,17 @@ func Folder(from, to string, r *redact.Redactor) error {
 	}
 	defer root.Close()
 	var size, files int64
-	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+	// Not root.FS, which refuses names that are not UTF-8: what a plugin wrote may
+	// have come out of a sandbox.
+	return filepath.WalkDir(from, func(full string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		target := filepath.Join(to, filepath.FromSlash(p))
+		p, err := filepath.Rel(from, full)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, p)
 		switch {
 		case d.IsDir() && p == ".":
 			return nil // an empty folder is not kept
@@ -60,7 +66,7 @@ func Folder(from, to string, r *redact.Redactor) error {
 		if files++; files > bound.ArtifactEntries {
 			return fmt.Errorf("keep %s: more than %d files", filepath.Base(to), int64(bound.ArtifactEntries))
 		}
-		n, err := copyMasked(root, filepath.FromSlash(p), target, r)
+		n, err := copyMasked(root, p, target, r)
 		if size += n; err == nil && size > bound.ArtifactBytes {
 			err = fmt.Errorf("keep %s: more than %d bytes", filepath.Base(to), int64(bound.ArtifactBytes))
 		}

@@ -131,18 +131,24 @@ func addFolder(dir, from, name string, room *Room) error {
 	}
 	defer root.Close()
 	to := filepath.Join(dir, AttemptFolder, name)
-	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+	// Not root.FS, which refuses names that are not UTF-8, and an agent may have
+	// made some.
+	return filepath.WalkDir(from, func(full string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		target := filepath.Join(to, filepath.FromSlash(p))
+		p, err := filepath.Rel(from, full)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, p)
 		switch {
 		case d.IsDir():
 			return folder(target)
 		case !d.Type().IsRegular():
 			return nil
 		}
-		in, err := root.Open(filepath.FromSlash(p))
+		in, err := root.Open(p)
 		if err != nil {
 			return err
 		}

@@ -146,7 +146,7 @@ func TestOfTheAttemptEachRoleSeesItsPart(t *testing.T) {
 		"surface.jsonl":        `{"observation":"MARK-seen","reward":"MARK-reward","info":"MARK-info"}` + "\n",
 		"verdicts.jsonl":       `{"round":1,"decision":"continue","rationale":"MARK-rationale","handoff":"MARK-handoff"}` + "\n",
 		"events.jsonl":         `{"type":"MARK-event"}` + "\n",
-		"artifacts/a":          "MARK-artifact",
+		"artifacts/a\xff/a":    "MARK-artifact",
 		"captures/c":           "MARK-capture",
 		"frames/f":             "MARK-frame",
 		"agent/debug":          "MARK-debug",

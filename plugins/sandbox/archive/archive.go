@@ -22,7 +22,17 @@ import (
 type Limits struct {
 	Bytes   int64 // of file contents together; default 4 GiB
 	Entries int64 // default 100,000
+	Name    int   // bytes of an entry's name; default 4,095, as in a path of Linux
+	Depth   int   // folders in each other; default 128
 }
+
+// Bounds of what is written to a host. A name there stands behind the path of
+// the folder that it is written to, and that of each place it is copied to: the
+// two together must stay within what Linux takes as one path.
+const (
+	HostName  = 1024 // bytes
+	HostDepth = 64
+)
 
 const (
 	defaultBytes   = 4 << 30
@@ -30,7 +40,7 @@ const (
 
 	maxName  = 4095 // bytes, as in a path of Linux
 	maxPart  = 255
-	maxDepth = 128     // folders in each other; each holds a descriptor while it is walked
+	maxDepth = 128     // each folder holds a descriptor while it is walked
 	perEntry = 8 << 10 // of a stream: a header, padding and the records of an honest entry
 )
 
@@ -40,6 +50,12 @@ func (l Limits) orDefault() Limits {
 	}
 	if l.Entries <= 0 {
 		l.Entries = defaultEntries
+	}
+	if l.Name <= 0 || l.Name > maxName {
+		l.Name = maxName
+	}
+	if l.Depth <= 0 || l.Depth > maxDepth {
+		l.Depth = maxDepth
 	}
 	return l
 }
@@ -68,16 +84,17 @@ func (r *Report) skip(name string, why error) {
 }
 
 // CheckName makes an entry's name clean and relative; "." is the folder itself.
-// An absolute name, one with a part "..", or one that no file of Linux can have
-// is an error that wraps ErrUnsafe.
-func CheckName(name string) (string, error) {
+// An absolute name, one with a part "..", one that no file of Linux can have, or
+// one beyond the Name and Depth of limits is an error that wraps ErrUnsafe.
+func CheckName(name string, limits Limits) (string, error) {
+	limits = limits.orDefault()
 	switch {
 	case name == "":
 		return "", fmt.Errorf("%w: empty name", fault.ErrUnsafe)
 	case strings.HasPrefix(name, "/"):
 		return "", fmt.Errorf("%w: absolute name", fault.ErrUnsafe)
-	case len(name) > maxName:
-		return "", fmt.Errorf("%w: name of %d bytes", fault.ErrUnsafe, len(name))
+	case len(name) > limits.Name:
+		return "", fmt.Errorf("%w: name of %d bytes, at most %d are allowed", fault.ErrUnsafe, len(name), limits.Name)
 	case strings.IndexByte(name, 0) >= 0:
 		return "", fmt.Errorf("%w: zero byte in the name", fault.ErrUnsafe)
 	}
@@ -91,8 +108,8 @@ func CheckName(name string) (string, error) {
 		}
 		depth++
 	}
-	if depth > maxDepth {
-		return "", fmt.Errorf("%w: %d folders deep", fault.ErrUnsafe, depth)
+	if depth > limits.Depth {
+		return "", fmt.Errorf("%w: %d folders deep, at most %d are allowed", fault.ErrUnsafe, depth, limits.Depth)
 	}
 	return path.Clean(name), nil
 }
@@ -144,7 +161,7 @@ func (r *reader) next(refuse func(name string, why error) error) (*tar.Header, e
 }
 
 func (r *reader) check(head *tar.Header) error {
-	name, err := CheckName(head.Name)
+	name, err := CheckName(head.Name, r.left)
 	if err != nil {
 		return err
 	}

@@ -119,20 +119,22 @@ func TestRefusedEntries(t *testing.T) {
 		head tar.Header
 		how  Extraction
 	}{
-		"absolute":      {tar.Header{Name: "/etc/x", Typeflag: tar.TypeReg}, Extraction{}},
-		"empty part":    {tar.Header{Name: "..", Typeflag: tar.TypeDir}, Extraction{}},
-		"deep":          {tar.Header{Name: long, Typeflag: tar.TypeReg}, Extraction{}},
-		"long part":     {tar.Header{Name: strings.Repeat("x", 256), Typeflag: tar.TypeReg}, Extraction{}},
-		"long name":     {tar.Header{Name: strings.Repeat("long/", 900), Typeflag: tar.TypeDir}, Extraction{}},
-		"block device":  {tar.Header{Name: "x", Typeflag: tar.TypeBlock}, Extraction{}},
-		"char device":   {tar.Header{Name: "x", Typeflag: tar.TypeChar}, Extraction{}},
-		"pipe":          {tar.Header{Name: "x", Typeflag: tar.TypeFifo}, Extraction{}},
-		"hard link":     {tar.Header{Name: "x", Linkname: "y", Typeflag: tar.TypeLink}, Extraction{}},
-		"link":          {tar.Header{Name: "x", Linkname: "y", Typeflag: tar.TypeSymlink}, Extraction{}},
-		"absolute link": {tar.Header{Name: "x", Linkname: "/y", Typeflag: tar.TypeSymlink}, Extraction{Links: true}},
-		"link out":      {tar.Header{Name: "a/x", Linkname: "../../y", Typeflag: tar.TypeSymlink}, Extraction{Links: true}},
-		"odd type":      {tar.Header{Name: "x", Typeflag: 'Z'}, Extraction{}},
-		"self as file":  {tar.Header{Name: "./", Typeflag: tar.TypeSymlink, Linkname: "y"}, Extraction{Links: true}},
+		"absolute":       {tar.Header{Name: "/etc/x", Typeflag: tar.TypeReg}, Extraction{}},
+		"empty part":     {tar.Header{Name: "..", Typeflag: tar.TypeDir}, Extraction{}},
+		"deep":           {tar.Header{Name: long, Typeflag: tar.TypeReg}, Extraction{}},
+		"long part":      {tar.Header{Name: strings.Repeat("x", 256), Typeflag: tar.TypeReg}, Extraction{}},
+		"long name":      {tar.Header{Name: strings.Repeat("long/", 900), Typeflag: tar.TypeDir}, Extraction{}},
+		"long on a host": {tar.Header{Name: strings.Repeat(strings.Repeat("n", 200)+"/", 6), Typeflag: tar.TypeDir}, Extraction{}},
+		"deep on a host": {tar.Header{Name: strings.Repeat("d/", 65), Typeflag: tar.TypeDir}, Extraction{}},
+		"block device":   {tar.Header{Name: "x", Typeflag: tar.TypeBlock}, Extraction{}},
+		"char device":    {tar.Header{Name: "x", Typeflag: tar.TypeChar}, Extraction{}},
+		"pipe":           {tar.Header{Name: "x", Typeflag: tar.TypeFifo}, Extraction{}},
+		"hard link":      {tar.Header{Name: "x", Linkname: "y", Typeflag: tar.TypeLink}, Extraction{}},
+		"link":           {tar.Header{Name: "x", Linkname: "y", Typeflag: tar.TypeSymlink}, Extraction{}},
+		"absolute link":  {tar.Header{Name: "x", Linkname: "/y", Typeflag: tar.TypeSymlink}, Extraction{Links: true}},
+		"link out":       {tar.Header{Name: "a/x", Linkname: "../../y", Typeflag: tar.TypeSymlink}, Extraction{Links: true}},
+		"odd type":       {tar.Header{Name: "x", Typeflag: 'Z'}, Extraction{}},
+		"self as file":   {tar.Header{Name: "./", Typeflag: tar.TypeSymlink, Linkname: "y"}, Extraction{Links: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/tar"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +37,9 @@ type Extraction struct {
 
 // ExtractFolder is Extract into a folder of the host, which is made (0755) if
 // it is missing. Its own path may contain links; nothing below it is followed.
+// The Name and Depth of limits are HostName and HostDepth if they are zero.
 func ExtractFolder(dir string, r io.Reader, how Extraction) (Report, error) {
+	how.Limits.Name, how.Limits.Depth = cmp.Or(how.Limits.Name, HostName), cmp.Or(how.Limits.Depth, HostDepth)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Report{}, fmt.Errorf("extract: %w", err)
 	}

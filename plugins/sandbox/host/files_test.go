@@ -3,6 +3,7 @@ package host_test
 import (
 	"errors"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,17 +30,18 @@ func TestFreshFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
+	random := regexp.MustCompile(`\.aside-[A-Z2-7]{26}$`)
 	for _, m := range moved {
-		got = append(got, m.Path+" "+string(m.Kind)+" "+m.Aside)
+		got = append(got, m.Path+" "+string(m.Kind)+" "+random.ReplaceAllString(m.Aside, ".aside-?"))
 	}
 	want := []string{
-		"/logs/verifier folder /logs/verifier.aside-1", "/tests link /tests.aside-1", "/out/file file /out/file.aside-1",
-		"/bent link /bent.aside-1", "/pipe other /pipe.aside-1",
+		"/logs/verifier folder /logs/verifier.aside-?", "/tests link /tests.aside-?", "/out/file file /out/file.aside-?",
+		"/bent link /bent.aside-?", "/pipe other /pipe.aside-?",
 	}
 	if !slices.Equal(got, want) || moved[0].Entries != 1 {
 		t.Errorf("moved\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	out := run(t, c, "find /logs/verifier /tests /new/below /out/file/below /bent/deep /pipe /app -mindepth 1 | wc -l; stat -c '%U %a %F' /tests /new; ls /tmp/mine/deep; cat /logs/verifier.aside-1/reward.txt")
+	out := run(t, c, "find /logs/verifier /tests /new/below /out/file/below /bent/deep /pipe /app -mindepth 1 | wc -l; stat -c '%U %a %F' /tests /new; ls /tmp/mine/deep; cat /logs/verifier.aside-*/reward.txt")
 	owner := "root"
 	if user != "" {
 		owner = user
@@ -61,6 +63,17 @@ func TestFreshFolders(t *testing.T) {
 		if _, err := b.Fresh(ctx, "", 0, bad); !errors.Is(err, sandbox.ErrInvalid) {
 			t.Errorf("fresh %q: %v", bad, err)
 		}
+	}
+}
+
+// An agent cannot take the names under which things are moved aside.
+func TestFreshFoldersWhateverNamesAreTaken(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	run(t, b.Shell("agent"), "mkdir -p /tests/mine; seq -f /tests.aside-%.0f 9999 | xargs mkdir")
+	moved, err := b.Fresh(t.Context(), "", 0, "/tests")
+	if err != nil || len(moved) != 1 {
+		t.Errorf("moved %+v, %v; want /tests", moved, err)
 	}
 }
 

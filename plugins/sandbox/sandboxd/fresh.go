@@ -2,6 +2,7 @@ package sandboxd
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -111,8 +112,12 @@ func (f *freshener) folder(at int, part string, last bool) (int, error) {
 	return fd, nil
 }
 
-// away moves part aside, under a name that is free. A mount point cannot be
-// moved: it is emptied.
+// asideTries bounds the search for a name that is free. A random one is taken
+// only if whoever made it knew it.
+const asideTries = 8
+
+// away moves part aside, under a random name: no program can have taken it
+// before. A mount point cannot be moved: it is emptied.
 func (f *freshener) away(at int, part, full string) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(at, part, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -129,8 +134,9 @@ func (f *freshener) away(at int, part, full string) error {
 			return nil // an empty folder is nothing to report
 		}
 	}
-	for n := 1; n < 10_000; n++ {
-		aside := fmt.Sprintf("%s.aside-%d", part, n)
+	for range asideTries {
+		// A part may be as long as a name can be: only so much of it is kept.
+		aside := fmt.Sprintf("%.200s.aside-%s", part, rand.Text())
 		err := unix.Renameat2(at, part, at, aside, unix.RENAME_NOREPLACE)
 		switch {
 		case err == nil:

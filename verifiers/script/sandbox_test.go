@@ -103,6 +103,41 @@ func TestInARealSandbox(t *testing.T) {
 	}
 }
 
+// Tests that cannot be run are no better for an agent than tests that fail: it
+// may have removed what they need.
+func TestTestsThatCannotStartCountAsFailed(t *testing.T) {
+	t.Parallel()
+	for name, command := range map[string][]string{
+		"no program":             {"/nowhere/test.sh"},
+		"none in PATH":           {"berth-has-no-such-program"},
+		"no interpreter":         {"/tmp/v/test.sh"},
+		"no interpreter, by sh":  {"sh", "-c", "/tmp/v/test.sh"},
+		"not executable, by sh":  {"sh", "-c", "/tmp/v"},
+		"none in PATH, by shell": {"sh", "-c", "berth-has-no-such-program"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newLab(t, "")
+			r.sh("printf '#!/nowhere/bash\necho 1 > /tmp/v/reward.txt\n' > /tmp/v/test.sh; chmod 755 /tmp/v/test.sh")
+			settings, err := settingsOf(r.request.Settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			settings.Command = command
+			if r.request.Settings, err = json.Marshal(settings); err != nil {
+				t.Fatal(err)
+			}
+			v, err := r.verify(t.Context())
+			if err != nil || v.Decision != verifier.Fail || codes(v.Findings) != "tests_not_started" {
+				t.Errorf("got %s, %+v, %v; want a fail with the finding tests_not_started", v.Decision, v.Findings, err)
+			}
+			if score, given := v.Scores["reward"]; !given || score.Value != 0 {
+				t.Errorf("scores %v, want a reward of 0", v.Scores)
+			}
+		})
+	}
+}
+
 func codes(findings []verifier.Finding) string {
 	var list []string
 	for _, f := range findings {

@@ -66,6 +66,9 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 		command.Unwritten = false
 		result, err = run(ctx, b, command, r.Scratch, end)
 	}
+	if notStarted(err) {
+		return failed(v, settings.Rewards, err.Error()), nil
+	}
 	if err != nil {
 		return v, err
 	}
@@ -81,6 +84,9 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 	}
 	v.Rationale = how + "; the end of what they printed:\n" + end.String()
 	scores, err := rewards(settings.Rewards, result.Read)
+	if errors.Is(err, errNoReward) && (result.ExitCode == notFound || result.ExitCode == notExecutable) {
+		return failed(v, settings.Rewards, how+", by which a shell says that it could not start a program, and wrote no reward"), nil
+	}
 	if errors.Is(err, verifier.ErrBadReward) {
 		return v, fmt.Errorf("%w; %s, see %s", err, how, outputFile)
 	}
@@ -93,6 +99,38 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 		v.Scores[name] = verifier.Score{Value: value}
 	}
 	return v, nil
+}
+
+// Exit codes of a shell that could not start a program.
+const (
+	notExecutable = 126
+	notFound      = 127
+)
+
+// notStarted says whether err means that the sandbox could not start the test
+// program: it, its interpreter, its user or its folder is missing, or there is
+// no room for another process.
+func notStarted(err error) bool {
+	return errors.Is(err, sandbox.ErrNoProgram) || errors.Is(err, sandbox.ErrNotFound) || errors.Is(err, sandbox.ErrDenied) ||
+		errors.Is(err, sandbox.ErrNoRoom)
+}
+
+// failed is the verdict when the tests could not be run. The agent has had the
+// sandbox, and may have removed what they need: that must not be better for it
+// than a test that fails.
+func failed(v verifier.Verdict, files []task.RewardFile, why string) verifier.Verdict {
+	v.Decision, v.Scores = verifier.Fail, map[string]verifier.Score{}
+	for _, f := range files {
+		if f.Kind == "number" {
+			v.Scores[f.Score] = verifier.Score{}
+		}
+	}
+	v.Rationale = why + "\n" + v.Rationale
+	v.Findings = append(v.Findings, verifier.Finding{
+		Code: "tests_not_started", Severity: verifier.Note,
+		Text: "the tests could not be run, which counts as failed: " + why + ". If every agent fails so, the image lacks what they need: run the task with its reference solution to find out",
+	})
+	return v
 }
 
 // settingsOf reads what the task says, strictly: it decides what is a score.
@@ -181,6 +219,9 @@ func run(ctx context.Context, b box, c sandbox.Command, scratch string, end io.W
 	return result, nil
 }
 
+// errNoReward is an ErrBadReward: there is no reward at all.
+var errNoReward = bad("the tests wrote none")
+
 // rewards are the scores in the answers about each file. Every file that exists
 // must be good, and no two may contradict each other; the first counts.
 func rewards(files []task.RewardFile, answers []sandbox.Answer) (map[string]float64, error) {
@@ -218,7 +259,7 @@ func rewards(files []task.RewardFile, answers []sandbox.Answer) (map[string]floa
 		for i, f := range files {
 			names[i] = f.Path
 		}
-		return nil, bad("the tests wrote none of %s", strings.Join(names, ", "))
+		return nil, fmt.Errorf("%w of %s", errNoReward, strings.Join(names, ", "))
 	}
 	return found, nil
 }

@@ -63,7 +63,7 @@ type perCellBlock struct {
 
 type retryBlock struct {
 	Max     int           `berth:"max" default:"0" doc:"Further attempts of a trial."`
-	On      []string      `berth:"on" default:"[\"environment_error\", \"rate_limited\", \"plugin_crashed\", \"preempted\"]" enum:"environment_error,verifier_error,model_error,rate_limited,plugin_crashed,artifact_missing,preempted" doc:"Outcomes after which an attempt is run again."`
+	On      []string      `berth:"on" default:"[\"environment_error\", \"rate_limited\", \"plugin_crashed\", \"preempted\"]" enum:"environment_error,verifier_error,model_error,user_error,rate_limited,plugin_crashed,artifact_missing,preempted" doc:"Outcomes after which an attempt is run again."`
 	Wait    time.Duration `berth:"wait" default:"1s" doc:"Wait before the first further attempt; doubled for each one after it."`
 	MaxWait time.Duration `berth:"max_wait" default:"1m" doc:"Longest wait."`
 }

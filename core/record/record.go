@@ -28,6 +28,7 @@ const (
 	EnvironmentError   Outcome = "environment_error"
 	VerifierError      Outcome = "verifier_error"
 	ModelError         Outcome = "model_error"
+	UserError          Outcome = "user_error" // the simulated user failed
 	RateLimited        Outcome = "rate_limited"
 	PluginCrashed      Outcome = "plugin_crashed"
 	ArtifactMissing    Outcome = "artifact_missing"
@@ -40,7 +41,7 @@ const (
 
 // Outcomes are all of them, in the order in which tables print them.
 var Outcomes = []Outcome{
-	Passed, Failed, Scored, AgentError, EnvironmentError, VerifierError, ModelError, RateLimited,
+	Passed, Failed, Scored, AgentError, EnvironmentError, VerifierError, ModelError, UserError, RateLimited,
 	PluginCrashed, ArtifactMissing, IntegrityViolation, TaskInvalid, Preempted, Cancelled, NotRun,
 }
 
@@ -75,7 +76,7 @@ func (o Outcome) MeasuredAfter(end AgentEnd) bool {
 // a provider, a plugin. A headline is marked when there are too many.
 func (o Outcome) Infrastructure() bool {
 	switch o {
-	case EnvironmentError, VerifierError, ModelError, RateLimited, PluginCrashed, Preempted:
+	case EnvironmentError, VerifierError, ModelError, UserError, RateLimited, PluginCrashed, Preempted:
 		return true
 	default:
 		return false
@@ -152,6 +153,7 @@ const (
 	ByEnvironment Boundary = "environment"
 	ByVerifier    Boundary = "verifier"
 	ByModel       Boundary = "model"
+	ByUser        Boundary = "user" // the simulated one
 	ByCore        Boundary = "core"
 	ByTask        Boundary = "task"
 )

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/memo"
 	"github.com/berth-eval/berth/core/trial/patience"
 	"github.com/berth-eval/berth/core/trial/sides"
+	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -192,7 +193,7 @@ func (a *attempt) ask(ctx context.Context, ag agent.Agent, of record.PluginUsed,
 	r := agent.CheckRequest{Config: cell.Config, Models: infos, Role: role}
 	accepted := func(n agent.Needs) bool { return len(n.Refusals) == 0 }
 	return memo.Answer(a.in.Memo, a.in.Memo.Key(of, r), accepted, func() (agent.Needs, error) {
-		return call(ctx, record.ByAgent, "check agent "+cell.Plugin, bound.Check, func(ctx context.Context) (agent.Needs, error) {
+		return call(ctx, boundary(role), "check agent "+cell.Plugin, bound.Check, func(ctx context.Context) (agent.Needs, error) {
 			return ag.Check(ctx, r)
 		})
 	})
@@ -352,9 +353,19 @@ func (a *attempt) place(ctx context.Context, when task.PlacePhase, stage string)
 		if r.Phase != when || r.Place == "" || (r.Stage != "" && r.Stage != stage) {
 			continue
 		}
-		if _, err := a.w.Put(ctx, a.task, r, ""); err != nil {
+		if _, err := a.put(ctx, r, ""); err != nil {
 			return fmt.Errorf("place %s: %w", r.Name, err)
 		}
 	}
 	return nil
+}
+
+// put places one resource. That the task's own files cannot be read is not the
+// sandbox's doing, whoever has been in it.
+func (a *attempt) put(ctx context.Context, r *task.Resource, user string) (views.Sums, error) {
+	sums, err := a.w.Put(ctx, a.task, r, user)
+	if _, ours := errors.AsType[*world.FilesError](err); ours {
+		err = blame.On(record.ByTask, err)
+	}
+	return sums, err
 }

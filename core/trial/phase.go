@@ -60,7 +60,7 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 	a.scribe.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who})
 	ctx, cancel := patience.Limited(ctx, string(p.Name), limit)
 	stop := a.beat(p)
-	err := blame.On(p.Who, patience.Caused(ctx, f(ctx)))
+	err := blame.On(a.owner(p.Who), patience.Caused(ctx, f(ctx)))
 	stop()
 	cancel()
 	p.End = a.now()
@@ -77,9 +77,20 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 	return p, err
 }
 
+// owner is whose fault an error in work of that boundary is. Once the agent has
+// been in the sandbox, what fails there may fail because of what it did: then the
+// error is the agent's, and it earns no further attempt. What the host can show
+// to have another cause is attributed where it happens.
+func (a *attempt) owner(work record.Boundary) record.Boundary {
+	if a.touched && (work == record.ByEnvironment || work == record.ByTask) {
+		return record.ByAgent
+	}
+	return work
+}
+
 // failure is err as the record has it.
 func (a *attempt) failure(err error, at record.Phase) *decide.Failure {
-	f := blame.Of(at.Who, err)
+	f := blame.Of(a.owner(at.Who), err)
 	return &decide.Failure{
 		Outcome: f.Outcome,
 		Error: record.Error{

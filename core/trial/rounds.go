@@ -139,7 +139,7 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 // answer asks the simulated user for the next message.
 func (s *stage) answer(ctx context.Context, uses []task.VerifierUse, verdicts []verifier.Verdict) (more bool, p record.Phase, err error) {
 	a := s.a
-	p = s.phase(record.PhaseUser, record.ByAgent)
+	p = s.phase(record.PhaseUser, record.ByUser)
 	p.Round = s.turns
 	limit := cmp.Or(a.in.Cell.User.Time, bound.User)
 	begin := a.now()
@@ -173,8 +173,14 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 	f := u.turn(ctx, m, limit)
 	switch {
 	case f.err != nil:
-		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, f.err)
-	case f.end != record.Yielded:
+		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, blame.Model(record.ByUser, u.models, f.err))
+	case f.end == record.Crashed, f.end == record.Timeout, f.end == record.Refused:
+		// Nobody knows what it would have said: the agent cannot be measured.
+		if down := u.down(); down != nil {
+			return "", blame.On(record.ByModel, fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, down))
+		}
+		return "", blame.On(record.ByUser, fmt.Errorf("user %s: its turn ended by %s: %s", s.a.in.Cell.User.Plugin, f.end, f.yield.Reason))
+	case f.end != record.Yielded: // by a limit of the experiment
 		s.a.scribe.Note(p, "user_ended", "the simulated user ended by %s: no further message", f.end)
 		return "", nil
 	case f.yield.End == agent.Done:
@@ -192,7 +198,7 @@ func (s *stage) openUser(ctx context.Context) error {
 	cell := a.in.Cell.User
 	plugin, used, err := a.in.Plugins.Agent(ctx, cell.Plugin)
 	if err != nil {
-		return blame.On(record.ByAgent, err)
+		return blame.On(record.ByUser, err)
 	}
 	a.use(used)
 	needs, err := a.ask(ctx, plugin, used, cell.Agent, agent.RoleUser)

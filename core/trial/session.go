@@ -42,6 +42,14 @@ type session struct {
 	silent  bool // a turn ended without a claim
 }
 
+// boundary is whose fault what the plugin of a role does is.
+func boundary(r agent.Role) record.Boundary {
+	if r == agent.RoleUser {
+		return record.ByUser
+	}
+	return record.ByAgent
+}
+
 // access lets the session in, until revoke.
 func (s *session) access(ctx context.Context) error {
 	if s.relay != nil {
@@ -55,6 +63,10 @@ func (s *session) access(ctx context.Context) error {
 	return nil
 }
 
+// errNotCut means that a call of a session may still be carried out in the
+// sandbox after its access was cut: nothing in there can be graded.
+var errNotCut = errors.New("access was not cut")
+
 // revoke cuts the session off, at once and also in the middle of a call. It
 // outlives a cancel of ctx, but not for ever.
 func (s *session) revoke(ctx context.Context) error {
@@ -62,7 +74,9 @@ func (s *session) revoke(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	if s.relay != nil {
-		errs = append(errs, blame.On(record.ByEnvironment, s.relay.Close(ctx)))
+		if err := s.relay.Close(ctx); err != nil {
+			errs = append(errs, blame.On(s.a.owner(record.ByEnvironment), fmt.Errorf("%w: %w", errNotCut, err)))
+		}
 	}
 	if s.models != nil {
 		errs = append(errs, blame.On(record.ByModel, s.models.Revoke(ctx)))
@@ -189,7 +203,7 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 	if s.relay != nil {
 		a.touched = true
 	}
-	s.agent, err = call(ctx, record.ByAgent, "open session of "+o.cell.Plugin, bound.Open, func(ctx context.Context) (agent.Session, error) {
+	s.agent, err = call(ctx, boundary(o.role), "open session of "+o.cell.Plugin, bound.Open, func(ctx context.Context) (agent.Session, error) {
 		return o.plugin.Open(ctx, setup)
 	})
 	if err != nil {
@@ -360,7 +374,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	revoked := s.revoke(ctx)
 	s.pen.End()
 	s.claim(y.Claim)
-	f := finished{yield: y, took: took, err: blame.On(record.ByAgent, err)}
+	f := finished{yield: y, took: took, err: blame.On(boundary(s.role), err)}
 	switch {
 	case errors.Is(cause, errTurnTime):
 		f.end, f.err = record.Timeout, nil
@@ -373,7 +387,8 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	case err != nil:
 		f.end = record.Crashed
 	default:
-		f.end, f.err = endOf(y)
+		f.end, err = endOf(y)
+		f.err = blame.On(boundary(s.role), err)
 	}
 	if f.err == nil {
 		f.err = revoked
@@ -408,7 +423,7 @@ func endOf(y agent.Yield) (record.AgentEnd, error) {
 	case agent.Crashed:
 		return record.Crashed, nil
 	default:
-		return record.Crashed, blame.On(record.ByAgent, fmt.Errorf("the turn ended as %q, which is no end", y.End))
+		return record.Crashed, fmt.Errorf("the turn ended as %q, which is no end", y.End)
 	}
 }
 
@@ -434,7 +449,7 @@ func (s *session) close(ctx context.Context, logs string) error {
 	s.agent = nil
 	s.pen.Resume()
 	defer s.pen.End()
-	_, err := call(ctx, record.ByAgent, "close session", bound.Close, func(ctx context.Context) (struct{}, error) {
+	_, err := call(ctx, boundary(s.role), "close session", bound.Close, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, ag.Close(ctx, logs, s.pen)
 	})
 	return err

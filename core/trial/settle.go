@@ -72,7 +72,7 @@ func (s *stage) restart(ctx context.Context) error {
 	for i := range s.a.task.Services {
 		if r := s.a.task.Services[i].Ready; r != nil {
 			if err := w.Healthy(ctx, r); err != nil {
-				return blame.On(record.ByTask, fmt.Errorf("service %q after a restart: %w", s.a.task.Services[i].Name, err))
+				return fmt.Errorf("service %q after a restart: %w", s.a.task.Services[i].Name, err)
 			}
 		}
 	}
@@ -90,9 +90,8 @@ func (s *stage) collect(ctx context.Context) (record.Phase, error) {
 		}
 		if next := s.i + 1; next == len(s.a.task.Stages) || !s.a.task.Stages[next].SameSession {
 			if err := s.a.closeSession(ctx); err != nil {
-				if errors.Is(err, ErrPluginGone) {
-					return err
-				}
+				// The agent's work is done. A plugin that dies of what it finds in the
+				// logs earns no further attempt.
 				s.a.scribe.Note(p, "close_session", "%s", err)
 			}
 		}
@@ -152,6 +151,9 @@ func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) 
 		if e.Secrets > 0 {
 			s.a.scribe.Note(p, "secret_in_artifact", "%s held %d secret values, which were masked", e.Source, e.Secrets)
 		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // how long it takes depends on what is in the sandbox
 	}
 	return blame.On(record.ByCore, err)
 }

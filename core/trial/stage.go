@@ -20,8 +20,6 @@ import (
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
-	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -70,16 +68,26 @@ func (s *stage) run(ctx context.Context) (p record.Phase, err error) {
 			break
 		}
 	}
-	if s.user != nil {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Close)
-		defer cancel()
-		to := filepath.Join(s.a.in.Record.Dir(), record.AgentDir, s.user.id)
-		err = errors.Join(err, s.user.close(closing, ""), s.user.shut(closing), collect.Folder(s.user.scratch, to, s.a.scribe.Redactor()))
-	}
+	s.closeUser(ctx)
 	if err != nil {
 		err = s.lost(ctx, err)
 	}
 	return p, err
+}
+
+// closeUser ends the simulated user's session and keeps what it left on the
+// host. What fails in that changes nothing about the agent's work.
+func (s *stage) closeUser(ctx context.Context) {
+	if s.user == nil {
+		return
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Close)
+	defer cancel()
+	to := filepath.Join(s.a.in.Record.Dir(), record.AgentDir, s.user.id)
+	err := errors.Join(s.user.close(closing, ""), s.user.shut(closing), collect.Folder(s.user.scratch, to, s.a.scribe.Redactor()))
+	if err != nil {
+		s.a.scribe.Note(s.phase(record.PhaseUser, record.ByUser), "close_session", "the simulated user: %s", err)
+	}
 }
 
 // lost makes an error that the end of the sandbox explains the agent's, if the
@@ -91,10 +99,6 @@ func (s *stage) lost(ctx context.Context, err error) error {
 		return err
 	}
 	if !s.a.w.Gone() && (!s.a.touched || s.a.w.Able(ctx)) {
-		if s.a.touched && errors.Is(err, sandbox.ErrNoRoom) && s.a.w.Made.Granted.Disk == environment.GrantEnforced {
-			// Its disk is its own: nobody else can have filled it.
-			return &blame.Fault{By: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox out of room: %w", err)}
-		}
 		return err
 	}
 	if dead := s.a.orphaned(ctx); dead != nil {
@@ -111,13 +115,7 @@ func (s *stage) lost(ctx context.Context, err error) error {
 // the agent's session.
 func (s *stage) setup(ctx context.Context) (record.Phase, error) {
 	a := s.a
-	// A setup that fails in a later stage may fail because of what the agent
-	// did in an earlier one: that is no fault of the environment's.
-	who := record.ByTask
-	if a.touched {
-		who = record.ByAgent
-	}
-	p, err := a.phase(ctx, s.phase(record.PhaseSetup, who), bound.Setup, func(ctx context.Context) error {
+	p, err := a.phase(ctx, s.phase(record.PhaseSetup, a.owner(record.ByTask)), bound.Setup, func(ctx context.Context) error {
 		if err := a.place(ctx, task.PlaceSetup, s.task.Name); err != nil {
 			return err
 		}
@@ -182,8 +180,8 @@ func (s *stage) placeTurn(ctx context.Context) error {
 			(s.task.Reference != nil && r.Name == s.task.Reference.Resource) {
 			continue
 		}
-		if _, err := s.a.w.Put(ctx, s.a.task, r, s.task.Agent.User); err != nil {
-			return blame.On(record.ByTask, fmt.Errorf("place %s: %w", r.Name, err))
+		if _, err := s.a.put(ctx, r, s.task.Agent.User); err != nil {
+			return blame.On(s.a.owner(record.ByTask), fmt.Errorf("place %s: %w", r.Name, err))
 		}
 	}
 	return nil
@@ -279,9 +277,9 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 		}
 		return nil
 	}
-	err = blame.Model(s.a.session.models, err)
+	err = blame.Model(record.ByAgent, s.a.session.models, err)
 	f := s.a.failure(err, p)
-	if f.Outcome != record.AgentError || s.a.w.Gone() || ctx.Err() != nil {
+	if f.Outcome != record.AgentError || s.a.w.Gone() || ctx.Err() != nil || errors.Is(err, errNotCut) {
 		return err
 	}
 	s.out.Failure = f

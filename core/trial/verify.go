@@ -57,7 +57,7 @@ func (s *stage) verify(ctx context.Context) (record.Phase, error) {
 	return a.phase(ctx, p, limit+bound.Setup, func(ctx context.Context) error {
 		sums, err := s.fill(ctx, p, uses)
 		if err != nil {
-			return blame.On(record.ByEnvironment, fmt.Errorf("place the verifier's files: %w", err))
+			return blame.On(a.owner(record.ByEnvironment), fmt.Errorf("place the verifier's files: %w", err))
 		}
 		defer s.verifierLogs(ctx, p)
 		for n, u := range uses {
@@ -128,7 +128,7 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 		if r.Phase != task.PlaceVerify || r.Place == "" || (r.Stage != "" && r.Stage != s.task.Name) {
 			continue
 		}
-		placed, err := s.a.w.Put(ctx, s.a.task, r, s.verifyUser())
+		placed, err := s.a.put(ctx, r, s.verifyUser())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Name, err)
 		}
@@ -272,7 +272,11 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		return r, done, blame.On(record.ByCore, err)
 	}
 	undo = append(undo, func() error {
-		return blame.On(record.ByCore, collect.Folder(r.Scratch, s.verifierDir(j), a.scribe.Redactor()))
+		// What it wrote may be what it found in the sandbox. Its verdict stands.
+		if failed := collect.Folder(r.Scratch, s.verifierDir(j), a.scribe.Redactor()); failed != nil {
+			a.scribe.Note(s.phase(record.PhaseVerify, record.ByVerifier), "verifier_files", "%s", failed)
+		}
+		return nil
 	})
 	env, err := s.task.Verify.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
@@ -305,7 +309,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 			if a.w.Gone() {
 				return nil // it is told elsewhere
 			}
-			return blame.On(record.ByCore, shut)
+			return blame.On(a.owner(record.ByEnvironment), shut)
 		})
 		r.Shell, s.shell = shell.Address(), shell
 		err = shell.Open(ctx)
@@ -348,7 +352,11 @@ func (s *stage) attemptView(view, copies string, room *views.Room) error {
 	if copies == "" {
 		copies = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
 	}
-	return views.Attempt(view, dir, copies, task.RoleVerifier, room)
+	err := views.Attempt(view, dir, copies, task.RoleVerifier, room)
+	if collect.RefusesName(err) {
+		return blame.On(s.a.owner(record.ByEnvironment), err) // the names are the agent's
+	}
+	return err
 }
 
 func (s *stage) judgeModels(ctx context.Context, cell Verifier, plugin VerifierPlugin) (map[string]model.Endpoint, ModelSession, error) {

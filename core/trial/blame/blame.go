@@ -59,18 +59,18 @@ func On(b record.Boundary, err error) error {
 	return Of(b, err)
 }
 
-// Model is the error of an agent which says that its model did not answer. What
-// was wrong with it the gateway knows, and that nothing was: then the error is
-// the agent's. A nil gateway knows nothing, like one that nobody asked.
-func Model(gateway Gateway, err error) error {
+// Model is the error of by, an agent or the simulated user, which says that its
+// model did not answer. What was wrong with it the gateway knows, and that
+// nothing was: then the error is by's. A nil gateway knows nothing, like one that nobody asked.
+func Model(by record.Boundary, gateway Gateway, err error) error {
 	if gateway == nil || !errors.Is(err, agent.ErrModel) {
 		return err
 	}
 	if down := gateway.Down(); down != nil {
-		return On(record.ByModel, fmt.Errorf("%w; the agent says: %s", down, err.Error()))
+		return On(record.ByModel, fmt.Errorf("%w; the %s says: %s", down, by, err.Error()))
 	}
 	if gateway.Served() {
-		return On(record.ByAgent, fmt.Errorf("the gateway answered all requests, but the agent says: %s", err.Error()))
+		return On(by, fmt.Errorf("the gateway answered all requests, but the %s says: %s", by, err.Error()))
 	}
 	return err
 }
@@ -105,6 +105,9 @@ var rules = []struct {
 	{record.ByAgent, agent.ErrNoSession, record.PluginCrashed, true}, // its plugin was started anew
 	{record.ByAgent, agent.ErrModel, record.ModelError, true},
 	{record.ByAgent, agent.ErrBadConfig, record.AgentError, false},
+	{record.ByUser, agent.ErrNoSession, record.PluginCrashed, true},
+	{record.ByUser, agent.ErrModel, record.ModelError, true},
+	{record.ByUser, agent.ErrBadConfig, record.UserError, false},
 	{record.ByEnvironment, environment.ErrNoCapacity, record.EnvironmentError, true},
 	{record.ByEnvironment, environment.ErrBadImage, record.EnvironmentError, false},
 	{record.ByEnvironment, environment.ErrBuildFailed, record.EnvironmentError, false},
@@ -127,6 +130,7 @@ var usual = map[record.Boundary]struct {
 	record.ByEnvironment: {record.EnvironmentError, true},
 	record.ByVerifier:    {record.VerifierError, false},
 	record.ByModel:       {record.ModelError, true},
+	record.ByUser:        {record.UserError, true},
 	record.ByCore:        {record.EnvironmentError, true},
 }
 

@@ -1,0 +1,193 @@
+package trial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Whatever the agent did to its sandbox, an error that comes of it afterwards is
+// the agent's and is not tried again, or there is none and its work is graded.
+func TestWhatComesOfTheSandboxAfterTheAgentIsTheAgents(t *testing.T) {
+	t.Parallel()
+	const deep = `p=$(printf 'd%.0s' $(seq 194)); cd /logs/artifacts; i=0
+while [ $i -lt 20 ]; do mkdir $p && cd $p && touch f || exit; i=$((i+1)); done`
+	fails := tests("false")
+	for _, tt := range []struct {
+		name, does string
+		set        func(t *testing.T, b *bench)
+		outcome    record.Outcome
+		phase      record.PhaseName
+	}{
+		{"the names of folders moved aside are taken", "mkdir -p /tests/x; seq -f /tests.aside-%.0f 9999 | xargs mkdir", nil, record.Failed, ""},
+		{"paths that are too long", deep, nil, record.Failed, ""},
+		{"a folder that is not named in UTF-8", `mkdir "/logs/artifacts/$(printf 'a\377')"; touch "/logs/artifacts/$(printf 'a\377')/f"`, nil, record.Failed, ""},
+		{"the user of the verifier is gone", "cp /etc/passwd /tmp/p; grep -v ^games: /tmp/p > /etc/passwd", func(_ *testing.T, b *bench) {
+			b.task.Stages[0].Verify.User = "games"
+		}, record.AgentError, record.PhaseVerify},
+		{"the folder of the tests cannot be made", "rm -rf /logs; mkdir /logs; mount -t proc proc /logs 2>/dev/null || ln -sfn /proc /logs", nil, record.Failed, ""},
+		{"a service that does not come up again", "rm -f /app/ready", func(_ *testing.T, b *bench) {
+			b.task.Services = []task.Service{{
+				Name: "s", Command: task.Command{Argv: []string{"sh", "-c", "[ -e /app/was ] || touch /app/ready; touch /app/was; exec sleep 1000"}},
+				Ready: &task.Healthcheck{Argv: []string{"test", "-e", "/app/ready"}, Retries: 20, Interval: task.Duration(1e8), Timeout: task.Seconds(5)},
+			}}
+		}, record.AgentError, record.PhaseSettle},
+		{"the second stage cannot be set up", "rm -f /bin/cp /usr/bin/cp", func(_ *testing.T, b *bench) {
+			second := b.task.Stages[0]
+			second.Name, second.Setup = "second", []task.Command{{Argv: []string{"cp", "/etc/hostname", "/app"}}}
+			b.task.Stages = append(b.task.Stages, second)
+		}, record.AgentError, record.PhaseSetup},
+		{"a folder of the second stage stands behind a link", "rm -rf /app/data; ln -s /proc/self /app/data", func(t *testing.T, b *bench) {
+			second := b.task.Stages[0]
+			second.Name = "second"
+			b.task.Stages = append(b.task.Stages, second)
+			if err := os.WriteFile(filepath.Join(b.task.Dir, "more"), []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			b.task.Resources = append(b.task.Resources, task.Resource{
+				Name: "more", Path: "more", Place: "/app/data/more", Phase: task.PlaceTurn, Audience: []task.Role{task.RoleAgent}, Stage: "second",
+			})
+		}, record.AgentError, record.PhaseSetup},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, does(tt.does), fails)
+			withTests(t, b, map[string]string{"test.sh": "x"})
+			if tt.set != nil {
+				tt.set(t, b)
+			}
+			r := b.run(t.Context(), t)
+			switch {
+			case r.Outcome != tt.outcome, tt.phase == "" && r.Error != nil:
+				t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, tt.outcome)
+			case tt.phase != "" && (r.Error == nil || r.Error.Boundary != record.ByAgent || r.Error.Retry || r.Error.Phase != tt.phase):
+				t.Errorf("error %+v; want one of the agent's in %s that is not tried again", r.Error, tt.phase)
+			}
+		})
+	}
+}
+
+// The task's own files are the host's: an agent cannot have changed them.
+func TestFilesOfTheTaskThatCannotBeReadAreTheTasks(t *testing.T) {
+	t.Parallel()
+	a := does("true")
+	b := newBench(t, a, tests("true"))
+	withTests(t, b, map[string]string{"test.sh": "x"})
+	honest := a.turn
+	a.turn = func(ctx context.Context, act *actor, m agent.Message) (agent.Yield, error) {
+		return first(honest(ctx, act, m))(os.Remove(filepath.Join(b.task.Dir, "tests", "test.sh")))
+	}
+	r := b.run(t.Context(), t)
+	if r.Outcome != record.EnvironmentError || r.Error == nil || r.Error.Boundary != record.ByTask || r.Error.Retry {
+		t.Errorf("%s, %+v; want environment_error of the task", r.Outcome, r.Error)
+	}
+}
+
+// first joins an error with what was returned.
+func first(y agent.Yield, err error) func(error) (agent.Yield, error) {
+	return func(more error) (agent.Yield, error) { return y, errors.Join(err, more) }
+}
+
+// A plugin that dies of what it finds in the agent's logs costs the agent no
+// result, and gives it no further attempt.
+func TestAnAgentsPluginThatDiesOfTheLogsIsAFinding(t *testing.T) {
+	t.Parallel()
+	a := does("true")
+	a.closed = func(context.Context, string, agent.Recorder) error { return trial.ErrPluginGone }
+	r := newBench(t, a, tests("true")).run(t.Context(), t)
+	if r.Outcome != record.Passed || r.Error != nil || !found(r, "close_session") {
+		t.Errorf("%s, %+v, findings %s; want passed and the finding close_session", r.Outcome, r.Error, pretty(r.Findings))
+	}
+}
+
+// A simulated user that fails says nothing about the agent.
+func TestASimulatedUserThatFailsIsNoFaultOfTheAgent(t *testing.T) {
+	t.Parallel()
+	ends := func(y agent.Yield, err error) func(*scripted) {
+		return func(u *scripted) {
+			u.turn = func(context.Context, *actor, agent.Message) (agent.Yield, error) { return y, err }
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		set  func(u *scripted)
+		says string
+	}{
+		{"its turn fails", ends(agent.Yield{}, errors.New("lost my head")), "lost my head"},
+		{"its program crashes", ends(agent.Yield{End: agent.Crashed, Reason: "exit code 3"}, nil), "exit code 3"},
+		{"it refuses", ends(agent.Yield{End: agent.Refused}, nil), "refused"},
+		{"its turn ends as nothing", ends(agent.Yield{End: "tired"}, nil), "tired"},
+		{"its configuration is wrong", ends(agent.Yield{}, fmt.Errorf("%w: no such effort", agent.ErrBadConfig)), "no such effort"},
+		{"its session does not open", func(u *scripted) {
+			u.open = func(context.Context, agent.Setup) error { return errors.New("no key") }
+		}, "no key"},
+		{"its time is over", func(u *scripted) {
+			u.turn = func(ctx context.Context, _ *actor, _ agent.Message) (agent.Yield, error) {
+				<-ctx.Done()
+				return agent.Yield{}, context.Cause(ctx)
+			}
+		}, "timeout"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := withRounds(t)
+			b.cell.User.Time = 2e8
+			if tt.says != "timeout" {
+				b.cell.User.Time = 0
+			}
+			u := &scripted{}
+			tt.set(u)
+			b.agents["user"] = u
+			r := b.run(t.Context(), t)
+			if r.Outcome != record.UserError || r.Outcome.Measured() || !r.Outcome.Infrastructure() || r.Error == nil ||
+				r.Error.Boundary != record.ByUser || r.Error.Phase != record.PhaseUser || !strings.Contains(r.Error.Message, tt.says) {
+				t.Errorf("%s, %+v; want user_error of the user, saying %q", r.Outcome, r.Error, tt.says)
+			}
+		})
+	}
+}
+
+// That its session does not close changes nothing about work that was judged.
+func TestASimulatedUserThatDoesNotCloseIsAFinding(t *testing.T) {
+	t.Parallel()
+	b := withRounds(t)
+	u, _ := b.agents["user"].(*scripted)
+	u.closed = func(context.Context, string, agent.Recorder) error { return errors.New("busy") }
+	if r := b.run(t.Context(), t); r.Outcome != record.Passed || !found(r, "close_session") {
+		t.Errorf("%s, %+v, findings %s", r.Outcome, r.Error, pretty(r.Findings))
+	}
+}
+
+// What a verifier wrote on the host may be what it found in the sandbox: that it
+// cannot be kept does not spoil a verdict.
+func TestFilesOfAVerifierThatCannotBeKeptAreAFinding(t *testing.T) {
+	t.Parallel()
+	j := tests("true")
+	honest := j.verify
+	j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+		v, err := honest(ctx, r)
+		root, failed := os.OpenRoot(r.Scratch)
+		for range 25 { // deeper than one path can be
+			if failed == nil {
+				failed = root.Mkdir(strings.Repeat("d", 200), 0o700)
+			}
+			if failed == nil {
+				root, failed = root.OpenRoot(strings.Repeat("d", 200))
+			}
+		}
+		return v, errors.Join(err, failed)
+	}
+	if r := newBench(t, does("true"), j).run(t.Context(), t); r.Outcome != record.Passed || !found(r, "verifier_files") {
+		t.Errorf("%s, %+v, findings %s", r.Outcome, r.Error, pretty(r.Findings))
+	}
+}

@@ -1,0 +1,97 @@
+package engines
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+// spoils are what an agent that has not solved its task does to be tried again:
+// each makes a step after its turn fail. The scripts run as root of the sandbox.
+var spoils = map[string]string{
+	"aside": "for d in /tests /logs/verifier; do seq -f $d.aside-%.0f 9999 | xargs mkdir -p; mkdir -p $d; touch $d/x; done",
+	"deep":  `perl -e 'chdir "/logs/artifacts"; for (1..23) { mkdir "d" x 194; chdir "d" x 194; open F, ">f" }'`,
+	"names": `mkdir -p "/logs/artifacts/$(printf 'a\377b')/c"; touch "/logs/artifacts/$(printf 'a\377b')/c/f"`,
+	"limits": `id=$(awk '/^Uid:/ {print $2}' /proc/1/status)
+for l in nofile=4:4 nproc=1:1 fsize=0:0 stack=0:0; do setpriv --reuid "$id" --regid "$id" --clear-groups prlimit --pid 1 --$l || prlimit --pid 1 --$l; done`,
+	"shell":   "rm -f /bin/bash /usr/bin/bash /bin/sh /usr/bin/sh /bin/dash /usr/bin/dash",
+	"loader":  "rm -f /lib64/ld-linux-* /usr/lib64/ld-linux-* /lib/*/ld-linux-* /usr/lib/*/ld-linux-* /lib/ld-* /usr/lib/ld-*",
+	"workdir": "cd /; rm -rf /app",
+	"users":   "rm -f /etc/passwd /etc/group",
+}
+
+// Whatever an agent does to its sandbox, an error that comes of it is its own:
+// it is not tried again, and it passes nothing.
+func TestAnAgentEarnsNoFurtherAttemptByBreakingItsSandbox(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"local", "docker", "podman"} {
+		for _, mode := range []string{"live", "restarted"} {
+			t.Run(name+" "+mode, func(t *testing.T) {
+				t.Parallel()
+				p := newPlace(t)
+				if name != "local" {
+					p = newPlace(t, machineFor(t, name, debian).env())
+				}
+				breaks(t, p, name, mode)
+			})
+		}
+	}
+}
+
+func breaks(t *testing.T, p *place, plugin, mode string) {
+	t.Helper()
+	p.task("honest", "", solveTiny, testTiny)
+	for name, script := range spoils {
+		p.task(name, "", script, testTiny)
+	}
+	for _, dir := range globbed(t, filepath.Join(p.dir, "tasks", "*")) {
+		rel := strings.TrimPrefix(dir, p.dir+"/")
+		text, err := os.ReadFile(filepath.Join(dir, "task.toml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		image := fmt.Sprintf("docker_image = %q\n", debian)
+		if plugin == "local" {
+			image = ""
+			p.write(filepath.Join(rel, "environment", "Dockerfile"), "FROM debian:bookworm-slim\nWORKDIR /app\n")
+		}
+		p.write(filepath.Join(rel, "task.toml"), strings.Replace(string(text), fmt.Sprintf("docker_image = %q\n", base), image, 1))
+	}
+	p.experiment(plugin, "", fmt.Sprintf("verify = %q\n  retry {\n    max  = 10\n    wait = \"0s\"\n  }\n  limits {\n    in_flight = 3\n  }", mode))
+	s := p.start("run", ".", "--no-live")
+	if code := p.end(s); code > 1 {
+		t.Fatalf("exit code %d\n%s\n%s", code, s.out.String(), s.err.String())
+	}
+	show := p.show()
+	if len(show.Trials) != len(spoils)+1 {
+		t.Errorf("%d trials", len(show.Trials))
+	}
+	for _, tr := range show.Trials {
+		wanted := []record.Outcome{record.Failed, record.AgentError, record.VerifierError, record.IntegrityViolation}
+		if tr.Task == "engines/honest" {
+			wanted = []record.Outcome{record.Passed}
+		}
+		if len(tr.Attempts) == 0 {
+			t.Fatalf("%s: no attempt\n%s\n%s", tr.Task, s.out.String(), s.err.String())
+		}
+		last := tr.Attempts[len(tr.Attempts)-1]
+		t.Logf("%-16s %d attempts  %s  %+v", tr.Task, len(tr.Attempts), tr.Outcome, last.Error)
+		if len(tr.Attempts) != 1 || !slices.Contains(wanted, tr.Outcome) {
+			t.Errorf("%s: %s after %d attempts, want one of %q after 1: %+v", tr.Task, tr.Outcome, len(tr.Attempts), wanted, last.Error)
+		}
+	}
+}
+
+func globbed(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %v", pattern, err)
+	}
+	return files
+}

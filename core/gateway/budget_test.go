@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
 )
 
@@ -110,5 +111,47 @@ func TestABudgetInUSDNeedsAPrice(t *testing.T) {
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), "price is not known") {
 			t.Errorf("%s: got %v", name, err)
 		}
+	}
+}
+
+func TestARefusalSaysWhoseBudgetItWas(t *testing.T) {
+	t.Parallel()
+	one, none, small := int64(1), int64(0), 0.001
+	cell := func(l ledger.Limit) setting {
+		return func(_ *config.Model, o *Options, _ *trial.ModelSpec) {
+			o.Cells = []Cell{{Name: "agent=a", Trials: []string{"t1"}, Limit: l}}
+		}
+	}
+	for _, tt := range []struct {
+		name  string
+		set   setting
+		scope record.Scope
+		first bool
+		says  string
+	}{
+		{"run", func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Run.Requests = &one }, record.ScopeRun, false, "budget of the run is used up: 1 of 1 requests"},
+		{"cell", cell(ledger.Limit{Requests: &one}), record.ScopeCell, false, "budget of the cell agent=a is used up"},
+		{"attempt", func(_ *config.Model, _ *Options, s *trial.ModelSpec) { s.Budget.Requests = &one }, "", false, "budget of the attempt is used up"},
+		{"run, at once", func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Run.Requests = &none }, record.ScopeRun, true, "budget of the run, 0 requests, is too small"},
+		{"cell, at once", cell(ledger.Limit{USD: &small}), record.ScopeCell, true, "20 of output"},
+		{"attempt, at once", func(_ *config.Model, _ *Options, s *trial.ModelSpec) { s.Budget.CostUSD = &small }, "", true, "0.0010 USD, is too small"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := scripted(t, "replies:\n  - {text: x, usage: {input: 20, output: 20}}\n")
+			m.Price = priced(1000, 1000, 1000, 1000)
+			b := start(t, m, tt.set)
+			var got reply
+			for range 2 {
+				got = b.ask(t.Context(), t, "/v1/messages", `{"model":"m1","max_tokens":20,"messages":[{"role":"user","content":"hi"}]}`)
+			}
+			r := b.Refusal()
+			if got.status != 403 || r == nil || r.Scope != tt.scope || r.First != tt.first || !strings.Contains(r.Err.Error(), tt.says) || !strings.Contains(got.body, r.Err.Error()) {
+				t.Errorf("status %d, %s, refusal %+v", got.status, got.body, r)
+			}
+			if found := len(b.Findings()) == 1 && b.Findings()[0].Code == "budget"; found != (tt.scope == "") {
+				t.Errorf("findings %+v", b.Findings())
+			}
+		})
 	}
 }

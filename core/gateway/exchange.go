@@ -155,8 +155,11 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 
 // unreserved says why there was no room.
 func (x *exchange) unreserved(err error) {
-	if _, over := errors.AsType[*ledger.SpentError](err); over {
-		x.s.outOfBudget()
+	if spent, over := errors.AsType[*ledger.SpentError](err); over {
+		if spent.Unit != "requests" {
+			err = fmt.Errorf("%w (%d tokens of input and %d of output are set aside for it)", err, x.worst.Input, x.worst.Output)
+		}
+		x.s.refuse(spent, err)
 		x.fail(wire.Spent, "%s", err)
 	} else {
 		x.fail(wire.Over, "the turn that this token is good for is over")

@@ -51,7 +51,7 @@ type session struct {
 	unserved bool // one did not get a whole answer
 	findings []verifier.Finding
 	spent    chan struct{}
-	isSpent  bool
+	refusal  *trial.Refusal         // why spent is closed
 	watched  map[*watchdog]struct{} // requests to providers that are under way
 	written  chan struct{}          // closed when the last exchange so far is written down
 }
@@ -248,11 +248,29 @@ func (s *session) enter() (ctx context.Context, leave func(), ok bool) {
 // Spent implements trial.ModelSession.
 func (s *session) Spent() <-chan struct{} { return s.spent }
 
-func (s *session) outOfBudget() {
+// Refusal implements trial.ModelSession.
+func (s *session) Refusal() *trial.Refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.isSpent {
-		s.isSpent = true
+	return s.refusal
+}
+
+// refuse notes that a budget had no room for a request. The first refusal
+// stays.
+func (s *session) refuse(by *ledger.SpentError, why error) {
+	r := &trial.Refusal{First: by.First, Err: why}
+	switch by.Account {
+	case s.accounts[0]:
+		s.find("budget", verifier.Note, why.Error())
+	case s.g.run:
+		r.Scope = record.ScopeRun
+	default:
+		r.Scope = record.ScopeCell
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refusal == nil {
+		s.refusal = r
 		close(s.spent)
 	}
 }

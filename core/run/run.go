@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -219,7 +220,8 @@ func (s *scheduler) stopCell(t *plan.Trial, why string) {
 	if _, already := s.cells[t.Cell]; already {
 		return
 	}
-	why = fmt.Sprintf("cell %s: %s", s.o.Store.Manifest.Cells[t.Cell].Key, why)
+	cell := &s.o.Store.Manifest.Cells[t.Cell]
+	why = fmt.Sprintf("cell %s: %s", cmp.Or(cell.Key, cell.Slug), why) // the only cell has no key
 	s.cells[t.Cell] = why
 	of := func(it item) bool { return it.trial.Cell == t.Cell }
 	s.queue = slices.DeleteFunc(s.queue, of)

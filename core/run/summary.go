@@ -61,6 +61,9 @@ type Row struct {
 	// Exposed are the measured trials whose result could have been influenced
 	// by what the agent left running or changed.
 	Exposed int `json:"exposed"`
+	// Budget are the measured trials whose agent was stopped by the budget of
+	// its attempt.
+	Budget int `json:"ended_by_budget"`
 
 	scores  int
 	sum     float64
@@ -155,6 +158,9 @@ func (r *Row) count(t *store.TrialState, a *store.AttemptState) {
 	r.Oracle = r.Oracle || a.Result.Oracle
 	if a.Result.Integrity == record.Exposed {
 		r.Exposed++
+	}
+	if a.Result.AgentEnd == record.Budget {
+		r.Budget++
 	}
 	switch {
 	case a.Result.Score != nil:

@@ -70,6 +70,17 @@ func TestNothingToDivideByIsNoRate(t *testing.T) {
 	}
 }
 
+func TestTrialsThatTheirBudgetEndedAreCounted(t *testing.T) {
+	t.Parallel()
+	ended, other, unmeasured := state(0, "t1", record.Failed), state(0, "t2", record.Failed), state(0, "t3", record.ModelError)
+	ended.Attempts[0].Result.AgentEnd = record.Budget
+	unmeasured.Attempts[0].Result.AgentEnd = record.Budget
+	s := run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{ended, other, unmeasured}})
+	if s.Cells[0].Budget != 1 || s.Tasks[0].Budget != 1 || s.Tasks[1].Budget != 0 {
+		t.Errorf("cells %+v, tasks %+v", s.Cells, s.Tasks)
+	}
+}
+
 // A cell whose passes could have been forged must not look like one whose
 // passes were earned.
 func TestExposedResultsAreCountedInTheirRows(t *testing.T) {

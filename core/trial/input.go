@@ -116,4 +116,6 @@ type (
 	ModelSpec = models.Spec
 	// ModelSession is the models of one session.
 	ModelSession = models.Session
+	// Refusal is a request that a budget had no room for.
+	Refusal = models.Refusal
 )

@@ -91,6 +91,9 @@ func (a *attempt) owner(work record.Boundary) record.Boundary {
 // failure is err as the record has it.
 func (a *attempt) failure(err error, at record.Phase) *decide.Failure {
 	f := blame.Of(a.owner(at.Who), err)
+	if f.Stops != "" {
+		err = f.Err // all that a reader has to know who sees why a run was stopped
+	}
 	return &decide.Failure{
 		Outcome: f.Outcome,
 		Error: record.Error{

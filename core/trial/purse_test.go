@@ -21,6 +21,7 @@ type purse struct {
 	spent   chan struct{}
 	waited  atomic.Int64 // nanoseconds
 	silent  atomic.Bool
+	refusal *trial.Refusal
 	down    error
 	served  bool
 	allowed int
@@ -35,6 +36,7 @@ func (p *purse) Endpoints() map[string]model.Endpoint {
 func (p *purse) Allow(context.Context) error  { p.allowed++; return nil }
 func (p *purse) Revoke(context.Context) error { p.revoked++; return nil }
 func (p *purse) Spent() <-chan struct{}       { return p.spent }
+func (p *purse) Refusal() *trial.Refusal      { return p.refusal }
 func (p *purse) Down() error                  { return p.down }
 func (p *purse) Served() bool                 { return p.served }
 func (p *purse) Silent(time.Time) bool        { return p.silent.Load() }

@@ -207,7 +207,7 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 		return o.plugin.Open(ctx, setup)
 	})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(refused(s.models), err)
 	}
 	return s, s.revoke(ctx)
 }
@@ -379,7 +379,9 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	case errors.Is(cause, errTurnTime):
 		f.end, f.err = record.Timeout, nil
 	case errors.Is(cause, errBudget):
-		f.end, f.err = record.Budget, nil
+		if f.err = refused(s.models); f.err == nil {
+			f.end = record.Budget
+		}
 	case errors.Is(cause, world.ErrLost):
 		f.end, f.err = record.SandboxLost, blame.On(record.ByAgent, world.ErrLost)
 	case cause != nil:
@@ -437,6 +439,27 @@ func (s *session) broke() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// refused is why an attempt cannot go on after a budget has refused a request;
+// nil: none has, or it was the attempt's own budget, which ends the turn only.
+// An attempt without a request, or one that others left nothing to spend, says
+// nothing about its agent.
+func refused(m ModelSession) error {
+	if m == nil {
+		return nil
+	}
+	r := m.Refusal()
+	switch {
+	case r == nil:
+		return nil
+	case r.Scope != "":
+		return blame.Stop(r.Scope, record.ByConfig, fmt.Errorf("limit used: %w", r.Err))
+	case r.First:
+		return &blame.Fault{By: record.ByConfig, Outcome: record.NotRun, Err: r.Err}
+	default:
+		return nil
 	}
 }
 

@@ -291,7 +291,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		undo = append(undo, func() error {
 			closed := models.Close(context.WithoutCancel(ctx))
 			a.modelled(models, j.use.Name)
-			return closed
+			return errors.Join(refused(models), closed)
 		})
 	}
 	if plugin.Traits.Needs != verifier.NeedsSandbox || j.round > 0 {

@@ -37,23 +37,27 @@ const maxTasks = 50
 // rows prints one table of a summary, with both denominators; that of planned
 // trials comes first, because nothing is left out of it.
 func rows(p *out.Printer, what string, rows []run.Row) {
-	scores, exposed, cells := false, false, false
+	scores, exposed, budget, cells := false, false, false, false
 	for i := range rows {
 		scores = scores || rows[i].Score != nil
 		exposed = exposed || rows[i].Exposed > 0
+		budget = budget || rows[i].Budget > 0
 		cells = cells || rows[i].Cell != ""
 	}
 	t := out.Table{Head: []string{what}, Right: []bool{false}}
 	if cells {
 		t.Head, t.Right = append(t.Head, "cell"), append(t.Right, false)
 	}
-	t.Right = append(t.Right, true, true, true, true, true, true)
+	t.Right = append(t.Right, true, true, true, true, true, true, true)
 	t.Head = append(t.Head, "passed", "of planned", "of measured")
 	if scores {
 		t.Head = append(t.Head, "mean score")
 	}
 	if t.Head = append(t.Head, "not measured"); exposed {
 		t.Head = append(t.Head, "exposed")
+	}
+	if budget {
+		t.Head = append(t.Head, "ended by budget")
 	}
 	for i := range rows {
 		r := &rows[i]
@@ -75,6 +79,9 @@ func rows(p *out.Printer, what string, rows []run.Row) {
 		}
 		if row = append(row, strconv.Itoa(r.Planned-r.Measured)); exposed {
 			row = append(row, strconv.Itoa(r.Exposed))
+		}
+		if budget {
+			row = append(row, strconv.Itoa(r.Budget))
 		}
 		t.Row(row...)
 	}

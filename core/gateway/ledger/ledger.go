@@ -28,6 +28,9 @@ func (a Amount) minus(b Amount) Amount {
 	return Amount{a.Requests - b.Requests, a.Tokens - b.Tokens, a.USD - b.USD}
 }
 
+// none says that a is nothing, but for what rounding leaves of a sum.
+func (a Amount) none() bool { return a.Requests == 0 && a.Tokens == 0 && a.USD < slack }
+
 // Limit bounds an account. Nil means no bound.
 type Limit struct {
 	Requests *int64   `json:"requests,omitempty"`
@@ -57,21 +60,30 @@ func (l Limit) exceeded(a Amount) string {
 
 // SpentError says that a budget has no room for a request, and will have none.
 type SpentError struct {
-	Account string // whose budget: "attempt", "run"
-	Unit    string // requests, tokens or USD
+	Account *Account // whose budget
+	Unit    string   // requests, tokens or USD
 	Limit   string
 	Spent   string
 	Need    string // what the request could take at most
+	First   bool   // nothing was spent or reserved: the budget cannot pay for one such request
 }
 
 // Error names the budget and the figures.
 func (e *SpentError) Error() string {
-	return fmt.Sprintf("the budget of the %s is spent: %s of %s %s are used and this request could take %s more",
-		e.Account, e.Spent, e.Limit, e.Unit, e.Need)
+	if e.First {
+		return fmt.Sprintf("the budget of the %s, %s %s, is too small for its first request, which could take up to %s",
+			e.Account.name, e.Limit, e.Unit, e.Need)
+	}
+	text := fmt.Sprintf("the budget of the %s is used up: %s of %s %s are spent", e.Account.name, e.Spent, e.Limit, e.Unit)
+	if e.Unit != "requests" {
+		text += fmt.Sprintf(", and the next request could take up to %s more", e.Need)
+	}
+	return text
 }
 
-func spent(account, unit string, l Limit, have, need Amount) *SpentError {
-	e := &SpentError{Account: account, Unit: unit}
+func spent(a *Account, unit string, need Amount) *SpentError {
+	l, have := a.limit, a.settled
+	e := &SpentError{Account: a, Unit: unit, First: have.none() && a.reserved.none()}
 	switch unit {
 	case "requests":
 		e.Limit, e.Spent, e.Need = count(*l.Requests), count(have.Requests), count(need.Requests)
@@ -102,17 +114,12 @@ type Account struct {
 	limit    Limit
 	settled  Amount
 	reserved Amount
-	over     chan struct{}
-	closed   bool
 }
 
 // Open makes an account of which something may be spent already.
 func (l *Ledger) Open(name string, limit Limit, already Amount) *Account {
-	return &Account{ledger: l, name: name, limit: limit, settled: already, over: make(chan struct{})}
+	return &Account{ledger: l, name: name, limit: limit, settled: already}
 }
-
-// Over is closed when the account could not take a request.
-func (a *Account) Over() <-chan struct{} { return a.over }
 
 // Limit is what it was opened with.
 func (a *Account) Limit() Limit { return a.limit }
@@ -140,11 +147,7 @@ func (l *Ledger) Reserve(ctx context.Context, need Amount, accounts ...*Account)
 		wait := false
 		for _, a := range accounts {
 			if unit := a.limit.exceeded(a.settled.Plus(need)); unit != "" {
-				err := spent(a.name, unit, a.limit, a.settled, need)
-				if !a.closed {
-					a.closed = true
-					close(a.over)
-				}
+				err := spent(a, unit, need)
 				l.mu.Unlock()
 				return nil, err
 			}

@@ -47,16 +47,14 @@ func TestWhatNeverFitsIsRefused(t *testing.T) {
 	run, attempt := l.Open("run", Limit{}, Amount{}), l.Open("attempt", limit(1), Amount{})
 	_, err := l.Reserve(t.Context(), Amount{USD: 1.5, Tokens: 3}, run, attempt)
 	var spent *SpentError
-	if !errors.As(err, &spent) || spent.Account != "attempt" || spent.Unit != "USD" {
+	if !errors.As(err, &spent) || spent.Account != attempt || spent.Unit != "USD" || !spent.First {
 		t.Fatalf("got %v", err)
-	}
-	select {
-	case <-attempt.Over():
-	default:
-		t.Error("the account does not say that it is over")
 	}
 	if _, err = l.Reserve(t.Context(), Amount{USD: 1}, run, attempt); err != nil {
 		t.Errorf("what fits: %v", err)
+	}
+	if _, err = l.Reserve(t.Context(), Amount{USD: 1.5}, run, attempt); !errors.As(err, &spent) || spent.First {
+		t.Errorf("a request beside another one is not the first: %v", err)
 	}
 }
 

@@ -43,14 +43,23 @@ type Spec struct {
 	Inside func(ctx context.Context, port int, serve func(net.Conn)) (*inside.Port, error)
 }
 
+// Refusal is a request that a budget had no room for.
+type Refusal struct {
+	Scope record.Scope // of the budget; empty: it is the attempt's own
+	First bool         // the budget was untouched: it is too small for any such request
+	Err   error
+}
+
 // Session is the models of one session.
 type Session interface {
 	Endpoints() map[string]model.Endpoint
 	// Allow lets requests through, until Revoke.
 	Allow(ctx context.Context) error
 	Revoke(ctx context.Context) error
-	// Spent is closed when a budget has run out.
+	// Spent is closed when a budget has refused a request.
 	Spent() <-chan struct{}
+	// Refusal is what closed Spent; nil before.
+	Refusal() *Refusal
 	// Down is why the provider could not serve, or nil. What wraps
 	// blame.ErrRateLimited makes the attempt rate_limited, all else model_error.
 	Down() error

@@ -1,0 +1,117 @@
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+// solver is a provider whose model solves the smallest task in three requests.
+type solver struct {
+	*httptest.Server
+	served atomic.Int64
+}
+
+func newSolver(t *testing.T) *solver {
+	t.Helper()
+	s := &solver{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q struct{ Messages []struct{ Role string } }
+		_ = json.NewDecoder(r.Body).Decode(&q) // without messages it is the first turn
+		s.served.Add(1)
+		say := "```bash\ntouch /app/done; sleep 0.3\n```"
+		if len(q.Messages) > 4 {
+			say = "```bash\necho TASK_IS_COMPLETE\n```"
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{ // the client may be gone
+			"model": "m1", "choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": say}}},
+			"usage": map[string]any{"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+		})
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// experiment is one of an agent that asks this provider; limits are more lines
+// of its experiment block.
+func (s *solver) experiment(p *place, limits string) {
+	p.test.Helper()
+	p.experiment("agent = agent.loop\n  model = model.m\n  "+limits,
+		fmt.Sprintf("agent \"loop\" {\n  plugin = \"minisweagent\"\n}\nmodel \"m\" {\n  provider = \"openai-chat\"\n  name = \"m1\"\n  base_url = \"%s/v1\"\n}\n", s.URL))
+}
+
+// A budget of the run or of a cell that is used up half-way stops the run. No
+// trial fails by it, and with a larger budget the run is resumed and completed.
+func TestABudgetThatIsUsedUpStopsTheRun(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ limits, stopped string }{
+		"run": {
+			"repeat = 6\n  limits {\n    in_flight = 2\n    requests = %d\n  }", "stopped: limit used: the budget of the run is used up: 8 of 8 requests",
+		},
+		"cell": {
+			"repeat = 6\n  limits {\n    in_flight = 2\n  }\n  per_cell {\n    requests = %d\n  }", "stopped: cell loop: limit used: the budget of the cell is used up: 8 of 8 requests",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, s := newPlace(t), newSolver(t)
+			p.task("spends", "", solveTiny, testTiny)
+			s.experiment(p, fmt.Sprintf(tt.limits, 8))
+			stopped := p.berth("run", ".", "--no-live").want(t, 3)
+			show := p.settled(p.run())
+			o := show.Summary.Outcomes
+			if s.served.Load() != 8 || o[record.Passed] == 0 || o[record.NotRun] == 0 || o[record.Passed]+o[record.NotRun] != 6 {
+				t.Errorf("%d requests were served, outcomes %v", s.served.Load(), o)
+			}
+			if !strings.Contains(stopped.stdout, tt.stopped) || !strings.Contains(stopped.stdout, "resume with:") {
+				t.Errorf("it says:\n%s", stopped.stdout)
+			}
+			s.experiment(p, fmt.Sprintf(tt.limits, 30))
+			p.berth("resume", p.run(), "--experiment", ".", "--no-live").want(t, 0)
+			show = p.settled(p.run())
+			if o = show.Summary.Outcomes; o[record.Passed] != 6 || !show.Summary.Complete || show.Summary.Tokens != 110*s.served.Load() {
+				t.Errorf("%d requests were served, summary %+v", s.served.Load(), show.Summary)
+			}
+			p.clean()
+		})
+	}
+}
+
+// What a run had spent when it was killed is spent when it is resumed, also by
+// attempts that did not live to say so.
+func TestABudgetIsAsSpentAfterAKill(t *testing.T) {
+	t.Parallel()
+	const (
+		most     = 8 // requests of the cell
+		inFlight = 2
+	)
+	p, s := newPlace(t), newSolver(t)
+	p.task("spends", "", solveTiny, testTiny)
+	s.experiment(p, fmt.Sprintf("repeat = 8\n  per_cell {\n    requests = %d\n  }\n  limits {\n    in_flight = %d\n  }", most, inFlight))
+	first := p.start(nil, "run", ".", "--no-live")
+	poll(t, "five requests", first, func() bool { return s.served.Load() >= 5 })
+	first.signal(syscall.SIGKILL)
+	first.wait()
+	p.berth("resume", p.run(), "--no-live").want(t, 3)
+	show := p.settled(p.run())
+	// Requests that were under way at the kill are in no record.
+	n := s.served.Load()
+	if n < most || n > most+inFlight {
+		t.Errorf("%d requests were served of %d, and at most %d could be lost", n, most, inFlight)
+	}
+	if used := show.Summary.Tokens / 110; used < n-inFlight || used > n {
+		t.Errorf("the summary counts %d requests of %d", used, n)
+	}
+	if o := show.Summary.Outcomes; o[record.Passed]+o[record.NotRun] != 8 || o[record.NotRun] == 0 {
+		t.Errorf("outcomes %v", o)
+	}
+	p.clean()
+}

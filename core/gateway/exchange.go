@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/berth-eval/berth/core/config"
@@ -82,7 +84,7 @@ func (x *exchange) serve(ctx context.Context) {
 		_ = x.control.SetWriteDeadline(time.Unix(1, 0))
 	})()
 	if x.e.up.dialect != nil && x.e.up.dialect.Name() != x.d.Name() {
-		x.fail(wire.NotServed, "model %q speaks %s, not %s", x.e.up.model.Name, x.e.up.dialect.Name(), x.d.Name())
+		x.reject(wire.NotServed, "model %q speaks %s, not %s", x.e.up.model.Name, x.e.up.dialect.Name(), x.d.Name())
 		return
 	}
 	if !x.read() || !x.policy() {
@@ -116,7 +118,7 @@ func (x *exchange) read() bool {
 		x.facts, err = x.d.Facts(x.call, x.body)
 	}
 	if err != nil {
-		x.fail(wire.BadRequest, "%s", err)
+		x.reject(wire.BadRequest, "%s", err)
 		return false
 	}
 	return true
@@ -247,6 +249,7 @@ func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold,
 	x.failed(true, false)
 	x.line.Error = "no answer"
 	if errors.Is(err, script.ErrDropped) {
+		x.s.setDown(fmt.Errorf("model %q: %w", x.e.up.model.Name, err))
 		return
 	}
 	x.unreached(err)
@@ -364,6 +367,12 @@ func (x *exchange) add(u wire.Usage, requests int64, cost float64, known, ok boo
 	}
 }
 
+// said is how the answer begins.
+func (x *exchange) said() string {
+	b := x.reply.Bytes()
+	return clip(strings.ToValidUTF8(string(b[:min(len(b), 1<<10)]), "�"))
+}
+
 // judge says whether the provider could serve.
 func (x *exchange) judge(status int, r wire.Reading, broken breakage) {
 	name := x.e.up.model.Name
@@ -373,15 +382,20 @@ func (x *exchange) judge(status int, r wire.Reading, broken breakage) {
 		x.s.setDown(fmt.Errorf("provider of model %q: status %d: %w", name, status, trial.ErrRateLimited))
 	case x.lost != nil:
 		x.s.setDown(fmt.Errorf("provider of model %q: %w", name, x.lost))
-	case status >= 500, status == http.StatusUnauthorized, status == http.StatusPaymentRequired, status == http.StatusForbidden, status == http.StatusNotFound:
-		x.s.setDown(fmt.Errorf("provider of model %q: status %d", name, status))
-	case status >= 400: // what was asked was wrong
+	case status >= 400 && x.line.Cause == CauseRequest:
+		x.refused(fmt.Sprintf("the provider of model %q says: status %d: %s", name, status, x.line.Upstream))
+	case status >= 400:
+		x.s.setDown(fmt.Errorf("provider of model %q: status %d: %s", name, status, x.line.Upstream))
 	case broken == byProvider:
 		x.s.setDown(fmt.Errorf("provider of model %q: it broke off its answer", name))
 	case r.Error != "":
 		x.s.setDown(fmt.Errorf("provider of model %q: %s", name, r.Error))
+	case r.Invalid:
+		x.s.setDown(fmt.Errorf("provider of model %q: its stream holds an event that is not JSON", name))
+	case !r.Ended && strings.HasPrefix(x.line.Type, eventStream):
+		x.s.setDown(fmt.Errorf("provider of model %q: its stream has no end", name))
 	case !r.Ended:
-		x.s.setDown(fmt.Errorf("provider of model %q: its answer has no end, or is none", name))
+		x.s.setDown(fmt.Errorf("provider of model %q: its answer (%s) is not valid for %s: %q", name, cmp.Or(x.line.Type, "no media type"), x.d.Name(), x.said()))
 	default:
 		x.s.setDown(nil)
 	}

@@ -99,6 +99,7 @@ type upstream struct {
 	script  *script.Script
 	replay  *replay     // nil: it is not replayed
 	pacer   *pace.Pacer // nil: it is not paced
+	probes  sync.Map    // *probe, by the name of the model
 }
 
 // ModelID is by which a model is asked for: blocks of one label differ when a

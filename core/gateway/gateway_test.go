@@ -164,7 +164,7 @@ func TestFailuresOfAProvider(t *testing.T) {
 		{529, "", `{"error":{"message":"overloaded"}}`, true, true},
 		{500, "", `{"error":{"message":"oops ` + canaryKey + `"}}`, false, true},
 		{401, "", `{"error":{"message":"bad key ` + canaryKey + `"}}`, false, true},
-		{400, "", `{"error":{"message":"no such field"}}`, false, false},
+		{400, "", `{"error":{"message":"no such field"}}`, false, true},
 	} {
 		t.Run(fmt.Sprint(tt.status, tt.retry), func(t *testing.T) {
 			t.Parallel()

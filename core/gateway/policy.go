@@ -26,14 +26,14 @@ func (x *exchange) policy() bool {
 		return false
 	}
 	if err := x.d.Edit(&x.call, x.body, edit); err != nil {
-		x.fail(wire.BadRequest, "%s", err)
+		x.reject(wire.BadRequest, "%s", err)
 		return false
 	}
 	x.hide = edit.AskUsage
 	if x.body.Changed() { // parameters may have changed them
 		f, err := x.d.Facts(x.call, x.body)
 		if err != nil {
-			x.fail(wire.BadRequest, "%s", err)
+			x.reject(wire.BadRequest, "%s", err)
 			return false
 		}
 		x.facts = f
@@ -59,6 +59,7 @@ func (x *exchange) seal() bool {
 	if r := seal.Refused; r != "" {
 		x.s.find("hosted_tool", verifier.Note, fmt.Sprintf("a request was refused with something that the provider would fetch or run, because no network is granted: %s; "+
 			"allow_hosted = [%q] in the model block allows it", clip(r), clip(r)))
+		x.s.setRefused(fmt.Errorf("a request of the %s was refused: %q runs at the provider, or is fetched by it", x.s.spec.Role, clip(r)))
 		x.fail(wire.BadRequest, "%q runs at the provider, or is fetched by it, and this task grants no network: leave it out, or send the content itself", clip(r))
 		return false
 	}

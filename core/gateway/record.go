@@ -33,6 +33,7 @@ type Exchange struct {
 	Status    int             `json:"status"`             // of HTTP; 0: there was no answer
 	Error     string          `json:"error,omitempty"`    // what the gateway said itself
 	Upstream  string          `json:"upstream,omitempty"` // what the provider said went wrong
+	Cause     Cause           `json:"cause,omitempty"`    // of a refusal (4xx), as far as that is known: request or provider
 	Broken    string          `json:"broken,omitempty"`   // who ended the answer before its end: provider, client or gateway
 	Usage     *wire.Usage     `json:"usage,omitempty"`
 	Estimated bool            `json:"estimated,omitempty"` // the provider did not say all of the usage

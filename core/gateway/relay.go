@@ -83,7 +83,7 @@ func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter)
 		return ""
 	}
 	x.line.Type = resp.Header.Get("Content-Type")
-	if strings.HasPrefix(x.line.Type, "text/event-stream") {
+	if strings.HasPrefix(x.line.Type, eventStream) {
 		return x.relayStream(ctx, resp, m)
 	}
 	x.begin(resp.StatusCode)
@@ -105,6 +105,9 @@ func (x *exchange) begin(status int) {
 	}
 }
 
+// eventStream is the media type of a stream of events.
+const eventStream = "text/event-stream"
+
 // maxFailure is how much of an answer without success is passed on: 1 MiB.
 const maxFailure = 1 << 20
 
@@ -125,6 +128,7 @@ func (x *exchange) relayFailure(resp *http.Response) breakage {
 	x.reply.Write(b)
 	x.line.Type = resp.Header.Get("Content-Type")
 	x.line.Upstream = clip(string(b))
+	x.line.Cause = x.cause(resp.StatusCode, b)
 	if x.early {
 		if !x.late(wire.Failure{Kind: kindOf(resp.StatusCode), Message: clip(string(b))}) {
 			return byGateway

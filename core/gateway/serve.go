@@ -35,6 +35,7 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) { //nolint:c
 	}
 	e := s.entries[d.Token(r)]
 	if e == nil {
+		s.notServed("a request with a token that is not good for its address")
 		answer(w, d.Failure(wire.Failure{Kind: wire.BadToken, Message: "this token is not good for this address: use the one that came with it"}))
 		return
 	}
@@ -70,6 +71,7 @@ func (s *session) other(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodHead, r.Method == http.MethodGet && r.URL.Path == "/":
 		w.WriteHeader(http.StatusOK)
 	default:
+		s.notServed(fmt.Sprintf("%s %q, which the gateway does not serve", clip(r.Method), clip(r.URL.Path)))
 		d := dialects.Named(dialects.Usual)
 		answer(w, d.Failure(wire.Failure{
 			Kind: wire.NotServed, Message: fmt.Sprintf("the gateway does not serve %s %q: it serves models and nothing else of a provider", r.Method, r.URL.Path),

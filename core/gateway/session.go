@@ -46,9 +46,11 @@ type session struct {
 	end      context.CancelCauseFunc
 	inside   int           // requests under way
 	idle     chan struct{} // closed when the last of them is gone; nil while nobody waits
-	down     error
-	asked    bool // a request came
-	unserved bool // one did not get a whole answer
+	down     error         // why the provider did not serve the last request; nil: it did
+	refused  error         // why the last request was refused although the provider serves
+	answered bool          // a request got a whole answer
+	asked    bool          // a request came
+	unserved bool          // one did not get a whole answer
 	findings []verifier.Finding
 	spent    chan struct{}
 	refusal  *trial.Refusal         // why spent is closed
@@ -285,8 +287,9 @@ func (s *session) Down() error {
 func (s *session) setDown(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.down = err
+	s.down, s.refused = err, nil
 	s.unserved = s.unserved || err != nil
+	s.answered = s.answered || err == nil
 }
 
 // Served implements trial.ModelSession.

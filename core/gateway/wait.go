@@ -58,7 +58,7 @@ func (x *exchange) sign() (sign []byte, kind string, every time.Duration) {
 	every = x.s.g.silence()
 	switch {
 	case x.events():
-		return x.d.KeepAlive(), "text/event-stream", every
+		return x.d.KeepAlive(), eventStream, every
 	case x.facts.Stream:
 		return []byte("\n"), "application/json", every
 	default:

@@ -23,6 +23,7 @@ type purse struct {
 	silent  atomic.Bool
 	refusal *trial.Refusal
 	down    error
+	refused error
 	served  bool
 	allowed int
 	revoked int
@@ -38,6 +39,7 @@ func (p *purse) Revoke(context.Context) error { p.revoked++; return nil }
 func (p *purse) Spent() <-chan struct{}       { return p.spent }
 func (p *purse) Refusal() *trial.Refusal      { return p.refusal }
 func (p *purse) Down() error                  { return p.down }
+func (p *purse) Refused() error               { return p.refused }
 func (p *purse) Served() bool                 { return p.served }
 func (p *purse) Silent(time.Time) bool        { return p.silent.Load() }
 func (p *purse) Waited() time.Duration        { return time.Duration(p.waited.Load()) }
@@ -145,7 +147,9 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	}{
 		{errors.New("529"), agent.Crashed, record.ModelError},
 		{trial.ErrRateLimited, agent.Crashed, record.RateLimited},
-		{trial.ErrRateLimited, agent.Done, record.Passed}, // it came through in the end
+		{trial.ErrRateLimited, agent.Done, record.RateLimited}, // its last request was not served, whatever it makes of that
+		{errors.New("an answer in HTML"), agent.Done, record.ModelError},
+		{errors.New("an answer in HTML"), agent.MaxSteps, record.ModelError},
 	} {
 		a := turn(func(context.Context, *actor) (agent.Yield, error) { return agent.Yield{End: tt.end}, nil })
 		b := withModel(t, a, tests("true"), &purse{spent: make(chan struct{}), down: tt.down})
@@ -177,6 +181,36 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	b = withModel(t, a, tests("false"), &purse{spent: make(chan struct{}), served: true})
 	if r := b.run(t.Context(), t); r.Outcome != record.AgentError || r.Error == nil || r.Error.Boundary != record.ByAgent || !strings.Contains(r.Error.Message, "ask: 429") {
 		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.AgentError)
+	}
+}
+
+// A request that is refused for what it asks is the agent's, for an agent on the
+// host and one that ends with an exit code; it is named, and the work is graded.
+func TestARequestThatIsRefusedIsTheAgents(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("the agent sent POST /v1/traces, which the gateway does not serve")
+	says := func(y agent.Yield, err error) *scripted {
+		return turn(func(context.Context, *actor) (agent.Yield, error) { return y, err })
+	}
+	for name, tt := range map[string]struct {
+		agent  *scripted
+		passes string
+		want   record.Outcome
+		named  bool
+	}{
+		"it crashes":             {says(agent.Yield{End: agent.Crashed}, nil), "false", record.AgentError, true},
+		"it says model error":    {says(agent.Yield{}, fmt.Errorf("ask: 404: %w", agent.ErrModel)), "false", record.AgentError, true},
+		"its work passes":        {says(agent.Yield{End: agent.Crashed}, nil), "true", record.Passed, true},
+		"done, and was answered": {says(agent.Yield{End: agent.Done}, nil), "false", record.Failed, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := withModel(t, tt.agent, tests(tt.passes), &purse{spent: make(chan struct{}), refused: refused})
+			r := b.run(t.Context(), t)
+			if r.Outcome != tt.want || (r.Error != nil && strings.Contains(r.Error.Message, "POST /v1/traces")) != tt.named {
+				t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, tt.want)
+			}
+		})
 	}
 }
 

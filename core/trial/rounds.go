@@ -174,11 +174,10 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 	switch {
 	case f.err != nil:
 		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, blame.Model(record.ByUser, u.models, f.err))
+	case u.down() != nil:
+		return "", blame.On(record.ByModel, fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, u.down()))
 	case f.end == record.Crashed, f.end == record.Timeout, f.end == record.Refused:
 		// Nobody knows what it would have said: the agent cannot be measured.
-		if down := u.down(); down != nil {
-			return "", blame.On(record.ByModel, fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, down))
-		}
 		return "", blame.On(record.ByUser, fmt.Errorf("user %s: its turn ended by %s: %s", s.a.in.Cell.User.Plugin, f.end, f.yield.Reason))
 	case f.end != record.Yielded: // by a limit of the experiment
 		s.a.scribe.Note(p, "user_ended", "the simulated user ended by %s: no further message", f.end)

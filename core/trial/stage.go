@@ -268,24 +268,6 @@ func (s *stage) turn(ctx context.Context, from string, round int) (record.Phase,
 	return p, s.turnFailed(ctx, p, err)
 }
 
-// turnFailed decides whether an attempt goes on after a turn with an error. An
-// agent whose plugin could not go on is still graded on what it did.
-func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error {
-	if err == nil {
-		if down := s.a.session.down(); down != nil && s.out.AgentEnd != record.Yielded {
-			return blame.On(record.ByModel, down)
-		}
-		return nil
-	}
-	err = blame.Model(record.ByAgent, s.a.session.models, err)
-	f := s.a.failure(err, p)
-	if f.Outcome != record.AgentError || s.a.w.Gone() || ctx.Err() != nil || errors.Is(err, errNotCut) {
-		return err
-	}
-	s.out.Failure = f
-	return nil
-}
-
 // down is why the provider of the session's models could not serve.
 func (s *session) down() error {
 	if s.models == nil {

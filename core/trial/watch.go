@@ -2,8 +2,12 @@ package trial
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
 )
@@ -70,4 +74,39 @@ func (s *session) watch(outside, turn context.Context, begin time.Time, limit ti
 			return nil
 		}
 	}
+}
+
+// turnFailed decides whether an attempt goes on after a turn. What the gateway
+// knows of its last answers counts before what the agent makes of them: a
+// provider that did not serve ends the attempt, also when the agent says that it
+// is done. An agent whose plugin could not go on is still graded on what it did.
+func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error {
+	a, models := s.a, s.a.session.models
+	switch {
+	case err == nil && models == nil:
+		return nil
+	case err == nil:
+		if down := a.session.down(); down != nil {
+			return blame.On(record.ByModel, down)
+		}
+		if refused := models.Refused(); refused != nil && (s.out.AgentEnd == record.Crashed || s.out.AgentEnd == record.Yielded && unanswered(models)) {
+			s.out.Failure = a.failure(blame.On(record.ByAgent, refused), p)
+		}
+		return nil
+	case a.w.Gone() || ctx.Err() != nil || errors.Is(err, errNotCut):
+		return err
+	case models != nil && s.out.AgentEnd != record.SandboxLost:
+		err = blame.Model(record.ByAgent, models, err)
+	}
+	f := a.failure(err, p)
+	if f.Outcome != record.AgentError {
+		return err
+	}
+	s.out.Failure = f
+	return nil
+}
+
+// unanswered is whether no request of a session got an answer.
+func unanswered(m ModelSession) bool {
+	return !slices.ContainsFunc(m.Usage(), func(u record.Usage) bool { return u.Requests > 0 })
 }

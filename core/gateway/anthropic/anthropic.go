@@ -117,6 +117,13 @@ func (Dialect) Failure(f wire.Failure) wire.Response {
 // Late implements wire.Dialect.
 func (Dialect) Late(f wire.Failure) []byte { return wire.SSE("error", problem(f)) }
 
+// Smallest implements wire.Dialect.
+func (Dialect) Smallest(name string) (wire.Call, []byte) {
+	return wire.Call{Kind: wire.Generate, Path: "/v1/messages"}, wire.JSON(map[string]any{
+		"model": name, "max_tokens": 16, "stream": true, "messages": []any{map[string]string{"role": "user", "content": "Say yes."}},
+	})
+}
+
 // Meter implements wire.Dialect.
 func (Dialect) Meter() wire.Meter { return &meter{} }
 
@@ -193,6 +200,7 @@ func (m *meter) Event(e wire.Event) {
 		Error struct{ Type, Message string }
 	}
 	if json.Unmarshal(e.Data, &d) != nil {
+		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
 		return
 	}
 	switch d.Type {
@@ -211,10 +219,11 @@ func (m *meter) Event(e wire.Event) {
 
 // Body implements wire.Meter.
 func (m *meter) Body(b []byte) {
-	var d struct{ Usage json.RawMessage }
+	var d struct{ Content, Usage, Error json.RawMessage }
 	if json.Unmarshal(b, &d) == nil {
 		m.take(d.Usage)
-		m.r.Complete, m.r.Ended = m.whole(), true
+		m.r.Complete, m.r.Ended = m.whole(), d.Content != nil || d.Usage != nil
+		m.r.Error = wire.Problem(d.Error)
 	}
 }
 

@@ -144,6 +144,14 @@ func (d Dialect) Late(f wire.Failure) []byte {
 	return append(append([]byte("data: "), d.Failure(f).Body...), '\n', '\n')
 }
 
+// Smallest implements wire.Dialect.
+func (Dialect) Smallest(name string) (wire.Call, []byte) {
+	return wire.Call{Kind: wire.Generate, Model: name, Stream: true, Path: "/v1beta/models/" + name + ":streamGenerateContent?alt=sse"}, wire.JSON(object{
+		"contents":         []any{object{"role": "user", "parts": []any{object{"text": "Say yes."}}}},
+		"generationConfig": object{"maxOutputTokens": 16},
+	})
+}
+
 // Meter implements wire.Dialect.
 func (Dialect) Meter() wire.Meter { return &meter{} }
 
@@ -208,9 +216,11 @@ func (m *meter) take(d *reply) {
 // Event implements wire.Meter.
 func (m *meter) Event(e wire.Event) {
 	var d reply
-	if json.Unmarshal(e.Data, &d) == nil {
-		m.take(&d)
+	if json.Unmarshal(e.Data, &d) != nil {
+		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
+		return
 	}
+	m.take(&d)
 }
 
 // Body implements wire.Meter. Without alt=sse a stream is one array.

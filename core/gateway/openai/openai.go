@@ -114,6 +114,11 @@ func Failure(f wire.Failure) wire.Response {
 	}, f.Kind != wire.Overloaded && f.Kind != wire.Unreachable)
 }
 
+// Smallest implements wire.Dialect.
+func (Dialect) Smallest(name string) (wire.Call, []byte) {
+	return wire.Call{Kind: wire.Generate, Path: "/responses"}, wire.JSON(object{"model": name, "max_output_tokens": 16, "stream": true, "store": false, "input": "Say yes."})
+}
+
 // Meter implements wire.Dialect.
 func (Dialect) Meter() wire.Meter { return &meter{} }
 
@@ -154,6 +159,7 @@ func (m *meter) Event(e wire.Event) {
 		}
 	}
 	if json.Unmarshal(e.Data, &d) != nil {
+		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
 		return
 	}
 	switch d.Type {
@@ -176,9 +182,10 @@ func (m *meter) Event(e wire.Event) {
 
 // Body implements wire.Meter.
 func (m *meter) Body(b []byte) {
-	var d struct{ Usage json.RawMessage }
+	var d struct{ Output, Usage, Error json.RawMessage }
 	if json.Unmarshal(b, &d) == nil {
-		m.r.Complete, m.r.Ended = m.take(d.Usage), true
+		m.r.Complete, m.r.Ended = m.take(d.Usage), d.Output != nil || d.Usage != nil
+		m.r.Error = wire.Problem(d.Error)
 	}
 }
 

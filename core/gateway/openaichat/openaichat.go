@@ -107,6 +107,13 @@ func (Dialect) Late(f wire.Failure) []byte {
 	return append(append([]byte("data: "), openai.Failure(f).Body...), '\n', '\n')
 }
 
+// Smallest implements wire.Dialect.
+func (Dialect) Smallest(name string) (wire.Call, []byte) {
+	return wire.Call{Kind: wire.Generate, Path: "/chat/completions"}, wire.JSON(map[string]any{
+		"model": name, "stream": true, "messages": []any{map[string]string{"role": "user", "content": "Say yes."}},
+	})
+}
+
 // Meter implements wire.Dialect.
 func (Dialect) Meter() wire.Meter { return &meter{} }
 
@@ -164,6 +171,7 @@ func (m *meter) Event(e wire.Event) {
 		Error *struct{ Message string }
 	}
 	if json.Unmarshal(e.Data, &d) != nil {
+		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
 		return
 	}
 	m.take(d.Usage)
@@ -181,10 +189,11 @@ func (m *meter) Event(e wire.Event) {
 
 // Body implements wire.Meter.
 func (m *meter) Body(b []byte) {
-	var d struct{ Usage json.RawMessage }
+	var d struct{ Choices, Usage, Error json.RawMessage }
 	if json.Unmarshal(b, &d) == nil {
 		m.take(d.Usage)
-		m.r.Ended = true
+		m.r.Ended = d.Choices != nil || d.Usage != nil
+		m.r.Error = wire.Problem(d.Error)
 	}
 }
 

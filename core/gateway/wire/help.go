@@ -108,3 +108,25 @@ func SetBearer(r *http.Request, key string) {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
 }
+
+// Garbage says whether the data of an event is not what a dialect sends: JSON,
+// nothing, or the mark at the end.
+func Garbage(data []byte) bool {
+	return len(data) > 0 && !bytes.Equal(data, []byte("[DONE]")) && !json.Valid(data)
+}
+
+// Problem is what the member "error" of an answer says; empty: there is none.
+func Problem(raw json.RawMessage) string {
+	if len(raw) == 0 || string(raw) == "null" {
+		return ""
+	}
+	var d struct{ Message string }
+	if json.Unmarshal(raw, &d) == nil && d.Message != "" {
+		return d.Message
+	}
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}

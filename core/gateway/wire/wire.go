@@ -83,7 +83,10 @@ type Reading struct {
 	Ended bool
 	// Said is how many bytes of text, thought and arguments a stream held.
 	Said int64
-	// Error is what the provider said went wrong in the middle of a stream.
+	// Invalid says that an event of the stream was no JSON.
+	Invalid bool
+	// Error is what the provider said went wrong, in the middle of a stream or
+	// instead of a reply.
 	Error string
 }
 
@@ -142,6 +145,9 @@ type Dialect interface {
 	// Hide says whether an event is in a stream only because of Edit.AskUsage.
 	Hide(e Event) bool
 	Meter() Meter
+	// Smallest is the smallest request for a stream of that model, which every
+	// model of the provider can answer.
+	Smallest(model string) (Call, []byte)
 	// Failure is an answer of the gateway in the dialect's own words. It never
 	// invites to try again what cannot work.
 	Failure(f Failure) Response

@@ -59,26 +59,34 @@ func On(b record.Boundary, err error) error {
 	return Of(b, err)
 }
 
-// Model is the error of by, an agent or the simulated user, which says that its
-// model did not answer. What was wrong with it the gateway knows, and that
-// nothing was: then the error is by's. A nil gateway knows nothing, like one that nobody asked.
+// Model is who an error of by, an agent or the simulated user, is attributed to
+// when the gateway is asked. What was wrong with the last answers the gateway
+// knows, whatever by makes of it: a provider that could not serve is the model's
+// fault, a request that could not be served by's. A nil gateway knows nothing,
+// like one that nobody asked.
 func Model(by record.Boundary, gateway Gateway, err error) error {
-	if gateway == nil || !errors.Is(err, agent.ErrModel) {
+	f := Of(by, err)
+	if gateway == nil || f.By != by || f.Outcome != usual[by].outcome && f.Outcome != record.ModelError || errors.Is(err, agent.ErrBadConfig) {
 		return err
 	}
+	says := fmt.Sprintf("the %s says: %s", by, err.Error())
 	if down := gateway.Down(); down != nil {
-		return On(record.ByModel, fmt.Errorf("%w; the %s says: %s", down, by, err.Error()))
+		return On(record.ByModel, fmt.Errorf("%w; %s", down, says))
 	}
-	if gateway.Served() {
-		return On(by, fmt.Errorf("the gateway answered all requests, but the %s says: %s", by, err.Error()))
+	if refused := gateway.Refused(); refused != nil {
+		return On(by, fmt.Errorf("%w; %s", refused, says))
+	}
+	if gateway.Served() && errors.Is(err, agent.ErrModel) {
+		return On(by, fmt.Errorf("the gateway answered all requests, but %s", says))
 	}
 	return err
 }
 
 // Gateway is what is known of the models of a session.
 type Gateway interface {
-	Down() error  // why the provider could not serve, or nil
-	Served() bool // requests came, and each got a whole answer
+	Down() error    // why the provider could not serve, or nil
+	Refused() error // why it refused what was asked, or nil
+	Served() bool   // requests came, and each got a whole answer
 }
 
 // Of is the fault that err is or, if it is none, that it makes of an error of b.

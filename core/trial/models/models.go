@@ -63,6 +63,9 @@ type Session interface {
 	// Down is why the provider could not serve, or nil. What wraps
 	// blame.ErrRateLimited makes the attempt rate_limited, all else model_error.
 	Down() error
+	// Refused is why the last request was refused although the provider
+	// serves: for what it asked. Nil: it was not.
+	Refused() error
 	// Served is whether requests came, and each of them got a whole answer.
 	Served() bool
 	// Silent is whether a request that was under way at that time still waits

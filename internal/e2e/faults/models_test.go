@@ -45,7 +45,11 @@ func (p *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if p.asked++; p.asked%3 == 1 {
+	smallest := bytes.Contains(body.Bytes(), []byte("Say yes.")) // by which the gateway finds out whose fault a refusal is
+	if !smallest {
+		p.asked++
+	}
+	if smallest || p.asked%3 == 1 {
 		w.WriteHeader(map[bool]int{true: http.StatusBadRequest, false: http.StatusServiceUnavailable}[p.asked == 7])
 		fmt.Fprintf(w, `{"error":{"message":"not with the key %s"}}`, key)
 		return

@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Cause is whose fault it is that a provider refused a request.
+type Cause string
+
+// The causes. The zero value is: it was not refused, or nobody can say.
+const (
+	CauseRequest  Cause = "request"
+	CauseProvider Cause = "provider"
+)
+
+// mayBeRequest says whether a status can be about what a request says.
+func mayBeRequest(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, // about the key
+		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests: // about the moment
+		return false
+	default:
+		return status >= 400 && status < 500
+	}
+}
+
+// probe is what a provider said to the smallest request for a model.
+type probe struct {
+	mu   sync.Mutex
+	at   time.Time
+	said refusal
+	err  error
+}
+
+// refusal is an answer, as far as two of them can be compared.
+type refusal struct {
+	status  int
+	message string
+}
+
+// How long a probe may take, and how long what it said is believed.
+const (
+	probeTime = 30 * time.Second
+	probeGood = 10 * time.Second
+)
+
+// cause finds out whether a refused request has caused that itself: a provider
+// that refuses the smallest request in the same words would refuse any.
+func (x *exchange) cause(status int, body []byte) Cause {
+	u := x.e.up
+	switch {
+	case !mayBeRequest(status):
+		return CauseProvider
+	case x.e.play != nil:
+		return CauseProvider // its script says so, whatever is asked
+	case u.replay != nil:
+		return CauseRequest
+	}
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(x.life, probeTime)
+	defer cancel()
+	said, err := x.probe(ctx)
+	x.s.wait.addSince(begin)
+	if err != nil || said == (refusal{status, words(body)}) {
+		return CauseProvider
+	}
+	return CauseRequest
+}
+
+// probe asks for the smallest answer of the model that x asked for.
+func (x *exchange) probe(ctx context.Context) (refusal, error) {
+	known, _ := x.e.up.probes.LoadOrStore(x.line.Model, &probe{})
+	p, ok := known.(*probe)
+	if !ok {
+		return refusal{}, errors.New("not a probe")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at.IsZero() || time.Since(p.at) > probeGood {
+		p.said, p.err = x.smallest(ctx)
+		p.at = time.Now()
+	}
+	return p.said, p.err
+}
+
+// smallest sends the smallest request, with the parameters of the experiment,
+// and reads no more of an answer than whether it is one.
+func (x *exchange) smallest(ctx context.Context) (refusal, error) {
+	call, text := x.d.Smallest(x.line.Model)
+	body, err := wire.ParseObject(text)
+	if err == nil {
+		err = x.d.Edit(&call, body, wire.Edit{Parameters: x.e.up.model.Parameters})
+	}
+	if err != nil {
+		return refusal{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.e.up.base+call.Path, bytes.NewReader(body.Bytes()))
+	if err != nil {
+		return refusal{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept-Encoding", "identity")
+	x.d.Authorize(req, x.e.up.key)
+	resp, err := x.s.g.o.Transport.RoundTrip(req)
+	if err != nil {
+		return refusal{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode < 300 {
+		return refusal{status: resp.StatusCode}, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxFailure))
+	return refusal{resp.StatusCode, words(x.clean(b))}, err
+}
+
+// words are what an error says, without what differs from request to request.
+func words(body []byte) string {
+	var d struct{ Error json.RawMessage }
+	if json.Unmarshal(body, &d) != nil {
+		return "" // a page, where the status is all that counts
+	}
+	var kept []string
+	for w := range strings.FieldsSeq(wire.Problem(d.Error)) {
+		if !strings.ContainsAny(w, "0123456789") {
+			kept = append(kept, w)
+		}
+	}
+	return strings.Join(kept, " ")
+}
+
+// refused says that a request was refused for what it says itself.
+func (x *exchange) refused(why string) {
+	x.s.setRefused(fmt.Errorf("a request of the %s was refused: %s", x.s.spec.Role, why))
+	x.s.find("request_refused", verifier.Note, fmt.Sprintf("a request of the %s was refused for what it asks: %s", x.s.spec.Role, why))
+}
+
+// reject is for a request that the gateway itself does not serve.
+func (x *exchange) reject(kind wire.FailureKind, format string, args ...any) {
+	x.refused("the gateway says: " + fmt.Sprintf(format, args...))
+	x.fail(kind, format, args...)
+}
+
+// notServed is for what reaches no model at all. One that has been answered
+// before may ask for more than models as well: a list of features, a place for
+// statistics.
+func (s *session) notServed(what string) {
+	s.find("not_served", verifier.Note, fmt.Sprintf("the %s sent %s", s.spec.Role, what))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.answered {
+		s.refused = fmt.Errorf("the %s sent %s", s.spec.Role, what)
+	}
+}
+
+func (s *session) setRefused(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down, s.refused, s.unserved = nil, err, true
+}
+
+// Refused implements trial.ModelSession.
+func (s *session) Refused() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
+}

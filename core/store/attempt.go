@@ -52,7 +52,10 @@ func (r *Run) Begin(trial string) (*Attempt, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = os.MkdirAll(parent, 0o755)
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if errors.Is(err, fs.ErrExist) {
+		err = folder(parent)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("begin attempt: %w", err)
 	}
 	for {

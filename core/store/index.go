@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
+	"github.com/berth-eval/berth/core/plainfile"
 	"github.com/berth-eval/berth/core/record"
 )
 
@@ -170,6 +172,9 @@ func readIndex(dir string, m *Manifest) (*Index, error) {
 	return x, nil
 }
 
+// maxAttempts is the highest number of an attempt that is believed.
+const maxAttempts = 10_000
+
 func (x *Index) take(j *Journal) {
 	x.Torn += j.Torn
 	x.Damaged += j.Damaged
@@ -184,7 +189,7 @@ func (x *Index) take(j *Journal) {
 			w.Ended = true
 		case e.Kind == Noted:
 			x.Notes = append(x.Notes, *e)
-		case t == nil || e.Attempt < 1:
+		case t == nil || e.Attempt < 1 || e.Attempt > maxAttempts:
 			x.Damaged++
 		case e.Kind == AttemptEnded && e.Brief != nil:
 			t.ended(e.Attempt, e.Brief)
@@ -205,6 +210,10 @@ func (x *Index) walk(dir string) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				break
 			}
+			if errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
+				x.Damaged++ // no berth made a folder there: the others are still read
+				break
+			}
 			if err != nil {
 				return err
 			}
@@ -222,6 +231,10 @@ func (x *Index) walk(dir string) error {
 // look finds the result of an attempt that was published and not written down.
 func (x *Index) look(t *TrialState, a *AttemptState, folder string) {
 	dir := filepath.Join(folder, AttemptDir(a.Number))
+	if fi, err := os.Lstat(dir); err == nil && !fi.IsDir() {
+		x.Damaged++ // a link leads to what is no attempt of this run
+		return
+	}
 	r, err := ReadResult(dir)
 	if err == nil && r.Trial == t.ID {
 		a.Result, a.found = BriefOf(r), true
@@ -235,9 +248,13 @@ func (x *Index) look(t *TrialState, a *AttemptState, folder string) {
 	}
 }
 
+// maxResult is how many bytes a result.json may have. The texts of one verdict
+// have 4 MiB at most, the findings of an attempt as much.
+const maxResult = 256 << 20
+
 // ReadResult reads result.json of the attempt in dir.
 func ReadResult(dir string) (*record.Result, error) {
-	b, err := os.ReadFile(filepath.Join(dir, record.ResultFile))
+	b, err := plainfile.Read(dir, record.ResultFile, maxResult)
 	if err != nil {
 		return nil, err
 	}

@@ -10,11 +10,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/berth-eval/berth/core/plainfile"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store/node"
 )
@@ -198,8 +200,12 @@ func (j *journal) close() error {
 	return errors.Join(j.f.Sync(), j.f.Close())
 }
 
-// maxEntry is the longest line of a journal that is read, in bytes.
-const maxEntry = 1 << 20
+// Bounds of journals that are read.
+const (
+	maxEntry    = 1 << 20 // bytes of one line
+	maxJournal  = 4 << 30 // bytes of one journal
+	maxJournals = 100_000
+)
 
 // Journal is what one writer wrote.
 type Journal struct {
@@ -218,7 +224,7 @@ const tail = 4 << 10
 // whether the last one says that it ended. began is nil when there is no whole
 // first line: its writer had no time to begin anything.
 func ends(file string) (began *Entry, ended bool, err error) {
-	f, err := os.Open(file)
+	f, err := plainfile.Open(filepath.Dir(file), filepath.Base(file), maxJournal)
 	if err != nil {
 		return nil, false, err
 	}
@@ -248,11 +254,12 @@ func ends(file string) (began *Entry, ended bool, err error) {
 func readJournal(r io.Reader) (j Journal, err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	for {
-		b, readErr := readLine(br)
-		if errors.Is(readErr, io.EOF) && len(b) == 0 {
+		b, readErr := plainfile.Line(br, maxEntry)
+		long := errors.Is(readErr, plainfile.ErrLong)
+		if errors.Is(readErr, io.EOF) && len(b) == 0 && !long {
 			return j, nil
 		}
-		if readErr != nil && !errors.Is(readErr, io.EOF) && !errors.Is(readErr, errLong) {
+		if readErr != nil && !errors.Is(readErr, io.EOF) && !long {
 			return j, readErr
 		}
 		whole := readErr == nil
@@ -264,38 +271,13 @@ func readJournal(r io.Reader) (j Journal, err error) {
 			}
 			j.Entries = append(j.Entries, e)
 		case len(bytes.TrimSpace(b)) == 0:
-		case !whole && !errors.Is(readErr, errLong) || !json.Valid(b):
+		case !whole && !long || !json.Valid(b):
 			j.Torn++
 		default:
 			j.Damaged++
 		}
 		if errors.Is(readErr, io.EOF) {
 			return j, nil
-		}
-	}
-}
-
-var errLong = errors.New("line is too long")
-
-// readLine returns the next line; the rest of a line that is too long is
-// skipped.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	long := false
-	for {
-		b, err := r.ReadSlice('\n')
-		if len(line)+len(b) > maxEntry {
-			long = true
-		} else {
-			line = append(line, b...)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case long && (err == nil || errors.Is(err, io.EOF)):
-			return line, errLong
-		default:
-			return line, err
 		}
 	}
 }
@@ -310,8 +292,7 @@ func unseal(b []byte) (e Entry, ok bool) {
 
 // readJournals reads all journals of the run in dir, oldest first.
 func readJournals(dir string) ([]Journal, error) {
-	dir = filepath.Join(dir, JournalDir)
-	entries, err := os.ReadDir(dir)
+	entries, err := plainfile.Dir(dir, JournalDir, maxJournals)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("they are gone, and with them what counts: %w: take them from a copy; the results of attempts are still in %s", err, TrialsDir)
 	}
@@ -324,7 +305,7 @@ func readJournals(dir string) ([]Journal, error) {
 		if !ok || !e.Type().IsRegular() {
 			continue
 		}
-		f, err := os.Open(filepath.Join(dir, e.Name()))
+		f, err := plainfile.Open(dir, path.Join(JournalDir, e.Name()), maxJournal)
 		if err != nil {
 			return nil, err
 		}

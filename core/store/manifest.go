@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/berth-eval/berth/core/plainfile"
 )
 
 // FormVersion is the version of the form of manifests and journals.
@@ -116,10 +117,18 @@ func (m *Manifest) write(file string) error {
 // written.
 var ErrNoRun = errors.New("not a run folder")
 
+// Bounds of a manifest that is read; that of trials is the one of a plan.
+const (
+	maxManifest = 4 << 30  // bytes
+	maxLine     = 32 << 20 // bytes of one line
+	maxCells    = 10_000
+	maxTrials   = 1_000_000
+)
+
 // ReadManifest reads the plan of the run in dir. Fails with ErrNoRun.
 func ReadManifest(dir string) (*Manifest, error) {
 	file := filepath.Join(dir, ManifestFile)
-	f, err := os.Open(file)
+	f, err := plainfile.Open(dir, ManifestFile, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w: it has no %s", dir, ErrNoRun, ManifestFile)
 	}
@@ -137,7 +146,10 @@ func ReadManifest(dir string) (*Manifest, error) {
 func decodeManifest(r *bufio.Reader) (*Manifest, error) {
 	m := &Manifest{}
 	for n := 1; ; n++ {
-		b, err := r.ReadBytes('\n')
+		b, err := plainfile.Line(r, maxLine)
+		if errors.Is(err, plainfile.ErrLong) {
+			return nil, fmt.Errorf("line %d: it has more than %d MiB: the file is no manifest, or was changed", n, maxLine>>20)
+		}
 		if errors.Is(err, io.EOF) && len(bytes.TrimSpace(b)) == 0 {
 			break
 		}
@@ -173,6 +185,8 @@ func (m *Manifest) add(n int, l ManifestLine) error {
 		m.Header = *l.Run
 	case l.Cell != nil && l.Cell.Index != len(m.Cells):
 		return fmt.Errorf("cell %d stands at place %d", l.Cell.Index, len(m.Cells))
+	case l.Cell != nil && len(m.Cells) == maxCells, l.Trial != nil && len(m.Trials) == maxTrials:
+		return fmt.Errorf("more than %d cells or %d trials: no berth plans so many", maxCells, maxTrials)
 	case l.Cell != nil:
 		m.Cells = append(m.Cells, *l.Cell)
 	case l.Trial == nil:

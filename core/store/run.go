@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/berth-eval/berth/core/plainfile"
 	"github.com/berth-eval/berth/core/store/node"
 )
 
@@ -94,6 +95,11 @@ func Open(dir, berth string, takeOver bool) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range []string{JournalDir, TrialsDir} {
+		if err = folder(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
 	r := &Run{Dir: dir, Manifest: m, berth: berth}
 	if err = r.begin(takeOver); err != nil {
 		return nil, err
@@ -155,7 +161,7 @@ func (e *BusyError) Error() string {
 // vacant fails with a *BusyError when a writer other than self may be at work;
 // takeOver is the user's word that none is that cannot be seen from here.
 func vacant(dir, self string, takeOver bool) error {
-	entries, err := os.ReadDir(filepath.Join(dir, JournalDir))
+	entries, err := plainfile.Dir(dir, JournalDir, maxJournals)
 	if err != nil {
 		return err
 	}
@@ -237,6 +243,16 @@ func (r *Run) end() error {
 	}
 	err := r.journal.append(Entry{Kind: WriterEnded}, false)
 	return errors.Join(err, r.journal.close())
+}
+
+// folder fails for what is no folder, also for a link to one: what is written
+// into a run stays in it.
+func folder(name string) error {
+	fi, err := os.Lstat(name)
+	if err == nil && !fi.IsDir() {
+		err = fmt.Errorf("%s is a link, or no folder: a run is written below its own folder only: put the folder itself there", name)
+	}
+	return err
 }
 
 // newFolder makes parent/name, or, when it exists, parent/name-2 and so on.

@@ -1,14 +1,13 @@
 package store
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
+	"github.com/berth-eval/berth/core/plainfile"
 	"github.com/berth-eval/berth/core/record"
 )
 
@@ -46,28 +45,21 @@ type exchange struct {
 	CostUSD *float64 `json:"cost_usd"`
 }
 
-// maxExchange is how long a line of the record may be: 16 MiB.
-const maxExchange = 16 << 20
+// Bounds of a record of exchanges that is read.
+const (
+	maxExchange  = 16 << 20 // bytes of one line
+	maxExchanges = 4 << 30  // bytes of all of it
+)
 
 // exchanged is what the attempt in dir has used by its record of exchanges. A
 // line that the kill cut off is left out.
 func exchanged(dir string) (Spend, error) {
 	var sum Spend
-	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(record.ExchangesFile)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return sum, nil
-	}
-	if err != nil {
-		return sum, err
-	}
-	defer f.Close()
 	counted := map[string]bool{} // requests that came to something
-	sc := bufio.NewScanner(f)
-	sc.Buffer(nil, maxExchange)
-	for sc.Scan() {
+	cut, err := plainfile.Lines(dir, record.ExchangesFile, maxExchange, maxExchanges, func(line []byte) {
 		var x exchange
-		if json.Unmarshal(sc.Bytes(), &x) != nil || x.Usage == nil {
-			continue // the kill cut it off, or it came to nothing
+		if json.Unmarshal(line, &x) != nil || x.Usage == nil {
+			return // the kill cut it off, or it came to nothing
 		}
 		one := Spend{CostUSD: x.CostUSD, Unpriced: x.CostUSD == nil, Tokens: x.Usage.Input + x.Usage.Output}
 		if !x.Retry || !counted[x.Request] {
@@ -75,9 +67,12 @@ func exchanged(dir string) (Spend, error) {
 		}
 		counted[x.Request] = true
 		sum.Add(one)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return sum, nil
 	}
-	if err = sc.Err(); err != nil {
-		return sum, fmt.Errorf("%s: %w", f.Name(), err)
+	if cut && err == nil {
+		err = fmt.Errorf("%s: a line of it, or all of it, is too long to be read", filepath.Join(dir, record.ExchangesFile))
 	}
-	return sum, nil
+	return sum, err
 }

@@ -185,7 +185,8 @@ type ShowFull struct {
 	Turns  []record.Turn     `json:"turns,omitempty"`
 	Steps  []record.Step     `json:"steps,omitempty"`
 	Log    []json.RawMessage `json:"log,omitempty"`
-	Files  []string          `json:"files"` // below Dir
+	Files  []string          `json:"files"`         // below Dir
+	Cut    []string          `json:"cut,omitempty"` // what of it could not be shown, or not whole, and why
 }
 
 // TaskCheck is what `berth task check` says.

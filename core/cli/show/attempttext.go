@@ -74,6 +74,9 @@ func AttemptText(p *out.Printer, f *answer.ShowFull, all bool) {
 	t.Write(p.Out, p.Color)
 	stepsText(p, f.Steps, all)
 	logText(p, f.Log, all)
+	for _, c := range f.Cut {
+		p.Printf("%s %s\n", out.Paint(p.Color, out.Odd, "note:"), out.Clean(c))
+	}
 	p.Printf("\nfiles in %s\n", Display(f.Dir))
 	n := 0
 	for _, file := range f.Files {

@@ -1,7 +1,6 @@
 package show
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/plainfile"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -78,7 +78,7 @@ func Trial(dir string, m *store.Manifest, t *store.TrialState, busy bool) answer
 		folder := Folder(dir, t, at.Number)
 		sa := answer.ShowAttempt{Attempt: at.Number, Dir: folder, State: StateOf(t, at.Number, busy), Spend: at.Spend()}
 		if at.Result == nil {
-			sa.Phases = phasesOf(folder, sa.State == answer.UnderWay)
+			sa.Phases = phasesOf(folder, sa.State == answer.UnderWay, &[]string{})
 			res.Attempts = append(res.Attempts, sa)
 			continue
 		}
@@ -112,22 +112,31 @@ func Folder(dir string, t *store.TrialState, number int) string {
 	return filepath.Join(dir, store.TrialsDir, filepath.FromSlash(t.Dir), store.AttemptDir(number))
 }
 
-// readLines reads a file of JSON lines; what cannot be read of it is left out,
-// as a crash leaves it.
-func readLines[T any](file string) []T {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
+// Bounds of what is read of an attempt, which somebody else may have written.
+const (
+	maxLine   = 32 << 20  // bytes of one line
+	maxLog    = 256 << 20 // bytes of one file
+	maxFiles  = 1000      // that are listed
+	maxPhases = 10_000    // phases of one attempt
+)
+
+// readLines reads a file of JSON lines in the folder of an attempt. What is no
+// JSON is left out, as a crash leaves it; cut gets a line for what else is
+// missing.
+func readLines[T any](dir, name string, cut *[]string) []T {
 	var all []T
-	sc := bufio.NewScanner(f)
-	sc.Buffer(make([]byte, 64<<10), 32<<20)
-	for sc.Scan() {
+	part, err := plainfile.Lines(dir, name, maxLine, maxLog, func(line []byte) {
 		var v T
-		if json.Unmarshal(sc.Bytes(), &v) == nil {
+		if json.Unmarshal(line, &v) == nil {
 			all = append(all, v)
 		}
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		*cut = append(*cut, err.Error())
+	case part:
+		*cut = append(*cut, fmt.Sprintf("%s: only lines of up to %d MiB in its first %d MiB are shown", name, maxLine>>20, maxLog>>20))
 	}
 	return all
 }
@@ -135,13 +144,17 @@ func readLines[T any](file string) []T {
 // phasesOf are the phases of an attempt that was not published, as far as it
 // came. A phase in which its process was killed ends with the last sign of
 // life; one that is under way has no end.
-func phasesOf(dir string, underWay bool) []record.Phase {
+func phasesOf(dir string, underWay bool, cut *[]string) []record.Phase {
 	phases := []record.Phase{}
 	var last time.Time
-	for _, e := range readLines[record.Event](filepath.Join(dir, record.EventsFile)) {
+	for _, e := range readLines[record.Event](dir, record.EventsFile, cut) {
 		last = e.Time
 		switch e.Type {
 		case record.EventPhaseStart:
+			if len(phases) == maxPhases {
+				*cut = append(*cut, fmt.Sprintf("%s: only its first %d phases are shown", record.EventsFile, maxPhases))
+				return phases
+			}
 			phases = append(phases, record.Phase{Name: e.Phase, Stage: e.Stage, Round: e.Round, Turn: e.Turn, Who: e.Who, Start: e.Time})
 		case record.EventPhaseEnd:
 			for i := len(phases) - 1; i >= 0; i-- {
@@ -164,30 +177,30 @@ func phasesOf(dir string, underWay bool) []record.Phase {
 // Attempt is one attempt with all that can be shown of it.
 func Attempt(dir string, state answer.AttemptState) (*answer.ShowFull, error) {
 	full := &answer.ShowFull{Dir: dir, Phases: []record.Phase{}, Files: []string{}}
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+	switch fi, err := os.Lstat(dir); {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("the folder of the attempt is gone: %s: all that is left is what the journal of the run says", dir)
+	case err == nil && !fi.IsDir():
+		return nil, fmt.Errorf("the folder of the attempt is a link, or no folder, and is not opened: %s", dir)
 	}
 	r, err := store.ReadResult(dir)
 	switch {
 	case err == nil:
 		full.Result, full.Phases = r, r.Phases
 	case state == answer.Published:
-		full.Damage, full.Phases = err.Error(), phasesOf(dir, false)
+		full.Damage, full.Phases = err.Error(), phasesOf(dir, false, &full.Cut)
 	case errors.Is(err, fs.ErrNotExist):
-		full.Phases = phasesOf(dir, state == answer.UnderWay)
+		full.Phases = phasesOf(dir, state == answer.UnderWay, &full.Cut)
 	default:
 		return nil, err
 	}
-	full.Turns = readLines[record.Turn](filepath.Join(dir, record.TurnsFile))
-	full.Steps = readLines[record.Step](filepath.Join(dir, record.StepsFile))
-	full.Log = readLines[json.RawMessage](filepath.Join(dir, record.LogFile))
-	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || len(full.Files) >= 1000 {
-			return err
-		}
-		rel, err := filepath.Rel(dir, p)
-		full.Files = append(full.Files, filepath.ToSlash(rel))
-		return err
-	})
+	full.Turns = readLines[record.Turn](dir, record.TurnsFile, &full.Cut)
+	full.Steps = readLines[record.Step](dir, record.StepsFile, &full.Cut)
+	full.Log = readLines[json.RawMessage](dir, record.LogFile, &full.Cut)
+	names, more, err := plainfile.List(dir, maxFiles)
+	if more {
+		full.Cut = append(full.Cut, "files: not all of them are listed")
+	}
+	full.Files = append(full.Files, names...)
 	return full, err
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -202,6 +204,75 @@ func TestADamagedResultIsSaid(t *testing.T) {
 				t.Errorf("without its folder: %v", err)
 			}
 		})
+	}
+}
+
+// An attempt may be a stranger's: what is no regular file of it is named, not
+// opened, and the rest is shown.
+func TestAnAttemptOfStrangeFilesIsShownAsFarAsItIsPlain(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]func(path string) error{
+		"a pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a link": func(path string) error { return os.Symlink("/dev/zero", path) },
+		"a line without an end": func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
+		},
+	} {
+		for _, file := range []string{record.EventsFile, record.TurnsFile, record.StepsFile, record.LogFile} {
+			if name == "a line without an end" && file != record.StepsFile {
+				continue // it takes a second to read as much of it as is read
+			}
+			dir := runOf(t)
+			_, x, err := store.Read(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			folder := show.Folder(dir, x.Trials[0], x.Trials[0].Accepted().Number)
+			_ = os.Remove(filepath.Join(folder, file))
+			if err = errors.Join(put(filepath.Join(folder, file)), os.Remove(filepath.Join(folder, record.ResultFile))); err != nil {
+				t.Fatal(err)
+			}
+			full, err := show.Attempt(folder, answer.Published)
+			if err != nil || len(full.Cut) != 1 || !strings.Contains(full.Cut[0], file) {
+				t.Errorf("%s is %s: %+v, %v", file, name, full, err)
+				continue
+			}
+			var b bytes.Buffer
+			show.AttemptText(&out.Printer{Out: &b}, full, true)
+			if !strings.Contains(b.String(), "note: ") {
+				t.Errorf("%s is %s: nothing is said of it:\n%s", file, name, b.String())
+			}
+		}
+	}
+}
+
+// What an agent left may have folders in folders until no call takes their path.
+func TestAnAttemptWithALongPathIsShown(t *testing.T) {
+	t.Parallel()
+	dir := runOf(t)
+	_, x, err := store.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := show.Folder(dir, x.Trials[0], x.Trials[0].Accepted().Number)
+	root, err := os.OpenRoot(folder)
+	for range 30 {
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.Repeat("d", 200)
+		above := root
+		if err = root.Mkdir(name, 0o700); err == nil {
+			root, err = root.OpenRoot(name)
+		}
+		err = errors.Join(err, above.Close())
+	}
+	if err = errors.Join(err, root.Close()); err != nil {
+		t.Fatal(err)
+	}
+	full, err := show.Attempt(folder, answer.Published)
+	if err != nil || full.Result == nil || !slices.Contains(full.Files, record.ResultFile) {
+		t.Errorf("%+v, %v", full, err)
 	}
 }
 

@@ -1,16 +1,16 @@
 package tape
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/berth-eval/berth/core/plainfile"
 )
 
 // line is what a player reads of a line of the record.
@@ -32,32 +32,31 @@ type Player struct {
 	without []string // members of a request that may differ
 }
 
-// maxLine is how long a line of the record may be: 16 MiB.
-const maxLine = 16 << 20
+// Bounds of a record that is played.
+const (
+	maxLine   = 16 << 20 // bytes of one line
+	maxRecord = 4 << 30  // bytes of all lines
+)
 
 // Open reads the record of an attempt: the file of lines, which lies in the
 // folder of the bodies. without are the members of a request that were left
 // out of Entry.Match.
 func Open(file, role, name string, without []string) (*Player, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
-	}
-	defer f.Close()
 	p := &Player{dir: filepath.Dir(file), without: without}
-	sc := bufio.NewScanner(f)
-	sc.Buffer(nil, maxLine)
-	for sc.Scan() {
+	cut, err := plainfile.Lines(p.dir, filepath.Base(file), maxLine, maxRecord, func(text []byte) {
 		var l line
-		if json.Unmarshal(sc.Bytes(), &l) != nil {
-			continue // a line that a crash cut off
+		if json.Unmarshal(text, &l) != nil {
+			return // a line that a crash cut off
 		}
 		if l.Role == role && l.Name == name && l.Match != "" && l.Reply != "" {
 			p.lines = append(p.lines, l)
 		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
 	}
-	if err = sc.Err(); err != nil {
-		return nil, fmt.Errorf("replay %s: %w", file, err)
+	if cut {
+		return nil, fmt.Errorf("replay %s: a line of it, or all of it, is too long to be read", file)
 	}
 	p.played = make([]bool, len(p.lines))
 	return p, nil

@@ -18,6 +18,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/berth-eval/berth/core/plainfile"
 )
 
 // Entry is what a line of the record says of the bodies of an exchange.
@@ -108,7 +110,7 @@ func Fetch(dir, digest string) ([]byte, error) {
 	if len(raw) != 2*sha256.Size || strings.Trim(raw, "0123456789abcdef") != "" {
 		return nil, fmt.Errorf("recorded exchange: %q is no digest", digest)
 	}
-	packed, err := os.ReadFile(place(dir, digest))
+	packed, err := plainfile.Read(dir, blobs+"/"+raw+".zst", maxBody)
 	if err != nil {
 		return nil, fmt.Errorf("recorded exchange: %w", err)
 	}

@@ -32,9 +32,9 @@ type Info struct {
 	Version string // for people and lock files; never compared to decide behavior
 	Doc     string // one paragraph for `berth plugin info`
 	// Env names variables of the host's environment that the process needs
-	// beside PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR and XDG_*,
-	// such as the address of an engine. A name that sounds like a secret is
-	// refused.
+	// beside PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR, XDG_* and
+	// BERTH_RUNTIME_DIR, such as the address of an engine. A name that sounds
+	// like a secret is refused.
 	Env []string
 	// Bundle says what the programs of an agent that runs inside the sandbox are
 	// made of: `berth agent bundle` makes it. Nil: it has none.

@@ -29,6 +29,7 @@ import (
 	"github.com/berth-eval/berth/core/cli/out"
 	"github.com/berth-eval/berth/core/cli/usage"
 	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/plugins/runtimedir"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -191,7 +192,7 @@ func (a *app) bundles() *bundles.Commands {
 // host makes the host of plugins of this program.
 func (a *app) host() (*plugin.Host, error) {
 	cache := ""
-	if dir, err := os.UserCacheDir(); err == nil {
+	if dir, err := cacheFolder(); err == nil {
 		cache = filepath.Join(dir, "berth", "plugins")
 	}
 	h, err := plugin.New(plugin.Options{Cache: cache, Log: a.log})
@@ -199,6 +200,27 @@ func (a *app) host() (*plugin.Host, error) {
 		return nil, fmt.Errorf("plugins: %w", err)
 	}
 	return h, nil
+}
+
+// cacheFolder is the user's, made if it is not there. After su it may be
+// somebody else's, who would decide what plugins are taken to be.
+func cacheFolder() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	if _, err = os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if err = runtimedir.Ours(filepath.Dir(dir)); err == nil {
+			err = os.Mkdir(dir, 0o700)
+		}
+	}
+	if err == nil {
+		err = runtimedir.Ours(dir)
+	}
+	if err == nil {
+		err = runtimedir.Writable(dir)
+	}
+	return dir, err
 }
 
 // load reads and plans an experiment. The caller closes it.

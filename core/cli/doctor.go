@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -124,15 +123,22 @@ func machineChecks() []answer.DoctorCheck {
 		checks = append(checks, c)
 	}
 	dir, err := node.Dir()
-	add("runtime folder", dir, "set "+node.EnvDir+" to a short path on a local disk", err)
-	path, err := sandboxdPath()
-	add("sandboxd", path, "run make build", err)
-	cache, err := os.UserCacheDir()
-	if err == nil {
-		err = os.MkdirAll(cache, 0o700)
+	add("runtime folder", dir, "set "+node.EnvDir+" to a short path of your own on a local disk", err)
+	if err == nil { // else it is the same
+		err = machineReady()
 	}
-	add("cache folder", cache, "set XDG_CACHE_HOME to a folder of your own", err)
-	return append(checks, machine.Here().Checks()...)
+	path, missing := sandboxdPath()
+	if missing != nil {
+		add("sandboxd", path, "run make build", missing)
+	} else if dir != "" {
+		add("sandboxd", path, "make room in "+dir, err)
+	}
+	cache := answer.DoctorCheck{Name: "cache folder", OK: true}
+	if cache.Text, err = cacheFolder(); err != nil { // nothing needs it
+		cache.Text = err.Error() + ": every command asks every plugin anew what it is"
+		cache.Remedy = "set XDG_CACHE_HOME to a folder of your own"
+	}
+	return append(append(checks, cache), machine.Here().Checks()...)
 }
 
 func (a *app) sayDoctor(res *answer.Doctor) {

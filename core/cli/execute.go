@@ -99,10 +99,17 @@ func (a *app) startable(l *load.Loaded) error {
 		}
 		return &exit{exitUsage, err}
 	}
-	if _, err := sandboxdPath(); err != nil {
+	if err := machineReady(); err != nil {
 		return &exit{exitUsage, err}
 	}
 	return nil
+}
+
+// machineReady says what keeps every run on this machine from starting, by
+// making what each needs in the runtime folder.
+func machineReady() error {
+	_, err := installSandboxd()
+	return err
 }
 
 // limits are those of the experiment, with what the command line says.
@@ -306,10 +313,25 @@ func installSandboxd() (string, error) {
 		return "", err
 	}
 	installed, _, err := sandbox.Install(filepath.Join(dir, "d"), path)
-	if err == nil {
-		pruneSandboxd(installed)
+	if err != nil {
+		return "", fmt.Errorf("install %s in the runtime folder: %w: make room in %s, or set %s to a short path of your own on a local disk", sandboxdName, err, dir, node.EnvDir)
 	}
-	return installed, err
+	pruneSandboxd(installed)
+	return installed, nil
+}
+
+// tempDir makes a folder for temporary files: where the user wants such, or, if
+// nothing can be made there, in the runtime folder.
+func tempDir(pattern string) (string, error) {
+	dir, err := os.MkdirTemp("", pattern)
+	if err == nil {
+		return dir, nil
+	}
+	runtime, noRuntime := node.Dir()
+	if noRuntime != nil {
+		return "", errors.Join(err, noRuntime)
+	}
+	return os.MkdirTemp(runtime, pattern)
 }
 
 // pruneSandboxd removes copies of other builds that nobody has used for a day:

@@ -144,7 +144,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 	if len(ms) == 0 {
 		return fmt.Errorf("%s uses no model: name one with model = model.<name>", path)
 	}
-	dir, err := os.MkdirTemp("", "berth-gateway-")
+	dir, err := tempDir("berth-gateway-")
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,9 @@ would not start.`,
 			if !l.Ready() {
 				return &exit{exitUsage, nil}
 			}
+			if err = machineReady(); err != nil {
+				return &exit{exitUsage, err}
+			}
 			return nil
 		},
 	}

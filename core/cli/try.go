@@ -107,9 +107,9 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 	if format == nil {
 		return "", nil, fmt.Errorf("no task at or below %s: `berth task check %s` says what was looked for", dir, dir)
 	}
-	tmp, err := os.MkdirTemp("", "berth-try-")
+	tmp, err := tempDir("berth-try-")
 	if err != nil {
-		return "", nil, fmt.Errorf("make a folder for temporary files: %w: set TMPDIR to a folder that can be written to", err)
+		return "", nil, fmt.Errorf("make a folder for temporary files: %w", err)
 	}
 	file = filepath.Join(tmp, "try.hcl")
 	text := tryText(store.Name(filepath.Base(abs), 40), abs, format.Name(), f)

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
 // passed are the variables of the host's environment that every plugin gets;
 // no name here ever holds a secret. A plugin names further ones in Describe.
-var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR"}
+var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", runtimedir.Env}
 
 // environ is what of all a plugin gets that named extra.
 func environ(all, extra []string) []string {

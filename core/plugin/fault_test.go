@@ -374,7 +374,7 @@ func TestFoldersOfKilledHostsAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sweep(base)
+	sweep(base, socketPrefix)
 	for dir, want := range map[string]bool{old: false, held: true, empty: false, killed: false} {
 		if _, err := os.Stat(dir); (err == nil) != want {
 			t.Errorf("%s exists: %v, want %v", filepath.Base(dir), err == nil, want)

@@ -48,8 +48,8 @@ type Options struct {
 	// every binary is started once to be asked.
 	Cache string
 	// Sockets is an existing folder for the sockets of plugins, private to this
-	// host, with a path of at most 60 bytes. Empty: a new one in the place for
-	// temporary files, removed by Stop.
+	// host, with a path of at most 60 bytes. Empty: a new one in the runtime
+	// folder, removed by Stop.
 	Sockets string
 	// Env is added to the environment of every process, as K=V.
 	Env []string

@@ -9,6 +9,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
 // maxSocketDir is how long the path of the folder for sockets may be: a Unix
@@ -22,7 +24,12 @@ type socketDir struct {
 	lock *os.File // held while the host lives; nil when the folder was given
 }
 
-const socketPrefix = "berth-plugins-"
+// These folders are in one of their own in the runtime folder; in that for
+// temporary files, where others have theirs, their names begin with the prefix.
+const (
+	socketsDir   = "s"
+	socketPrefix = "berth-plugins-"
+)
 
 // openSockets takes the folder that was given, or makes one and removes those
 // that hosts which are gone left behind.
@@ -37,25 +44,38 @@ func openSockets(given string) (*socketDir, error) {
 		}
 		return &socketDir{path: abs}, checkLength(abs)
 	}
-	base := os.TempDir()
-	if checkLength(filepath.Join(base, socketPrefix+"1234567890")) != nil {
-		base = "/tmp"
+	base, prefix, err := socketBase()
+	if err != nil {
+		return nil, fmt.Errorf("folder for plugin sockets: %w", err)
 	}
-	sweep(base)
-	var err error
+	sweep(base, prefix)
 	for range 10 {
 		var d *socketDir
-		if d, err = makeSockets(base); err == nil {
+		if d, err = makeSockets(base, prefix); err == nil {
 			return d, nil
 		}
 	}
-	return nil, fmt.Errorf("folder for plugin sockets: %w: set TMPDIR to a folder that you may write to", err)
+	return nil, fmt.Errorf("folder for plugin sockets: %w", err)
+}
+
+// socketBase is in the runtime folder. Where there is none it is the folder for
+// temporary files: who lists plugins or cleans up needs no more.
+func socketBase() (base, prefix string, err error) {
+	if base, err = runtimedir.Dir(); err == nil {
+		base = filepath.Join(base, socketsDir)
+		return base, "", runtimedir.Make(base)
+	}
+	base = os.TempDir()
+	if checkLength(filepath.Join(base, socketPrefix+"1234567890")) != nil {
+		base = "/tmp"
+	}
+	return base, socketPrefix, nil
 }
 
 // makeSockets fails when somebody who sweeps takes the new folder, before its
 // lock is ours, for one that was left.
-func makeSockets(base string) (*socketDir, error) {
-	path, err := os.MkdirTemp(base, socketPrefix)
+func makeSockets(base, prefix string) (*socketDir, error) {
+	path, err := os.MkdirTemp(base, prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -109,14 +129,13 @@ func lockFile(dir string, flag int) (*os.File, error) {
 // sweep removes folders of hosts that were killed: nobody holds their lock any
 // more. One that has no lock is empty, and goes, too: a host that was about to
 // take its lock makes another (makeSockets).
-func sweep(base string) {
-	old, err := filepath.Glob(filepath.Join(base, socketPrefix+"*"))
+func sweep(base, prefix string) {
+	old, err := filepath.Glob(filepath.Join(base, prefix+"*"))
 	if err != nil {
 		return
 	}
 	for _, path := range old {
-		info, err := os.Lstat(path)
-		if err != nil || !info.IsDir() || private(path) != nil {
+		if runtimedir.Make(path) != nil { // it is there, and not ours
 			continue
 		}
 		lock, err := lockFile(path, 0)

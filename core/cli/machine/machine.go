@@ -199,9 +199,13 @@ func (m Machine) session() (text, remedy string) {
 		return "XDG_RUNTIME_DIR is not set", private
 	}
 	info, err := os.Stat(m.Root + dir)
-	switch {
-	case err != nil || !info.IsDir():
+	if err != nil || !info.IsDir() {
 		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which is not there", dir), private
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case ok && int(st.Uid) != os.Geteuid(): // that is m.UID, but in tests
+		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which belongs to user %d and is not used (su keeps the variable of the user before)", dir, st.Uid), private
 	case info.Mode().Perm()&0o077 != 0:
 		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which others may look into", dir), "chmod 700 " + dir
 	default:

@@ -60,6 +60,14 @@ func TestEachThingThatIsMissingHasARemedy(t *testing.T) {
 		{name: "not delegated", change: func(f map[string]string) { f["sys/fs/cgroup/user.slice/a.scope/cgroup.controllers"] = "memory pids\n" }, check: "control groups", remedy: "Delegate="},
 		{name: "no runtime folder", machine: func(m *Machine) { m.Env = func(string) string { return "" } }, check: "runtime folder of the session", remedy: "0700"},
 		{name: "a stale one", machine: func(m *Machine) { m.Env = func(string) string { return "/run/user/7" } }, check: "runtime folder of the session", remedy: "0700"},
+		{
+			name: "that of another user, after su", machine: func(m *Machine) {
+				if os.Getuid() != 0 || os.Chown(m.Root+"/run/user/1000", 12345, 12345) != nil {
+					m.Env = func(string) string { return "" } // it cannot be tried here
+				}
+			},
+			check: "runtime folder of the session", remedy: "0700",
+		},
 		{name: "low limits", machine: func(m *Machine) { m.Limit = func(int) uint64 { return 512 } }, check: "limits of this process", remedy: "nofile=512:512"},
 		{name: "no tun", change: func(f map[string]string) { delete(f, "dev/net/tun") }, check: "devices", remedy: "modprobe tun"},
 		{name: "SELinux", change: func(f map[string]string) { f["sys/fs/selinux/enforce"] = "1" }, check: "SELinux", remedy: "label=disable"},

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
 // Owner says whose a place is; owner.json in it.
@@ -134,21 +136,24 @@ func Living() ([]Owner, error) {
 	return owners, err
 }
 
-// places are the folders of all places.
-func places() ([]string, error) {
-	dir, err := Dir()
-	if err != nil {
+// places are the folders of all places, also of those in a folder that became
+// full, and is not used for new ones.
+func places() (dirs []string, err error) {
+	folders := runtimedir.Dirs()
+	if len(folders) == 0 {
+		_, err = Dir() // says why
 		return nil, err
 	}
-	parent := filepath.Join(dir, placesDir)
-	entries, err := os.ReadDir(parent)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var dirs []string
-	for _, e := range entries {
-		if e.IsDir() {
-			dirs = append(dirs, filepath.Join(parent, e.Name()))
+	for _, dir := range folders {
+		parent := filepath.Join(dir, placesDir)
+		entries, readErr := os.ReadDir(parent)
+		if !errors.Is(readErr, fs.ErrNotExist) {
+			err = errors.Join(err, readErr)
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				dirs = append(dirs, filepath.Join(parent, e.Name()))
+			}
 		}
 	}
 	return dirs, err
@@ -185,7 +190,7 @@ func sweepPlaces(dir string) error {
 // processes left are removed.
 func Stale() ([]*Place, error) {
 	dirs, err := places()
-	if dir, dirErr := Dir(); dirErr == nil {
+	for _, dir := range runtimedir.Dirs() {
 		err = errors.Join(err, sweepLocks(dir), sweepPlaces(dir))
 	}
 	var stale []*Place

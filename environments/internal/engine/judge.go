@@ -52,7 +52,11 @@ func (e *Environment) judge(ctx context.Context, spec environment.Spec) (*judgem
 	if len(j.report.Refusals) > 0 {
 		return j, nil
 	}
-	var err error
+	err := usable()
+	if err != nil {
+		j.refuse(fmt.Sprintf("Environment %q has no folder for its locks", e.o.Name), err.Error())
+		return j, nil
+	}
 	if j.remote, err = e.at(j.config); err != nil {
 		j.refuse(fmt.Sprintf("Environment %q finds no engine", e.o.Name), err.Error())
 		return j, nil

@@ -78,7 +78,7 @@ func (e *Environment) use(ctx context.Context, r *remote, name string) error {
 
 // lockMarks holds the marks on images while one is made, or an image is removed.
 func lockMarks(ctx context.Context) (dir string, unlock func(), err error) {
-	if dir, err = marksPlace(); err != nil {
+	if dir, err = Lasting(); err != nil {
 		return "", nil, err
 	}
 	unlock, err = lockIn(ctx, dir, "images")

@@ -4,55 +4,55 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
+
+// folder is what is ours in a runtime folder.
+const folder = "engines"
 
 // Place is a folder of this user on node-local disk, for locks and for what
 // must be known after a crash. Locks do not work on every shared file system,
 // and a home often is on one.
 func Place() (string, error) {
-	dir := filepath.Join(os.TempDir(), "berth-engines-"+strconv.Itoa(os.Getuid()))
-	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
-		if info, err := os.Stat(run); err == nil && info.IsDir() {
-			dir = filepath.Join(run, "berth-engines")
+	dir, err := runtimedir.Dir()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, folder)
+	return dir, runtimedir.Make(dir)
+}
+
+// Lasting is such a folder, the same for all sessions and jobs of this user,
+// whatever their environment names for such things, because their engine may be
+// the same. It is where marks on images are.
+func Lasting() (string, error) {
+	dir, err := runtimedir.Lasting()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, folder)
+	return dir, runtimedir.Make(dir)
+}
+
+// usable says what keeps these folders from being used, by writing to them.
+func usable() error {
+	for _, find := range []func() (string, error){Place, Lasting} {
+		dir, err := find()
+		if err == nil {
+			err = runtimedir.Writable(dir)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return private(dir)
-}
-
-// private makes a folder that is this user's alone, or says that it is not.
-func private(dir string) (string, error) {
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", err
-	}
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return "", err
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || info.Mode().Perm() != 0o700 || int(owner.Uid) != os.Getuid() {
-		return "", fmt.Errorf("%s is not a folder of yours alone: remove it", dir)
-	}
-	return dir, nil
-}
-
-// marksPlace is where this user's marks on images are: the same for all
-// sessions and jobs, whatever their environment names for such things, because
-// their engine may be the same.
-func marksPlace() (string, error) {
-	dir, err := private("/tmp/berth-engines-" + strconv.Itoa(os.Getuid()))
-	if err != nil {
-		return Place()
-	}
-	return dir, nil
+	return nil
 }
 
 // lock holds a name against every process of this user on this machine.

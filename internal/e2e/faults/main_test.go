@@ -60,7 +60,7 @@ func leftovers() (left []string) {
 			break
 		}
 	}
-	for _, folder := range []string{"r/berth/p", "r/berth/local-1/sandboxes", "t"} {
+	for _, folder := range []string{"r/berth/p", "r/berth/s", "r/berth/local-1/sandboxes", "t"} {
 		found, err := filepath.Glob(filepath.Join(top, "*", folder, "*"))
 		if err != nil {
 			left = append(left, err.Error())

@@ -325,24 +325,4 @@ func (p *place) clean() {
 			t.Errorf("left a mount: %s", line)
 		}
 	}
-	if runs, _ := filepath.Glob(filepath.Join(p.dir, "runs", "*")); p.uid == 0 && len(runs) > 0 { //nolint:errcheck // a good pattern
-		p.records(labels(t, runs))
-	}
-}
-
-// records checks that no record of a sandbox of these runs is left where root
-// has them, for all of its processes.
-func (p *place) records(labels []string) {
-	p.test.Helper()
-	files, err := filepath.Glob("/run/berth-0/local-1/sandboxes/*")
-	if err != nil {
-		p.test.Error(err)
-	}
-	for _, f := range files {
-		for _, l := range labels {
-			if b, readErr := os.ReadFile(f); readErr == nil && strings.Contains(string(b), l) {
-				p.test.Errorf("left: %s: %s", f, b)
-			}
-		}
-	}
 }

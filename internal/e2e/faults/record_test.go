@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/cli/answer"
@@ -211,23 +210,4 @@ func count(t *testing.T, dir, kind string) (n int) {
 		}
 	}
 	return n
-}
-
-// labels are the ids of runs, which everything that they make carries.
-func labels(t *testing.T, dirs []string) (all []string) {
-	t.Helper()
-	for _, dir := range dirs {
-		first, _, _ := strings.Cut(read(filepath.Join(dir, "manifest.jsonl")), "\n")
-		var head struct {
-			Run struct {
-				Run string `json:"run"`
-			} `json:"run"`
-		}
-		if err := json.Unmarshal([]byte(first), &head); err != nil || head.Run.Run == "" {
-			t.Errorf("%s: the manifest begins with %q, %v", dir, first, err)
-			continue
-		}
-		all = append(all, head.Run.Run)
-	}
-	return all
 }

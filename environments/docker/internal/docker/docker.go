@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-eval/berth/environments/internal/engine"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
 // New is the environment.
@@ -38,7 +39,7 @@ func address() (string, error) {
 		return host, nil
 	}
 	candidates := []string{"/var/run/docker.sock"}
-	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
+	if run, err := runtimedir.For(os.Getuid()).Session(); err == nil { // after su it may be somebody else's
 		candidates = append(candidates, filepath.Join(run, "docker.sock")) // rootless
 	}
 	if own := fmt.Sprintf("/run/user/%d/docker.sock", os.Getuid()); !slices.Contains(candidates, own) {

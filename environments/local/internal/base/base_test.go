@@ -13,12 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func always(string) (bool, error) { return true, nil }
+func always(string) error { return nil }
+
+// in is a folder as a place.
+func in(dir string) func() (string, error) { return func() (string, error) { return dir, nil } }
 
 // state is a State in a folder of its own.
 func state(t *testing.T) *State {
 	t.Helper()
-	s, err := Open(Places{UID: os.Getuid(), Temp: t.TempDir(), Cache: []string{t.TempDir()}})
+	s, err := Open(Places{Top: in(t.TempDir()), Cache: []func() (string, error){in(t.TempDir())}})
 	if err == nil {
 		err = s.UseBase(always)
 	}
@@ -43,73 +46,61 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 }
 
 func TestStateFolderIsOursAlone(t *testing.T) {
-	temp := t.TempDir()
-	if _, err := Open(Places{UID: 7, Temp: temp}); err != nil {
+	top := t.TempDir()
+	if _, err := Open(Places{Top: in(top)}); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{"berth-7", "berth-7/local-1", "berth-7/local-1/sandboxes"} {
-		if info, err := os.Lstat(filepath.Join(temp, dir)); err != nil || info.Mode().Perm() != 0o700 {
+	for _, dir := range []string{"local-1", "local-1/sandboxes", "local-1/work"} {
+		if info, err := os.Lstat(filepath.Join(top, dir)); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("%s: %v, %v; want mode 0700", dir, info, err)
 		}
 	}
 }
 
-func TestSquattedStateFolderIsRefused(t *testing.T) {
-	elsewhere := t.TempDir()
-	for _, tt := range []struct {
-		name string
-		put  func(path string) error
-		want string
-		root bool
-	}{
-		{name: "a link", put: func(p string) error { return os.Symlink(elsewhere, p) }, want: "is not a folder"},
-		{name: "a file", put: func(p string) error { return os.WriteFile(p, nil, 0o600) }, want: "is not a folder"},
-		{name: "open to others", put: func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chmod(p, 0o755)) }, want: "chmod 700"},
-		{name: "of somebody else", put: func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, 12345, 12345)) }, want: "belongs to user 12345", root: true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if tt.root && os.Getuid() != 0 {
-				t.Skip("needs root, to be somebody else")
-			}
-			temp := t.TempDir()
-			if err := tt.put(filepath.Join(temp, "berth-7")); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := Open(Places{UID: 7, Temp: temp}); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want %q", err, tt.want)
-			}
-		})
-	}
-}
-
-func TestRuntimeFolderIsUsedUnlessStale(t *testing.T) {
-	temp, runtime := t.TempDir(), t.TempDir()
-	if err := os.Chmod(runtime, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(Places{UID: 7, Runtime: runtime, Temp: temp})
-	if err != nil || !strings.HasPrefix(s.Boxes, runtime) {
-		t.Errorf("got %+v, %v; want it below %s", s, err, runtime)
-	}
-	s, err = Open(Places{UID: 7, Runtime: filepath.Join(runtime, "gone"), Temp: temp})
-	if err != nil || !strings.HasPrefix(s.Boxes, temp) {
-		t.Errorf("with a stale one: %+v, %v; want it below %s", s, err, temp)
-	}
-}
-
 func TestBaseIsTheFirstUsable(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
-	s, err := Open(Places{UID: 7, Temp: t.TempDir(), Cache: []string{first, second}})
+	s, err := Open(Places{Top: in(t.TempDir()), Cache: []func() (string, error){in(first), in(second)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.UseBase(func(dir string) (bool, error) { return !strings.HasPrefix(dir, first), nil })
+	full := errors.New("no space")
+	err = s.UseBase(func(dir string) error {
+		if strings.HasPrefix(dir, first) {
+			return full
+		}
+		return nil
+	})
 	if err != nil || !strings.HasPrefix(s.base, second) {
 		t.Errorf("got %q, %v; want it below %s", s.base, err, second)
 	}
-	s.base = ""
-	if err := s.UseBase(func(string) (bool, error) { return false, nil }); err == nil || !strings.Contains(err.Error(), "cannot shift ids") {
+	if err := s.UseBase(func(string) error { return full }); !errors.Is(err, full) {
 		t.Errorf("with none usable: %v", err)
+	}
+}
+
+// After su, or where somebody was there first: what others own or can write to
+// is no place for what root of a sandbox is going to execute.
+func TestAFolderOfSomebodyElseHoldsNoCopies(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"their cache":          func(dir string) error { return os.Chown(dir, 12345, 12345) },
+		"a cache that is open": func(dir string) error { return os.Chmod(dir, 0o777) },
+		"their folder in our cache": func(dir string) error {
+			return errors.Join(os.Mkdir(dir+"/berth", 0o700), os.Chown(dir+"/berth", 12345, 12345))
+		},
+		"a link to nothing in our one": func(dir string) error { return os.Symlink("/nowhere", dir+"/berth") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if os.Getuid() != 0 {
+				t.Skip("needs root, to be somebody else")
+			}
+			cache := t.TempDir()
+			if err := spoil(cache); err != nil {
+				t.Fatal(err)
+			}
+			if dir, err := In(cache)(); err == nil {
+				t.Errorf("got %q", dir)
+			}
+		})
 	}
 }
 

@@ -10,9 +10,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 
-	"golang.org/x/sys/unix"
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
 // version is that of everything below a state folder. Another version uses
@@ -24,21 +23,20 @@ type State struct {
 	Boxes string // records of sandboxes
 	Work  string // for files that nobody else opens by name
 
-	bases []string // where copies of the host may be, best first
-	base  string   // one of them, once UseBase was called
+	bases []func() (string, error) // folders in which copies of the host may be, best first
+	base  string                   // the one that is in use, once UseBase has found it
 }
 
-// Places are where state may be, for a user.
+// Places are where state may be, for a user. Each finds or makes a folder in
+// which nobody else can put anything.
 type Places struct {
-	UID     int      // as the host knows it
-	Runtime string   // $XDG_RUNTIME_DIR, or empty; not for root, whose processes must find each other
-	Cache   []string // for copies of the host, best first: $XDG_CACHE_HOME or ~/.cache, which nothing cleans up
-	Temp    string   // a node-local folder of everybody; empty: /tmp, or /run for root
+	Top   func() (string, error)   // for what runs now: see package runtimedir
+	Cache []func() (string, error) // for copies of the host, best first: ~/.cache, which nothing cleans up
 }
 
 // Open finds and makes the folders of this user and version.
 func Open(p Places) (*State, error) {
-	top, err := topFolder(p)
+	top, err := p.Top()
 	if err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
@@ -46,116 +44,63 @@ func Open(p Places) (*State, error) {
 	mine := filepath.Join(top, version)
 	s.Boxes, s.Work = filepath.Join(mine, "sandboxes"), filepath.Join(mine, "work")
 	for _, dir := range []string{mine, s.Boxes, s.Work} {
-		if err := own(dir); err != nil {
+		if err := runtimedir.Make(dir); err != nil {
 			return nil, fmt.Errorf("state folder: %w", err)
 		}
 	}
 	// Cleaners of /tmp remove old empty folders, and the skeleton is nothing
 	// else: the state folder is the last choice for it.
 	for _, cache := range p.Cache {
-		s.bases = append(s.bases, filepath.Join(cache, "berth", version))
+		s.bases = append(s.bases, func() (string, error) {
+			dir, err := cache()
+			return filepath.Join(dir, version), err
+		})
 	}
-	s.bases = append(s.bases, filepath.Join(mine, "base"))
+	s.bases = append(s.bases, func() (string, error) { return filepath.Join(mine, "base"), nil })
 	return s, nil
 }
 
-// UseBase chooses the folder for copies of the host: the first that is ours,
-// on this machine, and that usable accepts.
-func (s *State) UseBase(usable func(dir string) (bool, error)) error {
-	if s.base != "" {
-		return nil
+// In is the folder of Berth in one that belongs to this user, such as ~/.cache.
+func In(parent string) func() (string, error) {
+	return func() (string, error) {
+		if err := os.MkdirAll(parent, 0o700); err != nil {
+			return "", err
+		}
+		if err := runtimedir.Ours(parent); err != nil {
+			return "", err
+		}
+		dir := filepath.Join(parent, "berth")
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return "", err
+		}
+		return dir, runtimedir.Ours(dir)
 	}
+}
+
+// UseBase chooses the folder for copies of the host: the first that is ours, on
+// this machine, in which a file can be written, and for which use succeeds. use
+// may make copies: a disk may be full before they are complete.
+func (s *State) UseBase(use func(dir string) error) error {
+	return s.TryBase(func(dir string) error {
+		s.base = dir
+		return use(dir)
+	})
+}
+
+// TryBase is UseBase without the choice: it says whether there is such a folder.
+func (s *State) TryBase(use func(dir string) error) error {
 	var errs []error
-	for _, dir := range s.bases {
-		err := os.MkdirAll(filepath.Dir(dir), 0o700)
-		if err == nil {
-			err = local(filepath.Dir(dir))
+	for _, choice := range s.bases {
+		dir, err := choice()
+		for _, step := range []func(string) error{runtimedir.Make, runtimedir.Local, runtimedir.Writable, use} {
+			if err == nil {
+				err = step(dir)
+			}
 		}
 		if err == nil {
-			err = own(dir)
-		}
-		ok := false
-		if err == nil {
-			ok, err = usable(dir)
-		}
-		if ok {
-			s.base = dir
 			return nil
-		}
-		if err == nil {
-			err = fmt.Errorf("%s: its file system cannot shift ids", dir)
 		}
 		errs = append(errs, err)
 	}
 	return fmt.Errorf("no folder for copies of the host: %w", errors.Join(errs...))
-}
-
-// topFolder is the first place that will do.
-func topFolder(p Places) (string, error) {
-	if p.Runtime != "" && p.UID != 0 {
-		// Stale on clusters whose login sessions are adopted; then it is not
-		// there, or not ours.
-		dir := filepath.Join(p.Runtime, "berth")
-		if local(p.Runtime) == nil && owned(p.Runtime) == nil && own(dir) == nil {
-			return dir, nil
-		}
-	}
-	temp := p.Temp
-	if temp == "" {
-		temp = "/tmp"
-		if p.UID == 0 {
-			temp = "/run"
-		}
-	}
-	if err := local(temp); err != nil {
-		return "", err
-	}
-	dir := filepath.Join(temp, "berth-"+strconv.Itoa(p.UID))
-	return dir, own(dir)
-}
-
-// own makes dir a folder that only we can enter. Somebody else may have made
-// it before us, in a folder of everybody: then it is refused.
-func own(dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return owned(dir)
-}
-
-// owned says whether dir is a folder, no link, of ours, that nobody else can
-// enter.
-func owned(dir string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(dir, &st); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
-	}
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fmt.Errorf("%s is not a folder: somebody may have put it there: remove it", dir)
-	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%s belongs to user %d: somebody else made it, perhaps to read along: have it removed", dir, st.Uid)
-	case st.Mode&0o077 != 0:
-		return fmt.Errorf("%s can be entered by others (mode %#o): chmod 700 %s", dir, st.Mode&0o7777, dir)
-	}
-	return nil
-}
-
-// remote are the magic numbers (statfs) of file systems whose locks, sockets
-// or owners cannot be relied on.
-var remote = map[int64]string{
-	0x6969: "NFS", 0xff534d42: "CIFS", 0xfe534d42: "SMB", 0x0bd00bd0: "Lustre", 0x47504653: "GPFS", 0x00c36400: "Ceph",
-	0x65735546: "FUSE", 0x01021997: "9p", 0x19830326: "BeeGFS", 0xaad7aaea: "PanFS", 0x20030528: "OrangeFS", 0x5346414f: "AFS",
-}
-
-// local refuses a folder that is not there or not on this machine.
-func local(dir string) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
-	}
-	if name, ok := remote[st.Type&0xffffffff]; ok {
-		return fmt.Errorf("%s is on a shared file system (%s): state must be on a disk of this machine", dir, name)
-	}
-	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/environments/local/internal/base"
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox"
@@ -22,7 +21,7 @@ func BenchmarkSandbox(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer os.RemoveAll(top)
-	e := New(Options{Process: modetest.Process, Init: modetest.Init(), Places: base.Places{UID: modetest.Process.UID, Temp: top}})
+	e := New(Options{Process: modetest.Process, Init: modetest.Init(), Places: places(top)})
 	defer e.Close()
 	binary, _, err := host.Install(filepath.Join(top, "bin"), filepath.Join(modetest.Tools, "berth-sandboxd"))
 	if err != nil {

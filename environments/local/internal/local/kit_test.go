@@ -33,7 +33,7 @@ func made(t *testing.T) *Environment {
 	}
 	e := New(Options{
 		Process: modetest.Process, Init: modetest.Init(),
-		Places: base.Places{UID: modetest.Process.UID, Temp: top, Cache: []string{cache}},
+		Places: places(top, cache),
 	})
 	t.Cleanup(func() {
 		if err := errors.Join(e.Close(), os.RemoveAll(top)); err != nil {
@@ -41,6 +41,16 @@ func made(t *testing.T) *Environment {
 		}
 	})
 	return e
+}
+
+// places are folders of a test.
+func places(top string, caches ...string) base.Places {
+	in := func(dir string) func() (string, error) { return func() (string, error) { return dir, nil } }
+	p := base.Places{Top: in(top)}
+	for _, c := range caches {
+		p.Cache = append(p.Cache, in(c))
+	}
+	return p
 }
 
 func TestConformance(t *testing.T) {

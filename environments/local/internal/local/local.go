@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/environments/local/internal/maker"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
 // Config is the body of an `environment` block with plugin = "local".
@@ -86,16 +87,18 @@ func (e *Environment) Close() error {
 
 // Places are where state may be, by the environment of this process.
 func Places(uid int) base.Places {
-	p := base.Places{UID: uid, Runtime: os.Getenv("XDG_RUNTIME_DIR")}
+	find := runtimedir.For(uid)
+	p := base.Places{Top: find.Dir}
+	if uid == 0 {
+		// Of several kinds: not every file system can shift ids.
+		p.Cache = append(p.Cache, base.In("/var/cache"), base.In("/run"), func() (string, error) { return find.Own("/dev/shm") })
+	}
 	cache, home := os.Getenv("XDG_CACHE_HOME"), os.Getenv("HOME")
 	switch {
-	case uid == 0:
-		// Of several kinds: not every file system can shift ids.
-		p.Cache = []string{"/var/cache", "/run", "/dev/shm"}
 	case filepath.IsAbs(cache):
-		p.Cache = []string{cache}
-	case filepath.IsAbs(home):
-		p.Cache = []string{filepath.Join(home, ".cache")}
+		p.Cache = append(p.Cache, base.In(cache))
+	case runtimedir.Ours(home) == nil: // after su it may be somebody else's
+		p.Cache = append(p.Cache, base.In(filepath.Join(home, ".cache")))
 	}
 	return p
 }

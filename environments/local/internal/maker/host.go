@@ -86,42 +86,85 @@ func (m *Maker) openHost() (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	shiftable := func(string) (bool, error) { return true, nil }
-	if m.process.Mode == ids.RealRoot {
-		s, startErr := m.start(nil)
-		if startErr != nil {
-			return nil, startErr
-		}
-		defer s.end()
-		ns, nsErr := s.userNamespace()
-		if nsErr != nil {
-			return nil, nsErr
-		}
-		defer ns.Close()
-		shiftable = func(dir string) (bool, error) { return canShift(dir, ns) }
-	}
-	if err = state.UseBase(shiftable); err != nil {
+	shift, end, err := m.shifter()
+	if err != nil {
 		return nil, err
 	}
+	defer end()
 	m.sweep(state)
-	if h.etc, err = state.Etc("/etc"); err != nil {
+	err = state.UseBase(func(dir string) error {
+		if err := shift.needs(dir); err != nil {
+			return err
+		}
+		return h.copy(state, shift)
+	})
+	if err != nil {
 		return nil, err
-	}
-	h.skeleton = map[string]*base.Copy{}
-	for _, f := range h.folders {
-		if m.process.Mode == ids.RealRoot {
-			if ok, shiftErr := shiftable("/" + f); shiftErr != nil {
-				return nil, errors.Join(shiftErr, h.close())
-			} else if ok {
-				continue
-			}
-		}
-		if h.skeleton[f], err = state.Skeleton("/" + f); err != nil {
-			delete(h.skeleton, f)
-			return nil, errors.Join(err, h.close())
-		}
 	}
 	return h, nil
+}
+
+// copy makes the copies of the host in the folder that state uses.
+func (h *host) copy(state *base.State, shift *shifter) (err error) {
+	h.skeleton = map[string]*base.Copy{}
+	if h.etc, err = state.Etc("/etc"); err != nil {
+		return err
+	}
+	for _, f := range h.folders {
+		if ok, shiftErr := shift.can("/" + f); shiftErr != nil {
+			return errors.Join(shiftErr, h.close())
+		} else if ok {
+			continue
+		}
+		c, err := state.Skeleton("/" + f)
+		if err != nil {
+			return errors.Join(err, h.close())
+		}
+		h.skeleton[f] = c
+	}
+	return nil
+}
+
+// shifter says of which folders ids can be shifted into a sandbox.
+type shifter struct{ ns *os.File } // a user namespace; nil: no ids are shifted
+
+// shifter makes one for the host's root, and one that shifts nothing for others.
+func (m *Maker) shifter() (s *shifter, end func(), err error) {
+	if m.process.Mode != ids.RealRoot {
+		return &shifter{}, func() {}, nil
+	}
+	first, err := m.start(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	ns, err := first.userNamespace()
+	if err != nil {
+		first.end()
+		return nil, nil, err
+	}
+	return &shifter{ns}, func() {
+		_ = ns.Close()
+		first.end()
+	}, nil
+}
+
+func (s *shifter) can(dir string) (bool, error) {
+	if s.ns == nil {
+		return false, nil
+	}
+	return canShift(dir, s.ns)
+}
+
+// needs refuses a folder for copies whose ids cannot be shifted, where they must be.
+func (s *shifter) needs(dir string) error {
+	if s.ns == nil {
+		return nil
+	}
+	ok, err := canShift(dir, s.ns)
+	if err == nil && !ok {
+		err = fmt.Errorf("%s: %w", dir, errNoShift)
+	}
+	return err
 }
 
 // lookAround finds what is visible; it makes nothing.

@@ -91,7 +91,8 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := New(modetest.Process, base.Places{UID: modetest.Process.UID, Temp: top, Cache: []string{cache}}, modetest.Init())
+	in := func(dir string) func() (string, error) { return func() (string, error) { return dir, nil } }
+	m, err := New(modetest.Process, base.Places{Top: in(top), Cache: []func() (string, error){in(cache)}}, modetest.Init())
 	if err != nil {
 		t.Fatal(err)
 	}

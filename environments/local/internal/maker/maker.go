@@ -104,8 +104,7 @@ func New(process *ids.Process, places base.Places, initPath string) (*Maker, err
 	return m, err
 }
 
-// state is the folder for state, made when the first sandbox is made or looked
-// for: asking what is possible leaves nothing.
+// state is the folder for state, made when a sandbox is tried, made or looked for.
 func (m *Maker) state() (*base.State, error) {
 	return m.opened.get(func() (*base.State, error) { return base.Open(m.places) })
 }

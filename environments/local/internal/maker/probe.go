@@ -10,8 +10,9 @@ import (
 )
 
 // Probe says whether sandboxes can be made on this machine, by building one of
-// the host's /usr alone in which nothing runs. It leaves nothing behind, takes
-// some milliseconds the first time, and no time once it succeeded.
+// the host's /usr alone in which nothing runs, and by writing to the folders that
+// sandboxes need. It leaves nothing but these folders behind, takes some
+// milliseconds the first time, and no time once it succeeded.
 func (m *Maker) Probe(ctx context.Context) error {
 	_, err := m.probe.get(func() (struct{}, error) { return struct{}{}, m.tryOut(ctx) })
 	return err
@@ -27,15 +28,15 @@ func (m *Maker) tryOut(ctx context.Context) error {
 		return fmt.Errorf("try a sandbox: %w", err)
 	}
 	defer s.end()
+	shift := &shifter{}
 	if m.process.Mode == ids.RealRoot {
-		// Where ids cannot be shifted a skeleton would do, and that is durable.
-		ns, nsErr := s.userNamespace()
-		if nsErr != nil {
-			return fmt.Errorf("try a sandbox: %w", nsErr)
+		if shift.ns, err = s.userNamespace(); err != nil {
+			return fmt.Errorf("try a sandbox: %w", err)
 		}
-		defer ns.Close()
+		defer shift.ns.Close()
+		// Where ids cannot be shifted a skeleton would do, and that is durable.
 		h.folders = slices.DeleteFunc(h.folders, func(f string) bool {
-			ok, shiftErr := canShift("/"+f, ns)
+			ok, shiftErr := shift.can("/" + f)
 			err = errors.Join(err, shiftErr)
 			return !ok
 		})
@@ -51,5 +52,9 @@ func (m *Maker) tryOut(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("try a sandbox: %w", err)
 	}
-	return nil
+	state, err := m.state()
+	if err != nil {
+		return err
+	}
+	return state.TryBase(shift.needs)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/environments/internal/engine"
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
 // startTime is the longest that podman may take to listen: the first start of
@@ -70,7 +71,7 @@ func (s *servers) address() (string, error) {
 // candidates are where the sockets of this user's servers are by custom.
 func candidates() []string {
 	var all []string
-	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
+	if run, err := runtimedir.For(os.Getuid()).Session(); err == nil {
 		all = append(all, filepath.Join(run, "podman", "podman.sock"))
 	}
 	if os.Getuid() == 0 {
@@ -108,7 +109,9 @@ func (s *servers) start() (string, error) {
 	socket := filepath.Join(dir, fmt.Sprintf("podman-%d.sock", os.Getpid()))
 	_ = os.Remove(socket) // of a process that had our number
 	cmd := exec.CommandContext(context.Background(), binary, "system", "service", "--time=0", "unix://"+socket)
-	cmd.Env = environ(dir)
+	if cmd.Env, err = environ(); err != nil {
+		return "", err
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	s.stderr = &tail{}
 	cmd.Stderr, cmd.Dir = s.stderr, "/"
@@ -151,21 +154,31 @@ func inNamespace() string {
 
 // environ is what podman needs of our environment and no more: images with odd
 // variables have been shown parts of a server's (CVE-2026-57231).
-func environ(dir string) []string {
-	var env []string
+func environ() (env []string, err error) {
 	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"} {
-		if v, ok := os.LookupEnv(name); ok {
+		v, ok := os.LookupEnv(name)
+		if name == "TMPDIR" && ok {
+			info, statErr := os.Stat(v)
+			ok = statErr == nil && info.IsDir() // podman fails with one that is gone
+		}
+		if ok {
 			env = append(env, name+"="+v)
 		}
 	}
-	run := os.Getenv("XDG_RUNTIME_DIR")
-	if info, err := os.Stat(run); err != nil || !info.IsDir() {
-		run = filepath.Dir(dir) // a job on a cluster has none, or one that is gone
-		if own := filepath.Join(dir, "run"); os.MkdirAll(own, 0o700) == nil {
-			run = own
+	run, err := runtimedir.For(os.Getuid()).Session()
+	if err != nil { // a job on a cluster has none, or one that is gone, and after su it is somebody else's
+		// All processes of this user must give it the same one: it notes that in
+		// its database.
+		dir, placeErr := engine.Lasting()
+		if placeErr != nil {
+			return nil, placeErr
+		}
+		run = filepath.Join(dir, "run")
+		if err = runtimedir.Make(run); err != nil {
+			return nil, err
 		}
 	}
-	return append(env, "XDG_RUNTIME_DIR="+run)
+	return append(env, "XDG_RUNTIME_DIR="+run), nil
 }
 
 // tail keeps the end of what is written to it. Safe for concurrent use.

@@ -10,9 +10,9 @@
 //
 // STARTING. The host starts the binary without arguments, as the leader of a
 // process group of its own, and, of the host's environment, with PATH, HOME,
-// USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR, XDG_* and the variables that
-// the plugin named in PluginDescription.env; never with a secret. These are
-// added:
+// USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR, XDG_*, BERTH_RUNTIME_DIR and
+// the variables that the plugin named in PluginDescription.env; never with a
+// secret. These are added:
 //
 //   BERTH_PLUGIN=7d9b3a62-plugin   the magic cookie. Without it the binary was
 //                                  started by hand: say so and exit with 1.

@@ -1,0 +1,243 @@
+package runtimedir
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Own is this user's folder in one that everybody can write to. It is made when
+// there is none.
+func (f Finder) Own(shared string) (string, error) { return f.own(shared, false) }
+
+// own is berth-UID in a shared folder or, where somebody else has taken that
+// name, a folder with a random name. That is found again by its owner, so
+// nothing else must be remembered. With an error it returns the folder of ours
+// that cannot be used, if there is one.
+func (f Finder) own(shared string, sockets bool) (string, error) {
+	if err := safe(shared); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(shared, "berth-"+strconv.Itoa(f.UID))
+	err := Make(dir)
+	if errors.Is(err, errTaken) {
+		dir, err = random(shared, filepath.Base(dir)+"-")
+	}
+	if err != nil {
+		return "", err
+	}
+	return dir, usable(dir, sockets)
+}
+
+// random is the first folder of ours whose name begins with prefix, or a new
+// one. Processes that make one at the same moment take the first by name.
+func random(shared, prefix string) (string, error) {
+	dir, err := firstOwned(shared, prefix)
+	if dir != "" || err != nil {
+		return dir, err
+	}
+	made := filepath.Join(shared, prefix+strings.ToLower(rand.Text()[:8]))
+	if err = os.Mkdir(made, 0o700); err != nil {
+		return "", err
+	}
+	dir, err = firstOwned(shared, prefix)
+	if dir != made {
+		_ = os.Remove(made) // it is empty
+	}
+	if err == nil && dir == "" {
+		err = fmt.Errorf("%s was removed by somebody", made)
+	}
+	return dir, err
+}
+
+// firstOwned is the first folder of ours whose name begins with prefix; empty:
+// there is none.
+func firstOwned(shared, prefix string) (string, error) {
+	entries, err := os.ReadDir(shared) // sorted
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if dir := filepath.Join(shared, e.Name()); strings.HasPrefix(e.Name(), prefix) && owned(dir) == nil {
+			return dir, nil
+		}
+	}
+	return "", nil
+}
+
+// errTaken means that a name is in use for something that is not ours alone.
+var errTaken = errors.New("it cannot be used")
+
+// Make makes dir, which may exist, and says what is wrong with it: it must be a
+// folder of ours, and no link to one, that nobody else can enter. Its parent must
+// be one in which nobody else can put something in its place.
+func Make(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := owned(dir); err != nil {
+		return fmt.Errorf("%w: %w", errTaken, err)
+	}
+	return nil
+}
+
+// owned says what keeps dir from being a folder of ours alone.
+func owned(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a folder", dir)
+	case owner(info) != os.Geteuid():
+		return fmt.Errorf("%s belongs to user %d", dir, owner(info))
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("%s is open to others (mode %#o): chmod 700 %s", dir, info.Mode().Perm(), dir)
+	}
+	return nil
+}
+
+// Ours says what keeps dir from being a folder of ours in which nobody else can
+// make or rename anything. Others may look into it.
+func Ours(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case !filepath.IsAbs(dir):
+		return fmt.Errorf("%q is not an absolute path", dir)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s is not there", dir)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a folder", dir)
+	case owner(info) != os.Geteuid():
+		return fmt.Errorf("%s belongs to user %d", dir, owner(info))
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s can be written to by others (mode %#o)", dir, info.Mode().Perm())
+	}
+	return nil
+}
+
+// nobody is the owner of what belongs to no id of our user namespace, such as
+// the machine's root.
+const nobody = 65534
+
+// safe says what keeps dir from being a folder in which what we make stays what
+// we made: others may make things in it only if it is sticky.
+func safe(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	switch uid := owner(info); {
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a folder", dir)
+	case uid != os.Geteuid() && uid != 0 && uid != nobody:
+		return fmt.Errorf("%s belongs to user %d", dir, uid)
+	case info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0:
+		return fmt.Errorf("%s can be written to by others and is not sticky", dir)
+	}
+	return nil
+}
+
+func owner(info fs.FileInfo) int {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return -1
+	}
+	return int(st.Uid)
+}
+
+// usable makes dir and says what is wrong with it. sockets says that there will
+// be sockets and programs in it.
+func usable(dir string, sockets bool) error {
+	switch {
+	case !filepath.IsAbs(dir):
+		return fmt.Errorf("%s is not an absolute path", dir)
+	case sockets && len(dir) > MaxPath:
+		return tooLong(dir)
+	}
+	if err := Make(dir); err != nil {
+		return err
+	}
+	if err := Local(dir); err != nil {
+		return err
+	}
+	var st unix.Statfs_t
+	if sockets && unix.Statfs(dir, &st) == nil && st.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("programs may not be executed in %s (noexec)", dir)
+	}
+	return Writable(dir)
+}
+
+func tooLong(dir string) error {
+	return fmt.Errorf("%s: the path has %d bytes, more than %d, too long for the sockets in it", dir, len(dir), MaxPath)
+}
+
+// Writable says whether a file can be written in dir, by writing one.
+func Writable(dir string) error {
+	f, err := os.CreateTemp(dir, ".try-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 4096))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// leastMiB is what a run needs for the program that is PID 1 in its sandboxes,
+// and a few attempts.
+const leastMiB = 32
+
+// roomy says what keeps a run from going on in dir for long.
+func roomy(dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if free := int64(st.Bavail) * st.Bsize >> 20; free < leastMiB { //nolint:gosec // less than 2^63
+		return fmt.Errorf("%s has %d MiB left, a run needs %d", dir, free, leastMiB)
+	}
+	return nil
+}
+
+// remote are the magic numbers (statfs) of file systems whose locks, sockets
+// or owners cannot be relied on.
+var remote = map[int64]string{
+	0x6969: "NFS", 0xff534d42: "CIFS", 0xfe534d42: "SMB", 0x0bd00bd0: "Lustre", 0x47504653: "GPFS", 0x00c36400: "Ceph",
+	0x65735546: "FUSE", 0x01021997: "9p", 0x19830326: "BeeGFS", 0xaad7aaea: "PanFS", 0x20030528: "OrangeFS", 0x5346414f: "AFS",
+}
+
+// Local refuses a folder that is not there or not on this machine.
+func Local(dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if name, ok := remote[st.Type&0xffffffff]; ok {
+		return fmt.Errorf("%s is on a shared file system (%s), not on a disk of this machine", dir, name)
+	}
+	return nil
+}
+
+// InMemory says whether dir is on a file system in memory.
+func InMemory(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && (st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC)
+}
+
+// kept says whether what a user leaves in /dev/shm outlives his sessions: logind
+// removes it after the last one (RemoveIPC, on by default) unless the user is
+// the system's, and a run may be no part of a session.
+func kept(uid int) bool {
+	_, err := os.Stat("/run/systemd/users")
+	return uid < 1000 || errors.Is(err, fs.ErrNotExist)
+}

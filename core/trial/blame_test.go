@@ -77,6 +77,62 @@ while [ $i -lt 20 ]; do mkdir $p && cd $p && touch f || exit; i=$((i+1)); done`
 	}
 }
 
+// What the image lacks before the agent ever ran is no fault of the agent's.
+func TestWhatTheImageLacksIsTheTasks(t *testing.T) {
+	t.Parallel()
+	setup := func(script string) func(*bench) {
+		return func(b *bench) { b.task.Stages[0].Setup = []task.Command{{Argv: []string{"sh", "-c", script}}} }
+	}
+	for _, tt := range []struct {
+		name string
+		set  func(b *bench)
+		says string
+	}{
+		{"the agent's user", func(b *bench) { b.task.Stages[0].Agent.User = "nobody-of-that-name" }, `no user "nobody-of-that-name"`},
+		{"the verifier's user", func(b *bench) { b.task.Stages[0].Verify.User = "nobody-of-that-name" }, `no user "nobody-of-that-name"`},
+		{"the shell", setup("rm -f /bin/sh /usr/bin/sh"), `start "sh": no such program`},
+		{"the shell's loader", setup("rm -f /lib64/ld-* /usr/lib64/ld-* /lib/*/ld-* /usr/lib/*/ld-*"), "the interpreter of"},
+		{"the working folder", setup("cd /; rm -rf /app"), `the working folder "/app" is not there`},
+	} {
+		for _, crashes := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, yields %v", tt.name, crashes), func(t *testing.T) {
+				t.Parallel()
+				a := does("true")
+				fails := a.turn
+				a.turn = func(ctx context.Context, act *actor, m agent.Message) (agent.Yield, error) {
+					y, err := fails(ctx, act, m)
+					if err != nil && crashes {
+						return agent.Yield{End: agent.Crashed, Reason: err.Error()}, nil
+					}
+					return y, err
+				}
+				b := newBench(t, a, tests("true"))
+				tt.set(b)
+				r := b.run(t.Context(), t)
+				if r.Outcome != record.EnvironmentError || r.Error == nil || r.Error.Boundary != record.ByTask || r.Error.Retry ||
+					!strings.Contains(r.Error.Message, tt.says) {
+					t.Errorf("%s, %+v; want environment_error of the task, saying %q", r.Outcome, r.Error, tt.says)
+				}
+			})
+		}
+	}
+}
+
+// Once a program of the agent ran, what is missing may be missing by its doing.
+func TestWhatTheAgentRemovedIsItsOwn(t *testing.T) {
+	t.Parallel()
+	a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
+		if err := act.sh(ctx, "rm -f /bin/sh /usr/bin/sh"); err != nil {
+			return agent.Yield{}, err
+		}
+		return agent.Yield{}, act.sh(ctx, "true")
+	})
+	r := newBench(t, a, looks(func(verifierRequest) bool { return false })).run(t.Context(), t)
+	if r.Outcome != record.AgentError || r.Error == nil || r.Error.Boundary != record.ByAgent {
+		t.Errorf("%s, %+v; want agent_error", r.Outcome, r.Error)
+	}
+}
+
 // The task's own files are the host's: an agent cannot have changed them.
 func TestFilesOfTheTaskThatCannotBeReadAreTheTasks(t *testing.T) {
 	t.Parallel()

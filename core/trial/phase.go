@@ -43,6 +43,7 @@ type attempt struct {
 	w           *world.World        // nil before create and after destroy
 	session     *session            // the agent's, while one is open
 	touched     bool                // the agent may have run a command
+	lacks       map[string]bool     // users of the task that the sandbox did not have before that
 	leftRunning bool                // of the agent, in live
 }
 

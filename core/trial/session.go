@@ -171,9 +171,12 @@ type opening struct {
 	number int // of the session in the attempt, for its names
 }
 
+// sessionID is the name of a session in the attempt and in its sandbox.
+func sessionID(role agent.Role, number int) string { return fmt.Sprintf("%s-%d", role, number) }
+
 // open makes a session. What it made is gone again when it fails.
 func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
-	s := &session{a: a, role: o.role, needs: o.needs, view: o.view, id: fmt.Sprintf("%s-%d", o.role, o.number)}
+	s := &session{a: a, role: o.role, needs: o.needs, view: o.view, id: sessionID(o.role, o.number)}
 	s.pen = scribe.NewPen(a.scribe, o.role)
 	defer func() {
 		if err != nil {

@@ -156,6 +156,9 @@ func (s *stage) openAgent(ctx context.Context) error {
 		if err := a.w.Know(ctx); err != nil {
 			return blame.On(record.ByEnvironment, err)
 		}
+		if err := a.users(ctx); err != nil {
+			return blame.On(record.ByEnvironment, err)
+		}
 	}
 	if err := s.placeTurn(ctx); err != nil {
 		return err
@@ -168,6 +171,9 @@ func (s *stage) openAgent(ctx context.Context) error {
 		role: a.role(), plugin: a.agent, cell: a.in.Cell.Agent, needs: a.needs, view: view, stage: s.task, number: s.i + 1,
 		limits: agent.Limits{Time: s.agentTime(), MaxSteps: a.in.Cell.Limits.MaxSteps},
 	})
+	if err != nil && blame.Of(record.ByAgent, err).Outcome == record.AgentError {
+		return cmp.Or(s.unfit(ctx), err)
+	}
 	return err
 }
 

@@ -114,6 +114,11 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 	if !needed || s.mode == task.ModeCopies {
 		return sums, nil
 	}
+	if s.a.lacks[s.verifyUser()] {
+		if err := s.a.w.HasUser(ctx, s.verifyUser()); err != nil {
+			return nil, blame.On(record.ByTask, fmt.Errorf("the verifier's user was missing before the agent came: %w", err))
+		}
+	}
 	if paths := s.fresh(); len(paths) > 0 {
 		moved, err := s.a.w.Fresh(ctx, s.verifyUser(), 0o755, paths...)
 		if err != nil {

@@ -82,6 +82,11 @@ func (s *session) watch(outside, turn context.Context, begin time.Time, limit ti
 // is done. An agent whose plugin could not go on is still graded on what it did.
 func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error {
 	a, models := s.a, s.a.session.models
+	if err == nil && s.out.AgentEnd == record.Crashed {
+		if why := s.unfit(ctx); why != nil {
+			return why
+		}
+	}
 	switch {
 	case err == nil && models == nil:
 		return nil
@@ -101,6 +106,9 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 	f := a.failure(err, p)
 	if f.Outcome != record.AgentError {
 		return err
+	}
+	if why := s.unfit(ctx); why != nil {
+		return why
 	}
 	s.out.Failure = f
 	return nil

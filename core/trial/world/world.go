@@ -248,6 +248,13 @@ func (w *World) End(ctx context.Context, bundles []string) (inside.Processes, er
 	return w.own(ctx, done.Left), nil
 }
 
+// HasUser fails with sandbox.ErrNotFound where the sandbox has no user of that
+// name.
+func (w *World) HasUser(ctx context.Context, user string) error {
+	_, err := w.Fresh(ctx, user, 0) // it makes nothing, but looks the user up
+	return err
+}
+
 // StartService starts the program of an image or a service of the task.
 func (w *World) StartService(ctx context.Context, s inside.Service) (pid int, err error) {
 	w.used = true

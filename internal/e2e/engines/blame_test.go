@@ -95,3 +95,48 @@ func globbed(t *testing.T, pattern string) []string {
 	}
 	return files
 }
+
+// What an image lacks before the agent ever ran is the task's fault, and the
+// error says what it is.
+func TestWhatAnImageLacksIsTheTasksFault(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, m *machine) {
+		p := newPlace(t, m.env())
+		says := map[string]string{
+			"agent":      `no user "worker" in the sandbox's /etc/passwd`,
+			"verifier":   `no user "grader" in the sandbox's /etc/passwd`,
+			"shell":      `start "sh": no such program`,
+			"entrypoint": `start "/no/such/program": no such program`,
+		}
+		for name, text := range map[string]string{
+			"agent": "\n[agent]\nuser = \"worker\"\n", "verifier": "\n[verifier]\nuser = \"grader\"\n",
+			"shell": "FROM " + base + "\nRUN [\"/bin/busybox\", \"rm\", \"-f\", \"/bin/sh\"]\n", "entrypoint": "FROM " + base + "\nENTRYPOINT [\"/no/such/program\"]\n",
+		} {
+			p.task(name, "", solveTiny, testTiny)
+			dir := filepath.Join("tasks", name)
+			head := "schema_version = \"1.4\"\n[task]\nname = \"engines/" + name + "\"\n[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n"
+			if file, built := strings.CutPrefix(text, "FROM "); built {
+				p.write(filepath.Join(dir, "environment", "Dockerfile"), "FROM "+file)
+			} else {
+				head += fmt.Sprintf("docker_image = %q\n%s", base, text)
+			}
+			p.write(filepath.Join(dir, "task.toml"), head)
+		}
+		p.experiment(m.plugin, "", "")
+		s := p.start("run", ".", "--no-live")
+		if code := p.end(s); code != 1 {
+			t.Errorf("exit code %d\n%s\n%s", code, s.out.String(), s.err.String())
+		}
+		for _, tr := range p.show().Trials {
+			name := strings.TrimPrefix(tr.Task, "engines/")
+			if len(tr.Attempts) == 0 {
+				t.Fatalf("%s: no attempt\n%s", name, s.err.String())
+			}
+			e := tr.Attempts[0].Error
+			t.Logf("%-10s  %s  %+v", name, tr.Outcome, e)
+			if tr.Outcome != record.EnvironmentError || e == nil || e.Boundary != record.ByTask || e.Retry || !strings.Contains(e.Message, says[name]) {
+				t.Errorf("%s: %s, %+v; want environment_error of the task, saying %q", name, tr.Outcome, e, says[name])
+			}
+		}
+	})
+}

@@ -100,6 +100,20 @@ func (s *Sandbox) Services(ctx context.Context) ([]ServiceState, error) {
 	return out, nil
 }
 
+// Starts is what a session has started in a sandbox.
+type Starts struct {
+	Started uint64 // commands and terminals
+	// Refused is why the first that could not be started was not, where the cause
+	// is in the file system. Empty: there was none.
+	Refused string
+}
+
+// Starts says what a session has started so far.
+func (s *Sandbox) Starts(ctx context.Context, session string) (Starts, error) {
+	r, err := s.control.Starts(ctx, &pb.StartsRequest{Session: session})
+	return Starts{Started: r.GetStarted(), Refused: string(r.GetRefused())}, wrap("ask what was started", err)
+}
+
 // Fresh makes each folder (absolute paths) anew: empty, owned by user (empty:
 // root), of mode perm (0: 0755). What stood there, or a link or file where a
 // folder above it should be, is moved aside and returned; an empty folder is

@@ -203,7 +203,8 @@ func (h *shell) before(spec *pb.ExecStart) (map[int64]uint64, error) {
 
 // launch starts the command of spec with pipes, known to its session, and with
 // its timeout running. The caller takes our ends.
-func (h *shell) launch(c *command, spec *pb.ExecStart) (*pipe.Set, error) {
+func (h *shell) launch(c *command, spec *pb.ExecStart) (_ *pipe.Set, err error) {
+	defer func() { h.conn.s.starts(err) }()
 	p, err := prepare(spec, h.defaults)
 	if err != nil {
 		return nil, err

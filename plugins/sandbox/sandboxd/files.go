@@ -72,6 +72,7 @@ func (h *shell) target(dir, user string) (int, passwd.User, error) {
 	defer pid1.Block()()
 	u, err := passwd.Resolve(user)
 	if err != nil {
+		h.conn.s.starts(err)
 		return -1, u, err
 	}
 	root, err := makeDir(dir, beneath.Owner{UID: int(u.UID), GID: int(u.GID)})

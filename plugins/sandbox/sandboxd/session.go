@@ -2,6 +2,7 @@ package sandboxd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -24,6 +25,9 @@ type session struct {
 	conns map[*connection]struct{}
 	known map[string]*command // by id: what runs, and what is kept
 	order []*command          // kept ones, oldest first
+
+	started uint64 // programs
+	refused string // why the first that could not be started was not
 }
 
 // attachment is what an Attach announced.
@@ -278,6 +282,33 @@ func (c *connection) cancelled(one *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !one.lost
+}
+
+// starts notes that the session wanted to start a program, or to use a user for
+// it, and what came of that.
+func (s *session) starts(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.started++
+	case s.refused != "":
+	case errors.Is(err, fault.ErrNoProgram), errors.Is(err, fault.ErrNotFound), errors.Is(err, fault.ErrDenied):
+		s.refused = err.Error()
+	}
+}
+
+// Starts says what the session has started.
+func (c *control) Starts(_ context.Context, q *pb.StartsRequest) (*pb.StartsReply, error) {
+	c.d.mu.Lock()
+	s := c.d.sessions[q.GetSession()]
+	c.d.mu.Unlock()
+	if s == nil {
+		return &pb.StartsReply{}, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &pb.StartsReply{Started: s.started, Refused: []byte(s.refused)}, nil
 }
 
 // maxKept is how many commands and terminals a session remembers.

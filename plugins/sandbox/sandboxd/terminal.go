@@ -68,7 +68,8 @@ func (h *shell) Terminal(st pb.SandboxShell_TerminalServer) error {
 }
 
 // openTerminal starts the command of open on a new pseudo-terminal.
-func (h *shell) openTerminal(open *pb.TerminalOpen) (*command, error) {
+func (h *shell) openTerminal(open *pb.TerminalOpen) (_ *command, err error) {
+	defer func() { h.conn.s.starts(err) }()
 	spec := open.GetCommand()
 	if spec.GetId() != "" || spec.GetStdin() || spec.GetKeep() || spec.GetTimeoutMs() != 0 {
 		return nil, fmt.Errorf("%w: a terminal's command has no id, stdin, keep or timeout of its own", fault.ErrInvalid)

@@ -456,6 +456,105 @@ func (*DetachReply) Descriptor() ([]byte, []int) {
 	return file_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
+type StartsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartsRequest) Reset() {
+	*x = StartsRequest{}
+	mi := &file_v1_sandbox_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartsRequest) ProtoMessage() {}
+
+func (x *StartsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_sandbox_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartsRequest.ProtoReflect.Descriptor instead.
+func (*StartsRequest) Descriptor() ([]byte, []int) {
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *StartsRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+type StartsReply struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Started uint64                 `protobuf:"varint,1,opt,name=started,proto3" json:"started,omitempty"` // commands and terminals
+	// Why the first that could not be started was not, where the cause is in the
+	// file system: no such program, interpreter, user or folder, or one that may
+	// not be used. Empty: there was none.
+	Refused       []byte `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartsReply) Reset() {
+	*x = StartsReply{}
+	mi := &file_v1_sandbox_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartsReply) ProtoMessage() {}
+
+func (x *StartsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_sandbox_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartsReply.ProtoReflect.Descriptor instead.
+func (*StartsReply) Descriptor() ([]byte, []int) {
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StartsReply) GetStarted() uint64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *StartsReply) GetRefused() []byte {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
 type FreezeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -464,7 +563,7 @@ type FreezeRequest struct {
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[8]
+	mi := &file_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +575,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[8]
+	mi := &file_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +588,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 type FreezeReply struct {
@@ -503,7 +602,7 @@ type FreezeReply struct {
 
 func (x *FreezeReply) Reset() {
 	*x = FreezeReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[9]
+	mi := &file_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +614,7 @@ func (x *FreezeReply) String() string {
 func (*FreezeReply) ProtoMessage() {}
 
 func (x *FreezeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[9]
+	mi := &file_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +627,7 @@ func (x *FreezeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeReply.ProtoReflect.Descriptor instead.
 func (*FreezeReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FreezeReply) GetStopped() int64 {
@@ -560,7 +659,7 @@ type ThawRequest struct {
 
 func (x *ThawRequest) Reset() {
 	*x = ThawRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[10]
+	mi := &file_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +671,7 @@ func (x *ThawRequest) String() string {
 func (*ThawRequest) ProtoMessage() {}
 
 func (x *ThawRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[10]
+	mi := &file_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +684,7 @@ func (x *ThawRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawRequest.ProtoReflect.Descriptor instead.
 func (*ThawRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 type ThawReply struct {
@@ -596,7 +695,7 @@ type ThawReply struct {
 
 func (x *ThawReply) Reset() {
 	*x = ThawReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[11]
+	mi := &file_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -608,7 +707,7 @@ func (x *ThawReply) String() string {
 func (*ThawReply) ProtoMessage() {}
 
 func (x *ThawReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[11]
+	mi := &file_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -621,7 +720,7 @@ func (x *ThawReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawReply.ProtoReflect.Descriptor instead.
 func (*ThawReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 // Process is one process inside. The kernel counts its numbers; all text is
@@ -648,7 +747,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_v1_sandbox_proto_msgTypes[12]
+	mi := &file_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +759,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[12]
+	mi := &file_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +772,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Process) GetPid() int64 {
@@ -770,7 +869,7 @@ type Socket struct {
 
 func (x *Socket) Reset() {
 	*x = Socket{}
-	mi := &file_v1_sandbox_proto_msgTypes[13]
+	mi := &file_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +881,7 @@ func (x *Socket) String() string {
 func (*Socket) ProtoMessage() {}
 
 func (x *Socket) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[13]
+	mi := &file_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +894,7 @@ func (x *Socket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Socket.ProtoReflect.Descriptor instead.
 func (*Socket) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Socket) GetNetwork() string {
@@ -820,7 +919,7 @@ type ProcessesRequest struct {
 
 func (x *ProcessesRequest) Reset() {
 	*x = ProcessesRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[14]
+	mi := &file_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +931,7 @@ func (x *ProcessesRequest) String() string {
 func (*ProcessesRequest) ProtoMessage() {}
 
 func (x *ProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[14]
+	mi := &file_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +944,7 @@ func (x *ProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 type ProcessesReply struct {
@@ -858,7 +957,7 @@ type ProcessesReply struct {
 
 func (x *ProcessesReply) Reset() {
 	*x = ProcessesReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[15]
+	mi := &file_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +969,7 @@ func (x *ProcessesReply) String() string {
 func (*ProcessesReply) ProtoMessage() {}
 
 func (x *ProcessesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[15]
+	mi := &file_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +982,7 @@ func (x *ProcessesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessesReply.ProtoReflect.Descriptor instead.
 func (*ProcessesReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProcessesReply) GetProcesses() []*Process {
@@ -915,7 +1014,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[16]
+	mi := &file_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1026,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[16]
+	mi := &file_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1039,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SettleRequest) GetSessions() []string {
@@ -969,7 +1068,7 @@ type SettleReply struct {
 
 func (x *SettleReply) Reset() {
 	*x = SettleReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[17]
+	mi := &file_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1080,7 @@ func (x *SettleReply) String() string {
 func (*SettleReply) ProtoMessage() {}
 
 func (x *SettleReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[17]
+	mi := &file_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1093,7 @@ func (x *SettleReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleReply.ProtoReflect.Descriptor instead.
 func (*SettleReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SettleReply) GetKilled() []*Process {
@@ -1035,7 +1134,7 @@ type ProcessKey struct {
 
 func (x *ProcessKey) Reset() {
 	*x = ProcessKey{}
-	mi := &file_v1_sandbox_proto_msgTypes[18]
+	mi := &file_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1146,7 @@ func (x *ProcessKey) String() string {
 func (*ProcessKey) ProtoMessage() {}
 
 func (x *ProcessKey) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[18]
+	mi := &file_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1159,7 @@ func (x *ProcessKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessKey.ProtoReflect.Descriptor instead.
 func (*ProcessKey) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ProcessKey) GetPid() int64 {
@@ -1086,7 +1185,7 @@ type SweepRequest struct {
 
 func (x *SweepRequest) Reset() {
 	*x = SweepRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[19]
+	mi := &file_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1197,7 @@ func (x *SweepRequest) String() string {
 func (*SweepRequest) ProtoMessage() {}
 
 func (x *SweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[19]
+	mi := &file_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1210,7 @@ func (x *SweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepRequest.ProtoReflect.Descriptor instead.
 func (*SweepRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SweepRequest) GetKnown() []*ProcessKey {
@@ -1130,7 +1229,7 @@ type SweepReply struct {
 
 func (x *SweepReply) Reset() {
 	*x = SweepReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[20]
+	mi := &file_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1241,7 @@ func (x *SweepReply) String() string {
 func (*SweepReply) ProtoMessage() {}
 
 func (x *SweepReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[20]
+	mi := &file_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1254,7 @@ func (x *SweepReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepReply.ProtoReflect.Descriptor instead.
 func (*SweepReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SweepReply) GetKilled() []*Process {
@@ -1173,7 +1272,7 @@ type QuiesceRequest struct {
 
 func (x *QuiesceRequest) Reset() {
 	*x = QuiesceRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[21]
+	mi := &file_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1284,7 @@ func (x *QuiesceRequest) String() string {
 func (*QuiesceRequest) ProtoMessage() {}
 
 func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[21]
+	mi := &file_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1297,7 @@ func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuiesceRequest.ProtoReflect.Descriptor instead.
 func (*QuiesceRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 type QuiesceReply struct {
@@ -1210,7 +1309,7 @@ type QuiesceReply struct {
 
 func (x *QuiesceReply) Reset() {
 	*x = QuiesceReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[22]
+	mi := &file_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1321,7 @@ func (x *QuiesceReply) String() string {
 func (*QuiesceReply) ProtoMessage() {}
 
 func (x *QuiesceReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[22]
+	mi := &file_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1334,7 @@ func (x *QuiesceReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuiesceReply.ProtoReflect.Descriptor instead.
 func (*QuiesceReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *QuiesceReply) GetKilled() []*Process {
@@ -1255,7 +1354,7 @@ type StartServiceRequest struct {
 
 func (x *StartServiceRequest) Reset() {
 	*x = StartServiceRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[23]
+	mi := &file_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1366,7 @@ func (x *StartServiceRequest) String() string {
 func (*StartServiceRequest) ProtoMessage() {}
 
 func (x *StartServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[23]
+	mi := &file_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1379,7 @@ func (x *StartServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartServiceRequest.ProtoReflect.Descriptor instead.
 func (*StartServiceRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StartServiceRequest) GetName() string {
@@ -1306,7 +1405,7 @@ type StartServiceReply struct {
 
 func (x *StartServiceReply) Reset() {
 	*x = StartServiceReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[24]
+	mi := &file_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1417,7 @@ func (x *StartServiceReply) String() string {
 func (*StartServiceReply) ProtoMessage() {}
 
 func (x *StartServiceReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[24]
+	mi := &file_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1430,7 @@ func (x *StartServiceReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartServiceReply.ProtoReflect.Descriptor instead.
 func (*StartServiceReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StartServiceReply) GetPid() int64 {
@@ -1349,7 +1448,7 @@ type RestartServicesRequest struct {
 
 func (x *RestartServicesRequest) Reset() {
 	*x = RestartServicesRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[25]
+	mi := &file_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1460,7 @@ func (x *RestartServicesRequest) String() string {
 func (*RestartServicesRequest) ProtoMessage() {}
 
 func (x *RestartServicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[25]
+	mi := &file_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1473,7 @@ func (x *RestartServicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartServicesRequest.ProtoReflect.Descriptor instead.
 func (*RestartServicesRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 type RestartServicesReply struct {
@@ -1386,7 +1485,7 @@ type RestartServicesReply struct {
 
 func (x *RestartServicesReply) Reset() {
 	*x = RestartServicesReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[26]
+	mi := &file_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1497,7 @@ func (x *RestartServicesReply) String() string {
 func (*RestartServicesReply) ProtoMessage() {}
 
 func (x *RestartServicesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[26]
+	mi := &file_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1510,7 @@ func (x *RestartServicesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartServicesReply.ProtoReflect.Descriptor instead.
 func (*RestartServicesReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RestartServicesReply) GetStarted() []string {
@@ -1429,7 +1528,7 @@ type ServicesRequest struct {
 
 func (x *ServicesRequest) Reset() {
 	*x = ServicesRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[27]
+	mi := &file_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1540,7 @@ func (x *ServicesRequest) String() string {
 func (*ServicesRequest) ProtoMessage() {}
 
 func (x *ServicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[27]
+	mi := &file_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1553,7 @@ func (x *ServicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicesRequest.ProtoReflect.Descriptor instead.
 func (*ServicesRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 type ServicesReply struct {
@@ -1466,7 +1565,7 @@ type ServicesReply struct {
 
 func (x *ServicesReply) Reset() {
 	*x = ServicesReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[28]
+	mi := &file_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1577,7 @@ func (x *ServicesReply) String() string {
 func (*ServicesReply) ProtoMessage() {}
 
 func (x *ServicesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[28]
+	mi := &file_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1590,7 @@ func (x *ServicesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicesReply.ProtoReflect.Descriptor instead.
 func (*ServicesReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ServicesReply) GetServices() []*ServicesReply_Service {
@@ -1510,7 +1609,7 @@ type ListenRequest struct {
 
 func (x *ListenRequest) Reset() {
 	*x = ListenRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[29]
+	mi := &file_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1621,7 @@ func (x *ListenRequest) String() string {
 func (*ListenRequest) ProtoMessage() {}
 
 func (x *ListenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[29]
+	mi := &file_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1634,7 @@ func (x *ListenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListenRequest.ProtoReflect.Descriptor instead.
 func (*ListenRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListenRequest) GetPort() uint32 {
@@ -1558,7 +1657,7 @@ type ListenReply struct {
 
 func (x *ListenReply) Reset() {
 	*x = ListenReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[30]
+	mi := &file_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1669,7 @@ func (x *ListenReply) String() string {
 func (*ListenReply) ProtoMessage() {}
 
 func (x *ListenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[30]
+	mi := &file_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1682,7 @@ func (x *ListenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListenReply.ProtoReflect.Descriptor instead.
 func (*ListenReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListenReply) GetIs() isListenReply_Is {
@@ -1637,7 +1736,7 @@ type DialRequest struct {
 
 func (x *DialRequest) Reset() {
 	*x = DialRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[31]
+	mi := &file_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1748,7 @@ func (x *DialRequest) String() string {
 func (*DialRequest) ProtoMessage() {}
 
 func (x *DialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[31]
+	mi := &file_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1761,7 @@ func (x *DialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialRequest.ProtoReflect.Descriptor instead.
 func (*DialRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DialRequest) GetPort() uint32 {
@@ -1687,7 +1786,7 @@ type DialReply struct {
 
 func (x *DialReply) Reset() {
 	*x = DialReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[32]
+	mi := &file_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1798,7 @@ func (x *DialReply) String() string {
 func (*DialReply) ProtoMessage() {}
 
 func (x *DialReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[32]
+	mi := &file_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1811,7 @@ func (x *DialReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialReply.ProtoReflect.Descriptor instead.
 func (*DialReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 type FreshRequest struct {
@@ -1726,7 +1825,7 @@ type FreshRequest struct {
 
 func (x *FreshRequest) Reset() {
 	*x = FreshRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[33]
+	mi := &file_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +1837,7 @@ func (x *FreshRequest) String() string {
 func (*FreshRequest) ProtoMessage() {}
 
 func (x *FreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[33]
+	mi := &file_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +1850,7 @@ func (x *FreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreshRequest.ProtoReflect.Descriptor instead.
 func (*FreshRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FreshRequest) GetPaths() [][]byte {
@@ -1784,7 +1883,7 @@ type FreshReply struct {
 
 func (x *FreshReply) Reset() {
 	*x = FreshReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[34]
+	mi := &file_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1895,7 @@ func (x *FreshReply) String() string {
 func (*FreshReply) ProtoMessage() {}
 
 func (x *FreshReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[34]
+	mi := &file_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1908,7 @@ func (x *FreshReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreshReply.ProtoReflect.Descriptor instead.
 func (*FreshReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FreshReply) GetMoved() []*FreshReply_Moved {
@@ -1829,7 +1928,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[35]
+	mi := &file_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +1940,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[35]
+	mi := &file_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +1953,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReadRequest) GetPath() []byte {
@@ -1881,7 +1980,7 @@ type ReadReply struct {
 
 func (x *ReadReply) Reset() {
 	*x = ReadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[36]
+	mi := &file_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +1992,7 @@ func (x *ReadReply) String() string {
 func (*ReadReply) ProtoMessage() {}
 
 func (x *ReadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[36]
+	mi := &file_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +2005,7 @@ func (x *ReadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadReply.ProtoReflect.Descriptor instead.
 func (*ReadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReadReply) GetData() []byte {
@@ -1931,7 +2030,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[37]
+	mi := &file_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2042,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[37]
+	mi := &file_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2055,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 type StatsReply struct {
@@ -1980,7 +2079,7 @@ type StatsReply struct {
 
 func (x *StatsReply) Reset() {
 	*x = StatsReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[38]
+	mi := &file_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2091,7 @@ func (x *StatsReply) String() string {
 func (*StatsReply) ProtoMessage() {}
 
 func (x *StatsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[38]
+	mi := &file_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2104,7 @@ func (x *StatsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsReply.ProtoReflect.Descriptor instead.
 func (*StatsReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StatsReply) GetProcesses() int64 {
@@ -2141,7 +2240,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_v1_sandbox_proto_msgTypes[39]
+	mi := &file_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +2252,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[39]
+	mi := &file_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +2265,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ExecStart) GetArgv() [][]byte {
@@ -2271,7 +2370,7 @@ type ExecJoin struct {
 
 func (x *ExecJoin) Reset() {
 	*x = ExecJoin{}
-	mi := &file_v1_sandbox_proto_msgTypes[40]
+	mi := &file_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +2382,7 @@ func (x *ExecJoin) String() string {
 func (*ExecJoin) ProtoMessage() {}
 
 func (x *ExecJoin) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[40]
+	mi := &file_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2395,7 @@ func (x *ExecJoin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecJoin.ProtoReflect.Descriptor instead.
 func (*ExecJoin) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ExecJoin) GetId() string {
@@ -2335,7 +2434,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[41]
+	mi := &file_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2347,7 +2446,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[41]
+	mi := &file_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2360,7 +2459,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExecRequest) GetIs() isExecRequest_Is {
@@ -2449,7 +2548,7 @@ type ExecReply struct {
 
 func (x *ExecReply) Reset() {
 	*x = ExecReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[42]
+	mi := &file_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2560,7 @@ func (x *ExecReply) String() string {
 func (*ExecReply) ProtoMessage() {}
 
 func (x *ExecReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[42]
+	mi := &file_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2573,7 @@ func (x *ExecReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecReply.ProtoReflect.Descriptor instead.
 func (*ExecReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExecReply) GetIs() isExecReply_Is {
@@ -2565,7 +2664,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_v1_sandbox_proto_msgTypes[43]
+	mi := &file_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2676,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[43]
+	mi := &file_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2689,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -2667,7 +2766,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[44]
+	mi := &file_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2778,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[44]
+	mi := &file_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2791,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -2724,7 +2823,7 @@ type SignalReply struct {
 
 func (x *SignalReply) Reset() {
 	*x = SignalReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[45]
+	mi := &file_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2736,7 +2835,7 @@ func (x *SignalReply) String() string {
 func (*SignalReply) ProtoMessage() {}
 
 func (x *SignalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[45]
+	mi := &file_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2749,7 +2848,7 @@ func (x *SignalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReply.ProtoReflect.Descriptor instead.
 func (*SignalReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 type TerminalOpen struct {
@@ -2765,7 +2864,7 @@ type TerminalOpen struct {
 
 func (x *TerminalOpen) Reset() {
 	*x = TerminalOpen{}
-	mi := &file_v1_sandbox_proto_msgTypes[46]
+	mi := &file_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +2876,7 @@ func (x *TerminalOpen) String() string {
 func (*TerminalOpen) ProtoMessage() {}
 
 func (x *TerminalOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[46]
+	mi := &file_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +2889,7 @@ func (x *TerminalOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalOpen.ProtoReflect.Descriptor instead.
 func (*TerminalOpen) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TerminalOpen) GetId() string {
@@ -2842,7 +2941,7 @@ type TerminalRequest struct {
 
 func (x *TerminalRequest) Reset() {
 	*x = TerminalRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[47]
+	mi := &file_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +2953,7 @@ func (x *TerminalRequest) String() string {
 func (*TerminalRequest) ProtoMessage() {}
 
 func (x *TerminalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[47]
+	mi := &file_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +2966,7 @@ func (x *TerminalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalRequest.ProtoReflect.Descriptor instead.
 func (*TerminalRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *TerminalRequest) GetIs() isTerminalRequest_Is {
@@ -2940,7 +3039,7 @@ type TerminalReply struct {
 
 func (x *TerminalReply) Reset() {
 	*x = TerminalReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[48]
+	mi := &file_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3051,7 @@ func (x *TerminalReply) String() string {
 func (*TerminalReply) ProtoMessage() {}
 
 func (x *TerminalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[48]
+	mi := &file_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3064,7 @@ func (x *TerminalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply.ProtoReflect.Descriptor instead.
 func (*TerminalReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TerminalReply) GetIs() isTerminalReply_Is {
@@ -3038,7 +3137,7 @@ type UploadRequest struct {
 
 func (x *UploadRequest) Reset() {
 	*x = UploadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[49]
+	mi := &file_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3149,7 @@ func (x *UploadRequest) String() string {
 func (*UploadRequest) ProtoMessage() {}
 
 func (x *UploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[49]
+	mi := &file_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3162,7 @@ func (x *UploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadRequest.ProtoReflect.Descriptor instead.
 func (*UploadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *UploadRequest) GetStart() *UploadStart {
@@ -3092,7 +3191,7 @@ type UploadStart struct {
 
 func (x *UploadStart) Reset() {
 	*x = UploadStart{}
-	mi := &file_v1_sandbox_proto_msgTypes[50]
+	mi := &file_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3104,7 +3203,7 @@ func (x *UploadStart) String() string {
 func (*UploadStart) ProtoMessage() {}
 
 func (x *UploadStart) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[50]
+	mi := &file_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3117,7 +3216,7 @@ func (x *UploadStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadStart.ProtoReflect.Descriptor instead.
 func (*UploadStart) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *UploadStart) GetDir() []byte {
@@ -3158,7 +3257,7 @@ type UploadReply struct {
 
 func (x *UploadReply) Reset() {
 	*x = UploadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[51]
+	mi := &file_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3170,7 +3269,7 @@ func (x *UploadReply) String() string {
 func (*UploadReply) ProtoMessage() {}
 
 func (x *UploadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[51]
+	mi := &file_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3183,7 +3282,7 @@ func (x *UploadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadReply.ProtoReflect.Descriptor instead.
 func (*UploadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *UploadReply) GetEntries() int64 {
@@ -3216,7 +3315,7 @@ type DownloadRequest struct {
 
 func (x *DownloadRequest) Reset() {
 	*x = DownloadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[52]
+	mi := &file_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3327,7 @@ func (x *DownloadRequest) String() string {
 func (*DownloadRequest) ProtoMessage() {}
 
 func (x *DownloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[52]
+	mi := &file_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3340,7 @@ func (x *DownloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadRequest.ProtoReflect.Descriptor instead.
 func (*DownloadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DownloadRequest) GetPath() []byte {
@@ -3281,7 +3380,7 @@ type DownloadReply struct {
 
 func (x *DownloadReply) Reset() {
 	*x = DownloadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[53]
+	mi := &file_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3293,7 +3392,7 @@ func (x *DownloadReply) String() string {
 func (*DownloadReply) ProtoMessage() {}
 
 func (x *DownloadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[53]
+	mi := &file_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3306,7 +3405,7 @@ func (x *DownloadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadReply.ProtoReflect.Descriptor instead.
 func (*DownloadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DownloadReply) GetData() []byte {
@@ -3326,7 +3425,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[54]
+	mi := &file_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3437,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[54]
+	mi := &file_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3450,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StatRequest) GetPath() []byte {
@@ -3377,7 +3476,7 @@ type StatReply struct {
 
 func (x *StatReply) Reset() {
 	*x = StatReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[55]
+	mi := &file_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3389,7 +3488,7 @@ func (x *StatReply) String() string {
 func (*StatReply) ProtoMessage() {}
 
 func (x *StatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[55]
+	mi := &file_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3402,7 +3501,7 @@ func (x *StatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatReply.ProtoReflect.Descriptor instead.
 func (*StatReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StatReply) GetInfo() *FileInfo {
@@ -3428,7 +3527,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_v1_sandbox_proto_msgTypes[56]
+	mi := &file_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3440,7 +3539,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[56]
+	mi := &file_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3552,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FileInfo) GetKind() string {
@@ -3525,7 +3624,7 @@ type ServicesReply_Service struct {
 
 func (x *ServicesReply_Service) Reset() {
 	*x = ServicesReply_Service{}
-	mi := &file_v1_sandbox_proto_msgTypes[57]
+	mi := &file_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3636,7 @@ func (x *ServicesReply_Service) String() string {
 func (*ServicesReply_Service) ProtoMessage() {}
 
 func (x *ServicesReply_Service) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[57]
+	mi := &file_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3649,7 @@ func (x *ServicesReply_Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicesReply_Service.ProtoReflect.Descriptor instead.
 func (*ServicesReply_Service) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{28, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{30, 0}
 }
 
 func (x *ServicesReply_Service) GetName() string {
@@ -3600,7 +3699,7 @@ type FreshReply_Moved struct {
 
 func (x *FreshReply_Moved) Reset() {
 	*x = FreshReply_Moved{}
-	mi := &file_v1_sandbox_proto_msgTypes[58]
+	mi := &file_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3612,7 +3711,7 @@ func (x *FreshReply_Moved) String() string {
 func (*FreshReply_Moved) ProtoMessage() {}
 
 func (x *FreshReply_Moved) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[58]
+	mi := &file_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3625,7 +3724,7 @@ func (x *FreshReply_Moved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreshReply_Moved.ProtoReflect.Descriptor instead.
 func (*FreshReply_Moved) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{34, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{36, 0}
 }
 
 func (x *FreshReply_Moved) GetPath() []byte {
@@ -3666,7 +3765,7 @@ type ExecReply_Joined struct {
 
 func (x *ExecReply_Joined) Reset() {
 	*x = ExecReply_Joined{}
-	mi := &file_v1_sandbox_proto_msgTypes[59]
+	mi := &file_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +3777,7 @@ func (x *ExecReply_Joined) String() string {
 func (*ExecReply_Joined) ProtoMessage() {}
 
 func (x *ExecReply_Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[59]
+	mi := &file_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3691,7 +3790,7 @@ func (x *ExecReply_Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecReply_Joined.ProtoReflect.Descriptor instead.
 func (*ExecReply_Joined) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{42, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{44, 0}
 }
 
 func (x *ExecReply_Joined) GetStdoutOffset() int64 {
@@ -3719,7 +3818,7 @@ type Exit_Answer struct {
 
 func (x *Exit_Answer) Reset() {
 	*x = Exit_Answer{}
-	mi := &file_v1_sandbox_proto_msgTypes[60]
+	mi := &file_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3731,7 +3830,7 @@ func (x *Exit_Answer) String() string {
 func (*Exit_Answer) ProtoMessage() {}
 
 func (x *Exit_Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[60]
+	mi := &file_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3744,7 +3843,7 @@ func (x *Exit_Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit_Answer.ProtoReflect.Descriptor instead.
 func (*Exit_Answer) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{43, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{45, 0}
 }
 
 func (x *Exit_Answer) GetData() []byte {
@@ -3778,7 +3877,7 @@ type TerminalRequest_Size struct {
 
 func (x *TerminalRequest_Size) Reset() {
 	*x = TerminalRequest_Size{}
-	mi := &file_v1_sandbox_proto_msgTypes[61]
+	mi := &file_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3790,7 +3889,7 @@ func (x *TerminalRequest_Size) String() string {
 func (*TerminalRequest_Size) ProtoMessage() {}
 
 func (x *TerminalRequest_Size) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[61]
+	mi := &file_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3803,7 +3902,7 @@ func (x *TerminalRequest_Size) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalRequest_Size.ProtoReflect.Descriptor instead.
 func (*TerminalRequest_Size) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{47, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{49, 0}
 }
 
 func (x *TerminalRequest_Size) GetRows() uint32 {
@@ -3829,7 +3928,7 @@ type TerminalReply_Opened struct {
 
 func (x *TerminalReply_Opened) Reset() {
 	*x = TerminalReply_Opened{}
-	mi := &file_v1_sandbox_proto_msgTypes[62]
+	mi := &file_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +3940,7 @@ func (x *TerminalReply_Opened) String() string {
 func (*TerminalReply_Opened) ProtoMessage() {}
 
 func (x *TerminalReply_Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[62]
+	mi := &file_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +3953,7 @@ func (x *TerminalReply_Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply_Opened.ProtoReflect.Descriptor instead.
 func (*TerminalReply_Opened) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{48, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{50, 0}
 }
 
 func (x *TerminalReply_Opened) GetOffset() int64 {
@@ -3874,7 +3973,7 @@ type TerminalReply_Output struct {
 
 func (x *TerminalReply_Output) Reset() {
 	*x = TerminalReply_Output{}
-	mi := &file_v1_sandbox_proto_msgTypes[63]
+	mi := &file_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +3985,7 @@ func (x *TerminalReply_Output) String() string {
 func (*TerminalReply_Output) ProtoMessage() {}
 
 func (x *TerminalReply_Output) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[63]
+	mi := &file_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +3998,7 @@ func (x *TerminalReply_Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply_Output.ProtoReflect.Descriptor instead.
 func (*TerminalReply_Output) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{48, 1}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{50, 1}
 }
 
 func (x *TerminalReply_Output) GetOffset() int64 {
@@ -3945,7 +4044,12 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\vAttachReply\")\n" +
 	"\rDetachRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\"\r\n" +
-	"\vDetachReply\"\x0f\n" +
+	"\vDetachReply\")\n" +
+	"\rStartsRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\"A\n" +
+	"\vStartsReply\x12\x18\n" +
+	"\astarted\x18\x01 \x01(\x04R\astarted\x12\x18\n" +
+	"\arefused\x18\x02 \x01(\fR\arefused\"\x0f\n" +
 	"\rFreezeRequest\"Z\n" +
 	"\vFreezeReply\x12\x18\n" +
 	"\astopped\x18\x01 \x01(\x03R\astopped\x12\x18\n" +
@@ -4171,12 +4275,13 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\vmodified_ns\x18\x06 \x01(\x03R\n" +
 	"modifiedNs\x12\x16\n" +
 	"\x06target\x18\a \x01(\fR\x06target\x12\x14\n" +
-	"\x05links\x18\b \x01(\x03R\x05links2\xc4\b\n" +
+	"\x05links\x18\b \x01(\x03R\x05links2\xfe\b\n" +
 	"\x0eSandboxControl\x125\n" +
 	"\x05Hello\x12\x16.berth.v1.HelloRequest\x1a\x14.berth.v1.HelloReply\x125\n" +
 	"\x05Renew\x12\x16.berth.v1.RenewRequest\x1a\x14.berth.v1.RenewReply\x128\n" +
 	"\x06Attach\x12\x17.berth.v1.AttachRequest\x1a\x15.berth.v1.AttachReply\x128\n" +
 	"\x06Detach\x12\x17.berth.v1.DetachRequest\x1a\x15.berth.v1.DetachReply\x128\n" +
+	"\x06Starts\x12\x17.berth.v1.StartsRequest\x1a\x15.berth.v1.StartsReply\x128\n" +
 	"\x06Freeze\x12\x17.berth.v1.FreezeRequest\x1a\x15.berth.v1.FreezeReply\x122\n" +
 	"\x04Thaw\x12\x15.berth.v1.ThawRequest\x1a\x13.berth.v1.ThawReply\x12A\n" +
 	"\tProcesses\x12\x1a.berth.v1.ProcessesRequest\x1a\x18.berth.v1.ProcessesReply\x128\n" +
@@ -4212,7 +4317,7 @@ func file_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_v1_sandbox_proto_rawDescData
 }
 
-var file_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_v1_sandbox_proto_goTypes = []any{
 	(*HelloRequest)(nil),           // 0: berth.v1.HelloRequest
 	(*HelloReply)(nil),             // 1: berth.v1.HelloReply
@@ -4222,147 +4327,151 @@ var file_v1_sandbox_proto_goTypes = []any{
 	(*AttachReply)(nil),            // 5: berth.v1.AttachReply
 	(*DetachRequest)(nil),          // 6: berth.v1.DetachRequest
 	(*DetachReply)(nil),            // 7: berth.v1.DetachReply
-	(*FreezeRequest)(nil),          // 8: berth.v1.FreezeRequest
-	(*FreezeReply)(nil),            // 9: berth.v1.FreezeReply
-	(*ThawRequest)(nil),            // 10: berth.v1.ThawRequest
-	(*ThawReply)(nil),              // 11: berth.v1.ThawReply
-	(*Process)(nil),                // 12: berth.v1.Process
-	(*Socket)(nil),                 // 13: berth.v1.Socket
-	(*ProcessesRequest)(nil),       // 14: berth.v1.ProcessesRequest
-	(*ProcessesReply)(nil),         // 15: berth.v1.ProcessesReply
-	(*SettleRequest)(nil),          // 16: berth.v1.SettleRequest
-	(*SettleReply)(nil),            // 17: berth.v1.SettleReply
-	(*ProcessKey)(nil),             // 18: berth.v1.ProcessKey
-	(*SweepRequest)(nil),           // 19: berth.v1.SweepRequest
-	(*SweepReply)(nil),             // 20: berth.v1.SweepReply
-	(*QuiesceRequest)(nil),         // 21: berth.v1.QuiesceRequest
-	(*QuiesceReply)(nil),           // 22: berth.v1.QuiesceReply
-	(*StartServiceRequest)(nil),    // 23: berth.v1.StartServiceRequest
-	(*StartServiceReply)(nil),      // 24: berth.v1.StartServiceReply
-	(*RestartServicesRequest)(nil), // 25: berth.v1.RestartServicesRequest
-	(*RestartServicesReply)(nil),   // 26: berth.v1.RestartServicesReply
-	(*ServicesRequest)(nil),        // 27: berth.v1.ServicesRequest
-	(*ServicesReply)(nil),          // 28: berth.v1.ServicesReply
-	(*ListenRequest)(nil),          // 29: berth.v1.ListenRequest
-	(*ListenReply)(nil),            // 30: berth.v1.ListenReply
-	(*DialRequest)(nil),            // 31: berth.v1.DialRequest
-	(*DialReply)(nil),              // 32: berth.v1.DialReply
-	(*FreshRequest)(nil),           // 33: berth.v1.FreshRequest
-	(*FreshReply)(nil),             // 34: berth.v1.FreshReply
-	(*ReadRequest)(nil),            // 35: berth.v1.ReadRequest
-	(*ReadReply)(nil),              // 36: berth.v1.ReadReply
-	(*StatsRequest)(nil),           // 37: berth.v1.StatsRequest
-	(*StatsReply)(nil),             // 38: berth.v1.StatsReply
-	(*ExecStart)(nil),              // 39: berth.v1.ExecStart
-	(*ExecJoin)(nil),               // 40: berth.v1.ExecJoin
-	(*ExecRequest)(nil),            // 41: berth.v1.ExecRequest
-	(*ExecReply)(nil),              // 42: berth.v1.ExecReply
-	(*Exit)(nil),                   // 43: berth.v1.Exit
-	(*SignalRequest)(nil),          // 44: berth.v1.SignalRequest
-	(*SignalReply)(nil),            // 45: berth.v1.SignalReply
-	(*TerminalOpen)(nil),           // 46: berth.v1.TerminalOpen
-	(*TerminalRequest)(nil),        // 47: berth.v1.TerminalRequest
-	(*TerminalReply)(nil),          // 48: berth.v1.TerminalReply
-	(*UploadRequest)(nil),          // 49: berth.v1.UploadRequest
-	(*UploadStart)(nil),            // 50: berth.v1.UploadStart
-	(*UploadReply)(nil),            // 51: berth.v1.UploadReply
-	(*DownloadRequest)(nil),        // 52: berth.v1.DownloadRequest
-	(*DownloadReply)(nil),          // 53: berth.v1.DownloadReply
-	(*StatRequest)(nil),            // 54: berth.v1.StatRequest
-	(*StatReply)(nil),              // 55: berth.v1.StatReply
-	(*FileInfo)(nil),               // 56: berth.v1.FileInfo
-	(*ServicesReply_Service)(nil),  // 57: berth.v1.ServicesReply.Service
-	(*FreshReply_Moved)(nil),       // 58: berth.v1.FreshReply.Moved
-	(*ExecReply_Joined)(nil),       // 59: berth.v1.ExecReply.Joined
-	(*Exit_Answer)(nil),            // 60: berth.v1.Exit.Answer
-	(*TerminalRequest_Size)(nil),   // 61: berth.v1.TerminalRequest.Size
-	(*TerminalReply_Opened)(nil),   // 62: berth.v1.TerminalReply.Opened
-	(*TerminalReply_Output)(nil),   // 63: berth.v1.TerminalReply.Output
+	(*StartsRequest)(nil),          // 8: berth.v1.StartsRequest
+	(*StartsReply)(nil),            // 9: berth.v1.StartsReply
+	(*FreezeRequest)(nil),          // 10: berth.v1.FreezeRequest
+	(*FreezeReply)(nil),            // 11: berth.v1.FreezeReply
+	(*ThawRequest)(nil),            // 12: berth.v1.ThawRequest
+	(*ThawReply)(nil),              // 13: berth.v1.ThawReply
+	(*Process)(nil),                // 14: berth.v1.Process
+	(*Socket)(nil),                 // 15: berth.v1.Socket
+	(*ProcessesRequest)(nil),       // 16: berth.v1.ProcessesRequest
+	(*ProcessesReply)(nil),         // 17: berth.v1.ProcessesReply
+	(*SettleRequest)(nil),          // 18: berth.v1.SettleRequest
+	(*SettleReply)(nil),            // 19: berth.v1.SettleReply
+	(*ProcessKey)(nil),             // 20: berth.v1.ProcessKey
+	(*SweepRequest)(nil),           // 21: berth.v1.SweepRequest
+	(*SweepReply)(nil),             // 22: berth.v1.SweepReply
+	(*QuiesceRequest)(nil),         // 23: berth.v1.QuiesceRequest
+	(*QuiesceReply)(nil),           // 24: berth.v1.QuiesceReply
+	(*StartServiceRequest)(nil),    // 25: berth.v1.StartServiceRequest
+	(*StartServiceReply)(nil),      // 26: berth.v1.StartServiceReply
+	(*RestartServicesRequest)(nil), // 27: berth.v1.RestartServicesRequest
+	(*RestartServicesReply)(nil),   // 28: berth.v1.RestartServicesReply
+	(*ServicesRequest)(nil),        // 29: berth.v1.ServicesRequest
+	(*ServicesReply)(nil),          // 30: berth.v1.ServicesReply
+	(*ListenRequest)(nil),          // 31: berth.v1.ListenRequest
+	(*ListenReply)(nil),            // 32: berth.v1.ListenReply
+	(*DialRequest)(nil),            // 33: berth.v1.DialRequest
+	(*DialReply)(nil),              // 34: berth.v1.DialReply
+	(*FreshRequest)(nil),           // 35: berth.v1.FreshRequest
+	(*FreshReply)(nil),             // 36: berth.v1.FreshReply
+	(*ReadRequest)(nil),            // 37: berth.v1.ReadRequest
+	(*ReadReply)(nil),              // 38: berth.v1.ReadReply
+	(*StatsRequest)(nil),           // 39: berth.v1.StatsRequest
+	(*StatsReply)(nil),             // 40: berth.v1.StatsReply
+	(*ExecStart)(nil),              // 41: berth.v1.ExecStart
+	(*ExecJoin)(nil),               // 42: berth.v1.ExecJoin
+	(*ExecRequest)(nil),            // 43: berth.v1.ExecRequest
+	(*ExecReply)(nil),              // 44: berth.v1.ExecReply
+	(*Exit)(nil),                   // 45: berth.v1.Exit
+	(*SignalRequest)(nil),          // 46: berth.v1.SignalRequest
+	(*SignalReply)(nil),            // 47: berth.v1.SignalReply
+	(*TerminalOpen)(nil),           // 48: berth.v1.TerminalOpen
+	(*TerminalRequest)(nil),        // 49: berth.v1.TerminalRequest
+	(*TerminalReply)(nil),          // 50: berth.v1.TerminalReply
+	(*UploadRequest)(nil),          // 51: berth.v1.UploadRequest
+	(*UploadStart)(nil),            // 52: berth.v1.UploadStart
+	(*UploadReply)(nil),            // 53: berth.v1.UploadReply
+	(*DownloadRequest)(nil),        // 54: berth.v1.DownloadRequest
+	(*DownloadReply)(nil),          // 55: berth.v1.DownloadReply
+	(*StatRequest)(nil),            // 56: berth.v1.StatRequest
+	(*StatReply)(nil),              // 57: berth.v1.StatReply
+	(*FileInfo)(nil),               // 58: berth.v1.FileInfo
+	(*ServicesReply_Service)(nil),  // 59: berth.v1.ServicesReply.Service
+	(*FreshReply_Moved)(nil),       // 60: berth.v1.FreshReply.Moved
+	(*ExecReply_Joined)(nil),       // 61: berth.v1.ExecReply.Joined
+	(*Exit_Answer)(nil),            // 62: berth.v1.Exit.Answer
+	(*TerminalRequest_Size)(nil),   // 63: berth.v1.TerminalRequest.Size
+	(*TerminalReply_Opened)(nil),   // 64: berth.v1.TerminalReply.Opened
+	(*TerminalReply_Output)(nil),   // 65: berth.v1.TerminalReply.Output
 }
 var file_v1_sandbox_proto_depIdxs = []int32{
 	4,  // 0: berth.v1.HelloRequest.own:type_name -> berth.v1.AttachRequest
-	13, // 1: berth.v1.Process.listening:type_name -> berth.v1.Socket
-	12, // 2: berth.v1.ProcessesReply.processes:type_name -> berth.v1.Process
-	13, // 3: berth.v1.ProcessesReply.unattributed:type_name -> berth.v1.Socket
-	12, // 4: berth.v1.SettleReply.killed:type_name -> berth.v1.Process
-	12, // 5: berth.v1.SettleReply.stopped:type_name -> berth.v1.Process
-	12, // 6: berth.v1.SettleReply.left:type_name -> berth.v1.Process
-	13, // 7: berth.v1.SettleReply.unattributed:type_name -> berth.v1.Socket
-	18, // 8: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
-	12, // 9: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
-	12, // 10: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
-	39, // 11: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
-	57, // 12: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
-	58, // 13: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
-	56, // 14: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
-	35, // 15: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
-	39, // 16: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
-	40, // 17: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
-	43, // 18: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
-	59, // 19: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
-	12, // 20: berth.v1.Exit.swept:type_name -> berth.v1.Process
-	60, // 21: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
-	39, // 22: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
-	46, // 23: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
-	61, // 24: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
-	62, // 25: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
-	63, // 26: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
-	43, // 27: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
-	50, // 28: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
-	56, // 29: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
-	43, // 30: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
+	15, // 1: berth.v1.Process.listening:type_name -> berth.v1.Socket
+	14, // 2: berth.v1.ProcessesReply.processes:type_name -> berth.v1.Process
+	15, // 3: berth.v1.ProcessesReply.unattributed:type_name -> berth.v1.Socket
+	14, // 4: berth.v1.SettleReply.killed:type_name -> berth.v1.Process
+	14, // 5: berth.v1.SettleReply.stopped:type_name -> berth.v1.Process
+	14, // 6: berth.v1.SettleReply.left:type_name -> berth.v1.Process
+	15, // 7: berth.v1.SettleReply.unattributed:type_name -> berth.v1.Socket
+	20, // 8: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
+	14, // 9: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
+	14, // 10: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
+	41, // 11: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
+	59, // 12: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
+	60, // 13: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
+	58, // 14: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
+	37, // 15: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
+	41, // 16: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
+	42, // 17: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
+	45, // 18: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
+	61, // 19: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
+	14, // 20: berth.v1.Exit.swept:type_name -> berth.v1.Process
+	62, // 21: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
+	41, // 22: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
+	48, // 23: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
+	63, // 24: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
+	64, // 25: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
+	65, // 26: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
+	45, // 27: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
+	52, // 28: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
+	58, // 29: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
+	45, // 30: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
 	0,  // 31: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
 	2,  // 32: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
 	4,  // 33: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
 	6,  // 34: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
-	8,  // 35: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
-	10, // 36: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
-	14, // 37: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
-	16, // 38: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
-	19, // 39: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
-	21, // 40: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
-	23, // 41: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
-	25, // 42: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
-	27, // 43: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
-	29, // 44: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
-	31, // 45: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
-	33, // 46: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
-	35, // 47: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
-	37, // 48: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
-	41, // 49: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
-	44, // 50: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
-	47, // 51: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
-	49, // 52: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
-	52, // 53: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
-	54, // 54: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
-	35, // 55: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
-	1,  // 56: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
-	3,  // 57: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
-	5,  // 58: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
-	7,  // 59: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
-	9,  // 60: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
-	11, // 61: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
-	15, // 62: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
-	17, // 63: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
-	20, // 64: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
-	22, // 65: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
-	24, // 66: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
-	26, // 67: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
-	28, // 68: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
-	30, // 69: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
-	32, // 70: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
-	34, // 71: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
-	36, // 72: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
-	38, // 73: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
-	42, // 74: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
-	45, // 75: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
-	48, // 76: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
-	51, // 77: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
-	53, // 78: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
-	55, // 79: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
-	36, // 80: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
-	56, // [56:81] is the sub-list for method output_type
-	31, // [31:56] is the sub-list for method input_type
+	8,  // 35: berth.v1.SandboxControl.Starts:input_type -> berth.v1.StartsRequest
+	10, // 36: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
+	12, // 37: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
+	16, // 38: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
+	18, // 39: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
+	21, // 40: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
+	23, // 41: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
+	25, // 42: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
+	27, // 43: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
+	29, // 44: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
+	31, // 45: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
+	33, // 46: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
+	35, // 47: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
+	37, // 48: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
+	39, // 49: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
+	43, // 50: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
+	46, // 51: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
+	49, // 52: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
+	51, // 53: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
+	54, // 54: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
+	56, // 55: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
+	37, // 56: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
+	1,  // 57: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
+	3,  // 58: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
+	5,  // 59: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
+	7,  // 60: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
+	9,  // 61: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
+	11, // 62: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
+	13, // 63: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
+	17, // 64: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
+	19, // 65: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
+	22, // 66: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
+	24, // 67: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
+	26, // 68: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
+	28, // 69: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
+	30, // 70: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
+	32, // 71: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
+	34, // 72: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
+	36, // 73: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
+	38, // 74: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
+	40, // 75: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
+	44, // 76: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
+	47, // 77: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
+	50, // 78: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
+	53, // 79: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
+	55, // 80: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
+	57, // 81: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
+	38, // 82: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
+	57, // [57:83] is the sub-list for method output_type
+	31, // [31:57] is the sub-list for method input_type
 	31, // [31:31] is the sub-list for extension type_name
 	31, // [31:31] is the sub-list for extension extendee
 	0,  // [0:31] is the sub-list for field type_name
@@ -4373,28 +4482,28 @@ func file_v1_sandbox_proto_init() {
 	if File_v1_sandbox_proto != nil {
 		return
 	}
-	file_v1_sandbox_proto_msgTypes[30].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[32].OneofWrappers = []any{
 		(*ListenReply_Port)(nil),
 		(*ListenReply_Label)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[41].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[43].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Join)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_CloseStdin)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[42].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[44].OneofWrappers = []any{
 		(*ExecReply_Stdout)(nil),
 		(*ExecReply_Stderr)(nil),
 		(*ExecReply_Exit)(nil),
 		(*ExecReply_Joined_)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[47].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[49].OneofWrappers = []any{
 		(*TerminalRequest_Open)(nil),
 		(*TerminalRequest_Input)(nil),
 		(*TerminalRequest_Resize)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[48].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[50].OneofWrappers = []any{
 		(*TerminalReply_Opened_)(nil),
 		(*TerminalReply_Output_)(nil),
 		(*TerminalReply_Exit)(nil),
@@ -4405,7 +4514,7 @@ func file_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_sandbox_proto_rawDesc), len(file_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   64,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -49,6 +49,7 @@ const (
 	SandboxControl_Renew_FullMethodName           = "/berth.v1.SandboxControl/Renew"
 	SandboxControl_Attach_FullMethodName          = "/berth.v1.SandboxControl/Attach"
 	SandboxControl_Detach_FullMethodName          = "/berth.v1.SandboxControl/Detach"
+	SandboxControl_Starts_FullMethodName          = "/berth.v1.SandboxControl/Starts"
 	SandboxControl_Freeze_FullMethodName          = "/berth.v1.SandboxControl/Freeze"
 	SandboxControl_Thaw_FullMethodName            = "/berth.v1.SandboxControl/Thaw"
 	SandboxControl_Processes_FullMethodName       = "/berth.v1.SandboxControl/Processes"
@@ -90,6 +91,8 @@ type SandboxControlClient interface {
 	// far, and ends with REVOKED; where the client does not take it within a
 	// second, the connection ends without that word.
 	Detach(ctx context.Context, in *DetachRequest, opts ...grpc.CallOption) (*DetachReply, error)
+	// Starts says which programs a session has started so far.
+	Starts(ctx context.Context, in *StartsRequest, opts ...grpc.CallOption) (*StartsReply, error)
 	// Freeze stops every process but sandboxd and returns once all have stopped;
 	// those that were stopped before stay so at Thaw. Commands and terminals
 	// cannot be started until Thaw; files can be read. Freezing twice is no error.
@@ -171,6 +174,16 @@ func (c *sandboxControlClient) Detach(ctx context.Context, in *DetachRequest, op
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DetachReply)
 	err := c.cc.Invoke(ctx, SandboxControl_Detach_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxControlClient) Starts(ctx context.Context, in *StartsRequest, opts ...grpc.CallOption) (*StartsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartsReply)
+	err := c.cc.Invoke(ctx, SandboxControl_Starts_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -351,6 +364,8 @@ type SandboxControlServer interface {
 	// far, and ends with REVOKED; where the client does not take it within a
 	// second, the connection ends without that word.
 	Detach(context.Context, *DetachRequest) (*DetachReply, error)
+	// Starts says which programs a session has started so far.
+	Starts(context.Context, *StartsRequest) (*StartsReply, error)
 	// Freeze stops every process but sandboxd and returns once all have stopped;
 	// those that were stopped before stay so at Thaw. Commands and terminals
 	// cannot be started until Thaw; files can be read. Freezing twice is no error.
@@ -409,6 +424,9 @@ func (UnimplementedSandboxControlServer) Attach(context.Context, *AttachRequest)
 }
 func (UnimplementedSandboxControlServer) Detach(context.Context, *DetachRequest) (*DetachReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Detach not implemented")
+}
+func (UnimplementedSandboxControlServer) Starts(context.Context, *StartsRequest) (*StartsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Starts not implemented")
 }
 func (UnimplementedSandboxControlServer) Freeze(context.Context, *FreezeRequest) (*FreezeReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Freeze not implemented")
@@ -541,6 +559,24 @@ func _SandboxControl_Detach_Handler(srv interface{}, ctx context.Context, dec fu
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SandboxControlServer).Detach(ctx, req.(*DetachRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxControl_Starts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxControlServer).Starts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxControl_Starts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxControlServer).Starts(ctx, req.(*StartsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -812,6 +848,10 @@ var SandboxControl_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Detach",
 			Handler:    _SandboxControl_Detach_Handler,
+		},
+		{
+			MethodName: "Starts",
+			Handler:    _SandboxControl_Starts_Handler,
 		},
 		{
 			MethodName: "Freeze",

@@ -1,0 +1,43 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/blame"
+	"github.com/berth-eval/berth/plugins/sandbox"
+)
+
+// unfit is an error of the task, or nil, when the agent's first session has not
+// been able to start anything: the image lacks the user, the folder or the shell
+// that it was to work with, and that is so for every agent. Once one program ran
+// nobody can tell any more who removed what is missing.
+func (s *stage) unfit(ctx context.Context) error {
+	if s.i > 0 || s.a.w.Gone() {
+		return nil
+	}
+	starts, err := s.a.w.Starts(ctx, sessionID(s.a.role(), s.i+1))
+	if err != nil || starts.Started > 0 || starts.Refused == "" {
+		return nil //nolint:nilerr // what nobody can say is no excuse
+	}
+	return blame.On(record.ByTask, fmt.Errorf("no program of the agent could be started in the sandbox: %s", starts.Refused))
+}
+
+// users notes which users of verifiers the sandbox does not have before the
+// agent comes. One may still be made, by the setup of a later stage.
+func (a *attempt) users(ctx context.Context) error {
+	a.lacks = map[string]bool{}
+	for i := range a.task.Stages {
+		user := (&stage{a: a, task: &a.task.Stages[i]}).verifyUser()
+		if _, known := a.lacks[user]; known || user == "" {
+			continue
+		}
+		err := a.w.HasUser(ctx, user)
+		if a.lacks[user] = errors.Is(err, sandbox.ErrNotFound); err != nil && !a.lacks[user] {
+			return fmt.Errorf("look up user %q: %w", user, err)
+		}
+	}
+	return nil
+}

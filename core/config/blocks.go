@@ -107,17 +107,18 @@ type resourcesBlock struct {
 }
 
 type modelBlock struct {
-	Provider    string          `berth:"provider" required:"true" doc:"The provider's dialect; \"script\" answers from a file."`
-	Name        string          `berth:"name" doc:"The model, as the provider calls it. Required, unless there is a script."`
-	APIKey      string          `berth:"api_key" secret:"true" doc:"The provider's key, from secret(). It never enters a sandbox or a file."`
-	BaseURL     string          `berth:"base_url" doc:"Address of the provider. Absent: the provider's own."`
-	Script      string          `berth:"script" doc:"File with the replies of a scripted model, relative to the folder of the experiment."`
-	Price       *priceBlock     `berth:"price" doc:"USD per million tokens. Absent: from the price table, or unknown, which is not zero."`
-	Parameters  json.RawMessage `berth:"parameters" body:"free" doc:"What every request gets, such as temperature; as the provider calls it."`
-	AllowModels []string        `berth:"allow_models" doc:"Further models that a request may name; others are served by this one."`
-	AllowHosted []string        `berth:"allow_hosted" doc:"Names of what the provider may fetch or run although the sandbox has no network, as the finding hosted_tool tells them."`
-	Replay      string          `berth:"replay" doc:"Run whose recorded replies are served instead of asking the provider."`
-	InFlight    int             `berth:"in_flight" doc:"Requests at the same time. 0: adapted to what the provider takes."`
+	Provider      string          `berth:"provider" required:"true" doc:"The provider's dialect; \"script\" answers from a file."`
+	Name          string          `berth:"name" doc:"The model, as the provider calls it. Required, unless there is a script."`
+	APIKey        string          `berth:"api_key" secret:"true" doc:"The provider's key, from secret(). It never enters a sandbox or a file."`
+	BaseURL       string          `berth:"base_url" doc:"Address of the provider. Absent: the provider's own."`
+	Script        string          `berth:"script" doc:"File with the replies of a scripted model, relative to the folder of the experiment."`
+	Price         *priceBlock     `berth:"price" doc:"USD per million tokens. Absent: from the price table, or unknown, which is not zero."`
+	Parameters    json.RawMessage `berth:"parameters" body:"free" doc:"What every request gets, such as temperature; as the provider calls it."`
+	AllowModels   []string        `berth:"allow_models" doc:"Further models that a request may name; others are served by this one."`
+	AllowHosted   []string        `berth:"allow_hosted" doc:"Names of what the provider may fetch or run although the sandbox has no network, as the finding hosted_tool tells them."`
+	MaxRequestMiB int64           `berth:"max_request_mib" doc:"Largest request in MiB, at most 64. 0: 32."`
+	Replay        string          `berth:"replay" doc:"Run whose recorded replies are served instead of asking the provider."`
+	InFlight      int             `berth:"in_flight" doc:"Requests at the same time. 0: adapted to what the provider takes."`
 
 	FirstByteTimeout *time.Duration `berth:"first_byte_timeout" doc:"Longest wait for the first byte of an answer. Absent: 2m for a stream, 10m for an answer in one piece. Raise it for models that think long before they answer."`
 	IdleTimeout      *time.Duration `berth:"idle_timeout" doc:"Longest silence in the middle of an answer. Absent: 1m."`

@@ -111,7 +111,7 @@ func (c *builder) model(label string) *Model {
 		r.Report(checkModel(&m, c.l.opts.Providers))
 		out := &Model{
 			Label: label, Provider: m.Provider, Name: m.Name, BaseURL: m.BaseURL, Price: priceOf(m.Price), Parameters: compact(m.Parameters),
-			AllowModels: m.AllowModels, AllowHosted: m.AllowHosted, Replay: m.Replay, InFlight: m.InFlight,
+			AllowModels: m.AllowModels, AllowHosted: m.AllowHosted, MaxRequestMiB: m.MaxRequestMiB, Replay: m.Replay, InFlight: m.InFlight,
 			FirstByteTimeout: m.FirstByteTimeout, IdleTimeout: m.IdleTimeout,
 		}
 		if m.APIKey != "" {

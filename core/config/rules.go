@@ -189,10 +189,17 @@ func checkModel(b *modelBlock, providers []string) []pluginconfig.Problem {
 		r.add("parameters", "Wrong value", "Write names and values: parameters { temperature = 0 }.")
 	}
 	natural(r, "in_flight", b.InFlight)
+	if n := b.MaxRequestMiB; n < 0 || n > maxRequestMiB {
+		r.add("max_request_mib", "Wrong value", "Got %d. Write 1 to %d, or 0 for 32.", n, maxRequestMiB)
+	}
 	lasting(r, "first_byte_timeout", b.FirstByteTimeout)
 	lasting(r, "idle_timeout", b.IdleTimeout)
 	return r.ps
 }
+
+// maxRequestMiB is how large a request to a model may be made: a quarter of what
+// the gateway holds for one session, which holds each twice.
+const maxRequestMiB = 64
 
 func checkPrice(r *rules, p *priceBlock) {
 	if p == nil {

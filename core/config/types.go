@@ -242,6 +242,8 @@ type Model struct {
 	// AllowHosted are names of what the provider may fetch or run for a sandbox
 	// without a network, as the gateway's finding tells them.
 	AllowHosted []string `json:"allow_hosted,omitempty"`
+	// MaxRequestMiB is how large a request may be; 0 is the gateway's own bound.
+	MaxRequestMiB int64 `json:"max_request_mib,omitempty"`
 	// Replay serves the model from the exchanges of that run; empty means not.
 	Replay string `json:"replay,omitempty"`
 	// InFlight bounds the requests at the same time; 0 lets the gateway adapt.

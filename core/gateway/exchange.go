@@ -36,7 +36,7 @@ type exchange struct {
 	price   *config.Price // of the model that is asked; nil: not known
 	hide    bool          // events that are there for us only
 	early   bool          // the answer has begun, with nothing but signs of life
-	held    func()        // gives back the memory of the request; nil: it has none
+	held    *held         // the memory that the exchange takes; nil: none
 	lost    error         // why the answer of the provider is not passed on
 	failing error         // why the provider did not serve the last try, when it is asked again
 	line    Exchange
@@ -87,7 +87,7 @@ func (x *exchange) serve(ctx context.Context) {
 		x.reject(wire.NotServed, "model %q speaks %s, not %s", x.e.up.model.Name, x.e.up.dialect.Name(), x.d.Name())
 		return
 	}
-	if !x.read() || !x.policy() {
+	if !x.read(ctx) || !x.policy() {
 		return
 	}
 	x.keep = true
@@ -104,30 +104,36 @@ func (x *exchange) serve(ctx context.Context) {
 }
 
 // read reads the request and what is to be known of it.
-func (x *exchange) read() bool {
-	b, leave, err := x.s.body(x.r)
-	x.held = leave
-	if errors.Is(err, errTooMany) {
-		x.fail(wire.Overloaded, "%s", err)
-		return false
-	}
+func (x *exchange) read(ctx context.Context) bool {
+	b, err := x.readBody(ctx)
 	if err == nil {
 		x.body, err = wire.ParseObject(b)
 	}
 	if err == nil {
 		x.facts, err = x.d.Facts(x.call, x.body)
 	}
-	if err != nil {
-		x.reject(wire.BadRequest, "%s", err)
-		return false
+	if err == nil {
+		return true
 	}
-	return true
+	x.drain()
+	switch {
+	case x.life.Err() != nil:
+		x.fail(wire.Over, "the turn that this token is good for is over")
+	case errors.Is(err, errTooMany): // which the client has to change
+		x.fail(wire.Overloaded, "%s", err)
+	case errors.Is(err, errNoRoom):
+		x.s.setDown(err)
+		x.fail(wire.Overloaded, "%s", err)
+	default:
+		x.reject(wire.BadRequest, "%s", err)
+	}
+	return false
 }
 
-// leave gives back what the request took of the session's memory.
+// leave gives back what the exchange took of the memory.
 func (x *exchange) leave() {
 	if x.held != nil {
-		x.held()
+		x.held.leave()
 	}
 }
 
@@ -377,7 +383,7 @@ func (x *exchange) said() string {
 func (x *exchange) judge(status int, r wire.Reading, broken breakage) {
 	name := x.e.up.model.Name
 	switch {
-	case broken == byClient:
+	case broken == byClient, errors.Is(x.lost, errOwnReplies):
 	case status == http.StatusTooManyRequests || status == statusOverloaded:
 		x.s.setDown(fmt.Errorf("provider of model %q: status %d: %w", name, status, trial.ErrRateLimited))
 	case x.lost != nil:

@@ -32,6 +32,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/script"
+	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/gateway/wire"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/model"
@@ -60,7 +61,9 @@ type Options struct {
 	// Silence is how long a client of a stream hears nothing while its request
 	// waits, and a sixth of that for one that wants a whole answer; 0: 10 s.
 	Silence time.Duration
-	Log     zerolog.Logger
+	// Record is how many bytes of bodies an attempt may keep, packed; 0: 256 MiB.
+	Record int64
+	Log    zerolog.Logger
 }
 
 // Cell is the budget of what all models are used for in all attempts of some
@@ -80,9 +83,11 @@ type Gateway struct {
 	ledger *ledger.Ledger
 	run    *ledger.Account
 	cells  map[string]*ledger.Account // by trial
+	memory *memory
 	count  atomic.Int64
 
 	mu       sync.Mutex
+	records  map[string]*tape.Room      // by the folder of the attempt
 	attempts map[string]*ledger.Account // by trial, attempt and role
 	pacers   map[string]*pace.Pacer     // by address, key and name of a model
 	replays  map[string]*replay         // by the name of the run
@@ -123,7 +128,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Transport == nil {
 		o.Transport = transport()
 	}
-	g := &Gateway{o: o, models: map[string]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, attempts: map[string]*ledger.Account{}, pacers: map[string]*pace.Pacer{}, replays: map[string]*replay{}}
+	g := &Gateway{o: o, models: map[string]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, attempts: map[string]*ledger.Account{}, pacers: map[string]*pace.Pacer{}, replays: map[string]*replay{}, memory: newMemory(), records: map[string]*tape.Room{}}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
 	for i := range o.Models {
 		u, err := g.upstream(o.Models[i])

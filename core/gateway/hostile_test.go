@@ -241,12 +241,12 @@ func TestALongNameOfAModel(t *testing.T) {
 func TestRequestsHaveLittleRoom(t *testing.T) {
 	t.Parallel()
 	b := start(t, scripted(t, oneReply))
-	b.underWay.Store(maxUnderWay - 10)
+	b.underWay.Store(maxRequests - 10)
 	if got := b.ask(t.Context(), t, requests[0].path, requests[0].body); got.status != http.StatusTooManyRequests || !strings.Contains(got.body, "256 MiB") {
 		t.Errorf("without room: %d %s", got.status, got.body)
 	}
-	if left := b.underWay.Load(); left != maxUnderWay-10 {
-		t.Errorf("%d bytes are under way, want %d", left, maxUnderWay-10)
+	if left := b.underWay.Load(); left != maxRequests-10 {
+		t.Errorf("%d bytes are under way, want %d", left, maxRequests-10)
 	}
 	b.underWay.Store(0)
 	if got := b.ask(t.Context(), t, requests[0].path, requests[0].body); got.status != http.StatusOK {

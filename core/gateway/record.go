@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"path/filepath"
 	"time"
 
@@ -42,6 +44,7 @@ type Exchange struct {
 	Limit     int             `json:"limit,omitempty"`     // requests that might be under way at its provider when it was sent; absent: not paced
 	Tries     int             `json:"tries,omitempty"`     // that the provider refused or failed before this answer
 	Waited    time.Duration   `json:"waited_ns,omitempty"` // for room in a budget, or for a provider
+	Unkept    bool            `json:"unkept,omitempty"`    // its bodies are not there, only their digests: the attempt had too many
 	FirstByte time.Duration   `json:"first_byte_ns,omitempty"`
 	Took      time.Duration   `json:"took_ns,omitempty"`
 }
@@ -58,10 +61,16 @@ func (x *exchange) digests() {
 	if x.call.Kind == wire.Count {
 		x.line.Kind = tape.KindCount
 	}
-	same := x.clean(x.body.Without(x.d.Fleeting()))
 	// The path says which model is asked and whether a stream is wanted, in
 	// the dialects whose body does not.
-	x.line.Match = tape.Digest(append([]byte(x.line.Path+"\n"), same...))
+	x.line.Match, _ = tape.DigestOf(func(w io.Writer) error { // which does not fail
+		_, _ = io.WriteString(w, x.line.Path+"\n")
+		if raw := x.body.Bytes(); len(raw) > 0 && &raw[0] == &x.asked[0] { // nothing is secret in it
+			return x.body.WriteWithout(w, x.d.Fleeting())
+		}
+		_, err := w.Write(x.clean(x.body.Without(x.d.Fleeting())))
+		return err
+	})
 }
 
 // finish writes the exchange down while the client has its answer already, and
@@ -83,6 +92,9 @@ func (x *exchange) finish(leave func()) {
 			}
 		}
 		<-before // lines stand in the order in which answers ended
+		if x.line.Unkept && x.line.Usage == nil {
+			return // a client may have them by the thousand
+		}
 		x.s.spec.Append(ExchangesFile, &x.line)
 	}()
 }
@@ -101,13 +113,49 @@ func (s *session) inLine() (before <-chan struct{}, done chan struct{}) {
 	return before, done
 }
 
-func (x *exchange) store() (err error) {
+// maxRecord is how much of the disk the bodies of an attempt may take: 256 MiB,
+// packed. A long conversation takes some 20.
+const maxRecord = 256 << 20
+
+// store keeps the bodies, as long as there is room for those of the attempt.
+func (x *exchange) store() error {
 	dir := filepath.Join(x.s.spec.Dir, RecordDir)
-	if x.line.Request, err = tape.Store(dir, x.asked); err != nil {
+	room := x.s.g.roomOf(x.s.spec.Dir)
+	digest, kept, err := tape.Store(dir, x.asked, room)
+	if err != nil {
 		return err
 	}
+	x.line.Request, x.line.Unkept = digest, !kept
 	if x.answered {
-		x.line.Reply, err = tape.Store(dir, x.clean(x.reply.Bytes()))
+		if digest, kept, err = tape.Store(dir, x.clean(x.reply.Bytes()), room); err != nil {
+			return err
+		}
+		x.line.Reply, x.line.Unkept = digest, x.line.Unkept || !kept
 	}
-	return err
+	if x.line.Unkept {
+		return fmt.Errorf("the requests and answers of the attempt take more than %d MiB: from here on their digests are written down and not they, "+
+			"requests that came to nothing are not written down at all, and the attempt cannot be replayed to its end", x.s.g.record()>>20)
+	}
+	return nil
+}
+
+// record is how many bytes of bodies an attempt may keep.
+func (g *Gateway) record() int64 {
+	if g.o.Record > 0 {
+		return g.o.Record
+	}
+	return maxRecord
+}
+
+// roomOf is the room for bodies in the folder of an attempt, for all of its
+// sessions.
+func (g *Gateway) roomOf(dir string) *tape.Room {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.records[dir]
+	if r == nil {
+		r = tape.NewRoom(g.record())
+		g.records[dir] = r
+	}
+	return r
 }

@@ -57,13 +57,6 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// maxReply is how large an answer may be: 64 MiB. More than that is no answer of
-// a model, and could not be kept for the record.
-const maxReply = 64 << 20
-
-// errTooMuch is why an answer is broken off.
-var errTooMuch = fmt.Errorf("its answer is larger than %d MiB", maxReply>>20)
-
 // relay passes an answer on as it comes, and lets the meter read it.
 func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter) breakage {
 	if !x.early {
@@ -195,6 +188,9 @@ func (x *exchange) copy(ctx context.Context, from io.ReadCloser, to func([]byte)
 			if x.reply.Len()+n > maxReply {
 				x.lost = errTooMuch
 				return byProvider
+			}
+			if x.lost = x.held.reply(int64(x.reply.Len() + n)); x.lost != nil {
+				return byGateway
 			}
 			if !pass(filter.next(buf[:n])) {
 				return byClient

@@ -39,7 +39,8 @@ type session struct {
 	serving   sync.WaitGroup
 	wait      waits
 	secrets   secrets
-	underWay  atomic.Int64 // bytes of the requests that are
+	underWay  atomic.Int64 // bytes that are held for requests
+	replies   atomic.Int64 // and for answers
 
 	mu       sync.Mutex
 	life     context.Context //nolint:containedctx // of the turn under way: a request has to end with it

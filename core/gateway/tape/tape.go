@@ -11,11 +11,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -47,6 +49,36 @@ func Digest(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// DigestOf names what write writes.
+func DigestOf(write func(io.Writer) error) (string, error) {
+	h := sha256.New()
+	if err := write(h); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Room is how many bytes of bodies may be kept, as they are on the disk. Once a
+// body does not fit, no further one is kept. Safe for concurrent use.
+type Room struct {
+	left atomic.Int64
+	full atomic.Bool
+}
+
+// NewRoom is room for n bytes.
+func NewRoom(n int64) *Room {
+	r := &Room{}
+	r.left.Store(n)
+	return r
+}
+
+func (r *Room) take(n int) bool {
+	if r.left.Add(-int64(n)) < 0 {
+		r.full.Store(true)
+	}
+	return !r.full.Load()
+}
+
 // maxBody is how large a body may be, unpacked: 256 MiB.
 const maxBody = 256 << 20
 
@@ -62,18 +94,25 @@ func place(dir, digest string) string {
 	return filepath.Join(dir, blobs, strings.TrimPrefix(digest, "sha256:")+".zst")
 }
 
-// Store keeps a body in dir and returns its digest. Safe for concurrent use.
-func Store(dir string, body []byte) (string, error) {
-	digest := Digest(body)
+// Store keeps a body in dir, if there is room, and returns its digest. Safe for
+// concurrent use.
+func Store(dir string, body []byte, room *Room) (digest string, kept bool, err error) {
+	digest = Digest(body)
 	path := place(dir, digest)
-	if _, err := os.Stat(path); err == nil {
-		return digest, nil
+	if _, missing := os.Stat(path); missing == nil {
+		return digest, true, nil
+	}
+	if room.full.Load() {
+		return digest, false, nil
 	}
 	e, err := encoder()
 	if err != nil {
-		return "", fmt.Errorf("record exchange: %w", err)
+		return "", false, fmt.Errorf("record exchange: %w", err)
 	}
 	packed := e.EncodeAll(body, nil)
+	if !room.take(len(packed)) {
+		return digest, false, nil
+	}
 	err = write(path, packed)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
@@ -81,9 +120,9 @@ func Store(dir string, body []byte) (string, error) {
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("record exchange: %w", err)
+		return "", false, fmt.Errorf("record exchange: %w", err)
 	}
-	return digest, nil
+	return digest, true, nil
 }
 
 // write gives the file its name when it is whole. It does not wait for the
@@ -111,6 +150,9 @@ func Fetch(dir, digest string) ([]byte, error) {
 		return nil, fmt.Errorf("recorded exchange: %q is no digest", digest)
 	}
 	packed, err := plainfile.Read(dir, blobs+"/"+raw+".zst", maxBody)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("recorded exchange %s: its body is not there: it was removed, or the record of the attempt was full", digest)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("recorded exchange: %w", err)
 	}

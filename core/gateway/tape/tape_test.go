@@ -15,11 +15,11 @@ func TestABodyIsKeptOnceAndChecked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	body := bytes.Repeat([]byte("the same words again "), 5000)
-	digest, err := Store(dir, body)
+	digest, _, err := Store(dir, body, NewRoom(1<<30))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, twice := Store(dir, body); twice != nil || again != digest {
+	if again, _, twice := Store(dir, body, NewRoom(1<<30)); twice != nil || again != digest {
 		t.Errorf("%s, %v", again, twice)
 	}
 	files, err := os.ReadDir(filepath.Join(dir, blobs))
@@ -32,7 +32,7 @@ func TestABodyIsKeptOnceAndChecked(t *testing.T) {
 	if got, lost := Fetch(dir, digest); lost != nil || !bytes.Equal(got, body) {
 		t.Errorf("%d bytes, %v", len(got), lost)
 	}
-	other, err := Store(t.TempDir(), []byte("x"))
+	other, _, err := Store(t.TempDir(), []byte("x"), NewRoom(1<<30))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +77,11 @@ func record(t *testing.T, exchanges ...[3]string) string {
 	dir := t.TempDir()
 	var lines []byte
 	for _, x := range exchanges {
-		request, err := Store(dir, []byte(x[0]))
+		request, _, err := Store(dir, []byte(x[0]), NewRoom(1<<30))
 		if err != nil {
 			t.Fatal(err)
 		}
-		reply, err := Store(dir, []byte(x[1]))
+		reply, _, err := Store(dir, []byte(x[1]), NewRoom(1<<30))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,5 +159,31 @@ func TestAnotherRequestGetsNone(t *testing.T) {
 	}
 	if _, err = p.Play(KindCount, "sha256:other", nil); !errors.Is(err, ErrOver) { //nolint:bodyclose // there is none
 		t.Errorf("got %v", err)
+	}
+}
+
+// Bodies beyond the room are named, and not kept; one that is there already is.
+func TestStoreHasItsRoom(t *testing.T) {
+	t.Parallel()
+	dir, room := t.TempDir(), NewRoom(2000)
+	noise := func(seed int) []byte {
+		b := make([]byte, 900)
+		for i := range b {
+			seed = (seed*1103515245 + 12345) & 0x7fffffff
+			b[i] = byte(seed >> 16)
+		}
+		return b
+	}
+	for i, want := range []bool{true, true, false, false} {
+		digest, kept, err := Store(dir, noise(i), room)
+		if err != nil || kept != want || digest != Digest(noise(i)) {
+			t.Errorf("body %d: %s, kept %v, %v; want %v", i, digest, kept, err, want)
+		}
+	}
+	if _, kept, err := Store(dir, noise(0), room); err != nil || !kept {
+		t.Errorf("a body that is there: kept %v, %v", kept, err)
+	}
+	if _, err := Fetch(dir, Digest(noise(3))); err == nil || !strings.Contains(err.Error(), "the record of the attempt was full") {
+		t.Errorf("fetched: %v", err)
 	}
 }

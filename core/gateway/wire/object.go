@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 )
@@ -22,11 +23,39 @@ type Object struct {
 	changed bool
 }
 
+// Bounds of what a request may hold: each of its parts takes memory many times
+// its size in bytes. A conversation that fills the largest context of today has
+// less than a tenth of this many values.
+const (
+	MaxMembers = 1000
+	MaxValues  = 1_000_000
+)
+
+// ErrTooMany means that a body has more parts than a request has.
+var ErrTooMany = fmt.Errorf("the body has more than %d members, or %d values in all", MaxMembers, MaxValues)
+
+// tooMany says whether valid JSON has more than so many values.
+func tooMany(b []byte) bool {
+	n := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			i = quote(b, i)
+		case '{', '[', ',':
+			n++
+		}
+	}
+	return n > MaxValues
+}
+
 // ParseObject reads an object. The bytes are kept, not copied, and must not
 // change any more.
 func ParseObject(b []byte) (*Object, error) {
 	if !begins(b, '{') || !json.Valid(b) {
 		return nil, ErrNotObject
+	}
+	if tooMany(b) {
+		return nil, ErrTooMany
 	}
 	o := &Object{values: map[string]json.RawMessage{}, raw: b}
 	// What is valid is quickly taken apart: only strings and brackets count.
@@ -45,6 +74,9 @@ func ParseObject(b []byte) (*Object, error) {
 			o.changed = true // who reads the first one must see what we saw
 		} else {
 			o.names = append(o.names, name)
+		}
+		if len(o.names) > MaxMembers {
+			return nil, ErrTooMany
 		}
 		o.values[name] = b[i:end:end]
 		i = end
@@ -143,13 +175,24 @@ func (o *Object) Delete(name string) {
 	o.changed, o.edited = true, nil
 }
 
-// Without is the object as JSON less some members.
-func (o *Object) Without(names []string) []byte {
-	c := &Object{names: slices.Clone(o.names), values: maps.Clone(o.values), raw: o.raw, edited: o.edited, changed: o.changed}
-	for _, n := range names {
+// WriteWithout writes the object as JSON less some members.
+func (o *Object) WriteWithout(w io.Writer, without []string) error {
+	c := &Object{names: slices.Clone(o.names), values: maps.Clone(o.values), raw: o.raw, changed: o.changed}
+	for _, n := range without {
 		c.Delete(n)
 	}
-	return c.Bytes()
+	if !c.changed {
+		_, err := w.Write(c.raw)
+		return err
+	}
+	return c.write(w)
+}
+
+// Without is the object as JSON less some members.
+func (o *Object) Without(names []string) []byte {
+	var b bytes.Buffer
+	_ = o.WriteWithout(&b, names) // which does not fail
+	return b.Bytes()
 }
 
 // Changed says whether it was edited.
@@ -165,19 +208,34 @@ func (o *Object) Bytes() []byte {
 		return o.edited
 	}
 	var b bytes.Buffer
-	b.Grow(len(o.raw) + 256)
-	b.WriteByte('{')
-	for i, n := range o.names {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.Write(JSON(n))
-		b.WriteByte(':')
-		b.Write(o.values[n])
+	size := len(o.names)*4 + 2
+	for n, v := range o.values {
+		size += len(n) + len(v)
 	}
-	b.WriteByte('}')
+	b.Grow(size)
+	_ = o.write(&b) // which does not fail
 	o.edited = b.Bytes()
 	return o.edited
+}
+
+func (o *Object) write(w io.Writer) error {
+	sep := byte('{')
+	for _, n := range o.names {
+		name := append(append([]byte{sep}, JSON(n)...), ':')
+		if _, err := w.Write(name); err != nil {
+			return err
+		}
+		if _, err := w.Write(o.values[n]); err != nil {
+			return err
+		}
+		sep = ','
+	}
+	end := "}"
+	if len(o.names) == 0 {
+		end = "{}"
+	}
+	_, err := io.WriteString(w, end)
+	return err
 }
 
 // Merge puts the members of an object over those of o: objects are merged,

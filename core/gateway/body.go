@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// readBody reads and unpacks the body of the request, when there is room for it.
+func (x *exchange) readBody(ctx context.Context) ([]byte, error) {
+	most := mostOf(&x.e.up.model)
+	known := x.r.ContentLength
+	if known > most {
+		return nil, &sizeError{most}
+	}
+	in, end, err := unpacking(x.r, most)
+	defer end()
+	if err != nil {
+		return nil, err
+	}
+	first := min(firstRoom, most)
+	if known >= 0 && in == x.r.Body {
+		first = known
+	}
+	x.held = &held{s: x.s}
+	if err = x.held.take(ctx, 2*first+perRequest); err != nil {
+		return nil, err
+	}
+	x.readUntil(time.Now().Add(slowest))
+	b, err := x.held.read(in, first, most)
+	if err != nil {
+		return nil, err
+	}
+	x.readUntil(time.Time{})
+	return b, nil
+}
+
+// readUntil says how long the client may take, which is no longer than its turn.
+func (x *exchange) readUntil(t time.Time) {
+	_ = x.control.SetReadDeadline(t)
+	if x.life.Err() != nil {
+		_ = x.control.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// drain reads on in a request that was refused: most clients read an answer only
+// when they have sent everything.
+func (x *exchange) drain() {
+	x.readUntil(time.Now().Add(slowest))
+	_, _ = io.CopyN(io.Discard, x.r.Body, maxDrained)
+}
+
+// read reads a body of at most so many bytes, for the first of which there is
+// room already.
+func (h *held) read(in io.Reader, first, most int64) ([]byte, error) {
+	in = io.LimitReader(in, most+1)
+	b := make([]byte, 0, first+bytes.MinRead)
+	for {
+		n, err := in.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case err == io.EOF: //nolint:errorlint // as io.Reader has it
+			h.less(2 * max(0, first-int64(len(b))))
+			return b, nil
+		case err != nil:
+			return nil, fmt.Errorf("the body cannot be read: %w", err)
+		case int64(len(b)) > most:
+			return nil, &sizeError{most}
+		case len(b) < cap(b):
+			continue
+		}
+		next := min(2*first, most)
+		if err = h.more(2 * (next - first)); err != nil {
+			return nil, err
+		}
+		first = next
+		grown := make([]byte, len(b), first+bytes.MinRead)
+		copy(grown, b)
+		b = grown
+	}
+}
+
+// unpacking is the body of a request without its packing.
+func unpacking(r *http.Request, most int64) (in io.Reader, end func(), err error) {
+	end = func() {}
+	switch enc := strings.ToLower(r.Header.Get("Content-Encoding")); enc {
+	case "", "identity":
+		return r.Body, end, nil
+	case "gzip":
+		z, err := gzip.NewReader(r.Body)
+		if err != nil {
+			return nil, end, fmt.Errorf("the body is no gzip: %w", err)
+		}
+		return z, end, nil
+	case "zstd":
+		z, err := zstd.NewReader(r.Body, zstd.WithDecoderMaxMemory(uint64(most)), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, end, fmt.Errorf("the body is no zstd: %w", err)
+		}
+		return z, z.Close, nil
+	default:
+		return nil, end, fmt.Errorf("content encoding %q is not known: send gzip, zstd or plain JSON", clip(enc))
+	}
+}
+
+// maxWindow is how far back a request that is packed with zstd may refer, in
+// bytes: what every decoder has to know, and memory that nobody counts.
+const maxWindow = 8 << 20

@@ -1,0 +1,146 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// What is under way is held in memory: a request twice, as it came and as it
+// leaves, an answer until it is written down. These are the bounds of it, in
+// bytes.
+const (
+	maxRequest    = 32 << 20  // of one request, unpacked, unless the model block says otherwise
+	maxRequests   = 256 << 20 // held for requests of a session: more is refused
+	maxTogether   = 512 << 20 // held for requests of all sessions: more waits
+	maxReply      = 64 << 20  // of one answer
+	maxReplies    = 128 << 20 // held for answers of a session
+	maxRepliesAll = 256 << 20 // held for answers of all sessions
+)
+
+const (
+	perRequest = 256 << 10 // held for a request besides its bytes, with the beginning of its answer
+	firstRoom  = 1 << 20   // of a request that does not say how long it is, until it is known
+)
+
+// maxDrained is how much more of a request that is too large is read.
+const maxDrained = 256 << 20
+
+// slowest is how long the body of a request may take to arrive: what it takes of
+// the memory is not there for others.
+const slowest = 2 * time.Minute
+
+var (
+	errTooMany = fmt.Errorf("the requests of this session that are under way take more than %d MiB together: ask again when one of them is answered", maxRequests>>20)
+	errNoRoom  = fmt.Errorf("the requests of all sessions take more than %d MiB together, and this one did not say how long it is: ask again: %w", maxTogether>>20, trial.ErrRateLimited)
+	// errTooMuch is why an answer is broken off.
+	errTooMuch = fmt.Errorf("its answer is larger than %d MiB", maxReply>>20)
+	// errOwnReplies and errReplies are, too; the first is the client's doing.
+	errOwnReplies = fmt.Errorf("the answers of this session that are under way take more than %d MiB together", maxReplies>>20)
+	errReplies    = fmt.Errorf("the answers of all sessions that are under way take more than %d MiB together: %w", maxRepliesAll>>20, trial.ErrRateLimited)
+)
+
+// memory is what all sessions of a gateway hold together.
+type memory struct {
+	requests *semaphore.Weighted
+	replies  atomic.Int64
+}
+
+func newMemory() *memory { return &memory{requests: semaphore.NewWeighted(maxTogether)} }
+
+// held is what one exchange holds.
+type held struct {
+	s        *session
+	requests int64
+	replies  int64
+}
+
+// take sets n bytes aside for a request, and waits while other sessions have
+// them.
+func (h *held) take(ctx context.Context, n int64) error {
+	if h.s.underWay.Add(n) > maxRequests {
+		h.s.underWay.Add(-n)
+		return errTooMany
+	}
+	all := h.s.g.memory.requests
+	if !all.TryAcquire(n) {
+		defer h.s.wait.begin()()
+		if err := all.Acquire(ctx, n); err != nil {
+			h.s.underWay.Add(-n)
+			return err
+		}
+	}
+	h.requests += n
+	return nil
+}
+
+// more takes n more bytes, or says that they are not there: who holds some must
+// not wait for others.
+func (h *held) more(n int64) error {
+	if h.s.underWay.Add(n) > maxRequests {
+		h.s.underWay.Add(-n)
+		return errTooMany
+	}
+	if !h.s.g.memory.requests.TryAcquire(n) {
+		h.s.underWay.Add(-n)
+		return errNoRoom
+	}
+	h.requests += n
+	return nil
+}
+
+// less gives n bytes back.
+func (h *held) less(n int64) {
+	h.requests -= n
+	h.s.underWay.Add(-n)
+	h.s.g.memory.requests.Release(n)
+}
+
+// reply takes what an answer of n bytes so far holds; its beginning is taken
+// with the request.
+func (h *held) reply(n int64) error {
+	add := 2*n - perRequest - h.replies // a buffer grows to twice its size
+	if add <= 0 {
+		return nil
+	}
+	add += perRequest // in steps
+	h.replies += add
+	switch {
+	case h.s.replies.Add(add) > maxReplies:
+		h.s.g.memory.replies.Add(add)
+		return errOwnReplies
+	case h.s.g.memory.replies.Add(add) > maxRepliesAll:
+		return errReplies
+	default:
+		return nil
+	}
+}
+
+// leave gives everything back.
+func (h *held) leave() {
+	h.less(h.requests)
+	h.s.replies.Add(-h.replies)
+	h.s.g.memory.replies.Add(-h.replies)
+	h.replies = 0
+}
+
+// sizeError says that a request is larger than the gateway takes.
+type sizeError struct{ most int64 }
+
+func (e *sizeError) Error() string {
+	return fmt.Sprintf("the request is larger than %d MiB: max_request_mib of the model block says how large it may be", e.most>>20)
+}
+
+// mostOf is how large a request for the model may be.
+func mostOf(m *config.Model) int64 {
+	if m.MaxRequestMiB > 0 {
+		return m.MaxRequestMiB << 20
+	}
+	return maxRequest
+}

@@ -1,0 +1,204 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// A request of more bytes or parts than requests have is refused before it
+// takes many times its size of the memory, and the client reads why.
+func TestARequestHasABoundedSize(t *testing.T) {
+	t.Parallel()
+	small := func(m *config.Model, _ *Options, _ *trial.ModelSpec) { m.MaxRequestMiB = 1 }
+	for _, tt := range []struct {
+		name, body, want string
+		more             []setting
+	}{
+		{"32 MiB", `{"messages":"` + strings.Repeat("x", 32<<20) + `"}`, "larger than 32 MiB: max_request_mib", nil},
+		{"as the experiment says", `{"messages":"` + strings.Repeat("x", 1<<20) + `"}`, "larger than 1 MiB", []setting{small}},
+		{"members", `{"messages":[]` + strings.Repeat(`,"k":0`, 2000) + many(2000) + `}`, "more than 1000 members", nil},
+		{"values", `{"messages":[],"tools":[{}` + strings.Repeat(",{}", 600_000) + `]}`, "1000000 values", nil},
+		{"almost so many", `{"messages":"` + strings.Repeat("x", 1<<20-20_000) + `"` + many(900) + `}`, "", []setting{small}},
+	} {
+		for _, chunked := range []bool{false, true} {
+			t.Run(fmt.Sprint(tt.name, " chunked ", chunked), func(t *testing.T) {
+				t.Parallel()
+				p := provide(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) })
+				b := start(t, p.model("openai-chat"), append(tt.more, func(_ *config.Model, _ *Options, s *trial.ModelSpec) { s.Hosted = true })...)
+				got := b.send(t, tt.body, chunked)
+				if tt.want == "" {
+					if got.status != http.StatusOK || len(p.bodies) != 1 {
+						t.Errorf("%d %s", got.status, got.body)
+					}
+				} else if got.status != http.StatusBadRequest || !strings.Contains(got.body, tt.want) || len(p.bodies) > 0 {
+					t.Errorf("%d %s %v", got.status, got.body, got.err)
+				}
+				if err := b.Revoke(t.Context()); err != nil || b.underWay.Load() != 0 || !b.g.memory.requests.TryAcquire(maxTogether) {
+					t.Errorf("%d bytes are held still, %v", b.underWay.Load(), err)
+				}
+				b.g.memory.requests.Release(maxTogether)
+			})
+		}
+	}
+}
+
+func many(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"k%d":0`, i)
+	}
+	return b.String()
+}
+
+// send asks with a body that says how long it is, or does not.
+func (b *bench) send(t *testing.T, body string, chunked bool) reply {
+	t.Helper()
+	var r io.Reader = strings.NewReader(body)
+	if chunked {
+		r = io.MultiReader(r)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://gateway/v1/chat/completions", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+b.e.Token)
+	resp, err := b.c.Do(req)
+	if err != nil {
+		return reply{err: err}
+	}
+	defer resp.Body.Close()
+	all, err := io.ReadAll(resp.Body)
+	return reply{resp.StatusCode, resp.Header, string(all), err}
+}
+
+// While all sessions together hold as much as they may, a request waits, and
+// that is not the agent's time.
+func TestAllSessionsShareTheMemory(t *testing.T) {
+	t.Parallel()
+	b := start(t, scripted(t, oneReply))
+	if err := b.g.memory.requests.Acquire(t.Context(), maxTogether); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan reply, 1)
+	go func() { done <- b.ask(t.Context(), t, requests[0].path, requests[0].body) }()
+	for b.Waited() < 20*time.Millisecond {
+		select {
+		case got := <-done:
+			t.Fatalf("it did not wait: %d %s", got.status, got.body)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	b.g.memory.requests.Release(maxTogether)
+	if got := <-done; got.status != http.StatusOK {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+// An answer that takes more than there is ends, and whose fault that is depends
+// on who holds the rest.
+func TestAnswersHaveLittleRoom(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 4<<20)
+	for _, tt := range []struct {
+		name      string
+		own, all  int64
+		down, cut bool
+	}{
+		{"room", 0, 0, false, false},
+		{"of the session", maxReplies - 1<<20, 0, false, true},
+		{"of all", 0, maxRepliesAll - 1<<20, true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, `{"usage":{"input_tokens":3,"output_tokens":4},"x":"`+large+`"}`)
+			})
+			b := start(t, p.model("anthropic"))
+			b.replies.Store(tt.own)
+			b.g.memory.replies.Store(tt.all)
+			got := b.ask(t.Context(), t, requests[0].path, requests[0].body)
+			if x := b.last(t); (got.err != nil) != tt.cut || (b.Down() != nil) != tt.down || (x.Broken == string(byGateway)) != tt.cut {
+				t.Errorf("%v, down %v, written down %+v", got.err, b.Down(), x)
+			}
+			if err := b.Revoke(t.Context()); err != nil || b.replies.Load() != tt.own || b.g.memory.replies.Load() != tt.all {
+				t.Errorf("held still: %d, %d, %v", b.replies.Load(), b.g.memory.replies.Load(), err)
+			}
+		})
+	}
+}
+
+// The record of an attempt takes a bounded part of the disk, whoever of it asks,
+// and says where it ends; what was paid is written down all the same.
+func TestTheRecordOfAnAttemptIsBounded(t *testing.T) {
+	t.Parallel()
+	const most = 64 << 10
+	b := start(t, scripted(t, oneReply), func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Record = most })
+	other := b.open(t, b.spec)
+	t.Cleanup(func() {
+		if err := other.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	noise := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it is to be the same each time
+	body := func() string {
+		var s strings.Builder
+		for range 2000 {
+			fmt.Fprintf(&s, "%x", noise.Uint64())
+		}
+		return `{"model":"m1","messages":[{"role":"user","content":"` + s.String() + `"}]}`
+	}
+	for range 6 {
+		b.ask(t.Context(), t, requests[0].path, body())
+		b.last(t)
+		b.ask(t.Context(), t, "/v1/messages/count_tokens", body())
+	}
+	if err := b.Revoke(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var size int64
+	if err := filepath.WalkDir(filepath.Join(b.dir, RecordDir, "blobs"), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		size += info.Size()
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	kept, unkept := 0, 0
+	for _, x := range b.lines {
+		if x.Request == "" || x.Unkept && x.Usage == nil {
+			t.Errorf("a line %+v", x)
+		}
+		if x.Unkept {
+			unkept++
+		} else {
+			kept++
+		}
+	}
+	if size == 0 || size > most || kept == 0 || unkept == 0 || b.Usage()[0].Requests != 6 {
+		t.Errorf("%d bytes on the disk, %d exchanges kept and %d not, usage %+v", size, kept, unkept, b.Usage())
+	}
+	if f := b.Findings(); len(f) != 1 || f[0].Code != "model_record" || !strings.Contains(f[0].Text, "digests") {
+		t.Errorf("findings %v", f)
+	}
+	if room := b.g.roomOf(other.spec.Dir); room != b.g.roomOf(b.dir) {
+		t.Error("another session of the attempt has a room of its own")
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, ExchangesFile)); err != nil {
+		t.Error(err)
+	}
+}

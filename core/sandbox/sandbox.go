@@ -46,6 +46,9 @@ type (
 	Port = host.Port
 )
 
+// ErrTampered: PID 1 is not as it was when it began; Untouched and Settle say so.
+var ErrTampered = host.ErrTampered
+
 // Install puts one copy of sandboxd, named by its digest, into dir and returns
 // its path, for NewFolder, and the digest.
 func Install(dir, sandboxd string) (path, digest string, err error) {

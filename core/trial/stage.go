@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/relay"
+	inside "github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/collect"
@@ -70,7 +71,7 @@ func (s *stage) run(ctx context.Context) (p record.Phase, err error) {
 	}
 	s.closeUser(ctx)
 	if err != nil {
-		err = s.lost(ctx, err)
+		err = s.lost(ctx, p, err)
 	}
 	return p, err
 }
@@ -93,10 +94,15 @@ func (s *stage) closeUser(ctx context.Context) {
 // lost makes an error that the end of the sandbox explains the agent's, if the
 // agent had come by then. It is no free retry: whoever ends the sandbox ends
 // the attempt. An outside cause that the host can show wins: a plugin of the
-// environment that has died takes its sandboxes along.
-func (s *stage) lost(ctx context.Context, err error) error {
+// environment that has died takes its sandboxes along. An error in a sandbox
+// whose PID 1 the agent has changed is the agent's, too, whatever it is.
+func (s *stage) lost(ctx context.Context, p record.Phase, err error) error {
 	if _, stop := blame.Stopped(ctx); stop && !errors.Is(context.Cause(ctx), world.ErrLost) || errors.Is(err, ErrPluginGone) {
 		return err
+	}
+	if changed := s.tampered(ctx, err); changed != nil {
+		s.a.scribe.Violated(p, "pid1_changed", "%s", changed)
+		return &blame.Fault{By: record.ByAgent, Outcome: record.AgentError, Err: changed}
 	}
 	if !s.a.w.Gone() && (!s.a.touched || s.a.w.Able(ctx)) {
 		return err
@@ -109,6 +115,22 @@ func (s *stage) lost(ctx context.Context, err error) error {
 	}
 	s.out.AgentEnd = record.SandboxLost
 	return &blame.Fault{By: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)}
+}
+
+// tampered is what the agent has changed of PID 1, or nil.
+func (s *stage) tampered(ctx context.Context, err error) error {
+	if !s.a.touched || s.a.w.Gone() {
+		return nil
+	}
+	if !errors.Is(err, inside.ErrTampered) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
+		defer cancel()
+		err = s.a.w.Untouched(ctx)
+	}
+	if errors.Is(err, inside.ErrTampered) {
+		return err
+	}
+	return nil
 }
 
 // setup brings the sandbox into the state in which the stage begins, and opens
@@ -325,7 +347,7 @@ func (s *stage) clean(ctx context.Context) (record.Phase, error) {
 		return blame.On(record.ByAgent, s.a.w.Remove(ctx, s.fresh()))
 	})
 	if err != nil {
-		err = s.lost(ctx, err)
+		err = s.lost(ctx, p, err)
 	}
 	return p, err
 }

@@ -70,6 +70,9 @@ func (s *stage) verify(ctx context.Context) (record.Phase, error) {
 			}
 			s.out.Verdicts = append(s.out.Verdicts, v)
 		}
+		if err := s.tampered(ctx, nil); err != nil { // since settle, which looked for it
+			return err
+		}
 		s.out.Verified = true
 		s.needsLive()
 		return s.changed(ctx, p, sums)

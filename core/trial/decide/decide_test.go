@@ -220,6 +220,7 @@ func outcomeCases() []outcomeCase {
 		{
 			name: "our hole wins over the agent's", stages: []decide.Stage{lost, broken}, want: record.VerifierError, err: true,
 		},
+		{name: "violated, and the agent failed", violate: true, stages: []decide.Stage{lost}, want: record.AgentError, err: true},
 		{name: "violated", violate: true, stages: []decide.Stage{done("1", verdict("x", pass))}, want: record.IntegrityViolation},
 		{
 			name: "cancelled wins", stopped: failed(record.Cancelled), violate: true,

@@ -147,7 +147,8 @@ type Facts struct {
 //
 // In this order: an attempt that was stopped from outside is that. A failure of
 // ours in any stage is the attempt's: an attempt with a hole is not a score. A
-// violated record has no score. Then the task's rule, which is an error of the
+// violated record has no score; it is agent_error where an error of the agent's
+// ended a stage, else integrity_violation. Then the task's rule, which is an error of the
 // verifier's where it names a score that is missing; an attempt that passes it
 // is passed even if the agent's own end was bad. One that does not pass is
 // agent_error where the agent's plugin or the sandbox under it broke.
@@ -166,7 +167,10 @@ func Outcome(f Facts) (record.Outcome, *record.Error) {
 			agents = fail
 		}
 	}
-	if f.Violated {
+	switch {
+	case f.Violated && agents != nil:
+		return record.AgentError, &agents.Error
+	case f.Violated:
 		return record.IntegrityViolation, nil
 	}
 	o, err := rule(f)

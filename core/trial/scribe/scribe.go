@@ -133,6 +133,11 @@ func (s *Scribe) Exposed(at record.Phase, code, format string, args ...any) {
 	s.Finding(at, ByCore, verifier.Finding{Code: code, Severity: verifier.Exposed, Text: fmt.Sprintf(format, args...)})
 }
 
+// Violated records a finding of the core's: what was graded cannot be trusted.
+func (s *Scribe) Violated(at record.Phase, code, format string, args ...any) {
+	s.Finding(at, ByCore, verifier.Finding{Code: code, Severity: verifier.Violated, Text: fmt.Sprintf(format, args...)})
+}
+
 // ByCore is who sees what the core itself sees.
 const ByCore = "core"
 

@@ -111,9 +111,14 @@ type Build struct {
 	Labels  map[string]string
 }
 
+// OwnCap is the one capability beyond the engine's default: become.OwnCap, which
+// sandboxd keeps for itself.
+const OwnCap = "WAKE_ALARM"
+
 // Container is how a container is to be made. What is not in it is off: no
 // engine's init, no health check, no restart, no log, no terminal, an id that
-// maps to root whatever the image says, and the engine's default capabilities.
+// maps to root whatever the image says, and the engine's default capabilities
+// with OwnCap.
 type Container struct {
 	Name       string
 	Image      string // an ID or a name

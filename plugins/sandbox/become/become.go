@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,8 +45,31 @@ func mask(caps ...int) (m uint64) {
 // or --cpu=1, at whose end the kernel itself kills PID 1), put us in the idle
 // scheduling class, or read our memory. Under an id of our own all of those
 // need a capability that commands do not have. Root is merely one of the users
-// that commands are started as.
+// that commands are started as. It may take this id, too: against that there
+// are SavedID and OwnCap.
 const OwnID = 65533
+
+// SavedID is the saved user id of sandboxd. The kernel lets a process set the
+// limits of another if its user id is equal to all three of the other's, and root
+// of the sandbox may take any id: it cannot take two.
+const SavedID = 65531
+
+// Mix gives this process, which runs as OwnID, its saved user id. It is for the
+// whole process, and for sandboxd only, before it has other signal handlers than
+// the runtime's. An exec would undo it.
+func Mix() error {
+	if err := syscall.Setresuid(-1, -1, SavedID); err != nil {
+		return fmt.Errorf("set the saved user id to %d: %w", SavedID, err)
+	}
+	return nil
+}
+
+// OwnCap is a capability that sandboxd has, beside an id of its own, and that no
+// command can get. It is good for nothing in there, and that is not what it is
+// for: whoever sets the scheduling policy, the processors or the priority of a
+// thread must have an equal user id, which root may take, and all the capabilities
+// that the thread has.
+const OwnCap = unix.CAP_WAKE_ALARM
 
 // Procs is GOMAXPROCS of sandboxd: its reserve of threads is counted with it.
 // With a second one each message wakes a thread that looks for more to do: a
@@ -77,7 +101,7 @@ const RunName = "berth-sandboxd"
 // the bounding set already.
 func Become(path string, args ...string) error {
 	for c := range 64 {
-		if EngineCaps&(1<<c) == 0 {
+		if EngineCaps&(1<<c) == 0 && c != OwnCap {
 			// EINVAL past the kernel's last one; EPERM only without SETPCAP,
 			// and then sandboxd reports what is left in Hello.
 			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
@@ -86,6 +110,8 @@ func Become(path string, args ...string) error {
 	if err := changeID(); err != nil {
 		return err
 	}
+	// Only now: nothing enters the inheritable set that is not in this one.
+	_ = unix.Prctl(unix.PR_CAPBSET_DROP, OwnCap, 0, 0, 0)
 	// What an engine, or whoever started it, left open would be open in each
 	// command. The kernel has this since 5.11; before, it is the engine's care.
 	_ = unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
@@ -102,7 +128,7 @@ func changeID() error {
 	if OneID() {
 		return nil // sandboxd reports it
 	}
-	keep := EngineCaps & Bounding()
+	keep := (EngineCaps | mask(OwnCap)) & Bounding()
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -134,14 +160,26 @@ func changeID() error {
 // about to fork, which is all that matters: a child has the credentials of the
 // thread that made it. The caller has locked its goroutine to the thread.
 func DropInheritable() error {
-	if err := setCaps(EngineCaps&bounding(), 0); err != nil {
+	permitted, err := permitted()
+	if err == nil {
+		err = setCaps(permitted, 0)
+	}
+	if err != nil {
 		return fmt.Errorf("drop inheritable capabilities: %w", err)
 	}
 	return nil
 }
 
-// bounding is Bounding of the process after Become: nothing changes it then.
-var bounding = sync.OnceValue(Bounding)
+// permitted is the permitted set of the process after Become: nothing changes it
+// then.
+var permitted = sync.OnceValues(func() (uint64, error) {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&head, &data[0]); err != nil {
+		return 0, err
+	}
+	return uint64(data[1].Permitted)<<32 | uint64(data[0].Permitted), nil
+})
 
 // setCaps sets the effective and permitted, and the inheritable set of this
 // thread.

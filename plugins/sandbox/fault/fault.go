@@ -29,6 +29,7 @@ var (
 	ErrRevoked   = errors.New("access is revoked")
 	ErrInvalid   = errors.New("invalid request")
 	ErrTimeout   = errors.New("processes did not end in time")
+	ErrTampered  = errors.New("PID 1 of the sandbox was tampered with")
 	ErrGone      = errors.New("connection to the sandbox is gone")
 )
 
@@ -53,6 +54,7 @@ var reasons = []struct {
 	{ErrRevoked, "REVOKED", codes.PermissionDenied},
 	{ErrInvalid, "INVALID", codes.InvalidArgument},
 	{ErrTimeout, "TIMEOUT", codes.DeadlineExceeded},
+	{ErrTampered, "TAMPERED", codes.DataLoss},
 }
 
 // Encode turns an error of a server into a status: the sentinel that it wraps

@@ -39,7 +39,8 @@ func (s *Sandbox) Processes(ctx context.Context) (Processes, error) {
 // of bundles (absolute paths inside), and the shells of its terminals that have
 // nothing under them; a shell that has something is stopped, since killing it
 // would hang up its foreground job. Without sessions it is about all. What is left
-// after it comes with the answer.
+// after it comes with the answer: a list that is read while everything stands
+// still. It fails with ErrTampered as Untouched does.
 func (s *Sandbox) Settle(ctx context.Context, sessions, bundles []string) (Settled, error) {
 	r, err := s.control.Settle(ctx, &pb.SettleRequest{Sessions: sessions, Bundles: asBytes(bundles)})
 	return Settled{

@@ -31,6 +31,7 @@ type Sandbox struct {
 	control pb.SandboxControlClient
 	conn    *grpc.ClientConn
 	giver   stream.Giver
+	lease   time.Duration
 
 	lost    chan struct{}
 	lostErr error // before lost is closed
@@ -38,6 +39,9 @@ type Sandbox struct {
 	end     context.CancelFunc
 	workers sync.WaitGroup
 }
+
+// ErrTampered: PID 1 is not as it was when it began; Untouched and Settle say so.
+var ErrTampered = fault.ErrTampered
 
 // labelTime is how long sandboxd may take for a label, which it sends right
 // after connect.
@@ -102,7 +106,7 @@ func ConnectStream(ctx context.Context, c io.ReadWriteCloser, lease time.Duratio
 // greet says Hello on the control connection and begins to renew the lease.
 func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, hello *pb.HelloRequest) (*Sandbox, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Sandbox{PID: pid, giver: giver, lost: make(chan struct{}), end: end}
+	s := &Sandbox{PID: pid, giver: giver, lost: make(chan struct{}), end: end, lease: time.Duration(hello.GetLeaseMs()) * time.Millisecond}
 	conn, err := stream.Client(&watched{Conn: control, ended: func(err error) { s.lose(fmt.Errorf("%w: %w", fault.ErrGone, err)) }})
 	if err != nil {
 		end()
@@ -116,7 +120,7 @@ func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, h
 	s.Hello = Hello{
 		Version: r.GetVersion(), BoundingCapabilities: r.GetBoundingCapabilities(), OneID: r.GetOneId(), Findings: r.GetFindings(),
 	}
-	s.workers.Go(func() { s.renew(life, time.Duration(hello.GetLeaseMs())*time.Millisecond) })
+	s.workers.Go(func() { s.renew(life, s.lease) })
 	return s, nil
 }
 
@@ -199,15 +203,23 @@ func (s *Sandbox) renew(ctx context.Context, lease time.Duration) {
 		}
 		asked := time.Now()
 		call, cancel := context.WithTimeout(ctx, lease)
-		_, err := s.control.Renew(call, &pb.RenewRequest{LeaseMs: lease.Milliseconds()})
+		err := s.Untouched(call)
 		cancel()
 		switch {
-		case err == nil:
+		case err == nil, errors.Is(err, fault.ErrTampered): // which whoever asks is told, each time
 			last = asked
 		case time.Since(last) > lease:
-			s.lose(fmt.Errorf("renew the lease: %w", fault.Decode(err)))
+			s.lose(err)
 		}
 	}
+}
+
+// Untouched renews the lease. It fails with ErrTampered when the resource
+// limits, the scheduling policy or the processors of PID 1 are not those with
+// which it began: somebody inside has changed them, and they stay changed.
+func (s *Sandbox) Untouched(ctx context.Context) error {
+	_, err := s.control.Renew(ctx, &pb.RenewRequest{LeaseMs: s.lease.Milliseconds()})
+	return wrap("renew the lease", err)
 }
 
 func (s *Sandbox) lose(err error) {

@@ -213,34 +213,6 @@ func TestNobodyLooksIntoPID1(t *testing.T) {
 	}
 }
 
-// With one id there is no guard: it is a finding, which Hello tells.
-func TestLimitsOfPID1AreItsOwn(t *testing.T) {
-	t.Parallel()
-	t.Run("one id", func(t *testing.T) {
-		t.Parallel()
-		b := sandboxtest.Start(t, sandboxtest.Options{OneID: true})
-		out, err := attack(t, b.Shell("agent"), "limits")
-		if got := succeeded(out); err != nil || !slices.Contains(got, "prlimit") {
-			t.Errorf("succeeded: %q, %v; if this is refused now, drop the finding", got, err)
-		}
-		if !slices.ContainsFunc(b.Hello.Findings, func(f string) bool { return strings.Contains(f, "lower the limits of PID 1") }) {
-			t.Errorf("not a finding: %q", b.Hello.Findings)
-		}
-	})
-	t.Run("an id of its own", func(t *testing.T) {
-		t.Parallel()
-		b := sandboxtest.Start(t, sandboxtest.Options{ManyIDs: true})
-		c := b.Shell("agent")
-		out, err := attack(t, c, "limits")
-		if got := succeeded(out); err != nil || len(got) > 0 || !strings.Contains(out, "- prlimit") {
-			t.Errorf("succeeded: %q, %v", got, err)
-		}
-		if err := serves(t, c); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestNoSocketIsLeft(t *testing.T) {
 	t.Parallel()
 	t.Run("without the guard", func(t *testing.T) {

@@ -1,11 +1,14 @@
 package sandboxd_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-eval/berth/plugins/sandbox/become"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
@@ -21,7 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	os.Exit(sandboxtest.Main(m, sandboxtest.Inside{Before: sandboxd.LeaveOff, Programs: map[string]func([]string) error{
 		"signals": signals, "queued": queued, "intrude": intrude, "limits": limits, "socket": socket, "bomb": bomb, "naive": naive,
-		"headless": headless, "chain": chain, "vfork": vfork,
+		"headless": headless, "chain": chain, "vfork": vfork, "processors": processors,
 	}}))
 }
 
@@ -146,18 +150,46 @@ func intrude([]string) error {
 	return nil
 }
 
-// limits does to PID 1 what equal ids allow, with no capability.
+// limits does to PID 1 what equal ids allow, with no capability: first as root,
+// then with the id of PID 1, which root may take.
 func limits([]string) error {
-	tried("prlimit", unix.Prlimit(1, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 8, Max: 8}, nil))
-	param := struct{ priority int32 }{}
-	_, _, errno := unix.RawSyscall(unix.SYS_SCHED_SETSCHEDULER, 1, 5 /* SCHED_IDLE */, uintptr(unsafe.Pointer(&param)))
-	err := error(nil)
-	if errno != 0 {
-		err = errno
+	try("")
+	// The saved id stays 0: leaving that for good would give up capabilities, and
+	// who has fewer than PID 1 is refused.
+	ids := func() error {
+		return errors.Join(syscall.Setresgid(become.OwnID, become.OwnID, become.OwnID), syscall.Setresuid(become.OwnID, become.OwnID, 0))
 	}
-	tried("sched_setscheduler", err)
-	tried("setpriority", unix.Setpriority(unix.PRIO_PROCESS, 1, 19))
+	tried("take its id", ids())
+	try(" with its id")
 	return nil
+}
+
+func try(as string) {
+	tried("prlimit"+as, unix.Prlimit(1, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 8, Max: 8}, nil))
+	threads, _ := filepath.Glob("/proc/1/task/[0-9]*")
+	var limits, policies, kept error
+	for _, t := range threads {
+		id, _ := strconv.Atoi(filepath.Base(t))
+		limits = cmp.Or(limits, unix.Prlimit(id, unix.RLIMIT_FSIZE, &unix.Rlimit{}, nil))
+		param := struct{ priority int32 }{}
+		if _, _, errno := unix.RawSyscall(unix.SYS_SCHED_SETSCHEDULER, uintptr(id), 5 /* SCHED_IDLE */, uintptr(unsafe.Pointer(&param))); errno != 0 {
+			policies = errno
+		}
+		var one unix.CPUSet
+		one.Set(0)
+		kept = cmp.Or(kept, unix.SchedSetaffinity(id, &one))
+	}
+	tried("prlimit of a thread"+as, limits)
+	tried("sched_setscheduler"+as, policies)
+	tried("sched_setaffinity"+as, kept)
+	tried("setpriority"+as, unix.Setpriority(unix.PRIO_PROCESS, 1, 19))
+}
+
+// processors keeps one thread of PID 1 to the first processor.
+func processors([]string) error {
+	var one unix.CPUSet
+	one.Set(0)
+	return unix.SchedSetaffinity(1, &one)
 }
 
 // socket connects to a socket of the control folder, and says something.

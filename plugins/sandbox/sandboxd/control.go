@@ -44,15 +44,21 @@ func (c *control) Hello(ctx context.Context, q *pb.HelloRequest) (*pb.HelloReply
 	return &pb.HelloReply{Version: Version, BoundingCapabilities: become.Bounding(), OneId: oneID(), Findings: c.d.findings}, nil
 }
 
-// Renew renews it, and takes care of the one thing that root of the sandbox can
-// still do to PID 1.
+// Renew renews it, and takes care of what root of the sandbox can still do to
+// PID 1: what can be set back is set back, and the rest is an error.
 func (c *control) Renew(_ context.Context, q *pb.RenewRequest) (*pb.RenewReply, error) {
 	if err := c.renew(q.GetLeaseMs()); err != nil {
 		return nil, err
 	}
 	c.d.reap.Score()
 	c.d.reap.Collect()
-	return &pb.RenewReply{}, nil
+	return &pb.RenewReply{}, c.d.untouched()
+}
+
+// untouched is an error if somebody has changed what PID 1 was given.
+func (d *daemon) untouched() error {
+	defer pid1.BlockControl()()
+	return d.own.Changed()
 }
 
 func (c *control) renew(ms int64) error {

@@ -51,6 +51,7 @@ var without pid1.Without
 // daemon is the state behind all connections.
 type daemon struct {
 	reap     *pid1.Reaper
+	own      *pid1.Own
 	findings []string
 	lease    *time.Timer
 	over     chan error // why to end; has room for one
@@ -167,7 +168,7 @@ func newDaemon() (*daemon, error) {
 		sessions: map[string]*session{}, expected: map[stream.ID]*attachment{},
 		commands: map[*command]struct{}{}, past: map[int]string{}, pastLimit: fewPast,
 	}
-	d.reap, d.findings = pid1.Settle(without)
+	d.reap, d.own, d.findings = pid1.Settle(without)
 	_ = pipe.Null() // opened while it is what it seems to be
 	return d, nil
 }

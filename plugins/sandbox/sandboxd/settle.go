@@ -24,6 +24,9 @@ func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleRepl
 			return nil, fmt.Errorf("%w: bundle %q is not absolute and clean", fault.ErrInvalid, bundles[i])
 		}
 	}
+	if err := c.d.untouched(); err != nil {
+		return nil, err
+	}
 	t, err := table()
 	if err != nil {
 		return nil, err

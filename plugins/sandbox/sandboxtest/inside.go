@@ -17,9 +17,9 @@ import (
 
 // plan is what the test sends to the process that builds.
 type plan struct {
-	Plain, Stream, Writable, Entrypoint bool
-	Processes, SizeMiB                  int
-	Control                             string // used where no descriptor came along
+	Plain, Stream, Writable, Entrypoint, NoOwnCap bool
+	Processes, SizeMiB                            int
+	Control                                       string // used where no descriptor came along
 }
 
 // channel is the descriptor on which the plan comes and an error goes back.
@@ -84,6 +84,11 @@ func build() error {
 	}
 	if p.Plain {
 		return unix.Exec(sandboxd.Path, append([]string{become.RunName}, args...), []string{"GOMAXPROCS=" + strconv.Itoa(become.Procs)})
+	}
+	if p.NoOwnCap {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, become.OwnCap, 0, 0, 0); err != nil {
+			return err
+		}
 	}
 	return become.Become(sandboxd.Path, args...)
 }

@@ -108,6 +108,8 @@ type Options struct {
 	// Entrypoint starts sandboxd as an engine does, with capabilities and an
 	// environment that it has to give up by itself.
 	Entrypoint bool
+	// NoOwnCap starts sandboxd with no capability that commands cannot get.
+	NoOwnCap bool
 	// Stream connects over one byte stream instead of a control folder.
 	Stream bool
 	// Plain starts sandboxd as the namespace's root with all capabilities, to
@@ -202,7 +204,7 @@ func Start(tb testing.TB, o Options) *Box {
 // start runs the building process up to sandboxd.
 func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 	b.tb.Helper()
-	wanted := plan{Plain: o.Plain, Processes: o.Processes, SizeMiB: o.SizeMiB, Control: b.Folder.Path, Stream: o.Stream, Writable: o.Writable, Entrypoint: o.Entrypoint}
+	wanted := plan{Plain: o.Plain, Processes: o.Processes, SizeMiB: o.SizeMiB, Control: b.Folder.Path, Stream: o.Stream, Writable: o.Writable, Entrypoint: o.Entrypoint, NoOwnCap: o.NoOwnCap}
 	if wanted.SizeMiB == 0 {
 		wanted.SizeMiB = 256
 	}

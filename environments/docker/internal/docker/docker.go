@@ -152,7 +152,7 @@ func quota(driver, root string) bool {
 func (d *docker) Create(ctx context.Context, c engine.Container) error {
 	no := false
 	host := &container.HostConfig{
-		NetworkMode: "none", IpcMode: container.IPCModePrivate, Init: &no,
+		NetworkMode: "none", IpcMode: container.IPCModePrivate, Init: &no, CapAdd: []string{engine.OwnCap},
 		LogConfig: container.LogConfig{Type: "none"}, RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		ShmSize: c.Limits.ShmMiB << 20,
 		Resources: container.Resources{

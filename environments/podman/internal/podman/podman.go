@@ -116,7 +116,7 @@ func spec(c engine.Container) *specgen.SpecGenerator {
 	if s.WorkDir == "" {
 		s.WorkDir = "/"
 	}
-	s.User = "0:0"
+	s.User, s.CapAdd = "0:0", []string{"CAP_" + engine.OwnCap}
 	s.IpcNS.NSMode = specgen.Private
 	s.NetNS.NSMode = specgen.NoNetwork
 	switch {

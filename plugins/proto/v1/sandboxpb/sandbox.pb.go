@@ -28,6 +28,7 @@
 //   REVOKED     (PERMISSION_DENIED)    the session is not open; sent by the core's relay
 //   INVALID     (INVALID_ARGUMENT)     the request makes no sense; the text says which part
 //   TIMEOUT     (DEADLINE_EXCEEDED)    processes did not stop, or did not die, in time
+//   TAMPERED    (DATA_LOSS)            PID 1's limits, scheduling policy or processors are not those of its start
 // UNAVAILABLE without a reason means that the connection is gone.
 
 package sandboxpb
@@ -734,7 +735,7 @@ type Process struct {
 	Started       uint64                 `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"` // clock ticks since boot; (pid, started) names a process for good
 	KernelSession int64                  `protobuf:"varint,4,opt,name=kernel_session,json=kernelSession,proto3" json:"kernel_session,omitempty"`
 	Uid           uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`                                   // effective
-	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                                // one letter, as in /proc/<pid>/stat
+	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                                // one letter, as in /proc/<pid>/stat, but of all its threads: Z when all have ended
 	Comm          []byte                 `protobuf:"bytes,7,opt,name=comm,proto3" json:"comm,omitempty"`                                  // at most 15 bytes
 	CommandLine   []byte                 `protobuf:"bytes,8,opt,name=command_line,json=commandLine,proto3" json:"command_line,omitempty"` // zero bytes between arguments, at most 1024 bytes
 	Executable    []byte                 `protobuf:"bytes,9,opt,name=executable,proto3" json:"executable,omitempty"`                      // where /proc/<pid>/exe points; empty where it cannot be read
@@ -1060,7 +1061,7 @@ type SettleReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Killed        []*Process             `protobuf:"bytes,1,rep,name=killed,proto3" json:"killed,omitempty"`             // as they were before
 	Stopped       []*Process             `protobuf:"bytes,2,rep,name=stopped,proto3" json:"stopped,omitempty"`           // shells of terminals with children
-	Left          []*Process             `protobuf:"bytes,3,rep,name=left,proto3" json:"left,omitempty"`                 // all that still runs, by pid, as Processes tells it
+	Left          []*Process             `protobuf:"bytes,3,rep,name=left,proto3" json:"left,omitempty"`                 // all that still runs, by pid, as Processes tells it; read while all of it was stopped
 	Unattributed  []*Socket              `protobuf:"bytes,4,rep,name=unattributed,proto3" json:"unattributed,omitempty"` // of Processes, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

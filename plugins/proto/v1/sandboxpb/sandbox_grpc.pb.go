@@ -28,6 +28,7 @@
 //   REVOKED     (PERMISSION_DENIED)    the session is not open; sent by the core's relay
 //   INVALID     (INVALID_ARGUMENT)     the request makes no sense; the text says which part
 //   TIMEOUT     (DEADLINE_EXCEEDED)    processes did not stop, or did not die, in time
+//   TAMPERED    (DATA_LOSS)            PID 1's limits, scheduling policy or processors are not those of its start
 // UNAVAILABLE without a reason means that the connection is gone.
 
 package sandboxpb
@@ -77,7 +78,8 @@ type SandboxControlClient interface {
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloReply, error)
 	// Renew sets the lease anew: sandboxd ends when that time passes without
 	// another Renew. It also sets back PID 1's oom_score_adj, which root of the
-	// sandbox can raise.
+	// sandbox can raise, and fails with TAMPERED, each time, after something was
+	// changed that cannot be set back. The lease is renewed nevertheless.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewReply, error)
 	// Attach announces one connection of a session, which the core hands over
 	// afterwards with the same label. The session begins with its first Attach.
@@ -101,7 +103,8 @@ type SandboxControlClient interface {
 	Thaw(ctx context.Context, in *ThawRequest, opts ...grpc.CallOption) (*ThawReply, error)
 	// Processes lists what runs, without sandboxd itself.
 	Processes(ctx context.Context, in *ProcessesRequest, opts ...grpc.CallOption) (*ProcessesReply, error)
-	// Settle ends an agent: see SettleRequest for what is killed.
+	// Settle ends an agent: see SettleRequest for what is killed. It fails with
+	// TAMPERED as Renew does.
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleReply, error)
 	// Sweep kills every process that is not in `known`, does not descend from
 	// one that is, and is no service; again and again until there is none.
@@ -350,7 +353,8 @@ type SandboxControlServer interface {
 	Hello(context.Context, *HelloRequest) (*HelloReply, error)
 	// Renew sets the lease anew: sandboxd ends when that time passes without
 	// another Renew. It also sets back PID 1's oom_score_adj, which root of the
-	// sandbox can raise.
+	// sandbox can raise, and fails with TAMPERED, each time, after something was
+	// changed that cannot be set back. The lease is renewed nevertheless.
 	Renew(context.Context, *RenewRequest) (*RenewReply, error)
 	// Attach announces one connection of a session, which the core hands over
 	// afterwards with the same label. The session begins with its first Attach.
@@ -374,7 +378,8 @@ type SandboxControlServer interface {
 	Thaw(context.Context, *ThawRequest) (*ThawReply, error)
 	// Processes lists what runs, without sandboxd itself.
 	Processes(context.Context, *ProcessesRequest) (*ProcessesReply, error)
-	// Settle ends an agent: see SettleRequest for what is killed.
+	// Settle ends an agent: see SettleRequest for what is killed. It fails with
+	// TAMPERED as Renew does.
 	Settle(context.Context, *SettleRequest) (*SettleReply, error)
 	// Sweep kills every process that is not in `known`, does not descend from
 	// one that is, and is no service; again and again until there is none.

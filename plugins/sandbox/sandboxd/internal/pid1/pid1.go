@@ -24,17 +24,23 @@ type Without struct {
 	Deafness bool // signals keep the runtime's handlers
 	Reserve  bool // threads are made when they are needed, and blocking calls are not counted
 	Secrecy  bool // the process stays dumpable
+	Mixture  bool // all its user ids are equal
 }
 
 // Settle makes this process, which is PID 1, fit for it, before its first
-// connection. The Reaper works from then on. The findings are protections that this place does not give.
-func Settle(w Without) (r *Reaper, findings []string) {
+// connection. The Reaper works from then on, and Own is how the process is now.
+// The findings are protections that this place does not give.
+func Settle(w Without) (r *Reaper, own *Own, findings []string) {
 	unix.Umask(0o022)
 	if extra := become.Bounding() &^ become.EngineCaps; extra != 0 {
 		findings = append(findings, fmt.Sprintf("commands can gain capabilities %#x beyond an engine's default", extra))
 	}
 	if become.OneID() {
 		findings = append(findings, "one user id only: root of the sandbox can lower the limits of PID 1")
+	} else if !w.Mixture && os.Getuid() == become.OwnID {
+		if err := become.Mix(); err != nil {
+			findings = append(findings, fmt.Sprintf("root of the sandbox can lower the limits of PID 1: %v", err))
+		}
 	}
 	if !w.Secrecy {
 		if err := hide(); err != nil {
@@ -48,7 +54,11 @@ func Settle(w Without) (r *Reaper, findings []string) {
 	if !w.Deafness {
 		ignoreSignals()
 	}
-	return r, findings
+	own, err := readOwn()
+	if err != nil {
+		own, findings = nil, append(findings, fmt.Sprintf("changes of the limits of PID 1 are not noticed: %v", err))
+	}
+	return r, own, findings
 }
 
 // hide keeps ptrace and /proc/1/mem off. It is of the whole process, and reset

@@ -36,11 +36,12 @@ func init() {
 	}
 }
 
-// headless goes on without its first thread.
+// headless goes on without its first thread, for ever.
 func headless([]string) error {
 	fmt.Fprintln(os.Stdout, "up")
 	go func() {
 		for {
+			cheat()
 			time.Sleep(time.Millisecond)
 		}
 	}()
@@ -52,9 +53,28 @@ func headless([]string) error {
 func chain([]string) error {
 	fmt.Fprintln(os.Stdout, "up")
 	for {
+		cheat()
 		// Not through package syscall, which would wait for an exec.
 		if pid, _, _ := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0); pid != 0 {
 			_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+	}
+}
+
+// Names with the zero byte that the kernel wants.
+var (
+	tests = []byte("/tests/test.sh\x00")
+	done  = []byte("/app/done\x00")
+)
+
+// cheat solves the tasks of internal/e2e as soon as their tests are there. It
+// makes nothing but system calls: in chain there is no Go runtime any more.
+func cheat() {
+	at := unix.AT_FDCWD
+	if _, _, errno := unix.RawSyscall6(unix.SYS_FACCESSAT, uintptr(at), uintptr(unsafe.Pointer(&tests[0])), 0, 0, 0, 0); errno == 0 {
+		fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(&done[0])), unix.O_CREAT|unix.O_WRONLY, 0o644, 0, 0)
+		if errno == 0 {
+			_, _, _ = unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 		}
 	}
 }

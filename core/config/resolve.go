@@ -112,7 +112,7 @@ func (c *builder) model(label string) *Model {
 		out := &Model{
 			Label: label, Provider: m.Provider, Name: m.Name, BaseURL: m.BaseURL, Price: priceOf(m.Price), Parameters: compact(m.Parameters),
 			AllowModels: m.AllowModels, AllowHosted: m.AllowHosted, MaxRequestMiB: m.MaxRequestMiB, Replay: m.Replay, InFlight: m.InFlight,
-			FirstByteTimeout: m.FirstByteTimeout, IdleTimeout: m.IdleTimeout,
+			ReserveOutput: m.ReserveOutput, ContextTokens: m.ContextTokens, FirstByteTimeout: m.FirstByteTimeout, IdleTimeout: m.IdleTimeout,
 		}
 		if m.APIKey != "" {
 			out.APIKey = new(text(r, "api_key", m.APIKey))

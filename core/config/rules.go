@@ -192,6 +192,8 @@ func checkModel(b *modelBlock, providers []string) []pluginconfig.Problem {
 	if n := b.MaxRequestMiB; n < 0 || n > maxRequestMiB {
 		r.add("max_request_mib", "Wrong value", "Got %d. Write 1 to %d, or 0 for 32.", n, maxRequestMiB)
 	}
+	natural(r, "reserve_output", b.ReserveOutput)
+	natural(r, "context_tokens", b.ContextTokens)
 	lasting(r, "first_byte_timeout", b.FirstByteTimeout)
 	lasting(r, "idle_timeout", b.IdleTimeout)
 	return r.ps

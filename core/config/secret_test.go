@@ -179,7 +179,7 @@ model "m" {
 	full := strings.Replace(fmt.Sprintf(base, "turns = 3"), `"loop"`, "\"loop\"\n  model = model.m", 1)
 	want := id(full + fmt.Sprintf(model, ""))
 	for name, text := range map[string]string{
-		"key, address, price": full + fmt.Sprintf(model, "api_key = secret(\"KEY\")\n base_url = \"http://x/v1\"\n price {\n input = 1\n }\n in_flight = 3\n first_byte_timeout = \"5m\"\n idle_timeout = \"2m\""),
+		"key, address, price": full + fmt.Sprintf(model, "api_key = secret(\"KEY\")\n base_url = \"http://x/v1\"\n price {\n input = 1\n }\n in_flight = 3\n reserve_output = 4096\n context_tokens = 9000\n first_byte_timeout = \"5m\"\n idle_timeout = \"2m\""),
 		"labels":              strings.NewReplacer(`agent "a"`, `agent "b"`, "agent.a", "agent.b", `"t"`, `"u"`, "dataset.t", "dataset.u", `model "m"`, `model "n"`, "model.m", "model.n").Replace(full + fmt.Sprintf(model, "")),
 		"limits of the run":   strings.Replace(full, "agent       = agent.a", "agent = agent.a\n repeat = 7\n limits {\n in_flight = 3\n }\n retry {\n max = 3\n }", 1) + fmt.Sprintf(model, ""),
 		"how it is written":   strings.Replace(full, "turns = 3", "turns = \"3\" # three\n    effort = null", 1) + fmt.Sprintf(model, ""),

@@ -248,6 +248,11 @@ type Model struct {
 	Replay string `json:"replay,omitempty"`
 	// InFlight bounds the requests at the same time; 0 lets the gateway adapt.
 	InFlight int `json:"in_flight,omitempty"`
+	// ReserveOutput is how many tokens of output budgets set aside for a request
+	// that does not bound its answer, and ContextTokens how many of input for one
+	// that refers to content elsewhere. 0: what is known of the model.
+	ReserveOutput int64 `json:"reserve_output,omitempty"`
+	ContextTokens int64 `json:"context_tokens,omitempty"`
 	// FirstByteTimeout is the longest wait for the first byte of an answer, and
 	// IdleTimeout the longest silence in the middle of one. Nil: the gateway's.
 	FirstByteTimeout *time.Duration `json:"first_byte_timeout_ns,omitempty"`

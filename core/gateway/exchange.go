@@ -48,9 +48,6 @@ type exchange struct {
 	reply    bytes.Buffer //
 }
 
-// Without a limit in the request a reply may have so many tokens.
-const assumedOutput = 32768
-
 // What a file in a request comes to, in tokens: for each, and bytes for one
 // more (a page of a document has some 100 KB).
 const (
@@ -140,15 +137,21 @@ func (x *exchange) leave() {
 // reserve sets aside what the request could cost at most, and waits until
 // there is room for it.
 func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
-	input := x.input(1)
+	limits := x.limits()
+	x.worst.Input = x.input(1)
+	if x.refers() {
+		x.worst.Input = max(x.worst.Input, limits.Context)
+	}
 	x.e.mu.Lock()
 	counted, again := x.e.failed[x.digest]
 	x.e.mu.Unlock()
 	x.line.Retry = again
-	x.worst.Input = input
 	each := x.facts.MaxOutput
-	if each == 0 {
-		each = assumedOutput
+	switch {
+	case each == 0:
+		each = wire.Tokens(limits.Usual)
+	case limits.Output > 0:
+		each = min(each, wire.Tokens(limits.Output))
 	}
 	x.worst.Output = int64(each.Times(max(x.facts.Answers, 1)))
 	need := ledger.Amount{
@@ -344,7 +347,7 @@ func (x *exchange) input(perToken int64) int64 {
 	defer x.e.mu.Unlock()
 	files := x.facts.Images*fileTokens + x.facts.Inline/bytesInline
 	text := x.e.known.most(x.body.Bytes(), x.facts.Inline, perToken)
-	if x.facts.Continues { // all that was said before may be in it
+	if x.facts.Continues != "" { // all that was said before may be in it
 		text += x.e.most
 	}
 	return text + files

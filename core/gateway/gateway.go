@@ -226,6 +226,9 @@ func (g *Gateway) upstream(m config.Model) (*upstream, error) {
 	if u.dialect = dialects.Named(model.Dialect(m.Provider)); u.dialect == nil && !scripted {
 		return nil, fmt.Errorf("provider %q is not known: there is %s", m.Provider, strings.Join(dialects.Names(), ", "))
 	}
+	if u.otherRate() {
+		u.price, u.others = nil, nil // the table has the usual one
+	}
 	switch {
 	case m.Replay != "":
 		r, err := g.recorded(m.Replay)

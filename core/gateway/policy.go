@@ -25,6 +25,7 @@ func (x *exchange) policy() bool {
 	if !x.seal() {
 		return false
 	}
+	x.usualRate()
 	if err := x.d.Edit(&x.call, x.body, edit); err != nil {
 		x.reject(wire.BadRequest, "%s", err)
 		return false

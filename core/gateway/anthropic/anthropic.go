@@ -83,6 +83,11 @@ func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
 // Fleeting implements wire.Dialect.
 func (Dialect) Fleeting() []string { return []string{"metadata"} }
 
+// Rates implements wire.Dialect.
+func (Dialect) Rates() map[string][]string {
+	return map[string][]string{"service_tier": {"auto", "standard_only"}, "speed": {"standard"}, "inference_geo": {"global"}}
+}
+
 // Hide implements wire.Dialect.
 func (Dialect) Hide(wire.Event) bool { return false }
 

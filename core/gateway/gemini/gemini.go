@@ -110,6 +110,12 @@ func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
 // Fleeting implements wire.Dialect.
 func (Dialect) Fleeting() []string { return nil }
 
+// Rates implements wire.Dialect.
+func (Dialect) Rates() map[string][]string {
+	usual := []string{"standard", "flex", "SERVICE_TIER_STANDARD", "SERVICE_TIER_FLEX"}
+	return map[string][]string{"serviceTier": usual, "service_tier": usual}
+}
+
 // Hide implements wire.Dialect.
 func (Dialect) Hide(wire.Event) bool { return false }
 

@@ -54,7 +54,9 @@ func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
 	body.Into("model", &f.Model)
 	body.Into("stream", &f.Stream)
 	body.Into("max_output_tokens", &f.MaxOutput)
-	f.Continues = given(body.Get("previous_response_id")) || given(body.Get("conversation"))
+	if name := "previous_response_id"; given(body.Get(name)) {
+		f.Continues = name
+	}
 	f.Inline, f.Images = wire.Inline(body.Get("input"))
 	return f, nil
 }
@@ -75,6 +77,11 @@ func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
 // Fleeting implements wire.Dialect.
 func (Dialect) Fleeting() []string {
 	return []string{"metadata", "client_metadata", "prompt_cache_key", "safety_identifier", "user"}
+}
+
+// Rates implements wire.Dialect.
+func (Dialect) Rates() map[string][]string {
+	return map[string][]string{"service_tier": {"auto", "default", "flex"}}
 }
 
 // Hide implements wire.Dialect.

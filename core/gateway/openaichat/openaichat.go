@@ -85,6 +85,11 @@ func (Dialect) Fleeting() []string {
 	return []string{"metadata", "prompt_cache_key", "safety_identifier", "user"}
 }
 
+// Rates implements wire.Dialect.
+func (Dialect) Rates() map[string][]string {
+	return map[string][]string{"service_tier": {"auto", "default", "flex"}}
+}
+
 // Hide implements wire.Dialect: a chunk that holds usage and no choice is there
 // because usage was asked for.
 func (Dialect) Hide(e wire.Event) bool {

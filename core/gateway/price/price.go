@@ -6,6 +6,7 @@
 package price
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"strings"
@@ -34,7 +35,11 @@ type tokenPrice struct {
 	CachedInput *float64     `yaml:"cached_input"`
 	CacheWrite  *float64     `yaml:"cache_write"`
 	Output      *float64     `yaml:"output"`
-	Tiers       []tokenPrice `yaml:"tiers"` // the smallest first
+	Tiers       []tokenPrice `yaml:"tiers"` // of a model, the smallest first
+	// Of a model only: tokens of input that a request, and of output that an
+	// answer may have.
+	Context   int64 `yaml:"context"`
+	MaxOutput int64 `yaml:"max_output"`
 }
 
 // Shipped is the table of this program.
@@ -80,6 +85,32 @@ func (t *Table) Of(m *config.Model) *config.Price {
 		out.Tiers = append(out.Tiers, config.PriceTier{Above: t.Above, Input: t.Input, CachedInput: t.CachedInput, CacheWrite: t.CacheWrite, Output: t.Output})
 	}
 	return out
+}
+
+// Limits are how many tokens a request to a model and its answer may have.
+type Limits struct {
+	Context int64 // of a request
+	Output  int64 // of an answer; 0: not known
+	Usual   int64 // that an answer is taken to have at most when the request does not bound it
+}
+
+// What is taken of a model that neither its block nor the table knows.
+const (
+	assumedContext = 1 << 20
+	assumedOutput  = 16384
+)
+
+// Limits of a model are those of its block, else those of the table. Few answers
+// are as long as the model allows, so Usual is less.
+func (t *Table) Limits(m *config.Model) Limits {
+	known := t.Models[strings.TrimPrefix(m.Name, "models/")]
+	l := Limits{
+		Context: cmp.Or(m.ContextTokens, known.Context, assumedContext), Output: known.MaxOutput, Usual: cmp.Or(m.ReserveOutput, assumedOutput),
+	}
+	if l.Output > 0 {
+		l.Usual = min(l.Usual, l.Output)
+	}
+	return l
 }
 
 const million = 1e6

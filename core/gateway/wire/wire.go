@@ -40,7 +40,7 @@ type Facts struct {
 	Silent    bool   // its stream would not tell what it used
 	MaxOutput Tokens // of one answer; 0: it does not say
 	Answers   Tokens // that are asked for at once; 0: one
-	Continues bool   // it goes on from an answer that the provider keeps, which it does not hold itself
+	Continues string // the member that names an answer of the provider's from which it goes on; empty: it holds all itself
 	Inline    int64  // bytes of images and files in it, which are no text
 	Images    int64  // how many those are
 }
@@ -142,6 +142,9 @@ type Dialect interface {
 	// Fleeting are members of a request that say nothing about the answer and
 	// differ from run to run: ids of clients, keys of caches.
 	Fleeting() []string
+	// Rates are the members of a request that choose another price, with the
+	// values that cost no more than the usual one.
+	Rates() map[string][]string
 	// Hide says whether an event is in a stream only because of Edit.AskUsage.
 	Hide(e Event) bool
 	Meter() Meter

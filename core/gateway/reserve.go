@@ -1,0 +1,62 @@
+package gateway
+
+import (
+	"fmt"
+
+	"github.com/berth-eval/berth/core/gateway/price"
+	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// limits are those of the model that the request asks.
+func (x *exchange) limits() price.Limits {
+	m := x.e.up.model
+	m.Name = x.line.Model
+	return x.s.g.o.Prices.Limits(&m)
+}
+
+// refers says whether the request refers to content that is not in it, such as
+// a document by its address or a prompt that the provider keeps. How long that
+// is cannot be known. An answer to this session from which the request goes on
+// is no such content.
+func (x *exchange) refers() bool {
+	bounded := false
+	for _, a := range x.s.accounts {
+		l := a.Limit()
+		bounded = bounded || l.Tokens != nil || l.USD != nil
+	}
+	if !bounded {
+		return false
+	}
+	body, err := wire.ParseObject(x.body.Bytes())
+	if err != nil {
+		return false // it was read before
+	}
+	seal := wire.Seal{}
+	x.e.mu.Lock()
+	if x.e.most > 0 {
+		seal.Allowed = []string{x.facts.Continues}
+	}
+	x.e.mu.Unlock()
+	x.d.Seal(x.call, body, &seal)
+	return seal.Refused != ""
+}
+
+// usualRate takes out of the request what would change the price of its tokens.
+func (x *exchange) usualRate() {
+	for _, name := range wire.Dearer(x.body, x.d.Rates()) {
+		x.s.find("price_tier", verifier.Note, fmt.Sprintf("taken out of requests, because it changes the price of tokens: %s = %s; to use it, set it in the parameters of the model block, "+
+			"with its price", name, clip(string(x.body.Get(name)))))
+		x.body.Delete(name)
+	}
+}
+
+// otherRate says whether the parameters of a model choose another price than
+// that of the table.
+func (u *upstream) otherRate() bool {
+	if u.model.Price != nil || u.dialect == nil || len(u.model.Parameters) == 0 {
+		return false
+	}
+	p, err := wire.ParseObject(u.model.Parameters)
+	return err == nil && len(wire.Dearer(p, u.dialect.Rates())) > 0
+}

@@ -1,0 +1,20 @@
+package wire
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Dearer are the members of a request that choose a price other than the usual
+// one, by the rates of its dialect.
+func Dearer(body *Object, rates map[string][]string) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(rates)) {
+		value := body.Get(name)
+		if given(value) && !slices.Contains(rates[name], strings.Trim(string(value), `"`)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -245,5 +248,66 @@ func TestFilesOfAVerifierThatCannotBeKeptAreAFinding(t *testing.T) {
 	}
 	if r := newBench(t, does("true"), j).run(t.Context(), t); r.Outcome != record.Passed || !found(r, "verifier_files") {
 		t.Errorf("%s, %+v, findings %s", r.Outcome, r.Error, pretty(r.Findings))
+	}
+}
+
+// gatewayOfAPort is a gateway that opens a port in the sandbox of each stage.
+type gatewayOfAPort struct {
+	trial.ModelSession
+
+	ports []int // of each session in turn
+}
+
+func (g *gatewayOfAPort) Session(ctx context.Context, s trial.ModelSpec) (trial.ModelSession, error) {
+	port := g.ports[0]
+	g.ports = g.ports[1:]
+	p, err := s.Inside(ctx, port, func(net.Conn) {})
+	if err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
+	return portOpen{g.ModelSession, p.Close}, nil
+}
+
+// portOpen is a session whose models nobody asks for anything.
+type portOpen struct {
+	trial.ModelSession
+
+	end func() error
+}
+
+func (p portOpen) Endpoints() map[string]model.Endpoint { return nil }
+func (p portOpen) Allow(context.Context) error          { return nil }
+func (p portOpen) Revoke(context.Context) error         { return nil }
+func (p portOpen) Close(context.Context) error          { return p.end() }
+func (p portOpen) Usage() []record.Usage                { return nil }
+func (p portOpen) Findings() []verifier.Finding         { return nil }
+func (p portOpen) Spent() <-chan struct{}               { return nil }
+func (p portOpen) Waited() time.Duration                { return 0 }
+func (p portOpen) Down() error                          { return nil }
+func (p portOpen) Refused() error                       { return nil }
+func (p portOpen) Refusal() *trial.Refusal              { return nil }
+func (p portOpen) Silent(time.Time) bool                { return false }
+func (p portOpen) Served() bool                         { return true }
+
+// A port in the sandbox that cannot be opened, for the models of a later stage,
+// is no error of a model.
+func TestAPortForModelsThatTheAgentTookIsTheAgents(t *testing.T) {
+	t.Parallel()
+	a := does(`python3 -c 'import os, socket
+s = socket.socket(); s.bind(("127.0.0.1", 7777)); s.listen()
+if os.fork() == 0:
+    os.setsid()
+    for fd in (0, 1, 2): os.close(fd)
+    os.read(os.pipe()[0], 1)'`)
+	a.needs.Dialects = []model.Dialect{model.DialectOpenAIChat}
+	b := newBench(t, a, tests("true"))
+	b.gateway, b.task.Mode = &gatewayOfAPort{ports: []int{0, 7777}}, task.ModeLive
+	b.cell.Agent.Models = map[string]trial.Model{"default": {Label: "m"}}
+	second := b.task.Stages[0]
+	second.Name = "second"
+	b.task.Stages = append(b.task.Stages, second)
+	r := b.run(t.Context(), t)
+	if r.Outcome != record.AgentError || r.Error == nil || r.Error.Boundary != record.ByAgent || r.Error.Stage != "second" || r.Error.Retry {
+		t.Errorf("%s, %+v; want agent_error in the second stage", r.Outcome, r.Error)
 	}
 }

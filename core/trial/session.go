@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -224,7 +225,10 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 	spec.Dialects, spec.Budget = o.needs.Dialects, a.in.Cell.Limits.Budget
 	spec.Hosted = a.spec.Network.Mode == environment.NetworkPublic
 	if o.role != agent.RoleUser {
-		spec.Inside = a.w.Listen
+		spec.Inside = func(ctx context.Context, port int, serve func(net.Conn)) (*inside.Port, error) {
+			p, failed := a.w.Listen(ctx, port, serve)
+			return p, blame.On(a.owner(record.ByEnvironment), failed) // no model has a part in it
+		}
 	} else if u := a.in.Cell.User; u != nil {
 		spec.Budget = u.Budget
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
+	wire "github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -37,6 +38,13 @@ func TestWhatAnErrorMakesOfAnAttempt(t *testing.T) {
 		{record.ByVerifier, other, record.VerifierError, false},
 		{record.ByVerifier, verifier.ErrArtifactMissing, record.ArtifactMissing, false},
 		{record.ByVerifier, verifier.ErrBadReward, record.VerifierError, false},
+		{record.ByVerifier, wire.ErrPanic, record.VerifierError, false},
+		{record.ByVerifier, plugin.ErrPluginGone, record.PluginCrashed, true},
+		{record.ByAgent, wire.ErrPanic, record.PluginCrashed, true},
+		{record.ByUser, other, record.UserError, true},
+		{record.ByUser, agent.ErrModel, record.ModelError, true},
+		{record.ByUser, agent.ErrNoSession, record.PluginCrashed, true},
+		{record.ByUser, agent.ErrBadConfig, record.UserError, false},
 		{record.ByAgent, verifier.ErrArtifactMissing, record.AgentError, false}, // not its to say
 		{record.ByModel, other, record.ModelError, true},
 		{record.ByModel, blame.ErrRateLimited, record.RateLimited, true},

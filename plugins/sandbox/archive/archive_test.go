@@ -167,6 +167,37 @@ func TestLinksThatStayInsideAreKept(t *testing.T) {
 	}
 }
 
+// Each link for itself stays inside; one through another does not.
+func TestLinksThroughLinksDoNotLeadOut(t *testing.T) {
+	t.Parallel()
+	link := func(name, to string) entry {
+		return entry{tar.Header{Name: name, Linkname: to, Typeflag: tar.TypeSymlink}, ""}
+	}
+	entries := []entry{link("a/b/up", "../.."), link("out", "a/b/up/../secret"), link("again", "a/../out"), link("in", "a/b/up/fine"), link("none", "a/b/up/x"), link("self", "self"), file("fine", "x")}
+	above := t.TempDir()
+	if err := os.WriteFile(above+"/secret", []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	report, err := ExtractFolder(above+"/in", build(t, entries...), Extraction{Links: true})
+	if err != nil || report.SkippedCount != 1 && report.SkippedCount != 2 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	for _, name := range []string{"out", "again"} {
+		if b, err := os.ReadFile(above + "/in/" + name); err == nil {
+			t.Errorf("%s leads to %q", name, b)
+		}
+	}
+	if b, err := os.ReadFile(above + "/in/in"); err != nil || string(b) != "x" {
+		t.Errorf("a link that stays inside: %q, %v", b, err)
+	}
+	if _, err = ExtractFolder(above+"/strict", build(t, entries...), Extraction{Links: true, Strict: true}); !errors.Is(err, fault.ErrUnsafe) {
+		t.Errorf("strict: %v", err)
+	}
+	if _, err = ExtractFolder(above+"/any", build(t, entries...), Extraction{Links: true, AnyTarget: true}); err != nil {
+		t.Errorf("any target: %v", err)
+	}
+}
+
 // Bombs: what an archive holds is counted as it unpacks, not as it is packed.
 func TestBombs(t *testing.T) {
 	t.Parallel()

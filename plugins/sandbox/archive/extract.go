@@ -68,7 +68,7 @@ func Extract(dir int, r io.Reader, how Extraction) (report Report, err error) {
 	for {
 		head, err := in.next(refuse)
 		if errors.Is(err, io.EOF) {
-			return report, nil
+			return report, x.leading(&report, refuse)
 		}
 		if err != nil {
 			return report, err
@@ -93,8 +93,37 @@ func Extract(dir int, r io.Reader, how Extraction) (report Report, err error) {
 	}
 }
 
+// leading removes links that lead out of the folder through other links. Only
+// when all are there is it known where each of them leads.
+func (x *extractor) leading(report *Report, refuse func(string, error) error) error {
+	for _, name := range x.links {
+		fd, err := unix.Openat2(x.root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+		if err == nil {
+			_ = unix.Close(fd)
+			continue
+		}
+		if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) {
+			continue // it leads nowhere
+		}
+		dir, base := path.Split(name)
+		parent, err := beneath.MkdirAll(x.root, path.Clean(dir), x.owner)
+		if err == nil {
+			err = errors.Join(remove(parent, base), unix.Close(parent))
+		}
+		if err != nil {
+			return fmt.Errorf("entry %q: %w", name, err)
+		}
+		report.Entries--
+		if err = refuse(name, fmt.Errorf("%w: symbolic link out of the folder, through another link", fault.ErrUnsafe)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 type extractor struct {
 	root  int
+	links []string // that were made, where they must not lead out
 	how   Extraction
 	owner beneath.Owner
 }
@@ -137,6 +166,9 @@ func (x *extractor) place(head *tar.Header, data io.Reader) error {
 		}
 		if err = unix.Symlinkat(head.Linkname, parent, base); err != nil {
 			return err
+		}
+		if !x.how.AnyTarget {
+			x.links = append(x.links, head.Name)
 		}
 		return x.owner.ChownAt(parent, base)
 	}

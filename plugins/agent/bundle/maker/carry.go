@@ -72,7 +72,7 @@ func Import(ctx context.Context, dir string, r io.Reader, again bool) (b bundle.
 	if err = forEverybody(whole); err != nil {
 		return b, err
 	}
-	raw, err := os.ReadFile(filepath.Join(whole, bundle.ManifestFile))
+	raw, err := readInside(whole, bundle.ManifestFile)
 	if err != nil {
 		return b, errors.New("the archive is none of a bundle: there is no " + bundle.ManifestFile)
 	}

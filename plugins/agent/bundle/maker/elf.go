@@ -37,7 +37,7 @@ var machines = map[string]machine{
 // /proc/self/exe who it is, which one that is started through the loader
 // ("ld.so program") would not.
 func fit(ctx context.Context, root string) error {
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -65,6 +65,10 @@ func fit(ctx context.Context, root string) error {
 		}
 		return ownLoader(root, path)
 	})
+	if err != nil {
+		return err
+	}
+	return linksInside(root)
 }
 
 // linkInside removes a link that leads out of the bundle: it would lead into

@@ -38,7 +38,7 @@ var npmFiles = []string{"package.json", "package-lock.json"}
 func LockOf(b bundle.Bundle) (Lock, error) {
 	l := Lock{Format: 1, Name: b.Name, Version: b.Version, Arch: b.Arch, Digest: b.Digest, Recipe: b.Recipe, Packages: b.Packages}
 	for _, name := range npmFiles {
-		raw, err := os.ReadFile(filepath.Join(b.Folder, bundle.Root, "npm", name))
+		raw, err := readInside(b.Folder, filepath.Join(bundle.Root, "npm", name))
 		if errors.Is(err, fs.ErrNotExist) && len(b.Recipe.NPM) == 0 {
 			continue
 		}
@@ -70,6 +70,9 @@ func ReadLock(r io.Reader) (l Lock, err error) {
 		return l, errors.New("lock of a bundle: it is none, or of another version of Berth: make one with berth agent lock NAME@VERSION")
 	case l.Arch != runtime.GOARCH:
 		return l, fmt.Errorf("lock of bundle %s@%s: it is for %s, this machine is %s", l.Name, l.Version, l.Arch, runtime.GOARCH)
+	}
+	if err = l.check(); err != nil {
+		return l, fmt.Errorf("lock of bundle %q: %w: what a lock names is given to npm, pip and apt, so anything else is refused", l.Name+"@"+l.Version, err)
 	}
 	return l, nil
 }

@@ -268,14 +268,18 @@ func (k *kitchen) runWith(ctx context.Context, dir string, env []string, argv ..
 // finish makes the tree fit for a sandbox: without what is not needed, with the
 // names in bin, programs that find their own loader, and modes for everybody.
 func (k *kitchen) finish(ctx context.Context, r bundle.Recipe) error {
-	drop := append(slices.Clone(r.Drop), usual...)
-	for _, glob := range drop {
-		found, err := doublestar.Glob(os.DirFS(k.root), glob, doublestar.WithNoFollow())
+	root, err := os.OpenRoot(k.root) // links in packages lead nowhere else
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, glob := range append(slices.Clone(r.Drop), usual...) {
+		found, err := doublestar.Glob(root.FS(), glob, doublestar.WithNoFollow())
 		if err != nil {
 			return fmt.Errorf("drop %q: %w", glob, err)
 		}
 		for _, name := range found {
-			if err := os.RemoveAll(filepath.Join(k.root, name)); err != nil {
+			if err := root.RemoveAll(name); err != nil {
 				return err
 			}
 		}
@@ -290,16 +294,16 @@ func (k *kitchen) finish(ctx context.Context, r bundle.Recipe) error {
 		if !filepath.IsLocal(name) || !filepath.IsLocal(r.Links[name]) {
 			return fmt.Errorf("link %q to %q leads out of the bundle", name, r.Links[name])
 		}
-		info, err := os.Stat(filepath.Join(k.root, r.Links[name]))
+		info, err := root.Stat(r.Links[name])
 		if err != nil {
 			return fmt.Errorf("link %q: the packages have no file %s", name, r.Links[name])
 		}
 		if !info.IsDir() { // some packages forget that a program is one
-			if err = os.Chmod(filepath.Join(k.root, r.Links[name]), 0o755); err != nil {
+			if err = root.Chmod(r.Links[name], 0o755); err != nil {
 				return err
 			}
 		}
-		if err := os.Symlink(filepath.Join("..", r.Links[name]), filepath.Join(k.root, "bin", name)); err != nil {
+		if err := root.Symlink(filepath.Join("..", r.Links[name]), filepath.Join("bin", name)); err != nil {
 			return err
 		}
 	}

@@ -191,6 +191,7 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 			return nil, err
 		}
 	}
+	m.budgets()
 	m.problems.into(p)
 	p.Cost = cost(p, m.needs)
 	return p, nil

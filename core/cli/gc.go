@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,7 +61,7 @@ Berth did not make.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be removed")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be removed, sandboxes included, and remove nothing")
 	images.declare(cmd)
 	return cmd
 }
@@ -97,27 +98,23 @@ func (f *imageFlags) rule(cmd *cobra.Command) (prune.Rule, error) {
 
 // collect removes what processes left that are gone: of one run, or of all
 // when label is empty. The sandboxes of a run that is under way again under
-// another process are not touched.
+// another process are not touched. dry looks at the same things in the same
+// order, and removes none.
 func collect(ctx context.Context, h *plugin.Host, label string, dry bool) (*answer.GC, error) {
 	res := &answer.GC{DryRun: dry, Sandboxes: []string{}, Folders: []string{}}
 	stale, err := node.Stale()
 	for _, p := range stale {
-		keep := dry || ctx.Err() != nil || label != "" && p.Label != label
+		if ctx.Err() != nil || label != "" && p.Label != label {
+			err = errors.Join(err, p.Leave())
+			continue
+		}
 		resumed := label == "" && alive(p.Label)
-		swept := true
-		if !keep && p.Label != "" && !resumed {
-			swept = sweep(ctx, h, p, res)
-		}
-		if label != "" && p.Label != label {
-			err = errors.Join(err, p.Leave())
+		if p.Label != "" && !resumed && !sweep(ctx, h, p, res) {
+			err = errors.Join(err, p.Leave()) // what it says of its sandboxes is needed the next time
 			continue
 		}
-		if !swept { // what it says of its sandboxes is needed the next time
-			err = errors.Join(err, p.Leave())
-			continue
-		}
-		res.Folders = append(res.Folders, p.Dir)
-		if keep {
+		res.Folders = append(res.Folders, p.Folders()...)
+		if dry {
 			err = errors.Join(err, p.Leave())
 			continue
 		}
@@ -140,8 +137,8 @@ func alive(label string) bool {
 	return false
 }
 
-// sweep removes the sandboxes that were made for a place's owner, and says
-// whether none can be left.
+// sweep removes the sandboxes that were made for a place's owner, or lists them
+// only in a dry run, and says whether none can be left.
 func sweep(ctx context.Context, h *plugin.Host, p *node.Place, res *answer.GC) bool {
 	problems := len(res.Problems)
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -157,6 +154,12 @@ func sweep(ctx context.Context, h *plugin.Host, p *node.Place, res *answer.GC) b
 			continue
 		}
 		for _, id := range ids {
+			if res.DryRun {
+				if !slices.Contains(res.Sandboxes, name+" "+id) { // two processes of one run share a label
+					res.Sandboxes = append(res.Sandboxes, name+" "+id)
+				}
+				continue
+			}
 			if _, err = env.Destroy(ctx, id); err != nil {
 				res.Problems = append(res.Problems, fmt.Sprintf("environment %s: sandbox %s: %v", name, id, err))
 				continue

@@ -92,16 +92,26 @@ func Claim(label, run string, environments []string) (*Place, error) {
 // remove what another process holds.
 func lockOf(dir string) string { return dir + lockSuffix }
 
+// Folders are those that Release removes and that exist.
+func (p *Place) Folders() []string {
+	dirs := []string{p.Dir}
+	if filepath.Base(p.Disk) == filepath.Base(p.Dir) { // else it was not written by Claim
+		if _, err := os.Lstat(p.Disk); err == nil {
+			dirs = append(dirs, p.Disk)
+		}
+	}
+	return dirs
+}
+
 // Release removes the place and all in it. Idempotent.
 func (p *Place) Release() error {
 	if p.lock == nil {
 		return nil
 	}
 	var err error
-	if filepath.Base(p.Disk) == filepath.Base(p.Dir) { // else it was not written by Claim
-		err = os.RemoveAll(p.Disk)
+	for _, dir := range p.Folders() {
+		err = errors.Join(err, os.RemoveAll(dir))
 	}
-	err = errors.Join(err, os.RemoveAll(p.Dir))
 	if e := os.Remove(lockOf(p.Dir)); !errors.Is(e, fs.ErrNotExist) {
 		err = errors.Join(err, e)
 	}

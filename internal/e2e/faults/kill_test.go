@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -78,6 +79,42 @@ func TestKilledAtRandomInstantsNothingIsLostOrCountedTwice(t *testing.T) {
 	endedOnce(t, dir)
 	p.clean()
 	t.Logf("%d kills, %d attempts lost to them, %d torn lines", kills, s.Summary.Lost, s.Torn)
+}
+
+// What gc would remove is what it removes: the sandboxes of a killed run, too.
+func TestADryRunOfGCListsWhatGCRemoves(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.task("slow", "", "sleep 100", testTiny)
+	p.experiment("agent = agent.oracle\n  repeat = 3\n  limits {\n    in_flight = 3\n  }", "")
+	s := p.start(nil, "run", ".", "--no-live")
+	poll(t, "agents work", s, func() bool {
+		m, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "trials", "*", "attempt-1", record.TurnsFile))
+		return err == nil && len(m) == 3
+	})
+	s.signal(syscall.SIGKILL)
+	s.wait()
+	gc := func(args ...string) (res answer.GC) {
+		t.Helper()
+		r := p.berth(append([]string{"gc", "--json"}, args...)...).want(t, 0)
+		if err := json.Unmarshal([]byte(r.stdout), &res); err != nil {
+			t.Fatalf("%v in %s", err, r.stdout)
+		}
+		return res
+	}
+	first, again, done, after := gc("--dry-run"), gc("--dry-run"), gc(), gc("--dry-run")
+	if len(first.Sandboxes) != 3 || len(first.Folders) == 0 {
+		t.Errorf("a dry run lists %q and %q, want 3 sandboxes and a folder", first.Sandboxes, first.Folders)
+	}
+	for name, got := range map[string]answer.GC{"a second dry run": again, "gc": done} {
+		if !slices.Equal(got.Sandboxes, first.Sandboxes) || !slices.Equal(got.Folders, first.Folders) {
+			t.Errorf("%s: %q and %q, want %q and %q", name, got.Sandboxes, got.Folders, first.Sandboxes, first.Folders)
+		}
+	}
+	if len(after.Sandboxes)+len(after.Folders) != 0 {
+		t.Errorf("after it: %q and %q", after.Sandboxes, after.Folders)
+	}
+	p.clean()
 }
 
 // endedOnce checks that no journal says twice that an attempt ended.

@@ -25,6 +25,7 @@ type resumeFlags struct {
 	again       []string
 	acceptDrift bool
 	takeOver    bool
+	trust       bool
 	experiment  string
 }
 
@@ -45,7 +46,13 @@ experiment and name it with --experiment, or use --in-flight.
 
 So are plugins, images and agents' bundles that are not those of before: their
 digests are compared, those of plugins at the start, the others as each attempt
-is made. With --accept-drift the run goes on with what is there, and is marked.`,
+is made. With --accept-drift the run goes on with what is there, and is marked.
+The same holds for the address of a model, and for where its key comes from.
+
+The files of the experiment are those that the run keeps, also what functions
+read and the replies of a model. They must be as they were. A run folder that
+others own or can write to is not resumed without --trust: who can change it
+decides where keys are sent and what is run.`,
 		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error",
 		Args:    cobra.ExactArgs(1),
 
@@ -63,8 +70,9 @@ is made. With --accept-drift the run goes on with what is there, and is marked.`
 	rf.register(cmd)
 	fs := cmd.Flags()
 	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these `OUTCOMES` again (never passed, failed, scored or agent_error)")
-	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "go on although plugins, images or bundles are not those of before, and mark the run")
+	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "go on although plugins, images, bundles or addresses of models are not those of before, and mark the run")
 	fs.BoolVar(&sf.takeOver, "take-over", false, "the berth on another machine that wrote this run is gone")
+	fs.BoolVar(&sf.trust, "trust", false, "go on although others own the run folder or can write to it")
 	fs.StringVar(&sf.experiment, "experiment", "", "take limits and labels from the file or folder at `PATH` instead of the kept one")
 	return cmd
 }
@@ -81,18 +89,17 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 	if err != nil {
 		return err
 	}
+	if why := store.Untrusted(dir); why != nil && !sf.trust {
+		return &exit{exitUsage, fmt.Errorf("%w: whoever can change the run decides where your keys are sent and what is run: look at its experiment, then resume with --trust", why)}
+	}
 	m, err := store.ReadManifest(dir)
 	if err != nil {
 		return err
 	}
 	path := sf.experiment
 	if path == "" {
-		path = filepath.Join(dir, store.ExperimentDir)
-		if _, err = os.Stat(path); err != nil {
-			return fmt.Errorf("the files of the experiment are not in the run any more: %w: name them with --experiment", err)
-		}
-		if m.Header.Try == nil { // the file of a try names absolute paths only
-			ef.BaseDir = m.Header.Dir
+		if path, err = a.keptExperiment(dir, m, ef); err != nil {
+			return err
 		}
 	}
 	varFile, remove, err := keptVariables(m)
@@ -125,14 +132,39 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 	if err != nil {
 		return err
 	}
-	if err = a.drift(ctx, l, s, sf.acceptDrift); err != nil {
+	diverted := plan.Diverted(m, l.Plan.Manifest(m.Header))
+	if err = a.drift(ctx, l, s, diverted, sf.acceptDrift); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, acceptDrift: sf.acceptDrift})
 }
 
-// drift compares the plugins of the attempts so far with those of now.
-func (a *app) drift(ctx context.Context, l *load.Loaded, s *store.Run, accept bool) error {
+// keptExperiment is the experiment as the run keeps it, if it is as it was.
+func (a *app) keptExperiment(dir string, m *store.Manifest, ef *load.Flags) (string, error) {
+	path := filepath.Join(dir, store.ExperimentDir)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("the files of the experiment are not in the run any more: %w: name them with --experiment", err)
+	}
+	changed, err := store.ChangedFiles(dir, m)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range changed {
+		a.because(filepath.Join(store.ExperimentDir, c))
+	}
+	if len(changed) > 0 {
+		return "", &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the files above are not those that it was made with: restore them, or name the experiment with --experiment", show.Display(dir))}
+	}
+	if m.Header.Try == nil { // the file of a try names absolute paths only
+		ef.BaseDir = m.Header.Dir
+	}
+	ef.Kept = func(name string) string { return store.Kept(dir, name) }
+	return path, nil
+}
+
+// drift compares the plugins of the attempts so far with those of now. diverted
+// are the models that are reached in another way.
+func (a *app) drift(ctx context.Context, l *load.Loaded, s *store.Run, diverted []plan.Change, accept bool) error {
 	entries, err := l.Host.List(ctx)
 	if err != nil {
 		return err
@@ -148,18 +180,24 @@ func (a *app) drift(ctx context.Context, l *load.Loaded, s *store.Run, accept bo
 		return err
 	}
 	maps.Copy(now, bundles)
-	drifts := run.Drifts(s.Index(), now)
+	var drifts []string
+	for _, c := range diverted {
+		drifts = append(drifts, c.String())
+	}
+	for _, d := range run.Drifts(s.Index(), now) {
+		drifts = append(drifts, d.String())
+	}
 	if len(drifts) == 0 {
 		return nil
 	}
 	for _, d := range drifts {
-		a.because(d.String())
+		a.because(d)
 	}
 	if !accept {
-		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the plugins above are not those of its attempts: bring them back, or go on with --accept-drift, which marks the run", show.Display(s.Dir))}
+		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: what is above is not what its attempts were made with: undo it, or go on with --accept-drift, which marks the run", show.Display(s.Dir))}
 	}
 	for _, d := range drifts {
-		if err = s.Accept(d.String()); err != nil {
+		if err = s.Accept(d); err != nil {
 			return err
 		}
 	}
@@ -172,11 +210,11 @@ func keptVariables(m *store.Manifest) (file string, remove func(), err error) {
 	if len(m.Header.Variables) == 0 {
 		return "", func() {}, nil
 	}
-	f, err := os.CreateTemp("", "berth-vars-*.json")
+	dir, err := tempDir("berth-vars-")
 	if err != nil {
 		return "", nil, err
 	}
-	remove = func() { _ = os.Remove(f.Name()) }
+	remove = func() { _ = os.RemoveAll(dir) }
 	var b strings.Builder
 	b.WriteString("{")
 	sep := ""
@@ -185,12 +223,12 @@ func keptVariables(m *store.Manifest) (file string, remove func(), err error) {
 		sep = ","
 	}
 	b.WriteString("}")
-	_, err = f.WriteString(b.String())
-	if err = errors.Join(err, f.Close()); err != nil {
+	file = filepath.Join(dir, "variables.json")
+	if err = os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 		remove()
 		return "", nil, err
 	}
-	return f.Name(), remove, nil
+	return file, remove, nil
 }
 
 func outcomesOf(names []string) ([]record.Outcome, error) {

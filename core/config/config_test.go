@@ -3,6 +3,8 @@ package config_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -119,6 +121,51 @@ func TestPathsStartFromTheFolderOfTheExperiment(t *testing.T) {
 	}
 	if c := e.Cells[0]; c.Datasets[0].Path != filepath.Join(dir, "other") || string(c.Agent.Config.JSON()) != `{"effort":"two"}` {
 		t.Errorf("with another base: path %s, config %s", c.Datasets[0].Path, c.Agent.Config.JSON())
+	}
+}
+
+// A run is resumed with the copies that it keeps, whatever has become of the
+// files since.
+func TestCopiesAreReadInsteadOfFiles(t *testing.T) {
+	text := fmt.Sprintf(base, `effort = fileexists("gone.txt") ? "${file("gone.txt")} ${file("../shared/a.txt")}" : "none"`) + `
+agent "b" {
+  plugin = "loop"
+  model  = model.m
+}
+model "m" {
+  provider = "script"
+  script   = "replies.yaml"
+}
+`
+	dir := write(t, map[string]string{
+		"exp/x.hcl": strings.Replace(text, "= agent.a", "= agent.b", 1), "shared/a.txt": "new", "exp/replies.yaml": "new",
+		"kept/gone.txt": "kept", "kept/up/shared/a.txt": "kept", "kept/replies.yaml": "kept",
+	})
+	o := options()
+	o.Kept = func(name string) string { return filepath.Join(dir, "kept", strings.Replace(name, "..", "up", 1)) }
+	e, ds := config.Load(t.Context(), filepath.Join(dir, "exp"), o)
+	if e == nil {
+		t.Fatal(ds)
+	}
+	want := filepath.Join(dir, "kept", "replies.yaml")
+	sum := sha256.Sum256([]byte("kept"))
+	if m := e.Cells[0].Agent.Models["default"]; m.Script != want || m.ScriptDigest != "sha256:"+hex.EncodeToString(sum[:]) {
+		t.Errorf("script %s, %s; want %s", m.Script, m.ScriptDigest, want)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "exp/x.hcl"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if e, ds = config.Load(t.Context(), filepath.Join(dir, "exp"), o); e == nil {
+		t.Fatal(ds)
+	}
+	if got := string(e.Cells[0].Agent.Config.JSON()); got != `{"effort":"kept kept"}` {
+		t.Errorf("config %s", got)
+	}
+	if err := os.Remove(filepath.Join(dir, "kept/up/shared/a.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if _, ds = config.Load(t.Context(), filepath.Join(dir, "exp"), o); !strings.Contains(ds.Error(), "the run has no copy of it") {
+		t.Errorf("got %v; want that there is no copy", ds)
 	}
 }
 

@@ -88,6 +88,7 @@ func (l *loader) load() {
 		l.diags = append(l.diags, source.Problem("Folder cannot be read", "%s.", err)...)
 		return
 	}
+	reader.Kept = l.opts.Kept
 	variables := l.parts.byType["variable"]
 	var diags hcl.Diagnostics
 	l.vars, l.masks, diags = variable.Values(l.src, variables, variable.Given{Vars: l.opts.Vars, Files: l.opts.VarFiles, LookupEnv: l.lookupEnv})

@@ -118,7 +118,7 @@ func (c *builder) model(label string) *Model {
 			out.APIKey = new(text(r, "api_key", m.APIKey))
 		}
 		if m.Script != "" {
-			out.Script = c.abs(m.Script)
+			out.Script = c.l.env.Place(m.Script)
 			content, err := c.l.env.ReadFile(m.Script)
 			if errors.Is(err, fs.ErrNotExist) {
 				err = fmt.Errorf("no such file: %q", m.Script)

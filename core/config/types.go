@@ -25,6 +25,10 @@ type Options struct {
 	// BaseDir is the folder that relative paths start from; empty means the
 	// folder of the experiment. For an experiment that is read back from a run.
 	BaseDir string
+	// Kept is where a run keeps its copy of a file that functions read or that
+	// holds the replies of a model, by the name that it has in Experiment.Files.
+	// Nil reads files where they are; with it only copies are read.
+	Kept func(name string) string
 	// DefaultEnvironment is the plugin of an experiment that names no
 	// environment; empty means that it must name one.
 	DefaultEnvironment string

@@ -216,7 +216,7 @@ func (p *Plan) Manifest(h store.Header) *store.Manifest {
 		}
 		sc := store.Cell{
 			Index: i, Key: c.Key, Slug: c.Slug, Choices: choices, Agent: c.Agent.Label,
-			Environment: c.Environment.Label, Identity: p.identities[i],
+			Environment: c.Environment.Label, Identity: p.identities[i], Models: endpoints(c),
 		}
 		if c.Model != nil {
 			sc.Model = c.Model.Label

@@ -41,6 +41,9 @@ type Header struct {
 	// Try is the command that the run stands for, when it was not made from a
 	// file; null otherwise.
 	Try json.RawMessage `json:"try,omitempty"`
+	// Files are digests of the files of the experiment, "sha256:" and hex, by
+	// their path in ExperimentDir.
+	Files map[string]string `json:"files,omitempty"`
 	// Trials is how many lines of trials follow.
 	Trials int `json:"trials"`
 }
@@ -58,6 +61,19 @@ type Cell struct {
 	Environment string `json:"environment"`
 	// Identity is all of the cell that is part of a trial's id, by dataset.
 	Identity map[string]json.RawMessage `json:"identity"`
+	// Models are where the models of the cell are, by who uses them: they decide
+	// no result, but who gets a key and all that an agent says.
+	Models map[string]Endpoint `json:"models,omitempty"`
+}
+
+// Endpoint is where requests to a model go, and with what.
+type Endpoint struct {
+	Address string `json:"address,omitempty"` // empty: the provider's own
+	// Key says where the key comes from, such as ${secret("NAME")}, never what it
+	// is; empty: there is none.
+	Key string `json:"key,omitempty"`
+	// Replay is the run that answers instead; empty: none.
+	Replay string `json:"replay,omitempty"`
 }
 
 // Trial is one planned trial.

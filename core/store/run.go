@@ -65,7 +65,9 @@ func Create(parent string, m *Manifest, files []File) (*Run, error) {
 			return nil, fmt.Errorf("create run: %w", err)
 		}
 	}
+	m.Header.Files = map[string]string{}
 	for _, f := range files {
+		m.Header.Files[keptName(f.Name)] = digestOf(f.Bytes)
 		if err = keep(filepath.Join(dir, ExperimentDir), f); err != nil {
 			return nil, fmt.Errorf("create run: %w", err)
 		}
@@ -267,19 +269,6 @@ func newFolder(parent, name string) (string, error) {
 			return dir, err
 		}
 	}
-}
-
-// keep writes a file of the experiment as it was given.
-func keep(dir string, f File) error {
-	name := filepath.FromSlash(f.Name)
-	if !filepath.IsLocal(name) {
-		name = filepath.Join("outside", strings.TrimLeft(filepath.Join(string(filepath.Separator), name), string(filepath.Separator)))
-	}
-	file := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return replace(file, f.Bytes)
 }
 
 // newID is 16 random bytes in hex.

@@ -34,6 +34,7 @@ type Flags struct {
 	// SkipRefused leaves out what a cell refuses, counted as not_run.
 	SkipRefused bool
 	BaseDir     string // folder that relative paths start from; empty: the experiment's
+	Kept        func(name string) string
 }
 
 // Register adds the flags to a command.
@@ -89,7 +90,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		names[i] = t.Name()
 	}
 	l.Experiment, l.Diagnostics = config.Load(ctx, path, config.Options{
-		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, LookupEnv: o.Env, Formats: names,
+		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
 		Providers: dialects.Names(), DefaultEnvironment: o.Environment,
 		Schemas: func(kind config.Kind, name string) (pluginconfig.Schema, error) {
 			return l.Host.Schema(ctx, plugins.Kind(kind), name)

@@ -27,6 +27,10 @@ var errOutside = errors.New("outside the experiment's folder")
 // a symbolic link that leads out of them is refused when it is followed
 // (os.Root), not by comparing names. Not safe for concurrent use.
 type Reader struct {
+	// Kept is where the copy of a file lies, by its name as in Files; nil: files
+	// are read where they are. Then nothing else is read.
+	Kept func(name string) string
+
 	dir   string // relative paths start here
 	roots []root
 	read  map[string][]byte // by the path as given
@@ -56,7 +60,7 @@ func NewReader(dir string, allow []string) (*Reader, error) {
 // Read is the content of a regular file of at most [MaxValue] bytes.
 func (r *Reader) Read(path string) ([]byte, error) {
 	var content []byte
-	err := r.open(path, func(f *os.File) error {
+	err := r.openKept(path, func(f *os.File) error {
 		info, err := f.Stat()
 		if err != nil {
 			return err
@@ -80,6 +84,11 @@ func (r *Reader) Read(path string) ([]byte, error) {
 // Exists says whether path is a regular file. A path that may not be read is an
 // error, not false.
 func (r *Reader) Exists(path string) (bool, error) {
+	if r.Kept != nil {
+		if info, err := os.Lstat(r.Kept(r.name(path))); err == nil && info.Mode().IsRegular() {
+			return true, nil
+		}
+	}
 	regular := false
 	err := r.open(path, func(f *os.File) error {
 		info, err := f.Stat()
@@ -97,12 +106,41 @@ func (r *Reader) Exists(path string) (bool, error) {
 func (r *Reader) Files() map[string][]byte {
 	out := map[string][]byte{}
 	for path, content := range r.read {
-		if abs := r.abs(path); within(r.roots[0].name, abs) {
-			path, _ = filepath.Rel(r.roots[0].name, abs)
-		}
-		out[filepath.ToSlash(path)] = content
+		out[r.name(path)] = content
 	}
 	return out
+}
+
+// name is that of a file in Files.
+func (r *Reader) name(path string) string {
+	if abs := r.abs(path); within(r.roots[0].name, abs) {
+		path, _ = filepath.Rel(r.roots[0].name, abs)
+	}
+	return filepath.ToSlash(path)
+}
+
+// Place is where the file is that Read reads for a path.
+func (r *Reader) Place(path string) string {
+	if r.Kept != nil {
+		return r.Kept(r.name(path))
+	}
+	return r.abs(path)
+}
+
+// openKept is open for the copy of a file, where there are copies.
+func (r *Reader) openKept(path string, use func(*os.File) error) error {
+	if r.Kept == nil {
+		return r.open(path, use)
+	}
+	f, err := os.OpenFile(r.Kept(r.name(path)), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%q was not read when the run was made, so the run has no copy of it", path)
+	}
+	if err != nil {
+		return fmt.Errorf("%q: %w", path, cause(err))
+	}
+	defer f.Close()
+	return use(f)
 }
 
 // shown is a folder as the user would name it.

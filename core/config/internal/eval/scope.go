@@ -87,6 +87,13 @@ func (e *Env) Files() map[string][]byte {
 	return e.reader.Files()
 }
 
+// Place is where the file is that ReadFile reads for a path.
+func (e *Env) Place(path string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.reader.Place(path)
+}
+
 // Scope evaluates expressions for one cell in one mode.
 type Scope struct {
 	env  *Env

@@ -1,0 +1,141 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// keptName is the name of a file of the experiment in ExperimentDir,
+// slash-separated.
+func keptName(name string) string {
+	local := filepath.FromSlash(name)
+	if !filepath.IsLocal(local) {
+		local = filepath.Join("outside", strings.TrimLeft(filepath.Join(string(filepath.Separator), local), string(filepath.Separator)))
+	}
+	return filepath.ToSlash(filepath.Clean(local))
+}
+
+// Kept is where the run in dir keeps a file of its experiment, by [File.Name].
+func Kept(dir, name string) string {
+	return filepath.Join(dir, ExperimentDir, filepath.FromSlash(keptName(name)))
+}
+
+// keep writes a file of the experiment as it was given.
+func keep(dir string, f File) error {
+	file := filepath.Join(dir, filepath.FromSlash(keptName(f.Name)))
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return replace(file, f.Bytes)
+}
+
+func digestOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// ChangedFiles says which files of the experiment are not as they were when the
+// run in dir was made: a line for each, sorted.
+func ChangedFiles(dir string, m *Manifest) ([]string, error) {
+	top := filepath.Join(dir, ExperimentDir)
+	missing := maps.Clone(m.Header.Files)
+	var changed []string
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(top, path)
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(rel)
+		want, known := m.Header.Files[name]
+		delete(missing, name)
+		switch {
+		case !d.Type().IsRegular():
+			changed = append(changed, name+": is no regular file")
+			return nil
+		case !known:
+			changed = append(changed, name+": was added")
+			return nil
+		}
+		got, err := digestFile(path)
+		if err == nil && got != want {
+			changed = append(changed, name+": was changed")
+		}
+		return err
+	})
+	for name := range missing {
+		changed = append(changed, name+": is missing")
+	}
+	slices.Sort(changed)
+	return changed, err
+}
+
+func digestFile(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err = io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Untrusted says who else than this user (and root) may have decided what the
+// run in dir does when it goes on: whose a file or folder of it is, or that
+// others can write to it. Nil: nobody.
+func Untrusted(dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{".", ManifestFile, JournalDir, TrialsDir} {
+		if err = only(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for _, sub := range []string{ExperimentDir, JournalDir} {
+		err = filepath.WalkDir(filepath.Join(dir, sub), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return only(path)
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// only says who else can write to a file or folder.
+func only(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		return fmt.Errorf("%s is a link", path)
+	case ok && st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to user %d", path, st.Uid)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s can be written to by others (mode %#o)", path, info.Mode().Perm())
+	}
+	return nil
+}

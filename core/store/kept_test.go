@@ -1,0 +1,68 @@
+package store_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/store"
+)
+
+func TestFilesOfTheExperimentAreKnownByTheirDigests(t *testing.T) {
+	t.Parallel()
+	m := &store.Manifest{Header: store.Header{Experiment: "x"}}
+	r, err := store.Create(t.TempDir(), m, []store.File{
+		{Name: "x.hcl", Bytes: []byte("a")}, {Name: "sub/s.sh", Bytes: []byte("b")}, {Name: "../up.txt", Bytes: []byte("c")}, {Name: "/abs.txt", Bytes: []byte("d")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if m, err = store.ReadManifest(r.Dir); err != nil || len(m.Header.Files) != 4 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if changed, err := store.ChangedFiles(r.Dir, m); err != nil || len(changed) != 0 {
+		t.Errorf("nothing changed: %v, %v", changed, err)
+	}
+	for name, text := range map[string]string{"../up.txt": "c", "/abs.txt": "d", "sub/s.sh": "b"} {
+		if b, err := os.ReadFile(store.Kept(r.Dir, name)); err != nil || string(b) != text {
+			t.Errorf("%s is kept as %q, %v", name, b, err)
+		}
+	}
+	if err := store.Untrusted(r.Dir); err != nil {
+		t.Errorf("a run of ours: %v", err)
+	}
+	err = errors.Join(
+		os.WriteFile(store.Kept(r.Dir, "x.hcl"), []byte("e"), 0o600), os.Remove(store.Kept(r.Dir, "/abs.txt")),
+		os.WriteFile(store.Kept(r.Dir, "more.hcl"), nil, 0o600), os.Remove(store.Kept(r.Dir, "sub/s.sh")), os.Symlink("/etc/passwd", store.Kept(r.Dir, "sub/s.sh")),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed, err := store.ChangedFiles(r.Dir, m)
+	want := []string{"more.hcl: was added", "outside/abs.txt: is missing", "sub/s.sh: is no regular file", "x.hcl: was changed"}
+	if err != nil || !slices.Equal(changed, want) {
+		t.Errorf("got %q, %v; want %q", changed, err, want)
+	}
+	if err := store.Untrusted(r.Dir); err == nil || !strings.Contains(err.Error(), "is a link") {
+		t.Errorf("with a link: %v", err)
+	}
+	for _, open := range []string{"journal", "experiment/outside", "."} {
+		path := filepath.Join(r.Dir, open)
+		_ = os.Remove(store.Kept(r.Dir, "sub/s.sh"))
+		if err := os.Chmod(path, 0o775); err != nil { //nolint:gosec // what is to be found
+			t.Fatal(err)
+		}
+		if err := store.Untrusted(r.Dir); err == nil || !strings.Contains(err.Error(), "written to by others") {
+			t.Errorf("%s open: %v", open, err)
+		}
+		if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // as it was
+			t.Fatal(err)
+		}
+	}
+}

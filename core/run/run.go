@@ -344,11 +344,11 @@ func (s *scheduler) spend(r *record.Result) {
 	l := s.o.Limits
 	switch {
 	case l.CostUSD != nil && s.used.CostUSD != nil && *s.used.CostUSD >= *l.CostUSD:
-		s.stop(fmt.Sprintf("the run has used its limit of %g USD", *l.CostUSD))
+		s.stop(fmt.Sprintf("the run has used its limit of %g USD: raise it, and resume with --experiment PATH", *l.CostUSD))
 	case l.Tokens != nil && s.used.Tokens >= *l.Tokens:
-		s.stop(fmt.Sprintf("the run has used its limit of %d tokens", *l.Tokens))
+		s.stop(fmt.Sprintf("the run has used its limit of %d tokens: raise it, and resume with --experiment PATH", *l.Tokens))
 	case l.Requests != nil && s.used.Requests >= *l.Requests:
-		s.stop(fmt.Sprintf("the run has used its limit of %d requests", *l.Requests))
+		s.stop(fmt.Sprintf("the run has used its limit of %d requests: raise it, and resume with --experiment PATH", *l.Requests))
 	}
 }
 

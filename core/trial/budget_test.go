@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
@@ -63,7 +64,7 @@ func TestAJudgeWithoutBudgetGivesNoVerdict(t *testing.T) {
 			b := newBench(t, does("true"), j)
 			b.gateway = &purse{spent: make(chan struct{}), refusal: &trial.Refusal{Scope: record.ScopeRun, Err: errors.New("60 of 60 requests")}}
 			r := b.run(t.Context(), t)
-			if r.Outcome != record.NotRun || r.Error == nil || r.Error.Stops != record.ScopeRun || r.Error.Message != "limit used: 60 of 60 requests" {
+			if r.Outcome != record.NotRun || r.Error == nil || r.Error.Stops != record.ScopeRun || !strings.HasPrefix(r.Error.Message, "limit used: 60 of 60 requests: raise it") {
 				t.Errorf("%s, error %+v", r.Outcome, r.Error)
 			}
 		})

@@ -462,9 +462,9 @@ func refused(m ModelSession) error {
 	case r == nil:
 		return nil
 	case r.Scope != "":
-		return blame.Stop(r.Scope, record.ByConfig, fmt.Errorf("limit used: %w", r.Err))
+		return blame.Stop(r.Scope, record.ByConfig, fmt.Errorf("limit used: %w: raise it, and resume with --experiment PATH", r.Err))
 	case r.First:
-		return &blame.Fault{By: record.ByConfig, Outcome: record.NotRun, Err: r.Err}
+		return &blame.Fault{By: record.ByConfig, Outcome: record.NotRun, Err: fmt.Errorf("%w: raise it in the experiment, and start a new run", r.Err)}
 	default:
 		return nil
 	}

@@ -49,9 +49,9 @@ func open(dir, name string) (f *os.File, size int64, err error) {
 		if c != '/' {
 			continue
 		}
-		fi, err := root.Lstat(filepath.FromSlash(name[:i]))
-		if err != nil {
-			return nil, 0, at(whole, err)
+		fi, lookErr := root.Lstat(filepath.FromSlash(name[:i]))
+		if lookErr != nil {
+			return nil, 0, at(whole, lookErr)
 		}
 		if ok := fi.Mode().IsRegular() || fi.IsDir() && i < len(name); !ok {
 			return nil, 0, fmt.Errorf("%s: %w: %s", whole, ErrNotPlain, kind(fi.Mode()))

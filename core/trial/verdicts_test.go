@@ -26,6 +26,7 @@ func TestWhatAVerdictIsWorthWhereTheRuleNamesAScore(t *testing.T) {
 	score := func(name string, s verifier.Score) map[string]verifier.Score {
 		return map[string]verifier.Score{name: s}
 	}
+	above := verifier.Verdict{Decision: verifier.Scored, Scores: score("reward", verifier.Score{Value: 1.5, Min: &zero, Max: &one})}
 	for _, tt := range []struct {
 		name    string
 		verdict verifier.Verdict
@@ -38,10 +39,7 @@ func TestWhatAVerdictIsWorthWhereTheRuleNamesAScore(t *testing.T) {
 		{"the score, against the decision", reward(verifier.Pass, 0), record.Failed, ""},
 		{"another score", verifier.Verdict{Decision: verifier.Scored, Scores: score("accuracy", verifier.Score{Value: 1})}, record.VerifierError, `stage main has only "accuracy"`},
 		{"another score and a pass", verifier.Verdict{Decision: verifier.Pass, Scores: score("accuracy", verifier.Score{Value: 0})}, record.Passed, ""},
-		{
-			"above its own maximum", verifier.Verdict{Decision: verifier.Scored, Scores: score("reward", verifier.Score{Value: 1.5, Min: &zero, Max: &one})},
-			record.VerifierError, "above its own maximum of 1",
-		},
+		{"above its own maximum", above, record.VerifierError, "above its own maximum of 1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -122,7 +123,7 @@ type outcomeCase struct {
 
 func TestOutcome(t *testing.T) {
 	t.Parallel()
-	for _, tt := range outcomeCases() {
+	for _, tt := range slices.Concat(outcomeCases(), missingCases()) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := decide.Outcome(decide.Facts{
@@ -138,7 +139,7 @@ func TestOutcome(t *testing.T) {
 
 func outcomeCases() []outcomeCase {
 	pass, fail, scored := verifier.Pass, verifier.Fail, verifier.Scored
-	rule, other := task.Success{Score: "a", AtLeast: new(float64(1))}, task.Success{Score: "z", AtLeast: new(float64(1))}
+	rule := task.Success{Score: "a", AtLeast: new(float64(1))}
 	lost := done("1")
 	lost.Verified, lost.AgentEnd, lost.Failure = false, record.SandboxLost, failed(record.AgentError)
 	crashedPassed := done("1", verdict("x", pass))
@@ -157,30 +158,6 @@ func outcomeCases() []outcomeCase {
 		{name: "no verifier", stages: []decide.Stage{done("1")}, want: record.Scored},
 		{name: "reward 1", success: rule, stages: []decide.Stage{done("1", verdict("x", scored, 1))}, want: record.Passed},
 		{name: "reward 0.99", success: rule, stages: []decide.Stage{done("1", verdict("x", scored, 0.99))}, want: record.Failed},
-		{name: "reward missing", success: rule, stages: []decide.Stage{done("1", verdict("x", scored))}, want: record.VerifierError, err: true},
-		{name: "another reward", success: other, stages: []decide.Stage{done("1", verdict("x", scored, 1))}, want: record.VerifierError, err: true},
-		{name: "a missing score without a threshold", success: task.Success{Score: "z"}, stages: []decide.Stage{done("1", verdict("x", scored, 1))}, want: record.VerifierError, err: true},
-		{name: "a pass without the score", success: rule, stages: []decide.Stage{done("1", verdict("x", pass))}, want: record.Passed},
-		{name: "a fail without the score", success: rule, stages: []decide.Stage{done("1", verdict("x", fail))}, want: record.Failed},
-		{name: "a pass with another score", success: other, stages: []decide.Stage{done("1", verdict("x", pass, 0))}, want: record.Passed},
-		{name: "a fail with another score", success: other, stages: []decide.Stage{done("1", verdict("x", fail, 1))}, want: record.Failed},
-		{
-			name: "one verifier gives the score, another one decides", success: rule,
-			stages: []decide.Stage{done("1", verdict("x", scored, 0), verdict("y", pass))}, want: record.Failed,
-		},
-		{
-			name: "a stage with the score, and one that passes without", success: rule,
-			stages: []decide.Stage{done("1", verdict("x", scored, 1)), done("2", verdict("x", pass))}, want: record.Passed,
-		},
-		{
-			name: "a stage with the score, and one that fails without", success: rule,
-			stages: []decide.Stage{done("1", verdict("x", scored, 1)), done("2", verdict("x", fail))}, want: record.Failed,
-		},
-		{
-			name: "a pass without the score, and a stage that was never run", success: rule,
-			stages: []decide.Stage{done("1", verdict("x", pass)), {Name: "2"}}, want: record.Failed,
-		},
-		{name: "no verifier for a score that decides", success: rule, stages: []decide.Stage{done("1")}, want: record.VerifierError, err: true},
 		{
 			name: "a score without a threshold", success: task.Success{Score: "a"},
 			stages: []decide.Stage{done("1", verdict("x", scored, 5))}, want: record.Scored,
@@ -226,6 +203,38 @@ func outcomeCases() []outcomeCase {
 			name: "cancelled wins", stopped: failed(record.Cancelled), violate: true,
 			stages: []decide.Stage{broken}, want: record.Cancelled, err: true,
 		},
+	}
+}
+
+// missingCases are of rules that name a score which not every verdict has.
+func missingCases() []outcomeCase {
+	pass, fail, scored := verifier.Pass, verifier.Fail, verifier.Scored
+	rule, other := task.Success{Score: "a", AtLeast: new(float64(1))}, task.Success{Score: "z", AtLeast: new(float64(1))}
+	return []outcomeCase{
+		{name: "reward missing", success: rule, stages: []decide.Stage{done("1", verdict("x", scored))}, want: record.VerifierError, err: true},
+		{name: "another reward", success: other, stages: []decide.Stage{done("1", verdict("x", scored, 1))}, want: record.VerifierError, err: true},
+		{name: "a missing score without a threshold", success: task.Success{Score: "z"}, stages: []decide.Stage{done("1", verdict("x", scored, 1))}, want: record.VerifierError, err: true},
+		{name: "a pass without the score", success: rule, stages: []decide.Stage{done("1", verdict("x", pass))}, want: record.Passed},
+		{name: "a fail without the score", success: rule, stages: []decide.Stage{done("1", verdict("x", fail))}, want: record.Failed},
+		{name: "a pass with another score", success: other, stages: []decide.Stage{done("1", verdict("x", pass, 0))}, want: record.Passed},
+		{name: "a fail with another score", success: other, stages: []decide.Stage{done("1", verdict("x", fail, 1))}, want: record.Failed},
+		{
+			name: "one verifier gives the score, another one decides", success: rule,
+			stages: []decide.Stage{done("1", verdict("x", scored, 0), verdict("y", pass))}, want: record.Failed,
+		},
+		{
+			name: "a stage with the score, and one that passes without", success: rule,
+			stages: []decide.Stage{done("1", verdict("x", scored, 1)), done("2", verdict("x", pass))}, want: record.Passed,
+		},
+		{
+			name: "a stage with the score, and one that fails without", success: rule,
+			stages: []decide.Stage{done("1", verdict("x", scored, 1)), done("2", verdict("x", fail))}, want: record.Failed,
+		},
+		{
+			name: "a pass without the score, and a stage that was never run", success: rule,
+			stages: []decide.Stage{done("1", verdict("x", pass)), {Name: "2"}}, want: record.Failed,
+		},
+		{name: "no verifier for a score that decides", success: rule, stages: []decide.Stage{done("1")}, want: record.VerifierError, err: true},
 	}
 }
 

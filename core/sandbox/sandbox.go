@@ -36,6 +36,10 @@ type (
 	Service = host.Service
 	// ServiceState is how a service is.
 	ServiceState = host.ServiceState
+	// ServiceChange is a service that an agent could have changed.
+	ServiceChange = host.ServiceChange
+	// Commands are what is asked about changes.
+	Commands = host.Commands
 	// Moved is what stood where a fresh folder had to be.
 	Moved = host.Moved
 	// Stats is what the sandbox uses.

@@ -44,7 +44,8 @@ type attempt struct {
 	session     *session            // the agent's, while one is open
 	touched     bool                // the agent may have run a command
 	lacks       map[string]bool     // users of the task that the sandbox did not have before that
-	leftRunning bool                // of the agent, in live
+	leftRunning bool                // by the agent, in live; or a service runs that it could have changed
+	marked      bool                // a turn has begun, and what it changed has not been looked for
 }
 
 // phase runs one phase: with a deadline of its own, a heartbeat, a line in the

@@ -331,10 +331,14 @@ while True: s.accept()[0].send(b"ok")'`
 		Name: "server", Command: task.Command{Argv: []string{"sh", "-c", serve}},
 		Ready: &task.Healthcheck{Argv: probe, Interval: task.Duration(20 * time.Millisecond), Timeout: task.Seconds(5), StartPeriod: task.Seconds(10), StartInterval: task.Duration(20 * time.Millisecond), Retries: 1},
 	}}
-	for _, mode := range []task.Mode{task.ModeRestarted, task.ModeLive} {
+	// In live it is the process that ran beside the agent, which was root as it.
+	for mode, integrity := range map[task.Mode]record.Integrity{task.ModeRestarted: record.Checked, task.ModeLive: record.Exposed} {
 		b.task.Mode, b.dir = mode, t.TempDir()
 		r := b.run(t.Context(), t)
-		want(t, r, record.Passed, record.Yielded, record.Checked)
+		want(t, r, record.Passed, record.Yielded, integrity)
+		if found(r, "service_traceable") != (mode == task.ModeLive) {
+			t.Errorf("%s: findings %s", mode, pretty(r.Findings))
+		}
 		if found(r, "left_running") || found(r, "needs_live") {
 			t.Errorf("%s: findings %s", mode, pretty(r.Findings))
 		}

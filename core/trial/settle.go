@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/core/record"
@@ -65,12 +66,17 @@ func (s *stage) restart(ctx context.Context) error {
 			s.killed = append(s.killed, world.Describe([]inside.Process{k}, nil))
 		}
 	}
-	started, err := w.RestartServices(ctx)
-	if err != nil || len(started) == 0 {
+	started, changed, err := w.RestartServices(ctx)
+	for _, v := range changed {
+		s.a.scribe.Note(s.phase(record.PhaseSettle, record.ByEnvironment), "service_not_restarted",
+			"service %q was not started again, since files that it runs changed during the agent's turn: %s. If the task is to change them, verify it in %q",
+			v.Name, listed(v.Files, 0), task.ModeLive)
+	}
+	if err != nil {
 		return err
 	}
 	for i := range s.a.task.Services {
-		if r := s.a.task.Services[i].Ready; r != nil {
+		if r := s.a.task.Services[i].Ready; r != nil && slices.Contains(started, s.a.task.Services[i].Name) {
 			if err := w.Healthy(ctx, r); err != nil {
 				return fmt.Errorf("service %q after a restart: %w", s.a.task.Services[i].Name, err)
 			}

@@ -41,7 +41,9 @@ type stage struct {
 	shell   *relay.Relay // of the verifier that speaks
 	models  ModelSession // of the verifier that speaks; nil without any
 	killed  []string     // listening processes that restarted killed
-	message agent.Message
+
+	suspects []string // services that the agent could have changed
+	message  agent.Message
 
 	lastWords string // of the agent
 }
@@ -167,7 +169,7 @@ func (s *stage) setup(ctx context.Context) (record.Phase, error) {
 func (s *stage) openAgent(ctx context.Context) error {
 	a := s.a
 	if s.task.SameSession && a.session != nil {
-		return nil
+		return blame.On(record.ByEnvironment, a.mark(ctx))
 	}
 	if a.session != nil {
 		if err := a.closeSession(ctx); err != nil {
@@ -184,6 +186,9 @@ func (s *stage) openAgent(ctx context.Context) error {
 	}
 	if err := s.placeTurn(ctx); err != nil {
 		return err
+	}
+	if err := a.mark(ctx); err != nil {
+		return blame.On(record.ByEnvironment, err)
 	}
 	view, err := s.view(task.Role(a.role()), string(a.role()), nil)
 	if err != nil {

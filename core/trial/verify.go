@@ -59,6 +59,10 @@ func (s *stage) verify(ctx context.Context) (record.Phase, error) {
 		if err != nil {
 			return blame.On(a.owner(record.ByEnvironment), fmt.Errorf("place the verifier's files: %w", err))
 		}
+		if s.inSandbox(uses) {
+			s.changedTools(ctx, p, uses)
+			defer s.servicesAgain(ctx, p)
+		}
 		defer s.verifierLogs(ctx, p)
 		for n, u := range uses {
 			v, err := s.judge(ctx, judgement{use: u, number: n + 1, earlier: s.out.Verdicts})
@@ -107,14 +111,18 @@ func (s *stage) fresh() []string {
 	})
 }
 
+// inSandbox says whether one of the verifiers works in the sandbox.
+func (s *stage) inSandbox(uses []task.VerifierUse) bool {
+	return s.mode != task.ModeCopies && slices.ContainsFunc(uses, func(u task.VerifierUse) bool {
+		return s.a.verifiers[u.Name].Traits.Needs == verifier.NeedsSandbox
+	})
+}
+
 // fill makes the verifier's places afresh and puts its files there. It returns
 // their sums.
 func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUse) (views.Sums, error) {
-	needed := slices.ContainsFunc(uses, func(u task.VerifierUse) bool {
-		return s.a.verifiers[u.Name].Traits.Needs == verifier.NeedsSandbox
-	})
 	sums := views.Sums{}
-	if !needed || s.mode == task.ModeCopies {
+	if !s.inSandbox(uses) {
 		return sums, nil
 	}
 	if s.a.lacks[s.verifyUser()] {

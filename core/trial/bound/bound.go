@@ -27,6 +27,7 @@ const (
 	ErrorText       = 16 << 10 // of one error message in the record
 	OutputTail      = 4096     // of the output of a task's own command, kept in an error
 	ListedProcesses = 20       // in one finding
+	ListedFiles     = 10       // in one finding
 	HashedTests     = 1 << 30  // of the verifier's files, looked at again after it
 )
 

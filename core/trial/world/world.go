@@ -52,7 +52,8 @@ type World struct {
 	User  string            // whom commands run as that name nobody; empty: root
 	Sides map[string]*World // sidecars by name, which end with it
 
-	used bool // something was started in it that was none of the agent's
+	used   bool // something was started in it that was none of the agent's
+	served bool // among it a service
 
 	folder *inside.Folder
 	core   *sandbox.Client // the core's own session: root, in Dir, with Env
@@ -257,9 +258,12 @@ func (w *World) HasUser(ctx context.Context, user string) error {
 
 // StartService starts the program of an image or a service of the task.
 func (w *World) StartService(ctx context.Context, s inside.Service) (pid int, err error) {
-	w.used = true
+	w.used, w.served = true, true
 	return w.Sandbox.StartService(ctx, s)
 }
+
+// Served says whether a service was ever started.
+func (w *World) Served() bool { return w.served }
 
 // exec runs a command of the core's own session.
 func (w *World) exec(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {

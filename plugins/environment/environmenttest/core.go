@@ -114,7 +114,7 @@ var coreClauses = []conformance.Clause[Subject]{
 			if _, err = b.core.Quiesce(ctx); err != nil {
 				t.Fatalf("quiesce: %v", err)
 			}
-			names, err := b.core.RestartServices(ctx)
+			names, _, err := b.core.RestartServices(ctx)
 			if err != nil || !slices.Contains(names, "kit") {
 				t.Errorf("started again: %q, %v", names, err)
 			}

@@ -77,10 +77,45 @@ func (s *Sandbox) StartService(ctx context.Context, v Service) (pid int, err err
 }
 
 // RestartServices starts every service that does not run, in the order of their
-// first start, and returns their names.
-func (s *Sandbox) RestartServices(ctx context.Context) ([]string, error) {
+// first start, and returns their names. One whose program, interpreter or script
+// changed after Mark is not started, and comes with changed.
+func (s *Sandbox) RestartServices(ctx context.Context) (started []string, changed []ServiceChange, err error) {
 	r, err := s.control.RestartServices(ctx, &pb.RestartServicesRequest{})
-	return r.GetStarted(), wrap("restart services", err)
+	return r.GetStarted(), serviceChanges(r.GetChanged()), wrap("restart services", err)
+}
+
+// Mark says that the agent's turn begins: what changes from now on is what
+// Changes finds. It waits for the next tick of the clock that stamps files, 10
+// ms at most.
+func (s *Sandbox) Mark(ctx context.Context) error {
+	_, err := s.control.Mark(ctx, &pb.MarkRequest{})
+	return wrap("mark the beginning of a turn", err)
+}
+
+// Changes compares what commands would resolve to, and the services that run,
+// with the time of Mark. Without a Mark there are none.
+func (s *Sandbox) Changes(ctx context.Context, c Commands) (Changed, error) {
+	q := &pb.ChangesRequest{
+		User: c.User, Env: asBytes(c.Env), Dir: []byte(c.Dir), Programs: asBytes(c.Programs), Placed: asBytes(c.Placed), ServicesOnly: c.ServicesOnly,
+	}
+	r, err := s.control.Changes(ctx, q)
+	return Changed{Files: asStrings(r.GetFiles()), More: int(r.GetMore()), Services: serviceChanges(r.GetServices())}, wrap("look for changes", err)
+}
+
+func serviceChanges(in []*pb.ServiceChange) []ServiceChange {
+	var out []ServiceChange
+	for _, m := range in {
+		out = append(out, ServiceChange{Name: m.GetName(), Files: asStrings(m.GetFiles()), Traceable: m.GetTraceable()})
+	}
+	return out
+}
+
+func asStrings(in [][]byte) []string {
+	var out []string
+	for _, b := range in {
+		out = append(out, string(b))
+	}
+	return out
 }
 
 // Services says how each service is, in the order of their first start.

@@ -265,7 +265,7 @@ func TestServicesAreRestarted(t *testing.T) {
 	if ps := list(t, b); len(ps.List) != 0 {
 		t.Errorf("left after Quiesce: %+v", ps.List)
 	}
-	names, err := b.RestartServices(ctx)
+	names, _, err := b.RestartServices(ctx)
 	if err != nil || !slices.Equal(names, []string{"web", "once"}) {
 		t.Errorf("restarted %v, %v", names, err)
 	}

@@ -145,6 +145,33 @@ type ServiceState struct {
 	Output []byte          // the last 64 KiB of both outputs
 }
 
+// ServiceChange is a service that an agent could have changed.
+type ServiceChange struct {
+	Name string
+	// Files are its program, interpreter and script, and those of what it has
+	// started, as far as they changed after Mark or are gone. At most 100.
+	Files []string
+	// Traceable: it ran while an agent's commands could trace it.
+	Traceable bool
+}
+
+// Commands are what Changes is asked about.
+type Commands struct {
+	User         string   // whom they run as; empty: 0
+	Env          []string // K=V
+	Dir          string   // absolute; empty: /
+	Programs     []string // argv[0] of each
+	Placed       []string // folders that the core has filled since Mark: what lies there has not changed
+	ServicesOnly bool     // nothing but services
+}
+
+// Changed is what changed after Mark. Names are the sandbox's claim.
+type Changed struct {
+	Files    []string // start-up files first; at most 100
+	More     int      // files that changed, too
+	Services []ServiceChange
+}
+
 // Moved is something that stood where a fresh folder had to be.
 type Moved struct {
 	Path    string // the folder asked for, or a link or file above it

@@ -157,6 +157,9 @@ func (d *daemon) start(c *command, p *plan, files []uintptr) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.commands[c] = struct{}{}
+	if c.session != nil && !c.session.ours {
+		d.turn.uids[p.attr.Sys.Credential.Uid] = true
+	}
 	return nil
 }
 

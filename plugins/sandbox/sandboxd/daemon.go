@@ -3,7 +3,8 @@
 //
 // Everything else in the sandbox, root included, is hostile to it. So this
 // package must not: listen where the sandbox could connect (except for a Listen
-// the core asked for), parse what the sandbox wrote (except for passwd lines),
+// the core asked for), parse what the sandbox wrote (except for passwd lines
+// and the first line of a script),
 // follow a path of the sandbox without openat2, start a program through os/exec
 // (package pid1), or leave a Go signal handler installed that it can do
 // without.
@@ -53,6 +54,7 @@ type daemon struct {
 	reap     *pid1.Reaper
 	own      *pid1.Own
 	findings []string
+	born     int64 // see born()
 	lease    *time.Timer
 	over     chan error // why to end; has room for one
 
@@ -66,6 +68,7 @@ type daemon struct {
 	commands map[*command]struct{}     // that run, of sessions and services
 	services []*service                // in the order of their first start
 	frozen   *freeze                   // nil: not frozen
+	turn     turn
 
 	// past is the session, by kernel session, of commands that have ended.
 	// What they left is known by it, as long as the number is not used again:
@@ -167,6 +170,7 @@ func newDaemon() (*daemon, error) {
 		over:     make(chan error, 1),
 		sessions: map[string]*session{}, expected: map[stream.ID]*attachment{},
 		commands: map[*command]struct{}{}, past: map[int]string{}, pastLimit: fewPast,
+		born: born(), turn: turn{uids: map[uint32]bool{}},
 	}
 	d.reap, d.own, d.findings = pid1.Settle(without)
 	_ = pipe.Null() // opened while it is what it seems to be

@@ -209,6 +209,9 @@ func (c *control) Quiesce(context.Context, *pb.QuiesceRequest) (*pb.QuiesceReply
 		err := syscall.Kill(-1, syscall.SIGKILL)
 		c.d.reap.Collect()
 		if errors.Is(err, syscall.ESRCH) {
+			c.d.mu.Lock()
+			clear(c.d.turn.uids) // nobody is left who could trace what is started now
+			c.d.mu.Unlock()
 			return &pb.QuiesceReply{Killed: before}, nil // nobody was left to kill, zombies included
 		}
 		if time.Since(begin) > killTime {

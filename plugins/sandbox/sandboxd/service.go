@@ -20,6 +20,7 @@ type service struct {
 	// Guarded by daemon.mu.
 	command *command // the last run
 	starts  int64
+	altered []string // files of it that changed after Mark
 }
 
 const (
@@ -99,7 +100,7 @@ func (d *daemon) run(s *service) error {
 	return nil
 }
 
-// RestartServices starts what does not run.
+// RestartServices starts what does not run, and is still what it was.
 func (c *control) RestartServices(context.Context, *pb.RestartServicesRequest) (*pb.RestartServicesReply, error) {
 	d, reply := c.d, &pb.RestartServicesReply{}
 	d.mu.Lock()
@@ -111,6 +112,14 @@ func (c *control) RestartServices(context.Context, *pb.RestartServicesRequest) (
 	}
 	d.mu.Unlock()
 	for _, s := range down {
+		if files := d.altered(s); len(files) > 0 {
+			m := &pb.ServiceChange{Name: s.name}
+			for _, f := range files {
+				m.Files = append(m.Files, []byte(f))
+			}
+			reply.Changed = append(reply.Changed, m)
+			continue
+		}
 		if err := d.run(s); err != nil {
 			return nil, fmt.Errorf("service %q: %w", s.name, err)
 		}

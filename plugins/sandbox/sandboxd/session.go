@@ -19,7 +19,8 @@ import (
 // session is one agent or verifier: what it started by id, from the first
 // Attach to the sandbox's end. Connections come and go.
 type session struct {
-	id string
+	id   string
+	ours bool // the core's own, or a verifier's: not an agent's
 
 	mu    sync.Mutex
 	conns map[*connection]struct{}
@@ -96,7 +97,8 @@ func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachRepl
 		if len(d.sessions) >= maxSessions {
 			return nil, fmt.Errorf("%w: %d sessions", fault.ErrNoRoom, len(d.sessions))
 		}
-		s = &session{id: q.GetSession(), conns: map[*connection]struct{}{}, known: map[string]*command{}}
+		ours := q.GetGrading() || len(q.GetLabel()) == 0
+		s = &session{id: q.GetSession(), ours: ours, conns: map[*connection]struct{}{}, known: map[string]*command{}}
 		d.sessions[s.id] = s
 	}
 	if len(q.GetLabel()) > 0 {

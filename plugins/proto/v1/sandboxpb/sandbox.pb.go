@@ -1480,6 +1480,7 @@ func (*RestartServicesRequest) Descriptor() ([]byte, []int) {
 type RestartServicesReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Started       []string               `protobuf:"bytes,1,rep,name=started,proto3" json:"started,omitempty"`
+	Changed       []*ServiceChange       `protobuf:"bytes,2,rep,name=changed,proto3" json:"changed,omitempty"` // that were not started, since a file of theirs changed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1521,6 +1522,78 @@ func (x *RestartServicesReply) GetStarted() []string {
 	return nil
 }
 
+func (x *RestartServicesReply) GetChanged() []*ServiceChange {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+// ServiceChange is a service that the agent could have changed.
+type ServiceChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Its program, interpreter and script as far as they changed after Mark, or
+	// are gone; also those of what it has started. At most 100.
+	Files [][]byte `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	// It ran while commands of a session could trace it: they had its user id, or
+	// were root's or could become root.
+	Traceable     bool `protobuf:"varint,3,opt,name=traceable,proto3" json:"traceable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceChange) Reset() {
+	*x = ServiceChange{}
+	mi := &file_v1_sandbox_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceChange) ProtoMessage() {}
+
+func (x *ServiceChange) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_sandbox_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceChange.ProtoReflect.Descriptor instead.
+func (*ServiceChange) Descriptor() ([]byte, []int) {
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ServiceChange) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ServiceChange) GetFiles() [][]byte {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *ServiceChange) GetTraceable() bool {
+	if x != nil {
+		return x.Traceable
+	}
+	return false
+}
+
 type ServicesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1529,7 +1602,7 @@ type ServicesRequest struct {
 
 func (x *ServicesRequest) Reset() {
 	*x = ServicesRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[29]
+	mi := &file_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1614,7 @@ func (x *ServicesRequest) String() string {
 func (*ServicesRequest) ProtoMessage() {}
 
 func (x *ServicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[29]
+	mi := &file_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1627,7 @@ func (x *ServicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicesRequest.ProtoReflect.Descriptor instead.
 func (*ServicesRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 type ServicesReply struct {
@@ -1566,7 +1639,7 @@ type ServicesReply struct {
 
 func (x *ServicesReply) Reset() {
 	*x = ServicesReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[30]
+	mi := &file_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1651,7 @@ func (x *ServicesReply) String() string {
 func (*ServicesReply) ProtoMessage() {}
 
 func (x *ServicesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[30]
+	mi := &file_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1664,7 @@ func (x *ServicesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicesReply.ProtoReflect.Descriptor instead.
 func (*ServicesReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ServicesReply) GetServices() []*ServicesReply_Service {
@@ -1610,7 +1683,7 @@ type ListenRequest struct {
 
 func (x *ListenRequest) Reset() {
 	*x = ListenRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[31]
+	mi := &file_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1695,7 @@ func (x *ListenRequest) String() string {
 func (*ListenRequest) ProtoMessage() {}
 
 func (x *ListenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[31]
+	mi := &file_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1708,7 @@ func (x *ListenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListenRequest.ProtoReflect.Descriptor instead.
 func (*ListenRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListenRequest) GetPort() uint32 {
@@ -1658,7 +1731,7 @@ type ListenReply struct {
 
 func (x *ListenReply) Reset() {
 	*x = ListenReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[32]
+	mi := &file_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1743,7 @@ func (x *ListenReply) String() string {
 func (*ListenReply) ProtoMessage() {}
 
 func (x *ListenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[32]
+	mi := &file_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1756,7 @@ func (x *ListenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListenReply.ProtoReflect.Descriptor instead.
 func (*ListenReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListenReply) GetIs() isListenReply_Is {
@@ -1737,7 +1810,7 @@ type DialRequest struct {
 
 func (x *DialRequest) Reset() {
 	*x = DialRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[33]
+	mi := &file_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1822,7 @@ func (x *DialRequest) String() string {
 func (*DialRequest) ProtoMessage() {}
 
 func (x *DialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[33]
+	mi := &file_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1835,7 @@ func (x *DialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialRequest.ProtoReflect.Descriptor instead.
 func (*DialRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DialRequest) GetPort() uint32 {
@@ -1787,7 +1860,7 @@ type DialReply struct {
 
 func (x *DialReply) Reset() {
 	*x = DialReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[34]
+	mi := &file_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1872,7 @@ func (x *DialReply) String() string {
 func (*DialReply) ProtoMessage() {}
 
 func (x *DialReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[34]
+	mi := &file_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1885,228 @@ func (x *DialReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialReply.ProtoReflect.Descriptor instead.
 func (*DialReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{35}
+}
+
+type MarkRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarkRequest) Reset() {
+	*x = MarkRequest{}
+	mi := &file_v1_sandbox_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarkRequest) ProtoMessage() {}
+
+func (x *MarkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_sandbox_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarkRequest.ProtoReflect.Descriptor instead.
+func (*MarkRequest) Descriptor() ([]byte, []int) {
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{36}
+}
+
+type MarkReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarkReply) Reset() {
+	*x = MarkReply{}
+	mi := &file_v1_sandbox_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarkReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarkReply) ProtoMessage() {}
+
+func (x *MarkReply) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_sandbox_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarkReply.ProtoReflect.Descriptor instead.
+func (*MarkReply) Descriptor() ([]byte, []int) {
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{37}
+}
+
+// ChangesRequest. Looked at are: the folders of PATH and the folders of
+// libraries beside them, without those below them; files that the loader, shells and
+// Python read at their start; and the program and interpreter of each of
+// `programs`. A file counts as changed when its status changed (ctime, which
+// no system call sets).
+type ChangesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`         // whose start-up files; empty: 0
+	Env           [][]byte               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`           // K=V of the command
+	Dir           []byte                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`           // its working folder, absolute; empty: /
+	Programs      [][]byte               `protobuf:"bytes,4,rep,name=programs,proto3" json:"programs,omitempty"` // argv[0] of each command
+	Placed        [][]byte               `protobuf:"bytes,5,rep,name=placed,proto3" json:"placed,omitempty"`     // folders that the core has filled since: what lies there has not changed
+	ServicesOnly  bool                   `protobuf:"varint,6,opt,name=services_only,json=servicesOnly,proto3" json:"services_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangesRequest) Reset() {
+	*x = ChangesRequest{}
+	mi := &file_v1_sandbox_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangesRequest) ProtoMessage() {}
+
+func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_sandbox_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangesRequest.ProtoReflect.Descriptor instead.
+func (*ChangesRequest) Descriptor() ([]byte, []int) {
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ChangesRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ChangesRequest) GetEnv() [][]byte {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetDir() []byte {
+	if x != nil {
+		return x.Dir
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetPrograms() [][]byte {
+	if x != nil {
+		return x.Programs
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetPlaced() [][]byte {
+	if x != nil {
+		return x.Placed
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetServicesOnly() bool {
+	if x != nil {
+		return x.ServicesOnly
+	}
+	return false
+}
+
+type ChangesReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Files         [][]byte               `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // start-up files first; at most 100
+	More          int64                  `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`  // that changed, too
+	Services      []*ServiceChange       `protobuf:"bytes,3,rep,name=services,proto3" json:"services,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangesReply) Reset() {
+	*x = ChangesReply{}
+	mi := &file_v1_sandbox_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangesReply) ProtoMessage() {}
+
+func (x *ChangesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_sandbox_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangesReply.ProtoReflect.Descriptor instead.
+func (*ChangesReply) Descriptor() ([]byte, []int) {
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ChangesReply) GetFiles() [][]byte {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *ChangesReply) GetMore() int64 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+func (x *ChangesReply) GetServices() []*ServiceChange {
+	if x != nil {
+		return x.Services
+	}
+	return nil
 }
 
 type FreshRequest struct {
@@ -1826,7 +2120,7 @@ type FreshRequest struct {
 
 func (x *FreshRequest) Reset() {
 	*x = FreshRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[35]
+	mi := &file_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +2132,7 @@ func (x *FreshRequest) String() string {
 func (*FreshRequest) ProtoMessage() {}
 
 func (x *FreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[35]
+	mi := &file_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +2145,7 @@ func (x *FreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreshRequest.ProtoReflect.Descriptor instead.
 func (*FreshRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FreshRequest) GetPaths() [][]byte {
@@ -1884,7 +2178,7 @@ type FreshReply struct {
 
 func (x *FreshReply) Reset() {
 	*x = FreshReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[36]
+	mi := &file_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2190,7 @@ func (x *FreshReply) String() string {
 func (*FreshReply) ProtoMessage() {}
 
 func (x *FreshReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[36]
+	mi := &file_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2203,7 @@ func (x *FreshReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreshReply.ProtoReflect.Descriptor instead.
 func (*FreshReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FreshReply) GetMoved() []*FreshReply_Moved {
@@ -1929,7 +2223,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[37]
+	mi := &file_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2235,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[37]
+	mi := &file_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2248,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReadRequest) GetPath() []byte {
@@ -1981,7 +2275,7 @@ type ReadReply struct {
 
 func (x *ReadReply) Reset() {
 	*x = ReadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[38]
+	mi := &file_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1993,7 +2287,7 @@ func (x *ReadReply) String() string {
 func (*ReadReply) ProtoMessage() {}
 
 func (x *ReadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[38]
+	mi := &file_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2006,7 +2300,7 @@ func (x *ReadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadReply.ProtoReflect.Descriptor instead.
 func (*ReadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReadReply) GetData() []byte {
@@ -2031,7 +2325,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[39]
+	mi := &file_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2337,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[39]
+	mi := &file_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2350,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 type StatsReply struct {
@@ -2080,7 +2374,7 @@ type StatsReply struct {
 
 func (x *StatsReply) Reset() {
 	*x = StatsReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[40]
+	mi := &file_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2386,7 @@ func (x *StatsReply) String() string {
 func (*StatsReply) ProtoMessage() {}
 
 func (x *StatsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[40]
+	mi := &file_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2399,7 @@ func (x *StatsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsReply.ProtoReflect.Descriptor instead.
 func (*StatsReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StatsReply) GetProcesses() int64 {
@@ -2241,7 +2535,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_v1_sandbox_proto_msgTypes[41]
+	mi := &file_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2547,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[41]
+	mi := &file_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2560,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExecStart) GetArgv() [][]byte {
@@ -2371,7 +2665,7 @@ type ExecJoin struct {
 
 func (x *ExecJoin) Reset() {
 	*x = ExecJoin{}
-	mi := &file_v1_sandbox_proto_msgTypes[42]
+	mi := &file_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2677,7 @@ func (x *ExecJoin) String() string {
 func (*ExecJoin) ProtoMessage() {}
 
 func (x *ExecJoin) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[42]
+	mi := &file_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2690,7 @@ func (x *ExecJoin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecJoin.ProtoReflect.Descriptor instead.
 func (*ExecJoin) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExecJoin) GetId() string {
@@ -2435,7 +2729,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[43]
+	mi := &file_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2741,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[43]
+	mi := &file_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2754,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExecRequest) GetIs() isExecRequest_Is {
@@ -2549,7 +2843,7 @@ type ExecReply struct {
 
 func (x *ExecReply) Reset() {
 	*x = ExecReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[44]
+	mi := &file_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2855,7 @@ func (x *ExecReply) String() string {
 func (*ExecReply) ProtoMessage() {}
 
 func (x *ExecReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[44]
+	mi := &file_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2868,7 @@ func (x *ExecReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecReply.ProtoReflect.Descriptor instead.
 func (*ExecReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExecReply) GetIs() isExecReply_Is {
@@ -2665,7 +2959,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_v1_sandbox_proto_msgTypes[45]
+	mi := &file_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2971,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[45]
+	mi := &file_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2984,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -2767,7 +3061,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[46]
+	mi := &file_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +3073,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[46]
+	mi := &file_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +3086,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -2824,7 +3118,7 @@ type SignalReply struct {
 
 func (x *SignalReply) Reset() {
 	*x = SignalReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[47]
+	mi := &file_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2836,7 +3130,7 @@ func (x *SignalReply) String() string {
 func (*SignalReply) ProtoMessage() {}
 
 func (x *SignalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[47]
+	mi := &file_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2849,7 +3143,7 @@ func (x *SignalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReply.ProtoReflect.Descriptor instead.
 func (*SignalReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 type TerminalOpen struct {
@@ -2865,7 +3159,7 @@ type TerminalOpen struct {
 
 func (x *TerminalOpen) Reset() {
 	*x = TerminalOpen{}
-	mi := &file_v1_sandbox_proto_msgTypes[48]
+	mi := &file_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +3171,7 @@ func (x *TerminalOpen) String() string {
 func (*TerminalOpen) ProtoMessage() {}
 
 func (x *TerminalOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[48]
+	mi := &file_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +3184,7 @@ func (x *TerminalOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalOpen.ProtoReflect.Descriptor instead.
 func (*TerminalOpen) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TerminalOpen) GetId() string {
@@ -2942,7 +3236,7 @@ type TerminalRequest struct {
 
 func (x *TerminalRequest) Reset() {
 	*x = TerminalRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[49]
+	mi := &file_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2954,7 +3248,7 @@ func (x *TerminalRequest) String() string {
 func (*TerminalRequest) ProtoMessage() {}
 
 func (x *TerminalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[49]
+	mi := &file_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2967,7 +3261,7 @@ func (x *TerminalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalRequest.ProtoReflect.Descriptor instead.
 func (*TerminalRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TerminalRequest) GetIs() isTerminalRequest_Is {
@@ -3040,7 +3334,7 @@ type TerminalReply struct {
 
 func (x *TerminalReply) Reset() {
 	*x = TerminalReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[50]
+	mi := &file_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3052,7 +3346,7 @@ func (x *TerminalReply) String() string {
 func (*TerminalReply) ProtoMessage() {}
 
 func (x *TerminalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[50]
+	mi := &file_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3065,7 +3359,7 @@ func (x *TerminalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply.ProtoReflect.Descriptor instead.
 func (*TerminalReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TerminalReply) GetIs() isTerminalReply_Is {
@@ -3138,7 +3432,7 @@ type UploadRequest struct {
 
 func (x *UploadRequest) Reset() {
 	*x = UploadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[51]
+	mi := &file_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3444,7 @@ func (x *UploadRequest) String() string {
 func (*UploadRequest) ProtoMessage() {}
 
 func (x *UploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[51]
+	mi := &file_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3163,7 +3457,7 @@ func (x *UploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadRequest.ProtoReflect.Descriptor instead.
 func (*UploadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *UploadRequest) GetStart() *UploadStart {
@@ -3192,7 +3486,7 @@ type UploadStart struct {
 
 func (x *UploadStart) Reset() {
 	*x = UploadStart{}
-	mi := &file_v1_sandbox_proto_msgTypes[52]
+	mi := &file_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3498,7 @@ func (x *UploadStart) String() string {
 func (*UploadStart) ProtoMessage() {}
 
 func (x *UploadStart) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[52]
+	mi := &file_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3511,7 @@ func (x *UploadStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadStart.ProtoReflect.Descriptor instead.
 func (*UploadStart) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UploadStart) GetDir() []byte {
@@ -3258,7 +3552,7 @@ type UploadReply struct {
 
 func (x *UploadReply) Reset() {
 	*x = UploadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[53]
+	mi := &file_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3564,7 @@ func (x *UploadReply) String() string {
 func (*UploadReply) ProtoMessage() {}
 
 func (x *UploadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[53]
+	mi := &file_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3577,7 @@ func (x *UploadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadReply.ProtoReflect.Descriptor instead.
 func (*UploadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *UploadReply) GetEntries() int64 {
@@ -3316,7 +3610,7 @@ type DownloadRequest struct {
 
 func (x *DownloadRequest) Reset() {
 	*x = DownloadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[54]
+	mi := &file_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3328,7 +3622,7 @@ func (x *DownloadRequest) String() string {
 func (*DownloadRequest) ProtoMessage() {}
 
 func (x *DownloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[54]
+	mi := &file_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3341,7 +3635,7 @@ func (x *DownloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadRequest.ProtoReflect.Descriptor instead.
 func (*DownloadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DownloadRequest) GetPath() []byte {
@@ -3381,7 +3675,7 @@ type DownloadReply struct {
 
 func (x *DownloadReply) Reset() {
 	*x = DownloadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[55]
+	mi := &file_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3393,7 +3687,7 @@ func (x *DownloadReply) String() string {
 func (*DownloadReply) ProtoMessage() {}
 
 func (x *DownloadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[55]
+	mi := &file_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3406,7 +3700,7 @@ func (x *DownloadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadReply.ProtoReflect.Descriptor instead.
 func (*DownloadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DownloadReply) GetData() []byte {
@@ -3426,7 +3720,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[56]
+	mi := &file_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3438,7 +3732,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[56]
+	mi := &file_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3451,7 +3745,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StatRequest) GetPath() []byte {
@@ -3477,7 +3771,7 @@ type StatReply struct {
 
 func (x *StatReply) Reset() {
 	*x = StatReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[57]
+	mi := &file_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3489,7 +3783,7 @@ func (x *StatReply) String() string {
 func (*StatReply) ProtoMessage() {}
 
 func (x *StatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[57]
+	mi := &file_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3502,7 +3796,7 @@ func (x *StatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatReply.ProtoReflect.Descriptor instead.
 func (*StatReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{57}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StatReply) GetInfo() *FileInfo {
@@ -3528,7 +3822,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_v1_sandbox_proto_msgTypes[58]
+	mi := &file_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3834,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[58]
+	mi := &file_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3847,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{58}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *FileInfo) GetKind() string {
@@ -3625,7 +3919,7 @@ type ServicesReply_Service struct {
 
 func (x *ServicesReply_Service) Reset() {
 	*x = ServicesReply_Service{}
-	mi := &file_v1_sandbox_proto_msgTypes[59]
+	mi := &file_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +3931,7 @@ func (x *ServicesReply_Service) String() string {
 func (*ServicesReply_Service) ProtoMessage() {}
 
 func (x *ServicesReply_Service) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[59]
+	mi := &file_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3650,7 +3944,7 @@ func (x *ServicesReply_Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicesReply_Service.ProtoReflect.Descriptor instead.
 func (*ServicesReply_Service) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{30, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{31, 0}
 }
 
 func (x *ServicesReply_Service) GetName() string {
@@ -3700,7 +3994,7 @@ type FreshReply_Moved struct {
 
 func (x *FreshReply_Moved) Reset() {
 	*x = FreshReply_Moved{}
-	mi := &file_v1_sandbox_proto_msgTypes[60]
+	mi := &file_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3712,7 +4006,7 @@ func (x *FreshReply_Moved) String() string {
 func (*FreshReply_Moved) ProtoMessage() {}
 
 func (x *FreshReply_Moved) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[60]
+	mi := &file_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3725,7 +4019,7 @@ func (x *FreshReply_Moved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreshReply_Moved.ProtoReflect.Descriptor instead.
 func (*FreshReply_Moved) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{36, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{41, 0}
 }
 
 func (x *FreshReply_Moved) GetPath() []byte {
@@ -3766,7 +4060,7 @@ type ExecReply_Joined struct {
 
 func (x *ExecReply_Joined) Reset() {
 	*x = ExecReply_Joined{}
-	mi := &file_v1_sandbox_proto_msgTypes[61]
+	mi := &file_v1_sandbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3778,7 +4072,7 @@ func (x *ExecReply_Joined) String() string {
 func (*ExecReply_Joined) ProtoMessage() {}
 
 func (x *ExecReply_Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[61]
+	mi := &file_v1_sandbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3791,7 +4085,7 @@ func (x *ExecReply_Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecReply_Joined.ProtoReflect.Descriptor instead.
 func (*ExecReply_Joined) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{44, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{49, 0}
 }
 
 func (x *ExecReply_Joined) GetStdoutOffset() int64 {
@@ -3819,7 +4113,7 @@ type Exit_Answer struct {
 
 func (x *Exit_Answer) Reset() {
 	*x = Exit_Answer{}
-	mi := &file_v1_sandbox_proto_msgTypes[62]
+	mi := &file_v1_sandbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3831,7 +4125,7 @@ func (x *Exit_Answer) String() string {
 func (*Exit_Answer) ProtoMessage() {}
 
 func (x *Exit_Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[62]
+	mi := &file_v1_sandbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3844,7 +4138,7 @@ func (x *Exit_Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit_Answer.ProtoReflect.Descriptor instead.
 func (*Exit_Answer) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{45, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{50, 0}
 }
 
 func (x *Exit_Answer) GetData() []byte {
@@ -3878,7 +4172,7 @@ type TerminalRequest_Size struct {
 
 func (x *TerminalRequest_Size) Reset() {
 	*x = TerminalRequest_Size{}
-	mi := &file_v1_sandbox_proto_msgTypes[63]
+	mi := &file_v1_sandbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3890,7 +4184,7 @@ func (x *TerminalRequest_Size) String() string {
 func (*TerminalRequest_Size) ProtoMessage() {}
 
 func (x *TerminalRequest_Size) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[63]
+	mi := &file_v1_sandbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3903,7 +4197,7 @@ func (x *TerminalRequest_Size) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalRequest_Size.ProtoReflect.Descriptor instead.
 func (*TerminalRequest_Size) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{49, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{54, 0}
 }
 
 func (x *TerminalRequest_Size) GetRows() uint32 {
@@ -3929,7 +4223,7 @@ type TerminalReply_Opened struct {
 
 func (x *TerminalReply_Opened) Reset() {
 	*x = TerminalReply_Opened{}
-	mi := &file_v1_sandbox_proto_msgTypes[64]
+	mi := &file_v1_sandbox_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3941,7 +4235,7 @@ func (x *TerminalReply_Opened) String() string {
 func (*TerminalReply_Opened) ProtoMessage() {}
 
 func (x *TerminalReply_Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[64]
+	mi := &file_v1_sandbox_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3954,7 +4248,7 @@ func (x *TerminalReply_Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply_Opened.ProtoReflect.Descriptor instead.
 func (*TerminalReply_Opened) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{50, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{55, 0}
 }
 
 func (x *TerminalReply_Opened) GetOffset() int64 {
@@ -3974,7 +4268,7 @@ type TerminalReply_Output struct {
 
 func (x *TerminalReply_Output) Reset() {
 	*x = TerminalReply_Output{}
-	mi := &file_v1_sandbox_proto_msgTypes[65]
+	mi := &file_v1_sandbox_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4280,7 @@ func (x *TerminalReply_Output) String() string {
 func (*TerminalReply_Output) ProtoMessage() {}
 
 func (x *TerminalReply_Output) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[65]
+	mi := &file_v1_sandbox_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4293,7 @@ func (x *TerminalReply_Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply_Output.ProtoReflect.Descriptor instead.
 func (*TerminalReply_Output) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{50, 1}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{55, 1}
 }
 
 func (x *TerminalReply_Output) GetOffset() int64 {
@@ -4106,9 +4400,14 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\acommand\x18\x02 \x01(\v2\x13.berth.v1.ExecStartR\acommand\"%\n" +
 	"\x11StartServiceReply\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x03R\x03pid\"\x18\n" +
-	"\x16RestartServicesRequest\"0\n" +
+	"\x16RestartServicesRequest\"c\n" +
 	"\x14RestartServicesReply\x12\x18\n" +
-	"\astarted\x18\x01 \x03(\tR\astarted\"\x11\n" +
+	"\astarted\x18\x01 \x03(\tR\astarted\x121\n" +
+	"\achanged\x18\x02 \x03(\v2\x17.berth.v1.ServiceChangeR\achanged\"W\n" +
+	"\rServiceChange\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05files\x18\x02 \x03(\fR\x05files\x12\x1c\n" +
+	"\ttraceable\x18\x03 \x01(\bR\ttraceable\"\x11\n" +
 	"\x0fServicesRequest\"\xd2\x01\n" +
 	"\rServicesReply\x12;\n" +
 	"\bservices\x18\x01 \x03(\v2\x1f.berth.v1.ServicesReply.ServiceR\bservices\x1a\x83\x01\n" +
@@ -4127,7 +4426,20 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\vDialRequest\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\fR\x05label\"\v\n" +
-	"\tDialReply\"L\n" +
+	"\tDialReply\"\r\n" +
+	"\vMarkRequest\"\v\n" +
+	"\tMarkReply\"\xa1\x01\n" +
+	"\x0eChangesRequest\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x10\n" +
+	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
+	"\x03dir\x18\x03 \x01(\fR\x03dir\x12\x1a\n" +
+	"\bprograms\x18\x04 \x03(\fR\bprograms\x12\x16\n" +
+	"\x06placed\x18\x05 \x03(\fR\x06placed\x12#\n" +
+	"\rservices_only\x18\x06 \x01(\bR\fservicesOnly\"m\n" +
+	"\fChangesReply\x12\x14\n" +
+	"\x05files\x18\x01 \x03(\fR\x05files\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\x03R\x04more\x123\n" +
+	"\bservices\x18\x03 \x03(\v2\x17.berth.v1.ServiceChangeR\bservices\"L\n" +
 	"\fFreshRequest\x12\x14\n" +
 	"\x05paths\x18\x01 \x03(\fR\x05paths\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -4276,7 +4588,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\vmodified_ns\x18\x06 \x01(\x03R\n" +
 	"modifiedNs\x12\x16\n" +
 	"\x06target\x18\a \x01(\fR\x06target\x12\x14\n" +
-	"\x05links\x18\b \x01(\x03R\x05links2\xfe\b\n" +
+	"\x05links\x18\b \x01(\x03R\x05links2\xef\t\n" +
 	"\x0eSandboxControl\x125\n" +
 	"\x05Hello\x12\x16.berth.v1.HelloRequest\x1a\x14.berth.v1.HelloReply\x125\n" +
 	"\x05Renew\x12\x16.berth.v1.RenewRequest\x1a\x14.berth.v1.RenewReply\x128\n" +
@@ -4293,7 +4605,9 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x0fRestartServices\x12 .berth.v1.RestartServicesRequest\x1a\x1e.berth.v1.RestartServicesReply\x12>\n" +
 	"\bServices\x12\x19.berth.v1.ServicesRequest\x1a\x17.berth.v1.ServicesReply\x12:\n" +
 	"\x06Listen\x12\x17.berth.v1.ListenRequest\x1a\x15.berth.v1.ListenReply0\x01\x122\n" +
-	"\x04Dial\x12\x15.berth.v1.DialRequest\x1a\x13.berth.v1.DialReply\x125\n" +
+	"\x04Dial\x12\x15.berth.v1.DialRequest\x1a\x13.berth.v1.DialReply\x122\n" +
+	"\x04Mark\x12\x15.berth.v1.MarkRequest\x1a\x13.berth.v1.MarkReply\x12;\n" +
+	"\aChanges\x12\x18.berth.v1.ChangesRequest\x1a\x16.berth.v1.ChangesReply\x125\n" +
 	"\x05Fresh\x12\x16.berth.v1.FreshRequest\x1a\x14.berth.v1.FreshReply\x122\n" +
 	"\x04Read\x12\x15.berth.v1.ReadRequest\x1a\x13.berth.v1.ReadReply\x125\n" +
 	"\x05Stats\x12\x16.berth.v1.StatsRequest\x1a\x14.berth.v1.StatsReply2\xaa\x03\n" +
@@ -4318,7 +4632,7 @@ func file_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_v1_sandbox_proto_rawDescData
 }
 
-var file_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_v1_sandbox_proto_goTypes = []any{
 	(*HelloRequest)(nil),           // 0: berth.v1.HelloRequest
 	(*HelloReply)(nil),             // 1: berth.v1.HelloReply
@@ -4349,43 +4663,48 @@ var file_v1_sandbox_proto_goTypes = []any{
 	(*StartServiceReply)(nil),      // 26: berth.v1.StartServiceReply
 	(*RestartServicesRequest)(nil), // 27: berth.v1.RestartServicesRequest
 	(*RestartServicesReply)(nil),   // 28: berth.v1.RestartServicesReply
-	(*ServicesRequest)(nil),        // 29: berth.v1.ServicesRequest
-	(*ServicesReply)(nil),          // 30: berth.v1.ServicesReply
-	(*ListenRequest)(nil),          // 31: berth.v1.ListenRequest
-	(*ListenReply)(nil),            // 32: berth.v1.ListenReply
-	(*DialRequest)(nil),            // 33: berth.v1.DialRequest
-	(*DialReply)(nil),              // 34: berth.v1.DialReply
-	(*FreshRequest)(nil),           // 35: berth.v1.FreshRequest
-	(*FreshReply)(nil),             // 36: berth.v1.FreshReply
-	(*ReadRequest)(nil),            // 37: berth.v1.ReadRequest
-	(*ReadReply)(nil),              // 38: berth.v1.ReadReply
-	(*StatsRequest)(nil),           // 39: berth.v1.StatsRequest
-	(*StatsReply)(nil),             // 40: berth.v1.StatsReply
-	(*ExecStart)(nil),              // 41: berth.v1.ExecStart
-	(*ExecJoin)(nil),               // 42: berth.v1.ExecJoin
-	(*ExecRequest)(nil),            // 43: berth.v1.ExecRequest
-	(*ExecReply)(nil),              // 44: berth.v1.ExecReply
-	(*Exit)(nil),                   // 45: berth.v1.Exit
-	(*SignalRequest)(nil),          // 46: berth.v1.SignalRequest
-	(*SignalReply)(nil),            // 47: berth.v1.SignalReply
-	(*TerminalOpen)(nil),           // 48: berth.v1.TerminalOpen
-	(*TerminalRequest)(nil),        // 49: berth.v1.TerminalRequest
-	(*TerminalReply)(nil),          // 50: berth.v1.TerminalReply
-	(*UploadRequest)(nil),          // 51: berth.v1.UploadRequest
-	(*UploadStart)(nil),            // 52: berth.v1.UploadStart
-	(*UploadReply)(nil),            // 53: berth.v1.UploadReply
-	(*DownloadRequest)(nil),        // 54: berth.v1.DownloadRequest
-	(*DownloadReply)(nil),          // 55: berth.v1.DownloadReply
-	(*StatRequest)(nil),            // 56: berth.v1.StatRequest
-	(*StatReply)(nil),              // 57: berth.v1.StatReply
-	(*FileInfo)(nil),               // 58: berth.v1.FileInfo
-	(*ServicesReply_Service)(nil),  // 59: berth.v1.ServicesReply.Service
-	(*FreshReply_Moved)(nil),       // 60: berth.v1.FreshReply.Moved
-	(*ExecReply_Joined)(nil),       // 61: berth.v1.ExecReply.Joined
-	(*Exit_Answer)(nil),            // 62: berth.v1.Exit.Answer
-	(*TerminalRequest_Size)(nil),   // 63: berth.v1.TerminalRequest.Size
-	(*TerminalReply_Opened)(nil),   // 64: berth.v1.TerminalReply.Opened
-	(*TerminalReply_Output)(nil),   // 65: berth.v1.TerminalReply.Output
+	(*ServiceChange)(nil),          // 29: berth.v1.ServiceChange
+	(*ServicesRequest)(nil),        // 30: berth.v1.ServicesRequest
+	(*ServicesReply)(nil),          // 31: berth.v1.ServicesReply
+	(*ListenRequest)(nil),          // 32: berth.v1.ListenRequest
+	(*ListenReply)(nil),            // 33: berth.v1.ListenReply
+	(*DialRequest)(nil),            // 34: berth.v1.DialRequest
+	(*DialReply)(nil),              // 35: berth.v1.DialReply
+	(*MarkRequest)(nil),            // 36: berth.v1.MarkRequest
+	(*MarkReply)(nil),              // 37: berth.v1.MarkReply
+	(*ChangesRequest)(nil),         // 38: berth.v1.ChangesRequest
+	(*ChangesReply)(nil),           // 39: berth.v1.ChangesReply
+	(*FreshRequest)(nil),           // 40: berth.v1.FreshRequest
+	(*FreshReply)(nil),             // 41: berth.v1.FreshReply
+	(*ReadRequest)(nil),            // 42: berth.v1.ReadRequest
+	(*ReadReply)(nil),              // 43: berth.v1.ReadReply
+	(*StatsRequest)(nil),           // 44: berth.v1.StatsRequest
+	(*StatsReply)(nil),             // 45: berth.v1.StatsReply
+	(*ExecStart)(nil),              // 46: berth.v1.ExecStart
+	(*ExecJoin)(nil),               // 47: berth.v1.ExecJoin
+	(*ExecRequest)(nil),            // 48: berth.v1.ExecRequest
+	(*ExecReply)(nil),              // 49: berth.v1.ExecReply
+	(*Exit)(nil),                   // 50: berth.v1.Exit
+	(*SignalRequest)(nil),          // 51: berth.v1.SignalRequest
+	(*SignalReply)(nil),            // 52: berth.v1.SignalReply
+	(*TerminalOpen)(nil),           // 53: berth.v1.TerminalOpen
+	(*TerminalRequest)(nil),        // 54: berth.v1.TerminalRequest
+	(*TerminalReply)(nil),          // 55: berth.v1.TerminalReply
+	(*UploadRequest)(nil),          // 56: berth.v1.UploadRequest
+	(*UploadStart)(nil),            // 57: berth.v1.UploadStart
+	(*UploadReply)(nil),            // 58: berth.v1.UploadReply
+	(*DownloadRequest)(nil),        // 59: berth.v1.DownloadRequest
+	(*DownloadReply)(nil),          // 60: berth.v1.DownloadReply
+	(*StatRequest)(nil),            // 61: berth.v1.StatRequest
+	(*StatReply)(nil),              // 62: berth.v1.StatReply
+	(*FileInfo)(nil),               // 63: berth.v1.FileInfo
+	(*ServicesReply_Service)(nil),  // 64: berth.v1.ServicesReply.Service
+	(*FreshReply_Moved)(nil),       // 65: berth.v1.FreshReply.Moved
+	(*ExecReply_Joined)(nil),       // 66: berth.v1.ExecReply.Joined
+	(*Exit_Answer)(nil),            // 67: berth.v1.Exit.Answer
+	(*TerminalRequest_Size)(nil),   // 68: berth.v1.TerminalRequest.Size
+	(*TerminalReply_Opened)(nil),   // 69: berth.v1.TerminalReply.Opened
+	(*TerminalReply_Output)(nil),   // 70: berth.v1.TerminalReply.Output
 }
 var file_v1_sandbox_proto_depIdxs = []int32{
 	4,  // 0: berth.v1.HelloRequest.own:type_name -> berth.v1.AttachRequest
@@ -4399,83 +4718,89 @@ var file_v1_sandbox_proto_depIdxs = []int32{
 	20, // 8: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
 	14, // 9: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
 	14, // 10: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
-	41, // 11: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
-	59, // 12: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
-	60, // 13: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
-	58, // 14: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
-	37, // 15: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
-	41, // 16: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
-	42, // 17: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
-	45, // 18: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
-	61, // 19: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
-	14, // 20: berth.v1.Exit.swept:type_name -> berth.v1.Process
-	62, // 21: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
-	41, // 22: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
-	48, // 23: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
-	63, // 24: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
-	64, // 25: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
-	65, // 26: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
-	45, // 27: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
-	52, // 28: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
-	58, // 29: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
-	45, // 30: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
-	0,  // 31: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
-	2,  // 32: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
-	4,  // 33: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
-	6,  // 34: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
-	8,  // 35: berth.v1.SandboxControl.Starts:input_type -> berth.v1.StartsRequest
-	10, // 36: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
-	12, // 37: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
-	16, // 38: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
-	18, // 39: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
-	21, // 40: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
-	23, // 41: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
-	25, // 42: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
-	27, // 43: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
-	29, // 44: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
-	31, // 45: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
-	33, // 46: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
-	35, // 47: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
-	37, // 48: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
-	39, // 49: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
-	43, // 50: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
-	46, // 51: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
-	49, // 52: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
-	51, // 53: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
-	54, // 54: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
-	56, // 55: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
-	37, // 56: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
-	1,  // 57: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
-	3,  // 58: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
-	5,  // 59: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
-	7,  // 60: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
-	9,  // 61: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
-	11, // 62: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
-	13, // 63: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
-	17, // 64: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
-	19, // 65: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
-	22, // 66: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
-	24, // 67: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
-	26, // 68: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
-	28, // 69: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
-	30, // 70: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
-	32, // 71: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
-	34, // 72: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
-	36, // 73: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
-	38, // 74: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
-	40, // 75: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
-	44, // 76: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
-	47, // 77: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
-	50, // 78: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
-	53, // 79: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
-	55, // 80: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
-	57, // 81: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
-	38, // 82: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
-	57, // [57:83] is the sub-list for method output_type
-	31, // [31:57] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	46, // 11: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
+	29, // 12: berth.v1.RestartServicesReply.changed:type_name -> berth.v1.ServiceChange
+	64, // 13: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
+	29, // 14: berth.v1.ChangesReply.services:type_name -> berth.v1.ServiceChange
+	65, // 15: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
+	63, // 16: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
+	42, // 17: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
+	46, // 18: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
+	47, // 19: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
+	50, // 20: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
+	66, // 21: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
+	14, // 22: berth.v1.Exit.swept:type_name -> berth.v1.Process
+	67, // 23: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
+	46, // 24: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
+	53, // 25: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
+	68, // 26: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
+	69, // 27: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
+	70, // 28: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
+	50, // 29: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
+	57, // 30: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
+	63, // 31: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
+	50, // 32: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
+	0,  // 33: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
+	2,  // 34: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
+	4,  // 35: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
+	6,  // 36: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
+	8,  // 37: berth.v1.SandboxControl.Starts:input_type -> berth.v1.StartsRequest
+	10, // 38: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
+	12, // 39: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
+	16, // 40: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
+	18, // 41: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
+	21, // 42: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
+	23, // 43: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
+	25, // 44: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
+	27, // 45: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
+	30, // 46: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
+	32, // 47: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
+	34, // 48: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
+	36, // 49: berth.v1.SandboxControl.Mark:input_type -> berth.v1.MarkRequest
+	38, // 50: berth.v1.SandboxControl.Changes:input_type -> berth.v1.ChangesRequest
+	40, // 51: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
+	42, // 52: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
+	44, // 53: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
+	48, // 54: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
+	51, // 55: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
+	54, // 56: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
+	56, // 57: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
+	59, // 58: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
+	61, // 59: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
+	42, // 60: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
+	1,  // 61: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
+	3,  // 62: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
+	5,  // 63: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
+	7,  // 64: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
+	9,  // 65: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
+	11, // 66: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
+	13, // 67: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
+	17, // 68: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
+	19, // 69: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
+	22, // 70: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
+	24, // 71: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
+	26, // 72: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
+	28, // 73: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
+	31, // 74: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
+	33, // 75: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
+	35, // 76: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
+	37, // 77: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
+	39, // 78: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
+	41, // 79: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
+	43, // 80: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
+	45, // 81: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
+	49, // 82: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
+	52, // 83: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
+	55, // 84: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
+	58, // 85: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
+	60, // 86: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
+	62, // 87: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
+	43, // 88: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
+	61, // [61:89] is the sub-list for method output_type
+	33, // [33:61] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_v1_sandbox_proto_init() }
@@ -4483,28 +4808,28 @@ func file_v1_sandbox_proto_init() {
 	if File_v1_sandbox_proto != nil {
 		return
 	}
-	file_v1_sandbox_proto_msgTypes[32].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[33].OneofWrappers = []any{
 		(*ListenReply_Port)(nil),
 		(*ListenReply_Label)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[43].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[48].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Join)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_CloseStdin)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[44].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[49].OneofWrappers = []any{
 		(*ExecReply_Stdout)(nil),
 		(*ExecReply_Stderr)(nil),
 		(*ExecReply_Exit)(nil),
 		(*ExecReply_Joined_)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[49].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[54].OneofWrappers = []any{
 		(*TerminalRequest_Open)(nil),
 		(*TerminalRequest_Input)(nil),
 		(*TerminalRequest_Resize)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[50].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[55].OneofWrappers = []any{
 		(*TerminalReply_Opened_)(nil),
 		(*TerminalReply_Output_)(nil),
 		(*TerminalReply_Exit)(nil),
@@ -4515,7 +4840,7 @@ func file_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_sandbox_proto_rawDesc), len(file_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   66,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -62,6 +62,8 @@ const (
 	SandboxControl_Services_FullMethodName        = "/berth.v1.SandboxControl/Services"
 	SandboxControl_Listen_FullMethodName          = "/berth.v1.SandboxControl/Listen"
 	SandboxControl_Dial_FullMethodName            = "/berth.v1.SandboxControl/Dial"
+	SandboxControl_Mark_FullMethodName            = "/berth.v1.SandboxControl/Mark"
+	SandboxControl_Changes_FullMethodName         = "/berth.v1.SandboxControl/Changes"
 	SandboxControl_Fresh_FullMethodName           = "/berth.v1.SandboxControl/Fresh"
 	SandboxControl_Read_FullMethodName            = "/berth.v1.SandboxControl/Read"
 	SandboxControl_Stats_FullMethodName           = "/berth.v1.SandboxControl/Stats"
@@ -116,7 +118,8 @@ type SandboxControlClient interface {
 	// known as a service from then on, and so is what descends from it.
 	StartService(ctx context.Context, in *StartServiceRequest, opts ...grpc.CallOption) (*StartServiceReply, error)
 	// RestartServices starts every service that does not run, in the order of
-	// their first start.
+	// their first start; but none whose program, interpreter or script changed
+	// after Mark.
 	RestartServices(ctx context.Context, in *RestartServicesRequest, opts ...grpc.CallOption) (*RestartServicesReply, error)
 	// Services lists every service that was ever started, running or not.
 	Services(ctx context.Context, in *ServicesRequest, opts ...grpc.CallOption) (*ServicesReply, error)
@@ -127,6 +130,13 @@ type SandboxControlClient interface {
 	// Dial connects to a loopback port inside; the core then hands over a
 	// connection with the label of the request, which is copied to it.
 	Dial(ctx context.Context, in *DialRequest, opts ...grpc.CallOption) (*DialReply, error)
+	// Mark says that the agent's turn begins: what changes from now on is what
+	// Changes finds. It returns when files that change get a later time than all
+	// that changed before the call. A later Mark takes its place.
+	Mark(ctx context.Context, in *MarkRequest, opts ...grpc.CallOption) (*MarkReply, error)
+	// Changes compares what a command would resolve to, and the services that
+	// run, with the time of Mark. Without a Mark nothing has changed.
+	Changes(ctx context.Context, in *ChangesRequest, opts ...grpc.CallOption) (*ChangesReply, error)
 	// Fresh makes each folder anew and empty, moving aside what was there.
 	Fresh(ctx context.Context, in *FreshRequest, opts ...grpc.CallOption) (*FreshReply, error)
 	// Read reads one regular file, following no link in any part of its path.
@@ -312,6 +322,26 @@ func (c *sandboxControlClient) Dial(ctx context.Context, in *DialRequest, opts .
 	return out, nil
 }
 
+func (c *sandboxControlClient) Mark(ctx context.Context, in *MarkRequest, opts ...grpc.CallOption) (*MarkReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MarkReply)
+	err := c.cc.Invoke(ctx, SandboxControl_Mark_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxControlClient) Changes(ctx context.Context, in *ChangesRequest, opts ...grpc.CallOption) (*ChangesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangesReply)
+	err := c.cc.Invoke(ctx, SandboxControl_Changes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sandboxControlClient) Fresh(ctx context.Context, in *FreshRequest, opts ...grpc.CallOption) (*FreshReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FreshReply)
@@ -391,7 +421,8 @@ type SandboxControlServer interface {
 	// known as a service from then on, and so is what descends from it.
 	StartService(context.Context, *StartServiceRequest) (*StartServiceReply, error)
 	// RestartServices starts every service that does not run, in the order of
-	// their first start.
+	// their first start; but none whose program, interpreter or script changed
+	// after Mark.
 	RestartServices(context.Context, *RestartServicesRequest) (*RestartServicesReply, error)
 	// Services lists every service that was ever started, running or not.
 	Services(context.Context, *ServicesRequest) (*ServicesReply, error)
@@ -402,6 +433,13 @@ type SandboxControlServer interface {
 	// Dial connects to a loopback port inside; the core then hands over a
 	// connection with the label of the request, which is copied to it.
 	Dial(context.Context, *DialRequest) (*DialReply, error)
+	// Mark says that the agent's turn begins: what changes from now on is what
+	// Changes finds. It returns when files that change get a later time than all
+	// that changed before the call. A later Mark takes its place.
+	Mark(context.Context, *MarkRequest) (*MarkReply, error)
+	// Changes compares what a command would resolve to, and the services that
+	// run, with the time of Mark. Without a Mark nothing has changed.
+	Changes(context.Context, *ChangesRequest) (*ChangesReply, error)
 	// Fresh makes each folder anew and empty, moving aside what was there.
 	Fresh(context.Context, *FreshRequest) (*FreshReply, error)
 	// Read reads one regular file, following no link in any part of its path.
@@ -465,6 +503,12 @@ func (UnimplementedSandboxControlServer) Listen(*ListenRequest, grpc.ServerStrea
 }
 func (UnimplementedSandboxControlServer) Dial(context.Context, *DialRequest) (*DialReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Dial not implemented")
+}
+func (UnimplementedSandboxControlServer) Mark(context.Context, *MarkRequest) (*MarkReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Mark not implemented")
+}
+func (UnimplementedSandboxControlServer) Changes(context.Context, *ChangesRequest) (*ChangesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Changes not implemented")
 }
 func (UnimplementedSandboxControlServer) Fresh(context.Context, *FreshRequest) (*FreshReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Fresh not implemented")
@@ -777,6 +821,42 @@ func _SandboxControl_Dial_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxControl_Mark_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MarkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxControlServer).Mark(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxControl_Mark_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxControlServer).Mark(ctx, req.(*MarkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxControl_Changes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxControlServer).Changes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxControl_Changes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxControlServer).Changes(ctx, req.(*ChangesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SandboxControl_Fresh_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FreshRequest)
 	if err := dec(in); err != nil {
@@ -897,6 +977,14 @@ var SandboxControl_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Dial",
 			Handler:    _SandboxControl_Dial_Handler,
+		},
+		{
+			MethodName: "Mark",
+			Handler:    _SandboxControl_Mark_Handler,
+		},
+		{
+			MethodName: "Changes",
+			Handler:    _SandboxControl_Changes_Handler,
 		},
 		{
 			MethodName: "Fresh",

@@ -18,6 +18,7 @@ type Detail struct {
 	UID         uint32   // effective
 	CommandLine []byte   // zero bytes between arguments; at most 4096 bytes
 	Executable  string   // empty where it cannot be read
+	Folder      string   // where it works; empty where it cannot be read
 	Inodes      []uint64 // of its sockets, if asked for
 }
 
@@ -52,6 +53,7 @@ func Look(p Process, sockets bool) (d Detail) {
 	}
 	as(ids, func() {
 		d.Executable, _ = os.Readlink(dir + "/exe")
+		d.Folder, _ = os.Readlink(dir + "/cwd")
 		if sockets {
 			d.Inodes = socketInodes(dir + "/fd")
 		}

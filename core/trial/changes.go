@@ -1,0 +1,118 @@
+package trial
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/core/record"
+	inside "github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/scribe"
+	"github.com/berth-eval/berth/core/trial/world"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// mark says to the sandbox that what changes from now on is the agent's doing.
+// Until it has been looked for, an earlier mark stays: a stage that is not
+// verified in the sandbox hides nothing from the next.
+func (a *attempt) mark(ctx context.Context) error {
+	if a.marked {
+		return nil
+	}
+	a.marked = true
+	return a.w.Mark(ctx)
+}
+
+// changedTools looks for what the agent changed of what the verification is about
+// to run: tools, start-up files, services.
+func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.VerifierUse) {
+	a := s.a
+	if !a.marked {
+		return
+	}
+	a.marked = false
+	env, err := s.task.Verify.Env.Resolve(a.in.LookupEnv)
+	if err != nil {
+		return // the request of the first verifier fails with it
+	}
+	c := inside.Commands{User: s.verifyUser(), Dir: a.w.Dir, Placed: s.fresh()}
+	for _, u := range uses {
+		env = merge(env, a.in.Cell.Verifiers[u.Name].Env)
+		var settings task.Script // other verifiers have other settings, and say nothing of a command
+		if json.Unmarshal(u.Settings, &settings) == nil && len(settings.Command) > 0 {
+			c.Programs = append(c.Programs, settings.Command[0])
+		}
+	}
+	c.Env = world.List(merge(a.w.Env, env))
+	now, err := a.w.Changes(ctx, c)
+	if err != nil {
+		s.unknownChanges(p, err)
+		return
+	}
+	if len(now.Files) > 0 {
+		a.scribe.Exposed(p, "tools_changed", "programs, libraries or start-up files that the verification may use changed during the agent's turn: %s",
+			listed(now.Files, now.More))
+	}
+	s.suspectServices(p, now.Services)
+}
+
+// servicesAgain looks at the services once more, after the verification: what
+// they started meanwhile may be the agent's.
+func (s *stage) servicesAgain(ctx context.Context, p record.Phase) {
+	if !s.a.w.Served() || !s.a.touched || s.a.w.Gone() {
+		return
+	}
+	now, err := s.a.w.Changes(ctx, inside.Commands{ServicesOnly: true})
+	if err != nil {
+		s.unknownChanges(p, err)
+		return
+	}
+	s.suspectServices(p, now.Services)
+}
+
+func (s *stage) unknownChanges(p record.Phase, err error) {
+	s.a.scribe.Exposed(p, "changes_unknown", "cannot tell what the agent changed of what the verification runs: %s", err)
+}
+
+// suspectServices records services that run and that the agent could have
+// changed, each once.
+func (s *stage) suspectServices(p record.Phase, services []inside.ServiceChange) {
+	for _, v := range services {
+		if slices.Contains(s.suspects, v.Name) {
+			continue
+		}
+		s.suspects, s.a.leftRunning = append(s.suspects, v.Name), true
+		if len(v.Files) > 0 {
+			s.a.scribe.Exposed(p, "service_changed", "service %q runs, and files that it runs changed during the agent's turn: %s", v.Name, listed(v.Files, 0))
+		} else {
+			s.a.scribe.Exposed(p, "service_traceable",
+				"service %q ran during the agent's turn and still runs: the agent could trace it (as root, or with the same user id) and change what it does", v.Name)
+		}
+	}
+}
+
+// listed are names for people: a few of them, quoted where that is needed, and
+// how many there are besides.
+func listed(names []string, more int) string {
+	var b strings.Builder
+	for i, name := range names {
+		if i == bound.ListedFiles {
+			more += len(names) - i
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		if quoted := fmt.Sprintf("%q", name); quoted != `"`+name+`"` || strings.ContainsAny(name, ", ") {
+			name = quoted
+		}
+		b.WriteString(scribe.Cut(name, 200))
+	}
+	if more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	return b.String()
+}

@@ -1,0 +1,154 @@
+package changes
+
+import (
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Command is what a command has that decides what it resolves to.
+type Command struct {
+	Home string
+	Dir  string
+	Env  func(name string) string
+}
+
+// startup are files that loaders and shells read at their start, whoever
+// starts them. A slash at the end is a folder: every file in it.
+var startup = []string{
+	"/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d/",
+	"/etc/ld-musl-x86_64.path", "/etc/ld-musl-aarch64.path",
+	"/etc/profile", "/etc/profile.d/", "/etc/environment", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zshenv", "/etc/zsh/zshenv",
+}
+
+// startupHome are those of a user, in the home folder.
+var startupHome = []string{".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_logout", ".zshenv"}
+
+// Resolve compares all that a command resolves to, without its own program.
+func (s *Search) Resolve(c Command) {
+	for _, name := range startup {
+		if dir, ok := strings.CutSuffix(name, "/"); ok {
+			s.folder(dir, func(string) bool { return true })
+		} else {
+			s.File(name)
+		}
+	}
+	for _, name := range startupHome {
+		s.File(path.Join(c.Home, name))
+	}
+	for _, name := range []string{"BASH_ENV", "ENV"} {
+		if file := c.Env(name); file != "" {
+			s.File(c.in(file))
+		}
+	}
+	for _, file := range strings.FieldsFunc(c.Env("LD_PRELOAD"), func(r rune) bool { return r == ' ' || r == ':' }) {
+		s.File(c.in(file))
+	}
+	folders := c.list("PATH")
+	all := append(slices.Clone(folders), "/etc/alternatives")
+	for _, dir := range all {
+		s.cover(dir)
+	}
+	for _, dir := range folders {
+		s.folder(dir, nil)
+	}
+	s.folder("/etc/alternatives", func(string) bool { return true })
+	prefixes := []string{"/", "/usr"}
+	for _, dir := range folders {
+		if prefix, last := path.Split(path.Clean(dir)); last == "bin" || last == "sbin" {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	for _, prefix := range prefixes {
+		s.libraries(prefix)
+	}
+	for _, dir := range c.list("LD_LIBRARY_PATH") {
+		s.folder(dir, isLibrary)
+	}
+	for _, prefix := range append(prefixes, path.Join(c.Home, ".local")) {
+		s.python(prefix)
+	}
+	for _, dir := range c.list("PYTHONPATH") {
+		s.folder(dir, isPythonStartup)
+	}
+}
+
+// in makes a name of a command absolute.
+func (c Command) in(name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+	return path.Join("/", c.Dir, name)
+}
+
+// list are the folders in a variable. An empty one is the working folder, as
+// programs have it.
+func (c Command) list(name string) (dirs []string) {
+	value := c.Env(name)
+	if value == "" {
+		return nil
+	}
+	for dir := range strings.SplitSeq(value, ":") {
+		dirs = append(dirs, c.in(dir))
+	}
+	return dirs
+}
+
+// triplet is Debian's name for this machine, which folders of libraries have.
+var triplet = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
+
+// hwcaps is a folder of libraries for some processors, which the loader
+// prefers.
+const hwcaps = "glibc-hwcaps"
+
+func isLibrary(name string) bool { return strings.Contains(name, ".so") || name == hwcaps }
+
+// libraries compares the loader and the libraries of a prefix.
+func (s *Search) libraries(prefix string) {
+	for _, dir := range []string{"lib", "lib64", "lib/" + triplet} {
+		dir = path.Join(prefix, dir)
+		s.folder(dir, isLibrary)
+		for _, level := range s.names(path.Join(dir, hwcaps)) {
+			s.folder(path.Join(dir, hwcaps, level), isLibrary)
+		}
+	}
+}
+
+// isPythonStartup picks what Python runs before the first line of a program.
+func isPythonStartup(name string) bool {
+	return strings.HasSuffix(name, ".pth") || strings.HasPrefix(name, "sitecustomize") || strings.HasPrefix(name, "usercustomize")
+}
+
+// python compares what the Pythons of a prefix run at their start.
+func (s *Search) python(prefix string) {
+	s.File(path.Join(prefix, "pyvenv.cfg"))
+	lib, _, ok := s.real(path.Join(prefix, "lib"))
+	if !ok || !s.first("the Pythons of "+lib) {
+		return
+	}
+	for _, name := range s.names(lib) {
+		if !strings.HasPrefix(name, "python3") {
+			continue
+		}
+		s.folder(path.Join(lib, name), isPythonStartup)
+		for _, packages := range []string{"site-packages", "dist-packages"} {
+			s.folder(path.Join(lib, name, packages), isPythonStartup)
+		}
+	}
+}
+
+// names are those in a folder; none, if it is not there.
+func (s *Search) names(dir string) []string {
+	at, _, ok := s.real(dir)
+	if !ok {
+		return nil
+	}
+	f, err := open(at)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(tooMany)
+	return names
+}

@@ -52,7 +52,8 @@ The same holds for the address of a model, and for where its key comes from.
 The files of the experiment are those that the run keeps, also what functions
 read and the replies of a model. They must be as they were. A run folder that
 others own or can write to is not resumed without --trust: who can change it
-decides where keys are sent and what is run.`,
+decides where keys are sent and what is run. Read the experiment of a run that
+somebody gave you before you resume it.`,
 		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error",
 		Args:    cobra.ExactArgs(1),
 

@@ -26,15 +26,15 @@ func TestFilesOfTheExperimentAreKnownByTheirDigests(t *testing.T) {
 	if m, err = store.ReadManifest(r.Dir); err != nil || len(m.Header.Files) != 4 {
 		t.Fatalf("%+v, %v", m, err)
 	}
-	if changed, err := store.ChangedFiles(r.Dir, m); err != nil || len(changed) != 0 {
-		t.Errorf("nothing changed: %v, %v", changed, err)
+	if changed, changedErr := store.ChangedFiles(r.Dir, m); changedErr != nil || len(changed) != 0 {
+		t.Errorf("nothing changed: %v, %v", changed, changedErr)
 	}
 	for name, text := range map[string]string{"../up.txt": "c", "/abs.txt": "d", "sub/s.sh": "b"} {
-		if b, err := os.ReadFile(store.Kept(r.Dir, name)); err != nil || string(b) != text {
-			t.Errorf("%s is kept as %q, %v", name, b, err)
+		if b, readErr := os.ReadFile(store.Kept(r.Dir, name)); readErr != nil || string(b) != text {
+			t.Errorf("%s is kept as %q, %v", name, b, readErr)
 		}
 	}
-	if err := store.Untrusted(r.Dir); err != nil {
+	if err = store.Untrusted(r.Dir); err != nil {
 		t.Errorf("a run of ours: %v", err)
 	}
 	err = errors.Join(

@@ -93,8 +93,8 @@ func (m *Maker) openHost() (*host, error) {
 	defer end()
 	m.sweep(state)
 	err = state.UseBase(func(dir string) error {
-		if err := shift.needs(dir); err != nil {
-			return err
+		if noShift := shift.needs(dir); noShift != nil {
+			return noShift
 		}
 		return h.copy(state, shift)
 	})

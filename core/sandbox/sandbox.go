@@ -50,7 +50,8 @@ type (
 	Port = host.Port
 )
 
-// ErrTampered: PID 1 is not as it was when it began; Untouched and Settle say so.
+// ErrTampered says that PID 1 is not as it was when it began: Untouched and Settle
+// fail with it.
 var ErrTampered = host.ErrTampered
 
 // Install puts one copy of sandboxd, named by its digest, into dir and returns

@@ -125,9 +125,9 @@ func (s *stage) tampered(ctx context.Context, err error) error {
 		return nil
 	}
 	if !errors.Is(err, inside.ErrTampered) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
 		defer cancel()
-		err = s.a.w.Untouched(ctx)
+		err = s.a.w.Untouched(asking)
 	}
 	if errors.Is(err, inside.ErrTampered) {
 		return err

@@ -40,7 +40,8 @@ type Sandbox struct {
 	workers sync.WaitGroup
 }
 
-// ErrTampered: PID 1 is not as it was when it began; Untouched and Settle say so.
+// ErrTampered says that PID 1 is not as it was when it began: Untouched and Settle
+// fail with it.
 var ErrTampered = fault.ErrTampered
 
 // labelTime is how long sandboxd may take for a label, which it sends right

@@ -79,7 +79,7 @@ func stopAll(t proc.Table, within time.Duration) (_ proc.Table, moving *proc.Pro
 	for _, generation := range t.Generations() {
 		stopGeneration(generation)
 	}
-	for last := (proc.Table)(nil); ; last = t {
+	for last := proc.Table(nil); ; last = t {
 		_ = syscall.Kill(-1, syscall.SIGSTOP)
 		if t, err = table(); err != nil {
 			return nil, nil, err
@@ -128,8 +128,8 @@ func (d *daemon) atRest(do func(proc.Table) error) error {
 	}
 	already := stoppedNow(t)
 	defer func() {
-		if t, err := table(); err == nil {
-			contAll(t, already)
+		if now, failed := table(); failed == nil {
+			contAll(now, already)
 		}
 	}()
 	// A process that does not stop, as in an uninterruptible wait, is in the

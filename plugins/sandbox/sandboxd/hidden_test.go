@@ -61,13 +61,13 @@ func TestAProcessWithoutItsFirstThreadIsSeen(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if f, err := b.Freeze(t.Context()); err != nil || f.Stopped != 1 {
-		t.Fatalf("freeze: %+v, %v", f, err)
+	if f, failed := b.Freeze(t.Context()); failed != nil || f.Stopped != 1 {
+		t.Fatalf("freeze: %+v, %v", f, failed)
 	}
-	if ps, err := b.Processes(t.Context()); err != nil || len(ps.List) != 1 || ps.List[0].State != "T" {
-		t.Errorf("frozen: %+v, %v", ps.List, err)
+	if ps, failed := b.Processes(t.Context()); failed != nil || len(ps.List) != 1 || ps.List[0].State != "T" {
+		t.Errorf("frozen: %+v, %v", ps.List, failed)
 	}
-	if err := b.Thaw(t.Context()); err != nil {
+	if err = b.Thaw(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	killed, err := b.Sweep(t.Context(), before.Keys())
@@ -90,8 +90,8 @@ func TestAChainOfShortProcessesIsSeen(t *testing.T) {
 	background(t, b, sandboxtest.Program("chain"))
 	// The damage: a list that is read while it goes on may not have it.
 	eventually(t, "a list of processes lacks the chain: is the guard still needed?", func() bool {
-		ps, err := b.Processes(t.Context())
-		return err == nil && len(ps.Since(before.Keys())) == 0
+		ps, failed := b.Processes(t.Context())
+		return failed == nil && len(ps.Since(before.Keys())) == 0
 	})
 	for i := range 200 {
 		if left := settle(t, b); len(left) == 0 || !slices.Contains(left[0].Argv, "chain") {

@@ -23,14 +23,18 @@ func TestLimitsOfPID1AreItsOwn(t *testing.T) {
 		noticedAs string // empty: nothing has changed
 	}{
 		{
-			"without the guards", sandboxtest.Options{ManyIDs: true, NoOwnCap: true, Without: []string{"mixture"}},
+			"without the guards",
+			sandboxtest.Options{ManyIDs: true, NoOwnCap: true, Without: []string{"mixture"}},
 			[]string{"take its id", "prlimit with its id", "prlimit of a thread with its id", "sched_setscheduler with its id"},
-			[]string{"prlimit", "sched_setscheduler"}, "limit FSIZE is 0:0, and was unlimited:unlimited at its start",
+			[]string{"prlimit", "sched_setscheduler"},
+			"limit FSIZE is 0:0, and was unlimited:unlimited at its start",
 		},
 		{
-			"without a capability of its own", sandboxtest.Options{ManyIDs: true, NoOwnCap: true},
+			"without a capability of its own",
+			sandboxtest.Options{ManyIDs: true, NoOwnCap: true},
 			[]string{"take its id", "sched_setscheduler with its id"},
-			[]string{"prlimit", "prlimit of a thread", "prlimit with its id", "prlimit of a thread with its id", "sched_setscheduler"}, "the scheduling policy of its thread",
+			[]string{"prlimit", "prlimit of a thread", "prlimit with its id", "prlimit of a thread with its id", "sched_setscheduler"},
+			"the scheduling policy of its thread",
 		},
 		{
 			"all guards", sandboxtest.Options{ManyIDs: true}, []string{"take its id"}, []string{
@@ -51,32 +55,45 @@ func TestLimitsOfPID1AreItsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			did := succeeded(out)
-			for _, what := range tt.succeeds {
-				if !slices.Contains(did, what) {
-					t.Errorf("%q did not succeed: is the guard still needed?\n%s", what, out)
-				}
+			compare(t, out, tt.succeeds, tt.refuses)
+			if noticed(t, b, tt.noticedAs); tt.noticedAs == "" {
+				err = serves(t, c)
 			}
-			for _, what := range tt.refuses {
-				if slices.Contains(did, what) || !strings.Contains(out, "- "+what+":") {
-					t.Errorf("%q succeeded\n%s", what, out)
-				}
-			}
-			_, settled := b.Settle(t.Context(), nil, nil)
-			for call, err := range map[string]error{"Untouched": b.Untouched(t.Context()), "Settle": settled} {
-				if tt.noticedAs == "" && err != nil || tt.noticedAs != "" && (!errors.Is(err, host.ErrTampered) || !strings.Contains(err.Error(), tt.noticedAs)) {
-					t.Errorf("%s: %v, want %q", call, err, tt.noticedAs)
-				}
-			}
-			if tt.noticedAs == "" {
-				if err := serves(t, c); err != nil {
-					t.Error(err)
-				}
+			if err != nil {
+				t.Error(err)
 			}
 			if told := slices.ContainsFunc(b.Hello.Findings, func(f string) bool { return strings.Contains(f, "lower the limits of PID 1") }); told != tt.o.OneID {
 				t.Errorf("findings are %q", b.Hello.Findings)
 			}
 		})
+	}
+}
+
+// compare looks for what an attacker did and for what it was refused.
+func compare(t *testing.T, out string, succeeds, refuses []string) {
+	t.Helper()
+	did := succeeded(out)
+	for _, what := range succeeds {
+		if !slices.Contains(did, what) {
+			t.Errorf("%q did not succeed: is the guard still needed?\n%s", what, out)
+		}
+	}
+	for _, what := range refuses {
+		if slices.Contains(did, what) || !strings.Contains(out, "- "+what+":") {
+			t.Errorf("%q succeeded\n%s", what, out)
+		}
+	}
+}
+
+// noticed looks for what each call of the host says was done to PID 1; empty:
+// nothing.
+func noticed(t *testing.T, b *sandboxtest.Box, want string) {
+	t.Helper()
+	_, settled := b.Settle(t.Context(), nil, nil)
+	for call, err := range map[string]error{"Untouched": b.Untouched(t.Context()), "Settle": settled} {
+		if want == "" && err != nil || want != "" && (!errors.Is(err, host.ErrTampered) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", call, err, want)
+		}
 	}
 }
 

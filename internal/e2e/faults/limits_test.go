@@ -1,0 +1,54 @@
+package faults
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/core/record"
+)
+
+// lower does its task, and lowers a limit of PID 1, with that one's id where it
+// may take it.
+const lower = `
+: > /app/done
+id=$(sed -n 's/^Uid:[[:space:]]*\([0-9]*\).*/\1/p' /proc/1/status)
+mkdir -p /logs/artifacts
+if setpriv --reuid "$id" --regid "$id" --clear-groups prlimit --pid 1 --nofile=64:64 || prlimit --pid 1 --nofile=64:64; then
+	: > /logs/artifacts/lowered
+fi
+`
+
+// Root of a sandbox that lowers the limits of PID 1 is refused, or, where the
+// sandbox has one user id only, found out: the work does not count, and is not
+// tried again.
+func TestWhoLowersTheLimitsOfPID1IsRefusedOrFoundOut(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("prlimit"); err != nil {
+		t.Skip("this machine has no prlimit")
+	}
+	users(t, func(p *place) {
+		t := p.test
+		p.task("limits", "", lower, testTiny)
+		p.experiment("retry {\n    max  = 1\n    wait = \"0s\"\n  }\n  matrix {\n    agent = [agent.oracle]\n  }", "")
+		p.berth("run", ".", "--no-live")
+		var s answer.ShowRun
+		if err := json.Unmarshal([]byte(p.berth("show", "last", "--json").want(t, 0).stdout), &s); err != nil {
+			t.Fatal(err)
+		}
+		tr := s.Trials[0]
+		r := tr.Attempts[0]
+		_, err := os.Stat(filepath.Join(r.Dir, "artifacts", "logs", "artifacts", "lowered"))
+		refused := err != nil && tr.Outcome == record.Passed && r.Integrity == record.Checked
+		kept := read(filepath.Join(r.Dir, record.ResultFile))
+		found := tr.Outcome == record.AgentError && r.Integrity == record.Violated && strings.Contains(kept, "pid1_changed") && strings.Contains(kept, "limit NOFILE is 64:64")
+		if !refused && !found || p.uid == stranger && !found || len(tr.Attempts) != 1 {
+			t.Errorf("%s, %s, %d attempts\n%s", tr.Outcome, r.Integrity, len(tr.Attempts), kept)
+		}
+		p.clean()
+	})
+}

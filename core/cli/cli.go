@@ -70,6 +70,7 @@ type app struct {
 	env     func(string) (string, bool)
 	verbose bool
 	log     zerolog.Logger
+	logs    *logs
 	failure answer.Failure // what is known of it so far, with --json
 }
 
@@ -165,7 +166,8 @@ into trials, runs them, and keeps every attempt.`,
 			if a.verbose {
 				level = zerolog.DebugLevel
 			}
-			w := zerolog.ConsoleWriter{Out: a.Err, NoColor: !a.ErrColor, TimeFormat: "15:04:05.000"}
+			a.logs = &logs{to: a.Err}
+			w := zerolog.ConsoleWriter{Out: a.logs, NoColor: !a.ErrColor, TimeFormat: "15:04:05.000"}
 			a.log = zerolog.New(zerolog.SyncWriter(w)).Level(level).With().Timestamp().Logger()
 			if _, err := os.Getwd(); errors.Is(err, fs.ErrNotExist) && !nowhere[cmd.Name()] {
 				return errors.New("the folder that this was started in is gone: go to another one")

@@ -250,6 +250,7 @@ func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) 
 	}
 	watcher := live.New(o)
 	defer watcher.Close()
+	defer a.logs.through(watcher)()
 	report, err = run.Carry(ctx, run.Options{
 		Plan: j.Plan, Store: j.store, Executor: here, Retry: j.Experiment.Retry, Limits: j.limits(), Again: j.again, Watch: watcher.Event,
 	})

@@ -246,7 +246,7 @@ func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold,
 	if ctx.Err() != nil {
 		x.line.Error = "the client went away"
 		if x.failing != nil { // it has waited for a provider that does not serve
-			x.s.setDown(fmt.Errorf("provider of model %q: %w", x.e.up.model.Name, x.failing))
+			x.down(x.failing, false)
 		}
 		if sent {
 			x.settle(wire.Reading{}, http.StatusOK, byClient, hold)
@@ -272,7 +272,7 @@ func (x *exchange) unreached(err error) {
 		x.fail(wire.BadRequest, "%s", r.err)
 		return
 	}
-	x.s.setDown(fmt.Errorf("provider of model %q: %w", name, x.trouble(nil, err)))
+	x.down(x.trouble(nil, err), hopeless(err, 0))
 	x.fail(wire.Unreachable, "the provider of model %q cannot be reached", name)
 }
 
@@ -384,29 +384,33 @@ func (x *exchange) said() string {
 
 // judge says whether the provider could serve.
 func (x *exchange) judge(status int, r wire.Reading, broken breakage) {
-	name := x.e.up.model.Name
+	failed := func(format string, args ...any) { x.down(fmt.Errorf(format, args...), hopeless(nil, status)) }
+	refusal := refusalInWords(x.e.up.host(), status)
 	switch {
 	case broken == byClient, errors.Is(x.lost, errOwnReplies):
 	case status == http.StatusTooManyRequests || status == statusOverloaded:
-		x.s.setDown(fmt.Errorf("provider of model %q: status %d: %w", name, status, trial.ErrRateLimited))
+		failed("%s: %w", refusal, trial.ErrRateLimited)
 	case x.lost != nil:
-		x.s.setDown(fmt.Errorf("provider of model %q: %w", name, x.lost))
+		failed("%w", x.lost)
+	case status == http.StatusUnauthorized: // what it says of the key is not passed on
+		failed("%s", refusal)
 	case status >= 400 && x.line.Cause == CauseRequest:
-		x.refused(fmt.Sprintf("the provider of model %q says: status %d: %s", name, status, x.line.Upstream))
+		x.refused(fmt.Sprintf("the provider of model %q says: status %d: %s", x.e.up.model.Name, status, x.line.Upstream))
 	case status >= 400:
-		x.s.setDown(fmt.Errorf("provider of model %q: status %d: %s", name, status, x.line.Upstream))
+		failed("%s: %s", refusal, x.line.Upstream)
 	case broken == byProvider:
-		x.s.setDown(fmt.Errorf("provider of model %q: it broke off its answer", name))
+		failed("it broke off its answer")
 	case r.Error != "":
-		x.s.setDown(fmt.Errorf("provider of model %q: %s", name, r.Error))
+		failed("%s", r.Error)
 	case r.Invalid:
-		x.s.setDown(fmt.Errorf("provider of model %q: its stream holds an event that is not JSON", name))
+		failed("its stream holds an event that is not JSON")
 	case !r.Ended && strings.HasPrefix(x.line.Type, eventStream):
-		x.s.setDown(fmt.Errorf("provider of model %q: its stream has no end", name))
+		failed("its stream has no end")
 	case !r.Ended:
-		x.s.setDown(fmt.Errorf("provider of model %q: its answer (%s) is not valid for %s: %q", name, cmp.Or(x.line.Type, "no media type"), x.d.Name(), x.said()))
+		failed("its answer (%s) is not valid for %s: %q", cmp.Or(x.line.Type, "no media type"), x.d.Name(), x.said())
 	default:
 		x.s.setDown(nil)
+		x.e.up.health.ok()
 	}
 }
 

@@ -90,6 +90,7 @@ type Gateway struct {
 	records  map[string]*tape.Room      // by the folder of the attempt
 	attempts map[string]*ledger.Account // by trial, attempt and role
 	pacers   map[string]*pace.Pacer     // by address, key and name of a model
+	healths  map[string]*health         // likewise
 	replays  map[string]*replay         // by the name of the run
 }
 
@@ -104,6 +105,7 @@ type upstream struct {
 	script  *script.Script
 	replay  *replay     // nil: it is not replayed
 	pacer   *pace.Pacer // nil: it is not paced
+	health  *health     // of its provider; nil: it has none
 	probes  sync.Map    // *probe, by the name of the model
 }
 
@@ -128,7 +130,10 @@ func New(o Options) (*Gateway, error) {
 	if o.Transport == nil {
 		o.Transport = transport()
 	}
-	g := &Gateway{o: o, models: map[string]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, attempts: map[string]*ledger.Account{}, pacers: map[string]*pace.Pacer{}, replays: map[string]*replay{}, memory: newMemory(), records: map[string]*tape.Room{}}
+	g := &Gateway{
+		o: o, models: map[string]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, attempts: map[string]*ledger.Account{},
+		pacers: map[string]*pace.Pacer{}, healths: map[string]*health{}, replays: map[string]*replay{}, memory: newMemory(), records: map[string]*tape.Room{},
+	}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
 	for i := range o.Models {
 		u, err := g.upstream(o.Models[i])
@@ -252,7 +257,7 @@ func (g *Gateway) upstream(m config.Model) (*upstream, error) {
 		}
 		u.key = key
 	}
-	u.pacer = g.pacer(u)
+	u.pacer, u.health = g.pacer(u), g.healthOf(u)
 	if u.key == "" && m.BaseURL == "" {
 		return nil, fmt.Errorf("it has no api_key: write api_key = secret(\"NAME\") with the variable that holds it")
 	}
@@ -262,7 +267,7 @@ func (g *Gateway) upstream(m config.Model) (*upstream, error) {
 // pacer is the one for the address, the key and the name of a model, which all
 // cells that use it share.
 func (g *Gateway) pacer(u *upstream) *pace.Pacer {
-	id := u.base + " " + u.key + " " + u.model.Name
+	id := u.id()
 	if p := g.pacers[id]; p != nil {
 		return p
 	}
@@ -271,14 +276,7 @@ func (g *Gateway) pacer(u *upstream) *pace.Pacer {
 		o.Max = u.model.InFlight
 	}
 	name, log := u.model.Name, g.o.Log
-	o.Tell = func(s pace.State) {
-		e := log.Warn().Str("model", name).Int("limit", s.Limit).Int("waiting", s.Waiting)
-		if s.Failing == 0 {
-			e.Msg("the provider takes as many requests as before")
-			return
-		}
-		e.Dur("pause_ms", s.Pause).Dur("failing_ms", s.Failing).Msg("the provider asks for patience")
-	}
+	o.Tell = func(s pace.State) { log.Warn().Msg(told(name, s)) }
 	g.pacers[id] = pace.New(o)
 	return g.pacers[id]
 }

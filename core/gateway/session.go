@@ -47,6 +47,7 @@ type session struct {
 	end      context.CancelCauseFunc
 	inside   int           // requests under way
 	idle     chan struct{} // closed when the last of them is gone; nil while nobody waits
+	health   *health       // of the provider that down is about
 	down     error         // why the provider did not serve the last request; nil: it did
 	refused  error         // why the last request was refused although the provider serves
 	answered bool          // a request got a whole answer
@@ -208,6 +209,7 @@ func (s *session) Allow(ctx context.Context) error {
 // Revoke implements trial.ModelSession. It ends what is under way and waits
 // until that is settled.
 func (s *session) Revoke(ctx context.Context) error {
+	defer s.ended()
 	s.mu.Lock()
 	if s.life != nil {
 		s.end(errRevoked)
@@ -270,6 +272,11 @@ func (s *session) refuse(by *ledger.SpentError, why error) {
 	default:
 		r.Scope = record.ScopeCell
 	}
+	s.endTurn(r)
+}
+
+// endTurn ends the turn. The first reason stays.
+func (s *session) endTurn(r *trial.Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refusal == nil {

@@ -139,15 +139,19 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 		}
 		if r == pace.Served || r == pace.Nothing {
 			var once sync.Once
-			return resp, sent, func(r pace.Result) { once.Do(func() { turn.Done(r, 0) }) }, err
+			return resp, sent, func(r pace.Result) { once.Do(func() { turn.Done(r, 0, "") }) }, err
 		}
+		x.failing = x.trouble(resp, err)
 		x.s.wait.addSince(sent)
 		x.line.Waited += time.Since(sent)
-		turn.Done(r, after)
+		if hopeless(err, 0) && !x.e.up.health.hasServed() { // no wait makes it better
+			turn.Done(pace.Nothing, 0, "")
+			return resp, sent, func(pace.Result) {}, err
+		}
+		turn.Done(r, after, x.failing.Error())
 		if p.GivenUp() {
 			return resp, sent, func(pace.Result) {}, err
 		}
-		x.failing = x.trouble(resp, err)
 		if resp != nil {
 			_ = resp.Body.Close()
 		}

@@ -9,7 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"syscall"
+	"time"
+
+	"github.com/berth-eval/berth/core/gateway/pace"
 )
 
 // host is the address of the provider, for people.
@@ -31,10 +35,16 @@ func inWords(host string, err error) string {
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Sprintf("the certificate of %s is not accepted: %s", host, bad.Err)
 	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil && errors.Is(err, syscall.ECONNREFUSED) {
-		if at := op.Addr.String(); at != host {
-			host += " (" + at + ")"
+	if errors.As(err, new(tls.RecordHeaderError)) {
+		return host + " does not speak TLS (https): begin base_url with http if that is right"
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
+		host = "the proxy that leads to " + host
+		if inner, ok := errors.AsType[*net.OpError](op.Err); ok && inner.Addr != nil {
+			host += ", " + inner.Addr.String()
 		}
+	} else if ok && op.Addr != nil && op.Addr.String() != host {
+		host += " (" + op.Addr.String() + ")"
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -57,5 +67,40 @@ func (x *exchange) trouble(resp *http.Response, err error) error {
 	if err != nil {
 		return errors.New(clip(string(x.clean([]byte(inWords(x.e.up.host(), err))))))
 	}
-	return fmt.Errorf("status %d from %s", resp.StatusCode, x.e.up.host())
+	return errors.New(refusalInWords(x.e.up.host(), resp.StatusCode))
+}
+
+// refusalInWords is what a status without success says.
+func refusalInWords(host string, status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return host + " does not accept the api_key (status 401)"
+	case http.StatusPaymentRequired:
+		return host + " wants to be paid first (status 402)"
+	case http.StatusForbidden:
+		return host + " does not allow it with this api_key (status 403)"
+	default:
+		return fmt.Sprintf("status %d from %s", status, host)
+	}
+}
+
+// told is what a log says of a provider that was asked for patience or failed,
+// or has come back.
+func told(model string, s pace.State) string {
+	if s.Failing == 0 {
+		return fmt.Sprintf("model %s: the provider takes as many requests as before", model)
+	}
+	text := fmt.Sprintf("model %s: %s, trying again in %s, up to %s", model, s.Why, roughly(s.Pause), roughly(s.Left))
+	if s.Result == pace.Limited {
+		text += ", with " + strconv.Itoa(s.Limit) + " at the same time"
+	}
+	return text
+}
+
+// roughly is a duration that nobody measures.
+func roughly(d time.Duration) string {
+	if d < 90*time.Second {
+		return fmt.Sprintf("%d s", max(1, int(d.Round(time.Second).Seconds())))
+	}
+	return fmt.Sprintf("%d min", int(d.Round(time.Minute).Minutes()))
 }

@@ -461,6 +461,8 @@ func refused(m ModelSession) error {
 	switch {
 	case r == nil:
 		return nil
+	case r.Provider:
+		return blame.Stop(r.Scope, record.ByModel, r.Err)
 	case r.Scope != "":
 		return blame.Stop(r.Scope, record.ByConfig, fmt.Errorf("limit used: %w: raise it, and resume with --experiment PATH", r.Err))
 	case r.First:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/berth-eval/berth/core/cli/out"
 	"github.com/berth-eval/berth/core/run"
@@ -93,8 +94,23 @@ func (b *block) Event(e run.Event) {
 	b.mu.Lock()
 	printed := b.s.take(e)
 	b.mu.Unlock()
-	for _, line := range printed {
-		b.program.Send(tea.Println(line)()) // Program.Println would block after its end
+	b.print(printed)
+}
+
+// Write implements Watcher: lines go above the block.
+func (b *block) Write(p []byte) (int, error) {
+	b.print(strings.Split(strings.TrimRight(string(p), "\n"), "\n"))
+	return len(p), nil
+}
+
+// print prints lines above the block. One that is longer than the terminal is
+// wide is wrapped here: what the terminal wraps is not counted right.
+func (b *block) print(lines []string) {
+	b.mu.Lock()
+	width := b.width
+	b.mu.Unlock()
+	for _, line := range lines {
+		b.program.Send(tea.Println(ansi.Wrap(line, width, ""))()) // Program.Println would block after its end
 	}
 }
 

@@ -46,6 +46,13 @@ func (l *lines) Event(e run.Event) {
 	}
 }
 
+// Write implements Watcher.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.s.o.Err.Write(p)
+}
+
 // Close implements Watcher.
 func (l *lines) Close() {
 	close(l.stop)

@@ -19,6 +19,8 @@ import (
 // Watcher is told what happens in a run, by one goroutine at a time.
 type Watcher interface {
 	Event(e run.Event)
+	// Write prints whole lines, such as those of a log, where they stay.
+	io.Writer
 	// Close ends the display; what follows may be printed.
 	Close()
 }

@@ -35,8 +35,9 @@ type Options struct {
 	// First and Longest are the waits after failures, doubled from one to the
 	// other where the provider does not say; 0: 1 s and 60 s.
 	First, Longest time.Duration
-	// Tell is called when the number of requests that may be under way falls,
-	// and when it has come back; nil: nobody is told. It must not block.
+	// Tell is called when a request has failed, once for all that began under the
+	// same limit, and when the limit has come back; nil: nobody is told. It must
+	// not block.
 	Tell func(State)
 }
 
@@ -53,6 +54,9 @@ type State struct {
 	Waiting  int           // that wait
 	Pause    time.Duration // until the next may begin; 0: now
 	Failing  time.Duration // since the first failure after the last success; 0: it serves
+	Left     time.Duration // until it is given up, when it fails
+	Result   Result        // of the last request
+	Why      string        // it was not served
 }
 
 // Pacer paces the requests to one provider. It is safe for concurrent use.
@@ -69,6 +73,8 @@ type Pacer struct {
 	fails    int // epochs without a success
 	until    time.Time
 	since    time.Time // of the first failure after the last success
+	last     Result    // of the last request
+	why      string    // it was not served
 }
 
 // New makes a pacer.
@@ -139,14 +145,18 @@ func (p *Pacer) sleep(ctx context.Context, pause time.Duration) {
 }
 
 // Done says what came of the request. after is how long the provider asks to
-// wait; 0: it does not say. Later calls do nothing.
-func (t *Turn) Done(r Result, after time.Duration) {
-	t.once.Do(func() { t.p.done(t.epoch, r, after) })
+// wait; 0: it does not say. why is for people, and empty when it was served.
+// Later calls do nothing.
+func (t *Turn) Done(r Result, after time.Duration, why string) {
+	t.once.Do(func() { t.p.done(t.epoch, r, after, why) })
 }
 
-func (p *Pacer) done(epoch int, r Result, after time.Duration) {
+func (p *Pacer) done(epoch int, r Result, after time.Duration, why string) {
 	p.mu.Lock()
 	p.inFlight--
+	if r != Nothing {
+		p.last, p.why = r, why
+	}
 	tell := false
 	switch r {
 	case Served:
@@ -208,9 +218,13 @@ func (p *Pacer) State() State {
 }
 
 func (p *Pacer) state() State {
-	s := State{Limit: int(p.limit), InFlight: p.inFlight, Waiting: p.waiting, Pause: max(0, time.Until(p.until))}
+	s := State{
+		Limit: int(p.limit), InFlight: p.inFlight, Waiting: p.waiting, Pause: max(0, time.Until(p.until)),
+		Result: p.last, Why: p.why,
+	}
 	if !p.since.IsZero() {
 		s.Failing = time.Since(p.since)
+		s.Left = max(0, p.o.Patience-s.Failing)
 	}
 	return s
 }

@@ -25,8 +25,8 @@ func TestTheLimitFallsOnceForAllThatBeganUnderIt(t *testing.T) {
 		turns = append(turns, turn)
 	}
 	for _, turn := range turns {
-		turn.Done(Limited, 0)
-		turn.Done(Limited, 0) // does nothing
+		turn.Done(Limited, 0, "no")
+		turn.Done(Limited, 0, "no") // does nothing
 	}
 	if s := p.State(); s.Limit != usualStart/2 || s.InFlight != 0 {
 		t.Errorf("state %+v", s)
@@ -40,7 +40,7 @@ func TestNothingBeginsBeforeTheProviderSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	turn.Done(Limited, 60*time.Millisecond)
+	turn.Done(Limited, 60*time.Millisecond, "no")
 	begin := time.Now()
 	if turn, err = p.Acquire(t.Context()); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestNothingBeginsBeforeTheProviderSays(t *testing.T) {
 	if waited := time.Since(begin); waited < 50*time.Millisecond {
 		t.Errorf("waited %s of 60 ms", waited)
 	}
-	turn.Done(Served, 0)
+	turn.Done(Served, 0, "")
 	if s := p.State(); s.Failing != 0 {
 		t.Errorf("state %+v", s)
 	}
@@ -66,11 +66,11 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	if _, err = p.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
-	turn.Done(Nothing, 0)
+	turn.Done(Nothing, 0, "")
 	if turn, err = p.Acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	turn.Done(Served, 0)
+	turn.Done(Served, 0, "")
 }
 
 // A provider that takes four requests at a time is served four, and a client of
@@ -110,10 +110,10 @@ func TestTheLimitFindsWhatTheProviderTakes(t *testing.T) {
 			}
 			mu.Unlock()
 			if ok {
-				turn.Done(Served, 0)
+				turn.Done(Served, 0, "")
 				return
 			}
-			turn.Done(Limited, 0)
+			turn.Done(Limited, 0, "no")
 		}
 	}
 	var wg sync.WaitGroup
@@ -141,13 +141,13 @@ func TestAProviderThatFailsForTooLongIsGivenUp(t *testing.T) {
 		if err != nil || time.Now().After(deadline) {
 			t.Fatal("it is not given up", err)
 		}
-		turn.Done(Failed, 0)
+		turn.Done(Failed, 0, "no")
 	}
 	turn, err := p.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if turn.Done(Served, 0); p.GivenUp() {
+	if turn.Done(Served, 0, ""); p.GivenUp() {
 		t.Error("a success does not bring it back")
 	}
 }

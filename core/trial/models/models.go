@@ -43,11 +43,13 @@ type Spec struct {
 	Inside func(ctx context.Context, port int, serve func(net.Conn)) (*inside.Port, error)
 }
 
-// Refusal is a request that a budget had no room for.
+// Refusal is why the models of a session serve no more: a request that a budget
+// had no room for, or a provider that can serve nobody.
 type Refusal struct {
-	Scope record.Scope // of the budget; empty: it is the attempt's own
-	First bool         // the budget was untouched: it is too small for any such request
-	Err   error
+	Scope    record.Scope // of the budget; empty: it is the attempt's own
+	First    bool         // the budget was untouched: it is too small for any such request
+	Provider bool         // it is the provider
+	Err      error
 }
 
 // Session is the models of one session.
@@ -56,7 +58,8 @@ type Session interface {
 	// Allow lets requests through, until Revoke.
 	Allow(ctx context.Context) error
 	Revoke(ctx context.Context) error
-	// Spent is closed when a budget has refused a request.
+	// Spent is closed when a budget has refused a request, or a provider can
+	// serve nobody.
 	Spent() <-chan struct{}
 	// Refusal is what closed Spent; nil before.
 	Refusal() *Refusal

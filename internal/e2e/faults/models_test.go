@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -189,6 +191,51 @@ func unpacked(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	return all.String()
+}
+
+// A provider at a wrong address stops the run at once, with one sentence; when it
+// is there the run is resumed and complete.
+func TestAProviderThatIsNotThereStopsTheRun(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	p.task("unreached", "", solveTiny, testTiny)
+	p.experiment("agent = agent.loop\n  model = model.m\n  repeat = 4\n  limits {\n    in_flight = 1\n  }",
+		fmt.Sprintf("agent \"loop\" {\n  plugin = \"minisweagent\"\n}\nmodel \"m\" {\n  provider = \"openai-chat\"\n  name = \"m1\"\n  base_url = \"http://%s/v1\"\n}\n", address))
+	r := p.berth("run", ".", "--no-live").want(t, 3)
+	why := fmt.Sprintf(`stopped: provider of model "m1": connection refused by %s`, address)
+	if !strings.Contains(r.stdout, why) {
+		t.Errorf("%s\nwant %s", r.stdout, why)
+	}
+	show := p.show(p.run())
+	if o := show.Summary.Outcomes; o[record.NotRun] != 4 {
+		t.Errorf("outcomes %v", o)
+	}
+	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q struct{ Messages []struct{ Role string } }
+		_ = json.NewDecoder(r.Body).Decode(&q) // without messages it is the first turn
+		say := "```bash\ntouch /app/done\n```"
+		if len(q.Messages) > 2 {
+			say = "```bash\necho TASK_IS_COMPLETE\n```"
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{ // the client may be gone
+			"model": "m1", "choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": say}}},
+			"usage": map[string]any{"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+		})
+	})}
+	if l, err = net.Listen("tcp", address); err != nil { //nolint:noctx // as above
+		t.Skipf("another program took the port: %v", err)
+	}
+	go func() { _ = s.Serve(l) }() // it ends with Close
+	defer s.Close()
+	p.berth("resume", p.run(), "--no-live").want(t, 0)
+	p.clean()
 }
 
 // canary stands for a secret.

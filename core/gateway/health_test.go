@@ -1,0 +1,176 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/pace"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// usualPace waits for ten minutes for a provider that fails: a test that would
+// wait does not end.
+func usualPace(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Pace = pace.Options{} }
+
+// closedPort is an address where nobody listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A provider that cannot be reached at all, or does not want the key, ends the
+// run with the first request, and with the address and the cause.
+func TestAProviderThatNobodyCanReachEndsTheRun(t *testing.T) {
+	t.Parallel()
+	status := func(n int) string {
+		return provide(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(n) }).URL
+	}
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted.Config.ErrorLog = nil
+	untrusted.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	plain := provide(t, func(http.ResponseWriter, *http.Request) {})
+	for name, tt := range map[string]struct{ base, says string }{
+		"refused":        {"http://" + closedPort(t), "connection refused by 127.0.0.1:"},
+		"no such host":   {"http://provider.invalid", "no such host: provider.invalid"},
+		"no certificate": {untrusted.URL, "the certificate of 127.0.0.1:"},
+		"no TLS":         {strings.Replace(plain.URL, "http:", "https:", 1), "does not speak TLS (https)"},
+		"401":            {status(401), "does not accept the api_key (status 401)"},
+		"402":            {status(402), "wants to be paid first (status 402)"},
+		"403":            {status(403), "does not allow it with this api_key (status 403)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := provide(t, func(http.ResponseWriter, *http.Request) {}).model("anthropic")
+			m.BaseURL = tt.base
+			b := start(t, m, usualPace)
+			if got := b.ask(t.Context(), t, requests[0].path, requests[0].body); got.status < 400 {
+				t.Errorf("answered with %d %s", got.status, got.body)
+			}
+			select {
+			case <-b.Spent():
+			case <-time.After(time.Minute):
+				t.Fatal("the turn goes on")
+			}
+			r := b.Refusal()
+			if r == nil || !r.Provider || r.Scope != record.ScopeRun || !strings.Contains(r.Err.Error(), tt.says) || !strings.Contains(r.Err.Error(), `model "m1"`) {
+				t.Errorf("refusal %+v; want %q", r, tt.says)
+			}
+			if strings.Contains(fmt.Sprint(r), canaryKey) {
+				t.Error("the key is in it")
+			}
+		})
+	}
+}
+
+// One that has served before is waited for, and ends no run by itself.
+func TestAProviderThatHasServedIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{401, 503} {
+		var asked atomic.Int64
+		p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+			if asked.Add(1) > 1 {
+				w.WriteHeader(status)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"content":[],"usage":{"input_tokens":3,"output_tokens":4}}`)
+		})
+		b := start(t, p.model("anthropic"))
+		for range 2 {
+			b.ask(t.Context(), t, requests[0].path, requests[0].body)
+		}
+		if b.Refusal() != nil || b.Down() == nil {
+			t.Errorf("%d: refusal %+v, down %v", status, b.Refusal(), b.Down())
+		}
+	}
+}
+
+// When several attempts in a row have ended in the same way, another one that
+// would ends the run. An answer in between begins anew.
+func TestEqualFailuresInARowEndTheRun(t *testing.T) {
+	t.Parallel()
+	var good atomic.Bool
+	good.Store(true)
+	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if good.Load() {
+			_, _ = io.WriteString(w, `{"content":[],"usage":{"input_tokens":3,"output_tokens":4}}`)
+			return
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	first := start(t, p.model("anthropic"), func(_ *config.Model, o *Options, _ *trial.ModelSpec) {
+		o.Pace = pace.Options{Patience: time.Nanosecond, First: time.Millisecond, Longest: time.Millisecond}
+	})
+	models := first.spec.Models
+	attempt := func(n int, ok bool) *trial.Refusal {
+		good.Store(ok)
+		b := &bench{g: first.g}
+		b.session = b.open(t, trial.ModelSpec{Trial: fmt.Sprint("t", n), Attempt: 1, Role: "agent", Models: models})
+		b.e = b.Endpoints()["default"]
+		b.c = unixClient(b.e.Host)
+		for range 3 { // the agent tries again
+			b.ask(t.Context(), t, requests[0].path, requests[0].body)
+		}
+		b.c.CloseIdleConnections()
+		r := b.Refusal()
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return r
+	}
+	attempt(0, true)
+	for n := 1; n <= maxEqual; n++ {
+		if r := attempt(n, false); r != nil {
+			t.Fatalf("attempt %d: %v", n, r.Err)
+		}
+	}
+	attempt(10, true)
+	for n := 11; n <= 10+maxEqual; n++ {
+		if r := attempt(n, false); r != nil {
+			t.Fatalf("attempt %d: %v", n, r.Err)
+		}
+	}
+	if r := attempt(20, false); r == nil || !r.Provider || !strings.Contains(r.Err.Error(), "status 500 from 127.0.0.1:") || !strings.Contains(r.Err.Error(), "5 attempts in a row have ended so") {
+		t.Errorf("refusal %+v", r)
+	}
+}
+
+func TestWhatALogSaysOfAProvider(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]pace.State{
+		"model x: connection refused by 127.0.0.1:9, trying again in 1 s, up to 10 min": {
+			Result: pace.Failed, Why: "connection refused by 127.0.0.1:9", Pause: 900 * time.Millisecond, Failing: time.Second, Left: 599 * time.Second,
+		},
+		"model x: status 429 from api.example.com, trying again in 30 s, up to 60 s, with 8 at the same time": {
+			Result: pace.Limited, Why: "status 429 from api.example.com", Limit: 8, Pause: 30 * time.Second, Failing: time.Second, Left: time.Minute,
+		},
+		"model x: the provider takes as many requests as before": {Limit: 16},
+	} {
+		if got := told("x", s); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	proxy := &net.OpError{Op: "proxyconnect", Net: "tcp", Err: &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 3128}, Err: errors.New("no")}}
+	if got := inWords("api.example.com", proxy); !strings.HasPrefix(got, "no answer from the proxy that leads to api.example.com, 127.0.0.1:3128:") {
+		t.Error(got)
+	}
+}

@@ -109,9 +109,13 @@ func TestEtcHoldsNothingSecret(t *testing.T) {
 	for path, mode := range map[string]os.FileMode{
 		"passwd": 0o644, "shadow": 0o644, "ssh/ssh_host_key": 0o644, "ssl/certs/ca.pem": 0o644, "ssl/private/key.pem": 0o644,
 		"app/server.key": 0o644, "app/config": 0o644, "app/password": 0o640, "mine": 0o600, "profile.d/x.sh": 0o755, "hostname": 0o644,
+		"pip.conf": 0o644, "xdg/pip/pip.conf": 0o644, "npmrc": 0o644, "gitconfig": 0o644, "apt/auth.conf.d/mirror.conf": 0o644,
 	} {
 		write(t, filepath.Join(etc, path), "host's "+path, mode)
 	}
+	write(t, filepath.Join(etc, "apt/sources.list"), "deb https://me:secret@mirror.example/debian trixie main\n", 0o644)
+	write(t, filepath.Join(etc, "apt/apt.conf.d/90proxy"), "Acquire::http::Proxy \"http://me:secret@proxy:3128\";\n", 0o644)
+	write(t, filepath.Join(etc, "apt/sources.list.d/open.list"), "deb https://mirror.example:443/debian trixie main # me@example.org\n", 0o644)
 	if err := os.Symlink("/run/somewhere", filepath.Join(etc, "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +138,7 @@ func TestEtcHoldsNothingSecret(t *testing.T) {
 		return err
 	})
 	want := []string{
-		"app/config", "fstab", "hostname", "hosts", "link", "machine-id", "mtab", "passwd", "profile.d/x.sh", "resolv.conf", "shadow", "ssl/certs/ca.pem",
+		"app/config", "apt/sources.list.d/open.list", "fstab", "hostname", "hosts", "link", "machine-id", "mtab", "passwd", "profile.d/x.sh", "resolv.conf", "shadow", "ssl/certs/ca.pem",
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got  %v, %v\nwant %v", got, err, want)
@@ -147,6 +151,53 @@ func TestEtcHoldsNothingSecret(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(c.Path, "profile.d/x.sh")); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("profile.d/x.sh: %v, %v", info, err)
 	}
+}
+
+// What not everybody may read of a folder of the host is not there in a sandbox,
+// whose root would own it, nor is what holds credentials by its name. It is
+// looked for each time.
+func TestTheCoverHidesWhatIsNotForEverybody(t *testing.T) {
+	root, s := t.TempDir(), state(t)
+	write(t, filepath.Join(root, "bin/true"), "x", 0o755)
+	if c, err := s.Cover(root); err != nil || c != nil {
+		t.Fatalf("nothing to hide: %v, %v", c, err)
+	}
+	write(t, filepath.Join(root, "local/lib/app/secret"), "x", 0o600)
+	write(t, filepath.Join(root, "local/lib/app/group"), "x", 0o640)
+	write(t, filepath.Join(root, "local/lib/app/open"), "x", 0o644)
+	write(t, filepath.Join(root, "etc/npmrc"), "x", 0o644)
+	write(t, filepath.Join(root, "closed/a/b"), "x", 0o644)
+	if err := os.Chmod(filepath.Join(root, "closed"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("secret", filepath.Join(root, "local/lib/app/link")); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Cover(root)
+	if err != nil || c == nil {
+		t.Fatalf("got %v, %v", c, err)
+	}
+	defer c.Close()
+	var got []string
+	err = filepath.WalkDir(c.Path, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			var st unix.Stat_t
+			if err = unix.Lstat(path, &st); st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != 0 {
+				t.Errorf("%s is no whiteout", path)
+			}
+			got = append(got, strings.TrimPrefix(path, c.Path+"/"))
+		}
+		return err
+	})
+	if want := []string{"closed", "etc/npmrc", "local/lib/app/group", "local/lib/app/secret"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got  %v, %v\nwant %v", got, err, want)
+	}
+	write(t, filepath.Join(root, "local/lib/app/later"), "x", 0o600)
+	again, err := s.Cover(root)
+	if err != nil || again == nil || again.Path == c.Path {
+		t.Fatalf("with one more: %v, %v", again, err)
+	}
+	defer again.Close()
 }
 
 // tree makes some folders.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,8 +18,9 @@ import (
 )
 
 // withheld are names under /etc that no sandbox sees: what describes this
-// machine, its users' keys, or its network. What only some users may read is
-// left out in any case.
+// machine, its users' keys, or its network. What only some users may read, what
+// is private by its name, and files that hold a password in an address are left
+// out in any case.
 var withheld = []string{
 	"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "passwd-", "group-", ".pwd.lock",
 	"subuid", "subuid-", "subgid", "subgid-", "machine-id", "hostname", "hosts", "resolv.conf", "fstab", "mtab", "crypttab", "environment",
@@ -61,7 +63,7 @@ func visible(rel string, info fs.FileInfo) bool {
 		}
 	}
 	switch {
-	case strings.ContainsAny(rel, "\n\x00"):
+	case strings.ContainsAny(rel, "\n\x00"), slices.Contains(private, filepath.Base(rel)):
 		return false
 	case info.IsDir():
 		return info.Mode().Perm()&0o005 == 0o005
@@ -71,6 +73,25 @@ func visible(rel string, info fs.FileInfo) bool {
 	default:
 		return info.Mode()&fs.ModeSymlink != 0
 	}
+}
+
+// password is an address with a user and a password in it, as package managers
+// and proxies have them.
+var password = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@"'<>]+:[^\s/@"'<>]+@[A-Za-z0-9\[]`)
+
+// maxLooked is how much of a file is searched for passwords, in bytes.
+const maxLooked = 1 << 20
+
+// hasPassword says whether a file holds an address with a password; what cannot
+// be read is said elsewhere.
+func hasPassword(path string) bool {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer func() { _ = f.Close() }()
+	return password.MatchReader(bufio.NewReader(io.LimitReader(f, maxLooked)))
 }
 
 // walkEtc calls do for everything that is visible, folders first.
@@ -96,6 +117,9 @@ func walkEtc(etc string, do func(path, rel string, info fs.FileInfo) error) erro
 		info, err := d.Info()
 		if err != nil || !visible(rel, info) {
 			return skip //nolint:nilerr // it went away: as if it had never been there
+		}
+		if info.Mode().IsRegular() && hasPassword(path) {
+			return nil
 		}
 		return do(path, rel, info)
 	})

@@ -64,11 +64,15 @@ type host struct {
 	etc      *base.Copy
 	folders  []string // visible, relative to the root, parents first: usr, usr/local if that is a mount
 	links    []inside.Link
+	cover    map[string]*base.Copy // by folder; none where there is nothing to hide
 	skeleton map[string]*base.Copy // by folder; none where the folder's ids can be shifted
 }
 
 func (h *host) close() error {
 	errs := []error{h.etc.Close()}
+	for _, c := range h.cover {
+		errs = append(errs, c.Close())
+	}
 	for _, c := range h.skeleton {
 		errs = append(errs, c.Close())
 	}
@@ -106,11 +110,16 @@ func (m *Maker) openHost() (*host, error) {
 
 // copy makes the copies of the host in the folder that state uses.
 func (h *host) copy(state *base.State, shift *shifter) (err error) {
-	h.skeleton = map[string]*base.Copy{}
+	h.cover, h.skeleton = map[string]*base.Copy{}, map[string]*base.Copy{}
 	if h.etc, err = state.Etc("/etc"); err != nil {
 		return err
 	}
 	for _, f := range h.folders {
+		if c, coverErr := state.Cover("/" + f); coverErr != nil {
+			return errors.Join(coverErr, h.close())
+		} else if c != nil {
+			h.cover[f] = c
+		}
 		if ok, shiftErr := shift.can("/" + f); shiftErr != nil {
 			return errors.Join(shiftErr, h.close())
 		} else if ok {
@@ -277,6 +286,9 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 	}
 	for _, f := range h.folders {
 		l := inside.Layer{Target: f}
+		if c := h.cover[f]; c != nil {
+			l.Lower = append(l.Lower, src.folder(c.Path, true))
+		}
 		c := h.skeleton[f]
 		if c != nil {
 			l.Lower = append(l.Lower, src.folder(c.Path, true))

@@ -47,6 +47,19 @@ func TestSandboxSeesNothingOfTheHostButItsPrograms(t *testing.T) {
 	})
 }
 
+// A sandbox's root owns the host's programs. What not everybody may read of them
+// is not there.
+func TestSandboxSeesNothingThatOnlyRootMayRead(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		x := newRig(t).open(t, Order{})
+		got := x.sh(t, `find /usr /etc ! -type l \( -type f ! -perm -o=r -o -type d ! -perm -o=rx -o -name npmrc -o -name pip.conf -o -name gitconfig \) ! -path /etc/shadow`)
+		if got != "" {
+			t.Errorf("there is\n%s", got)
+		}
+		x.sh(t, "test -x /usr/bin/env && ls /usr/share /usr/local >/dev/null")
+	})
+}
+
 func TestMountsOfTheHostAndStateDoNotShow(t *testing.T) {
 	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
 		r := newRig(t)

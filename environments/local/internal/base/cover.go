@@ -1,0 +1,125 @@
+package base
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// private are names of files that hold a user's or a machine's credentials for
+// registries and repositories, wherever they are.
+var private = []string{"npmrc", ".npmrc", "pip.conf", "gitconfig", ".gitconfig", ".netrc", ".pypirc", ".git-credentials"}
+
+// Cover returns a layer over root that hides what not everybody may read and
+// what is private by its name; nil: there is nothing of this kind. It looks at
+// the whole of root each time, which takes half a second: what it must hide may
+// come at any place.
+func (s *State) Cover(root string) (*Copy, error) {
+	w := &hider{root: root, slots: make(chan struct{}, 4)}
+	w.walk("")
+	w.work.Wait()
+	if w.err != nil {
+		return nil, fmt.Errorf("cover of %s: %w", root, w.err)
+	}
+	if len(w.hidden) == 0 {
+		return nil, nil
+	}
+	slices.Sort(w.hidden)
+	return s.get(recipe{
+		kind: "cover" + strings.ReplaceAll(root, "/", "."),
+		fingerprint: func() (string, error) {
+			sum := sha256.Sum256([]byte(strings.Join(w.hidden, "\x00")))
+			return hex.EncodeToString(sum[:])[:16], nil
+		},
+		build: func(tree string, list *bufio.Writer) error { return whiteouts(tree, w.hidden, list) },
+	})
+}
+
+// whiteouts makes what an overlay takes for a name that is not there.
+func whiteouts(tree string, hidden []string, list *bufio.Writer) error {
+	for _, rel := range hidden {
+		at := filepath.Join(tree, rel)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mknod(at, unix.S_IFCHR, 0); err != nil {
+			return fmt.Errorf("hide %s: %w", rel, err)
+		}
+		if strings.Contains(rel, "\n") {
+			continue // not a name of the list
+		}
+		if _, err := list.WriteString(rel + "\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hider finds what is to be hidden.
+type hider struct {
+	root  string
+	slots chan struct{}
+	work  sync.WaitGroup
+
+	mu     sync.Mutex
+	hidden []string // relative to root
+	err    error
+}
+
+func (h *hider) walk(rel string) {
+	fd, err := unix.Open(filepath.Join(h.root, rel), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		h.fail(rel, err)
+		return
+	}
+	dir := os.NewFile(uintptr(fd), rel)
+	defer func() { _ = dir.Close() }()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		h.fail(rel, err)
+	}
+	for _, n := range names {
+		var st unix.Stat_t
+		if unix.Fstatat(fd, n, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue // it went away
+		}
+		name := filepath.Join(rel, n)
+		folder := st.Mode&unix.S_IFMT == unix.S_IFDIR
+		switch {
+		case folder && st.Mode&0o005 != 0o005, st.Mode&unix.S_IFMT == unix.S_IFREG && (st.Mode&0o004 == 0 || slices.Contains(private, n)):
+			h.mu.Lock()
+			h.hidden = append(h.hidden, name)
+			h.mu.Unlock()
+		case folder:
+			select {
+			case h.slots <- struct{}{}:
+				h.work.Go(func() {
+					h.walk(name)
+					<-h.slots
+				})
+			default:
+				h.walk(name)
+			}
+		}
+	}
+}
+
+// fail keeps an error, but for what went away or nobody may look into.
+func (h *hider) fail(rel string, err error) {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = errors.Join(h.err, fmt.Errorf("%q: %w", rel, err))
+}

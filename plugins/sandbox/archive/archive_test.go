@@ -183,12 +183,12 @@ func TestLinksThroughLinksDoNotLeadOut(t *testing.T) {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	for _, name := range []string{"out", "again"} {
-		if b, err := os.ReadFile(above + "/in/" + name); err == nil {
+		if b, none := os.ReadFile(above + "/in/" + name); none == nil {
 			t.Errorf("%s leads to %q", name, b)
 		}
 	}
-	if b, err := os.ReadFile(above + "/in/in"); err != nil || string(b) != "x" {
-		t.Errorf("a link that stays inside: %q, %v", b, err)
+	if b, lost := os.ReadFile(above + "/in/in"); lost != nil || string(b) != "x" {
+		t.Errorf("a link that stays inside: %q, %v", b, lost)
 	}
 	if _, err = ExtractFolder(above+"/strict", build(t, entries...), Extraction{Links: true, Strict: true}); !errors.Is(err, fault.ErrUnsafe) {
 		t.Errorf("strict: %v", err)

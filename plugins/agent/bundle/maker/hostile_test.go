@@ -104,12 +104,12 @@ func TestWhatALockNamesIsAPackage(t *testing.T) {
 	good.Recipe.PyPI, good.Recipe.Debian = []string{"a.b[c]==1.0", "d>=1,<2", "e=={version}"}, []string{"libc6", "libstdc++6"}
 	good.Packages = append(good.Packages, bundle.Package{From: "pypi", Name: "a.b", Version: "1!2.0.post1+local", Integrity: "sha256:ab"}, bundle.Package{From: "debian", Name: "libc6", Version: "1:2.41-12+deb13u1~x"})
 	read := func(l maker.Lock) error {
-		raw, err := json.Marshal(l)
-		if err != nil {
-			t.Fatal(err)
+		raw, wrong := json.Marshal(l)
+		if wrong != nil {
+			t.Fatal(wrong)
 		}
-		_, err = maker.ReadLock(bytes.NewReader(raw))
-		return err
+		_, wrong = maker.ReadLock(bytes.NewReader(raw))
+		return wrong
 	}
 	if err = read(good); err != nil {
 		t.Errorf("a good one: %v", err)

@@ -80,26 +80,8 @@ func (l *Lock) checkNPM() error {
 	if len(l.NPM) == 0 {
 		return nil
 	}
-	var wants map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(l.NPM[npmFiles[0]]), &wants); err != nil {
+	if err := checkWants(l.NPM[npmFiles[0]]); err != nil {
 		return fmt.Errorf("%s: %w", npmFiles[0], err)
-	}
-	for _, member := range slices.Sorted(maps.Keys(wants)) {
-		switch member {
-		case "private":
-		case "dependencies":
-			var of map[string]string
-			if err := json.Unmarshal(wants[member], &of); err != nil {
-				return fmt.Errorf("%s: %w", npmFiles[0], err)
-			}
-			for _, name := range slices.Sorted(maps.Keys(of)) {
-				if !npmName.MatchString(name) || !npmVersion.MatchString(of[name]) {
-					return fmt.Errorf("%s: %q %q is no package of npm", npmFiles[0], name, of[name])
-				}
-			}
-		default:
-			return fmt.Errorf("%s has %q, which Berth does not write", npmFiles[0], member)
-		}
 	}
 	var has struct {
 		Packages map[string]struct {
@@ -115,6 +97,32 @@ func (l *Lock) checkNPM() error {
 		local := path == "" || strings.HasPrefix(path, "node_modules/") && !slices.Contains(strings.Split(path, "/"), "..")
 		if !local || p.Link || p.Resolved != "" {
 			return fmt.Errorf("%s: %q does not come from npm's registry", npmFiles[1], path)
+		}
+	}
+	return nil
+}
+
+// checkWants looks at a package.json: it names packages of the registry and
+// nothing else.
+func checkWants(text string) error {
+	var wants map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &wants); err != nil {
+		return err
+	}
+	for _, member := range slices.Sorted(maps.Keys(wants)) {
+		if member != "private" && member != "dependencies" {
+			return fmt.Errorf("it has %q, which Berth does not write", member)
+		}
+	}
+	var of map[string]string
+	if raw := wants["dependencies"]; raw != nil {
+		if err := json.Unmarshal(raw, &of); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if !npmName.MatchString(name) || !npmVersion.MatchString(of[name]) {
+			return fmt.Errorf("%q %q is no package of npm", name, of[name])
 		}
 	}
 	return nil

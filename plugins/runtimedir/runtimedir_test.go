@@ -317,7 +317,9 @@ func (m *machine) child(attr *syscall.SysProcAttr, mounts string, env ...string)
 	self := m.top + "/self" // where another user may execute it
 	text, err := os.ReadFile(os.Args[0])
 	if err == nil {
+		syscall.ForkLock.RLock()              // a child of another test would hold it open for writing: text file busy
 		err = os.WriteFile(self, text, 0o755) //nolint:gosec // to be executed
+		syscall.ForkLock.RUnlock()
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -266,7 +266,7 @@ func (s *Search) leaves(fd int, dir, name string) bool {
 		if !path.IsAbs(target) {
 			target = path.Join(dir, target)
 		}
-		if dir, name = path.Split(target); !s.covers(dir) {
+		if dir = path.Dir(target); !s.covers(dir) {
 			return true
 		}
 		fd, name = unix.AT_FDCWD, target

@@ -37,8 +37,10 @@ func system(t *testing.T) (root string, c changes.Command) {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
-	for _, name := range []string{"usr/bin/cat", "usr/bin/mawk", "usr/bin/gawk", "usr/lib/libc.so.6", "usr/lib/readme", "usr/lib/glibc-hwcaps/v3/libm.so.6",
-		"usr/lib/python3.11/site-packages/pip/x.py", "usr/lib/python3/dist-packages/a.pth", "home/.bashrc", "opt/tool/tool", "rc"} {
+	for _, name := range []string{
+		"usr/bin/cat", "usr/bin/mawk", "usr/bin/gawk", "usr/lib/libc.so.6", "usr/lib/readme", "usr/lib/glibc-hwcaps/v3/libm.so.6",
+		"usr/lib/python3.11/site-packages/pip/x.py", "usr/lib/python3/dist-packages/a.pth", "home/.bashrc", "opt/tool/tool", "rc",
+	} {
 		write(t, filepath.Join(root, name), "#!/bin/sh\n")
 	}
 	must(t, os.Mkdir(filepath.Join(root, "alternatives"), 0o750), os.Mkdir(filepath.Join(root, "local"), 0o750),
@@ -125,8 +127,10 @@ func TestLibrariesAndPythonsBesidePrograms(t *testing.T) {
 	root, c := system(t)
 	c.Env = func(name string) string { return map[string]string{"PATH": root + "/usr/bin"}[name] }
 	s := &changes.Search{After: changes.Moment()}
-	for _, f := range []string{"/usr/lib/libc.so.6", "/usr/lib/readme", "/usr/lib/glibc-hwcaps/v3/libm.so.6", "/usr/lib/python3.11/site-packages/evil.pth",
-		"/usr/lib/python3.11/site-packages/good.py", "/usr/lib/python3/dist-packages/a.pth", "/usr/lib/python3.11/sitecustomize.py"} {
+	for _, f := range []string{
+		"/usr/lib/libc.so.6", "/usr/lib/readme", "/usr/lib/glibc-hwcaps/v3/libm.so.6", "/usr/lib/python3.11/site-packages/evil.pth",
+		"/usr/lib/python3.11/site-packages/good.py", "/usr/lib/python3/dist-packages/a.pth", "/usr/lib/python3.11/sitecustomize.py",
+	} {
 		write(t, root+f, "")
 	}
 	s.Resolve(c)

@@ -69,7 +69,7 @@ func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter)
 	}
 	switch {
 	case resp.StatusCode >= 400:
-		return x.relayFailure(resp)
+		return x.relayFailure(resp) //nolint:contextcheck // what it asks the provider must not end with the client
 	case resp.StatusCode >= 300:
 		x.lost = x.s.moved(resp)
 		x.fail(wire.NotServed, "the provider of model %q does not serve it at the address of the experiment: %s", x.e.up.model.Name, x.lost)

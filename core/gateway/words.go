@@ -40,7 +40,7 @@ func inWords(host string, err error) string {
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
 		host = "the proxy that leads to " + host
-		if inner, ok := errors.AsType[*net.OpError](op.Err); ok && inner.Addr != nil {
+		if inner, at := errors.AsType[*net.OpError](op.Err); at && inner.Addr != nil {
 			host += ", " + inner.Addr.String()
 		}
 	} else if ok && op.Addr != nil && op.Addr.String() != host {

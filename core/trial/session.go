@@ -16,11 +16,11 @@ import (
 	inside "github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/trial/blame"
 	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/grant"
 	"github.com/berth-eval/berth/core/trial/patience"
 	"github.com/berth-eval/berth/core/trial/scribe"
 	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
-	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -223,7 +223,7 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 	}
 	spec := a.modelSpec(string(o.role), o.cell.Models)
 	spec.Dialects, spec.Budget = o.needs.Dialects, a.in.Cell.Limits.Budget
-	spec.Hosted = a.spec.Network.Mode == environment.NetworkPublic
+	spec.Hosted = grant.Public(a.task, o.stage, task.NetworkMode(a.spec.Network.Mode))
 	if o.role != agent.RoleUser {
 		spec.Inside = func(ctx context.Context, port int, serve func(net.Conn)) (*inside.Port, error) {
 			p, failed := a.w.Listen(ctx, port, serve)

@@ -355,7 +355,7 @@ func split(authority, usual string) (host string, port uint16, err error) {
 // their own. direct are names that are reached without it.
 func Env(port int, direct []string) map[string]string {
 	proxy := fmt.Sprintf("http://127.0.0.1:%d", port)
-	no := strings.Join(append([]string{"localhost", "127.0.0.1", "::1"}, direct...), ",")
+	no := strings.Join(append([]string{"localhost", "127.0.0.1", "0.0.0.0", "::1"}, direct...), ",")
 	out := map[string]string{}
 	for _, name := range []string{"http_proxy", "https_proxy", "all_proxy"} {
 		out[name], out[strings.ToUpper(name)] = proxy, proxy

@@ -37,7 +37,10 @@ const noNetwork = "network = \"none\" in the environment block runs the task wit
 // result; everything between is refused.
 //
 // With NetworkAllow the sandbox has no network, and what its phases may reach
-// at a time is Phases, through the core's proxy: lists, and phases that differ.
+// at a time is Reach, through the core's proxy: lists, phases that differ, and
+// the public network that a task asks for. Of itself a sandbox on an engine's
+// network reaches this machine, its neighbours and private networks, too, so
+// only an experiment can grant that: with NetworkPublic.
 func Network(t *task.Task, granted *task.Network) (given task.Network, modified []string, err error) {
 	all := asks(t)
 	if granted != nil && granted.Mode == task.NetworkNone {
@@ -62,7 +65,16 @@ func Network(t *task.Task, granted *task.Network) (given task.Network, modified 
 			}
 		}
 	}
+	if given.Mode == task.NetworkPublic && granted == nil {
+		given.Mode = task.NetworkAllow
+	}
 	return given, nil, nil
+}
+
+// Public says whether the agent of a stage may reach any public host, in a
+// sandbox that was made with that mode. Network has accepted the task.
+func Public(t *task.Task, s *task.Stage, made task.NetworkMode) bool {
+	return made != task.NetworkNone && Reach(t, s)[Work].Any
 }
 
 // permitted says whether the experiment grants what a part of the task asks. An

@@ -152,8 +152,12 @@ func (o outside) during(t *testing.T, e *engine, s scaffold, command string) (al
 		"  - {when: {turn: 1}, " + s.last("finished") + ", " + usage + "}\n",
 	}
 	dir, x := e.lay(t, s, map[string]ending{"solve": {replies: replies, verify: "[ -s /app/done ] && [ $(wc -l </proc/net/route) -gt 1 ]"}})
-	toml := "tasks/solve/task.toml"
-	write(t, x, map[string]string{toml: change(t, string(read(t, x, toml)), `"no-network"`, `"public"`)})
+	toml, file := "tasks/solve/task.toml", "berth.hcl"
+	write(t, x, map[string]string{
+		toml: change(t, string(read(t, x, toml)), `"no-network"`, `"public"`),
+		// The environment's own network: packets are counted, and a proxy sends none of its client's.
+		file: change(t, string(read(t, x, file)), `environment "local" {`, "environment \"local\" {\n  network = \"public\""),
+	})
 	e.own(t, dir)
 	before, asked := o.packets(t)
 	out, err := e.as(t, x, filepath.Join(dir, "bin", "berth"), "run", "--require", "passed = planned")

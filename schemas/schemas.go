@@ -18,7 +18,7 @@ import (
 
 	"github.com/invopop/jsonschema"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
@@ -59,25 +59,25 @@ func All() []Schema {
 		{"artifacts", "artifacts/manifest.json of an attempt", []collect.Entry{}},
 		{"runtime-owner", "owner.json of a folder on node-local disk", node.Owner{}},
 		{"bundle", "bundle.json of a bundle, the programs of an agent", bundle.Manifest{}},
-		{"cli-failure", "what any command says on stderr when it fails with --json", answer.Failure{}},
-		{"cli-init", "berth init --json", answer.Init{}},
-		{"cli-plan", "berth plan --json", answer.Plan{}},
-		{"cli-validate", "berth validate --json", answer.Validate{}},
-		{"cli-run", "berth run, try and resume --json", answer.Run{}},
-		{"cli-show-runs", "berth show --json", answer.Runs{}},
-		{"cli-show-run", "berth show RUN --json", answer.ShowRun{}},
-		{"cli-show-trial", "berth show RUN TRIAL --json", answer.ShowTrial{}},
-		{"cli-show-attempt", "berth show RUN TRIAL ATTEMPT --json", answer.ShowFull{}},
-		{"cli-task-check", "berth task check --json", answer.TaskCheck{}},
-		{"cli-agent-bundle", "berth agent bundle, export and import --json", answer.AgentBundle{}},
-		{"cli-agent-list", "berth agent list --json", answer.AgentList{}},
-		{"cli-plugin-list", "berth plugin list and info --json", answer.PluginList{}},
-		{"cli-plugin-test", "berth plugin test --json", answer.PluginTest{}},
-		{"cli-doctor", "berth doctor --json", answer.Doctor{}},
-		{"cli-prepare", "berth run --prepare-only --json", answer.Prepare{}},
-		{"cli-gateway", "berth gateway --json", answer.Gateway{}},
-		{"cli-gc", "berth gc --json", answer.GC{}},
-		{"cli-version", "berth version --json", answer.Version{}},
+		{"cli-failure", "what any command says on stderr when it fails with --json", output.Failure{}},
+		{"cli-init", "berth init --json", output.Init{}},
+		{"cli-plan", "berth plan --json", output.Plan{}},
+		{"cli-validate", "berth validate --json", output.Validate{}},
+		{"cli-run", "berth run, try and resume --json", output.Run{}},
+		{"cli-show-runs", "berth show --json", output.Runs{}},
+		{"cli-show-run", "berth show RUN --json", output.ShowRun{}},
+		{"cli-show-trial", "berth show RUN TRIAL --json", output.ShowTrial{}},
+		{"cli-show-attempt", "berth show RUN TRIAL ATTEMPT --json", output.ShowFull{}},
+		{"cli-task-check", "berth task check --json", output.TaskCheck{}},
+		{"cli-agent-bundle", "berth agent bundle, export and import --json", output.AgentBundle{}},
+		{"cli-agent-list", "berth agent list --json", output.AgentList{}},
+		{"cli-plugin-list", "berth plugin list and info --json", output.PluginList{}},
+		{"cli-plugin-test", "berth plugin test --json", output.PluginTest{}},
+		{"cli-doctor", "berth doctor --json", output.Doctor{}},
+		{"cli-prepare", "berth run --prepare-only --json", output.Prepare{}},
+		{"cli-gateway", "berth gateway --json", output.Gateway{}},
+		{"cli-gc", "berth gc --json", output.GC{}},
+		{"cli-version", "berth version --json", output.Version{}},
 	}
 }
 
@@ -93,7 +93,7 @@ const module = "github.com/berth-eval/berth"
 
 // described are the folders whose comments become descriptions.
 var described = []string{
-	"core/store", "core/store/node", "core/run", "core/record", "core/plan", "core/config", "core/conform", "core/cli/answer",
+	"core/store", "core/store/node", "core/run", "core/record", "core/plan", "core/config", "cmd/berth/internal/conform", "cmd/berth/output",
 	"core/trial/collect", "core/gateway", "core/gateway/tape", "core/gateway/wire", "plugins/agent/bundle", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/trajectory", "plugins/conformance", "schemas",
 }
 

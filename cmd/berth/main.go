@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"github.com/berth-eval/berth/core/cli"
+	"github.com/berth-eval/berth/cmd/berth/internal/cli"
 	"github.com/berth-eval/berth/tasks/harbor"
 )
 

@@ -18,9 +18,9 @@ var only = []struct {
 	{"github.com/docker/docker", nil},
 	{"github.com/docker/cli", nil},
 	{"github.com/chromedp", []string{"environments/browser"}},
-	{"github.com/hashicorp/hcl", []string{"core/config", "core/cli"}},
-	{"github.com/spf13", []string{"core/cli", "internal"}},
-	{"charm.land", []string{"core/cli", "internal"}},
+	{"github.com/hashicorp/hcl", []string{"core/config", "cmd/berth"}},
+	{"github.com/spf13", []string{"cmd/berth", "internal"}},
+	{"charm.land", []string{"cmd/berth", "internal"}},
 }
 
 // under says whether path is dir or below it.
@@ -99,8 +99,8 @@ func TestTrespass(t *testing.T) {
 		{"cmd/berth", module + "/tasks/harbor", ""},
 		{"core/config", "github.com/hashicorp/hcl/v2", ""},
 		{"core/plan", "github.com/hashicorp/hcl/v2", "belongs in core/config"},
-		{"core/cli", "github.com/spf13/cobra", ""},
-		{"core/run", "github.com/spf13/cobra", "belongs in core/cli"},
+		{"cmd/berth/internal/cli", "github.com/spf13/cobra", ""},
+		{"core/run", "github.com/spf13/cobra", "belongs in cmd/berth"},
 		{"environments/podman", "github.com/containers/podman/v5/pkg/bindings", ""},
 		{"environments/docker", "github.com/containers/podman/v5/pkg/bindings", "belongs in environments/podman"},
 		{"environments/docker", "github.com/docker/docker/client", "replaced"},

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	types "github.com/berth-eval/berth/core/cli/answer"
+	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/schemas"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	types "github.com/berth-eval/berth/core/cli/answer"
+	types "github.com/berth-eval/berth/cmd/berth/output"
 )
 
 var (

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	types "github.com/berth-eval/berth/core/cli/answer"
+	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	types "github.com/berth-eval/berth/core/cli/answer"
+	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/schemas"

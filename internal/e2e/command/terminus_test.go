@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	types "github.com/berth-eval/berth/core/cli/answer"
+	types "github.com/berth-eval/berth/cmd/berth/output"
 )
 
 // TestTheTerminusExample runs the example with the scripted model: a program

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	types "github.com/berth-eval/berth/core/cli/answer"
+	types "github.com/berth-eval/berth/cmd/berth/output"
 )
 
 // Every broken experiment of core/config is refused with 2 by the built

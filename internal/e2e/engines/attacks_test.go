@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 )
 
@@ -106,7 +106,7 @@ func (p *place) attack(plugin, name, script string) {
 }
 
 // attacked runs the tasks and is what became of them.
-func (p *place) attacked(plugin, mode string) *answer.ShowRun {
+func (p *place) attacked(plugin, mode string) *output.ShowRun {
 	p.test.Helper()
 	p.experiment(plugin, "", "verify = \""+mode+"\"\n  retry {\n    max  = 1\n    wait = \"0s\"\n  }")
 	s := p.start("run", ".", "--no-live")

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/internal/e2e/programs"
 )
 
@@ -198,9 +198,9 @@ func (p *place) berth(code int, args ...string) string {
 }
 
 // show is what `berth show last --json` says.
-func (p *place) show() *answer.ShowRun {
+func (p *place) show() *output.ShowRun {
 	p.test.Helper()
-	var s answer.ShowRun
+	var s output.ShowRun
 	if err := json.Unmarshal([]byte(p.berth(0, "show", "last", "--json")), &s); err != nil {
 		p.test.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
 // plain is a user without ranges of ids, as scripts/engines-for-tests makes it,
@@ -102,13 +102,13 @@ func (p *plain) run(dir string, namespace bool, args ...string) (out string, cod
 }
 
 // check is what doctor says of a thing.
-func check(t *testing.T, text, name string) answer.DoctorCheck {
+func check(t *testing.T, text, name string) output.DoctorCheck {
 	t.Helper()
-	var d answer.Doctor
+	var d output.Doctor
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	i := slices.IndexFunc(d.Checks, func(c answer.DoctorCheck) bool { return c.Name == name })
+	i := slices.IndexFunc(d.Checks, func(c output.DoctorCheck) bool { return c.Name == name })
 	if i < 0 {
 		t.Fatalf("doctor says nothing of %s:\n%s", name, text)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
 // Images are pulled, loaded and built ahead of a run, and what cannot be had is
@@ -26,7 +26,7 @@ func TestImagesArePreparedAheadOfARun(t *testing.T) {
 			p.write(filepath.Join(dir, "environment", "Dockerfile"), text)
 		}
 		p.experiment(m.plugin, "", "")
-		var got answer.Prepare
+		var got output.Prepare
 		if err := json.Unmarshal([]byte(p.berth(1, "run", ".", "--prepare-only", "--json")), &got); err != nil {
 			t.Fatal(err)
 		}
@@ -53,13 +53,13 @@ func TestImagesThatWereBuiltStayUntilARuleRemovesThem(t *testing.T) {
 		p.write(filepath.Join(dir, "task.toml"), "schema_version = \"1.4\"\n[task]\nname = \"engines/built\"\n[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n")
 		p.write(filepath.Join(dir, "environment", "Dockerfile"), "FROM "+base+"\nWORKDIR /app\nENV OF="+strconv.FormatInt(time.Now().UnixNano(), 10)+"\n")
 		p.experiment(m.plugin, "", "")
-		var made answer.Prepare
+		var made output.Prepare
 		if err := json.Unmarshal([]byte(p.berth(0, "run", ".", "--prepare-only", "--json")), &made); err != nil {
 			t.Fatal(err)
 		}
 		p.berth(0, "run", ".", "--no-live")
 		p.clean(m) // which removes no image
-		picked := func(rule ...string) (found bool, all answer.GC) {
+		picked := func(rule ...string) (found bool, all output.GC) {
 			t.Helper()
 			if err := json.Unmarshal([]byte(p.berth(0, append([]string{"gc", "--json", "--dry-run"}, rule...)...)), &all); err != nil {
 				t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -127,7 +127,7 @@ func TestAnAgentThatChangesWhatGradesItIsSeen(t *testing.T) {
 		}
 		p.experiment(plugin, "", "verify = \""+mode+"\"\n  retry {\n    max  = 1\n    wait = \"0s\"\n  }")
 		p.berth(0, "run", ".", "--no-live")
-		got := map[string]answer.ShowTrial{}
+		got := map[string]output.ShowTrial{}
 		for _, tr := range p.show().Trials {
 			got[strings.TrimPrefix(tr.Task, "engines/")] = tr
 		}
@@ -167,7 +167,7 @@ workdir = "/app"
 }
 
 // check compares what a trial came to.
-func (a *tampering) check(t *testing.T, got answer.ShowTrial, mode string) {
+func (a *tampering) check(t *testing.T, got output.ShowTrial, mode string) {
 	t.Helper()
 	if len(got.Attempts) != 1 {
 		t.Errorf("%s: %d attempts", a.name, len(got.Attempts))

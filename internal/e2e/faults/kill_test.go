@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 )
 
@@ -94,7 +94,7 @@ func TestADryRunOfGCListsWhatGCRemoves(t *testing.T) {
 	})
 	s.signal(syscall.SIGKILL)
 	s.wait()
-	gc := func(args ...string) (res answer.GC) {
+	gc := func(args ...string) (res output.GC) {
 		t.Helper()
 		r := p.berth(append([]string{"gc", "--json"}, args...)...).want(t, 0)
 		if err := json.Unmarshal([]byte(r.stdout), &res); err != nil {
@@ -106,7 +106,7 @@ func TestADryRunOfGCListsWhatGCRemoves(t *testing.T) {
 	if len(first.Sandboxes) != 3 || len(first.Folders) == 0 {
 		t.Errorf("a dry run lists %q and %q, want 3 sandboxes and a folder", first.Sandboxes, first.Folders)
 	}
-	for name, got := range map[string]answer.GC{"a second dry run": again, "gc": done} {
+	for name, got := range map[string]output.GC{"a second dry run": again, "gc": done} {
 		if !slices.Equal(got.Sandboxes, first.Sandboxes) || !slices.Equal(got.Folders, first.Folders) {
 			t.Errorf("%s: %q and %q, want %q and %q", name, got.Sandboxes, got.Folders, first.Sandboxes, first.Folders)
 		}
@@ -278,7 +278,7 @@ func (s *session) killInCall(plugin string) (kills int) {
 }
 
 // checkBlame checks that an attempt that did not pass says who is to blame.
-func checkBlame(t *testing.T, plugin string, tr *answer.ShowTrial) {
+func checkBlame(t *testing.T, plugin string, tr *output.ShowTrial) {
 	t.Helper()
 	who := map[string]record.Boundary{"local": record.ByEnvironment, "oracle": record.ByAgent, "script": record.ByVerifier}[plugin]
 	for i := range tr.Attempts {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 )
 
@@ -36,7 +36,7 @@ func TestWhoLowersTheLimitsOfPID1IsRefusedOrFoundOut(t *testing.T) {
 		p.task("limits", "", lower, testTiny)
 		p.experiment("retry {\n    max  = 1\n    wait = \"0s\"\n  }\n  matrix {\n    agent = [agent.oracle]\n  }", "")
 		p.berth("run", ".", "--no-live")
-		var s answer.ShowRun
+		var s output.ShowRun
 		if err := json.Unmarshal([]byte(p.berth("show", "last", "--json").want(t, 0).stdout), &s); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 )
@@ -26,10 +26,10 @@ func (p *place) run() string {
 }
 
 // show is what `berth show RUN --json` says.
-func (p *place) show(dir string) *answer.ShowRun {
+func (p *place) show(dir string) *output.ShowRun {
 	p.test.Helper()
 	r := p.berth("show", dir, "--json").want(p.test, 0)
-	var s answer.ShowRun
+	var s output.ShowRun
 	if err := json.Unmarshal([]byte(r.stdout), &s); err != nil {
 		p.test.Fatalf("show %s: %v\n%s", dir, err, r.stdout)
 	}
@@ -39,7 +39,7 @@ func (p *place) show(dir string) *answer.ShowRun {
 // sound checks what must hold of every run at every time, and returns it:
 // planned = sum over outcomes; every trial counts once; every phase has start,
 // end and who; the folder says what the index says.
-func (p *place) sound(dir string) *answer.ShowRun {
+func (p *place) sound(dir string) *output.ShowRun {
 	t := p.test
 	t.Helper()
 	s := p.show(dir)
@@ -72,16 +72,16 @@ func (p *place) sound(dir string) *answer.ShowRun {
 	return s
 }
 
-func (p *place) soundTrial(tr *answer.ShowTrial) {
+func (p *place) soundTrial(tr *output.ShowTrial) {
 	t := p.test
 	t.Helper()
-	var accepted *answer.ShowAttempt
+	var accepted *output.ShowAttempt
 	for i := range tr.Attempts {
 		a := &tr.Attempts[i]
 		if a.Attempt == tr.Accepted {
 			accepted = a
 		}
-		if a.State != answer.Published {
+		if a.State != output.Published {
 			soundPhases(t, a, a.Phases[:max(0, len(a.Phases)-1)]) // its process was killed in the last one
 			continue
 		}
@@ -107,7 +107,7 @@ func (p *place) soundTrial(tr *answer.ShowTrial) {
 	}
 }
 
-func soundPhases(t *testing.T, a *answer.ShowAttempt, phases []record.Phase) {
+func soundPhases(t *testing.T, a *output.ShowAttempt, phases []record.Phase) {
 	t.Helper()
 	for i := range phases {
 		if ph := &phases[i]; ph.Start.IsZero() || ph.End.IsZero() || ph.End.Before(ph.Start) || ph.Who == "" || ph.Name == "" {
@@ -118,7 +118,7 @@ func soundPhases(t *testing.T, a *answer.ShowAttempt, phases []record.Phase) {
 
 // settled is sound, for a run that a berth ended by itself: summary.json says
 // the same.
-func (p *place) settled(dir string) *answer.ShowRun {
+func (p *place) settled(dir string) *output.ShowRun {
 	t := p.test
 	t.Helper()
 	s := p.sound(dir)

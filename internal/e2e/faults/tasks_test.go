@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -72,7 +72,7 @@ func onPurpose(t *testing.T, mode string, want []expected) {
 		t.Errorf("%d trials, complete %v:\n%s", len(show.Trials), show.Summary.Complete, r.stdout)
 	}
 	for _, w := range want {
-		i := slices.IndexFunc(show.Trials, func(tr answer.ShowTrial) bool { return tr.Task == "berth-faults/"+w.task })
+		i := slices.IndexFunc(show.Trials, func(tr output.ShowTrial) bool { return tr.Task == "berth-faults/"+w.task })
 		if i < 0 || len(show.Trials[i].Attempts) != 1 {
 			t.Errorf("%s: no such trial, or not one attempt", w.task)
 			continue
@@ -113,7 +113,7 @@ func resultOf(t *testing.T, dir string) *record.Result {
 
 // floodIsCut checks that a gigabyte that a test printed is not in the run, and
 // that what was kept says that it was cut.
-func (p *place) floodIsCut(show *answer.ShowRun) {
+func (p *place) floodIsCut(show *output.ShowRun) {
 	t := p.test
 	t.Helper()
 	for i := range show.Trials {

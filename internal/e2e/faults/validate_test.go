@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
 // Experiments that are broken in one way each: the program says so with exit
@@ -30,7 +30,7 @@ func TestBrokenExperimentsStartNothing(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s%s", name, r.Code, r.stdout, r.stderr)
 			continue
 		}
-		var v answer.Validate
+		var v output.Validate
 		if err = json.Unmarshal([]byte(r.stdout), &v); err != nil || v.Valid || len(v.Diagnostics)+len(v.Problems)+len(v.Missing) == 0 {
 			t.Errorf("%s: says %s (%v), want what is wrong", name, r.stdout, err)
 		}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/model"
@@ -241,7 +241,7 @@ func (s scaffold) run(t *testing.T, dir string, trials map[string]ending) {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	_, out, _ := berth(t, dir, "show", "last", "--json")
-	var show answer.ShowRun
+	var show output.ShowRun
 	if err := json.Unmarshal([]byte(out), &show); err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func TestTheExample(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit code %d\n%s\n%s", code, out, stderr)
 	}
-	var a answer.Run
+	var a output.Run
 	if err := json.Unmarshal([]byte(out), &a); err != nil || a.Summary.Planned != 4 {
 		t.Errorf("%v: %+v", err, a.Summary)
 	}

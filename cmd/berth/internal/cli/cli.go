@@ -1,0 +1,267 @@
+// Package cli is the command line: one file a command. A command reads its
+// flags, asks the other packages of the core, and says the answer: on stdout as
+// text or JSON, everything else on stderr.
+//
+// What a run, a plan or an attempt is must not be decided here. Task formats
+// come in from main; no plugin is named but the defaults of `berth try` and
+// `berth init`.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/bundles"
+	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/internal/usage"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/plugins/runtimedir"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// version is set by the linker.
+var version = "unknown"
+
+// The exit codes.
+const (
+	exitComplete    = 0   // the run is complete, whatever the scores
+	exitErrors      = 1   // complete, but a trial has an error outcome or a requirement is not met
+	exitUsage       = 2   // usage or configuration: nothing was started
+	exitIncomplete  = 3   // can be resumed
+	exitInterrupted = 130 // after cleanup
+)
+
+// exit is an error with the code that the program ends with. A nil err was
+// said already.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exit) Unwrap() error { return e.err }
+
+// app is what all commands share.
+type app struct {
+	*terminal.Printer
+
+	formats []task.Format
+	in      io.Reader
+	env     func(string) (string, bool)
+	verbose bool
+	log     zerolog.Logger
+	logs    *logs
+	failure output.Failure // what is known of it so far, with --json
+}
+
+// Main is the program. It returns the exit code.
+func Main(formats ...task.Format) int {
+	ends := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	defer stop()
+	context.AfterFunc(ctx, stop) // from now on a second Ctrl-C ends us at once
+	// A pipe that nobody reads any more ends a write, not a run that has
+	// sandboxes to remove. Not ignored: plugins would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	a := &app{formats: formats, in: os.Stdin, env: os.LookupEnv, Printer: terminal.New(os.Stdout, os.Stderr, os.LookupEnv)}
+	return a.main(ctx, os.Args[1:])
+}
+
+func (a *app) main(ctx context.Context, args []string) int {
+	root := a.root() //nolint:contextcheck // each command has the context of ExecuteContext
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if lost := a.Lost(); err == nil && lost != nil {
+		err = &exit{exitErrors, fmt.Errorf("the answer could not be written: %w", lost)}
+	}
+	if err == nil {
+		return exitComplete
+	}
+	code, said := exitUsage, false
+	if _, ok := errors.AsType[usage.Error](err); !ok && cmd == root { // which does nothing that could fail: a command is unknown
+		err = fmt.Errorf("%w: %s", err, usage.Next(root, args))
+	}
+	if e, ok := errors.AsType[*exit](err); ok {
+		code, said = e.code, e.err == nil
+	}
+	if ctx.Err() != nil && (code == exitUsage || code == exitIncomplete) {
+		code, said = exitInterrupted, said || (errors.Is(err, context.Canceled) && !a.JSON)
+	}
+	if !said {
+		a.fail(code, err.Error(), args)
+	}
+	return code
+}
+
+// fail says on stderr why the program ends with code. For a program that asked
+// for JSON it is one object on one line, the last one.
+func (a *app) fail(code int, message string, args []string) {
+	lines := strings.Join(terminal.Lines(message), "\n")
+	if !a.JSON && !usage.AsksForJSON(args) {
+		a.Notef("%s %s\n", terminal.Paint(a.ErrColor, terminal.Bad, "Error:"), lines)
+		return
+	}
+	f := a.failure
+	f.Error, f.Code = lines, code
+	if err := a.Fail(f); err != nil {
+		a.log.Debug().Err(err).Msg("stderr went away")
+	}
+}
+
+// because notes a line of the reason for which a command is about to fail.
+func (a *app) because(line string) {
+	if a.JSON {
+		a.failure.Details = append(a.failure.Details, terminal.Clean(line))
+		return
+	}
+	a.Notef("  %s\n", terminal.Clean(line))
+}
+
+// nowhere are the commands that need no folder to be in.
+var nowhere = map[string]bool{"help": true, "version": true, "doctor": true, "gc": true, "list": true, "info": true}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "berth",
+		Short: "Run agents against tasks in sandboxes, and measure how well they do",
+		Long: `Berth runs agents against tasks in sandboxes and tells you, with numbers you can
+defend, how well they did. One file describes an experiment; Berth expands it
+into trials, runs them, and keeps every attempt.`,
+		Example: `  berth doctor                      what can this machine do?
+  berth try tasks/hello             run one task with its own solution
+  berth plan experiment.hcl         what would be run, and what could it cost?
+  berth run experiment.hcl          run it, into ./runs
+  berth show last                   what came of it`,
+		Version:      version,
+		SilenceUsage: true, SilenceErrors: true, DisableSuggestions: true, SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			level := zerolog.WarnLevel
+			if a.verbose {
+				level = zerolog.DebugLevel
+			}
+			a.logs = &logs{to: a.Err}
+			w := zerolog.ConsoleWriter{Out: a.logs, NoColor: !a.ErrColor, TimeFormat: "15:04:05.000"}
+			a.log = zerolog.New(zerolog.SyncWriter(w)).Level(level).With().Timestamp().Logger()
+			if _, err := os.Getwd(); errors.Is(err, fs.ErrNotExist) && !nowhere[cmd.Name()] {
+				return errors.New("the folder that this was started in is gone: go to another one")
+			}
+			return nil
+		},
+	}
+	f := root.PersistentFlags()
+	f.BoolVar(&a.JSON, "json", false, "print the answer as JSON")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what the program does to stderr")
+	root.AddCommand(
+		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.resumeCommand(),
+		a.showCommand(), a.taskCommand(), a.pluginCommand(), a.bundles().Command(),
+		a.doctorCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
+	)
+	usage.Strict(root)
+	return root
+}
+
+func (a *app) bundles() *bundles.Commands {
+	return &bundles.Commands{Printer: a.Printer, Host: a.host, Env: a.env, Errors: &exit{exitErrors, nil}}
+}
+
+// host makes the host of plugins of this program.
+func (a *app) host() (*plugin.Host, error) {
+	cache := ""
+	if dir, err := cacheFolder(); err == nil {
+		cache = filepath.Join(dir, "berth", "plugins")
+	}
+	h, err := plugin.New(plugin.Options{Cache: cache, Log: a.log})
+	if err != nil {
+		return nil, fmt.Errorf("plugins: %w", err)
+	}
+	return h, nil
+}
+
+// cacheFolder is the user's, made if it is not there. After su it may be
+// somebody else's, who would decide what plugins are taken to be.
+func cacheFolder() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	if _, err = os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if err = runtimedir.Ours(filepath.Dir(dir)); err == nil {
+			err = os.Mkdir(dir, 0o700)
+		}
+	}
+	if err == nil {
+		err = runtimedir.Ours(dir)
+	}
+	if err == nil {
+		err = runtimedir.Writable(dir)
+	}
+	return dir, err
+}
+
+// load reads and plans an experiment. The caller closes it.
+func (a *app) load(ctx context.Context, path string, f *load.Flags) (*load.Loaded, error) {
+	h, err := a.host()
+	if err != nil {
+		return nil, err
+	}
+	return load.Load(ctx, path, f, load.Options{Formats: a.formats, Host: h, Env: a.env, Environment: defaultEnvironment})
+}
+
+// experimentPath says where the experiment is: a file or a folder.
+func experimentPath(args []string) string {
+	if len(args) == 0 {
+		return "."
+	}
+	return args[0]
+}
+
+// Command is the whole command line, for the reference that is made of it. It
+// must not be executed.
+func Command() *cobra.Command {
+	none := func(string) (string, bool) { return "", false }
+	return (&app{env: none, Printer: terminal.New(io.Discard, io.Discard, none)}).root()
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Example: "  berth version\n  berth version --json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := output.Version{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+			if done, err := a.Answer(v); done {
+				return err
+			}
+			a.Printf("berth %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/machine"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this machine can do, what it lacks, and how to mend that",
+		Long: `Looks at this machine, and asks every environment plugin whether it could run a
+plain task. Exit code 1 says that none can.`,
+		Example: "  berth doctor\n  berth doctor --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			res, err := a.doctor(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if done, err := a.Answer(res); err != nil {
+				return err
+			} else if !done {
+				a.sayDoctor(res)
+			}
+			if !res.Ready {
+				return &exit{exitErrors, nil}
+			}
+			return nil
+		},
+	}
+}
+
+// brokenPlugin begins the name of a check of a file that is no working plugin.
+const brokenPlugin = "plugin "
+
+func (a *app) doctor(ctx context.Context) (*output.Doctor, error) {
+	res := &output.Doctor{Checks: machineChecks(), Environments: []output.DoctorEnvironment{}}
+	h, err := a.host()
+	if err != nil {
+		return nil, err
+	}
+	defer h.Stop()
+	entries, err := h.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[plugins.Kind]int{}
+	for i := range entries {
+		e := &entries[i]
+		if e.Error != "" {
+			res.Checks = append(res.Checks, output.DoctorCheck{
+				Name: brokenPlugin + report.Display(e.Path), Text: e.Error, Remedy: "remove it from the folder of plugins, or mend it",
+			})
+			continue
+		}
+		counts[e.Kind]++
+		if e.Kind != plugins.KindEnvironment || e.ShadowedBy != "" {
+			continue
+		}
+		d := output.DoctorEnvironment{Name: e.Name, Version: e.Version}
+		env, _, err := h.Environment(ctx, e.Name)
+		if err == nil {
+			var r environment.Report
+			r, err = check(ctx, env)
+			d.Refusals, d.Degraded, d.About = r.Refusals, r.Degraded, r.About
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			d.Error = err.Error()
+		}
+		d.OK = err == nil && len(d.Refusals) == 0
+		res.Ready = res.Ready || d.OK
+		res.Environments = append(res.Environments, d)
+	}
+	c := output.DoctorCheck{
+		Name: "plugins", OK: counts[plugins.KindAgent] > 0 && counts[plugins.KindEnvironment] > 0 && counts[plugins.KindVerifier] > 0,
+		Text: fmt.Sprintf("%s, %s, %s", terminal.Count(counts[plugins.KindAgent], "agent", "agents"),
+			terminal.Count(counts[plugins.KindEnvironment], "environment", "environments"), terminal.Count(counts[plugins.KindVerifier], "verifier", "verifiers")),
+	}
+	if !c.OK {
+		c.Remedy = "run make build, or set BERTH_PLUGIN_PATH to a folder of plugins"
+	}
+	res.Checks = append(res.Checks, c)
+	for _, c := range res.Checks {
+		res.Ready = res.Ready && (c.OK || strings.HasPrefix(c.Name, brokenPlugin)) // the others may do
+	}
+	return res, nil
+}
+
+// check asks an environment about a plain task: its base, no network, a
+// gigabyte of memory.
+func check(ctx context.Context, e environment.Environment) (environment.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return e.Check(ctx, environment.Spec{
+		Network: environment.Network{Mode: environment.NetworkNone}, Limits: environment.Limits{MemoryMiB: 1024},
+	})
+}
+
+// machineChecks looks at what every environment needs.
+func machineChecks() []output.DoctorCheck {
+	var checks []output.DoctorCheck
+	add := func(name, text, remedy string, err error) {
+		c := output.DoctorCheck{Name: name, OK: err == nil, Text: text}
+		if err != nil {
+			c.Text, c.Remedy = err.Error(), remedy
+		}
+		checks = append(checks, c)
+	}
+	dir, err := node.Dir()
+	add("runtime folder", dir, "set "+node.EnvDir+" to a short path of your own on a local disk", err)
+	if err == nil { // else it is the same
+		err = machineReady()
+	}
+	path, missing := sandboxdPath()
+	if missing != nil {
+		add("sandboxd", path, "run make build", missing)
+	} else if dir != "" {
+		add("sandboxd", path, "make room in "+dir, err)
+	}
+	cache := output.DoctorCheck{Name: "cache folder", OK: true}
+	if cache.Text, err = cacheFolder(); err != nil { // nothing needs it
+		cache.Text = err.Error() + ": every command asks every plugin anew what it is"
+		cache.Remedy = "set XDG_CACHE_HOME to a folder of your own"
+	}
+	return append(append(checks, cache), machine.Here().Checks()...)
+}
+
+func (a *app) sayDoctor(res *output.Doctor) {
+	mark := func(ok bool) string {
+		if ok {
+			return terminal.Paint(a.Color, terminal.Good, "ok     ")
+		}
+		return terminal.Paint(a.Color, terminal.Bad, "missing")
+	}
+	for _, c := range res.Checks {
+		m := mark(c.OK)
+		if c.OK && c.Remedy != "" {
+			m = terminal.Paint(a.Color, terminal.Odd, "note   ")
+		}
+		a.Printf("%s  %s: %s\n", m, c.Name, terminal.Clean(c.Text))
+		if c.Remedy != "" {
+			a.Printf("         → %s\n", terminal.Clean(c.Remedy))
+		}
+	}
+	for _, e := range res.Environments {
+		about := ""
+		if e.About != "" {
+			about = ": " + terminal.Clean(e.About)
+		}
+		a.Printf("%s  environment %s%s\n", mark(e.OK), e.Name, about)
+		if e.Error != "" {
+			a.Printf("         %s\n", terminal.Clean(e.Error))
+		}
+		for _, p := range e.Refusals {
+			a.Printf("         %s\n         → %s\n", terminal.Clean(p.Summary), terminal.Clean(p.Detail))
+		}
+		for _, p := range e.Degraded {
+			a.Printf("         %s %s: %s\n", terminal.Paint(a.Color, terminal.Odd, "note:"), terminal.Clean(p.Summary), terminal.Clean(p.Detail))
+		}
+	}
+	if res.Ready {
+		can := []string{}
+		for _, e := range res.Environments {
+			if e.OK {
+				can = append(can, e.Name)
+			}
+		}
+		a.Printf("\nthis machine can run tasks, by environment %s: berth try DIR\n", strings.Join(can, ", "))
+	} else {
+		a.Printf("\nthis machine cannot run tasks yet: what is above says why\n")
+	}
+}

@@ -1,0 +1,388 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/internal/tui"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// runFlags are the user's choices for carrying out a run.
+type runFlags struct {
+	inFlight int
+	require  []string
+	noLive   bool
+}
+
+func (f *runFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.IntVar(&f.inFlight, "in-flight", 0, "`NUMBER` of attempts at the same time (default: as the experiment says, else the number of processors)")
+	fs.StringArrayVar(&f.require, "require", nil, "end with code 1 unless this `RULE` holds for each cell: \"pass_rate >= 0.9\", \"agent=oracle: passed = planned\", \"exposed = 0\"; may be repeated")
+	fs.BoolVar(&f.noLive, "no-live", false, "print lines also on a terminal, no live block")
+}
+
+// possible refuses a --require rule that names no cell of the plan, which would
+// otherwise be noticed when everything has run.
+func (f *runFlags) possible(m *store.Manifest) error {
+	rules, err := f.requirements()
+	for _, r := range rules {
+		err = errors.Join(err, r.Possible(m))
+	}
+	return err
+}
+
+// job is a run to be carried out.
+type job struct {
+	*load.Loaded
+	flags *runFlags
+	store *store.Run
+	again []record.Outcome
+	// acceptDrift goes on with images and bundles that are not those of before.
+	acceptDrift bool
+}
+
+// requirements reads the --require rules, before anything is started, and
+// refuses numbers that cannot be.
+func (f *runFlags) requirements() ([]run.Requirement, error) {
+	if f.inFlight < 0 {
+		return nil, fmt.Errorf("--in-flight is %d: give 1 or more, or leave it out", f.inFlight)
+	}
+	var rs []run.Requirement
+	for _, text := range f.require {
+		r, err := run.ParseRequirement(text)
+		if err != nil {
+			return nil, err
+		}
+		rs = append(rs, r)
+	}
+	return rs, nil
+}
+
+// startable says what keeps a run from starting, after it was printed.
+func (a *app) startable(l *load.Loaded) error {
+	if a.JSON && !l.Ready() {
+		a.failure.Diagnostics = l.Diagnostics
+		if l.Plan != nil {
+			a.failure.Diagnostics = append(a.failure.Diagnostics, l.Plan.Secrets...)
+			a.failure.Problems, a.failure.Missing = l.Plan.Problems, l.Plan.Missing
+		}
+	} else if err := l.Complain(a.Printer); err != nil {
+		return err
+	}
+	if !l.Ready() {
+		err := errors.New("nothing was started")
+		if l.Plan != nil && slices.ContainsFunc(l.Plan.Problems, func(p plan.Problem) bool { return p.Refusal }) {
+			err = errors.New("nothing was started: exclude the tasks that are refused, or leave them out with --skip-refused")
+		}
+		return &exit{exitUsage, err}
+	}
+	if err := machineReady(); err != nil {
+		return &exit{exitUsage, err}
+	}
+	return nil
+}
+
+// machineReady says what keeps every run on this machine from starting, by
+// making what each needs in the runtime folder.
+func machineReady() error {
+	_, err := installSandboxd()
+	return err
+}
+
+// limits are those of the experiment, with what the command line says.
+func (j *job) limits() config.RunLimits {
+	l := j.Experiment.Limits
+	if j.flags.inFlight > 0 {
+		l.InFlight = &j.flags.inFlight
+	}
+	return l
+}
+
+// execute carries out a run and says what came of it. It closes the store.
+func (a *app) execute(ctx context.Context, j *job) error {
+	requirements, err := j.flags.requirements()
+	if err != nil {
+		return errors.Join(&exit{exitUsage, err}, j.store.Close())
+	}
+	carried, err := a.carry(ctx, j)
+	index := j.store.Index()
+	summary := run.Summarize(j.store.Manifest, index)
+	err = errors.Join(err, writeSummary(j.store, summary), j.store.Close())
+	if err != nil {
+		return &exit{exitIncomplete, fmt.Errorf("%w\nresume with: berth resume %s", err, report.Display(j.store.Dir))}
+	}
+	res := output.Run{Dir: j.store.Dir, Ran: carried.Ran, Stopped: carried.Stopped, Summary: summary}
+	for _, r := range requirements {
+		res.Failed = append(res.Failed, r.Check(summary, j.store.Manifest)...)
+	}
+	if done, err := a.Answer(res); err != nil {
+		return err
+	} else if !done {
+		a.sayRun(&res)
+	}
+	return a.verdict(ctx, &res, carried)
+}
+
+// verdict is the exit code of a run.
+func (a *app) verdict(ctx context.Context, res *output.Run, report run.Report) error {
+	switch {
+	case ctx.Err() != nil:
+		return &exit{exitInterrupted, nil}
+	case report.Broken != nil:
+		return &exit{exitIncomplete, fmt.Errorf("the run folder could not be written: %w", report.Broken)}
+	case !res.Summary.Complete:
+		return &exit{exitIncomplete, nil}
+	case len(res.Failed) > 0 || erroneous(res.Summary) > 0:
+		return &exit{exitErrors, nil}
+	default:
+		return nil
+	}
+}
+
+// erroneous counts the trials with an error outcome.
+func erroneous(s *run.Summary) int {
+	n := 0
+	for o, k := range s.Outcomes {
+		switch o {
+		case record.Passed, record.Failed, record.Scored, record.NotRun:
+		default:
+			n += k
+		}
+	}
+	return n
+}
+
+// writeSummary writes summary.json.
+func writeSummary(r *store.Run, s *run.Summary) error {
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("summary: %w", err)
+	}
+	return r.WriteFile(store.SummaryFile, append(b, '\n'))
+}
+
+// frugal has the core use half of the processors, unless the user says how many
+// ($GOMAXPROCS): it waits most of the time, and each processor more that it may
+// wake up for a moment costs time which sandboxes need. And it collects garbage
+// half as often as usual ($GOGC): there is little. undo ends both.
+func (a *app) frugal() (undo func()) {
+	undos := []func(){}
+	if n, set := a.env("GOMAXPROCS"); !set || n == "" {
+		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
+		undos = append(undos, runtime.SetDefaultGOMAXPROCS)
+	}
+	if n, set := a.env("GOGC"); !set || n == "" {
+		before := debug.SetGCPercent(200)
+		undos = append(undos, func() { debug.SetGCPercent(before) })
+	}
+	return func() {
+		for _, undo := range undos {
+			undo()
+		}
+	}
+}
+
+// carry makes what attempts need on this machine, and runs them.
+func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) {
+	defer a.frugal()()
+	// What a killed process of this run left; nobody else can be at work on it.
+	if gone, gcErr := collect(ctx, j.Host, j.store.Manifest.Header.Run, false); gcErr != nil || len(gone.Problems) > 0 {
+		a.log.Warn().Err(gcErr).Strs("problems", gone.Problems).Msg("something of an earlier process of this run may be left")
+	}
+	place, err := node.Claim(j.store.Manifest.Header.Run, j.store.Dir, environments(j.Experiment))
+	if err != nil {
+		return report, err
+	}
+	defer func() { a.leftover(place.Release()) }()
+	sandboxd, err := installSandboxd()
+	if err != nil {
+		return report, err
+	}
+	models, err := a.models(j, place.Dir)
+	if err != nil {
+		return report, err
+	}
+	if models != nil {
+		defer func() { a.leftover(models.Close()) }()
+	}
+	var accept func(string) error
+	if j.acceptDrift {
+		accept = j.store.Accept
+	}
+	here, err := run.NewHere(run.HereOptions{
+		Before: j.store.Index(), AcceptDrift: accept,
+		Plan: j.Plan, Run: j.store.Manifest.Header.Run, Berth: version, Plugins: trial.Of(j.Host), Gateway: asGateway(models),
+		Runtime: place.Dir, Disk: place.Disk, Sandboxd: sandboxd, LookupEnv: a.env, Formats: a.formats,
+		Options: task.Options{AllowEnv: j.store.Manifest.Header.AllowEnv, LookupEnv: a.env},
+	})
+	if err != nil {
+		return report, err
+	}
+	o := tui.Options{Err: a.Err, Color: a.ErrColor, Block: a.Live && !j.flags.noLive && !a.verbose}
+	for i := range j.store.Manifest.Cells {
+		o.Cells = append(o.Cells, j.store.Manifest.Cells[i].Slug)
+	}
+	for i := range j.Plan.Tasks {
+		o.Tasks = append(o.Tasks, j.Plan.Tasks[i].Name)
+	}
+	watcher := tui.New(o)
+	defer watcher.Close()
+	defer a.logs.through(watcher)()
+	report, err = run.Carry(ctx, run.Options{
+		Plan: j.Plan, Store: j.store, Executor: here, Retry: j.Experiment.Retry, Limits: j.limits(), Again: j.again, Watch: watcher.Event,
+	})
+	// A plugin that died in Create may have made what no attempt knows of.
+	left := &output.GC{}
+	sweep(context.WithoutCancel(ctx), j.Host, place, left)
+	if len(left.Problems) > 0 {
+		a.log.Warn().Strs("problems", left.Problems).Msg("sandboxes of this run may be left: berth gc tries again")
+		a.leftover(place.Leave())
+	}
+	return report, err
+}
+
+// leftover says what could not be removed after a run. It changes nothing of
+// what the run came to.
+func (a *app) leftover(err error) {
+	if err != nil {
+		a.log.Warn().Err(err).Msg("something of this run is left on this machine: berth gc tries again")
+	}
+}
+
+// environments are the plugins that may make sandboxes in a run.
+func environments(e *config.Experiment) []string {
+	var names []string
+	for _, c := range e.Cells {
+		if !slices.Contains(names, c.Environment.Plugin) {
+			names = append(names, c.Environment.Plugin)
+		}
+	}
+	return names
+}
+
+// sandboxdName is the program that is PID 1 in every sandbox; it lies beside
+// this one.
+const sandboxdName = "berth-sandboxd"
+
+// sandboxdPath finds it.
+func sandboxdPath() (string, error) {
+	exe, err := os.Executable()
+	if err == nil {
+		exe, err = filepath.EvalSymlinks(exe)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", sandboxdName, err)
+	}
+	path := filepath.Join(filepath.Dir(exe), sandboxdName)
+	if _, err = os.Stat(path); err != nil {
+		return "", fmt.Errorf("%s is not beside %s: run make build, or install both", sandboxdName, exe)
+	}
+	return path, nil
+}
+
+// installSandboxd puts it where control folders can link to it.
+func installSandboxd() (string, error) {
+	path, err := sandboxdPath()
+	if err != nil {
+		return "", err
+	}
+	dir, err := node.Dir()
+	if err != nil {
+		return "", err
+	}
+	installed, _, err := sandbox.Install(filepath.Join(dir, "d"), path)
+	if err != nil {
+		return "", fmt.Errorf("install %s in the runtime folder: %w: make room in %s, or set %s to a short path of your own on a local disk", sandboxdName, err, dir, node.EnvDir)
+	}
+	pruneSandboxd(installed)
+	return installed, nil
+}
+
+// tempDir makes a folder for temporary files: where the user wants such, or, if
+// nothing can be made there, in the runtime folder.
+func tempDir(pattern string) (string, error) {
+	dir, err := os.MkdirTemp("", pattern)
+	if err == nil {
+		return dir, nil
+	}
+	runtime, noRuntime := node.Dir()
+	if noRuntime != nil {
+		return "", errors.Join(err, noRuntime)
+	}
+	return os.MkdirTemp(runtime, pattern)
+}
+
+// pruneSandboxd removes copies of other builds that nobody has used for a day:
+// they may lie in memory. A living process may still link to its own.
+func pruneSandboxd(keep string) {
+	now := time.Now()
+	_ = os.Chtimes(keep, now, now) // it is in use
+	if living, err := node.Living(); err != nil || len(living) > 1 {
+		return
+	}
+	old, _ := filepath.Glob(filepath.Join(filepath.Dir(keep), sandboxdName[len("berth-"):]+"-*")) // the pattern is good
+	for _, path := range old {
+		if fi, err := os.Stat(path); err == nil && path != keep && now.Sub(fi.ModTime()) > 24*time.Hour {
+			_ = os.Remove(path) // it stays for the next time
+		}
+	}
+}
+
+// sayRun prints the tables of a run and where it is.
+func (a *app) sayRun(res *output.Run) {
+	if res.Ran == 0 && res.Summary.Complete {
+		a.Printf("nothing was left to run\n\n")
+	}
+	report.Summary(a.Printer, res.Summary)
+	for _, f := range res.Failed {
+		a.Printf("%s %s\n", terminal.Paint(a.Color, terminal.Bad, "required:"), f)
+	}
+	if res.Stopped != "" {
+		a.Printf("%s %s\n", terminal.Paint(a.Color, terminal.Odd, "stopped:"), terminal.Clean(res.Stopped))
+	}
+	a.Printf("\nwritten to %s\n", report.Display(res.Dir))
+	if !res.Summary.Complete {
+		a.Printf("resume with: berth resume %s\n", report.Display(res.Dir))
+	}
+	a.Printf("look at it:  berth show %s\n", report.Display(res.Dir))
+}
+
+// header is what a manifest says of a run that is made now.
+func (a *app) header(l *load.Loaded, f *load.Flags) store.Header {
+	return store.Header{
+		Experiment: l.Experiment.Name, Created: time.Now().UTC(), Berth: version, Dir: l.Experiment.Dir, Variables: l.Experiment.Variables,
+		AllowEnv: f.AllowEnv, AllowRead: f.AllowRead, Lenient: f.Lenient, SkipRefused: f.SkipRefused,
+	}
+}
+
+// files are those of the experiment, for the run folder.
+func files(e *config.Experiment) []store.File {
+	var fs []store.File
+	for _, f := range e.Files {
+		fs = append(fs, store.File{Name: f.Name, Bytes: f.Bytes})
+	}
+	return fs
+}

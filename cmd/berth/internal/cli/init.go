@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+func (a *app) initCommand() *cobra.Command {
+	var tasks string
+	cmd := &cobra.Command{
+		Use:   "init [DIR]",
+		Short: "Write an experiment and a task to start from",
+		Long: `Writes experiment.hcl into DIR (here without it), and a small task into the
+folder of the tasks if that is not there or empty: both can be run as they are,
+and say in comments what to edit. Nothing that exists is overwritten.`,
+		Example: `  berth init                   then: berth run
+  berth init study --tasks ../tasks`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			abs, err := filepath.Abs(experimentPath(args))
+			if err != nil {
+				return err
+			}
+			files, err := a.begin(abs, tasks)
+			if err != nil {
+				return err
+			}
+			if done, err := a.Answer(output.Init{Files: files}); done {
+				return err
+			}
+			for _, f := range files {
+				a.Printf("wrote %s\n", report.Display(f))
+			}
+			// Without an argument every command takes the experiment of its folder.
+			where := " " + report.Display(abs)
+			if len(args) == 0 {
+				where = ""
+			}
+			a.Printf("look at it:  berth plan%s\nrun it:      berth run%s\n", where, where)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&tasks, "tasks", "./tasks", "folder of the tasks, as the file names it: `DIR`")
+	return cmd
+}
+
+// begin writes an experiment into dir, and a task if the folder of its tasks
+// has nothing in it. It returns the files that it made.
+func (a *app) begin(dir, tasks string) ([]string, error) {
+	format := "FORMAT"
+	if len(a.formats) > 0 {
+		format = a.formats[0].Name()
+	}
+	const own = "experiment.hcl"
+	others, err := fs.Glob(os.DirFS(dir), "*.hcl") // its only error is a bad pattern
+	if err == nil && len(others) > 0 && !slices.Contains(others, own) {
+		return nil, fmt.Errorf("%s exists, and all *.hcl files of a folder are one experiment: name another folder", report.Display(filepath.Join(dir, others[0])))
+	}
+	file := filepath.Join(dir, own)
+	text := fmt.Sprintf(initText, quote(store.Name(filepath.Base(dir), 40)), quote(format), quote(tasks), defaultEnvironment, defaultAgent)
+	if err = writeNew(file, []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	files := []string{file}
+	folder := resolve(dir, tasks)
+	there, err := os.ReadDir(folder)
+	if len(there) > 0 || (err != nil && !errors.Is(err, fs.ErrNotExist)) || len(a.formats) == 0 {
+		return files, err
+	}
+	sampler, ok := a.formats[0].(task.Sampler)
+	if !ok {
+		return files, nil
+	}
+	name, sample, err := sampler.Sample()
+	if err != nil {
+		return files, err
+	}
+	for _, f := range sample {
+		mode := fs.FileMode(0o644)
+		if f.Executable {
+			mode = 0o755
+		}
+		file = filepath.Join(folder, name, filepath.FromSlash(f.Path))
+		if err = writeNew(file, f.Text, mode); err != nil {
+			return files, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+// writeNew writes a file that must not exist, in a folder that may not exist.
+func writeNew(file string, text []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists: remove it, or name another folder", report.Display(file))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(text)
+	return errors.Join(err, out.Close())
+}
+
+// resolve is the folder that path means in a file of the folder base.
+func resolve(base, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(base, path)
+}
+
+const initText = `# What is run: every agent on every task, as often as repeat says. All that can
+# stand here: docs/reference/experiment.md
+experiment %[1]s {
+  datasets    = [dataset.tasks]
+  environment = environment.%[4]s
+  repeat      = 1 # raise it: one try of an agent says little
+
+  # Every combination of the axes is a cell. Any further axis is free, and
+  # readable as matrix.<axis> in every block.
+  matrix {
+    agent = [agent.%[5]s] # add yours: what can be named says berth plugin list
+  }
+}
+
+dataset "tasks" {
+  format = %[2]s
+  path   = %[3]s
+}
+
+environment "%[4]s" {
+  plugin = "%[4]s"
+}
+
+# Runs the reference solution of each task: every task must pass.
+agent "%[5]s" {
+  plugin = "%[5]s"
+  oracle = true
+}
+`

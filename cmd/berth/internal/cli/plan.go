@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/plan"
+)
+
+func (a *app) planCommand() *cobra.Command {
+	var f load.Flags
+	var trials bool
+	cmd := &cobra.Command{
+		Use:   "plan [PATH]",
+		Short: "Say what an experiment would run, can cost, and lacks",
+		Long: `Expands an experiment into cells and trials, and asks its agents and
+environments what they need and refuse. No sandbox is made. A price that is not
+known makes the cost unknown, not zero. Exit code 2 says that ` + "`berth run`" + `
+would not start.`,
+		Example: "  berth plan experiment.hcl\n  berth plan experiment.hcl --trials",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := a.load(cmd.Context(), experimentPath(args), &f)
+			if err != nil {
+				return err
+			}
+			l.Close()
+			if err = a.sayPlan(l, trials); err != nil {
+				return err
+			}
+			if !l.Ready() {
+				return &exit{exitUsage, nil}
+			}
+			if err = machineReady(); err != nil {
+				return &exit{exitUsage, err}
+			}
+			return nil
+		},
+	}
+	f.Register(cmd)
+	cmd.Flags().BoolVar(&trials, "trials", false, "list every trial with its id")
+	return cmd
+}
+
+func planAnswer(l *load.Loaded, trials bool) output.Plan {
+	p := output.Plan{
+		Diagnostics: l.Diagnostics, Ready: l.Ready(), Cells: []output.PlanCell{}, Tasks: []output.PlanTask{},
+		Problems: []plan.Problem{}, Missing: []plan.Missing{},
+	}
+	if l.Experiment == nil || l.Plan == nil {
+		return p
+	}
+	p.Experiment, p.Repeat, p.Trials, p.Cost = l.Experiment.Name, l.Experiment.Repeat, len(l.Plan.Trials), l.Plan.Cost
+	p.Diagnostics = append(p.Diagnostics, l.Plan.Secrets...)
+	p.Problems = append(p.Problems, l.Plan.Problems...)
+	p.Missing = append(p.Missing, l.Plan.Missing...)
+	for _, c := range l.Experiment.Cells {
+		pc := output.PlanCell{Key: c.Key, Slug: c.Slug, Choices: map[string]string{}, Agent: c.Agent.Label, Environment: c.Environment.Label}
+		for _, ch := range c.Choices {
+			pc.Choices[ch.Axis] = ch.Text
+		}
+		if c.Model != nil {
+			pc.Model = c.Model.Label
+		}
+		p.Cells = append(p.Cells, pc)
+	}
+	for i := range l.Plan.Tasks {
+		t := &l.Plan.Tasks[i]
+		pt := output.PlanTask{Dataset: t.Dataset, Name: t.Name, Path: t.Path, Valid: t.Task != nil, Problems: t.Problems}
+		if t.Task != nil {
+			pt.Digest = t.Task.Digest
+		}
+		p.Tasks = append(p.Tasks, pt)
+	}
+	for i := range l.Plan.Trials {
+		t := &l.Plan.Trials[i]
+		p.Cells[t.Cell].Trials++
+		if t.Invalid != "" {
+			p.Invalid++
+		}
+		if t.Refused != "" {
+			p.Refused++
+		}
+		if trials {
+			p.List = append(p.List, t.Trial)
+		}
+	}
+	return p
+}
+
+func (a *app) sayPlan(l *load.Loaded, trials bool) error {
+	p := planAnswer(l, trials)
+	if done, err := a.Answer(p); done {
+		return err
+	}
+	if l.Plan != nil {
+		a.planTables(&p)
+	}
+	return l.Complain(a.Printer)
+}
+
+// maxPlanned is how many tasks the table has.
+const maxPlanned = 50
+
+func (a *app) planTables(p *output.Plan) {
+	a.Printf("%s: %s × %s × %s = %s\n\n", p.Experiment, terminal.Count(len(p.Cells), "cell", "cells"),
+		terminal.Count(len(p.Tasks), "task", "tasks"), terminal.Count(p.Repeat, "repetition", "repetitions"), terminal.Count(p.Trials, "trial", "trials"))
+	cells := terminal.Table{Head: []string{"cell", "agent", "model", "environment", "trials"}, Right: []bool{4: true}}
+	for _, c := range p.Cells {
+		cells.Row(terminal.Clean(cmp.Or(c.Key, c.Agent)), terminal.Clean(c.Agent), terminal.Clean(c.Model), terminal.Clean(c.Environment), strconv.Itoa(c.Trials))
+	}
+	cells.Write(a.Out, a.Color)
+	a.Printf("\n")
+	tasks := terminal.Table{Head: []string{"dataset", "task", "digest"}}
+	for i, t := range p.Tasks {
+		if i == maxPlanned {
+			break
+		}
+		digest := t.Digest
+		if !t.Valid {
+			digest = terminal.Paint(a.Color, terminal.Bad, "invalid")
+		} else if len(digest) > 19 {
+			digest = digest[:19]
+		}
+		tasks.Row(terminal.Clean(t.Dataset), terminal.Clean(t.Name), digest)
+	}
+	tasks.Write(a.Out, a.Color)
+	if n := len(p.Tasks) - maxPlanned; n > 0 {
+		a.Printf("… and %d more: --json lists them\n", n)
+	}
+	a.Printf("\n")
+	if len(p.List) > 0 {
+		list := terminal.Table{Head: []string{"trial", "task", "cell", "repetition"}, Right: []bool{3: true}}
+		for _, t := range p.List {
+			list.Row(t.ID[:12], terminal.Clean(t.Task), terminal.Clean(p.Cells[t.Cell].Slug), strconv.Itoa(t.Repetition))
+		}
+		list.Write(a.Out, a.Color)
+		a.Printf("\n")
+	}
+	a.Printf("at most %s\n", terminal.Count(p.Cost.Attempts, "attempt", "attempts"))
+	a.Printf("worst-case cost: %s\n", costText(p.Cost))
+	if p.Invalid+p.Refused > 0 {
+		var why []string
+		if p.Invalid > 0 {
+			why = append(why, fmt.Sprintf("%d with an invalid task", p.Invalid))
+		}
+		if p.Refused > 0 {
+			why = append(why, fmt.Sprintf("%d refused", p.Refused))
+		}
+		a.Printf("trials that cannot be run: %s\n", strings.Join(why, ", "))
+	}
+}
+
+func costText(c plan.Cost) string {
+	s := "unknown"
+	if c.WorstUSD != nil {
+		s = fmt.Sprintf("%.2f USD", *c.WorstUSD)
+	}
+	for i, u := range c.Unknown {
+		if i == 0 {
+			s += ": "
+		} else {
+			s += "; "
+		}
+		s += terminal.Clean(u)
+	}
+	if c.WorstUSD == nil && c.LimitUSD != nil {
+		s += fmt.Sprintf(" (the run stops at %.2f USD)", *c.LimitUSD)
+	}
+	return s
+}

@@ -1,0 +1,296 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/conform"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/plugins"
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/near"
+)
+
+func (a *app) pluginCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "plugin",
+		Short:   "Look at plugins, and test them",
+		Example: "  berth plugin list",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.pluginListCommand(), a.pluginInfoCommand(), a.pluginTestCommand())
+	return cmd
+}
+
+func (a *app) pluginListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the plugins that are found",
+		Long: `Looks for plugins beside this program, in $BERTH_PLUGIN_PATH, and in the user's
+own folder, in this order; the first to serve a name wins. A program that is new
+is started once to be asked.`,
+		Example: "  berth plugin list\n  berth plugin list --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			res, err := a.pluginEntries(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if done, err := a.Answer(res); done {
+				return err
+			}
+			t := terminal.Table{Head: []string{"kind", "name", "version", "protocol", "digest", "path"}, Right: []bool{3: true}}
+			for _, e := range res.Plugins {
+				switch {
+				case e.Error != "":
+					a.Notef("%s %s: %s\n", terminal.Paint(a.ErrColor, terminal.Odd, "Warning:"), report.Display(e.Path), terminal.Clean(e.Error))
+				case e.ShadowedBy != "":
+					a.Notef("%s %s %q of %s is not used: %s comes first\n", terminal.Paint(a.ErrColor, terminal.Odd, "Warning:"), e.Kind, e.Name,
+						report.Display(e.Path), report.Display(e.ShadowedBy))
+				default:
+					t.Row(e.Kind, e.Name, terminal.Clean(e.Version), strconv.Itoa(e.Protocol), e.Digest[:min(len(e.Digest), 19)], report.Display(e.Path))
+				}
+			}
+			if t.Len() == 0 {
+				return &exit{exitUsage, fmt.Errorf("no plugins in %s: run make build, or set BERTH_PLUGIN_PATH", strings.Join(res.Folders, ", "))}
+			}
+			t.Write(a.Out, a.Color)
+			return nil
+		},
+	}
+}
+
+// pluginEntries asks the host for all plugins.
+func (a *app) pluginEntries(ctx context.Context) (output.PluginList, error) {
+	res := output.PluginList{Folders: plugin.SearchPath(os.Getenv), Plugins: []output.PluginEntry{}}
+	h, err := a.host()
+	if err != nil {
+		return res, err
+	}
+	defer h.Stop()
+	entries, err := h.List(ctx)
+	if err != nil {
+		return res, err
+	}
+	for i := range entries {
+		res.Plugins = append(res.Plugins, pluginEntry(&entries[i]))
+	}
+	return res, nil
+}
+
+func pluginEntry(e *plugin.Entry) output.PluginEntry {
+	return output.PluginEntry{
+		Kind: string(e.Kind), Name: e.Name, Version: e.Version, Protocol: e.Protocol, Path: e.Path, Digest: e.Digest,
+		Capabilities: e.Capabilities, Doc: e.Doc, ShadowedBy: e.ShadowedBy, Error: e.Error,
+	}
+}
+
+func (a *app) pluginInfoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "info NAME",
+		Short:   "Say what a plugin is and what its configuration may hold",
+		Example: "  berth plugin info local\n  berth plugin info \"verifier script\" --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, err := a.host()
+			if err != nil {
+				return err
+			}
+			defer h.Stop()
+			entries, err := h.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			kind, name, ok := strings.Cut(args[0], " ")
+			if !ok {
+				kind, name = "", args[0]
+			}
+			var found []output.PluginEntry
+			var fields []pluginconfig.Schema
+			for i := range entries {
+				e := &entries[i]
+				if e.Name != name || kind != "" && string(e.Kind) != kind {
+					continue
+				}
+				pe := pluginEntry(e)
+				if pe.Schema, err = e.Schema.JSONSchema(); err != nil {
+					return err
+				}
+				found, fields = append(found, pe), append(fields, e.Schema)
+			}
+			if len(found) == 0 {
+				return fmt.Errorf("no plugin %q: %s", args[0], instead(entries, args[0]))
+			}
+			if done, err := a.Answer(output.PluginList{Folders: plugin.SearchPath(os.Getenv), Plugins: found}); done {
+				return err
+			}
+			for i := range found {
+				if i > 0 {
+					a.Printf("\n")
+				}
+				a.pluginText(&found[i], fields[i].Fields)
+			}
+			return nil
+		},
+	}
+}
+
+// instead says what to do when there is no plugin with a name: a binary may
+// serve plugins with other names than its own.
+func instead(entries []plugin.Entry, name string) string {
+	kind, bare, ok := strings.Cut(name, " ")
+	if kinds := []string{string(plugins.KindAgent), string(plugins.KindEnvironment), string(plugins.KindVerifier)}; ok && !slices.Contains(kinds, kind) {
+		return fmt.Sprintf("%q is no kind of plugin%s", kind, near.After(kind, kinds))
+	} else if !ok {
+		bare = name
+	}
+	var served, known []string
+	for i := range entries {
+		known = append(known, entries[i].Name)
+		if e := &entries[i]; filepath.Base(e.Path) == filepath.Base(name) && e.Name != "" {
+			served = append(served, fmt.Sprintf("%s %q", e.Kind, e.Name))
+		}
+	}
+	if len(served) > 0 {
+		return "the binary of that name serves " + strings.Join(served, ", ")
+	}
+	if best := near.Word(bare, known); best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	return "`berth plugin list` names those that were found"
+}
+
+func (a *app) pluginText(e *output.PluginEntry, fields []pluginconfig.Field) {
+	a.Printf("%s %s %s\n", e.Kind, terminal.Paint(a.Color, terminal.Bold, e.Name), terminal.Clean(e.Version))
+	if e.Doc != "" {
+		a.Printf("%s\n", terminal.Clean(e.Doc))
+	}
+	a.Printf("path          %s\ndigest        %s\nprotocol      %d\n", e.Path, e.Digest, e.Protocol)
+	if len(e.Capabilities) > 0 {
+		a.Printf("capabilities  %s\n", terminal.Clean(strings.Join(e.Capabilities, ", ")))
+	}
+	if len(fields) == 0 {
+		a.Printf("configuration none\n")
+		return
+	}
+	a.Printf("\n")
+	t := terminal.Table{Head: []string{"config", "type", "default", "what"}}
+	fieldRows(&t, "", fields)
+	t.Write(a.Out, a.Color)
+}
+
+func fieldRows(t *terminal.Table, prefix string, fields []pluginconfig.Field) {
+	for _, f := range fields {
+		def := string(f.Default)
+		if f.Required {
+			def = "(required)"
+		}
+		doc := f.Doc
+		if len(f.Enum) > 0 {
+			doc += " One of " + strings.Join(f.Enum, ", ") + "."
+		}
+		if f.Secret {
+			doc += " A secret."
+		}
+		t.Row(prefix+terminal.Clean(f.Name), string(f.Type), terminal.Clean(def), terminal.Short(doc, 100))
+		fieldRows(t, prefix+terminal.Clean(f.Name)+".", f.Fields)
+	}
+}
+
+func (a *app) pluginTestCommand() *cobra.Command {
+	var config, image, shells string
+	cmd := &cobra.Command{
+		Use:   "test PATH",
+		Short: "Try a plugin binary against the contract that it claims to keep",
+		Long: `Starts the program at PATH and tries every clause of the conformance kits on
+each plugin that it serves, whatever language it is written in. Each clause has
+its own time limit and says what accident it guards against. Exit code 1 says
+that a clause failed, 2 that the plugin could not be tried, and why.`,
+		Example: "  berth plugin test bin/plugins/local\n  berth plugin test ./my-verifier.py --config '{\"tolerance\": 0.1}'",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if config != "" && !json.Valid([]byte(config)) {
+				return fmt.Errorf("--config %q is not JSON", config)
+			}
+			runtime, err := node.Dir()
+			if err != nil {
+				return err
+			}
+			sandboxd, err := sandboxdPath()
+			if err != nil {
+				return err
+			}
+			res := output.PluginTest{Path: args[0], Clauses: []conform.Result{}}
+			err = conform.Test(cmd.Context(), conform.Options{
+				Binary: args[0], Config: json.RawMessage(config), Spec: environment.Spec{Image: environment.Image{Ref: image}},
+				Sandboxd: sandboxd, Runtime: runtime, Shells: shells, Log: a.log,
+			}, func(r conform.Result) { a.clause(&res, r) })
+			if err != nil {
+				return err
+			}
+			return a.sayPluginTest(&res)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&config, "config", "", "configuration of the plugins, as `JSON`")
+	fs.StringVar(&image, "image", "", "`IMAGE` for an environment's sandboxes (default: its base)")
+	fs.StringVar(&shells, "shells", defaultEnvironment, "`ENVIRONMENT` in whose sandboxes agents and verifiers are tried")
+	return cmd
+}
+
+// clause notes a result, and prints it as it comes.
+func (a *app) clause(res *output.PluginTest, r conform.Result) {
+	style := terminal.Good
+	switch r.Status {
+	case conformance.Pass:
+		res.Passed++
+	case conformance.Skip:
+		res.Skipped++
+		style = terminal.Faint
+	default:
+		res.Failed++
+		style = terminal.Bad
+	}
+	res.Clauses = append(res.Clauses, r)
+	if a.JSON {
+		return
+	}
+	a.Printf("%s  %s %s: %s  %s\n", terminal.Paint(a.Color, style, fmt.Sprintf("%-4s", r.Status)), r.Kind, terminal.Clean(r.Plugin), terminal.Clean(r.Clause),
+		terminal.Paint(a.Color, terminal.Faint, r.Took.Round(time.Millisecond).String()))
+	for _, d := range r.Detail {
+		for _, line := range terminal.Lines(d) {
+			a.Printf("        %s\n", line)
+		}
+	}
+	if r.Status == conformance.Fail {
+		a.Printf("        guards against: %s\n", terminal.Clean(r.Guards))
+	}
+}
+
+func (a *app) sayPluginTest(res *output.PluginTest) error {
+	if done, err := a.Answer(res); err != nil {
+		return err
+	} else if !done {
+		a.Printf("%s: %d passed, %d failed, %d skipped\n", res.Path, res.Passed, res.Failed, res.Skipped)
+	}
+	if res.Failed > 0 {
+		return &exit{exitErrors, nil}
+	}
+	return nil
+}

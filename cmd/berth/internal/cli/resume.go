@@ -1,0 +1,258 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// resumeFlags are the user's choices for resuming.
+type resumeFlags struct {
+	again       []string
+	acceptDrift bool
+	takeOver    bool
+	trust       bool
+	experiment  string
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	var (
+		ef load.Flags
+		rf runFlags
+		sf resumeFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "resume RUN",
+		Short: "Run what a run has not done yet",
+		Long: `Runs the trials that have no final outcome: those that were never begun, were
+cancelled, or whose attempt was killed. What could change results must be as it
+was: a difference in the experiment or its tasks is refused with a diff.
+Concurrency and other limits of the run may change: edit a copy of the
+experiment and name it with --experiment, or use --in-flight.
+
+So are plugins, images and agents' bundles that are not those of before: their
+digests are compared, those of plugins at the start, the others as each attempt
+is made. With --accept-drift the run goes on with what is there, and is marked.
+The same holds for the address of a model, and for where its key comes from.
+
+The files of the experiment are those that the run keeps, also what functions
+read and the replies of a model. They must be as they were. A run folder that
+others own or can write to is not resumed without --trust: who can change it
+decides where keys are sent and what is run. Read the experiment of a run that
+somebody gave you before you resume it.`,
+		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error",
+		Args:    cobra.ExactArgs(1),
+
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return completeRun(cmd, args, begin)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.resume(cmd.Context(), args[0], &ef, &rf, &sf)
+		},
+	}
+	ef.Register(cmd)
+	rf.register(cmd)
+	fs := cmd.Flags()
+	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these `OUTCOMES` again (never passed, failed, scored or agent_error)")
+	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "go on although plugins, images, bundles or addresses of models are not those of before, and mark the run")
+	fs.BoolVar(&sf.takeOver, "take-over", false, "the berth on another machine that wrote this run is gone")
+	fs.BoolVar(&sf.trust, "trust", false, "go on although others own the run folder or can write to it")
+	fs.StringVar(&sf.experiment, "experiment", "", "take limits and labels from the file or folder at `PATH` instead of the kept one")
+	return cmd
+}
+
+func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFlags, sf *resumeFlags) error {
+	if _, err := rf.requirements(); err != nil {
+		return err
+	}
+	again, err := outcomesOf(sf.again)
+	if err != nil {
+		return err
+	}
+	dir, err := report.FindRun(name)
+	if err != nil {
+		return err
+	}
+	if why := store.Untrusted(dir); why != nil && !sf.trust {
+		return &exit{exitUsage, fmt.Errorf("%w: whoever can change the run decides where your keys are sent and what is run: look at its experiment, then resume with --trust", why)}
+	}
+	m, err := store.ReadManifest(dir)
+	if err != nil {
+		return err
+	}
+	path := sf.experiment
+	if path == "" {
+		if path, err = a.keptExperiment(dir, m, ef); err != nil {
+			return err
+		}
+	}
+	varFile, remove, err := keptVariables(m)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if varFile != "" {
+		ef.VarFiles = append([]string{varFile}, ef.VarFiles...)
+	}
+	ef.AllowEnv = append(slices.Clone(m.Header.AllowEnv), ef.AllowEnv...)
+	ef.AllowRead = append(slices.Clone(m.Header.AllowRead), ef.AllowRead...)
+	ef.Lenient = ef.Lenient || m.Header.Lenient
+	ef.SkipRefused = ef.SkipRefused || m.Header.SkipRefused
+	l, err := a.load(ctx, path, ef)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if err = a.startable(l); err != nil {
+		return err
+	}
+	if changes := plan.Diff(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
+		for _, c := range changes {
+			a.because(c.String())
+		}
+		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: what is above differs from when it was planned, and could change results: undo it, or start a new run", report.Display(dir))}
+	}
+	s, err := store.Open(dir, version, sf.takeOver)
+	if err != nil {
+		return err
+	}
+	diverted := plan.Diverted(m, l.Plan.Manifest(m.Header))
+	if err = a.drift(ctx, l, s, diverted, sf.acceptDrift); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, acceptDrift: sf.acceptDrift})
+}
+
+// keptExperiment is the experiment as the run keeps it, if it is as it was.
+func (a *app) keptExperiment(dir string, m *store.Manifest, ef *load.Flags) (string, error) {
+	path := filepath.Join(dir, store.ExperimentDir)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("the files of the experiment are not in the run any more: %w: name them with --experiment", err)
+	}
+	changed, err := store.ChangedFiles(dir, m)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range changed {
+		a.because(filepath.Join(store.ExperimentDir, c))
+	}
+	if len(changed) > 0 {
+		return "", &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the files above are not those that it was made with: restore them, or name the experiment with --experiment", report.Display(dir))}
+	}
+	if m.Header.Try == nil { // the file of a try names absolute paths only
+		ef.BaseDir = m.Header.Dir
+	}
+	ef.Kept = func(name string) string { return store.Kept(dir, name) }
+	return path, nil
+}
+
+// drift compares the plugins of the attempts so far with those of now. diverted
+// are the models that are reached in another way.
+func (a *app) drift(ctx context.Context, l *load.Loaded, s *store.Run, diverted []plan.Change, accept bool) error {
+	entries, err := l.Host.List(ctx)
+	if err != nil {
+		return err
+	}
+	now := map[string]string{}
+	for _, e := range entries {
+		if e.Error == "" && e.ShadowedBy == "" {
+			now[string(e.Kind)+" "+e.Name] = e.Digest
+		}
+	}
+	bundles, err := a.bundles().Digests()
+	if err != nil {
+		return err
+	}
+	maps.Copy(now, bundles)
+	var drifts []string
+	for _, c := range diverted {
+		drifts = append(drifts, c.String())
+	}
+	for _, d := range run.Drifts(s.Index(), now) {
+		drifts = append(drifts, d.String())
+	}
+	if len(drifts) == 0 {
+		return nil
+	}
+	for _, d := range drifts {
+		a.because(d)
+	}
+	if !accept {
+		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: what is above is not what its attempts were made with: undo it, or go on with --accept-drift, which marks the run", report.Display(s.Dir))}
+	}
+	for _, d := range drifts {
+		if err = s.Accept(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keptVariables writes the variables of a run to a file, as --var-file reads
+// it.
+func keptVariables(m *store.Manifest) (file string, remove func(), err error) {
+	if len(m.Header.Variables) == 0 {
+		return "", func() {}, nil
+	}
+	dir, err := tempDir("berth-vars-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	var b strings.Builder
+	b.WriteString("{")
+	sep := ""
+	for name, v := range m.Header.Variables {
+		fmt.Fprintf(&b, "%s%q:%s", sep, name, v)
+		sep = ","
+	}
+	b.WriteString("}")
+	file = filepath.Join(dir, "variables.json")
+	if err = os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+		remove()
+		return "", nil, err
+	}
+	return file, remove, nil
+}
+
+func outcomesOf(names []string) ([]record.Outcome, error) {
+	var os []record.Outcome
+	for _, n := range names {
+		o := record.Outcome(strings.TrimSpace(n))
+		if !slices.Contains(record.Outcomes, o) {
+			return nil, fmt.Errorf("--again %s: no such outcome: there is %s", n, outcomeNames())
+		}
+		if o.Measured() {
+			return nil, fmt.Errorf("--again %s: that is a measurement: running it again would choose among results", n)
+		}
+		os = append(os, o)
+	}
+	return os, nil
+}
+
+func outcomeNames() string {
+	var names []string
+	for _, o := range record.Outcomes {
+		if !o.Measured() {
+			names = append(names, string(o))
+		}
+	}
+	return strings.Join(names, ", ")
+}

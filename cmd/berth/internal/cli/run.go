@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/prepare"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var (
+		ef load.Flags
+		rf runFlags
+		to string
+
+		prepareOnly bool
+	)
+	cmd := &cobra.Command{
+		Use:   "run [PATH]",
+		Short: "Run an experiment",
+		Long: `Runs an experiment (a file, or all *.hcl files of a folder; here without PATH),
+and keeps everything in a new folder below ./runs. Ctrl-C ends it cleanly: what
+is under way is cancelled and removed, and the run can be resumed.
+
+Exit codes: 0 the run is complete, whatever the scores; 1 complete, but a trial
+has an error outcome or a --require rule is not met; 2 nothing was started;
+3 incomplete, can be resumed; 130 interrupted.`,
+		Example: "  berth run experiment.hcl\n  berth run . --in-flight 8 --require \"agent=oracle: passed = planned\"",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := rf.requirements(); err != nil {
+				return err
+			}
+			l, err := a.load(cmd.Context(), experimentPath(args), &ef)
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			if prepareOnly {
+				return a.prepare(cmd.Context(), l)
+			}
+			if err = a.startable(l); err != nil {
+				return err
+			}
+			m := l.Plan.Manifest(a.header(l, &ef))
+			if err = rf.possible(m); err != nil {
+				return err
+			}
+			s, err := store.Create(to, m, files(l.Experiment))
+			if err != nil {
+				return elsewhere(err)
+			}
+			a.Notef("%s: %s, into %s\n", l.Experiment.Name, terminal.Count(len(l.Plan.Trials), "trial", "trials"), report.Display(s.Dir))
+			return a.execute(cmd.Context(), &job{Loaded: l, flags: &rf, store: s})
+		},
+	}
+	ef.Register(cmd)
+	rf.register(cmd)
+	cmd.Flags().BoolVar(&prepareOnly, "prepare-only", false, "only pull and build the images of the tasks; start nothing")
+	cmd.Flags().StringVar(&to, "runs", report.RunsDir, "make the run's own folder in this `DIR`")
+	return cmd
+}
+
+// prepare pulls and builds the images of a plan. A key of a model may be missing
+// here; an experiment or a plan with errors may not be.
+func (a *app) prepare(ctx context.Context, l *load.Loaded) error {
+	if l.Plan == nil {
+		return a.startable(l) // says what is wrong with the experiment
+	}
+	var mu sync.Mutex
+	res, err := prepare.Images(ctx, l.Plan, trial.Of(l.Host), func(image, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		a.Notef("%s: %s\n", report.Display(image), terminal.Clean(line))
+	})
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, im := range res.Images {
+		if im.Error != "" {
+			failed++
+		}
+	}
+	if done, err := a.Answer(res); err != nil {
+		return err
+	} else if !done {
+		a.sayPrepared(res)
+	}
+	if failed > 0 {
+		return &exit{exitErrors, nil}
+	}
+	return nil
+}
+
+func (a *app) sayPrepared(res *output.Prepare) {
+	for _, im := range res.Images {
+		name := im.Ref
+		if name == "" {
+			name = im.Build
+		}
+		switch {
+		case im.Error != "":
+			a.Printf("%s  %s\n         %s\n", terminal.Paint(a.Color, terminal.Bad, "missing"), terminal.Clean(name), terminal.Clean(im.Error))
+		case im.Digest == "":
+			a.Printf("ok       environment %s prepares no images\n", im.Environment)
+		default:
+			a.Printf("ok       %s %s (%s, %s)\n", terminal.Clean(name), im.Digest, im.Environment, terminal.Count(len(im.Tasks), "task", "tasks"))
+		}
+	}
+}
+
+// elsewhere says how to put a run where it can be made, unless that is not what
+// err is about.
+func elsewhere(err error) error {
+	if _, ok := errors.AsType[*node.FolderError](err); ok {
+		return err
+	}
+	return fmt.Errorf("%w: --runs names another folder", err)
+}

@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+)
+
+func (a *app) showCommand() *cobra.Command {
+	all, steps := false, false
+	cmd := &cobra.Command{
+		Use:   "show [RUN [TRIAL [ATTEMPT]]]",
+		Short: "Show runs, the trials of a run, or one attempt",
+		Long: `Without arguments lists the runs in ./runs. RUN is a folder, a name below
+./runs, or last. TRIAL is the beginning of a trial's id or folder, or the name
+of a task that has one trial. ATTEMPT is its number; without it the accepted one
+is shown.`,
+		Example: "  berth show last\n  berth show last hello-file\n  berth show last 3f9a2c --all\n  berth show last hello-file --trajectory\n  berth show last --json | jq .summary.outcomes",
+		Args:    cobra.MaximumNArgs(3),
+
+		ValidArgsFunction: completeRun,
+		RunE: func(_ *cobra.Command, args []string) error {
+			switch {
+			case steps && len(args) < 2:
+				return errors.New("--trajectory shows one trial: name the run and the trial, as in berth show last hello-file --trajectory")
+			case len(args) == 0:
+				return a.showRuns()
+			case len(args) == 1:
+				return a.showRun(args[0], all)
+			default:
+				return a.showTrial(args, all, steps)
+			}
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "do not cut lists, logs and trajectories")
+	cmd.Flags().BoolVar(&steps, "trajectory", false, "show what the agent did, for reading, and nothing else")
+	return cmd
+}
+
+// completeRun offers the runs in ./runs, and the trials of one.
+func completeRun(_ *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	switch len(args) {
+	case 0:
+		dirs, err := report.Runs(report.RunsDir)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		names = append(names, "last")
+		for _, d := range dirs {
+			names = append(names, filepath.Base(d))
+		}
+	case 1:
+		dir, err := report.FindRun(args[0])
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		m, err := store.ReadManifest(dir)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		for i := range m.Trials {
+			if strings.HasPrefix(m.Trials[i].Dir, begin) {
+				names = append(names, m.Trials[i].Dir)
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveDefault
+}
+
+func (a *app) showRuns() error {
+	dirs, err := report.Runs(report.RunsDir)
+	if err != nil {
+		return err
+	}
+	res := output.Runs{Runs: []output.RunLine{}}
+	for _, d := range dirs {
+		res.Runs = append(res.Runs, report.Line(d))
+	}
+	if done, err := a.Answer(res); done {
+		return err
+	}
+	if len(res.Runs) == 0 {
+		a.Printf("no run in ./%s yet: start one with berth run or berth try\n", report.RunsDir)
+		return nil
+	}
+	t := terminal.Table{Head: []string{"run", "when", "trials", "outcomes"}, Right: []bool{2: true}}
+	for i := range res.Runs {
+		l := &res.Runs[i]
+		text := l.Error
+		if text == "" {
+			text = report.Outcomes(l.Outcomes)
+			if l.Busy != "" {
+				text += " (running: " + l.Busy + ")"
+			} else if !l.Complete {
+				text += " (incomplete)"
+			}
+		}
+		when := ""
+		if !l.Created.IsZero() {
+			when = l.Created.Local().Format("2006-01-02 15:04")
+		}
+		t.Row(terminal.Clean(filepath.Base(l.Dir)), when, strconv.Itoa(l.Planned), terminal.Clean(text))
+	}
+	t.Write(a.Out, a.Color)
+	return nil
+}
+
+// showRun prints a run: its tables, and what needs a look.
+func (a *app) showRun(name string, all bool) error {
+	dir, err := report.FindRun(name)
+	if err != nil {
+		return err
+	}
+	m, x, err := store.Read(dir)
+	if err != nil {
+		return err
+	}
+	if a.JSON {
+		_, err = a.Answer(report.Run(dir, m, x))
+		return err
+	}
+	s := run.Summarize(m, x)
+	a.Printf("%s  %s  planned %s\n\n", terminal.Paint(a.Color, terminal.Bold, terminal.Clean(m.Header.Experiment)), report.Display(dir),
+		m.Header.Created.Local().Format("2006-01-02 15:04:05"))
+	report.Summary(a.Printer, s)
+	if w := report.Writing(x); w != nil {
+		a.Printf("being written by %s since %s\n", w.Process, w.Time.Local().Format("15:04:05"))
+	}
+	a.Printf("\n")
+	report.Trials(a.Printer, m, x, all)
+	a.Printf("\none of them: berth show %s TRIAL\n", report.Display(dir))
+	return nil
+}
+
+// showTrial prints one attempt of a trial: the accepted one unless a number
+// says which. steps prints its trajectory alone.
+func (a *app) showTrial(args []string, all, steps bool) error {
+	dir, err := report.FindRun(args[0])
+	if err != nil {
+		return err
+	}
+	m, x, err := store.Read(dir)
+	if err != nil {
+		return err
+	}
+	t, err := report.FindTrial(x, args[1])
+	if err != nil {
+		return err
+	}
+	if len(args) == 2 && a.JSON {
+		_, err = a.Answer(report.Trial(dir, m, t, report.Writing(x) != nil))
+		return err
+	}
+	number := 0
+	if len(args) == 3 {
+		number, err = strconv.Atoi(args[2])
+		if err != nil || !slices.ContainsFunc(t.Attempts, func(s store.AttemptState) bool { return s.Number == number }) {
+			return fmt.Errorf("trial %s has no attempt %q: it has %d", t.ID[:12], args[2], len(t.Attempts))
+		}
+	} else if acc := t.Accepted(); acc != nil {
+		number = acc.Number
+	} else if n := len(t.Attempts); n > 0 {
+		number = t.Attempts[n-1].Number
+	}
+	if len(args) == 2 && !steps {
+		report.TrialHead(a.Printer, m, t, number)
+	}
+	if number == 0 {
+		a.Printf("no attempt yet\n")
+		return nil
+	}
+	full, err := report.Attempt(report.Folder(dir, t, number), report.StateOf(t, number, report.Writing(x) != nil))
+	if err != nil {
+		return err
+	}
+	if done, err := a.Answer(full); done {
+		return err
+	}
+	if steps {
+		report.Trajectory(a.Printer, full.Steps, all)
+		return nil
+	}
+	report.AttemptText(a.Printer, full, all)
+	return nil
+}

@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+func (a *app) taskCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "task",
+		Short:   "Look at tasks",
+		Example: "  berth task check tasks/hello",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.taskCheckCommand())
+	return cmd
+}
+
+func (a *app) taskCheckCommand() *cobra.Command {
+	var (
+		f      load.Flags
+		format string
+	)
+	cmd := &cobra.Command{
+		Use:   "check DIR",
+		Short: "Explain a task, or a folder of tasks, and say what is wrong",
+		Long: `Reads the tasks at or below DIR and says what each asks for and every problem of
+its files, with line and column. Nothing is run. Exit code 2 says that a task is
+invalid.`,
+		Example: "  berth task check tasks/hello\n  berth task check tasks --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.taskCheck(cmd.Context(), args[0], format, &f)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&format, "format", "", "task `FORMAT` (default: the one that knows the folder)")
+	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks ask for this `VARIABLE` of the host; may be repeated")
+	fs.BoolVar(&f.Lenient, "lenient", false, "take unknown keys in tasks as warnings")
+	return cmd
+}
+
+func (a *app) taskCheck(ctx context.Context, dir, name string, f *load.Flags) error {
+	format, err := a.formatFor(dir, name)
+	if err != nil {
+		return err
+	}
+	listing, err := task.List(ctx, format, dir, task.ListOptions{Options: task.Options{
+		Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: a.env,
+	}})
+	if err != nil {
+		return err
+	}
+	res := output.TaskCheck{Format: format.Name(), Tasks: []output.TaskReport{}, Other: listing.Other, Sum: map[string]int{}}
+	for i := range listing.Items {
+		it := &listing.Items[i]
+		r := output.TaskReport{Path: it.Path, Name: it.Name(), Valid: it.Task != nil, Problems: it.Problems, Task: it.Task}
+		if it.Task != nil {
+			res.Valid++
+			r.Digest, r.Needs = it.Task.Digest, it.Task.Needs()
+			for _, n := range r.Needs {
+				res.Sum[string(n.Feature)]++
+			}
+		}
+		res.Tasks = append(res.Tasks, r)
+	}
+	done, err := a.Answer(res)
+	if err != nil {
+		return err
+	}
+	if !done {
+		a.sayTasks(&res)
+	}
+	if len(res.Tasks) == 0 {
+		return &exit{exitUsage, fmt.Errorf("no task at or below %s", dir)}
+	}
+	if res.Valid < len(res.Tasks) {
+		return &exit{exitUsage, nil}
+	}
+	return nil
+}
+
+func (a *app) formatFor(dir, name string) (task.Format, error) {
+	var names []string
+	for _, f := range a.formats {
+		if f.Name() == name {
+			return f, nil
+		}
+		names = append(names, f.Name())
+	}
+	if name != "" {
+		return nil, fmt.Errorf("no task format %q%s", name, near.After(name, names))
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = os.ReadDir(abs); err != nil {
+		return nil, fmt.Errorf("read tasks: %w: name the folder of a task, or of several", err)
+	}
+	if f := a.formatOf(abs, 0); f != nil {
+		return f, nil
+	}
+	return nil, fmt.Errorf("no task at or below %s: looked for formats %s", dir, strings.Join(names, ", "))
+}
+
+func (a *app) sayTasks(res *output.TaskCheck) {
+	for i := range res.Tasks {
+		r := &res.Tasks[i]
+		state := terminal.Paint(a.Color, terminal.Good, "valid")
+		if !r.Valid {
+			state = terminal.Paint(a.Color, terminal.Bad, "invalid")
+		}
+		a.Printf("%s  %s  (%s)\n", terminal.Paint(a.Color, terminal.Bold, terminal.Clean(r.Name)), state, terminal.Clean(r.Path))
+		for _, p := range r.Problems {
+			a.Printf("  %s\n", terminal.Clean(p.String()))
+		}
+		if r.Task != nil && len(res.Tasks) == 1 {
+			a.explain(r.Task)
+		}
+		for _, n := range r.Needs {
+			a.Printf("  needs %s: %s\n", n.Feature, terminal.Clean(n.Detail))
+		}
+	}
+	if len(res.Tasks) > 1 {
+		a.Printf("\n%d of %s valid\n", res.Valid, terminal.Count(len(res.Tasks), "task", "tasks"))
+	}
+}
+
+// explain says what a task is made of.
+func (a *app) explain(t *task.Task) {
+	line := func(key, value string) {
+		if value != "" {
+			a.Printf("  %-12s %s\n", key, terminal.Clean(value))
+		}
+	}
+	line("digest", t.Digest)
+	line("description", t.Description)
+	line("mode", string(t.Mode))
+	e := &t.Environment
+	switch {
+	case e.Image != "":
+		line("image", e.Image)
+	case e.Build != nil:
+		line("image", "built from "+e.Build.Context)
+	case e.Compose != "":
+		line("image", "composed by "+e.Compose)
+	}
+	line("workdir", e.Workdir)
+	line("network", strings.TrimSpace(string(e.Network.Mode)+" "+strings.Join(e.Network.Allow, " ")))
+	line("limits", limitsText(e.Limits))
+	for i := range t.Stages {
+		s := &t.Stages[i]
+		var verifiers []string
+		for _, u := range s.Verifiers {
+			verifiers = append(verifiers, u.Name)
+		}
+		text := fmt.Sprintf("agent %s, verified by %s", bound(s.Agent.Time), strings.Join(verifiers, ", "))
+		if s.Verify.Time > 0 {
+			text += " in " + bound(s.Verify.Time)
+		}
+		if s.Reference != nil {
+			text += ", has a reference solution"
+		}
+		line("stage "+s.Name, text)
+	}
+}
+
+func bound(d task.Duration) string {
+	if d == 0 {
+		return "without a time limit"
+	}
+	return "within " + terminal.Seconds(d.Std())
+}
+
+func limitsText(l task.Limits) string {
+	var parts []string
+	add := func(n int64, format string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf(format, n))
+		}
+	}
+	if l.CPUMilli > 0 {
+		parts = append(parts, fmt.Sprintf("%g cores", float64(l.CPUMilli)/1000))
+	}
+	add(l.MemoryMiB, "%d MiB memory")
+	add(l.StorageMiB, "%d MiB disk")
+	add(l.Pids, "%d processes")
+	add(l.GPUs, "%d GPUs")
+	return strings.Join(parts, ", ")
+}

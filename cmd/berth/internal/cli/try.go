@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// What `berth try` and `berth init` take when nobody says otherwise.
+const (
+	defaultEnvironment = "local"
+	defaultAgent       = "oracle"
+)
+
+// tryFlags are what an experiment would say.
+type tryFlags struct {
+	agent, environment, verify, network string
+	repeat                              int
+}
+
+func (a *app) tryCommand() *cobra.Command {
+	var (
+		ef load.Flags
+		rf runFlags
+		tf tryFlags
+		to string
+	)
+	cmd := &cobra.Command{
+		Use:   "try DIR",
+		Short: "Run one task, or a folder of tasks, without an experiment file",
+		Long: `Runs a task once: with its own solution (the agent "oracle"), or with another
+agent. It is an experiment like any other: what is kept is the file that stands
+for it, and ` + "`berth show`" + ` and ` + "`berth resume`" + ` know it.`,
+		Example: "  berth try tasks/hello\n  berth try tasks/hello --agent nop --verify restarted",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := rf.requirements(); err != nil {
+				return err
+			}
+			file, remove, err := a.tryFile(args[0], &tf)
+			if err != nil {
+				return err
+			}
+			defer remove()
+			l, err := a.load(cmd.Context(), file, &ef)
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			if l.Diagnostics, err = ofFlags(file, l.Diagnostics); err != nil {
+				return err
+			}
+			if err = a.startable(l); err != nil {
+				return err
+			}
+			h := a.header(l, &ef)
+			h.Try, _ = json.Marshal(args[0]) //nolint:errcheck // a string always marshals
+			m := l.Plan.Manifest(h)
+			if err = rf.possible(m); err != nil {
+				return err
+			}
+			s, err := store.Create(to, m, files(l.Experiment))
+			if err != nil {
+				return elsewhere(err)
+			}
+			return a.execute(cmd.Context(), &job{Loaded: l, flags: &rf, store: s})
+		},
+	}
+	ef.Register(cmd)
+	rf.register(cmd)
+	fs := cmd.Flags()
+	fs.StringVar(&tf.agent, "agent", defaultAgent, "`AGENT` plugin; the one named oracle is given the solution")
+	fs.StringVar(&tf.environment, "environment", defaultEnvironment, "`ENVIRONMENT` plugin")
+	fs.StringVar(&tf.verify, "verify", "", "verification `MODE`, if stricter than the task's: live, restarted, snapshot, separate")
+	fs.StringVar(&tf.network, "network", "", "`NETWORK` \"none\" runs the task without one and marks the result")
+	fs.IntVar(&tf.repeat, "repeat", 1, "`NUMBER` of repetitions")
+	fs.StringVar(&to, "runs", report.RunsDir, "make the run's own folder in this `DIR`")
+	return cmd
+}
+
+// tryFile writes the experiment that stands for the command into a folder of
+// its own, which remove removes.
+func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	if fi, statErr := os.Stat(abs); statErr != nil || !fi.IsDir() {
+		return "", nil, fmt.Errorf("%s is not a folder: name the folder of a task", dir)
+	}
+	if _, err = os.ReadDir(abs); err != nil {
+		return "", nil, fmt.Errorf("read tasks: %w", err)
+	}
+	format := a.formatOf(abs, 0)
+	if format == nil {
+		return "", nil, fmt.Errorf("no task at or below %s: `berth task check %s` says what was looked for", dir, dir)
+	}
+	tmp, err := tempDir("berth-try-")
+	if err != nil {
+		return "", nil, fmt.Errorf("make a folder for temporary files: %w", err)
+	}
+	file = filepath.Join(tmp, "try.hcl")
+	text := tryText(store.Name(filepath.Base(abs), 40), abs, format.Name(), f)
+	if err = os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(tmp))
+	}
+	return file, func() { _ = os.RemoveAll(tmp) }, nil
+}
+
+// flagOf says which flag a line of the experiment of `berth try` was made of, by
+// how it begins in which block.
+var flagOf = map[[2]string]string{
+	{"agent", "plugin"}: "--agent", {"environment", "plugin"}: "--environment", {"environment", "network"}: "--network",
+	{"experiment", "verify"}: "--verify", {"experiment", "repeat"}: "--repeat",
+}
+
+// ofFlags says what is wrong with the experiment in file by the flags that it
+// was made of: the user has not seen the file.
+func ofFlags(file string, ds config.Diagnostics) (config.Diagnostics, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	flags := map[int]string{}
+	block := ""
+	for i, line := range strings.Split(string(text), "\n") {
+		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !strings.HasPrefix(line, " ") {
+			block = word
+		}
+		flags[i+1] = flagOf[[2]string{block, word}]
+	}
+	for i, d := range ds {
+		if filepath.Base(d.File) != filepath.Base(file) {
+			continue
+		}
+		said := config.Diagnostic{Severity: d.Severity, Summary: d.Summary, Detail: d.Detail}
+		if f := flags[d.Start.Line]; f != "" {
+			said.Summary = f + ": " + d.Summary
+		}
+		ds[i] = said
+	}
+	return ds, nil
+}
+
+// maxDepth is how deep below a folder a task is looked for, as in a dataset.
+const maxDepth = 4
+
+// formatOf is the first format that finds a task at or below dir, which is
+// depth folders below the one that was named.
+func (a *app) formatOf(dir string, depth int) task.Format {
+	for _, f := range a.formats {
+		if f.Detect(dir) {
+			return f
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || depth+1 >= maxDepth {
+		return nil
+	}
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if f := a.formatOf(filepath.Join(dir, e.Name()), depth+1); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+func tryText(name, dir, format string, f *tryFlags) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "experiment %s {\n  datasets    = [dataset.task]\n  environment = environment.here\n  agent       = agent.tried\n", quote("try-"+name))
+	if f.repeat != 1 {
+		fmt.Fprintf(&b, "  repeat      = %d\n", f.repeat)
+	}
+	if f.verify != "" {
+		fmt.Fprintf(&b, "  verify      = %s\n", quote(f.verify))
+	}
+	fmt.Fprintf(&b, "}\n\ndataset \"task\" {\n  format = %s\n  path   = %s\n}\n", quote(format), quote(dir))
+	fmt.Fprintf(&b, "\nenvironment \"here\" {\n  plugin = %s\n", quote(f.environment))
+	if f.network != "" {
+		fmt.Fprintf(&b, "  network = %s\n", quote(f.network))
+	}
+	fmt.Fprintf(&b, "}\n\nagent \"tried\" {\n  plugin = %s\n", quote(f.agent))
+	if f.agent == defaultAgent {
+		b.WriteString("  oracle = true\n")
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// quote is s as a string of HCL, in which nothing is a template.
+func quote(s string) string {
+	s = strconv.Quote(s)
+	s = strings.ReplaceAll(s, "${", "$${")
+	return strings.ReplaceAll(s, "%{", "%%{")
+}

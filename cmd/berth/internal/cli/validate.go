@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/plan"
+)
+
+func (a *app) validateCommand() *cobra.Command {
+	var f load.Flags
+	cmd := &cobra.Command{
+		Use:   "validate [PATH]",
+		Short: "Say everything that is wrong with an experiment, and run nothing",
+		Long: `Reads an experiment (a file, or all *.hcl files of a folder; here without PATH)
+and its tasks, asks the plugins that it names, and prints every problem in one
+pass. Secrets that are missing on this machine are no problem of the experiment.`,
+		Example: "  berth validate experiment.hcl\n  berth validate . --var model=small --json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := a.load(cmd.Context(), experimentPath(args), &f)
+			if err != nil {
+				return err
+			}
+			l.Close() // before anything is said: no plugin is left running
+			return a.sayValid(l)
+		},
+	}
+	f.Register(cmd)
+	return cmd
+}
+
+func (a *app) sayValid(l *load.Loaded) error {
+	v := output.Validate{Diagnostics: l.Diagnostics, Problems: []plan.Problem{}, Missing: []plan.Missing{}}
+	v.Valid = !l.Diagnostics.HasErrors() && l.Experiment != nil
+	if l.Plan != nil {
+		v.Problems = append(v.Problems, l.Plan.Problems...)
+		v.Missing = append(v.Missing, l.Plan.Missing...)
+		l.Plan.Secrets = nil
+	}
+	for i := range v.Problems {
+		v.Valid = v.Valid && v.Problems[i].Severity != config.Error
+	}
+	for i := range v.Missing {
+		v.Valid = v.Valid && v.Missing[i].Kind != plan.MissingPlugin
+	}
+	done, err := a.Answer(v)
+	if err == nil && !done {
+		err = l.Complain(a.Printer)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !v.Valid:
+		return &exit{exitUsage, nil}
+	case !done:
+		a.Printf("%s is valid: %s of %s in %s\n", l.Experiment.Name, terminal.Count(len(l.Plan.Trials), "trial", "trials"),
+			terminal.Count(len(l.Plan.Tasks), "task", "tasks"), terminal.Count(len(l.Experiment.Cells), "cell", "cells"))
+	}
+	return nil
+}

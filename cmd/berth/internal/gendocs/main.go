@@ -1,0 +1,232 @@
+// Command gendocs writes docs/reference from the code: the command line, the
+// experiment file, and the plugins of this tree. CI compares what it writes
+// with what is committed.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/cli"
+	"github.com/berth-eval/berth/cmd/berth/internal/usage"
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/plugin"
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+)
+
+//go:generate go run . ../../../../docs/reference
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: gendocs FOLDER")
+		os.Exit(2)
+	}
+	if err := run(context.Background(), os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "gendocs:", err)
+		os.Exit(1)
+	}
+}
+
+// tags are those of the Makefile: without them a plugin or two cannot be built.
+const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs"
+
+const head = "<!-- Written by cmd/berth/internal/gendocs: change the code, then run make generate. -->\n\n"
+
+func run(ctx context.Context, dir string) error {
+	plugins, err := pluginReference(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, text := range map[string]string{
+		"README.md": index, "cli.md": cliReference(), //nolint:contextcheck // no command is executed
+		"experiment.md": experimentReference(), "plugins.md": plugins,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(head+strings.TrimRight(text, "\n")+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const index = `# Reference
+
+- [The command line](cli.md)
+- [The experiment file](experiment.md), block by block
+- [The plugins](plugins.md) that come with Berth, and their options
+- [The files that Berth writes](../../schemas/), as JSON Schema
+`
+
+// cliReference is every command with its help.
+func cliReference() string {
+	var b strings.Builder
+	b.WriteString("# The command line\n\nThe answer goes to stdout, everything else to stderr. Exit codes: 0 complete, whatever the scores; " +
+		"1 complete, but a trial has an error outcome or a requirement is not met; 2 usage or configuration, nothing was started; " +
+		"3 incomplete, can be resumed; 130 interrupted, after cleanup.\n\nWith `--json` the answer is one object, described in " +
+		"[schemas/](../../schemas/); a command that ends for a reason that its answer does not hold says so on the last line of stderr, " +
+		"as one object, too ([cli-failure](../../schemas/cli-failure.json)).\n")
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+			return
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", c.CommandPath(), firstOf(c.Long, c.Short))
+		if c.Runnable() {
+			fmt.Fprintf(&b, "\n    %s\n", c.UseLine())
+		}
+		if c.Example != "" {
+			fmt.Fprintf(&b, "\nFor example:\n\n%s\n", indent(c.Example))
+		}
+		if flags := strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(usage.Width), "\n"); flags != "" {
+			fmt.Fprintf(&b, "\n%s\n", indent(flags))
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(cli.Command())
+	return b.String()
+}
+
+func firstOf(long, short string) string {
+	if long != "" {
+		return long
+	}
+	return short + "."
+}
+
+func indent(text string) string {
+	lines := strings.Split(strings.Trim(text, "\n"), "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimRight("    "+strings.TrimPrefix(l, "  "), " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// experimentReference is every block and attribute.
+func experimentReference() string {
+	var b strings.Builder
+	b.WriteString("# The experiment file\n\n[The guide](../experiment.md) explains how these fit together.\n")
+	var block func(s *config.BlockSpec, path string)
+	block = func(s *config.BlockSpec, path string) {
+		labels := make([]string, len(s.Labels))
+		for i, l := range s.Labels {
+			labels[i] = strconv.Quote(l)
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", strings.Join(strings.Fields(path+" "+s.Name+" "+strings.Join(labels, " ")), " "), s.Doc)
+		if s.Free {
+			fmt.Fprintf(&b, "\nTakes any attribute: %s\n", s.FreeDoc)
+		}
+		if s.Plugin {
+			b.WriteString("\nThe body is what the plugin's own schema says: `berth plugin info NAME`.\n")
+		}
+		if len(s.Attributes) > 0 {
+			b.WriteString("\n| attribute | type | default | |\n|---|---|---|---|\n")
+		}
+		for _, a := range s.Attributes {
+			doc := a.Doc
+			if len(a.Enum) > 0 {
+				doc += " One of " + strings.Join(a.Enum, ", ") + "."
+			}
+			if a.Required {
+				doc += " Required."
+			}
+			row(&b, a.Name, a.Type, a.Default, doc)
+		}
+		for i := range s.Blocks {
+			block(&s.Blocks[i], strings.TrimSpace(path+" "+s.Name))
+		}
+	}
+	spec := config.Spec()
+	for i := range spec {
+		block(&spec[i], "")
+	}
+	b.WriteString("\n## Functions\n\n`" + strings.Join(config.FunctionNames(), "` `") + "`\n")
+	return b.String()
+}
+
+func row(b *strings.Builder, name, typ string, value json.RawMessage, doc string) {
+	def := ""
+	if len(value) > 0 {
+		def = "`" + string(value) + "`"
+	}
+	cell := func(s string) string {
+		return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "\\|")
+	}
+	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, cell(typ), cell(def), cell(doc))
+}
+
+// pluginReference builds the plugins of this tree and asks each what it is.
+func pluginReference(ctx context.Context) (string, error) {
+	dir, err := os.MkdirTemp("", "gendocs")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	top := strings.TrimSpace(string(root))
+	var mains []string
+	for _, room := range []string{"agents", "environments", "verifiers"} {
+		found, bad := filepath.Glob(filepath.Join(top, room, "*", "main.go"))
+		if bad != nil {
+			return "", bad
+		}
+		for _, f := range found {
+			mains = append(mains, filepath.Dir(f))
+		}
+	}
+	build := exec.CommandContext(ctx, "go", append([]string{"build", "-tags", tags, "-o", dir + "/"}, mains...)...)
+	build.Dir, build.Env = top, append(os.Environ(), "CGO_ENABLED=0")
+	if text, bad := build.CombinedOutput(); bad != nil {
+		return "", fmt.Errorf("build the plugins: %w: %s", bad, text)
+	}
+	host, err := plugin.New(plugin.Options{Dirs: []string{dir}})
+	if err != nil {
+		return "", err
+	}
+	defer host.Stop()
+	entries, err := host.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("# The plugins that come with Berth\n")
+	var failed error
+	for i := range entries {
+		e := &entries[i]
+		if e.Error != "" {
+			failed = errors.Join(failed, errors.New(e.Error))
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s `%s`\n\n%s\n", e.Kind, e.Name, e.Doc)
+		if len(e.Capabilities) > 0 {
+			fmt.Fprintf(&b, "\nCapabilities: %s.\n", strings.Join(e.Capabilities, ", "))
+		}
+		options(&b, e.Schema.Fields, "")
+	}
+	return b.String(), failed
+}
+
+func options(b *strings.Builder, fields []pluginconfig.Field, prefix string) {
+	if len(fields) > 0 && prefix == "" {
+		b.WriteString("\n| option | type | default | |\n|---|---|---|---|\n")
+	}
+	for _, f := range fields {
+		row(b, prefix+f.Name, string(f.Type), f.Default, f.Doc)
+		options(b, f.Fields, prefix+f.Name+".")
+	}
+}

@@ -1,0 +1,213 @@
+// Package load makes of an experiment's files the experiment and its plan, with
+// everything that is wrong with them, for the commands that need one.
+//
+// It must not carry anything out. It starts plugins, which the caller ends with
+// Close.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/dialects"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins"
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Flags are the user's choices for loading an experiment.
+type Flags struct {
+	Vars, VarFiles, AllowRead, AllowEnv []string
+
+	Lenient bool
+	// SkipRefused leaves out what a cell refuses, counted as not_run.
+	SkipRefused bool
+	BaseDir     string // folder that relative paths start from; empty: the experiment's
+	Kept        func(name string) string
+}
+
+// Register adds the flags to a command.
+func (f *Flags) Register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringArrayVar(&f.Vars, "var", nil, "set a variable of the experiment, `NAME=VALUE`; may be repeated")
+	fs.StringArrayVar(&f.VarFiles, "var-file", nil, "read variables from a `FILE`; may be repeated")
+	fs.StringArrayVar(&f.AllowRead, "allow-read", nil, "let functions of the experiment read below this `DIR`, too; may be repeated")
+	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks ask for this `VARIABLE` of the host; may be repeated")
+	fs.BoolVar(&f.SkipRefused, "skip-refused", false, "leave out tasks that a cell cannot run, and count them as not_run")
+	fs.BoolVar(&f.Lenient, "lenient", false, "take unknown keys in tasks as warnings")
+}
+
+// Loaded is an experiment with its plan, and the plugins that were asked.
+type Loaded struct {
+	Experiment  *config.Experiment // nil: it has errors
+	Diagnostics config.Diagnostics
+	Plan        *plan.Plan // nil: the same
+	Host        *plugin.Host
+}
+
+// Close ends its plugins.
+func (l *Loaded) Close() {
+	if l.Host != nil {
+		l.Host.Stop()
+	}
+}
+
+// Options are what is the same for all experiments.
+type Options struct {
+	Formats []task.Format
+	Host    *plugin.Host // Close ends it
+	Env     func(string) (string, bool)
+	// Environment is the plugin of an experiment that names none.
+	Environment string
+}
+
+// Load reads an experiment, asks its plugins, and plans it. What is wrong with
+// it is in what it returns; an error means that the question could not be
+// answered. The caller closes what it returns.
+func Load(ctx context.Context, path string, f *Flags, o Options) (*Loaded, error) {
+	l := &Loaded{Host: o.Host}
+	if err := l.load(ctx, path, f, o); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (err error) {
+	names := make([]string, len(o.Formats))
+	for i, t := range o.Formats {
+		names[i] = t.Name()
+	}
+	l.Experiment, l.Diagnostics = config.Load(ctx, path, config.Options{
+		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
+		Providers: dialects.Names(), DefaultEnvironment: o.Environment,
+		Schemas: func(kind config.Kind, name string) (pluginconfig.Schema, error) {
+			return l.Host.Schema(ctx, plugins.Kind(kind), name)
+		},
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if l.Experiment == nil {
+		return nil
+	}
+	if err = l.ask(ctx); err != nil {
+		return err
+	}
+	l.Plan, err = plan.Make(ctx, plan.Input{
+		Experiment: l.Experiment, Formats: o.Formats, Plugins: trial.Of(l.Host), Gateway: true,
+		Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},
+	})
+	if err == nil && f.SkipRefused {
+		l.Plan.SkipRefused()
+	}
+	return err
+}
+
+// block is a block with a configuration that a plugin can judge.
+type block struct {
+	kind        config.Kind
+	label, name string // name is the plugin's
+	values      config.Values
+}
+
+// ask lets each plugin judge the configurations of its blocks, each once.
+func (l *Loaded) ask(ctx context.Context) error {
+	asked := map[string]bool{}
+	for _, c := range l.Experiment.Cells {
+		blocks := []block{
+			{config.KindAgent, c.Agent.Label, c.Agent.Plugin, c.Agent.Config},
+			{config.KindEnvironment, c.Environment.Label, c.Environment.Plugin, c.Environment.Config},
+		}
+		for _, label := range slices.Sorted(maps.Keys(c.Verifiers)) {
+			v := c.Verifiers[label]
+			blocks = append(blocks, block{config.KindVerifier, label, v.Plugin, v.Config})
+		}
+		for _, b := range blocks {
+			key := fmt.Sprintf("%s %s %s %s", b.kind, b.label, b.name, b.values.JSON())
+			if asked[key] {
+				continue
+			}
+			asked[key] = true
+			l.judge(ctx, b)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+// judge notes what the plugin of a block says about it. A plugin that is not to
+// be had was noted by whoever looked for its schema.
+func (l *Loaded) judge(ctx context.Context, b block) {
+	ps, err := l.Host.Validate(ctx, plugins.Kind(b.kind), b.name, b.values.JSON())
+	if err != nil && !errors.Is(err, plugin.ErrUnknown) {
+		l.Diagnostics = append(l.Diagnostics, config.Diagnostic{
+			Severity: config.Error, Summary: fmt.Sprintf("%s %q cannot judge its configuration", b.kind, b.name), Detail: err.Error() + ".",
+		})
+	}
+	l.Diagnostics = append(l.Diagnostics, l.Experiment.ConfigProblems(b.kind, b.label, ps)...)
+}
+
+// Ready says whether a run could start.
+func (l *Loaded) Ready() bool {
+	return l.Experiment != nil && !l.Diagnostics.HasErrors() && l.Plan != nil && !l.Plan.Blocked()
+}
+
+// Complain prints all that is wrong, and what is odd, on stderr.
+func (l *Loaded) Complain(to *terminal.Printer) error {
+	all := l.Diagnostics
+	if l.Plan != nil {
+		all = append(slices.Clone(all), l.Plan.Secrets...)
+	}
+	if err := to.Explain(all); err != nil {
+		return err
+	}
+	if l.Plan == nil {
+		return nil
+	}
+	for _, m := range l.Plan.Missing {
+		to.Notef("%s %s\n", terminal.Paint(to.ErrColor, terminal.Bad, "Missing:"), missingText(m))
+	}
+	for _, p := range l.Plan.Problems {
+		head := terminal.Paint(to.ErrColor, terminal.Bad, "Error:")
+		if p.Severity == config.Warning {
+			head = terminal.Paint(to.ErrColor, terminal.Odd, "Warning:")
+		}
+		to.Notef("%s %s\n", head, terminal.Clean(l.Plan.Say(p)))
+	}
+	return nil
+}
+
+func missingText(m plan.Missing) string {
+	s := fmt.Sprintf("%s %s", strings.ReplaceAll(string(m.Kind), "_", " "), m.Name)
+	if m.Kind == plan.MissingPlugin {
+		s = m.Name
+	}
+	if m.Why != "" {
+		s += ": " + m.Why
+	}
+	who := m.For
+	if len(who) == 1 && who[0] == "" {
+		who = nil
+	}
+	if len(who) > 3 {
+		who = append(slices.Clone(who[:3]), fmt.Sprintf("%d more", len(m.For)-3))
+	}
+	if len(who) > 0 {
+		s += " (for " + strings.Join(who, ", ") + ")"
+	}
+	return terminal.Clean(s)
+}

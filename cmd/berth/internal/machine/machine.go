@@ -1,0 +1,273 @@
+// Package machine looks at what of this machine sandboxes depend on, and says
+// what to do about what is missing: user ids, namespaces, control groups,
+// folders, limits and devices. It changes nothing, starts nothing, and knows no
+// environment: which of them needs what, their own plugins say.
+package machine
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/berth-eval/berth/cmd/berth/output"
+)
+
+// Machine is where the facts come from.
+type Machine struct {
+	Root   string // of the file system; "" is this machine's
+	UID    int
+	User   string // name; empty: the account has none
+	Env    func(string) string
+	Limit  func(resource int) uint64 // hard limit; all bits: none
+	Mapper bool                      // newuidmap and newgidmap are there
+}
+
+// Here is this machine, for whoever runs this process.
+func Here() Machine {
+	m := Machine{UID: os.Getuid(), Env: os.Getenv, Limit: func(resource int) uint64 {
+		var l syscall.Rlimit
+		if syscall.Getrlimit(resource, &l) != nil {
+			return ^uint64(0)
+		}
+		return l.Max
+	}}
+	if u, err := user.LookupId(strconv.Itoa(m.UID)); err == nil {
+		m.User = u.Username
+	}
+	_, uid := exec.LookPath("newuidmap")
+	_, gid := exec.LookPath("newgidmap")
+	m.Mapper = uid == nil && gid == nil
+	return m
+}
+
+// Checks are what there is to say, in the order of importance. Each is OK: what
+// is missing matters to some environments or tasks, and has a remedy.
+func (m Machine) Checks() []output.DoctorCheck {
+	var all []output.DoctorCheck
+	for _, c := range []struct {
+		name string
+		look func() (text, remedy string)
+	}{
+		{"user ids", m.ids},
+		{"user namespaces", m.namespaces},
+		{"control groups", m.groups},
+		{"runtime folder of the session", m.session},
+		{"limits of this process", m.limits},
+		{"devices", m.devices},
+		{"SELinux", m.selinux},
+	} {
+		text, remedy := c.look()
+		all = append(all, output.DoctorCheck{Name: c.name, OK: true, Text: text, Remedy: remedy})
+	}
+	return all
+}
+
+func (m Machine) read(path string) string {
+	text, err := os.ReadFile(m.Root + path)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// enough is how many ids a sandbox with users of its own needs.
+const enough = 65536
+
+// subordinate is how many ids a file of ranges gives to the user.
+func (m Machine) subordinate(path string) (n int) {
+	for line := range strings.Lines(m.read(path)) {
+		f := strings.Split(strings.TrimSpace(line), ":")
+		if len(f) != 3 || f[0] != m.User && f[0] != strconv.Itoa(m.UID) {
+			continue
+		}
+		if count, err := strconv.Atoi(f[2]); err == nil {
+			n += count
+		}
+	}
+	return n
+}
+
+// every is how many ids the machine's own namespace has.
+const every = 1<<32 - 1
+
+// mapped is how many user ids the namespace has that this process is in.
+func (m Machine) mapped() (n int) {
+	for line := range strings.Lines(m.read("/proc/self/uid_map")) {
+		if f := strings.Fields(line); len(f) == 3 {
+			if count, err := strconv.Atoi(f[2]); err == nil {
+				n += count
+			}
+		}
+	}
+	if n == 0 { // no such file: a kernel without user namespaces
+		return every
+	}
+	return n
+}
+
+// root says whether this process is the machine's root.
+func (m Machine) root() bool { return m.UID == 0 && m.mapped() == every }
+
+func (m Machine) ids() (text, remedy string) {
+	if n := m.mapped(); m.UID == 0 && n == every {
+		return "root gives each sandbox ids of its own", ""
+	} else if m.UID == 0 && n < enough {
+		return fmt.Sprintf("root of a user namespace that has %d of the machine's ids: sandboxes have one id, root, and a task with a second user is refused", n),
+			"start berth outside of the namespace, or make one with a range of ids (unshare --map-auto --map-root-user)"
+	} else if m.UID == 0 {
+		return fmt.Sprintf("root of a user namespace that has %d of the machine's ids", n), ""
+	}
+	name := m.User
+	if name == "" {
+		name = strconv.Itoa(m.UID)
+	}
+	uids, gids := m.subordinate("/etc/subuid"), m.subordinate("/etc/subgid")
+	switch {
+	case uids < enough || gids < enough:
+		return fmt.Sprintf("%s has %d user ids and %d group ids to give away: sandboxes have one id, root, and a task with a second user is refused", name, uids, gids),
+			"an administrator can give it a range that nobody has: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 " + name
+	case !m.Mapper:
+		return "newuidmap and newgidmap are not installed: the ids in /etc/subuid cannot be used", "sudo apt-get install uidmap (dnf install shadow-utils)"
+	default:
+		return fmt.Sprintf("%s gives sandboxes %d ids of its own", name, uids), ""
+	}
+}
+
+func (m Machine) namespaces() (text, remedy string) {
+	for _, c := range []struct{ file, bad, text, remedy string }{
+		{"/proc/sys/user/max_user_namespaces", "0", "none may be made (user.max_user_namespaces is 0)", "sudo sysctl user.max_user_namespaces=15000"},
+		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "only root may make them (kernel.unprivileged_userns_clone is 0)", "sudo sysctl kernel.unprivileged_userns_clone=1"},
+		{
+			"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor takes the rights in them from programs without a profile",
+			"use an engine from the distribution's packages, which have a profile, or sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+		},
+	} {
+		if m.read(c.file) == c.bad && (m.UID != 0 || c.file == "/proc/sys/user/max_user_namespaces") {
+			return c.text, c.remedy
+		}
+	}
+	return "may be made", ""
+}
+
+func (m Machine) groups() (text, remedy string) {
+	const delegate = "let systemd give them to this user (Delegate=cpu memory pids in user@.service.d), or start berth with systemd-run --user --scope -p Delegate=yes"
+	if m.read("/sys/fs/cgroup/cgroup.controllers") == "" {
+		text = "version 1"
+		if _, err := os.Stat(m.Root + "/sys/fs/cgroup/unified/cgroup.procs"); err == nil {
+			text = "version 1 beside version 2"
+		}
+		if m.root() {
+			return text, ""
+		}
+		return text + ": without root no limit of memory, processors or processes is kept by them",
+			"boot with systemd.unified_cgroup_hierarchy=1, or count on deadlines and rlimits; `granted` in each result says what was kept"
+	}
+	path := "/"
+	for line := range strings.Lines(m.read("/proc/self/cgroup")) {
+		if own, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			path = own
+		}
+	}
+	given := m.read(filepath.Join("/sys/fs/cgroup", path, "cgroup.controllers"))
+	if m.root() {
+		return "version 2, with " + given, ""
+	}
+	var missing []string
+	for _, c := range []string{"cpu", "memory", "pids"} {
+		if !strings.Contains(" "+given+" ", " "+c+" ") {
+			missing = append(missing, c)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Sprintf("version 2, without %s for this user", strings.Join(missing, ", ")), delegate
+	}
+	return "version 2, with " + given, ""
+}
+
+func (m Machine) session() (text, remedy string) {
+	const private = "nothing, if a folder of Berth's own will do; else export XDG_RUNTIME_DIR as a folder of this user alone (mode 0700) on a disk of this machine"
+	dir := m.Env("XDG_RUNTIME_DIR")
+	if dir == "" {
+		if m.UID == 0 {
+			return "XDG_RUNTIME_DIR is not set; root needs none", ""
+		}
+		return "XDG_RUNTIME_DIR is not set", private
+	}
+	info, err := os.Stat(m.Root + dir)
+	if err != nil || !info.IsDir() {
+		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which is not there", dir), private
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case ok && int(st.Uid) != os.Geteuid(): // that is m.UID, but in tests
+		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which belongs to user %d and is not used (su keeps the variable of the user before)", dir, st.Uid), private
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which others may look into", dir), "chmod 700 " + dir
+	default:
+		return dir, ""
+	}
+}
+
+// What container engines ask for by default. They fail to start anything when
+// the hard limit is below it and they may not raise it.
+const (
+	usualFiles     = 1 << 20
+	usualProcesses = 1 << 20
+	rlimitNproc    = 6 // RLIMIT_NPROC, which package syscall does not name
+)
+
+func (m Machine) limits() (text, remedy string) {
+	files, processes := m.Limit(syscall.RLIMIT_NOFILE), m.Limit(rlimitNproc)
+	text = fmt.Sprintf("%s open files, %s processes", count(files), count(processes))
+	if files >= usualFiles && processes >= usualProcesses {
+		return text, ""
+	}
+	n, p := min(files, 1024), min(processes, 4096)
+	return text + ": less than container engines ask for by default, who then cannot start a container",
+		fmt.Sprintf("nothing for sandboxes without root, whose limits Berth names; for other containers default_ulimits = [\"nofile=%d:%d\", \"nproc=%d:%d\"] in containers.conf, and --default-ulimit nofile=%d:%d for a daemon", n, n, p, p, n, n)
+}
+
+func count(n uint64) string {
+	if n == ^uint64(0) {
+		return "any number of"
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+func (m Machine) devices() (text, remedy string) {
+	var bad, do []string
+	for _, d := range []struct{ path, what, module string }{
+		{"/dev/net/tun", "networks of sandboxes without root", "tun"}, {"/dev/fuse", "overlays on kernels before 5.13", "fuse"},
+	} {
+		f, err := os.OpenFile(m.Root+d.path, os.O_RDWR, 0)
+		switch {
+		case err == nil:
+			_ = f.Close()
+		case os.IsNotExist(err):
+			bad, do = append(bad, fmt.Sprintf("%s is not there (for %s)", d.path, d.what)), append(do, "sudo modprobe "+d.module)
+		case os.IsPermission(err):
+			bad, do = append(bad, fmt.Sprintf("%s may not be opened (for %s)", d.path, d.what)), append(do, "sudo chmod 666 "+d.path)
+		}
+	}
+	if len(bad) == 0 {
+		return "/dev/net/tun and /dev/fuse can be opened", ""
+	}
+	return strings.Join(bad, ", "), strings.Join(do, " && ")
+}
+
+func (m Machine) selinux() (text, remedy string) {
+	switch m.read("/sys/fs/selinux/enforce") {
+	case "1":
+		return "enforcing: sandboxes of engines run with label=disable, since their labels forbid them to speak to the core's socket",
+			"nothing, if that is allowed here; where a policy forbids label=disable only environments without an engine work"
+	case "0":
+		return "permissive", ""
+	default:
+		return "not used", ""
+	}
+}

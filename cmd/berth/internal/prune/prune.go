@@ -1,0 +1,125 @@
+// Package prune removes images that environments built or loaded and keep, by a
+// rule that the user gives.
+//
+// It decides which, and nothing else: that an image is one of ours, and that
+// nothing uses it, is the environment's to know. It must not be called when an
+// attempt ends: what one trial no longer needs the next one starts from.
+package prune
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// Rule says which images of an environment are kept: those that every part of
+// it keeps, and those in use. A part that is nil keeps all.
+type Rule struct {
+	Newest *int64         // as many of those that were used last
+	Within *time.Duration // those used within this time; one whose time is not known is kept
+	MiB    *int64         // those used last that fit
+}
+
+// Any says whether the rule has a part.
+func (r Rule) Any() bool { return r.Newest != nil || r.Within != nil || r.MiB != nil }
+
+// pick are the images that rule does not keep, those used last first. What is in
+// use counts towards the number and the size.
+func pick(all []environment.KeptImage, rule Rule, now time.Time) (out []environment.KeptImage) {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b environment.KeptImage) int { return b.Used.Compare(a.Used) })
+	n, size := int64(0), int64(0)
+	for _, im := range all {
+		n++
+		size += im.SizeMiB
+		keep := rule.Newest == nil || n <= *rule.Newest
+		keep = keep && (rule.MiB == nil || size <= *rule.MiB)
+		keep = keep && (rule.Within == nil || im.Used.IsZero() || now.Sub(im.Used) <= *rule.Within)
+		if keep || im.InUse {
+			continue
+		}
+		out = append(out, im)
+		n--
+		size -= im.SizeMiB
+	}
+	return out
+}
+
+// patience is the longest answer of an environment that is waited for.
+const patience = 2 * time.Minute
+
+// Images removes what rule does not keep, of every environment that keeps
+// images, and adds to res what it did; dry says what it would do.
+func Images(ctx context.Context, h *plugin.Host, rule Rule, dry bool, res *output.GC) error {
+	p := &pruning{rule, dry, res}
+	entries, err := h.List(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.Kind != plugins.KindEnvironment || e.ShadowedBy != "" || e.Error != "" || !slices.Contains(e.Capabilities, environment.CapabilityImageGC) {
+			continue
+		}
+		env, _, err := h.Environment(ctx, e.Name)
+		if err == nil {
+			err = p.of(ctx, e.Name, env)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			res.Problems = append(res.Problems, fmt.Sprintf("environment %s: %v", e.Name, err))
+		}
+	}
+	return nil
+}
+
+// pruning is one call of Images.
+type pruning struct {
+	rule Rule
+	dry  bool
+	res  *output.GC
+}
+
+// of is Images for one environment.
+func (p *pruning) of(ctx context.Context, name string, env environment.Environment) error {
+	k, ok := env.(environment.Keeper)
+	if !ok {
+		return fmt.Errorf("it announces %s and has no images", environment.CapabilityImageGC)
+	}
+	asked, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	all, err := k.Kept(asked)
+	if err != nil {
+		return fmt.Errorf("list images: %w", err)
+	}
+	gone := pick(all, p.rule, time.Now())
+	kept := len(all)
+	for _, im := range gone {
+		done := p.dry
+		if !p.dry {
+			if done, err = drop(ctx, k, im.Ref); err != nil {
+				p.res.Problems = append(p.res.Problems, fmt.Sprintf("environment %s: image %s: %v", name, im.Ref, err))
+			}
+		}
+		if done {
+			kept--
+			p.res.Images = append(p.res.Images, output.GCImage{Environment: name, Ref: im.Ref, SizeMiB: im.SizeMiB, Used: im.Used})
+		}
+	}
+	p.res.ImagesKept += kept
+	return nil
+}
+
+func drop(ctx context.Context, k environment.Keeper, ref string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return k.Drop(ctx, ref)
+}

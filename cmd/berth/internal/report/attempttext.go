@@ -1,0 +1,242 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/internal/tui"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// TrialHead says what trial it is and which attempts it has.
+func TrialHead(p *terminal.Printer, m *store.Manifest, t *store.TrialState, shown int) {
+	p.Printf("%s  %s  repetition %d\n", terminal.Paint(p.Color, terminal.Bold, terminal.Clean(t.Task)), terminal.Clean(m.Cells[t.Cell].Key), t.Repetition)
+	p.Printf("trial   %s\noutcome %s\n", t.ID, terminal.Paint(p.Color, tui.StyleOf(t.Outcome()), string(t.Outcome())))
+	if why := t.Invalid + t.Refused; why != "" {
+		p.Printf("because %s\n", terminal.Clean(why))
+	}
+	for _, at := range t.Attempts {
+		mark := "  "
+		if at.Number == shown {
+			mark = "→ "
+		}
+		if at.Result == nil {
+			p.Printf("%sattempt %d  not published%s\n", mark, at.Number, lost(&at.Lost))
+			continue
+		}
+		p.Printf("%sattempt %d  %s  %s  %s\n", mark, at.Number, terminal.Paint(p.Color, tui.StyleOf(at.Result.Outcome), string(at.Result.Outcome)),
+			at.Result.Start.Local().Format("2006-01-02 15:04:05"), terminal.Seconds(at.Result.End.Sub(at.Result.Start)))
+	}
+	p.Printf("\n")
+}
+
+// lost is what an attempt without a result has used.
+func lost(s *store.Spend) string {
+	if s.Requests == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  %s, %s", terminal.Count(int(s.Requests), "request", "requests"), tokensAndCost(s))
+}
+
+// maxLines is how much of a log or a trajectory is printed without --all.
+const maxLines = 20
+
+// AttemptText says one attempt: what it came to, its phases, trajectory and log.
+func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
+	switch {
+	case f.Damage != "":
+		p.Printf("its result is damaged, and what the journal of the run says stands: %s\n\n", terminal.Clean(f.Damage))
+	case f.Result == nil:
+		p.Printf("not published: its process was killed, or it is under way\n\n")
+	default:
+		resultText(p, f.Result)
+	}
+	t := terminal.Table{Head: []string{"phase", "stage", "who", "start", "time", "error"}, Right: []bool{4: true}}
+	for _, p := range f.Phases {
+		took := "…"
+		if !p.End.IsZero() {
+			took = millis(p.End.Sub(p.Start))
+		}
+		name := string(p.Name)
+		if p.Turn > 1 {
+			name += " " + strconv.Itoa(p.Turn)
+		}
+		t.Row(name, terminal.Short(p.Stage, 30), string(p.Who), p.Start.Local().Format("15:04:05.000"), took, terminal.Short(p.Error, 80))
+	}
+	t.Write(p.Out, p.Color)
+	stepsText(p, f.Steps, all)
+	logText(p, f.Log, all)
+	for _, c := range f.Cut {
+		p.Printf("%s %s\n", terminal.Paint(p.Color, terminal.Odd, "note:"), terminal.Clean(c))
+	}
+	p.Printf("\nfiles in %s\n", Display(f.Dir))
+	n := 0
+	for _, file := range f.Files {
+		if n++; n > maxLines && !all {
+			p.Printf("  … and %d more\n", len(f.Files)-maxLines)
+			break
+		}
+		p.Printf("  %s\n", terminal.Clean(file))
+	}
+}
+
+func millis(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%.1f ms", float64(d)/1e6)
+	}
+	return terminal.Seconds(d)
+}
+
+// resultText says what an attempt came to.
+func resultText(p *terminal.Printer, r *record.Result) {
+	line := func(key, value string) {
+		if value != "" {
+			p.Printf("%-10s %s\n", key, terminal.Clean(value))
+		}
+	}
+	p.Printf("%-10s %s\n", "outcome", terminal.Paint(p.Color, tui.StyleOf(r.Outcome), string(r.Outcome)))
+	line("agent end", string(r.AgentEnd))
+	line("integrity", strings.TrimSuffix(fmt.Sprintf("%s: %s", r.Integrity, strings.Join(r.Reasons, "; ")), ": "))
+	mode := r.Mode
+	if r.SameAs != "" {
+		mode += ", same as " + r.SameAs
+	}
+	line("verified", mode)
+	for _, name := range sortedScores(r.Scores) {
+		line("score", fmt.Sprintf("%s = %g", name, r.Scores[name]))
+	}
+	if r.Error != nil {
+		line("error", fmt.Sprintf("%s, in %s: %s", r.Error.Boundary, r.Error.Phase, r.Error.Message))
+	}
+	for _, m := range r.Modified {
+		line("modified", m)
+	}
+	for _, v := range r.Verdicts {
+		text := fmt.Sprintf("%s: %s", v.Verifier, v.Decision)
+		if v.Stage != "" {
+			text += " (stage " + v.Stage + ")"
+		}
+		if v.Rationale != "" {
+			text += ": " + terminal.Short(v.Rationale, 200)
+		}
+		line("verdict", text)
+	}
+	for _, f := range r.Findings {
+		line("finding", fmt.Sprintf("%s (%s, by %s%s): %s", f.Code, f.Severity, f.By, where(&f), f.Text))
+	}
+	for _, u := range r.Usage {
+		cost := "cost unknown"
+		if u.CostUSD != nil {
+			cost = fmt.Sprintf("%.4f USD", *u.CostUSD)
+		}
+		line("usage", fmt.Sprintf("%s, %s: %d requests, %d in, %d out, %s", u.Role, u.Model, u.Requests, u.InputTokens, u.OutputTokens, cost))
+	}
+	p.Printf("\n")
+}
+
+// where is the phase and the stage that a finding is of, as far as they are
+// known.
+func where(f *record.Finding) (text string) {
+	if f.Phase != "" {
+		text = " in " + string(f.Phase)
+	}
+	if f.Stage != "" {
+		text += ", stage " + f.Stage
+	}
+	return text
+}
+
+func sortedScores(m map[string]float64) []string {
+	names := make([]string, 0, len(m))
+	for n := range m {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// stepsText prints the trajectory, one line a step.
+func stepsText(p *terminal.Printer, steps []record.Step, all bool) {
+	if len(steps) == 0 {
+		return
+	}
+	p.Printf("\n%s\n", terminal.Paint(p.Color, terminal.Bold, "trajectory"))
+	from := 0
+	if !all && len(steps) > maxLines {
+		from = len(steps) - maxLines
+		p.Printf("  … %d earlier steps: --all shows them\n", from)
+	}
+	heading := headings(steps)
+	for i := range steps[from:] {
+		if h := heading(from + i); h != "" {
+			p.Printf("  %s\n", h)
+		}
+		s := &steps[from+i].Step
+		p.Printf("  %3d %-6s %s\n", s.StepID, s.Source, terminal.Short(messageText(s.Message), 160))
+		for _, c := range s.ToolCalls {
+			p.Printf("             → %s %s\n", terminal.Clean(c.Name), terminal.Short(string(c.Arguments), 140))
+		}
+		if s.Observation == nil {
+			continue
+		}
+		for _, r := range s.Observation.Results {
+			if r.Content != nil {
+				p.Printf("             ← %s\n", terminal.Short(messageText(*r.Content), 140))
+			}
+		}
+	}
+}
+
+// messageText is the text of a message; a picture stands in it as its type.
+func messageText(c trajectory.Content) string {
+	if len(c.Parts) == 0 {
+		return c.Text
+	}
+	var parts []string
+	for _, p := range c.Parts {
+		if p.Source == nil {
+			parts = append(parts, p.Text)
+			continue
+		}
+		parts = append(parts, "["+string(p.Type)+"]")
+	}
+	return strings.Join(parts, " ")
+}
+
+// logText prints the end of the attempt's log.
+func logText(p *terminal.Printer, log []json.RawMessage, all bool) {
+	if len(log) == 0 {
+		return
+	}
+	p.Printf("\n%s\n", terminal.Paint(p.Color, terminal.Bold, "log"))
+	from := 0
+	if !all && len(log) > maxLines {
+		from = len(log) - maxLines
+		p.Printf("  … %d earlier lines: --all shows them\n", from)
+	}
+	for _, raw := range log[from:] {
+		var l struct {
+			Time time.Time `json:"time"`
+			From string    `json:"from"`
+			Text string    `json:"text"`
+		}
+		if json.Unmarshal(raw, &l) != nil {
+			continue
+		}
+		for i, text := range terminal.Lines(l.Text) {
+			if i == 0 {
+				p.Printf("  %s %s: %s\n", l.Time.Local().Format("15:04:05.000"), terminal.Clean(l.From), text)
+			} else {
+				p.Printf("    %s\n", text)
+			}
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/plainfile"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
+)
+
+// Line is one run of a list.
+func Line(dir string) output.RunLine {
+	l := output.RunLine{Dir: dir, Outcomes: map[record.Outcome]int{}}
+	m, x, err := store.Read(dir)
+	if err != nil {
+		l.Error = err.Error()
+		return l
+	}
+	s := run.Summarize(m, x)
+	l.Experiment, l.Created, l.Planned, l.Outcomes, l.Complete = s.Experiment, s.Created, s.Planned, s.Outcomes, s.Complete
+	if w := Writing(x); w != nil {
+		l.Busy = w.Process.String()
+	}
+	return l
+}
+
+// Writing is the writer that is at work, as far as can be seen from here.
+func Writing(x *store.Index) *store.Entry {
+	for i := range x.Writers {
+		w := &x.Writers[i]
+		if !w.Ended && w.Began.Process != nil && w.Began.Process.State() != node.Dead {
+			return &w.Began
+		}
+	}
+	return nil
+}
+
+// Run is a run with all its trials and attempts.
+func Run(dir string, m *store.Manifest, x *store.Index) output.ShowRun {
+	res := output.ShowRun{
+		Dir: dir, Run: m.Header, Summary: run.Summarize(m, x), Trials: []output.ShowTrial{}, Writers: []output.ShowWriter{},
+		Torn: x.Torn, Damaged: x.Damaged,
+	}
+	busy := Writing(x) != nil
+	for _, t := range x.Trials {
+		res.Trials = append(res.Trials, Trial(dir, m, t, busy))
+	}
+	for _, w := range x.Writers {
+		sw := output.ShowWriter{Name: w.Name, Berth: w.Began.Berth, Began: w.Began.Time, Ended: w.Ended}
+		if p := w.Began.Process; p != nil {
+			sw.Host, sw.PID = p.Host, p.PID
+		}
+		res.Writers = append(res.Writers, sw)
+	}
+	for _, n := range x.Notes {
+		res.Notes = append(res.Notes, n.Note)
+	}
+	return res
+}
+
+// Trial is a trial with its attempts; busy says that its run is under way.
+func Trial(dir string, m *store.Manifest, t *store.TrialState, busy bool) output.ShowTrial {
+	res := output.ShowTrial{Trial: *t.Trial, CellKey: m.Cells[t.Cell].Key, Outcome: t.Outcome(), Attempts: []output.ShowAttempt{}}
+	if acc := t.Accepted(); acc != nil {
+		res.Accepted = acc.Number
+	}
+	for _, at := range t.Attempts {
+		folder := Folder(dir, t, at.Number)
+		sa := output.ShowAttempt{Attempt: at.Number, Dir: folder, State: StateOf(t, at.Number, busy), Spend: at.Spend()}
+		if at.Result == nil {
+			sa.Phases = phasesOf(folder, sa.State == output.UnderWay, &[]string{})
+			res.Attempts = append(res.Attempts, sa)
+			continue
+		}
+		b := at.Result
+		sa.Outcome, sa.AgentEnd, sa.Integrity, sa.Score = b.Outcome, b.AgentEnd, b.Integrity, b.Score
+		sa.Start, sa.End, sa.Phases = b.Start, b.End, []record.Phase{}
+		if r, err := store.ReadResult(folder); err == nil {
+			sa.Phases, sa.Findings, sa.Error = r.Phases, len(r.Findings), r.Error
+		}
+		res.Attempts = append(res.Attempts, sa)
+	}
+	return res
+}
+
+// StateOf says how far an attempt of a trial came; busy says that its run is
+// under way.
+func StateOf(t *store.TrialState, number int, busy bool) output.AttemptState {
+	i := slices.IndexFunc(t.Attempts, func(a store.AttemptState) bool { return a.Number == number })
+	switch {
+	case i >= 0 && t.Attempts[i].Result != nil:
+		return output.Published
+	case busy && i == len(t.Attempts)-1:
+		return output.UnderWay
+	default:
+		return output.Abandoned
+	}
+}
+
+// Folder is the folder of an attempt.
+func Folder(dir string, t *store.TrialState, number int) string {
+	return filepath.Join(dir, store.TrialsDir, filepath.FromSlash(t.Dir), store.AttemptDir(number))
+}
+
+// Bounds of what is read of an attempt, which somebody else may have written.
+const (
+	maxLine   = 32 << 20  // bytes of one line
+	maxLog    = 256 << 20 // bytes of one file
+	maxFiles  = 1000      // that are listed
+	maxPhases = 10_000    // phases of one attempt
+)
+
+// readLines reads a file of JSON lines in the folder of an attempt. What is no
+// JSON is left out, as a crash leaves it; cut gets a line for what else is
+// missing.
+func readLines[T any](dir, name string, cut *[]string) []T {
+	var all []T
+	part, err := plainfile.Lines(dir, name, maxLine, maxLog, func(line []byte) {
+		var v T
+		if json.Unmarshal(line, &v) == nil {
+			all = append(all, v)
+		}
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		*cut = append(*cut, err.Error())
+	case part:
+		*cut = append(*cut, fmt.Sprintf("%s: only lines of up to %d MiB in its first %d MiB are shown", name, maxLine>>20, maxLog>>20))
+	}
+	return all
+}
+
+// phasesOf are the phases of an attempt that was not published, as far as it
+// came. A phase in which its process was killed ends with the last sign of
+// life; one that is under way has no end.
+func phasesOf(dir string, underWay bool, cut *[]string) []record.Phase {
+	phases := []record.Phase{}
+	var last time.Time
+	for _, e := range readLines[record.Event](dir, record.EventsFile, cut) {
+		last = e.Time
+		switch e.Type {
+		case record.EventPhaseStart:
+			if len(phases) == maxPhases {
+				*cut = append(*cut, fmt.Sprintf("%s: only its first %d phases are shown", record.EventsFile, maxPhases))
+				return phases
+			}
+			phases = append(phases, record.Phase{Name: e.Phase, Stage: e.Stage, Round: e.Round, Turn: e.Turn, Who: e.Who, Start: e.Time})
+		case record.EventPhaseEnd:
+			for i := len(phases) - 1; i >= 0; i-- {
+				if p := &phases[i]; p.Name == e.Phase && p.Stage == e.Stage && p.End.IsZero() {
+					p.End, p.Error = e.Time, e.Error
+					break
+				}
+			}
+		default:
+		}
+	}
+	for i := range phases {
+		if p := &phases[i]; p.End.IsZero() && !underWay {
+			p.End, p.Error = last, "berth was killed in it"
+		}
+	}
+	return phases
+}
+
+// Attempt is one attempt with all that can be shown of it.
+func Attempt(dir string, state output.AttemptState) (*output.ShowFull, error) {
+	full := &output.ShowFull{Dir: dir, Phases: []record.Phase{}, Files: []string{}}
+	switch fi, err := os.Lstat(dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("the folder of the attempt is gone: %s: all that is left is what the journal of the run says", dir)
+	case err == nil && !fi.IsDir():
+		return nil, fmt.Errorf("the folder of the attempt is a link, or no folder, and is not opened: %s", dir)
+	}
+	r, err := store.ReadResult(dir)
+	switch {
+	case err == nil:
+		full.Result, full.Phases = r, r.Phases
+	case state == output.Published:
+		full.Damage, full.Phases = err.Error(), phasesOf(dir, false, &full.Cut)
+	case errors.Is(err, fs.ErrNotExist):
+		full.Phases = phasesOf(dir, state == output.UnderWay, &full.Cut)
+	default:
+		return nil, err
+	}
+	full.Turns = readLines[record.Turn](dir, record.TurnsFile, &full.Cut)
+	full.Steps = readLines[record.Step](dir, record.StepsFile, &full.Cut)
+	full.Log = readLines[json.RawMessage](dir, record.LogFile, &full.Cut)
+	names, more, err := plainfile.List(dir, maxFiles)
+	if more {
+		full.Cut = append(full.Cut, "files: not all of them are listed")
+	}
+	full.Files = append(full.Files, names...)
+	return full, err
+}

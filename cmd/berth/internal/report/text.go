@@ -1,0 +1,190 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/internal/tui"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// Summary prints cells, outcomes and marks of a run.
+func Summary(p *terminal.Printer, s *run.Summary) {
+	rows(p, "cell", s.Cells)
+	p.Printf("\n")
+	if len(s.Tasks) > len(s.Cells) && len(s.Tasks) <= maxTasks {
+		rows(p, "task", s.Tasks)
+		p.Printf("\n")
+	}
+	p.Printf("%s\n", sum(s, p.Color))
+	if s.Tokens > 0 {
+		p.Printf("%s\n", tokensAndCost(&store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens}))
+	}
+	for _, m := range s.Marks {
+		p.Printf("%s %s\n", terminal.Paint(p.Color, terminal.Odd, "note:"), terminal.Clean(m))
+	}
+}
+
+// maxTasks is how many rows the table of tasks has at most; all of them are in
+// summary.json.
+const maxTasks = 50
+
+// rows prints one table of a summary, with both denominators; that of planned
+// trials comes first, because nothing is left out of it.
+func rows(p *terminal.Printer, what string, rows []run.Row) {
+	scores, exposed, budget, cells := false, false, false, false
+	for i := range rows {
+		scores = scores || rows[i].Score != nil
+		exposed = exposed || rows[i].Exposed > 0
+		budget = budget || rows[i].Budget > 0
+		cells = cells || rows[i].Cell != ""
+	}
+	t := terminal.Table{Head: []string{what}, Right: []bool{false}}
+	if cells {
+		t.Head, t.Right = append(t.Head, "cell"), append(t.Right, false)
+	}
+	t.Right = append(t.Right, true, true, true, true, true, true, true)
+	t.Head = append(t.Head, "passed", "of planned", "of measured")
+	if scores {
+		t.Head = append(t.Head, "mean score")
+	}
+	if t.Head = append(t.Head, "not measured"); exposed {
+		t.Head = append(t.Head, "exposed")
+	}
+	if budget {
+		t.Head = append(t.Head, "ended by budget")
+	}
+	for i := range rows {
+		r := &rows[i]
+		name := r.Name
+		if name == "" {
+			name = r.Agent
+		}
+		row := []string{terminal.Short(name, 60)}
+		if cells {
+			row = append(row, terminal.Short(r.Cell, 60))
+		}
+		row = append(row, strconv.Itoa(r.Passed), rate(r.OfPlanned, r.Passed, r.Planned), rate(r.OfMeasured, r.Passed, r.Measured))
+		if scores {
+			score := ""
+			if r.Score != nil {
+				score = strconv.FormatFloat(*r.Score, 'f', 3, 64)
+			}
+			row = append(row, score)
+		}
+		if row = append(row, strconv.Itoa(r.Planned-r.Measured)); exposed {
+			row = append(row, strconv.Itoa(r.Exposed))
+		}
+		if budget {
+			row = append(row, strconv.Itoa(r.Budget))
+		}
+		t.Row(row...)
+	}
+	t.Write(p.Out, p.Color)
+}
+
+func rate(r *float64, passed, n int) string {
+	if r == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f%% (%d/%d)", 100**r, passed, n)
+}
+
+// sum is the line of all outcomes, whose sum is what was planned.
+func sum(s *run.Summary, color bool) string {
+	var parts []string
+	for _, o := range record.Outcomes {
+		if n := s.Outcomes[o]; n > 0 {
+			parts = append(parts, terminal.Paint(color, tui.StyleOf(o), fmt.Sprintf("%d %s", n, o)))
+		}
+	}
+	return fmt.Sprintf("%s planned = %s", terminal.Count(s.Planned, "trial", "trials"), strings.Join(parts, " + "))
+}
+
+func tokensAndCost(s *store.Spend) string {
+	cost := "cost unknown"
+	if s.CostUSD != nil {
+		cost = fmt.Sprintf("%.4f USD", *s.CostUSD)
+		if s.Unpriced {
+			cost = "more than " + cost
+		}
+	}
+	return fmt.Sprintf("%d tokens, %s", s.Tokens, cost)
+}
+
+// Outcomes is counts on one line.
+func Outcomes(counts map[record.Outcome]int) string {
+	var parts []string
+	for _, o := range record.Outcomes {
+		if n := counts[o]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, o))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// maxTrials is how many trials a table has without --all.
+const maxTrials = 40
+
+// Trials lists trials, those that need a look first.
+func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, all bool) {
+	trials := slices.Clone(x.Trials)
+	if !all && len(trials) > maxTrials {
+		slices.SortStableFunc(trials, func(p, q *store.TrialState) int { return interest(p) - interest(q) })
+		trials = trials[:maxTrials]
+	}
+	t := terminal.Table{Head: []string{"trial", "task", "cell", "rep", "outcome", "score", "time", "note"}, Right: []bool{3: true, 5: true, 6: true}}
+	for _, tr := range trials {
+		o, score, took, remark := tr.Outcome(), "", "", tr.Invalid+tr.Refused
+		if acc := tr.Accepted(); acc != nil {
+			if acc.Result.Score != nil {
+				score = fmt.Sprintf("%.2f", *acc.Result.Score)
+			}
+			took = terminal.Seconds(acc.Result.End.Sub(acc.Result.Start))
+			remark = briefNote(tr, acc)
+		}
+		t.Row(tr.ID[:8], terminal.Short(tr.Task, 40), terminal.Short(m.Cells[tr.Cell].Slug, 30), strconv.Itoa(tr.Repetition),
+			terminal.Paint(p.Color, tui.StyleOf(o), string(o)), score, took, terminal.Short(remark, 80))
+	}
+	t.Write(p.Out, p.Color)
+	if n := len(x.Trials) - len(trials); n > 0 {
+		p.Printf("… and %d more: --all lists them\n", n)
+	}
+}
+
+// interest puts errors before failures before the rest.
+func interest(t *store.TrialState) int {
+	switch o := t.Outcome(); {
+	case !o.Measured() && o != record.NotRun:
+		return 0
+	case o == record.AgentError:
+		return 1
+	case o == record.Failed:
+		return 2
+	default:
+		return 3
+	}
+}
+
+func briefNote(t *store.TrialState, acc *store.AttemptState) string {
+	var notes []string
+	b := acc.Result
+	if n := len(t.Attempts); n > 1 {
+		notes = append(notes, fmt.Sprintf("attempt %d of %d", acc.Number, n))
+	}
+	if b.AgentEnd != "" && b.AgentEnd != record.Yielded {
+		notes = append(notes, string(b.AgentEnd))
+	}
+	if b.Integrity == record.Exposed || b.Integrity == record.Violated {
+		notes = append(notes, string(b.Integrity))
+	}
+	if b.Error != "" {
+		notes = append(notes, b.Error)
+	}
+	return strings.Join(notes, ", ")
+}

@@ -1,0 +1,301 @@
+// Package terminal writes what commands say: tables and JSON on stdout, remarks on
+// stderr. It is the one place that knows whether a terminal looks on, and that
+// keeps what came out of a sandbox from steering it.
+//
+// It must not know any command.
+package terminal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/term"
+)
+
+// Printer is where a command writes.
+type Printer struct {
+	Out, Err io.Writer
+	// JSON makes the answer one JSON object, or JSON lines.
+	JSON bool
+	// Color and ErrColor say that Out and Err take colors.
+	Color, ErrColor bool
+	// Live says that Err is a terminal on which lines can be written again, and
+	// that says how many it has.
+	Live bool
+}
+
+// New is a printer; env is asked for NO_COLOR and TERM.
+func New(stdout, stderr io.Writer, env func(string) (string, bool)) *Printer {
+	color := true
+	if v, ok := env("NO_COLOR"); ok && v != "" {
+		color = false
+	}
+	name, known := env("TERM")
+	smart := name != "dumb" && (name != "" || !known) // an empty name is that of no terminal
+	color = color && smart
+	return &Printer{
+		Out: &keeper{to: stdout}, Err: stderr, Color: color && Terminal(stdout), ErrColor: color && Terminal(stderr),
+		Live: smart && sized(stderr),
+	}
+}
+
+// Terminal says whether w is a terminal.
+func Terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(f.Fd())
+}
+
+// sized says whether w is a terminal with room for something: those that
+// programs make (script, containers) often have no size, and show no block.
+func sized(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	width, height, err := term.GetSize(f.Fd())
+	return err == nil && width > 0 && height > 0
+}
+
+// Answer writes v as JSON when that was asked for, and says whether it did.
+func (p *Printer) Answer(v any) (bool, error) {
+	if !p.JSON {
+		return false, nil
+	}
+	enc := json.NewEncoder(&quiet{p.Out})
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return true, fmt.Errorf("write answer: %w", err)
+	}
+	return true, nil
+}
+
+// quiet writes JSON with the control characters escaped that an encoder leaves
+// as they are, and that steer some terminals: DEL and those of the C1 set.
+type quiet struct{ to io.Writer }
+
+var loud = regexp.MustCompile("[\u007f-\u009f]")
+
+func (q *quiet) Write(b []byte) (int, error) {
+	said := loud.ReplaceAllFunc(b, func(c []byte) []byte {
+		r, _ := utf8.DecodeRune(c)
+		return fmt.Appendf(nil, `\u%04x`, r)
+	})
+	if _, err := q.to.Write(said); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// Lost is why some of the answer could not be written; a reader that went away
+// wanted no more of it.
+func (p *Printer) Lost() error {
+	if k, ok := p.Out.(*keeper); ok && !errors.Is(k.lost, syscall.EPIPE) {
+		return k.lost
+	}
+	return nil
+}
+
+// keeper keeps the first error of writing, so that a command need not look
+// after each line, and goes on.
+type keeper struct {
+	to   io.Writer
+	lost error
+}
+
+func (k *keeper) Write(b []byte) (int, error) {
+	if k.lost == nil {
+		_, k.lost = k.to.Write(b)
+	}
+	return len(b), nil
+}
+
+// Fail writes v as one line of JSON to stderr.
+func (p *Printer) Fail(v any) error {
+	enc := json.NewEncoder(&quiet{p.Err})
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write failure: %w", err)
+	}
+	return nil
+}
+
+// Printf writes to stdout.
+func (p *Printer) Printf(format string, args ...any) { fmt.Fprintf(p.Out, format, args...) }
+
+// Notef writes to stderr.
+func (p *Printer) Notef(format string, args ...any) { fmt.Fprintf(p.Err, format, args...) }
+
+// Style is a color that says something.
+type Style string
+
+// The styles, as SGR parameters.
+const (
+	Plain Style = ""
+	Bold  Style = "1"
+	Good  Style = "32"
+	Bad   Style = "31"
+	Odd   Style = "33"
+	Faint Style = "2"
+)
+
+// Paint gives s a style, on a terminal.
+func Paint(color bool, st Style, s string) string {
+	if !color || st == Plain || s == "" {
+		return s
+	}
+	return "\x1b[" + string(st) + "m" + s + "\x1b[0m"
+}
+
+// Clean makes s safe for a terminal and one line: control characters, which
+// could move the cursor or rewrite what stands there, become spaces or marks.
+func Clean(s string) string {
+	return strings.Join(strings.FieldsFunc(strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar:
+			return '�'
+		default:
+			return r
+		}
+	}, strings.ToValidUTF8(s, "�")), func(r rune) bool { return r == ' ' }), " ")
+}
+
+// Lines is Clean for several lines, keeping indentation.
+func Lines(s string) []string {
+	var lines []string
+	for l := range strings.SplitSeq(strings.TrimRight(s, "\n"), "\n") {
+		l = strings.TrimRight(strings.ReplaceAll(l, "\t", "    "), "\r ")
+		body := strings.TrimLeft(l, " ")
+		lines = append(lines, l[:len(l)-len(body)]+tame(body))
+	}
+	return lines
+}
+
+// maxLine is how much of a line of a user's file is shown, in columns.
+const maxLine = 400
+
+// sgr is what colors a text and does nothing else to a terminal.
+var sgr = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// Explain writes what is wrong, with lines of the user's files, to stderr. What
+// those hold does not steer the terminal.
+func (p *Printer) Explain(what interface {
+	WriteText(w io.Writer, color bool) error
+},
+) error {
+	var b bytes.Buffer
+	if err := what.WriteText(&b, p.ErrColor); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		var shown strings.Builder
+		at := 0
+		if p.ErrColor {
+			for _, found := range sgr.FindAllStringIndex(line, -1) {
+				shown.WriteString(tame(line[at:found[0]]) + line[found[0]:found[1]])
+				at = found[1]
+			}
+		}
+		shown.WriteString(tame(line[at:]))
+		p.Notef("%s\n", ansi.Truncate(shown.String(), maxLine, "…"))
+	}
+	return nil
+}
+
+// tame replaces what is not a character of a text.
+func tame(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
+}
+
+// Short is Clean, cut to width columns.
+func Short(s string, width int) string { return ansi.Truncate(Clean(s), width, "…") }
+
+// Table is columns of text. A cell may be painted.
+type Table struct {
+	Head  []string
+	Right []bool // columns that are aligned to the right
+	rows  [][]string
+}
+
+// Row adds a row.
+func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
+
+// Len is the number of rows.
+func (t *Table) Len() int { return len(t.rows) }
+
+// Write writes the table, with the head in bold on a terminal.
+func (t *Table) Write(w io.Writer, color bool) {
+	widths := make([]int, len(t.Head))
+	for i, h := range t.Head {
+		widths[i] = ansi.StringWidth(h)
+	}
+	for _, r := range t.rows {
+		for i, c := range r {
+			if i < len(widths) {
+				widths[i] = max(widths[i], ansi.StringWidth(c))
+			}
+		}
+	}
+	line := func(cells []string, st Style) {
+		var b strings.Builder
+		for i, c := range cells {
+			if i > 0 {
+				b.WriteString("  ")
+			}
+			pad := strings.Repeat(" ", max(0, widths[i]-ansi.StringWidth(c)))
+			c = Paint(color, st, c)
+			if i < len(t.Right) && t.Right[i] {
+				b.WriteString(pad + c)
+			} else {
+				b.WriteString(c + pad)
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	}
+	line(t.Head, Bold)
+	for _, r := range t.rows {
+		line(r, Plain)
+	}
+}
+
+// Seconds is a duration for people: 12.4 s, 3m05s, 2h10m.
+func Seconds(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	default:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+}
+
+// Count is n with the noun in the right number.
+func Count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Fit cuts a line that is clean already to width columns.
+func Fit(s string, width int) string { return ansi.Truncate(s, width, "…") }

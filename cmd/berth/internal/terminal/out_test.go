@@ -1,0 +1,179 @@
+package terminal_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+)
+
+// What comes out of a sandbox must not steer the terminal: clear it, rewrite
+// lines, set its title, or be sent back as if it was typed.
+func TestCleanTakesTheTerminalAway(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"plain":                        "plain",
+		"a\nb\r\nc\td":                 "a b c d",
+		"\x1b[2J\x1b[Hpassed":          "�[2J�[Hpassed",
+		"\x1b]0;title\x07x":            "�]0;title�x",
+		"\u009b31mred":                 "�31mred",
+		"right\u202eto left\u202c":     "right�to left�",
+		"bad \xff\xfe bytes":           "bad � bytes",
+		"  spaces   are   one  ":       "spaces are one",
+		"wide 日本 and e\u0301 are kept": "wide 日本 and e\u0301 are kept",
+	} {
+		if got := terminal.Clean(in); got != want {
+			t.Errorf("Clean(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzNothingControlsTheTerminal(f *testing.F) {
+	f.Add("\x1b[31m")
+	f.Add("a\u202eb\x00")
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, got := range append(terminal.Lines(s), terminal.Clean(s), terminal.Short(s, 20)) {
+			if i := strings.IndexFunc(got, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }); i >= 0 {
+				t.Errorf("%q became %q", s, got)
+			}
+		}
+	})
+}
+
+func TestLinesKeepTheirIndentation(t *testing.T) {
+	t.Parallel()
+	got := terminal.Lines("a\n  b\x1b[K\n\tc  \n\n")
+	if want := []string{"a", "  b�[K", "    c"}; strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestTablesAreAlignedByColumnsOfTheScreen(t *testing.T) {
+	t.Parallel()
+	tab := terminal.Table{Head: []string{"name", "n", "note"}, Right: []bool{1: true}}
+	tab.Row("日本", "7", "wide")
+	tab.Row(terminal.Paint(true, terminal.Good, "good"), "123", "painted")
+	tab.Row("x", "1", "")
+	var b bytes.Buffer
+	tab.Write(&b, false)
+	want := "name    n  note\n日本    7  wide\n\x1b[32mgood\x1b[0m  123  painted\nx       1\n"
+	if b.String() != want {
+		t.Errorf("got\n%q\nwant\n%q", b.String(), want)
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0.0 s", 12400 * time.Millisecond: "12.4 s", 185 * time.Second: "3m05s", 130 * time.Minute: "2h10m",
+	} {
+		if got := terminal.Seconds(d); got != want {
+			t.Errorf("%s: %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestColorsAreForTerminalsOnly(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	p := terminal.New(&b, &b, func(string) (string, bool) { return "", false })
+	if p.Color || p.ErrColor {
+		t.Error("a buffer is painted")
+	}
+	if got := terminal.Paint(false, terminal.Bad, "x"); got != "x" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAnswersAreJSONOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	p := &terminal.Printer{Out: &b}
+	if done, err := p.Answer(1); done || err != nil || b.Len() > 0 {
+		t.Errorf("%t, %v, %q", done, err, b.String())
+	}
+	p.JSON = true
+	if done, err := p.Answer(map[string]string{"a": "<b>"}); !done || err != nil || b.String() != "{\n  \"a\": \"<b>\"\n}\n" {
+		t.Errorf("%t, %v, %q", done, err, b.String())
+	}
+}
+
+// Some terminals obey the control characters above ASCII, which JSON allows.
+func TestJSONDoesNotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	const hostile = "a\u009b31m\u0085\x7f\x1b[31m\u00a0é"
+	var b, e bytes.Buffer
+	p := &terminal.Printer{Out: &b, Err: &e, JSON: true}
+	if _, err := p.Answer(hostile); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Fail(hostile); err != nil {
+		t.Fatal(err)
+	}
+	const want = `"a\u009b31m\u0085\u007f\u001b[31m` + "\u00a0é\"\n"
+	if b.String() != want || e.String() != want {
+		t.Errorf("got %q and %q, want %q", b.String(), e.String(), want)
+	}
+	var back string
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back != hostile {
+		t.Errorf("read back: %q, %v", back, err)
+	}
+}
+
+// text is an explanation.
+type text string
+
+func (s text) WriteText(w io.Writer, color bool) error {
+	if color {
+		s = "\x1b[1m" + s + "\x1b[0m"
+	}
+	_, err := io.WriteString(w, string(s)+"\n")
+	return err
+}
+
+// A line of a file is shown as it is, but for what would steer the terminal,
+// and not whole when nobody could read it.
+func TestExplanationsDoNotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		in    text
+		color bool
+		want  string
+	}{
+		{"\ta = 1", false, "\ta = 1\n"},
+		{"a\x1b[2J\x1b[31m\xff", false, "a�[2J�[31m�\n"},
+		{"a\x1b[2J", true, "\x1b[1ma�[2J\x1b[0m\n"},
+		{text(strings.Repeat("x", 1000)), false, strings.Repeat("x", 399) + "…\n"},
+		{text(strings.Repeat("x", 1000)), true, "\x1b[1m" + strings.Repeat("x", 399) + "…\x1b[0m\n"},
+	} {
+		var b bytes.Buffer
+		p := &terminal.Printer{Err: &b, ErrColor: tt.color}
+		if err := p.Explain(tt.in); err != nil || b.String() != tt.want {
+			t.Errorf("%q: %q, %v; want %q", tt.in, b.String(), err, tt.want)
+		}
+	}
+}
+
+// full is a disk.
+type full struct{ err error }
+
+func (f full) Write([]byte) (int, error) { return 0, f.err }
+
+func TestAnAnswerThatIsLostIsNoticed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ err, want error }{{syscall.ENOSPC, syscall.ENOSPC}, {syscall.EPIPE, nil}, {nil, nil}} {
+		p := terminal.New(full{tt.err}, io.Discard, func(string) (string, bool) { return "", false })
+		p.Printf("one\n")
+		p.Printf("two\n")
+		if got := p.Lost(); !errors.Is(got, tt.want) {
+			t.Errorf("%v: got %v, want %v", tt.err, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package tui
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// fakeTerminal keeps what is written to it.
+type fakeTerminal struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (t *fakeTerminal) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.Write(p)
+}
+
+func (t *fakeTerminal) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
+}
+
+// A line of the log goes above the block: the display makes room for it, so it
+// ends with the sequence that the display ends its lines with, and is as wide as
+// the terminal at most.
+func TestALineOfTheLogGoesAboveTheBlock(t *testing.T) {
+	t.Parallel()
+	term := &fakeTerminal{}
+	w := New(Options{Err: term, Block: true, Cells: []string{"a"}, Tasks: []string{"one"}})
+	w.Event(run.Event{Kind: run.Began, Trial: &plan.Trial{Trial: store.Trial{ID: "one", Task: "one", Repetition: 1}}, To: 1})
+	log := zerolog.New(zerolog.ConsoleWriter{Out: w, NoColor: true})
+	const said = "model x: connection refused by 127.0.0.1:9, trying again in 1 s, up to 10 min, and a line that is longer than the terminal is wide"
+	log.Warn().Msg(said)
+	deadline := time.Now().Add(time.Minute)
+	for !strings.Contains(term.String(), "connection refused") && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+	w.Close()
+	n, err := fmt.Fprint(w, "after the end\n") // is lost, but blocks nobody
+	if n == 0 || err != nil {
+		t.Error(n, err)
+	}
+	got := term.String()
+	i := strings.Index(got, "connection refused")
+	if i < 0 {
+		t.Fatalf("the terminal shows %q", got)
+	}
+	line, _, _ := strings.Cut(got[i:], "\n")
+	if !strings.HasSuffix(line, "\x1b[K\r") || len(line) > 80+len("\x1b[K\r") || !strings.Contains(got, "terminal is wide\x1b[K\r\n") {
+		t.Errorf("the terminal shows %q", got[i:])
+	}
+}

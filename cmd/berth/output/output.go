@@ -1,0 +1,329 @@
+// Package output holds what each command prints with --json: one type a
+// command, whose JSON Schema is in schemas/. A field is added, never renamed.
+//
+// It must hold no behavior.
+package output
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/conform"
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/agent/bundle"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Version is what `berth version` says.
+type Version struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+// Failure is what every command says on the last line of stderr when it ends
+// for a reason that its answer does not hold.
+type Failure struct {
+	Error       string             `json:"error"`
+	Code        int                `json:"code"`                  // the exit code
+	Details     []string           `json:"details,omitempty"`     // such as the differences that keep a run from being resumed
+	Diagnostics config.Diagnostics `json:"diagnostics,omitempty"` // of the experiment
+	Problems    []plan.Problem     `json:"problems,omitempty"`
+	Missing     []plan.Missing     `json:"missing,omitempty"`
+}
+
+// Init is what `berth init` says.
+type Init struct {
+	Files []string `json:"files"` // that were made
+}
+
+// Validate is what `berth validate` says.
+type Validate struct {
+	Valid       bool               `json:"valid"`
+	Diagnostics config.Diagnostics `json:"diagnostics"`
+	Problems    []plan.Problem     `json:"problems"`
+	Missing     []plan.Missing     `json:"missing"`
+}
+
+// Plan is what `berth plan` says.
+type Plan struct {
+	Experiment  string             `json:"experiment"`
+	Repeat      int                `json:"repeat"`
+	Trials      int                `json:"trials"`
+	Invalid     int                `json:"invalid_trials"` // of Trials: their tasks cannot be run
+	Refused     int                `json:"refused_trials"` // of Trials: their cells refuse them
+	Cells       []PlanCell         `json:"cells"`
+	Tasks       []PlanTask         `json:"tasks"`
+	Cost        plan.Cost          `json:"cost"`
+	Diagnostics config.Diagnostics `json:"diagnostics"`
+	Problems    []plan.Problem     `json:"problems"`
+	Missing     []plan.Missing     `json:"missing"`
+	// Ready says that `berth run` would start.
+	Ready bool          `json:"ready"`
+	List  []store.Trial `json:"list,omitempty"` // with --trials
+}
+
+// PlanCell is one cell of a plan.
+type PlanCell struct {
+	Key         string            `json:"key"`
+	Slug        string            `json:"slug"`
+	Choices     map[string]string `json:"choices"`
+	Agent       string            `json:"agent"`
+	Model       string            `json:"model,omitempty"`
+	Environment string            `json:"environment"`
+	Trials      int               `json:"trials"`
+}
+
+// PlanTask is one task of a plan.
+type PlanTask struct {
+	Dataset  string         `json:"dataset"`
+	Name     string         `json:"name"`
+	Path     string         `json:"path"`
+	Digest   string         `json:"digest,omitempty"`
+	Valid    bool           `json:"valid"`
+	Problems []task.Problem `json:"problems,omitempty"`
+}
+
+// Run is what `berth run`, `berth try` and `berth resume` say at the end.
+type Run struct {
+	Dir     string       `json:"dir"` // of the run
+	Ran     int          `json:"ran"` // attempts published now
+	Stopped string       `json:"stopped,omitempty"`
+	Summary *run.Summary `json:"summary"`
+	Failed  []string     `json:"failed_requirements,omitempty"`
+}
+
+// Runs is what `berth show` says without a run.
+type Runs struct {
+	Runs []RunLine `json:"runs"`
+}
+
+// RunLine is one run of a list.
+type RunLine struct {
+	Dir        string                 `json:"dir"`
+	Experiment string                 `json:"experiment"`
+	Created    time.Time              `json:"created"`
+	Planned    int                    `json:"planned"`
+	Outcomes   map[record.Outcome]int `json:"outcomes"`
+	Complete   bool                   `json:"complete"`
+	Busy       string                 `json:"busy,omitempty"` // who writes it now
+	Error      string                 `json:"error,omitempty"`
+}
+
+// ShowRun is what `berth show RUN` says. Planned of its summary is the number
+// of Trials, and the sum over outcomes.
+type ShowRun struct {
+	Dir     string       `json:"dir"`
+	Run     store.Header `json:"run"`
+	Summary *run.Summary `json:"summary"`
+	Trials  []ShowTrial  `json:"trials"`
+	Writers []ShowWriter `json:"writers"`
+	Notes   []string     `json:"notes,omitempty"`
+	Torn    int          `json:"torn_lines"`
+	Damaged int          `json:"damaged_lines"`
+}
+
+// ShowWriter is a process that wrote the run.
+type ShowWriter struct {
+	Name  string    `json:"name"`
+	Host  string    `json:"host,omitempty"`
+	PID   int       `json:"pid,omitempty"`
+	Berth string    `json:"berth,omitempty"`
+	Began time.Time `json:"began"`
+	Ended bool      `json:"ended"`
+}
+
+// ShowTrial is what `berth show RUN TRIAL` says.
+type ShowTrial struct {
+	store.Trial
+
+	CellKey  string         `json:"cell_key"`
+	Outcome  record.Outcome `json:"outcome"`
+	Accepted int            `json:"accepted,omitempty"` // number of the attempt; 0: none
+	Attempts []ShowAttempt  `json:"attempts"`
+}
+
+// ShowAttempt is one attempt in short.
+type ShowAttempt struct {
+	Attempt   int              `json:"attempt"`
+	Dir       string           `json:"dir"`
+	State     AttemptState     `json:"state"`
+	Outcome   record.Outcome   `json:"outcome,omitempty"` // of a published attempt
+	AgentEnd  record.AgentEnd  `json:"agent_end,omitempty"`
+	Integrity record.Integrity `json:"integrity,omitempty"`
+	Score     *float64         `json:"score,omitempty"`
+	Start     time.Time        `json:"start,omitzero"`
+	End       time.Time        `json:"end,omitzero"`
+	Phases    []record.Phase   `json:"phases"`
+	Findings  int              `json:"findings"`
+	Error     *record.Error    `json:"error,omitempty"`
+	Spend     store.Spend      `json:"spend"` // of models, also when it was killed
+}
+
+// AttemptState says how far an attempt came.
+type AttemptState string
+
+// The states.
+const (
+	Published AttemptState = "published"
+	Abandoned AttemptState = "abandoned" // its process was killed: it counts for nothing
+	UnderWay  AttemptState = "under_way"
+)
+
+// ShowFull is what `berth show RUN TRIAL ATTEMPT` says.
+type ShowFull struct {
+	Dir    string            `json:"dir"`
+	Result *record.Result    `json:"result"`           // null: not published, or Damaged
+	Damage string            `json:"damage,omitempty"` // why the result of a published attempt cannot be read
+	Phases []record.Phase    `json:"phases"`
+	Turns  []record.Turn     `json:"turns,omitempty"`
+	Steps  []record.Step     `json:"steps,omitempty"`
+	Log    []json.RawMessage `json:"log,omitempty"`
+	Files  []string          `json:"files"`         // below Dir
+	Cut    []string          `json:"cut,omitempty"` // what of it could not be shown, or not whole, and why
+}
+
+// TaskCheck is what `berth task check` says.
+type TaskCheck struct {
+	Format string         `json:"format"`
+	Valid  int            `json:"valid"`
+	Tasks  []TaskReport   `json:"tasks"`
+	Other  []string       `json:"other,omitempty"` // folders that are no task and have none below
+	Sum    map[string]int `json:"needs,omitempty"` // how many tasks ask for a feature
+}
+
+// TaskReport is one task with its problems.
+type TaskReport struct {
+	Path     string         `json:"path"`
+	Name     string         `json:"name"`
+	Digest   string         `json:"digest,omitempty"`
+	Valid    bool           `json:"valid"`
+	Problems []task.Problem `json:"problems,omitempty"`
+	Needs    []task.Need    `json:"needs,omitempty"`
+	Task     *task.Task     `json:"task,omitempty"`
+}
+
+// AgentBundle is one bundle, as `berth agent bundle`, export and import say.
+type AgentBundle struct {
+	bundle.Bundle
+
+	File    string `json:"file,omitempty"`    // the archive that was written
+	Problem string `json:"problem,omitempty"` // why list says that it cannot be used; with --verify, also that it has been changed
+}
+
+// AgentList is what `berth agent list` says.
+type AgentList struct {
+	Folder  string        `json:"folder"`
+	Bundles []AgentBundle `json:"bundles"`
+	Missing []string      `json:"missing"` // that plugins use when nothing else is said
+}
+
+// PluginList is what `berth plugin list` says.
+type PluginList struct {
+	Folders []string      `json:"folders"` // that were searched
+	Plugins []PluginEntry `json:"plugins"`
+}
+
+// PluginEntry is one plugin.
+type PluginEntry struct {
+	Kind         string          `json:"kind"`
+	Name         string          `json:"name"`
+	Version      string          `json:"version"`
+	Protocol     int             `json:"protocol"`
+	Path         string          `json:"path"`
+	Digest       string          `json:"digest"`
+	Capabilities []string        `json:"capabilities,omitempty"`
+	Doc          string          `json:"doc,omitempty"`
+	Schema       json.RawMessage `json:"config_schema,omitempty"` // JSON Schema, with `berth plugin info`
+	ShadowedBy   string          `json:"shadowed_by,omitempty"`
+	Error        string          `json:"error,omitempty"`
+}
+
+// PluginTest is what `berth plugin test` says.
+type PluginTest struct {
+	Path    string           `json:"path"`
+	Passed  int              `json:"passed"`
+	Failed  int              `json:"failed"`
+	Skipped int              `json:"skipped"`
+	Clauses []conform.Result `json:"clauses"`
+}
+
+// Doctor is what `berth doctor` says.
+type Doctor struct {
+	Ready        bool                `json:"ready"` // some environment can run a plain task
+	Checks       []DoctorCheck       `json:"checks"`
+	Environments []DoctorEnvironment `json:"environments"`
+}
+
+// DoctorCheck is one thing looked at on this machine.
+type DoctorCheck struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"` // nothing that every environment needs is missing
+	Text   string `json:"text"`
+	Remedy string `json:"remedy,omitempty"` // what to do; where OK is true, for some environments or tasks
+}
+
+// DoctorEnvironment is what an environment plugin says of a plain task.
+type DoctorEnvironment struct {
+	Name     string                `json:"name"`
+	Version  string                `json:"version"`
+	OK       bool                  `json:"ok"`
+	About    string                `json:"about,omitempty"` // what it is on this machine
+	Refusals []environment.Problem `json:"refusals,omitempty"`
+	Degraded []environment.Problem `json:"degraded,omitempty"`
+	Error    string                `json:"error,omitempty"`
+}
+
+// GC is what `berth gc` says.
+type GC struct {
+	DryRun    bool     `json:"dry_run"`
+	Sandboxes []string `json:"sandboxes"` // environment and id
+	Folders   []string `json:"folders"`
+
+	Images     []GCImage `json:"images,omitempty"`      // those that the rule for images does not keep
+	ImagesKept int       `json:"images_kept,omitempty"` // those that it keeps, and those in use; 0 without a rule
+	Problems   []string  `json:"problems,omitempty"`
+}
+
+// GCImage is an image that was built or loaded for runs and is removed.
+type GCImage struct {
+	Environment string    `json:"environment"` // plugin
+	Ref         string    `json:"ref"`
+	SizeMiB     int64     `json:"size_mib,omitempty"` // layers that images share count in each
+	Used        time.Time `json:"used,omitzero"`      // when it was last prepared, used or made
+}
+
+// Prepare is what `berth run --prepare-only` says.
+type Prepare struct {
+	Images []Prepared `json:"images"`
+}
+
+// Prepared is an image that trials start from.
+type Prepared struct {
+	Environment string   `json:"environment"` // plugin
+	Ref         string   `json:"ref,omitempty"`
+	Build       string   `json:"build,omitempty"`  // folder that it is built from
+	Digest      string   `json:"digest,omitempty"` // empty: the environment prepares none
+	Tasks       []string `json:"tasks"`
+	Error       string   `json:"error,omitempty"` // why it cannot be had
+}
+
+// Gateway is what `berth gateway` serves.
+type Gateway struct {
+	Models []GatewayModel `json:"models"`
+}
+
+// GatewayModel is one model and how it is reached until the command ends.
+type GatewayModel struct {
+	Label    string `json:"label"`
+	Name     string `json:"name"`     // to be asked for
+	Provider string `json:"provider"` // whose wire format it speaks; "script" speaks all
+	URL      string `json:"url"`
+	Token    string `json:"token"` // in place of the provider's key
+}

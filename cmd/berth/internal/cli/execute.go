@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -23,11 +21,8 @@ import (
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
-	"github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
-	"github.com/berth-eval/berth/core/trial"
-	"github.com/berth-eval/berth/plugins/task"
 )
 
 // runFlags are the user's choices for carrying out a run.
@@ -108,7 +103,10 @@ func (a *app) startable(l *load.Loaded) error {
 // machineReady says what keeps every run on this machine from starting, by
 // making what each needs in the runtime folder.
 func machineReady() error {
-	_, err := installSandboxd()
+	sandboxd, err := sandboxdPath()
+	if err == nil {
+		_, err = run.InstallSandboxd(sandboxd)
+	}
 	return err
 }
 
@@ -184,62 +182,11 @@ func writeSummary(r *store.Run, s *run.Summary) error {
 	return r.WriteFile(store.SummaryFile, append(b, '\n'))
 }
 
-// frugal has the core use half of the processors, unless the user says how many
-// ($GOMAXPROCS): it waits most of the time, and each processor more that it may
-// wake up for a moment costs time which sandboxes need. And it collects garbage
-// half as often as usual ($GOGC): there is little. undo ends both.
-func (a *app) frugal() (undo func()) {
-	undos := []func(){}
-	if n, set := a.env("GOMAXPROCS"); !set || n == "" {
-		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
-		undos = append(undos, runtime.SetDefaultGOMAXPROCS)
-	}
-	if n, set := a.env("GOGC"); !set || n == "" {
-		before := debug.SetGCPercent(200)
-		undos = append(undos, func() { debug.SetGCPercent(before) })
-	}
-	return func() {
-		for _, undo := range undos {
-			undo()
-		}
-	}
-}
-
-// carry makes what attempts need on this machine, and runs them.
-func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) {
-	defer a.frugal()()
-	// What a killed process of this run left; nobody else can be at work on it.
-	if gone, gcErr := collect(ctx, j.Host, j.store.Manifest.Header.Run, false); gcErr != nil || len(gone.Problems) > 0 {
-		a.log.Warn().Err(gcErr).Strs("problems", gone.Problems).Msg("something of an earlier process of this run may be left")
-	}
-	place, err := node.Claim(j.store.Manifest.Header.Run, j.store.Dir, environments(j.Experiment))
+// carry executes a run, and shows its progress.
+func (a *app) carry(ctx context.Context, j *job) (run.Report, error) {
+	sandboxd, err := sandboxdPath()
 	if err != nil {
-		return report, err
-	}
-	defer func() { a.leftover(place.Release()) }()
-	sandboxd, err := installSandboxd()
-	if err != nil {
-		return report, err
-	}
-	models, err := a.models(j, place.Dir)
-	if err != nil {
-		return report, err
-	}
-	if models != nil {
-		defer func() { a.leftover(models.Close()) }()
-	}
-	var accept func(string) error
-	if j.acceptDrift {
-		accept = j.store.Accept
-	}
-	here, err := run.NewHere(run.HereOptions{
-		Before: j.store.Index(), AcceptDrift: accept,
-		Plan: j.Plan, Run: j.store.Manifest.Header.Run, Berth: version, Plugins: trial.Of(j.Host), Gateway: asGateway(models),
-		Runtime: place.Dir, Disk: place.Disk, Sandboxd: sandboxd, LookupEnv: a.env, Formats: a.formats,
-		Options: task.Options{AllowEnv: j.store.Manifest.Header.AllowEnv, LookupEnv: a.env},
-	})
-	if err != nil {
-		return report, err
+		return run.Report{}, err
 	}
 	o := tui.Options{Err: a.Err, Color: a.ErrColor, Block: a.Live && !j.flags.noLive && !a.verbose}
 	for i := range j.store.Manifest.Cells {
@@ -248,39 +195,13 @@ func (a *app) carry(ctx context.Context, j *job) (report run.Report, err error) 
 	for i := range j.Plan.Tasks {
 		o.Tasks = append(o.Tasks, j.Plan.Tasks[i].Name)
 	}
-	watcher := tui.New(o)
-	defer watcher.Close()
-	defer a.logs.through(watcher)()
-	report, err = run.Carry(ctx, run.Options{
-		Plan: j.Plan, Store: j.store, Executor: here, Retry: j.Experiment.Retry, Limits: j.limits(), Again: j.again, Watch: watcher.Event,
-	})
-	// A plugin that died in Create may have made what no attempt knows of.
-	left := &output.GC{}
-	sweep(context.WithoutCancel(ctx), j.Host, place, left)
-	if len(left.Problems) > 0 {
-		a.log.Warn().Strs("problems", left.Problems).Msg("sandboxes of this run may be left: berth gc tries again")
-		a.leftover(place.Leave())
-	}
-	return report, err
-}
-
-// leftover says what could not be removed after a run. It changes nothing of
-// what the run came to.
-func (a *app) leftover(err error) {
-	if err != nil {
-		a.log.Warn().Err(err).Msg("something of this run is left on this machine: berth gc tries again")
-	}
-}
-
-// environments are the plugins that may make sandboxes in a run.
-func environments(e *config.Experiment) []string {
-	var names []string
-	for _, c := range e.Cells {
-		if !slices.Contains(names, c.Environment.Plugin) {
-			names = append(names, c.Environment.Plugin)
-		}
-	}
-	return names
+	progress := tui.New(o)
+	defer progress.Close()
+	defer a.logs.through(progress)()
+	return run.Execute(ctx, run.Spec{
+		Plan: j.Plan, Store: j.store, Host: j.Host, Formats: a.formats, Berth: version, Sandboxd: sandboxd, Limits: j.limits(),
+		Again: j.again, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
+	}, progress.Event)
 }
 
 // sandboxdName is the program that is PID 1 in every sandbox; it lies beside
@@ -303,24 +224,6 @@ func sandboxdPath() (string, error) {
 	return path, nil
 }
 
-// installSandboxd puts it where control folders can link to it.
-func installSandboxd() (string, error) {
-	path, err := sandboxdPath()
-	if err != nil {
-		return "", err
-	}
-	dir, err := node.Dir()
-	if err != nil {
-		return "", err
-	}
-	installed, _, err := sandbox.Install(filepath.Join(dir, "d"), path)
-	if err != nil {
-		return "", fmt.Errorf("install %s in the runtime folder: %w: make room in %s, or set %s to a short path of your own on a local disk", sandboxdName, err, dir, node.EnvDir)
-	}
-	pruneSandboxd(installed)
-	return installed, nil
-}
-
 // tempDir makes a folder for temporary files: where the user wants such, or, if
 // nothing can be made there, in the runtime folder.
 func tempDir(pattern string) (string, error) {
@@ -333,22 +236,6 @@ func tempDir(pattern string) (string, error) {
 		return "", errors.Join(err, noRuntime)
 	}
 	return os.MkdirTemp(runtime, pattern)
-}
-
-// pruneSandboxd removes copies of other builds that nobody has used for a day:
-// they may lie in memory. A living process may still link to its own.
-func pruneSandboxd(keep string) {
-	now := time.Now()
-	_ = os.Chtimes(keep, now, now) // it is in use
-	if living, err := node.Living(); err != nil || len(living) > 1 {
-		return
-	}
-	old, _ := filepath.Glob(filepath.Join(filepath.Dir(keep), sandboxdName[len("berth-"):]+"-*")) // the pattern is good
-	for _, path := range old {
-		if fi, err := os.Stat(path); err == nil && path != keep && now.Sub(fi.ModTime()) > 24*time.Hour {
-			_ = os.Remove(path) // it stays for the next time
-		}
-	}
 }
 
 // sayRun prints the tables of a run and where it is.

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -20,83 +18,10 @@ import (
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/model"
 )
-
-// modelsOf are the models that an experiment uses, each once, by label.
-func modelsOf(e *config.Experiment) []config.Model {
-	byID := map[string]config.Model{}
-	add := func(ms map[string]config.Model) {
-		for _, m := range ms {
-			byID[gateway.ModelID(m)] = m
-		}
-	}
-	for _, c := range e.Cells {
-		add(c.Agent.Models)
-		if c.User != nil {
-			add(c.User.Agent.Models)
-		}
-		for _, v := range c.Verifiers {
-			add(v.Models)
-		}
-		if c.Model != nil {
-			add(map[string]config.Model{"": *c.Model})
-		}
-	}
-	var ms []config.Model
-	for _, id := range slices.Sorted(maps.Keys(byID)) {
-		ms = append(ms, byID[id])
-	}
-	return ms
-}
-
-// models is the gateway of a run; nil when it uses no model.
-func (a *app) models(j *job, dir string) (*gateway.Gateway, error) {
-	ms := modelsOf(j.Experiment)
-	if len(ms) == 0 {
-		return nil, nil
-	}
-	spent := gateway.Before(j.store.Index())
-	var sum ledger.Amount
-	for _, s := range spent {
-		sum = sum.Plus(s)
-	}
-	l := j.limits()
-	// The underscore: folders of attempts beside it have names of letters and digits.
-	return gateway.New(gateway.Options{
-		Dir: dir + "/_g", Models: ms, FindRun: report.FindRun, Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: sum,
-		Cells: budgets(j, spent), Log: a.log,
-	})
-}
-
-// budgets are those of the cells, with what was spent of them before the run
-// was resumed.
-func budgets(j *job, spent map[string]ledger.Amount) []gateway.Cell {
-	cells := make([]gateway.Cell, len(j.Experiment.Cells))
-	for i, c := range j.Experiment.Cells {
-		p := &c.PerCell
-		cells[i] = gateway.Cell{Name: c.Key, Limit: ledger.Limit{Requests: p.Requests, Tokens: p.Tokens, USD: p.CostUSD}}
-		for _, m := range modelsOf(&config.Experiment{Cells: []*config.Cell{c}}) {
-			cells[i].Models = append(cells[i].Models, gateway.ModelID(m))
-		}
-	}
-	for i := range j.Plan.Trials {
-		t := &j.Plan.Trials[i]
-		c := &cells[t.Cell]
-		c.Trials = append(c.Trials, t.ID)
-		c.Spent = c.Spent.Plus(spent[t.ID])
-	}
-	return cells
-}
-
-// asGateway keeps a gateway that is not there from becoming one that is.
-func asGateway(g *gateway.Gateway) trial.Gateway {
-	if g == nil {
-		return nil
-	}
-	return g
-}
 
 func (a *app) gatewayCommand() *cobra.Command {
 	var (
@@ -140,7 +65,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 	if e == nil || ds.HasErrors() {
 		return &exit{exitUsage, errors.New("nothing was started")}
 	}
-	ms := modelsOf(e)
+	ms := run.Models(e)
 	if len(ms) == 0 {
 		return fmt.Errorf("%s uses no model: name one with model = model.<name>", path)
 	}

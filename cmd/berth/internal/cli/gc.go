@@ -1,19 +1,14 @@
 package cli
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/prune"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/plugin"
-	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/core/run"
 )
 
 func (a *app) gcCommand() *cobra.Command {
@@ -41,13 +36,19 @@ Berth did not make.`,
 				return err
 			}
 			defer h.Stop()
-			res, err := collect(cmd.Context(), h, "", dry)
+			left, err := run.CollectGarbage(cmd.Context(), h, "", dry)
 			if err != nil {
 				return err
 			}
+			res := &output.GC{DryRun: dry, Sandboxes: left.Sandboxes, Folders: left.Folders, Problems: left.Problems}
 			if rule.Any() {
-				if err = prune.Images(cmd.Context(), h, rule, dry, res); err != nil {
+				images, err := run.PruneImages(cmd.Context(), h, rule, dry)
+				if err != nil {
 					return err
+				}
+				res.ImagesKept, res.Problems = images.Kept, append(res.Problems, images.Problems...)
+				for _, im := range images.Removed {
+					res.Images = append(res.Images, output.GCImage(im))
 				}
 			}
 			if done, err := a.Answer(res); err != nil {
@@ -79,11 +80,11 @@ func (f *imageFlags) declare(cmd *cobra.Command) {
 }
 
 // rule has the parts that were given.
-func (f *imageFlags) rule(cmd *cobra.Command) (prune.Rule, error) {
+func (f *imageFlags) rule(cmd *cobra.Command) (run.ImageRule, error) {
 	if min(f.keep, f.gib, int64(f.within)) < 0 {
-		return prune.Rule{}, errors.New("--images-keep, --images-within and --images-gib may not be negative: write 0 to keep no image but those in use")
+		return run.ImageRule{}, errors.New("--images-keep, --images-within and --images-gib may not be negative: write 0 to keep no image but those in use")
 	}
-	rule := prune.Rule{}
+	rule := run.ImageRule{}
 	if cmd.Flags().Changed("images-keep") {
 		rule.Newest = &f.keep
 	}
@@ -94,80 +95,6 @@ func (f *imageFlags) rule(cmd *cobra.Command) (prune.Rule, error) {
 		rule.MiB = new(f.gib << 10)
 	}
 	return rule, nil
-}
-
-// collect removes what processes left that are gone: of one run, or of all
-// when label is empty. The sandboxes of a run that is under way again under
-// another process are not touched. dry looks at the same things in the same
-// order, and removes none.
-func collect(ctx context.Context, h *plugin.Host, label string, dry bool) (*output.GC, error) {
-	res := &output.GC{DryRun: dry, Sandboxes: []string{}, Folders: []string{}}
-	stale, err := node.Stale()
-	for _, p := range stale {
-		if ctx.Err() != nil || label != "" && p.Label != label {
-			err = errors.Join(err, p.Leave())
-			continue
-		}
-		resumed := label == "" && alive(p.Label)
-		if p.Label != "" && !resumed && !sweep(ctx, h, p, res) {
-			err = errors.Join(err, p.Leave()) // what it says of its sandboxes is needed the next time
-			continue
-		}
-		res.Folders = append(res.Folders, p.Folders()...)
-		if dry {
-			err = errors.Join(err, p.Leave())
-			continue
-		}
-		err = errors.Join(err, p.Release())
-	}
-	return res, err
-}
-
-// alive says whether a process that lives works on the run of a label.
-func alive(label string) bool {
-	owners, err := node.Living()
-	if err != nil {
-		return true
-	}
-	for _, o := range owners {
-		if o.Label == label {
-			return true
-		}
-	}
-	return false
-}
-
-// sweep removes the sandboxes that were made for a place's owner, or lists them
-// only in a dry run, and says whether none can be left.
-func sweep(ctx context.Context, h *plugin.Host, p *node.Place, res *output.GC) bool {
-	problems := len(res.Problems)
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	for _, name := range p.Environments {
-		env, _, err := h.Environment(ctx, name)
-		var ids []string
-		if err == nil {
-			ids, err = env.List(ctx, p.Label)
-		}
-		if err != nil {
-			res.Problems = append(res.Problems, fmt.Sprintf("environment %s: %v", name, err))
-			continue
-		}
-		for _, id := range ids {
-			if res.DryRun {
-				if !slices.Contains(res.Sandboxes, name+" "+id) { // two processes of one run share a label
-					res.Sandboxes = append(res.Sandboxes, name+" "+id)
-				}
-				continue
-			}
-			if _, err = env.Destroy(ctx, id); err != nil {
-				res.Problems = append(res.Problems, fmt.Sprintf("environment %s: sandbox %s: %v", name, id, err))
-				continue
-			}
-			res.Sandboxes = append(res.Sandboxes, name+" "+id)
-		}
-	}
-	return len(res.Problems) == problems
 }
 
 func (a *app) sayGC(res *output.GC) {

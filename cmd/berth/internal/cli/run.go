@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/load"
-	"github.com/berth-eval/berth/cmd/berth/internal/prepare"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/trial"
@@ -79,7 +79,7 @@ func (a *app) prepare(ctx context.Context, l *load.Loaded) error {
 		return a.startable(l) // says what is wrong with the experiment
 	}
 	var mu sync.Mutex
-	res, err := prepare.Images(ctx, l.Plan, trial.Of(l.Host), func(image, line string) {
+	images, err := run.PrepareImages(ctx, l.Plan, trial.Of(l.Host), func(image, line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		a.Notef("%s: %s\n", report.Display(image), terminal.Clean(line))
@@ -87,8 +87,9 @@ func (a *app) prepare(ctx context.Context, l *load.Loaded) error {
 	if err != nil {
 		return err
 	}
-	failed := 0
-	for _, im := range res.Images {
+	failed, res := 0, &output.Prepare{Images: []output.Prepared{}}
+	for _, im := range images {
+		res.Images = append(res.Images, output.Prepared(im))
 		if im.Error != "" {
 			failed++
 		}

@@ -1,10 +1,4 @@
-// Package prune removes images that environments built or loaded and keep, by a
-// rule that the user gives.
-//
-// It decides which, and nothing else: that an image is one of ours, and that
-// nothing uses it, is the environment's to know. It must not be called when an
-// attempt ends: what one trial no longer needs the next one starts from.
-package prune
+package run
 
 import (
 	"context"
@@ -12,26 +6,25 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// Rule says which images of an environment are kept: those that every part of
+// ImageRule says which images of an environment are kept: those that every part of
 // it keeps, and those in use. A part that is nil keeps all.
-type Rule struct {
+type ImageRule struct {
 	Newest *int64         // as many of those that were used last
 	Within *time.Duration // those used within this time; one whose time is not known is kept
 	MiB    *int64         // those used last that fit
 }
 
 // Any says whether the rule has a part.
-func (r Rule) Any() bool { return r.Newest != nil || r.Within != nil || r.MiB != nil }
+func (r ImageRule) Any() bool { return r.Newest != nil || r.Within != nil || r.MiB != nil }
 
 // pick are the images that rule does not keep, those used last first. What is in
 // use counts towards the number and the size.
-func pick(all []environment.KeptImage, rule Rule, now time.Time) (out []environment.KeptImage) {
+func pick(all []environment.KeptImage, rule ImageRule, now time.Time) (out []environment.KeptImage) {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b environment.KeptImage) int { return b.Used.Compare(a.Used) })
 	n, size := int64(0), int64(0)
@@ -51,16 +44,33 @@ func pick(all []environment.KeptImage, rule Rule, now time.Time) (out []environm
 	return out
 }
 
-// patience is the longest answer of an environment that is waited for.
-const patience = 2 * time.Minute
+// imagesTimeout bounds one answer of an environment about its images.
+const imagesTimeout = 2 * time.Minute
 
-// Images removes what rule does not keep, of every environment that keeps
-// images, and adds to res what it did; dry says what it would do.
-func Images(ctx context.Context, h *plugin.Host, rule Rule, dry bool, res *output.GC) error {
+// Pruned is what PruneImages did, or with a dry run would do.
+type Pruned struct {
+	Removed  []PrunedImage
+	Kept     int // images of all environments that stay
+	Problems []string
+}
+
+// PrunedImage is an image that was removed.
+type PrunedImage struct {
+	Environment string
+	Ref         string
+	SizeMiB     int64
+	Used        time.Time // zero: not known
+}
+
+// PruneImages removes the images that rule does not keep, of every environment
+// that keeps images; dry only says which. It must not be called while an attempt
+// runs: what one trial no longer needs the next one starts from.
+func PruneImages(ctx context.Context, h *plugin.Host, rule ImageRule, dry bool) (*Pruned, error) {
+	res := &Pruned{}
 	p := &pruning{rule, dry, res}
 	entries, err := h.List(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range entries {
 		e := &entries[i]
@@ -72,29 +82,29 @@ func Images(ctx context.Context, h *plugin.Host, rule Rule, dry bool, res *outpu
 			err = p.of(ctx, e.Name, env)
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 		if err != nil {
 			res.Problems = append(res.Problems, fmt.Sprintf("environment %s: %v", e.Name, err))
 		}
 	}
-	return nil
+	return res, nil
 }
 
-// pruning is one call of Images.
+// pruning is one call of PruneImages.
 type pruning struct {
-	rule Rule
+	rule ImageRule
 	dry  bool
-	res  *output.GC
+	res  *Pruned
 }
 
-// of is Images for one environment.
+// of is PruneImages for one environment.
 func (p *pruning) of(ctx context.Context, name string, env environment.Environment) error {
 	k, ok := env.(environment.Keeper)
 	if !ok {
 		return fmt.Errorf("it announces %s and has no images", environment.CapabilityImageGC)
 	}
-	asked, cancel := context.WithTimeout(ctx, patience)
+	asked, cancel := context.WithTimeout(ctx, imagesTimeout)
 	defer cancel()
 	all, err := k.Kept(asked)
 	if err != nil {
@@ -111,15 +121,15 @@ func (p *pruning) of(ctx context.Context, name string, env environment.Environme
 		}
 		if done {
 			kept--
-			p.res.Images = append(p.res.Images, output.GCImage{Environment: name, Ref: im.Ref, SizeMiB: im.SizeMiB, Used: im.Used})
+			p.res.Removed = append(p.res.Removed, PrunedImage{Environment: name, Ref: im.Ref, SizeMiB: im.SizeMiB, Used: im.Used})
 		}
 	}
-	p.res.ImagesKept += kept
+	p.res.Kept += kept
 	return nil
 }
 
 func drop(ctx context.Context, k environment.Keeper, ref string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, imagesTimeout)
 	defer cancel()
 	return k.Drop(ctx, ref)
 }

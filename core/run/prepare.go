@@ -1,9 +1,4 @@
-// Package prepare fetches and builds the images of a plan ahead of its run, each
-// once, so that the run starts from what is there.
-//
-// It must not start a sandbox, and keeps nothing: what was made is the
-// environments' own.
-package prepare
+package run
 
 import (
 	"context"
@@ -14,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/trial"
@@ -23,32 +17,42 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// inFlight is how many images are prepared at a time: registries count requests.
-const inFlight = 3
+// imagesInFlight is how many images are prepared at a time: registries count requests.
+const imagesInFlight = 3
 
-// job is one image of one environment.
-type job struct {
+// PreparedImage is an image that trials start from.
+type PreparedImage struct {
+	Environment string // plugin
+	Ref         string
+	Build       string // folder that it is built from
+	Digest      string // empty: the environment prepares no images
+	Tasks       []string
+	Error       string // why it cannot be had
+}
+
+// imageJob is one image of one environment.
+type imageJob struct {
 	environment string
 	image       environment.Image
 	config      json.RawMessage
-	answer      output.Prepared
+	made        PreparedImage
 }
 
-// Images prepares what the trials of a plan start from. say, safe for concurrent
+// PrepareImages pulls and builds what the trials of a plan start from. say, safe for concurrent
 // use, gets the lines of pulls and builds. What cannot be had is in the answer;
 // an error means that ctx ended, or that a task cannot be asked for.
-func Images(ctx context.Context, p *plan.Plan, plugins trial.Plugins, say func(image, line string)) (*output.Prepare, error) {
-	jobs, err := wanted(p)
+func PrepareImages(ctx context.Context, p *plan.Plan, plugins trial.Plugins, say func(image, line string)) ([]PreparedImage, error) {
+	jobs, err := imagesOf(p)
 	if err != nil {
 		return nil, err
 	}
 	work, each := errgroup.WithContext(ctx)
-	work.SetLimit(inFlight)
+	work.SetLimit(imagesInFlight)
 	for i := range jobs {
 		work.Go(func() error {
 			j := &jobs[i]
 			if wrong := j.prepare(each, plugins, say); wrong != nil {
-				j.answer.Error = wrong.Error()
+				j.made.Error = wrong.Error()
 			}
 			return context.Cause(each)
 		})
@@ -56,16 +60,16 @@ func Images(ctx context.Context, p *plan.Plan, plugins trial.Plugins, say func(i
 	if err = work.Wait(); err != nil {
 		return nil, err
 	}
-	res := &output.Prepare{Images: make([]output.Prepared, len(jobs))}
+	images := make([]PreparedImage, len(jobs))
 	for i := range jobs {
-		res.Images[i] = jobs[i].answer
+		images[i] = jobs[i].made
 	}
-	return res, nil
+	return images, nil
 }
 
-// wanted are the images of a plan, each once an environment and configuration.
-func wanted(p *plan.Plan) ([]job, error) {
-	var jobs []job
+// imagesOf are the images of a plan, each once an environment and configuration.
+func imagesOf(p *plan.Plan) ([]imageJob, error) {
+	var jobs []imageJob
 	seen := map[string]int{}
 	for i := range p.Trials {
 		t := &p.Trials[i]
@@ -95,19 +99,19 @@ func wanted(p *plan.Plan) ([]job, error) {
 			if !ok {
 				at = len(jobs)
 				seen[string(key)] = at
-				jobs = append(jobs, job{environment: cell.Environment.Plugin, image: im, config: spec.Config, answer: output.Prepared{
+				jobs = append(jobs, imageJob{environment: cell.Environment.Plugin, image: im, config: spec.Config, made: PreparedImage{
 					Environment: cell.Environment.Plugin, Ref: im.Ref, Build: im.Build,
 				}})
 			}
-			if a := &jobs[at].answer; !slices.Contains(a.Tasks, t.Task) {
-				a.Tasks = append(a.Tasks, t.Task)
+			if im := &jobs[at].made; !slices.Contains(im.Tasks, t.Task) {
+				im.Tasks = append(im.Tasks, t.Task)
 			}
 		}
 	}
 	return jobs, nil
 }
 
-func (j *job) prepare(ctx context.Context, plugins trial.Plugins, say func(image, line string)) error {
+func (j *imageJob) prepare(ctx context.Context, plugins trial.Plugins, say func(image, line string)) error {
 	env, _, err := plugins.Environment(ctx, j.environment)
 	if err != nil {
 		return err
@@ -124,6 +128,6 @@ func (j *job) prepare(ctx context.Context, plugins trial.Plugins, say func(image
 	if errors.Is(err, environment.ErrUnsupported) {
 		return nil
 	}
-	j.answer.Ref, j.answer.Digest = made.Ref, made.Digest
+	j.made.Ref, j.made.Digest = made.Ref, made.Digest
 	return err
 }

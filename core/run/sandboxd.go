@@ -1,0 +1,42 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/berth-eval/berth/core/sandbox"
+	"github.com/berth-eval/berth/core/store/node"
+)
+
+// InstallSandboxd copies the program to where control folders can link to it, and
+// returns the copy. Fails where no run could start on this machine.
+func InstallSandboxd(program string) (string, error) {
+	dir, err := node.Dir()
+	if err != nil {
+		return "", err
+	}
+	installed, _, err := sandbox.Install(filepath.Join(dir, "d"), program)
+	if err != nil {
+		return "", fmt.Errorf("install sandboxd in the runtime folder: %w: make room in %s, or set %s to a short path of your own on a local disk", err, dir, node.EnvDir)
+	}
+	pruneSandboxd(installed)
+	return installed, nil
+}
+
+// pruneSandboxd removes copies of other builds that nobody has used for a day:
+// they may lie in memory. A living process may still link to its own.
+func pruneSandboxd(keep string) {
+	now := time.Now()
+	_ = os.Chtimes(keep, now, now) // it is in use
+	if living, err := node.Living(); err != nil || len(living) > 1 {
+		return
+	}
+	old, _ := filepath.Glob(filepath.Join(filepath.Dir(keep), "sandboxd-*")) // the pattern is good
+	for _, path := range old {
+		if fi, err := os.Stat(path); err == nil && path != keep && now.Sub(fi.ModTime()) > 24*time.Hour {
+			_ = os.Remove(path) // it stays for the next time
+		}
+	}
+}

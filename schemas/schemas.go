@@ -73,6 +73,7 @@ func All() []Schema {
 		{"cli-agent-list", "berth agent list --json", output.AgentList{}},
 		{"cli-plugin-list", "berth plugin list and info --json", output.PluginList{}},
 		{"cli-plugin-test", "berth plugin test --json", output.PluginTest{}},
+		{"cli-plugin-new", "berth plugin new --json", output.PluginNew{}},
 		{"cli-doctor", "berth doctor --json", output.Doctor{}},
 		{"cli-prepare", "berth run --prepare-only --json", output.Prepare{}},
 		{"cli-gateway", "berth gateway --json", output.Gateway{}},

@@ -92,4 +92,3 @@ func (res *Garbage) sweep(ctx context.Context, h *plugin.Host, p *node.Place) bo
 	}
 	return len(res.Problems) == problems
 }
-

@@ -18,6 +18,7 @@ from . import contract
 from . import environment as environments
 from . import errors
 from . import verifier as verifiers
+from .shell import ShellError
 
 _COOKIE = "7d9b3a62-plugin"
 _PROTOCOL = 1
@@ -57,14 +58,16 @@ def _details(code, text, reason):
 
 
 def _abort(context, e):
-    """Ends a call with an exception. One that is no PluginError is a bug: its traceback is logged."""
+    """Ends a call with an exception. One that no plugin raises on purpose is a bug, and its traceback is logged."""
     text = str(e)
     if not isinstance(e, (errors.PluginError, verifiers.MissingFile)):
         frame = (traceback.extract_tb(e.__traceback__) or [None])[-1]
         where = " (%s:%d)" % (os.path.basename(frame.filename), frame.lineno) if frame else ""
         text = "%s: %s%s" % (type(e).__name__, e, where)
-        log("error", text, traceback="".join(traceback.format_exception(type(e), e, e.__traceback__)))
-        e = e if isinstance(e, (OSError, TimeoutError)) or type(e).__name__ == "ShellError" else errors.Panic(text)
+        bug = not isinstance(e, (OSError, ShellError)) and context.is_active()
+        trace = "".join(traceback.format_exception(type(e), e, e.__traceback__))
+        log("error" if bug else "debug", text, traceback=trace)
+        e = errors.Panic(text) if bug else e
     text = text.encode("utf-8", "replace")[:_MAX_TEXT].decode("utf-8", "ignore")
     reason, code = getattr(e, "reason", ""), getattr(grpc.StatusCode, getattr(e, "code", "UNKNOWN"))
     if isinstance(e, errors.PluginError) and reason:

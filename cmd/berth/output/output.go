@@ -245,6 +245,13 @@ type PluginEntry struct {
 	Error        string          `json:"error,omitempty"`
 }
 
+// PluginNew is what `berth plugin new` says.
+type PluginNew struct {
+	Files   []string `json:"files"`   // that were written
+	Program string   `json:"program"` // what `berth plugin test` takes, once it is built
+	Next    []string `json:"next"`    // commands that build and test it
+}
+
 // PluginTest is what `berth plugin test` says.
 type PluginTest struct {
 	Path    string           `json:"path"`

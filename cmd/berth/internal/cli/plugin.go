@@ -29,12 +29,12 @@ import (
 func (a *app) pluginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "plugin",
-		Short:   "Look at plugins, and test them",
+		Short:   "List, test and start plugins",
 		Example: "  berth plugin list",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.pluginListCommand(), a.pluginInfoCommand(), a.pluginTestCommand())
+	cmd.AddCommand(a.pluginListCommand(), a.pluginInfoCommand(), a.pluginTestCommand(), a.pluginNewCommand())
 	return cmd
 }
 

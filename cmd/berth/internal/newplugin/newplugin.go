@@ -40,8 +40,8 @@ type Options struct {
 //go:embed templates
 var templates embed.FS
 
-// module is the path of Berth's Go module.
-const module = "github.com/berth-eval/berth"
+// Module is the path of Berth's Go module.
+const Module = "github.com/berth-eval/berth"
 
 // pluginName is what the contract allows as the name of a plugin.
 var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
@@ -121,9 +121,9 @@ func goFiles(o Options, name string) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	mod := fmt.Sprintf("module example.org/%s\n\ngo 1.26\n\nrequire %s v0.0.0\n", name, module)
+	mod := fmt.Sprintf("module example.org/%s\n\ngo 1.26\n\nrequire %s v0.0.0\n", name, Module)
 	if o.Checkout != "" {
-		mod += fmt.Sprintf("\nreplace %s => %s\n", module, o.Checkout)
+		mod += fmt.Sprintf("\nreplace %s => %s\n", Module, o.Checkout)
 	}
 	files := []file{{"main.go", main, 0o644}, {"go.mod", []byte(mod), 0o644}}
 	if o.Kind == "verifier" { // a verifier's own cases; the other kits need a sandbox

@@ -28,7 +28,7 @@ func TestAnImportedBundleHasNoLinksOut(t *testing.T) {
 	for _, h := range []tar.Header{
 		{Name: "bundle.json", Typeflag: tar.TypeReg, Mode: 0o644, Size: 2},
 		{Name: "root/a/b/up", Typeflag: tar.TypeSymlink, Linkname: "../../.."},
-		{Name: "root/out", Typeflag: tar.TypeSymlink, Linkname: "a/b/up/../../../../../../../../etc/passwd"},
+		{Name: "root/out", Typeflag: tar.TypeSymlink, Linkname: "a/b/up/../../../etc/passwd"},
 	} {
 		if err = w.WriteHeader(&h); err != nil {
 			t.Fatal(err)

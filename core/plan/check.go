@@ -9,7 +9,7 @@ import (
 
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/trial"
-	"github.com/berth-eval/berth/core/trial/fit"
+	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
@@ -162,8 +162,8 @@ func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc trial.Cell, t 
 // task asks whether a task can be run in a cell.
 func (a *asker) task(ctx context.Context, cell int, tc trial.Cell, place int) error {
 	c, n, t := a.plan.Experiment.Cells[cell], a.needs[cell], a.plan.Tasks[place].Task
-	known := fit.Known{Agent: n.agent, User: n.user, Verifiers: n.verifiers, Gateway: a.in.Gateway}
-	refused := fit.Unsupported(t, tc, known)
+	known := feasible.Known{Agent: n.agent, User: n.user, Verifiers: n.verifiers, Gateway: a.in.Gateway}
+	refused := feasible.Unsupported(t, tc, known)
 	if len(refused) == 0 && n.agent != nil {
 		report, err := a.environment(ctx, c, tc, t, *n.agent)
 		if err != nil {
@@ -188,7 +188,7 @@ func (a *asker) task(ctx context.Context, cell int, tc trial.Cell, place int) er
 }
 
 // refuse marks the trials of a task in a cell.
-func (a *asker) refuse(cell, place int, why fit.Problem) {
+func (a *asker) refuse(cell, place int, why feasible.Problem) {
 	for i := range a.plan.Trials {
 		if t := &a.plan.Trials[i]; t.Cell == cell && t.Place == place {
 			t.Refused = why.Summary
@@ -208,7 +208,7 @@ func (a *asker) environment(ctx context.Context, c *config.Cell, tc trial.Cell, 
 	if err != nil {
 		return environment.Report{}, a.plugin(ctx, "environment", name, c.Key, err)
 	}
-	spec, _, err := fit.Spec(t, tc, needs)
+	spec, _, err := feasible.Spec(t, tc, needs)
 	if err != nil {
 		return environment.Report{}, fmt.Errorf("task %s, cell %s: %w", t.Name, c.Key, err) // Unsupported lets none through
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/trial"
-	"github.com/berth-eval/berth/core/trial/fit"
+	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 )
@@ -82,7 +82,7 @@ func imagesOf(p *plan.Plan) ([]imageJob, error) {
 			continue
 		}
 		cell := plan.Public(c, &c.Datasets[d]) // no image depends on a secret
-		spec, _, err := fit.Spec(p.Tasks[t.Place].Task, cell, agent.Needs{})
+		spec, _, err := feasible.Spec(p.Tasks[t.Place].Task, cell, agent.Needs{})
 		if err != nil {
 			return nil, fmt.Errorf("task %s: %w", t.Task, err)
 		}

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
 // InstallSandboxd copies the program to where control folders can link to it, and
@@ -17,7 +17,7 @@ func InstallSandboxd(program string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	installed, _, err := sandbox.Install(filepath.Join(dir, "d"), program)
+	installed, _, err := host.Install(filepath.Join(dir, "d"), program)
 	if err != nil {
 		return "", fmt.Errorf("install sandboxd in the runtime folder: %w: make room in %s, or set %s to a short path of your own on a local disk", err, dir, node.EnvDir)
 	}

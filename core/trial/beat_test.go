@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial/bound"
-	"github.com/berth-eval/berth/core/trial/scribe"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/recorder"
 )
 
 // Whoever watches hears of a phase as long as it lasts, and not after it.
@@ -15,12 +15,12 @@ func TestAPhaseUnderWayIsHeardOf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var heard []record.Event
-		a := &attempt{scribe: scribe.New(nil, time.Now, func(e record.Event) { heard = append(heard, e) })}
+		a := &attempt{recorder: recorder.New(nil, time.Now, func(e record.Event) { heard = append(heard, e) })}
 		stop := a.beat(record.Phase{Name: record.PhaseVerify, Stage: "main"})
-		time.Sleep(3*bound.Heartbeat + time.Second)
+		time.Sleep(3*limits.Heartbeat + time.Second)
 		synctest.Wait()
 		stop()
-		time.Sleep(5 * bound.Heartbeat)
+		time.Sleep(5 * limits.Heartbeat)
 		synctest.Wait()
 		if len(heard) != 3 || heard[0].Type != record.EventHeartbeat || heard[0].Phase != record.PhaseVerify || heard[0].Stage != "main" {
 			t.Errorf("heard %+v, want three heartbeats of the phase", heard)

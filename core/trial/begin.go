@@ -9,18 +9,16 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
-	inside "github.com/berth-eval/berth/core/sandbox"
-	"github.com/berth-eval/berth/core/trial/blame"
-	"github.com/berth-eval/berth/core/trial/bound"
-	"github.com/berth-eval/berth/core/trial/fit"
+	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/memo"
-	"github.com/berth-eval/berth/core/trial/patience"
-	"github.com/berth-eval/berth/core/trial/sides"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
-	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -28,7 +26,7 @@ import (
 // begin is prepare, create and services.
 func (a *attempt) begin(ctx context.Context) (record.Phase, error) {
 	start := a.startTime()
-	p, err := a.phase(ctx, record.Phase{Name: record.PhasePrepare, Who: record.ByCore}, bound.Prepare, a.prepare)
+	p, err := a.phase(ctx, record.Phase{Name: record.PhasePrepare, Who: record.ByCore}, limits.Prepare, a.prepare)
 	if err != nil {
 		return p, err
 	}
@@ -36,17 +34,17 @@ func (a *attempt) begin(ctx context.Context) (record.Phase, error) {
 	if err != nil {
 		return p, err
 	}
-	ctx, end := a.w.Ctx(ctx)
+	ctx, end := a.sandbox.Ctx(ctx)
 	defer end()
 	if p, err = a.sidecars(ctx, a.sides.Before); err != nil {
 		return p, err
 	}
-	p, err = a.phase(ctx, record.Phase{Name: record.PhaseServices, Who: record.ByTask}, bound.Create, a.services)
+	p, err = a.phase(ctx, record.Phase{Name: record.PhaseServices, Who: record.ByTask}, limits.Create, a.services)
 	if err == nil {
 		p, err = a.sidecars(ctx, a.sides.After)
 	}
-	if err != nil && a.w.Gone() { // nobody but us has been in it
-		err = &blame.Fault{By: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
+	if err != nil && a.sandbox.Gone() { // nobody but us has been in it
+		err = &outcome.Fault{By: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
 	}
 	return p, err
 }
@@ -55,7 +53,7 @@ func (a *attempt) startTime() time.Duration {
 	l := a.in.Cell.Limits
 	t := scaled(a.task.Environment.StartTime.Std(), l.StartTime, l.StartTimeFactor)
 	if t == 0 {
-		return bound.Create
+		return limits.Create
 	}
 	return t
 }
@@ -77,33 +75,33 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if err := a.plugins(ctx); err != nil {
 		return err
 	}
-	known := fit.Known{Agent: &a.needs, Verifiers: map[string]verifier.Traits{}, Gateway: a.in.Gateway != nil}
+	known := feasible.Known{Agent: &a.needs, Verifiers: map[string]verifier.Traits{}, Gateway: a.in.Gateway != nil}
 	for name, v := range a.verifiers {
 		known.Verifiers[name] = v.Traits
 	}
-	if ps := fit.Unsupported(a.task, a.in.Cell, known); len(ps) > 0 {
-		return blame.On(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
+	if ps := feasible.Unsupported(a.task, a.in.Cell, known); len(ps) > 0 {
+		return outcome.On(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
 	}
 	taskEnv, err := a.task.Environment.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return blame.On(record.ByConfig, fmt.Errorf("environment of the task: %w", err))
+		return outcome.On(record.ByConfig, fmt.Errorf("environment of the task: %w", err))
 	}
 	a.taskEnv = merge(taskEnv, a.in.Cell.Environment.Env)
-	if a.sideEnv, err = sides.Env(&a.task.Environment, a.in.LookupEnv); err != nil {
-		return blame.On(record.ByConfig, err)
+	if a.sideEnv, err = feasible.SidecarEnv(&a.task.Environment, a.in.LookupEnv); err != nil {
+		return outcome.On(record.ByConfig, err)
 	}
 	var modified []string
-	if a.spec, modified, err = fit.Spec(a.task, a.in.Cell, a.needs); err != nil {
-		return blame.On(record.ByConfig, err)
+	if a.spec, modified, err = feasible.Spec(a.task, a.in.Cell, a.needs); err != nil {
+		return outcome.On(record.ByConfig, err)
 	}
 	a.res.Modified = modified
 	a.spec.Env = a.taskEnv
-	a.spec.Lease = bound.Lease
+	a.spec.Lease = limits.Lease
 	question := a.in.Memo.Key(a.envUsed, a.spec)
 	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}
 	accepted := func(r environment.Report) bool { return len(r.Refusals) == 0 }
 	report, err := memo.Answer(a.in.Memo, question, accepted, func() (environment.Report, error) {
-		return call(ctx, record.ByEnvironment, "check", bound.Check, func(ctx context.Context) (environment.Report, error) {
+		return call(ctx, record.ByEnvironment, "check", limits.Check, func(ctx context.Context) (environment.Report, error) {
 			return a.env.Check(ctx, a.spec)
 		})
 	})
@@ -112,7 +110,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	}
 	if len(report.Refusals) > 0 {
 		r := report.Refusals[0]
-		return blame.On(record.ByEnvironment, fmt.Errorf("%w: %s: %s", environment.ErrRefused, r.Summary, r.Detail))
+		return outcome.On(record.ByEnvironment, fmt.Errorf("%w: %s: %s", environment.ErrRefused, r.Summary, r.Detail))
 	}
 	for _, d := range report.Degraded {
 		a.environmentSays(record.PhasePrepare, "degraded", d.Summary+": "+d.Detail)
@@ -122,11 +120,11 @@ func (a *attempt) prepare(ctx context.Context) error {
 
 // call bounds one call of a plugin and attributes its error.
 func call[T any](ctx context.Context, b record.Boundary, what string, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := patience.Limited(ctx, what, limit)
+	ctx, cancel := limits.Limited(ctx, what, limit)
 	defer cancel()
-	v, err := patience.Await(ctx, f)
+	v, err := limits.Await(ctx, f)
 	if err != nil {
-		err = blame.On(b, fmt.Errorf("%s: %w", what, err))
+		err = outcome.On(b, fmt.Errorf("%s: %w", what, err))
 	}
 	return v, err
 }
@@ -136,12 +134,12 @@ func (a *attempt) plugins(ctx context.Context) error {
 	var err error
 	c := a.in.Cell
 	if a.env, used, err = a.in.Plugins.Environment(ctx, c.Environment.Plugin); err != nil {
-		return blame.On(record.ByEnvironment, err)
+		return outcome.On(record.ByEnvironment, err)
 	}
 	a.use(used)
 	a.envUsed = used
 	if a.agent, used, err = a.in.Plugins.Agent(ctx, c.Agent.Plugin); err != nil {
-		return blame.On(record.ByAgent, err)
+		return outcome.On(record.ByAgent, err)
 	}
 	a.use(used)
 	a.agentUsed = used
@@ -152,7 +150,7 @@ func (a *attempt) plugins(ctx context.Context) error {
 				continue
 			}
 			if a.verifiers[u.Name], used, err = a.in.Plugins.Verifier(ctx, a.verifierPlugin(u.Name)); err != nil {
-				return blame.On(record.ByVerifier, err)
+				return outcome.On(record.ByVerifier, err)
 			}
 			a.use(used)
 		}
@@ -193,7 +191,7 @@ func (a *attempt) ask(ctx context.Context, ag agent.Agent, of record.PluginUsed,
 	r := agent.CheckRequest{Config: cell.Config, Models: infos, Role: role}
 	accepted := func(n agent.Needs) bool { return len(n.Refusals) == 0 }
 	return memo.Answer(a.in.Memo, a.in.Memo.Key(of, r), accepted, func() (agent.Needs, error) {
-		return call(ctx, boundary(role), "check agent "+cell.Plugin, bound.Check, func(ctx context.Context) (agent.Needs, error) {
+		return call(ctx, boundary(role), "check agent "+cell.Plugin, limits.Check, func(ctx context.Context) (agent.Needs, error) {
 			return ag.Check(ctx, r)
 		})
 	})
@@ -219,8 +217,8 @@ func (a *attempt) oneImage(ctx context.Context, im *environment.Image) error {
 	if !ok || (im.Ref == "" && im.Build == "") {
 		return nil
 	}
-	made, err := call(ctx, record.ByEnvironment, "prepare image", bound.Prepare, func(ctx context.Context) (environment.Image, error) {
-		return p.Prepare(ctx, *im, a.spec.Config, func(line string) { a.scribe.Log("image", "", line) })
+	made, err := call(ctx, record.ByEnvironment, "prepare image", limits.Prepare, func(ctx context.Context) (environment.Image, error) {
+		return p.Prepare(ctx, *im, a.spec.Config, func(line string) { a.recorder.Log("image", "", line) })
 	})
 	if errors.Is(err, environment.ErrUnsupported) {
 		return nil // Create takes the image as it is
@@ -233,12 +231,12 @@ func (a *attempt) oneImage(ctx context.Context, im *environment.Image) error {
 
 // sidecars starts some of them, and adds to the record how each start went. A
 // sidecar that fails is the environment's failure.
-func (a *attempt) sidecars(ctx context.Context, start func(context.Context, func() time.Time) ([]sides.Started, error)) (record.Phase, error) {
+func (a *attempt) sidecars(ctx context.Context, start func(context.Context, func() time.Time) ([]sandbox.StartedSidecar, error)) (record.Phase, error) {
 	all := record.Phase{Name: record.PhaseServices, Who: record.ByEnvironment}
 	if a.sides == nil {
 		return all, nil
 	}
-	var started []sides.Started
+	var started []sandbox.StartedSidecar
 	all, err := a.phase(ctx, all, a.startTime(), func(ctx context.Context) (err error) {
 		started, err = start(ctx, a.now)
 		return err
@@ -246,7 +244,7 @@ func (a *attempt) sidecars(ctx context.Context, start func(context.Context, func
 	for _, s := range started {
 		p := record.Phase{Name: record.PhaseServices, Service: s.Name, Who: record.ByEnvironment, Start: s.Start, End: s.End}
 		if s.Err != nil {
-			p.Error = a.scribe.Text(s.Err.Error(), bound.ErrorText)
+			p.Error = a.recorder.Text(s.Err.Error(), limits.ErrorText)
 		}
 		a.res.Phases = append(a.res.Phases, p)
 	}
@@ -256,19 +254,19 @@ func (a *attempt) sidecars(ctx context.Context, start func(context.Context, func
 // environmentSays notes what the environment's plugin found odd.
 func (a *attempt) environmentSays(at record.PhaseName, code, text string) {
 	f := verifier.Finding{Code: code, Severity: verifier.Note, Text: text}
-	a.scribe.Finding(record.Phase{Name: at}, a.in.Cell.Environment.Plugin, f)
+	a.recorder.Finding(record.Phase{Name: at}, a.in.Cell.Environment.Plugin, f)
 }
 
 // create makes the sandbox and puts into it what belongs there from the start.
 func (a *attempt) create(ctx context.Context) error {
-	if err := a.newWorld(ctx); err != nil {
+	if err := a.newSandbox(ctx); err != nil {
 		return err
 	}
-	w := a.w
+	w := a.sandbox
 	a.res.Granted, a.res.Image = &w.Made.Granted, &w.Made.Image
 	if a.in.Drift != nil {
 		if err := a.in.Drift(&a.res); err != nil {
-			return blame.On(record.ByConfig, err)
+			return outcome.On(record.ByConfig, err)
 		}
 	}
 	for _, f := range append(w.Made.Findings, w.Hello.Findings...) {
@@ -303,10 +301,10 @@ func program(e *task.Environment, img *environment.ImageFacts) []string {
 // services starts the image's entrypoint and the task's services, in order,
 // and waits until the task says that it is ready.
 func (a *attempt) services(ctx context.Context) error {
-	w := a.w
+	w := a.sandbox
 	if argv := program(&a.task.Environment, &w.Made.Image); len(argv) > 0 {
-		s := inside.Service{
-			Name: "entrypoint", Argv: argv, User: cmp.Or(a.task.Environment.User, w.Made.Image.User), Dir: w.Dir, Env: world.List(w.Env),
+		s := host.Service{
+			Name: "entrypoint", Argv: argv, User: cmp.Or(a.task.Environment.User, w.Made.Image.User), Dir: w.Dir, Env: sandbox.List(w.Env),
 		}
 		if _, err := w.StartService(ctx, s); err != nil {
 			return fmt.Errorf("start the program of the main container: %w", err)
@@ -328,20 +326,20 @@ func (a *attempt) services(ctx context.Context) error {
 func (a *attempt) service(ctx context.Context, s *task.Service) error {
 	env, err := s.Command.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return blame.On(record.ByConfig, err)
+		return outcome.On(record.ByConfig, err)
 	}
 	if s.Oneshot {
 		c := s.Command
-		return a.w.Command(ctx, &c, env, cmp.Or(c.Time.Std(), bound.Service))
+		return a.sandbox.Command(ctx, &c, env, cmp.Or(c.Time.Std(), limits.Service))
 	}
-	_, err = a.w.StartService(ctx, inside.Service{
-		Name: s.Name, Argv: s.Command.Argv, Dir: cmp.Or(s.Command.Dir, a.w.Dir), User: s.Command.User, Env: world.List(merge(a.w.Env, env)),
+	_, err = a.sandbox.StartService(ctx, host.Service{
+		Name: s.Name, Argv: s.Command.Argv, Dir: cmp.Or(s.Command.Dir, a.sandbox.Dir), User: s.Command.User, Env: sandbox.List(merge(a.sandbox.Env, env)),
 	})
 	if err != nil || s.Ready == nil {
 		return err
 	}
-	if err = a.w.Healthy(ctx, s.Ready); err != nil {
-		return fmt.Errorf("not ready: %w; its last output: %s", err, a.w.ServiceOutput(ctx, s.Name))
+	if err = a.sandbox.Healthy(ctx, s.Ready); err != nil {
+		return fmt.Errorf("not ready: %w; its last output: %s", err, a.sandbox.ServiceOutput(ctx, s.Name))
 	}
 	return nil
 }
@@ -363,9 +361,9 @@ func (a *attempt) place(ctx context.Context, when task.PlacePhase, stage string)
 // put places one resource. That the task's own files cannot be read is not the
 // sandbox's doing, whoever has been in it.
 func (a *attempt) put(ctx context.Context, r *task.Resource, user string) (views.Sums, error) {
-	sums, err := a.w.Put(ctx, a.task, r, user)
-	if _, ours := errors.AsType[*world.FilesError](err); ours {
-		err = blame.On(record.ByTask, err)
+	sums, err := a.sandbox.Put(ctx, a.task, r, user)
+	if _, ours := errors.AsType[*sandbox.FilesError](err); ours {
+		err = outcome.On(record.ByTask, err)
 	}
 	return sums, err
 }

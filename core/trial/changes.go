@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/record"
-	inside "github.com/berth-eval/berth/core/sandbox"
-	"github.com/berth-eval/berth/core/trial/bound"
-	"github.com/berth-eval/berth/core/trial/scribe"
-	"github.com/berth-eval/berth/core/trial/world"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/core/trial/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -23,7 +23,7 @@ func (a *attempt) mark(ctx context.Context) error {
 		return nil
 	}
 	a.marked = true
-	return a.w.Mark(ctx)
+	return a.sandbox.Mark(ctx)
 }
 
 // changedTools looks for what the agent changed of what the verification is about
@@ -38,7 +38,7 @@ func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.Ve
 	if err != nil {
 		return // the request of the first verifier fails with it
 	}
-	c := inside.Commands{User: s.verifyUser(), Dir: a.w.Dir, Placed: s.fresh()}
+	c := host.Commands{User: s.verifyUser(), Dir: a.sandbox.Dir, Placed: s.fresh()}
 	for _, u := range uses {
 		env = merge(env, a.in.Cell.Verifiers[u.Name].Env)
 		var settings task.Script // other verifiers have other settings, and say nothing of a command
@@ -46,14 +46,14 @@ func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.Ve
 			c.Programs = append(c.Programs, settings.Command[0])
 		}
 	}
-	c.Env = world.List(merge(a.w.Env, env))
-	now, err := a.w.Changes(ctx, c)
+	c.Env = sandbox.List(merge(a.sandbox.Env, env))
+	now, err := a.sandbox.Changes(ctx, c)
 	if err != nil {
 		s.unknownChanges(p, err)
 		return
 	}
 	if len(now.Files) > 0 {
-		a.scribe.Exposed(p, "tools_changed", "programs, libraries or start-up files that the verification may use changed during the agent's turn: %s",
+		a.recorder.Exposed(p, "tools_changed", "programs, libraries or start-up files that the verification may use changed during the agent's turn: %s",
 			listed(now.Files, now.More))
 	}
 	s.suspectServices(p, now.Services)
@@ -62,10 +62,10 @@ func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.Ve
 // servicesAgain looks at the services once more, after the verification: what
 // they started meanwhile may be the agent's.
 func (s *stage) servicesAgain(ctx context.Context, p record.Phase) {
-	if !s.a.w.Served() || !s.a.touched || s.a.w.Gone() {
+	if !s.a.sandbox.Served() || !s.a.touched || s.a.sandbox.Gone() {
 		return
 	}
-	now, err := s.a.w.Changes(ctx, inside.Commands{ServicesOnly: true})
+	now, err := s.a.sandbox.Changes(ctx, host.Commands{ServicesOnly: true})
 	if err != nil {
 		s.unknownChanges(p, err)
 		return
@@ -74,21 +74,21 @@ func (s *stage) servicesAgain(ctx context.Context, p record.Phase) {
 }
 
 func (s *stage) unknownChanges(p record.Phase, err error) {
-	s.a.scribe.Exposed(p, "changes_unknown", "cannot tell what the agent changed of what the verification runs: %s", err)
+	s.a.recorder.Exposed(p, "changes_unknown", "cannot tell what the agent changed of what the verification runs: %s", err)
 }
 
 // suspectServices records services that run and that the agent could have
 // changed, each once.
-func (s *stage) suspectServices(p record.Phase, services []inside.ServiceChange) {
+func (s *stage) suspectServices(p record.Phase, services []host.ServiceChange) {
 	for _, v := range services {
 		if slices.Contains(s.suspects, v.Name) {
 			continue
 		}
 		s.suspects, s.a.leftRunning = append(s.suspects, v.Name), true
 		if len(v.Files) > 0 {
-			s.a.scribe.Exposed(p, "service_changed", "service %q runs, and files that it runs changed during the agent's turn: %s", v.Name, listed(v.Files, 0))
+			s.a.recorder.Exposed(p, "service_changed", "service %q runs, and files that it runs changed during the agent's turn: %s", v.Name, listed(v.Files, 0))
 		} else {
-			s.a.scribe.Exposed(p, "service_traceable",
+			s.a.recorder.Exposed(p, "service_traceable",
 				"service %q ran during the agent's turn and still runs: the agent could trace it (as root, or with the same user id) and change what it does", v.Name)
 		}
 	}
@@ -99,7 +99,7 @@ func (s *stage) suspectServices(p record.Phase, services []inside.ServiceChange)
 func listed(names []string, more int) string {
 	var b strings.Builder
 	for i, name := range names {
-		if i == bound.ListedFiles {
+		if i == limits.ListedFiles {
 			more += len(names) - i
 			break
 		}
@@ -109,7 +109,7 @@ func listed(names []string, more int) string {
 		if quoted := fmt.Sprintf("%q", name); quoted != `"`+name+`"` || strings.ContainsAny(name, ", ") {
 			name = quoted
 		}
-		b.WriteString(scribe.Cut(name, 200))
+		b.WriteString(recorder.Cut(name, 200))
 	}
 	if more > 0 {
 		fmt.Fprintf(&b, " and %d more", more)

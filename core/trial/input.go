@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial/blame"
-	"github.com/berth-eval/berth/core/trial/cell"
 	"github.com/berth-eval/berth/core/trial/egress"
 	"github.com/berth-eval/berth/core/trial/memo"
 	"github.com/berth-eval/berth/core/trial/models"
+	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
@@ -78,11 +78,11 @@ type Attempt interface {
 
 // ErrPreempted is the cause with which a caller cancels an attempt that the
 // machine's owner takes away.
-var ErrPreempted = blame.ErrPreempted
+var ErrPreempted = outcome.ErrPreempted
 
 // ErrRateLimited is wrapped by what ModelSession.Down returns when the provider
 // takes no more requests.
-var ErrRateLimited = blame.ErrRateLimited
+var ErrRateLimited = outcome.ErrRateLimited
 
 // Plugins gives access to the plugins of a run. Each call returns a plugin
 // that works now: one that has died was started again. The error of a call to

@@ -6,13 +6,10 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial/blame"
-	"github.com/berth-eval/berth/core/trial/bound"
-	"github.com/berth-eval/berth/core/trial/decide"
-	"github.com/berth-eval/berth/core/trial/patience"
-	"github.com/berth-eval/berth/core/trial/scribe"
-	"github.com/berth-eval/berth/core/trial/sides"
-	"github.com/berth-eval/berth/core/trial/world"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
@@ -21,13 +18,13 @@ import (
 // attempt is one attempt under way. Its phases come one after another, in one
 // goroutine; what others touch is in scribe and world, which guard themselves.
 type attempt struct {
-	in      Input
-	task    *task.Task
-	success task.Success
-	scribe  *scribe.Scribe
-	now     func() time.Time
-	res     record.Result
-	stages  []decide.Stage
+	in       Input
+	task     *task.Task
+	success  task.Success
+	recorder *recorder.Recorder
+	now      func() time.Time
+	res      record.Result
+	stages   []outcome.Stage
 
 	agent       agent.Agent
 	agentUsed   record.PluginUsed
@@ -39,8 +36,8 @@ type attempt struct {
 	spec        environment.Spec
 	taskEnv     map[string]string   // of every command, without the image's
 	sideEnv     []map[string]string // of the sidecars
-	sides       *sides.Sides        // nil before create, and without any
-	w           *world.World        // nil before create and after destroy
+	sides       *sandbox.Sidecars   // nil before create, and without any
+	sandbox     *sandbox.Sandbox    // nil before create and after destroy
 	session     *session            // the agent's, while one is open
 	touched     bool                // the agent may have run a command
 	lacks       map[string]bool     // users of the task that the sandbox did not have before that
@@ -55,14 +52,14 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 	if err := ctx.Err(); err != nil {
 		return p, context.Cause(ctx)
 	}
-	if err := a.scribe.Broken(); err != nil {
-		return p, blame.On(record.ByCore, err)
+	if err := a.recorder.Broken(); err != nil {
+		return p, outcome.On(record.ByCore, err)
 	}
 	p.Start = a.now()
-	a.scribe.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who})
-	ctx, cancel := patience.Limited(ctx, string(p.Name), limit)
+	a.recorder.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who})
+	ctx, cancel := limits.Limited(ctx, string(p.Name), limit)
 	stop := a.beat(p)
-	err := blame.On(a.owner(p.Who), patience.Caused(ctx, f(ctx)))
+	err := outcome.On(a.owner(p.Who), limits.Caused(ctx, f(ctx)))
 	stop()
 	cancel()
 	p.End = a.now()
@@ -70,10 +67,10 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 		p.Frozen = p.End.Sub(p.Start)
 	}
 	if err != nil {
-		p.Error = a.scribe.Text(err.Error(), bound.ErrorText)
+		p.Error = a.recorder.Text(err.Error(), limits.ErrorText)
 	}
 	a.res.Phases = append(a.res.Phases, p)
-	a.scribe.Event(record.Event{
+	a.recorder.Event(record.Event{
 		Type: record.EventPhaseEnd, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who, Error: p.Error,
 	})
 	return p, err
@@ -91,22 +88,22 @@ func (a *attempt) owner(work record.Boundary) record.Boundary {
 }
 
 // failure is err as the record has it.
-func (a *attempt) failure(err error, at record.Phase) *decide.Failure {
-	f := blame.Of(a.owner(at.Who), err)
+func (a *attempt) failure(err error, at record.Phase) *outcome.Failure {
+	f := outcome.Of(a.owner(at.Who), err)
 	if f.Stops != "" {
 		err = f.Err // all that a reader has to know who sees why a run was stopped
 	}
-	return &decide.Failure{
+	return &outcome.Failure{
 		Outcome: f.Outcome,
 		Error: record.Error{
-			Boundary: f.By, Phase: at.Name, Stage: at.Stage, Retry: f.Retry, Stops: f.Stops, Message: a.scribe.Text(err.Error(), bound.ErrorText),
+			Boundary: f.By, Phase: at.Name, Stage: at.Stage, Retry: f.Retry, Stops: f.Stops, Message: a.recorder.Text(err.Error(), limits.ErrorText),
 		},
 	}
 }
 
 // beat tells whoever watches that a phase is still under way.
 func (a *attempt) beat(p record.Phase) (stop func()) {
-	if !a.scribe.Watched() {
+	if !a.recorder.Watched() {
 		return func() {}
 	}
 	var mu sync.Mutex
@@ -114,16 +111,16 @@ func (a *attempt) beat(p record.Phase) (stop func()) {
 	var t *time.Timer
 	mu.Lock()
 	defer mu.Unlock()
-	t = time.AfterFunc(bound.Heartbeat, func() {
+	t = time.AfterFunc(limits.Heartbeat, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if over {
 			return
 		}
-		a.scribe.Tell(record.Event{
+		a.recorder.Tell(record.Event{
 			Type: record.EventHeartbeat, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who,
 		})
-		t.Reset(bound.Heartbeat)
+		t.Reset(limits.Heartbeat)
 	})
 	return func() { // nothing is told after it has returned
 		mu.Lock()
@@ -135,5 +132,5 @@ func (a *attempt) beat(p record.Phase) (stop func()) {
 
 // frozenSince says whether the sandbox was frozen all through a phase.
 func (a *attempt) frozenSince(p record.Phase) bool {
-	return a.w != nil && !a.w.Frozen().IsZero() && !a.w.Frozen().After(p.Start)
+	return a.sandbox != nil && !a.sandbox.Frozen().IsZero() && !a.sandbox.Frozen().After(p.Start)
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial/bound"
+	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -254,7 +254,7 @@ func TestTheRecordIsWrittenAsItHappens(t *testing.T) {
 func TestWhatAnAgentSaysIsBounded(t *testing.T) {
 	t.Parallel()
 	a := turn(func(_ context.Context, act *actor) (agent.Yield, error) {
-		long := strings.Repeat("x", bound.StepBytes)
+		long := strings.Repeat("x", limits.StepBytes)
 		content := trajectory.Text(long)
 		step := trajectory.Step{Source: trajectory.Model, Message: trajectory.Text(long), Observation: &trajectory.Observation{}}
 		for range 3 {
@@ -267,12 +267,12 @@ func TestWhatAnAgentSaysIsBounded(t *testing.T) {
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Yielded, record.Checked)
 	steps := lines[record.Step](t, filepath.Join(b.dir, record.StepsFile))
-	if len(steps) != 2 || !steps[1].Cut || len(steps[1].Step.Message.Text) > bound.StepText+100 || len(pretty(steps[1])) > bound.StepBytes {
+	if len(steps) != 2 || !steps[1].Cut || len(steps[1].Step.Message.Text) > limits.StepText+100 || len(pretty(steps[1])) > limits.StepBytes {
 		t.Errorf("%d steps; the long one is %d bytes", len(steps), len(pretty(steps)))
 	}
 	for _, file := range []string{record.LogFile, record.TurnsFile} {
 		info, err := os.Stat(filepath.Join(b.dir, file))
-		if err != nil || info.Size() > 2*bound.MessageBytes {
+		if err != nil || info.Size() > 2*limits.MessageBytes {
 			t.Errorf("%s: %v, %v", file, info, err)
 		}
 	}

@@ -13,11 +13,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial/blame"
-	"github.com/berth-eval/berth/core/trial/bound"
-	"github.com/berth-eval/berth/core/trial/decide"
-	"github.com/berth-eval/berth/core/trial/fit"
-	"github.com/berth-eval/berth/core/trial/scribe"
+	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/recorder"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
@@ -79,12 +78,12 @@ func (s *stage) round(ctx context.Context) (more bool, p record.Phase, err error
 	s.rounds = append(s.rounds, verdicts...)
 	left, bounded := s.left()
 	switch {
-	case !decide.GoOn(verdicts) || s.followUps() <= 0:
+	case !outcome.GoOn(verdicts) || s.followUps() <= 0:
 		return false, p, nil
 	case s.out.Failure != nil || s.out.AgentEnd != record.Yielded:
 		return false, p, nil // an agent that was cut off is not spoken to again
 	case bounded && left <= 0:
-		s.a.scribe.Note(p, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
+		s.a.recorder.Note(p, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
 		return false, p, nil
 	}
 	return s.answer(ctx, uses, verdicts)
@@ -95,31 +94,31 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 	if len(uses) == 0 {
 		return nil, s.phase(record.PhaseJudge, record.ByVerifier), nil
 	}
-	a, w := s.a, s.a.w
+	a, w := s.a, s.a.sandbox
 	round := s.turns
 	phase := func(n record.PhaseName, who record.Boundary) record.Phase {
 		at := s.phase(n, who)
 		at.Round = round
 		return at
 	}
-	if p, err = a.phase(ctx, phase(record.PhaseFreeze, record.ByEnvironment), bound.Control, w.Halt); err != nil {
+	if p, err = a.phase(ctx, phase(record.PhaseFreeze, record.ByEnvironment), limits.Control, w.Halt); err != nil {
 		return nil, p, err
 	}
 	defer func() {
-		at, thawErr := a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), bound.Control, w.Resume)
+		at, thawErr := a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), limits.Control, w.Resume)
 		if thawErr != nil && err == nil {
 			p, err = at, thawErr
 		}
 	}()
 	copies := filepath.Join(a.in.Record.Dir(), filepath.FromSlash(s.artifacts()), "rounds", fmt.Sprint(round))
-	p, err = a.phase(ctx, phase(record.PhaseCopy, record.ByEnvironment), bound.Collect, func(ctx context.Context) error {
+	p, err = a.phase(ctx, phase(record.PhaseCopy, record.ByEnvironment), limits.Collect, func(ctx context.Context) error {
 		return s.artifactsInto(ctx, p, copies)
 	})
 	if err != nil {
 		return nil, p, err
 	}
 	begin := a.now()
-	limit := time.Duration(len(uses)) * (min(s.verifyTime(), bound.Judge) + bound.Return)
+	limit := time.Duration(len(uses)) * (min(s.verifyTime(), limits.Judge) + limits.Return)
 	p, err = a.phase(ctx, phase(record.PhaseJudge, record.ByVerifier), limit, func(ctx context.Context) error {
 		for n, u := range uses {
 			v, judgeErr := s.judge(ctx, judgement{
@@ -141,10 +140,10 @@ func (s *stage) answer(ctx context.Context, uses []task.VerifierUse, verdicts []
 	a := s.a
 	p = s.phase(record.PhaseUser, record.ByUser)
 	p.Round = s.turns
-	limit := cmp.Or(a.in.Cell.User.Time, bound.User)
+	limit := cmp.Or(a.in.Cell.User.Time, limits.User)
 	begin := a.now()
 	text := ""
-	p, err = a.phase(ctx, p, bound.Open+limit+bound.Close+bound.Judge, func(ctx context.Context) error {
+	p, err = a.phase(ctx, p, limits.Open+limit+limits.Close+limits.Judge, func(ctx context.Context) error {
 		if text, err = s.userSays(ctx, p, limit, verdicts); err != nil || text == "" {
 			return err
 		}
@@ -166,26 +165,26 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 	}
 	u := s.user
 	if err := s.userView(u.view); err != nil {
-		return "", blame.On(record.ByCore, err)
+		return "", outcome.On(record.ByCore, err)
 	}
 	m := agent.Message{Stage: s.task.Name, Turn: u.turns + 1, Text: s.briefing(verdicts)}
 	u.pen.Said(s.task.Name, s.turns, m.Text)
 	f := u.turn(ctx, m, limit)
 	switch {
 	case f.err != nil:
-		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, blame.Model(record.ByUser, u.models, f.err))
+		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, outcome.Model(record.ByUser, u.models, f.err))
 	case u.down() != nil:
-		return "", blame.On(record.ByModel, fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, u.down()))
+		return "", outcome.On(record.ByModel, fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, u.down()))
 	case f.end == record.Crashed, f.end == record.Timeout, f.end == record.Refused:
 		// Nobody knows what it would have said: the agent cannot be measured.
-		return "", blame.On(record.ByUser, fmt.Errorf("user %s: its turn ended by %s: %s", s.a.in.Cell.User.Plugin, f.end, f.yield.Reason))
+		return "", outcome.On(record.ByUser, fmt.Errorf("user %s: its turn ended by %s: %s", s.a.in.Cell.User.Plugin, f.end, f.yield.Reason))
 	case f.end != record.Yielded: // by a limit of the experiment
-		s.a.scribe.Note(p, "user_ended", "the simulated user ended by %s: no further message", f.end)
+		s.a.recorder.Note(p, "user_ended", "the simulated user ended by %s: no further message", f.end)
 		return "", nil
 	case f.yield.End == agent.Done:
 		return "", nil
 	}
-	return scribe.Cut(f.yield.Message, bound.MessageBytes), nil
+	return recorder.Cut(f.yield.Message, limits.MessageBytes), nil
 }
 
 // openUser opens the user's session, once a stage.
@@ -197,18 +196,18 @@ func (s *stage) openUser(ctx context.Context) error {
 	cell := a.in.Cell.User
 	plugin, used, err := a.in.Plugins.Agent(ctx, cell.Plugin)
 	if err != nil {
-		return blame.On(record.ByUser, err)
+		return outcome.On(record.ByUser, err)
 	}
 	a.use(used)
 	needs, err := a.ask(ctx, plugin, used, cell.Agent, agent.RoleUser)
 	if err != nil {
 		return err
 	}
-	if ps := fit.Agent("user", cell.Agent, &needs, a.in.Gateway != nil); len(ps) > 0 {
-		return blame.On(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
+	if ps := feasible.Agent("user", cell.Agent, &needs, a.in.Gateway != nil); len(ps) > 0 {
+		return outcome.On(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
 	}
 	if needs.Shell || needs.Terminal {
-		return blame.On(record.ByConfig, fmt.Errorf("user %s wants a sandbox, which is not supported yet: use an agent that needs no shell", cell.Plugin))
+		return outcome.On(record.ByConfig, fmt.Errorf("user %s wants a sandbox, which is not supported yet: use an agent that needs no shell", cell.Plugin))
 	}
 	view, err := s.view(task.RoleUser, "user", nil)
 	if err != nil {
@@ -260,7 +259,7 @@ func (s *stage) persona() string {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(s.user.view, filepath.FromSlash(name)))
-		if err != nil || r.Secret || len(text) > bound.MessageBytes || !utf8.Valid(text) {
+		if err != nil || r.Secret || len(text) > limits.MessageBytes || !utf8.Valid(text) {
 			return own + "\n\nYour part is described in " + name + "."
 		}
 		return own + "\n\n" + string(text)
@@ -282,12 +281,12 @@ func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts [
 		if err != nil {
 			return "", err
 		}
-		text, err = call(ctx, record.ByVerifier, "rewrite by "+u.Name, min(s.verifyTime(), bound.Judge), func(ctx context.Context) (string, error) {
+		text, err = call(ctx, record.ByVerifier, "rewrite by "+u.Name, min(s.verifyTime(), limits.Judge), func(ctx context.Context) (string, error) {
 			return w.Rewrite(ctx, r, verdicts[n], text)
 		})
 		if err = errors.Join(err, done()); err != nil {
 			return "", err
 		}
 	}
-	return scribe.Cut(text, bound.MessageBytes), nil
+	return recorder.Cut(text, limits.MessageBytes), nil
 }

@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial/blame"
-	"github.com/berth-eval/berth/core/trial/bound"
-	"github.com/berth-eval/berth/core/trial/decide"
-	"github.com/berth-eval/berth/core/trial/fit"
-	"github.com/berth-eval/berth/core/trial/folders"
-	"github.com/berth-eval/berth/core/trial/redact"
-	"github.com/berth-eval/berth/core/trial/scribe"
+	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -43,19 +41,19 @@ func newAttempt(in Input) (*attempt, error) {
 	if in.LookupEnv == nil {
 		in.LookupEnv = func(string) (string, bool) { return "", false }
 	}
-	if err := folders.Make(in.Runtime); err != nil {
+	if err := views.Make(in.Runtime); err != nil {
 		return nil, err
 	}
 	a := &attempt{
 		in: in, task: in.Task, now: in.Now, success: in.Task.Success,
-		scribe: scribe.New(in.Record, in.Now, in.Live),
+		recorder: recorder.New(in.Record, in.Now, in.Live),
 	}
-	a.scribe.Hide(append(redact.HostValues(in.Task, in.LookupEnv), in.Cell.Secrets...)...)
+	a.recorder.Hide(append(recorder.HostValues(in.Task, in.LookupEnv), in.Cell.Secrets...)...)
 	if in.Cell.Success != nil {
 		a.success = *in.Cell.Success
 	}
 	for i := range in.Task.Stages {
-		a.stages = append(a.stages, decide.Stage{Name: in.Task.Stages[i].Name})
+		a.stages = append(a.stages, outcome.Stage{Name: in.Task.Stages[i].Name})
 	}
 	a.res = record.Result{
 		Version: 1, Run: in.Run, Trial: in.Trial, Task: in.Task.Name, TaskDigest: in.Task.Digest, Cell: in.Cell.Choices,
@@ -67,24 +65,24 @@ func newAttempt(in Input) (*attempt, error) {
 
 // live is the attempt from prepare to the last clean. It returns why it was
 // stopped from outside, or nil.
-func (a *attempt) live(ctx context.Context) *decide.Failure {
+func (a *attempt) live(ctx context.Context) *outcome.Failure {
 	p, err := a.begin(ctx)
 	switch {
 	case err == nil:
 		p, err = a.allStages(ctx)
-	case a.w != nil:
+	case a.sandbox != nil:
 		err = cmp.Or(a.orphaned(ctx), err)
 	}
 	if err == nil {
 		return nil
 	}
-	if outcome, ok := blame.Stopped(ctx); ok {
-		return &decide.Failure{Outcome: outcome, Error: record.Error{
-			Boundary: record.ByCore, Phase: p.Name, Stage: p.Stage, Message: fmt.Sprintf("%s during %s", outcome, p.Name),
-			Retry: outcome == record.Preempted,
+	if stopped, ok := outcome.Stopped(ctx); ok {
+		return &outcome.Failure{Outcome: stopped, Error: record.Error{
+			Boundary: record.ByCore, Phase: p.Name, Stage: p.Stage, Message: fmt.Sprintf("%s during %s", stopped, p.Name),
+			Retry: stopped == record.Preempted,
 		}}
 	}
-	i := max(0, slices.IndexFunc(a.stages, func(s decide.Stage) bool { return s.Name == p.Stage }))
+	i := max(0, slices.IndexFunc(a.stages, func(s outcome.Stage) bool { return s.Name == p.Stage }))
 	if a.stages[i].Failure == nil {
 		a.stages[i].Failure = a.failure(err, p)
 	}
@@ -104,10 +102,10 @@ func (a *attempt) allStages(ctx context.Context) (record.Phase, error) {
 		}
 		ok, why, err := a.stages[i].Enough(a.task.Stages[i].MinScores)
 		if err != nil {
-			return p, blame.On(record.ByVerifier, err)
+			return p, outcome.On(record.ByVerifier, err)
 		}
 		if !ok {
-			a.scribe.Note(p, "stopped_early", "stage %s was the last: %s", a.stages[i].Name, why)
+			a.recorder.Note(p, "stopped_early", "stage %s was the last: %s", a.stages[i].Name, why)
 			break
 		}
 		if p, err = s.clean(ctx); err != nil {
@@ -118,17 +116,17 @@ func (a *attempt) allStages(ctx context.Context) (record.Phase, error) {
 }
 
 // finish removes what the attempt made and decides what it came to.
-func (a *attempt) finish(ctx context.Context, stop *decide.Failure) {
+func (a *attempt) finish(ctx context.Context, stop *outcome.Failure) {
 	a.destroy(ctx)
-	findings := a.scribe.All()
-	verified := slices.ContainsFunc(a.stages, func(s decide.Stage) bool { return s.Verified && len(s.Verdicts) > 0 })
+	findings := a.recorder.All()
+	verified := slices.ContainsFunc(a.stages, func(s outcome.Stage) bool { return s.Verified && len(s.Verdicts) > 0 })
 	a.res.Findings = findings
-	a.res.Integrity, a.res.Reasons = decide.Integrity(findings, verified)
-	scores := decide.Scores(a.success, a.stages, func(name string) int { return len(a.task.Stage(name).Verifiers) })
-	facts := decide.Facts{
+	a.res.Integrity, a.res.Reasons = outcome.Integrity(findings, verified)
+	scores := outcome.Scores(a.success, a.stages, func(name string) int { return len(a.task.Stage(name).Verifiers) })
+	facts := outcome.Facts{
 		Success: a.success, Stages: a.stages, Scores: scores, Stopped: stop, Violated: a.res.Integrity == record.Violated,
 	}
-	a.res.Outcome, a.res.Error = decide.Outcome(facts)
+	a.res.Outcome, a.res.Error = outcome.Outcome(facts)
 	if a.res.Outcome.Measured() && a.res.Integrity != record.Violated {
 		a.res.Scores = scores
 		if v, ok := scores[a.scoreName(scores)]; ok {
@@ -137,7 +135,7 @@ func (a *attempt) finish(ctx context.Context, stop *decide.Failure) {
 	}
 	for i := range a.stages {
 		s := &a.stages[i]
-		sr := record.StageResult{Name: s.Name, Outcome: decide.StageOutcome(a.success, s), AgentEnd: s.AgentEnd}
+		sr := record.StageResult{Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd}
 		if a.res.Scores != nil && len(s.Verdicts) > 0 {
 			sr.Rewards = s.Scores()
 		}
@@ -169,7 +167,7 @@ func (a *attempt) modes() {
 	var modes []string
 	same := false
 	for i := range a.task.Stages {
-		m, err := fit.Mode(a.task, &a.task.Stages[i], a.in.Cell.Verify)
+		m, err := feasible.Mode(a.task, &a.task.Stages[i], a.in.Cell.Verify)
 		if err != nil {
 			continue
 		}
@@ -189,30 +187,30 @@ func (a *attempt) modes() {
 // publish writes the result.
 func (a *attempt) publish() (record.Result, error) {
 	p := record.Phase{Name: record.PhasePublish, Who: record.ByCore, Start: a.now()}
-	a.scribe.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Who: p.Who})
+	a.recorder.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Who: p.Who})
 	if err := a.folders().Remove(); err != nil {
 		a.res.Findings = append(a.res.Findings, record.Finding{
-			Finding: verifier.Finding{Code: "cleanup", Severity: verifier.Note, Text: a.scribe.Text(err.Error(), bound.FindingText)},
-			By:      scribe.ByCore, Phase: p.Name,
+			Finding: verifier.Finding{Code: "cleanup", Severity: verifier.Note, Text: a.recorder.Text(err.Error(), limits.FindingText)},
+			By:      recorder.ByCore, Phase: p.Name,
 		})
 	}
 	a.res.End = a.now()
 	p.End = a.res.End
 	a.res.Phases = append(a.res.Phases, p)
-	r, err := redact.Value(a.scribe.Redactor(), a.res)
+	r, err := recorder.Value(a.recorder.Redactor(), a.res)
 	if err != nil {
 		return a.res, fmt.Errorf("publish attempt %d of %s: %w", a.in.Attempt, a.in.Task.Name, err)
 	}
 	if err := a.in.Record.Publish(r); err != nil {
 		return r, fmt.Errorf("publish attempt %d of %s: %w", a.in.Attempt, a.in.Task.Name, err)
 	}
-	a.scribe.Tell(record.Event{Type: record.EventPhaseEnd, Phase: p.Name, Who: p.Who})
+	a.recorder.Tell(record.Event{Type: record.EventPhaseEnd, Phase: p.Name, Who: p.Who})
 	return r, nil
 }
 
 // folders are outside of the attempt's record.
-func (a *attempt) folders() folders.Folders {
-	return folders.Folders{Runtime: a.in.Runtime, Disk: a.in.Disk}
+func (a *attempt) folders() views.Folders {
+	return views.Folders{Runtime: a.in.Runtime, Disk: a.in.Disk}
 }
 
 // merge makes one set of variables; the later win.

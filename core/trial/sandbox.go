@@ -8,52 +8,50 @@ import (
 	"path/filepath"
 
 	"github.com/berth-eval/berth/core/record"
-	inside "github.com/berth-eval/berth/core/sandbox"
-	"github.com/berth-eval/berth/core/trial/blame"
-	"github.com/berth-eval/berth/core/trial/bound"
-	"github.com/berth-eval/berth/core/trial/grant"
-	"github.com/berth-eval/berth/core/trial/patience"
-	"github.com/berth-eval/berth/core/trial/sides"
+	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
-	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
-// newWorld makes the control folder and the sandbox, and connects the two. a.w
+// newSandbox makes the control folder and the sandbox, and connects the two. a.sandbox
 // is set as soon as there is something to destroy.
-func (a *attempt) newWorld(ctx context.Context) error {
-	folder, err := inside.NewFolder(filepath.Join(a.in.Runtime, "b"), a.in.Sandboxd)
+func (a *attempt) newSandbox(ctx context.Context) error {
+	folder, err := host.NewFolder(filepath.Join(a.in.Runtime, "b"), a.in.Sandboxd)
 	if err != nil {
-		return blame.On(record.ByCore, err)
+		return outcome.On(record.ByCore, err)
 	}
 	a.spec.Control = folder.Path
 	if a.spec.Scratch, err = a.folders().Scratch("env"); err == nil {
 		a.spec.Files, err = a.environmentFiles()
 	}
 	if err != nil {
-		return blame.On(record.ByCore, errors.Join(err, folder.Close()))
+		return outcome.On(record.ByCore, errors.Join(err, folder.Close()))
 	}
-	beside, err := sides.Folders(a.in.Runtime, a.in.Sandboxd, &a.spec)
+	beside, err := sandbox.SidecarFolders(a.in.Runtime, a.in.Sandboxd, &a.spec)
 	if err != nil {
-		return blame.On(record.ByCore, errors.Join(err, folder.Close()))
+		return outcome.On(record.ByCore, errors.Join(err, folder.Close()))
 	}
 	a.incarnation = a.incarnationNow()
 	made, err := a.make(ctx)
 	if err != nil {
-		return errors.Join(err, folder.Close(), sides.Close(beside))
+		return errors.Join(err, folder.Close(), sandbox.CloseFolders(beside))
 	}
 	dir := cmp.Or(a.spec.Workdir, made.Image.Workdir, "/")
-	a.w = world.New(folder, made, dir, merge(made.Image.Env, a.taskEnv))
+	a.sandbox = sandbox.New(folder, made, dir, merge(made.Image.Env, a.taskEnv))
 	if len(beside) > 0 {
-		a.sides, err = sides.New(&a.task.Environment, made, beside, a.sideEnv)
-		if a.w.Sides = a.sides.Worlds(); err != nil {
-			return blame.On(record.ByEnvironment, err)
+		a.sides, err = sandbox.NewSidecars(&a.task.Environment, made, beside, a.sideEnv)
+		if a.sandbox.Sidecars = a.sides.Sandboxes(); err != nil {
+			return outcome.On(record.ByEnvironment, err)
 		}
 	}
-	a.in.Egress.Refused = func(host, why string) {
-		a.scribe.Note(record.Phase{Who: record.ByCore}, "host_refused", "%s was asked for and may not be reached: %s", host, why)
+	a.in.Egress.Refused = func(name, why string) {
+		a.recorder.Note(record.Phase{Who: record.ByCore}, "host_refused", "%s was asked for and may not be reached: %s", name, why)
 	}
-	a.w.Route(a.spec.Network.Mode, a.in.Egress, grant.Reach(a.task, nil)[grant.Before])
+	a.sandbox.Route(a.spec.Network.Mode, a.in.Egress, feasible.Reach(a.task, nil)[feasible.Before])
 	return a.connect(ctx)
 }
 
@@ -65,21 +63,21 @@ func (a *attempt) connect(ctx context.Context) error {
 	go func() {
 		for ctx.Err() == nil {
 			if a.incarnation != a.incarnationNow() {
-				cancel(&blame.Fault{
+				cancel(&outcome.Fault{
 					By: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true,
 					Err: fmt.Errorf("connect sandbox: its environment's process has ended: %w", ErrPluginGone),
 				})
 			}
-			_ = patience.Sleep(ctx, bound.Watch) // it ends early when ctx does
+			_ = limits.Sleep(ctx, limits.Watch) // it ends early when ctx does
 		}
 	}()
-	_, err := call(ctx, record.ByEnvironment, "connect sandbox", bound.Connect, func(ctx context.Context) (struct{}, error) {
-		if err := a.w.Connect(ctx); err != nil {
+	_, err := call(ctx, record.ByEnvironment, "connect sandbox", limits.Connect, func(ctx context.Context) (struct{}, error) {
+		if err := a.sandbox.Connect(ctx); err != nil {
 			return struct{}{}, err
 		}
 		return struct{}{}, a.sides.Connect(ctx)
 	})
-	if f, ok := errors.AsType[*blame.Fault](context.Cause(ctx)); ok && err != nil {
+	if f, ok := errors.AsType[*outcome.Fault](context.Cause(ctx)); ok && err != nil {
 		return f
 	}
 	return err
@@ -88,14 +86,14 @@ func (a *attempt) connect(ctx context.Context) error {
 // orphaned is a fault when the process that made the sandbox has ended, and nil
 // as long as it lives.
 func (a *attempt) orphaned(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Check)
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Check)
 	defer cancel()
 	_, err := a.env.List(asking, a.in.Run)
 	if !errors.Is(err, ErrPluginGone) && a.incarnation == a.incarnationNow() {
 		return nil
 	}
 	err = fmt.Errorf("the sandbox ended with its environment: %w", cmp.Or(err, ErrPluginGone))
-	return &blame.Fault{By: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true, Err: err}
+	return &outcome.Fault{By: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true, Err: err}
 }
 
 // incarnationNow says which process is behind the environment; 0 where nobody
@@ -114,7 +112,7 @@ func (a *attempt) make(ctx context.Context) (environment.Sandbox, error) {
 	patient, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	stop := context.AfterFunc(ctx, func() {
-		_ = patience.Sleep(patient, bound.Return) // it ends early when the answer is there
+		_ = limits.Sleep(patient, limits.Return) // it ends early when the answer is there
 		cancel(context.Cause(ctx))
 	})
 	defer stop()
@@ -140,15 +138,15 @@ func (a *attempt) environmentFiles() (string, error) {
 // destroy removes the sandbox. What cannot be removed is a finding: it does not
 // spoil a result that stands already.
 func (a *attempt) destroy(ctx context.Context) {
-	if a.w == nil {
+	if a.sandbox == nil {
 		return
 	}
-	ctx, cancel := patience.Limited(context.WithoutCancel(ctx), "destroy", bound.Destroy)
+	ctx, cancel := limits.Limited(context.WithoutCancel(ctx), "destroy", limits.Destroy)
 	defer cancel()
 	p := record.Phase{Name: record.PhaseDestroy, Who: record.ByEnvironment}
-	at, err := a.phase(ctx, p, bound.Destroy, func(ctx context.Context) error {
+	at, err := a.phase(ctx, p, limits.Destroy, func(ctx context.Context) error {
 		errs := []error{a.closeSession(ctx), a.keepSides(ctx)}
-		remains, err := a.remove(ctx, a.w.Made.ID)
+		remains, err := a.remove(ctx, a.sandbox.Made.ID)
 		errs = append(errs, err)
 		if err == nil {
 			a.res.Remains = &remains
@@ -159,17 +157,17 @@ func (a *attempt) destroy(ctx context.Context) {
 				a.environmentSays(p.Name, "remains", f)
 			}
 		}
-		return errors.Join(append(errs, a.w.Shutdown())...)
+		return errors.Join(append(errs, a.sandbox.Shutdown())...)
 	})
 	if err != nil {
-		a.scribe.Note(at, "cleanup", "%s", err)
+		a.recorder.Note(at, "cleanup", "%s", err)
 	}
-	a.w = nil
+	a.sandbox = nil
 }
 
 // keepSides writes down how the sidecars were, while they can still be asked.
 func (a *attempt) keepSides(ctx context.Context) (err error) {
-	a.res.Sidecars, err = a.sides.Keep(ctx, a.in.Record, a.scribe.Text)
+	a.res.Sidecars, err = a.sides.Keep(ctx, a.in.Record, a.recorder.Text)
 	for _, s := range a.res.Sidecars {
 		if s.Lost != "" && a.touched { // else it is the error that ended the attempt
 			a.environmentSays(record.PhaseDestroy, "sidecar_lost", fmt.Sprintf("sidecar %q was gone before the end: %s", s.Name, s.Lost))
@@ -182,7 +180,7 @@ func (a *attempt) keepSides(ctx context.Context) (err error) {
 // remove destroys a sandbox, with a new process of the plugin if that has died.
 func (a *attempt) remove(ctx context.Context, id string) (environment.Remains, error) {
 	for tries := 0; ; tries++ {
-		remains, err := call(ctx, record.ByEnvironment, "destroy sandbox", bound.Destroy, func(ctx context.Context) (environment.Remains, error) {
+		remains, err := call(ctx, record.ByEnvironment, "destroy sandbox", limits.Destroy, func(ctx context.Context) (environment.Remains, error) {
 			return a.env.Destroy(ctx, id)
 		})
 		if !errors.Is(err, ErrPluginGone) || tries > 0 {

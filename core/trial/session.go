@@ -13,14 +13,13 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/relay"
-	inside "github.com/berth-eval/berth/core/sandbox"
-	"github.com/berth-eval/berth/core/trial/blame"
-	"github.com/berth-eval/berth/core/trial/bound"
-	"github.com/berth-eval/berth/core/trial/grant"
-	"github.com/berth-eval/berth/core/trial/patience"
-	"github.com/berth-eval/berth/core/trial/scribe"
-	"github.com/berth-eval/berth/core/trial/world"
+	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -36,7 +35,7 @@ type session struct {
 	scratch string
 	relay   *relay.Relay // nil: it has no shell
 	models  ModelSession // nil: it has no models
-	pen     *scribe.Pen
+	pen     *recorder.SessionRecorder
 
 	turns   int // begun
 	claimed *agent.Claim
@@ -55,11 +54,11 @@ func boundary(r agent.Role) record.Boundary {
 func (s *session) access(ctx context.Context) error {
 	if s.relay != nil {
 		if err := s.relay.Open(ctx); err != nil {
-			return blame.On(record.ByCore, err)
+			return outcome.On(record.ByCore, err)
 		}
 	}
 	if s.models != nil {
-		return blame.On(record.ByModel, s.models.Allow(ctx))
+		return outcome.On(record.ByModel, s.models.Allow(ctx))
 	}
 	return nil
 }
@@ -71,16 +70,16 @@ var errNotCut = errors.New("access was not cut")
 // revoke cuts the session off, at once and also in the middle of a call. It
 // outlives a cancel of ctx, but not for ever.
 func (s *session) revoke(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 	defer cancel()
 	var errs []error
 	if s.relay != nil {
 		if err := s.relay.Close(ctx); err != nil {
-			errs = append(errs, blame.On(s.a.owner(record.ByEnvironment), fmt.Errorf("%w: %w", errNotCut, err)))
+			errs = append(errs, outcome.On(s.a.owner(record.ByEnvironment), fmt.Errorf("%w: %w", errNotCut, err)))
 		}
 	}
 	if s.models != nil {
-		errs = append(errs, blame.On(record.ByModel, s.models.Revoke(ctx)))
+		errs = append(errs, outcome.On(record.ByModel, s.models.Revoke(ctx)))
 	}
 	return errors.Join(errs...)
 }
@@ -105,7 +104,7 @@ func (s *session) shut(ctx context.Context) error {
 func (a *attempt) modelled(m ModelSession, who string) {
 	a.res.Usage = append(a.res.Usage, m.Usage()...)
 	for _, f := range m.Findings() {
-		a.scribe.Finding(record.Phase{Name: record.PhaseTurn, Who: record.ByModel}, who, f)
+		a.recorder.Finding(record.Phase{Name: record.PhaseTurn, Who: record.ByModel}, who, f)
 	}
 }
 
@@ -147,7 +146,7 @@ func (s *session) compare(used []record.Usage) {
 		in, out = in+u.InputTokens, out+u.OutputTokens
 	}
 	if !s.silent && (in != *s.claimed.Input || out != *s.claimed.Output) {
-		s.a.scribe.Note(record.Phase{Name: record.PhaseTurn, Who: record.ByAgent}, "usage_differs",
+		s.a.recorder.Note(record.Phase{Name: record.PhaseTurn, Who: record.ByAgent}, "usage_differs",
 			"the agent says that it used %d input and %d output tokens, and the gateway counted %d and %d", *s.claimed.Input, *s.claimed.Output, in, out)
 	}
 }
@@ -156,7 +155,7 @@ func (s *session) compare(used []record.Usage) {
 func (a *attempt) modelSpec(role string, models map[string]Model) ModelSpec {
 	return ModelSpec{
 		Trial: a.in.Trial, Attempt: a.in.Attempt, Task: a.task.Name, Repetition: a.in.Repetition, Role: role, Models: models,
-		Hosted: true, Dir: a.in.Record.Dir(), Append: a.scribe.Append,
+		Hosted: true, Dir: a.in.Record.Dir(), Append: a.recorder.Append,
 	}
 }
 
@@ -178,16 +177,16 @@ func sessionID(role agent.Role, number int) string { return fmt.Sprintf("%s-%d",
 // open makes a session. What it made is gone again when it fails.
 func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 	s := &session{a: a, role: o.role, needs: o.needs, view: o.view, id: sessionID(o.role, o.number)}
-	s.pen = scribe.NewPen(a.scribe, o.role)
+	s.pen = recorder.ForSession(a.recorder, o.role)
 	defer func() {
 		if err != nil {
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Close)
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Close)
 			defer cancel()
 			err = errors.Join(err, s.revoke(ctx), s.shut(end))
 		}
 	}()
 	if s.scratch, err = a.folders().Scratch("scratch-" + s.id); err != nil {
-		return nil, blame.On(record.ByCore, err)
+		return nil, outcome.On(record.ByCore, err)
 	}
 	setup := agent.Setup{
 		Session: fmt.Sprintf("%s/%d/%s", a.in.Trial, a.in.Attempt, s.id), Role: o.role, View: o.view, Limits: o.limits,
@@ -207,7 +206,7 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 	if s.relay != nil {
 		a.touched = true
 	}
-	s.agent, err = call(ctx, boundary(o.role), "open session of "+o.cell.Plugin, bound.Open, func(ctx context.Context) (agent.Session, error) {
+	s.agent, err = call(ctx, boundary(o.role), "open session of "+o.cell.Plugin, limits.Open, func(ctx context.Context) (agent.Session, error) {
 		return o.plugin.Open(ctx, setup)
 	})
 	if err != nil {
@@ -223,11 +222,11 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 	}
 	spec := a.modelSpec(string(o.role), o.cell.Models)
 	spec.Dialects, spec.Budget = o.needs.Dialects, a.in.Cell.Limits.Budget
-	spec.Hosted = grant.Public(a.task, o.stage, task.NetworkMode(a.spec.Network.Mode))
+	spec.Hosted = feasible.Public(a.task, o.stage, task.NetworkMode(a.spec.Network.Mode))
 	if o.role != agent.RoleUser {
-		spec.Inside = func(ctx context.Context, port int, serve func(net.Conn)) (*inside.Port, error) {
-			p, failed := a.w.Listen(ctx, port, serve)
-			return p, blame.On(a.owner(record.ByEnvironment), failed) // no model has a part in it
+		spec.Inside = func(ctx context.Context, port int, serve func(net.Conn)) (*host.Port, error) {
+			p, failed := a.sandbox.Listen(ctx, port, serve)
+			return p, outcome.On(a.owner(record.ByEnvironment), failed) // no model has a part in it
 		}
 	} else if u := a.in.Cell.User; u != nil {
 		spec.Budget = u.Budget
@@ -236,10 +235,10 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 	if err == nil {
 		setup.Models = s.models.Endpoints()
 		for _, e := range setup.Models {
-			a.scribe.Hide(e.Token)
+			a.recorder.Hide(e.Token)
 		}
 	}
-	return blame.On(record.ByModel, err)
+	return outcome.On(record.ByModel, err)
 }
 
 // agentSetup is what only a session in the sandbox of the task has.
@@ -248,14 +247,14 @@ func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
 	if err != nil {
 		return err
 	}
-	setup.User = cmp.Or(o.stage.Agent.User, a.w.Made.Image.User)
-	setup.Workdir = a.w.Dir
+	setup.User = cmp.Or(o.stage.Agent.User, a.sandbox.Made.Image.User)
+	setup.Workdir = a.sandbox.Dir
 	if o.needs.Shell || o.needs.Terminal {
-		s.relay, err = relay.New(filepath.Join(a.in.Runtime, s.id), relay.Of(a.w.Sandbox, inside.Session{
-			ID: s.id, User: setup.User, Dir: a.w.Dir, Env: world.List(env),
+		s.relay, err = relay.New(filepath.Join(a.in.Runtime, s.id), relay.Of(a.sandbox.Sandbox, host.Session{
+			ID: s.id, User: setup.User, Dir: a.sandbox.Dir, Env: sandbox.List(env),
 		}))
 		if err != nil {
-			return blame.On(record.ByCore, err)
+			return outcome.On(record.ByCore, err)
 		}
 		setup.Shell = s.relay.Address()
 	}
@@ -263,7 +262,7 @@ func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
 		headers, errHeaders := m.Headers.Resolve(a.in.LookupEnv)
 		env, errEnv := m.Env.Resolve(a.in.LookupEnv)
 		if err := errors.Join(errHeaders, errEnv); err != nil {
-			return blame.On(record.ByConfig, fmt.Errorf("server %s: %w", m.Name, err))
+			return outcome.On(record.ByConfig, fmt.Errorf("server %s: %w", m.Name, err))
 		}
 		setup.Servers = append(setup.Servers, agent.Server{
 			Name: m.Name, Transport: m.Transport, URL: m.URL, Headers: headers, Command: m.Command, Args: m.Args, Env: env,
@@ -271,12 +270,12 @@ func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
 	}
 	for _, k := range a.task.Skills {
 		if k.Dir != "" {
-			setup.Skills = append(setup.Skills, a.w.Absolute(k.Dir))
+			setup.Skills = append(setup.Skills, a.sandbox.Absolute(k.Dir))
 			continue
 		}
 		for i := range a.task.Resources {
 			if r := &a.task.Resources[i]; r.Name == k.Resource && r.Place != "" {
-				setup.Skills = append(setup.Skills, a.w.Absolute(r.Place))
+				setup.Skills = append(setup.Skills, a.sandbox.Absolute(r.Place))
 			}
 		}
 	}
@@ -292,20 +291,20 @@ func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
 func (a *attempt) agentEnv(o opening) (map[string]string, error) {
 	phase, err := o.stage.Agent.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return nil, blame.On(record.ByConfig, fmt.Errorf("environment of the agent: %w", err))
+		return nil, outcome.On(record.ByConfig, fmt.Errorf("environment of the agent: %w", err))
 	}
-	return merge(a.w.Env, phase, o.cell.Env), nil
+	return merge(a.sandbox.Env, phase, o.cell.Env), nil
 }
 
 // reference hands the task's own solution to the oracle.
 func (a *attempt) reference(o opening, setup *agent.Setup) error {
 	ref := o.stage.Reference
 	if ref == nil {
-		return blame.On(record.ByTask, fmt.Errorf("stage %s has no reference solution", o.stage.Name))
+		return outcome.On(record.ByTask, fmt.Errorf("stage %s has no reference solution", o.stage.Name))
 	}
 	env, err := ref.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return blame.On(record.ByConfig, fmt.Errorf("environment of the solution: %w", err))
+		return outcome.On(record.ByConfig, fmt.Errorf("environment of the solution: %w", err))
 	}
 	for i := range a.task.Resources {
 		r := &a.task.Resources[i]
@@ -313,11 +312,11 @@ func (a *attempt) reference(o opening, setup *agent.Setup) error {
 			continue
 		}
 		setup.Reference = &agent.Reference{
-			Folder: filepath.Join(o.view, filepath.FromSlash(r.Name)), Place: a.w.Absolute(r.Place), Argv: ref.Argv, Env: env,
+			Folder: filepath.Join(o.view, filepath.FromSlash(r.Name)), Place: a.sandbox.Absolute(r.Place), Argv: ref.Argv, Env: env,
 		}
 		return nil
 	}
-	return blame.On(record.ByTask, fmt.Errorf("stage %s: the reference solution %q is no resource", o.stage.Name, ref.Resource))
+	return outcome.On(record.ByTask, fmt.Errorf("stage %s: the reference solution %q is no resource", o.stage.Name, ref.Resource))
 }
 
 // finished is how a turn ended.
@@ -337,7 +336,7 @@ var (
 // turn hands one message to the agent and returns when its access is cut. At a
 // deadline access is cut first and the call cancelled second, so that what the
 // plugin does about its own end touches nothing that is graded. In between it
-// has bound.Farewell to say what it knows: what is said on a call that is
+// has limits.Farewell to say what it knows: what is said on a call that is
 // cancelled gets lost.
 func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration) finished {
 	s.turns++
@@ -357,13 +356,13 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 			why.Store(&cause)
 			cut.Store(int64(time.Since(begin)))
 			if err := s.revoke(ctx); err != nil {
-				s.a.scribe.Note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, "revoke", "%s", err)
+				s.a.recorder.Note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, "revoke", "%s", err)
 			}
 			farewell(ctx, cause, over)
 			cancel(cause)
 		}
 	})
-	y, err := patience.Await(call, func(ctx context.Context) (agent.Yield, error) { return s.agent.Turn(ctx, m, s.pen) })
+	y, err := limits.Await(call, func(ctx context.Context) (agent.Yield, error) { return s.agent.Turn(ctx, m, s.pen) })
 	close(over)
 	var cause error
 	if p := why.Load(); p != nil {
@@ -381,7 +380,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	revoked := s.revoke(ctx)
 	s.pen.End()
 	s.claim(y.Claim)
-	f := finished{yield: y, took: took, err: blame.On(boundary(s.role), err)}
+	f := finished{yield: y, took: took, err: outcome.On(boundary(s.role), err)}
 	switch {
 	case errors.Is(cause, errTurnTime):
 		f.end, f.err = record.Timeout, nil
@@ -389,15 +388,15 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 		if f.err = refused(s.models); f.err == nil {
 			f.end = record.Budget
 		}
-	case errors.Is(cause, world.ErrLost):
-		f.end, f.err = record.SandboxLost, blame.On(record.ByAgent, world.ErrLost)
+	case errors.Is(cause, sandbox.ErrLost):
+		f.end, f.err = record.SandboxLost, outcome.On(record.ByAgent, sandbox.ErrLost)
 	case cause != nil:
 		f.err = cause
 	case err != nil:
 		f.end = record.Crashed
 	default:
 		f.end, err = endOf(y)
-		f.err = blame.On(boundary(s.role), err)
+		f.err = outcome.On(boundary(s.role), err)
 	}
 	if f.err == nil {
 		f.err = revoked
@@ -411,7 +410,7 @@ func farewell(ctx context.Context, cause error, over <-chan struct{}) {
 	if !errors.Is(cause, errTurnTime) && !errors.Is(cause, errBudget) {
 		return
 	}
-	t := time.NewTimer(bound.Farewell)
+	t := time.NewTimer(limits.Farewell)
 	defer t.Stop()
 	select {
 	case <-over:
@@ -462,11 +461,11 @@ func refused(m ModelSession) error {
 	case r == nil:
 		return nil
 	case r.Provider:
-		return blame.Stop(r.Scope, record.ByModel, r.Err)
+		return outcome.Stop(r.Scope, record.ByModel, r.Err)
 	case r.Scope != "":
-		return blame.Stop(r.Scope, record.ByConfig, fmt.Errorf("limit used: %w: raise it, and resume with --experiment PATH", r.Err))
+		return outcome.Stop(r.Scope, record.ByConfig, fmt.Errorf("limit used: %w: raise it, and resume with --experiment PATH", r.Err))
 	case r.First:
-		return &blame.Fault{By: record.ByConfig, Outcome: record.NotRun, Err: fmt.Errorf("%w: raise it in the experiment, and start a new run", r.Err)}
+		return &outcome.Fault{By: record.ByConfig, Outcome: record.NotRun, Err: fmt.Errorf("%w: raise it in the experiment, and start a new run", r.Err)}
 	default:
 		return nil
 	}
@@ -481,7 +480,7 @@ func (s *session) close(ctx context.Context, logs string) error {
 	s.agent = nil
 	s.pen.Resume()
 	defer s.pen.End()
-	_, err := call(ctx, boundary(s.role), "close session", bound.Close, func(ctx context.Context) (struct{}, error) {
+	_, err := call(ctx, boundary(s.role), "close session", limits.Close, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, ag.Close(ctx, logs, s.pen)
 	})
 	return err

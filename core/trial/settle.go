@@ -10,16 +10,15 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/record"
-	inside "github.com/berth-eval/berth/core/sandbox"
-	"github.com/berth-eval/berth/core/trial/blame"
-	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/collect"
-	"github.com/berth-eval/berth/core/trial/decide"
-	"github.com/berth-eval/berth/core/trial/scribe"
-	"github.com/berth-eval/berth/core/trial/world"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/plugins/agent"
-	"github.com/berth-eval/berth/plugins/sandbox"
+	shell "github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
@@ -28,8 +27,8 @@ import (
 // says.
 func (s *stage) settle(ctx context.Context) (record.Phase, error) {
 	p := s.phase(record.PhaseSettle, record.ByEnvironment)
-	return s.a.phase(ctx, p, bound.Control+bound.Create, func(ctx context.Context) error {
-		w := s.a.w
+	return s.a.phase(ctx, p, limits.Control+limits.Create, func(ctx context.Context) error {
+		w := s.a.sandbox
 		var bundles []string
 		for _, b := range s.a.needs.Bundles {
 			bundles = append(bundles, b.Target)
@@ -47,7 +46,7 @@ func (s *stage) settle(ctx context.Context) (record.Phase, error) {
 		default:
 			if len(left) > 0 || len(now.Unattributed) > 0 {
 				s.a.leftRunning = true
-				s.a.scribe.Exposed(p, "left_running", "the agent left %s running", world.Describe(left, now.Unattributed))
+				s.a.recorder.Exposed(p, "left_running", "the agent left %s running", sandbox.Describe(left, now.Unattributed))
 			}
 			return nil
 		}
@@ -56,19 +55,19 @@ func (s *stage) settle(ctx context.Context) (record.Phase, error) {
 
 // restart kills everything but PID 1 and starts the task's own services again.
 func (s *stage) restart(ctx context.Context) error {
-	w := s.a.w
+	w := s.a.sandbox
 	killed, err := w.Quiesce(ctx)
 	if err != nil {
 		return err
 	}
 	for _, k := range killed {
 		if k.Service == "" && len(k.Listening) > 0 {
-			s.killed = append(s.killed, world.Describe([]inside.Process{k}, nil))
+			s.killed = append(s.killed, sandbox.Describe([]host.Process{k}, nil))
 		}
 	}
 	started, changed, err := w.RestartServices(ctx)
 	for _, v := range changed {
-		s.a.scribe.Note(s.phase(record.PhaseSettle, record.ByEnvironment), "service_not_restarted",
+		s.a.recorder.Note(s.phase(record.PhaseSettle, record.ByEnvironment), "service_not_restarted",
 			"service %q was not started again, since files that it runs changed during the agent's turn: %s. If the task is to change them, verify it in %q",
 			v.Name, listed(v.Files, 0), task.ModeLive)
 	}
@@ -89,7 +88,7 @@ func (s *stage) restart(ctx context.Context) error {
 // agent's session if this was its last stage.
 func (s *stage) collect(ctx context.Context) (record.Phase, error) {
 	p := s.phase(record.PhaseCollect, record.ByEnvironment)
-	return s.a.phase(ctx, p, bound.Collect, func(ctx context.Context) error {
+	return s.a.phase(ctx, p, limits.Collect, func(ctx context.Context) error {
 		into := filepath.Join(s.a.in.Record.Dir(), filepath.FromSlash(s.artifacts()))
 		if err := s.artifactsInto(ctx, p, into); err != nil {
 			return err
@@ -98,20 +97,20 @@ func (s *stage) collect(ctx context.Context) (record.Phase, error) {
 			if err := s.a.closeSession(ctx); err != nil {
 				// The agent's work is done. A plugin that dies of what it finds in the
 				// logs earns no further attempt.
-				s.a.scribe.Note(p, "close_session", "%s", err)
+				s.a.recorder.Note(p, "close_session", "%s", err)
 			}
 		}
 		who := trajectory.Agent{Name: s.a.agentUsed.Name, Version: s.a.agentUsed.Version}
 		if m, ok := s.a.in.Cell.Agent.Models["default"]; ok {
 			who.ModelName = m.Info.Name
 		}
-		b, err := s.a.scribe.Trajectory(p, s.a.in.Record.Dir(), who, scribe.Whole{
+		b, err := s.a.recorder.Trajectory(p, s.a.in.Record.Dir(), who, recorder.Whole{
 			Session: fmt.Sprintf("%s/%d", s.a.in.Trial, s.a.in.Attempt), Used: s.a.used(),
 		})
 		if err == nil && b != nil {
 			err = s.a.in.Record.WriteFile(record.TrajectoryFile, b)
 		}
-		return blame.On(record.ByCore, err)
+		return outcome.On(record.ByCore, err)
 	})
 }
 
@@ -148,20 +147,20 @@ func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) 
 	if len(as) == 0 {
 		return nil
 	}
-	c := collect.Collector{Into: into, Workdir: s.a.w.Dir, Redactor: s.a.scribe.Redactor(), Fetch: s.a.w.Fetch}
+	c := collect.Collector{Into: into, Workdir: s.a.sandbox.Dir, Redactor: s.a.recorder.Redactor(), Fetch: s.a.sandbox.Fetch}
 	entries, err := c.All(ctx, as)
 	for _, e := range entries {
 		if e.Status == collect.Failed {
-			s.a.scribe.Note(p, "artifact_failed", "%s: %s", e.Source, e.Reason)
+			s.a.recorder.Note(p, "artifact_failed", "%s: %s", e.Source, e.Reason)
 		}
 		if e.Secrets > 0 {
-			s.a.scribe.Note(p, "secret_in_artifact", "%s held %d secret values, which were masked", e.Source, e.Secrets)
+			s.a.recorder.Note(p, "secret_in_artifact", "%s held %d secret values, which were masked", e.Source, e.Secrets)
 		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // how long it takes depends on what is in the sandbox
 	}
-	return blame.On(record.ByCore, err)
+	return outcome.On(record.ByCore, err)
 }
 
 // closeSession ends the agent's session: it is handed the logs that it asked
@@ -172,11 +171,11 @@ func (a *attempt) closeSession(ctx context.Context) error {
 		return nil
 	}
 	a.session = nil
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Collect)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Collect)
 	defer cancel()
 	var errs []error
 	logs := ""
-	if len(s.needs.Logs) > 0 && a.w != nil && !a.w.Gone() {
+	if len(s.needs.Logs) > 0 && a.sandbox != nil && !a.sandbox.Gone() {
 		var err error
 		if logs, err = a.folders().Large("logs-" + s.id); err == nil {
 			err = a.agentLogs(ctx, s, logs)
@@ -188,9 +187,9 @@ func (a *attempt) closeSession(ctx context.Context) error {
 	if len(a.task.Stages) > 1 {
 		to = filepath.Join(to, s.id)
 	}
-	errs = append(errs, collect.Folder(s.scratch, to, a.scribe.Redactor()))
+	errs = append(errs, collect.Folder(s.scratch, to, a.recorder.Redactor()))
 	if logs != "" {
-		errs = append(errs, collect.Folder(logs, filepath.Join(to, "logs"), a.scribe.Redactor()), os.RemoveAll(logs))
+		errs = append(errs, collect.Folder(logs, filepath.Join(to, "logs"), a.recorder.Redactor()), os.RemoveAll(logs))
 	}
 	return errors.Join(errs...)
 }
@@ -200,14 +199,14 @@ func (a *attempt) closeSession(ctx context.Context) error {
 func (a *attempt) agentLogs(ctx context.Context, s *session, to string) error {
 	var errs []error
 	for _, path := range s.needs.Logs {
-		limits := archive.Limits{Bytes: bound.LogsBytes, Entries: bound.ArtifactEntries}
+		limits := archive.Limits{Bytes: limits.LogsBytes, Entries: limits.ArtifactEntries}
 		dir := filepath.Join(to, strings.TrimPrefix(filepath.Dir(path), "/"))
-		if info, err := a.w.Core().Stat(ctx, path); err == nil && info.Kind == sandbox.Folder {
+		if info, err := a.sandbox.Core().Stat(ctx, path); err == nil && info.Kind == shell.Folder {
 			dir = filepath.Join(to, strings.TrimPrefix(path, "/"))
-		} else if errors.Is(err, sandbox.ErrNotFound) {
+		} else if errors.Is(err, shell.ErrNotFound) {
 			continue
 		}
-		if _, err := a.w.Core().DownloadFolder(ctx, path, dir, limits); err != nil {
+		if _, err := a.sandbox.Core().DownloadFolder(ctx, path, dir, limits); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -217,8 +216,8 @@ func (a *attempt) agentLogs(ctx context.Context, s *session, to string) error {
 // needsLive says that a task which failed may have needed what restarted
 // killed.
 func (s *stage) needsLive() {
-	if len(s.killed) > 0 && decide.StageOutcome(s.a.success, s.out) == record.Failed {
-		s.a.scribe.Note(s.phase(record.PhaseVerify, record.ByVerifier), "needs_live",
+	if len(s.killed) > 0 && outcome.StageOutcome(s.a.success, s.out) == record.Failed {
+		s.a.recorder.Note(s.phase(record.PhaseVerify, record.ByVerifier), "needs_live",
 			"it failed after processes that were listening had been killed (%s): if the task grades what is left running, verify it in %q",
 			strings.Join(s.killed, "; "), task.ModeLive)
 	}

@@ -10,17 +10,15 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/relay"
-	inside "github.com/berth-eval/berth/core/sandbox"
-	"github.com/berth-eval/berth/core/trial/blame"
-	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/collect"
-	"github.com/berth-eval/berth/core/trial/decide"
-	"github.com/berth-eval/berth/core/trial/fit"
-	"github.com/berth-eval/berth/core/trial/grant"
-	"github.com/berth-eval/berth/core/trial/scribe"
+	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
-	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -31,7 +29,7 @@ type stage struct {
 	i    int
 	task *task.Stage
 	mode task.Mode
-	out  *decide.Stage // what is known of it
+	out  *outcome.Stage // what is known of it
 
 	begun   time.Time
 	turns   int
@@ -59,14 +57,14 @@ func (s *stage) phase(name record.PhaseName, who record.Boundary) record.Phase {
 // run is a stage from setup to verify. An error ends the attempt; what ends
 // only the stage is in out.Failure.
 func (s *stage) run(ctx context.Context) (p record.Phase, err error) {
-	ctx, end := s.a.w.Ctx(ctx)
+	ctx, end := s.a.sandbox.Ctx(ctx)
 	defer end()
-	if s.mode, err = fit.Mode(s.a.task, s.task, s.a.in.Cell.Verify); err != nil {
-		return s.phase(record.PhaseSetup, record.ByConfig), blame.On(record.ByConfig, err)
+	if s.mode, err = feasible.Mode(s.a.task, s.task, s.a.in.Cell.Verify); err != nil {
+		return s.phase(record.PhaseSetup, record.ByConfig), outcome.On(record.ByConfig, err)
 	}
-	reach := grant.Reach(s.a.task, s.task)
+	reach := feasible.Reach(s.a.task, s.task)
 	for i, step := range []func(context.Context) (record.Phase, error){s.setup, s.work, s.settle, s.collect, s.verify} {
-		s.a.w.Allow(reach[i])
+		s.a.sandbox.Allow(reach[i])
 		if p, err = step(ctx); err != nil {
 			break
 		}
@@ -84,12 +82,12 @@ func (s *stage) closeUser(ctx context.Context) {
 	if s.user == nil {
 		return
 	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Close)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Close)
 	defer cancel()
 	to := filepath.Join(s.a.in.Record.Dir(), record.AgentDir, s.user.id)
-	err := errors.Join(s.user.close(closing, ""), s.user.shut(closing), collect.Folder(s.user.scratch, to, s.a.scribe.Redactor()))
+	err := errors.Join(s.user.close(closing, ""), s.user.shut(closing), collect.Folder(s.user.scratch, to, s.a.recorder.Redactor()))
 	if err != nil {
-		s.a.scribe.Note(s.phase(record.PhaseUser, record.ByUser), "close_session", "the simulated user: %s", err)
+		s.a.recorder.Note(s.phase(record.PhaseUser, record.ByUser), "close_session", "the simulated user: %s", err)
 	}
 }
 
@@ -99,37 +97,37 @@ func (s *stage) closeUser(ctx context.Context) {
 // environment that has died takes its sandboxes along. An error in a sandbox
 // whose PID 1 the agent has changed is the agent's, too, whatever it is.
 func (s *stage) lost(ctx context.Context, p record.Phase, err error) error {
-	if _, stop := blame.Stopped(ctx); stop && !errors.Is(context.Cause(ctx), world.ErrLost) || errors.Is(err, ErrPluginGone) {
+	if _, stop := outcome.Stopped(ctx); stop && !errors.Is(context.Cause(ctx), sandbox.ErrLost) || errors.Is(err, ErrPluginGone) {
 		return err
 	}
 	if changed := s.tampered(ctx, err); changed != nil {
-		s.a.scribe.Violated(p, "pid1_changed", "%s", changed)
-		return &blame.Fault{By: record.ByAgent, Outcome: record.AgentError, Err: changed}
+		s.a.recorder.Violated(p, "pid1_changed", "%s", changed)
+		return &outcome.Fault{By: record.ByAgent, Outcome: record.AgentError, Err: changed}
 	}
-	if !s.a.w.Gone() && (!s.a.touched || s.a.w.Able(ctx)) {
+	if !s.a.sandbox.Gone() && (!s.a.touched || s.a.sandbox.Able(ctx)) {
 		return err
 	}
 	if dead := s.a.orphaned(ctx); dead != nil {
 		return dead
 	}
 	if !s.a.touched {
-		return &blame.Fault{By: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
+		return &outcome.Fault{By: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
 	}
 	s.out.AgentEnd = record.SandboxLost
-	return &blame.Fault{By: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)}
+	return &outcome.Fault{By: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)}
 }
 
 // tampered is what the agent has changed of PID 1, or nil.
 func (s *stage) tampered(ctx context.Context, err error) error {
-	if !s.a.touched || s.a.w.Gone() {
+	if !s.a.touched || s.a.sandbox.Gone() {
 		return nil
 	}
-	if !errors.Is(err, inside.ErrTampered) {
-		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
+	if !errors.Is(err, host.ErrTampered) {
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 		defer cancel()
-		err = s.a.w.Untouched(asking)
+		err = s.a.sandbox.Untouched(asking)
 	}
-	if errors.Is(err, inside.ErrTampered) {
+	if errors.Is(err, host.ErrTampered) {
 		return err
 	}
 	return nil
@@ -139,7 +137,7 @@ func (s *stage) tampered(ctx context.Context, err error) error {
 // the agent's session.
 func (s *stage) setup(ctx context.Context) (record.Phase, error) {
 	a := s.a
-	p, err := a.phase(ctx, s.phase(record.PhaseSetup, a.owner(record.ByTask)), bound.Setup, func(ctx context.Context) error {
+	p, err := a.phase(ctx, s.phase(record.PhaseSetup, a.owner(record.ByTask)), limits.Setup, func(ctx context.Context) error {
 		if err := a.place(ctx, task.PlaceSetup, s.task.Name); err != nil {
 			return err
 		}
@@ -147,21 +145,21 @@ func (s *stage) setup(ctx context.Context) (record.Phase, error) {
 			c := &s.task.Setup[i]
 			env, err := c.Env.Resolve(a.in.LookupEnv)
 			if err != nil {
-				return blame.On(record.ByConfig, err)
+				return outcome.On(record.ByConfig, err)
 			}
-			if err := a.w.Command(ctx, c, env, cmp.Or(c.Time.Std(), bound.Setup)); err != nil {
+			if err := a.sandbox.Command(ctx, c, env, cmp.Or(c.Time.Std(), limits.Setup)); err != nil {
 				return fmt.Errorf("setup: %w", err)
 			}
 		}
 		if h := s.task.Healthcheck; h != nil {
-			return a.w.Healthy(ctx, h)
+			return a.sandbox.Healthy(ctx, h)
 		}
 		return nil
 	})
 	if err != nil {
 		return p, err
 	}
-	return a.phase(ctx, s.phase(record.PhaseSetup, record.ByAgent), bound.Open+bound.Close, s.openAgent)
+	return a.phase(ctx, s.phase(record.PhaseSetup, record.ByAgent), limits.Open+limits.Close, s.openAgent)
 }
 
 // openAgent opens a new session for the stage, unless the task goes on with the
@@ -169,26 +167,26 @@ func (s *stage) setup(ctx context.Context) (record.Phase, error) {
 func (s *stage) openAgent(ctx context.Context) error {
 	a := s.a
 	if s.task.SameSession && a.session != nil {
-		return blame.On(record.ByEnvironment, a.mark(ctx))
+		return outcome.On(record.ByEnvironment, a.mark(ctx))
 	}
 	if a.session != nil {
 		if err := a.closeSession(ctx); err != nil {
-			a.scribe.Note(s.phase(record.PhaseSetup, record.ByAgent), "close_session", "%s", err)
+			a.recorder.Note(s.phase(record.PhaseSetup, record.ByAgent), "close_session", "%s", err)
 		}
 	}
 	if !a.touched { // what runs now is the task's, also what its setup started
-		if err := a.w.Know(ctx); err != nil {
-			return blame.On(record.ByEnvironment, err)
+		if err := a.sandbox.Know(ctx); err != nil {
+			return outcome.On(record.ByEnvironment, err)
 		}
 		if err := a.users(ctx); err != nil {
-			return blame.On(record.ByEnvironment, err)
+			return outcome.On(record.ByEnvironment, err)
 		}
 	}
 	if err := s.placeTurn(ctx); err != nil {
 		return err
 	}
 	if err := a.mark(ctx); err != nil {
-		return blame.On(record.ByEnvironment, err)
+		return outcome.On(record.ByEnvironment, err)
 	}
 	view, err := s.view(task.Role(a.role()), string(a.role()), nil)
 	if err != nil {
@@ -198,7 +196,7 @@ func (s *stage) openAgent(ctx context.Context) error {
 		role: a.role(), plugin: a.agent, cell: a.in.Cell.Agent, needs: a.needs, view: view, stage: s.task, number: s.i + 1,
 		limits: agent.Limits{Time: s.agentTime(), MaxSteps: a.in.Cell.Limits.MaxSteps},
 	})
-	if err != nil && blame.Of(record.ByAgent, err).Outcome == record.AgentError {
+	if err != nil && outcome.Of(record.ByAgent, err).Outcome == record.AgentError {
 		return cmp.Or(s.unfit(ctx), err)
 	}
 	return err
@@ -214,7 +212,7 @@ func (s *stage) placeTurn(ctx context.Context) error {
 			continue
 		}
 		if _, err := s.a.put(ctx, r, s.task.Agent.User); err != nil {
-			return blame.On(s.a.owner(record.ByTask), fmt.Errorf("place %s: %w", r.Name, err))
+			return outcome.On(s.a.owner(record.ByTask), fmt.Errorf("place %s: %w", r.Name, err))
 		}
 	}
 	return nil
@@ -224,14 +222,14 @@ func (s *stage) placeTurn(ctx context.Context) error {
 func (s *stage) view(role task.Role, name string, more func(dir string, room *views.Room) error) (string, error) {
 	dir, err := s.a.folders().View(fmt.Sprintf("view-%d-%s", s.i+1, name), func(dir string, room *views.Room) error {
 		if err := views.Build(dir, s.a.task, role, s.task.Name, room); err != nil {
-			return blame.On(record.ByTask, err)
+			return outcome.On(record.ByTask, err)
 		}
 		if more == nil {
 			return nil
 		}
 		return more(dir, room)
 	})
-	return dir, blame.On(record.ByCore, err)
+	return dir, outcome.On(record.ByCore, err)
 }
 
 // agentTime is the deadline of one turn; 0 is none but the core's own.
@@ -267,20 +265,20 @@ func (s *stage) turn(ctx context.Context, from string, round int) (record.Phase,
 	a := s.a
 	s.turns++
 	s.message.Turn = a.session.turns + 1
-	limit := cmp.Or(s.agentTime(), bound.Turn)
+	limit := cmp.Or(s.agentTime(), limits.Turn)
 	if left, bounded := s.left(); bounded {
 		limit = min(limit, left)
 	}
-	a.scribe.Append(record.TurnsFile, record.Turn{
+	a.recorder.Append(record.TurnsFile, record.Turn{
 		Time: a.now(), Kind: record.TurnMessage, Stage: s.task.Name, Turn: s.turns, Round: round, From: from,
-		Text: scribe.Cut(s.message.Text, bound.MessageBytes), Files: s.message.Files,
+		Text: recorder.Cut(s.message.Text, limits.MessageBytes), Files: s.message.Files,
 	})
-	a.session.pen.Said(s.task.Name, s.turns, scribe.Cut(s.message.Text, bound.MessageBytes))
+	a.session.pen.Said(s.task.Name, s.turns, recorder.Cut(s.message.Text, limits.MessageBytes))
 	s.out.Ran = true
 	var f finished
 	p := s.phase(record.PhaseTurn, record.ByAgent)
 	p.Round = round
-	p, err := a.phase(ctx, p, limit+bound.Return+bound.Control+bound.Turn, func(ctx context.Context) error {
+	p, err := a.phase(ctx, p, limit+limits.Return+limits.Control+limits.Turn, func(ctx context.Context) error {
 		f = a.session.turn(ctx, s.message, limit)
 		return f.err
 	})
@@ -292,10 +290,10 @@ func (s *stage) turn(ctx context.Context, from string, round int) (record.Phase,
 	if f.end != "" {
 		s.out.AgentEnd = f.end
 		s.lastWords = f.yield.Message
-		a.scribe.Append(record.TurnsFile, record.Turn{
+		a.recorder.Append(record.TurnsFile, record.Turn{
 			Time: a.now(), Kind: record.TurnYield, Stage: s.task.Name, Turn: s.turns, End: f.end, Asked: f.yield.End == agent.Asked,
-			Message: scribe.Cut(f.yield.Message, bound.MessageBytes), ExitCode: f.yield.ExitCode,
-			Reason: scribe.Cut(f.yield.Reason, bound.OutputTail), Took: f.took,
+			Message: recorder.Cut(f.yield.Message, limits.MessageBytes), ExitCode: f.yield.ExitCode,
+			Reason: recorder.Cut(f.yield.Reason, limits.OutputTail), Took: f.took,
 		})
 	}
 	return p, s.turnFailed(ctx, p, err)
@@ -315,9 +313,9 @@ func (s *stage) hooks(ctx context.Context) (record.Phase, error) {
 	if len(s.task.Hooks) == 0 {
 		return s.phase(record.PhaseHooks, record.ByTask), nil
 	}
-	limit := bound.Control
+	limit := limits.Control
 	for i := range s.task.Hooks {
-		limit += cmp.Or(s.task.Hooks[i].Time.Std(), bound.Hook)
+		limit += cmp.Or(s.task.Hooks[i].Time.Std(), limits.Hook)
 	}
 	p := s.phase(record.PhaseHooks, record.ByTask)
 	return s.a.phase(ctx, p, limit, func(ctx context.Context) error {
@@ -325,13 +323,13 @@ func (s *stage) hooks(ctx context.Context) (record.Phase, error) {
 			c := &s.task.Hooks[i]
 			env, err := c.Env.Resolve(s.a.in.LookupEnv)
 			if err == nil {
-				err = s.a.w.Command(ctx, c, env, cmp.Or(c.Time.Std(), bound.Hook))
+				err = s.a.sandbox.Command(ctx, c, env, cmp.Or(c.Time.Std(), limits.Hook))
 			}
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			if err != nil {
-				s.a.scribe.Note(p, "hook_failed", "%s", err)
+				s.a.recorder.Note(p, "hook_failed", "%s", err)
 			}
 		}
 		return nil
@@ -341,15 +339,15 @@ func (s *stage) hooks(ctx context.Context) (record.Phase, error) {
 // clean removes, before another stage, what the verification of this one put
 // into the sandbox.
 func (s *stage) clean(ctx context.Context) (record.Phase, error) {
-	ctx, end := s.a.w.Ctx(ctx)
+	ctx, end := s.a.sandbox.Ctx(ctx)
 	defer end()
-	p, err := s.a.phase(ctx, s.phase(record.PhaseClean, record.ByEnvironment), bound.Setup, func(ctx context.Context) error {
+	p, err := s.a.phase(ctx, s.phase(record.PhaseClean, record.ByEnvironment), limits.Setup, func(ctx context.Context) error {
 		if s.mode == task.ModeCopies {
-			return s.a.w.Resume(ctx)
+			return s.a.sandbox.Resume(ctx)
 		}
 		// The programs in the sandbox are the agent's by now, also the one that
 		// removes files.
-		return blame.On(record.ByAgent, s.a.w.Remove(ctx, s.fresh()))
+		return outcome.On(record.ByAgent, s.a.sandbox.Remove(ctx, s.fresh()))
 	})
 	if err != nil {
 		err = s.lost(ctx, p, err)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial/blame"
+	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
@@ -15,14 +15,14 @@ import (
 // that it was to work with, and that is so for every agent. Once one program ran
 // nobody can tell any more who removed what is missing.
 func (s *stage) unfit(ctx context.Context) error {
-	if s.i > 0 || s.a.w.Gone() {
+	if s.i > 0 || s.a.sandbox.Gone() {
 		return nil
 	}
-	starts, err := s.a.w.Starts(ctx, sessionID(s.a.role(), s.i+1))
+	starts, err := s.a.sandbox.Starts(ctx, sessionID(s.a.role(), s.i+1))
 	if err != nil || starts.Started > 0 || starts.Refused == "" {
 		return nil //nolint:nilerr // what nobody can say is no excuse
 	}
-	return blame.On(record.ByTask, fmt.Errorf("no program of the agent could be started in the sandbox: %s", starts.Refused))
+	return outcome.On(record.ByTask, fmt.Errorf("no program of the agent could be started in the sandbox: %s", starts.Refused))
 }
 
 // users notes which users of verifiers the sandbox does not have before the
@@ -34,7 +34,7 @@ func (a *attempt) users(ctx context.Context) error {
 		if _, known := a.lacks[user]; known || user == "" {
 			continue
 		}
-		err := a.w.HasUser(ctx, user)
+		err := a.sandbox.HasUser(ctx, user)
 		if a.lacks[user] = errors.Is(err, sandbox.ErrNotFound); err != nil && !a.lacks[user] {
 			return fmt.Errorf("look up user %q: %w", user, err)
 		}

@@ -14,17 +14,15 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/relay"
-	inside "github.com/berth-eval/berth/core/sandbox"
-	"github.com/berth-eval/berth/core/trial/blame"
-	"github.com/berth-eval/berth/core/trial/bound"
 	"github.com/berth-eval/berth/core/trial/collect"
-	"github.com/berth-eval/berth/core/trial/decide"
-	"github.com/berth-eval/berth/core/trial/patience"
-	"github.com/berth-eval/berth/core/trial/scribe"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
-	"github.com/berth-eval/berth/core/trial/world"
 	"github.com/berth-eval/berth/plugins/model"
-	"github.com/berth-eval/berth/plugins/sandbox"
+	shell "github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -38,7 +36,7 @@ func (s *stage) verify(ctx context.Context) (record.Phase, error) {
 	if interaction != nil {
 		reduce = interaction.Reduce
 	}
-	s.out.Verdicts = decide.Rounds(reduce, s.rounds)
+	s.out.Verdicts = outcome.Rounds(reduce, s.rounds)
 	var uses []task.VerifierUse
 	for _, u := range s.task.Verifiers {
 		if !s.judgesRounds(u.Name) {
@@ -50,14 +48,14 @@ func (s *stage) verify(ctx context.Context) (record.Phase, error) {
 		s.out.Verified = true
 		return p, nil
 	}
-	limit := bound.Control
+	limit := limits.Control
 	for range uses {
-		limit += s.verifyTime() + bound.Return + bound.Control
+		limit += s.verifyTime() + limits.Return + limits.Control
 	}
-	return a.phase(ctx, p, limit+bound.Setup, func(ctx context.Context) error {
+	return a.phase(ctx, p, limit+limits.Setup, func(ctx context.Context) error {
 		sums, err := s.fill(ctx, p, uses)
 		if err != nil {
-			return blame.On(a.owner(record.ByEnvironment), fmt.Errorf("place the verifier's files: %w", err))
+			return outcome.On(a.owner(record.ByEnvironment), fmt.Errorf("place the verifier's files: %w", err))
 		}
 		if s.inSandbox(uses) {
 			s.changedTools(ctx, p, uses)
@@ -67,10 +65,10 @@ func (s *stage) verify(ctx context.Context) (record.Phase, error) {
 		for n, u := range uses {
 			v, err := s.judge(ctx, judgement{use: u, number: n + 1, earlier: s.out.Verdicts})
 			if err != nil {
-				return blame.On(record.ByVerifier, fmt.Errorf("verifier %s: %w", u.Name, err))
+				return outcome.On(record.ByVerifier, fmt.Errorf("verifier %s: %w", u.Name, err))
 			}
 			if v.Decision == verifier.Continue {
-				return blame.On(record.ByVerifier, fmt.Errorf("verifier %s: it said continue after the last turn", u.Name))
+				return outcome.On(record.ByVerifier, fmt.Errorf("verifier %s: it said continue after the last turn", u.Name))
 			}
 			s.out.Verdicts = append(s.out.Verdicts, v)
 		}
@@ -86,11 +84,11 @@ func (s *stage) verify(ctx context.Context) (record.Phase, error) {
 // verifyTime is how long one verifier may take.
 func (s *stage) verifyTime() time.Duration {
 	l := s.a.in.Cell.Limits
-	return cmp.Or(scaled(s.task.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor), bound.Verify)
+	return cmp.Or(scaled(s.task.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor), limits.Verify)
 }
 
 // verifyUser is whom the verifier's commands run as; empty is root.
-func (s *stage) verifyUser() string { return cmp.Or(s.task.Verify.User, s.a.w.Made.Image.User) }
+func (s *stage) verifyUser() string { return cmp.Or(s.task.Verify.User, s.a.sandbox.Made.Image.User) }
 
 // fresh are the folders that do not exist while the agent lives.
 func (s *stage) fresh() []string {
@@ -98,7 +96,7 @@ func (s *stage) fresh() []string {
 	for i := range s.a.task.Resources {
 		r := &s.a.task.Resources[i]
 		if r.Phase == task.PlaceVerify && r.Place != "" && r.Folder && (r.Stage == "" || r.Stage == s.task.Name) {
-			paths = append(paths, s.a.w.Absolute(r.Place))
+			paths = append(paths, s.a.sandbox.Absolute(r.Place))
 		}
 	}
 	if p := s.a.task.Paths.VerifierLogs; p != "" {
@@ -126,17 +124,17 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 		return sums, nil
 	}
 	if s.a.lacks[s.verifyUser()] {
-		if err := s.a.w.HasUser(ctx, s.verifyUser()); err != nil {
-			return nil, blame.On(record.ByTask, fmt.Errorf("the verifier's user was missing before the agent came: %w", err))
+		if err := s.a.sandbox.HasUser(ctx, s.verifyUser()); err != nil {
+			return nil, outcome.On(record.ByTask, fmt.Errorf("the verifier's user was missing before the agent came: %w", err))
 		}
 	}
 	if paths := s.fresh(); len(paths) > 0 {
-		moved, err := s.a.w.Fresh(ctx, s.verifyUser(), 0o755, paths...)
+		moved, err := s.a.sandbox.Fresh(ctx, s.verifyUser(), 0o755, paths...)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range moved {
-			s.a.scribe.Note(p, "planted", "a %s (%d entries) stood at %s before the verifier's files were placed; it was moved aside", m.Kind, m.Entries, m.Path)
+			s.a.recorder.Note(p, "planted", "a %s (%d entries) stood at %s before the verifier's files were placed; it was moved aside", m.Kind, m.Entries, m.Path)
 		}
 	}
 	for i := range s.a.task.Resources {
@@ -157,14 +155,14 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 // when they were cut off. It is best effort.
 func (s *stage) verifierLogs(ctx context.Context, p record.Phase) {
 	source := s.a.task.Paths.VerifierLogs
-	if source == "" || s.mode == task.ModeCopies || s.a.w.Gone() {
+	if source == "" || s.mode == task.ModeCopies || s.a.sandbox.Gone() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 	defer cancel()
 	c := collect.Collector{
-		Into: filepath.Join(s.a.in.Record.Dir(), record.VerifierDir), Plain: true, MaxBytes: bound.LogsBytes,
-		Redactor: s.a.scribe.Redactor(), Fetch: s.a.w.Fetch,
+		Into: filepath.Join(s.a.in.Record.Dir(), record.VerifierDir), Plain: true, MaxBytes: limits.LogsBytes,
+		Redactor: s.a.recorder.Redactor(), Fetch: s.a.sandbox.Fetch,
 	}
 	to := "logs"
 	if len(s.a.task.Stages) > 1 {
@@ -177,7 +175,7 @@ func (s *stage) verifierLogs(ctx context.Context, p record.Phase) {
 		}
 	}
 	if err != nil {
-		s.a.scribe.Note(p, "verifier_logs", "%s: %s", source, err)
+		s.a.recorder.Note(p, "verifier_logs", "%s: %s", source, err)
 	}
 }
 
@@ -193,8 +191,8 @@ func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) er
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(sums)), func(name string) bool { return strings.HasPrefix(name, dir+"/") }) {
 			continue // such as the one for the verdict, into which nothing was put
 		}
-		if err := s.a.w.Sums(ctx, dir, now); err != nil {
-			s.a.scribe.Note(p, "tests_not_checked", "%s cannot be looked at again: %s", dir, err)
+		if err := s.a.sandbox.Sums(ctx, dir, now); err != nil {
+			s.a.recorder.Note(p, "tests_not_checked", "%s cannot be looked at again: %s", dir, err)
 			return nil
 		}
 	}
@@ -207,11 +205,11 @@ func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) er
 	if len(names) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%d of the verifier's files changed while it ran: %s", len(names), scribe.Cut(strings.Join(names, ", "), 500))
+	text := fmt.Sprintf("%d of the verifier's files changed while it ran: %s", len(names), recorder.Cut(strings.Join(names, ", "), 500))
 	if s.a.leftRunning {
-		s.a.scribe.Exposed(p, "tests_changed", "%s", text)
+		s.a.recorder.Exposed(p, "tests_changed", "%s", text)
 	} else {
-		s.a.scribe.Note(p, "tests_changed", "%s", text)
+		s.a.recorder.Note(p, "tests_changed", "%s", text)
 	}
 	return nil
 }
@@ -237,24 +235,24 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	v, err := s.ask(ctx, j, plugin, r)
 	if err != nil && s.models != nil && s.models.Down() != nil {
 		// Nothing in the sandbox keeps a model from answering.
-		err = blame.On(record.ByModel, fmt.Errorf("%w; the verifier says: %w", s.models.Down(), err))
+		err = outcome.On(record.ByModel, fmt.Errorf("%w; the verifier says: %w", s.models.Down(), err))
 	}
 	if err = errors.Join(err, done()); err != nil {
 		return verifier.Verdict{}, err
 	}
-	if err := decide.Check(v); err != nil {
+	if err := outcome.Check(v); err != nil {
 		return verifier.Verdict{}, err
 	}
 	v.Verifier, v.Stage, v.Round = j.use.Name, s.task.Name, j.round
-	v.Handoff, v.Rationale = a.scribe.Text(v.Handoff, bound.MessageBytes), a.scribe.Text(v.Rationale, bound.MessageBytes)
+	v.Handoff, v.Rationale = a.recorder.Text(v.Handoff, limits.MessageBytes), a.recorder.Text(v.Rationale, limits.MessageBytes)
 	at := s.phase(record.PhaseVerify, record.ByVerifier)
 	if j.round > 0 {
 		at.Name = record.PhaseJudge
 	}
 	for _, f := range v.Findings {
-		a.scribe.Finding(at, j.use.Name, f)
+		a.recorder.Finding(at, j.use.Name, f)
 	}
-	a.scribe.Append(record.VerdictsFile, record.Verdict{Time: a.now(), Verdict: v})
+	a.recorder.Append(record.VerdictsFile, record.Verdict{Time: a.now(), Verdict: v})
 	return v, nil
 }
 
@@ -285,18 +283,18 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		return r, done, err
 	}
 	if r.Scratch, err = a.folders().Scratch("scratch-" + id); err != nil {
-		return r, done, blame.On(record.ByCore, err)
+		return r, done, outcome.On(record.ByCore, err)
 	}
 	undo = append(undo, func() error {
 		// What it wrote may be what it found in the sandbox. Its verdict stands.
-		if failed := collect.Folder(r.Scratch, s.verifierDir(j), a.scribe.Redactor()); failed != nil {
-			a.scribe.Note(s.phase(record.PhaseVerify, record.ByVerifier), "verifier_files", "%s", failed)
+		if failed := collect.Folder(r.Scratch, s.verifierDir(j), a.recorder.Redactor()); failed != nil {
+			a.recorder.Note(s.phase(record.PhaseVerify, record.ByVerifier), "verifier_files", "%s", failed)
 		}
 		return nil
 	})
 	env, err := s.task.Verify.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return r, done, blame.On(record.ByConfig, fmt.Errorf("environment of the verifier: %w", err))
+		return r, done, outcome.On(record.ByConfig, fmt.Errorf("environment of the verifier: %w", err))
 	}
 	r.Env = merge(env, cell.Env)
 	var models ModelSession
@@ -314,23 +312,23 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		return r, done, nil
 	}
 	r.User = s.verifyUser()
-	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d", s.i+1, j.number)), relay.Of(a.w.Sandbox, inside.Session{
-		ID: id, User: r.User, Dir: a.w.Dir, Env: world.List(merge(a.w.Env, r.Env)), Grading: true,
+	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d", s.i+1, j.number)), relay.Of(a.sandbox.Sandbox, host.Session{
+		ID: id, User: r.User, Dir: a.sandbox.Dir, Env: sandbox.List(merge(a.sandbox.Env, r.Env)), Grading: true,
 	}))
 	if err == nil {
 		undo = append(undo, func() error {
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 			defer cancel()
 			shut := shell.Shut(end)
-			if a.w.Gone() {
+			if a.sandbox.Gone() {
 				return nil // it is told elsewhere
 			}
-			return blame.On(a.owner(record.ByEnvironment), shut)
+			return outcome.On(a.owner(record.ByEnvironment), shut)
 		})
 		r.Shell, s.shell = shell.Address(), shell
 		err = shell.Open(ctx)
 	}
-	return r, done, blame.On(record.ByCore, err)
+	return r, done, outcome.On(record.ByCore, err)
 }
 
 // verifierDir is where the attempt keeps what a verifier wrote on the host:
@@ -370,7 +368,7 @@ func (s *stage) attemptView(view, copies string, room *views.Room) error {
 	}
 	err := views.Attempt(view, dir, copies, task.RoleVerifier, room)
 	if collect.RefusesName(err) {
-		return blame.On(s.a.owner(record.ByEnvironment), err) // the names are the agent's
+		return outcome.On(s.a.owner(record.ByEnvironment), err) // the names are the agent's
 	}
 	return err
 }
@@ -381,34 +379,34 @@ func (s *stage) judgeModels(ctx context.Context, cell Verifier, plugin VerifierP
 	}
 	m, err := s.a.in.Gateway.Session(ctx, s.a.modelSpec("judge", cell.Models))
 	if err != nil {
-		return nil, nil, blame.On(record.ByModel, err)
+		return nil, nil, outcome.On(record.ByModel, err)
 	}
 	endpoints := m.Endpoints()
 	for _, e := range endpoints {
-		s.a.scribe.Hide(e.Token)
+		s.a.recorder.Hide(e.Token)
 	}
-	return endpoints, m, blame.On(record.ByModel, m.Allow(ctx))
+	return endpoints, m, outcome.On(record.ByModel, m.Allow(ctx))
 }
 
 // ask calls the verifier. At its deadline its access is cut first.
 func (s *stage) ask(ctx context.Context, j judgement, plugin VerifierPlugin, r verifier.Request) (verifier.Verdict, error) {
-	ctx, cancel := patience.Limited(ctx, "it", r.Timeout)
+	ctx, cancel := limits.Limited(ctx, "it", r.Timeout)
 	defer cancel()
 	call, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	cutOff := context.AfterFunc(ctx, func() {
 		if s.shell != nil {
-			end, done := context.WithTimeout(context.WithoutCancel(ctx), bound.Control)
+			end, done := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 			defer done()
 			_ = s.shell.Close(end) // the call below ends for the same reason
 		}
 		stop(context.Cause(ctx))
 	})
 	defer cutOff()
-	log := func(line string) { s.a.scribe.Log(j.use.Name, s.task.Name, line) }
-	v, err := patience.Await(call, func(ctx context.Context) (verifier.Verdict, error) { return plugin.Verify(ctx, r, log) })
-	if errors.Is(err, sandbox.ErrRevoked) && ctx.Err() != nil {
+	log := func(line string) { s.a.recorder.Log(j.use.Name, s.task.Name, line) }
+	v, err := limits.Await(call, func(ctx context.Context) (verifier.Verdict, error) { return plugin.Verify(ctx, r, log) })
+	if errors.Is(err, shell.ErrRevoked) && ctx.Err() != nil {
 		return v, context.Cause(ctx) // it ended by the cut, before it was cancelled
 	}
-	return v, patience.Caused(ctx, err)
+	return v, limits.Caused(ctx, err)
 }

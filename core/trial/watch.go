@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial/blame"
-	"github.com/berth-eval/berth/core/trial/world"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/plugins/agent"
 )
 
@@ -41,7 +41,7 @@ func (s *session) watch(outside, turn context.Context, begin time.Time, limit ti
 	}
 	var lost <-chan struct{}
 	if s.role != agent.RoleUser {
-		lost = s.a.w.Lost()
+		lost = s.a.sandbox.Lost()
 	}
 	var over time.Time // since when there is no time left
 	for {
@@ -65,7 +65,7 @@ func (s *session) watch(outside, turn context.Context, begin time.Time, limit ti
 			return errBudget
 		case <-lost:
 			t.Stop()
-			return world.ErrLost
+			return sandbox.ErrLost
 		case <-outside.Done():
 			t.Stop()
 			return context.Cause(outside)
@@ -92,16 +92,16 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 		return nil
 	case err == nil:
 		if down := a.session.down(); down != nil {
-			return blame.On(record.ByModel, down)
+			return outcome.On(record.ByModel, down)
 		}
 		if refused := models.Refused(); refused != nil && (s.out.AgentEnd == record.Crashed || s.out.AgentEnd == record.Yielded && unanswered(models)) {
-			s.out.Failure = a.failure(blame.On(record.ByAgent, refused), p)
+			s.out.Failure = a.failure(outcome.On(record.ByAgent, refused), p)
 		}
 		return nil
-	case a.w.Gone() || ctx.Err() != nil || errors.Is(err, errNotCut):
+	case a.sandbox.Gone() || ctx.Err() != nil || errors.Is(err, errNotCut):
 		return err
 	case models != nil && s.out.AgentEnd != record.SandboxLost:
-		err = blame.Model(record.ByAgent, models, err)
+		err = outcome.Model(record.ByAgent, models, err)
 	}
 	f := a.failure(err, p)
 	if f.Outcome != record.AgentError {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/relay"
-	inside "github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
@@ -119,11 +118,11 @@ func (b *bench) sandbox(ctx context.Context, env string) (_ *made, err error) {
 	if err != nil {
 		return nil, err
 	}
-	binary, _, err := inside.Install(filepath.Join(b.dir, "d"), filepath.Join(b.bin, "berth-sandboxd"))
+	binary, _, err := host.Install(filepath.Join(b.dir, "d"), filepath.Join(b.bin, "berth-sandboxd"))
 	if err != nil {
 		return nil, err
 	}
-	folder, err := inside.NewFolder(filepath.Join(b.dir, "c"), binary)
+	folder, err := host.NewFolder(filepath.Join(b.dir, "c"), binary)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +136,7 @@ func (b *bench) sandbox(ctx context.Context, env string) (_ *made, err error) {
 		return nil, err
 	}
 	m.undo = append(m.undo, func() { _, _ = e.Destroy(context.WithoutCancel(ctx), got.ID) })
-	box, err := inside.Connect(ctx, folder, got.PID, time.Minute)
+	box, err := host.Connect(ctx, folder, got.PID, time.Minute)
 	if err != nil {
 		return nil, err
 	}

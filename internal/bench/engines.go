@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/plugin"
-	inside "github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
@@ -107,7 +106,7 @@ func (m *measured) all(ctx context.Context, f *figures) error {
 	if m.env, _, err = h.Environment(ctx, m.name); err != nil {
 		return err
 	}
-	if m.binary, _, err = inside.Install(filepath.Join(m.dir, "d"), filepath.Join(m.bin, "berth-sandboxd")); err != nil {
+	if m.binary, _, err = host.Install(filepath.Join(m.dir, "d"), filepath.Join(m.bin, "berth-sandboxd")); err != nil {
 		return err
 	}
 	for _, flight := range []int{1, 4, 16} {
@@ -142,7 +141,7 @@ type box struct {
 }
 
 func (m *measured) open(ctx context.Context) (*box, error) {
-	folder, err := inside.NewFolder(filepath.Join(m.dir, m.next()), m.binary)
+	folder, err := host.NewFolder(filepath.Join(m.dir, m.next()), m.binary)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +149,7 @@ func (m *measured) open(ctx context.Context) (*box, error) {
 	if err != nil {
 		return nil, errors.Join(err, folder.Close())
 	}
-	core, err := inside.Connect(ctx, folder, got.PID, time.Minute)
+	core, err := host.Connect(ctx, folder, got.PID, time.Minute)
 	return &box{got.ID, core, folder}, err
 }
 

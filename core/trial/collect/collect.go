@@ -20,9 +20,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-eval/berth/core/trial/bound"
-	"github.com/berth-eval/berth/core/trial/copying"
-	"github.com/berth-eval/berth/core/trial/redact"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/recorder"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -74,7 +73,7 @@ type Collector struct {
 	Into     string // the folder; made when there is something to put into it
 	Workdir  string // that relative sources are relative to
 	Fetch    Fetch
-	Redactor *redact.Redactor
+	Redactor *recorder.Redactor
 	Plain    bool // write no manifest
 	MaxBytes int64
 	MaxFiles int64
@@ -90,10 +89,10 @@ type Collector struct {
 // write, or that ctx ended.
 func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 	if c.MaxBytes == 0 {
-		c.MaxBytes = bound.ArtifactBytes
+		c.MaxBytes = limits.ArtifactBytes
 	}
 	if c.MaxFiles == 0 {
-		c.MaxFiles = bound.ArtifactEntries
+		c.MaxFiles = limits.ArtifactEntries
 	}
 	defer c.close()
 	entries := []Entry{}
@@ -364,7 +363,7 @@ func (x *extraction) file(name string, r io.Reader) error {
 	}
 	left := x.c.MaxBytes - x.c.bytes
 	w := x.c.Redactor.Writer(f)
-	n, err := copying.Copy(markHost{w}, io.LimitReader(r, left+1))
+	n, err := io.Copy(markHost{w}, io.LimitReader(r, left+1))
 	err = errors.Join(err, hostly(w.Close()), hostly(f.Close()))
 	x.c.bytes += n
 	x.e.Files++
@@ -402,7 +401,7 @@ func hostOrName(x *extraction, name string, err error) error {
 }
 
 func (x *extraction) drop(name, why string) {
-	if len(x.e.Dropped) >= bound.ArtifactDropped {
+	if len(x.e.Dropped) >= limits.ArtifactDropped {
 		x.e.DroppedMore++
 		return
 	}

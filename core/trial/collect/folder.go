@@ -3,13 +3,13 @@ package collect
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"github.com/berth-eval/berth/core/trial/bound"
-	"github.com/berth-eval/berth/core/trial/copying"
-	"github.com/berth-eval/berth/core/trial/redact"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/recorder"
 )
 
 // OpenUp makes a tree that came out of a sandbox readable and removable, whatever
@@ -34,7 +34,7 @@ func OpenUp(dir string) error {
 // Folder copies the regular files below a folder of the host, which a plugin
 // wrote, into the folder to, with secrets masked. Links and special files are
 // left out. It stops at the bounds of an artifact and says so in an error.
-func Folder(from, to string, r *redact.Redactor) error {
+func Folder(from, to string, r *recorder.Redactor) error {
 	root, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -63,18 +63,18 @@ func Folder(from, to string, r *redact.Redactor) error {
 		case !d.Type().IsRegular():
 			return nil
 		}
-		if files++; files > bound.ArtifactEntries {
-			return fmt.Errorf("keep %s: more than %d files", filepath.Base(to), int64(bound.ArtifactEntries))
+		if files++; files > limits.ArtifactEntries {
+			return fmt.Errorf("keep %s: more than %d files", filepath.Base(to), int64(limits.ArtifactEntries))
 		}
 		n, err := copyMasked(root, p, target, r)
-		if size += n; err == nil && size > bound.ArtifactBytes {
-			err = fmt.Errorf("keep %s: more than %d bytes", filepath.Base(to), int64(bound.ArtifactBytes))
+		if size += n; err == nil && size > limits.ArtifactBytes {
+			err = fmt.Errorf("keep %s: more than %d bytes", filepath.Base(to), int64(limits.ArtifactBytes))
 		}
 		return err
 	})
 }
 
-func copyMasked(root *os.Root, name, to string, r *redact.Redactor) (int64, error) {
+func copyMasked(root *os.Root, name, to string, r *recorder.Redactor) (int64, error) {
 	in, err := root.Open(name)
 	if err != nil {
 		return 0, err
@@ -91,6 +91,6 @@ func copyMasked(root *os.Root, name, to string, r *redact.Redactor) (int64, erro
 		return 0, err
 	}
 	w := r.Writer(out)
-	n, err := copying.Copy(w, in)
+	n, err := io.Copy(w, in)
 	return n, errors.Join(err, w.Close(), out.Close())
 }

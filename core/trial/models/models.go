@@ -9,10 +9,10 @@ import (
 	"net"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
-	inside "github.com/berth-eval/berth/core/sandbox"
-	"github.com/berth-eval/berth/core/trial/cell"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -40,7 +40,7 @@ type Spec struct {
 	Dialects []model.Dialect
 	// Inside opens a loopback port in the sandbox for the endpoint; nil when
 	// the session has no sandbox.
-	Inside func(ctx context.Context, port int, serve func(net.Conn)) (*inside.Port, error)
+	Inside func(ctx context.Context, port int, serve func(net.Conn)) (*host.Port, error)
 }
 
 // Refusal is why the models of a session serve no more: a request that a budget

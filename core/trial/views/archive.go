@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-eval/berth/core/trial/copying"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -83,7 +82,7 @@ func add(tw *tar.Writer, root *os.Root, it item, name string) (string, error) {
 		return "", err
 	}
 	sum := sha256.New()
-	if _, err = copying.Copy(io.MultiWriter(tw, sum), io.LimitReader(f, it.size)); err != nil {
+	if _, err = io.Copy(io.MultiWriter(tw, sum), io.LimitReader(f, it.size)); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil

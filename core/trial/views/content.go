@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/berth-eval/berth/core/trial/copying"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -162,6 +161,6 @@ func newFile(to string, from io.Reader, mode fs.FileMode) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = copying.Copy(out, from)
+	_, err = io.Copy(out, from)
 	return errors.Join(err, out.Close())
 }

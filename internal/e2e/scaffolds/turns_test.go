@@ -16,7 +16,6 @@ import (
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/relay"
-	"github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -31,7 +30,7 @@ type bench struct {
 	agent agent.Agent
 	setup agent.Setup
 	relay *relay.Relay
-	box   *sandbox.Sandbox
+	box   *host.Sandbox
 
 	folder string // where the gateway keeps what it was asked
 
@@ -84,9 +83,9 @@ func set(t *testing.T, s scaffold, script string) *bench {
 	for _, m := range needs.Bundles {
 		mounts = append(mounts, environment.Mount{Source: m.Source, Target: m.Target})
 	}
-	installed, _, err := sandbox.Install(filepath.Join(dir, "bin"), filepath.Join(root, "bin", "berth-sandboxd"))
+	installed, _, err := host.Install(filepath.Join(dir, "bin"), filepath.Join(root, "bin", "berth-sandboxd"))
 	must(t, err)
-	folder, err := sandbox.NewFolder(filepath.Join(dir, "c"), installed)
+	folder, err := host.NewFolder(filepath.Join(dir, "c"), installed)
 	must(t, err)
 	t.Cleanup(func() { _ = folder.Close() })
 	must(t, errors.Join(os.Mkdir(filepath.Join(dir, "s"), 0o700), os.Mkdir(filepath.Join(dir, "v"), 0o700), os.Mkdir(filepath.Join(dir, "o"), 0o700)))
@@ -97,7 +96,7 @@ func set(t *testing.T, s scaffold, script string) *bench {
 	})
 	must(t, err)
 	t.Cleanup(func() { _, _ = env.Destroy(context.WithoutCancel(ctx), made.ID) })
-	b.box, err = sandbox.Connect(ctx, folder, made.PID, time.Minute)
+	b.box, err = host.Connect(ctx, folder, made.PID, time.Minute)
 	must(t, err)
 	t.Cleanup(func() { _ = b.box.Close() })
 	b.relay, err = relay.New(filepath.Join(dir, "r"), relay.Of(b.box, host.Session{ID: "s", Dir: "/app"}))

@@ -13,7 +13,6 @@ import (
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/relay"
-	"github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/environment/environmenttest"
@@ -27,7 +26,7 @@ type lab struct {
 	dir      string
 	sandboxd string
 	next     atomic.Int64
-	boxes    sync.Map // address of a shell → *sandbox.Sandbox
+	boxes    sync.Map // address of a shell → *host.Sandbox
 }
 
 // order says what a sandbox is for.
@@ -64,7 +63,7 @@ func (b *bench) shells(ctx context.Context) (*lab, error) {
 		h.Stop()
 		return nil, fmt.Errorf("make a folder for sandboxes: %w", err)
 	}
-	binary, _, err := sandbox.Install(filepath.Join(dir, "bin"), b.o.Sandboxd)
+	binary, _, err := host.Install(filepath.Join(dir, "bin"), b.o.Sandboxd)
 	if err != nil {
 		h.Stop()
 		return nil, err
@@ -100,7 +99,7 @@ func (l *lab) close() error {
 // shell makes a sandbox that lives as long as t, and opens a session in it.
 func (l *lab) shell(ctx context.Context, t *conformance.T, o order) (address string, revoke func()) {
 	n := strconv.FormatInt(l.next.Add(1), 10)
-	folder, err := sandbox.NewFolder(filepath.Join(l.dir, "c"+n), l.sandboxd)
+	folder, err := host.NewFolder(filepath.Join(l.dir, "c"+n), l.sandboxd)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -118,7 +117,7 @@ func (l *lab) shell(ctx context.Context, t *conformance.T, o order) (address str
 	}
 	cleanup := context.WithoutCancel(ctx)
 	t.Cleanup(func() { _, _ = l.env.Destroy(cleanup, made.ID) })
-	box, err := sandbox.Connect(ctx, folder, made.PID, time.Minute)
+	box, err := host.Connect(ctx, folder, made.PID, time.Minute)
 	if err != nil {
 		t.Fatalf("connect to a sandbox to try it in: %v", err)
 	}

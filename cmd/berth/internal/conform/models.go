@@ -9,13 +9,13 @@ import (
 
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
-	"github.com/berth-eval/berth/core/sandbox"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/agenttest"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
 // replies are what the model of the kit says to everything: it does what the
@@ -71,7 +71,7 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 	s.Models = session.Endpoints()
 	s.Inside = func(ctx context.Context, t *conformance.T, shell string) map[string]model.Endpoint {
 		v, _ := b.lab.boxes.Load(shell)
-		box, ok := v.(*sandbox.Sandbox)
+		box, ok := v.(*host.Sandbox)
 		if !ok {
 			t.Fatalf("the sandbox of %s is gone", shell)
 		}

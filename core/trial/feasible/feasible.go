@@ -1,0 +1,226 @@
+// Package feasible says whether a task can run in a cell, in which mode it is
+// verified there, and what its environment is asked for: what the task wants,
+// reduced to what the experiment grants. A result under less than the task asks
+// for is marked. Plan asks before anything starts, and each attempt asks again.
+//
+// It must not ask a plugin or touch a file: what plugins said is handed to it.
+package feasible
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Problem is why a task cannot be run in a cell.
+type Problem = environment.Problem
+
+// Known is what plan has found out of the plugins of a cell. A nil field is
+// not known, and nothing is refused for it.
+type Known struct {
+	Agent     *agent.Needs
+	User      *agent.Needs
+	Verifiers map[string]verifier.Traits // by the name that tasks use
+	Gateway   bool                       // there are models
+}
+
+// Unsupported says, by name, what of a task this core cannot carry out in a
+// cell, and what the cell may not do to the task. Plan asks it for every task
+// and cell, and a trial asks it again.
+func Unsupported(t *task.Task, c cell.Cell, k Known) []Problem {
+	var ps []Problem
+	add := func(summary, format string, args ...any) {
+		ps = append(ps, Problem{Summary: summary, Detail: fmt.Sprintf(format, args...)})
+	}
+	for _, n := range t.Needs() {
+		if why, ok := later[n.Feature]; ok {
+			add(fmt.Sprintf("task asks for %s", n.Detail), "%s%s", inStage(n.Stage), why)
+		}
+	}
+	for i := range t.Stages {
+		s := &t.Stages[i]
+		if len(s.Captures) > 0 && s.Surface == nil {
+			add("task captures from a surface that no stage has", "%s", inStage(s.Name))
+		}
+		ps = append(ps, modeProblems(t, s, c, k)...)
+	}
+	if _, _, err := Network(t, c.Environment.Network); err != nil {
+		add("network cannot be granted as the task asks", "%s", err)
+	}
+	ps = append(ps, Agent("agent", c.Agent, k.Agent, k.Gateway)...)
+	if c.User != nil && t.Interaction != nil {
+		ps = append(ps, Agent("user", c.User.Agent, k.User, k.Gateway)...)
+		if k.User != nil && (k.User.Shell || k.User.Terminal || k.User.Surface) {
+			add(fmt.Sprintf("user %q wants a sandbox", c.User.Plugin),
+				"A simulated user with a sandbox of its own is not supported yet. Use an agent that needs no shell.")
+		}
+	}
+	if c.Agent.Oracle && k.Agent != nil {
+		for i := range t.Stages {
+			if t.Stages[i].Reference == nil {
+				add("task has no reference solution", "%sAn oracle cannot run it.", inStage(t.Stages[i].Name))
+			}
+		}
+	}
+	return ps
+}
+
+// later are the features that this core refuses by name, with what to do.
+var later = map[task.Feature]string{
+	task.FeatureCompose: "Its compose file was not read.",
+	task.FeatureWindows: "Berth has no Windows sandboxes.",
+	task.FeatureTPU:     "Berth has no environment with TPUs.",
+	task.FeatureSurface: "Surfaces are not supported yet.",
+}
+
+func inStage(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf("In stage %q. ", name)
+}
+
+// Mode is how a stage is verified: as the task declares (restarted when it
+// declares nothing), or more strictly when the experiment asks for that. A
+// declared mode is never weakened.
+func Mode(t *task.Task, s *task.Stage, asked task.Mode) (task.Mode, error) {
+	declared := t.ModeOf(s)
+	if declared == "" {
+		declared = task.ModeRestarted
+	}
+	switch {
+	case asked == "" || asked == declared:
+		return declared, nil
+	case asked.Stronger(declared):
+		return asked, nil
+	default:
+		return "", fmt.Errorf("the task declares %q, and %q is not stricter: remove verify, or ask for a mode further down in live, restarted, snapshot, separate",
+			declared, asked)
+	}
+}
+
+func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Problem) {
+	add := func(summary, format string, args ...any) {
+		ps = append(ps, Problem{Summary: summary, Detail: inStage(s.Name) + fmt.Sprintf(format, args...)})
+	}
+	mode, err := Mode(t, s, c.Verify)
+	if err != nil {
+		add("verification mode refused", "%s", err)
+		return ps
+	}
+	if mode == task.ModeSnapshot || mode == task.ModeSeparate {
+		instead := fmt.Sprintf("Use a task that is verified in %q or %q.", task.ModeLive, task.ModeRestarted)
+		if mode != t.ModeOf(s) {
+			instead = fmt.Sprintf("Write verify = %q, or leave verify out.", task.ModeRestarted)
+		}
+		add(fmt.Sprintf("verification mode %q is not supported yet", mode), "It needs a second sandbox. %s", instead)
+	}
+	for _, u := range s.Verifiers {
+		traits, ok := k.Verifiers[u.Name]
+		switch {
+		case !ok:
+		case traits.Needs == verifier.NeedsOwn:
+			add(fmt.Sprintf("verifier %q wants a sandbox of its own", u.Name), "That is not supported yet.")
+		case traits.Needs == verifier.NeedsSandbox && mode == task.ModeCopies:
+			add(fmt.Sprintf("verifier %q needs the sandbox", u.Name), "Mode %q verifies collected files without one.", mode)
+		case traits.Needs == verifier.NeedsSandbox && traits.Rounds && t.Interaction != nil && t.Interaction.MaxFollowUps > 0:
+			add(fmt.Sprintf("verifier %q judges rounds and needs the sandbox", u.Name),
+				"A judgement between turns works on copies only.")
+		}
+		if ok && len(traits.Models) > 0 && !k.Gateway {
+			add(fmt.Sprintf("verifier %q needs a model", u.Name), "There is no gateway for models in this build.")
+		}
+	}
+	return ps
+}
+
+// Agent says why an agent that needs n cannot play its part, "agent" or "user", in a
+// cell. A nil n is not known, and nothing is refused for it.
+func Agent(part string, a cell.Agent, n *agent.Needs, gateway bool) (ps []Problem) {
+	if n == nil {
+		return nil
+	}
+	add := func(summary, format string, args ...any) {
+		ps = append(ps, Problem{Summary: summary, Detail: fmt.Sprintf(format, args...)})
+	}
+	for _, r := range n.Refusals {
+		add(fmt.Sprintf("%s %q refuses", part, a.Plugin), "%s", r)
+	}
+	if n.Surface {
+		add(fmt.Sprintf("%s %q needs a surface", part, a.Plugin), "Surfaces are not supported yet.")
+	}
+	if len(n.Dialects) == 0 {
+		return ps
+	}
+	if !gateway {
+		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "There is no gateway for models in this build.")
+	}
+	if _, ok := a.Models["default"]; !ok {
+		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "It speaks %s: choose one with model = model.<name>.", dialects(n))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Models)) {
+		m := a.Models[name]
+		if d := m.Info.Dialect; d != "" && d != model.DialectScript && !slices.Contains(n.Dialects, d) {
+			add(fmt.Sprintf("%s %q cannot speak to model %q", part, a.Plugin, m.Label), "Its provider is %q, and the %s speaks %s.", d, part, dialects(n))
+		}
+	}
+	return ps
+}
+
+func dialects(n *agent.Needs) string {
+	var ds []string
+	for _, d := range n.Dialects {
+		ds = append(ds, string(d))
+	}
+	return strings.Join(ds, ", ")
+}
+
+// Spec is what the environment of a cell is asked for, less what only an
+// attempt knows (labels, folders, the resolved variables), and what the
+// experiment changed of what the task asks.
+func Spec(t *task.Task, c cell.Cell, needs agent.Needs) (environment.Spec, []string, error) {
+	e := &t.Environment
+	given, modified, err := Network(t, c.Environment.Network)
+	if err != nil {
+		return environment.Spec{}, nil, fmt.Errorf("network: %w", err)
+	}
+	s := environment.Spec{
+		Config: c.Environment.Config, Workdir: e.Workdir, Users: slices.Clone(e.Users),
+		Network:  environment.Network{Mode: environment.NetworkMode(given.Mode), Allow: given.Allow},
+		Settings: e.Settings, Image: imageOf(t),
+	}
+	s.Sidecars, s.Volumes = SidecarSpecs(t)
+	limits, changed := Limits(e.Limits, c.Environment.Limits)
+	s.Limits = limits
+	modified = append(modified, changed...)
+	if in := t.Interaction; in != nil && in.MaxFollowUps > 0 && c.User == nil {
+		modified = append(modified, fmt.Sprintf("follow-ups: none instead of up to %d, since the experiment has no user", in.MaxFollowUps))
+	}
+	for _, b := range needs.Bundles {
+		s.Mounts = append(s.Mounts, environment.Mount{Source: b.Source, Target: b.Target})
+	}
+	for _, sv := range t.Services {
+		s.Services = append(s.Services, environment.Service{
+			Name: sv.Name, Argv: sv.Command.Argv, User: sv.Command.User, Workdir: sv.Command.Dir,
+			Oneshot: sv.Oneshot, Timeout: sv.Command.Time.Std(),
+		})
+	}
+	return s, modified, nil
+}
+
+func imageOf(t *task.Task) environment.Image {
+	e := &t.Environment
+	i := environment.Image{Ref: e.Image, Timeout: e.StartTime.Std()}
+	if e.Image == "" && e.Build != nil && e.Build.File != "" {
+		i.Build, i.File, i.Digest = t.HostPath(e.Build.Context), e.Build.File, e.Build.Digest
+	}
+	return i
+}

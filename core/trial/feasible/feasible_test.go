@@ -1,0 +1,172 @@
+package feasible_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+func plainTask() *task.Task {
+	return &task.Task{
+		Name: "t", Dir: "/nowhere", Mode: task.ModeLive,
+		Environment: task.Environment{OS: "linux", Network: task.Network{Mode: task.NetworkNone}},
+		Stages:      []task.Stage{{Name: "s", Verifiers: []task.VerifierUse{{Name: "v"}}}},
+	}
+}
+
+type unsupportedCase struct {
+	name string
+	set  func(t *task.Task, c *cell.Cell, k *feasible.Known)
+	want string // in the one problem; empty: none
+}
+
+func unsupportedCases() []unsupportedCase {
+	models := map[string]cell.Model{"default": {Label: "m"}}
+	return []unsupportedCase{
+		{"plain", func(*task.Task, *cell.Cell, *feasible.Known) {}, ""},
+		{"compose", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Environment.Compose = "docker-compose.yaml" }, "several containers"},
+		{"a sidecar", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
+			t.Environment.Sidecars = []task.Sidecar{{Name: "db"}}
+		}, ""},
+		{"windows", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Environment.OS = "windows" }, "Windows"},
+		{"surface", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Stages[0].Surface = &task.Surface{} }, "surface"},
+		{"captures without a surface", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
+			t.Stages[0].Captures = []task.Capture{{Name: "c"}}
+		}, "captures"},
+		{"separate", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Mode = task.ModeSeparate }, `"separate" is not supported yet: In stage "s". It needs a second sandbox. Use a task`},
+		{"snapshot by the experiment", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Verify = task.ModeSnapshot }, `"snapshot" is not supported yet: In stage "s". It needs a second sandbox. Write verify = "restarted"`},
+		{"stricter", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Verify = task.ModeRestarted }, ""},
+		{"weaker", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			t.Mode, c.Verify = task.ModeRestarted, task.ModeLive
+		}, "not stricter"},
+		{"weaker than the default", func(t *task.Task, c *cell.Cell, _ *feasible.Known) { t.Mode, c.Verify = "", task.ModeLive }, "not stricter"},
+		{"copies with a sandbox", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Mode = task.ModeCopies }, "needs the sandbox"},
+		{"copies without", func(t *task.Task, _ *cell.Cell, k *feasible.Known) {
+			t.Mode, k.Verifiers["v"] = task.ModeCopies, verifier.Traits{Needs: verifier.NeedsNone}
+		}, ""},
+		{"a verifier with its own sandbox", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) {
+			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsOwn}
+		}, "sandbox of its own"},
+		{"a verifier with a model", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) {
+			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsNone, Models: []string{"default"}}
+		}, "needs a model"},
+		{"rounds in the sandbox", func(t *task.Task, _ *cell.Cell, k *feasible.Known) {
+			t.Interaction = &task.Interaction{MaxFollowUps: 1}
+			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsSandbox, Rounds: true}
+		}, "works on copies only"},
+		{"an agent with a model, no gateway", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
+			k.Agent.Dialects, c.Agent.Models = []model.Dialect{"a", "b"}, models
+		}, "no gateway"},
+		{"an agent without a model", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) {
+			k.Agent.Dialects, k.Gateway = []model.Dialect{"a", "b"}, true
+		}, "It speaks a, b"},
+		{"an agent with a model", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
+			k.Agent.Dialects, k.Gateway, c.Agent.Models = []model.Dialect{"a"}, true, models
+		}, ""},
+		{"an agent with a model of another dialect", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
+			k.Agent.Dialects, k.Gateway = []model.Dialect{"a"}, true
+			c.Agent.Models = map[string]cell.Model{"default": {Label: "m", Info: model.Info{Dialect: "b"}}}
+		}, `cannot speak to model "m"`},
+		{"an agent that refuses", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) { k.Agent.Refusals = []string{"no bundle"} }, "no bundle"},
+		{"an agent with a surface", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) { k.Agent.Surface = true }, "surface"},
+		{"a user with a shell", func(t *task.Task, c *cell.Cell, k *feasible.Known) {
+			t.Interaction, c.User, k.User = &task.Interaction{MaxFollowUps: 1}, &cell.User{}, &agent.Needs{Shell: true}
+		}, "simulated user with a sandbox"},
+		{"an oracle without a solution", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Agent.Oracle = true }, "no reference solution"},
+		{"public network", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
+			t.Environment.Network = task.Network{Mode: task.NetworkPublic}
+		}, ""},
+		{"less network than asked", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			t.Environment.Network = task.Network{Mode: task.NetworkPublic}
+			c.Environment.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example"}}
+		}, "experiment grants allow"},
+		{"more network than asked", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) {
+			c.Environment.Network = &task.Network{Mode: task.NetworkPublic}
+		}, ""},
+	}
+}
+
+// networkCases are about lists of hosts, and phases that differ.
+func networkCases() []unsupportedCase {
+	return []unsupportedCase{
+		{"a list of hosts", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
+			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example"}}
+		}, ""},
+		{"a list with an address of this machine", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
+			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example", "127.0.0.1"}}
+		}, "name it in allow_hosts"},
+		{"a list with an address of this machine, granted", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example", "127.0.0.1"}}
+			c.Environment.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"*.example", "a.example", "127.0.0.0/8"}}
+		}, ""},
+		{"a list that the experiment does not grant", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example", "b.example"}}
+			c.Environment.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"a.example"}}
+		}, "a.example, b.example"},
+		{"phases that differ", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
+			t.Stages[0].Verify.Network = &task.Network{Mode: task.NetworkPublic}
+		}, ""},
+		{"phases that differ, and no network at all", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			t.Stages[0].Verify.Network = &task.Network{Mode: task.NetworkPublic}
+			c.Environment.Network = &task.Network{Mode: task.NetworkNone}
+		}, ""},
+	}
+}
+
+func TestUnsupported(t *testing.T) {
+	t.Parallel()
+	for _, tt := range append(unsupportedCases(), networkCases()...) {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tk, c := plainTask(), cell.Cell{Agent: cell.Agent{Plugin: "a"}}
+			k := feasible.Known{Agent: &agent.Needs{Shell: true}, Verifiers: map[string]verifier.Traits{"v": {Needs: verifier.NeedsSandbox}}}
+			tt.set(tk, &c, &k)
+			ps := feasible.Unsupported(tk, c, k)
+			switch {
+			case tt.want == "" && len(ps) == 0:
+			case tt.want == "" || len(ps) != 1 || !strings.Contains(ps[0].Summary+": "+ps[0].Detail, tt.want):
+				t.Errorf("got %+v; want %q", ps, tt.want)
+			case ps[0].Detail == "":
+				t.Errorf("%+v does not say what to do", ps[0])
+			}
+		})
+	}
+}
+
+func TestSpec(t *testing.T) {
+	t.Parallel()
+	tk := plainTask()
+	tk.Environment.Limits = task.Limits{CPUMilli: 2000, MemoryMiB: 4096}
+	tk.Environment.Network = task.Network{Mode: task.NetworkPublic}
+	tk.Environment.Build = &task.Build{Context: "environment", File: "Dockerfile", Digest: "sha256:1"}
+	tk.Interaction = &task.Interaction{MaxFollowUps: 2}
+	tk.Services = []task.Service{{Name: "s", Command: task.Command{Argv: []string{"serve"}}}}
+	c := cell.Cell{Environment: cell.Environment{
+		Limits: task.Limits{MemoryMiB: 1024, Pids: 100}, Network: &task.Network{Mode: task.NetworkNone},
+	}}
+	s, modified, err := feasible.Spec(tk, c, agent.Needs{Bundles: []agent.Bundle{{Source: "/host/b", Target: "/opt/b"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := environment.Limits{CPUMilli: 2000, MemoryMiB: 1024, Pids: 100}
+	if s.Limits.CPUMilli != wanted.CPUMilli || s.Limits.MemoryMiB != wanted.MemoryMiB || s.Limits.Pids != wanted.Pids {
+		t.Errorf("limits %+v; want %+v", s.Limits, wanted)
+	}
+	if s.Image.Build != "/nowhere/environment" || s.Image.File != "Dockerfile" || s.Image.Digest != "sha256:1" {
+		t.Errorf("image %+v", s.Image)
+	}
+	if s.Network.Mode != environment.NetworkNone || len(s.Mounts) != 1 || len(s.Services) != 1 {
+		t.Errorf("spec %+v", s)
+	}
+	if len(modified) != 5 || !slices.Contains(modified, "memory_mib: 1024 instead of 4096") {
+		t.Errorf("modified %q", modified)
+	}
+}

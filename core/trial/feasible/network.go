@@ -1,0 +1,146 @@
+package feasible
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-eval/berth/core/trial/egress"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// ask is what one part of a task asks to reach.
+type ask struct {
+	who string
+	task.Network
+}
+
+func asks(t *task.Task) []ask {
+	out := []ask{{"the environment", t.Environment.Network}}
+	for i := range t.Stages {
+		s := &t.Stages[i]
+		out = append(out, ask{"the agent of stage " + s.Name, t.NetworkOf(&s.Agent)}, ask{"the verifier of stage " + s.Name, t.NetworkOf(&s.Verify)})
+	}
+	for i := range out {
+		if out[i].Mode == "" {
+			out[i].Mode = task.NetworkNone
+		}
+	}
+	return out
+}
+
+// noNetwork ends a refusal.
+const noNetwork = "network = \"none\" in the environment block runs the task without any, and marks the result as modified"
+
+// Network decides how the sandbox is made: what the task asks and the
+// experiment grants, both; granted nil grants what the task asks. modified says
+// what the task gets less of. Granting nothing is always possible and marks the
+// result; everything between is refused.
+//
+// With NetworkAllow the sandbox has no network, and what its phases may reach
+// at a time is Reach, through the core's proxy: lists, phases that differ, and
+// the public network that a task asks for. Of itself a sandbox on an engine's
+// network reaches this machine, its neighbours and private networks, too, so
+// only an experiment can grant that: with NetworkPublic.
+func Network(t *task.Task, granted *task.Network) (given task.Network, modified []string, err error) {
+	all := asks(t)
+	if granted != nil && granted.Mode == task.NetworkNone {
+		for _, a := range all {
+			if a.Mode != task.NetworkNone {
+				modified = append(modified, fmt.Sprintf("network of %s: none instead of %s", a.who, a.Mode))
+			}
+		}
+		return task.Network{Mode: task.NetworkNone}, modified, nil
+	}
+	given = task.Network{Mode: all[0].Mode}
+	for _, a := range all {
+		if err = permitted(a, granted); err != nil {
+			return task.Network{}, nil, err
+		}
+		if a.Mode != given.Mode {
+			given.Mode = task.NetworkAllow
+		}
+		for _, h := range a.Allow {
+			if !slices.Contains(given.Allow, h) {
+				given.Allow = append(given.Allow, h)
+			}
+		}
+	}
+	if given.Mode == task.NetworkPublic && granted == nil {
+		given.Mode = task.NetworkAllow
+	}
+	return given, nil, nil
+}
+
+// Public says whether the agent of a stage may reach any public host, in a
+// sandbox that was made with that mode. Network has accepted the task.
+func Public(t *task.Task, s *task.Stage, made task.NetworkMode) bool {
+	return made != task.NetworkNone && Reach(t, s)[Work].Any
+}
+
+// permitted says whether the experiment grants what a part of the task asks. An
+// address of this machine, or of a private network, is the user's to give: a
+// task is not trusted with what listens there.
+func permitted(a ask, granted *task.Network) error {
+	asked, err := rules(a.Network)
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.who, err)
+	}
+	given := egress.Rules{Any: true}
+	if granted != nil {
+		if given, err = rules(*granted); err != nil {
+			return err
+		}
+	}
+	if given.Any {
+		if in := asked.Inner(); !in.Empty() {
+			return fmt.Errorf("%s asks for %s, which is on this machine or in a private network: name it in allow_hosts with network = \"allow\" "+
+				"in the environment block, together with the other hosts of the task, or %s", a.who, in, noNetwork)
+		}
+	}
+	if !given.Covers(asked) {
+		return fmt.Errorf("%s asks for %s (%s) and the experiment grants %s (%s): grant what the task asks; %s",
+			a.who, a.Mode, asked, granted.Mode, given, noNetwork)
+	}
+	return nil
+}
+
+func rules(n task.Network) (egress.Rules, error) {
+	switch n.Mode {
+	case task.NetworkPublic:
+		return egress.Rules{Any: true}, nil
+	case task.NetworkAllow:
+		return egress.Parse(n.Allow)
+	default:
+		return egress.Rules{}, nil
+	}
+}
+
+// The steps of a stage, in their order, as Reach has them.
+const (
+	Before = iota // setup, and whatever is no step of a stage
+	Work
+	Settle
+	Collect
+	Verify
+	steps
+)
+
+// Reach is what the steps of a stage may reach, where the sandbox was made with
+// NetworkAllow. What an agent left running reaches no more than the agent did,
+// and nothing while files are collected; s nil is what comes before the first
+// stage. Network has accepted the task.
+func Reach(t *task.Task, s *task.Stage) (reach [steps]egress.Rules) {
+	of := func(n task.Network) egress.Rules {
+		r, err := rules(n)
+		if err != nil {
+			return egress.Rules{} // nothing
+		}
+		return r
+	}
+	reach[Before] = of(t.Environment.Network)
+	if s != nil {
+		reach[Work] = of(t.NetworkOf(&s.Agent))
+		reach[Settle], reach[Verify] = reach[Work], of(t.NetworkOf(&s.Verify))
+	}
+	return reach
+}

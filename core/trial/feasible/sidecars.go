@@ -1,0 +1,53 @@
+package feasible
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// SidecarSpecs is what an environment is asked for beside the main container: the
+// sidecars, less their control folders, and the main container's volumes.
+func SidecarSpecs(t *task.Task) ([]environment.Sidecar, []environment.Volume) {
+	var out []environment.Sidecar
+	e := &t.Environment
+	for i := range e.Sidecars {
+		s := &e.Sidecars[i]
+		im := environment.Image{Ref: s.Image, Timeout: e.StartTime.Std()}
+		if s.Build != nil {
+			im.Build, im.File, im.Digest = t.HostPath(s.Build.Context), s.Build.File, s.Build.Digest
+		}
+		l := s.Limits
+		out = append(out, environment.Sidecar{
+			Name: s.Name, Image: im, Argv: slices.Concat(s.Entrypoint, s.Command), User: s.User, Workdir: s.Workdir,
+			Limits: environment.Limits{
+				CPUMilli: l.CPUMilli, MemoryMiB: l.MemoryMiB, StorageMiB: l.StorageMiB, ShmMiB: l.ShmMiB, Pids: l.Pids,
+				GPUs: l.GPUs, GPUTypes: l.GPUTypes,
+			},
+			Volumes: volumes(s.Volumes),
+		})
+	}
+	return out, volumes(e.Volumes)
+}
+
+func volumes(vs []task.Volume) []environment.Volume {
+	var out []environment.Volume
+	for _, v := range vs {
+		out = append(out, environment.Volume{Name: v.Name, Target: v.Target})
+	}
+	return out
+}
+
+// SidecarEnv are the variables of the sidecars, in the order of the task.
+func SidecarEnv(e *task.Environment, lookup func(string) (string, bool)) ([]map[string]string, error) {
+	out := make([]map[string]string, len(e.Sidecars))
+	for i := range e.Sidecars {
+		var err error
+		if out[i], err = e.Sidecars[i].Env.Resolve(lookup); err != nil {
+			return nil, fmt.Errorf("sidecar %q: %w", e.Sidecars[i].Name, err)
+		}
+	}
+	return out, nil
+}

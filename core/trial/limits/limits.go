@@ -1,0 +1,88 @@
+// Package limits holds the limits of an attempt: how much of what comes out of a
+// sandbox or a plugin is recorded, how long each part may take when nobody says
+// otherwise, and the calls that enforce those times with an error that names
+// what took too long.
+//
+// It must not know what is waited for.
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Deadline is the cause of a context that ran into a limit of ours.
+type Deadline struct {
+	What  string
+	Limit time.Duration
+}
+
+// Error says what took too long.
+func (d Deadline) Error() string { return fmt.Sprintf("%s took longer than %s", d.What, d.Limit) }
+
+// Is makes it a context.DeadlineExceeded.
+func (d Deadline) Is(err error) bool { return err == context.DeadlineExceeded } //nolint:errorlint // that is what Is is for
+
+// Limited is context.WithTimeoutCause with a cause that says what took too long.
+func Limited(ctx context.Context, what string, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, Deadline{what, limit})
+}
+
+// Caused prefers the reason why ctx ended to the bare "context canceled" of
+// whoever noticed.
+func Caused(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	cause := context.Cause(ctx)
+	if errors.Is(err, cause) {
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return cause
+	}
+	return fmt.Errorf("%w (%w)", cause, err)
+}
+
+// Await calls f and waits for it no longer than Return after ctx ended:
+// a plugin that does not come back is left behind, with its own context
+// cancelled.
+func Await[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+	type answer struct {
+		v   T
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		v, err := f(ctx)
+		done <- answer{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.v, Caused(ctx, r.err)
+	case <-ctx.Done():
+	}
+	t := time.NewTimer(Return)
+	defer t.Stop()
+	select {
+	case r := <-done:
+		return r.v, Caused(ctx, r.err)
+	case <-t.C:
+		var zero T
+		return zero, fmt.Errorf("%w, and did not come back within %s", context.Cause(ctx), Return)
+	}
+}
+
+// Sleep waits for d, or for the end of ctx, whose cause it returns.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

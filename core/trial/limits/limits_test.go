@@ -1,0 +1,80 @@
+package limits_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-eval/berth/core/trial/limits"
+)
+
+func TestAwaitLeavesBehindWhatDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := limits.Limited(t.Context(), "thinking", time.Minute)
+		defer cancel()
+		hang := make(chan struct{})
+		begin := time.Now()
+		_, err := limits.Await(ctx, func(context.Context) (int, error) { <-hang; return 1, nil })
+		if took := time.Since(begin); took != time.Minute+limits.Return {
+			t.Errorf("took %s", took)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "thinking took longer than 1m0s") {
+			t.Errorf("error %v", err)
+		}
+		close(hang)
+	})
+}
+
+func TestAwaitSaysWhyItEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := limits.Limited(t.Context(), "thinking", time.Minute)
+		defer cancel()
+		v, err := limits.Await(ctx, func(context.Context) (int, error) { return 7, nil })
+		if v != 7 || err != nil {
+			t.Errorf("got %d, %v", v, err)
+		}
+		_, err = limits.Await(ctx, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
+		if err == nil || err.Error() != "thinking took longer than 1m0s" {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestCausedKeepsBothReasons(t *testing.T) {
+	t.Parallel()
+	why, what := errors.New("the sandbox is gone"), errors.New("connection broke")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	if err := limits.Caused(ctx, what); !errors.Is(err, what) {
+		t.Errorf("before the end: %v", err)
+	}
+	cancel(why)
+	for _, err := range []error{what, context.Canceled, why} {
+		if got := limits.Caused(ctx, err); !errors.Is(got, why) || (errors.Is(err, what) && !errors.Is(got, what)) {
+			t.Errorf("Caused(%v) = %v", err, got)
+		}
+	}
+	if err := limits.Caused(ctx, nil); err != nil {
+		t.Errorf("no error became %v", err)
+	}
+}
+
+func TestSleepEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		why := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(why) })
+		begin := time.Now()
+		if err := limits.Sleep(ctx, time.Hour); !errors.Is(err, why) || time.Since(begin) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(begin))
+		}
+		if err := limits.Sleep(t.Context(), time.Minute); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package outcome
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Check refuses a verdict that says nothing, or what cannot be.
+func Check(v verifier.Verdict) error {
+	switch v.Decision {
+	case verifier.Pass, verifier.Fail, verifier.Continue, verifier.Scored:
+	default:
+		return fmt.Errorf("its decision is %q, which is none", v.Decision)
+	}
+	if len(v.Scores) > limits.Scores {
+		return fmt.Errorf("%w: %d scores, at most %d are allowed", verifier.ErrBadReward, len(v.Scores), limits.Scores)
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Scores)) {
+		if err := v.Scores[name].Valid(); err != nil {
+			return fmt.Errorf("score %q: %w", name, err)
+		}
+	}
+	size := len(v.Handoff) + len(v.Rationale)
+	for _, c := range v.Checkpoints {
+		size += len(c.Name) + len(c.Note)
+		if math.IsNaN(c.Weight) || math.IsInf(c.Weight, 0) {
+			return fmt.Errorf("%w: checkpoint %q has the weight %g", verifier.ErrBadReward, c.Name, c.Weight)
+		}
+	}
+	if size > limits.VerdictBytes {
+		return fmt.Errorf("its texts have %d bytes, at most %d are allowed", size, limits.VerdictBytes)
+	}
+	return nil
+}

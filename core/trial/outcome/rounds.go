@@ -1,0 +1,122 @@
+package outcome
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Reduce makes one number of values, which are in the order in which they
+// came. ok is false when there are none. An empty reducer is the one given as
+// usual.
+func Reduce(r, usual task.Reducer, values []float64) (v float64, ok bool) {
+	if len(values) == 0 {
+		return 0, false
+	}
+	if r == "" {
+		r = usual
+	}
+	switch r {
+	case task.ReduceLast:
+		return values[len(values)-1], true
+	case task.ReduceMax:
+		return slices.Max(values), true
+	case task.ReduceMin:
+		return slices.Min(values), true
+	default: // task.ReduceMean
+		sum := 0.0
+		for _, x := range values {
+			sum += x
+		}
+		return sum / float64(len(values)), true
+	}
+}
+
+// Rounds makes one verdict per verifier of the verdicts of all rounds of a
+// stage, in the order in which the verifiers first spoke. Its scores are
+// reduced name by name over the rounds that gave them; its decision is the last
+// one, the best one with max, and the worst with min. Everything else (rubric,
+// handoff, findings) is the last round's. An empty reducer is last.
+func Rounds(r task.Reducer, vs []verifier.Verdict) []verifier.Verdict {
+	var names []string
+	by := map[string][]verifier.Verdict{}
+	for _, v := range vs {
+		if _, ok := by[v.Verifier]; !ok {
+			names = append(names, v.Verifier)
+		}
+		by[v.Verifier] = append(by[v.Verifier], v)
+	}
+	out := make([]verifier.Verdict, 0, len(names))
+	for _, n := range names {
+		out = append(out, reduceVerdicts(r, by[n]))
+	}
+	return out
+}
+
+func reduceVerdicts(r task.Reducer, vs []verifier.Verdict) verifier.Verdict {
+	last := vs[len(vs)-1]
+	last.Scores = maps.Clone(last.Scores)
+	values := map[string][]float64{}
+	for _, v := range vs {
+		for name, s := range v.Scores {
+			values[name] = append(values[name], s.Value)
+			if _, ok := last.Scores[name]; !ok && r != "" && r != task.ReduceLast {
+				if last.Scores == nil {
+					last.Scores = map[string]verifier.Score{}
+				}
+				last.Scores[name] = s
+			}
+		}
+	}
+	for name, s := range last.Scores {
+		s.Value, _ = Reduce(r, task.ReduceLast, values[name])
+		last.Scores[name] = s
+	}
+	byRank := func(a, b verifier.Verdict) int { return cmp.Compare(rank(a.Decision), rank(b.Decision)) }
+	switch r {
+	case task.ReduceMax:
+		last.Decision = slices.MaxFunc(vs, byRank).Decision
+	case task.ReduceMin:
+		last.Decision = slices.MinFunc(vs, byRank).Decision
+	default:
+	}
+	return last
+}
+
+// rank orders decisions from worst to best. Scored decides nothing and stands
+// below a pass, above all that is none.
+func rank(d verifier.Decision) int {
+	switch d {
+	case verifier.Pass:
+		return 3
+	case verifier.Scored:
+		return 2
+	case verifier.Continue:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// GoOn says whether the simulated user may answer after a round: somebody
+// wants to continue and nobody has failed the work. No verdicts at all (a task
+// whose user speaks without a judge) go on, too.
+func GoOn(round []verifier.Verdict) bool {
+	if len(round) == 0 {
+		return true
+	}
+	more := false
+	for _, v := range round {
+		switch v.Decision {
+		case verifier.Fail:
+			return false
+		case verifier.Continue:
+			more = true
+		default:
+		}
+	}
+	return more
+}

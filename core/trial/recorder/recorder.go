@@ -1,0 +1,195 @@
+// Package recorder writes the record of an attempt as it happens: events, steps,
+// turns, verdicts, findings, the log. Secret values are replaced in all of it,
+// and nothing is written that is longer than its limit.
+//
+// It knows exact secret values only and guesses nothing. It must not decide what
+// anything means.
+package recorder
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Recorder writes the record as it happens. No secret passes it, and nothing
+// that is longer than its bound. Safe for concurrent use.
+type Recorder struct {
+	to     Journal
+	redact atomic.Pointer[Redactor]
+	now    func() time.Time
+	live   func(record.Event)
+
+	mu       sync.Mutex
+	secrets  []string
+	findings []record.Finding
+	more     int // findings that were not kept
+	logged   int64
+	logMost  int64 // bytes
+	err      error // the first failure to write
+}
+
+// Journal is where lines go (package store).
+type Journal interface {
+	// Append adds v as one line of JSON to a file of the attempt, at once.
+	Append(file string, v any) error
+}
+
+// New makes a Recorder. now is the clock; live, which may be nil, sees events as
+// they happen and must not block.
+func New(to Journal, now func() time.Time, live func(record.Event)) *Recorder {
+	return &Recorder{to: to, now: now, live: live, logMost: limits.LogBytes}
+}
+
+// Hide keeps further values out of all that is written from now on.
+func (s *Recorder) Hide(values ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.secrets = append(s.secrets, values...)
+	s.redact.Store(NewRedactor(s.secrets...))
+}
+
+// Redactor knows the values that are hidden.
+func (s *Recorder) Redactor() *Redactor { return s.redact.Load() }
+
+// Watched says whether somebody sees events live.
+func (s *Recorder) Watched() bool { return s.live != nil }
+
+// Now is the time on the clock of the record.
+func (s *Recorder) Now() time.Time { return s.now() }
+
+// Append adds a line to a file of the record.
+func (s *Recorder) Append(file string, v any) {
+	b, err := s.Redactor().JSON(v)
+	if err == nil {
+		err = s.to.Append(file, json.RawMessage(b))
+	}
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.err == nil {
+			s.err = fmt.Errorf("write %s: %w", file, err)
+		}
+	}
+}
+
+// Broken is the first failure to write, if there was one: an attempt whose
+// record has a hole does not go on.
+func (s *Recorder) Broken() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Event writes an event down and shows it.
+func (s *Recorder) Event(e record.Event) {
+	e.Time = s.now()
+	s.Append(record.EventsFile, e)
+	s.Tell(e)
+}
+
+// Tell shows an event to whoever watches, without writing it down.
+func (s *Recorder) Tell(e record.Event) {
+	if s.live == nil {
+		return
+	}
+	if e.Time.IsZero() {
+		e.Time = s.now()
+	}
+	s.live(e)
+}
+
+// Finding records something odd.
+func (s *Recorder) Finding(at record.Phase, who string, f verifier.Finding) {
+	f.Code, f.Text = s.Text(f.Code, 100), s.Text(f.Text, limits.FindingText)
+	r := record.Finding{Finding: f, By: who, Phase: at.Name, Stage: at.Stage}
+	s.mu.Lock()
+	if len(s.findings) >= limits.Findings && f.Severity == verifier.Note {
+		s.more++
+		s.mu.Unlock()
+		return
+	}
+	s.findings = append(s.findings, r)
+	s.mu.Unlock()
+	s.Event(record.Event{Type: record.EventFinding, Phase: at.Name, Stage: at.Stage, Finding: &r})
+}
+
+// Note records a finding of the core's that is worth knowing.
+func (s *Recorder) Note(at record.Phase, code, format string, args ...any) {
+	s.Finding(at, ByCore, verifier.Finding{Code: code, Severity: verifier.Note, Text: fmt.Sprintf(format, args...)})
+}
+
+// Exposed records a finding of the core's: the result could have been
+// influenced.
+func (s *Recorder) Exposed(at record.Phase, code, format string, args ...any) {
+	s.Finding(at, ByCore, verifier.Finding{Code: code, Severity: verifier.Exposed, Text: fmt.Sprintf(format, args...)})
+}
+
+// Violated records a finding of the core's: what was graded cannot be trusted.
+func (s *Recorder) Violated(at record.Phase, code, format string, args ...any) {
+	s.Finding(at, ByCore, verifier.Finding{Code: code, Severity: verifier.Violated, Text: fmt.Sprintf(format, args...)})
+}
+
+// ByCore is who sees what the core itself sees.
+const ByCore = "core"
+
+// All are the findings so far.
+func (s *Recorder) All() []record.Finding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := append([]record.Finding(nil), s.findings...)
+	if s.more > 0 {
+		out = append(out, record.Finding{By: ByCore, Finding: verifier.Finding{
+			Code: "more_findings", Severity: verifier.Note, Text: fmt.Sprintf("%d further notes were not kept", s.more),
+		}})
+	}
+	return out
+}
+
+// line is one line of the attempt's log.
+type line struct {
+	Time  time.Time `json:"time"`
+	From  string    `json:"from"`
+	Stage string    `json:"stage,omitempty"`
+	Text  string    `json:"text"`
+}
+
+// Log keeps a line of a plugin for people.
+func (s *Recorder) Log(from, stage, text string) {
+	text = s.Text(strings.TrimRight(text, "\n"), limits.LogLine)
+	s.mu.Lock()
+	before := s.logged
+	s.logged += int64(len(text)) + 1
+	s.mu.Unlock()
+	if before >= s.logMost {
+		return
+	}
+	if before+int64(len(text))+1 >= s.logMost {
+		text = fmt.Sprintf("the log has %d bytes, and no more is kept", s.logMost)
+	}
+	s.Append(record.LogFile, line{Time: s.now(), From: from, Stage: stage, Text: text})
+}
+
+// Text is s without secrets, in UTF-8, and no longer than limit bytes.
+func (s *Recorder) Text(t string, limit int) string { return Cut(s.Redactor().Text(t), limit) }
+
+// Cut shortens s to limit bytes and says how much is missing.
+func Cut(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	at := limit
+	for at > 0 && !utf8.RuneStart(s[at]) {
+		at--
+	}
+	return fmt.Sprintf("%s… (%d bytes more)", s[:at], len(s)-at)
+}

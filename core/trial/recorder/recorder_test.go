@@ -1,0 +1,223 @@
+package recorder_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// journal keeps lines in memory, and fails when it is told.
+type journal struct {
+	mu    sync.Mutex
+	files map[string][]string
+	err   error
+}
+
+func (j *journal) Append(file string, v any) error {
+	b, err := json.Marshal(v)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.files == nil {
+		j.files = map[string][]string{}
+	}
+	j.files[file] = append(j.files[file], string(b))
+	return errors.Join(err, j.err)
+}
+
+func newScribe(j *journal, live func(record.Event)) *recorder.Recorder {
+	return recorder.New(j, func() time.Time { return time.Unix(1, 0).UTC() }, live)
+}
+
+func TestFindingsAreBoundedButNeverTheSevere(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	s := newScribe(j, nil)
+	at := record.Phase{Name: record.PhaseVerify, Stage: "s"}
+	for range limits.Findings + 10 {
+		s.Note(at, "odd", "again")
+	}
+	s.Exposed(at, "left_running", "sleep")
+	all := s.All()
+	if len(all) != limits.Findings+2 || all[limits.Findings].Severity != verifier.Exposed || !strings.Contains(all[len(all)-1].Text, "10 further") {
+		t.Errorf("%d findings, the last two %+v", len(all), all[limits.Findings:])
+	}
+	if all[0].By != recorder.ByCore || all[0].Phase != record.PhaseVerify || all[0].Stage != "s" {
+		t.Errorf("finding %+v", all[0])
+	}
+}
+
+func TestTheLogIsBounded(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	s := newScribe(j, nil)
+	s.LogAtMost(10 * limits.LogLine)
+	long := strings.Repeat("x", 2*limits.LogLine)
+	for range 20 {
+		s.Log("agent", "s", long)
+	}
+	lines := j.files[record.LogFile]
+	if len(lines) > 11 || !strings.Contains(lines[len(lines)-1], "no more is kept") {
+		t.Errorf("%d lines, the last %.200s", len(lines), lines[len(lines)-1])
+	}
+}
+
+func TestAFailureToWriteIsKept(t *testing.T) {
+	t.Parallel()
+	j := &journal{err: errors.New("no space left on device")}
+	s := newScribe(j, nil)
+	if s.Broken() != nil {
+		t.Error("broken before anything was written")
+	}
+	s.Event(record.Event{Type: record.EventPhaseStart})
+	if err := s.Broken(); err == nil || !strings.Contains(err.Error(), "no space") || !strings.Contains(err.Error(), record.EventsFile) {
+		t.Errorf("broken: %v", err)
+	}
+}
+
+func TestHiddenValuesAreHiddenFromThenOn(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	var live []record.Event
+	s := newScribe(j, func(e record.Event) { live = append(live, e) })
+	s.Hide("token-of-a-session")
+	s.Hide("another-secret-value")
+	s.Note(record.Phase{}, "x", "said token-of-a-session and another-secret-value")
+	s.Log("agent", "", "token-of-a-session")
+	s.Append(record.TurnsFile, record.Turn{Message: "another-secret-value"})
+	if text := fmt.Sprint(j.files, s.All(), live[0].Finding.Text); strings.Contains(text, "token-of") || strings.Contains(text, "another-secret") {
+		t.Errorf("written: %s", text)
+	}
+}
+
+func TestCutKeepsRunesWhole(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{0, 1, 2, 3, 4, 5, 6} {
+		got := recorder.Cut("aüü€", limit)
+		if !utf8.ValidString(got) || !strings.Contains(got, "bytes more") {
+			t.Errorf("Cut(%d) = %q", limit, got)
+		}
+	}
+	if got := recorder.Cut("aüü€", 8); got != "aüü€" {
+		t.Errorf("Cut(8) = %q", got)
+	}
+	if got := recorder.Cut("a\xffb", 10); !utf8.ValidString(got) {
+		t.Errorf("Cut of bytes = %q", got)
+	}
+}
+
+func TestAPenWritesOnlyDuringATurn(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	p := recorder.ForSession(newScribe(j, nil), agent.RoleAgent)
+	step := trajectory.Step{Source: trajectory.Model, Message: trajectory.Text("x")}
+	if p.Step(step) == nil || p.Log("x") == nil {
+		t.Error("it wrote before the first turn")
+	}
+	p.Said("s", 1, "Do it.")
+	p.Begin("s", 1)
+	user := trajectory.Step{Source: trajectory.User, Message: trajectory.Text("Do it.")}
+	if err := errors.Join(p.Step(user), p.Step(step), p.Step(user), p.Artifact("a.cast")); err != nil {
+		t.Error(err)
+	}
+	p.End()
+	if p.Step(step) == nil {
+		t.Error("it wrote after the turn")
+	}
+	p.Resume()
+	if err := p.Step(step); err != nil {
+		t.Error(err)
+	}
+	// The message once, though the agent repeats it first; then each step.
+	if got := j.files[record.StepsFile]; len(got) != 4 {
+		t.Errorf("steps %q", got)
+	}
+}
+
+func TestAPenStopsAtItsBounds(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	s := newScribe(j, nil)
+	p := recorder.ForSession(s, agent.RoleAgent)
+	p.AtMost(100)
+	p.Begin("s", 1)
+	for range 105 {
+		if err := p.Step(trajectory.Step{Source: trajectory.Model}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(j.files[record.StepsFile]); n != 100 || len(s.All()) != 1 {
+		t.Errorf("%d steps, findings %v", n, s.All())
+	}
+}
+
+func TestAStepOfAnySizeFits(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	p := recorder.ForSession(newScribe(j, nil), agent.RoleAgent)
+	p.Begin("s", 1)
+	long := strings.Repeat("y", limits.StepBytes/3)
+	args, err := json.Marshal(map[string]string{"a": long})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := trajectory.Step{Source: trajectory.Model, Message: trajectory.Content{Parts: []trajectory.Part{{Type: trajectory.PartText, Text: long}}}, ReasoningContent: long}
+	for i := range 3 {
+		content := trajectory.Text(long)
+		step.ToolCalls = append(step.ToolCalls, trajectory.ToolCall{ID: fmt.Sprint(i), Name: "f", Arguments: args})
+		if step.Observation == nil {
+			step.Observation = &trajectory.Observation{}
+		}
+		step.Observation.Results = append(step.Observation.Results, trajectory.Result{SourceCallID: fmt.Sprint(i), Content: &content})
+	}
+	if err := p.Step(step); err != nil {
+		t.Fatal(err)
+	}
+	if line := j.files[record.StepsFile][0]; len(line) > limits.StepBytes || !strings.Contains(line, `"cut":true`) {
+		t.Errorf("a line of %d bytes", len(line))
+	}
+}
+
+func TestTheTrajectoryIsMadeOfWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := newScribe(&journal{}, nil)
+	at := record.Phase{Name: record.PhaseCollect}
+	used := []record.Usage{{InputTokens: 10, OutputTokens: 2, CostUSD: new(float64)}, {InputTokens: 5, CachedTokens: 3, OutputTokens: 1}}
+	if b, err := s.Trajectory(at, dir, trajectory.Agent{Name: "a", Version: "1"}, recorder.Whole{Session: "t/1", Used: used}); b != nil || err != nil {
+		t.Errorf("of nothing: %s, %v", b, err)
+	}
+	lines := `{"role":"agent","step":{"step_id":7,"source":"user","message":"Do it."}}
+{"role":"user","step":{"step_id":1,"source":"agent","message":"not the agent's"}}
+not JSON
+{"role":"agent","step":{"step_id":9,"source":"agent","message":"did it, a-secret-of-ours"}}
+{"role":"agent","step":{"step_id":10,"source":"ag`
+	if err := os.WriteFile(filepath.Join(dir, record.StepsFile), []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Hide("a-secret-of-ours")
+	b, err := s.Trajectory(at, dir, trajectory.Agent{Name: "a", Version: "1"}, recorder.Whole{Session: "t/1", Used: used})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tr trajectory.Trajectory
+	if err := json.Unmarshal(b, &tr); err != nil || len(tr.Steps) != 2 || tr.Steps[1].StepID != 2 || strings.Contains(string(b), "a-secret") {
+		t.Errorf("trajectory %s, %v", b, err)
+	}
+	if f := tr.FinalMetrics; f == nil || *f.PromptTokens != 15 || *f.CachedTokens != 3 || *f.CompletionTokens != 3 || f.CostUSD != nil {
+		t.Errorf("final metrics %+v; want what was metered, and no cost since one is not known", tr.FinalMetrics)
+	}
+}

@@ -1,0 +1,176 @@
+package recorder
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Mark stands where a secret stood in a text.
+const Mark = "[secret]"
+
+// Least is the shortest value that is looked for, in bytes. Shorter ones occur
+// by chance: replacing "1" or "true" would spoil the record and hide nothing.
+const Least = 8
+
+// Redactor replaces a fixed set of values. The zero value and nil replace
+// nothing. It is safe for concurrent use.
+type Redactor struct {
+	values  []string // longest first, so that no part of one is left
+	encoded [][]byte // as they may stand in JSON
+	longest int
+}
+
+// NewRedactor makes a Redactor for values; those shorter than Least are left out.
+func NewRedactor(values ...string) *Redactor {
+	r := &Redactor{}
+	for _, v := range values {
+		if len(v) >= Least && !slices.Contains(r.values, v) {
+			r.values = append(r.values, v)
+		}
+	}
+	slices.SortFunc(r.values, func(a, b string) int { return len(b) - len(a) })
+	for _, v := range r.values {
+		r.longest = max(r.longest, len(v))
+		r.encoded = append(r.encoded, []byte(v))
+		for _, html := range []bool{true, false} {
+			var b bytes.Buffer
+			e := json.NewEncoder(&b)
+			e.SetEscapeHTML(html)
+			if e.Encode(v) == nil {
+				r.encoded = append(r.encoded, bytes.Trim(bytes.TrimSpace(b.Bytes()), `"`))
+			}
+		}
+	}
+	return r
+}
+
+// Text returns s without secrets.
+func (r *Redactor) Text(s string) string {
+	if r == nil {
+		return s
+	}
+	for _, v := range r.values {
+		s = strings.ReplaceAll(s, v, Mark)
+	}
+	return s
+}
+
+// JSON encodes v as one line without secrets in any of its strings and keys.
+func (r *Redactor) JSON(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil || !r.in(b) {
+		return b, err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var plain any
+	if err := d.Decode(&plain); err != nil {
+		return nil, fmt.Errorf("redact: %w", err)
+	}
+	return json.Marshal(r.walk(plain))
+}
+
+func (r *Redactor) in(b []byte) bool {
+	return r != nil && slices.ContainsFunc(r.encoded, func(v []byte) bool { return bytes.Contains(b, v) })
+}
+
+func (r *Redactor) walk(v any) any {
+	switch x := v.(type) {
+	case string:
+		return r.Text(x)
+	case json.Number: // a secret of digits
+		if s := r.Text(x.String()); s != x.String() {
+			return s
+		}
+		return x
+	case []any:
+		for i := range x {
+			x[i] = r.walk(x[i])
+		}
+		return x
+	case map[string]any:
+		out := make(map[string]any, len(x))
+		for k, e := range x {
+			out[r.Text(k)] = r.walk(e)
+		}
+		return out
+	default:
+		return v
+	}
+}
+
+// Writer returns a writer that passes on what it is given with each byte of a
+// secret replaced by "*", so that sizes and offsets stay; hits says how often.
+// Close writes what is still held back; it does not close w.
+func (r *Redactor) Writer(w io.Writer) *Writer { return &Writer{r: r, w: w} }
+
+// Writer is made by Redactor.Writer. It is not safe for concurrent use.
+type Writer struct {
+	r    *Redactor
+	w    io.Writer
+	held []byte
+	hits int
+}
+
+// Write implements io.Writer.
+func (w *Writer) Write(p []byte) (int, error) {
+	if w.r == nil || w.r.longest == 0 {
+		return w.w.Write(p)
+	}
+	w.held = append(w.held, p...)
+	w.mask()
+	if ready := len(w.held) - w.r.longest + 1; ready > 0 {
+		if _, err := w.w.Write(w.held[:ready]); err != nil {
+			return 0, err
+		}
+		w.held = append(w.held[:0], w.held[ready:]...)
+	}
+	return len(p), nil
+}
+
+func (w *Writer) mask() {
+	for _, v := range w.r.values {
+		for at := 0; ; {
+			i := bytes.Index(w.held[at:], []byte(v))
+			if i < 0 {
+				break
+			}
+			at += i
+			copy(w.held[at:], strings.Repeat("*", len(v)))
+			w.hits++
+		}
+	}
+}
+
+// Close writes the rest.
+func (w *Writer) Close() error {
+	_, err := w.w.Write(w.held)
+	w.held = nil
+	return err
+}
+
+// Hits is how many secrets were replaced so far.
+func (w *Writer) Hits() int { return w.hits }
+
+// Value is v without secrets: it goes through JSON only if one is in it.
+func Value[T any](r *Redactor, v T) (T, error) {
+	if r == nil || len(r.encoded) == 0 {
+		return v, nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil || !r.in(b) {
+		return v, err
+	}
+	if b, err = r.JSON(v); err != nil {
+		return v, err
+	}
+	var out T
+	if err = json.Unmarshal(b, &out); err != nil {
+		return v, fmt.Errorf("redact: %w", err)
+	}
+	return out, nil
+}

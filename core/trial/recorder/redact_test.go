@@ -1,0 +1,99 @@
+package recorder_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/trial/recorder"
+)
+
+const canary = `ca"na<ry>-1234`
+
+func TestTextLosesSecretsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	r := recorder.NewRedactor("abcdefgh", "abcdefghij", "1", "true")
+	for in, want := range map[string]string{
+		"":                       "",
+		"1 is true":              "1 is true", // too short to be told from chance
+		"x abcdefghij y":         "x " + recorder.Mark + " y",
+		"abcdefgh abcdefghij":    recorder.Mark + " " + recorder.Mark,
+		"abcdefg":                "abcdefg",
+		"token=abcdefgh&rest=ij": "token=" + recorder.Mark + "&rest=ij",
+	} {
+		if got := r.Text(in); got != want {
+			t.Errorf("Text(%q) = %q; want %q", in, got, want)
+		}
+	}
+	var none *recorder.Redactor
+	if got := none.Text("abcdefgh"); got != "abcdefgh" {
+		t.Errorf("a nil Redactor made %q", got)
+	}
+}
+
+func TestJSONStaysValidWhateverTheSecret(t *testing.T) {
+	t.Parallel()
+	r := recorder.NewRedactor(canary, "87654321")
+	in := map[string]any{canary: []any{canary, 87654321, "x" + canary + "y", nil, 1.5}, "n": json.Number("12345678901234567890")}
+	b, err := r.JSON(in)
+	if err != nil || !json.Valid(b) {
+		t.Fatalf("JSON = %s, %v", b, err)
+	}
+	var back any
+	if err = json.Unmarshal(b, &back); err != nil {
+		t.Fatal(err)
+	}
+	plain, err := json.Marshal(back)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{canary, "ca\\\"na", "87654321", `\u003cry\u003e-1234`} {
+		if strings.Contains(string(b), secret) || strings.Contains(string(plain), secret) {
+			t.Errorf("%q is still in %s", secret, b)
+		}
+	}
+	if !strings.Contains(string(b), "12345678901234567890") {
+		t.Errorf("a long number was spoilt: %s", b)
+	}
+}
+
+func TestWriterMasksAcrossWrites(t *testing.T) {
+	t.Parallel()
+	r := recorder.NewRedactor("secret-one", "another-secret", "aaaaaaaaab")
+	in := strings.Repeat("x", 100) + "secret-one" + "another-secretsecret-one" + "secret-on" + strings.Repeat("a", 30) + "b\x00\xff"
+	want := in
+	for _, s := range []string{"another-secret", "secret-one", "aaaaaaaaab"} {
+		want = strings.ReplaceAll(want, s, strings.Repeat("*", len(s)))
+	}
+	for range 200 {
+		var out bytes.Buffer
+		w := r.Writer(&out)
+		for rest := in; rest != ""; {
+			n := min(1+rand.IntN(12), len(rest))
+			if _, err := w.Write([]byte(rest[:n])); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if out.String() != want || w.Hits() != 4 {
+			t.Fatalf("got %q with %d hits;\nwant %q with 4", out.String(), w.Hits(), want)
+		}
+	}
+}
+
+func TestValueGoesRoundTrip(t *testing.T) {
+	t.Parallel()
+	type thing struct {
+		A string
+		B []int
+	}
+	got, err := recorder.Value(recorder.NewRedactor(canary), thing{A: "has " + canary, B: []int{1, 2}})
+	if err != nil || got.A != "has "+recorder.Mark || len(got.B) != 2 {
+		t.Errorf("Value = %+v, %v", got, err)
+	}
+}

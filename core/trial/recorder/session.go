@@ -1,0 +1,191 @@
+package recorder
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// SessionRecorder is the Recorder of a session. It writes while a turn or Close runs, and
+// nothing that comes later: what a turn says after its end is not used.
+type SessionRecorder struct {
+	s    *Recorder
+	role agent.Role
+
+	mu      sync.Mutex
+	writing bool
+	stage   string
+	turn    int
+	message string // of the user, whose step the core writes itself
+	first   bool
+	steps   int64
+	size    int64
+	most    int64 // steps
+	stopped bool
+}
+
+// ForSession makes the pen of one session, for its role.
+func ForSession(s *Recorder, role agent.Role) *SessionRecorder {
+	return &SessionRecorder{s: s, role: role, most: limits.Steps}
+}
+
+var errNotWriting = errors.New("the turn is over: nothing more is recorded")
+
+// Begin lets the session write about a turn, until End.
+func (p *SessionRecorder) Begin(stage string, turn int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writing, p.stage, p.turn, p.first = true, stage, turn, true
+}
+
+// Resume lets it write again, about the last turn.
+func (p *SessionRecorder) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writing, p.first = true, false
+}
+
+// End is the end of a turn.
+func (p *SessionRecorder) End() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writing = false
+}
+
+// Said records a message to the agent as a step of its trajectory.
+func (p *SessionRecorder) Said(stage string, turn int, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stage, p.turn, p.message = stage, turn, text
+	p.write(trajectory.Step{Source: trajectory.User, Message: trajectory.Text(text)})
+}
+
+// Step implements agent.Recorder.
+func (p *SessionRecorder) Step(s trajectory.Step) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.writing {
+		return errNotWriting
+	}
+	first := p.first
+	p.first = false
+	if first && s.Source == trajectory.User && s.Message.Parts == nil && s.Message.Text == p.message {
+		return nil // the core has written it already
+	}
+	p.write(s)
+	p.s.Tell(record.Event{Type: record.EventStep, Stage: p.stage, Turn: p.turn, Who: record.ByAgent})
+	return nil
+}
+
+// write appends a step. The caller holds the lock.
+func (p *SessionRecorder) write(s trajectory.Step) {
+	at := record.Phase{Name: record.PhaseTurn, Stage: p.stage}
+	if p.stopped {
+		return
+	}
+	if p.steps >= p.most || p.size >= limits.StepsBytes {
+		p.stopped = true
+		p.s.Note(at, "steps_cut", "the session recorded %d steps of %d bytes, and no more are kept", p.steps, p.size)
+		return
+	}
+	p.steps++
+	s.StepID = p.steps
+	if s.Timestamp == "" {
+		s.Timestamp = trajectory.Stamp(p.s.now())
+	}
+	line := record.Step{Time: p.s.now(), Stage: p.stage, Turn: p.turn, Role: string(p.role), Step: s}
+	b, err := json.Marshal(line)
+	if err != nil {
+		p.s.Note(at, "bad_step", "step %d is not valid JSON: %s", s.StepID, err)
+		p.steps--
+		return
+	}
+	if len(b) > limits.StepBytes {
+		line.Cut, line.Step = true, fit(s)
+	}
+	p.size += int64(min(len(b), limits.StepBytes))
+	p.s.Append(record.StepsFile, line)
+}
+
+// fit shortens a step until it is not too long. What it drops is named in the
+// texts that stay.
+func fit(s trajectory.Step) trajectory.Step {
+	for limit := limits.StepText; limit >= limits.OutputTail; limit /= 16 {
+		short := shorten(s, limit)
+		if b, err := json.Marshal(short); err == nil && len(b) <= limits.StepBytes*3/4 {
+			return short
+		}
+	}
+	short := trajectory.Step{StepID: s.StepID, Timestamp: s.Timestamp, Source: s.Source, LLMCallCount: s.LLMCallCount}
+	short.Message = trajectory.Text(fmt.Sprintf("%s… (%d tool calls and their results were too long to keep)",
+		Cut(s.Message.Text, limits.OutputTail), len(s.ToolCalls)))
+	return short
+}
+
+// shorten cuts each text of a step to limit bytes.
+func shorten(s trajectory.Step, limit int) trajectory.Step {
+	s.Message = shortContent(s.Message, limit)
+	s.ReasoningContent = Cut(s.ReasoningContent, limit)
+	s.Extra = nil
+	if s.Metrics != nil {
+		m := *s.Metrics
+		m.PromptTokenIDs, m.CompletionTokenIDs, m.Logprobs, m.Extra = nil, nil, nil, nil
+		s.Metrics = &m
+	}
+	var calls []trajectory.ToolCall
+	for _, c := range s.ToolCalls {
+		if len(c.Arguments) > limit {
+			c.Arguments, _ = json.Marshal(map[string]string{"cut": Cut(string(c.Arguments), limit/2)})
+		}
+		c.ID, c.Name, c.Extra = Cut(c.ID, limit), Cut(c.Name, limit), nil
+		calls = append(calls, c)
+	}
+	s.ToolCalls = calls
+	if s.Observation != nil {
+		o := trajectory.Observation{}
+		for _, r := range s.Observation.Results {
+			if r.Content != nil {
+				c := shortContent(*r.Content, limit)
+				r.Content = &c
+			}
+			r.SourceCallID, r.Extra = Cut(r.SourceCallID, limit), nil
+			o.Results = append(o.Results, r)
+		}
+		s.Observation = &o
+	}
+	return s
+}
+
+func shortContent(c trajectory.Content, limit int) trajectory.Content {
+	c.Text = Cut(c.Text, limit)
+	var parts []trajectory.Part
+	for _, p := range c.Parts {
+		p.Text = Cut(p.Text, limit)
+		parts = append(parts, p)
+	}
+	c.Parts = parts
+	return c
+}
+
+// Log implements agent.Recorder.
+func (p *SessionRecorder) Log(line string) error {
+	p.mu.Lock()
+	stage, writing := p.stage, p.writing
+	p.mu.Unlock()
+	if !writing {
+		return errNotWriting
+	}
+	p.s.Log(string(p.role), stage, line)
+	return nil
+}
+
+// Artifact implements agent.Recorder.
+func (p *SessionRecorder) Artifact(path string) error {
+	return p.Log(fmt.Sprintf("artifact %q", path))
+}

@@ -1,0 +1,93 @@
+package recorder
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// Whole is what a trajectory holds beside its steps.
+type Whole struct {
+	Session string
+	Used    []record.Usage // of the agent's models, as it was metered; none: not known
+}
+
+// Trajectory makes the trajectory of the steps that the agent recorded in all of
+// its sessions so far, as JSON. It reads them back from the record, so that a
+// killed agent has one, too. Nil when there are no steps.
+func (s *Recorder) Trajectory(at record.Phase, dir string, who trajectory.Agent, w Whole) ([]byte, error) {
+	steps, err := readSteps(filepath.Join(dir, record.StepsFile))
+	if err != nil || len(steps) == 0 {
+		return nil, err
+	}
+	t, violations, err := trajectory.New(who, w.Session, steps)
+	if err != nil {
+		return nil, err
+	}
+	w.total(t.FinalMetrics)
+	for i, v := range violations {
+		if i == limits.ListedProcesses {
+			break
+		}
+		s.Note(at, "trajectory", "%s", v)
+	}
+	b, err := s.Redactor().JSON(t)
+	if err != nil {
+		return nil, err
+	}
+	var pretty bytes.Buffer
+	err = json.Indent(&pretty, b, "", "  ")
+	pretty.WriteByte('\n')
+	return pretty.Bytes(), err
+}
+
+// total puts what was metered in the place of what the steps say, which is the
+// agent's own account.
+func (w Whole) total(f *trajectory.FinalMetrics) {
+	if len(w.Used) == 0 {
+		return
+	}
+	f.PromptTokens, f.CompletionTokens, f.CachedTokens, f.CostUSD = new(int64), new(int64), new(int64), new(float64)
+	for _, u := range w.Used {
+		*f.PromptTokens += u.InputTokens
+		*f.CompletionTokens += u.OutputTokens
+		*f.CachedTokens += u.CachedTokens
+		if u.CostUSD == nil {
+			f.CostUSD = nil
+		} else if f.CostUSD != nil {
+			*f.CostUSD += *u.CostUSD
+		}
+	}
+}
+
+// readSteps reads the steps of the agent. A torn last line is no error.
+func readSteps(file string) ([]trajectory.Step, error) {
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var steps []trajectory.Step
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 2*limits.StepBytes) // it grows as lines need it
+	for lines.Scan() {
+		var l record.Step
+		if json.Unmarshal(lines.Bytes(), &l) != nil || l.Role == string(agent.RoleUser) {
+			continue
+		}
+		steps = append(steps, l.Step)
+	}
+	return steps, lines.Err()
+}

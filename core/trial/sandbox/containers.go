@@ -1,0 +1,81 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+)
+
+// ErrContainer means that a command or artifact names a container that the
+// sandbox does not have.
+var ErrContainer = errors.New("there is no container")
+
+// in is the container of that name; "" and "main" are w itself.
+func (w *Sandbox) in(service string) (*Sandbox, error) {
+	if service == "" || service == "main" {
+		return w, nil
+	}
+	side, ok := w.Sidecars[service]
+	if !ok {
+		return nil, fmt.Errorf("%w %q", ErrContainer, service)
+	}
+	if side.Gone() {
+		return nil, fmt.Errorf("container %q is gone: %w", service, side.Err())
+	}
+	return side, nil
+}
+
+// own is ps without what sidecars listen on: their network is that of the main
+// container, and nobody here left it.
+func (w *Sandbox) own(ctx context.Context, ps host.Processes) host.Processes {
+	if len(ps.Unattributed) == 0 || len(w.Sidecars) == 0 {
+		return ps
+	}
+	theirs := map[host.Socket]bool{}
+	for _, side := range w.Sidecars {
+		if side.Gone() {
+			continue
+		}
+		others, err := side.Processes(ctx)
+		if err != nil {
+			continue // what is not known stays unattributed
+		}
+		for _, p := range others.List {
+			for _, s := range p.Listening {
+				theirs[s] = true
+			}
+		}
+	}
+	ps.Unattributed = slices.DeleteFunc(ps.Unattributed, func(s host.Socket) bool { return theirs[s] })
+	return ps
+}
+
+// haltSides stops the sidecars. One that is gone stands still as it is.
+func (w *Sandbox) haltSides(ctx context.Context) error {
+	for name, side := range w.Sidecars {
+		if side.Gone() {
+			continue
+		}
+		if _, err := side.Freeze(ctx); err != nil {
+			return fmt.Errorf("container %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// resumeSides lets the sidecars go on.
+func (w *Sandbox) resumeSides(ctx context.Context) error {
+	var errs []error
+	for name, side := range w.Sidecars {
+		if side.Gone() {
+			continue
+		}
+		if err := side.Thaw(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("container %q: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

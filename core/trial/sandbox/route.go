@@ -1,0 +1,63 @@
+package sandbox
+
+import (
+	"context"
+	"slices"
+
+	"github.com/berth-eval/berth/core/trial/egress"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// Route gives a sandbox without a network a way to the hosts that Allow names,
+// as soon as it connects, and its containers the variables by which programs
+// find that way. first is what is allowed until the first Allow. A sandbox of
+// another mode needs none.
+func (w *Sandbox) Route(mode environment.NetworkMode, o egress.Options, first egress.Rules) {
+	if mode != environment.NetworkAllow {
+		return
+	}
+	w.way = egress.New(o)
+	w.way.Allow(first)
+	w.Made.Granted.How += ", hosts through a proxy of the core (CONNECT)"
+}
+
+// Allow says what may be reached from now on; what is open is cut. It does
+// nothing where the sandbox's network is none or public throughout.
+func (w *Sandbox) Allow(r egress.Rules) {
+	if w.way != nil {
+		w.way.Allow(r)
+	}
+}
+
+// openWay opens the port inside. It ends with the sandbox.
+func (w *Sandbox) openWay(ctx context.Context) error {
+	if w.way == nil {
+		return nil
+	}
+	port, err := w.Listen(ctx, 0, w.way.Serve)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for name := range w.Sidecars {
+		names = append(names, name)
+	}
+	if len(names) > 0 {
+		names = append(names, "main")
+	}
+	slices.Sort(names)
+	for k, v := range egress.Env(port.Number, names) {
+		for _, side := range w.Sidecars {
+			preset(side.Env, k, v)
+		}
+		preset(w.Env, k, v)
+	}
+	return nil
+}
+
+// preset sets a variable that nobody has set.
+func preset(env map[string]string, name, value string) {
+	if _, ok := env[name]; !ok {
+		env[name] = value
+	}
+}

@@ -1,0 +1,425 @@
+// Package sandbox is one sandbox as a value: it is made, connects, is used by
+// the phases of an attempt, and ends. An attempt may hold several, and a task of
+// several containers has one for each sidecar, started, probed and waited for in
+// the order that the task says.
+//
+// It must not know why a phase does what it does, and must not decide what a
+// failure means. What comes out of a sandbox is passed on as it is: hostile.
+package sandbox
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/core/trial/egress"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/views"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/archive"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// ErrLost is the cause with which everything that needs the sandbox ends when
+// that is gone.
+var ErrLost = errors.New("the sandbox is gone")
+
+// Sandbox is the sandbox of an attempt with what the core keeps about it. It is
+// made in two steps, since a sandbox that never connected must be destroyed,
+// too: Made first, then Connect. Not safe for concurrent use, but for Lost.
+type Sandbox struct {
+	*host.Sandbox // nil until Connect
+
+	Made     environment.Sandbox
+	Dir      string              // where commands start
+	Env      map[string]string   // of every command
+	Known    []host.Key          // processes that ran before the agent came (Know)
+	User     string              // whom commands run as that name nobody; empty: root
+	Sidecars map[string]*Sandbox // sidecars by name, which end with it
+
+	used   bool // something was started in it that was none of the agent's
+	served bool // among it a service
+
+	folder *host.Folder
+	core   *sandbox.Client // the core's own session: root, in Dir, with Env
+	way    *egress.Proxy   // nil: the network is none, or public throughout
+	frozen time.Time       // since when; zero: it runs
+}
+
+// coreSession is the name of the core's own session in a sandbox.
+const coreSession = "core"
+
+// New is a sandbox that was made and has not connected yet. dir and env are
+// what its commands have unless they say otherwise.
+func New(folder *host.Folder, made environment.Sandbox, dir string, env map[string]string) *Sandbox {
+	return &Sandbox{folder: folder, Made: made, Dir: dir, Env: env}
+}
+
+// Connect waits for the sandbox's first words.
+func (w *Sandbox) Connect(ctx context.Context) (err error) {
+	if w.Made.Stream != "" {
+		return fmt.Errorf("%w: a sandbox behind a byte stream", environment.ErrUnsupported)
+	}
+	if w.way == nil {
+		w.Sandbox, w.core, err = host.ConnectOwn(ctx, w.folder, w.Made.PID, limits.Lease, w.session())
+		return err
+	}
+	if w.Sandbox, err = host.Connect(ctx, w.folder, w.Made.PID, limits.Lease); err != nil {
+		w.Sandbox = nil
+		return err
+	}
+	if err = w.openWay(ctx); err != nil { // it adds to Env
+		return err
+	}
+	w.core, err = w.Own(ctx, w.session())
+	return err
+}
+
+// session is the core's own.
+func (w *Sandbox) session() host.Session {
+	return host.Session{ID: coreSession, Dir: w.Dir, Env: List(w.Env)}
+}
+
+// Core is the core's own session in the sandbox.
+func (w *Sandbox) Core() sandbox.Shell { return w.core }
+
+// Gone says whether the sandbox has ended.
+func (w *Sandbox) Gone() bool { return w.Sandbox == nil || w.Err() != nil }
+
+// Able says whether the sandbox can still start a command: no other proof than
+// starting one. The program is our own, which every sandbox has.
+func (w *Sandbox) Able(ctx context.Context) bool {
+	if w.Gone() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
+	defer cancel()
+	_, err := w.core.Exec(ctx, sandbox.Command{Argv: []string{"/berth/sandboxd"}, Timeout: limits.Control / 2})
+	return err == nil || !errors.Is(err, sandbox.ErrNoRoom) && !errors.Is(err, sandbox.ErrGone) && ctx.Err() == nil
+}
+
+// Ctx is parent, but it ends with the sandbox, for the cause ErrLost. end frees
+// it.
+func (w *Sandbox) Ctx(parent context.Context) (ctx context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	lost := w.Lost()
+	go func() {
+		select {
+		case <-lost:
+			cancel(ErrLost)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// Shutdown ends the sandbox's connections, with which its PID 1 ends, and
+// removes the control folder. Idempotent.
+func (w *Sandbox) Shutdown() error {
+	var err error
+	if w.way != nil {
+		w.way.Close()
+	}
+	for _, side := range w.Sidecars {
+		err = errors.Join(err, side.Shutdown())
+	}
+	if w.core != nil {
+		err = errors.Join(err, w.core.Close())
+	}
+	if w.Sandbox != nil {
+		err = errors.Join(err, w.Close())
+	}
+	return errors.Join(err, w.folder.Close())
+}
+
+// FilesError means that the task's own files could not be read.
+type FilesError struct{ Err error }
+
+// Error is the cause.
+func (e *FilesError) Error() string { return "files of the task: " + e.Err.Error() }
+
+// Unwrap is the cause.
+func (e *FilesError) Unwrap() error { return e.Err }
+
+// Folders makes folders in the sandbox that anybody may write.
+func (w *Sandbox) Folders(ctx context.Context, paths ...string) error {
+	below := map[string][]string{} // names by the folder that they are in: one call for each
+	for _, p := range paths {
+		if p = path.Clean(p); p != "." && p != "/" {
+			below[path.Dir(p)] = append(below[path.Dir(p)], path.Base(p))
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(below)) {
+		b, err := views.EmptyFolders(0o777, below[dir]...)
+		if err == nil {
+			err = w.core.Upload(ctx, dir, bytes.NewReader(b), sandbox.UploadOptions{})
+		}
+		if err != nil {
+			return fmt.Errorf("make %s in %s: %w", strings.Join(below[dir], ", "), dir, err)
+		}
+	}
+	return nil
+}
+
+// Absolute is a path in the sandbox.
+func (w *Sandbox) Absolute(p string) string {
+	if path.IsAbs(p) {
+		return path.Clean(p)
+	}
+	return path.Join(w.Dir, p)
+}
+
+// Put places one resource, which user owns then (empty: root), and returns the
+// Sums of its files.
+func (w *Sandbox) Put(ctx context.Context, t *task.Task, res *task.Resource, user string) (views.Sums, error) {
+	place := w.Absolute(res.Place)
+	r, out := io.Pipe()
+	var sums views.Sums
+	var packed error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sums, packed = views.Archive(out, t, res, place)
+		_ = out.CloseWithError(packed)
+	}()
+	err := w.core.Upload(ctx, views.Target(res, place), r, sandbox.UploadOptions{User: user})
+	_ = r.CloseWithError(errors.New("the upload has ended"))
+	<-done
+	if packed != nil && err != nil && errors.Is(err, packed) {
+		return nil, &FilesError{packed}
+	}
+	return sums, err
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	if over := len(t.b) - limits.OutputTail; over > 0 {
+		t.b = append(t.b[:0], t.b[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.b)
+}
+
+// Know notes what runs before the agent comes: it is the task's. Where nothing
+// was started there is nothing.
+func (w *Sandbox) Know(ctx context.Context) error {
+	if !w.used {
+		return nil
+	}
+	ps, err := w.Processes(ctx)
+	w.Known = ps.Keys()
+	return err
+}
+
+// End ends the agent: the first process of each of its commands, and what runs
+// from bundles. It says what is left in the main container.
+func (w *Sandbox) End(ctx context.Context, bundles []string) (host.Processes, error) {
+	done, err := w.Settle(ctx, nil, bundles)
+	if err != nil {
+		return host.Processes{}, err
+	}
+	return w.own(ctx, done.Left), nil
+}
+
+// HasUser fails with sandbox.ErrNotFound where the sandbox has no user of that
+// name.
+func (w *Sandbox) HasUser(ctx context.Context, user string) error {
+	_, err := w.Fresh(ctx, user, 0) // it makes nothing, but looks the user up
+	return err
+}
+
+// StartService starts the program of an image or a service of the task.
+func (w *Sandbox) StartService(ctx context.Context, s host.Service) (pid int, err error) {
+	w.used, w.served = true, true
+	return w.Sandbox.StartService(ctx, s)
+}
+
+// Served says whether a service was ever started.
+func (w *Sandbox) Served() bool { return w.served }
+
+// exec runs a command of the core's own session.
+func (w *Sandbox) exec(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
+	w.used = true
+	return w.core.Exec(ctx, c)
+}
+
+// Command runs a command of the task and makes an error of a bad end.
+func (w *Sandbox) Command(ctx context.Context, c *task.Command, env map[string]string, limit time.Duration) error {
+	w, err := w.in(c.Service)
+	if err != nil {
+		return err
+	}
+	out := &tail{}
+	r, err := w.exec(ctx, sandbox.Command{
+		Argv: c.Argv, Dir: c.Dir, User: cmp.Or(c.User, w.User), Env: List(env), Timeout: limit, Stdout: out, Stderr: out,
+	})
+	switch {
+	case err != nil:
+		return err
+	case r.TimedOut:
+		return fmt.Errorf("%q took longer than %s: %s", c.Argv, limit, out)
+	case !r.OK():
+		return fmt.Errorf("%q ended with exit code %d: %s", c.Argv, r.ExitCode, out)
+	}
+	return nil
+}
+
+// List is variables as a command takes them.
+func List(env map[string]string) []string {
+	out := make([]string, 0, len(env))
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, k+"="+env[k])
+	}
+	return out
+}
+
+// Healthy waits for a healthcheck: failures within its start period do not
+// count, after it Retries in a row are one too many. A probe that runs out of
+// its time is a failure like any other.
+func (w *Sandbox) Healthy(ctx context.Context, h *task.Healthcheck) error {
+	begin := time.Now()
+	for failures := 0; ; {
+		out := &tail{}
+		r, err := w.exec(ctx, sandbox.Command{Argv: h.Argv, User: cmp.Or(h.User, w.User), Timeout: h.Timeout.Std(), Stdout: out, Stderr: out})
+		switch {
+		case err != nil:
+			return err
+		case r.OK():
+			return nil
+		}
+		pause := h.Interval.Std()
+		if time.Since(begin) < h.StartPeriod.Std() {
+			pause = cmp.Or(h.StartInterval.Std(), pause)
+		} else if failures++; failures >= max(h.Retries, 1) {
+			return fmt.Errorf("%q failed %d times in a row, last with exit code %d: %s", h.Argv, failures, r.ExitCode, out)
+		}
+		if err := limits.Sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// Halt stops everything in the sandbox, until Resume.
+func (w *Sandbox) Halt(ctx context.Context) error {
+	w.frozen = time.Now() // also where it fails half-way: Resume is needed then
+	if _, err := w.Freeze(ctx); err != nil {
+		return err
+	}
+	return w.haltSides(ctx)
+}
+
+// Resume lets it go on. It outlives a cancel, but not for ever.
+func (w *Sandbox) Resume(ctx context.Context) error {
+	if w.frozen.IsZero() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
+	defer cancel()
+	w.frozen = time.Time{}
+	return errors.Join(w.resumeSides(ctx), w.Thaw(ctx))
+}
+
+// Frozen is since when the sandbox stands still; zero: it runs.
+func (w *Sandbox) Frozen() time.Time { return w.frozen }
+
+// ServiceOutput is the end of what a service wrote.
+func (w *Sandbox) ServiceOutput(ctx context.Context, name string) string {
+	states, err := w.Services(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	for _, s := range states {
+		if s.Name == name {
+			return string(s.Output[max(0, len(s.Output)-limits.OutputTail):])
+		}
+	}
+	return ""
+}
+
+// Sums adds the sums of the regular files below dir.
+func (w *Sandbox) Sums(ctx context.Context, dir string, into views.Sums) error {
+	r, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := w.core.Download(ctx, dir, out, archive.Limits{Bytes: limits.HashedTests})
+		_ = out.CloseWithError(err)
+		done <- err
+	}()
+	t := tar.NewReader(r)
+	var err error
+	for {
+		var h *tar.Header
+		if h, err = t.Next(); err != nil {
+			break
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		sum := sha256.New()
+		if _, err = io.Copy(sum, t); err != nil {
+			break
+		}
+		into[path.Join(dir, h.Name)] = hex.EncodeToString(sum.Sum(nil))
+	}
+	if errors.Is(err, io.EOF) {
+		_, err = io.Copy(io.Discard, r)
+	}
+	_ = r.CloseWithError(io.ErrClosedPipe)
+	return errors.Join(err, <-done)
+}
+
+// Remove removes folders of the verifier.
+func (w *Sandbox) Remove(ctx context.Context, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	out := &tail{}
+	r, err := w.exec(ctx, sandbox.Command{
+		Argv: append([]string{"rm", "-rf", "--"}, paths...), Timeout: limits.Control, Stdout: out, Stderr: out,
+	})
+	if err != nil {
+		return fmt.Errorf("remove the verifier's files: %w", err)
+	}
+	for _, p := range paths {
+		if _, err := w.core.Lstat(ctx, p); !errors.Is(err, sandbox.ErrNotFound) {
+			return fmt.Errorf("remove the verifier's files: %s is still there (exit code %d: %s)", p, r.ExitCode, out)
+		}
+	}
+	return nil
+}
+
+// Fetch is a path of the sandbox as an archive.
+func (w *Sandbox) Fetch(ctx context.Context, service, path string, out io.Writer) error {
+	w, err := w.in(service)
+	if err != nil {
+		return err
+	}
+	return w.core.Download(ctx, path, out, archive.Limits{Bytes: limits.ArtifactBytes, Entries: limits.ArtifactEntries})
+}

@@ -59,9 +59,11 @@ func Write(o Options) (files []string, program string, err error) {
 	case !pluginName.MatchString(name):
 		return nil, "", fmt.Errorf("the folder %q names the plugin: use lower case letters, digits, - and _, and begin with a letter", name)
 	}
-	if there, err := os.ReadDir(o.Dir); err == nil && len(there) > 0 {
+	there, err := os.ReadDir(o.Dir)
+	switch {
+	case err == nil && len(there) > 0:
 		return nil, "", fmt.Errorf("%s is not empty: name a new folder", o.Dir)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, "", err
 	}
 	contents, err := goFiles(o, name)

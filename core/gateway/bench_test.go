@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 )
 
 // atOnce is a provider that answers before it has read anything.
@@ -40,8 +41,8 @@ func BenchmarkRequest(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer g.Close()
-	s, err := g.Session(b.Context(), trial.ModelSpec{
-		Trial: "t", Attempt: 1, Role: "agent", Dir: dir, Append: func(string, any) {}, Models: map[string]trial.Model{"default": {ID: ModelID(m)}},
+	s, err := g.Session(b.Context(), models.Spec{
+		Trial: "t", Attempt: 1, Role: "agent", Dir: dir, Append: func(string, any) {}, Models: map[string]cell.Model{"default": {ID: ModelID(m)}},
 	})
 	if err != nil {
 		b.Fatal(err)

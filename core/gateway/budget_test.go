@@ -7,10 +7,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial"
 )
 
 // An attempt costs 0.1 USD and could cost a little more: nine or ten fit into
@@ -34,7 +35,7 @@ func TestABudgetHoldsInParallel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			holdsInParallel(t, limit, func(_ *config.Model, o *Options, _ *trial.ModelSpec) { set(o) })
+			holdsInParallel(t, limit, func(_ *config.Model, o *Options, _ *models.Spec) { set(o) })
 		})
 	}
 }
@@ -53,7 +54,7 @@ func holdsInParallel(t *testing.T, limit float64, set setting) {
 	)
 	for i := range 64 {
 		wg.Go(func() {
-			s := b.open(t, trial.ModelSpec{Trial: fmt.Sprint("p", i), Attempt: 1, Role: "agent", Models: b.spec.Models})
+			s := b.open(t, models.Spec{Trial: fmt.Sprint("p", i), Attempt: 1, Role: "agent", Models: b.spec.Models})
 			defer s.Close(context.Background())
 			one := &bench{session: s, e: s.Endpoints()["default"], c: unixClient(s.Endpoints()["default"].Host)}
 			defer one.c.CloseIdleConnections()
@@ -80,11 +81,11 @@ func holdsInParallel(t *testing.T, limit float64, set setting) {
 func TestBudgetsOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	two, hundred := int64(2), int64(100)
-	for name, budget := range map[string]trial.Budget{"requests": {Requests: &two}, "tokens": {Tokens: &hundred}} {
+	for name, budget := range map[string]cell.Budget{"requests": {Requests: &two}, "tokens": {Tokens: &hundred}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := start(t, scripted(t, "replies:\n  - {text: x, usage: {input: 20, output: 20}}\n"),
-				func(_ *config.Model, _ *Options, s *trial.ModelSpec) { s.Budget = budget })
+				func(_ *config.Model, _ *Options, s *models.Spec) { s.Budget = budget })
 			var codes []int
 			for range 3 {
 				codes = append(codes, b.ask(t.Context(), t, "/v1/messages", `{"model":"m1","max_tokens":20,"messages":[{"role":"user","content":"hi"}]}`).status)
@@ -118,7 +119,7 @@ func TestARefusalSaysWhoseBudgetItWas(t *testing.T) {
 	t.Parallel()
 	one, none, small := int64(1), int64(0), 0.001
 	cell := func(l ledger.Limit) setting {
-		return func(_ *config.Model, o *Options, _ *trial.ModelSpec) {
+		return func(_ *config.Model, o *Options, _ *models.Spec) {
 			o.Cells = []Cell{{Name: "agent=a", Trials: []string{"t1"}, Limit: l}}
 		}
 	}
@@ -129,12 +130,12 @@ func TestARefusalSaysWhoseBudgetItWas(t *testing.T) {
 		first bool
 		says  string
 	}{
-		{"run", func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Run.Requests = &one }, record.ScopeRun, false, "budget of the run is used up: 1 of 1 requests"},
+		{"run", func(_ *config.Model, o *Options, _ *models.Spec) { o.Run.Requests = &one }, record.ScopeRun, false, "budget of the run is used up: 1 of 1 requests"},
 		{"cell", cell(ledger.Limit{Requests: &one}), record.ScopeCell, false, "budget of the cell agent=a is used up"},
-		{"attempt", func(_ *config.Model, _ *Options, s *trial.ModelSpec) { s.Budget.Requests = &one }, "", false, "budget of the attempt is used up"},
-		{"run, at once", func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Run.Requests = &none }, record.ScopeRun, true, "budget of the run, 0 requests, is too small"},
+		{"attempt", func(_ *config.Model, _ *Options, s *models.Spec) { s.Budget.Requests = &one }, "", false, "budget of the attempt is used up"},
+		{"run, at once", func(_ *config.Model, o *Options, _ *models.Spec) { o.Run.Requests = &none }, record.ScopeRun, true, "budget of the run, 0 requests, is too small"},
 		{"cell, at once", cell(ledger.Limit{USD: &small}), record.ScopeCell, true, "20 of output"},
-		{"attempt, at once", func(_ *config.Model, _ *Options, s *trial.ModelSpec) { s.Budget.CostUSD = &small }, "", true, "0.0010 USD, is too small"},
+		{"attempt, at once", func(_ *config.Model, _ *Options, s *models.Spec) { s.Budget.CostUSD = &small }, "", true, "0.0010 USD, is too small"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

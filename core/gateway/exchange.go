@@ -16,7 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/script"
 	"github.com/berth-eval/berth/core/gateway/wire"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 )
 
 // exchange is one request and its answer.
@@ -389,7 +389,7 @@ func (x *exchange) judge(status int, r wire.Reading, broken breakage) {
 	switch {
 	case broken == byClient, errors.Is(x.lost, errOwnReplies):
 	case status == http.StatusTooManyRequests || status == statusOverloaded:
-		failed("%s: %w", refusal, trial.ErrRateLimited)
+		failed("%s: %w", refusal, models.ErrRateLimited)
 	case x.lost != nil:
 		failed("%w", x.lost)
 	case status == http.StatusUnauthorized: // what it says of the key is not passed on

@@ -34,7 +34,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/script"
 	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/gateway/wire"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -76,7 +76,7 @@ type Cell struct {
 	Spent  ledger.Amount // before
 }
 
-// Gateway implements trial.Gateway. It is safe for concurrent use.
+// Gateway implements models.Gateway. It is safe for concurrent use.
 type Gateway struct {
 	o      Options
 	models map[string]*upstream // by ModelID
@@ -281,8 +281,8 @@ func (g *Gateway) pacer(u *upstream) *pace.Pacer {
 	return g.pacers[id]
 }
 
-// Session implements trial.Gateway.
-func (g *Gateway) Session(ctx context.Context, spec trial.ModelSpec) (trial.ModelSession, error) {
+// Session implements models.Gateway.
+func (g *Gateway) Session(ctx context.Context, spec models.Spec) (models.Session, error) {
 	s, err := g.open(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("models of the %s: %w", spec.Role, err)
@@ -291,7 +291,7 @@ func (g *Gateway) Session(ctx context.Context, spec trial.ModelSpec) (trial.Mode
 }
 
 // accounts are the budgets that a session draws on, its own first.
-func (g *Gateway) accounts(spec *trial.ModelSpec) []*ledger.Account {
+func (g *Gateway) accounts(spec *models.Spec) []*ledger.Account {
 	as := []*ledger.Account{g.account(spec)}
 	if c := g.cells[spec.Trial]; c != nil {
 		as = append(as, c)
@@ -301,7 +301,7 @@ func (g *Gateway) accounts(spec *trial.ModelSpec) []*ledger.Account {
 
 // account is the budget of one role in one attempt, the same for all of its
 // sessions.
-func (g *Gateway) account(spec *trial.ModelSpec) *ledger.Account {
+func (g *Gateway) account(spec *models.Spec) *ledger.Account {
 	key := spec.Trial + "/" + strconv.Itoa(spec.Attempt) + "/" + spec.Role
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial"
 )
 
 const oneReply = `
@@ -243,7 +243,7 @@ func TestTokensAreGoodForTheirTurnOnly(t *testing.T) {
 	if got := ask(); got != http.StatusOK {
 		t.Errorf("in the next turn: %d", got)
 	}
-	other := b.open(t, trial.ModelSpec{Trial: "t2", Attempt: 1, Role: "agent", Models: b.spec.Models})
+	other := b.open(t, models.Spec{Trial: "t2", Attempt: 1, Role: "agent", Models: b.spec.Models})
 	defer other.Close(t.Context())
 	if got := ask("X-Api-Key", other.Endpoints()["default"].Token, "Authorization", ""); got != http.StatusUnauthorized {
 		t.Errorf("the token of another session: %d", got)

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial"
 )
 
 // health is what a run has seen of one provider, with one key and model.
@@ -134,7 +134,7 @@ func (x *exchange) down(why error, hopeless bool) {
 
 // halt ends the turn, and the run with it.
 func (s *session) halt(why error) {
-	s.endTurn(&trial.Refusal{Scope: record.ScopeRun, Provider: true, Err: why})
+	s.endTurn(&models.Refusal{Scope: record.ScopeRun, Provider: true, Err: why})
 }
 
 // ended notes at the end of a turn how the attempt would end now.

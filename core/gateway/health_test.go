@@ -15,13 +15,13 @@ import (
 
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/pace"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial"
 )
 
 // usualPace waits for ten minutes for a provider that fails: a test that would
 // wait does not end.
-func usualPace(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Pace = pace.Options{} }
+func usualPace(_ *config.Model, o *Options, _ *models.Spec) { o.Pace = pace.Options{} }
 
 // closedPort is an address where nobody listens.
 func closedPort(t *testing.T) string {
@@ -117,14 +117,14 @@ func TestEqualFailuresInARowEndTheRun(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusInternalServerError)
 	})
-	first := start(t, p.model("anthropic"), func(_ *config.Model, o *Options, _ *trial.ModelSpec) {
+	first := start(t, p.model("anthropic"), func(_ *config.Model, o *Options, _ *models.Spec) {
 		o.Pace = pace.Options{Patience: time.Nanosecond, First: time.Millisecond, Longest: time.Millisecond}
 	})
-	models := first.spec.Models
-	attempt := func(n int, ok bool) *trial.Refusal {
+	asked := first.spec.Models
+	attempt := func(n int, ok bool) *models.Refusal {
 		good.Store(ok)
 		b := &bench{g: first.g}
-		b.session = b.open(t, trial.ModelSpec{Trial: fmt.Sprint("t", n), Attempt: 1, Role: "agent", Models: models})
+		b.session = b.open(t, models.Spec{Trial: fmt.Sprint("t", n), Attempt: 1, Role: "agent", Models: asked})
 		b.e = b.Endpoints()["default"]
 		b.c = unixClient(b.e.Host)
 		for range 3 { // the agent tries again

@@ -16,9 +16,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/pace"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -37,7 +38,7 @@ type bench struct {
 	lines []Exchange
 }
 
-type setting func(*config.Model, *Options, *trial.ModelSpec)
+type setting func(*config.Model, *Options, *models.Spec)
 
 func start(t *testing.T, m config.Model, more ...setting) *bench {
 	t.Helper()
@@ -47,7 +48,7 @@ func start(t *testing.T, m config.Model, more ...setting) *bench {
 		t.Fatal(err)
 	}
 	o := Options{Dir: filepath.Join(run, "g"), Pace: pace.Options{Patience: time.Nanosecond}}
-	spec := trial.ModelSpec{Trial: "t1", Attempt: 1, Role: "agent", Dir: b.dir, Append: b.append}
+	spec := models.Spec{Trial: "t1", Attempt: 1, Role: "agent", Dir: b.dir, Append: b.append}
 	m.Label = "m"
 	for _, set := range more {
 		set(&m, &o, &spec)
@@ -56,7 +57,7 @@ func start(t *testing.T, m config.Model, more ...setting) *bench {
 	if b.g, err = New(o); err != nil {
 		t.Fatal(err)
 	}
-	spec.Models = map[string]trial.Model{"default": {ID: ModelID(m), Label: "m"}}
+	spec.Models = map[string]cell.Model{"default": {ID: ModelID(m), Label: "m"}}
 	b.session = b.open(t, spec)
 	b.e = b.Endpoints()["default"]
 	b.c = unixClient(b.e.Host)
@@ -73,7 +74,7 @@ func start(t *testing.T, m config.Model, more ...setting) *bench {
 	return b
 }
 
-func (b *bench) open(t *testing.T, spec trial.ModelSpec) *session {
+func (b *bench) open(t *testing.T, spec models.Spec) *session {
 	t.Helper()
 	s, err := b.g.Session(t.Context(), spec)
 	if err != nil {

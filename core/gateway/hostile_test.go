@@ -13,7 +13,7 @@ import (
 
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/ledger"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 )
 
 // rawProvider answers each connection with the same bytes and ends it.
@@ -280,7 +280,7 @@ func TestTheWorstCaseOfARequest(t *testing.T) {
 			t.Parallel()
 			m := scripted(t, oneReply)
 			limit := int64(1e6)
-			b := start(t, m, func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Run = ledger.Limit{Tokens: &limit} })
+			b := start(t, m, func(_ *config.Model, o *Options, _ *models.Spec) { o.Run = ledger.Limit{Tokens: &limit} })
 			got := b.ask(t.Context(), t, tt.path, tt.body)
 			if want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[tt.fits]; got.status != want {
 				t.Errorf("%d %s; want %d", got.status, got.body, want)
@@ -295,7 +295,7 @@ func TestWhatTheProviderKeepsIsCounted(t *testing.T) {
 	t.Parallel()
 	m := scripted(t, "replies:\n  - {text: x, usage: {input: 600000, output: 100}}\n")
 	limit := int64(1e6)
-	b := start(t, m, func(_ *config.Model, o *Options, spec *trial.ModelSpec) {
+	b := start(t, m, func(_ *config.Model, o *Options, spec *models.Spec) {
 		o.Run, spec.Hosted = ledger.Limit{Tokens: &limit}, true
 	})
 	if got := b.ask(t.Context(), t, "/v1/responses", `{"input":"`+strings.Repeat("x ", 300000)+`"}`); got.status != http.StatusOK {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/ledger"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 )
 
 // Never less is taken for new than is, and little more.
@@ -58,7 +58,7 @@ func TestAnotherRequestOfTheSameLengthHasNoRoom(t *testing.T) {
 	t.Parallel()
 	m := scripted(t, "replies:\n  - {text: x, usage: {input: 50, output: 1}}\n  - {text: x, usage: {input: 60, output: 1}}\n")
 	limit := int64(120_000)
-	b := start(t, m, func(_ *config.Model, o *Options, _ *trial.ModelSpec) { o.Run = ledger.Limit{Tokens: &limit} })
+	b := start(t, m, func(_ *config.Model, o *Options, _ *models.Spec) { o.Run = ledger.Limit{Tokens: &limit} })
 	ask := func(text string) int {
 		return b.ask(t.Context(), t, "/v1/messages", `{"max_tokens":10,"messages":[{"role":"user","content":"`+text+`"}]}`).status
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/ledger"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -120,7 +120,7 @@ func TestToolsOfTheProviderAreNotForced(t *testing.T) {
 			if f := b.Findings(); len(f) == 0 || !slices.ContainsFunc(f, func(f verifier.Finding) bool { return f.Code == "hosted_tool" }) {
 				t.Errorf("findings %v", f)
 			}
-			open := start(t, scripted(t, "replies:\n  - {text: x}\n"), func(_ *config.Model, _ *Options, s *trial.ModelSpec) { s.Hosted = true })
+			open := start(t, scripted(t, "replies:\n  - {text: x}\n"), func(_ *config.Model, _ *Options, s *models.Spec) { s.Hosted = true })
 			if got = open.ask(t.Context(), t, tt.path, tt.body); got.status != http.StatusOK {
 				t.Errorf("with a network: %d %s", got.status, got.body)
 			}

@@ -170,7 +170,7 @@ func (s *session) setRefused(err error) {
 	s.down, s.refused, s.unserved = nil, err, true
 }
 
-// Refused implements trial.ModelSession.
+// Refused implements models.Session.
 func (s *session) Refused() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 
 	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -42,7 +42,7 @@ func (g *Gateway) recorded(name string) (*replay, error) {
 
 // attempt is the record of the accepted attempt of a trial: the same trial, or
 // the only one of the same task and repetition.
-func (r *replay) attempt(spec *trial.ModelSpec) (string, error) {
+func (r *replay) attempt(spec *models.Spec) (string, error) {
 	t := r.index.Trial(spec.Trial)
 	if t == nil {
 		for i, other := range r.index.Trials {

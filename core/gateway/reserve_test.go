@@ -9,7 +9,7 @@ import (
 
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/ledger"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 )
 
 // What the provider would add to a request is as long as its model allows, as
@@ -58,7 +58,7 @@ func TestContentThatIsElsewhereIsReserved(t *testing.T) {
 			p := provide(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) })
 			m := p.model(r.dialect)
 			m.ContextTokens = context
-			b := start(t, m, func(_ *config.Model, _ *Options, s *trial.ModelSpec) {
+			b := start(t, m, func(_ *config.Model, _ *Options, s *models.Spec) {
 				s.Budget.Tokens, s.Hosted = new(int64(budget)), true
 			})
 			got := b.ask(t.Context(), t, r.path, tt.body)
@@ -72,7 +72,7 @@ func TestContentThatIsElsewhereIsReserved(t *testing.T) {
 // An answer to the session itself is as long as that was.
 func TestAnAnswerToTheSessionIsNoContentElsewhere(t *testing.T) {
 	t.Parallel()
-	b := start(t, scripted(t, "replies:\n  - {text: x, usage: {input: 20, output: 20}}\n"), func(_ *config.Model, _ *Options, s *trial.ModelSpec) {
+	b := start(t, scripted(t, "replies:\n  - {text: x, usage: {input: 20, output: 20}}\n"), func(_ *config.Model, _ *Options, s *models.Spec) {
 		s.Budget.Tokens, s.Hosted = new(int64(10_000)), true
 	})
 	for i, extra := range []string{"", `,"previous_response_id":"r1"`} {
@@ -100,7 +100,7 @@ func TestAnAnswerWithoutBoundIsReservedAsItsModelSays(t *testing.T) {
 			t.Parallel()
 			m := scripted(t, "replies:\n  - {text: x}\n")
 			tt.set(&m)
-			b := start(t, m, func(_ *config.Model, _ *Options, s *trial.ModelSpec) { s.Budget.Tokens = new(int64(1)) })
+			b := start(t, m, func(_ *config.Model, _ *Options, s *models.Spec) { s.Budget.Tokens = new(int64(1)) })
 			got := b.ask(t.Context(), t, "/v1/chat/completions", fmt.Sprintf(`{%s"messages":[{"role":"user","content":"hi"}]}`, tt.body))
 			if want := fmt.Sprintf("%d of output", tt.want); got.status != 403 || !strings.Contains(got.body, want) {
 				t.Errorf("%d, %s; want %q", got.status, got.body, want)
@@ -129,7 +129,7 @@ func TestARequestHasTheUsualRate(t *testing.T) {
 			t.Parallel()
 			r := requests[tt.request]
 			p := provide(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
-			b := start(t, p.model(r.dialect), func(_ *config.Model, _ *Options, s *trial.ModelSpec) { s.Hosted = true })
+			b := start(t, p.model(r.dialect), func(_ *config.Model, _ *Options, s *models.Spec) { s.Hosted = true })
 			for i, value := range []string{tt.dear, tt.ok} {
 				b.ask(t.Context(), t, r.path, strings.Replace(r.body, "{", `{"`+tt.name+`":`+value+`,`, 1))
 				if left := strings.Contains(p.bodies[i], tt.name); left != (i == 1) {

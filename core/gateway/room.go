@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/berth-eval/berth/core/config"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 )
 
 // What is under way is held in memory: a request twice, as it came and as it
@@ -38,12 +38,12 @@ const slowest = 2 * time.Minute
 
 var (
 	errTooMany = fmt.Errorf("the requests of this session that are under way take more than %d MiB together: ask again when one of them is answered", maxRequests>>20)
-	errNoRoom  = fmt.Errorf("the requests of all sessions take more than %d MiB together, and this one did not say how long it is: ask again: %w", maxTogether>>20, trial.ErrRateLimited)
+	errNoRoom  = fmt.Errorf("the requests of all sessions take more than %d MiB together, and this one did not say how long it is: ask again: %w", maxTogether>>20, models.ErrRateLimited)
 	// errTooMuch is why an answer is broken off.
 	errTooMuch = fmt.Errorf("its answer is larger than %d MiB", maxReply>>20)
 	// errOwnReplies and errReplies are, too; the first is the client's doing.
 	errOwnReplies = fmt.Errorf("the answers of this session that are under way take more than %d MiB together", maxReplies>>20)
-	errReplies    = fmt.Errorf("the answers of all sessions that are under way take more than %d MiB together: %w", maxRepliesAll>>20, trial.ErrRateLimited)
+	errReplies    = fmt.Errorf("the answers of all sessions that are under way take more than %d MiB together: %w", maxRepliesAll>>20, models.ErrRateLimited)
 )
 
 // memory is what all sessions of a gateway hold together.

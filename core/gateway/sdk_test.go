@@ -17,7 +17,7 @@ import (
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/gateway/tape"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 )
 
 // sdkDir names the folder with the vendors' libraries, which scripts/sdk-tests
@@ -62,7 +62,7 @@ func TestTheVendorsLibraries(t *testing.T) {
 				t.Errorf("the clients say\n%s", first)
 			}
 			m := config.Model{Provider: "script", Name: "m1", Replay: run}
-			again := client(start(t, m, func(_ *config.Model, _ *Options, s *trial.ModelSpec) { s.Task, s.Repetition = "x", 1 }))
+			again := client(start(t, m, func(_ *config.Model, _ *Options, s *models.Spec) { s.Task, s.Repetition = "x", 1 }))
 			if again != first {
 				t.Errorf("the replay differs:\n%s\nfrom\n%s", again, first)
 			}
@@ -98,7 +98,7 @@ func readsOverSigns(t *testing.T, dialect string, client func(*bench) string) {
 	}))
 	t.Cleanup(p.Close)
 	key := config.Plain(canaryKey)
-	b := start(t, config.Model{Provider: dialect, Name: "m1", BaseURL: p.URL, APIKey: &key}, func(_ *config.Model, o *Options, _ *trial.ModelSpec) {
+	b := start(t, config.Model{Provider: dialect, Name: "m1", BaseURL: p.URL, APIKey: &key}, func(_ *config.Model, o *Options, _ *models.Spec) {
 		o.Pace, o.Silence = pace.Options{First: 100 * time.Millisecond}, time.Millisecond
 	})
 	if said := client(b); strings.Count(said, "Die Welt ✓ 世界") != 1 {

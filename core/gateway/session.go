@@ -16,21 +16,22 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/gateway/script"
 	"github.com/berth-eval/berth/core/gateway/tape"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // session is the models of one session of a plugin. It implements
-// trial.ModelSession.
+// models.Session.
 type session struct {
 	g         *Gateway
-	spec      trial.ModelSpec
+	spec      models.Spec
 	accounts  []*ledger.Account // that it draws on: the attempt's, the cell's if there is one, the run's
 	entries   map[string]*entry // by token
 	endpoints map[string]model.Endpoint
@@ -55,7 +56,7 @@ type session struct {
 	unserved bool          // one did not get a whole answer
 	findings []verifier.Finding
 	spent    chan struct{}
-	refusal  *trial.Refusal         // why spent is closed
+	refusal  *models.Refusal        // why spent is closed
 	watched  map[*watchdog]struct{} // requests to providers that are under way
 	written  chan struct{}          // closed when the last exchange so far is written down
 }
@@ -79,7 +80,7 @@ type entry struct {
 // errRevoked is why a request ends with the turn that it belongs to.
 var errRevoked = errors.New("the turn is over")
 
-func (g *Gateway) open(ctx context.Context, spec trial.ModelSpec) (_ *session, err error) {
+func (g *Gateway) open(ctx context.Context, spec models.Spec) (_ *session, err error) {
 	s := &session{
 		g: g, spec: spec, accounts: g.accounts(&spec), entries: map[string]*entry{}, endpoints: map[string]model.Endpoint{},
 		spent: make(chan struct{}),
@@ -120,7 +121,7 @@ func (g *Gateway) open(ctx context.Context, spec trial.ModelSpec) (_ *session, e
 	return s, nil
 }
 
-func (s *session) add(name string, m trial.Model) error {
+func (s *session) add(name string, m cell.Model) error {
 	u := s.g.models[m.ID]
 	if u == nil {
 		return fmt.Errorf("the gateway has no model %q", m.Label)
@@ -193,10 +194,10 @@ func (s *session) serve(l net.Listener) {
 	s.serving.Go(func() { _ = s.server.Serve(l) }) // it ends with Close, by an error that says so
 }
 
-// Endpoints implements trial.ModelSession.
+// Endpoints implements models.Session.
 func (s *session) Endpoints() map[string]model.Endpoint { return s.endpoints }
 
-// Allow implements trial.ModelSession.
+// Allow implements models.Session.
 func (s *session) Allow(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +207,7 @@ func (s *session) Allow(ctx context.Context) error {
 	return nil
 }
 
-// Revoke implements trial.ModelSession. It ends what is under way and waits
+// Revoke implements models.Session. It ends what is under way and waits
 // until that is settled.
 func (s *session) Revoke(ctx context.Context) error {
 	defer s.ended()
@@ -250,11 +251,11 @@ func (s *session) enter() (ctx context.Context, leave func(), ok bool) {
 	}, true
 }
 
-// Spent implements trial.ModelSession.
+// Spent implements models.Session.
 func (s *session) Spent() <-chan struct{} { return s.spent }
 
-// Refusal implements trial.ModelSession.
-func (s *session) Refusal() *trial.Refusal {
+// Refusal implements models.Session.
+func (s *session) Refusal() *models.Refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.refusal
@@ -263,7 +264,7 @@ func (s *session) Refusal() *trial.Refusal {
 // refuse notes that a budget had no room for a request. The first refusal
 // stays.
 func (s *session) refuse(by *ledger.SpentError, why error) {
-	r := &trial.Refusal{First: by.First, Err: why}
+	r := &models.Refusal{First: by.First, Err: why}
 	switch by.Account {
 	case s.accounts[0]:
 		s.find("budget", verifier.Note, why.Error())
@@ -276,7 +277,7 @@ func (s *session) refuse(by *ledger.SpentError, why error) {
 }
 
 // endTurn ends the turn. The first reason stays.
-func (s *session) endTurn(r *trial.Refusal) {
+func (s *session) endTurn(r *models.Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refusal == nil {
@@ -285,7 +286,7 @@ func (s *session) endTurn(r *trial.Refusal) {
 	}
 }
 
-// Down implements trial.ModelSession.
+// Down implements models.Session.
 func (s *session) Down() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,7 +301,7 @@ func (s *session) setDown(err error) {
 	s.answered = s.answered || err == nil
 }
 
-// Served implements trial.ModelSession.
+// Served implements models.Session.
 func (s *session) Served() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,10 +320,10 @@ func (s *session) count(e *Exchange) {
 	s.unserved = s.unserved || e.Status < 200 || e.Status > 299 || e.Error != "" || e.Broken != "" || e.Upstream != ""
 }
 
-// Waited implements trial.ModelSession.
+// Waited implements models.Session.
 func (s *session) Waited() time.Duration { return s.wait.sum() }
 
-// Findings implements trial.ModelSession.
+// Findings implements models.Session.
 func (s *session) Findings() []verifier.Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -341,7 +342,7 @@ func (s *session) find(code string, severity verifier.Severity, text string) {
 	}
 }
 
-// Usage implements trial.ModelSession: one line a model that was asked.
+// Usage implements models.Session: one line a model that was asked.
 func (s *session) Usage() []record.Usage {
 	byModel := map[string]*record.Usage{}
 	var order []string
@@ -403,7 +404,7 @@ func add(a, b *record.Usage) {
 	a.CostUSD = &sum
 }
 
-// Close implements trial.ModelSession. The tokens are worth nothing after it.
+// Close implements models.Session. The tokens are worth nothing after it.
 func (s *session) Close(ctx context.Context) error {
 	err := s.Revoke(ctx)
 	if s.server != nil {
@@ -417,7 +418,7 @@ func (s *session) Close(ctx context.Context) error {
 }
 
 // Serve lets a session of a Gateway answer at l, too, until it is closed.
-func Serve(of trial.ModelSession, l net.Listener) error {
+func Serve(of models.Session, l net.Listener) error {
 	s, ok := of.(*session)
 	if !ok {
 		return fmt.Errorf("serve models: %T is no session of a gateway", of)

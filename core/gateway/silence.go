@@ -118,7 +118,7 @@ func (w *watchdog) stop() {
 	delete(w.s.watched, w)
 }
 
-// Silent implements trial.ModelSession.
+// Silent implements models.Session.
 func (s *session) Silent(since time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/config"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 )
 
 // impatient is a model whose provider may be silent for a moment only.
 func impatient(limit time.Duration) setting {
-	return func(m *config.Model, _ *Options, _ *trial.ModelSpec) {
+	return func(m *config.Model, _ *Options, _ *models.Spec) {
 		m.FirstByteTimeout, m.IdleTimeout = &limit, &limit
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"maps"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -57,31 +57,31 @@ func (r *reader) values(v config.Values) json.RawMessage {
 	return b
 }
 
-func (r *reader) agent(a config.Agent) trial.Agent {
-	return trial.Agent{Plugin: a.Plugin, Oracle: a.Oracle, Config: r.values(a.Config), Env: r.env(a.Env), Models: r.models(a.Models)}
+func (r *reader) agent(a config.Agent) cell.Agent {
+	return cell.Agent{Plugin: a.Plugin, Oracle: a.Oracle, Config: r.values(a.Config), Env: r.env(a.Env), Models: r.models(a.Models)}
 }
 
-func (r *reader) models(ms map[string]config.Model) map[string]trial.Model {
-	out := make(map[string]trial.Model, len(ms))
+func (r *reader) models(ms map[string]config.Model) map[string]cell.Model {
+	out := make(map[string]cell.Model, len(ms))
 	for name, m := range ms {
 		if m.APIKey != nil {
 			r.text(*m.APIKey) // the gateway alone has it; whatever else says it is kept out of the record
 		}
-		out[name] = trial.Model{ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.Dialect(m.Provider), Name: m.Name}}
+		out[name] = cell.Model{ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.Dialect(m.Provider), Name: m.Name}}
 	}
 	return out
 }
 
 // Public is a cell on a dataset as core/trial takes it, with the names of
 // secrets in place of the secrets: good for questions, not for running.
-func Public(c *config.Cell, d *config.Dataset) trial.Cell {
+func Public(c *config.Cell, d *config.Dataset) cell.Cell {
 	out, _ := convert(c, d, false) //nolint:errcheck // only revealing fails
 	return out
 }
 
 // Revealed is a cell on a dataset as core/trial runs it. Fails when a secret
 // is missing.
-func Revealed(c *config.Cell, d *config.Dataset) (trial.Cell, error) {
+func Revealed(c *config.Cell, d *config.Dataset) (cell.Cell, error) {
 	out, err := convert(c, d, true)
 	if err != nil {
 		return out, fmt.Errorf("cell %s: %w", c.Key, err)
@@ -89,16 +89,16 @@ func Revealed(c *config.Cell, d *config.Dataset) (trial.Cell, error) {
 	return out, nil
 }
 
-func convert(c *config.Cell, d *config.Dataset, reveal bool) (trial.Cell, error) {
+func convert(c *config.Cell, d *config.Dataset, reveal bool) (cell.Cell, error) {
 	r := &reader{reveal: reveal, secrets: map[string]bool{}}
-	out := trial.Cell{
+	out := cell.Cell{
 		Choices: map[string]string{},
 		Agent:   r.agent(c.Agent),
-		Environment: trial.Environment{
+		Environment: cell.Environment{
 			Plugin: c.Environment.Plugin, Config: r.values(c.Environment.Config), Env: r.env(c.Environment.Env),
 			Network: c.Environment.Network, Limits: c.Environment.Limits,
 		},
-		Verifiers: map[string]trial.Verifier{},
+		Verifiers: map[string]cell.Verifier{},
 		Verify:    d.Verify,
 		Limits:    limits(&c.PerTrial),
 	}
@@ -109,15 +109,15 @@ func convert(c *config.Cell, d *config.Dataset, reveal bool) (trial.Cell, error)
 		out.Choices[ch.Axis] = ch.Text
 	}
 	for name, v := range c.Verifiers {
-		out.Verifiers[name] = trial.Verifier{Plugin: v.Plugin, Config: r.values(v.Config), Env: r.env(v.Env), Models: r.models(v.Models)}
+		out.Verifiers[name] = cell.Verifier{Plugin: v.Plugin, Config: r.values(v.Config), Env: r.env(v.Env), Models: r.models(v.Models)}
 	}
 	if d.Success != nil {
 		least := d.Success.AtLeast
 		out.Success = &task.Success{Score: d.Success.Key, AtLeast: &least}
 	}
 	if u := c.User; u != nil {
-		out.User = &trial.User{
-			Agent: r.agent(u.Agent), Persona: u.Persona, Time: value(u.Time), Budget: trial.Budget{CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests},
+		out.User = &cell.User{
+			Agent: r.agent(u.Agent), Persona: u.Persona, Time: value(u.Time), Budget: cell.Budget{CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests},
 		}
 	}
 	for s := range maps.Keys(r.secrets) {
@@ -126,12 +126,12 @@ func convert(c *config.Cell, d *config.Dataset, reveal bool) (trial.Cell, error)
 	return out, r.err
 }
 
-func limits(p *config.PerTrial) trial.Limits {
-	return trial.Limits{
+func limits(p *config.PerTrial) cell.Limits {
+	return cell.Limits{
 		AgentTime: value(p.AgentTime), AgentTimeFactor: value(p.AgentTimeFactor),
 		VerifierTime: value(p.VerifierTime), VerifierTimeFactor: value(p.VerifierTimeFactor),
 		StartTime: value(p.StartTime), StartTimeFactor: value(p.StartTimeFactor), MaxSteps: value(p.MaxSteps),
-		Budget: trial.Budget{CostUSD: p.CostUSD, Tokens: p.Tokens, Requests: p.Requests},
+		Budget: cell.Budget{CostUSD: p.CostUSD, Tokens: p.Tokens, Requests: p.Requests},
 	}
 }
 

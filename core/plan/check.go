@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -83,7 +83,7 @@ func (a *asker) cell(ctx context.Context, i int) error {
 }
 
 // agent asks an agent what it needs.
-func (a *asker) agent(ctx context.Context, c *config.Cell, ag trial.Agent, role agent.Role) (*agent.Needs, error) {
+func (a *asker) agent(ctx context.Context, c *config.Cell, ag cell.Agent, role agent.Role) (*agent.Needs, error) {
 	r := agent.CheckRequest{Config: ag.Config, Models: map[string]model.Info{}, Role: role}
 	for name, m := range ag.Models {
 		r.Models[name] = m.Info
@@ -136,7 +136,7 @@ func (a *asker) failed(ctx context.Context, who, cell string, err error) error {
 }
 
 // verifiers asks the verifiers that a task names what they need.
-func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc trial.Cell, t *task.Task, n *cellNeeds) error {
+func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *task.Task, n *cellNeeds) error {
 	for i := range t.Stages {
 		for _, u := range t.Stages[i].Verifiers {
 			name := u.Name
@@ -160,7 +160,7 @@ func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc trial.Cell, t 
 }
 
 // task asks whether a task can be run in a cell.
-func (a *asker) task(ctx context.Context, cell int, tc trial.Cell, place int) error {
+func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) error {
 	c, n, t := a.plan.Experiment.Cells[cell], a.needs[cell], a.plan.Tasks[place].Task
 	known := feasible.Known{Agent: n.agent, User: n.user, Verifiers: n.verifiers, Gateway: a.in.Gateway}
 	refused := feasible.Unsupported(t, tc, known)
@@ -199,7 +199,7 @@ func (a *asker) refuse(cell, place int, why feasible.Problem) {
 	}
 }
 
-func (a *asker) environment(ctx context.Context, c *config.Cell, tc trial.Cell, t *task.Task, needs agent.Needs) (environment.Report, error) {
+func (a *asker) environment(ctx context.Context, c *config.Cell, tc cell.Cell, t *task.Task, needs agent.Needs) (environment.Report, error) {
 	name := tc.Environment.Plugin
 	if a.gone["environment "+name] {
 		return environment.Report{}, nil

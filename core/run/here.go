@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
@@ -21,7 +23,7 @@ import (
 type Here struct {
 	o     HereOptions
 	host  string
-	cells []map[string]trial.Cell // by cell, then by dataset
+	cells []map[string]cell.Cell // by cell, then by dataset
 	count atomic.Int64
 	guard *guard
 	memo  memo.Memo
@@ -34,7 +36,7 @@ type HereOptions struct {
 	Run     string // id of the run, the owner of what is made
 	Berth   string // version of this program
 	Plugins trial.Plugins
-	Gateway trial.Gateway // nil: there are no models
+	Gateway models.Gateway // nil: there are no models
 	// Runtime is a node-local folder for this process alone, perhaps in memory,
 	// Disk one on a disk if Runtime is not, and Sandboxd the program as it was
 	// installed beside Runtime.
@@ -56,7 +58,7 @@ func NewHere(o HereOptions) (*Here, error) {
 	h := &Here{o: o, guard: &guard{again: reader(o.Formats, o.Options)}, drift: compare(o.Before, o.AcceptDrift)}
 	h.host, _ = os.Hostname() //nolint:errcheck // an unknown host stays unnamed in the record
 	for _, c := range o.Plan.Experiment.Cells {
-		byDataset := map[string]trial.Cell{}
+		byDataset := map[string]cell.Cell{}
 		for i := range c.Datasets {
 			revealed, err := plan.Revealed(c, &c.Datasets[i])
 			if err != nil {

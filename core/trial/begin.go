@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/limits"
@@ -183,7 +184,7 @@ func (a *attempt) use(u record.PluginUsed) {
 }
 
 // ask asks an agent plugin what a session of it needs.
-func (a *attempt) ask(ctx context.Context, ag agent.Agent, of record.PluginUsed, cell Agent, role agent.Role) (agent.Needs, error) {
+func (a *attempt) ask(ctx context.Context, ag agent.Agent, of record.PluginUsed, cell cell.Agent, role agent.Role) (agent.Needs, error) {
 	infos := map[string]model.Info{}
 	for name, m := range cell.Models {
 		infos[name] = m.Info

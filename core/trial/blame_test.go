@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
@@ -162,7 +164,7 @@ func first(y agent.Yield, err error) func(error) (agent.Yield, error) {
 func TestAnAgentsPluginThatDiesOfTheLogsIsAFinding(t *testing.T) {
 	t.Parallel()
 	a := does("true")
-	a.closed = func(context.Context, string, agent.Recorder) error { return trial.ErrPluginGone }
+	a.closed = func(context.Context, string, agent.Recorder) error { return plugin.ErrPluginGone }
 	r := newBench(t, a, tests("true")).run(t.Context(), t)
 	if r.Outcome != record.Passed || r.Error != nil || !found(r, "close_session") {
 		t.Errorf("%s, %+v, findings %s; want passed and the finding close_session", r.Outcome, r.Error, pretty(r.Findings))
@@ -253,24 +255,24 @@ func TestFilesOfAVerifierThatCannotBeKeptAreAFinding(t *testing.T) {
 
 // gatewayOfAPort is a gateway that opens a port in the sandbox of each stage.
 type gatewayOfAPort struct {
-	trial.ModelSession
+	next models.Session // of every session but for its end
 
 	ports []int // of each session in turn
 }
 
-func (g *gatewayOfAPort) Session(ctx context.Context, s trial.ModelSpec) (trial.ModelSession, error) {
+func (g *gatewayOfAPort) Session(ctx context.Context, s models.Spec) (models.Session, error) {
 	port := g.ports[0]
 	g.ports = g.ports[1:]
 	p, err := s.Inside(ctx, port, func(net.Conn) {})
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}
-	return portOpen{g.ModelSession, p.Close}, nil
+	return portOpen{g.next, p.Close}, nil
 }
 
 // portOpen is a session whose models nobody asks for anything.
 type portOpen struct {
-	trial.ModelSession
+	models.Session
 
 	end func() error
 }
@@ -285,7 +287,7 @@ func (p portOpen) Spent() <-chan struct{}               { return nil }
 func (p portOpen) Waited() time.Duration                { return 0 }
 func (p portOpen) Down() error                          { return nil }
 func (p portOpen) Refused() error                       { return nil }
-func (p portOpen) Refusal() *trial.Refusal              { return nil }
+func (p portOpen) Refusal() *models.Refusal             { return nil }
 func (p portOpen) Silent(time.Time) bool                { return false }
 func (p portOpen) Served() bool                         { return true }
 
@@ -302,7 +304,7 @@ if os.fork() == 0:
 	a.needs.Dialects = []model.Dialect{model.DialectOpenAIChat}
 	b := newBench(t, a, tests("true"))
 	b.gateway, b.task.Mode = &gatewayOfAPort{ports: []int{0, 7777}}, task.ModeLive
-	b.cell.Agent.Models = map[string]trial.Model{"default": {Label: "m"}}
+	b.cell.Agent.Models = map[string]cell.Model{"default": {Label: "m"}}
 	second := b.task.Stages[0]
 	second.Name = "second"
 	b.task.Stages = append(b.task.Stages, second)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -24,7 +24,7 @@ func TestABudgetThatIsNotTheAttemptsFailsNoTrial(t *testing.T) {
 		"it complains":  func() (agent.Yield, error) { return agent.Yield{}, fmt.Errorf("403: %w", agent.ErrModel) },
 		"its call ends": func() (agent.Yield, error) { return agent.Yield{}, errors.New("403") },
 	}
-	for _, refusal := range []trial.Refusal{
+	for _, refusal := range []models.Refusal{
 		{Scope: record.ScopeRun, Err: why}, {Scope: record.ScopeCell, Err: why}, {First: true, Err: why},
 	} {
 		for name, end := range ends {
@@ -62,7 +62,7 @@ func TestAJudgeWithoutBudgetGivesNoVerdict(t *testing.T) {
 				return v, errors.Join(err, fails)
 			}
 			b := newBench(t, does("true"), j)
-			b.gateway = &purse{spent: make(chan struct{}), refusal: &trial.Refusal{Scope: record.ScopeRun, Err: errors.New("60 of 60 requests")}}
+			b.gateway = &purse{spent: make(chan struct{}), refusal: &models.Refusal{Scope: record.ScopeRun, Err: errors.New("60 of 60 requests")}}
 			r := b.run(t.Context(), t)
 			if r.Outcome != record.NotRun || r.Error == nil || r.Error.Stops != record.ScopeRun || !strings.HasPrefix(r.Error.Message, "limit used: 60 of 60 requests: raise it") {
 				t.Errorf("%s, error %+v", r.Outcome, r.Error)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
@@ -162,5 +163,5 @@ func withSolution(t *testing.T, b *bench, script string) {
 		Entries: []task.Entry{{Path: "solve.sh", Mode: 0o755}},
 	}}
 	b.task.Stages[0].Reference = &task.Reference{Resource: "solution", Argv: []string{"sh", "/solution/solve.sh"}}
-	b.cell.Agent = trial.Agent{Plugin: "oracle", Oracle: true}
+	b.cell.Agent = cell.Agent{Plugin: "oracle", Oracle: true}
 }

@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
@@ -112,7 +113,7 @@ func faultCases() []faultCase {
 			outcome: record.Passed, end: record.Crashed, by: record.ByAgent, phase: record.PhaseTurn,
 		},
 		{
-			name: "agent's plugin dies in a turn", agent: fails(fmt.Errorf("turn: %w", trial.ErrPluginGone)), judge: pass,
+			name: "agent's plugin dies in a turn", agent: fails(fmt.Errorf("turn: %w", plugin.ErrPluginGone)), judge: pass,
 			outcome: record.PluginCrashed, end: record.Crashed, by: record.ByAgent, phase: record.PhaseTurn, retry: true, unseen: true,
 		},
 		{
@@ -124,7 +125,7 @@ func faultCases() []faultCase {
 			outcome: record.AgentError, by: record.ByAgent, phase: record.PhaseSetup, unseen: true,
 		},
 		{
-			name: "agent's plugin dies in open", agent: opens(trial.ErrPluginGone), judge: pass,
+			name: "agent's plugin dies in open", agent: opens(plugin.ErrPluginGone), judge: pass,
 			outcome: record.PluginCrashed, by: record.ByAgent, phase: record.PhaseSetup, retry: true, unseen: true,
 		},
 		{
@@ -140,7 +141,7 @@ func faultCases() []faultCase {
 			outcome: record.VerifierError, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, says: "no pytest", unseen: true,
 		},
 		{
-			name: "verifier dies", agent: ok, judge: verdict(verifier.Verdict{}, trial.ErrPluginGone),
+			name: "verifier dies", agent: ok, judge: verdict(verifier.Verdict{}, plugin.ErrPluginGone),
 			outcome: record.PluginCrashed, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, retry: true, unseen: true,
 		},
 		{
@@ -210,7 +211,7 @@ func environmentCases() []faultCase {
 			outcome: record.EnvironmentError, by: record.ByEnvironment, phase: record.PhaseCreate, unseen: true,
 		},
 		{
-			name: "environment's plugin dies", agent: ok, judge: pass, set: creates(trial.ErrPluginGone),
+			name: "environment's plugin dies", agent: ok, judge: pass, set: creates(plugin.ErrPluginGone),
 			outcome: record.PluginCrashed, by: record.ByEnvironment, phase: record.PhaseCreate, retry: true, unseen: true,
 		},
 		{
@@ -228,7 +229,7 @@ func environmentCases() []faultCase {
 				var once sync.Once
 				onEnv(b, func(genuine environment.Environment, e *broken) {
 					e.destroy = func(ctx context.Context, id string) (r environment.Remains, err error) {
-						once.Do(func() { err = trial.ErrPluginGone })
+						once.Do(func() { err = plugin.ErrPluginGone })
 						if err != nil {
 							return r, err
 						}
@@ -287,7 +288,7 @@ func TestTheEndOfTheSandboxIsTheAgentsDoing(t *testing.T) {
 	}{
 		{"in a turn", "turn", nil, false, record.AgentError, record.SandboxLost, record.ByAgent},
 		{"during verification", "verify", nil, false, record.AgentError, record.SandboxLost, record.ByAgent},
-		{"with its plugin", "turn", trial.ErrPluginGone, false, record.PluginCrashed, record.SandboxLost, record.ByEnvironment},
+		{"with its plugin", "turn", plugin.ErrPluginGone, false, record.PluginCrashed, record.SandboxLost, record.ByEnvironment},
 		{"with its plugin, which is there again", "turn", nil, true, record.PluginCrashed, record.SandboxLost, record.ByEnvironment},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -386,7 +387,7 @@ func TestCancelInEachPhase(t *testing.T) {
 		record.PhaseCollect, record.PhaseVerify, record.PhaseDestroy,
 	}
 	for _, at := range phases {
-		for _, cause := range []error{nil, trial.ErrPreempted} {
+		for _, cause := range []error{nil, outcome.ErrPreempted} {
 			if cause != nil && at != record.PhaseTurn && at != record.PhaseCreate {
 				continue
 			}

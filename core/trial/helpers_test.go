@@ -17,6 +17,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
@@ -244,8 +246,8 @@ type bench struct {
 	judges  map[string]*judge
 	env     func(environment.Environment) environment.Environment
 	task    *task.Task
-	cell    trial.Cell
-	gateway trial.Gateway
+	cell    cell.Cell
+	gateway models.Gateway
 	envVars map[string]string
 	live    func(record.Event)
 	dir     string // of the attempt
@@ -268,8 +270,8 @@ func newBench(t *testing.T, a *scripted, j *judge) *bench {
 			Paths:       task.Paths{AgentLogs: "/logs/agent", VerifierLogs: "/logs/verifier", Artifacts: "/logs/artifacts"},
 			Mode:        task.ModeRestarted,
 		},
-		cell: trial.Cell{
-			Agent: trial.Agent{Plugin: "agent"}, Environment: trial.Environment{Plugin: "local"},
+		cell: cell.Cell{
+			Agent: cell.Agent{Plugin: "agent"}, Environment: cell.Environment{Plugin: "local"},
 			Choices: map[string]string{"agent": "agent"},
 		},
 	}

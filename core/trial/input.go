@@ -5,11 +5,10 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/egress"
 	"github.com/berth-eval/berth/core/trial/memo"
-	"github.com/berth-eval/berth/core/trial/models"
-	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
@@ -26,7 +25,7 @@ type Input struct {
 	Berth      string // version of this program, for the record
 
 	Task *task.Task
-	Cell Cell
+	Cell cell.Cell
 
 	Record   Attempt        // where the attempt is written down
 	Runtime  string         // new or empty node-local folder, 0700, perhaps in memory, with a path of at most 60 bytes; removed at the end
@@ -34,7 +33,7 @@ type Input struct {
 	Sandboxd string         // path of sandboxd as installed on this machine
 	Plugins  Plugins        // never nil
 	Memo     *memo.Memo     // shared by the attempts of a run; nil asks plugins each time
-	Gateway  Gateway        // nil: there are no models
+	Gateway  models.Gateway // nil: there are no models
 	Egress   egress.Options // of hosts that a task lists; zero values are this machine's
 	// Drift refuses what an attempt would be made with when earlier ones were made
 	// with something else; nil: there is nothing to compare.
@@ -43,26 +42,6 @@ type Input struct {
 	Live      func(record.Event) // nil: nobody watches; must not block
 	Now       func() time.Time   // nil: time.Now
 }
-
-// What a cell is made of (package cell).
-type (
-	// Cell is one point of the matrix, resolved.
-	Cell = cell.Cell
-	// Agent is the agent of a cell.
-	Agent = cell.Agent
-	// Environment is the environment of a cell.
-	Environment = cell.Environment
-	// Verifier is what the experiment adds to a verifier that a task names.
-	Verifier = cell.Verifier
-	// User plays the simulated user.
-	User = cell.User
-	// Model is one model as the gateway is asked for it.
-	Model = cell.Model
-	// Limits bound an attempt.
-	Limits = cell.Limits
-	// Budget bounds what models are used for.
-	Budget = cell.Budget
-)
 
 // Attempt is where an attempt is written down (package store).
 type Attempt interface {
@@ -76,17 +55,9 @@ type Attempt interface {
 	Publish(r record.Result) error
 }
 
-// ErrPreempted is the cause with which a caller cancels an attempt that the
-// machine's owner takes away.
-var ErrPreempted = outcome.ErrPreempted
-
-// ErrRateLimited is wrapped by what ModelSession.Down returns when the provider
-// takes no more requests.
-var ErrRateLimited = outcome.ErrRateLimited
-
 // Plugins gives access to the plugins of a run. Each call returns a plugin
 // that works now: one that has died was started again. The error of a call to
-// a plugin that dies under it wraps ErrPluginGone.
+// a plugin that dies under it wraps plugin.ErrPluginGone.
 type Plugins interface {
 	Agent(ctx context.Context, name string) (agent.Agent, record.PluginUsed, error)
 	Environment(ctx context.Context, name string) (environment.Environment, record.PluginUsed, error)
@@ -107,15 +78,3 @@ type VerifierPlugin struct {
 	verifier.Verifier
 	Traits verifier.Traits
 }
-
-// What sessions get their models by (package models).
-type (
-	// Gateway gives sessions their models.
-	Gateway = models.Gateway
-	// ModelSpec says for whom models are wanted.
-	ModelSpec = models.Spec
-	// ModelSession is the models of one session.
-	ModelSession = models.Session
-	// Refusal is a request that a budget had no room for.
-	Refusal = models.Refusal
-)

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
 )
@@ -47,7 +47,7 @@ func TestAModelIsReachedFromInside(t *testing.T) {
 	a.needs.Dialects = []model.Dialect{model.DialectOpenAIChat}
 	b := newBench(t, a, tests("grep -q 'from the model' /app/x"))
 	b.gateway = g
-	b.cell.Agent.Models = map[string]trial.Model{"default": {ID: gateway.ModelID(m), Label: "m"}}
+	b.cell.Agent.Models = map[string]cell.Model{"default": {ID: gateway.ModelID(m), Label: "m"}}
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Yielded, record.Checked)
 	if len(r.Claimed) != 1 || *r.Claimed[0].Output != 5 || !strings.Contains(fmt.Sprint(r.Findings), "the gateway counted 30 and 4") {

@@ -9,9 +9,6 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// ErrPluginGone means that a plugin's process ended during a call.
-var ErrPluginGone = plugin.ErrPluginGone
-
 // Of is the plugins of a host, as attempts use them.
 func Of(h *plugin.Host) Plugins { return hosted{h} }
 

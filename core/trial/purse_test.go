@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -21,7 +22,7 @@ type purse struct {
 	spent   chan struct{}
 	waited  atomic.Int64 // nanoseconds
 	silent  atomic.Bool
-	refusal *trial.Refusal
+	refusal *models.Refusal
 	down    error
 	refused error
 	served  bool
@@ -29,7 +30,7 @@ type purse struct {
 	revoked int
 }
 
-func (p *purse) Session(context.Context, trial.ModelSpec) (trial.ModelSession, error) { return p, nil }
+func (p *purse) Session(context.Context, models.Spec) (models.Session, error) { return p, nil }
 
 func (p *purse) Endpoints() map[string]model.Endpoint {
 	return map[string]model.Endpoint{"default": {Name: "m", Token: "token-of-the-session"}}
@@ -37,7 +38,7 @@ func (p *purse) Endpoints() map[string]model.Endpoint {
 func (p *purse) Allow(context.Context) error  { p.allowed++; return nil }
 func (p *purse) Revoke(context.Context) error { p.revoked++; return nil }
 func (p *purse) Spent() <-chan struct{}       { return p.spent }
-func (p *purse) Refusal() *trial.Refusal      { return p.refusal }
+func (p *purse) Refusal() *models.Refusal     { return p.refusal }
 func (p *purse) Down() error                  { return p.down }
 func (p *purse) Refused() error               { return p.refused }
 func (p *purse) Served() bool                 { return p.served }
@@ -63,7 +64,7 @@ func TestABudgetEndsTheTurnAndTheWorkIsGraded(t *testing.T) {
 	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
 	b := newBench(t, a, tests("test -s /app/x"))
 	b.gateway = p
-	b.cell.Agent.Models = map[string]trial.Model{"default": {Label: "m"}}
+	b.cell.Agent.Models = map[string]cell.Model{"default": {Label: "m"}}
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Budget, record.Checked)
 	if len(r.Usage) != 1 || p.allowed != 2 || p.revoked < 2 || a.setups[0].Models["default"].Token == "" {
@@ -77,7 +78,7 @@ func withModel(t *testing.T, a *scripted, j *judge, p *purse) *bench {
 	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
 	b := newBench(t, a, j)
 	b.gateway = p
-	b.cell.Agent.Models = map[string]trial.Model{"default": {Label: "m"}}
+	b.cell.Agent.Models = map[string]cell.Model{"default": {Label: "m"}}
 	return b
 }
 
@@ -146,8 +147,8 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 		want record.Outcome
 	}{
 		{errors.New("529"), agent.Crashed, record.ModelError},
-		{trial.ErrRateLimited, agent.Crashed, record.RateLimited},
-		{trial.ErrRateLimited, agent.Done, record.RateLimited}, // its last request was not served, whatever it makes of that
+		{models.ErrRateLimited, agent.Crashed, record.RateLimited},
+		{models.ErrRateLimited, agent.Done, record.RateLimited}, // its last request was not served, whatever it makes of that
 		{errors.New("an answer in HTML"), agent.Done, record.ModelError},
 		{errors.New("an answer in HTML"), agent.MaxSteps, record.ModelError},
 	} {
@@ -161,7 +162,7 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	a := turn(func(context.Context, *actor) (agent.Yield, error) {
 		return agent.Yield{}, fmt.Errorf("ask: 429: %w", agent.ErrModel)
 	})
-	b := withModel(t, a, tests("true"), &purse{spent: make(chan struct{}), down: trial.ErrRateLimited})
+	b := withModel(t, a, tests("true"), &purse{spent: make(chan struct{}), down: models.ErrRateLimited})
 	if r := b.run(t.Context(), t); r.Outcome != record.RateLimited || r.Error == nil || r.Error.Boundary != record.ByModel || !strings.Contains(r.Error.Message, "ask: 429") {
 		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.RateLimited)
 	}
@@ -226,6 +227,6 @@ func TestABudgetEndsTheTurnOfAnAgentThatGivesUpFirst(t *testing.T) {
 	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
 	b := newBench(t, a, tests("true"))
 	b.gateway = p
-	b.cell.Agent.Models = map[string]trial.Model{"default": {Label: "m"}}
+	b.cell.Agent.Models = map[string]cell.Model{"default": {Label: "m"}}
 	want(t, b.run(t.Context(), t), record.Passed, record.Budget, record.Checked)
 }

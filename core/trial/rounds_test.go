@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -45,7 +46,7 @@ func withRounds(t *testing.T) *bench {
 	b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
 		return agent.Yield{End: agent.Asked, Message: "please go on"}, nil
 	}}
-	b.cell.User = &trial.User{Agent: trial.Agent{Plugin: "user"}, Persona: "You are patient."}
+	b.cell.User = &cell.User{Agent: cell.Agent{Plugin: "user"}, Persona: "You are patient."}
 	return b
 }
 
@@ -137,7 +138,7 @@ func TestTheLoopEnds(t *testing.T) {
 		}, 1, record.Passed},
 		{"by a user that crashes", func(b *bench) {
 			b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
-				return agent.Yield{}, trial.ErrPluginGone
+				return agent.Yield{}, plugin.ErrPluginGone
 			}}
 		}, 1, record.PluginCrashed},
 		{"by a rewrite", func(b *bench) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/limits"
@@ -65,7 +66,7 @@ func (a *attempt) connect(ctx context.Context) error {
 			if a.incarnation != a.incarnationNow() {
 				cancel(&outcome.Fault{
 					By: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true,
-					Err: fmt.Errorf("connect sandbox: its environment's process has ended: %w", ErrPluginGone),
+					Err: fmt.Errorf("connect sandbox: its environment's process has ended: %w", plugin.ErrPluginGone),
 				})
 			}
 			_ = limits.Sleep(ctx, limits.Watch) // it ends early when ctx does
@@ -89,10 +90,10 @@ func (a *attempt) orphaned(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Check)
 	defer cancel()
 	_, err := a.env.List(asking, a.in.Run)
-	if !errors.Is(err, ErrPluginGone) && a.incarnation == a.incarnationNow() {
+	if !errors.Is(err, plugin.ErrPluginGone) && a.incarnation == a.incarnationNow() {
 		return nil
 	}
-	err = fmt.Errorf("the sandbox ended with its environment: %w", cmp.Or(err, ErrPluginGone))
+	err = fmt.Errorf("the sandbox ended with its environment: %w", cmp.Or(err, plugin.ErrPluginGone))
 	return &outcome.Fault{By: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true, Err: err}
 }
 
@@ -183,7 +184,7 @@ func (a *attempt) remove(ctx context.Context, id string) (environment.Remains, e
 		remains, err := call(ctx, record.ByEnvironment, "destroy sandbox", limits.Destroy, func(ctx context.Context) (environment.Remains, error) {
 			return a.env.Destroy(ctx, id)
 		})
-		if !errors.Is(err, ErrPluginGone) || tries > 0 {
+		if !errors.Is(err, plugin.ErrPluginGone) || tries > 0 {
 			return remains, err
 		}
 		env, _, again := a.in.Plugins.Environment(ctx, a.in.Cell.Environment.Plugin)

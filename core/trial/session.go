@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/relay"
 	"github.com/berth-eval/berth/core/trial/feasible"
@@ -33,8 +35,8 @@ type session struct {
 	needs   agent.Needs
 	view    string
 	scratch string
-	relay   *relay.Relay // nil: it has no shell
-	models  ModelSession // nil: it has no models
+	relay   *relay.Relay   // nil: it has no shell
+	models  models.Session // nil: it has no models
 	pen     *recorder.SessionRecorder
 
 	turns   int // begun
@@ -101,7 +103,7 @@ func (s *session) shut(ctx context.Context) error {
 }
 
 // modelled writes down what a session has used of its models, once it is over.
-func (a *attempt) modelled(m ModelSession, who string) {
+func (a *attempt) modelled(m models.Session, who string) {
 	a.res.Usage = append(a.res.Usage, m.Usage()...)
 	for _, f := range m.Findings() {
 		a.recorder.Finding(record.Phase{Name: record.PhaseTurn, Who: record.ByModel}, who, f)
@@ -152,9 +154,9 @@ func (s *session) compare(used []record.Usage) {
 }
 
 // modelSpec is what every session asks the gateway for.
-func (a *attempt) modelSpec(role string, models map[string]Model) ModelSpec {
-	return ModelSpec{
-		Trial: a.in.Trial, Attempt: a.in.Attempt, Task: a.task.Name, Repetition: a.in.Repetition, Role: role, Models: models,
+func (a *attempt) modelSpec(role string, named map[string]cell.Model) models.Spec {
+	return models.Spec{
+		Trial: a.in.Trial, Attempt: a.in.Attempt, Task: a.task.Name, Repetition: a.in.Repetition, Role: role, Models: named,
 		Hosted: true, Dir: a.in.Record.Dir(), Append: a.recorder.Append,
 	}
 }
@@ -163,7 +165,7 @@ func (a *attempt) modelSpec(role string, models map[string]Model) ModelSpec {
 type opening struct {
 	role   agent.Role
 	plugin agent.Agent
-	cell   Agent
+	cell   cell.Agent
 	needs  agent.Needs
 	view   string
 	limits agent.Limits
@@ -452,7 +454,7 @@ func (s *session) broke() bool {
 // nil: none has, or it was the attempt's own budget, which ends the turn only.
 // An attempt without a request, or one that others left nothing to spend, says
 // nothing about its agent.
-func refused(m ModelSession) error {
+func refused(m models.Session) error {
 	if m == nil {
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/relay"
 	"github.com/berth-eval/berth/core/trial/collect"
@@ -36,9 +38,9 @@ type stage struct {
 	charged time.Duration // against the total of the interaction
 	rounds  []verifier.Verdict
 	user    *session
-	shell   *relay.Relay // of the verifier that speaks
-	models  ModelSession // of the verifier that speaks; nil without any
-	killed  []string     // listening processes that restarted killed
+	shell   *relay.Relay   // of the verifier that speaks
+	models  models.Session // of the verifier that speaks; nil without any
+	killed  []string       // listening processes that restarted killed
 
 	suspects []string // services that the agent could have changed
 	message  agent.Message
@@ -97,7 +99,7 @@ func (s *stage) closeUser(ctx context.Context) {
 // environment that has died takes its sandboxes along. An error in a sandbox
 // whose PID 1 the agent has changed is the agent's, too, whatever it is.
 func (s *stage) lost(ctx context.Context, p record.Phase, err error) error {
-	if _, stop := outcome.Stopped(ctx); stop && !errors.Is(context.Cause(ctx), sandbox.ErrLost) || errors.Is(err, ErrPluginGone) {
+	if _, stop := outcome.Stopped(ctx); stop && !errors.Is(context.Cause(ctx), sandbox.ErrLost) || errors.Is(err, plugin.ErrPluginGone) {
 		return err
 	}
 	if changed := s.tampered(ctx, err); changed != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/relay"
 	"github.com/berth-eval/berth/core/trial/collect"
@@ -297,7 +299,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		return r, done, outcome.On(record.ByConfig, fmt.Errorf("environment of the verifier: %w", err))
 	}
 	r.Env = merge(env, cell.Env)
-	var models ModelSession
+	var models models.Session
 	if r.Models, models, err = s.judgeModels(ctx, cell, plugin); err != nil {
 		return r, done, err
 	}
@@ -373,7 +375,7 @@ func (s *stage) attemptView(view, copies string, room *views.Room) error {
 	return err
 }
 
-func (s *stage) judgeModels(ctx context.Context, cell Verifier, plugin VerifierPlugin) (map[string]model.Endpoint, ModelSession, error) {
+func (s *stage) judgeModels(ctx context.Context, cell cell.Verifier, plugin VerifierPlugin) (map[string]model.Endpoint, models.Session, error) {
 	if len(plugin.Traits.Models) == 0 || s.a.in.Gateway == nil {
 		return nil, nil, nil
 	}

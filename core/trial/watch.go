@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/core/trial/sandbox"
@@ -115,6 +116,6 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 }
 
 // unanswered is whether no request of a session got an answer.
-func unanswered(m ModelSession) bool {
+func unanswered(m models.Session) bool {
 	return !slices.ContainsFunc(m.Usage(), func(u record.Usage) bool { return u.Requests > 0 })
 }

@@ -18,9 +18,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 )
 
 // What the gateway is measured with: a request as agents send them late in a
@@ -57,8 +58,8 @@ func (b *bench) gateway(ctx context.Context, f *figures) (err error) {
 	}
 	defer lines.Close()
 	var mu sync.Mutex
-	s, err := g.Session(ctx, trial.ModelSpec{
-		Trial: "t", Attempt: 1, Role: "agent", Dir: b.dir, Models: map[string]trial.Model{"default": {ID: gateway.ModelID(m)}},
+	s, err := g.Session(ctx, models.Spec{
+		Trial: "t", Attempt: 1, Role: "agent", Dir: b.dir, Models: map[string]cell.Model{"default": {ID: gateway.ModelID(m)}},
 		Append: func(_ string, line any) {
 			mu.Lock()
 			defer mu.Unlock()

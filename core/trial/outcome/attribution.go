@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -16,9 +17,6 @@ import (
 // ErrPreempted is the cause with which a caller cancels an attempt that the
 // machine's owner takes away.
 var ErrPreempted = errors.New("preempted")
-
-// ErrRateLimited means that a provider of models takes no more requests.
-var ErrRateLimited = errors.New("rate limited")
 
 // Fault is an error with what it makes of the attempt.
 type Fault struct {
@@ -119,7 +117,7 @@ var rules = []struct {
 	{record.ByEnvironment, environment.ErrBuildFailed, record.EnvironmentError, false},
 	{record.ByEnvironment, environment.ErrRefused, record.EnvironmentError, false},
 	{record.ByEnvironment, environment.ErrUnsupported, record.EnvironmentError, false},
-	{record.ByModel, ErrRateLimited, record.RateLimited, true},
+	{record.ByModel, models.ErrRateLimited, record.RateLimited, true},
 	{record.ByVerifier, verifier.ErrArtifactMissing, record.ArtifactMissing, false},
 	{record.ByVerifier, verifier.ErrBadReward, record.VerifierError, false},
 }

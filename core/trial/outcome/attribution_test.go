@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/outcome"
@@ -47,7 +48,7 @@ func TestWhatAnErrorMakesOfAnAttempt(t *testing.T) {
 		{record.ByUser, agent.ErrBadConfig, record.UserError, false},
 		{record.ByAgent, verifier.ErrArtifactMissing, record.AgentError, false}, // not its to say
 		{record.ByModel, other, record.ModelError, true},
-		{record.ByModel, outcome.ErrRateLimited, record.RateLimited, true},
+		{record.ByModel, models.ErrRateLimited, record.RateLimited, true},
 		{record.ByConfig, other, record.NotRun, false},
 		{record.ByTask, other, record.EnvironmentError, false},
 		{record.ByCore, other, record.EnvironmentError, true},

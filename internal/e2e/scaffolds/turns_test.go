@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/relay"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
@@ -118,7 +119,7 @@ func (b *bench) models(t *testing.T, dir, script string, dialects []model.Dialec
 	g, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "g"), Models: []config.Model{m}})
 	must(t, err)
 	t.Cleanup(func() { _ = g.Close() })
-	session, err := g.Session(t.Context(), trial.ModelSpec{
+	session, err := g.Session(t.Context(), models.Spec{
 		Trial: "t", Attempt: 1, Role: "agent", Dialects: dialects, Dir: dir, Inside: b.box.Listen,
 		Append: func(_ string, record any) {
 			b.mu.Lock()
@@ -128,7 +129,7 @@ func (b *bench) models(t *testing.T, dir, script string, dialects []model.Dialec
 				b.sent = append(b.sent, *x)
 			}
 		},
-		Models: map[string]trial.Model{"default": {ID: gateway.ModelID(m), Label: "m", Info: model.Info{Dialect: model.DialectScript, Name: m.Name}}},
+		Models: map[string]cell.Model{"default": {ID: gateway.ModelID(m), Label: "m", Info: model.Info{Dialect: model.DialectScript, Name: m.Name}}},
 	})
 	must(t, err)
 	must(t, session.Allow(t.Context()))

@@ -14,12 +14,13 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/run"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -80,9 +81,9 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 		return errors.Join(err, os.Remove(dir))
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	spec := trial.ModelSpec{Trial: "by hand", Role: "hand", Hosted: true, Models: map[string]trial.Model{}}
+	spec := models.Spec{Trial: "by hand", Role: "hand", Hosted: true, Models: map[string]cell.Model{}}
 	for _, m := range ms {
-		spec.Models[m.Label] = trial.Model{ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.Dialect(m.Provider), Name: m.Name}}
+		spec.Models[m.Label] = cell.Model{ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.Dialect(m.Provider), Name: m.Name}}
 	}
 	s, err := g.Session(ctx, spec)
 	if err != nil {
@@ -115,7 +116,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 }
 
 // sayModels prints how the models are reached.
-func (a *app) sayModels(s trial.ModelSession, url string, ms []config.Model) error {
+func (a *app) sayModels(s models.Session, url string, ms []config.Model) error {
 	var res output.Gateway
 	endpoints := s.Endpoints()
 	for _, m := range ms {

@@ -7,9 +7,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
-	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/agenttest"
 	"github.com/berth-eval/berth/plugins/conformance"
@@ -57,9 +58,9 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 	if err != nil {
 		return done, err
 	}
-	spec := trial.ModelSpec{
+	spec := models.Spec{
 		Trial: "test", Attempt: 1, Role: string(agent.RoleAgent), Dialects: needs.Dialects,
-		Models: map[string]trial.Model{"default": {ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.DialectScript, Name: m.Name}}},
+		Models: map[string]cell.Model{"default": {ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.DialectScript, Name: m.Name}}},
 	}
 	session, err := g.Session(ctx, spec)
 	if err == nil {
@@ -83,7 +84,7 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 }
 
 // reach opens models in a sandbox, for as long as t.
-func reach(ctx context.Context, t *conformance.T, g *gateway.Gateway, spec trial.ModelSpec) map[string]model.Endpoint {
+func reach(ctx context.Context, t *conformance.T, g *gateway.Gateway, spec models.Spec) map[string]model.Endpoint {
 	session, err := g.Session(ctx, spec)
 	if err == nil {
 		err = session.Allow(ctx)

@@ -6,6 +6,7 @@ package models
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
+
+// ErrRateLimited means that a provider takes no more requests for now.
+var ErrRateLimited = errors.New("rate limited")
 
 // Gateway gives sessions their models.
 type Gateway interface {
@@ -64,7 +68,7 @@ type Session interface {
 	// Refusal is what closed Spent; nil before.
 	Refusal() *Refusal
 	// Down is why the provider could not serve, or nil. What wraps
-	// blame.ErrRateLimited makes the attempt rate_limited, all else model_error.
+	// ErrRateLimited makes the attempt rate_limited, all else model_error.
 	Down() error
 	// Refused is why the last request was refused although the provider
 	// serves: for what it asked. Nil: it was not.

@@ -268,6 +268,9 @@ func TestStopEndsTheWholeProcessGroup(t *testing.T) {
 	s := open(t, h)
 	pid, child := turn(t, s, "pid").ExitCode, turn(t, s, "child").ExitCode
 	h.Stop()
+	for end := time.Now().Add(10 * time.Second); (alive(pid) || alive(child)) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond) // a process that was killed takes a moment to end
+	}
 	if alive(pid) || alive(child) {
 		t.Errorf("plugin alive: %v, its child alive: %v", alive(pid), alive(child))
 	}

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 # What later plugins need to be pure Go; the same everywhere.
 export TAGS := remote containers_image_openpgp exclude_graphdriver_btrfs
 
-.PHONY: build run test test-scaffolds bench generate lint tools clean help
+.PHONY: build run picture test test-scaffolds bench generate lint tools clean help
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -25,6 +25,9 @@ test-scaffolds: ## all agents that are programs of their own, the real ones; mak
 
 bench: build ## the figures, each beside what it is compared with
 	@go run -tags "$(TAGS)" ./internal/bench
+
+picture: build ## docs/terminal.svg, the picture of the README: the quickstart as a terminal shows it
+	@go run -tags "$(TAGS)" ./cmd/berth/internal/picture bin/berth examples/quickstart docs/terminal.svg
 
 generate: tools ## code from .proto files, and references in docs/ from code
 	@if [[ -x scripts/generate-proto ]]; then PATH="$(CURDIR)/.cache/bin:$$PATH" scripts/generate-proto; fi

@@ -19,6 +19,9 @@ run: build ## the quickstart: no engine, no key, no network
 test: tools ## everything; the last line counts, the lines before it say what was skipped and why
 	@scripts/test
 
+test-quick: ## each Go test once: no race detector, no engines, no loops of kills; a few minutes
+	@scripts/test --quick
+
 test-scaffolds: ## all agents that are programs of their own, the real ones; makes their bundles first
 	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" -skip TestEachOnEngines ./internal/e2e/scaffolds
 	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" -run TestEachOnEngines -parallel 6 ./internal/e2e/scaffolds

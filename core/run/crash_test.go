@@ -83,6 +83,9 @@ func helper() int {
 // Killed at random instants until it is done, a run loses nothing that was
 // published and counts nothing twice.
 func TestKillsLoseNothingAndCountNothingTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("loops of kills are part of make test, not of the quick gate")
+	}
 	t.Parallel()
 	dir, told := t.TempDir(), filepath.Join(t.TempDir(), "published")
 	kills := 0

@@ -32,6 +32,9 @@ type Engine struct {
 // skipped, with why, where there is none, or where it lacks one of the images.
 func Find(t *testing.T, name string, images ...string) Engine {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("engines are tried by make test, not by the quick gate")
+	}
 	me, err := user.Current()
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,9 @@ const killTrials = 200
 // Killed at random instants and resumed, a run loses nothing that was finished,
 // counts nothing twice, and leaves nothing on the machine.
 func TestKilledAtRandomInstantsNothingIsLostOrCountedTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("loops of kills are part of make test, not of the quick gate")
+	}
 	t.Parallel()
 	p := newPlace(t)
 	p.task("tiny", "", solveTiny, testTiny)
@@ -193,6 +196,9 @@ const crashTrials = 10
 // A plugin that is killed costs the attempts that it was at work on, and no
 // other; with `retry` not even these.
 func TestAPluginKilledInTheMiddleOfARun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("loops of kills are part of make test, not of the quick gate")
+	}
 	t.Parallel()
 	for _, plugin := range []string{"local", "oracle", "script"} {
 		for _, retry := range []bool{false, true} {

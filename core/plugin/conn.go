@@ -80,8 +80,11 @@ func (c conn) explain(ctx context.Context, p *process, method string, err error)
 	closed := code == codes.Canceled && ctx.Err() == nil && p.ended()
 	if code != codes.Unavailable && !closed {
 		err = fault.DecodeCall(ctx, err)
-		if errors.Is(err, agent.ErrNoSession) || errors.Is(err, fault.ErrPanic) {
+		if errors.Is(err, agent.ErrNoSession) {
 			return fmt.Errorf("%s: %w: %w", op, ErrPluginGone, err)
+		}
+		if errors.Is(err, fault.ErrPanic) {
+			return panicked{fmt.Errorf("%s: %w", op, err)}
 		}
 		return err
 	}
@@ -100,3 +103,13 @@ func (c conn) explain(ctx context.Context, p *process, method string, err error)
 	}
 	return fmt.Errorf("%s: %w: %s", op, ErrPluginGone, p.epitaph())
 }
+
+// panicked is the error of a call that ended with a panic. To the caller the
+// plugin is gone, although its process lives on.
+type panicked struct{ error }
+
+// Is makes it an ErrPluginGone.
+func (panicked) Is(target error) bool { return target == ErrPluginGone }
+
+// Unwrap is what the plugin said.
+func (p panicked) Unwrap() error { return p.error }

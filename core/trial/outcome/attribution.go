@@ -100,11 +100,12 @@ var rules = []struct {
 	outcome record.Outcome
 	retry   bool
 }{
+	// What a verifier judges is the agent's: an agent that finds what a verifier
+	// cannot take must not be tried again for it. This rule comes first, because a
+	// panic in a plugin's process is ErrPluginGone, too.
+	{record.ByVerifier, wire.ErrPanic, record.VerifierError, false},
 	{"", plugin.ErrPluginGone, record.PluginCrashed, true},
 	{"", wire.ErrUnavailable, record.PluginCrashed, true},
-	// What a verifier judges is the agent's: an agent that finds what a verifier
-	// cannot take must not be tried again for it.
-	{record.ByVerifier, wire.ErrPanic, record.VerifierError, false},
 	{"", wire.ErrPanic, record.PluginCrashed, true},
 	{record.ByAgent, agent.ErrNoSession, record.PluginCrashed, true}, // its plugin was started anew
 	{record.ByAgent, agent.ErrModel, record.ModelError, true},

@@ -40,6 +40,7 @@ func TestWhatAnErrorMakesOfAnAttempt(t *testing.T) {
 		{record.ByVerifier, verifier.ErrArtifactMissing, record.ArtifactMissing, false},
 		{record.ByVerifier, verifier.ErrBadReward, record.VerifierError, false},
 		{record.ByVerifier, wire.ErrPanic, record.VerifierError, false},
+		{record.ByVerifier, fmt.Errorf("%w: %w", plugin.ErrPluginGone, wire.ErrPanic), record.VerifierError, false}, // as the host of plugins says it
 		{record.ByVerifier, plugin.ErrPluginGone, record.PluginCrashed, true},
 		{record.ByAgent, wire.ErrPanic, record.PluginCrashed, true},
 		{record.ByUser, other, record.UserError, true},

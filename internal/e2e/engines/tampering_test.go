@@ -103,6 +103,12 @@ var tamperings = []tampering{
 		solve: write("/srv/serve", "#!/bin/sh\nwhile :; do "+forged+"; sleep 0.05; done") + write("/srv/tick", "#!/bin/sh\n"+forged),
 		live:  record.Passed, restarted: record.Failed, finding: "service_changed", names: "/srv/serve",
 	},
+	{ // a script that only its interpreter makes one: no mode, no first line, no ending
+		name: "service-given", docker: `ENTRYPOINT ["sh", "/srv/serve"]`, test: late,
+		files: map[string]string{"serve": "while :; do sleep 0.05; done\n"},
+		solve: "echo 'while :; do " + forged + "; sleep 0.05; done' > /srv/serve",
+		live:  record.Failed, restarted: record.Failed, finding: "service_changed", names: "/srv/serve",
+	},
 	{ // a file that the script of the service names
 		name: "service-calls", docker: `ENTRYPOINT ["/srv/serve"]`, test: late,
 		files: map[string]string{"serve": "#!/bin/sh\nwhile :; do /srv/tick; sleep 0.05; done\n", "tick": "#!/bin/sh\n"},
@@ -155,7 +161,11 @@ workdir = "/app"
 	image := "FROM debian:bookworm-slim\nWORKDIR /app\n"
 	for name, text := range a.files {
 		p.write(filepath.Join(dir, "environment", name), text)
-		if err := os.Chmod(filepath.Join(p.dir, dir, "environment", name), 0o755); err != nil { //nolint:gosec // the image's programs
+		mode := os.FileMode(0o644)
+		if strings.HasPrefix(text, "#!") {
+			mode = 0o755
+		}
+		if err := os.Chmod(filepath.Join(p.dir, dir, "environment", name), mode); err != nil {
 			p.test.Fatal(err)
 		}
 		image += "COPY " + name + " /srv/\n"

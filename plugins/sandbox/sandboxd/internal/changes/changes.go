@@ -208,9 +208,9 @@ func interpreter(name string) string {
 // tooMany names in one folder are not compared: the folder is named instead.
 const tooMany = 50_000
 
-// folder compares what lies in a folder itself. which picks names; nil picks
-// all, also what its links lead to elsewhere, and, where none has changed but
-// the folder has, the folder.
+// folder compares what lies in a folder itself, and what its links lead to
+// elsewhere. which picks names; nil picks all, and, where none has changed but the
+// folder has, the folder.
 func (s *Search) folder(name string, which func(string) bool) {
 	at, _, ok := s.real(name)
 	if !ok || !s.first(at) {
@@ -227,9 +227,6 @@ func (s *Search) folder(name string, which func(string) bool) {
 		return
 	}
 	pristine := s.pristine(fd, &own)
-	if pristine && which != nil {
-		return
-	}
 	entries, _ := dir.ReadDir(tooMany + 1)
 	if len(entries) > tooMany {
 		s.compare(at, &own)
@@ -245,13 +242,23 @@ func (s *Search) folder(name string, which func(string) bool) {
 		if !pristine && unix.Fstatat(fd, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && s.compare(path.Join(at, e.Name()), &st) {
 			changed = true
 		}
-		if which == nil && e.Type()&os.ModeSymlink != 0 && s.leaves(fd, at, e.Name()) {
+		if e.Type()&os.ModeSymlink != 0 && s.leads(fd, at, e.Name(), which) {
 			s.File(path.Join(at, e.Name()))
 		}
 	}
 	if which == nil && !changed {
 		s.compare(at, &own) // a name was removed
 	}
+}
+
+// leads says whether a link in a folder leads to a file that is not compared with
+// its folder. which is what picked the link.
+func (s *Search) leads(fd int, dir, name string, which func(string) bool) bool {
+	if which == nil {
+		return s.leaves(fd, dir, name)
+	}
+	target, err := readlinkat(fd, name)
+	return err == nil && (strings.Contains(target, "/") || !which(target))
 }
 
 // leaves says whether a link in a folder leads to a file that is not compared

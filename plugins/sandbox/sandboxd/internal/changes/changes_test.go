@@ -126,17 +126,21 @@ func TestLibrariesAndPythonsBesidePrograms(t *testing.T) {
 	t.Parallel()
 	root, c := system(t)
 	c.Env = func(name string) string { return map[string]string{"PATH": root + "/usr/bin"}[name] }
-	s := &changes.Search{After: changes.Moment()}
+	must(t, os.Mkdir(root+"/usr/lib/python3.12", 0o750), os.Symlink(root+"/etc/site.py", root+"/usr/lib/python3.12/sitecustomize.py"),
+		os.Symlink("../../opt/blas/libblas.so", root+"/usr/lib/libblas.so.3"))
+	s := &changes.Search{After: changes.Moment()} // the links are older
 	for _, f := range []string{
 		"/usr/lib/libc.so.6", "/usr/lib/readme", "/usr/lib/glibc-hwcaps/v3/libm.so.6", "/usr/lib/python3.11/site-packages/evil.pth",
 		"/usr/lib/python3.11/site-packages/good.py", "/usr/lib/python3/dist-packages/a.pth", "/usr/lib/python3.11/sitecustomize.py",
+		"/usr/lib/python311.zip", "/usr/lib64/python3.11/sitecustomize.py", "/etc/site.py", "/opt/blas/libblas.so",
 	} {
 		write(t, root+f, "")
 	}
 	s.Resolve(c)
 	want := []string{
 		"usr/lib/libc.so.6", "usr/lib/glibc-hwcaps/v3/libm.so.6", "usr/lib/python3/dist-packages/a.pth", "usr/lib/python3.11/sitecustomize.py",
-		"usr/lib/python3.11/site-packages/evil.pth",
+		"usr/lib/python3.11/site-packages/evil.pth", "usr/lib/python311.zip", "usr/lib64/python3.11/sitecustomize.py", "etc/site.py",
+		"opt/blas/libblas.so",
 	}
 	got := found(s, root)
 	slices.Sort(want)
@@ -195,6 +199,13 @@ func TestTheWordsOfAService(t *testing.T) {
 		{[]string{"python3", "-m", "lib.main"}, "", "app/lib/main.py", []string{"app/lib/main.py"}, nil},
 		{[]string{"python3", "serve.py"}, "from lib.main import run\n", "app/lib/main.py", nil, []string{"app/lib/main.py"}},
 		{[]string{"./serve.py"}, "#!/bin/sh\nwhile :; do $(tick); done\n", "app/tick", nil, []string{"app/tick"}},
+		{[]string{"sh", "-eu", "log"}, "", "app/log", []string{"app/log"}, nil},
+		{[]string{"perl", "-w", "ROOT/app/log"}, "", "app/log", []string{"app/log"}, nil},
+		{[]string{"python3.11", "."}, "", "app/log", nil, nil},
+		{[]string{"sh", "-c", "cat log; while :; do . ./log; done"}, "", "app/log", []string{"app/log"}, nil},
+		{[]string{"cat", "log"}, "", "app/log", nil, nil},
+		{[]string{"./serve.py"}, "#!/bin/sh\n. ./log\n", "app/log", nil, []string{"app/log"}},
+		{[]string{"./serve.py"}, "#!/bin/sh\ncat ./log\n", "app/log", nil, nil},
 		{[]string{"tick", "app/nothing"}, "", "app/other.py", nil, nil},
 	} {
 		t.Run(strings.Join(tt.argv, " "), func(t *testing.T) {

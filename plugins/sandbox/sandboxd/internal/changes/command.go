@@ -123,17 +123,20 @@ func isPythonStartup(name string) bool {
 // python compares what the Pythons of a prefix run at their start.
 func (s *Search) python(prefix string) {
 	s.File(path.Join(prefix, "pyvenv.cfg"))
-	lib, _, ok := s.real(path.Join(prefix, "lib"))
-	if !ok || !s.first("the Pythons of "+lib) {
-		return
-	}
-	for _, name := range s.names(lib) {
-		if !strings.HasPrefix(name, "python3") {
+	for _, dir := range []string{"lib", "lib64"} {
+		lib, _, ok := s.real(path.Join(prefix, dir))
+		if !ok || !s.first("the Pythons of "+lib) {
 			continue
 		}
-		s.folder(path.Join(lib, name), isPythonStartup)
-		for _, packages := range []string{"site-packages", "dist-packages"} {
-			s.folder(path.Join(lib, name, packages), isPythonStartup)
+		for _, name := range s.names(lib) {
+			if !strings.HasPrefix(name, "python3") {
+				continue
+			}
+			s.File(path.Join(lib, name)) // python311.zip comes before the folder python3.11
+			s.folder(path.Join(lib, name), isPythonStartup)
+			for _, packages := range []string{"site-packages", "dist-packages"} {
+				s.folder(path.Join(lib, name, packages), isPythonStartup)
+			}
 		}
 	}
 }

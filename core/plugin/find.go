@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
@@ -19,7 +20,8 @@ import (
 
 // SearchPath is where plugin binaries are looked for: the folder plugins
 // beside the executable, then the folders of $BERTH_PLUGIN_PATH, then the
-// user's own ($XDG_DATA_HOME/berth/plugins).
+// user's own ($XDG_DATA_HOME/berth/plugins). That one is left out if it is somebody
+// else's or cannot be read: after su, HOME is often that of the user before.
 func SearchPath(getenv func(string) string) []string {
 	var dirs []string
 	if exe, err := os.Executable(); err == nil {
@@ -37,10 +39,26 @@ func SearchPath(getenv func(string) string) []string {
 	if !filepath.IsAbs(data) && getenv("HOME") != "" {
 		data = filepath.Join(getenv("HOME"), ".local", "share")
 	}
-	if filepath.IsAbs(data) {
-		dirs = append(dirs, filepath.Join(data, "berth", "plugins"))
+	if own := filepath.Join(data, "berth", "plugins"); filepath.IsAbs(data) && trusted(own) {
+		dirs = append(dirs, own)
 	}
 	return dirs
+}
+
+// trusted says whether a folder of plugins, which need not exist, belongs to
+// this user or root and can be read.
+func trusted(dir string) bool {
+	f, err := os.Open(dir + string(filepath.Separator) + ".") // only a folder, never a pipe
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return info.IsDir() && (!ok || st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
 // programs lists the files in dirs that can be executed, in search order, each

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/berth-eval/berth/plugins"
@@ -229,5 +230,35 @@ func TestSearchPath(t *testing.T) {
 	env["XDG_DATA_HOME"] = "/data"
 	if got = SearchPath(func(k string) string { return env[k] }); got[3] != "/data/berth/plugins" {
 		t.Errorf("got %v, want the folder of XDG_DATA_HOME last", got)
+	}
+}
+
+// After su, HOME may be that of the user before: nothing in it is started, and
+// nothing in it stops a run.
+func TestAFolderOfPluginsThatIsNotTheUsersIsLeftOut(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	own := filepath.Join(data, "berth", "plugins")
+	found := func() bool {
+		dirs := SearchPath(func(k string) string { return map[string]string{"XDG_DATA_HOME": data}[k] })
+		return slices.Contains(dirs, own)
+	}
+	if err := os.MkdirAll(own, 0o755); err != nil || !found() {
+		t.Fatalf("the user's own folder: found %t, %v", found(), err)
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(own, 4321, 4321); err != nil || found() {
+			t.Errorf("a folder of somebody else: found %t, %v", found(), err)
+		}
+	} else if err := os.Chmod(own, 0); err != nil || found() {
+		t.Errorf("a folder that cannot be read: found %t, %v", found(), err)
+	}
+	if err := errors.Join(os.Remove(own), syscall.Mkfifo(own, 0o600)); err != nil || found() {
+		t.Errorf("a pipe: found %t, %v", found(), err)
+	}
+	data = "/etc/passwd"
+	own = filepath.Join(data, "berth", "plugins")
+	if found() {
+		t.Error("a folder below a file was found")
 	}
 }

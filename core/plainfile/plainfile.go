@@ -40,7 +40,7 @@ func Open(dir, name string, limit int64) (*os.File, error) {
 
 func open(dir, name string) (f *os.File, size int64, err error) {
 	whole := filepath.Join(dir, filepath.FromSlash(name))
-	root, err := os.OpenRoot(dir)
+	root, err := openRoot(dir)
 	if err != nil {
 		return nil, 0, at(whole, err)
 	}
@@ -70,6 +70,12 @@ func open(dir, name string) (f *os.File, size int64, err error) {
 		return nil, 0, errors.Join(err, f.Close())
 	}
 	return f, fi.Size(), nil
+}
+
+// openRoot opens the folder dir. The name ends so that the kernel opens nothing
+// but a folder: os.OpenRoot looks at what it has opened, and would wait for a pipe.
+func openRoot(dir string) (*os.Root, error) {
+	return os.OpenRoot(dir + string(filepath.Separator) + ".")
 }
 
 // at is err with the whole path, instead of the part of it that a root knows.
@@ -178,9 +184,9 @@ const (
 // are returned, and ten times as many looked at; more says that some are
 // missing, also those of a folder that cannot be read.
 func List(dir string, limit int) (names []string, more bool, err error) {
-	root, err := os.OpenRoot(dir)
+	root, err := openRoot(dir)
 	if err != nil {
-		return nil, false, err
+		return nil, false, at(dir, err)
 	}
 	defer root.Close()
 	left := 10 * limit
@@ -230,9 +236,9 @@ func read(root *os.Root, name string, limit int) (entries []fs.DirEntry, whole b
 // Dir is what the folder of that name below dir holds, in order. It is an error
 // if it is no folder, or a link to one, or holds more than limit entries.
 func Dir(dir, name string, limit int) ([]fs.DirEntry, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := openRoot(dir)
 	if err != nil {
-		return nil, err
+		return nil, at(dir, err)
 	}
 	defer root.Close()
 	fi, err := root.Lstat(name)

@@ -149,3 +149,16 @@ func TestAFolderIsListedWholeOrNotAtAll(t *testing.T) {
 		}
 	}
 }
+
+func TestAFolderThatIsAPipeIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(strange(t), "pipe")
+	_, read := plainfile.Read(pipe, "file", 100)
+	_, _, list := plainfile.List(pipe, 100)
+	_, dir := plainfile.Dir(pipe, ".", 100)
+	for _, err := range []error{read, list, dir} {
+		if !errors.Is(err, syscall.ENOTDIR) || !strings.Contains(err.Error(), pipe) {
+			t.Errorf("%v, want an error that says that %s is not a folder", err, pipe)
+		}
+	}
+}

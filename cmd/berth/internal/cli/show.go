@@ -167,7 +167,7 @@ func (a *app) showTrial(args []string, all, steps bool) error {
 	if len(args) == 3 {
 		number, err = strconv.Atoi(args[2])
 		if err != nil || !slices.ContainsFunc(t.Attempts, func(s store.AttemptState) bool { return s.Number == number }) {
-			return fmt.Errorf("trial %s has no attempt %q: it has %d", t.ID[:12], args[2], len(t.Attempts))
+			return fmt.Errorf("trial %s has no attempt %q: it has %d", report.Short(t.ID, 12), args[2], len(t.Attempts))
 		}
 	} else if acc := t.Accepted(); acc != nil {
 		number = acc.Number

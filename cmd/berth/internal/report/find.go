@@ -122,7 +122,7 @@ func FindTrial(x *store.Index, name string) (*store.TrialState, error) {
 	}
 	var names []string
 	for _, t := range found[:min(len(found), 10)] {
-		names = append(names, t.ID[:12]+"  "+t.Dir)
+		names = append(names, Short(t.ID, 12)+"  "+t.Dir)
 	}
 	return nil, fmt.Errorf("%q names %d trials: give the beginning of an id\n  %s", name, len(found), strings.Join(names, "\n  "))
 }
@@ -139,3 +139,7 @@ func Display(path string) string {
 	}
 	return rel
 }
+
+// Short is the beginning of a trial's id. The manifest of a stranger may hold
+// ids that are shorter than that.
+func Short(id string, n int) string { return id[:min(n, len(id))] }

@@ -329,3 +329,21 @@ func TestTablesCountWhatIsExposed(t *testing.T) {
 		}
 	}
 }
+
+// The manifest of a stranger may name trials by ids of any length.
+func TestTrialsWithShortIDsAreShown(t *testing.T) {
+	t.Parallel()
+	m := &store.Manifest{Cells: []store.Cell{{}}}
+	x := &store.Index{}
+	for _, id := range []string{"ab", "ac"} {
+		x.Trials = append(x.Trials, &store.TrialState{Trial: &store.Trial{ID: id, Dir: id}})
+	}
+	if _, err := report.FindTrial(x, "a"); err == nil || !strings.Contains(err.Error(), `"a" names 2 trials`) {
+		t.Errorf("%v, want both trials named", err)
+	}
+	var out bytes.Buffer
+	report.Trials(&terminal.Printer{Out: &out}, m, x, true)
+	if !strings.Contains(out.String(), "ab") {
+		t.Errorf("%s\nlacks the trial", &out)
+	}
+}

@@ -148,7 +148,7 @@ func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, all bool) {
 			took = terminal.Seconds(acc.Result.End.Sub(acc.Result.Start))
 			remark = briefNote(tr, acc)
 		}
-		t.Row(tr.ID[:8], terminal.Short(tr.Task, 40), terminal.Short(m.Cells[tr.Cell].Slug, 30), strconv.Itoa(tr.Repetition),
+		t.Row(Short(tr.ID, 8), terminal.Short(tr.Task, 40), terminal.Short(m.Cells[tr.Cell].Slug, 30), strconv.Itoa(tr.Repetition),
 			terminal.Paint(p.Color, tui.StyleOf(o), string(o)), score, took, terminal.Short(remark, 80))
 	}
 	t.Write(p.Out, p.Color)

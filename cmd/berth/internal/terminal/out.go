@@ -131,8 +131,19 @@ func (p *Printer) Fail(v any) error {
 	return nil
 }
 
-// Printf writes to stdout.
-func (p *Printer) Printf(format string, args ...any) { fmt.Fprintf(p.Out, format, args...) }
+// Printf writes to stdout. What the text holds does not steer the terminal, apart
+// from colors, if the terminal takes them.
+func (p *Printer) Printf(format string, args ...any) {
+	var b strings.Builder
+	for line := range strings.Lines(fmt.Sprintf(format, args...)) {
+		text, end := strings.CutSuffix(line, "\n")
+		b.WriteString(steady(text, p.Color))
+		if end {
+			b.WriteByte('\n')
+		}
+	}
+	fmt.Fprint(p.Out, b.String())
+}
 
 // Notef writes to stderr.
 func (p *Printer) Notef(format string, args ...any) { fmt.Fprintf(p.Err, format, args...) }
@@ -201,19 +212,24 @@ func (p *Printer) Explain(what interface {
 		return err
 	}
 	for line := range strings.Lines(b.String()) {
-		line = strings.TrimSuffix(line, "\n")
-		var shown strings.Builder
-		at := 0
-		if p.ErrColor {
-			for _, found := range sgr.FindAllStringIndex(line, -1) {
-				shown.WriteString(tame(line[at:found[0]]) + line[found[0]:found[1]])
-				at = found[1]
-			}
-		}
-		shown.WriteString(tame(line[at:]))
-		p.Notef("%s\n", ansi.Truncate(shown.String(), maxLine, "…"))
+		p.Notef("%s\n", ansi.Truncate(steady(strings.TrimSuffix(line, "\n"), p.ErrColor), maxLine, "…"))
 	}
 	return nil
+}
+
+// steady is one line without what could steer a terminal; color says that colors
+// stay in it.
+func steady(line string, color bool) string {
+	var shown strings.Builder
+	at := 0
+	if color {
+		for _, found := range sgr.FindAllStringIndex(line, -1) {
+			shown.WriteString(tame(line[at:found[0]]) + line[found[0]:found[1]])
+			at = found[1]
+		}
+	}
+	shown.WriteString(tame(line[at:]))
+	return shown.String()
 }
 
 // tame replaces what is not a character of a text.
@@ -229,7 +245,8 @@ func tame(s string) string {
 // Short is Clean, cut to width columns.
 func Short(s string, width int) string { return ansi.Truncate(Clean(s), width, "…") }
 
-// Table is columns of text. A cell may be painted.
+// Table is columns of text. A cell may be painted; what else it holds does not
+// steer the terminal.
 type Table struct {
 	Head  []string
 	Right []bool // columns that are aligned to the right
@@ -250,8 +267,9 @@ func (t *Table) Write(w io.Writer, color bool) {
 	}
 	for _, r := range t.rows {
 		for i, c := range r {
+			r[i] = steady(c, true)
 			if i < len(widths) {
-				widths[i] = max(widths[i], ansi.StringWidth(c))
+				widths[i] = max(widths[i], ansi.StringWidth(r[i]))
 			}
 		}
 	}

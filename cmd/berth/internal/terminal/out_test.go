@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -174,6 +175,26 @@ func TestAnAnswerThatIsLostIsNoticed(t *testing.T) {
 		p.Printf("two\n")
 		if got := p.Lost(); !errors.Is(got, tt.want) {
 			t.Errorf("%v: got %v, want %v", tt.err, got, tt.want)
+		}
+	}
+}
+
+// Whatever a command forgets to clean does not reach the terminal as it is.
+func TestTextDoesNotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	for _, color := range []bool{false, true} {
+		var out bytes.Buffer
+		p := &terminal.Printer{Out: &out, Color: color}
+		p.Printf("%s\t%s\n", terminal.Paint(color, terminal.Bold, "title"), "a\x1b]0;x\x07\r\u202eb")
+		table := terminal.Table{Head: []string{"id"}}
+		table.Row("c\x1b[2J\nd")
+		table.Write(&out, color)
+		got := regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(out.String(), "")
+		if color == (got == out.String()) {
+			t.Errorf("color %t: colors are in %q", color, &out)
+		}
+		if strings.ContainsAny(got, "\x1b\x07\r\u202e") || strings.Count(got, "\n") != 3 || !strings.Contains(got, "title\t") {
+			t.Errorf("color %t: %q", color, got)
 		}
 	}
 }

@@ -103,6 +103,14 @@ func Untrusted(dir string) error {
 	if err != nil {
 		return err
 	}
+	// Who can write to the folder above it can put another one in its place.
+	above, err := os.Stat(filepath.Dir(dir))
+	switch {
+	case err != nil:
+		return err
+	case above.Mode().Perm()&0o002 != 0 && above.Mode()&fs.ModeSticky == 0:
+		return fmt.Errorf("%s, in which the run is, can be written to by others (mode %#o)", filepath.Dir(dir), above.Mode().Perm())
+	}
 	for _, name := range []string{".", ManifestFile, JournalDir, TrialsDir} {
 		if err = only(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

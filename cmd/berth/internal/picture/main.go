@@ -57,7 +57,7 @@ func draw(berth, experiment, out string) error {
 	if berth, err = filepath.Abs(berth); err != nil {
 		return err
 	}
-	if err := os.CopyFS(filepath.Join(folder, experiment), os.DirFS(experiment)); err != nil {
+	if err = os.CopyFS(filepath.Join(folder, experiment), os.DirFS(experiment)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

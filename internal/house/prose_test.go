@@ -1,0 +1,136 @@
+package house
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// Limits of what a person reads: the width of a line, the lines of a paragraph
+// and the words of a sentence.
+const (
+	maxColumns        = 100
+	maxParagraphLines = 6
+	maxSentenceWords  = 40
+)
+
+var (
+	// sentenceEnd is where a sentence ends.
+	sentenceEnd = regexp.MustCompile(`[.?!:;]["')*]*(?: |$)`)
+	// item begins an element of a list.
+	item = regexp.MustCompile(`^ {0,3}(?:[-*]|\d+\.) `)
+	// code is a piece of code, which counts as one word.
+	code = regexp.MustCompile("`[^`]*`")
+	// target is that of a link, which nobody reads.
+	target = regexp.MustCompile(`\]\([^)]*\)`)
+)
+
+// prose yields the paragraphs and list items of a document, without code,
+// tables, headings, comments and what is generated.
+func prose(text string) [][]string {
+	var all [][]string
+	var now []string
+	end := func() {
+		if now != nil {
+			all = append(all, now)
+		}
+		now = nil
+	}
+	fence, generated := false, false
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		switch trimmed := strings.TrimSpace(line); {
+		case strings.HasPrefix(trimmed, "```"):
+			fence = !fence
+			end()
+		case fence:
+		case strings.HasPrefix(trimmed, "<!--"):
+			generated = strings.Contains(trimmed, "generated")
+			end()
+		case generated, trimmed == "", strings.HasPrefix(trimmed, "|"), strings.HasPrefix(trimmed, "#"), strings.HasPrefix(trimmed, "!["):
+			end()
+		case now == nil && strings.HasPrefix(line, "    "): // code
+		case item.MatchString(line):
+			end()
+			now = []string{line}
+		default:
+			now = append(now, line)
+		}
+	}
+	end()
+	return all
+}
+
+// unreadable says what makes the prose of a document hard to read.
+func unreadable(text string) []string {
+	var faults []string
+	for _, paragraph := range prose(text) {
+		if len(paragraph) > maxParagraphLines {
+			faults = append(faults, "paragraph of more than 6 lines: "+paragraph[0])
+		}
+		for _, line := range paragraph {
+			if utf8.RuneCountInString(line) > maxColumns && strings.Contains(strings.TrimSpace(line), " ") {
+				faults = append(faults, "line of more than 100 columns: "+line)
+			}
+		}
+		joined := target.ReplaceAllString(code.ReplaceAllString(strings.Join(paragraph, " "), "code"), "]")
+		for _, sentence := range sentenceEnd.Split(joined, -1) {
+			if len(strings.Fields(sentence)) > maxSentenceWords {
+				faults = append(faults, "sentence of more than 40 words: "+strings.TrimSpace(sentence))
+			}
+		}
+	}
+	return faults
+}
+
+// unwritten are pages that do not hold these limits yet.
+var unwritten = []string{"docs/benchmarks.md", "docs/experiment.md", "docs/scaffolds.md"}
+
+// The README and the pages of docs/ stay readable. docs/reference is generated.
+func TestDocumentsAreReadable(t *testing.T) {
+	t.Parallel()
+	read := 0
+	for _, f := range files(t, ".") {
+		if f.path != "README.md" && (filepath.Dir(f.path) != "docs" || filepath.Ext(f.path) != ".md") {
+			continue
+		}
+		faults := unreadable(f.text)
+		read++
+		if slices.Contains(unwritten, f.path) {
+			if len(faults) == 0 {
+				t.Errorf("%s holds the limits now: take it out of the list unwritten", f.path)
+			}
+			continue
+		}
+		for _, fault := range faults {
+			t.Errorf("%s: %s", f.path, fault)
+		}
+	}
+	if read < 5 {
+		t.Errorf("read %d pages, want README.md and those of docs/", read)
+	}
+}
+
+func TestUnreadableProseIsFound(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("word ", 41) + ".\n"
+	for name, text := range map[string]string{
+		"sentence":  strings.ReplaceAll(long, "word word word word word word ", "word word word word word word\n"),
+		"line":      strings.Repeat("longer ", 15) + "\n",
+		"paragraph": strings.Repeat("One line.\n", 7),
+	} {
+		if got := unreadable("# Title\n\n" + text); len(got) == 0 {
+			t.Errorf("a %s that is too long is not found", name)
+		}
+	}
+	for name, text := range map[string]string{
+		"code": "    " + long, "fence": "```\n" + long + "```\n", "table": "| " + long, "generated": "<!-- generated -->\n" + long + "<!-- end -->\n",
+	} {
+		if got := unreadable(text); len(got) != 0 {
+			t.Errorf("%s counts as prose: %q", name, got)
+		}
+	}
+}

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 # What later plugins need to be pure Go; the same everywhere.
 export TAGS := remote containers_image_openpgp exclude_graphdriver_btrfs
 
-.PHONY: build run picture test test-scaffolds bench generate lint tools clean help
+.PHONY: build run picture test test-quick test-scaffolds bench generate lint tools clean help
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16

@@ -21,6 +21,9 @@ func (u *upstream) host() string {
 	if at, err := url.Parse(u.base); err == nil && at.Host != "" {
 		return at.Host
 	}
+	if u.base == "" {
+		return "the script"
+	}
 	return u.base
 }
 

@@ -203,7 +203,7 @@ func TestAProviderThatRefusesForAWhile(t *testing.T) {
 		fmt.Sprintf("  provider = \"openai-chat\"\n  name = \"m1\"\n  base_url = %q", s.URL+"/v1"))
 	r := berth(t, dir, "run", "--json", "--in-flight", "24", "--require", "passed = planned")
 	r.want(t, 0)
-	for _, want := range []string{"the provider asks for patience", "the provider takes as many requests as before"} {
+	for _, want := range []string{"status 429 from ", "the provider takes as many requests as before"} {
 		if !strings.Contains(r.stderr, want) {
 			t.Errorf("nobody was told that %s:\n%s", want, r.stderr)
 		}

@@ -32,7 +32,7 @@ const (
 	asked  = "#!/bin/sh\nif [ \"$(cat /app/answer)\" = 42 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
 	// late waits until somebody has had the time to write a reward.
 	late = "#!/bin/sh\nmkdir -p /logs/verifier; echo 0 > /logs/verifier/reward.txt; i=0\n" +
-		"until grep -q 1 /logs/verifier/reward.txt || [ $i = 30 ]; do sleep 0.1; i=$((i+1)); done\n"
+		"until grep -q 1 /logs/verifier/reward.txt || [ $i = 100 ]; do sleep 0.1; i=$((i+1)); done\n"
 )
 
 // write makes a file of the sandbox that can be run.

@@ -148,7 +148,7 @@ func (s scaffold) trials() map[string]ending {
 			says: words,
 		},
 		"down": {replies: []string{fails("down", 503)}, outcome: record.ModelError, end: record.Crashed, says: "scripted trouble"},
-		"bad":  {replies: []string{fails("bad", 400)}, outcome: record.Passed, end: record.Crashed, says: "scripted trouble"},
+		"bad":  {replies: []string{fails("bad", 400)}, outcome: record.ModelError, end: record.Crashed, says: "scripted trouble"},
 	}
 	if os.Getuid() == 0 { // whose sandboxes have users
 		ts["nobody"] = ending{

@@ -158,8 +158,15 @@ func TestEtcHoldsNothingSecret(t *testing.T) {
 // looked for each time.
 func TestTheCoverHidesWhatIsNotForEverybody(t *testing.T) {
 	root, s := t.TempDir(), state(t)
+	cover := func(root string) (*Copy, error) {
+		hidden, err := Hidden(root)
+		if err != nil {
+			return nil, err
+		}
+		return s.Cover(root, hidden)
+	}
 	write(t, filepath.Join(root, "bin/true"), "x", 0o755)
-	if c, err := s.Cover(root); err != nil || c != nil {
+	if c, err := cover(root); err != nil || c != nil {
 		t.Fatalf("nothing to hide: %v, %v", c, err)
 	}
 	write(t, filepath.Join(root, "local/lib/app/secret"), "x", 0o600)
@@ -173,7 +180,7 @@ func TestTheCoverHidesWhatIsNotForEverybody(t *testing.T) {
 	if err := os.Symlink("secret", filepath.Join(root, "local/lib/app/link")); err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.Cover(root)
+	c, err := cover(root)
 	if err != nil || c == nil {
 		t.Fatalf("got %v, %v", c, err)
 	}
@@ -193,7 +200,7 @@ func TestTheCoverHidesWhatIsNotForEverybody(t *testing.T) {
 		t.Errorf("got  %v, %v\nwant %v", got, err, want)
 	}
 	write(t, filepath.Join(root, "local/lib/app/later"), "x", 0o600)
-	again, err := s.Cover(root)
+	again, err := cover(root)
 	if err != nil || again == nil || again.Path == c.Path {
 		t.Fatalf("with one more: %v, %v", again, err)
 	}

@@ -20,28 +20,32 @@ import (
 // registries and repositories, wherever they are.
 var private = []string{"npmrc", ".npmrc", "pip.conf", "gitconfig", ".gitconfig", ".netrc", ".pypirc", ".git-credentials"}
 
-// Cover returns a layer over root that hides what not everybody may read and
-// what is private by its name; nil: there is nothing of this kind. It looks at
-// the whole of root each time, which takes half a second: what it must hide may
-// come at any place.
-func (s *State) Cover(root string) (*Copy, error) {
+// Hidden lists what a sandbox must not see of root, as paths relative to it: what
+// not everybody may read, and what is private by its name. It looks at the whole
+// of root, which takes half a second for /usr.
+func Hidden(root string) ([]string, error) {
 	w := &hider{root: root, slots: make(chan struct{}, 4)}
 	w.walk("")
 	w.work.Wait()
 	if w.err != nil {
-		return nil, fmt.Errorf("cover of %s: %w", root, w.err)
-	}
-	if len(w.hidden) == 0 {
-		return nil, nil
+		return nil, fmt.Errorf("look for private files in %s: %w", root, w.err)
 	}
 	slices.Sort(w.hidden)
+	return w.hidden, nil
+}
+
+// Cover returns a layer over root that hides those paths; nil: there is none.
+func (s *State) Cover(root string, hidden []string) (*Copy, error) {
+	if len(hidden) == 0 {
+		return nil, nil
+	}
 	return s.get(recipe{
 		kind: "cover" + strings.ReplaceAll(root, "/", "."),
 		fingerprint: func() (string, error) {
-			sum := sha256.Sum256([]byte(strings.Join(w.hidden, "\x00")))
+			sum := sha256.Sum256([]byte(strings.Join(hidden, "\x00")))
 			return hex.EncodeToString(sum[:])[:16], nil
 		},
-		build: func(tree string, list *bufio.Writer) error { return whiteouts(tree, w.hidden, list) },
+		build: func(tree string, list *bufio.Writer) error { return whiteouts(tree, hidden, list) },
 	})
 }
 

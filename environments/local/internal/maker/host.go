@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -108,6 +109,19 @@ func (m *Maker) openHost() (*host, error) {
 	return h, nil
 }
 
+// hiddenByFolder has what base.Hidden found in each folder of the host: this process looks
+// once, whatever sandboxes it makes.
+var hiddenByFolder sync.Map // of func() ([]string, error), by folder
+
+func hiddenIn(folder string) ([]string, error) {
+	once, _ := hiddenByFolder.LoadOrStore(folder, sync.OnceValues(func() ([]string, error) { return base.Hidden(folder) }))
+	look, ok := once.(func() ([]string, error))
+	if !ok {
+		return base.Hidden(folder)
+	}
+	return look()
+}
+
 // copy makes the copies of the host in the folder that state uses.
 func (h *host) copy(state *base.State, shift *shifter) (err error) {
 	h.cover, h.skeleton = map[string]*base.Copy{}, map[string]*base.Copy{}
@@ -115,7 +129,11 @@ func (h *host) copy(state *base.State, shift *shifter) (err error) {
 		return err
 	}
 	for _, f := range h.folders {
-		if c, coverErr := state.Cover("/" + f); coverErr != nil {
+		hidden, coverErr := hiddenIn("/" + f)
+		if coverErr != nil {
+			return errors.Join(coverErr, h.close())
+		}
+		if c, coverErr := state.Cover("/"+f, hidden); coverErr != nil {
 			return errors.Join(coverErr, h.close())
 		} else if c != nil {
 			h.cover[f] = c

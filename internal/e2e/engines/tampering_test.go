@@ -41,8 +41,9 @@ func write(path, text string) string {
 }
 
 // tracer rewrites a string in the memory of the process whose number is in
-// /run/service.
-const tracer = `perl -e '
+// /run/service, once that has begun.
+const tracer = `until [ -s /run/service ]; do sleep 0.05; done
+perl -e '
 open P, "<", "/run/service"; chomp($p = <P>);
 open M, "<", "/proc/$p/maps"; @m = grep { / rw/ } <M>;
 open F, "+<", "/proc/$p/mem" or die $!;

@@ -18,7 +18,14 @@ _Verdict, _VerifyEvent = contract.message("Verdict"), contract.message("VerifyEv
 
 
 class MissingFile(Exception):
-    """A file of the view that is not there, or is not a small regular file."""
+    """A file of the view that is not there, or is not a small regular file.
+
+    If verify() lets it pass, a missing file of the attempt is the verdict fail, and a missing file of the task an error.
+    """
+
+    def __init__(self, name, problem):
+        super().__init__("%s %s" % (name, problem))
+        self.name = name  # path in the view
 
 
 @dataclasses.dataclass
@@ -81,7 +88,7 @@ class Request:
         with open(f, "rb") as file:
             info = os.fstat(f)
             if not stat.S_ISREG(info.st_mode) or info.st_size > limit:
-                raise MissingFile("%s is not a regular file of up to %d bytes" % (name, limit))
+                raise MissingFile(name, "is not a regular file of up to %d bytes" % limit)
             return file.read(limit)
 
     @staticmethod
@@ -91,7 +98,7 @@ class Request:
         try:
             return os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=at)
         except OSError as e:
-            raise MissingFile("%s: %s" % (name, e.strerror)) from None
+            raise MissingFile(name, "cannot be read: " + e.strerror) from None
 
     @functools.cached_property
     def shell(self):
@@ -140,6 +147,16 @@ def verdict_message(v):
     return m
 
 
+def judge(plugin, request):
+    """Calls the plugin. A file that the agent did not leave is the verdict fail."""
+    try:
+        return plugin.verify(request)
+    except MissingFile as e:
+        if not e.name.startswith("attempt/"):
+            raise
+        return Verdict("fail", rationale=str(e))  # the agent left no such file
+
+
 def verify(plugin, config, message, log):
     """Serves one judgment."""
     try:
@@ -150,7 +167,7 @@ def verify(plugin, config, message, log):
                       message.user, dict(message.env), message.timeout_ms / 1000, message.scratch, message)
     request.log = log
     try:
-        return _VerifyEvent(verdict=verdict_message(plugin.verify(request)))
+        return _VerifyEvent(verdict=verdict_message(judge(plugin, request)))
     finally:
         if "shell" in vars(request):
             request.shell.close()

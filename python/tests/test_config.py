@@ -107,6 +107,17 @@ class ViewTest(unittest.TestCase):
                 self.request.read(name)
 
 
+    def test_a_file_that_the_agent_did_not_leave_is_the_verdict_fail(self):
+        class Reader(verifier.Verifier):
+            def verify(self, request):
+                return request.read("attempt/artifacts/absent") == request.read("tests/absent")
+
+        v = verifier.judge(Reader(), self.request)
+        self.assertEqual((v.decision, v.rationale), ("fail", "attempt/artifacts/absent cannot be read: No such file or directory"))
+        open(self.path("absent"), "w").close()
+        self.assertRaises(MissingFile, verifier.judge, Reader(), self.request)
+
+
 class VerdictTest(unittest.TestCase):
     def test_a_score_is_finite(self):
         for value in (float("nan"), float("inf")):

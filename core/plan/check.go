@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -23,13 +21,12 @@ type cellNeeds struct {
 	verifiers   map[string]verifier.Traits // by the name that tasks use
 }
 
-// checks asks the plugins of every cell about every task. The same question is
-// asked once.
+// checks asks the plugins of every cell about every task.
 func (m *maker) checks(ctx context.Context) error {
 	if m.in.Plugins == nil {
 		return nil
 	}
-	a := &asker{maker: m, agents: map[string]*agent.Needs{}, reports: map[string]environment.Report{}, gone: map[string]bool{}}
+	a := &asker{maker: m, gone: map[string]bool{}}
 	for i := range m.plan.Experiment.Cells {
 		if err := a.cell(ctx, i); err != nil {
 			return err
@@ -38,12 +35,10 @@ func (m *maker) checks(ctx context.Context) error {
 	return nil
 }
 
-// asker asks plugins, each question once.
+// asker asks plugins.
 type asker struct {
 	*maker
-	agents  map[string]*agent.Needs // by the question, as JSON; nil: not to be had
-	reports map[string]environment.Report
-	gone    map[string]bool // plugins that are not to be had
+	gone map[string]bool // plugins that are not to be had
 }
 
 func (a *asker) cell(ctx context.Context, i int) error {
@@ -82,31 +77,19 @@ func (a *asker) cell(ctx context.Context, i int) error {
 	return nil
 }
 
-// agent asks an agent what it needs.
+// agent asks an agent what it needs; nil: it could not say.
 func (a *asker) agent(ctx context.Context, c *config.Cell, ag cell.Agent, role agent.Role) (*agent.Needs, error) {
-	r := agent.CheckRequest{Config: ag.Config, Models: map[string]model.Info{}, Role: role}
-	for name, m := range ag.Models {
-		r.Models[name] = m.Info
+	if a.gone["agent "+ag.Plugin] {
+		return nil, nil //nolint:nilnil // it is in the plan's Missing already
 	}
-	b, err := json.Marshal(r)
+	p, used, err := a.in.Plugins.Agent(ctx, ag.Plugin)
 	if err != nil {
-		return nil, err
-	}
-	key := ag.Plugin + string(b)
-	if n, ok := a.agents[key]; ok {
-		return n, nil
-	}
-	p, _, err := a.in.Plugins.Agent(ctx, ag.Plugin)
-	if err != nil {
-		a.agents[key] = nil
 		return nil, a.plugin(ctx, "agent", ag.Plugin, c.Key, err)
 	}
-	n, err := p.Check(ctx, r)
+	n, err := a.plan.Checker.Agent(ctx, p, used, ag, role)
 	if err != nil {
-		a.agents[key] = nil
 		return nil, a.failed(ctx, fmt.Sprintf("agent %q", ag.Plugin), c.Key, err)
 	}
-	a.agents[key] = &n
 	return &n, nil
 }
 
@@ -204,7 +187,7 @@ func (a *asker) environment(ctx context.Context, c *config.Cell, tc cell.Cell, t
 	if a.gone["environment "+name] {
 		return environment.Report{}, nil
 	}
-	p, _, err := a.in.Plugins.Environment(ctx, name)
+	p, used, err := a.in.Plugins.Environment(ctx, name)
 	if err != nil {
 		return environment.Report{}, a.plugin(ctx, "environment", name, c.Key, err)
 	}
@@ -212,19 +195,10 @@ func (a *asker) environment(ctx context.Context, c *config.Cell, tc cell.Cell, t
 	if err != nil {
 		return environment.Report{}, fmt.Errorf("task %s, cell %s: %w", t.Name, c.Key, err) // Unsupported lets none through
 	}
-	b, err := json.Marshal(spec)
-	if err != nil {
-		return environment.Report{}, err
-	}
-	key := name + string(b)
-	if r, ok := a.reports[key]; ok {
-		return r, nil
-	}
-	r, err := p.Check(ctx, spec)
+	r, err := a.plan.Checker.Environment(ctx, p, used, spec)
 	if err != nil {
 		return r, a.failed(ctx, fmt.Sprintf("environment %q", name), c.Key, err)
 	}
-	a.reports[key] = r
 	return r, nil
 }
 

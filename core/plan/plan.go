@@ -9,6 +9,7 @@ import (
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -35,6 +36,8 @@ type Plan struct {
 	// Secrets are those that cannot be read, with their places.
 	Secrets config.Diagnostics
 	Cost    Cost
+	// Checker keeps what plugins answered; the attempts of the run go on with it.
+	Checker *feasible.Checker
 
 	identities []map[string]json.RawMessage // of the cells, by dataset
 }
@@ -176,7 +179,7 @@ func (m *maker) later() {
 // a dataset that cannot be read, a plugin that died. What is wrong with the
 // experiment or its tasks is in the plan.
 func Make(ctx context.Context, in Input) (*Plan, error) {
-	p := &Plan{Experiment: in.Experiment}
+	p := &Plan{Experiment: in.Experiment, Checker: &feasible.Checker{}}
 	m := &maker{in: in, plan: p, datasets: map[string][]int{}, needs: make([]*cellNeeds, len(in.Experiment.Cells))}
 	if err := m.tasks(ctx); err != nil {
 		return nil, err

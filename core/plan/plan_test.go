@@ -78,7 +78,7 @@ func (p *plugins) Agent(_ context.Context, name string) (agent.Agent, record.Plu
 	if name == p.missing {
 		return nil, record.PluginUsed{}, fmt.Errorf("%w: no agent %q", plugin.ErrUnknown, name)
 	}
-	return fakeAgent{p}, record.PluginUsed{}, nil
+	return fakeAgent{p}, record.PluginUsed{Kind: "agent", Name: name}, nil
 }
 
 func (p *plugins) Environment(context.Context, string) (environment.Environment, record.PluginUsed, error) {

@@ -15,7 +15,6 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial"
-	"github.com/berth-eval/berth/core/trial/memo"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -26,7 +25,6 @@ type Here struct {
 	cells []map[string]cell.Cell // by cell, then by dataset
 	count atomic.Int64
 	guard *guard
-	memo  memo.Memo
 	drift func(*record.Result) error
 }
 
@@ -88,7 +86,7 @@ func (h *Here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 	return trial.Run(ctx, trial.Input{
 		Run: h.o.Run, Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
 		Host: h.host, Berth: h.o.Berth, Task: t.Task, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],
-		Record: j.Attempt, Runtime: runtime, Disk: disk, Sandboxd: h.o.Sandboxd, Plugins: h.o.Plugins, Memo: &h.memo, Gateway: h.o.Gateway,
+		Record: j.Attempt, Runtime: runtime, Disk: disk, Sandboxd: h.o.Sandboxd, Plugins: h.o.Plugins, Checker: h.o.Plan.Checker, Gateway: h.o.Gateway,
 		LookupEnv: h.o.LookupEnv, Live: j.Live, Drift: h.drift,
 	})
 }

@@ -12,13 +12,11 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/limits"
-	"github.com/berth-eval/berth/core/trial/memo"
 	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -96,18 +94,9 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return outcome.On(record.ByConfig, err)
 	}
 	a.res.Modified = modified
-	a.spec.Env = a.taskEnv
-	a.spec.Lease = limits.Lease
-	question := a.in.Memo.Key(a.envUsed, a.spec)
-	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}
-	accepted := func(r environment.Report) bool { return len(r.Refusals) == 0 }
-	report, err := memo.Answer(a.in.Memo, question, accepted, func() (environment.Report, error) {
-		return call(ctx, record.ByEnvironment, "check", limits.Check, func(ctx context.Context) (environment.Report, error) {
-			return a.env.Check(ctx, a.spec)
-		})
-	})
+	report, err := a.in.Checker.Environment(ctx, a.env, a.envUsed, a.spec)
 	if err != nil {
-		return err
+		return outcome.On(record.ByEnvironment, fmt.Errorf("check: %w", err))
 	}
 	if len(report.Refusals) > 0 {
 		r := report.Refusals[0]
@@ -116,6 +105,8 @@ func (a *attempt) prepare(ctx context.Context) error {
 	for _, d := range report.Degraded {
 		a.environmentSays(record.PhasePrepare, "degraded", d.Summary+": "+d.Detail)
 	}
+	a.spec.Env, a.spec.Lease = a.taskEnv, limits.Lease
+	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}
 	return a.image(ctx)
 }
 
@@ -185,17 +176,11 @@ func (a *attempt) use(u record.PluginUsed) {
 
 // ask asks an agent plugin what a session of it needs.
 func (a *attempt) ask(ctx context.Context, ag agent.Agent, of record.PluginUsed, cell cell.Agent, role agent.Role) (agent.Needs, error) {
-	infos := map[string]model.Info{}
-	for name, m := range cell.Models {
-		infos[name] = m.Info
+	needs, err := a.in.Checker.Agent(ctx, ag, of, cell, role)
+	if err != nil {
+		err = outcome.On(boundary(role), fmt.Errorf("check agent %s: %w", cell.Plugin, err))
 	}
-	r := agent.CheckRequest{Config: cell.Config, Models: infos, Role: role}
-	accepted := func(n agent.Needs) bool { return len(n.Refusals) == 0 }
-	return memo.Answer(a.in.Memo, a.in.Memo.Key(of, r), accepted, func() (agent.Needs, error) {
-		return call(ctx, boundary(role), "check agent "+cell.Plugin, limits.Check, func(ctx context.Context) (agent.Needs, error) {
-			return ag.Check(ctx, r)
-		})
-	})
+	return needs, err
 }
 
 // image pulls or builds what the containers of the sandbox start from.

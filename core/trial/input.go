@@ -8,7 +8,7 @@ import (
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/egress"
-	"github.com/berth-eval/berth/core/trial/memo"
+	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
@@ -27,14 +27,14 @@ type Input struct {
 	Task *task.Task
 	Cell cell.Cell
 
-	Record   Attempt        // where the attempt is written down
-	Runtime  string         // new or empty node-local folder, 0700, perhaps in memory, with a path of at most 60 bytes; removed at the end
-	Disk     string         // new folder for what is too large for memory, made when it is needed; removed at the end; empty: Runtime will do
-	Sandboxd string         // path of sandboxd as installed on this machine
-	Plugins  Plugins        // never nil
-	Memo     *memo.Memo     // shared by the attempts of a run; nil asks plugins each time
-	Gateway  models.Gateway // nil: there are no models
-	Egress   egress.Options // of hosts that a task lists; zero values are this machine's
+	Record   Attempt           // where the attempt is written down
+	Runtime  string            // new or empty node-local folder, 0700, perhaps in memory, with a path of at most 60 bytes; removed at the end
+	Disk     string            // new folder for what is too large for memory, made when it is needed; removed at the end; empty: Runtime will do
+	Sandboxd string            // path of sandboxd as installed on this machine
+	Plugins  Plugins           // never nil
+	Checker  *feasible.Checker // shared by the attempts of a run; nil asks plugins each time
+	Gateway  models.Gateway    // nil: there are no models
+	Egress   egress.Options    // of hosts that a task lists; zero values are this machine's
 	// Drift refuses what an attempt would be made with when earlier ones were made
 	// with something else; nil: there is nothing to compare.
 	Drift     func(r *record.Result) error

@@ -3,7 +3,7 @@
 // reduced to what the experiment grants. A result under less than the task asks
 // for is marked. Plan asks before anything starts, and each attempt asks again.
 //
-// It must not ask a plugin or touch a file: what plugins said is handed to it.
+// It asks plugins nothing but Check (Checker), and must not touch a file.
 package feasible
 
 import (

@@ -1,0 +1,69 @@
+package feasible
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// Checker is the only place that asks agents and environments the question
+// Check. It keeps answers without a refusal, because the tasks of a plan and
+// the attempts of a run ask the same again and again. The zero value is ready;
+// a nil Checker keeps nothing. Safe for concurrent use.
+type Checker struct{ answers sync.Map }
+
+// question names what is asked, and of which build of a plugin.
+type question struct {
+	Of   record.PluginUsed
+	Spec any
+}
+
+// Agent asks what a session of an agent needs.
+func (c *Checker) Agent(ctx context.Context, p agent.Agent, of record.PluginUsed, a cell.Agent, role agent.Role) (agent.Needs, error) {
+	r := agent.CheckRequest{Config: a.Config, Models: map[string]model.Info{}, Role: role}
+	for name, m := range a.Models {
+		r.Models[name] = m.Info
+	}
+	return answer(ctx, c, question{of, r},
+		func(ctx context.Context) (agent.Needs, error) { return p.Check(ctx, r) },
+		func(n agent.Needs) bool { return len(n.Refusals) == 0 })
+}
+
+// Environment asks what an environment refuses of spec, or would give less of.
+// spec is as Spec makes it.
+func (c *Checker) Environment(ctx context.Context, p environment.Environment, of record.PluginUsed, spec environment.Spec) (environment.Report, error) {
+	return answer(ctx, c, question{of, spec},
+		func(ctx context.Context) (environment.Report, error) { return p.Check(ctx, spec) },
+		func(r environment.Report) bool { return len(r.Refusals) == 0 })
+}
+
+// answer is the kept answer to a question, or else that of ask, which is kept
+// if it is accepted.
+func answer[T any](ctx context.Context, c *Checker, q question, ask func(context.Context) (T, error), accepted func(T) bool) (T, error) {
+	var none T
+	key, err := json.Marshal(q)
+	if err != nil {
+		return none, err
+	}
+	if c != nil {
+		if v, ok := c.answers.Load(string(key)); ok {
+			if kept, ok := v.(T); ok {
+				return kept, nil
+			}
+		}
+	}
+	ctx, cancel := limits.Limited(ctx, "check", limits.Check)
+	defer cancel()
+	v, err := limits.Await(ctx, ask)
+	if err == nil && accepted(v) && c != nil {
+		c.answers.Store(string(key), v)
+	}
+	return v, err
+}

@@ -1,0 +1,90 @@
+package feasible_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+)
+
+// says answers every Check in the same way, and counts the questions.
+type says struct {
+	agent.Agent
+	needs agent.Needs
+	err   error
+	asked *int
+}
+
+func (s says) Check(context.Context, agent.CheckRequest) (agent.Needs, error) {
+	*s.asked++
+	return s.needs, s.err
+}
+
+type reports struct {
+	environment.Environment
+	refusals []environment.Problem
+	asked    *int
+}
+
+func (r reports) Check(context.Context, environment.Spec) (environment.Report, error) {
+	*r.asked++
+	return environment.Report{Refusals: r.refusals}, nil
+}
+
+func TestAnswersOfAgentsAreKeptWhenTheyRefuseNothing(t *testing.T) {
+	t.Parallel()
+	var c feasible.Checker
+	one, other := record.PluginUsed{Kind: "agent", Name: "a", Digest: "sha256:1"}, record.PluginUsed{Kind: "agent", Name: "a", Digest: "sha256:2"}
+	asked := 0
+	broken := errors.New("broken")
+	for _, tt := range []struct {
+		name    string
+		checker *feasible.Checker
+		of      record.PluginUsed
+		role    agent.Role
+		refusal string
+		err     error
+		asked   int // in all, after it
+	}{
+		{"an error is not kept", &c, one, agent.RoleAgent, "", broken, 1},
+		{"a refusal is not kept", &c, one, agent.RoleAgent, "no", nil, 2},
+		{"asked for the first time", &c, one, agent.RoleAgent, "", nil, 3},
+		{"asked again", &c, one, agent.RoleAgent, "", nil, 3},
+		{"another question", &c, one, agent.RoleOracle, "", nil, 4},
+		{"another build of the plugin", &c, other, agent.RoleAgent, "", nil, 5},
+		{"no checker", nil, one, agent.RoleAgent, "", nil, 6},
+	} {
+		p := says{err: tt.err, asked: &asked}
+		if tt.refusal != "" {
+			p.needs.Refusals = []string{tt.refusal}
+		}
+		n, err := tt.checker.Agent(t.Context(), p, tt.of, cell.Agent{Plugin: "a"}, tt.role)
+		if !errors.Is(err, tt.err) || len(n.Refusals) != len(p.needs.Refusals) || asked != tt.asked {
+			t.Errorf("%s: %+v, %v after %d questions, want %d questions", tt.name, n, err, asked, tt.asked)
+		}
+	}
+}
+
+func TestReportsOfEnvironmentsAreKeptWhenTheyRefuseNothing(t *testing.T) {
+	t.Parallel()
+	var c feasible.Checker
+	asked := 0
+	p := reports{asked: &asked, refusals: []environment.Problem{{Summary: "no"}}}
+	ask := func(p reports, spec environment.Spec, want int) {
+		t.Helper()
+		if _, err := c.Environment(t.Context(), p, record.PluginUsed{Name: "e"}, spec); err != nil || asked != want {
+			t.Errorf("%v after %d questions, want %d", err, asked, want)
+		}
+	}
+	ask(p, environment.Spec{}, 1)
+	ask(p, environment.Spec{}, 2)
+	p.refusals = nil
+	ask(p, environment.Spec{}, 3)
+	ask(p, environment.Spec{}, 3)
+	ask(p, environment.Spec{Workdir: "/w"}, 4)
+}

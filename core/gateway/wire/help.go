@@ -70,7 +70,15 @@ func Inline(raw []byte) (size, count int64) {
 // DropTools removes the tools for which drop is true, and the choice of a tool
 // when it can no longer be met.
 func DropTools(body *Object, drop func(json.RawMessage) bool) {
-	left, kept, dropped := Filter(body.Get("tools"), func(t json.RawMessage) bool { return !drop(t) })
+	kept, dropped := 0, 0
+	left := Map(body.Get("tools"), func(t json.RawMessage) json.RawMessage {
+		if drop(t) {
+			dropped++
+			return nil
+		}
+		kept++
+		return t
+	})
 	switch {
 	case dropped == 0:
 	case kept == 0:

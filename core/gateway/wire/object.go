@@ -8,6 +8,10 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/tidwall/gjson"
 )
 
 // ErrNotObject means that a body is no JSON object.
@@ -36,12 +40,14 @@ var ErrTooMany = fmt.Errorf("the body has more than %d members, or %d values in 
 
 // tooMany says whether valid JSON has more than so many values.
 func tooMany(b []byte) bool {
-	n := 0
+	n, text := 0, false
 	for i := 0; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			i = quote(b, i)
-		case '{', '[', ',':
+		switch c := b[i]; {
+		case c == '"':
+			text = !text
+		case c == '\\': // only a string has one
+			i++
+		case !text && (c == '{' || c == '[' || c == ','):
 			n++
 		}
 	}
@@ -51,90 +57,62 @@ func tooMany(b []byte) bool {
 // ParseObject reads an object. The bytes are kept, not copied, and must not
 // change any more.
 func ParseObject(b []byte) (*Object, error) {
-	if !begins(b, '{') || !json.Valid(b) {
+	if !view(b).IsObject() || !json.Valid(b) {
 		return nil, ErrNotObject
 	}
 	if tooMany(b) {
 		return nil, ErrTooMany
 	}
 	o := &Object{values: map[string]json.RawMessage{}, raw: b}
-	// What is valid is quickly taken apart: only strings and brackets count.
-	for i := next(b, bytes.IndexByte(b, '{')+1); b[i] != '}'; i = next(b, i) {
-		if b[i] == ',' {
-			i = next(b, i+1)
-		}
-		end := skip(b, i)
-		var name string
-		if err := json.Unmarshal(b[i:end], &name); err != nil {
-			return nil, fmt.Errorf("%w: a name of a member cannot be read", ErrNotObject)
-		}
-		i = next(b, next(b, end)+1) // over the colon
-		end = skip(b, i)
+	Fields(b, func(name string, v json.RawMessage) {
 		if _, twice := o.values[name]; twice {
 			o.changed = true // who reads the first one must see what we saw
-		} else {
+		} else if len(o.names) <= MaxMembers {
 			o.names = append(o.names, name)
 		}
-		if len(o.names) > MaxMembers {
-			return nil, ErrTooMany
-		}
-		o.values[name] = b[i:end:end]
-		i = end
+		o.values[name] = v
+	})
+	if len(o.names) > MaxMembers {
+		return nil, ErrTooMany
 	}
 	return o, nil
 }
 
-// next is the place of the next byte that is no space.
-func next(b []byte, i int) int {
-	for b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r' {
-		i++
+// Each calls f with each element of an array, or with what stands alone.
+func Each(raw json.RawMessage, f func(json.RawMessage)) {
+	if v := view(raw); v.IsArray() {
+		v.ForEach(func(_, e gjson.Result) bool {
+			f(within(raw, e))
+			return true
+		})
+	} else if given(raw) {
+		f(raw)
 	}
-	return i
 }
 
-// skip is the place behind the value that begins at i, in valid JSON.
-func skip(b []byte, i int) int {
-	depth := 0
-	for ; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			i = quote(b, i)
-		case '{', '[':
-			depth++
-			continue
-		case '}', ']':
-			depth--
-			if depth < 0 { // of what the value is in
-				return i
-			}
-		case ',', ':', ' ', '\t', '\n', '\r':
-			if depth == 0 {
-				return i
-			}
-			continue
-		default:
-			continue // in a number or a word
-		}
-		if depth == 0 {
-			return i + 1
-		}
+// Fields calls f with each member of an object, also with those whose name
+// occurs twice. False: it is no object.
+func Fields(raw json.RawMessage, f func(name string, value json.RawMessage)) bool {
+	v := view(raw)
+	if !v.IsObject() {
+		return false
 	}
-	return i
+	v.ForEach(func(name, value gjson.Result) bool {
+		f(strings.Clone(name.Str), within(raw, value))
+		return true
+	})
+	return true
 }
 
-// quote is the place of the quote that ends the string which begins at i.
-func quote(b []byte, i int) int {
-	for i++; ; i++ {
-		n := bytes.IndexByte(b[i:], '"')
-		i += n
-		back := i - 1
-		for b[back] == '\\' {
-			back--
-		}
-		if (i-back)%2 == 1 {
-			return i
-		}
-	}
+// view reads valid JSON without copying it: a body may be large.
+func view(raw []byte) gjson.Result {
+	return gjson.Parse(unsafe.String(unsafe.SliceData(raw), len(raw)))
+}
+
+// within is the part of raw where v was found.
+func within(raw []byte, v gjson.Result) json.RawMessage {
+	end := v.Index + len(v.Raw)
+	return raw[v.Index:end:end]
 }
 
 // Get is the value of a member; nil: there is none.
@@ -247,7 +225,7 @@ func (o *Object) Merge(over json.RawMessage) error {
 	}
 	for _, n := range p.names {
 		v := p.values[n]
-		if below, err := ParseObject(o.values[n]); err == nil && begins(v, '{') {
+		if below, err := ParseObject(o.values[n]); err == nil && view(v).IsObject() {
 			if err = below.Merge(v); err != nil {
 				return err
 			}
@@ -258,25 +236,4 @@ func (o *Object) Merge(over json.RawMessage) error {
 		}
 	}
 	return nil
-}
-
-// Filter keeps the elements of an array for which keep is true. What is no
-// array stays as it is.
-func Filter(raw json.RawMessage, keep func(json.RawMessage) bool) (left json.RawMessage, kept, dropped int) {
-	var all []json.RawMessage
-	if json.Unmarshal(raw, &all) != nil {
-		return raw, 0, 0
-	}
-	out := all[:0]
-	for _, e := range all {
-		if keep(e) {
-			out = append(out, e)
-		} else {
-			dropped++
-		}
-	}
-	if dropped == 0 {
-		return raw, len(out), 0
-	}
-	return JSON(out), len(out), dropped
 }

@@ -100,34 +100,10 @@ func inline(raw json.RawMessage) bool {
 	return true
 }
 
-// Each calls f with each element of an array, or with what stands alone.
-func Each(raw json.RawMessage, f func(json.RawMessage)) {
-	if begins(raw, '[') {
-		for i := next(raw, next(raw, 0)+1); raw[i] != ']'; i = next(raw, i) {
-			if raw[i] == ',' {
-				i = next(raw, i+1)
-			}
-			end := skip(raw, i)
-			f(raw[i:end:end])
-			i = end
-		}
-		return
-	}
-	if given(raw) {
-		f(raw)
-	}
-}
-
-// begins says whether a value, which may be absent, begins with a bracket.
-func begins(raw json.RawMessage, bracket byte) bool {
-	raw = bytes.TrimLeft(raw, " \t\r\n")
-	return len(raw) > 0 && raw[0] == bracket
-}
-
 // Map replaces each element of an array with what f makes of it; nil takes it
 // out. What is no array, and what stays as it is, is returned as it was.
 func Map(raw json.RawMessage, f func(json.RawMessage) json.RawMessage) json.RawMessage {
-	if !begins(raw, '[') {
+	if !view(raw).IsArray() {
 		return raw
 	}
 	out, changed := []json.RawMessage{}, false
@@ -142,36 +118,6 @@ func Map(raw json.RawMessage, f func(json.RawMessage) json.RawMessage) json.RawM
 		return raw
 	}
 	return JSON(out)
-}
-
-// Fields calls f with each member of an object, also with those whose name
-// occurs twice. False: it is no object.
-func Fields(raw json.RawMessage, f func(name string, value json.RawMessage)) bool {
-	if !begins(raw, '{') {
-		return false
-	}
-	for i := next(raw, next(raw, 0)+1); raw[i] != '}'; i = next(raw, i) {
-		if raw[i] == ',' {
-			i = next(raw, i+1)
-		}
-		end := skip(raw, i)
-		name := memberName(raw[i:end])
-		i = next(raw, next(raw, end)+1) // over the colon
-		end = skip(raw, i)
-		f(name, raw[i:end:end])
-		i = end
-	}
-	return true
-}
-
-// memberName is a string of valid JSON.
-func memberName(raw []byte) string {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1])
-	}
-	var s string
-	_ = json.Unmarshal(raw, &s) // it is valid
-	return s
 }
 
 // Block is one object of a request, of which some members were looked up.

@@ -57,12 +57,3 @@ func TypeOf(raw json.RawMessage) string {
 	})
 	return kind
 }
-
-// Member is a member of an object that is a string; false: it is not there.
-func Member(raw json.RawMessage, name string) (s string, ok bool) {
-	var o map[string]json.RawMessage
-	if json.Unmarshal(raw, &o) != nil || o[name] == nil {
-		return "", false
-	}
-	return s, json.Unmarshal(o[name], &s) == nil
-}

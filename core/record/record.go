@@ -182,7 +182,8 @@ type Sidecar struct {
 	Log   string                 `json:"log,omitempty"`  // file of the attempt with the last 64 KiB that its program wrote; empty: it wrote nothing
 }
 
-// Error is the one failure that decided an attempt.
+// Error is a failure with what it makes of an attempt. The one that decided the
+// attempt is in its result.
 type Error struct {
 	Boundary Boundary  `json:"boundary"`
 	Phase    PhaseName `json:"phase"`
@@ -192,7 +193,21 @@ type Error struct {
 	// Stops is what cannot go on after this failure: the other trials of the
 	// cell, or of the run, would fail in the same way. Empty: they go on.
 	Stops Scope `json:"stops,omitempty"`
+
+	Outcome Outcome `json:"-"` // of the attempt, and of the stage that it ended
+	Err     error   `json:"-"` // the cause, until Message is written
 }
+
+// Error is the text of the cause.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return e.Message
+	}
+	return e.Err.Error()
+}
+
+// Unwrap is the cause.
+func (e *Error) Unwrap() error { return e.Err }
 
 // Scope is a part of a run.
 type Scope string

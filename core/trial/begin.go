@@ -43,7 +43,7 @@ func (a *attempt) begin(ctx context.Context) (record.Phase, error) {
 		p, err = a.sidecars(ctx, a.sides.After)
 	}
 	if err != nil && a.sandbox.Gone() { // nobody but us has been in it
-		err = &outcome.Fault{By: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
+		err = &record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
 	}
 	return p, err
 }

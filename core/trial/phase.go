@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -88,17 +89,11 @@ func (a *attempt) owner(work record.Boundary) record.Boundary {
 }
 
 // failure is err as the record has it.
-func (a *attempt) failure(err error, at record.Phase) *outcome.Failure {
-	f := outcome.Of(a.owner(at.Who), err)
-	if f.Stops != "" {
-		err = f.Err // all that a reader has to know who sees why a run was stopped
-	}
-	return &outcome.Failure{
-		Outcome: f.Outcome,
-		Error: record.Error{
-			Boundary: f.By, Phase: at.Name, Stage: at.Stage, Retry: f.Retry, Stops: f.Stops, Message: a.recorder.Text(err.Error(), limits.ErrorText),
-		},
-	}
+func (a *attempt) failure(err error, at record.Phase) *record.Error {
+	f := *outcome.Of(a.owner(at.Who), err)
+	f.Phase, f.Stage, f.Err = at.Name, at.Stage, nil
+	f.Message = a.recorder.Text(cmp.Or(f.Message, err.Error()), limits.ErrorText)
+	return &f
 }
 
 // beat tells whoever watches that a phase is still under way.

@@ -65,7 +65,7 @@ func newAttempt(in Input) (*attempt, error) {
 
 // live is the attempt from prepare to the last clean. It returns why it was
 // stopped from outside, or nil.
-func (a *attempt) live(ctx context.Context) *outcome.Failure {
+func (a *attempt) live(ctx context.Context) *record.Error {
 	p, err := a.begin(ctx)
 	switch {
 	case err == nil:
@@ -77,10 +77,10 @@ func (a *attempt) live(ctx context.Context) *outcome.Failure {
 		return nil
 	}
 	if stopped, ok := outcome.Stopped(ctx); ok {
-		return &outcome.Failure{Outcome: stopped, Error: record.Error{
-			Boundary: record.ByCore, Phase: p.Name, Stage: p.Stage, Message: fmt.Sprintf("%s during %s", stopped, p.Name),
+		return &record.Error{
+			Outcome: stopped, Boundary: record.ByCore, Phase: p.Name, Stage: p.Stage, Message: fmt.Sprintf("%s during %s", stopped, p.Name),
 			Retry: stopped == record.Preempted,
-		}}
+		}
 	}
 	i := max(0, slices.IndexFunc(a.stages, func(s outcome.Stage) bool { return s.Name == p.Stage }))
 	if a.stages[i].Failure == nil {
@@ -116,7 +116,7 @@ func (a *attempt) allStages(ctx context.Context) (record.Phase, error) {
 }
 
 // finish removes what the attempt made and decides what it came to.
-func (a *attempt) finish(ctx context.Context, stop *outcome.Failure) {
+func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 	a.destroy(ctx)
 	findings := a.recorder.All()
 	verified := slices.ContainsFunc(a.stages, func(s outcome.Stage) bool { return s.Verified && len(s.Verdicts) > 0 })
@@ -135,12 +135,9 @@ func (a *attempt) finish(ctx context.Context, stop *outcome.Failure) {
 	}
 	for i := range a.stages {
 		s := &a.stages[i]
-		sr := record.StageResult{Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd}
+		sr := record.StageResult{Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd, Error: s.Failure}
 		if a.res.Scores != nil && len(s.Verdicts) > 0 {
 			sr.Rewards = s.Scores()
-		}
-		if s.Failure != nil {
-			sr.Error = &s.Failure.Error
 		}
 		a.res.Stages = append(a.res.Stages, sr)
 		if s.AgentEnd != "" {

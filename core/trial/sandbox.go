@@ -64,8 +64,8 @@ func (a *attempt) connect(ctx context.Context) error {
 	go func() {
 		for ctx.Err() == nil {
 			if a.incarnation != a.incarnationNow() {
-				cancel(&outcome.Fault{
-					By: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true,
+				cancel(&record.Error{
+					Boundary: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true,
 					Err: fmt.Errorf("connect sandbox: its environment's process has ended: %w", plugin.ErrPluginGone),
 				})
 			}
@@ -78,7 +78,7 @@ func (a *attempt) connect(ctx context.Context) error {
 		}
 		return struct{}{}, a.sides.Connect(ctx)
 	})
-	if f, ok := errors.AsType[*outcome.Fault](context.Cause(ctx)); ok && err != nil {
+	if f, ok := errors.AsType[*record.Error](context.Cause(ctx)); ok && err != nil {
 		return f
 	}
 	return err
@@ -94,7 +94,7 @@ func (a *attempt) orphaned(ctx context.Context) error {
 		return nil
 	}
 	err = fmt.Errorf("the sandbox ended with its environment: %w", cmp.Or(err, plugin.ErrPluginGone))
-	return &outcome.Fault{By: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true, Err: err}
+	return &record.Error{Boundary: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true, Err: err}
 }
 
 // incarnationNow says which process is behind the environment; 0 where nobody

@@ -467,7 +467,7 @@ func refused(m models.Session) error {
 	case r.Scope != "":
 		return outcome.Stop(r.Scope, record.ByConfig, fmt.Errorf("limit used: %w: raise it, and resume with --experiment PATH", r.Err))
 	case r.First:
-		return &outcome.Fault{By: record.ByConfig, Outcome: record.NotRun, Err: fmt.Errorf("%w: raise it in the experiment, and start a new run", r.Err)}
+		return &record.Error{Boundary: record.ByConfig, Outcome: record.NotRun, Err: fmt.Errorf("%w: raise it in the experiment, and start a new run", r.Err)}
 	default:
 		return nil
 	}

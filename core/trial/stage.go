@@ -104,7 +104,7 @@ func (s *stage) lost(ctx context.Context, p record.Phase, err error) error {
 	}
 	if changed := s.tampered(ctx, err); changed != nil {
 		s.a.recorder.Violated(p, "pid1_changed", "%s", changed)
-		return &outcome.Fault{By: record.ByAgent, Outcome: record.AgentError, Err: changed}
+		return &record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: changed}
 	}
 	if !s.a.sandbox.Gone() && (!s.a.touched || s.a.sandbox.Able(ctx)) {
 		return err
@@ -113,10 +113,10 @@ func (s *stage) lost(ctx context.Context, p record.Phase, err error) error {
 		return dead
 	}
 	if !s.a.touched {
-		return &outcome.Fault{By: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
+		return &record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
 	}
 	s.out.AgentEnd = record.SandboxLost
-	return &outcome.Fault{By: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)}
+	return &record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)}
 }
 
 // tampered is what the agent has changed of PID 1, or nil.

@@ -18,27 +18,13 @@ import (
 // machine's owner takes away.
 var ErrPreempted = errors.New("preempted")
 
-// Fault is an error with what it makes of the attempt.
-type Fault struct {
-	By      record.Boundary
-	Outcome record.Outcome
-	Retry   bool
-	Stops   record.Scope // what cannot go on after it; empty: all else can
-	Err     error
-}
-
 // Stop is a failure after which the cell or the run cannot go on. The attempt
 // says nothing about the agent: it counts as not run, and is made again when
-// the run is resumed.
-func Stop(scope record.Scope, by record.Boundary, err error) *Fault {
-	return &Fault{By: by, Outcome: record.NotRun, Stops: scope, Err: err}
+// the run is resumed. Its message is the text of err alone, which is all that a
+// reader has to know who sees why a run was stopped.
+func Stop(scope record.Scope, by record.Boundary, err error) *record.Error {
+	return &record.Error{Boundary: by, Outcome: record.NotRun, Stops: scope, Message: err.Error(), Err: err}
 }
-
-// Error is the text of the error.
-func (f *Fault) Error() string { return f.Err.Error() }
-
-// Unwrap is the error.
-func (f *Fault) Unwrap() error { return f.Err }
 
 // On attributes an error to a boundary, once: one that was attributed nearer to
 // its place stays as it is.
@@ -46,7 +32,7 @@ func On(b record.Boundary, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[*Fault](err); ok {
+	if _, ok := errors.AsType[*record.Error](err); ok {
 		return err
 	}
 	return Of(b, err)
@@ -59,7 +45,7 @@ func On(b record.Boundary, err error) error {
 // like one that nobody asked.
 func Model(by record.Boundary, gateway Gateway, err error) error {
 	f := Of(by, err)
-	if gateway == nil || f.By != by || f.Outcome != usual[by].outcome && f.Outcome != record.ModelError || errors.Is(err, agent.ErrBadConfig) {
+	if gateway == nil || f.Boundary != by || f.Outcome != usual[by].outcome && f.Outcome != record.ModelError || errors.Is(err, agent.ErrBadConfig) {
 		return err
 	}
 	says := fmt.Sprintf("the %s says: %s", by, err.Error())
@@ -82,12 +68,13 @@ type Gateway interface {
 	Served() bool   // requests came, and each got a whole answer
 }
 
-// Of is the fault that err is or, if it is none, that it makes of an error of b.
-func Of(b record.Boundary, err error) *Fault {
-	if f, ok := errors.AsType[*Fault](err); ok {
+// Of is the failure that err wraps or, if it wraps none, what an error of b
+// makes of an attempt.
+func Of(b record.Boundary, err error) *record.Error {
+	if f, ok := errors.AsType[*record.Error](err); ok {
 		return f
 	}
-	f := &Fault{By: b, Err: err}
+	f := &record.Error{Boundary: b, Err: err}
 	f.Outcome, f.Retry = classify(b, err)
 	return f
 }

@@ -55,7 +55,7 @@ func TestWhatAnErrorMakesOfAnAttempt(t *testing.T) {
 		{record.ByCore, other, record.EnvironmentError, true},
 	} {
 		f := outcome.Of(tt.by, fmt.Errorf("call: %w", tt.err))
-		if f.Outcome != tt.outcome || f.Retry != tt.retry || f.By != tt.by || !errors.Is(f, tt.err) {
+		if f.Outcome != tt.outcome || f.Retry != tt.retry || f.Boundary != tt.by || !errors.Is(f, tt.err) {
 			t.Errorf("%s, %v: %+v; want %s, retry %v", tt.by, tt.err, f, tt.outcome, tt.retry)
 		}
 	}
@@ -64,8 +64,8 @@ func TestWhatAnErrorMakesOfAnAttempt(t *testing.T) {
 func TestTheNearestAttributionStands(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("phase: %w", outcome.On(record.ByTask, errors.New("setup")))
-	if f := outcome.Of(record.ByEnvironment, outcome.On(record.ByVerifier, err)); f.By != record.ByTask {
-		t.Errorf("blamed on %s", f.By)
+	if f := outcome.Of(record.ByEnvironment, outcome.On(record.ByVerifier, err)); f.Boundary != record.ByTask {
+		t.Errorf("blamed on %s", f.Boundary)
 	}
 	if outcome.On(record.ByAgent, nil) != nil {
 		t.Error("nothing was blamed on somebody")

@@ -20,13 +20,7 @@ type Stage struct {
 	Verified bool // all of its verifiers spoke, or it has none
 	AgentEnd record.AgentEnd
 	Verdicts []verifier.Verdict // rounds reduced, then those after settle, in order
-	Failure  *Failure           // what kept it from its end
-}
-
-// Failure is an error with what it makes of the attempt.
-type Failure struct {
-	Outcome record.Outcome
-	Error   record.Error
+	Failure  *record.Error      // what kept it from its end
 }
 
 // Scores are the named scores of a stage. Of two verifiers that give the same
@@ -139,8 +133,8 @@ type Facts struct {
 	Success  task.Success
 	Stages   []Stage // of the task, in order, also those that were never run
 	Scores   map[string]float64
-	Stopped  *Failure // cancelled or preempted; nil when neither
-	Violated bool     // a finding says so
+	Stopped  *record.Error // cancelled or preempted; nil when neither
+	Violated bool          // a finding says so
 }
 
 // Outcome is the outcome of an attempt and, where an error decided it, which.
@@ -154,22 +148,22 @@ type Facts struct {
 // agent_error where the agent's plugin or the sandbox under it broke.
 func Outcome(f Facts) (record.Outcome, *record.Error) {
 	if f.Stopped != nil {
-		return f.Stopped.Outcome, &f.Stopped.Error
+		return f.Stopped.Outcome, f.Stopped
 	}
-	var agents *Failure
+	var agents *record.Error
 	for i := range f.Stages {
 		fail := f.Stages[i].Failure
 		switch {
 		case fail == nil:
 		case fail.Outcome != record.AgentError:
-			return fail.Outcome, &fail.Error
+			return fail.Outcome, fail
 		case agents == nil:
 			agents = fail
 		}
 	}
 	switch {
 	case f.Violated && agents != nil:
-		return record.AgentError, &agents.Error
+		return record.AgentError, agents
 	case f.Violated:
 		return record.IntegrityViolation, nil
 	}
@@ -178,9 +172,9 @@ func Outcome(f Facts) (record.Outcome, *record.Error) {
 		return o, err
 	}
 	if o == record.Passed && verifiedAll(f.Stages) {
-		return o, &agents.Error
+		return o, agents
 	}
-	return record.AgentError, &agents.Error
+	return record.AgentError, agents
 }
 
 func verifiedAll(ss []Stage) bool {

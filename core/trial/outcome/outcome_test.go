@@ -31,8 +31,8 @@ func done(name string, vs ...verifier.Verdict) outcome.Stage {
 	return outcome.Stage{Name: name, Ran: true, Verified: true, AgentEnd: record.Yielded, Verdicts: vs}
 }
 
-func failed(o record.Outcome) *outcome.Failure {
-	return &outcome.Failure{Outcome: o, Error: record.Error{Message: string(o)}}
+func failed(o record.Outcome) *record.Error {
+	return &record.Error{Outcome: o, Message: string(o)}
 }
 
 func one(string) int { return 1 }
@@ -115,7 +115,7 @@ type outcomeCase struct {
 	name    string
 	success task.Success
 	stages  []outcome.Stage
-	stopped *outcome.Failure
+	stopped *record.Error
 	violate bool
 	want    record.Outcome
 	err     bool

@@ -37,7 +37,7 @@ type Description struct {
 	Kind         Kind             `json:"kind"`
 	Name         string           `json:"name"`
 	Version      string           `json:"version,omitempty"`      // for people; never compared
-	Capabilities []string         `json:"capabilities,omitempty"` // beyond the required methods
+	Capabilities []string         `json:"capabilities,omitempty"` // beyond the required methods; see Info.Capabilities
 	Schema       config.Schema    `json:"schema"`                 // of its configuration
 	Doc          string           `json:"doc,omitempty"`          // one paragraph
 	Verifier     *verifier.Traits `json:"verifier,omitempty"`     // of a verifier

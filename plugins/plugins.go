@@ -36,6 +36,10 @@ type Info struct {
 	// BERTH_RUNTIME_DIR, such as the address of an engine. A name that sounds
 	// like a secret is refused.
 	Env []string
+	// Capabilities are what the plugin can do beyond the required methods and the
+	// optional interfaces that its type has, which are announced without being
+	// listed here: environment.CapabilitySidecars.
+	Capabilities []string
 	// Bundle says what the programs of an agent that runs inside the sandbox are
 	// made of: `berth agent bundle` makes it. Nil: it has none.
 	Bundle *bundle.Recipe
@@ -63,12 +67,12 @@ func Agent(info Info, conf any, impl agent.Agent) Plugin {
 }
 
 // Environment is a plugin that makes sandboxes. impl may also be an
-// environment.Preparer, Snapshotter or Surface: that is announced. conf is as
-// for Agent.
+// environment.Preparer, Keeper, Snapshotter or Surface: that is announced. conf
+// is as for Agent.
 func Environment(info Info, conf any, impl environment.Environment) Plugin {
 	p := declare(KindEnvironment, info, conf)
 	p.environment = impl
-	p.Capabilities = environment.Capabilities(impl)
+	p.Capabilities = environment.Capabilities(impl, info.Capabilities...)
 	return p
 }
 
@@ -77,7 +81,7 @@ func Environment(info Info, conf any, impl environment.Environment) Plugin {
 func Verifier(info Info, conf any, traits verifier.Traits, impl verifier.Verifier) Plugin {
 	p := declare(KindVerifier, info, conf)
 	p.verifier = impl
-	p.Capabilities = verifier.Capabilities(impl)
+	p.Capabilities = append(verifier.Capabilities(impl), info.Capabilities...)
 	p.Verifier = &traits
 	return p
 }
@@ -85,6 +89,7 @@ func Verifier(info Info, conf any, traits verifier.Traits, impl verifier.Verifie
 func declare(kind Kind, info Info, conf any) Plugin {
 	p := Plugin{Description: Description{
 		Kind: kind, Name: info.Name, Version: info.Version, Doc: info.Doc, Env: info.Env, Bundle: info.Bundle,
+		Capabilities: info.Capabilities,
 	}}
 	if conf == nil {
 		return p

@@ -228,7 +228,7 @@ func TestACallWithABadConfigurationDoesNotReachThePlugin(t *testing.T) {
 func TestAKindThatIsNotServedIsUnsupported(t *testing.T) {
 	t.Parallel()
 	conn, _ := dial(t, two())
-	if _, err := environment.NewClient(conn, "quiet", nil).List(t.Context(), ""); !errors.Is(err, environment.ErrUnsupported) {
+	if _, err := environment.NewClient(conn, "quiet").List(t.Context(), ""); !errors.Is(err, environment.ErrUnsupported) {
 		t.Errorf("List = %v, want ErrUnsupported", err)
 	}
 }

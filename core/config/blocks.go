@@ -25,7 +25,7 @@ type experimentBlock struct {
 	Environment string   `berth:"environment" ref:"environment" doc:"Where sandboxes are made, unless the matrix has an axis environment."`
 	Agent       string   `berth:"agent" ref:"agent" doc:"Who works on the tasks. Required, unless the matrix has an axis agent."`
 	Model       string   `berth:"model" ref:"model" doc:"The model that the agent uses, unless its own block or an axis model says so."`
-	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it; snapshot and separate come later."`
+	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it; snapshot and separate are not implemented yet."`
 
 	Matrix   json.RawMessage `berth:"matrix" body:"axes" doc:"Free choices: every combination of their values is a cell."`
 	Limits   limitsBlock     `berth:"limits" per:"run" doc:"Bounds of the whole run."`
@@ -77,7 +77,7 @@ type datasetBlock struct {
 	Sample  int           `berth:"sample" doc:"Only so many tasks, drawn with seed. 0: all."`
 	Seed    int64         `berth:"seed" doc:"Of the sample: the same seed draws the same tasks."`
 	Lenient bool          `berth:"lenient" doc:"Unknown keys in the tasks' files are warnings instead of errors."`
-	Verify  string        `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode, instead of the experiment's; snapshot and separate come later."`
+	Verify  string        `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode, instead of the experiment's; snapshot and separate are not implemented yet."`
 	Success *successBlock `berth:"success" doc:"When an attempt passes, instead of the tasks' own rule."`
 }
 
@@ -93,7 +93,7 @@ type environmentBlock struct {
 	Env           map[string]string `berth:"env" secrets:"true" doc:"Variables for every command in the sandbox."`
 	Limits        resourcesBlock    `berth:"limits" doc:"Of one sandbox, instead of what the task asks for."`
 	Config        json.RawMessage   `berth:"config" body:"config" doc:"Settings of the plugin; see its reference."`
-	Surface       string            `berth:"surface" doc:"Plugin that opens a surface (observe and act) on the sandboxes of plugin. Comes later."`
+	Surface       string            `berth:"surface" doc:"Plugin that opens a surface (observe and act) on the sandboxes of plugin. Experimental: not implemented yet."`
 	SurfaceConfig json.RawMessage   `berth:"surface_config" body:"config" doc:"Settings of the surface's plugin."`
 }
 

@@ -116,14 +116,14 @@ func (h *Host) Agent(ctx context.Context, name string) (agent.Agent, record.Plug
 	return agent.NewClient(s.conn(), name), s.used(), nil
 }
 
-// Environment is the environment of that name; it is a Preparer, a Snapshotter
-// and a Surface as far as the plugin is.
+// Environment is the environment of that name, whose optional methods fail with
+// environment.ErrUnsupported if the plugin does not have them.
 func (h *Host) Environment(ctx context.Context, name string) (environment.Environment, record.PluginUsed, error) {
 	s, err := h.lookup(ctx, plugins.KindEnvironment, name)
 	if err != nil {
 		return nil, record.PluginUsed{}, err
 	}
-	return environment.NewClient(s.conn(), name, s.Capabilities), s.used(), nil
+	return environment.NewClient(s.conn(), name), s.used(), nil
 }
 
 // Incarnation is the number of the process, from 1, that answers the next call

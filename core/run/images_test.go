@@ -56,8 +56,6 @@ type keeper struct {
 	dropped []string
 }
 
-func (*keeper) Keeps() bool { return true }
-
 func (*keeper) Kept(context.Context) ([]environment.KeptImage, error) {
 	return []environment.KeptImage{{Ref: "good", SizeMiB: 7}, {Ref: "bad"}, {Ref: "late"}}, nil
 }

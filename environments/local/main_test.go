@@ -98,7 +98,7 @@ func start(t *testing.T, top string, change func(*exec.Cmd)) *started {
 		t.Fatalf("describe: %+v, %v", list, err)
 	}
 	return &started{
-		Environment: environment.NewClient(fault.Client(conn), "local", list[0].Capabilities),
+		Environment: environment.NewClient(fault.Client(conn), "local"),
 		client:      c, pid: cmd.Process.Pid, top: top,
 	}
 }

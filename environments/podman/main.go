@@ -8,12 +8,14 @@ import (
 	"github.com/berth-eval/berth/environments/internal/engine"
 	"github.com/berth-eval/berth/environments/podman/internal/podman"
 	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/environment"
 )
 
 func main() {
 	plugins.Serve(plugins.Environment(plugins.Info{
 		Name: "podman", Version: "0.1.0",
-		Doc: "Sandboxes as containers of Podman, of which no part needs root.",
-		Env: []string{"CONTAINER_HOST"},
+		Doc:          "Sandboxes as containers of Podman, of which no part needs root.",
+		Env:          []string{"CONTAINER_HOST"},
+		Capabilities: []string{environment.CapabilitySidecars},
 	}, engine.Config{}, podman.New()))
 }

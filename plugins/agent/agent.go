@@ -65,7 +65,7 @@ type CheckRequest struct {
 // Needs is what a session asks of the core.
 type Needs struct {
 	Shell    bool            `json:"shell,omitempty"`    // commands and files in the sandbox
-	Surface  bool            `json:"surface,omitempty"`  // observe and act
+	Surface  bool            `json:"surface,omitempty"`  // observe and act; experimental
 	Terminal bool            `json:"terminal,omitempty"` // implies Shell
 	Dialects []model.Dialect `json:"dialects,omitempty"` // that it can speak; empty: it uses no model
 	Bundles  []Bundle        `json:"bundles,omitempty"`  // folders of the host to mount read-only
@@ -107,7 +107,7 @@ type Setup struct {
 	Role      Role                      `json:"role"`
 	View      string                    `json:"view"`                // folder: task.json, instruction.md, references/
 	Shell     string                    `json:"shell,omitempty"`     // address of a shell ("unix:/path"); empty without
-	Surface   string                    `json:"surface,omitempty"`   // address of a surface; empty without
+	Surface   string                    `json:"surface,omitempty"`   // address of a surface; empty without; experimental
 	Models    map[string]model.Endpoint `json:"models,omitempty"`    // by name
 	Prior     string                    `json:"prior,omitempty"`     // file: a trajectory to go on from (ATIF)
 	Servers   []Server                  `json:"servers,omitempty"`   // MCP servers of the task

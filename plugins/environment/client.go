@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"google.golang.org/grpc"
 
@@ -16,73 +15,25 @@ import (
 )
 
 // NewClient is the environment of that name behind a connection whose errors an
-// interceptor decodes. It is a Preparer, a Snapshotter and a Surface exactly if
-// the capabilities, as announced in Describe, say so. A Preparer is also a
-// Keeper, whose Keeps says whether the capability was announced.
-func NewClient(conn grpc.ClientConnInterface, plugin string, capabilities []string) Environment {
-	c := &client{rpc: environmentpb.NewEnvironmentClient(conn), plugin: plugin, keeps: slices.Contains(capabilities, CapabilityImageGC)}
-	surface := NewSurfaceClient(conn, plugin)
-	has := func(capability string) bool { return slices.Contains(capabilities, capability) }
-	images, snapshot := has(CapabilityImages), has(CapabilitySnapshot)
-	if has(CapabilitySurface) {
-		switch {
-		case images && snapshot:
-			return struct {
-				Environment
-				keeping
-				Snapshotter
-				Surface
-			}{c, c, c, surface}
-		case images:
-			return struct {
-				Environment
-				keeping
-				Surface
-			}{c, c, surface}
-		case snapshot:
-			return struct {
-				Environment
-				Snapshotter
-				Surface
-			}{c, c, surface}
-		}
-		return struct {
-			Environment
-			Surface
-		}{c, surface}
-	}
-	switch {
-	case images && snapshot:
-		return struct {
-			Environment
-			keeping
-			Snapshotter
-		}{c, c, c}
-	case images:
-		return struct {
-			Environment
-			keeping
-		}{c, c}
-	case snapshot:
-		return struct {
-			Environment
-			Snapshotter
-		}{c, c}
-	}
-	return struct{ Environment }{c}
-}
-
-// keeping is what an environment with images is.
-type keeping interface {
-	Preparer
-	Keeper
+// interceptor decodes. It is a Preparer, a Keeper, a Snapshotter and a Surface,
+// whatever the plugin is: Describe says which capabilities the plugin has, and a
+// method of any other fails with ErrUnsupported.
+func NewClient(conn grpc.ClientConnInterface, plugin string) Environment {
+	return &client{Surface: NewSurfaceClient(conn, plugin), rpc: environmentpb.NewEnvironmentClient(conn), plugin: plugin}
 }
 
 type client struct {
+	Surface
+
 	rpc    environmentpb.EnvironmentClient
 	plugin string
-	keeps  bool
 }
+
+var (
+	_ Preparer    = (*client)(nil)
+	_ Keeper      = (*client)(nil)
+	_ Snapshotter = (*client)(nil)
+)
 
 func (c *client) Check(ctx context.Context, spec Spec) (Report, error) {
 	reply, err := c.rpc.Check(ctx, &environmentpb.EnvironmentCheckRequest{Plugin: c.plugin, Spec: specToProto(spec)})
@@ -169,8 +120,6 @@ func (c *client) Prepare(ctx context.Context, image Image, config json.RawMessag
 	}
 	return imageFromProto(made), nil
 }
-
-func (c *client) Keeps() bool { return c.keeps }
 
 func (c *client) Kept(ctx context.Context) ([]KeptImage, error) {
 	reply, err := c.rpc.Kept(ctx, &environmentpb.KeptRequest{Plugin: c.plugin})

@@ -51,8 +51,6 @@ type Preparer interface {
 // Keeper is optional (capability "image_gc"): the environment keeps images that
 // it built or loaded after the sandboxes that used them, for the next run.
 type Keeper interface {
-	// Keeps says whether the two other methods work.
-	Keeps() bool
 	// Kept lists the images that this plugin built or loaded for this user of
 	// the machine and that are still there, and no other image.
 	Kept(ctx context.Context) ([]KeptImage, error)
@@ -61,7 +59,8 @@ type Keeper interface {
 	Drop(ctx context.Context, ref string) (bool, error)
 }
 
-// Snapshotter is optional (capability "snapshot").
+// Snapshotter is optional (capability "snapshot"). Experimental: the core does
+// not call it yet, and it may change until the core does.
 type Snapshotter interface {
 	// Stop ends the processes of a sandbox and keeps its file system.
 	Stop(ctx context.Context, id string) error
@@ -72,22 +71,20 @@ type Snapshotter interface {
 	Changed(ctx context.Context, id string) ([]string, error)
 }
 
-// Composer is optional (capability "sidecars"): a sandbox may have containers
-// beside the main one. They are on one network of their own, on which each
-// reaches the others by name, and which leads nowhere that the sandbox's
-// Network does not. Without it a Spec with sidecars is refused.
-type Composer interface {
-	// Sidecars says whether Create makes Spec.Sidecars and Spec.Volumes.
-	Sidecars() bool
-}
-
-// Capabilities of environments, announced in Describe.
+// Capabilities of environments, announced in Describe. Those with an interface
+// are announced for each type that has its methods; CapabilitySidecars has none
+// and is declared in plugins.Info.
 const (
-	CapabilityImages   = "images"
-	CapabilityImageGC  = "image_gc"
+	CapabilityImages  = "images"   // Preparer
+	CapabilityImageGC = "image_gc" // Keeper
+	// CapabilitySidecars says that Create makes Spec.Sidecars and Spec.Volumes: a
+	// sandbox may have containers beside the main one. They are on one network of
+	// their own, on which each reaches the others by name, and which leads nowhere
+	// that the sandbox's Network does not. Without it a Spec with sidecars is
+	// refused.
 	CapabilitySidecars = "sidecars"
-	CapabilitySnapshot = "snapshot"
-	CapabilitySurface  = "surface"
+	CapabilitySnapshot = "snapshot" // Snapshotter; experimental
+	CapabilitySurface  = "surface"  // Surface; experimental
 )
 
 // Labels mark everything that a plugin makes for an attempt, so that gc finds
@@ -243,7 +240,7 @@ type Sandbox struct {
 	ID       string           `json:"id"`                // opaque, unique on this machine, names the plugin's object for Destroy
 	Stream   string           `json:"stream,omitempty"`  // address of one byte stream to sandboxd (yamux); empty: it dials the control folder
 	PID      int              `json:"pid,omitempty"`     // of sandboxd in the core's pid namespace; 0: not known
-	Surface  string           `json:"surface,omitempty"` // id of a surface that came with it
+	Surface  string           `json:"surface,omitempty"` // id of a surface that came with it; experimental
 	Granted  Granted          `json:"granted"`
 	Image    ImageFacts       `json:"image"`
 	Sidecars []SidecarSandbox `json:"sidecars,omitempty"`

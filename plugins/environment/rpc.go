@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,17 +15,15 @@ import (
 	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
 )
 
-// Capabilities are what e can do beyond the required methods, in order of name.
-func Capabilities(e Environment) []string {
-	var list []string
+// Capabilities are what e can do beyond the required methods, in order of name:
+// those whose methods it has, and those that its author declares.
+func Capabilities(e Environment, declared ...string) []string {
+	list := slices.Clone(declared)
 	if _, ok := e.(Preparer); ok {
 		list = append(list, CapabilityImages)
 	}
-	if k, ok := e.(Keeper); ok && k.Keeps() {
+	if _, ok := e.(Keeper); ok {
 		list = append(list, CapabilityImageGC)
-	}
-	if c, ok := e.(Composer); ok && c.Sidecars() {
-		list = append(list, CapabilitySidecars)
 	}
 	if _, ok := e.(Snapshotter); ok {
 		list = append(list, CapabilitySnapshot)
@@ -32,7 +31,8 @@ func Capabilities(e Environment) []string {
 	if _, ok := e.(Surface); ok {
 		list = append(list, CapabilitySurface)
 	}
-	return list
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // NewServer offers environments, by name, as the service that a plugin serves.

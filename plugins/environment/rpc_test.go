@@ -77,8 +77,6 @@ func (images) Prepare(_ context.Context, i environment.Image, config json.RawMes
 // kept are images with and without what need not be known.
 var kept = []environment.KeptImage{{Ref: "a", SizeMiB: 3, Used: time.UnixMilli(1_700_000_000_123).UTC(), InUse: true}, {Ref: "b"}}
 
-func (keeper) Keeps() bool { return true }
-
 func (keeper) Kept(context.Context) ([]environment.KeptImage, error) { return kept, nil }
 
 func (keeper) Drop(_ context.Context, ref string) (bool, error) { return ref == "b", nil }
@@ -134,7 +132,7 @@ func connect(t *testing.T, e environment.Environment) environment.Environment {
 		environmentpb.RegisterEnvironmentServer(s, environment.NewServer(list))
 		environmentpb.RegisterSurfaceServer(s, environment.NewSurfaceServer(list))
 	})
-	return environment.NewClient(conn, "it", environment.Capabilities(e))
+	return environment.NewClient(conn, "it")
 }
 
 func spec() environment.Spec {
@@ -166,57 +164,30 @@ func TestTheRequiredCalls(t *testing.T) {
 	}
 }
 
-func TestCapabilitiesAreThereExactlyIfTheyAreAnnounced(t *testing.T) {
+func TestCapabilitiesAreThoseOfTheTypeAndThoseDeclared(t *testing.T) {
 	t.Parallel()
 	m := &mock{}
-	for _, e := range []environment.Environment{
-		m,
-		struct {
+	for _, tt := range []struct {
+		e        environment.Environment
+		declared []string
+		want     []string
+	}{
+		{e: m},
+		{e: m, declared: []string{"sidecars"}, want: []string{"sidecars"}},
+		{e: struct {
 			*mock
 			images
-		}{m, images{}},
-		struct {
-			*mock
-			snapshots
-		}{m, snapshots{}},
-		struct {
-			*mock
-			surface
-		}{m, surface{}},
-		struct {
+		}{m, images{}}, declared: []string{"sidecars"}, want: []string{"images", "sidecars"}},
+		{e: struct {
 			*mock
 			images
 			keeper
-		}{m, images{}, keeper{}},
-		struct {
-			*mock
-			images
-			snapshots
-		}{m, images{}, snapshots{}},
-		struct {
-			*mock
-			images
-			surface
-		}{m, images{}, surface{}},
-		struct {
-			*mock
 			snapshots
 			surface
-		}{m, snapshots{}, surface{}},
-		struct {
-			*mock
-			images
-			snapshots
-			surface
-		}{m, images{}, snapshots{}, surface{}},
+		}{m, images{}, keeper{}, snapshots{}, surface{}}, declared: []string{"images"}, want: []string{"image_gc", "images", "snapshot", "surface"}},
 	} {
-		want := environment.Capabilities(e)
-		c := connect(t, e)
-		if got := environment.Capabilities(c); !slices.Equal(got, want) {
-			t.Errorf("a plugin with %v is a client with %v", want, got)
-		}
-		if _, err := c.List(t.Context(), ""); err != nil {
-			t.Errorf("with %v: %v", want, err)
+		if got := environment.Capabilities(tt.e, tt.declared...); !slices.Equal(got, tt.want) {
+			t.Errorf("a %T that declares %v has %v, want %v", tt.e, tt.declared, got, tt.want)
 		}
 	}
 }
@@ -228,7 +199,7 @@ func TestACapabilityThatIsNotThereIsUnsupported(t *testing.T) {
 		environmentpb.RegisterEnvironmentServer(s, environment.NewServer(list))
 		environmentpb.RegisterSurfaceServer(s, environment.NewSurfaceServer(list))
 	})
-	liar, ok := environment.NewClient(conn, "it", []string{"images", "snapshot", "surface", "of a later version"}).(interface {
+	liar, ok := environment.NewClient(conn, "it").(interface {
 		environment.Preparer
 		environment.Keeper
 		environment.Snapshotter
@@ -286,7 +257,7 @@ func TestKeptImages(t *testing.T) {
 		images
 		keeper
 	}{&mock{}, images{}, keeper{}}).(environment.Keeper)
-	if !ok || !e.Keeps() {
+	if !ok {
 		t.Fatal("the capability image_gc is lost")
 	}
 	if got, err := e.Kept(t.Context()); err != nil || !slices.Equal(got, kept) {

@@ -6,7 +6,8 @@ import (
 )
 
 // Surface is optional (capability "surface"): the observe-and-act side of a
-// sandbox, such as a browser page, a desktop or a game.
+// sandbox, such as a browser page, a desktop or a game. Experimental: the core
+// opens no surface yet, and the interface may change until it does.
 //
 // Surfaces are served to agents by the core, which records every observation,
 // action and frame. Step.Reward, Step.Info and what Capture writes are for the

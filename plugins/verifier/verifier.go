@@ -51,7 +51,7 @@ type Needs string
 const (
 	NeedsNone    Needs = "none"    // a pure function of the view folder: can be run again later
 	NeedsSandbox Needs = "sandbox" // a shell in the sandbox that is graded
-	NeedsOwn     Needs = "own"     // a sandbox of its own
+	NeedsOwn     Needs = "own"     // a sandbox of its own; experimental: a run refuses it
 )
 
 // Traits is what Describe says of a verifier beyond name and schema.

@@ -50,6 +50,7 @@ class Environment:
     name = ""  # lower case; empty: the name of the class in lower case
     version = "0.1.0"
     Config = None  # a dataclass
+    capabilities = ()  # "sidecars", if create makes spec.sidecars and spec.volumes
 
     def check(self, spec, config):
         """Says without side effects what a spec is refused for. Returns (refusals, degraded), lists of SpecProblem.

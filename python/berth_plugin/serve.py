@@ -108,6 +108,8 @@ class _Server:
             if kind == "verifier":
                 d.verifier.needs, d.verifier.rounds = _NEEDS[p.needs], p.rounds
                 d.verifier.models.extend(p.models)
+            if kind == "environment":
+                d.capabilities.extend(p.capabilities)
         return reply
 
     def Validate(self, request, context):

@@ -126,9 +126,6 @@ func used(dir string) (map[string]bool, error) {
 	return marks, nil
 }
 
-// Keeps says that images are kept.
-func (e *Environment) Keeps() bool { return true }
-
 // Kept lists the images that were built or loaded here for this user, of all
 // engines that are known.
 func (e *Environment) Kept(ctx context.Context) ([]environment.KeptImage, error) {

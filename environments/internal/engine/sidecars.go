@@ -23,11 +23,6 @@ import (
 // server are like, and no engine runs out of subnets. The price is that two of
 // them cannot listen on the same port.
 
-var _ environment.Composer = (*Environment)(nil)
-
-// Sidecars says that sandboxes may have them.
-func (e *Environment) Sidecars() bool { return true }
-
 // parts is what a sandbox has beside its main container, by the engine's names.
 type parts struct {
 	containers []part

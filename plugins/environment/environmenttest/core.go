@@ -257,7 +257,7 @@ var abilityClauses = []conformance.Clause[Subject]{
 		// the tests of an engine drop by the names that it lists.
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			k, ok := s.Environment.(environment.Keeper)
-			if !ok || !k.Keeps() {
+			if !ok {
 				t.Fatalf("announces %q and keeps no images", environment.CapabilityImageGC)
 			}
 			all, err := k.Kept(ctx)

@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
+// Experimental: the core accepts no sandbox behind a byte stream yet.
+//
 // Where nothing can be mounted or connected, a backend gives one byte stream to
 // sandboxd, and yamux carries all connections on it. Each begins with its label,
 // and only the core opens them.

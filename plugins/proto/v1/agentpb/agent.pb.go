@@ -9,10 +9,9 @@
 // that play the user who answers such an agent; or that know the solution.
 // plugin.proto says how a plugin is started, and what holds for every call.
 //
-// The core opens agents with role `agent` or `oracle`. The role `user`
-// (simulated users) and surfaces are part of this contract from the first
-// version on; a core that does not run them yet refuses such a task by name,
-// before anything starts.
+// EXPERIMENTAL marks what no core uses yet: surfaces. It may change, without a new
+// protocol number, until a core uses it. A core that does not use it refuses a
+// task that asks for it by name, before anything starts.
 
 package agentpb
 
@@ -261,7 +260,7 @@ func (x *AgentCheckReply) GetNeeds() *AgentNeeds {
 type AgentNeeds struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Shell    bool                   `protobuf:"varint,1,opt,name=shell,proto3" json:"shell,omitempty"`       // commands and files in the sandbox
-	Surface  bool                   `protobuf:"varint,2,opt,name=surface,proto3" json:"surface,omitempty"`   // observe and act
+	Surface  bool                   `protobuf:"varint,2,opt,name=surface,proto3" json:"surface,omitempty"`   // EXPERIMENTAL: observe and act
 	Terminal bool                   `protobuf:"varint,3,opt,name=terminal,proto3" json:"terminal,omitempty"` // implies shell
 	// That it can speak, as in ModelEndpoint.dialect. Empty: it uses no model.
 	Dialects      []string       `protobuf:"bytes,4,rep,name=dialects,proto3" json:"dialects,omitempty"`
@@ -526,8 +525,8 @@ type SessionSetup struct {
 	// Address of a gRPC server, "unix:/path", that serves SandboxShell of
 	// sandbox.proto. Empty without.
 	Shell string `protobuf:"bytes,4,opt,name=shell,proto3" json:"shell,omitempty"`
-	// Address of a gRPC server that serves Surface of environment.proto as far as
-	// an agent may use it. Empty without.
+	// EXPERIMENTAL. Address of a gRPC server that serves Surface of
+	// environment.proto as far as an agent may use it. Empty without.
 	Surface       string                            `protobuf:"bytes,5,opt,name=surface,proto3" json:"surface,omitempty"`
 	Models        map[string]*modelpb.ModelEndpoint `protobuf:"bytes,6,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name; "default" is the cell's model
 	Prior         string                            `protobuf:"bytes,7,opt,name=prior,proto3" json:"prior,omitempty"`                                                                             // file: a trajectory to go on from (ATIF); empty: none

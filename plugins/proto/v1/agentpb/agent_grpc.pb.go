@@ -9,10 +9,9 @@
 // that play the user who answers such an agent; or that know the solution.
 // plugin.proto says how a plugin is started, and what holds for every call.
 //
-// The core opens agents with role `agent` or `oracle`. The role `user`
-// (simulated users) and surfaces are part of this contract from the first
-// version on; a core that does not run them yet refuses such a task by name,
-// before anything starts.
+// EXPERIMENTAL marks what no core uses yet: surfaces. It may change, without a new
+// protocol number, until a core uses it. A core that does not use it refuses a
+// task that asks for it by name, before anything starts.
 
 package agentpb
 

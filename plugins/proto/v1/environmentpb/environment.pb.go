@@ -12,8 +12,9 @@
 // experiment's block. It runs no command in a sandbox: that is done through
 // sandboxd (sandbox.proto), the same for every environment.
 //
-// Sidecars, images, snapshots and surfaces are part of this contract from the
-// first version on; a core that does not run them yet refuses such a task by
+// EXPERIMENTAL marks what no core uses yet: snapshots, surfaces, and sandboxes
+// behind a byte stream. It may change, without a new protocol number, until a
+// core uses it. A core that does not use it refuses a task that asks for it by
 // name, before anything starts.
 
 package environmentpb
@@ -1283,11 +1284,11 @@ func (x *SandboxGranted) GetHow() string {
 type SandboxMade struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // opaque, unique on this machine, what Destroy takes; not empty
-	// Address of one byte stream to sandboxd, on which both speak yamux. Empty:
-	// sandboxd dials the socket in its control folder.
+	// EXPERIMENTAL. Address of one byte stream to sandboxd, on which both speak
+	// yamux. Empty: sandboxd dials the socket in its control folder.
 	Stream        string          `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
 	Pid           int64           `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`        // of sandboxd in the core's pid namespace; 0: not known
-	Surface       string          `protobuf:"bytes,4,opt,name=surface,proto3" json:"surface,omitempty"` // id of a surface that came with it; empty: none
+	Surface       string          `protobuf:"bytes,4,opt,name=surface,proto3" json:"surface,omitempty"` // EXPERIMENTAL: id of a surface that came with it; empty: none
 	Granted       *SandboxGranted `protobuf:"bytes,5,opt,name=granted,proto3" json:"granted,omitempty"`
 	Image         *ImageFacts     `protobuf:"bytes,6,opt,name=image,proto3" json:"image,omitempty"`
 	Sidecars      []*SidecarMade  `protobuf:"bytes,7,rep,name=sidecars,proto3" json:"sidecars,omitempty"`
@@ -1496,7 +1497,7 @@ func (x *ImageFacts) GetShell() []string {
 type SidecarMade struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Stream        string                 `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
+	Stream        string                 `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"` // EXPERIMENTAL, as SandboxMade.stream
 	Pid           int64                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
 	Image         *ImageFacts            `protobuf:"bytes,4,opt,name=image,proto3" json:"image,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -12,8 +12,9 @@
 // experiment's block. It runs no command in a sandbox: that is done through
 // sandboxd (sandbox.proto), the same for every environment.
 //
-// Sidecars, images, snapshots and surfaces are part of this contract from the
-// first version on; a core that does not run them yet refuses such a task by
+// EXPERIMENTAL marks what no core uses yet: snapshots, surfaces, and sandboxes
+// behind a byte stream. It may change, without a new protocol number, until a
+// core uses it. A core that does not use it refuses a task that asks for it by
 // name, before anything starts.
 
 package environmentpb
@@ -85,14 +86,14 @@ type EnvironmentClient interface {
 	// sandbox or a process of this plugin uses it. Of an image that Kept does not
 	// list it removes nothing. Reasons as Kept.
 	Drop(ctx context.Context, in *DropRequest, opts ...grpc.CallOption) (*DropReply, error)
-	// Stop (capability "snapshot") ends the processes of a sandbox and keeps its
-	// file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, NO_SANDBOX.
+	// Stop (capability "snapshot", EXPERIMENTAL) ends the processes of a sandbox and
+	// keeps its file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, NO_SANDBOX.
 	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopReply, error)
-	// Snapshot (capability "snapshot") makes an image of the file system of a
-	// stopped sandbox. Reasons as Stop, and NO_CAPACITY.
+	// Snapshot (capability "snapshot", EXPERIMENTAL) makes an image of the file
+	// system of a stopped sandbox. Reasons as Stop, and NO_CAPACITY.
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotReply, error)
-	// Changed (capability "snapshot") lists the paths that differ from the image.
-	// Reasons as Stop.
+	// Changed (capability "snapshot", EXPERIMENTAL) lists the paths that differ from
+	// the image. Reasons as Stop.
 	Changed(ctx context.Context, in *ChangedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ChangedReply], error)
 }
 
@@ -267,14 +268,14 @@ type EnvironmentServer interface {
 	// sandbox or a process of this plugin uses it. Of an image that Kept does not
 	// list it removes nothing. Reasons as Kept.
 	Drop(context.Context, *DropRequest) (*DropReply, error)
-	// Stop (capability "snapshot") ends the processes of a sandbox and keeps its
-	// file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, NO_SANDBOX.
+	// Stop (capability "snapshot", EXPERIMENTAL) ends the processes of a sandbox and
+	// keeps its file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, NO_SANDBOX.
 	Stop(context.Context, *StopRequest) (*StopReply, error)
-	// Snapshot (capability "snapshot") makes an image of the file system of a
-	// stopped sandbox. Reasons as Stop, and NO_CAPACITY.
+	// Snapshot (capability "snapshot", EXPERIMENTAL) makes an image of the file
+	// system of a stopped sandbox. Reasons as Stop, and NO_CAPACITY.
 	Snapshot(context.Context, *SnapshotRequest) (*SnapshotReply, error)
-	// Changed (capability "snapshot") lists the paths that differ from the image.
-	// Reasons as Stop.
+	// Changed (capability "snapshot", EXPERIMENTAL) lists the paths that differ from
+	// the image. Reasons as Stop.
 	Changed(*ChangedRequest, grpc.ServerStreamingServer[ChangedReply]) error
 	mustEmbedUnimplementedEnvironmentServer()
 }
@@ -563,8 +564,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Surface (capability "surface") is the observe-and-act side of a sandbox: a
-// browser page, a desktop, a game. The plugin serves it to the core.
+// Surface (capability "surface", EXPERIMENTAL) is the observe-and-act side of a
+// sandbox: a browser page, a desktop, a game. The plugin serves it to the core.
 //
 // The core serves the same service to agents, at SessionSetup.surface, and
 // records every observation, action and frame on the way. There `plugin` and
@@ -676,8 +677,8 @@ func (c *surfaceClient) Close(ctx context.Context, in *SurfaceCloseRequest, opts
 // All implementations must embed UnimplementedSurfaceServer
 // for forward compatibility.
 //
-// Surface (capability "surface") is the observe-and-act side of a sandbox: a
-// browser page, a desktop, a game. The plugin serves it to the core.
+// Surface (capability "surface", EXPERIMENTAL) is the observe-and-act side of a
+// sandbox: a browser page, a desktop, a game. The plugin serves it to the core.
 //
 // The core serves the same service to agents, at SessionSetup.surface, and
 // records every observation, action and frame on the way. There `plugin` and

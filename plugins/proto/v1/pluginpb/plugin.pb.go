@@ -37,7 +37,9 @@
 // Verifier, as far as the binary has plugins of that kind, all of package
 // berth.v1; and grpc.health.v1.Health, which answers SERVING for the service
 // "plugin" (the reply is the two bytes 08 01). Within one number only
-// additions are made: ignore fields and capabilities that you do not know.
+// additions are made: ignore fields and capabilities that you do not know. What
+// is marked EXPERIMENTAL is the exception: no core uses it yet, and it may change
+// or go until one does.
 //
 // The following services of github.com/hashicorp/go-plugin are asked for and
 // may be absent (UNIMPLEMENTED): plugin.GRPCController/Shutdown, an empty
@@ -164,7 +166,7 @@ const (
 	VerifierNeeds_VERIFIER_NEEDS_UNSPECIFIED VerifierNeeds = 0
 	VerifierNeeds_VERIFIER_NEEDS_NONE        VerifierNeeds = 1 // a pure function of the view folder: can be run again later
 	VerifierNeeds_VERIFIER_NEEDS_SANDBOX     VerifierNeeds = 2 // a shell in the sandbox that is graded
-	VerifierNeeds_VERIFIER_NEEDS_OWN         VerifierNeeds = 3 // a sandbox of its own
+	VerifierNeeds_VERIFIER_NEEDS_OWN         VerifierNeeds = 3 // EXPERIMENTAL: a sandbox of its own
 )
 
 // Enum value maps for VerifierNeeds.
@@ -296,8 +298,10 @@ type PluginDescription struct {
 	Name    string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`       // lower case letters, digits, - and _, a letter first, at most 64 bytes
 	Version string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"` // for people and lock files; never compared to decide behaviour
 	// What it can do beyond the required calls. Known are, for an environment,
-	// "images" (Prepare), "snapshot" (Stop, Snapshot, Changed) and "surface"
-	// (service Surface); for a verifier, "rewrite" (Rewrite).
+	// "images" (Prepare), "image_gc" (Kept, Drop), "sidecars" (Create makes
+	// SandboxSpec.sidecars and .volumes; without it Check refuses them), and,
+	// EXPERIMENTAL, "snapshot" (Stop, Snapshot, Changed) and "surface" (service
+	// Surface); for a verifier, "rewrite" (Rewrite).
 	Capabilities []string `protobuf:"bytes,4,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// The configuration that it takes, {"fields":[...]}:
 	//

@@ -37,7 +37,9 @@
 // Verifier, as far as the binary has plugins of that kind, all of package
 // berth.v1; and grpc.health.v1.Health, which answers SERVING for the service
 // "plugin" (the reply is the two bytes 08 01). Within one number only
-// additions are made: ignore fields and capabilities that you do not know.
+// additions are made: ignore fields and capabilities that you do not know. What
+// is marked EXPERIMENTAL is the exception: no core uses it yet, and it may change
+// or go until one does.
 //
 // The following services of github.com/hashicorp/go-plugin are asked for and
 // may be absent (UNIMPLEMENTED): plugin.GRPCController/Shutdown, an empty

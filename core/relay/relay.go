@@ -253,16 +253,7 @@ func (r *Relay) forget(c net.Conn) {
 }
 
 // pipe copies until either side ends and closes both: gRPC never half-closes.
-// Its buffer is large and pooled; io.Copy would use 32 KiB, since the kernel
-// does not splice from one Unix socket to another through Go.
 func pipe(dst, src net.Conn) {
-	b, ok := buffers.Get().(*[]byte)
-	if !ok {
-		return
-	}
-	defer buffers.Put(b)
-	_, _ = io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, *b)
+	_, _ = io.Copy(dst, src)
 	_, _ = dst.Close(), src.Close()
 }
-
-var buffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}

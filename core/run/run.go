@@ -2,7 +2,6 @@ package run
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -102,8 +101,7 @@ func Carry(ctx context.Context, o Options) (Report, error) {
 			return Report{}, fmt.Errorf("outcome %s is a measurement: running it again would choose among results", a)
 		}
 	}
-	s := &scheduler{o: o, work: make(chan func()), done: make(chan finished), limit: inFlight(o.Limits), cells: map[int]string{}}
-	defer close(s.work)
+	s := &scheduler{o: o, done: make(chan finished), limit: inFlight(o.Limits), cells: map[int]string{}}
 	if o.Limits.Time != nil {
 		end, cancel := context.WithTimeout(ctx, *o.Limits.Time)
 		defer cancel()
@@ -154,10 +152,8 @@ type scheduler struct {
 
 	to      int
 	queue   []item
-	delayed waiting
+	delayed []item // that wait for their next attempt, earliest first
 	running int
-	workers int         // that wait for work, or do it
-	work    chan func() // closed at the end
 	done    chan finished
 	events  watcher
 
@@ -178,7 +174,10 @@ func (s *scheduler) loop(ctx context.Context) {
 		if s.running == 0 && (s.stopped != "" || ctx.Err() != nil || len(s.queue)+len(s.delayed) == 0) {
 			break
 		}
-		timer, stop := s.delayed.timer()
+		var timer <-chan time.Time // never, when nothing waits
+		if len(s.delayed) > 0 {
+			timer = time.After(time.Until(s.delayed[0].ready))
+		}
 		select {
 		case f := <-s.done:
 			s.end(f)
@@ -190,7 +189,6 @@ func (s *scheduler) loop(ctx context.Context) {
 			s.late = nil
 			s.stop(fmt.Sprintf("the time of the run, %s, is over", *s.o.Limits.Time))
 		}
-		stop()
 	}
 	if ctx.Err() != nil && len(s.queue)+len(s.delayed) > 0 {
 		s.stop("interrupted")
@@ -226,7 +224,6 @@ func (s *scheduler) stopCell(t *plan.Trial, why string) {
 	of := func(it item) bool { return it.trial.Cell == t.Cell }
 	s.queue = slices.DeleteFunc(s.queue, of)
 	s.delayed = slices.DeleteFunc(s.delayed, of)
-	heap.Init((*byTime)(&s.delayed))
 	s.tell(Event{Kind: Stopping, Trial: t, Text: why})
 }
 
@@ -246,9 +243,16 @@ func (s *scheduler) reasons() string {
 // there is something to start.
 func (s *scheduler) promote(now time.Time) bool {
 	for len(s.delayed) > 0 && !s.delayed[0].ready.After(now) {
-		s.queue = append(s.queue, s.delayed.pop())
+		s.queue = append(s.queue, s.delayed[0])
+		s.delayed = s.delayed[1:]
 	}
 	return len(s.queue) > 0
+}
+
+// delay has a trial wait for its next attempt.
+func (s *scheduler) delay(it item) {
+	i, _ := slices.BinarySearchFunc(s.delayed, it, func(a, b item) int { return a.ready.Compare(b.ready) })
+	s.delayed = slices.Insert(s.delayed, i, it)
 }
 
 func (s *scheduler) start(ctx context.Context) {
@@ -260,27 +264,15 @@ func (s *scheduler) start(ctx context.Context) {
 		return
 	}
 	s.tell(Event{Kind: Began, Trial: it.trial, Attempt: a.Number()})
-	attempt := func() {
+	s.running++
+	go func() {
 		f := finished{item: it, number: a.Number()}
 		f.result, f.err = s.o.Executor.Attempt(ctx, Job{Trial: it.trial, Attempt: a, Live: func(e record.Event) {
 			s.events.live(Event{Kind: Live, Trial: it.trial, Attempt: a.Number(), Live: e})
 		}})
 		f.err = errors.Join(f.err, a.Abandon())
 		s.done <- f
-	}
-	// One attempt after the other has a goroutine whose stack has grown already.
-	if s.running++; s.running > s.workers {
-		s.workers++
-		go s.worker()
-	}
-	s.work <- attempt
-}
-
-// worker carries out attempts until there are no more.
-func (s *scheduler) worker() {
-	for attempt := range s.work {
-		attempt()
-	}
+	}()
 }
 
 func (s *scheduler) end(f finished) {
@@ -308,7 +300,7 @@ func (s *scheduler) end(f finished) {
 		wait := backoff(s.o.Retry, f.item.retries)
 		f.item.retries++
 		f.item.ready = time.Now().Add(wait)
-		s.delayed.push(f.item)
+		s.delay(f.item)
 		s.tell(Event{Kind: Ended, Trial: f.item.trial, Attempt: f.number, Result: &f.result})
 		s.tell(Event{Kind: Waiting, Trial: f.item.trial, Attempt: f.number + 1, Wait: wait})
 		return

@@ -131,15 +131,10 @@ func seal(e *Entry) ([]byte, error) {
 
 // journal is the journal of this process.
 type journal struct {
-	name string // of the file
-
-	mu   sync.Mutex // the file and what is written to it
+	mu   sync.Mutex
 	f    *os.File
 	seq  int
 	torn bool // the last write stopped in the middle of a line
-
-	flush  sync.Mutex // one fsync at a time; it serves all that wait
-	synced int
 }
 
 func createJournal(file string) (*journal, error) {
@@ -147,31 +142,11 @@ func createJournal(file string) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &journal{name: filepath.Base(file), f: f}, nil
+	return &journal{f: f}, nil
 }
 
 // append writes e and, with durable, returns only when it is on the disk.
 func (j *journal) append(e Entry, durable bool) error {
-	seq, err := j.write(e)
-	if err != nil || !durable {
-		return err
-	}
-	j.flush.Lock()
-	defer j.flush.Unlock()
-	if j.synced >= seq {
-		return nil
-	}
-	j.mu.Lock()
-	upto := j.seq
-	j.mu.Unlock()
-	if err = j.f.Sync(); err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	j.synced = upto
-	return nil
-}
-
-func (j *journal) write(e Entry) (seq int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.Seq = j.seq + 1
@@ -180,7 +155,7 @@ func (j *journal) write(e Entry) (seq int, err error) {
 	}
 	b, err := seal(&e)
 	if err != nil {
-		return 0, fmt.Errorf("journal: %w", err)
+		return fmt.Errorf("journal: %w", err)
 	}
 	if j.torn { // begin a new line, so that only the torn one is lost
 		b = append([]byte{'\n'}, b...)
@@ -188,10 +163,15 @@ func (j *journal) write(e Entry) (seq int, err error) {
 	n, err := j.f.Write(b)
 	j.torn = err != nil && n > 0 || j.torn && n == 0
 	if err != nil {
-		return 0, fmt.Errorf("journal: %w", err)
+		return fmt.Errorf("journal: %w", err)
 	}
 	j.seq++
-	return j.seq, nil
+	if durable {
+		if err = j.f.Sync(); err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+	}
+	return nil
 }
 
 func (j *journal) close() error {

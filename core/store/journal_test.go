@@ -186,9 +186,6 @@ func TestManyWritersOfOneJournal(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if j.synced != 200 {
-		t.Errorf("synced up to %d of 200", j.synced)
-	}
 	if err = j.close(); err != nil {
 		t.Fatal(err)
 	}

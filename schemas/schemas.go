@@ -19,7 +19,7 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
@@ -172,9 +172,9 @@ func special(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Description: "A duration such as 1m30s."}
 	case reflect.TypeFor[time.Duration]():
 		return &jsonschema.Schema{Type: "integer", Description: "Nanoseconds."}
-	case reflect.TypeFor[config.Text]():
+	case reflect.TypeFor[cell.Text]():
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "object", Description: "The label of a secret."}}}
-	case reflect.TypeFor[config.Values](), reflect.TypeFor[trajectory.Content](), reflect.TypeFor[trajectory.Part]():
+	case reflect.TypeFor[cell.Values](), reflect.TypeFor[trajectory.Content](), reflect.TypeFor[trajectory.Part]():
 		return &jsonschema.Schema{Description: "Any JSON."}
 	default:
 		return nil

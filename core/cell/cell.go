@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -32,7 +31,7 @@ type Agent struct {
 	Oracle bool // is given the reference solution
 	Config json.RawMessage
 	Env    map[string]string
-	Models map[string]Model // by the name that the plugin asks for
+	Models map[string]*Model // by the name that the plugin asks for
 }
 
 // Environment is the environment of a cell.
@@ -49,7 +48,7 @@ type Verifier struct {
 	Plugin string // empty: the name
 	Config json.RawMessage
 	Env    map[string]string
-	Models map[string]Model
+	Models map[string]*Model
 }
 
 // User plays the simulated user.
@@ -58,13 +57,6 @@ type User struct {
 	Persona string
 	Time    time.Duration // of one message; 0: the usual
 	Budget  Budget        // of its models, in all its sessions of the attempt
-}
-
-// Model is one model as the gateway is asked for it.
-type Model struct {
-	ID    string // by which the gateway knows it
-	Label string // of the experiment's block
-	Info  model.Info
 }
 
 // Limits bound an attempt. Zero keeps what the task says.

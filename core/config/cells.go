@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config/internal/eval"
 	"github.com/berth-eval/berth/core/config/internal/matrix"
 	"github.com/berth-eval/berth/core/config/internal/source"
@@ -332,24 +333,24 @@ func once[T any](c *builder, kind, label string, resolve func(*hclsyntax.Block) 
 
 // config resolves a body that a plugin describes. at is the attribute that
 // names the plugin.
-func (c *builder) config(r *source.Reading, name string, kind Kind, plugin, at string) Values {
+func (c *builder) config(r *source.Reading, name string, kind Kind, plugin, at string) cell.Values {
 	inner := r.Bodies[name]
 	if plugin == "" && r.IsUnknown(pluginconfig.Path(at)) {
 		c.skip(inner)
-		return Values{}
+		return cell.Values{}
 	}
 	answer := c.l.schema(kind, plugin)
 	if answer.err != nil {
 		r.Report([]pluginconfig.Problem{{Path: pluginconfig.Path(at), Summary: fmt.Sprintf("Plugin %q cannot be used", plugin), Detail: answer.err.Error()}})
 		c.skip(inner)
-		return Values{}
+		return cell.Values{}
 	}
 	if inner == nil {
 		// What the schema requires must be there although the block is not.
 		if ps := source.SchemaOf(answer.fields).Problems(nil); len(ps) > 0 && c.l.opts.Schemas != nil {
 			r.Report([]pluginconfig.Problem{{Path: "", Summary: fmt.Sprintf("The %s block is missing", name), Detail: fmt.Sprintf("The plugin %q needs it: %s.", plugin, ps[0].Summary)}})
 		}
-		return Values{}
+		return cell.Values{}
 	}
 	fs := answer.fields
 	if c.l.opts.Schemas == nil {
@@ -365,9 +366,13 @@ func (c *builder) config(r *source.Reading, name string, kind Kind, plugin, at s
 	r.Masks = append(r.Masks, cr.Masks...)
 	r.Unexplained = append(r.Unexplained, cr.Unexplained...)
 	if cr.Broken {
-		return Values{}
+		return cell.Values{}
 	}
-	return Values{public: raw, holes: cr.Holes}
+	holes := map[pluginconfig.Path]*cell.Secret{}
+	for path, h := range cr.Holes {
+		holes[path] = c.secret(h)
+	}
+	return cell.NewValues(raw, holes)
 }
 
 // skip looks at a body that no schema describes; nil: there is none.

@@ -3,11 +3,13 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config/internal/source"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
@@ -35,6 +37,7 @@ type Experiment struct {
 	Variables map[string]json.RawMessage
 
 	src    *source.Source
+	places map[*cell.Secret]hcl.Range
 	blocks map[string][]*hclsyntax.Block
 }
 
@@ -83,22 +86,18 @@ func (e *Experiment) block(kind, label string) *hclsyntax.Block {
 // verifiers named, and reports those that are missing. Nothing is kept, and no
 // value is in what it returns.
 func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
-	var holes []*source.Hole
-	text := func(ts map[string]Text) {
+	var used []*cell.Secret
+	text := func(ts map[string]cell.Text) {
 		for _, t := range ts {
-			holes = append(holes, t.hole)
+			used = append(used, t.Secret())
 		}
 	}
-	values := func(v Values) {
-		for _, h := range v.holes {
-			holes = append(holes, h)
-		}
+	values := func(v cell.Values) {
+		used = slices.AppendSeq(used, maps.Values(v.Secrets()))
 	}
-	models := func(ms ...*Model) {
-		for _, m := range ms {
-			if m != nil && m.APIKey != nil {
-				holes = append(holes, m.APIKey.hole)
-			}
+	model := func(m *cell.Model) {
+		if m != nil && m.APIKey != nil {
+			used = append(used, m.APIKey.Secret())
 		}
 	}
 	environment := func(e *Environment) {
@@ -112,10 +111,10 @@ func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
 		text(a.Env)
 		values(a.Config)
 		for _, m := range a.Models {
-			models(&m)
+			model(m)
 		}
 	}
-	models(c.Model)
+	model(c.Model)
 	environment(&c.Environment)
 	agent(&c.Agent)
 	if c.User != nil {
@@ -127,23 +126,23 @@ func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
 			text(v.Env)
 			values(v.Config)
 			for _, m := range v.Models {
-				models(&m)
+				model(m)
 			}
 		}
 	}
-	return c.exp.missing(holes)
+	return c.exp.missing(used)
 }
 
-// missing are diagnostics for the holes whose secrets cannot be read, in the
-// order of the files, each place once.
-func (e *Experiment) missing(holes []*source.Hole) Diagnostics {
+// missing are diagnostics for the secrets that cannot be read, in the order of
+// the files, each place once.
+func (e *Experiment) missing(used []*cell.Secret) Diagnostics {
 	l := &loader{src: e.src}
-	for _, h := range holes {
-		if h == nil {
+	for _, s := range used {
+		if s == nil {
 			continue
 		}
-		if _, err := h.Read(); err != nil {
-			l.diags = append(l.diags, source.At(h.At, "Secret cannot be read", "%s. Set it before the run, or leave out the cells that need it.", err))
+		if _, err := s.Read(); err != nil {
+			l.diags = append(l.diags, source.At(e.places[s], "Secret cannot be read", "%s. Set it before the run, or leave out the cells that need it.", err))
 		}
 	}
 	return l.diagnostics()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -28,7 +29,7 @@ type agentIdentity struct {
 	Plugin string                   `json:"plugin"`
 	Oracle bool                     `json:"oracle,omitempty"`
 	Config *settings                `json:"config,omitempty"`
-	Env    map[string]Text          `json:"env,omitempty"`
+	Env    map[string]cell.Text     `json:"env,omitempty"`
 	Models map[string]modelIdentity `json:"models,omitempty"`
 }
 
@@ -42,19 +43,19 @@ type modelIdentity struct {
 }
 
 type environmentIdentity struct {
-	Plugin        string          `json:"plugin"`
-	Network       *task.Network   `json:"network,omitempty"`
-	Limits        task.Limits     `json:"limits"`
-	Config        *settings       `json:"config,omitempty"`
-	Env           map[string]Text `json:"env,omitempty"`
-	Surface       string          `json:"surface,omitempty"`
-	SurfaceConfig *settings       `json:"surface_config,omitempty"`
+	Plugin        string               `json:"plugin"`
+	Network       *task.Network        `json:"network,omitempty"`
+	Limits        task.Limits          `json:"limits"`
+	Config        *settings            `json:"config,omitempty"`
+	Env           map[string]cell.Text `json:"env,omitempty"`
+	Surface       string               `json:"surface,omitempty"`
+	SurfaceConfig *settings            `json:"surface_config,omitempty"`
 }
 
 type verifierIdentity struct {
 	Plugin string                   `json:"plugin"`
 	Config *settings                `json:"config,omitempty"`
-	Env    map[string]Text          `json:"env,omitempty"`
+	Env    map[string]cell.Text     `json:"env,omitempty"`
 	Models map[string]modelIdentity `json:"models,omitempty"`
 }
 
@@ -115,7 +116,7 @@ func identityOfEnvironment(e *Environment) *environmentIdentity {
 	return &environmentIdentity{e.Plugin, e.Network, e.Limits, present(e.Config), e.Env, e.Surface, present(e.SurfaceConfig)}
 }
 
-func identityOfModels(ms map[string]Model) map[string]modelIdentity {
+func identityOfModels(ms map[string]*cell.Model) map[string]modelIdentity {
 	out := map[string]modelIdentity{}
 	for _, role := range slices.Sorted(maps.Keys(ms)) {
 		m := ms[role]
@@ -131,11 +132,11 @@ type settings struct {
 	Secrets []pluginconfig.Path `json:"secrets,omitempty"`
 }
 
-func present(v Values) *settings {
-	if v.public == nil || string(v.public) == "{}" {
+func present(v cell.Values) *settings {
+	if v.JSON() == nil || string(v.JSON()) == "{}" {
 		return nil
 	}
-	return &settings{v.public, slices.Sorted(maps.Keys(v.holes))}
+	return &settings{v.JSON(), slices.Sorted(maps.Keys(v.Secrets()))}
 }
 
 // canonical is v as JSON with sorted keys, no spaces, and numbers as written.

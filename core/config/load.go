@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config/internal/eval"
 	"github.com/berth-eval/berth/core/config/internal/matrix"
 	"github.com/berth-eval/berth/core/config/internal/source"
@@ -35,6 +36,7 @@ type loader struct {
 	unexplained []hcl.Range
 	// schemas are what plugins said, or why they did not.
 	schemas map[string]schemaAnswer
+	models  map[string]*cell.Model // by their own JSON
 	// broken says that the axes are not known, so that the only cell is one in
 	// which every axis is unknown, and no cell may be used.
 	broken bool
@@ -46,7 +48,7 @@ type loader struct {
 // read. The experiment is nil when there is an error. It fails by diagnostics
 // alone, also when ctx ends.
 func Load(ctx context.Context, path string, o Options) (*Experiment, Diagnostics) {
-	l := &loader{ctx: ctx, opts: o, schemas: map[string]schemaAnswer{}}
+	l := &loader{ctx: ctx, opts: o, schemas: map[string]schemaAnswer{}, models: map[string]*cell.Model{}}
 	l.src, l.diags = source.Open(path)
 	if l.src.Unreadable { // what stands in the files that can be read is still checked
 		l.diags = append(l.diags, sortBlocks(l.src).Diags...)
@@ -100,7 +102,7 @@ func (l *loader) load() {
 			names.Refs[kind] = append(names.Refs[kind], b.Labels[0])
 		}
 	}
-	l.exp = &Experiment{Dir: dir, src: l.src, blocks: l.parts.byType}
+	l.exp = &Experiment{Dir: dir, src: l.src, blocks: l.parts.byType, places: map[*cell.Secret]hcl.Range{}}
 	if len(l.parts.byType["experiment"]) == 0 {
 		l.env = eval.NewEnv(reader, l.opts.LookupEnv, names)
 		return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config/internal/source"
 	"github.com/berth-eval/berth/core/record"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
@@ -19,18 +20,31 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// text is a text of the block, with its secret if it is one.
-func text(r *source.Reading, path pluginconfig.Path, s string) Text {
-	return Text{plain: s, hole: r.Holes[path]}
+// secret is a secret of the block, with its place noted; nil: there is none at
+// the path.
+func (c *builder) secret(h *source.Hole) *cell.Secret {
+	if h == nil {
+		return nil
+	}
+	c.l.exp.places[&h.Secret] = h.At
+	return &h.Secret
 }
 
-func texts(r *source.Reading, path pluginconfig.Path, m map[string]string) map[string]Text {
+// text is a text of the block, with its secret if it is one.
+func (c *builder) text(r *source.Reading, path pluginconfig.Path, s string) cell.Text {
+	if secret := c.secret(r.Holes[path]); secret != nil {
+		return cell.Hidden(secret)
+	}
+	return cell.Plain(s)
+}
+
+func (c *builder) texts(r *source.Reading, path pluginconfig.Path, m map[string]string) map[string]cell.Text {
 	if len(m) == 0 {
 		return nil
 	}
-	out := map[string]Text{}
+	out := map[string]cell.Text{}
 	for k, s := range m {
-		out[k] = text(r, path.Key(k), s)
+		out[k] = c.text(r, path.Key(k), s)
 	}
 	return out
 }
@@ -80,7 +94,7 @@ func (c *builder) environment(label string) *Environment {
 		defer func() { c.keep(r) }()
 		r.Report(checkEnvironment(&e))
 		out := &Environment{
-			Label: label, Plugin: e.Plugin, Env: texts(r, "env", e.Env), Surface: e.Surface,
+			Label: label, Plugin: e.Plugin, Env: c.texts(r, "env", e.Env), Surface: e.Surface,
 			Limits: task.Limits{
 				CPUMilli: int64(e.Limits.CPUs*1000 + 0.5), MemoryMiB: e.Limits.MemoryMiB, StorageMiB: e.Limits.StorageMiB,
 				ShmMiB: e.Limits.ShmMiB, Pids: e.Limits.Pids, GPUs: e.Limits.GPUs,
@@ -100,8 +114,9 @@ func (c *builder) environment(label string) *Environment {
 	})
 }
 
-func (c *builder) model(label string) *Model {
-	return once(c, "model", label, func(b *hclsyntax.Block) *Model {
+// model is the same pointer for all cells in which the block is the same.
+func (c *builder) model(label string) *cell.Model {
+	return once(c, "model", label, func(b *hclsyntax.Block) *cell.Model {
 		var m modelBlock
 		r := c.decode(b, blockOf("model").fields, &m)
 		if r == nil {
@@ -109,13 +124,13 @@ func (c *builder) model(label string) *Model {
 		}
 		defer func() { c.keep(r) }()
 		r.Report(checkModel(&m, c.l.opts.Providers))
-		out := &Model{
+		out := &cell.Model{
 			Label: label, Provider: m.Provider, Name: m.Name, BaseURL: m.BaseURL, Price: priceOf(m.Price), Parameters: compact(m.Parameters),
 			AllowModels: m.AllowModels, AllowHosted: m.AllowHosted, MaxRequestMiB: m.MaxRequestMiB, Replay: m.Replay, InFlight: m.InFlight,
 			ReserveOutput: m.ReserveOutput, ContextTokens: m.ContextTokens, FirstByteTimeout: m.FirstByteTimeout, IdleTimeout: m.IdleTimeout,
 		}
 		if m.APIKey != "" {
-			out.APIKey = new(text(r, "api_key", m.APIKey))
+			out.APIKey = new(c.text(r, "api_key", m.APIKey))
 		}
 		if m.Script != "" {
 			out.Script = c.l.env.Place(m.Script)
@@ -132,7 +147,11 @@ func (c *builder) model(label string) *Model {
 		if r.Broken {
 			return nil
 		}
-		return out
+		id := string(canonical(out))
+		if c.l.models[id] == nil {
+			c.l.models[id] = out
+		}
+		return c.l.models[id]
 	})
 }
 
@@ -148,7 +167,7 @@ func (c *builder) agent(label string) *Agent {
 		}
 		defer func() { c.keep(r) }()
 		out := &Agent{
-			Label: label, Plugin: a.Plugin, Oracle: a.Oracle, Env: texts(r, "env", a.Env), Models: c.models(r, a.Model, a.Models),
+			Label: label, Plugin: a.Plugin, Oracle: a.Oracle, Env: c.texts(r, "env", a.Env), Models: c.models(r, a.Model, a.Models),
 			Config: c.config(r, "config", KindAgent, a.Plugin, "plugin"),
 		}
 		if r.Broken {
@@ -159,7 +178,7 @@ func (c *builder) agent(label string) *Agent {
 }
 
 // models resolves the models of a block; one is short for the default.
-func (c *builder) models(r *source.Reading, one string, several map[string]string) map[string]Model {
+func (c *builder) models(r *source.Reading, one string, several map[string]string) map[string]*cell.Model {
 	if one != "" {
 		if _, ok := several["default"]; ok {
 			r.Report([]pluginconfig.Problem{{Path: "model", Summary: "Two default models", Detail: "model is short for models = { default = … }, which is there as well. Keep one of them."}})
@@ -170,10 +189,10 @@ func (c *builder) models(r *source.Reading, one string, several map[string]strin
 		}
 		several["default"] = one
 	}
-	out := map[string]Model{}
+	out := map[string]*cell.Model{}
 	for _, name := range slices.Sorted(maps.Keys(several)) {
 		if m := c.model(several[name]); m != nil {
-			out[name] = *m
+			out[name] = m
 		}
 	}
 	if len(out) == 0 {
@@ -183,11 +202,11 @@ func (c *builder) models(r *source.Reading, one string, several map[string]strin
 }
 
 // withModels is the agent with the cell's model as its default.
-func (c *builder) withModels(a Agent, m *Model) Agent {
+func (c *builder) withModels(a Agent, m *cell.Model) Agent {
 	if m == nil {
 		return a
 	}
-	models := map[string]Model{"default": *m}
+	models := map[string]*cell.Model{"default": m}
 	maps.Copy(models, a.Models)
 	a.Models = models
 	return a
@@ -201,7 +220,7 @@ func (c *builder) verifier(b *hclsyntax.Block) {
 	}
 	defer func() { c.keep(r) }()
 	out := Verifier{
-		Label: b.Labels[0], Plugin: v.Plugin, Env: texts(r, "env", v.Env), Models: c.models(r, v.Model, v.Models),
+		Label: b.Labels[0], Plugin: v.Plugin, Env: c.texts(r, "env", v.Env), Models: c.models(r, v.Model, v.Models),
 	}
 	at := "plugin"
 	if out.Plugin == "" {
@@ -236,7 +255,7 @@ func (c *builder) user(b *hclsyntax.Block) {
 	if own := c.models(r, u.Model, u.Models); own != nil {
 		merged := maps.Clone(agent.Models)
 		if merged == nil {
-			merged = map[string]Model{}
+			merged = map[string]*cell.Model{}
 		}
 		maps.Copy(merged, own)
 		agent.Models = merged
@@ -288,14 +307,14 @@ func oneOf(path pluginconfig.Path, what, got string, known []string) []plugincon
 }
 
 // priceOf is a price with its tiers in order.
-func priceOf(b *priceBlock) *Price {
+func priceOf(b *priceBlock) *cell.Price {
 	if b == nil {
 		return nil
 	}
-	p := &Price{Input: b.Input, CachedInput: b.CachedInput, CacheWrite: b.CacheWrite, Output: b.Output}
+	p := &cell.Price{Input: b.Input, CachedInput: b.CachedInput, CacheWrite: b.CacheWrite, Output: b.Output}
 	for _, t := range b.Tiers {
-		p.Tiers = append(p.Tiers, PriceTier(t))
+		p.Tiers = append(p.Tiers, cell.PriceTier(t))
 	}
-	slices.SortFunc(p.Tiers, func(a, b PriceTier) int { return cmp.Compare(a.Above, b.Above) })
+	slices.SortFunc(p.Tiers, func(a, b cell.PriceTier) int { return cmp.Compare(a.Above, b.Above) })
 	return p
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 )
 
@@ -32,8 +33,8 @@ func TestSecretsAreRevealedWhereTheyBelong(t *testing.T) {
 	for name, want := range map[string]string{"PLAIN": "x", "TOKEN": canary, "UPPER": strings.ToUpper(canary), "REGION": "eu"} {
 		text := c.Environment.Env[name]
 		got, revealErr := text.Reveal()
-		if revealErr != nil || got != want || text.Secret() != (want != "x" && want != "eu") {
-			t.Errorf("env %s = %q (secret: %v), %v; want %q", name, got, text.Secret(), revealErr, want)
+		if revealErr != nil || got != want || (text.Secret() != nil) != (want != "x" && want != "eu") {
+			t.Errorf("env %s = %q (secret: %v), %v; want %q", name, got, text.Secret() != nil, revealErr, want)
 		}
 	}
 	key, err := c.Model.APIKey.Reveal()
@@ -58,10 +59,10 @@ func TestMissingSecretsAreReportedWhenTheyAreNeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "testdata/missing_secrets.txt", text.Bytes())
-	if _, err := e.Cells[0].Model.APIKey.Reveal(); !errors.Is(err, config.ErrSecretMissing) || !strings.Contains(err.Error(), "KEY") {
+	if _, err := e.Cells[0].Model.APIKey.Reveal(); !errors.Is(err, cell.ErrSecretMissing) || !strings.Contains(err.Error(), "KEY") {
 		t.Errorf("got %v; want ErrSecretMissing with the name", err)
 	}
-	if _, err := e.Cells[0].Agent.Config.Reveal(); !errors.Is(err, config.ErrSecretMissing) {
+	if _, err := e.Cells[0].Agent.Config.Reveal(); !errors.Is(err, cell.ErrSecretMissing) {
 		t.Errorf("got %v; want ErrSecretMissing", err)
 	}
 }

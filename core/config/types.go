@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
@@ -171,7 +172,7 @@ type Cell struct {
 	// experiment has none.
 	User *User `json:"user,omitempty"`
 	// Model is the cell's own; nil means that none was chosen.
-	Model *Model `json:"model,omitempty"`
+	Model *cell.Model `json:"model,omitempty"`
 	// Verify is the mode that the experiment asks for; empty keeps the task's.
 	// A dataset's own is in Dataset.
 	Verify   task.Mode `json:"verify,omitempty"`
@@ -217,70 +218,13 @@ type Environment struct {
 	Network *task.Network `json:"network,omitempty"`
 	// Limits replace those of the task where they are not zero.
 	Limits task.Limits `json:"limits"`
-	Config Values      `json:"config"`
+	Config cell.Values `json:"config"`
 	// Env is added to the task's for every command in the sandbox, and wins.
-	Env map[string]Text `json:"env,omitempty"`
+	Env map[string]cell.Text `json:"env,omitempty"`
 	// Surface is the plugin that opens a surface on the sandbox; empty means
 	// that Plugin does, if the task needs one.
-	Surface       string `json:"surface,omitempty"`
-	SurfaceConfig Values `json:"surface_config"`
-}
-
-// Model is a model block.
-type Model struct {
-	Label    string `json:"label"`
-	Provider string `json:"provider"` // the dialect
-	Name     string `json:"name"`     // as the provider knows it
-	APIKey   *Text  `json:"api_key,omitempty"`
-	BaseURL  string `json:"base_url,omitempty"` // empty: the provider's own
-	// Script is the absolute path of the replies of a scripted model, and
-	// ScriptDigest the SHA-256 of the file, "sha256:" and hex. Empty without.
-	Script       string `json:"script,omitempty"`
-	ScriptDigest string `json:"script_digest,omitempty"`
-	// Price is nil when it is not known, which is not zero.
-	Price *Price `json:"price,omitempty"`
-	// Parameters is a JSON object that every request gets; empty means none.
-	Parameters json.RawMessage `json:"parameters,omitempty"`
-	// AllowModels are further names that a request may ask for.
-	AllowModels []string `json:"allow_models,omitempty"`
-	// AllowHosted are names of what the provider may fetch or run for a sandbox
-	// without a network, as the gateway's finding tells them.
-	AllowHosted []string `json:"allow_hosted,omitempty"`
-	// MaxRequestMiB is how large a request may be; 0 is the gateway's own bound.
-	MaxRequestMiB int64 `json:"max_request_mib,omitempty"`
-	// Replay serves the model from the exchanges of that run; empty means not.
-	Replay string `json:"replay,omitempty"`
-	// InFlight bounds the requests at the same time; 0 lets the gateway adapt.
-	InFlight int `json:"in_flight,omitempty"`
-	// ReserveOutput is how many tokens of output budgets set aside for a request
-	// that does not bound its answer, and ContextTokens how many of input for one
-	// that refers to content elsewhere. 0: what is known of the model.
-	ReserveOutput int64 `json:"reserve_output,omitempty"`
-	ContextTokens int64 `json:"context_tokens,omitempty"`
-	// FirstByteTimeout is the longest wait for the first byte of an answer, and
-	// IdleTimeout the longest silence in the middle of one. Nil: the gateway's.
-	FirstByteTimeout *time.Duration `json:"first_byte_timeout_ns,omitempty"`
-	IdleTimeout      *time.Duration `json:"idle_timeout_ns,omitempty"`
-}
-
-// Price is in USD per million tokens. A nil field is not known.
-type Price struct {
-	Input       *float64 `json:"input,omitempty"`
-	CachedInput *float64 `json:"cached_input,omitempty"`
-	CacheWrite  *float64 `json:"cache_write,omitempty"`
-	Output      *float64 `json:"output,omitempty"`
-	// Tiers are by Above, the smallest first.
-	Tiers []PriceTier `json:"tiers,omitempty"`
-}
-
-// PriceTier are the prices of a request with more than Above input tokens, for
-// all of its tokens. A nil field is not known there.
-type PriceTier struct {
-	Above       int64    `json:"above"`
-	Input       *float64 `json:"input,omitempty"`
-	CachedInput *float64 `json:"cached_input,omitempty"`
-	CacheWrite  *float64 `json:"cache_write,omitempty"`
-	Output      *float64 `json:"output,omitempty"`
+	Surface       string      `json:"surface,omitempty"`
+	SurfaceConfig cell.Values `json:"surface_config"`
 }
 
 // Agent is an agent block.
@@ -288,22 +232,22 @@ type Agent struct {
 	Label  string `json:"label"`
 	Plugin string `json:"plugin"`
 	// Oracle is given the reference solution.
-	Oracle bool            `json:"oracle,omitempty"`
-	Config Values          `json:"config"`
-	Env    map[string]Text `json:"env,omitempty"`
+	Oracle bool                 `json:"oracle,omitempty"`
+	Config cell.Values          `json:"config"`
+	Env    map[string]cell.Text `json:"env,omitempty"`
 	// Models are by the name that the agent asks for; "default" is the block's
 	// own model, or the cell's. Empty when there is none.
-	Models map[string]Model `json:"models,omitempty"`
+	Models map[string]*cell.Model `json:"models,omitempty"`
 }
 
 // Verifier is what the experiment adds to a verifier that a task names.
 type Verifier struct {
 	Label string `json:"label"`
 	// Plugin serves it; the label unless the block says otherwise.
-	Plugin string           `json:"plugin"`
-	Config Values           `json:"config"`
-	Env    map[string]Text  `json:"env,omitempty"`
-	Models map[string]Model `json:"models,omitempty"`
+	Plugin string                 `json:"plugin"`
+	Config cell.Values            `json:"config"`
+	Env    map[string]cell.Text   `json:"env,omitempty"`
+	Models map[string]*cell.Model `json:"models,omitempty"`
 }
 
 // User is the user block: the agent that plays the simulated user.

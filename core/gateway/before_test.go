@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -53,9 +52,9 @@ func TestWhatWasSpentBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := Before(index)
+	got := index.Spent()
 	a, k := got[ended], got[killed]
-	if a != (ledger.Amount{Requests: 4, Tokens: 68, USD: 1}) || k.Requests != 3 || k.Tokens != 300 || k.USD < 0.29 || k.USD > 0.31 || len(got) != 2 {
+	if a.Requests != 4 || a.Tokens != 68 || *a.CostUSD != 1 || k.Requests != 3 || k.Tokens != 300 || *k.CostUSD < 0.29 || *k.CostUSD > 0.31 || len(got) != 2 {
 		t.Errorf("got %+v", got)
 	}
 	if err = run.Close(); err != nil {

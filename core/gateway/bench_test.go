@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/models"
 )
 
@@ -33,16 +32,16 @@ func BenchmarkRequest(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	key := config.Plain(canaryKey)
-	m := config.Model{Label: "m", Provider: "anthropic", Name: "m1", BaseURL: "http://nowhere", APIKey: &key}
+	key := cell.Plain(canaryKey)
+	m := cell.Model{Label: "m", Provider: "anthropic", Name: "m1", BaseURL: "http://nowhere", APIKey: &key}
 	dir := b.TempDir()
-	g, err := New(Options{Dir: filepath.Join(dir, "g"), Models: []config.Model{m}, Transport: atOnce{string(stream)}})
+	g, err := New(Options{Dir: filepath.Join(dir, "g"), Models: []*cell.Model{&m}, Transport: atOnce{string(stream)}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer g.Close()
 	s, err := g.Session(b.Context(), models.Spec{
-		Trial: "t", Attempt: 1, Role: "agent", Dir: dir, Append: func(string, any) {}, Models: map[string]cell.Model{"default": {ID: ModelID(m)}},
+		Trial: "t", Attempt: 1, Role: "agent", Dir: dir, Append: func(string, any) {}, Models: map[string]*cell.Model{"default": &m},
 	})
 	if err != nil {
 		b.Fatal(err)

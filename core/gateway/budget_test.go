@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
@@ -35,7 +34,7 @@ func TestABudgetHoldsInParallel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			holdsInParallel(t, limit, func(_ *config.Model, o *Options, _ *models.Spec) { set(o) })
+			holdsInParallel(t, limit, func(_ *cell.Model, o *Options, _ *models.Spec) { set(o) })
 		})
 	}
 }
@@ -85,7 +84,7 @@ func TestBudgetsOfAnAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := start(t, scripted(t, "replies:\n  - {text: x, usage: {input: 20, output: 20}}\n"),
-				func(_ *config.Model, _ *Options, s *models.Spec) { s.Budget = budget })
+				func(_ *cell.Model, _ *Options, s *models.Spec) { s.Budget = budget })
 			var codes []int
 			for range 3 {
 				codes = append(codes, b.ask(t.Context(), t, "/v1/messages", `{"model":"m1","max_tokens":20,"messages":[{"role":"user","content":"hi"}]}`).status)
@@ -103,12 +102,12 @@ func TestBudgetsOfAnAttempt(t *testing.T) {
 
 func TestABudgetInUSDNeedsAPrice(t *testing.T) {
 	t.Parallel()
-	key := config.Plain("k")
-	m := config.Model{Label: "m", Provider: "anthropic", Name: "nobody-knows", APIKey: &key}
+	key := cell.Plain("k")
+	m := &cell.Model{Label: "m", Provider: "anthropic", Name: "nobody-knows", APIKey: &key}
 	one := 1.0
-	cell := Cell{Name: "agent=a", Models: []string{ModelID(m)}, Limit: ledger.Limit{USD: &one}}
-	for name, o := range map[string]Options{"run": {Run: ledger.Limit{USD: &one}}, "cell agent=a": {Cells: []Cell{cell}}} {
-		o.Dir, o.Models = t.TempDir(), []config.Model{m}
+	budget := Cell{Name: "agent=a", Models: []*cell.Model{m}, Limit: ledger.Limit{USD: &one}}
+	for name, o := range map[string]Options{"run": {Run: ledger.Limit{USD: &one}}, "cell agent=a": {Cells: []Cell{budget}}} {
+		o.Dir, o.Models = t.TempDir(), []*cell.Model{m}
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), "price is not known") {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -118,8 +117,8 @@ func TestABudgetInUSDNeedsAPrice(t *testing.T) {
 func TestARefusalSaysWhoseBudgetItWas(t *testing.T) {
 	t.Parallel()
 	one, none, small := int64(1), int64(0), 0.001
-	cell := func(l ledger.Limit) setting {
-		return func(_ *config.Model, o *Options, _ *models.Spec) {
+	perCell := func(l ledger.Limit) setting {
+		return func(_ *cell.Model, o *Options, _ *models.Spec) {
 			o.Cells = []Cell{{Name: "agent=a", Trials: []string{"t1"}, Limit: l}}
 		}
 	}
@@ -130,12 +129,12 @@ func TestARefusalSaysWhoseBudgetItWas(t *testing.T) {
 		first bool
 		says  string
 	}{
-		{"run", func(_ *config.Model, o *Options, _ *models.Spec) { o.Run.Requests = &one }, record.ScopeRun, false, "budget of the run is used up: 1 of 1 requests"},
-		{"cell", cell(ledger.Limit{Requests: &one}), record.ScopeCell, false, "budget of the cell agent=a is used up"},
-		{"attempt", func(_ *config.Model, _ *Options, s *models.Spec) { s.Budget.Requests = &one }, "", false, "budget of the attempt is used up"},
-		{"run, at once", func(_ *config.Model, o *Options, _ *models.Spec) { o.Run.Requests = &none }, record.ScopeRun, true, "budget of the run, 0 requests, is too small"},
-		{"cell, at once", cell(ledger.Limit{USD: &small}), record.ScopeCell, true, "20 of output"},
-		{"attempt, at once", func(_ *config.Model, _ *Options, s *models.Spec) { s.Budget.CostUSD = &small }, "", true, "0.0010 USD, is too small"},
+		{"run", func(_ *cell.Model, o *Options, _ *models.Spec) { o.Run.Requests = &one }, record.ScopeRun, false, "budget of the run is used up: 1 of 1 requests"},
+		{"cell", perCell(ledger.Limit{Requests: &one}), record.ScopeCell, false, "budget of the cell agent=a is used up"},
+		{"attempt", func(_ *cell.Model, _ *Options, s *models.Spec) { s.Budget.Requests = &one }, "", false, "budget of the attempt is used up"},
+		{"run, at once", func(_ *cell.Model, o *Options, _ *models.Spec) { o.Run.Requests = &none }, record.ScopeRun, true, "budget of the run, 0 requests, is too small"},
+		{"cell, at once", perCell(ledger.Limit{USD: &small}), record.ScopeCell, true, "20 of output"},
+		{"attempt, at once", func(_ *cell.Model, _ *Options, s *models.Spec) { s.Budget.CostUSD = &small }, "", true, "0.0010 USD, is too small"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/gateway/price"
@@ -33,12 +33,12 @@ type exchange struct {
 	body    *wire.Object
 	facts   wire.Facts
 	worst   wire.Usage
-	price   *config.Price // of the model that is asked; nil: not known
-	hide    bool          // events that are there for us only
-	early   bool          // the answer has begun, with nothing but signs of life
-	held    *held         // the memory that the exchange takes; nil: none
-	lost    error         // why the answer of the provider is not passed on
-	failing error         // why the provider did not serve the last try, when it is asked again
+	price   *cell.Price // of the model that is asked; nil: not known
+	hide    bool        // events that are there for us only
+	early   bool        // the answer has begun, with nothing but signs of life
+	held    *held       // the memory that the exchange takes; nil: none
+	lost    error       // why the answer of the provider is not passed on
+	failing error       // why the provider did not serve the last try, when it is asked again
 	line    Exchange
 	digest  uint64 // of the request, in this process
 

@@ -11,9 +11,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -26,7 +23,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/gateway/pace"
@@ -44,7 +41,7 @@ type Options struct {
 	// at most 80 bytes. It is made, and removed by Close.
 	Dir string
 	// Models are all that sessions may ask for.
-	Models []config.Model
+	Models []*cell.Model
 	// Run is the budget of the whole run, and Spent what of it was spent before.
 	Run   ledger.Limit
 	Spent ledger.Amount
@@ -53,9 +50,8 @@ type Options struct {
 	// Transport carries requests to providers; nil is the usual one.
 	Transport http.RoundTripper
 	Prices    *price.Table // nil: the shipped one
-	// FindRun is the folder of a run that a model is to be replayed from; nil
-	// takes the name as a path.
-	FindRun func(name string) (string, error)
+	// Replay finds a run that a model is to be replayed from.
+	Replay func(run string) (Recording, error)
 	// Pace is how providers are paced; the zero value is usual.
 	Pace pace.Options
 	// Silence is how long a client of a stream hears nothing while its request
@@ -69,9 +65,9 @@ type Options struct {
 // Cell is the budget of what all models are used for in all attempts of some
 // trials.
 type Cell struct {
-	Name   string   // for people; may be empty
-	Trials []string // ids
-	Models []string // ModelID of each that they use
+	Name   string        // for people; may be empty
+	Trials []string      // ids
+	Models []*cell.Model // that they use
 	Limit  ledger.Limit
 	Spent  ledger.Amount // before
 }
@@ -79,7 +75,7 @@ type Cell struct {
 // Gateway implements models.Gateway. It is safe for concurrent use.
 type Gateway struct {
 	o      Options
-	models map[string]*upstream // by ModelID
+	models map[*cell.Model]*upstream
 	ledger *ledger.Ledger
 	run    *ledger.Account
 	cells  map[string]*ledger.Account // by trial
@@ -91,33 +87,22 @@ type Gateway struct {
 	attempts map[string]*ledger.Account // by trial, attempt and role
 	pacers   map[string]*pace.Pacer     // by address, key and name of a model
 	healths  map[string]*health         // likewise
-	replays  map[string]*replay         // by the name of the run
+	replays  map[string]Recording       // by the name of the run
 }
 
 // upstream is one model of the experiment with what it is reached by.
 type upstream struct {
-	model   config.Model
-	price   *config.Price
-	others  map[string]*config.Price // of allow_models
+	model   cell.Model
+	price   *cell.Price
+	others  map[string]*cell.Price // of allow_models
 	key     string
 	dialect wire.Dialect // nil: the script answers in any
 	base    string
 	script  *script.Script
-	replay  *replay     // nil: it is not replayed
+	replay  Recording   // nil: it is not replayed
 	pacer   *pace.Pacer // nil: it is not paced
 	health  *health     // of its provider; nil: it has none
 	probes  sync.Map    // *probe, by the name of the model
-}
-
-// ModelID is by which a model is asked for: blocks of one label differ when a
-// parameter depends on the cell.
-func ModelID(m config.Model) string {
-	b, err := json.Marshal(m)
-	if err != nil {
-		return m.Label // a block that cannot be written is alone with its label
-	}
-	sum := sha256.Sum256(b)
-	return m.Label + "-" + hex.EncodeToString(sum[:6])
 }
 
 // New makes a gateway. Fails when a key or a script is missing, when a budget
@@ -131,21 +116,21 @@ func New(o Options) (*Gateway, error) {
 		o.Transport = transport()
 	}
 	g := &Gateway{
-		o: o, models: map[string]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, attempts: map[string]*ledger.Account{},
-		pacers: map[string]*pace.Pacer{}, healths: map[string]*health{}, replays: map[string]*replay{}, memory: newMemory(), records: map[string]*tape.Room{},
+		o: o, models: map[*cell.Model]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, attempts: map[string]*ledger.Account{},
+		pacers: map[string]*pace.Pacer{}, healths: map[string]*health{}, replays: map[string]Recording{}, memory: newMemory(), records: map[string]*tape.Room{},
 	}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
-	for i := range o.Models {
-		u, err := g.upstream(o.Models[i])
+	for _, m := range o.Models {
+		u, err := g.upstream(m)
 		if err != nil {
-			return nil, fmt.Errorf("model %q: %w", o.Models[i].Label, err)
+			return nil, fmt.Errorf("model %q: %w", m.Label, err)
 		}
 		if o.Run.USD != nil {
 			if err = u.bounds(); err != nil {
 				return nil, err
 			}
 		}
-		g.models[ModelID(o.Models[i])] = u
+		g.models[m] = u
 	}
 	if err := g.openCells(); err != nil {
 		return nil, err
@@ -163,8 +148,8 @@ func (g *Gateway) openCells() error {
 		if c.Limit.None() {
 			continue
 		}
-		for _, id := range c.Models {
-			u := g.models[id]
+		for _, m := range c.Models {
+			u := g.models[m]
 			if c.Limit.USD == nil || u == nil {
 				continue
 			}
@@ -199,7 +184,7 @@ func (u *upstream) bounds() error {
 
 // priceOf is the price of the model that a request names: the block's is that of
 // the block's model alone. Nil: not known.
-func (u *upstream) priceOf(name string) *config.Price {
+func (u *upstream) priceOf(name string) *cell.Price {
 	if name == u.model.Name || u.script != nil {
 		return u.price
 	}
@@ -217,10 +202,10 @@ func transport() http.RoundTripper {
 	}
 }
 
-func (g *Gateway) upstream(m config.Model) (*upstream, error) {
-	u := &upstream{model: m, price: g.o.Prices.Of(&m), others: map[string]*config.Price{}}
+func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
+	u := &upstream{model: *m, price: g.o.Prices.Of(m), others: map[string]*cell.Price{}}
 	for _, name := range m.AllowModels {
-		other := m
+		other := *m
 		other.Name, other.Price = name, nil
 		u.others[name] = g.o.Prices.Of(&other)
 	}

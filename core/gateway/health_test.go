@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
@@ -21,7 +21,7 @@ import (
 
 // usualPace waits for ten minutes for a provider that fails: a test that would
 // wait does not end.
-func usualPace(_ *config.Model, o *Options, _ *models.Spec) { o.Pace = pace.Options{} }
+func usualPace(_ *cell.Model, o *Options, _ *models.Spec) { o.Pace = pace.Options{} }
 
 // closedPort is an address where nobody listens.
 func closedPort(t *testing.T) string {
@@ -117,7 +117,7 @@ func TestEqualFailuresInARowEndTheRun(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusInternalServerError)
 	})
-	first := start(t, p.model("anthropic"), func(_ *config.Model, o *Options, _ *models.Spec) {
+	first := start(t, p.model("anthropic"), func(_ *cell.Model, o *Options, _ *models.Spec) {
 		o.Pace = pace.Options{Patience: time.Nanosecond, First: time.Millisecond, Longest: time.Millisecond}
 	})
 	asked := first.spec.Models

@@ -17,15 +17,18 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const canaryKey = "key-canary-5b1f"
+
+// recording is the run in a folder.
+func recording(dir string) (Recording, error) { return store.OpenRecorded(dir) }
 
 // bench is a gateway with one model and one session of it.
 type bench struct {
@@ -38,26 +41,26 @@ type bench struct {
 	lines []Exchange
 }
 
-type setting func(*config.Model, *Options, *models.Spec)
+type setting func(*cell.Model, *Options, *models.Spec)
 
-func start(t *testing.T, m config.Model, more ...setting) *bench {
+func start(t *testing.T, m cell.Model, more ...setting) *bench {
 	t.Helper()
 	b := &bench{dir: t.TempDir()}
 	run, err := os.MkdirTemp("", "gw")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Dir: filepath.Join(run, "g"), Pace: pace.Options{Patience: time.Nanosecond}}
+	o := Options{Dir: filepath.Join(run, "g"), Pace: pace.Options{Patience: time.Nanosecond}, Replay: recording}
 	spec := models.Spec{Trial: "t1", Attempt: 1, Role: "agent", Dir: b.dir, Append: b.append}
 	m.Label = "m"
 	for _, set := range more {
 		set(&m, &o, &spec)
 	}
-	o.Models = []config.Model{m}
+	o.Models = []*cell.Model{&m}
 	if b.g, err = New(o); err != nil {
 		t.Fatal(err)
 	}
-	spec.Models = map[string]cell.Model{"default": {ID: ModelID(m), Label: "m"}}
+	spec.Models = map[string]*cell.Model{"default": &m}
 	b.session = b.open(t, spec)
 	b.e = b.Endpoints()["default"]
 	b.c = unixClient(b.e.Host)
@@ -188,18 +191,18 @@ func streaming(i int) (path, body string) {
 	return r.path, strings.Replace(r.body, `{`, `{"stream":true,`, 1)
 }
 
-func scripted(t *testing.T, text string) config.Model {
+func scripted(t *testing.T, text string) cell.Model {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "script.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return config.Model{Provider: "script", Name: "m1", Script: path}
+	return cell.Model{Provider: "script", Name: "m1", Script: path}
 }
 
 // priced is a price in USD per million tokens.
-func priced(in, cached, write, out float64) *config.Price {
-	return &config.Price{Input: &in, CachedInput: &cached, CacheWrite: &write, Output: &out}
+func priced(in, cached, write, out float64) *cell.Price {
+	return &cell.Price{Input: &in, CachedInput: &cached, CacheWrite: &write, Output: &out}
 }
 
 // provider is a server that answers as it is told, and keeps what it was asked.
@@ -225,13 +228,13 @@ func provide(t *testing.T, do http.HandlerFunc) *provider {
 	return p
 }
 
-func (p *provider) model(dialect string) config.Model {
+func (p *provider) model(dialect string) cell.Model {
 	base := p.URL
 	if strings.HasPrefix(dialect, "openai") {
 		base += "/v1"
 	}
-	key := config.Plain(canaryKey)
-	return config.Model{Provider: dialect, Name: "m1", BaseURL: base, APIKey: &key}
+	key := cell.Plain(canaryKey)
+	return cell.Model{Provider: dialect, Name: "m1", BaseURL: base, APIKey: &key}
 }
 
 // recorded reads the bytes of a stream as a provider sent it.

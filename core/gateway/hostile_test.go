@@ -11,13 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 )
 
 // rawProvider answers each connection with the same bytes and ends it.
-func rawProvider(t *testing.T, answer string) config.Model {
+func rawProvider(t *testing.T, answer string) cell.Model {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
 	if err != nil {
@@ -33,8 +33,8 @@ func rawProvider(t *testing.T, answer string) config.Model {
 			go rawAnswer(c, answer)
 		}
 	}()
-	key := config.Plain(canaryKey)
-	return config.Model{Provider: "anthropic", Name: "m1", BaseURL: "http://" + l.Addr().String(), APIKey: &key, Price: priced(1, 1, 1, 1)}
+	key := cell.Plain(canaryKey)
+	return cell.Model{Provider: "anthropic", Name: "m1", BaseURL: "http://" + l.Addr().String(), APIKey: &key, Price: priced(1, 1, 1, 1)}
 }
 
 func rawAnswer(c net.Conn, answer string) {
@@ -217,7 +217,7 @@ func TestAShortKeyIsNoSecret(t *testing.T) {
 		_, _ = io.WriteString(w, `{"text":"the list is EMPTY","usage":{"input_tokens":3,"output_tokens":4}}`)
 	})
 	m := p.model("anthropic")
-	key := config.Plain("EMPTY")
+	key := cell.Plain("EMPTY")
 	m.APIKey = &key
 	b := start(t, m)
 	if got := b.ask(t.Context(), t, requests[0].path, requests[0].body); !strings.Contains(got.body, "EMPTY") {
@@ -280,7 +280,7 @@ func TestTheWorstCaseOfARequest(t *testing.T) {
 			t.Parallel()
 			m := scripted(t, oneReply)
 			limit := int64(1e6)
-			b := start(t, m, func(_ *config.Model, o *Options, _ *models.Spec) { o.Run = ledger.Limit{Tokens: &limit} })
+			b := start(t, m, func(_ *cell.Model, o *Options, _ *models.Spec) { o.Run = ledger.Limit{Tokens: &limit} })
 			got := b.ask(t.Context(), t, tt.path, tt.body)
 			if want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[tt.fits]; got.status != want {
 				t.Errorf("%d %s; want %d", got.status, got.body, want)
@@ -295,7 +295,7 @@ func TestWhatTheProviderKeepsIsCounted(t *testing.T) {
 	t.Parallel()
 	m := scripted(t, "replies:\n  - {text: x, usage: {input: 600000, output: 100}}\n")
 	limit := int64(1e6)
-	b := start(t, m, func(_ *config.Model, o *Options, spec *models.Spec) {
+	b := start(t, m, func(_ *cell.Model, o *Options, spec *models.Spec) {
 		o.Run, spec.Hosted = ledger.Limit{Tokens: &limit}, true
 	})
 	if got := b.ask(t.Context(), t, "/v1/responses", `{"input":"`+strings.Repeat("x ", 300000)+`"}`); got.status != http.StatusOK {

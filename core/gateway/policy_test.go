@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -85,7 +85,7 @@ func TestTheCostOfAnAllowedModel(t *testing.T) {
 		t.Errorf("written down %+v, usage %+v", x, b.Usage())
 	}
 	limit := 1.0
-	if _, err := New(Options{Dir: t.TempDir(), Models: []config.Model{m}, Run: ledger.Limit{USD: &limit}}); err == nil || !strings.Contains(err.Error(), `of "m2" the price is not known`) {
+	if _, err := New(Options{Dir: t.TempDir(), Models: []*cell.Model{&m}, Run: ledger.Limit{USD: &limit}}); err == nil || !strings.Contains(err.Error(), `of "m2" the price is not known`) {
 		t.Errorf("a budget in USD with it: %v", err)
 	}
 }
@@ -120,7 +120,7 @@ func TestToolsOfTheProviderAreNotForced(t *testing.T) {
 			if f := b.Findings(); len(f) == 0 || !slices.ContainsFunc(f, func(f verifier.Finding) bool { return f.Code == "hosted_tool" }) {
 				t.Errorf("findings %v", f)
 			}
-			open := start(t, scripted(t, "replies:\n  - {text: x}\n"), func(_ *config.Model, _ *Options, s *models.Spec) { s.Hosted = true })
+			open := start(t, scripted(t, "replies:\n  - {text: x}\n"), func(_ *cell.Model, _ *Options, s *models.Spec) { s.Hosted = true })
 			if got = open.ask(t.Context(), t, tt.path, tt.body); got.status != http.StatusOK {
 				t.Errorf("with a network: %d %s", got.status, got.body)
 			}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/wire"
 	"github.com/berth-eval/berth/core/models"
 )
@@ -95,7 +95,7 @@ func TestARequestThatTheProviderRefusesIsTheAgents(t *testing.T) {
 				w.Header().Set("Content-Type", eventStream)
 				_, _ = w.Write(whole)
 			})
-			b := start(t, p.model(r.dialect), func(_ *config.Model, _ *Options, s *models.Spec) { s.Hosted = true })
+			b := start(t, p.model(r.dialect), func(_ *cell.Model, _ *Options, s *models.Spec) { s.Hosted = true })
 			path, body := streaming(i)
 			got := b.ask(t.Context(), t, path, strings.Replace(body, "{", `{"no_such_field":1,`, 1))
 			x := b.last(t)
@@ -127,7 +127,7 @@ func TestAParameterThatIsRefusedIsNotTheAgents(t *testing.T) {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `{"error":{"message":"temperature is not supported by this model"}}`)
 	})
-	b := start(t, p.model("openai"), func(m *config.Model, _ *Options, _ *models.Spec) { m.Parameters = []byte(`{"temperature":0}`) })
+	b := start(t, p.model("openai"), func(m *cell.Model, _ *Options, _ *models.Spec) { m.Parameters = []byte(`{"temperature":0}`) })
 	b.ask(t.Context(), t, requests[1].path, requests[1].body)
 	if x := b.last(t); x.Cause != CauseProvider || b.Down() == nil || !strings.Contains(p.bodies[1], `"temperature":0`) {
 		t.Errorf("cause %q, down %v, asked %q", x.Cause, b.Down(), p.bodies)

@@ -5,64 +5,32 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
-	"strconv"
 
 	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/gateway/wire"
-	"github.com/berth-eval/berth/core/models"
-	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// replay is a run whose exchanges are played again.
-type replay struct {
-	dir   string
-	index *store.Index
+// Recording is a run whose exchanges are played again.
+type Recording interface {
+	// Attempt is the folder of the attempt that answers for one of this run.
+	Attempt(trial, task string, repetition int) (dir string, err error)
 }
 
-// recorded reads the run that a model is replayed from.
-func (g *Gateway) recorded(name string) (*replay, error) {
+// recorded is the run that a model is replayed from.
+func (g *Gateway) recorded(name string) (Recording, error) {
 	if r := g.replays[name]; r != nil {
 		return r, nil
 	}
-	dir := name
-	if g.o.FindRun != nil {
-		var err error
-		if dir, err = g.o.FindRun(name); err != nil {
-			return nil, fmt.Errorf("replay: %w", err)
-		}
+	if g.o.Replay == nil {
+		return nil, errors.New("replay: there are no runs to replay from")
 	}
-	_, index, err := store.Read(dir)
+	r, err := g.o.Replay(name)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	g.replays[name] = &replay{dir: dir, index: index}
-	return g.replays[name], nil
-}
-
-// attempt is the record of the accepted attempt of a trial: the same trial, or
-// the only one of the same task and repetition.
-func (r *replay) attempt(spec *models.Spec) (string, error) {
-	t := r.index.Trial(spec.Trial)
-	if t == nil {
-		for i, other := range r.index.Trials {
-			if other.Task != spec.Task || other.Repetition != spec.Repetition {
-				continue
-			}
-			if t != nil {
-				return "", fmt.Errorf("replay: %s has several trials of task %q and repetition %d, and none that is this one: replay the experiment that it ran", r.dir, spec.Task, spec.Repetition)
-			}
-			t = r.index.Trials[i]
-		}
-	}
-	if t == nil {
-		return "", fmt.Errorf("replay: %s has no trial of task %q and repetition %d", r.dir, spec.Task, spec.Repetition)
-	}
-	a := t.Accepted()
-	if a == nil {
-		return "", fmt.Errorf("replay: the trial of task %q in %s was not finished", spec.Task, r.dir)
-	}
-	return filepath.Join(r.dir, store.TrialsDir, filepath.FromSlash(t.Dir), "attempt-"+strconv.Itoa(a.Number)), nil
+	g.replays[name] = r
+	return r, nil
 }
 
 // player plays what a role and a model said in an attempt.
@@ -72,9 +40,9 @@ func (s *session) player(e *entry, d wire.Dialect) (*tape.Player, error) {
 	if e.player != nil {
 		return e.player, nil
 	}
-	dir, err := e.up.replay.attempt(&s.spec)
+	dir, err := e.up.replay.Attempt(s.spec.Trial, s.spec.Task, s.spec.Repetition)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("replay: %w", err)
 	}
 	e.player, err = tape.Open(filepath.Join(dir, filepath.FromSlash(ExchangesFile)), s.spec.Role, e.name, d.Fleeting())
 	return e.player, err

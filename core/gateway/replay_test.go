@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
 
 // recordedRun is a run with one attempt in which ask was asked.
-func recordedRun(t *testing.T, m config.Model, ask func(*bench)) string {
+func recordedRun(t *testing.T, m cell.Model, ask func(*bench)) string {
 	t.Helper()
 	run, err := store.Create(t.TempDir(), &store.Manifest{
 		Header: store.Header{Experiment: "x", Created: time.Now()}, Cells: []store.Cell{{}},
@@ -27,7 +27,7 @@ func recordedRun(t *testing.T, m config.Model, ask func(*bench)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := start(t, m, func(_ *config.Model, _ *Options, s *models.Spec) {
+	b := start(t, m, func(_ *cell.Model, _ *Options, s *models.Spec) {
 		s.Dir, s.Append = at.Dir(), func(file string, v any) {
 			if lost := at.Append(file, v); lost != nil {
 				t.Error(lost)
@@ -60,8 +60,8 @@ func TestARunIsReplayed(t *testing.T) {
 			p := provide(t, inPieces(whole, 100))
 			dir := recordedRun(t, p.model(r.dialect), func(b *bench) { first = b.ask(t.Context(), t, path, body) })
 			p.Close()
-			m := config.Model{Provider: r.dialect, Name: "m1", Replay: dir}
-			b := start(t, m, func(_ *config.Model, _ *Options, s *models.Spec) { s.Trial, s.Task, s.Repetition = "other", "x", 1 })
+			m := cell.Model{Provider: r.dialect, Name: "m1", Replay: dir}
+			b := start(t, m, func(_ *cell.Model, _ *Options, s *models.Spec) { s.Trial, s.Task, s.Repetition = "other", "x", 1 })
 			again := strings.Replace(body, `{`, `{"metadata":{"user_id":"another"},`, 1)
 			if r.dialect == "gemini" {
 				again = body
@@ -73,7 +73,7 @@ func TestARunIsReplayed(t *testing.T) {
 			if b.Usage()[0].OutputTokens != 42 {
 				t.Errorf("usage %+v", b.Usage())
 			}
-			b2 := start(t, m, func(_ *config.Model, _ *Options, s *models.Spec) { s.Trial, s.Task, s.Repetition = "other", "x", 1 })
+			b2 := start(t, m, func(_ *cell.Model, _ *Options, s *models.Spec) { s.Trial, s.Task, s.Repetition = "other", "x", 1 })
 			got = b2.ask(t.Context(), t, path, strings.Replace(body, "hi", "ho", 1))
 			if got.status != http.StatusBadRequest || !strings.Contains(got.body, "now") || b2.Down() == nil || len(b2.Findings()) != 1 {
 				t.Errorf("%d: %s, down %v, findings %v", got.status, got.body, b2.Down(), b2.Findings())
@@ -84,7 +84,7 @@ func TestARunIsReplayed(t *testing.T) {
 
 func TestAReplayOfNothing(t *testing.T) {
 	t.Parallel()
-	_, err := New(Options{Dir: filepath.Join(t.TempDir(), "g"), Models: []config.Model{{Label: "m", Provider: "openai", Name: "m1", Replay: t.TempDir()}}})
+	_, err := New(Options{Replay: recording, Dir: filepath.Join(t.TempDir(), "g"), Models: []*cell.Model{{Label: "m", Provider: "openai", Name: "m1", Replay: t.TempDir()}}})
 	if err == nil || !strings.Contains(err.Error(), "replay") {
 		t.Errorf("got %v", err)
 	}

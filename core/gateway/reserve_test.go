@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 )
@@ -58,7 +58,7 @@ func TestContentThatIsElsewhereIsReserved(t *testing.T) {
 			p := provide(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) })
 			m := p.model(r.dialect)
 			m.ContextTokens = context
-			b := start(t, m, func(_ *config.Model, _ *Options, s *models.Spec) {
+			b := start(t, m, func(_ *cell.Model, _ *Options, s *models.Spec) {
 				s.Budget.Tokens, s.Hosted = new(int64(budget)), true
 			})
 			got := b.ask(t.Context(), t, r.path, tt.body)
@@ -72,7 +72,7 @@ func TestContentThatIsElsewhereIsReserved(t *testing.T) {
 // An answer to the session itself is as long as that was.
 func TestAnAnswerToTheSessionIsNoContentElsewhere(t *testing.T) {
 	t.Parallel()
-	b := start(t, scripted(t, "replies:\n  - {text: x, usage: {input: 20, output: 20}}\n"), func(_ *config.Model, _ *Options, s *models.Spec) {
+	b := start(t, scripted(t, "replies:\n  - {text: x, usage: {input: 20, output: 20}}\n"), func(_ *cell.Model, _ *Options, s *models.Spec) {
 		s.Budget.Tokens, s.Hosted = new(int64(10_000)), true
 	})
 	for i, extra := range []string{"", `,"previous_response_id":"r1"`} {
@@ -86,21 +86,21 @@ func TestAnAnswerWithoutBoundIsReservedAsItsModelSays(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, body string
-		set        func(*config.Model)
+		set        func(*cell.Model)
 		want       int64 // tokens of output
 	}{
-		{"the client's", `"max_tokens":300,`, func(*config.Model) {}, 300},
-		{"the client's, more than the model can say", `"max_tokens":999999,`, func(m *config.Model) { m.Name = "claude-opus-4-8" }, 128000},
-		{"usual", "", func(*config.Model) {}, 16384},
-		{"the model's, which is less", "", func(m *config.Model) { m.Name = "gemini-2.0-flash" }, 8192},
-		{"the block's", "", func(m *config.Model) { m.ReserveOutput = 500 }, 500},
-		{"the parameters'", "", func(m *config.Model) { m.Parameters = []byte(`{"max_tokens":200}`) }, 200},
+		{"the client's", `"max_tokens":300,`, func(*cell.Model) {}, 300},
+		{"the client's, more than the model can say", `"max_tokens":999999,`, func(m *cell.Model) { m.Name = "claude-opus-4-8" }, 128000},
+		{"usual", "", func(*cell.Model) {}, 16384},
+		{"the model's, which is less", "", func(m *cell.Model) { m.Name = "gemini-2.0-flash" }, 8192},
+		{"the block's", "", func(m *cell.Model) { m.ReserveOutput = 500 }, 500},
+		{"the parameters'", "", func(m *cell.Model) { m.Parameters = []byte(`{"max_tokens":200}`) }, 200},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			m := scripted(t, "replies:\n  - {text: x}\n")
 			tt.set(&m)
-			b := start(t, m, func(_ *config.Model, _ *Options, s *models.Spec) { s.Budget.Tokens = new(int64(1)) })
+			b := start(t, m, func(_ *cell.Model, _ *Options, s *models.Spec) { s.Budget.Tokens = new(int64(1)) })
 			got := b.ask(t.Context(), t, "/v1/chat/completions", fmt.Sprintf(`{%s"messages":[{"role":"user","content":"hi"}]}`, tt.body))
 			if want := fmt.Sprintf("%d of output", tt.want); got.status != 403 || !strings.Contains(got.body, want) {
 				t.Errorf("%d, %s; want %q", got.status, got.body, want)
@@ -129,7 +129,7 @@ func TestARequestHasTheUsualRate(t *testing.T) {
 			t.Parallel()
 			r := requests[tt.request]
 			p := provide(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
-			b := start(t, p.model(r.dialect), func(_ *config.Model, _ *Options, s *models.Spec) { s.Hosted = true })
+			b := start(t, p.model(r.dialect), func(_ *cell.Model, _ *Options, s *models.Spec) { s.Hosted = true })
 			for i, value := range []string{tt.dear, tt.ok} {
 				b.ask(t.Context(), t, r.path, strings.Replace(r.body, "{", `{"`+tt.name+`":`+value+`,`, 1))
 				if left := strings.Contains(p.bodies[i], tt.name); left != (i == 1) {
@@ -146,10 +146,10 @@ func TestARequestHasTheUsualRate(t *testing.T) {
 // Parameters that choose another rate have no price in the table.
 func TestAnotherRateNeedsAPrice(t *testing.T) {
 	t.Parallel()
-	key, one := config.Plain("k"), 1.0
+	key, one := cell.Plain("k"), 1.0
 	for name, tt := range map[string]struct {
 		parameters string
-		price      *config.Price
+		price      *cell.Price
 		ok         bool
 	}{
 		"usual":                 {`{"service_tier":"auto"}`, nil, true},
@@ -157,8 +157,8 @@ func TestAnotherRateNeedsAPrice(t *testing.T) {
 		"dearer, with a price":  {`{"speed":"fast"}`, priced(10, 1, 12, 50), true},
 		"something of its body": {`{"temperature":0}`, nil, true},
 	} {
-		m := config.Model{Label: "m", Provider: "anthropic", Name: "claude-opus-4-8", APIKey: &key, Parameters: []byte(tt.parameters), Price: tt.price}
-		g, err := New(Options{Dir: t.TempDir(), Models: []config.Model{m}, Run: ledger.Limit{USD: &one}})
+		m := cell.Model{Label: "m", Provider: "anthropic", Name: "claude-opus-4-8", APIKey: &key, Parameters: []byte(tt.parameters), Price: tt.price}
+		g, err := New(Options{Dir: t.TempDir(), Models: []*cell.Model{&m}, Run: ledger.Limit{USD: &one}})
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
 )
 
@@ -138,7 +138,7 @@ func (e *sizeError) Error() string {
 }
 
 // mostOf is how large a request for the model may be.
-func mostOf(m *config.Model) int64 {
+func mostOf(m *cell.Model) int64 {
 	if m.MaxRequestMiB > 0 {
 		return m.MaxRequestMiB << 20
 	}

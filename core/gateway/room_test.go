@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
 )
 
@@ -21,7 +21,7 @@ import (
 // takes many times its size of the memory, and the client reads why.
 func TestARequestHasABoundedSize(t *testing.T) {
 	t.Parallel()
-	small := func(m *config.Model, _ *Options, _ *models.Spec) { m.MaxRequestMiB = 1 }
+	small := func(m *cell.Model, _ *Options, _ *models.Spec) { m.MaxRequestMiB = 1 }
 	for _, tt := range []struct {
 		name, body, want string
 		more             []setting
@@ -36,7 +36,7 @@ func TestARequestHasABoundedSize(t *testing.T) {
 			t.Run(fmt.Sprint(tt.name, " chunked ", chunked), func(t *testing.T) {
 				t.Parallel()
 				p := provide(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) })
-				b := start(t, p.model("openai-chat"), append(tt.more, func(_ *config.Model, _ *Options, s *models.Spec) { s.Hosted = true })...)
+				b := start(t, p.model("openai-chat"), append(tt.more, func(_ *cell.Model, _ *Options, s *models.Spec) { s.Hosted = true })...)
 				got := b.send(t, tt.body, chunked)
 				if tt.want == "" {
 					if got.status != http.StatusOK || len(p.bodies) != 1 {
@@ -144,7 +144,7 @@ func TestAnswersHaveLittleRoom(t *testing.T) {
 func TestTheRecordOfAnAttemptIsBounded(t *testing.T) {
 	t.Parallel()
 	const most = 64 << 10
-	b := start(t, scripted(t, oneReply), func(_ *config.Model, o *Options, _ *models.Spec) { o.Record = most })
+	b := start(t, scripted(t, oneReply), func(_ *cell.Model, o *Options, _ *models.Spec) { o.Record = most })
 	other := b.open(t, b.spec)
 	t.Cleanup(func() {
 		if err := other.Close(context.Background()); err != nil {

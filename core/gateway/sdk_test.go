@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/models"
@@ -61,8 +61,8 @@ func TestTheVendorsLibraries(t *testing.T) {
 			if strings.Count(first, "\n") != 4 || strings.Count(first, "Die Welt ✓ 世界") != 4 || strings.Count(first, "echo Grüße") != 4 {
 				t.Errorf("the clients say\n%s", first)
 			}
-			m := config.Model{Provider: "script", Name: "m1", Replay: run}
-			again := client(start(t, m, func(_ *config.Model, _ *Options, s *models.Spec) { s.Task, s.Repetition = "x", 1 }))
+			m := cell.Model{Provider: "script", Name: "m1", Replay: run}
+			again := client(start(t, m, func(_ *cell.Model, _ *Options, s *models.Spec) { s.Task, s.Repetition = "x", 1 }))
 			if again != first {
 				t.Errorf("the replay differs:\n%s\nfrom\n%s", again, first)
 			}
@@ -97,8 +97,8 @@ func readsOverSigns(t *testing.T, dialect string, client func(*bench) string) {
 		pass.ServeHTTP(w, r)
 	}))
 	t.Cleanup(p.Close)
-	key := config.Plain(canaryKey)
-	b := start(t, config.Model{Provider: dialect, Name: "m1", BaseURL: p.URL, APIKey: &key}, func(_ *config.Model, o *Options, _ *models.Spec) {
+	key := cell.Plain(canaryKey)
+	b := start(t, cell.Model{Provider: dialect, Name: "m1", BaseURL: p.URL, APIKey: &key}, func(_ *cell.Model, o *Options, _ *models.Spec) {
 		o.Pace, o.Silence = pace.Options{First: 100 * time.Millisecond}, time.Millisecond
 	})
 	if said := client(b); strings.Count(said, "Die Welt ✓ 世界") != 1 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -120,7 +120,7 @@ func TestASealedSandboxReachesNothingThroughItsProvider(t *testing.T) {
 			if tt.refused == "" {
 				return
 			}
-			b = start(t, p.model(tt.dialect), func(m *config.Model, _ *Options, _ *models.Spec) { m.AllowHosted = []string{name} })
+			b = start(t, p.model(tt.dialect), func(m *cell.Model, _ *Options, _ *models.Spec) { m.AllowHosted = []string{name} })
 			if got = b.ask(t.Context(), t, tt.path, tt.body); len(p.bodies) != 1 || p.bodies[0] == "" || len(b.Findings()) > 1 {
 				t.Errorf("allowed by name: %d %s, findings %v", got.status, got.body, b.Findings())
 			}

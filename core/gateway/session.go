@@ -121,8 +121,8 @@ func (g *Gateway) open(ctx context.Context, spec models.Spec) (_ *session, err e
 	return s, nil
 }
 
-func (s *session) add(name string, m cell.Model) error {
-	u := s.g.models[m.ID]
+func (s *session) add(name string, m *cell.Model) error {
+	u := s.g.models[m]
 	if u == nil {
 		return fmt.Errorf("the gateway has no model %q", m.Label)
 	}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 )
 
 // How long a provider may be silent when the model block does not say. An
@@ -23,7 +23,7 @@ const (
 
 // silenceLimits are the longest waits for the first byte of an answer and, in
 // the middle of it, for the next.
-func silenceLimits(m *config.Model, stream bool) (first, idle time.Duration) {
+func silenceLimits(m *cell.Model, stream bool) (first, idle time.Duration) {
 	first, idle = firstByteOfWhole, idleTimeout
 	if stream {
 		first = firstByteOfStream

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
 )
 
 // impatient is a model whose provider may be silent for a moment only.
 func impatient(limit time.Duration) setting {
-	return func(m *config.Model, _ *Options, _ *models.Spec) {
+	return func(m *cell.Model, _ *Options, _ *models.Spec) {
 		m.FirstByteTimeout, m.IdleTimeout = &limit, &limit
 	}
 }

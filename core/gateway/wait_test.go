@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/models"
 )
 
 // patient paces quickly and gives nobody up.
-func patient(_ *config.Model, o *Options, _ *models.Spec) {
+func patient(_ *cell.Model, o *Options, _ *models.Spec) {
 	o.Pace = pace.Options{First: 5 * time.Millisecond, Longest: 20 * time.Millisecond}
 	o.Silence = 3 * time.Millisecond
 }
@@ -44,7 +44,7 @@ func TestAProviderThatAsksForPatienceIsWaitedFor(t *testing.T) {
 					_, _ = w.Write(whole)
 				}
 			})
-			b := start(t, p.model(r.dialect), patient, func(_ *config.Model, o *Options, _ *models.Spec) {
+			b := start(t, p.model(r.dialect), patient, func(_ *cell.Model, o *Options, _ *models.Spec) {
 				o.Pace.First, o.Pace.Longest = 100*time.Millisecond, 400*time.Millisecond // time for signs of life
 			})
 			path, body := streaming(i)
@@ -67,7 +67,7 @@ func TestAProviderThatAsksForPatienceIsWaitedFor(t *testing.T) {
 // only break it off, and is told when the client asks again.
 func TestSignsOfLifeBeforeAWholeAnswer(t *testing.T) {
 	t.Parallel()
-	slowly := func(_ *config.Model, o *Options, _ *models.Spec) {
+	slowly := func(_ *cell.Model, o *Options, _ *models.Spec) {
 		o.Pace, o.Silence = pace.Options{First: time.Second}, time.Millisecond
 	}
 	array := requests[3]
@@ -132,7 +132,7 @@ func TestAProviderThatStaysDownIsNotTheAgentsFault(t *testing.T) {
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, `{"error":{"message":"not now"}}`)
 		})
-		b := start(t, p.model("openai"), patient, func(_ *config.Model, o *Options, _ *models.Spec) { o.Pace.Patience = 30 * time.Millisecond })
+		b := start(t, p.model("openai"), patient, func(_ *cell.Model, o *Options, _ *models.Spec) { o.Pace.Patience = 30 * time.Millisecond })
 		path, body := streaming(1)
 		got := b.ask(t.Context(), t, path, body)
 		if !strings.Contains(got.body, "not now") {

@@ -33,7 +33,7 @@ type Spec struct {
 	Task       string // its name
 	Repetition int
 	Role       string // agent, user, judge
-	Models     map[string]cell.Model
+	Models     map[string]*cell.Model
 	Budget     cell.Budget // shared by all sessions of the role in the attempt
 	Hosted     bool        // tools that a provider runs itself, such as a search, may be used
 	// Dir is the folder of the attempt, and Append adds a line of JSON to a file

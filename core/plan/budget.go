@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/price"
@@ -42,11 +43,11 @@ func (m *maker) budgets() {
 
 // tooSmall warns of the budgets that a request to one of the models may not fit
 // into.
-func (m *maker) tooSmall(c *config.Cell, models map[string]config.Model, budgets []budget) {
+func (m *maker) tooSmall(c *config.Cell, models map[string]*cell.Model, budgets []budget) {
 	for _, name := range slices.Sorted(maps.Keys(models)) {
 		of := models[name]
-		output := mostOutput(&of)
-		usd := math.Ceil(price.AtMost(price.Shipped().Of(&of), firstInput, output)*100) / 100
+		output := mostOutput(of)
+		usd := math.Ceil(price.AtMost(price.Shipped().Of(of), firstInput, output)*100) / 100
 		for _, b := range budgets {
 			has, least, unit := "", "", ""
 			switch {
@@ -69,7 +70,7 @@ func (m *maker) tooSmall(c *config.Cell, models map[string]config.Model, budgets
 
 // mostOutput is how many tokens of output are set aside for a request that has
 // no bound but that of the model's block.
-func mostOutput(m *config.Model) int64 {
+func mostOutput(m *cell.Model) int64 {
 	limits := price.Shipped().Limits(m)
 	d := dialects.Named(model.Dialect(m.Provider))
 	if d == nil || len(m.Parameters) == 0 {

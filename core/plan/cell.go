@@ -8,8 +8,6 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
-	"github.com/berth-eval/berth/core/gateway"
-	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -26,8 +24,8 @@ func (r *reader) fail(err error) {
 	}
 }
 
-func (r *reader) text(t config.Text) string {
-	if !r.reveal || !t.Secret() {
+func (r *reader) text(t cell.Text) string {
+	if !r.reveal || t.Secret() == nil {
 		return t.String()
 	}
 	s, err := t.Reveal()
@@ -38,7 +36,7 @@ func (r *reader) text(t config.Text) string {
 	return s
 }
 
-func (r *reader) env(m map[string]config.Text) map[string]string {
+func (r *reader) env(m map[string]cell.Text) map[string]string {
 	out := make(map[string]string, len(m))
 	for k, t := range m {
 		out[k] = r.text(t)
@@ -46,7 +44,7 @@ func (r *reader) env(m map[string]config.Text) map[string]string {
 	return out
 }
 
-func (r *reader) values(v config.Values) json.RawMessage {
+func (r *reader) values(v cell.Values) json.RawMessage {
 	if !r.reveal {
 		return v.JSON()
 	}
@@ -61,15 +59,15 @@ func (r *reader) agent(a config.Agent) cell.Agent {
 	return cell.Agent{Plugin: a.Plugin, Oracle: a.Oracle, Config: r.values(a.Config), Env: r.env(a.Env), Models: r.models(a.Models)}
 }
 
-func (r *reader) models(ms map[string]config.Model) map[string]cell.Model {
-	out := make(map[string]cell.Model, len(ms))
-	for name, m := range ms {
+// models notes the keys, which the gateway alone has: whatever else says them is
+// kept out of the record.
+func (r *reader) models(ms map[string]*cell.Model) map[string]*cell.Model {
+	for _, m := range ms {
 		if m.APIKey != nil {
-			r.text(*m.APIKey) // the gateway alone has it; whatever else says it is kept out of the record
+			r.text(*m.APIKey)
 		}
-		out[name] = cell.Model{ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.Dialect(m.Provider), Name: m.Name}}
 	}
-	return out
+	return ms
 }
 
 // Public is a cell on a dataset as core/trial takes it, with the names of

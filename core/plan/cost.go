@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/price"
 )
@@ -80,13 +81,13 @@ type unbounded struct {
 // trialCost is the most that one attempt in a cell can cost, or why that is
 // not known.
 func trialCost(c *config.Cell, n *cellNeeds) (usd float64, unknown []unbounded) {
-	add := func(who string, models map[string]config.Model, budget *float64, tokens *int64) {
+	add := func(who string, models map[string]*cell.Model, budget *float64, tokens *int64) {
 		if len(models) == 0 {
 			return
 		}
 		dearest := 0.0
 		for _, m := range models {
-			top, known := price.Highest(price.Shipped().Of(&m))
+			top, known := price.Highest(price.Shipped().Of(m))
 			if !known {
 				unknown = append(unknown, unbounded{fmt.Sprintf("the price of model %q is not known: add a price block", m.Label), true})
 				return

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -13,12 +14,12 @@ import (
 // endpoints are where the models of a cell are, by who uses them.
 func endpoints(c *config.Cell) map[string]store.Endpoint {
 	all := map[string]store.Endpoint{}
-	add := func(who string, ms map[string]config.Model) {
+	add := func(who string, ms map[string]*cell.Model) {
 		for role, m := range ms {
 			e := store.Endpoint{Address: m.BaseURL, Replay: m.Replay}
 			if m.APIKey != nil {
 				e.Key = "written in the experiment"
-				if m.APIKey.Secret() {
+				if m.APIKey.Secret() != nil {
 					e.Key = m.APIKey.String()
 				}
 			}

@@ -1,23 +1,27 @@
 package run
 
 import (
-	"maps"
 	"slices"
+	"strings"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/store"
 )
 
-// Models are the models that an experiment uses, each once, by label.
-func Models(e *config.Experiment) []config.Model {
-	byID := map[string]config.Model{}
-	add := func(ms map[string]config.Model) {
+// Models are the models that some cells use, each once, by label.
+func Models(cells ...*config.Cell) []*cell.Model {
+	var used []*cell.Model
+	add := func(ms map[string]*cell.Model) {
 		for _, m := range ms {
-			byID[gateway.ModelID(m)] = m
+			if !slices.Contains(used, m) {
+				used = append(used, m)
+			}
 		}
 	}
-	for _, c := range e.Cells {
+	for _, c := range cells {
 		add(c.Agent.Models)
 		if c.User != nil {
 			add(c.User.Agent.Models)
@@ -26,23 +30,20 @@ func Models(e *config.Experiment) []config.Model {
 			add(v.Models)
 		}
 		if c.Model != nil {
-			add(map[string]config.Model{"": *c.Model})
+			add(map[string]*cell.Model{"": c.Model})
 		}
 	}
-	var ms []config.Model
-	for _, id := range slices.Sorted(maps.Keys(byID)) {
-		ms = append(ms, byID[id])
-	}
-	return ms
+	slices.SortStableFunc(used, func(a, b *cell.Model) int { return strings.Compare(a.Label, b.Label) })
+	return used
 }
 
 // gateway serves the models of a run; nil when it uses none.
 func (s *Spec) gateway(dir string) (*gateway.Gateway, error) {
-	ms := Models(s.Plan.Experiment)
+	ms := Models(s.Plan.Experiment.Cells...)
 	if len(ms) == 0 {
 		return nil, nil
 	}
-	spent := gateway.Before(s.Store.Index())
+	spent := spentBefore(s.Store.Index())
 	var sum ledger.Amount
 	for _, one := range spent {
 		sum = sum.Plus(one)
@@ -50,7 +51,7 @@ func (s *Spec) gateway(dir string) (*gateway.Gateway, error) {
 	l := s.Limits
 	// The underscore: folders of attempts beside it have names of letters and digits.
 	return gateway.New(gateway.Options{
-		Dir: dir + "/_g", Models: ms, FindRun: s.FindRun, Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: sum,
+		Dir: dir + "/_g", Models: ms, Replay: Replay(s.FindRun), Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: sum,
 		Cells: s.budgets(spent), Log: s.Log,
 	})
 }
@@ -61,10 +62,7 @@ func (s *Spec) budgets(spent map[string]ledger.Amount) []gateway.Cell {
 	cells := make([]gateway.Cell, len(s.Plan.Experiment.Cells))
 	for i, c := range s.Plan.Experiment.Cells {
 		p := &c.PerCell
-		cells[i] = gateway.Cell{Name: c.Key, Limit: ledger.Limit{Requests: p.Requests, Tokens: p.Tokens, USD: p.CostUSD}}
-		for _, m := range Models(&config.Experiment{Cells: []*config.Cell{c}}) {
-			cells[i].Models = append(cells[i].Models, gateway.ModelID(m))
-		}
+		cells[i] = gateway.Cell{Name: c.Key, Limit: ledger.Limit{Requests: p.Requests, Tokens: p.Tokens, USD: p.CostUSD}, Models: Models(c)}
 	}
 	for i := range s.Plan.Trials {
 		t := &s.Plan.Trials[i]
@@ -73,4 +71,34 @@ func (s *Spec) budgets(spent map[string]ledger.Amount) []gateway.Cell {
 		c.Spent = c.Spent.Plus(spent[t.ID])
 	}
 	return cells
+}
+
+// spentBefore is what the attempts of a run have spent so far, by trial, also
+// those that were killed. A cost that is not known counts nothing: without a
+// known price there is no budget in USD.
+func spentBefore(index *store.Index) map[string]ledger.Amount {
+	spent := map[string]ledger.Amount{}
+	for id, s := range index.Spent() {
+		a := ledger.Amount{Requests: s.Requests, Tokens: s.Tokens}
+		if s.CostUSD != nil {
+			a.USD = *s.CostUSD
+		}
+		spent[id] = a
+	}
+	return spent
+}
+
+// Replay reads the runs that models are replayed from; find is the folder of a
+// run, nil takes the name as a path.
+func Replay(find func(name string) (string, error)) func(string) (gateway.Recording, error) {
+	return func(name string) (gateway.Recording, error) {
+		dir := name
+		if find != nil {
+			var err error
+			if dir, err = find(name); err != nil {
+				return nil, err
+			}
+		}
+		return store.OpenRecorded(dir)
+	}
 }

@@ -51,6 +51,22 @@ type AttemptState struct {
 	found bool // in its result.json, and in no journal
 }
 
+// Spent is what the attempts of each trial have used of models so far, by the id
+// of the trial, also those that were killed.
+func (x *Index) Spent() map[string]Spend {
+	spent := map[string]Spend{}
+	for _, t := range x.Trials {
+		var sum Spend
+		for i := range t.Attempts {
+			sum.Add(t.Attempts[i].Spend())
+		}
+		if sum != (Spend{}) {
+			spent[t.ID] = sum
+		}
+	}
+	return spent
+}
+
 // Spend is what models were used in the attempt, with or without a result.
 func (a *AttemptState) Spend() Spend {
 	if a.Result != nil {

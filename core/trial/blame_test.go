@@ -304,7 +304,7 @@ if os.fork() == 0:
 	a.needs.Dialects = []model.Dialect{model.DialectOpenAIChat}
 	b := newBench(t, a, tests("true"))
 	b.gateway, b.task.Mode = &gatewayOfAPort{ports: []int{0, 7777}}, task.ModeLive
-	b.cell.Agent.Models = map[string]cell.Model{"default": {Label: "m"}}
+	b.cell.Agent.Models = map[string]*cell.Model{"default": {Label: "m"}}
 	second := b.task.Stages[0]
 	second.Name = "second"
 	b.task.Stages = append(b.task.Stages, second)

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -29,8 +28,8 @@ func TestAModelIsReachedFromInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	m := config.Model{Label: "m", Provider: "script", Name: "scripted", Script: script}
-	g, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "g"), Models: []config.Model{m}})
+	m := &cell.Model{Label: "m", Provider: "script", Name: "scripted", Script: script}
+	g, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "g"), Models: []*cell.Model{m}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +46,7 @@ func TestAModelIsReachedFromInside(t *testing.T) {
 	a.needs.Dialects = []model.Dialect{model.DialectOpenAIChat}
 	b := newBench(t, a, tests("grep -q 'from the model' /app/x"))
 	b.gateway = g
-	b.cell.Agent.Models = map[string]cell.Model{"default": {ID: gateway.ModelID(m), Label: "m"}}
+	b.cell.Agent.Models = map[string]*cell.Model{"default": m}
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Yielded, record.Checked)
 	if len(r.Claimed) != 1 || *r.Claimed[0].Output != 5 || !strings.Contains(fmt.Sprint(r.Findings), "the gateway counted 30 and 4") {

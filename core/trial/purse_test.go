@@ -64,7 +64,7 @@ func TestABudgetEndsTheTurnAndTheWorkIsGraded(t *testing.T) {
 	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
 	b := newBench(t, a, tests("test -s /app/x"))
 	b.gateway = p
-	b.cell.Agent.Models = map[string]cell.Model{"default": {Label: "m"}}
+	b.cell.Agent.Models = map[string]*cell.Model{"default": {Label: "m"}}
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Budget, record.Checked)
 	if len(r.Usage) != 1 || p.allowed != 2 || p.revoked < 2 || a.setups[0].Models["default"].Token == "" {
@@ -78,7 +78,7 @@ func withModel(t *testing.T, a *scripted, j *judge, p *purse) *bench {
 	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
 	b := newBench(t, a, j)
 	b.gateway = p
-	b.cell.Agent.Models = map[string]cell.Model{"default": {Label: "m"}}
+	b.cell.Agent.Models = map[string]*cell.Model{"default": {Label: "m"}}
 	return b
 }
 
@@ -227,6 +227,6 @@ func TestABudgetEndsTheTurnOfAnAgentThatGivesUpFirst(t *testing.T) {
 	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
 	b := newBench(t, a, tests("true"))
 	b.gateway = p
-	b.cell.Agent.Models = map[string]cell.Model{"default": {Label: "m"}}
+	b.cell.Agent.Models = map[string]*cell.Model{"default": {Label: "m"}}
 	want(t, b.run(t.Context(), t), record.Passed, record.Budget, record.Checked)
 }

@@ -154,7 +154,7 @@ func (s *session) compare(used []record.Usage) {
 }
 
 // modelSpec is what every session asks the gateway for.
-func (a *attempt) modelSpec(role string, named map[string]cell.Model) models.Spec {
+func (a *attempt) modelSpec(role string, named map[string]*cell.Model) models.Spec {
 	return models.Spec{
 		Trial: a.in.Trial, Attempt: a.in.Attempt, Task: a.task.Name, Repetition: a.in.Repetition, Role: role, Models: named,
 		Hosted: true, Dir: a.in.Record.Dir(), Append: a.recorder.Append,

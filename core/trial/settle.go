@@ -102,7 +102,7 @@ func (s *stage) collect(ctx context.Context) (record.Phase, error) {
 		}
 		who := trajectory.Agent{Name: s.a.agentUsed.Name, Version: s.a.agentUsed.Version}
 		if m, ok := s.a.in.Cell.Agent.Models["default"]; ok {
-			who.ModelName = m.Info.Name
+			who.ModelName = m.Name
 		}
 		b, err := s.a.recorder.Trajectory(p, s.a.in.Record.Dir(), who, recorder.Whole{
 			Session: fmt.Sprintf("%s/%d", s.a.in.Trial, s.a.in.Attempt), Used: s.a.used(),

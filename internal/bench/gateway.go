@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/models"
 )
@@ -45,9 +44,9 @@ type way struct {
 func (b *bench) gateway(ctx context.Context, f *figures) (err error) {
 	provider := httptest.NewServer(http.HandlerFunc(provide))
 	defer provider.Close()
-	key := config.Plain("k")
-	m := config.Model{Label: "m", Provider: "anthropic", Name: "m", BaseURL: provider.URL, APIKey: &key}
-	g, err := gateway.New(gateway.Options{Dir: filepath.Join(b.dir, "g"), Models: []config.Model{m}})
+	key := cell.Plain("k")
+	m := &cell.Model{Label: "m", Provider: "anthropic", Name: "m", BaseURL: provider.URL, APIKey: &key}
+	g, err := gateway.New(gateway.Options{Dir: filepath.Join(b.dir, "g"), Models: []*cell.Model{m}})
 	if err != nil {
 		return err
 	}
@@ -59,7 +58,7 @@ func (b *bench) gateway(ctx context.Context, f *figures) (err error) {
 	defer lines.Close()
 	var mu sync.Mutex
 	s, err := g.Session(ctx, models.Spec{
-		Trial: "t", Attempt: 1, Role: "agent", Dir: b.dir, Models: map[string]cell.Model{"default": {ID: gateway.ModelID(m)}},
+		Trial: "t", Attempt: 1, Role: "agent", Dir: b.dir, Models: map[string]*cell.Model{"default": m},
 		Append: func(_ string, line any) {
 			mu.Lock()
 			defer mu.Unlock()

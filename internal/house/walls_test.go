@@ -26,6 +26,22 @@ var only = []struct {
 // under says whether path is dir or below it.
 func under(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
+// layers are the packages of the core from the lowest up. A package imports only
+// what is in a lower layer, and its own folder.
+var layers = [][]string{
+	{"cell", "plainfile", "record"},
+	{"models"},
+	{"config", "gateway", "plugin", "relay", "store"},
+	{"trial"},
+	{"plan"},
+	{"run"},
+}
+
+// layer is the place in layers of a folder of the core, or -1.
+func layer(name string) int {
+	return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, name) })
+}
+
 // trespass says why the package from (a path below the module) must not import
 // to (a full import path), or "".
 func trespass(from, to string) string {
@@ -57,6 +73,12 @@ func trespass(from, to string) string {
 		if !under(ours, "core") && !under(ours, "plugins") {
 			return "core/ imports plugins/ and never a concrete plugin or format"
 		}
+		if inner, core := strings.CutPrefix(ours, "core/"); core {
+			other, _, _ := strings.Cut(inner, "/")
+			if other != name && layer(other) >= layer(name) {
+				return "core/" + name + " imports only the layers of the core below it (see layers), not core/" + other
+			}
+		}
 	}
 	return ""
 }
@@ -64,7 +86,20 @@ func trespass(from, to string) string {
 func TestNoImportCrossesAWall(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
-		for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+		if name, core := strings.CutPrefix(p.rel(), "core/"); core {
+			if name, _, _ = strings.Cut(name, "/"); layer(name) < 0 {
+				t.Errorf("core/%s is in no layer: add it to layers", name)
+			}
+		}
+		for _, imp := range p.Imports {
+			if why := trespass(p.rel(), imp); why != "" {
+				t.Errorf("%s imports %s: %s", p.rel(), imp, why)
+			}
+		}
+		for _, imp := range slices.Concat(p.TestImports, p.XTestImports) {
+			if strings.HasPrefix(p.rel(), "core/") && strings.HasPrefix(imp, module+"/core/") {
+				continue // a test may use what is above
+			}
 			if why := trespass(p.rel(), imp); why != "" {
 				t.Errorf("%s imports %s: %s", p.rel(), imp, why)
 			}
@@ -85,6 +120,10 @@ func TestTrespass(t *testing.T) {
 		{"plugins/agent", module + "/internal/x", "plugins/ imports nothing"},
 		{"core/run", module + "/core/trial", ""},
 		{"core/run", module + "/plugins/task", ""},
+		{"core/gateway/price", module + "/core/gateway/wire", ""},
+		{"core/gateway", module + "/core/config", "below it"},
+		{"core/gateway/tape", module + "/core/store", "below it"},
+		{"core/trial/sandbox", module + "/core/plan", "below it"},
 		{"core/run", module + "/tasks/harbor", "never a concrete"},
 		{"core/run", module + "/environments/local", "never a concrete"},
 		{"core/run", module + "/internal/x", "never a concrete"},

@@ -14,7 +14,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/wire"
 	"github.com/berth-eval/berth/plugins/model"
 )
@@ -66,13 +66,13 @@ func Parse(b []byte) (*Table, error) {
 // Of is the price of a model: that of its block, else, for a provider's own
 // address, that of the table; nil when it is not known. A scripted model
 // without a price is free.
-func (t *Table) Of(m *config.Model) *config.Price {
+func (t *Table) Of(m *cell.Model) *cell.Price {
 	zero := 0.0
 	switch {
 	case m.Price != nil:
 		return m.Price
 	case m.Provider == string(model.DialectScript):
-		return &config.Price{Input: &zero, CachedInput: &zero, CacheWrite: &zero, Output: &zero}
+		return &cell.Price{Input: &zero, CachedInput: &zero, CacheWrite: &zero, Output: &zero}
 	case m.BaseURL != "":
 		return nil // somebody else's price
 	}
@@ -80,9 +80,9 @@ func (t *Table) Of(m *config.Model) *config.Price {
 	if !ok {
 		return nil
 	}
-	out := &config.Price{Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output}
+	out := &cell.Price{Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output}
 	for _, t := range p.Tiers {
-		out.Tiers = append(out.Tiers, config.PriceTier{Above: t.Above, Input: t.Input, CachedInput: t.CachedInput, CacheWrite: t.CacheWrite, Output: t.Output})
+		out.Tiers = append(out.Tiers, cell.PriceTier{Above: t.Above, Input: t.Input, CachedInput: t.CachedInput, CacheWrite: t.CacheWrite, Output: t.Output})
 	}
 	return out
 }
@@ -102,7 +102,7 @@ const (
 
 // Limits of a model are those of its block, else those of the table. Few answers
 // are as long as the model allows, so Usual is less.
-func (t *Table) Limits(m *config.Model) Limits {
+func (t *Table) Limits(m *cell.Model) Limits {
 	known := t.Models[strings.TrimPrefix(m.Name, "models/")]
 	l := Limits{
 		Context: cmp.Or(m.ContextTokens, known.Context, assumedContext), Output: known.MaxOutput, Usual: cmp.Or(m.ReserveOutput, assumedOutput),
@@ -116,16 +116,16 @@ func (t *Table) Limits(m *config.Model) Limits {
 const million = 1e6
 
 // parts are the prices of a request.
-type parts = config.PriceTier
+type parts = cell.PriceTier
 
 // all are the prices of a model, each with where it begins, in order.
-func all(p *config.Price) []parts {
+func all(p *cell.Price) []parts {
 	return append([]parts{{Above: -1, Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output}}, p.Tiers...)
 }
 
 // Cost is what the usage of one request costs in USD; false: a price that it
 // needs is not known.
-func Cost(p *config.Price, u wire.Usage) (float64, bool) {
+func Cost(p *cell.Price, u wire.Usage) (float64, bool) {
 	if p == nil {
 		return 0, u == wire.Usage{}
 	}
@@ -159,7 +159,7 @@ func Cost(p *config.Price, u wire.Usage) (float64, bool) {
 // AtMost is what a request with at most so many tokens costs at most; nothing
 // when no price is known. A kind of input without a price counts as the dearest
 // other.
-func AtMost(p *config.Price, input, output int64) float64 {
+func AtMost(p *cell.Price, input, output int64) float64 {
 	if p == nil {
 		return 0
 	}
@@ -186,7 +186,7 @@ func dearest(prices ...*float64) float64 {
 
 // Highest is the price of the dearest kind of token of a model; false when one
 // that is always paid is not known.
-func Highest(p *config.Price) (float64, bool) {
+func Highest(p *cell.Price) (float64, bool) {
 	if !Bounds(p) {
 		return 0, false
 	}
@@ -198,7 +198,7 @@ func Highest(p *config.Price) (float64, bool) {
 }
 
 // Bounds says whether a budget in USD can be held with a price.
-func Bounds(p *config.Price) bool {
+func Bounds(p *cell.Price) bool {
 	if p == nil {
 		return false
 	}

@@ -5,21 +5,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/wire"
 )
 
 func TestWhatIsNotKnownStaysUnknown(t *testing.T) {
 	t.Parallel()
-	full := &config.Price{Input: new(10.0), CachedInput: new(1.0), CacheWrite: new(20.0), Output: new(100.0)}
-	partly := &config.Price{Input: new(10.0), Output: new(100.0)}
-	tiers := &config.Price{
+	full := &cell.Price{Input: new(10.0), CachedInput: new(1.0), CacheWrite: new(20.0), Output: new(100.0)}
+	partly := &cell.Price{Input: new(10.0), Output: new(100.0)}
+	tiers := &cell.Price{
 		Input: new(1.0), CachedInput: new(0.1), Output: new(4.0),
-		Tiers: []config.PriceTier{{Above: 1000, Input: new(2.0), Output: new(6.0)}, {Above: 5000, Input: new(3.0), CachedInput: new(0.3), Output: new(9.0)}},
+		Tiers: []cell.PriceTier{{Above: 1000, Input: new(2.0), Output: new(6.0)}, {Above: 5000, Input: new(3.0), CachedInput: new(0.3), Output: new(9.0)}},
 	}
 	for _, tt := range []struct {
 		name  string
-		price *config.Price
+		price *cell.Price
 		usage wire.Usage
 		want  float64
 		known bool
@@ -40,7 +40,7 @@ func TestWhatIsNotKnownStaysUnknown(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		price *config.Price
+		price *cell.Price
 		input int64
 		want  float64
 	}{{full, 1000, 0.021}, {tiers, 1000, 0.00104}, {tiers, 1001, 0.002062}, {tiers, 6000, 0.01809}, {nil, 9, 0}} {
@@ -75,19 +75,19 @@ func TestTheShippedTable(t *testing.T) {
 		}
 	}
 	for name := range table.Models {
-		if table.Of(&config.Model{Name: name}) == nil {
+		if table.Of(&cell.Model{Name: name}) == nil {
 			t.Errorf("%s is not found", name)
 		}
-		if table.Of(&config.Model{Name: name, BaseURL: "http://elsewhere"}) != nil {
+		if table.Of(&cell.Model{Name: name, BaseURL: "http://elsewhere"}) != nil {
 			t.Errorf("%s has a price at somebody else's address", name)
 		}
-		own := &config.Price{Input: new(1.0)}
-		if table.Of(&config.Model{Name: name, Price: own}) != own {
+		own := &cell.Price{Input: new(1.0)}
+		if table.Of(&cell.Model{Name: name, Price: own}) != own {
 			t.Errorf("%s: the experiment's price does not win", name)
 		}
 		break
 	}
-	if table.Of(&config.Model{Name: "nobody-knows"}) != nil {
+	if table.Of(&cell.Model{Name: "nobody-knows"}) != nil {
 		t.Error("a price was invented")
 	}
 	if _, err := Parse([]byte("models: {}\n")); err == nil || !strings.Contains(err.Error(), "date") {

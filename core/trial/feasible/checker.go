@@ -29,7 +29,7 @@ type question struct {
 func (c *Checker) Agent(ctx context.Context, p agent.Agent, of record.PluginUsed, a cell.Agent, role agent.Role) (agent.Needs, error) {
 	r := agent.CheckRequest{Config: a.Config, Models: map[string]model.Info{}, Role: role}
 	for name, m := range a.Models {
-		r.Models[name] = m.Info
+		r.Models[name] = m.Info()
 	}
 	return answer(ctx, c, question{of, r},
 		func(ctx context.Context) (agent.Needs, error) { return p.Check(ctx, r) },

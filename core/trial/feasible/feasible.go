@@ -168,7 +168,7 @@ func Agent(part string, a cell.Agent, n *agent.Needs, gateway bool) (ps []Proble
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Models)) {
 		m := a.Models[name]
-		if d := m.Info.Dialect; d != "" && d != model.DialectScript && !slices.Contains(n.Dialects, d) {
+		if d := m.Info().Dialect; d != "" && d != model.DialectScript && !slices.Contains(n.Dialects, d) {
 			add(fmt.Sprintf("%s %q cannot speak to model %q", part, a.Plugin, m.Label), "Its provider is %q, and the %s speaks %s.", d, part, dialects(n))
 		}
 	}

@@ -29,7 +29,7 @@ type unsupportedCase struct {
 }
 
 func unsupportedCases() []unsupportedCase {
-	models := map[string]cell.Model{"default": {Label: "m"}}
+	models := map[string]*cell.Model{"default": {Label: "m"}}
 	return []unsupportedCase{
 		{"plain", func(*task.Task, *cell.Cell, *feasible.Known) {}, ""},
 		{"compose", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Environment.Compose = "docker-compose.yaml" }, "several containers"},
@@ -73,7 +73,7 @@ func unsupportedCases() []unsupportedCase {
 		}, ""},
 		{"an agent with a model of another dialect", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
 			k.Agent.Dialects, k.Gateway = []model.Dialect{"a"}, true
-			c.Agent.Models = map[string]cell.Model{"default": {Label: "m", Info: model.Info{Dialect: "b"}}}
+			c.Agent.Models = map[string]*cell.Model{"default": {Label: "m", Provider: "b"}}
 		}, `cannot speak to model "m"`},
 		{"an agent that refuses", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) { k.Agent.Refusals = []string{"no bundle"} }, "no bundle"},
 		{"an agent with a surface", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) { k.Agent.Surface = true }, "surface"},

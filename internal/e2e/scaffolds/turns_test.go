@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/plugin"
@@ -115,8 +114,8 @@ func (b *bench) models(t *testing.T, dir, script string, dialects []model.Dialec
 	t.Helper()
 	file := filepath.Join(dir, "replies.yaml")
 	must(t, os.WriteFile(file, []byte(script), 0o600))
-	m := config.Model{Label: "m", Provider: "script", Name: "gpt-5.5", Script: file}
-	g, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "g"), Models: []config.Model{m}})
+	m := &cell.Model{Label: "m", Provider: "script", Name: "gpt-5.5", Script: file}
+	g, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "g"), Models: []*cell.Model{m}})
 	must(t, err)
 	t.Cleanup(func() { _ = g.Close() })
 	session, err := g.Session(t.Context(), models.Spec{
@@ -129,7 +128,7 @@ func (b *bench) models(t *testing.T, dir, script string, dialects []model.Dialec
 				b.sent = append(b.sent, *x)
 			}
 		},
-		Models: map[string]cell.Model{"default": {ID: gateway.ModelID(m), Label: "m", Info: model.Info{Dialect: model.DialectScript, Name: m.Name}}},
+		Models: map[string]*cell.Model{"default": m},
 	})
 	must(t, err)
 	must(t, session.Allow(t.Context()))

@@ -21,7 +21,6 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/run"
-	"github.com/berth-eval/berth/plugins/model"
 )
 
 func (a *app) gatewayCommand() *cobra.Command {
@@ -66,7 +65,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 	if e == nil || ds.HasErrors() {
 		return &exit{exitUsage, errors.New("nothing was started")}
 	}
-	ms := run.Models(e)
+	ms := run.Models(e.Cells...)
 	if len(ms) == 0 {
 		return fmt.Errorf("%s uses no model: name one with model = model.<name>", path)
 	}
@@ -75,15 +74,15 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 		return err
 	}
 	g, err := gateway.New(gateway.Options{
-		Dir: dir, Models: ms, FindRun: report.FindRun, Run: ledger.Limit{Requests: e.Limits.Requests, Tokens: e.Limits.Tokens, USD: e.Limits.CostUSD}, Log: a.log,
+		Dir: dir, Models: ms, Replay: run.Replay(report.FindRun), Run: ledger.Limit{Requests: e.Limits.Requests, Tokens: e.Limits.Tokens, USD: e.Limits.CostUSD}, Log: a.log,
 	})
 	if err != nil {
 		return errors.Join(err, os.Remove(dir))
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	spec := models.Spec{Trial: "by hand", Role: "hand", Hosted: true, Models: map[string]cell.Model{}}
+	spec := models.Spec{Trial: "by hand", Role: "hand", Hosted: true, Models: map[string]*cell.Model{}}
 	for _, m := range ms {
-		spec.Models[m.Label] = cell.Model{ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.Dialect(m.Provider), Name: m.Name}}
+		spec.Models[m.Label] = m
 	}
 	s, err := g.Session(ctx, spec)
 	if err != nil {
@@ -116,7 +115,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 }
 
 // sayModels prints how the models are reached.
-func (a *app) sayModels(s models.Session, url string, ms []config.Model) error {
+func (a *app) sayModels(s models.Session, url string, ms []*cell.Model) error {
 	var res output.Gateway
 	endpoints := s.Endpoints()
 	for _, m := range ms {

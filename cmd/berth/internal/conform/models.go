@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -53,14 +52,14 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 	if err = os.WriteFile(script, []byte(replies), 0o600); err != nil {
 		return done, fmt.Errorf("write the replies of a model: %w", err)
 	}
-	m := config.Model{Label: modelLabel, Provider: string(model.DialectScript), Name: modelLabel, Script: script}
-	g, err := gateway.New(gateway.Options{Dir: filepath.Join(b.dir, "g"), Models: []config.Model{m}, Log: b.o.Log})
+	m := &cell.Model{Label: modelLabel, Provider: string(model.DialectScript), Name: modelLabel, Script: script}
+	g, err := gateway.New(gateway.Options{Dir: filepath.Join(b.dir, "g"), Models: []*cell.Model{m}, Log: b.o.Log})
 	if err != nil {
 		return done, err
 	}
 	spec := models.Spec{
 		Trial: "test", Attempt: 1, Role: string(agent.RoleAgent), Dialects: needs.Dialects,
-		Models: map[string]cell.Model{"default": {ID: gateway.ModelID(m), Label: m.Label, Info: model.Info{Dialect: model.DialectScript, Name: m.Name}}},
+		Models: map[string]*cell.Model{"default": m},
 	}
 	session, err := g.Session(ctx, spec)
 	if err == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/plan"
@@ -119,7 +120,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 type block struct {
 	kind        config.Kind
 	label, name string // name is the plugin's
-	values      config.Values
+	values      cell.Values
 }
 
 // ask lets each plugin judge the configurations of its blocks, each once.

@@ -13,26 +13,19 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config/internal/eval"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
-
-// ErrMissing means that a host variable that holds a secret is not set.
-var ErrMissing = errors.New("the host variable is not set")
 
 // errSecretUse says no more than that, because the cause may quote a secret.
 var errSecretUse = errors.New("what the experiment makes of the secret cannot be worked out with its value")
 
 // Hole is a place in the experiment whose value is a secret, or made of one.
 type Hole struct {
-	// Label is the value with the secrets' names in place of the secrets:
-	// `${secret("KEY")}`. Equal labels at equal places are equal values, as
-	// long as the secrets stay.
-	Label string
-	Names []string // of the secrets it is made of
-	At    hcl.Range
-	// Read is the value. Its error does not hold the secret. Safe for concurrent use.
-	Read func() (string, error)
+	cell.Secret
+
+	At hcl.Range
 }
 
 // leaf walks the value of one attribute.
@@ -120,7 +113,7 @@ func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets
 		l.r.Fail(l.attr.Expr.Range(), "A secret must be text", "%q is %s that depends on %s. Take the text out of it, or use tostring.", l.field.Name, v.Type().FriendlyName(), names)
 		return nil, false
 	}
-	h := &Hole{Names: secrets, At: locateExpr(l.attr.Expr, steps(inside))}
+	h := &Hole{At: locateExpr(l.attr.Expr, steps(inside))}
 	h.Label = fmt.Sprintf("${%s}", names)
 	if s, err := l.value(l.r.scopes.Label, inside, nil); err == nil {
 		h.Label = s
@@ -150,7 +143,7 @@ func (l *leaf) value(sc *eval.Scope, inside []any, secrets []string) (string, er
 	v, diags := sc.EvalNow(expr)
 	fail := func() (string, error) {
 		if missing := sc.Missing(secrets); len(missing) > 0 {
-			return "", fmt.Errorf("%w: %s", ErrMissing, strings.Join(missing, ", "))
+			return "", fmt.Errorf("%w: %s", cell.ErrSecretMissing, strings.Join(missing, ", "))
 		}
 		return "", errSecretUse
 	}

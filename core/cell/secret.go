@@ -1,45 +1,58 @@
-package config
+package cell
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
-	"github.com/berth-eval/berth/core/config/internal/source"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
 // ErrSecretMissing means that a host variable that holds a secret is not set.
-var ErrSecretMissing = source.ErrMissing
+var ErrSecretMissing = errors.New("the host variable is not set")
+
+// Secret is a value that is read when it is needed, and never printed.
+type Secret struct {
+	// Label is the value with the secrets' names in place of the secrets:
+	// `${secret("KEY")}`. Equal labels at equal places are equal values, as long
+	// as the secrets stay.
+	Label string
+	// Read is the value. Its error does not hold the secret. Safe for concurrent use.
+	Read func() (string, error)
+}
 
 // Text is a string that may be a secret. However it is printed or stored, only
 // its label shows; see [Text.Reveal]. The zero value is the empty string.
 type Text struct {
-	plain string
-	hole  *source.Hole
+	plain  string
+	secret *Secret
 }
 
 // Plain is a Text that is no secret.
 func Plain(s string) Text { return Text{plain: s} }
 
-// Secret says whether the text is a secret or made of one.
-func (t Text) Secret() bool { return t.hole != nil }
+// Hidden is a Text that is a secret.
+func Hidden(s *Secret) Text { return Text{secret: s} }
+
+// Secret is what the text is or is made of; nil when it is no secret.
+func (t Text) Secret() *Secret { return t.secret }
 
 // String is the text, or the label of a secret.
 func (t Text) String() string {
-	if t.hole != nil {
-		return t.hole.Label
+	if t.secret != nil {
+		return t.secret.Label
 	}
 	return t.plain
 }
 
 // GoString keeps %#v from printing more than String.
-func (t Text) GoString() string { return fmt.Sprintf("config.Text(%q)", t.String()) }
+func (t Text) GoString() string { return fmt.Sprintf("cell.Text(%q)", t.String()) }
 
 // MarshalJSON writes a plain string, or {"secret": label}.
 func (t Text) MarshalJSON() ([]byte, error) {
-	if t.hole != nil {
-		return json.Marshal(map[string]string{"secret": t.hole.Label})
+	if t.secret != nil {
+		return json.Marshal(map[string]string{"secret": t.secret.Label})
 	}
 	return json.Marshal(t.plain)
 }
@@ -48,8 +61,8 @@ func (t Text) MarshalJSON() ([]byte, error) {
 // what the experiment makes of it failed; it does not hold the secret. Safe
 // for concurrent use.
 func (t Text) Reveal() (string, error) {
-	if t.hole != nil {
-		return t.hole.Read()
+	if t.secret != nil {
+		return t.secret.Read()
 	}
 	return t.plain, nil
 }
@@ -59,8 +72,17 @@ func (t Text) Reveal() (string, error) {
 // value is an absent `config` block.
 type Values struct {
 	public json.RawMessage
-	holes  map[pluginconfig.Path]*source.Hole
+	holes  map[pluginconfig.Path]*Secret
 }
+
+// NewValues is a configuration with labels in place of secrets, and the secrets
+// by where they belong.
+func NewValues(public json.RawMessage, holes map[pluginconfig.Path]*Secret) Values {
+	return Values{public, holes}
+}
+
+// Secrets are the secrets by where they belong.
+func (v Values) Secrets() map[pluginconfig.Path]*Secret { return v.holes }
 
 // JSON is the configuration with labels in place of secrets; nil when there
 // is none.
@@ -70,7 +92,7 @@ func (v Values) JSON() json.RawMessage { return v.public }
 func (v Values) String() string { return string(v.public) }
 
 // GoString keeps %#v from printing more than String.
-func (v Values) GoString() string { return fmt.Sprintf("config.Values(%s)", v.public) }
+func (v Values) GoString() string { return fmt.Sprintf("cell.Values(%s)", v.public) }
 
 // MarshalJSON writes the configuration with labels in place of secrets; null
 // when there is none.

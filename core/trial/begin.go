@@ -23,29 +23,28 @@ import (
 )
 
 // begin is prepare, create and services.
-func (a *attempt) begin(ctx context.Context) (record.Phase, error) {
-	start := a.startTime()
-	p, err := a.phase(ctx, record.Phase{Name: record.PhasePrepare, Who: record.ByCore}, limits.Prepare, a.prepare)
+func (a *attempt) begin(ctx context.Context) error {
+	err := a.phase(ctx, record.Phase{Name: record.PhasePrepare, Who: record.ByCore}, limits.Prepare, a.prepare)
 	if err != nil {
-		return p, err
+		return err
 	}
-	p, err = a.phase(ctx, record.Phase{Name: record.PhaseCreate, Who: record.ByEnvironment}, start, a.create)
+	err = a.phase(ctx, record.Phase{Name: record.PhaseCreate, Who: record.ByEnvironment}, a.startTime(), a.create)
 	if err != nil {
-		return p, err
+		return err
 	}
 	ctx, end := a.sandbox.Ctx(ctx)
 	defer end()
-	if p, err = a.sidecars(ctx, a.sides.Before); err != nil {
-		return p, err
+	if err = a.sidecars(ctx, a.sides.Before); err != nil {
+		return err
 	}
-	p, err = a.phase(ctx, record.Phase{Name: record.PhaseServices, Who: record.ByTask}, limits.Create, a.services)
+	err = a.phase(ctx, record.Phase{Name: record.PhaseServices, Who: record.ByTask}, limits.Create, a.services)
 	if err == nil {
-		p, err = a.sidecars(ctx, a.sides.After)
+		err = a.sidecars(ctx, a.sides.After)
 	}
 	if err != nil && a.sandbox.Gone() { // nobody but us has been in it
-		err = &record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
+		return instead(err, record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err})
 	}
-	return p, err
+	return err
 }
 
 func (a *attempt) startTime() time.Duration {
@@ -217,13 +216,13 @@ func (a *attempt) oneImage(ctx context.Context, im *environment.Image) error {
 
 // sidecars starts some of them, and adds to the record how each start went. A
 // sidecar that fails is the environment's failure.
-func (a *attempt) sidecars(ctx context.Context, start func(context.Context, func() time.Time) ([]sandbox.StartedSidecar, error)) (record.Phase, error) {
-	all := record.Phase{Name: record.PhaseServices, Who: record.ByEnvironment}
+func (a *attempt) sidecars(ctx context.Context, start func(context.Context, func() time.Time) ([]sandbox.StartedSidecar, error)) error {
 	if a.sides == nil {
-		return all, nil
+		return nil
 	}
 	var started []sandbox.StartedSidecar
-	all, err := a.phase(ctx, all, a.startTime(), func(ctx context.Context) (err error) {
+	all := record.Phase{Name: record.PhaseServices, Who: record.ByEnvironment}
+	err := a.phase(ctx, all, a.startTime(), func(ctx context.Context) (err error) {
 		started, err = start(ctx, a.now)
 		return err
 	})
@@ -234,7 +233,7 @@ func (a *attempt) sidecars(ctx context.Context, start func(context.Context, func
 		}
 		a.res.Phases = append(a.res.Phases, p)
 	}
-	return all, err
+	return err
 }
 
 // environmentSays notes what the environment's plugin found odd.

@@ -47,20 +47,19 @@ type attempt struct {
 }
 
 // phase runs one phase: with a deadline of its own, a heartbeat, a line in the
-// record at both ends, and its errors attributed. It returns the phase as it
-// was with its error.
-func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration, f func(context.Context) error) (record.Phase, error) {
-	if err := ctx.Err(); err != nil {
-		return p, context.Cause(ctx)
+// record at both ends, and its errors as at makes them.
+func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration, f func(context.Context) error) error {
+	if ctx.Err() != nil {
+		return a.at(p, context.Cause(ctx))
 	}
 	if err := a.recorder.Broken(); err != nil {
-		return p, outcome.On(record.ByCore, err)
+		return a.at(p, outcome.On(record.ByCore, err))
 	}
 	p.Start = a.now()
 	a.recorder.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who})
 	ctx, cancel := limits.Limited(ctx, string(p.Name), limit)
 	stop := a.beat(p)
-	err := outcome.On(a.owner(p.Who), limits.Caused(ctx, f(ctx)))
+	err := a.at(p, limits.Caused(ctx, f(ctx)))
 	stop()
 	cancel()
 	p.End = a.now()
@@ -74,7 +73,27 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 	a.recorder.Event(record.Event{
 		Type: record.EventPhaseEnd, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who, Error: p.Error,
 	})
-	return p, err
+	return err
+}
+
+// at is an error of a phase: attributed, and with the phase in it.
+func (a *attempt) at(p record.Phase, err error) error {
+	if err == nil {
+		return nil
+	}
+	f := *outcome.Of(a.owner(p.Who), err)
+	f.Err = err
+	if f.Phase == "" {
+		f.Phase, f.Stage = p.Name, p.Stage
+	}
+	return &f
+}
+
+// instead is f in the place of err, which it explains, and in the same phase.
+func instead(err error, f record.Error) error {
+	at := outcome.Of(record.ByCore, err)
+	f.Phase, f.Stage = at.Phase, at.Stage
+	return &f
 }
 
 // owner is whose fault an error in work of that boundary is. Once the agent has
@@ -88,10 +107,10 @@ func (a *attempt) owner(work record.Boundary) record.Boundary {
 	return work
 }
 
-// failure is err as the record has it.
-func (a *attempt) failure(err error, at record.Phase) *record.Error {
-	f := *outcome.Of(a.owner(at.Who), err)
-	f.Phase, f.Stage, f.Err = at.Name, at.Stage, nil
+// failure is an error of a phase as the record has it.
+func (a *attempt) failure(err error) *record.Error {
+	f := *outcome.Of(record.ByCore, err)
+	f.Err = nil
 	f.Message = a.recorder.Text(cmp.Or(f.Message, err.Error()), limits.ErrorText)
 	return &f
 }

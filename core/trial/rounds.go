@@ -61,7 +61,7 @@ func (s *stage) followUps() int {
 // round is what comes after a turn when the task has an interaction: judgement
 // on copies taken while the sandbox is frozen, and the user's answer. more says
 // that s.message is the next message to the agent.
-func (s *stage) round(ctx context.Context) (more bool, p record.Phase, err error) {
+func (s *stage) round(ctx context.Context) (more bool, err error) {
 	var uses []task.VerifierUse
 	for _, u := range s.task.Verifiers {
 		if s.judgesRounds(u.Name) {
@@ -69,30 +69,31 @@ func (s *stage) round(ctx context.Context) (more bool, p record.Phase, err error
 		}
 	}
 	if s.a.task.Interaction == nil || (len(uses) == 0 && s.followUps() <= 0) {
-		return false, p, nil
+		return false, nil
 	}
-	verdicts, p, err := s.judgeRound(ctx, uses)
+	verdicts, err := s.judgeRound(ctx, uses)
 	if err != nil {
-		return false, p, err
+		return false, err
 	}
 	s.rounds = append(s.rounds, verdicts...)
 	left, bounded := s.left()
 	switch {
 	case !outcome.GoOn(verdicts) || s.followUps() <= 0:
-		return false, p, nil
+		return false, nil
 	case s.out.Failure != nil || s.out.AgentEnd != record.Yielded:
-		return false, p, nil // an agent that was cut off is not spoken to again
+		return false, nil // an agent that was cut off is not spoken to again
 	case bounded && left <= 0:
-		s.a.recorder.Note(p, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
-		return false, p, nil
+		at := s.phase(record.PhaseJudge, record.ByVerifier)
+		s.a.recorder.Note(at, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
+		return false, nil
 	}
 	return s.answer(ctx, uses, verdicts)
 }
 
 // judgeRound has the verifiers of rounds judge copies.
-func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdicts []verifier.Verdict, p record.Phase, err error) {
+func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdicts []verifier.Verdict, err error) {
 	if len(uses) == 0 {
-		return nil, s.phase(record.PhaseJudge, record.ByVerifier), nil
+		return nil, nil
 	}
 	a, w := s.a, s.a.sandbox
 	round := s.turns
@@ -101,25 +102,22 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 		at.Round = round
 		return at
 	}
-	if p, err = a.phase(ctx, phase(record.PhaseFreeze, record.ByEnvironment), limits.Control, w.Halt); err != nil {
-		return nil, p, err
+	if err = a.phase(ctx, phase(record.PhaseFreeze, record.ByEnvironment), limits.Control, w.Halt); err != nil {
+		return nil, err
 	}
 	defer func() {
-		at, thawErr := a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), limits.Control, w.Resume)
-		if thawErr != nil && err == nil {
-			p, err = at, thawErr
-		}
+		thaw := a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), limits.Control, w.Resume)
+		err = cmp.Or(err, thaw)
 	}()
 	copies := filepath.Join(a.in.Record.Dir(), filepath.FromSlash(s.artifacts()), "rounds", fmt.Sprint(round))
-	p, err = a.phase(ctx, phase(record.PhaseCopy, record.ByEnvironment), limits.Collect, func(ctx context.Context) error {
-		return s.artifactsInto(ctx, p, copies)
-	})
+	copying := phase(record.PhaseCopy, record.ByEnvironment)
+	err = a.phase(ctx, copying, limits.Collect, func(ctx context.Context) error { return s.artifactsInto(ctx, copying, copies) })
 	if err != nil {
-		return nil, p, err
+		return nil, err
 	}
 	begin := a.now()
 	limit := time.Duration(len(uses)) * (min(s.verifyTime(), limits.Judge) + limits.Return)
-	p, err = a.phase(ctx, phase(record.PhaseJudge, record.ByVerifier), limit, func(ctx context.Context) error {
+	err = a.phase(ctx, phase(record.PhaseJudge, record.ByVerifier), limit, func(ctx context.Context) error {
 		for n, u := range uses {
 			v, judgeErr := s.judge(ctx, judgement{
 				use: u, number: n + 1, round: round, left: s.followUps(), earlier: slices.Concat(s.rounds, verdicts), copies: copies,
@@ -132,18 +130,18 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 		return nil
 	})
 	s.charge("judge", a.now().Sub(begin))
-	return verdicts, p, err
+	return verdicts, err
 }
 
 // answer asks the simulated user for the next message.
-func (s *stage) answer(ctx context.Context, uses []task.VerifierUse, verdicts []verifier.Verdict) (more bool, p record.Phase, err error) {
+func (s *stage) answer(ctx context.Context, uses []task.VerifierUse, verdicts []verifier.Verdict) (more bool, err error) {
 	a := s.a
-	p = s.phase(record.PhaseUser, record.ByUser)
+	p := s.phase(record.PhaseUser, record.ByUser)
 	p.Round = s.turns
 	limit := cmp.Or(a.in.Cell.User.Time, limits.User)
 	begin := a.now()
 	text := ""
-	p, err = a.phase(ctx, p, limits.Open+limit+limits.Close+limits.Judge, func(ctx context.Context) error {
+	err = a.phase(ctx, p, limits.Open+limit+limits.Close+limits.Judge, func(ctx context.Context) error {
 		if text, err = s.userSays(ctx, p, limit, verdicts); err != nil || text == "" {
 			return err
 		}
@@ -152,10 +150,10 @@ func (s *stage) answer(ctx context.Context, uses []task.VerifierUse, verdicts []
 	})
 	s.charge("user", a.now().Sub(begin))
 	if err != nil || strings.TrimSpace(text) == "" {
-		return false, p, err
+		return false, err
 	}
 	s.message = agent.Message{Stage: s.task.Name, Text: text}
-	return true, p, nil
+	return true, nil
 }
 
 // userSays is one turn of the simulated user; empty ends the loop.

@@ -66,53 +66,54 @@ func newAttempt(in Input) (*attempt, error) {
 // live is the attempt from prepare to the last clean. It returns why it was
 // stopped from outside, or nil.
 func (a *attempt) live(ctx context.Context) *record.Error {
-	p, err := a.begin(ctx)
+	err := a.begin(ctx)
 	switch {
 	case err == nil:
-		p, err = a.allStages(ctx)
+		err = a.allStages(ctx)
 	case a.sandbox != nil:
-		err = cmp.Or(a.orphaned(ctx), err)
+		err = cmp.Or(a.orphaned(ctx, err), err)
 	}
 	if err == nil {
 		return nil
 	}
+	f := a.failure(err)
 	if stopped, ok := outcome.Stopped(ctx); ok {
 		return &record.Error{
-			Outcome: stopped, Boundary: record.ByCore, Phase: p.Name, Stage: p.Stage, Message: fmt.Sprintf("%s during %s", stopped, p.Name),
+			Outcome: stopped, Boundary: record.ByCore, Phase: f.Phase, Stage: f.Stage, Message: fmt.Sprintf("%s during %s", stopped, f.Phase),
 			Retry: stopped == record.Preempted,
 		}
 	}
-	i := max(0, slices.IndexFunc(a.stages, func(s outcome.Stage) bool { return s.Name == p.Stage }))
+	i := max(0, slices.IndexFunc(a.stages, func(s outcome.Stage) bool { return s.Name == f.Stage }))
 	if a.stages[i].Failure == nil {
-		a.stages[i].Failure = a.failure(err, p)
+		a.stages[i].Failure = f
 	}
 	return nil
 }
 
 // allStages runs the stages until one says that the rest is not to be run.
-func (a *attempt) allStages(ctx context.Context) (record.Phase, error) {
+func (a *attempt) allStages(ctx context.Context) error {
 	for i := range a.task.Stages {
 		s := a.newStage(i)
-		p, err := s.run(ctx)
-		if err != nil {
-			return p, err
+		if err := s.run(ctx); err != nil {
+			return err
 		}
 		if i+1 == len(a.task.Stages) || a.stages[i].Failure != nil {
 			break
 		}
+		verified := s.phase(record.PhaseVerify, record.ByVerifier)
 		ok, why, err := a.stages[i].Enough(a.task.Stages[i].MinScores)
 		if err != nil {
-			return p, outcome.On(record.ByVerifier, err)
+			return a.at(verified, err)
 		}
 		if !ok {
-			a.recorder.Note(p, "stopped_early", "stage %s was the last: %s", a.stages[i].Name, why)
+			a.recorder.Note(verified, "stopped_early", "stage %s was the last: %s", a.stages[i].Name, why)
 			break
 		}
-		if p, err = s.clean(ctx); err != nil {
-			return p, err
+		if err := s.clean(ctx); err != nil {
+			return err
 		}
 	}
-	return record.Phase{}, nil
+	return nil
 }
 
 // finish removes what the attempt made and decides what it came to.

@@ -84,17 +84,19 @@ func (a *attempt) connect(ctx context.Context) error {
 	return err
 }
 
-// orphaned is a fault when the process that made the sandbox has ended, and nil
-// as long as it lives.
-func (a *attempt) orphaned(ctx context.Context) error {
+// orphaned is what explains the error err when the process that made the sandbox
+// has ended, and nil as long as that lives.
+func (a *attempt) orphaned(ctx context.Context, err error) error {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Check)
 	defer cancel()
-	_, err := a.env.List(asking, a.in.Run)
-	if !errors.Is(err, plugin.ErrPluginGone) && a.incarnation == a.incarnationNow() {
+	_, dead := a.env.List(asking, a.in.Run)
+	if !errors.Is(dead, plugin.ErrPluginGone) && a.incarnation == a.incarnationNow() {
 		return nil
 	}
-	err = fmt.Errorf("the sandbox ended with its environment: %w", cmp.Or(err, plugin.ErrPluginGone))
-	return &record.Error{Boundary: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true, Err: err}
+	return instead(err, record.Error{
+		Boundary: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true,
+		Err: fmt.Errorf("the sandbox ended with its environment: %w", cmp.Or(dead, plugin.ErrPluginGone)),
+	})
 }
 
 // incarnationNow says which process is behind the environment; 0 where nobody
@@ -145,7 +147,7 @@ func (a *attempt) destroy(ctx context.Context) {
 	ctx, cancel := limits.Limited(context.WithoutCancel(ctx), "destroy", limits.Destroy)
 	defer cancel()
 	p := record.Phase{Name: record.PhaseDestroy, Who: record.ByEnvironment}
-	at, err := a.phase(ctx, p, limits.Destroy, func(ctx context.Context) error {
+	err := a.phase(ctx, p, limits.Destroy, func(ctx context.Context) error {
 		errs := []error{a.closeSession(ctx), a.keepSides(ctx)}
 		remains, err := a.remove(ctx, a.sandbox.Made.ID)
 		errs = append(errs, err)
@@ -161,7 +163,7 @@ func (a *attempt) destroy(ctx context.Context) {
 		return errors.Join(append(errs, a.sandbox.Shutdown())...)
 	})
 	if err != nil {
-		a.recorder.Note(at, "cleanup", "%s", err)
+		a.recorder.Note(p, "cleanup", "%s", err)
 	}
 	a.sandbox = nil
 }

@@ -25,7 +25,7 @@ import (
 
 // settle ends the agent: the programs that it ran, and the rest as the mode
 // says.
-func (s *stage) settle(ctx context.Context) (record.Phase, error) {
+func (s *stage) settle(ctx context.Context) error {
 	p := s.phase(record.PhaseSettle, record.ByEnvironment)
 	return s.a.phase(ctx, p, limits.Control+limits.Create, func(ctx context.Context) error {
 		w := s.a.sandbox
@@ -86,7 +86,7 @@ func (s *stage) restart(ctx context.Context) error {
 
 // collect takes out of the sandbox what the task declares, and closes the
 // agent's session if this was its last stage.
-func (s *stage) collect(ctx context.Context) (record.Phase, error) {
+func (s *stage) collect(ctx context.Context) error {
 	p := s.phase(record.PhaseCollect, record.ByEnvironment)
 	return s.a.phase(ctx, p, limits.Collect, func(ctx context.Context) error {
 		into := filepath.Join(s.a.in.Record.Dir(), filepath.FromSlash(s.artifacts()))

@@ -33,7 +33,6 @@ type stage struct {
 	mode task.Mode
 	out  *outcome.Stage // what is known of it
 
-	begun   time.Time
 	turns   int
 	charged time.Duration // against the total of the interaction
 	rounds  []verifier.Verdict
@@ -58,24 +57,24 @@ func (s *stage) phase(name record.PhaseName, who record.Boundary) record.Phase {
 
 // run is a stage from setup to verify. An error ends the attempt; what ends
 // only the stage is in out.Failure.
-func (s *stage) run(ctx context.Context) (p record.Phase, err error) {
+func (s *stage) run(ctx context.Context) (err error) {
 	ctx, end := s.a.sandbox.Ctx(ctx)
 	defer end()
 	if s.mode, err = feasible.Mode(s.a.task, s.task, s.a.in.Cell.Verify); err != nil {
-		return s.phase(record.PhaseSetup, record.ByConfig), outcome.On(record.ByConfig, err)
+		return s.a.at(s.phase(record.PhaseSetup, record.ByConfig), err)
 	}
 	reach := feasible.Reach(s.a.task, s.task)
-	for i, step := range []func(context.Context) (record.Phase, error){s.setup, s.work, s.settle, s.collect, s.verify} {
+	for i, step := range []func(context.Context) error{s.setup, s.work, s.settle, s.collect, s.verify} {
 		s.a.sandbox.Allow(reach[i])
-		if p, err = step(ctx); err != nil {
+		if err = step(ctx); err != nil {
 			break
 		}
 	}
 	s.closeUser(ctx)
 	if err != nil {
-		err = s.lost(ctx, p, err)
+		return s.lost(ctx, err)
 	}
-	return p, err
+	return nil
 }
 
 // closeUser ends the simulated user's session and keeps what it left on the
@@ -98,25 +97,26 @@ func (s *stage) closeUser(ctx context.Context) {
 // the attempt. An outside cause that the host can show wins: a plugin of the
 // environment that has died takes its sandboxes along. An error in a sandbox
 // whose PID 1 the agent has changed is the agent's, too, whatever it is.
-func (s *stage) lost(ctx context.Context, p record.Phase, err error) error {
+func (s *stage) lost(ctx context.Context, err error) error {
 	if _, stop := outcome.Stopped(ctx); stop && !errors.Is(context.Cause(ctx), sandbox.ErrLost) || errors.Is(err, plugin.ErrPluginGone) {
 		return err
 	}
 	if changed := s.tampered(ctx, err); changed != nil {
-		s.a.recorder.Violated(p, "pid1_changed", "%s", changed)
-		return &record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: changed}
+		f := outcome.Of(record.ByAgent, err)
+		s.a.recorder.Violated(record.Phase{Name: f.Phase, Stage: f.Stage}, "pid1_changed", "%s", changed)
+		return instead(err, record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: changed})
 	}
 	if !s.a.sandbox.Gone() && (!s.a.touched || s.a.sandbox.Able(ctx)) {
 		return err
 	}
-	if dead := s.a.orphaned(ctx); dead != nil {
+	if dead := s.a.orphaned(ctx, err); dead != nil {
 		return dead
 	}
 	if !s.a.touched {
-		return &record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
+		return instead(err, record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err})
 	}
 	s.out.AgentEnd = record.SandboxLost
-	return &record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)}
+	return instead(err, record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)})
 }
 
 // tampered is what the agent has changed of PID 1, or nil.
@@ -137,9 +137,9 @@ func (s *stage) tampered(ctx context.Context, err error) error {
 
 // setup brings the sandbox into the state in which the stage begins, and opens
 // the agent's session.
-func (s *stage) setup(ctx context.Context) (record.Phase, error) {
+func (s *stage) setup(ctx context.Context) error {
 	a := s.a
-	p, err := a.phase(ctx, s.phase(record.PhaseSetup, a.owner(record.ByTask)), limits.Setup, func(ctx context.Context) error {
+	err := a.phase(ctx, s.phase(record.PhaseSetup, a.owner(record.ByTask)), limits.Setup, func(ctx context.Context) error {
 		if err := a.place(ctx, task.PlaceSetup, s.task.Name); err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (s *stage) setup(ctx context.Context) (record.Phase, error) {
 		return nil
 	})
 	if err != nil {
-		return p, err
+		return err
 	}
 	return a.phase(ctx, s.phase(record.PhaseSetup, record.ByAgent), limits.Open+limits.Close, s.openAgent)
 }
@@ -242,28 +242,26 @@ func (s *stage) agentTime() time.Duration {
 
 // work is everything between setup and settle: turns, and judgements between
 // them.
-func (s *stage) work(ctx context.Context) (record.Phase, error) {
+func (s *stage) work(ctx context.Context) error {
 	text := views.Instruction(s.task)
 	s.message = agent.Message{Stage: s.task.Name, Text: text, Files: views.Files(s.task)}
 	from, round := "task", 0
 	for {
-		p, err := s.turn(ctx, from, round)
-		if err != nil {
-			return p, err
+		if err := s.turn(ctx, from, round); err != nil {
+			return err
 		}
-		if p, err = s.hooks(ctx); err != nil {
-			return p, err
+		if err := s.hooks(ctx); err != nil {
+			return err
 		}
-		more := false
-		if more, p, err = s.round(ctx); err != nil || !more {
-			return p, err
+		if more, err := s.round(ctx); err != nil || !more {
+			return err
 		}
 		from, round = "user", round+1
 	}
 }
 
 // turn is one turn of the agent with its lines in the record.
-func (s *stage) turn(ctx context.Context, from string, round int) (record.Phase, error) {
+func (s *stage) turn(ctx context.Context, from string, round int) error {
 	a := s.a
 	s.turns++
 	s.message.Turn = a.session.turns + 1
@@ -280,13 +278,10 @@ func (s *stage) turn(ctx context.Context, from string, round int) (record.Phase,
 	var f finished
 	p := s.phase(record.PhaseTurn, record.ByAgent)
 	p.Round = round
-	p, err := a.phase(ctx, p, limit+limits.Return+limits.Control+limits.Turn, func(ctx context.Context) error {
+	err := a.phase(ctx, p, limit+limits.Return+limits.Control+limits.Turn, func(ctx context.Context) error {
 		f = a.session.turn(ctx, s.message, limit)
 		return f.err
 	})
-	if s.begun.IsZero() {
-		s.begun = p.Start
-	}
 	a.res.AgentTime += f.took
 	s.charge("turn", f.took)
 	if f.end != "" {
@@ -298,7 +293,7 @@ func (s *stage) turn(ctx context.Context, from string, round int) (record.Phase,
 			Reason: recorder.Cut(f.yield.Reason, limits.OutputTail), Took: f.took,
 		})
 	}
-	return p, s.turnFailed(ctx, p, err)
+	return a.at(p, s.turnFailed(ctx, p, err))
 }
 
 // down is why the provider of the session's models could not serve.
@@ -311,9 +306,9 @@ func (s *session) down() error {
 
 // hooks runs the task's collect commands, after access is cut. They are best
 // effort: a failure is a finding.
-func (s *stage) hooks(ctx context.Context) (record.Phase, error) {
+func (s *stage) hooks(ctx context.Context) error {
 	if len(s.task.Hooks) == 0 {
-		return s.phase(record.PhaseHooks, record.ByTask), nil
+		return nil
 	}
 	limit := limits.Control
 	for i := range s.task.Hooks {
@@ -340,10 +335,10 @@ func (s *stage) hooks(ctx context.Context) (record.Phase, error) {
 
 // clean removes, before another stage, what the verification of this one put
 // into the sandbox.
-func (s *stage) clean(ctx context.Context) (record.Phase, error) {
+func (s *stage) clean(ctx context.Context) error {
 	ctx, end := s.a.sandbox.Ctx(ctx)
 	defer end()
-	p, err := s.a.phase(ctx, s.phase(record.PhaseClean, record.ByEnvironment), limits.Setup, func(ctx context.Context) error {
+	err := s.a.phase(ctx, s.phase(record.PhaseClean, record.ByEnvironment), limits.Setup, func(ctx context.Context) error {
 		if s.mode == task.ModeCopies {
 			return s.a.sandbox.Resume(ctx)
 		}
@@ -352,7 +347,7 @@ func (s *stage) clean(ctx context.Context) (record.Phase, error) {
 		return outcome.On(record.ByAgent, s.a.sandbox.Remove(ctx, s.fresh()))
 	})
 	if err != nil {
-		err = s.lost(ctx, p, err)
+		return s.lost(ctx, err)
 	}
-	return p, err
+	return nil
 }

@@ -31,7 +31,7 @@ import (
 
 // verify lets the verifiers that do not judge rounds speak, in the task's
 // order, each with what those before it said.
-func (s *stage) verify(ctx context.Context) (record.Phase, error) {
+func (s *stage) verify(ctx context.Context) error {
 	a := s.a
 	interaction := a.task.Interaction
 	reduce := task.Reducer("")
@@ -48,7 +48,7 @@ func (s *stage) verify(ctx context.Context) (record.Phase, error) {
 	p := s.phase(record.PhaseVerify, record.ByVerifier)
 	if len(uses) == 0 {
 		s.out.Verified = true
-		return p, nil
+		return nil
 	}
 	limit := limits.Control
 	for range uses {

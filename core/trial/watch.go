@@ -96,7 +96,7 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 			return outcome.On(record.ByModel, down)
 		}
 		if refused := models.Refused(); refused != nil && (s.out.AgentEnd == record.Crashed || s.out.AgentEnd == record.Yielded && unanswered(models)) {
-			s.out.Failure = a.failure(outcome.On(record.ByAgent, refused), p)
+			s.out.Failure = a.failure(a.at(p, refused))
 		}
 		return nil
 	case a.sandbox.Gone() || ctx.Err() != nil || errors.Is(err, errNotCut):
@@ -104,7 +104,7 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 	case models != nil && s.out.AgentEnd != record.SandboxLost:
 		err = outcome.Model(record.ByAgent, models, err)
 	}
-	f := a.failure(err, p)
+	f := a.failure(a.at(p, err))
 	if f.Outcome != record.AgentError {
 		return err
 	}

@@ -52,7 +52,7 @@ func (a *attempt) newSandbox(ctx context.Context) error {
 	a.in.Egress.Refused = func(name, why string) {
 		a.recorder.Note(record.Phase{Who: record.ByCore}, "host_refused", "%s was asked for and may not be reached: %s", name, why)
 	}
-	a.sandbox.Route(a.spec.Network.Mode, a.in.Egress, feasible.Reach(a.task, nil)[feasible.Before])
+	a.sandbox.Route(a.spec.Network.Mode, a.in.Egress, feasible.Reach(a.task, &a.task.Stages[0]).Setup)
 	return a.connect(ctx)
 }
 

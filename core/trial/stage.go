@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/relay"
 	"github.com/berth-eval/berth/core/trial/collect"
+	"github.com/berth-eval/berth/core/trial/egress"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
@@ -64,9 +65,14 @@ func (s *stage) run(ctx context.Context) (err error) {
 		return s.a.at(s.phase(record.PhaseSetup, record.ByConfig), err)
 	}
 	reach := feasible.Reach(s.a.task, s.task)
-	for i, step := range []func(context.Context) error{s.setup, s.work, s.settle, s.collect, s.verify} {
-		s.a.sandbox.Allow(reach[i])
-		if err = step(ctx); err != nil {
+	for _, step := range []struct {
+		may egress.Rules
+		run func(context.Context) error
+	}{
+		{reach.Setup, s.setup}, {reach.Turn, s.work}, {reach.Settle, s.settle}, {reach.Collect, s.collect}, {reach.Verify, s.verify},
+	} {
+		s.a.sandbox.Allow(step.may)
+		if err = step.run(ctx); err != nil {
 			break
 		}
 	}

@@ -74,7 +74,7 @@ func Network(t *task.Task, granted *task.Network) (given task.Network, modified 
 // Public says whether the agent of a stage may reach any public host, in a
 // sandbox that was made with that mode. Network has accepted the task.
 func Public(t *task.Task, s *task.Stage, made task.NetworkMode) bool {
-	return made != task.NetworkNone && Reach(t, s)[Work].Any
+	return made != task.NetworkNone && Reach(t, s).Turn.Any
 }
 
 // permitted says whether the experiment grants what a part of the task asks. An
@@ -115,21 +115,19 @@ func rules(n task.Network) (egress.Rules, error) {
 	}
 }
 
-// The steps of a stage, in their order, as Reach has them.
-const (
-	Before = iota // setup, and whatever is no step of a stage
-	Work
-	Settle
-	Collect
-	Verify
-	steps
-)
+// Reachable is what may be reached, by the step of a stage.
+type Reachable struct {
+	Setup   egress.Rules // and before the first stage
+	Turn    egress.Rules // and whatever else is between setup and settle
+	Settle  egress.Rules
+	Collect egress.Rules
+	Verify  egress.Rules
+}
 
 // Reach is what the steps of a stage may reach, where the sandbox was made with
 // NetworkAllow. What an agent left running reaches no more than the agent did,
-// and nothing while files are collected; s nil is what comes before the first
-// stage. Network has accepted the task.
-func Reach(t *task.Task, s *task.Stage) (reach [steps]egress.Rules) {
+// and nothing while files are collected. Network has accepted the task.
+func Reach(t *task.Task, s *task.Stage) Reachable {
 	of := func(n task.Network) egress.Rules {
 		r, err := rules(n)
 		if err != nil {
@@ -137,10 +135,6 @@ func Reach(t *task.Task, s *task.Stage) (reach [steps]egress.Rules) {
 		}
 		return r
 	}
-	reach[Before] = of(t.Environment.Network)
-	if s != nil {
-		reach[Work] = of(t.NetworkOf(&s.Agent))
-		reach[Settle], reach[Verify] = reach[Work], of(t.NetworkOf(&s.Verify))
-	}
-	return reach
+	turn := of(t.NetworkOf(&s.Agent))
+	return Reachable{Setup: of(t.Environment.Network), Turn: turn, Settle: turn, Verify: of(t.NetworkOf(&s.Verify))}
 }

@@ -41,7 +41,7 @@ func TestAPublicNetworkIsPublicHosts(t *testing.T) {
 			if got := Public(tk, &tk.Stages[0], given.Mode); got != tt.reaches {
 				t.Errorf("the agent reaches any public host: %v", got)
 			}
-			if got := Reach(tk, nil)[Before].Any; got != tt.open {
+			if got := Reach(tk, &tk.Stages[0]).Setup.Any; got != tt.open {
 				t.Errorf("the setup reaches any public host: %v", got)
 			}
 		})

@@ -2,6 +2,7 @@ package base
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -91,7 +92,8 @@ func hasPassword(path string) bool {
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer func() { _ = f.Close() }()
-	return password.MatchReader(bufio.NewReader(io.LimitReader(f, maxLooked)))
+	text, _ := io.ReadAll(io.LimitReader(f, maxLooked))
+	return bytes.Contains(text, []byte("://")) && password.Match(text)
 }
 
 // walkEtc calls do for everything that is visible, folders first.

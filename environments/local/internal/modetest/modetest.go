@@ -1,7 +1,8 @@
 // Package modetest runs tests of sandboxes as each kind of user: the host's
 // root, an ordinary user with one id, and one with subordinate ids. Started by
-// root it becomes the others in processes of its own; started by an ordinary
-// user it runs what that user is, and says what it left out.
+// root it starts one process for each of the others, which serves all subtests
+// of that user; started by an ordinary user it runs what that user is, and says
+// what it left out.
 //
 // It is for tests only, and changes nothing on the machine: a user's
 // subordinate ids are written to files that only its own mount namespace sees.
@@ -9,7 +10,6 @@ package modetest
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -84,6 +84,7 @@ func Main(m *testing.M, packages ...string) int {
 		}
 		return 0 // the process that it started ran the tests
 	}
+	defer stopOthers()
 	if os.Getenv(markNested) != "" {
 		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 			return fail(err)
@@ -103,6 +104,9 @@ func Main(m *testing.M, packages ...string) int {
 		Process = expected()
 	} else if Process, err = ids.Enter(); err != nil { // in mode "ranges" it returns in another process
 		return fail(err)
+	}
+	if os.Getenv(markMode) != "" {
+		return serve(m)
 	}
 	return m.Run()
 }
@@ -230,53 +234,6 @@ func Each(t *testing.T, do func(t *testing.T, mode ids.Mode)) {
 	}
 }
 
-// become runs this subtest again in a process of another user.
-func become(t *testing.T, mode ids.Mode, place Place) {
-	t.Helper()
-	if mode == ids.Held {
-		if _, err := exec.LookPath("newuidmap"); err != nil {
-			t.Skip("needs newuidmap (package uidmap)")
-		}
-	}
-	args := []string{"-test.run=^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$", "-test.v"}
-	if full := flag.Lookup("test.run").Value.String(); strings.Count(full, "/") > strings.Count(t.Name(), "/") {
-		args[0] = "-test.run=" + full
-	}
-	if testing.Short() {
-		args = append(args, "-test.short")
-	}
-	cache := cacheOf(User)
-	if err := os.Mkdir(cache, 0o700); err == nil {
-		err = os.Chown(cache, User, User)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	home, err := os.MkdirTemp("", "berth-home-") //nolint:usetesting // t.TempDir is below a folder that the user cannot enter
-	if err == nil {
-		err = os.Chown(home, User, User)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(home) }()
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
-	cmd.Dir = "/"
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + home, markMode + "=" + names[mode], markTools + "=" + Tools,
-		markStage + "=" + names[mode], markPlace + "=" + string(place),
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.CombinedOutput()
-	t.Logf("in a process of its own (%s %s):\n%s", names[mode], place, out)
-	if err != nil {
-		t.Errorf("in a process of its own: %v", err)
-	}
-	if strings.Contains(string(out), "no tests to run") {
-		t.Error("nothing was run")
-	}
-}
-
 // becomeUser runs in a mount namespace of its own: it gives the user
 // subordinate ids there, or takes away what it has, and becomes the user.
 func becomeUser() error {
@@ -396,7 +353,7 @@ func inNested(env []string) error {
 	one := []syscall.SysProcIDMap{{ContainerID: 0, HostID: User, Size: 1}}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx // as long as we
 	cmd.Env = append(env, markNested+"=1")
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: one, GidMappings: one, GidMappingsEnableSetgroups: true,
 		Credential: &syscall.Credential{Uid: 0, Gid: 0}, Pdeathsig: syscall.SIGKILL,

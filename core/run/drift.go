@@ -80,9 +80,6 @@ type comparison struct {
 
 // compare makes a comparison with the attempts so far; nil when there are none.
 func compare(x *store.Index, accept func(string) error) func(*record.Result) error {
-	if x == nil {
-		return nil
-	}
 	c := &comparison{before: madeWith(x), accept: accept}
 	if len(c.before) == 0 {
 		return nil

@@ -9,13 +9,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/berth-eval/berth/core/config"
-	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -106,26 +104,6 @@ func Execute(ctx context.Context, s Spec, watch Observer) (report Report, err er
 		s.leftover(place.Leave())
 	}
 	return report, err
-}
-
-// executor makes what carries out attempts here.
-func (s *Spec) executor(place *node.Place, models *gateway.Gateway) (*Here, error) {
-	sandboxd, err := InstallSandboxd(s.Sandboxd)
-	if err != nil {
-		return nil, err
-	}
-	o := HereOptions{
-		Before: s.Store.Index(), Plan: s.Plan, Run: s.Store.Manifest.Header.Run, Berth: s.Berth, Plugins: trial.Of(s.Host),
-		Runtime: place.Dir, Disk: place.Disk, Sandboxd: sandboxd, LookupEnv: s.LookupEnv, Formats: s.Formats,
-		Options: task.Options{AllowEnv: s.Store.Manifest.Header.AllowEnv, LookupEnv: s.LookupEnv},
-	}
-	if s.AcceptDrift {
-		o.AcceptDrift = s.Store.Accept
-	}
-	if models != nil {
-		o.Gateway = models
-	}
-	return NewHere(o)
 }
 
 // leftover says what could not be removed after a run. It changes nothing of

@@ -132,15 +132,6 @@ func (t *TrialState) attempt(number int) *AttemptState {
 // Trial finds a trial by its id; nil when there is none.
 func (x *Index) Trial(id string) *TrialState { return x.byID[id] }
 
-// Counts are the trials by outcome. Their sum is the number of planned trials.
-func (x *Index) Counts() map[record.Outcome]int {
-	counts := map[record.Outcome]int{}
-	for _, t := range x.Trials {
-		counts[t.Outcome()]++
-	}
-	return counts
-}
-
 func newIndex(m *Manifest) *Index {
 	x := &Index{Trials: make([]*TrialState, len(m.Trials)), byID: make(map[string]*TrialState, len(m.Trials))}
 	for i := range m.Trials {

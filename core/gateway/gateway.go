@@ -85,8 +85,7 @@ type Gateway struct {
 	mu       sync.Mutex
 	records  map[string]*tape.Room      // by the folder of the attempt
 	attempts map[string]*ledger.Account // by trial, attempt and role
-	pacers   map[string]*pace.Pacer     // by address, key and name of a model
-	healths  map[string]*health         // likewise
+	health   map[string]*health         // by address, key and name of a model
 	replays  map[string]Recording       // by the name of the run
 }
 
@@ -99,10 +98,9 @@ type upstream struct {
 	dialect wire.Dialect // nil: the script answers in any
 	base    string
 	script  *script.Script
-	replay  Recording   // nil: it is not replayed
-	pacer   *pace.Pacer // nil: it is not paced
-	health  *health     // of its provider; nil: it has none
-	probes  sync.Map    // *probe, by the name of the model
+	replay  Recording // nil: it is not replayed
+	health  *health   // of its provider; nil: it has none
+	probes  sync.Map  // *probe, by the name of the model
 }
 
 // New makes a gateway. Fails when a key or a script is missing, when a budget
@@ -117,7 +115,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		o: o, models: map[*cell.Model]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, attempts: map[string]*ledger.Account{},
-		pacers: map[string]*pace.Pacer{}, healths: map[string]*health{}, replays: map[string]Recording{}, memory: newMemory(), records: map[string]*tape.Room{},
+		health: map[string]*health{}, replays: map[string]Recording{}, memory: newMemory(), records: map[string]*tape.Room{},
 	}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
 	for _, m := range o.Models {
@@ -242,28 +240,11 @@ func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
 		}
 		u.key = key
 	}
-	u.pacer, u.health = g.pacer(u), g.healthOf(u)
+	u.health = g.healthOf(u)
 	if u.key == "" && m.BaseURL == "" {
 		return nil, fmt.Errorf("it has no api_key: write api_key = secret(\"NAME\") with the variable that holds it")
 	}
 	return u, nil
-}
-
-// pacer is the one for the address, the key and the name of a model, which all
-// cells that use it share.
-func (g *Gateway) pacer(u *upstream) *pace.Pacer {
-	id := u.id()
-	if p := g.pacers[id]; p != nil {
-		return p
-	}
-	o := g.o.Pace
-	if u.model.InFlight > 0 {
-		o.Max = u.model.InFlight
-	}
-	name, log := u.model.Name, g.o.Log
-	o.Tell = func(s pace.State) { log.Warn().Msg(told(name, s)) }
-	g.pacers[id] = pace.New(o)
-	return g.pacers[id]
 }
 
 // Session implements models.Gateway.

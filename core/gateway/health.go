@@ -11,12 +11,15 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 )
 
 // health is what a run has seen of one provider, with one key and model.
 type health struct {
+	pacer *pace.Pacer
+
 	mu     sync.Mutex
 	served bool // since this process began
 	why    string
@@ -27,15 +30,22 @@ type health struct {
 // answer of the provider, before another one ends the run.
 const maxEqual = 5
 
-func (u *upstream) id() string { return u.base + " " + u.key + " " + u.model.Name }
-
-// healthOf is the one for the address, the key and the name of a model.
+// healthOf is the one for the address, the key and the name of a model, which
+// all cells that use it share.
 func (g *Gateway) healthOf(u *upstream) *health {
-	id := u.id()
-	if g.healths[id] == nil {
-		g.healths[id] = &health{}
+	id := u.base + " " + u.key + " " + u.model.Name
+	if h := g.health[id]; h != nil {
+		return h
 	}
-	return g.healths[id]
+	o := g.o.Pace
+	if u.model.InFlight > 0 {
+		o.Max = u.model.InFlight
+	}
+	name, log := u.model.Name, g.o.Log
+	o.Tell = func(s pace.State) { log.Warn().Msg(told(name, s)) }
+	h := &health{pacer: pace.New(o)}
+	g.health[id] = h
+	return h
 }
 
 func (h *health) hasServed() bool {

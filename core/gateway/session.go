@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -375,17 +377,7 @@ func (s *session) Usage() []record.Usage {
 }
 
 func (s *session) sorted() []*entry {
-	var es []*entry
-	for _, e := range s.entries {
-		es = append(es, e)
-	}
-	slices.SortFunc(es, func(a, b *entry) int {
-		if a.name < b.name {
-			return -1
-		}
-		return 1
-	})
-	return es
+	return slices.SortedFunc(maps.Values(s.entries), func(a, b *entry) int { return strings.Compare(a.name, b.name) })
 }
 
 // add puts b on top of a. A cost that is not known makes the sum unknown.

@@ -115,12 +115,12 @@ func (g *Gateway) silence() time.Duration {
 // seen by the client, and nothing is charged to it. done says what came of the
 // answer and must be called. sent is zero when the provider was not asked.
 func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Time, done func(pace.Result), err error) {
-	p := x.e.up.pacer
-	if p == nil || x.e.play != nil {
+	if x.e.up.health == nil { // there is no provider
 		sent = time.Now()
 		resp, err = x.send(ctx)
 		return resp, sent, func(pace.Result) {}, err
 	}
+	p := x.e.up.health.pacer
 	quiet := func() {}
 	for {
 		turn, waitErr := x.acquire(ctx, p)

@@ -131,7 +131,7 @@ func (b *binary) acquire(ctx context.Context) (*process, error) {
 		return p, err
 	}
 	b.countCrash()
-	if b.bad.count >= b.host.opts.MaxCrashes {
+	if b.bad.count >= b.host.maxCrashes {
 		return nil, fmt.Errorf("%w: %s is not started again: it failed %d times in a row, the last time: %w",
 			ErrPluginGone, b.path, b.bad.count, b.bad.last)
 	}
@@ -198,7 +198,7 @@ func (b *binary) backoff(ctx context.Context) error {
 	if b.bad.count == 0 {
 		return nil
 	}
-	wait := min(maxBackoff, b.host.opts.Backoff<<min(b.bad.count-1, 16)) - time.Since(b.bad.at)
+	wait := min(maxBackoff, b.host.firstBackoff<<min(b.bad.count-1, 16)) - time.Since(b.bad.at)
 	if wait <= 0 {
 		return nil
 	}

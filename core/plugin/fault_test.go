@@ -23,10 +23,12 @@ import (
 )
 
 // startFault starts a binary that cannot be started and returns what is said.
-func startFault(t *testing.T, role string, o Options) string {
+func startFault(t *testing.T, role string) string {
 	t.Helper()
-	o.Dirs = []string{write(t, role, role)}
-	h, _ := newHost(t, o)
+	h, _ := newHost(t, Options{Dirs: []string{write(t, role, role)}})
+	if role == "hang" {
+		h.startTimeout = 5 * time.Second // it says something before
+	}
 	list, err := h.List(t.Context())
 	if err != nil || len(list) != 1 {
 		t.Fatalf("List = %+v, %v; want one entry", list, err)
@@ -55,11 +57,7 @@ func TestAPluginThatDoesNotStart(t *testing.T) {
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			o := Options{}
-			if role == "hang" {
-				o.StartTimeout = 5 * time.Second // it says something before
-			}
-			got := startFault(t, role, o)
+			got := startFault(t, role)
 			for _, w := range want {
 				if !strings.Contains(got, w) {
 					t.Errorf("%q is not in:\n%s", w, got)
@@ -84,7 +82,8 @@ func TestAFileThatIsNoProgram(t *testing.T) {
 
 func TestAStartThatIsCancelledEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	h, _ := newHost(t, Options{Dirs: []string{write(t, "hang", "hang")}, StartTimeout: time.Hour})
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "hang", "hang")}})
+	h.startTimeout = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
@@ -140,7 +139,8 @@ func TestAPluginThatDiesEndsTheCallsAndIsStartedAgain(t *testing.T) {
 
 func TestAPluginThatKeepsDyingIsGivenUp(t *testing.T) {
 	t.Parallel()
-	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}, MaxCrashes: 3})
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	h.maxCrashes = 3
 	for range 3 {
 		if _, err := open(t, h).Turn(t.Context(), agent.Message{Text: "die"}, &notes{}); !errors.Is(err, ErrPluginGone) {
 			t.Fatalf("Turn = %v, want ErrPluginGone", err)
@@ -330,24 +330,6 @@ func TestABinaryThatIsReplacedIsRefused(t *testing.T) {
 	writeTo(t, path, "'odd'")
 	if _, err = a.Check(t.Context(), agent.CheckRequest{Role: agent.RoleAgent}); err == nil || !strings.Contains(err.Error(), "was replaced while this program runs") {
 		t.Errorf("Check = %v, want that the binary was replaced", err)
-	}
-}
-
-func TestTheFolderForSocketsIsPrivateAndShort(t *testing.T) {
-	t.Parallel()
-	open := t.TempDir()
-	if err := os.Chmod(open, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := New(Options{Dirs: []string{}, Sockets: open}); err == nil || !strings.Contains(err.Error(), "0700") {
-		t.Errorf("New = %v, want that the folder is open to others", err)
-	}
-	long := filepath.Join(t.TempDir(), strings.Repeat("x", maxSocketDir))
-	if err := os.Mkdir(long, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := New(Options{Dirs: []string{}, Sockets: long}); err == nil || !strings.Contains(err.Error(), "bytes") {
-		t.Errorf("New = %v, want that the path is too long", err)
 	}
 }
 

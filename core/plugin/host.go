@@ -47,24 +47,20 @@ type Options struct {
 	// remembered, made when it is absent. Empty: nothing is remembered, and
 	// every binary is started once to be asked.
 	Cache string
-	// Sockets is an existing folder for the sockets of plugins, private to this
-	// host, with a path of at most 60 bytes. Empty: a new one in the runtime
-	// folder, removed by Stop.
-	Sockets string
 	// Env is added to the environment of every process, as K=V.
 	Env []string
 	// Log gets what the host does and what plugins write.
 	Log zerolog.Logger
-
-	StartTimeout time.Duration // for a handshake; 0: 20 s
-	MaxCrashes   int           // in a row, until a binary is given up; 0: 5
-	Backoff      time.Duration // wait before the first restart, doubled each time up to 5 s; 0: 100 ms
 }
 
 // Host is all plugins of one program. Its methods are safe for concurrent use.
 type Host struct {
 	opts    Options
 	sockets *socketDir
+
+	startTimeout time.Duration // for a handshake
+	maxCrashes   int           // in a row, until a binary is given up
+	firstBackoff time.Duration // wait before the first restart, doubled each time
 
 	mu       sync.Mutex
 	stopped  bool
@@ -91,20 +87,14 @@ func New(opts Options) (*Host, error) {
 	if opts.Dirs == nil {
 		opts.Dirs = SearchPath(os.Getenv)
 	}
-	if opts.StartTimeout == 0 {
-		opts.StartTimeout = 20 * time.Second
-	}
-	if opts.MaxCrashes == 0 {
-		opts.MaxCrashes = 5
-	}
-	if opts.Backoff == 0 {
-		opts.Backoff = 100 * time.Millisecond
-	}
-	sockets, err := openSockets(opts.Sockets)
+	sockets, err := openSockets()
 	if err != nil {
 		return nil, err
 	}
-	return &Host{opts: opts, sockets: sockets, plugins: map[id]*served{}}, nil
+	return &Host{
+		opts: opts, sockets: sockets, plugins: map[id]*served{},
+		startTimeout: 20 * time.Second, maxCrashes: 5, firstBackoff: 100 * time.Millisecond,
+	}, nil
 }
 
 // Agent is the agent of that name. Nothing is started before its first call.

@@ -201,13 +201,11 @@ func newHost(t *testing.T, o Options) (*Host, *journal) {
 	t.Helper()
 	j := &journal{}
 	o.Log = zerolog.New(j)
-	if o.Backoff == 0 {
-		o.Backoff = time.Millisecond
-	}
 	h, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.firstBackoff = time.Millisecond
 	t.Cleanup(func() {
 		h.Stop()
 		if t.Failed() {

@@ -61,7 +61,7 @@ func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, er
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: h.sockets.path},
 		SkipHostEnv:      true,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC}, // the default is net/rpc
-		StartTimeout:     h.opts.StartTimeout,
+		StartTimeout:     h.startTimeout,
 		Logger:           hclog.NewNullLogger(), // what it would say is in our errors, and its parser of stderr panics on hostile lines
 		SyncStdout:       c.out,
 		SyncStderr:       c.err,
@@ -74,7 +74,7 @@ func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, er
 		return p, nil
 	}
 	p.stop()
-	return nil, p.explainStart(b, errors.Join(ctx.Err(), err), h.opts.StartTimeout)
+	return nil, p.explainStart(b, errors.Join(ctx.Err(), err), h.startTimeout)
 }
 
 // dispense does the handshake and takes the connection out of go-plugin.

@@ -21,7 +21,7 @@ const maxSocketDir = 60
 // socketDir is the private folder for the sockets of one host.
 type socketDir struct {
 	path string
-	lock *os.File // held while the host lives; nil when the folder was given
+	lock *os.File // held while the host lives
 }
 
 // These folders are in one of their own in the runtime folder; in that for
@@ -31,19 +31,9 @@ const (
 	socketPrefix = "berth-plugins-"
 )
 
-// openSockets takes the folder that was given, or makes one and removes those
-// that hosts which are gone left behind.
-func openSockets(given string) (*socketDir, error) {
-	if given != "" {
-		abs, err := filepath.Abs(given)
-		if err == nil {
-			err = private(abs)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("folder for plugin sockets: %w", err)
-		}
-		return &socketDir{path: abs}, checkLength(abs)
-	}
+// openSockets makes a folder and removes those that hosts which are gone left
+// behind.
+func openSockets() (*socketDir, error) {
 	base, prefix, err := socketBase()
 	if err != nil {
 		return nil, fmt.Errorf("folder for plugin sockets: %w", err)
@@ -66,7 +56,7 @@ func socketBase() (base, prefix string, err error) {
 		return base, "", runtimedir.Make(base)
 	}
 	base = os.TempDir()
-	if checkLength(filepath.Join(base, socketPrefix+"1234567890")) != nil {
+	if len(filepath.Join(base, socketPrefix+"1234567890")) > maxSocketDir {
 		base = "/tmp"
 	}
 	return base, socketPrefix, nil
@@ -94,25 +84,6 @@ func makeSockets(base, prefix string) (*socketDir, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return &socketDir{path: path, lock: lock}, nil
-}
-
-func checkLength(path string) error {
-	if len(path) > maxSocketDir {
-		return fmt.Errorf("folder for plugin sockets: %s has %d bytes, sockets allow %d: choose a shorter TMPDIR", path, len(path), maxSocketDir)
-	}
-	return nil
-}
-
-// private refuses a folder that somebody else can look into.
-func private(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s must be a folder with mode 0700, it has %s", path, info.Mode())
-	}
-	return nil
 }
 
 func lockFile(dir string, flag int) (*os.File, error) {
@@ -150,9 +121,6 @@ func sweep(base, prefix string) {
 }
 
 func (s *socketDir) close(log zerolog.Logger) {
-	if s.lock == nil {
-		return
-	}
 	if err := os.RemoveAll(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		log.Warn().Err(err).Msg("folder for plugin sockets stays")
 	}

@@ -15,7 +15,8 @@ import (
 // or says that the plugin is gone, and the next one finds a new process.
 func TestAPluginThatIsKilledAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}, MaxCrashes: 1000})
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	h.maxCrashes = 1000
 	a, _, err := h.Agent(t.Context(), "odd")
 	if err != nil {
 		t.Fatal(err)

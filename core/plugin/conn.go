@@ -79,7 +79,7 @@ func (c conn) explain(ctx context.Context, p *process, method string, err error)
 	// calls.
 	closed := code == codes.Canceled && ctx.Err() == nil && p.ended()
 	if code != codes.Unavailable && !closed {
-		err = fault.DecodeCall(ctx, err)
+		err = fault.Plugin.DecodeCall(ctx, err)
 		if errors.Is(err, agent.ErrNoSession) {
 			return fmt.Errorf("%s: %w: %w", op, ErrPluginGone, err)
 		}

@@ -17,7 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
@@ -89,7 +89,7 @@ func New(path string, s Sandbox) (*Relay, error) {
 func newRefusal() *grpc.Server { return grpc.NewServer(grpc.UnknownServiceHandler(refuse)) }
 
 func refuse(any, grpc.ServerStream) error {
-	return fault.Encode(fmt.Errorf("%w: the session is not open (between turns, or after its end)", fault.ErrRevoked))
+	return fault.Sandbox.Encode(fmt.Errorf("%w: the session is not open (between turns, or after its end)", fault.ErrRevoked))
 }
 
 // Address is what is passed to a plugin; it stands as long as the session.

@@ -9,9 +9,9 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
@@ -186,7 +186,7 @@ type Claim struct {
 
 // What an agent fails with. Each survives the trip over the wire.
 var (
-	ErrBadConfig = errors.New("agent configuration refused") // never retry
-	ErrModel     = errors.New("model unavailable")           // outcome model_error
-	ErrNoSession = errors.New("no such session")             // the plugin process is another than the one that opened it
+	ErrBadConfig = fault.ErrBadConfig // never retry
+	ErrModel     = fault.ErrModel     // outcome model_error
+	ErrNoSession = fault.ErrNoSession // the plugin process is another than the one that opened it
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/plugins/internal/wire"
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/internal/wiretest"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/proto/v1/agentpb"
@@ -47,16 +47,16 @@ func TestEveryWordTravels(t *testing.T) {
 
 func TestWhatIsNotGivenIsRefused(t *testing.T) {
 	t.Parallel()
-	if _, err := setupFromProto(&agentpb.SessionSetup{}); !errors.Is(err, wire.ErrInvalid) {
+	if _, err := setupFromProto(&agentpb.SessionSetup{}); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("a set-up without a role: %v, want ErrInvalid", err)
 	}
-	if _, err := checkFromProto(&agentpb.AgentCheckRequest{Role: 99}); !errors.Is(err, wire.ErrInvalid) {
+	if _, err := checkFromProto(&agentpb.AgentCheckRequest{Role: 99}); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("an unknown role: %v, want ErrInvalid", err)
 	}
-	if _, err := yieldFromProto(&agentpb.AgentYield{}); !errors.Is(err, wire.ErrInvalid) {
+	if _, err := yieldFromProto(&agentpb.AgentYield{}); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("a yield without an end: %v, want ErrInvalid", err)
 	}
-	if _, err := setupFromProto(nil); !errors.Is(err, wire.ErrInvalid) {
+	if _, err := setupFromProto(nil); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("no set-up: %v, want ErrInvalid", err)
 	}
 	if s, err := setupFromProto(setupToProto(Setup{Role: RoleAgent, Limits: Limits{Time: time.Microsecond}})); err != nil || s.Limits.Time != time.Millisecond {

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/internal/wire"
 	"github.com/berth-eval/berth/plugins/proto/v1/agentpb"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -54,7 +55,7 @@ func (s *served) enter(ctx context.Context) (leave func(), err error) {
 func (s *server) agent(name string) (Agent, error) {
 	a, ok := s.agents[name]
 	if !ok {
-		return nil, fmt.Errorf("agent %q: %w", name, wire.ErrUnknownPlugin)
+		return nil, fmt.Errorf("agent %q: %w", name, fault.ErrUnknownPlugin)
 	}
 	return a, nil
 }
@@ -107,7 +108,7 @@ func (s *server) Open(ctx context.Context, r *agentpb.OpenRequest) (*agentpb.Ope
 		return nil, err
 	}
 	if session == nil {
-		return nil, fmt.Errorf("%w: agent %q opened no session and gave no error", wire.ErrPanic, r.GetPlugin())
+		return nil, fmt.Errorf("%w: agent %q opened no session and gave no error", fault.ErrPanic, r.GetPlugin())
 	}
 	if ctx.Err() != nil { // nobody hears of this session
 		return nil, errors.Join(ctx.Err(), session.Close(context.WithoutCancel(ctx), "", nobody{}))
@@ -140,7 +141,7 @@ func (s *server) Turn(r *agentpb.TurnRequest, stream grpc.ServerStreamingServer[
 		return err
 	}
 	if ends.To(y.End) == 0 {
-		return fmt.Errorf("%w: agent %q yielded with end %q, which is none of the ends", wire.ErrPanic, r.GetPlugin(), y.End)
+		return fmt.Errorf("%w: agent %q yielded with end %q, which is none of the ends", fault.ErrPanic, r.GetPlugin(), y.End)
 	}
 	return out.send(&agentpb.SessionEvent{Event: &agentpb.SessionEvent_Yield{Yield: yieldToProto(y)}})
 }
@@ -190,9 +191,9 @@ func (s *sender) Step(step trajectory.Step) error {
 	if err != nil {
 		return fmt.Errorf("record a step: %w", err)
 	}
-	if len(b) >= wire.MaxMessage {
+	if len(b) >= fault.MaxMessage {
 		return fmt.Errorf("record a step: it has %d MiB, the limit is %d MiB: put large content into a file of the scratch folder, record that as an artifact, and name it by path",
-			len(b)>>20, wire.MaxMessage>>20)
+			len(b)>>20, fault.MaxMessage>>20)
 	}
 	return s.send(&agentpb.SessionEvent{Event: &agentpb.SessionEvent_StepJson{StepJson: b}})
 }

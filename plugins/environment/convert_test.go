@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/berth-eval/berth/plugins/internal/wire"
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/internal/wiretest"
 	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
 )
@@ -47,16 +47,16 @@ func TestEveryWordTravels(t *testing.T) {
 
 func TestWhatIsNotGivenIsRefused(t *testing.T) {
 	t.Parallel()
-	if _, err := specFromProto(specToProto(Spec{})); !errors.Is(err, wire.ErrInvalid) {
+	if _, err := specFromProto(specToProto(Spec{})); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("a spec without a network mode: %v, want ErrInvalid", err)
 	}
-	if _, err := specFromProto(nil); !errors.Is(err, wire.ErrInvalid) {
+	if _, err := specFromProto(nil); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("no spec: %v, want ErrInvalid", err)
 	}
-	if _, err := sandboxFromProto(nil); !errors.Is(err, wire.ErrInvalid) {
+	if _, err := sandboxFromProto(nil); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("no sandbox: %v, want ErrInvalid", err)
 	}
-	if _, err := sandboxFromProto(&environmentpb.SandboxMade{Id: "x", Granted: &environmentpb.SandboxGranted{Cpu: 77}}); !errors.Is(err, wire.ErrInvalid) {
+	if _, err := sandboxFromProto(&environmentpb.SandboxMade{Id: "x", Granted: &environmentpb.SandboxGranted{Cpu: 77}}); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("an unknown grant: %v, want ErrInvalid", err)
 	}
 	if s, err := stepFromProto(nil); err != nil || s.Reward != nil {

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/internal/wire"
 	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
 )
@@ -53,7 +54,7 @@ func lookup[T any](environments map[string]Environment, name, what string) (T, e
 	var none T
 	e, ok := environments[name]
 	if !ok {
-		return none, fmt.Errorf("environment %q: %w", name, wire.ErrUnknownPlugin)
+		return none, fmt.Errorf("environment %q: %w", name, fault.ErrUnknownPlugin)
 	}
 	t, ok := e.(T)
 	if !ok {
@@ -97,7 +98,7 @@ func (s *server) Create(stream grpc.BidiStreamingServer[environmentpb.CreateRequ
 		return err
 	}
 	if made.ID == "" {
-		return fmt.Errorf("%w: environment %q made a sandbox without an id", wire.ErrPanic, r.GetPlugin())
+		return fmt.Errorf("%w: environment %q made a sandbox without an id", fault.ErrPanic, r.GetPlugin())
 	}
 	err = stream.Send(&environmentpb.CreateReply{Sandbox: sandboxToProto(made)})
 	if err == nil {

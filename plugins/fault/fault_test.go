@@ -143,7 +143,7 @@ func TestTheReasonsAreThoseOfTheProto(t *testing.T) {
 		if err := code.UnmarshalJSON([]byte(`"` + m[2] + `"`)); err != nil {
 			t.Errorf("%s: %v", m[1], err)
 		}
-		if got := status.Code(fault.Encode(sentinel)); got != code {
+		if got := status.Code(fault.Plugin.Encode(sentinel)); got != code {
 			t.Errorf("%s travels as %s, plugin.proto says %s", m[1], got, code)
 		}
 	}
@@ -196,14 +196,14 @@ func TestACodeWithoutAReason(t *testing.T) {
 		codes.Canceled: context.Canceled, codes.DeadlineExceeded: context.DeadlineExceeded, codes.Unimplemented: environment.ErrUnsupported,
 		codes.InvalidArgument: fault.ErrInvalid, codes.Unavailable: fault.ErrUnavailable,
 	} {
-		if err := fault.Decode(status.Error(code, "words")); !errors.Is(err, want) || !strings.Contains(err.Error(), "words") {
+		if err := fault.Plugin.Decode(status.Error(code, "words")); !errors.Is(err, want) || !strings.Contains(err.Error(), "words") {
 			t.Errorf("%s: got %v, want %v", code, err, want)
 		}
 	}
-	if err := fault.Decode(nil); err != nil {
+	if err := fault.Plugin.Decode(nil); err != nil {
 		t.Errorf("Decode(nil) = %v", err)
 	}
-	if err := fault.Encode(nil); err != nil {
+	if err := fault.Plugin.Encode(nil); err != nil {
 		t.Errorf("Encode(nil) = %v", err)
 	}
 }
@@ -267,15 +267,15 @@ func TestADeadlineThatTheOtherSideSawFirstIsADeadline(t *testing.T) {
 	cancelled := status.Error(codes.Canceled, "stream terminated by RST_STREAM with error code: CANCEL")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := fault.DecodeCall(ctx, cancelled); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "context deadline exceeded") {
+	if err := fault.Plugin.DecodeCall(ctx, cancelled); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "context deadline exceeded") {
 		t.Errorf("got %v, want DeadlineExceeded", err)
 	}
 	later, stop := context.WithTimeout(t.Context(), time.Hour)
 	defer stop()
-	if err := fault.DecodeCall(later, cancelled); !errors.Is(err, context.Canceled) {
+	if err := fault.Plugin.DecodeCall(later, cancelled); !errors.Is(err, context.Canceled) {
 		t.Errorf("long before the deadline: got %v, want Canceled", err)
 	}
-	if err := fault.DecodeCall(later, nil); err != nil {
+	if err := fault.Plugin.DecodeCall(later, nil); err != nil {
 		t.Errorf("nil: got %v", err)
 	}
 }

@@ -33,7 +33,7 @@ func ServerOptions(panicked func(method string, value any, stack []byte)) []grpc
 			panicked(method, p, debug.Stack())
 			*err = fmt.Errorf("%w: panic in %s: %v", ErrPanic, method, p)
 		}
-		*err = Encode(*err)
+		*err = Plugin.Encode(*err)
 	}
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxMessage), // the default is 4 MiB
@@ -65,13 +65,13 @@ type decoding struct{ conn grpc.ClientConnInterface }
 var sizes = []grpc.CallOption{grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)}
 
 func (d decoding) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	return DecodeCall(ctx, d.conn.Invoke(ctx, method, args, reply, append(sizes[:2:2], opts...)...))
+	return Plugin.DecodeCall(ctx, d.conn.Invoke(ctx, method, args, reply, append(sizes[:2:2], opts...)...))
 }
 
 func (d decoding) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s, err := d.conn.NewStream(ctx, desc, method, append(sizes[:2:2], opts...)...)
 	if err != nil {
-		return nil, DecodeCall(ctx, err)
+		return nil, Plugin.DecodeCall(ctx, err)
 	}
 	return decodingStream{s, ctx}, nil
 }
@@ -91,5 +91,5 @@ func (s decodingStream) decode(err error) error {
 	if errors.Is(err, io.EOF) {
 		return err
 	}
-	return DecodeCall(s.caller, err)
+	return Plugin.DecodeCall(s.caller, err)
 }

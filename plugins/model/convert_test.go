@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/berth-eval/berth/plugins/internal/wire"
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/internal/wiretest"
 )
 
@@ -19,13 +19,13 @@ func TestRoundTrips(t *testing.T) {
 
 func TestAModelWithoutADialectIsRefused(t *testing.T) {
 	t.Parallel()
-	if _, err := EndpointFromProto(EndpointToProto(Endpoint{Name: "m"})); !errors.Is(err, wire.ErrInvalid) {
+	if _, err := EndpointFromProto(EndpointToProto(Endpoint{Name: "m"})); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("EndpointFromProto = %v, want ErrInvalid", err)
 	}
-	if _, err := InfoFromProto(InfoToProto(Info{Name: "m"})); !errors.Is(err, wire.ErrInvalid) {
+	if _, err := InfoFromProto(InfoToProto(Info{Name: "m"})); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("InfoFromProto = %v, want ErrInvalid", err)
 	}
-	if _, err := EndpointFromProto(EndpointToProto(Endpoint{Dialect: DialectGemini, Parameters: []byte("{")})); !errors.Is(err, wire.ErrInvalid) {
+	if _, err := EndpointFromProto(EndpointToProto(Endpoint{Dialect: DialectGemini, Parameters: []byte("{")})); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("parameters that are no JSON: %v, want ErrInvalid", err)
 	}
 }

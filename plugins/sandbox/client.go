@@ -15,8 +15,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
@@ -112,7 +112,7 @@ func (c *Client) failed(ctx context.Context, op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	err = fault.Decode(err)
+	err = fault.Sandbox.Decode(err)
 	if errors.Is(err, ErrGone) && c.socket != "" {
 		if _, missing := os.Lstat(c.socket); missing != nil {
 			return fmt.Errorf("%s: %w: the session has ended", op, ErrRevoked)
@@ -120,7 +120,7 @@ func (c *Client) failed(ctx context.Context, op string, err error) error {
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, why := c.shell.Stat(limit, &pb.StatRequest{Path: []byte("/")})
-		if why = fault.Decode(why); errors.Is(why, ErrRevoked) {
+		if why = fault.Sandbox.Decode(why); errors.Is(why, ErrRevoked) {
 			return fmt.Errorf("%s: %w", op, why)
 		}
 	}

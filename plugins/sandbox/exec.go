@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
@@ -195,7 +195,7 @@ func resultOf(e *pb.Exit) Result {
 
 func answers(in []*pb.Exit_Answer) (out []Answer) {
 	for _, a := range in {
-		out = append(out, Answer{Data: a.GetData(), Err: fault.Heard(a.GetReason(), a.GetError())})
+		out = append(out, Answer{Data: a.GetData(), Err: fault.Sandbox.Join(a.GetReason(), a.GetError())})
 	}
 	return out
 }

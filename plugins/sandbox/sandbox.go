@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
 )
 
 // What a call can fail with, beside the end of its context. Test with

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/berth-eval/berth/plugins/internal/wire"
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/internal/wiretest"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/proto/v1/verifierpb"
@@ -50,17 +50,17 @@ func TestAVerdictThatMakesNoSenseIsRefused(t *testing.T) {
 		verdict Verdict
 		want    error
 	}{
-		"no decision":         {Verdict{}, wire.ErrInvalid},
-		"an unknown decision": {Verdict{Decision: "perhaps"}, wire.ErrInvalid},
+		"no decision":         {Verdict{}, fault.ErrInvalid},
+		"an unknown decision": {Verdict{Decision: "perhaps"}, fault.ErrInvalid},
 		"NaN":                 {Verdict{Decision: Scored, Scores: map[string]Score{"a": {Value: math.NaN()}}}, ErrBadReward},
 		"infinite":            {Verdict{Decision: Scored, Scores: map[string]Score{"a": {Value: math.Inf(-1)}}}, ErrBadReward},
-		"finding unweighed":   {Verdict{Decision: Pass, Findings: []Finding{{Code: "odd"}}}, wire.ErrInvalid},
+		"finding unweighed":   {Verdict{Decision: Pass, Findings: []Finding{{Code: "odd"}}}, fault.ErrInvalid},
 	} {
 		if _, err := verdictFromProto(verdictToProto(tt.verdict)); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
 	}
-	if _, err := verdictFromProto(nil); !errors.Is(err, wire.ErrInvalid) {
+	if _, err := verdictFromProto(nil); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("no verdict: %v, want ErrInvalid", err)
 	}
 	v, err := verdictFromProto(&verifierpb.Verdict{

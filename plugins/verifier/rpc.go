@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/internal/wire"
 	"github.com/berth-eval/berth/plugins/proto/v1/verifierpb"
 )
@@ -37,7 +38,7 @@ type server struct {
 func (s *server) verifier(name string) (Verifier, error) {
 	v, ok := s.verifiers[name]
 	if !ok {
-		return nil, fmt.Errorf("verifier %q: %w", name, wire.ErrUnknownPlugin)
+		return nil, fmt.Errorf("verifier %q: %w", name, fault.ErrUnknownPlugin)
 	}
 	return v, nil
 }
@@ -62,7 +63,7 @@ func (s *server) Verify(r *verifierpb.VerifyRequest, stream grpc.ServerStreaming
 		if errors.Is(err, ErrBadReward) {
 			return err
 		}
-		return fmt.Errorf("%w: the verdict of %q makes no sense: %w", wire.ErrPanic, r.GetPlugin(), err)
+		return fmt.Errorf("%w: the verdict of %q makes no sense: %w", fault.ErrPanic, r.GetPlugin(), err)
 	}
 	return stream.Send(&verifierpb.VerifyEvent{Event: &verifierpb.VerifyEvent_Verdict{Verdict: out}})
 }
@@ -98,7 +99,7 @@ func (s *server) Rewrite(ctx context.Context, r *verifierpb.RewriteRequest) (*ve
 	}
 	rewriter, ok := v.(Rewriter)
 	if !ok {
-		return nil, fmt.Errorf("verifier %q: rewrite: %w", r.GetPlugin(), wire.ErrUnsupported)
+		return nil, fmt.Errorf("verifier %q: rewrite: %w", r.GetPlugin(), fault.ErrUnsupported)
 	}
 	in, err := requestFromProto(r.GetRequest())
 	if err != nil {

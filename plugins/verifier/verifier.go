@@ -8,11 +8,11 @@ package verifier
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -40,8 +40,8 @@ const CapabilityRewrite = "rewrite"
 
 // What a verifier fails with. Both survive the trip over the wire.
 var (
-	ErrArtifactMissing = errors.New("artifact missing") // outcome artifact_missing
-	ErrBadReward       = errors.New("bad reward")       // malformed, not finite, contradicting: outcome verifier_error
+	ErrArtifactMissing = fault.ErrArtifactMissing // outcome artifact_missing
+	ErrBadReward       = fault.ErrBadReward       // malformed, not finite, contradicting: outcome verifier_error
 )
 
 // Needs is where a verifier works; a part of Describe.

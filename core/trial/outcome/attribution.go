@@ -10,7 +10,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
-	wire "github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -90,10 +90,10 @@ var rules = []struct {
 	// What a verifier judges is the agent's: an agent that finds what a verifier
 	// cannot take must not be tried again for it. This rule comes first, because a
 	// panic in a plugin's process is ErrPluginGone, too.
-	{record.ByVerifier, wire.ErrPanic, record.VerifierError, false},
+	{record.ByVerifier, fault.ErrPanic, record.VerifierError, false},
 	{"", plugin.ErrPluginGone, record.PluginCrashed, true},
-	{"", wire.ErrUnavailable, record.PluginCrashed, true},
-	{"", wire.ErrPanic, record.PluginCrashed, true},
+	{"", fault.ErrUnavailable, record.PluginCrashed, true},
+	{"", fault.ErrPanic, record.PluginCrashed, true},
 	{record.ByAgent, agent.ErrNoSession, record.PluginCrashed, true}, // its plugin was started anew
 	{record.ByAgent, agent.ErrModel, record.ModelError, true},
 	{record.ByAgent, agent.ErrBadConfig, record.AgentError, false},

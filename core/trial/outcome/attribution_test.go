@@ -12,7 +12,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
-	wire "github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -39,10 +39,10 @@ func TestWhatAnErrorMakesOfAnAttempt(t *testing.T) {
 		{record.ByVerifier, other, record.VerifierError, false},
 		{record.ByVerifier, verifier.ErrArtifactMissing, record.ArtifactMissing, false},
 		{record.ByVerifier, verifier.ErrBadReward, record.VerifierError, false},
-		{record.ByVerifier, wire.ErrPanic, record.VerifierError, false},
-		{record.ByVerifier, fmt.Errorf("%w: %w", plugin.ErrPluginGone, wire.ErrPanic), record.VerifierError, false}, // as the host of plugins says it
+		{record.ByVerifier, fault.ErrPanic, record.VerifierError, false},
+		{record.ByVerifier, fmt.Errorf("%w: %w", plugin.ErrPluginGone, fault.ErrPanic), record.VerifierError, false}, // as the host of plugins says it
 		{record.ByVerifier, plugin.ErrPluginGone, record.PluginCrashed, true},
-		{record.ByAgent, wire.ErrPanic, record.PluginCrashed, true},
+		{record.ByAgent, fault.ErrPanic, record.PluginCrashed, true},
 		{record.ByUser, other, record.UserError, true},
 		{record.ByUser, agent.ErrModel, record.ModelError, true},
 		{record.ByUser, agent.ErrNoSession, record.PluginCrashed, true},

@@ -7,30 +7,20 @@ package wire
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/berth-eval/berth/plugins/fault"
 )
 
-// What a shim fails with by itself. Package fault carries them across.
-var (
-	ErrInvalid       = errors.New("invalid message")
-	ErrUnknownPlugin = errors.New("no such plugin in this binary")
-	ErrUnsupported   = errors.New("not supported")
-	ErrPanic         = errors.New("bug in the plugin")
-)
-
-// Limits of what is sent.
-const (
-	MaxMessage = 32 << 20 // bytes of one gRPC message
-	MaxLine    = 64 << 10 // bytes of one log line
-)
+// MaxLine is the size of the longest log line in one message, in bytes.
+const MaxLine = 64 << 10
 
 // Invalid is an ErrInvalid that says what is wrong.
 func Invalid(format string, a ...any) error {
-	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, a...))
+	return fmt.Errorf("%w: %s", fault.ErrInvalid, fmt.Sprintf(format, a...))
 }
 
 // Pair is one word of Go and its number on the wire.

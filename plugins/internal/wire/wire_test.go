@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/berth-eval/berth/plugins/fault"
 )
 
 type word string
@@ -20,7 +22,7 @@ func TestEnumsHaveNoDefault(t *testing.T) {
 		t.Errorf("From(2) = %q, %v", got, err)
 	}
 	for n, want := range map[number]string{0: "color is not given", 3: "color 3 is not known"} {
-		if _, err := e.From(n); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if _, err := e.From(n); !errors.Is(err, fault.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("From(%d) = %v, want %q", n, err, want)
 		}
 	}
@@ -72,7 +74,7 @@ func TestJSON(t *testing.T) {
 	if got, err := JSON("config", nil); got != nil || err != nil {
 		t.Errorf("absent = %s, %v", got, err)
 	}
-	if _, err := JSON("config", []byte("{}{}")); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "config") {
-		t.Errorf("two values = %v, want ErrInvalid", err)
+	if _, err := JSON("config", []byte("{}{}")); !errors.Is(err, fault.ErrInvalid) || !strings.Contains(err.Error(), "config") {
+		t.Errorf("two values = %v, want fault.ErrInvalid", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/fault"
 )
 
 // Limits bound an archive. A zero field means its default.

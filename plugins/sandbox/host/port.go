@@ -9,8 +9,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
@@ -42,7 +42,7 @@ func (s *Sandbox) Listen(ctx context.Context, port int, serve func(net.Conn)) (*
 	}
 	if err != nil || !stop() {
 		end()
-		return nil, fmt.Errorf("listen inside on port %d: %w", port, errors.Join(fault.Decode(err), context.Cause(ctx)))
+		return nil, fmt.Errorf("listen inside on port %d: %w", port, errors.Join(fault.Sandbox.Decode(err), context.Cause(ctx)))
 	}
 	p := &Port{Number: int(first.GetPort()), end: end, open: map[net.Conn]struct{}{}}
 	p.workers.Go(func() { p.accept(s, st, serve) })

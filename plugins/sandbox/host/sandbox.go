@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox"
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
@@ -116,7 +116,7 @@ func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, h
 	s.conn, s.control = conn, pb.NewSandboxControlClient(conn)
 	r, err := s.control.Hello(ctx, hello)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("greet sandboxd: %w", fault.Decode(err)), s.Close())
+		return nil, errors.Join(fmt.Errorf("greet sandboxd: %w", fault.Sandbox.Decode(err)), s.Close())
 	}
 	s.Hello = Hello{
 		Version: r.GetVersion(), BoundingCapabilities: r.GetBoundingCapabilities(), OneID: r.GetOneId(), Findings: r.GetFindings(),
@@ -259,7 +259,7 @@ func (s *Sandbox) Close() error {
 
 // status is nil unless err is a gRPC status: a ClientConn closed twice says so.
 func status(err error) error {
-	if grpcErr := fault.Decode(err); errors.Is(grpcErr, context.Canceled) {
+	if grpcErr := fault.Sandbox.Decode(err); errors.Is(grpcErr, context.Canceled) {
 		return grpcErr
 	}
 	return nil
@@ -282,7 +282,7 @@ func (s *Sandbox) Attach(ctx context.Context, who Session) (net.Conn, error) {
 func (s *Sandbox) attach(ctx context.Context, label []byte, who Session) error {
 	_, err := s.control.Attach(ctx, attachRequest(label, who))
 	if err != nil {
-		return fmt.Errorf("attach session %q: %w", who.ID, fault.Decode(err))
+		return fmt.Errorf("attach session %q: %w", who.ID, fault.Sandbox.Decode(err))
 	}
 	return nil
 }
@@ -328,7 +328,7 @@ func wrap(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", op, fault.Decode(err))
+	return fmt.Errorf("%s: %w", op, fault.Sandbox.Decode(err))
 }
 
 func asBytes(in []string) [][]byte {

@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
@@ -154,7 +152,7 @@ func (h *shell) swept(c *command, spec *pb.ExecStart, known map[int64]uint64) (e
 	}
 	for _, q := range spec.GetRead() {
 		r, wrong := readRegular(q)
-		reason, text := fault.Told(wrong)
+		reason, text := fault.Sandbox.Parts(wrong)
 		exit.Read = append(exit.Read, &pb.Exit_Answer{Data: r.GetData(), Reason: reason, Error: text})
 	}
 	return exit, nil
@@ -321,7 +319,7 @@ func (h *shell) follow(st pb.SandboxShell_ExecServer, c *command, outAt, errAt i
 }
 
 // errTaken tells a client that another one has joined.
-var errTaken = status.Error(codes.Unavailable, "another client has joined")
+var errTaken = fmt.Errorf("%w: another client has joined", fault.ErrGone)
 
 // pass copies from a ring until its end; nil is the end.
 func pass(ctx context.Context, from *ring.Reader, send func(b []byte, offset int64) error) error {

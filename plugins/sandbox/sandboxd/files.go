@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/passwd"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"

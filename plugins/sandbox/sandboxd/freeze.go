@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/proc"
 )

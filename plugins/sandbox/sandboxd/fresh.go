@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/passwd"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"

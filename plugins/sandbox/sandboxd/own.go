@@ -7,8 +7,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
 )
 
 // own is the core's session on the control connection: what an Attach without a

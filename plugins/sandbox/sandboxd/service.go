@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
 )

@@ -11,8 +11,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/fault"
 )
 
 // Tuning shared by both ends. gRPC's defaults (64 KiB windows, 32 KiB buffers)
@@ -49,11 +49,11 @@ func NewServer() *grpc.Server {
 		grpc.UnaryInterceptor(func(ctx context.Context, q any, i *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
 			defer caught(i.FullMethod, &err)
 			out, err = next(ctx, q)
-			return out, fault.Encode(err)
+			return out, fault.Sandbox.Encode(err)
 		}),
 		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, i *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 			defer caught(i.FullMethod, &err)
-			return fault.Encode(next(srv, s))
+			return fault.Sandbox.Encode(next(srv, s))
 		}),
 	)
 }

@@ -29,6 +29,7 @@
 //   INVALID     (INVALID_ARGUMENT)     the request makes no sense; the text says which part
 //   TIMEOUT     (DEADLINE_EXCEEDED)    processes did not stop, or did not die, in time
 //   TAMPERED    (DATA_LOSS)            PID 1's limits, scheduling policy or processors are not those of its start
+//   GONE        (UNAVAILABLE)          another client has joined the command or terminal
 // UNAVAILABLE without a reason means that the connection is gone.
 
 package sandboxpb

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/fault"
 )
 
 const (

@@ -9,54 +9,54 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/berth-eval/berth/plugins/sandbox/fault"
+	"github.com/berth-eval/berth/plugins/fault"
 )
 
-func TestSentinelsSurviveTheWire(t *testing.T) {
+func TestSentinelsOfASandboxSurviveTheWire(t *testing.T) {
 	t.Parallel()
 	for _, want := range []error{
 		fault.ErrNoProgram, fault.ErrNotFound, fault.ErrDenied, fault.ErrNoRoom, fault.ErrTooLarge, fault.ErrUnsafe,
-		fault.ErrExists, fault.ErrFrozen, fault.ErrRevoked, fault.ErrInvalid, fault.ErrTimeout,
+		fault.ErrExists, fault.ErrFrozen, fault.ErrRevoked, fault.ErrInvalid, fault.ErrTimeout, fault.ErrTampered, fault.ErrGone,
 		context.Canceled, context.DeadlineExceeded,
 	} {
 		text := fmt.Sprintf("start %q: %v", "x", want)
-		got := fault.Decode(overWire(fault.Encode(fmt.Errorf("start %q: %w", "x", want))))
+		got := fault.Sandbox.Decode(overWire(fault.Sandbox.Encode(fmt.Errorf("start %q: %w", "x", want))))
 		if !errors.Is(got, want) || got.Error() != text {
 			t.Errorf("got %v (is %v: %v), want %q", got, want, errors.Is(got, want), text)
 		}
 	}
 }
 
-func TestSentinelsSurviveAMessage(t *testing.T) {
+func TestSentinelsOfASandboxSurviveAMessage(t *testing.T) {
 	t.Parallel()
 	for _, want := range []error{fault.ErrNotFound, fault.ErrUnsafe, fault.ErrTooLarge} {
 		err := fmt.Errorf("read: %w", want)
-		if got := fault.Heard(fault.Told(err)); !errors.Is(got, want) || got.Error() != err.Error() {
+		if got := fault.Sandbox.Join(fault.Sandbox.Parts(err)); !errors.Is(got, want) || got.Error() != err.Error() {
 			t.Errorf("got %v, want %v", got, err)
 		}
 	}
-	if got := fault.Heard(fault.Told(errors.New("disk on fire"))); got == nil || got.Error() != "disk on fire" {
+	if got := fault.Sandbox.Join(fault.Sandbox.Parts(errors.New("disk on fire"))); got == nil || got.Error() != "disk on fire" {
 		t.Errorf("got %v, want the text", got)
 	}
-	if fault.Heard(fault.Told(nil)) != nil {
+	if fault.Sandbox.Join(fault.Sandbox.Parts(nil)) != nil {
 		t.Error("nil became an error")
 	}
 }
 
 func TestBrokenConnectionIsGone(t *testing.T) {
 	t.Parallel()
-	if err := fault.Decode(status.Error(codes.Unavailable, "EOF")); !errors.Is(err, fault.ErrGone) {
+	if err := fault.Sandbox.Decode(status.Error(codes.Unavailable, "EOF")); !errors.Is(err, fault.ErrGone) {
 		t.Errorf("got %v, want ErrGone", err)
 	}
 }
 
-func TestOtherErrorsKeepTheirText(t *testing.T) {
+func TestOtherErrorsOfASandboxKeepTheirText(t *testing.T) {
 	t.Parallel()
-	err := fault.Decode(overWire(fault.Encode(errors.New("disk on fire"))))
-	if err == nil || err.Error() != "Internal: disk on fire" {
-		t.Errorf("got %v, want the text and the code", err)
+	err := fault.Sandbox.Decode(overWire(fault.Sandbox.Encode(errors.New("disk on fire"))))
+	if err == nil || err.Error() != "disk on fire" {
+		t.Errorf("got %v, want the text", err)
 	}
-	if fault.Encode(nil) != nil || fault.Decode(nil) != nil {
+	if fault.Sandbox.Encode(nil) != nil || fault.Sandbox.Decode(nil) != nil {
 		t.Error("nil became an error")
 	}
 }

@@ -1,0 +1,173 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-eval/berth/plugins/config"
+)
+
+// Vocabulary is the sentinels that keep their identity across gRPC, in one
+// contract. The first of them that an error wraps is the one that travels.
+type Vocabulary struct {
+	reasons []reason
+	gone    error // the connection broke
+}
+
+const (
+	// domain marks our reasons in google.rpc.ErrorInfo.
+	domain = "berth"
+	// maxText is how much of an error's text travels, in bytes: it goes into a
+	// header, for which gRPC has limits of its own.
+	maxText = 4 << 10
+	// clockStep is how much earlier than the caller's the other side's clock for
+	// the same deadline may ring.
+	clockStep = 100 * time.Millisecond
+)
+
+// Encode turns an error of a server into a status: the sentinel that it wraps
+// becomes a reason, and problems of a configuration become that of ErrBadConfig.
+// A status that the server got from somewhere else loses its code, which would
+// say something about this call that is not so. A nil error stays nil.
+func (v *Vocabulary) Encode(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := strings.ToValidUTF8(err.Error(), "\uFFFD")
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "\uFFFD") + " ..."
+	}
+	if _, ok := errors.AsType[config.Problems](err); ok {
+		err = errors.Join(err, ErrBadConfig)
+	}
+	if r := v.find(err); r != nil {
+		s, detailed := status.New(r.code, text).WithDetails(&errdetails.ErrorInfo{Reason: r.name, Domain: domain})
+		if detailed != nil { // cannot be: the code is not OK and the detail is a message
+			return status.Error(r.code, text)
+		}
+		return s.Err()
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, text)
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, text)
+	}
+	return status.Error(codes.Unknown, text)
+}
+
+// find is the first reason whose sentinel err wraps; nil without one.
+func (v *Vocabulary) find(err error) *reason {
+	for i := range v.reasons {
+		if errors.Is(err, v.reasons[i].err) {
+			return &v.reasons[i]
+		}
+	}
+	return nil
+}
+
+// sentinel is the error of a reason's name; nil without one.
+func (v *Vocabulary) sentinel(name string) error {
+	for _, r := range v.reasons {
+		if r.name == name {
+			return r.err
+		}
+	}
+	return nil
+}
+
+// DecodeCall is Decode of an error of a call that was made with ctx. When ctx
+// has ended, that is what the error is: gRPC may call a deadline that the other
+// side saw first a cancel.
+func (v *Vocabulary) DecodeCall(ctx context.Context, err error) error {
+	switch code := status.Code(err); code {
+	case codes.Canceled, codes.DeadlineExceeded:
+		if at, ok := ctx.Deadline(); ok && time.Until(at) < clockStep {
+			<-ctx.Done()
+		}
+		if ctx.Err() != nil {
+			text, end := status.Convert(err).Message(), ctx.Err()
+			if !strings.Contains(text, end.Error()) {
+				text = end.Error() + ": " + text
+			}
+			return &remote{text: text, is: end}
+		}
+	default:
+	}
+	return v.Decode(err)
+}
+
+// Decode gives the sentinel back that Encode put away, with the other side's own
+// text. A server in another language may send only the code. What is no status
+// stays as it is.
+func (v *Vocabulary) Decode(err error) error {
+	if err == nil {
+		return nil
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	for _, d := range s.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == domain {
+			if is := v.sentinel(info.GetReason()); is != nil {
+				return &remote{text: s.Message(), is: is}
+			}
+		}
+	}
+	switch s.Code() {
+	case codes.Canceled:
+		return &remote{text: s.Message(), is: context.Canceled}
+	case codes.DeadlineExceeded:
+		return &remote{text: s.Message(), is: context.DeadlineExceeded}
+	case codes.Unimplemented:
+		return &remote{text: s.Message(), is: ErrUnsupported}
+	case codes.InvalidArgument:
+		return &remote{text: s.Message(), is: ErrInvalid}
+	case codes.Unavailable:
+		return fmt.Errorf("%w: %s", v.gone, s.Message())
+	case codes.Unknown: // a plain error
+		return &remote{text: s.Message(), is: err}
+	default:
+		return &remote{text: fmt.Sprintf("%s: %s", s.Code(), s.Message()), is: err}
+	}
+}
+
+// Parts is an error as the name of its reason, if it has one, and its text, for a
+// message that holds several errors. Both are empty for no error.
+func (v *Vocabulary) Parts(err error) (name, text string) {
+	if err == nil {
+		return "", ""
+	}
+	if r := v.find(err); r != nil {
+		return r.name, err.Error()
+	}
+	return "", err.Error()
+}
+
+// Join is the error that Parts took apart.
+func (v *Vocabulary) Join(name, text string) error {
+	if text == "" {
+		return nil
+	}
+	if is := v.sentinel(name); is != nil {
+		return &remote{text: text, is: is}
+	}
+	return errors.New(text)
+}
+
+// remote is an error of the other side: its text, and what it wrapped there.
+type remote struct {
+	text string
+	is   error
+}
+
+func (r *remote) Error() string { return r.text }
+func (r *remote) Unwrap() error { return r.is }

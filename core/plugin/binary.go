@@ -160,6 +160,22 @@ func (b *binary) acquire(ctx context.Context) (*process, error) {
 	return p, nil
 }
 
+// apart starts one more process of the binary, which acquire does not know. The
+// caller stops it.
+func (b *binary) apart(ctx context.Context) (*process, error) {
+	select {
+	case <-b.turn:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for plugin %s to start: %w", filepath.Base(b.path), ctx.Err())
+	}
+	err := b.unchanged()
+	b.turn <- struct{}{}
+	if err != nil {
+		return nil, err
+	}
+	return b.host.start(ctx, b, b.env)
+}
+
 // incarnation is the number of the process that answers the next call, from 1:
 // the one that runs, or the one that would have to be started.
 func (b *binary) incarnation() int {

@@ -21,13 +21,21 @@ import (
 // happened to the plugin.
 type conn struct {
 	binary *binary
-	who    string // for messages: `agent "nop"`
+	who    string   // for messages: `agent "nop"`
+	only   *process // the one process that answers; nil: whichever runs
+}
+
+func (c conn) acquire(ctx context.Context) (*process, error) {
+	if c.only != nil {
+		return c.only, nil
+	}
+	return c.binary.acquire(ctx)
 }
 
 var _ grpc.ClientConnInterface = conn{}
 
 func (c conn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	p, err := c.binary.acquire(ctx)
+	p, err := c.acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.who, err)
 	}
@@ -35,7 +43,7 @@ func (c conn) Invoke(ctx context.Context, method string, args, reply any, opts .
 }
 
 func (c conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	p, err := c.binary.acquire(ctx)
+	p, err := c.acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.who, err)
 	}

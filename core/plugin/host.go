@@ -139,6 +139,22 @@ func (h *Host) Verifier(ctx context.Context, name string) (verifier.Verifier, ve
 	return verifier.NewClient(s.conn(), name, s.Capabilities), *s.Verifier, s.used(), nil
 }
 
+// VerifierApart is the verifier of that name in a process of its own, which is
+// started now and serves this caller alone. stop ends it.
+func (h *Host) VerifierApart(ctx context.Context, name string) (v verifier.Verifier, stop func(), err error) {
+	s, err := h.lookup(ctx, plugins.KindVerifier, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := s.binary.apart(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("verifier %q: %w", name, err)
+	}
+	c := s.conn()
+	c.only = p
+	return verifier.NewClient(c, name, s.Capabilities), p.stop, nil
+}
+
 // Schema is the configuration that a plugin takes.
 func (h *Host) Schema(ctx context.Context, kind plugins.Kind, name string) (config.Schema, error) {
 	s, err := h.lookup(ctx, kind, name)
@@ -202,4 +218,6 @@ func (s *served) used() record.PluginUsed {
 	return record.PluginUsed{Kind: string(s.Kind), Name: s.Name, Version: s.Version, Digest: s.binary.digest}
 }
 
-func (s *served) conn() conn { return conn{s.binary, fmt.Sprintf("%s %q", s.Kind, s.Name)} }
+func (s *served) conn() conn {
+	return conn{binary: s.binary, who: fmt.Sprintf("%s %q", s.Kind, s.Name)}
+}

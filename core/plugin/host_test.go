@@ -52,6 +52,38 @@ func TestAPluginServesItsContracts(t *testing.T) {
 	}
 }
 
+// A verifier in a process of its own dies alone, and so does the one that all
+// others use.
+func TestAVerifierApart(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
+	shared, _, _, err := h.Verifier(t.Context(), "judge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apart, stop, err := h.VerifierApart(t.Context(), "judge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for name, v := range map[string]verifier.Verifier{"shared": shared, "apart": apart} {
+		if _, err = v.Verify(t.Context(), verifier.Request{}, func(string) {}); !errors.Is(err, verifier.ErrArtifactMissing) {
+			t.Errorf("%s: Verify = %v, want ErrArtifactMissing", name, err)
+		}
+	}
+	for range 2 { // it is not started again
+		if _, err = apart.Verify(t.Context(), verifier.Request{Stage: "die"}, func(string) {}); !errors.Is(err, ErrPluginGone) {
+			t.Errorf("Verify = %v, want ErrPluginGone", err)
+		}
+	}
+	if n := h.plugins[id{plugins.KindVerifier, "judge"}].binary.incarnation(); n != 1 {
+		t.Errorf("the shared process is number %d, want 1", n)
+	}
+	if _, _, err = h.VerifierApart(t.Context(), "nobody"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("VerifierApart = %v, want ErrUnknown", err)
+	}
+}
+
 func TestTheSchemaAndTheProblemsOfAConfigurationTravel(t *testing.T) {
 	t.Parallel()
 	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})

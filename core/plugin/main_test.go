@@ -146,7 +146,10 @@ func (odd) Turn(ctx context.Context, m agent.Message, r agent.Recorder) (agent.Y
 
 type judge struct{}
 
-func (judge) Verify(context.Context, verifier.Request, func(string)) (verifier.Verdict, error) {
+func (judge) Verify(_ context.Context, r verifier.Request, _ func(string)) (verifier.Verdict, error) {
+	if r.Stage == "die" {
+		os.Exit(7) //nolint:forbidigo // a plugin that dies
+	}
 	return verifier.Verdict{}, fmt.Errorf("look at it: %w", verifier.ErrArtifactMissing)
 }
 

@@ -171,6 +171,53 @@ func TestAnAgentsPluginThatDiesOfTheLogsIsAFinding(t *testing.T) {
 	}
 }
 
+// One process verifies for all attempts. When it dies, the verification is
+// repeated in a process of its own: if that dies, too, it is of what the agent
+// left, which is not tried again. A process that cannot be started is no fault of
+// an agent's.
+func TestAVerifiersProcessThatDiesIsAskedAgainAlone(t *testing.T) {
+	t.Parallel()
+	died := fmt.Errorf("%w: exit status 7", plugin.ErrPluginGone)
+	for _, tt := range []struct {
+		name        string
+		again       error // what the second call fails with
+		start       error
+		untouched   bool
+		outcome     record.Outcome
+		retry, told bool
+	}{
+		{name: "it dies once", outcome: record.Passed, told: true},
+		{name: "it dies again", again: died, outcome: record.VerifierError, told: true},
+		{name: "it fails then", again: errors.New("no verdict"), outcome: record.VerifierError, told: true},
+		{name: "it cannot be started again", start: errors.New("no memory"), outcome: record.PluginCrashed, retry: true},
+		{name: "the agent was never in the sandbox", again: died, untouched: true, outcome: record.PluginCrashed, retry: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			fails := func(err error) *judge {
+				j := looks(func(verifierRequest) bool { return true })
+				honest := j.verify
+				j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+					v, failed := honest(ctx, r)
+					left := filepath.Join(r.Scratch, "left") // a second call finds nothing of the first
+					return v, errors.Join(failed, err, os.Mkdir(left, 0o700))
+				}
+				return j
+			}
+			a := does("true")
+			if tt.untouched {
+				a = &scripted{}
+			}
+			b := newBench(t, a, fails(died))
+			b.apart = func() (verifier.Verifier, error) { return fails(tt.again), tt.start }
+			r := b.run(t.Context(), t)
+			if r.Outcome != tt.outcome || (r.Error != nil && r.Error.Retry) != tt.retry || found(r, "verifier_repeated") != tt.told {
+				t.Errorf("%s, %+v, findings %s; want %s, retry %v, told %v", r.Outcome, r.Error, pretty(r.Findings), tt.outcome, tt.retry, tt.told)
+			}
+		})
+	}
+}
+
 // A simulated user that fails says nothing about the agent.
 func TestASimulatedUserThatFailsIsNoFaultOfTheAgent(t *testing.T) {
 	t.Parallel()

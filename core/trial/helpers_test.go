@@ -252,7 +252,8 @@ type bench struct {
 	live    func(record.Event)
 	dir     string // of the attempt
 	runtime string
-	starts  atomic.Int64 // of the environment's process
+	starts  atomic.Int64                      // of the environment's process
+	apart   func() (verifier.Verifier, error) // a verifier in a process of its own; nil: there is no such thing
 }
 
 // Incarnation implements trial.Incarnations.
@@ -312,7 +313,14 @@ func (b *bench) Verifier(_ context.Context, name string) (trial.VerifierPlugin, 
 	if !ok {
 		return trial.VerifierPlugin{}, record.PluginUsed{}, plugin.ErrUnknown
 	}
-	return trial.VerifierPlugin{Verifier: j, Traits: j.traits}, record.PluginUsed{Kind: "verifier", Name: name, Version: "1"}, nil
+	p := trial.VerifierPlugin{Verifier: j, Traits: j.traits}
+	if b.apart != nil {
+		p.Apart = func(context.Context) (verifier.Verifier, func(), error) {
+			v, err := b.apart()
+			return v, func() {}, err
+		}
+	}
+	return p, record.PluginUsed{Kind: "verifier", Name: name, Version: "1"}, nil
 }
 
 // Dir implements trial.Attempt.

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // Of is the plugins of a host, as attempts use them.
@@ -27,5 +28,6 @@ func (p hosted) Environment(ctx context.Context, name string) (environment.Envir
 
 func (p hosted) Verifier(ctx context.Context, name string) (VerifierPlugin, record.PluginUsed, error) {
 	v, traits, used, err := p.h.Verifier(ctx, name)
-	return VerifierPlugin{Verifier: v, Traits: traits}, used, err
+	apart := func(ctx context.Context) (verifier.Verifier, func(), error) { return p.h.VerifierApart(ctx, name) }
+	return VerifierPlugin{Verifier: v, Traits: traits, Apart: apart}, used, err
 }

@@ -269,8 +269,7 @@ func (s *stage) persona() string {
 func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts []verifier.Verdict, text string) (string, error) {
 	for n, u := range uses {
 		plugin := s.a.verifiers[u.Name]
-		w, ok := plugin.Verifier.(verifier.Rewriter)
-		if !ok || text == "" {
+		if _, ok := plugin.Verifier.(verifier.Rewriter); !ok || text == "" {
 			continue
 		}
 		r, done, err := s.request(ctx, judgement{
@@ -280,7 +279,13 @@ func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts [
 			return "", err
 		}
 		text, err = call(ctx, record.ByVerifier, "rewrite by "+u.Name, min(s.verifyTime(), limits.Judge), func(ctx context.Context) (string, error) {
-			return w.Rewrite(ctx, r, verdicts[n], text)
+			return verifying(ctx, s, plugin, r.Scratch, func(v verifier.Verifier) (string, error) {
+				w, ok := v.(verifier.Rewriter)
+				if !ok {
+					return "", fmt.Errorf("verifier %s is no rewriter any more", u.Name)
+				}
+				return w.Rewrite(ctx, r, verdicts[n], text)
+			})
 		})
 		if err = errors.Join(err, done()); err != nil {
 			return "", err

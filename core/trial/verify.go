@@ -52,7 +52,7 @@ func (s *stage) verify(ctx context.Context) error {
 	}
 	limit := limits.Control
 	for range uses {
-		limit += s.verifyTime() + limits.Return + limits.Control
+		limit += 2*(s.verifyTime()+limits.Return) + limits.Control // it may be asked twice
 	}
 	return a.phase(ctx, p, limit+limits.Setup, func(ctx context.Context) error {
 		sums, err := s.fill(ctx, p, uses)
@@ -234,7 +234,7 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	if err != nil {
 		return verifier.Verdict{}, err
 	}
-	v, err := s.ask(ctx, j, plugin, r)
+	v, err := verifying(ctx, s, plugin, r.Scratch, func(v verifier.Verifier) (verifier.Verdict, error) { return s.ask(ctx, j, v, r) })
 	if err != nil && s.models != nil && s.models.Down() != nil {
 		// Nothing in the sandbox keeps a model from answering.
 		err = outcome.On(record.ByModel, fmt.Errorf("%w; the verifier says: %w", s.models.Down(), err))
@@ -391,7 +391,7 @@ func (s *stage) judgeModels(ctx context.Context, cell cell.Verifier, plugin Veri
 }
 
 // ask calls the verifier. At its deadline its access is cut first.
-func (s *stage) ask(ctx context.Context, j judgement, plugin VerifierPlugin, r verifier.Request) (verifier.Verdict, error) {
+func (s *stage) ask(ctx context.Context, j judgement, plugin verifier.Verifier, r verifier.Request) (verifier.Verdict, error) {
 	ctx, cancel := limits.Limited(ctx, "it", r.Timeout)
 	defer cancel()
 	call, stop := context.WithCancelCause(context.WithoutCancel(ctx))

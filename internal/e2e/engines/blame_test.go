@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 )
 
@@ -43,25 +44,49 @@ func TestAnAgentEarnsNoFurtherAttemptByBreakingItsSandbox(t *testing.T) {
 	}
 }
 
+// An agent that leaves what ends the verifier's process is not tried again, and
+// costs nobody else whose work was in that process anything.
+func TestAnAgentEarnsNoFurtherAttemptByEndingTheVerifier(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"local", "docker", "podman"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			if name != "local" {
+				p = newPlace(t, machineFor(t, name, debian).env())
+			}
+			for i := range 3 {
+				p.task(fmt.Sprintf("honest-%d", i), "", "mkdir -p /logs/artifacts; : > /logs/artifacts/good", testTiny)
+			}
+			for i := range 2 {
+				p.task(fmt.Sprintf("deadly-%d", i), "", "mkdir -p /logs/artifacts; : > /logs/artifacts/deadly", testTiny)
+			}
+			p.images(name)
+			p.experiment(name, "", "retry {\n    max  = 10\n    wait = \"0s\"\n  }\n  limits {\n    in_flight = 5\n  }")
+			text, err := os.ReadFile(filepath.Join(p.dir, "berth.hcl"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.write("berth.hcl", string(text)+"verifier \"script\" {\n  plugin = \"frail\"\n}\n")
+			p.berth(1, "run", ".", "--no-live")
+			for _, tr := range p.show().Trials {
+				want := record.Passed
+				if strings.Contains(tr.Task, "deadly") {
+					want = record.VerifierError
+				}
+				wantOnce(t, &tr, want)
+			}
+		})
+	}
+}
+
 func breaks(t *testing.T, p *place, plugin, mode string) {
 	t.Helper()
 	p.task("honest", "", solveTiny, testTiny)
 	for name, script := range spoils {
 		p.task(name, "", script, testTiny)
 	}
-	for _, dir := range globbed(t, filepath.Join(p.dir, "tasks", "*")) {
-		rel := strings.TrimPrefix(dir, p.dir+"/")
-		text, err := os.ReadFile(filepath.Join(dir, "task.toml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		image := fmt.Sprintf("docker_image = %q\n", debian)
-		if plugin == "local" {
-			image = ""
-			p.write(filepath.Join(rel, "environment", "Dockerfile"), "FROM debian:bookworm-slim\nWORKDIR /app\n")
-		}
-		p.write(filepath.Join(rel, "task.toml"), strings.Replace(string(text), fmt.Sprintf("docker_image = %q\n", base), image, 1))
-	}
+	p.images(plugin)
 	p.experiment(plugin, "", fmt.Sprintf("verify = %q\n  retry {\n    max  = 10\n    wait = \"0s\"\n  }\n  limits {\n    in_flight = 3\n  }", mode))
 	s := p.start("run", ".", "--no-live")
 	if code := p.end(s); code > 1 {
@@ -76,14 +101,41 @@ func breaks(t *testing.T, p *place, plugin, mode string) {
 		if tr.Task == "engines/honest" {
 			wanted = []record.Outcome{record.Passed}
 		}
-		if len(tr.Attempts) == 0 {
-			t.Fatalf("%s: no attempt\n%s\n%s", tr.Task, s.out.String(), s.err.String())
+		wantOnce(t, &tr, wanted...)
+	}
+}
+
+// wantOnce checks that a trial had one attempt, which is not to be tried again.
+func wantOnce(t *testing.T, tr *output.ShowTrial, want ...record.Outcome) {
+	t.Helper()
+	if len(tr.Attempts) == 0 {
+		t.Errorf("%s: no attempt", tr.Task)
+		return
+	}
+	e := tr.Attempts[0].Error
+	t.Logf("%-16s %d attempts  %s  %+v", tr.Task, len(tr.Attempts), tr.Outcome, e)
+	if !slices.Contains(want, tr.Outcome) || len(tr.Attempts) != 1 || e != nil && e.Retry {
+		t.Errorf("%s: %s after %d attempts, %+v; want one of %q after 1, and no retry", tr.Task, tr.Outcome, len(tr.Attempts), e, want)
+	}
+}
+
+// images has the tasks of a place start from Debian: an image of the engine or,
+// for local, which has none, a build that the host's programs stand in for.
+func (p *place) images(plugin string) {
+	t := p.test
+	t.Helper()
+	for _, dir := range globbed(t, filepath.Join(p.dir, "tasks", "*")) {
+		rel := strings.TrimPrefix(dir, p.dir+"/")
+		text, err := os.ReadFile(filepath.Join(dir, "task.toml"))
+		if err != nil {
+			t.Fatal(err)
 		}
-		last := tr.Attempts[len(tr.Attempts)-1]
-		t.Logf("%-16s %d attempts  %s  %+v", tr.Task, len(tr.Attempts), tr.Outcome, last.Error)
-		if len(tr.Attempts) != 1 || !slices.Contains(wanted, tr.Outcome) {
-			t.Errorf("%s: %s after %d attempts, want one of %q after 1: %+v", tr.Task, tr.Outcome, len(tr.Attempts), wanted, last.Error)
+		image := fmt.Sprintf("docker_image = %q\n", debian)
+		if plugin == "local" {
+			image = ""
+			p.write(filepath.Join(rel, "environment", "Dockerfile"), "FROM debian:bookworm-slim\nWORKDIR /app\n")
 		}
+		p.write(filepath.Join(rel, "task.toml"), strings.Replace(string(text), fmt.Sprintf("docker_image = %q\n", base), image, 1))
 	}
 }
 

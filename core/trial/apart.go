@@ -1,0 +1,47 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// verifying makes a call of a verifier. One process serves the verifications of
+// all attempts, so its end does not say which of them was the cause. A call whose
+// process ends is therefore repeated, once, in a process of its own. If that ends
+// too, the cause is what the agent left: the agent must not be tried again for
+// it. scratch is emptied before the second call.
+func verifying[T any](ctx context.Context, s *stage, p VerifierPlugin, scratch string, f func(verifier.Verifier) (T, error)) (T, error) {
+	v, err := f(p.Verifier)
+	if !died(err) || p.Apart == nil || !s.a.touched || ctx.Err() != nil {
+		return v, err
+	}
+	own, stop, failed := p.Apart(ctx)
+	if failed != nil {
+		return v, fmt.Errorf("%w; it could not be started again: %w", err, failed)
+	}
+	defer stop()
+	if failed = errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o700)); failed != nil {
+		return v, outcome.On(record.ByCore, failed)
+	}
+	s.a.recorder.Note(s.phase(record.PhaseVerify, record.ByVerifier), "verifier_repeated",
+		"the process of the verifier ended, and the verification was repeated in a process of its own: %s", err)
+	if v, err = f(own); died(err) {
+		err = &record.Error{Boundary: record.ByVerifier, Outcome: record.VerifierError, Err: fmt.Errorf(
+			"its process ended, and again when this attempt was the only one in it, so what the agent left is the cause: %w", err)}
+	}
+	return v, err
+}
+
+// died says whether a call failed because the process of its plugin ended. A
+// panic ends the call alone.
+func died(err error) bool {
+	return errors.Is(err, plugin.ErrPluginGone) && !errors.Is(err, fault.ErrPanic)
+}

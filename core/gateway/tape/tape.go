@@ -19,6 +19,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/google/renameio/v2"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-eval/berth/core/plainfile"
@@ -113,34 +114,13 @@ func Store(dir string, body []byte, room *Room) (digest string, kept bool, err e
 	if !room.take(len(packed)) {
 		return digest, false, nil
 	}
-	err = write(path, packed)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
-			err = write(path, packed)
-		}
+	if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+		err = renameio.WriteFile(path, packed, 0o644, renameio.WithTempDir(filepath.Dir(path)))
 	}
 	if err != nil {
 		return "", false, fmt.Errorf("record exchange: %w", err)
 	}
 	return digest, true, nil
-}
-
-// write gives the file its name when it is whole. It does not wait for the
-// disk: a body that a crash of the machine destroys is known by its digest.
-func write(path string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 // Fetch is a body that Store kept, checked against its name.

@@ -35,16 +35,16 @@ type Exchange struct {
 	Status    int             `json:"status"`             // of HTTP; 0: there was no answer
 	Error     string          `json:"error,omitempty"`    // what the gateway said itself
 	Upstream  string          `json:"upstream,omitempty"` // what the provider said went wrong
-	Cause     Cause           `json:"cause,omitempty"`    // of a refusal (4xx), as far as that is known: request or provider
-	Broken    string          `json:"broken,omitempty"`   // who ended the answer before its end: provider, client or gateway
+	Cause     Cause           `json:"cause,omitempty"`    // of a refusal (4xx), where known: request or provider
+	Broken    string          `json:"broken,omitempty"`   // who cut the answer off: provider, client or gateway
 	Usage     *wire.Usage     `json:"usage,omitempty"`
 	Estimated bool            `json:"estimated,omitempty"` // the provider did not say all of the usage
 	Raw       json.RawMessage `json:"raw_usage,omitempty"` // the provider's own record of it
 	CostUSD   *float64        `json:"cost_usd,omitempty"`  // absent: not known
-	Limit     int             `json:"limit,omitempty"`     // requests that might be under way at its provider when it was sent; absent: not paced
+	Limit     int             `json:"limit,omitempty"`     // requests allowed in flight at its provider; absent: not paced
 	Tries     int             `json:"tries,omitempty"`     // that the provider refused or failed before this answer
 	Waited    time.Duration   `json:"waited_ns,omitempty"` // for room in a budget, or for a provider
-	Unkept    bool            `json:"unkept,omitempty"`    // its bodies are not there, only their digests: the attempt had too many
+	Unkept    bool            `json:"unkept,omitempty"`    // only the digests of its bodies are kept: there were too many
 	FirstByte time.Duration   `json:"first_byte_ns,omitempty"`
 	Took      time.Duration   `json:"took_ns,omitempty"`
 }

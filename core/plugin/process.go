@@ -62,10 +62,12 @@ func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, er
 		SkipHostEnv:      true,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC}, // the default is net/rpc
 		StartTimeout:     h.startTimeout,
-		Logger:           hclog.NewNullLogger(), // what it would say is in our errors, and its parser of stderr panics on hostile lines
-		SyncStdout:       c.out,
-		SyncStderr:       c.err,
-		GRPCDialOptions:  fault.DialOptions(),
+		// What it would log is in our errors, and its parser of stderr panics on
+		// hostile lines.
+		Logger:          hclog.NewNullLogger(),
+		SyncStdout:      c.out,
+		SyncStderr:      c.err,
+		GRPCDialOptions: fault.DialOptions(),
 	})
 	err := p.dispense()
 	if err == nil && stop() {

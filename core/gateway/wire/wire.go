@@ -40,9 +40,11 @@ type Facts struct {
 	Silent    bool   // its stream would not tell what it used
 	MaxOutput Tokens // of one answer; 0: it does not say
 	Answers   Tokens // that are asked for at once; 0: one
-	Continues string // the member that names an answer of the provider's from which it goes on; empty: it holds all itself
-	Inline    int64  // bytes of images and files in it, which are no text
-	Images    int64  // how many those are
+	// Continues is the member that names an earlier answer, kept by the provider,
+	// from which it goes on; empty: it holds all itself.
+	Continues string
+	Inline    int64 // bytes of images and files in it, which are no text
+	Images    int64 // how many those are
 }
 
 // Edit is what the gateway changes in a request. The zero value changes

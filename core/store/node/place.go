@@ -139,7 +139,7 @@ func Living() ([]Owner, error) {
 		ok, lockErr := l.TryLock()
 		if ok {
 			err = errors.Join(err, letGo(l, dir))
-		} else if o := ownerOf(dir); lockErr == nil && o.Process.State() != Dead { // else a cleaner holds it, perhaps this process
+		} else if o := ownerOf(dir); lockErr == nil && o.Process.State() != Dead { // else a cleaner holds it
 			owners = append(owners, o)
 		}
 	}

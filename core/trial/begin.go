@@ -34,12 +34,12 @@ func (a *attempt) begin(ctx context.Context) error {
 	}
 	ctx, end := a.sandbox.Ctx(ctx)
 	defer end()
-	if err = a.sidecars(ctx, a.sides.Before); err != nil {
+	if err = a.sidecars(ctx, false); err != nil {
 		return err
 	}
 	err = a.phase(ctx, record.Phase{Name: record.PhaseServices, Who: record.ByTask}, limits.Create, a.services)
 	if err == nil {
-		err = a.sidecars(ctx, a.sides.After)
+		err = a.sidecars(ctx, true)
 	}
 	if err != nil && a.sandbox.Gone() { // nobody but us has been in it
 		return instead(err, record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err})
@@ -84,7 +84,6 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if err != nil {
 		return outcome.On(record.ByConfig, fmt.Errorf("environment of the task: %w", err))
 	}
-	a.taskEnv = merge(taskEnv, a.in.Cell.Environment.Env)
 	if a.sideEnv, err = feasible.SidecarEnv(&a.task.Environment, a.in.LookupEnv); err != nil {
 		return outcome.On(record.ByConfig, err)
 	}
@@ -104,7 +103,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	for _, d := range report.Degraded {
 		a.environmentSays(record.PhasePrepare, "degraded", d.Summary+": "+d.Detail)
 	}
-	a.spec.Env, a.spec.Lease = a.taskEnv, limits.Lease
+	a.spec.Env, a.spec.Lease = merge(taskEnv, a.in.Cell.Environment.Env), limits.Lease
 	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}
 	return a.image(ctx)
 }
@@ -214,16 +213,17 @@ func (a *attempt) oneImage(ctx context.Context, im *environment.Image) error {
 	return err
 }
 
-// sidecars starts some of them, and adds to the record how each start went. A
+// sidecars starts those that do not wait for the main container, or with later
+// those that do, and adds to the record how each start went. A
 // sidecar that fails is the environment's failure.
-func (a *attempt) sidecars(ctx context.Context, start func(context.Context, func() time.Time) ([]sandbox.StartedSidecar, error)) error {
-	if a.sides == nil {
+func (a *attempt) sidecars(ctx context.Context, later bool) error {
+	if len(a.sandbox.Sidecars) == 0 {
 		return nil
 	}
 	var started []sandbox.StartedSidecar
 	all := record.Phase{Name: record.PhaseServices, Who: record.ByEnvironment}
 	err := a.phase(ctx, all, a.startTime(), func(ctx context.Context) (err error) {
-		started, err = start(ctx, a.now)
+		started, err = a.sandbox.StartSidecars(ctx, a.now, later)
 		return err
 	})
 	for _, s := range started {
@@ -244,7 +244,7 @@ func (a *attempt) environmentSays(at record.PhaseName, code, text string) {
 
 // create makes the sandbox and puts into it what belongs there from the start.
 func (a *attempt) create(ctx context.Context) error {
-	if err := a.newSandbox(ctx); err != nil {
+	if err := a.newAgentSandbox(ctx); err != nil {
 		return err
 	}
 	w := a.sandbox

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -45,7 +46,7 @@ func newAttempt(in Input) (*attempt, error) {
 		return nil, err
 	}
 	a := &attempt{
-		in: in, task: in.Task, now: in.Now, success: in.Task.Success,
+		in: in, sandboxes: map[string]*sandbox.Sandbox{}, task: in.Task, now: in.Now, success: in.Task.Success,
 		recorder: recorder.New(in.Record, in.Now, in.Live),
 	}
 	a.recorder.Hide(append(recorder.HostValues(in.Task, in.LookupEnv), in.Cell.Secrets...)...)

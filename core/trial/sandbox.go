@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
@@ -15,55 +17,51 @@ import (
 	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
-// newSandbox makes the control folder and the sandbox, and connects the two. a.sandbox
-// is set as soon as there is something to destroy.
-func (a *attempt) newSandbox(ctx context.Context) error {
-	folder, err := host.NewFolder(filepath.Join(a.in.Runtime, "b"), a.in.Sandboxd)
-	if err != nil {
-		return outcome.On(record.ByCore, err)
-	}
-	a.spec.Control = folder.Path
+// agentSandbox is the name of the sandbox in which the agent works.
+const agentSandbox = "agent"
+
+// newAgentSandbox creates and connects the sandbox in which the agent works.
+func (a *attempt) newAgentSandbox(ctx context.Context) (err error) {
 	if a.spec.Scratch, err = a.folders().Scratch("env"); err == nil {
 		a.spec.Files, err = a.environmentFiles()
 	}
 	if err != nil {
-		return outcome.On(record.ByCore, errors.Join(err, folder.Close()))
+		return outcome.On(record.ByCore, err)
 	}
-	beside, err := sandbox.SidecarFolders(a.in.Runtime, a.in.Sandboxd, &a.spec)
-	if err != nil {
-		return outcome.On(record.ByCore, errors.Join(err, folder.Close()))
-	}
-	a.incarnation = a.incarnationNow()
-	made, err := a.make(ctx)
-	if err != nil {
-		return errors.Join(err, folder.Close(), sandbox.CloseFolders(beside))
-	}
-	dir := cmp.Or(a.spec.Workdir, made.Image.Workdir, "/")
-	a.sandbox = sandbox.New(folder, made, dir, merge(made.Image.Env, a.taskEnv))
-	if len(beside) > 0 {
-		a.sides, err = sandbox.NewSidecars(&a.task.Environment, made, beside, a.sideEnv)
-		if a.sandbox.Sidecars = a.sides.Sandboxes(); err != nil {
-			return outcome.On(record.ByEnvironment, err)
-		}
-	}
-	a.in.Egress.Refused = func(name, why string) {
+	way := a.in.Egress
+	way.Refused = func(name, why string) {
 		a.recorder.Note(record.Phase{Who: record.ByCore}, "host_refused", "%s was asked for and may not be reached: %s", name, why)
 	}
-	a.sandbox.Route(a.spec.Network.Mode, a.in.Egress, feasible.Reach(a.task, &a.task.Stages[0]).Setup)
-	return a.connect(ctx)
+	a.sandbox, err = a.newSandbox(ctx, agentSandbox, sandbox.Order{
+		Spec: a.spec, Folder: filepath.Join(a.in.Runtime, "b"), Sandboxd: a.in.Sandboxd, Task: &a.task.Environment, Sidecars: a.sideEnv,
+		Egress: way, Reach: feasible.Reach(a.task, &a.task.Stages[0]).Setup,
+	})
+	return err
+}
+
+// newSandbox creates and connects a sandbox. It is among the sandboxes of the
+// attempt, and returned, as soon as there is something to destroy.
+func (a *attempt) newSandbox(ctx context.Context, name string, o sandbox.Order) (*sandbox.Sandbox, error) {
+	process := a.environmentProcess()
+	w, err := sandbox.Create(o, func(spec environment.Spec) (environment.Sandbox, error) { return a.askForSandbox(ctx, spec) })
+	if err != nil {
+		return nil, outcome.On(record.ByCore, err)
+	}
+	w.Process = process
+	a.sandboxes[name] = w
+	return w, a.connect(ctx, w)
 }
 
 // connect waits for the sandbox's first words. A sandbox whose environment dies
 // before them never says any: then nobody waits.
-func (a *attempt) connect(ctx context.Context) error {
+func (a *attempt) connect(ctx context.Context, w *sandbox.Sandbox) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
 		for ctx.Err() == nil {
-			if a.incarnation != a.incarnationNow() {
+			if w.Process != a.environmentProcess() {
 				cancel(&record.Error{
 					Boundary: record.ByEnvironment, Outcome: record.PluginCrashed, Retry: true,
 					Err: fmt.Errorf("connect sandbox: its environment's process has ended: %w", plugin.ErrPluginGone),
@@ -73,10 +71,7 @@ func (a *attempt) connect(ctx context.Context) error {
 		}
 	}()
 	_, err := call(ctx, record.ByEnvironment, "connect sandbox", limits.Connect, func(ctx context.Context) (struct{}, error) {
-		if err := a.sandbox.Connect(ctx); err != nil {
-			return struct{}{}, err
-		}
-		return struct{}{}, a.sides.Connect(ctx)
+		return struct{}{}, w.Connect(ctx)
 	})
 	if f, ok := errors.AsType[*record.Error](context.Cause(ctx)); ok && err != nil {
 		return f
@@ -90,7 +85,7 @@ func (a *attempt) orphaned(ctx context.Context, err error) error {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Check)
 	defer cancel()
 	_, dead := a.env.List(asking, a.in.Run)
-	if !errors.Is(dead, plugin.ErrPluginGone) && a.incarnation == a.incarnationNow() {
+	if !errors.Is(dead, plugin.ErrPluginGone) && a.sandbox.Process == a.environmentProcess() {
 		return nil
 	}
 	return instead(err, record.Error{
@@ -99,19 +94,19 @@ func (a *attempt) orphaned(ctx context.Context, err error) error {
 	})
 }
 
-// incarnationNow says which process is behind the environment; 0 where nobody
+// environmentProcess says which process is behind the environment; 0 where nobody
 // knows.
-func (a *attempt) incarnationNow() int {
+func (a *attempt) environmentProcess() int {
 	if p, ok := a.in.Plugins.(Incarnations); ok {
 		return p.Incarnation(a.in.Cell.Environment.Plugin)
 	}
 	return 0
 }
 
-// make creates the sandbox. When ctx ends it waits a little for the answer
+// askForSandbox has the environment create a sandbox. When ctx ends it waits a little for the answer
 // before it cancels the call: an answer that nobody takes would be a sandbox
 // that nobody destroys.
-func (a *attempt) make(ctx context.Context) (environment.Sandbox, error) {
+func (a *attempt) askForSandbox(ctx context.Context, spec environment.Spec) (environment.Sandbox, error) {
 	patient, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	stop := context.AfterFunc(ctx, func() {
@@ -120,7 +115,7 @@ func (a *attempt) make(ctx context.Context) (environment.Sandbox, error) {
 	})
 	defer stop()
 	return call(patient, record.ByEnvironment, "create sandbox", a.startTime(), func(ctx context.Context) (environment.Sandbox, error) {
-		return a.env.Create(ctx, a.spec)
+		return a.env.Create(ctx, spec)
 	})
 }
 
@@ -138,29 +133,21 @@ func (a *attempt) environmentFiles() (string, error) {
 	return dir, views.Resources(dir, a.task, names)
 }
 
-// destroy removes the sandbox. What cannot be removed is a finding: it does not
+// destroy removes the sandboxes. What cannot be removed is a finding: it does not
 // spoil a result that stands already.
 func (a *attempt) destroy(ctx context.Context) {
-	if a.sandbox == nil {
+	if len(a.sandboxes) == 0 {
 		return
 	}
 	ctx, cancel := limits.Limited(context.WithoutCancel(ctx), "destroy", limits.Destroy)
 	defer cancel()
 	p := record.Phase{Name: record.PhaseDestroy, Who: record.ByEnvironment}
 	err := a.phase(ctx, p, limits.Destroy, func(ctx context.Context) error {
-		errs := []error{a.closeSession(ctx), a.keepSides(ctx)}
-		remains, err := a.remove(ctx, a.sandbox.Made.ID)
-		errs = append(errs, err)
-		if err == nil {
-			a.res.Remains = &remains
-			if remains.OOMKills > 0 {
-				a.environmentSays(p.Name, "oom_kills", fmt.Sprintf("out of memory: %d processes were killed", remains.OOMKills))
-			}
-			for _, f := range remains.Findings {
-				a.environmentSays(p.Name, "remains", f)
-			}
+		errs := []error{a.closeSession(ctx)}
+		for _, name := range slices.Sorted(maps.Keys(a.sandboxes)) {
+			errs = append(errs, a.destroySandbox(ctx, name))
 		}
-		return errors.Join(append(errs, a.sandbox.Shutdown())...)
+		return errors.Join(errs...)
 	})
 	if err != nil {
 		a.recorder.Note(p, "cleanup", "%s", err)
@@ -168,16 +155,33 @@ func (a *attempt) destroy(ctx context.Context) {
 	a.sandbox = nil
 }
 
-// keepSides writes down how the sidecars were, while they can still be asked.
-func (a *attempt) keepSides(ctx context.Context) (err error) {
-	a.res.Sidecars, err = a.sides.Keep(ctx, a.in.Record, a.recorder.Text)
-	for _, s := range a.res.Sidecars {
+// destroySandbox removes one sandbox, and writes down how it and its sidecars
+// were. The result has what was left in the agent's.
+func (a *attempt) destroySandbox(ctx context.Context, name string) error {
+	w := a.sandboxes[name]
+	delete(a.sandboxes, name)
+	sidecars, kept := w.KeepSidecars(ctx, a.in.Record, a.recorder.Text)
+	for _, s := range sidecars {
 		if s.Lost != "" && a.touched { // else it is the error that ended the attempt
 			a.environmentSays(record.PhaseDestroy, "sidecar_lost", fmt.Sprintf("sidecar %q was gone before the end: %s", s.Name, s.Lost))
 		}
 	}
-	a.sides = nil
-	return err
+	remains, err := a.remove(ctx, w.Made.ID)
+	if err == nil {
+		if remains.OOMKills > 0 {
+			a.environmentSays(record.PhaseDestroy, "oom_kills", fmt.Sprintf("out of memory: %d processes were killed", remains.OOMKills))
+		}
+		for _, f := range remains.Findings {
+			a.environmentSays(record.PhaseDestroy, "remains", f)
+		}
+	}
+	if name == agentSandbox {
+		a.res.Sidecars = sidecars
+		if err == nil {
+			a.res.Remains = &remains
+		}
+	}
+	return errors.Join(kept, err, w.Shutdown())
 }
 
 // remove destroys a sandbox, with a new process of the plugin if that has died.

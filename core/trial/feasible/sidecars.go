@@ -40,14 +40,16 @@ func volumes(vs []task.Volume) []environment.Volume {
 	return out
 }
 
-// SidecarEnv are the variables of the sidecars, in the order of the task.
-func SidecarEnv(e *task.Environment, lookup func(string) (string, bool)) ([]map[string]string, error) {
-	out := make([]map[string]string, len(e.Sidecars))
+// SidecarEnv are the variables of the sidecars, by name.
+func SidecarEnv(e *task.Environment, lookup func(string) (string, bool)) (map[string]map[string]string, error) {
+	out := map[string]map[string]string{}
 	for i := range e.Sidecars {
-		var err error
-		if out[i], err = e.Sidecars[i].Env.Resolve(lookup); err != nil {
-			return nil, fmt.Errorf("sidecar %q: %w", e.Sidecars[i].Name, err)
+		s := &e.Sidecars[i]
+		env, err := s.Env.Resolve(lookup)
+		if err != nil {
+			return nil, fmt.Errorf("sidecar %q: %w", s.Name, err)
 		}
+		out[s.Name] = env
 	}
 	return out, nil
 }

@@ -18,14 +18,15 @@ func (w *Sandbox) in(service string) (*Sandbox, error) {
 	if service == "" || service == "main" {
 		return w, nil
 	}
-	side, ok := w.Sidecars[service]
-	if !ok {
+	i := slices.IndexFunc(w.Sidecars, func(c *Sidecar) bool { return c.task.Name == service })
+	if i < 0 {
 		return nil, fmt.Errorf("%w %q", ErrContainer, service)
 	}
+	side := w.Sidecars[i]
 	if side.Gone() {
 		return nil, fmt.Errorf("container %q is gone: %w", service, side.Err())
 	}
-	return side, nil
+	return side.Sandbox, nil
 }
 
 // own is ps without what sidecars listen on: their network is that of the main
@@ -55,12 +56,12 @@ func (w *Sandbox) own(ctx context.Context, ps host.Processes) host.Processes {
 
 // haltSides stops the sidecars. One that is gone stands still as it is.
 func (w *Sandbox) haltSides(ctx context.Context) error {
-	for name, side := range w.Sidecars {
+	for _, side := range w.Sidecars {
 		if side.Gone() {
 			continue
 		}
 		if _, err := side.Freeze(ctx); err != nil {
-			return fmt.Errorf("container %q: %w", name, err)
+			return fmt.Errorf("container %q: %w", side.task.Name, err)
 		}
 	}
 	return nil
@@ -69,12 +70,12 @@ func (w *Sandbox) haltSides(ctx context.Context) error {
 // resumeSides lets the sidecars go on.
 func (w *Sandbox) resumeSides(ctx context.Context) error {
 	var errs []error
-	for name, side := range w.Sidecars {
+	for _, side := range w.Sidecars {
 		if side.Gone() {
 			continue
 		}
 		if err := side.Thaw(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("container %q: %w", name, err))
+			errs = append(errs, fmt.Errorf("container %q: %w", side.task.Name, err))
 		}
 	}
 	return errors.Join(errs...)

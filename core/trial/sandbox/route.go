@@ -8,16 +8,15 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// Route gives a sandbox without a network a way to the hosts that Allow names,
+// route gives a sandbox without a network a way to the hosts that Allow names,
 // as soon as it connects, and its containers the variables by which programs
-// find that way. first is what is allowed until the first Allow. A sandbox of
-// another mode needs none.
-func (w *Sandbox) Route(mode environment.NetworkMode, o egress.Options, first egress.Rules) {
-	if mode != environment.NetworkAllow {
+// find that way. A sandbox of another mode needs none.
+func (w *Sandbox) route(o Order) {
+	if o.Spec.Network.Mode != environment.NetworkAllow {
 		return
 	}
-	w.way = egress.New(o)
-	w.way.Allow(first)
+	w.way = egress.New(o.Egress)
+	w.way.Allow(o.Reach)
 	w.Made.Granted.How += ", hosts through a proxy of the core (CONNECT)"
 }
 
@@ -39,8 +38,8 @@ func (w *Sandbox) openWay(ctx context.Context) error {
 		return err
 	}
 	var names []string
-	for name := range w.Sidecars {
-		names = append(names, name)
+	for _, side := range w.Sidecars {
+		names = append(names, side.task.Name)
 	}
 	if len(names) > 0 {
 		names = append(names, "main")

@@ -38,61 +38,33 @@ import (
 // that is gone.
 var ErrLost = errors.New("the sandbox is gone")
 
-// Sandbox is the sandbox of an attempt with what the core keeps about it. It is
-// made in two steps, since a sandbox that never connected must be destroyed,
-// too: Made first, then Connect. Not safe for concurrent use, but for Lost.
+// Sandbox is one sandbox with what the core keeps about it, and with a sandbox
+// for each of its sidecars. It is made in two steps, since a sandbox that never
+// connected must be destroyed, too: Create first, then Connect. Not safe for
+// concurrent use, but for Lost.
 type Sandbox struct {
 	*host.Sandbox // nil until Connect
 
 	Made     environment.Sandbox
-	Dir      string              // where commands start
-	Env      map[string]string   // of every command
-	Known    []host.Key          // processes that ran before the agent came (Know)
-	User     string              // whom commands run as that name nobody; empty: root
-	Sidecars map[string]*Sandbox // sidecars by name, which end with it
+	Process  int               // which process of the environment made it; 0: nobody knows
+	Dir      string            // where commands start
+	Env      map[string]string // of every command
+	Known    []host.Key        // processes that ran before the agent came (Know)
+	User     string            // whom commands run as that name nobody; empty: root
+	Sidecars []*Sidecar        // in the order of the task; they end with it
 
 	used   bool // something was started in it that was none of the agent's
 	served bool // among it a service
 
-	folder *host.Folder
-	core   *sandbox.Client // the core's own session: root, in Dir, with Env
-	way    *egress.Proxy   // nil: the network is none, or public throughout
-	frozen time.Time       // since when; zero: it runs
+	task   *task.Environment // what waits for what; nil in a sidecar
+	folder *host.Folder      // nil before Create made it
+	core   *sandbox.Client   // the core's own session: root, in Dir, with Env
+	way    *egress.Proxy     // nil: the network is none, or public throughout
+	frozen time.Time         // since when; zero: it runs
 }
 
 // coreSession is the name of the core's own session in a sandbox.
 const coreSession = "core"
-
-// New is a sandbox that was made and has not connected yet. dir and env are
-// what its commands have unless they say otherwise.
-func New(folder *host.Folder, made environment.Sandbox, dir string, env map[string]string) *Sandbox {
-	return &Sandbox{folder: folder, Made: made, Dir: dir, Env: env}
-}
-
-// Connect waits for the sandbox's first words.
-func (w *Sandbox) Connect(ctx context.Context) (err error) {
-	if w.Made.Stream != "" {
-		return fmt.Errorf("%w: a sandbox behind a byte stream", environment.ErrUnsupported)
-	}
-	if w.way == nil {
-		w.Sandbox, w.core, err = host.ConnectOwn(ctx, w.folder, w.Made.PID, limits.Lease, w.session())
-		return err
-	}
-	if w.Sandbox, err = host.Connect(ctx, w.folder, w.Made.PID, limits.Lease); err != nil {
-		w.Sandbox = nil
-		return err
-	}
-	if err = w.openWay(ctx); err != nil { // it adds to Env
-		return err
-	}
-	w.core, err = w.Own(ctx, w.session())
-	return err
-}
-
-// session is the core's own.
-func (w *Sandbox) session() host.Session {
-	return host.Session{ID: coreSession, Dir: w.Dir, Env: List(w.Env)}
-}
 
 // Core is the core's own session in the sandbox.
 func (w *Sandbox) Core() sandbox.Shell { return w.core }
@@ -143,7 +115,10 @@ func (w *Sandbox) Shutdown() error {
 	if w.Sandbox != nil {
 		err = errors.Join(err, w.Close())
 	}
-	return errors.Join(err, w.folder.Close())
+	if w.folder != nil {
+		err = errors.Join(err, w.folder.Close())
+	}
+	return err
 }
 
 // FilesError means that the task's own files could not be read.

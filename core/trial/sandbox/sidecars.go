@@ -1,11 +1,9 @@
 package sandbox
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/limits"
-	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -24,96 +21,20 @@ import (
 // program is what a sidecar's service is called in its sandboxd.
 const program = "sidecar"
 
-// Sidecars are the sidecars of one sandbox. The zero value, and nil, are none. Not
-// safe for concurrent use.
-type Sidecars struct {
-	task *task.Environment
-	all  []*side // in the order of the task
-}
-
-type side struct {
+// Sidecar is one sidecar of a sandbox.
+type Sidecar struct {
 	*Sandbox
-	task *task.Sidecar
-	env  map[string]string // resolved
-}
 
-// SidecarFolders makes a control folder for each sidecar of spec and notes it there.
-// Its names are below dir, which must be as NewFolder wants it. On an error
-// none is left.
-func SidecarFolders(dir, sandboxd string, spec *environment.Spec) (made []*host.Folder, err error) {
-	for i := range spec.Sidecars {
-		f, err := host.NewFolder(filepath.Join(dir, fmt.Sprint("b", i)), sandboxd)
-		if err != nil {
-			return nil, errors.Join(err, CloseFolders(made))
-		}
-		made = append(made, f)
-		spec.Sidecars[i].Control = f.Path
-	}
-	return made, nil
-}
-
-// CloseFolders removes control folders.
-func CloseFolders(folders []*host.Folder) error {
-	var errs []error
-	for _, f := range folders {
-		errs = append(errs, f.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// NewSidecars is the sidecars that an environment says it made. It owns folders. env
-// are their variables, in the order of the task.
-func NewSidecars(e *task.Environment, made environment.Sandbox, folders []*host.Folder, env []map[string]string) (*Sidecars, error) {
-	s := &Sidecars{task: e}
-	for i := range e.Sidecars {
-		t := &e.Sidecars[i]
-		at := slices.IndexFunc(made.Sidecars, func(m environment.SidecarSandbox) bool { return m.Name == t.Name })
-		if at < 0 {
-			return s, errors.Join(fmt.Errorf("the environment made no container %q", t.Name), CloseFolders(folders[i:]))
-		}
-		m := &made.Sidecars[at]
-		all := maps.Clone(m.Image.Env)
-		if all == nil {
-			all = map[string]string{}
-		}
-		maps.Copy(all, env[i])
-		w := New(folders[i], environment.Sandbox{Stream: m.Stream, PID: m.PID, Image: m.Image}, cmp.Or(t.Workdir, m.Image.Workdir, "/"), all)
-		w.User = cmp.Or(t.User, m.Image.User)
-		s.all = append(s.all, &side{w, t, all})
-	}
-	return s, nil
-}
-
-// Sandboxes are the sidecars by name.
-func (s *Sidecars) Sandboxes() map[string]*Sandbox {
-	if s == nil {
-		return nil
-	}
-	out := map[string]*Sandbox{}
-	for _, c := range s.all {
-		out[c.task.Name] = c.Sandbox
-	}
-	return out
-}
-
-// Connect waits for the first words of all.
-func (s *Sidecars) Connect(ctx context.Context) error {
-	if s == nil {
-		return nil
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	for _, c := range s.all {
-		g.Go(func() error { return named(c.task.Name, c.Connect(ctx)) })
-	}
-	return g.Wait()
+	task    *task.Sidecar
+	missing bool // the environment did not make it
 }
 
 // named says whose error it is.
-func named(name string, err error) error {
+func (c *Sidecar) named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("sidecar %q: %w", name, err)
+	return fmt.Errorf("sidecar %q: %w", c.task.Name, err)
 }
 
 // StartedSidecar is how the start of one sidecar went.
@@ -123,27 +44,16 @@ type StartedSidecar struct {
 	Err        error // nil: it is in the state that others wait for
 }
 
-// Before starts the sidecars that do not wait for the main container, and
-// waits until all are as the task wants them: healthy where there is a
-// healthcheck, at an end where another waits for that. It stops at the first
-// failure, which it returns. now is the clock of the record.
-func (s *Sidecars) Before(ctx context.Context, now func() time.Time) ([]StartedSidecar, error) {
-	return s.start(ctx, now, false)
-}
-
-// After starts the sidecars that wait for the main container.
-func (s *Sidecars) After(ctx context.Context, now func() time.Time) ([]StartedSidecar, error) {
-	return s.start(ctx, now, true)
-}
-
-func (s *Sidecars) start(ctx context.Context, now func() time.Time, later bool) ([]StartedSidecar, error) {
-	if s == nil {
-		return nil, nil
-	}
+// StartSidecars starts the sidecars that do not wait for the main container, or
+// with later those that do, and waits until all are as the task wants them:
+// healthy where there is a healthcheck, at an end where another waits for that.
+// It stops at the first failure, which it returns. now is the clock of the
+// record.
+func (w *Sandbox) StartSidecars(ctx context.Context, now func() time.Time, later bool) ([]StartedSidecar, error) {
 	done := map[string]chan struct{}{}
-	var these []*side
-	for _, c := range s.all {
-		if s.waitsForMain(c.task.Name, 0) == later {
+	var these []*Sidecar
+	for _, c := range w.Sidecars {
+		if w.waitsForMain(c.task.Name, 0) == later {
 			these = append(these, c)
 			done[c.task.Name] = make(chan struct{})
 		}
@@ -163,7 +73,7 @@ func (s *Sidecars) start(ctx context.Context, now func() time.Time, later bool) 
 				}
 			}
 			r := StartedSidecar{Name: c.task.Name, Start: now()}
-			r.Err = named(r.Name, s.run(ctx, c))
+			r.Err = c.named(w.run(ctx, c))
 			r.End = now()
 			mu.Lock()
 			defer mu.Unlock()
@@ -176,20 +86,20 @@ func (s *Sidecars) start(ctx context.Context, now func() time.Time, later bool) 
 	}
 	err := g.Wait()
 	if err == nil {
-		err = s.ended(ctx, these)
+		err = ended(ctx, these)
 	}
 	return out, err
 }
 
 // waitsForMain says whether a sidecar waits for the main container, itself or
 // by way of others. A task has no circles.
-func (s *Sidecars) waitsForMain(name string, depth int) bool {
-	i := slices.IndexFunc(s.all, func(c *side) bool { return c.task.Name == name })
-	if i < 0 || depth > len(s.all) {
+func (w *Sandbox) waitsForMain(name string, depth int) bool {
+	i := slices.IndexFunc(w.Sidecars, func(c *Sidecar) bool { return c.task.Name == name })
+	if i < 0 || depth > len(w.Sidecars) {
 		return false
 	}
-	for other := range s.all[i].task.DependsOn {
-		if other == task.MainContainer || s.waitsForMain(other, depth+1) {
+	for other := range w.Sidecars[i].task.DependsOn {
+		if other == task.MainContainer || w.waitsForMain(other, depth+1) {
 			return true
 		}
 	}
@@ -197,15 +107,15 @@ func (s *Sidecars) waitsForMain(name string, depth int) bool {
 }
 
 // run starts the program of one sidecar and waits for its state.
-func (s *Sidecars) run(ctx context.Context, c *side) error {
+func (w *Sandbox) run(ctx context.Context, c *Sidecar) error {
 	argv := c.argv()
 	if len(argv) == 0 {
 		return errors.New("neither the task nor its image says what it runs: write a command")
 	}
-	if _, err := c.StartService(ctx, host.Service{Name: program, Argv: argv, Env: List(c.env), Dir: c.Dir, User: c.User}); err != nil {
+	if _, err := c.StartService(ctx, host.Service{Name: program, Argv: argv, Env: List(c.Env), Dir: c.Dir, User: c.User}); err != nil {
 		return fmt.Errorf("start %q: %w", argv, err)
 	}
-	if s.awaited(c.task.Name, task.StateCompleted) {
+	if w.awaited(c.task.Name, task.StateCompleted) {
 		return c.complete(ctx)
 	}
 	if h := c.task.Healthcheck; h != nil {
@@ -216,7 +126,7 @@ func (s *Sidecars) run(ctx context.Context, c *side) error {
 
 // argv is what runs, as the compose specification says: an entrypoint of the
 // task takes the place of the image's with its command.
-func (c *side) argv() []string {
+func (c *Sidecar) argv() []string {
 	img := c.Made.Image
 	switch {
 	case len(c.task.Entrypoint) > 0:
@@ -229,9 +139,9 @@ func (c *side) argv() []string {
 }
 
 // awaited says whether any container waits for that state of name.
-func (s *Sidecars) awaited(name, state string) bool {
-	return s.task.DependsOn[name] == state ||
-		slices.ContainsFunc(s.all, func(c *side) bool { return c.task.DependsOn[name] == state })
+func (w *Sandbox) awaited(name, state string) bool {
+	return w.task.DependsOn[name] == state ||
+		slices.ContainsFunc(w.Sidecars, func(c *Sidecar) bool { return c.task.DependsOn[name] == state })
 }
 
 // quick is how often a sidecar is probed at first. A program is ready when it
@@ -239,7 +149,7 @@ func (s *Sidecars) awaited(name, state string) bool {
 const quick = 250 * time.Millisecond
 
 // healthy waits for a healthcheck, or for the program's end.
-func (c *side) healthy(ctx context.Context, h task.Healthcheck) error {
+func (c *Sidecar) healthy(ctx context.Context, h task.Healthcheck) error {
 	h.StartPeriod += h.Interval // the first probe that counts comes after one
 	h.StartInterval = min(h.StartInterval, task.Duration(quick))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -262,7 +172,7 @@ func (c *side) healthy(ctx context.Context, h task.Healthcheck) error {
 }
 
 // complete waits for the program's end.
-func (c *side) complete(ctx context.Context) error {
+func (c *Sidecar) complete(ctx context.Context) error {
 	for {
 		exit, over := c.exit(ctx)
 		switch {
@@ -281,7 +191,7 @@ func (c *side) complete(ctx context.Context) error {
 
 // exit is the exit code of the program, once it has ended; a signal is a
 // negative one.
-func (c *side) exit(ctx context.Context) (code int, over bool) {
+func (c *Sidecar) exit(ctx context.Context) (code int, over bool) {
 	states, err := c.Services(ctx)
 	if err != nil {
 		return 0, false
@@ -298,10 +208,10 @@ func (c *side) exit(ctx context.Context) (code int, over bool) {
 }
 
 // ended is an error if a program has failed by now.
-func (s *Sidecars) ended(ctx context.Context, these []*side) error {
+func ended(ctx context.Context, these []*Sidecar) error {
 	for _, c := range these {
 		if exit, over := c.exit(ctx); over && exit != 0 {
-			return named(c.task.Name, fmt.Errorf("ended with exit code %d; its last output: %s", exit, c.ServiceOutput(ctx, program)))
+			return c.named(fmt.Errorf("ended with exit code %d; its last output: %s", exit, c.ServiceOutput(ctx, program)))
 		}
 	}
 	return nil
@@ -313,19 +223,16 @@ type SidecarRecord interface {
 	WriteFile(file string, data []byte) error
 }
 
-// Keep looks at all, while they can still be asked, and writes what each said
+// KeepSidecars looks at all sidecars, while they can still be asked, and writes what each said
 // to a file of the attempt. text is what may be written of a text, cut to a
 // length.
-func (s *Sidecars) Keep(ctx context.Context, to SidecarRecord, text func(string, int) string) ([]record.Sidecar, error) {
-	if s == nil {
-		return nil, nil
-	}
+func (w *Sandbox) KeepSidecars(ctx context.Context, to SidecarRecord, text func(string, int) string) ([]record.Sidecar, error) {
 	var out []record.Sidecar
 	var errs []error
-	for _, c := range s.all {
+	for _, c := range w.Sidecars {
 		r := record.Sidecar{Name: c.task.Name, Image: c.Made.Image}
 		switch {
-		case c.Sandbox == nil:
+		case c.Sandbox.Sandbox == nil:
 			r.Lost = "it never connected"
 		case c.Gone():
 			r.Lost = text(c.Err().Error(), limits.ErrorText)
@@ -348,7 +255,7 @@ func (s *Sidecars) Keep(ctx context.Context, to SidecarRecord, text func(string,
 }
 
 // output is the last 64 KiB that the program wrote to both outputs.
-func (c *side) output(ctx context.Context) []byte {
+func (c *Sidecar) output(ctx context.Context) []byte {
 	if c.Gone() {
 		return nil
 	}

@@ -1,6 +1,9 @@
 package sandbox
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -20,7 +23,7 @@ func TestWhatASidecarRuns(t *testing.T) {
 		{[]string{"/mine"}, nil, []string{"/mine"}},
 		{[]string{"/mine"}, []string{"x"}, []string{"/mine", "x"}},
 	} {
-		c := &side{Sandbox: &Sandbox{Made: environment.Sandbox{Image: image}}, task: &task.Sidecar{Entrypoint: tt.entrypoint, Command: tt.command}}
+		c := &Sidecar{Sandbox: &Sandbox{Made: environment.Sandbox{Image: image}}, task: &task.Sidecar{Entrypoint: tt.entrypoint, Command: tt.command}}
 		if got := c.argv(); !slices.Equal(got, tt.want) {
 			t.Errorf("entrypoint %q, command %q: %q, want %q", tt.entrypoint, tt.command, got, tt.want)
 		}
@@ -33,9 +36,9 @@ func TestWhoWaitsForMain(t *testing.T) {
 		{Name: "web", DependsOn: map[string]string{"db": task.StateHealthy, task.MainContainer: task.StateStarted}},
 		{Name: "proxy", DependsOn: map[string]string{"web": task.StateStarted}},
 	}}
-	s := &Sidecars{task: e}
+	s := &Sandbox{task: e}
 	for i := range e.Sidecars {
-		s.all = append(s.all, &side{task: &e.Sidecars[i]})
+		s.Sidecars = append(s.Sidecars, &Sidecar{task: &e.Sidecars[i]})
 	}
 	for name, want := range map[string]bool{"db": false, "web": true, "proxy": true, "main": false} {
 		if got := s.waitsForMain(name, 0); got != want {
@@ -47,19 +50,48 @@ func TestWhoWaitsForMain(t *testing.T) {
 	}
 }
 
-func TestATaskOfOneContainerHasNone(t *testing.T) {
-	var s *Sidecars
-	if started, err := s.Before(t.Context(), nil); err != nil || started != nil || s.Sandboxes() != nil || s.Connect(t.Context()) != nil {
-		t.Errorf("got %v, %v", started, err)
+func TestAContainerThatWasNotMadeIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
 	}
-	if kept, err := s.Keep(t.Context(), nil, nil); err != nil || kept != nil {
-		t.Errorf("kept %v, %v", kept, err)
+	sandboxd := filepath.Join(dir, "sandboxd")
+	if err := os.WriteFile(sandboxd, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	spec := environment.Spec{Sidecars: []environment.Sidecar{{Name: "db"}}}
+	o := Order{Spec: spec, Folder: filepath.Join(dir, "b"), Sandboxd: sandboxd, Task: &task.Environment{Sidecars: []task.Sidecar{{Name: "db"}}}}
+	w, err := Create(o, func(s environment.Spec) (environment.Sandbox, error) {
+		if s.Control == "" || s.Sidecars[0].Control == "" || s.Sidecars[0].Control == s.Control || spec.Sidecars[0].Control != "" {
+			t.Errorf("control folders: %+v, of the order: %+v", s, spec)
+		}
+		return environment.Sandbox{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Connect(t.Context()); err == nil || err.Error() != `the environment made no container "db"` {
+		t.Errorf("got %v", err)
+	}
+	if err := w.Shutdown(); err != nil {
+		t.Error(err)
 	}
 }
 
-func TestAContainerThatWasNotMadeIsNamed(t *testing.T) {
-	e := &task.Environment{Sidecars: []task.Sidecar{{Name: "db"}}}
-	if _, err := NewSidecars(e, environment.Sandbox{}, nil, nil); err == nil || err.Error() != `the environment made no container "db"` {
-		t.Errorf("got %v", err)
+// What was made for a sandbox that cannot be created is removed.
+func TestAFailedCreateLeavesNoFolders(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sandboxd := filepath.Join(dir, "sandboxd")
+	if err := os.WriteFile(sandboxd, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	o := Order{Folder: filepath.Join(dir, "b"), Sandboxd: sandboxd, Task: &task.Environment{Sidecars: []task.Sidecar{{Name: "db"}}}}
+	_, err := Create(o, func(environment.Spec) (environment.Sandbox, error) { return environment.Sandbox{}, broken })
+	if left, _ := os.ReadDir(dir); !errors.Is(err, broken) || len(left) != 1 {
+		t.Errorf("got %v, left %v", err, left)
 	}
 }

@@ -1,0 +1,127 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-eval/berth/core/trial/egress"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Order says what sandbox is to be created, and what its commands find there.
+type Order struct {
+	Spec     environment.Spec             // less the control folders, which Create makes
+	Folder   string                       // path of the control folder; those of sidecars begin with it
+	Sandboxd string                       // path of the program
+	Task     *task.Environment            // has the sidecars, and what waits for what
+	Sidecars map[string]map[string]string // variables of the sidecars, by name
+	Egress   egress.Options               // of the way to the hosts in Reach, with NetworkAllow
+	Reach    egress.Rules                 // until the first Allow
+}
+
+// Create makes the control folders and has create make the sandbox. When it
+// fails nothing is left. The sandbox is not connected yet.
+func Create(o Order, create func(environment.Spec) (environment.Sandbox, error)) (_ *Sandbox, err error) {
+	w := &Sandbox{task: o.Task}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.Shutdown())
+		}
+	}()
+	if w.folder, err = host.NewFolder(o.Folder, o.Sandboxd); err != nil {
+		return nil, err
+	}
+	o.Spec.Control, o.Spec.Sidecars = w.folder.Path, slices.Clone(o.Spec.Sidecars)
+	for i := range o.Task.Sidecars {
+		c := &Sidecar{Sandbox: &Sandbox{}, task: &o.Task.Sidecars[i]}
+		if c.folder, err = host.NewFolder(fmt.Sprint(o.Folder, i), o.Sandboxd); err != nil {
+			return nil, err
+		}
+		w.Sidecars = append(w.Sidecars, c)
+		for j := range o.Spec.Sidecars {
+			if s := &o.Spec.Sidecars[j]; s.Name == c.task.Name {
+				s.Control = c.folder.Path
+			}
+		}
+	}
+	if w.Made, err = create(o.Spec); err != nil {
+		return nil, err
+	}
+	w.Dir, w.Env = cmp.Or(o.Spec.Workdir, w.Made.Image.Workdir, "/"), merge(w.Made.Image.Env, o.Spec.Env)
+	for _, c := range w.Sidecars {
+		c.made(w.Made.Sidecars, o.Sidecars[c.task.Name])
+	}
+	w.route(o)
+	return w, nil
+}
+
+// made is what the environment says that it made of a sidecar.
+func (c *Sidecar) made(all []environment.SidecarSandbox, env map[string]string) {
+	i := slices.IndexFunc(all, func(m environment.SidecarSandbox) bool { return m.Name == c.task.Name })
+	if c.missing = i < 0; c.missing {
+		return
+	}
+	m := &all[i]
+	c.Made = environment.Sandbox{Stream: m.Stream, PID: m.PID, Image: m.Image}
+	c.Dir, c.User = cmp.Or(c.task.Workdir, m.Image.Workdir, "/"), cmp.Or(c.task.User, m.Image.User)
+	c.Env = merge(m.Image.Env, env)
+}
+
+// merge makes one set of variables; those of more win.
+func merge(env, more map[string]string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, env)
+	maps.Copy(out, more)
+	return out
+}
+
+// Connect waits for the first words of the main container and of its sidecars.
+func (w *Sandbox) Connect(ctx context.Context) error {
+	for _, c := range w.Sidecars {
+		if c.missing {
+			return fmt.Errorf("the environment made no container %q", c.task.Name)
+		}
+	}
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, c := range w.Sidecars {
+		g.Go(func() error { return c.named(c.connect(ctx)) })
+	}
+	return g.Wait()
+}
+
+// connect waits for the first words of one container.
+func (w *Sandbox) connect(ctx context.Context) (err error) {
+	if w.Made.Stream != "" {
+		return fmt.Errorf("%w: a sandbox behind a byte stream", environment.ErrUnsupported)
+	}
+	if w.way == nil {
+		w.Sandbox, w.core, err = host.ConnectOwn(ctx, w.folder, w.Made.PID, limits.Lease, w.session())
+		return err
+	}
+	if w.Sandbox, err = host.Connect(ctx, w.folder, w.Made.PID, limits.Lease); err != nil {
+		w.Sandbox = nil
+		return err
+	}
+	if err = w.openWay(ctx); err != nil { // it adds to Env
+		return err
+	}
+	w.core, err = w.Own(ctx, w.session())
+	return err
+}
+
+// session is the core's own.
+func (w *Sandbox) session() host.Session {
+	return host.Session{ID: coreSession, Dir: w.Dir, Env: List(w.Env)}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -75,7 +76,8 @@ func (h *here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 		return record.Result{}, fmt.Errorf("task %s is invalid and cannot be run", t.Name)
 	}
 	if err := h.guard.check(ctx, j.Trial.Place, t); err != nil {
-		return h.notTheTask(j, t, err)
+		r := h.notTheTask(ctx, j, t, err)
+		return r, j.Attempt.Publish(r)
 	}
 	number := strconv.FormatInt(h.count.Add(1), 36)
 	runtime, disk := filepath.Join(h.place.Dir, number), ""
@@ -90,17 +92,21 @@ func (h *here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 	})
 }
 
-// notTheTask is the attempt at a task that is not the planned one any more.
-func (h *here) notTheTask(j Job, t *plan.Task, why error) (record.Result, error) {
+// notTheTask is the result of an attempt whose task is not the planned one any
+// more, or which ctx ended before that could be seen.
+func (h *here) notTheTask(ctx context.Context, j Job, t *plan.Task, why error) record.Result {
 	now := time.Now().UTC()
-	p := record.Phase{Name: record.PhasePrepare, Who: record.ByTask, Start: now, End: now, Error: why.Error()}
-	r := record.Result{
+	ended, by := record.TaskInvalid, record.ByTask
+	if stopped, ok := outcome.Stopped(ctx); ok {
+		ended, by = stopped, record.ByCore
+	}
+	p := record.Phase{Name: record.PhasePrepare, Who: by, Start: now, End: now, Error: why.Error()}
+	return record.Result{
 		Version: 1, Run: h.run, Trial: j.Trial.ID, Task: t.Name, TaskDigest: t.Task.Digest, Repetition: j.Trial.Repetition,
 		Cell: h.cells[j.Trial.Cell][j.Trial.Dataset].Choices, Attempt: j.Attempt.Number(), Host: h.hostname, Berth: h.Berth,
-		Outcome: record.TaskInvalid, Integrity: record.Unknown, Phases: []record.Phase{p}, Start: now, End: now,
-		Error: &record.Error{Boundary: record.ByTask, Phase: p.Name, Message: why.Error()},
+		Outcome: ended, Integrity: record.Unknown, Phases: []record.Phase{p}, Start: now, End: now,
+		Error: &record.Error{Boundary: by, Phase: p.Name, Message: why.Error(), Retry: ended == record.Preempted},
 	}
-	return r, j.Attempt.Publish(r)
 }
 
 var _ trial.Attempt = (*store.Attempt)(nil)

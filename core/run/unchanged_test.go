@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -33,6 +35,29 @@ func (f *oneFile) Load(_ context.Context, dir string, _ task.Options) (*task.Tas
 		return nil, []task.Problem{{Severity: task.Error, Summary: "it is broken"}}, nil
 	}
 	return &task.Task{Name: "t", Digest: "sha256:" + string(b), Format: "one-file", Dir: dir}, nil, nil
+}
+
+// A run that is interrupted while a task is read says nothing about the task:
+// task_invalid would never be tried again.
+func TestAnInterruptedReadIsNotAnInvalidTask(t *testing.T) {
+	t.Parallel()
+	planned := &plan.Task{Name: "t", Task: &task.Task{Name: "t"}}
+	h := &here{Spec: &Spec{}, cells: []map[string]cell.Cell{{}}}
+	j := Job{Trial: &plan.Trial{}, Attempt: &store.Attempt{}}
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	preempted, preempt := context.WithCancelCause(t.Context())
+	preempt(outcome.ErrPreempted)
+	for _, c := range []struct {
+		ctx  context.Context
+		want record.Outcome
+		by   record.Boundary
+	}{{t.Context(), record.TaskInvalid, record.ByTask}, {interrupted, record.Cancelled, record.ByCore}, {preempted, record.Preempted, record.ByCore}} {
+		r := h.notTheTask(c.ctx, j, planned, errors.New("cannot be read"))
+		if r.Outcome != c.want || r.Error.Boundary != c.by || r.Error.Retry != (c.want == record.Preempted) {
+			t.Errorf("%s by %s, retry %v; want %s by %s", r.Outcome, r.Error.Boundary, r.Error.Retry, c.want, c.by)
+		}
+	}
 }
 
 func TestATaskThatIsEditedDuringTheRunIsSeen(t *testing.T) {

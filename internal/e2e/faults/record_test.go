@@ -87,7 +87,7 @@ func (p *place) soundTrial(tr *output.ShowTrial) {
 		}
 		soundPhases(t, a, a.Phases)
 		if len(a.Phases) < 2 && a.Outcome != record.Cancelled || len(a.Phases) == 0 || a.Start.IsZero() || a.End.Before(a.Start) {
-			t.Errorf("%s: from %v to %v, %d phases", a.Dir, a.Start, a.End, len(a.Phases))
+			t.Errorf("%s: %s, from %v to %v, %d phases", a.Dir, a.Outcome, a.Start, a.End, len(a.Phases))
 		}
 		var r record.Result
 		b, err := os.ReadFile(filepath.Join(a.Dir, record.ResultFile))

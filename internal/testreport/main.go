@@ -2,7 +2,7 @@
 // know: which packages passed, what the failing tests printed, what was skipped
 // and why, and one closing line of counts. `testreport check NAME -- COMMAND`
 // runs a command and prints the same JSON for it, so that lint, generated
-// files and the quickstart are counted beside the tests; `testreport twice` is
+// files and the quickstart are counted beside the tests; `testreport retry` is
 // the same for what may fail once on a busy machine. `testreport failed`
 // reads the same JSON and says which tests to run a second time. It must decide
 // nothing about what is tested: that is scripts/test.
@@ -49,9 +49,9 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if slices.Equal(args, []string{"failed"}) {
 		return failedTests(in, out)
 	}
-	tries := map[string]int{"check": 1, "twice": 2}[args[0]]
+	tries := map[string]int{"check": 1, "retry": 2}[args[0]]
 	if len(args) < 4 || tries == 0 || args[2] != "--" {
-		return errors.New("usage: go test -json ./... | testreport [failed], or testreport check|twice NAME -- COMMAND [ARG...]")
+		return errors.New("usage: go test -json ./... | testreport [failed], or testreport check|retry NAME -- COMMAND [ARG...]")
 	}
 	return check(ctx, args[1], args[3:], tries, out)
 }

@@ -49,7 +49,7 @@ type report struct {
 	wait    map[string]bool // packages that have not ended
 
 	failures []key // tests that are counted as failed
-	unsteady []key // tests that failed, and passed again
+	flaky    []key // tests that failed, and passed again
 }
 
 func newReport(out io.Writer) *report {
@@ -142,7 +142,7 @@ func (r *report) passesAgain(k key, action string) bool {
 	if i := slices.Index(r.failures, k); second && action == "pass" && i >= 0 {
 		r.failures = slices.Delete(r.failures, i, i+1)
 		r.failed--
-		r.unsteady = append(r.unsteady, k)
+		r.flaky = append(r.flaky, k)
 	}
 	return second
 }
@@ -228,10 +228,10 @@ func (r *report) close() bool {
 			fmt.Fprintf(r.out, "    %s\n", name)
 		}
 	}
-	if len(r.unsteady) > 0 {
-		fmt.Fprintln(r.out, "\nunsteady: failed among the others (what was printed is above), passed alone:")
+	if len(r.flaky) > 0 {
+		fmt.Fprintln(r.out, "\nflaky: failed in the full run (output above), passed when run alone; please fix:")
 	}
-	for _, k := range r.unsteady {
+	for _, k := range r.flaky {
 		r.passed++
 		fmt.Fprintf(r.out, "  %s %s\n", short(k.pkg), k.test)
 	}
@@ -240,8 +240,8 @@ func (r *report) close() bool {
 		fmt.Fprintln(r.out, "FAIL  no test ran")
 	}
 	fmt.Fprintf(r.out, "\n%d passed", r.passed)
-	if n := len(r.unsteady); n > 0 {
-		fmt.Fprintf(r.out, " (%d unsteady)", n)
+	if n := len(r.flaky); n > 0 {
+		fmt.Fprintf(r.out, " (%d flaky)", n)
 	}
 	fmt.Fprintf(r.out, ", %d failed, %d skipped\n", r.failed, r.skipped)
 	return r.failed == 0

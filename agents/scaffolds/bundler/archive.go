@@ -1,4 +1,4 @@
-package maker
+package bundler
 
 import (
 	"context"

@@ -123,7 +123,7 @@ type modelBlock struct {
 	ReserveOutput int64 `berth:"reserve_output" doc:"Tokens of output that budgets set aside for a request that does not bound its answer. 0: 16384, or as many as the model can say if that is less."`
 	ContextTokens int64 `berth:"context_tokens" doc:"Tokens that a request may have; budgets set them aside when it refers to content that the provider holds or fetches. 0: as documented for the model, else 1048576."`
 
-	FirstByteTimeout *time.Duration `berth:"first_byte_timeout" doc:"Longest wait for the first byte of an answer. Absent: 2m for a stream, 10m for an answer in one piece. Raise it for models that think long before they answer."`
+	FirstByteTimeout *time.Duration `berth:"first_byte_timeout" doc:"Longest wait for the first byte of an answer, which is the whole wait for an answer in one piece. Absent: 2m. Raise it for models that think long before they answer."`
 	IdleTimeout      *time.Duration `berth:"idle_timeout" doc:"Longest silence in the middle of an answer. Absent: 1m."`
 }
 

@@ -12,22 +12,16 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 )
 
-// How long a provider may be silent when the model block does not say. An
-// answer in one piece has its first byte when all of it is made, so it gets as
-// long as the vendors' libraries wait for it.
+// How long a provider may be silent when the model block does not say.
 const (
-	firstByteOfStream = 2 * time.Minute
-	firstByteOfWhole  = 10 * time.Minute
-	idleTimeout       = time.Minute
+	firstByteTimeout = 2 * time.Minute
+	idleTimeout      = time.Minute
 )
 
 // silenceLimits are the longest waits for the first byte of an answer and, in
 // the middle of it, for the next.
-func silenceLimits(m *cell.Model, stream bool) (first, idle time.Duration) {
-	first, idle = firstByteOfWhole, idleTimeout
-	if stream {
-		first = firstByteOfStream
-	}
+func silenceLimits(m *cell.Model) (first, idle time.Duration) {
+	first, idle = firstByteTimeout, idleTimeout
 	if m.FirstByteTimeout != nil {
 		first = *m.FirstByteTimeout
 	}
@@ -46,9 +40,9 @@ type silentError struct {
 // Error implements error.
 func (e *silentError) Error() string {
 	if e.begun {
-		return fmt.Sprintf("it was silent for %s in the middle of its answer (idle_timeout)", e.limit)
+		return fmt.Sprintf("it was silent for %s in the middle of its answer (raise idle_timeout of the model if it thinks for longer)", e.limit)
 	}
-	return fmt.Sprintf("it sent nothing for %s (first_byte_timeout)", e.limit)
+	return fmt.Sprintf("it sent nothing for %s (raise first_byte_timeout of the model if it thinks for longer before it answers)", e.limit)
 }
 
 // watchdog ends a request to a provider that is silent for too long. The time
@@ -190,7 +184,7 @@ func silentOr(ctx context.Context, err error) error {
 // roundTrip asks the provider, and returns when its answer has begun.
 func (x *exchange) roundTrip(ctx context.Context, req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	first, idle := silenceLimits(&x.e.up.model, x.facts.Stream)
+	first, idle := silenceLimits(&x.e.up.model)
 	sent := time.Now()
 	dog := x.s.watchProvider(first, idle, cancel)
 	resp, err := x.s.g.o.Transport.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // the caller closes it

@@ -63,11 +63,30 @@ func TestAProviderThatHangsIsGivenUp(t *testing.T) {
 	if got.status != http.StatusBadGateway {
 		t.Errorf("%d %v %s", got.status, got.err, got.body)
 	}
-	if down := b.Down(); down == nil || !strings.Contains(down.Error(), "it sent nothing for 100ms (first_byte_timeout)") || b.Waited() < 100*time.Millisecond {
+	if down := b.Down(); down == nil || !strings.Contains(down.Error(), "it sent nothing for 100ms (raise first_byte_timeout of the model ") || b.Waited() < 100*time.Millisecond {
 		t.Errorf("down %v, waited %s", down, b.Waited())
 	}
 	if len(b.Usage()) != 0 {
 		t.Errorf("usage %+v", b.Usage())
+	}
+}
+
+// The wait for the first byte is one setting, for streams and for answers in one
+// piece.
+func TestTheLimitsOfSilence(t *testing.T) {
+	t.Parallel()
+	minute := time.Minute
+	for _, tt := range []struct {
+		m           cell.Model
+		first, idle time.Duration
+	}{
+		{cell.Model{}, 2 * minute, minute},
+		{cell.Model{FirstByteTimeout: new(9 * minute)}, 9 * minute, minute},
+		{cell.Model{IdleTimeout: new(3 * minute)}, 2 * minute, 3 * minute},
+	} {
+		if first, idle := silenceLimits(&tt.m); first != tt.first || idle != tt.idle {
+			t.Errorf("%+v: %s and %s, want %s and %s", tt.m, first, idle, tt.first, tt.idle)
+		}
 	}
 }
 

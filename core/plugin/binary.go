@@ -69,18 +69,24 @@ func newBinary(h *Host, path string) *binary {
 // identify finds out the digest of the binary and what it serves, from memory
 // or by starting it once.
 func (b *binary) identify(ctx context.Context) (err error) {
-	if b.digest, b.file, err = b.cache.digest(b.path); err != nil {
+	if b.file, err = stampOf(b.path); err != nil {
 		return err
 	}
-	list, protocol, ok := b.cache.describe(b.digest)
-	if !ok {
-		if list, protocol, err = b.ask(ctx); err != nil {
+	known := b.cache.read(b.path)
+	if b.digest = known.Digest; known.Stamp != b.file {
+		if b.digest, err = digestOf(b.path); err != nil {
 			return err
 		}
-		b.cache.remember(b.digest, protocol, list)
+		if known.Digest != b.digest {
+			if known.Plugins, known.Protocol, err = b.ask(ctx); err != nil {
+				return err
+			}
+		}
+		known.Stamp, known.Digest = b.file, b.digest
+		b.cache.write(b.path, known)
 	}
-	b.serves, b.protocol = list, protocol
-	for _, d := range list {
+	b.serves, b.protocol = known.Plugins, known.Protocol
+	for _, d := range b.serves {
 		b.env = append(b.env, d.Env...)
 	}
 	return nil
@@ -237,7 +243,7 @@ func (b *binary) unchanged() error {
 	if now == b.file {
 		return nil
 	}
-	digest, now, err := b.cache.digest(b.path)
+	digest, err := digestOf(b.path)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -17,13 +16,14 @@ import (
 	"github.com/berth-eval/berth/plugins"
 )
 
-// cache remembers, across programs, the digest of a file as long as the file is
-// the same, and what the binary with a digest serves. What cannot be read, or
-// is not what was written, counts as absent: the answer is found again.
+// cache remembers, across programs, the digest of a binary as long as the file is
+// the same, and what the binary with that digest serves: a file for each path.
+// What cannot be read, or is not what was written, counts as absent: the answer
+// is found again.
 type cache struct{ dir string }
 
 // cacheVersion changes with the form of the files: others are ignored.
-const cacheVersion = 1
+const cacheVersion = 2
 
 // stamp is what a file has as long as nobody wrote to it or replaced it.
 type stamp struct {
@@ -35,14 +35,11 @@ type stamp struct {
 	CTime int64  `json:"ctime_ns"` // cannot be set back by whoever writes the file
 }
 
-type digestRecord struct {
-	Version int    `json:"version"`
-	Stamp   stamp  `json:"stamp"`
-	Digest  string `json:"digest"`
-}
-
-type describeRecord struct {
+// remembered is what is known of a binary. Without a stamp its digest has to be
+// found out again.
+type remembered struct {
 	Version  int                   `json:"version"`
+	Stamp    stamp                 `json:"stamp"`
 	Digest   string                `json:"digest"`
 	Protocol int                   `json:"protocol"`
 	Plugins  []plugins.Description `json:"plugins"`
@@ -64,74 +61,48 @@ func stampOf(path string) (stamp, error) {
 // second change within the clock's step would not show.
 const settled = 2 * time.Second
 
-// digest is the SHA-256 of a binary, as "sha256:…".
-func (c cache) digest(path string) (string, stamp, error) {
-	s, err := stampOf(path)
-	if err != nil {
-		return "", s, err
-	}
-	name := "digest-" + short(path) + ".json"
-	var known digestRecord
-	if c.read(name, &known) && known.Version == cacheVersion && known.Stamp == s && strings.HasPrefix(known.Digest, "sha256:") {
-		return known.Digest, s, nil
-	}
+// digestOf is the SHA-256 of a binary, as "sha256:…".
+func digestOf(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", s, fmt.Errorf("read plugin binary: %w", err)
+		return "", fmt.Errorf("read plugin binary: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // only read
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
-		return "", s, fmt.Errorf("read plugin binary %s: %w", path, err)
+		return "", fmt.Errorf("read plugin binary %s: %w", path, err)
 	}
-	digest := "sha256:" + hex.EncodeToString(sum.Sum(nil))
-	if time.Since(time.Unix(0, s.CTime)) > settled {
-		c.write(name, digestRecord{Version: cacheVersion, Stamp: s, Digest: digest})
-	}
-	return digest, s, nil
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// describe is what the binary with that digest said that it serves.
-func (c cache) describe(digest string) (list []plugins.Description, protocol int, ok bool) {
-	var known describeRecord
-	if !c.read(describeName(digest), &known) || known.Version != cacheVersion || known.Digest != digest || len(known.Plugins) == 0 {
-		return nil, 0, false
+func (c cache) file(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return filepath.Join(c.dir, hex.EncodeToString(sum[:12])+".json")
+}
+
+// read is what is remembered of the binary at path; zero: nothing.
+func (c cache) read(path string) (r remembered) {
+	data, err := os.ReadFile(c.file(path))
+	if c.dir == "" || err != nil || json.Unmarshal(data, &r) != nil || r.Version != cacheVersion || len(r.Plugins) == 0 {
+		return remembered{}
 	}
-	for _, d := range known.Plugins {
+	for _, d := range r.Plugins {
 		if d.Check() != nil {
-			return nil, 0, false
+			return remembered{}
 		}
 	}
-	return known.Plugins, known.Protocol, true
-}
-
-func (c cache) remember(digest string, protocol int, list []plugins.Description) {
-	c.write(describeName(digest), describeRecord{Version: cacheVersion, Digest: digest, Protocol: protocol, Plugins: list})
-}
-
-func describeName(digest string) string {
-	return "describe-" + strings.TrimPrefix(digest, "sha256:") + ".json"
-}
-
-func short(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:12])
-}
-
-func (c cache) read(name string, into any) bool {
-	if c.dir == "" {
-		return false
-	}
-	data, err := os.ReadFile(filepath.Join(c.dir, name))
-	return err == nil && json.Unmarshal(data, into) == nil
+	return r
 }
 
 // write is best effort: without it the next program asks again.
-func (c cache) write(name string, v any) {
+func (c cache) write(path string, r remembered) {
 	if c.dir == "" || os.MkdirAll(c.dir, 0o700) != nil {
 		return
 	}
-	if data, err := json.MarshalIndent(v, "", "  "); err == nil {
-		_ = renameio.WriteFile(filepath.Join(c.dir, name), append(data, '\n'), 0o600)
+	if r.Version = cacheVersion; time.Since(time.Unix(0, r.Stamp.CTime)) <= settled {
+		r.Stamp = stamp{}
+	}
+	if data, err := json.MarshalIndent(r, "", "  "); err == nil {
+		_ = renameio.WriteFile(c.file(path), append(data, '\n'), 0o600)
 	}
 }

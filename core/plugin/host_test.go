@@ -197,11 +197,11 @@ func TestDescriptionsAreRememberedByDigest(t *testing.T) {
 		t.Errorf("remembered %s\nwas        %s", b, a)
 	}
 
-	files, err := filepath.Glob(filepath.Join(cache, "describe-*.json"))
+	files, err := filepath.Glob(filepath.Join(cache, "*.json"))
 	if err != nil || len(files) != 1 {
-		t.Fatalf("cache has %v, %v; want one description", files, err)
+		t.Fatalf("cache has %v, %v; want one file", files, err)
 	}
-	for _, damage := range []string{"", "{", `{"version":99}`, `{"version":1,"digest":"` + first[0].Digest + `","plugins":[{"kind":"agent","name":"BAD NAME"}]}`} {
+	for _, damage := range []string{"", "{", `{"version":99}`, `{"version":2,"digest":"` + first[0].Digest + `","plugins":[{"kind":"agent","name":"BAD NAME"}]}`} {
 		if err = os.WriteFile(files[0], []byte(damage), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -226,29 +226,36 @@ func TestDescriptionsAreRememberedByDigest(t *testing.T) {
 
 func TestDigestsAreRememberedAsLongAsTheFileIsTheSame(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "file")
-	c := cache{filepath.Join(dir, "cache")}
-	if err := os.WriteFile(path, []byte("one"), 0o600); err != nil {
+	dir := write(t, "odd", "odd")
+	path, c := filepath.Join(dir, "odd"), cache{filepath.Join(t.TempDir(), "cache")}
+	digest := func() string {
+		t.Helper()
+		h, _ := newHost(t, Options{Dirs: []string{dir}, Cache: c.dir})
+		list, err := h.List(t.Context())
+		if err != nil || len(list) == 0 || list[0].Error != "" {
+			t.Fatalf("List = %+v, %v", list, err)
+		}
+		return list[0].Digest
+	}
+	one, known := digest(), c.read(path)
+	if known.Digest != one || known.Stamp != (stamp{}) {
+		t.Errorf("%+v is remembered of a file that may still be written to; want the digest %s and no stamp", known, one)
+	}
+	var err error
+	if known.Stamp, err = stampOf(path); err != nil {
 		t.Fatal(err)
 	}
-	one, s, err := c.digest(path)
-	if err != nil {
+	known.Version, known.Digest = cacheVersion, "sha256:remembered"
+	data, err := json.Marshal(known)
+	if err = errors.Join(err, os.WriteFile(c.file(path), data, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	name := "digest-" + short(path) + ".json"
-	if c.read(name, &digestRecord{}) {
-		t.Error("the digest of a file that may still be written to is remembered")
+	if got := digest(); got != "sha256:remembered" {
+		t.Errorf("digest = %s; want what was remembered", got)
 	}
-	c.write(name, digestRecord{Version: cacheVersion, Stamp: s, Digest: "sha256:remembered"})
-	if got, _, err := c.digest(path); err != nil || got != "sha256:remembered" {
-		t.Errorf("digest = %s, %v; want what was remembered", got, err)
-	}
-	if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, _, err := c.digest(path); err != nil || got == one || got == "sha256:remembered" {
-		t.Errorf("digest = %s, %v; want that of the new content", got, err)
+	writeTo(t, path, "odd")
+	if got := digest(); got != one {
+		t.Errorf("digest = %s; want that of the new file, %s", got, one)
 	}
 }
 

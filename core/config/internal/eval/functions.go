@@ -66,9 +66,8 @@ func pure() map[string]function.Function {
 	}
 }
 
-// Functions are the functions of an experiment in a mode. Each result is
-// charged to the meter that m returns.
-func (e *Env) functions(mode Mode, m func() *meter) map[string]function.Function {
+// functions are the functions of an experiment in a mode.
+func (e *Env) functions(mode Mode) map[string]function.Function {
 	fs := pure()
 	fs["file"] = text("path", func(path string) (string, error) {
 		content, err := e.reader.Read(path)
@@ -105,10 +104,9 @@ func (e *Env) functions(mode Mode, m func() *meter) map[string]function.Function
 	fs["env"] = envFunc(e.lookupEnv)
 	fs["secret"] = secretFunc(mode, e.lookupEnv)
 	for name, f := range fs {
-		fs[name] = metered(f, m)
+		fs[name] = e.limited(f)
 	}
-	fs["can"], fs["try"] = tryfunc.CanFunc, metered(tryfunc.TryFunc, m)
-	fs[guard], fs[tick] = guardFunc(m), tickFunc(m)
+	fs["can"], fs["try"] = tryfunc.CanFunc, e.limited(tryfunc.TryFunc)
 	return fs
 }
 

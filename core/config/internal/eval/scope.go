@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -53,10 +55,11 @@ type Env struct {
 	locals    map[string]hclsyntax.Expression
 	axes      []string
 
-	mu    sync.Mutex // one evaluation at a time: functions share the meter and the reader
-	meter *meter
-	funcs [Real + 1]map[string]function.Function
-	base  [Real + 1]map[string]cty.Value // var and the references
+	mu      sync.Mutex    // one evaluation at a time: functions share the reader
+	left    time.Duration // for evaluations
+	stopped atomic.Bool   // an evaluation did not end: there is no other
+	funcs   [Real + 1]map[string]function.Function
+	base    [Real + 1]map[string]cty.Value // var and the references
 }
 
 // Names is what the expressions of an experiment can refer to.
@@ -72,9 +75,9 @@ func NewEnv(r *Reader, lookup func(string) (string, bool), names Names) *Env {
 	if lookup == nil {
 		lookup = func(string) (string, bool) { return "", false }
 	}
-	e := &Env{reader: r, lookupEnv: lookup, refs: names.Refs, vars: names.Variables, locals: names.Locals, axes: names.Axes}
+	e := &Env{reader: r, lookupEnv: lookup, refs: names.Refs, vars: names.Variables, locals: names.Locals, axes: names.Axes, left: maxTotal}
 	for mode := Shape; mode <= Real; mode++ {
-		e.funcs[mode] = e.functions(mode, func() *meter { return e.meter })
+		e.funcs[mode] = e.functions(mode)
 		e.base[mode] = e.roots(mode)
 	}
 	return e
@@ -84,6 +87,9 @@ func NewEnv(r *Reader, lookup func(string) (string, bool), names Names) *Env {
 func (e *Env) Files() map[string][]byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.stopped.Load() {
+		return nil // it may still be read
+	}
 	return e.reader.Files()
 }
 
@@ -102,8 +108,6 @@ type Scope struct {
 	// noMatrix says why.
 	matrix   map[string]cty.Value
 	noMatrix string
-	left     int                  // of the meter
-	spent    bool                 // nothing more is evaluated
 	memo     map[string]cty.Value // of locals; one that failed is unknown
 	missing  map[string]bool      // host variables of secrets, that were not set
 	busy     []string             // locals being evaluated
@@ -114,57 +118,33 @@ func (e *Env) Scope(mode Mode, matrix map[string]cty.Value) *Scope {
 	if matrix == nil {
 		matrix = map[string]cty.Value{}
 	}
-	return &Scope{env: e, mode: mode, matrix: matrix, left: MaxScope, memo: map[string]cty.Value{}, missing: map[string]bool{}}
+	return &Scope{env: e, mode: mode, matrix: matrix, memo: map[string]cty.Value{}, missing: map[string]bool{}}
 }
 
 // Outside is a scope in which the matrix cannot be read; why completes the
 // sentence "matrix cannot be read here: …".
 func (e *Env) Outside(mode Mode, why string) *Scope {
-	return &Scope{env: e, mode: mode, noMatrix: why, left: MaxScope, memo: map[string]cty.Value{}, missing: map[string]bool{}}
+	return &Scope{env: e, mode: mode, noMatrix: why, memo: map[string]cty.Value{}, missing: map[string]bool{}}
 }
 
-// Eval is the value of an expression that [Weave] has been over. Diagnostics
-// with errors come with an unknown value. Safe for concurrent use.
+// Eval is the value of an expression. Diagnostics with errors come with an
+// unknown value. Safe for concurrent use.
 func (s *Scope) Eval(ctx context.Context, expr hclsyntax.Expression) (cty.Value, hcl.Diagnostics) {
-	return s.run(ctx.Err, expr, func() (cty.Value, hcl.Diagnostics) { return s.eval(expr) })
+	return s.run(ctx, expr, func() (cty.Value, hcl.Diagnostics) { return s.eval(expr) })
 }
 
-// EvalNow is Eval for callers without a context. It ends by the limits alone.
-func (s *Scope) EvalNow(expr hclsyntax.Expression) (cty.Value, hcl.Diagnostics) {
-	return s.run(nil, expr, func() (cty.Value, hcl.Diagnostics) { return s.eval(expr) })
-}
-
-// run does the work of an evaluation, in a goroutine that the meter can end.
-func (s *Scope) run(ended func() error, expr hclsyntax.Expression, work func() (cty.Value, hcl.Diagnostics)) (v cty.Value, diags hcl.Diagnostics) {
+// run does the work of an evaluation within the limits.
+func (s *Scope) run(ctx context.Context, expr hclsyntax.Expression, work func() (cty.Value, hcl.Diagnostics)) (cty.Value, hcl.Diagnostics) {
 	s.env.mu.Lock()
 	defer s.env.mu.Unlock()
-	if s.spent {
+	if s.env.stopped.Load() {
 		return cty.DynamicVal, nil // has been reported
 	}
-	m := &meter{ended: ended, left: s.left}
-	s.env.meter = m
-	finished := false
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		v, diags = work()
-		finished = true
-	}()
-	<-done
-	s.left, s.env.meter = m.left, nil
-	if finished {
-		return v, diags
+	v, diags, err := s.env.bounded(ctx, work)
+	if err != nil {
+		return cty.DynamicVal, hcl.Diagnostics{tooLarge(expr.Range(), err)}
 	}
-	at := expr.Range()
-	if n := len(s.busy); n > 0 {
-		at = s.env.locals[s.busy[n-1]].Range()
-		for _, name := range s.busy {
-			s.memo[name] = cty.DynamicVal
-		}
-		s.busy = nil
-	}
-	s.spent = errors.Is(m.why, errSpent) || ended != nil && ended() != nil
-	return cty.DynamicVal, hcl.Diagnostics{tooLarge(at, m.why)}
+	return v, diags
 }
 
 func (s *Scope) eval(expr hclsyntax.Expression) (v cty.Value, diags hcl.Diagnostics) {
@@ -185,6 +165,9 @@ func (s *Scope) eval(expr hclsyntax.Expression) (v cty.Value, diags hcl.Diagnost
 		return cty.DynamicVal, diags
 	}
 	ctx, diags := s.context(traversals)
+	if err := copied(ctx, traversals); err != nil {
+		return cty.DynamicVal, append(diags, tooLarge(expr.Range(), err))
+	}
 	v, more := expr.Value(ctx)
 	for _, name := range missingIn(more) {
 		s.missing[name] = true
@@ -193,7 +176,7 @@ func (s *Scope) eval(expr hclsyntax.Expression) (v cty.Value, diags hcl.Diagnost
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
-	if err := s.env.meter.charge(v); err != nil {
+	if _, err := weigh(v, MaxValue); err != nil {
 		return cty.DynamicVal, append(diags, tooLarge(expr.Range(), err))
 	}
 	return v, diags
@@ -281,6 +264,9 @@ func (s *Scope) local(name string, from hcl.Range) (cty.Value, hcl.Diagnostics) 
 func (s *Scope) Missing(secrets []string) []string {
 	s.env.mu.Lock()
 	defer s.env.mu.Unlock()
+	if s.env.stopped.Load() {
+		return nil
+	}
 	return slices.DeleteFunc(slices.Clone(secrets), func(name string) bool { return !s.missing[name] })
 }
 
@@ -288,7 +274,7 @@ func (s *Scope) Missing(secrets []string) []string {
 // concurrent use.
 func (s *Scope) Local(ctx context.Context, name string) hcl.Diagnostics {
 	expr := s.env.locals[name]
-	_, diags := s.run(ctx.Err, expr, func() (cty.Value, hcl.Diagnostics) { return s.local(name, expr.Range()) })
+	_, diags := s.run(ctx, expr, func() (cty.Value, hcl.Diagnostics) { return s.local(name, expr.Range()) })
 	return diags
 }
 
@@ -357,7 +343,7 @@ func second(t hcl.Traversal) (string, hcl.Range, bool) {
 	return "", hcl.Range{}, false
 }
 
-// explain rewrites what HCL says about the guards that it does not know.
+// explain rewrites what HCL says about functions that fail.
 func explain(diags hcl.Diagnostics) hcl.Diagnostics {
 	for i, d := range diags {
 		if unknown, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d); ok {
@@ -373,7 +359,7 @@ func explain(diags hcl.Diagnostics) hcl.Diagnostics {
 			d.Detail = fmt.Sprintf("Call to function %q failed: it cannot work on these values.", call.CalledFunctionName())
 			continue
 		}
-		if errors.Is(err, errTooLarge) || call.CalledFunctionName() == guard {
+		if errors.Is(err, errTooLarge) || errors.Is(err, errInfinite) {
 			at := hcl.Range{}
 			if d.Subject != nil {
 				at = *d.Subject
@@ -385,10 +371,7 @@ func explain(diags hcl.Diagnostics) hcl.Diagnostics {
 }
 
 func tooLarge(at hcl.Range, err error) *hcl.Diagnostic {
-	detail := "It cannot be evaluated."
-	if err != nil {
-		detail = strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + "."
-	}
+	detail := strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + "."
 	summary := "Too much to evaluate"
 	if errors.Is(err, errInfinite) {
 		summary = "Not a number"
@@ -401,31 +384,25 @@ func tooLarge(at hcl.Range, err error) *hcl.Diagnostic {
 func (e *Env) ReadFile(path string) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.stopped.Load() {
+		return nil, errors.New("the evaluation of the experiment was ended")
+	}
 	return e.reader.Read(path)
 }
 
-// plainEnv evaluates expressions that may not refer to anything: it has the
-// functions that look at their arguments alone.
-var plainEnv = func() *Env {
-	e := &Env{}
+// Plain is a scope for expressions that refer to nothing and call only functions
+// that look at their arguments alone.
+func Plain() *Scope {
+	e := &Env{left: maxTotal}
 	e.base[Shape] = map[string]cty.Value{}
-	fs := pure()
-	for name, f := range fs {
-		fs[name] = metered(f, func() *meter { return e.meter })
+	e.funcs[Shape] = pure()
+	for name, f := range e.funcs[Shape] {
+		e.funcs[Shape][name] = e.limited(f)
 	}
-	fs[guard], fs[tick] = guardFunc(func() *meter { return e.meter }), tickFunc(func() *meter { return e.meter })
-	e.funcs[Shape] = fs
-	return e
-}()
-
-// Plain evaluates an expression that refers to nothing and that [Weave] has
-// been over. Safe for concurrent use.
-func Plain(expr hclsyntax.Expression) (cty.Value, hcl.Diagnostics) {
-	return plainEnv.Outside(Shape, "There is no matrix.").EvalNow(expr)
+	return e.Outside(Shape, "There is no matrix.")
 }
 
 // FunctionNames are the names of the functions of an experiment, sorted.
 var FunctionNames = sync.OnceValue(func() []string {
-	names := slices.Sorted(maps.Keys(new(Env).functions(Shape, nil)))
-	return slices.DeleteFunc(names, func(n string) bool { return n == guard || n == tick })
+	return slices.Sorted(maps.Keys(new(Env).functions(Shape)))
 })

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -140,7 +141,7 @@ func (l *leaf) value(sc *eval.Scope, inside []any, secrets []string) (string, er
 	if len(rest) < len(inside) {
 		inside, want = rest, cty.DynamicPseudoType
 	}
-	v, diags := sc.EvalNow(expr)
+	v, diags := sc.Eval(context.Background(), expr)
 	fail := func() (string, error) {
 		if missing := sc.Missing(secrets); len(missing) > 0 {
 			return "", fmt.Errorf("%w: %s", cell.ErrSecretMissing, strings.Join(missing, ", "))

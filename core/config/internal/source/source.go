@@ -17,8 +17,6 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-
-	"github.com/berth-eval/berth/core/config/internal/eval"
 )
 
 // Limits of the files of an experiment.
@@ -107,7 +105,6 @@ func (s *Source) parse(name string, src []byte) hcl.Diagnostics {
 		s.Unreadable = true
 		return few(diags)
 	}
-	diags = append(diags, eval.Weave(body)...)
 	s.Bodies = append(s.Bodies, body)
 	return diags
 }

@@ -28,6 +28,7 @@ type variable struct {
 	block     *hclsyntax.Block
 	typ       cty.Type
 	defaults  *typeexpr.Defaults
+	loader    *loader
 	sensitive bool
 	nullable  bool
 }
@@ -51,14 +52,16 @@ type Given struct {
 type loader struct {
 	src   *source.Source
 	given Given
+	ctx   context.Context //nolint:containedctx // a loader lives as long as one call of Values
+	plain *eval.Scope
 	diags hcl.Diagnostics
 	masks []hcl.Range
 }
 
 // Values works out the value of each variable block. The ranges are places in
 // the files that must not be shown.
-func Values(src *source.Source, blocks []*hclsyntax.Block, g Given) (map[string]eval.Variable, []hcl.Range, hcl.Diagnostics) {
-	l := &loader{src: src, given: g}
+func Values(ctx context.Context, src *source.Source, blocks []*hclsyntax.Block, g Given) (map[string]eval.Variable, []hcl.Range, hcl.Diagnostics) {
+	l := &loader{src: src, given: g, ctx: ctx, plain: eval.Plain()}
 	declared := map[string]*variable{}
 	var names []string
 	for _, b := range blocks {
@@ -82,9 +85,9 @@ func Values(src *source.Source, blocks []*hclsyntax.Block, g Given) (map[string]
 // declare reads a variable block. Its attributes are plain: nothing else is
 // known yet.
 func (l *loader) declare(b *hclsyntax.Block) *variable {
-	v := &variable{block: b, typ: cty.DynamicPseudoType, nullable: true}
+	v := &variable{loader: l, block: b, typ: cty.DynamicPseudoType, nullable: true}
 	if a := b.Body.Attributes["type"]; a != nil {
-		t, defaults, diags := l.typeOf(a.Expr)
+		t, defaults, diags := typeOf(a.Expr)
 		l.diags = append(l.diags, diags...)
 		if !diags.HasErrors() {
 			v.typ, v.defaults = t, defaults
@@ -92,7 +95,7 @@ func (l *loader) declare(b *hclsyntax.Block) *variable {
 	}
 	for name, into := range map[string]*bool{"sensitive": &v.sensitive, "nullable": &v.nullable} {
 		if a := b.Body.Attributes[name]; a != nil {
-			val, diags := plainValue(a.Expr, cty.Bool)
+			val, diags := l.plainValue(a.Expr, cty.Bool)
 			l.diags = append(l.diags, diags...)
 			if !diags.HasErrors() && !val.IsNull() {
 				*into = val.True()
@@ -100,28 +103,22 @@ func (l *loader) declare(b *hclsyntax.Block) *variable {
 		}
 	}
 	if a := b.Body.Attributes["default"]; a != nil && v.sensitive {
-		if val, diags := plainValue(a.Expr, cty.DynamicPseudoType); diags.HasErrors() || !val.IsNull() {
+		if val, diags := l.plainValue(a.Expr, cty.DynamicPseudoType); diags.HasErrors() || !val.IsNull() {
 			l.masks = append(l.masks, a.Expr.Range())
 			l.diags = append(l.diags, source.At(a.NameRange, "A secret is written in plain text",
 				"The files of an experiment are stored with its runs. Give the value of %q with --var, in a file with --var-file, or as %s%s.", b.Labels[0], envPrefix, b.Labels[0]))
 		}
 	}
 	if a := b.Body.Attributes["description"]; a != nil {
-		_, diags := plainValue(a.Expr, cty.String)
+		_, diags := l.plainValue(a.Expr, cty.String)
 		l.diags = append(l.diags, diags...)
 	}
 	return v
 }
 
-// typeOf reads a type constraint. It is parsed again, because what was woven
-// into the expression is none; so it may only hold what cannot grow.
-func (l *loader) typeOf(e hclsyntax.Expression) (cty.Type, *typeexpr.Defaults, hcl.Diagnostics) {
-	r := e.Range()
-	fresh, diags := hclsyntax.ParseExpression(r.SliceBytes(l.src.Files[r.Filename].Bytes), r.Filename, r.Start)
-	if diags.HasErrors() {
-		return cty.DynamicPseudoType, nil, diags
-	}
-	diags = hclsyntax.VisitAll(fresh, func(n hclsyntax.Node) hcl.Diagnostics {
+// typeOf reads a type constraint. It may only hold what cannot grow.
+func typeOf(e hclsyntax.Expression) (cty.Type, *typeexpr.Defaults, hcl.Diagnostics) {
+	diags := hclsyntax.VisitAll(e, func(n hclsyntax.Node) hcl.Diagnostics {
 		switch n := n.(type) {
 		case *hclsyntax.ForExpr, *hclsyntax.BinaryOpExpr, *hclsyntax.SplatExpr, *hclsyntax.ConditionalExpr, *hclsyntax.TemplateJoinExpr:
 			return hcl.Diagnostics{source.At(n.Range(), "Not a type", "Write a type such as string, list(number) or object({ a = string }).")}
@@ -131,23 +128,23 @@ func (l *loader) typeOf(e hclsyntax.Expression) (cty.Type, *typeexpr.Defaults, h
 	if diags.HasErrors() {
 		return cty.DynamicPseudoType, nil, diags
 	}
-	return typeexpr.TypeConstraintWithDefaults(fresh)
+	return typeexpr.TypeConstraintWithDefaults(e)
 }
 
 // fileValue is a value of a file of variables, HCL or JSON.
-func fileValue(e hcl.Expression) (cty.Value, hcl.Diagnostics) {
+func (l *loader) fileValue(e hcl.Expression) (cty.Value, hcl.Diagnostics) {
 	if native, ok := e.(hclsyntax.Expression); ok {
-		return plainValue(native, cty.DynamicPseudoType)
+		return l.plainValue(native, cty.DynamicPseudoType)
 	}
 	return e.Value(nil)
 }
 
 // plainValue evaluates an expression that may not refer to anything.
-func plainValue(e hclsyntax.Expression, want cty.Type) (cty.Value, hcl.Diagnostics) {
+func (l *loader) plainValue(e hclsyntax.Expression, want cty.Type) (cty.Value, hcl.Diagnostics) {
 	for _, t := range e.Variables() {
 		return cty.DynamicVal, hcl.Diagnostics{source.At(t.SourceRange(), "Nothing can be read here", "Variables are worked out before everything else. Write a plain value; use locals for values made of others.")}
 	}
-	v, diags := eval.Plain(e)
+	v, diags := l.plain.Eval(l.ctx, e)
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
@@ -172,7 +169,7 @@ func (l *loader) values(declared map[string]*variable, names []string) map[strin
 				l.diags = append(l.diags, source.At(a.NameRange, "Unknown variable", "The experiment has no variable %q.%s", a.Name, near.Hint(a.Name, names)))
 				continue
 			}
-			val, diags := fileValue(a.Expr)
+			val, diags := l.fileValue(a.Expr)
 			if diags.HasErrors() {
 				l.diags = append(l.diags, source.At(a.Range, "Value cannot be read", "A file of variables holds plain values: %s = \"text\", a number, a list or a map. Nothing can be called or referred to.", a.Name))
 				continue
@@ -220,9 +217,6 @@ func (l *loader) varFile(path string) []*hcl.Attribute {
 	if diags.HasErrors() {
 		return nil
 	}
-	if body, ok := f.Body.(*hclsyntax.Body); ok {
-		l.diags = append(l.diags, eval.Weave(body)...)
-	}
 	attrs, diags := f.Body.JustAttributes()
 	l.diags = append(l.diags, diags...)
 	out := make([]*hcl.Attribute, 0, len(attrs))
@@ -252,7 +246,7 @@ func (v *variable) value(name string, g value) (cty.Value, hcl.Diagnostics) {
 		return cty.DynamicVal, hcl.Diagnostics{source.At(where, "Variable without a value",
 			"%q has no default. Give it with --var %s=VALUE, in a file with --var-file, or as %s%s.", name, name, envPrefix, name)}
 	default:
-		d, diags := plainValue(a.Expr, cty.DynamicPseudoType)
+		d, diags := v.loader.plainValue(a.Expr, cty.DynamicPseudoType)
 		if diags.HasErrors() {
 			return d, diags
 		}
@@ -296,10 +290,7 @@ func (v *variable) fromText(name string, g value) (cty.Value, hcl.Diagnostics) {
 	if diags.HasErrors() || len(expr.Variables()) > 0 {
 		return wrong()
 	}
-	if d := eval.Weave(expr); d.HasErrors() {
-		return wrong()
-	}
-	val, diags := eval.Plain(expr)
+	val, diags := v.loader.plain.Eval(v.loader.ctx, expr)
 	if diags.HasErrors() {
 		return wrong()
 	}

@@ -1,0 +1,210 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"runtime/metrics"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+// Limits of an evaluation. An honest experiment stays below a hundredth.
+const (
+	// MaxValue is the largest value, in units: a byte of text or a number is one,
+	// an element of a list, map or object 64.
+	MaxValue = 1 << 20
+	// maxCopies is the same for all values that an expression names, each as often
+	// as it is named.
+	maxCopies = 32 << 20
+	// maxHeap is how many bytes the program may grow by during one evaluation.
+	maxHeap = 256 << 20
+	// maxExponent bounds numbers: 2^4096 has 1,234 digits.
+	maxExponent = 4096
+	element     = 64
+)
+
+// maxTime is how long one evaluation may take; maxTotal is for all evaluations of
+// an experiment, which may have 10,000 cells.
+var maxTime, maxTotal = 10 * time.Second, 2 * time.Minute
+
+// errTooLarge is what a function or an expression fails with whose value is.
+var errTooLarge = errors.New("the value is too large")
+
+// errInfinite is what a division by zero leads to.
+var errInfinite = errors.New("the number is infinite")
+
+// bounded does work in a goroutine of its own, and gives up on it when it takes
+// too long or too much memory, or when ctx ends. HCL cannot be interrupted: the
+// goroutine ends at the next function that it calls, or with the program. From
+// then on nothing is evaluated, so that Load fails.
+func (e *Env) bounded(ctx context.Context, work func() (cty.Value, hcl.Diagnostics)) (v cty.Value, diags hcl.Diagnostics, err error) {
+	if err = ctx.Err(); err != nil {
+		return cty.DynamicVal, nil, err
+	}
+	done := make(chan struct{})
+	var value cty.Value // apart from v and diags, which are returned while work goes on
+	var found hcl.Diagnostics
+	began, heap := time.Now(), uint64(0)
+	go func() {
+		defer close(done)
+		value, found = work()
+	}()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for err == nil {
+		select {
+		case <-done:
+			e.left -= time.Since(began)
+			return value, found, nil
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-tick.C:
+			now := heapBytes()
+			if heap == 0 {
+				heap = now // most are done before this
+			}
+			if time.Since(began) > min(maxTime, e.left) || now > heap+maxHeap {
+				err = fmt.Errorf("an expression may take %s and %d MiB of memory, and all of an experiment %s", maxTime, maxHeap>>20, maxTotal)
+			}
+		}
+	}
+	e.stopped.Store(true)
+	return cty.DynamicVal, nil, err
+}
+
+// heapBytes is the size of the objects of the program.
+func heapBytes() uint64 {
+	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+// weigh measures v and stops at limit, so that a value with shared parts does
+// not take longer than a large one.
+func weigh(v cty.Value, limit int) (units int, err error) {
+	v, _ = v.Unmark()
+	if !v.IsKnown() || v.IsNull() {
+		return 1, nil
+	}
+	switch t := v.Type(); {
+	case t == cty.String:
+		units = len(v.AsString())
+	case t == cty.Number:
+		f := v.AsBigFloat()
+		if f.IsInf() {
+			return 0, errInfinite
+		}
+		if e := f.MantExp(nil); e > maxExponent || e < -maxExponent {
+			return 0, fmt.Errorf("%w: a number may have 1,234 digits at most", errTooLarge)
+		}
+		units = 1
+	case t.IsListType(), t.IsSetType(), t.IsTupleType(), t.IsMapType(), t.IsObjectType():
+		for it := v.ElementIterator(); it.Next(); {
+			key, e := it.Element()
+			units += element
+			for _, part := range []cty.Value{key, e} {
+				n, err := weigh(part, limit-units)
+				if err != nil {
+					return 0, err
+				}
+				units += n
+			}
+		}
+	default:
+		units = 1
+	}
+	if units > limit {
+		return 0, fmt.Errorf("%w: at most %d MiB, or %d elements", errTooLarge, MaxValue>>20, MaxValue/element)
+	}
+	return units, nil
+}
+
+// copied is an error when one text could become too large in one step: by naming
+// large values again and again.
+func copied(ctx *hcl.EvalContext, names []hcl.Traversal) error {
+	units := 0
+	for _, t := range names {
+		v, _ := t.TraverseAbs(ctx)
+		n, err := weigh(v, MaxValue)
+		if units += n; err != nil || units > maxCopies {
+			return fmt.Errorf("%w: what the expression names may have %d MiB in all", errTooLarge, maxCopies>>20)
+		}
+	}
+	return nil
+}
+
+// limited is f with a limit on the size of its results, and with the marks of
+// its arguments on every unknown result: cty drops them where a function handles
+// marks itself and an argument is unknown, as all secrets are.
+func (e *Env) limited(f function.Function) function.Function {
+	all := func(p function.Parameter) function.Parameter {
+		p.AllowUnknown, p.AllowMarked, p.AllowDynamicType = true, true, true
+		return p
+	}
+	spec := &function.Spec{
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if e.stopped.Load() {
+				runtime.Goexit() // nobody waits any more
+			}
+			return f.ReturnTypeForValues(args)
+		},
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			v, err := f.Call(args)
+			if err != nil {
+				return v, err
+			}
+			if _, err = weigh(v, MaxValue); err != nil {
+				return cty.NilVal, err
+			}
+			return v.WithMarks(dropped(v, args)), nil
+		},
+	}
+	for _, p := range f.Params() {
+		spec.Params = append(spec.Params, all(p))
+	}
+	if p := f.VarParam(); p != nil {
+		variadic := all(*p)
+		spec.VarParam = &variadic
+	}
+	return function.New(spec)
+}
+
+// dropped are the marks that v must have and has not.
+func dropped(v cty.Value, args []cty.Value) cty.ValueMarks {
+	marks := cty.ValueMarks{}
+	for _, a := range args {
+		if a.ContainsMarked() {
+			_, ms := a.UnmarkDeep()
+			maps.Copy(marks, ms)
+		}
+	}
+	if len(marks) > 0 && !bareUnknown(v) {
+		return nil
+	}
+	return marks
+}
+
+// bareUnknown says whether something unknown in v has no mark.
+func bareUnknown(v cty.Value) bool {
+	if v.IsMarked() {
+		return false
+	}
+	if !v.IsKnown() {
+		return true
+	}
+	if v.IsNull() || !v.CanIterateElements() {
+		return false
+	}
+	for it := v.ElementIterator(); it.Next(); {
+		if _, e := it.Element(); bareUnknown(e) {
+			return true
+		}
+	}
+	return false
+}

@@ -122,14 +122,24 @@ func reportToProto(r Report) *environmentpb.EnvironmentCheckReply {
 	problem := func(p Problem) *environmentpb.SpecProblem {
 		return &environmentpb.SpecProblem{Summary: wire.Text(p.Summary), Detail: wire.Text(p.Detail)}
 	}
-	return &environmentpb.EnvironmentCheckReply{Refusals: wire.Each(r.Refusals, problem), Degraded: wire.Each(r.Degraded, problem), About: wire.Text(r.About)}
+	return &environmentpb.EnvironmentCheckReply{
+		Refusals: wire.Each(r.Refusals, problem), Degraded: wire.Each(r.Degraded, problem), About: wire.Text(r.About),
+		Machine: wire.Each(r.Machine, func(c MachineCheck) *environmentpb.MachineCheck {
+			return &environmentpb.MachineCheck{Name: wire.Text(c.Name), Text: wire.Text(c.Text), Remedy: wire.Text(c.Remedy)}
+		}),
+	}
 }
 
 func reportFromProto(p *environmentpb.EnvironmentCheckReply) (Report, error) {
 	problem := func(p *environmentpb.SpecProblem) Problem {
 		return Problem{Summary: p.GetSummary(), Detail: p.GetDetail()}
 	}
-	return Report{Refusals: wire.Each(p.GetRefusals(), problem), Degraded: wire.Each(p.GetDegraded(), problem), About: p.GetAbout()}, nil
+	return Report{
+		Refusals: wire.Each(p.GetRefusals(), problem), Degraded: wire.Each(p.GetDegraded(), problem), About: p.GetAbout(),
+		Machine: wire.Each(p.GetMachine(), func(c *environmentpb.MachineCheck) MachineCheck {
+			return MachineCheck{Name: c.GetName(), Text: c.GetText(), Remedy: c.GetRemedy()}
+		}),
+	}, nil
 }
 
 func sandboxToProto(s Sandbox) *environmentpb.SandboxMade {

@@ -206,6 +206,16 @@ type Report struct {
 	Refusals []Problem `json:"refusals,omitempty"` // Create would fail with ErrRefused
 	Degraded []Problem `json:"degraded,omitempty"` // Create would work, giving less than was asked
 	About    string    `json:"about,omitempty"`    // what the environment is on this machine, in one line, for people
+	// Machine is what of this machine the environment depends on, for `berth
+	// doctor`. It may be empty.
+	Machine []MachineCheck `json:"machine,omitempty"`
+}
+
+// MachineCheck is one thing of a machine, and what to do about it.
+type MachineCheck struct {
+	Name   string `json:"name"`             // "user namespaces"; checks of one name and text are shown once
+	Text   string `json:"text"`             // what there is, in one line
+	Remedy string `json:"remedy,omitempty"` // what to do; empty: nothing
 }
 
 // Problem is one refusal or degradation, as a person reads it.

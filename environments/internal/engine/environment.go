@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/environments/internal/engine/orphan"
+	"github.com/berth-eval/berth/environments/internal/machine"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -41,7 +43,8 @@ type Options struct {
 // Environment is an environment over a container engine. Safe for concurrent
 // use.
 type Environment struct {
-	o Options
+	o      Options
+	checks func() []environment.MachineCheck
 
 	mu      sync.Mutex
 	engines map[string]*remote // by address
@@ -59,7 +62,8 @@ var (
 
 // New makes the environment. It starts nothing.
 func New(o Options) *Environment {
-	return &Environment{o: o, engines: map[string]*remote{}, pids: map[string]int{}, parts: map[string]parts{}}
+	checks := sync.OnceValue(func() []environment.MachineCheck { return machine.Here(os.Getuid()).Checks(machine.All...) })
+	return &Environment{o: o, checks: checks, engines: map[string]*remote{}, pids: map[string]int{}, parts: map[string]parts{}}
 }
 
 // Close waits for what calls left to do that were canceled.

@@ -37,6 +37,7 @@ func (e *Environment) Check(ctx context.Context, spec environment.Spec) (environ
 	if err != nil {
 		return environment.Report{}, err
 	}
+	j.report.Machine = e.checks()
 	return j.report, nil
 }
 

@@ -3,12 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/machine"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -76,6 +76,12 @@ func (a *app) doctor(ctx context.Context) (*output.Doctor, error) {
 			var r environment.Report
 			r, err = check(ctx, env)
 			d.Refusals, d.Degraded, d.About = r.Refusals, r.Degraded, r.About
+			for _, c := range r.Machine {
+				c := output.DoctorCheck{Name: c.Name, OK: true, Text: c.Text, Remedy: c.Remedy}
+				if !slices.Contains(res.Checks, c) { // another environment has said so
+					res.Checks = append(res.Checks, c)
+				}
+			}
 		}
 		if err != nil {
 			if ctx.Err() != nil {
@@ -138,7 +144,7 @@ func machineChecks() []output.DoctorCheck {
 		cache.Text = err.Error() + ": every command asks every plugin anew what it is"
 		cache.Remedy = "set XDG_CACHE_HOME to a folder of your own"
 	}
-	return append(append(checks, cache), machine.Here().Checks()...)
+	return append(checks, cache)
 }
 
 func (a *app) sayDoctor(res *output.Doctor) {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/berth-eval/berth/environments/internal/machine"
 	"github.com/berth-eval/berth/environments/local/internal/base"
 	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
@@ -51,6 +52,7 @@ type Environment struct {
 	maker   *maker.Maker
 	images  *images
 	fault   error // why no sandbox can be made by this process at all
+	checks  []environment.MachineCheck
 }
 
 var _ environment.Environment = (*Environment)(nil)
@@ -66,7 +68,13 @@ type Options struct {
 // New makes the plugin. It never fails: what is wrong with this machine is what
 // Check answers.
 func New(o Options) *Environment {
-	e := &Environment{process: o.Process, fault: o.Fault}
+	uid := os.Getuid()
+	if o.Process != nil {
+		uid = o.Process.UID
+	}
+	e := &Environment{
+		process: o.Process, fault: o.Fault, checks: machine.Here(uid).Checks(machine.UserIDs, machine.UserNamespaces, machine.ControlGroups),
+	}
 	if e.fault != nil {
 		return e
 	}
@@ -171,7 +179,8 @@ func (e *Environment) List(_ context.Context, owner string) ([]string, error) {
 // Check says what spec would be refused for.
 func (e *Environment) Check(ctx context.Context, spec environment.Spec) (environment.Report, error) {
 	if e.fault != nil {
-		return environment.Report{Refusals: []environment.Problem{{Summary: "No sandbox can be made on this machine", Detail: e.fault.Error()}}}, nil //nolint:nilerr // a refusal is an answer
+		refused := environment.Problem{Summary: "No sandbox can be made on this machine", Detail: e.fault.Error()}
+		return environment.Report{Refusals: []environment.Problem{refused}, Machine: e.checks}, nil //nolint:nilerr // a refusal is an answer
 	}
 	j, err := e.judge(spec)
 	if err != nil {
@@ -183,5 +192,6 @@ func (e *Environment) Check(ctx context.Context, spec environment.Spec) (environ
 		}
 		j.report.Refusals = append(j.report.Refusals, environment.Problem{Summary: "No sandbox can be made on this machine", Detail: err.Error()})
 	}
+	j.report.Machine = e.checks
 	return j.report, nil
 }

@@ -198,7 +198,10 @@ type EnvironmentCheckReply struct {
 	Degraded []*SpecProblem         `protobuf:"bytes,2,rep,name=degraded,proto3" json:"degraded,omitempty"` // Create would work, giving less than was asked
 	// What the environment is on this machine, in one line, for people: versions,
 	// where it keeps things, by what it limits. Empty: nothing to say.
-	About         string `protobuf:"bytes,3,opt,name=about,proto3" json:"about,omitempty"`
+	About string `protobuf:"bytes,3,opt,name=about,proto3" json:"about,omitempty"`
+	// What of this machine the environment depends on, for `berth doctor`. It may
+	// be empty.
+	Machine       []*MachineCheck `protobuf:"bytes,4,rep,name=machine,proto3" json:"machine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -254,6 +257,74 @@ func (x *EnvironmentCheckReply) GetAbout() string {
 	return ""
 }
 
+func (x *EnvironmentCheckReply) GetMachine() []*MachineCheck {
+	if x != nil {
+		return x.Machine
+	}
+	return nil
+}
+
+// MachineCheck is one thing of a machine, and what to do about it.
+type MachineCheck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // "user namespaces"; checks of one name and text are shown once
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`     // what there is, in one line
+	Remedy        string                 `protobuf:"bytes,3,opt,name=remedy,proto3" json:"remedy,omitempty"` // what to do; empty: nothing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MachineCheck) Reset() {
+	*x = MachineCheck{}
+	mi := &file_v1_environment_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MachineCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MachineCheck) ProtoMessage() {}
+
+func (x *MachineCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_environment_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MachineCheck.ProtoReflect.Descriptor instead.
+func (*MachineCheck) Descriptor() ([]byte, []int) {
+	return file_v1_environment_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *MachineCheck) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MachineCheck) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *MachineCheck) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 // SpecProblem is one refusal or degradation, as a person reads it.
 type SpecProblem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -265,7 +336,7 @@ type SpecProblem struct {
 
 func (x *SpecProblem) Reset() {
 	*x = SpecProblem{}
-	mi := &file_v1_environment_proto_msgTypes[2]
+	mi := &file_v1_environment_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -277,7 +348,7 @@ func (x *SpecProblem) String() string {
 func (*SpecProblem) ProtoMessage() {}
 
 func (x *SpecProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[2]
+	mi := &file_v1_environment_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -290,7 +361,7 @@ func (x *SpecProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecProblem.ProtoReflect.Descriptor instead.
 func (*SpecProblem) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{2}
+	return file_v1_environment_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SpecProblem) GetSummary() string {
@@ -318,7 +389,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_v1_environment_proto_msgTypes[3]
+	mi := &file_v1_environment_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +401,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[3]
+	mi := &file_v1_environment_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +414,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{3}
+	return file_v1_environment_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateRequest) GetPlugin() string {
@@ -376,7 +447,7 @@ type CreateReply struct {
 
 func (x *CreateReply) Reset() {
 	*x = CreateReply{}
-	mi := &file_v1_environment_proto_msgTypes[4]
+	mi := &file_v1_environment_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -388,7 +459,7 @@ func (x *CreateReply) String() string {
 func (*CreateReply) ProtoMessage() {}
 
 func (x *CreateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[4]
+	mi := &file_v1_environment_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -401,7 +472,7 @@ func (x *CreateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateReply.ProtoReflect.Descriptor instead.
 func (*CreateReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{4}
+	return file_v1_environment_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CreateReply) GetSandbox() *SandboxMade {
@@ -440,7 +511,7 @@ type SandboxSpec struct {
 
 func (x *SandboxSpec) Reset() {
 	*x = SandboxSpec{}
-	mi := &file_v1_environment_proto_msgTypes[5]
+	mi := &file_v1_environment_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +523,7 @@ func (x *SandboxSpec) String() string {
 func (*SandboxSpec) ProtoMessage() {}
 
 func (x *SandboxSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[5]
+	mi := &file_v1_environment_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +536,7 @@ func (x *SandboxSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxSpec.ProtoReflect.Descriptor instead.
 func (*SandboxSpec) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{5}
+	return file_v1_environment_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SandboxSpec) GetLabels() *SandboxLabels {
@@ -599,7 +670,7 @@ type SandboxLabels struct {
 
 func (x *SandboxLabels) Reset() {
 	*x = SandboxLabels{}
-	mi := &file_v1_environment_proto_msgTypes[6]
+	mi := &file_v1_environment_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +682,7 @@ func (x *SandboxLabels) String() string {
 func (*SandboxLabels) ProtoMessage() {}
 
 func (x *SandboxLabels) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[6]
+	mi := &file_v1_environment_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +695,7 @@ func (x *SandboxLabels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxLabels.ProtoReflect.Descriptor instead.
 func (*SandboxLabels) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{6}
+	return file_v1_environment_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SandboxLabels) GetOwner() string {
@@ -663,7 +734,7 @@ type SandboxImage struct {
 
 func (x *SandboxImage) Reset() {
 	*x = SandboxImage{}
-	mi := &file_v1_environment_proto_msgTypes[7]
+	mi := &file_v1_environment_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +746,7 @@ func (x *SandboxImage) String() string {
 func (*SandboxImage) ProtoMessage() {}
 
 func (x *SandboxImage) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[7]
+	mi := &file_v1_environment_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +759,7 @@ func (x *SandboxImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxImage.ProtoReflect.Descriptor instead.
 func (*SandboxImage) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{7}
+	return file_v1_environment_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SandboxImage) GetRef() string {
@@ -742,7 +813,7 @@ type SandboxLimits struct {
 
 func (x *SandboxLimits) Reset() {
 	*x = SandboxLimits{}
-	mi := &file_v1_environment_proto_msgTypes[8]
+	mi := &file_v1_environment_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +825,7 @@ func (x *SandboxLimits) String() string {
 func (*SandboxLimits) ProtoMessage() {}
 
 func (x *SandboxLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[8]
+	mi := &file_v1_environment_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +838,7 @@ func (x *SandboxLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxLimits.ProtoReflect.Descriptor instead.
 func (*SandboxLimits) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{8}
+	return file_v1_environment_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SandboxLimits) GetCpuMilli() int64 {
@@ -829,7 +900,7 @@ type SandboxNetwork struct {
 
 func (x *SandboxNetwork) Reset() {
 	*x = SandboxNetwork{}
-	mi := &file_v1_environment_proto_msgTypes[9]
+	mi := &file_v1_environment_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +912,7 @@ func (x *SandboxNetwork) String() string {
 func (*SandboxNetwork) ProtoMessage() {}
 
 func (x *SandboxNetwork) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[9]
+	mi := &file_v1_environment_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +925,7 @@ func (x *SandboxNetwork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxNetwork.ProtoReflect.Descriptor instead.
 func (*SandboxNetwork) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{9}
+	return file_v1_environment_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SandboxNetwork) GetMode() NetworkMode {
@@ -881,7 +952,7 @@ type SandboxMount struct {
 
 func (x *SandboxMount) Reset() {
 	*x = SandboxMount{}
-	mi := &file_v1_environment_proto_msgTypes[10]
+	mi := &file_v1_environment_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -893,7 +964,7 @@ func (x *SandboxMount) String() string {
 func (*SandboxMount) ProtoMessage() {}
 
 func (x *SandboxMount) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[10]
+	mi := &file_v1_environment_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -906,7 +977,7 @@ func (x *SandboxMount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxMount.ProtoReflect.Descriptor instead.
 func (*SandboxMount) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{10}
+	return file_v1_environment_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SandboxMount) GetSource() string {
@@ -941,7 +1012,7 @@ type SandboxService struct {
 
 func (x *SandboxService) Reset() {
 	*x = SandboxService{}
-	mi := &file_v1_environment_proto_msgTypes[11]
+	mi := &file_v1_environment_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1024,7 @@ func (x *SandboxService) String() string {
 func (*SandboxService) ProtoMessage() {}
 
 func (x *SandboxService) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[11]
+	mi := &file_v1_environment_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1037,7 @@ func (x *SandboxService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxService.ProtoReflect.Descriptor instead.
 func (*SandboxService) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{11}
+	return file_v1_environment_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SandboxService) GetName() string {
@@ -1043,7 +1114,7 @@ type SandboxSidecar struct {
 
 func (x *SandboxSidecar) Reset() {
 	*x = SandboxSidecar{}
-	mi := &file_v1_environment_proto_msgTypes[12]
+	mi := &file_v1_environment_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1126,7 @@ func (x *SandboxSidecar) String() string {
 func (*SandboxSidecar) ProtoMessage() {}
 
 func (x *SandboxSidecar) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[12]
+	mi := &file_v1_environment_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1139,7 @@ func (x *SandboxSidecar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxSidecar.ProtoReflect.Descriptor instead.
 func (*SandboxSidecar) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{12}
+	return file_v1_environment_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SandboxSidecar) GetName() string {
@@ -1146,7 +1217,7 @@ type SandboxVolume struct {
 
 func (x *SandboxVolume) Reset() {
 	*x = SandboxVolume{}
-	mi := &file_v1_environment_proto_msgTypes[13]
+	mi := &file_v1_environment_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1229,7 @@ func (x *SandboxVolume) String() string {
 func (*SandboxVolume) ProtoMessage() {}
 
 func (x *SandboxVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[13]
+	mi := &file_v1_environment_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1242,7 @@ func (x *SandboxVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxVolume.ProtoReflect.Descriptor instead.
 func (*SandboxVolume) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{13}
+	return file_v1_environment_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SandboxVolume) GetName() string {
@@ -1203,7 +1274,7 @@ type SandboxGranted struct {
 
 func (x *SandboxGranted) Reset() {
 	*x = SandboxGranted{}
-	mi := &file_v1_environment_proto_msgTypes[14]
+	mi := &file_v1_environment_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1286,7 @@ func (x *SandboxGranted) String() string {
 func (*SandboxGranted) ProtoMessage() {}
 
 func (x *SandboxGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[14]
+	mi := &file_v1_environment_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1299,7 @@ func (x *SandboxGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxGranted.ProtoReflect.Descriptor instead.
 func (*SandboxGranted) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{14}
+	return file_v1_environment_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SandboxGranted) GetCpu() SandboxGrant {
@@ -1299,7 +1370,7 @@ type SandboxMade struct {
 
 func (x *SandboxMade) Reset() {
 	*x = SandboxMade{}
-	mi := &file_v1_environment_proto_msgTypes[15]
+	mi := &file_v1_environment_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1382,7 @@ func (x *SandboxMade) String() string {
 func (*SandboxMade) ProtoMessage() {}
 
 func (x *SandboxMade) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[15]
+	mi := &file_v1_environment_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1395,7 @@ func (x *SandboxMade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxMade.ProtoReflect.Descriptor instead.
 func (*SandboxMade) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{15}
+	return file_v1_environment_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SandboxMade) GetId() string {
@@ -1402,7 +1473,7 @@ type ImageFacts struct {
 
 func (x *ImageFacts) Reset() {
 	*x = ImageFacts{}
-	mi := &file_v1_environment_proto_msgTypes[16]
+	mi := &file_v1_environment_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1485,7 @@ func (x *ImageFacts) String() string {
 func (*ImageFacts) ProtoMessage() {}
 
 func (x *ImageFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[16]
+	mi := &file_v1_environment_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1498,7 @@ func (x *ImageFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageFacts.ProtoReflect.Descriptor instead.
 func (*ImageFacts) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{16}
+	return file_v1_environment_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ImageFacts) GetRef() string {
@@ -1506,7 +1577,7 @@ type SidecarMade struct {
 
 func (x *SidecarMade) Reset() {
 	*x = SidecarMade{}
-	mi := &file_v1_environment_proto_msgTypes[17]
+	mi := &file_v1_environment_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1589,7 @@ func (x *SidecarMade) String() string {
 func (*SidecarMade) ProtoMessage() {}
 
 func (x *SidecarMade) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[17]
+	mi := &file_v1_environment_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1602,7 @@ func (x *SidecarMade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarMade.ProtoReflect.Descriptor instead.
 func (*SidecarMade) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{17}
+	return file_v1_environment_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SidecarMade) GetName() string {
@@ -1572,7 +1643,7 @@ type DestroyRequest struct {
 
 func (x *DestroyRequest) Reset() {
 	*x = DestroyRequest{}
-	mi := &file_v1_environment_proto_msgTypes[18]
+	mi := &file_v1_environment_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1655,7 @@ func (x *DestroyRequest) String() string {
 func (*DestroyRequest) ProtoMessage() {}
 
 func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[18]
+	mi := &file_v1_environment_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1668,7 @@ func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyRequest.ProtoReflect.Descriptor instead.
 func (*DestroyRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{18}
+	return file_v1_environment_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DestroyRequest) GetPlugin() string {
@@ -1628,7 +1699,7 @@ type DestroyReply struct {
 
 func (x *DestroyReply) Reset() {
 	*x = DestroyReply{}
-	mi := &file_v1_environment_proto_msgTypes[19]
+	mi := &file_v1_environment_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1711,7 @@ func (x *DestroyReply) String() string {
 func (*DestroyReply) ProtoMessage() {}
 
 func (x *DestroyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[19]
+	mi := &file_v1_environment_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1724,7 @@ func (x *DestroyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyReply.ProtoReflect.Descriptor instead.
 func (*DestroyReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{19}
+	return file_v1_environment_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DestroyReply) GetOomKills() int64 {
@@ -1701,7 +1772,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_v1_environment_proto_msgTypes[20]
+	mi := &file_v1_environment_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1784,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[20]
+	mi := &file_v1_environment_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1797,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{20}
+	return file_v1_environment_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListRequest) GetPlugin() string {
@@ -1752,7 +1823,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_v1_environment_proto_msgTypes[21]
+	mi := &file_v1_environment_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +1835,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[21]
+	mi := &file_v1_environment_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +1848,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{21}
+	return file_v1_environment_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListReply) GetIds() []string {
@@ -1798,7 +1869,7 @@ type PrepareRequest struct {
 
 func (x *PrepareRequest) Reset() {
 	*x = PrepareRequest{}
-	mi := &file_v1_environment_proto_msgTypes[22]
+	mi := &file_v1_environment_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1881,7 @@ func (x *PrepareRequest) String() string {
 func (*PrepareRequest) ProtoMessage() {}
 
 func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[22]
+	mi := &file_v1_environment_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +1894,7 @@ func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{22}
+	return file_v1_environment_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PrepareRequest) GetPlugin() string {
@@ -1860,7 +1931,7 @@ type PrepareEvent struct {
 
 func (x *PrepareEvent) Reset() {
 	*x = PrepareEvent{}
-	mi := &file_v1_environment_proto_msgTypes[23]
+	mi := &file_v1_environment_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +1943,7 @@ func (x *PrepareEvent) String() string {
 func (*PrepareEvent) ProtoMessage() {}
 
 func (x *PrepareEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[23]
+	mi := &file_v1_environment_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +1956,7 @@ func (x *PrepareEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareEvent.ProtoReflect.Descriptor instead.
 func (*PrepareEvent) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{23}
+	return file_v1_environment_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PrepareEvent) GetEvent() isPrepareEvent_Event {
@@ -1938,7 +2009,7 @@ type KeptRequest struct {
 
 func (x *KeptRequest) Reset() {
 	*x = KeptRequest{}
-	mi := &file_v1_environment_proto_msgTypes[24]
+	mi := &file_v1_environment_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2021,7 @@ func (x *KeptRequest) String() string {
 func (*KeptRequest) ProtoMessage() {}
 
 func (x *KeptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[24]
+	mi := &file_v1_environment_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2034,7 @@ func (x *KeptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRequest.ProtoReflect.Descriptor instead.
 func (*KeptRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{24}
+	return file_v1_environment_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *KeptRequest) GetPlugin() string {
@@ -1982,7 +2053,7 @@ type KeptReply struct {
 
 func (x *KeptReply) Reset() {
 	*x = KeptReply{}
-	mi := &file_v1_environment_proto_msgTypes[25]
+	mi := &file_v1_environment_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2065,7 @@ func (x *KeptReply) String() string {
 func (*KeptReply) ProtoMessage() {}
 
 func (x *KeptReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[25]
+	mi := &file_v1_environment_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2078,7 @@ func (x *KeptReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptReply.ProtoReflect.Descriptor instead.
 func (*KeptReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{25}
+	return file_v1_environment_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *KeptReply) GetImages() []*KeptImage {
@@ -2030,7 +2101,7 @@ type KeptImage struct {
 
 func (x *KeptImage) Reset() {
 	*x = KeptImage{}
-	mi := &file_v1_environment_proto_msgTypes[26]
+	mi := &file_v1_environment_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2113,7 @@ func (x *KeptImage) String() string {
 func (*KeptImage) ProtoMessage() {}
 
 func (x *KeptImage) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[26]
+	mi := &file_v1_environment_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2126,7 @@ func (x *KeptImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptImage.ProtoReflect.Descriptor instead.
 func (*KeptImage) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{26}
+	return file_v1_environment_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *KeptImage) GetRef() string {
@@ -2096,7 +2167,7 @@ type DropRequest struct {
 
 func (x *DropRequest) Reset() {
 	*x = DropRequest{}
-	mi := &file_v1_environment_proto_msgTypes[27]
+	mi := &file_v1_environment_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2179,7 @@ func (x *DropRequest) String() string {
 func (*DropRequest) ProtoMessage() {}
 
 func (x *DropRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[27]
+	mi := &file_v1_environment_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2192,7 @@ func (x *DropRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropRequest.ProtoReflect.Descriptor instead.
 func (*DropRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{27}
+	return file_v1_environment_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DropRequest) GetPlugin() string {
@@ -2147,7 +2218,7 @@ type DropReply struct {
 
 func (x *DropReply) Reset() {
 	*x = DropReply{}
-	mi := &file_v1_environment_proto_msgTypes[28]
+	mi := &file_v1_environment_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2230,7 @@ func (x *DropReply) String() string {
 func (*DropReply) ProtoMessage() {}
 
 func (x *DropReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[28]
+	mi := &file_v1_environment_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2243,7 @@ func (x *DropReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropReply.ProtoReflect.Descriptor instead.
 func (*DropReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{28}
+	return file_v1_environment_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DropReply) GetDropped() bool {
@@ -2192,7 +2263,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_v1_environment_proto_msgTypes[29]
+	mi := &file_v1_environment_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2275,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[29]
+	mi := &file_v1_environment_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2288,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{29}
+	return file_v1_environment_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StopRequest) GetPlugin() string {
@@ -2242,7 +2313,7 @@ type StopReply struct {
 
 func (x *StopReply) Reset() {
 	*x = StopReply{}
-	mi := &file_v1_environment_proto_msgTypes[30]
+	mi := &file_v1_environment_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2325,7 @@ func (x *StopReply) String() string {
 func (*StopReply) ProtoMessage() {}
 
 func (x *StopReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[30]
+	mi := &file_v1_environment_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2338,7 @@ func (x *StopReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopReply.ProtoReflect.Descriptor instead.
 func (*StopReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{30}
+	return file_v1_environment_proto_rawDescGZIP(), []int{31}
 }
 
 type SnapshotRequest struct {
@@ -2280,7 +2351,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_v1_environment_proto_msgTypes[31]
+	mi := &file_v1_environment_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2292,7 +2363,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[31]
+	mi := &file_v1_environment_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2305,7 +2376,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{31}
+	return file_v1_environment_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SnapshotRequest) GetPlugin() string {
@@ -2331,7 +2402,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_v1_environment_proto_msgTypes[32]
+	mi := &file_v1_environment_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +2414,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[32]
+	mi := &file_v1_environment_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +2427,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{32}
+	return file_v1_environment_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SnapshotReply) GetImage() *SandboxImage {
@@ -2376,7 +2447,7 @@ type ChangedRequest struct {
 
 func (x *ChangedRequest) Reset() {
 	*x = ChangedRequest{}
-	mi := &file_v1_environment_proto_msgTypes[33]
+	mi := &file_v1_environment_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2388,7 +2459,7 @@ func (x *ChangedRequest) String() string {
 func (*ChangedRequest) ProtoMessage() {}
 
 func (x *ChangedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[33]
+	mi := &file_v1_environment_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +2472,7 @@ func (x *ChangedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedRequest.ProtoReflect.Descriptor instead.
 func (*ChangedRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{33}
+	return file_v1_environment_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ChangedRequest) GetPlugin() string {
@@ -2429,7 +2500,7 @@ type ChangedReply struct {
 
 func (x *ChangedReply) Reset() {
 	*x = ChangedReply{}
-	mi := &file_v1_environment_proto_msgTypes[34]
+	mi := &file_v1_environment_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2512,7 @@ func (x *ChangedReply) String() string {
 func (*ChangedReply) ProtoMessage() {}
 
 func (x *ChangedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[34]
+	mi := &file_v1_environment_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2525,7 @@ func (x *ChangedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedReply.ProtoReflect.Descriptor instead.
 func (*ChangedReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{34}
+	return file_v1_environment_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ChangedReply) GetPaths() [][]byte {
@@ -2474,7 +2545,7 @@ type SurfaceOpenRequest struct {
 
 func (x *SurfaceOpenRequest) Reset() {
 	*x = SurfaceOpenRequest{}
-	mi := &file_v1_environment_proto_msgTypes[35]
+	mi := &file_v1_environment_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2557,7 @@ func (x *SurfaceOpenRequest) String() string {
 func (*SurfaceOpenRequest) ProtoMessage() {}
 
 func (x *SurfaceOpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[35]
+	mi := &file_v1_environment_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2570,7 @@ func (x *SurfaceOpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceOpenRequest.ProtoReflect.Descriptor instead.
 func (*SurfaceOpenRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{35}
+	return file_v1_environment_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SurfaceOpenRequest) GetPlugin() string {
@@ -2530,7 +2601,7 @@ type SurfaceSpec struct {
 
 func (x *SurfaceSpec) Reset() {
 	*x = SurfaceSpec{}
-	mi := &file_v1_environment_proto_msgTypes[36]
+	mi := &file_v1_environment_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +2613,7 @@ func (x *SurfaceSpec) String() string {
 func (*SurfaceSpec) ProtoMessage() {}
 
 func (x *SurfaceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[36]
+	mi := &file_v1_environment_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +2626,7 @@ func (x *SurfaceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceSpec.ProtoReflect.Descriptor instead.
 func (*SurfaceSpec) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{36}
+	return file_v1_environment_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SurfaceSpec) GetSandbox() string {
@@ -2609,7 +2680,7 @@ type SurfaceOpenReply struct {
 
 func (x *SurfaceOpenReply) Reset() {
 	*x = SurfaceOpenReply{}
-	mi := &file_v1_environment_proto_msgTypes[37]
+	mi := &file_v1_environment_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +2692,7 @@ func (x *SurfaceOpenReply) String() string {
 func (*SurfaceOpenReply) ProtoMessage() {}
 
 func (x *SurfaceOpenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[37]
+	mi := &file_v1_environment_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +2705,7 @@ func (x *SurfaceOpenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceOpenReply.ProtoReflect.Descriptor instead.
 func (*SurfaceOpenReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{37}
+	return file_v1_environment_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SurfaceOpenReply) GetId() string {
@@ -2654,7 +2725,7 @@ type ActionsRequest struct {
 
 func (x *ActionsRequest) Reset() {
 	*x = ActionsRequest{}
-	mi := &file_v1_environment_proto_msgTypes[38]
+	mi := &file_v1_environment_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2737,7 @@ func (x *ActionsRequest) String() string {
 func (*ActionsRequest) ProtoMessage() {}
 
 func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[38]
+	mi := &file_v1_environment_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2750,7 @@ func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsRequest.ProtoReflect.Descriptor instead.
 func (*ActionsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{38}
+	return file_v1_environment_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ActionsRequest) GetPlugin() string {
@@ -2705,7 +2776,7 @@ type ActionsReply struct {
 
 func (x *ActionsReply) Reset() {
 	*x = ActionsReply{}
-	mi := &file_v1_environment_proto_msgTypes[39]
+	mi := &file_v1_environment_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +2788,7 @@ func (x *ActionsReply) String() string {
 func (*ActionsReply) ProtoMessage() {}
 
 func (x *ActionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[39]
+	mi := &file_v1_environment_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2730,7 +2801,7 @@ func (x *ActionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsReply.ProtoReflect.Descriptor instead.
 func (*ActionsReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{39}
+	return file_v1_environment_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ActionsReply) GetActions() []*SurfaceAction {
@@ -2752,7 +2823,7 @@ type SurfaceAction struct {
 
 func (x *SurfaceAction) Reset() {
 	*x = SurfaceAction{}
-	mi := &file_v1_environment_proto_msgTypes[40]
+	mi := &file_v1_environment_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2764,7 +2835,7 @@ func (x *SurfaceAction) String() string {
 func (*SurfaceAction) ProtoMessage() {}
 
 func (x *SurfaceAction) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[40]
+	mi := &file_v1_environment_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2777,7 +2848,7 @@ func (x *SurfaceAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceAction.ProtoReflect.Descriptor instead.
 func (*SurfaceAction) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{40}
+	return file_v1_environment_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SurfaceAction) GetName() string {
@@ -2812,7 +2883,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_v1_environment_proto_msgTypes[41]
+	mi := &file_v1_environment_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +2895,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[41]
+	mi := &file_v1_environment_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +2908,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{41}
+	return file_v1_environment_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResetRequest) GetPlugin() string {
@@ -2870,7 +2941,7 @@ type ResetReply struct {
 
 func (x *ResetReply) Reset() {
 	*x = ResetReply{}
-	mi := &file_v1_environment_proto_msgTypes[42]
+	mi := &file_v1_environment_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +2953,7 @@ func (x *ResetReply) String() string {
 func (*ResetReply) ProtoMessage() {}
 
 func (x *ResetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[42]
+	mi := &file_v1_environment_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +2966,7 @@ func (x *ResetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetReply.ProtoReflect.Descriptor instead.
 func (*ResetReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{42}
+	return file_v1_environment_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ResetReply) GetObservation() *SurfaceObservation {
@@ -2916,7 +2987,7 @@ type ObserveRequest struct {
 
 func (x *ObserveRequest) Reset() {
 	*x = ObserveRequest{}
-	mi := &file_v1_environment_proto_msgTypes[43]
+	mi := &file_v1_environment_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +2999,7 @@ func (x *ObserveRequest) String() string {
 func (*ObserveRequest) ProtoMessage() {}
 
 func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[43]
+	mi := &file_v1_environment_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3012,7 @@ func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObserveRequest.ProtoReflect.Descriptor instead.
 func (*ObserveRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{43}
+	return file_v1_environment_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ObserveRequest) GetPlugin() string {
@@ -2974,7 +3045,7 @@ type ObserveReply struct {
 
 func (x *ObserveReply) Reset() {
 	*x = ObserveReply{}
-	mi := &file_v1_environment_proto_msgTypes[44]
+	mi := &file_v1_environment_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +3057,7 @@ func (x *ObserveReply) String() string {
 func (*ObserveReply) ProtoMessage() {}
 
 func (x *ObserveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[44]
+	mi := &file_v1_environment_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +3070,7 @@ func (x *ObserveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObserveReply.ProtoReflect.Descriptor instead.
 func (*ObserveReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{44}
+	return file_v1_environment_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ObserveReply) GetObservation() *SurfaceObservation {
@@ -3021,7 +3092,7 @@ type SurfaceObservation struct {
 
 func (x *SurfaceObservation) Reset() {
 	*x = SurfaceObservation{}
-	mi := &file_v1_environment_proto_msgTypes[45]
+	mi := &file_v1_environment_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3104,7 @@ func (x *SurfaceObservation) String() string {
 func (*SurfaceObservation) ProtoMessage() {}
 
 func (x *SurfaceObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[45]
+	mi := &file_v1_environment_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3117,7 @@ func (x *SurfaceObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceObservation.ProtoReflect.Descriptor instead.
 func (*SurfaceObservation) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{45}
+	return file_v1_environment_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SurfaceObservation) GetText() string {
@@ -3082,7 +3153,7 @@ type SurfaceFrame struct {
 
 func (x *SurfaceFrame) Reset() {
 	*x = SurfaceFrame{}
-	mi := &file_v1_environment_proto_msgTypes[46]
+	mi := &file_v1_environment_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3165,7 @@ func (x *SurfaceFrame) String() string {
 func (*SurfaceFrame) ProtoMessage() {}
 
 func (x *SurfaceFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[46]
+	mi := &file_v1_environment_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3178,7 @@ func (x *SurfaceFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceFrame.ProtoReflect.Descriptor instead.
 func (*SurfaceFrame) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{46}
+	return file_v1_environment_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SurfaceFrame) GetMediaType() string {
@@ -3143,7 +3214,7 @@ type ActRequest struct {
 
 func (x *ActRequest) Reset() {
 	*x = ActRequest{}
-	mi := &file_v1_environment_proto_msgTypes[47]
+	mi := &file_v1_environment_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3226,7 @@ func (x *ActRequest) String() string {
 func (*ActRequest) ProtoMessage() {}
 
 func (x *ActRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[47]
+	mi := &file_v1_environment_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3239,7 @@ func (x *ActRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActRequest.ProtoReflect.Descriptor instead.
 func (*ActRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{47}
+	return file_v1_environment_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ActRequest) GetPlugin() string {
@@ -3208,7 +3279,7 @@ type ActReply struct {
 
 func (x *ActReply) Reset() {
 	*x = ActReply{}
-	mi := &file_v1_environment_proto_msgTypes[48]
+	mi := &file_v1_environment_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3291,7 @@ func (x *ActReply) String() string {
 func (*ActReply) ProtoMessage() {}
 
 func (x *ActReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[48]
+	mi := &file_v1_environment_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3304,7 @@ func (x *ActReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActReply.ProtoReflect.Descriptor instead.
 func (*ActReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{48}
+	return file_v1_environment_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ActReply) GetStep() *SurfaceStep {
@@ -3258,7 +3329,7 @@ type SurfaceStep struct {
 
 func (x *SurfaceStep) Reset() {
 	*x = SurfaceStep{}
-	mi := &file_v1_environment_proto_msgTypes[49]
+	mi := &file_v1_environment_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3341,7 @@ func (x *SurfaceStep) String() string {
 func (*SurfaceStep) ProtoMessage() {}
 
 func (x *SurfaceStep) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[49]
+	mi := &file_v1_environment_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3354,7 @@ func (x *SurfaceStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceStep.ProtoReflect.Descriptor instead.
 func (*SurfaceStep) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{49}
+	return file_v1_environment_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SurfaceStep) GetObservation() *SurfaceObservation {
@@ -3340,7 +3411,7 @@ type CaptureRequest struct {
 
 func (x *CaptureRequest) Reset() {
 	*x = CaptureRequest{}
-	mi := &file_v1_environment_proto_msgTypes[50]
+	mi := &file_v1_environment_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3423,7 @@ func (x *CaptureRequest) String() string {
 func (*CaptureRequest) ProtoMessage() {}
 
 func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[50]
+	mi := &file_v1_environment_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3436,7 @@ func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
 func (*CaptureRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{50}
+	return file_v1_environment_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CaptureRequest) GetPlugin() string {
@@ -3405,7 +3476,7 @@ type CaptureReply struct {
 
 func (x *CaptureReply) Reset() {
 	*x = CaptureReply{}
-	mi := &file_v1_environment_proto_msgTypes[51]
+	mi := &file_v1_environment_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3417,7 +3488,7 @@ func (x *CaptureReply) String() string {
 func (*CaptureReply) ProtoMessage() {}
 
 func (x *CaptureReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[51]
+	mi := &file_v1_environment_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3430,7 +3501,7 @@ func (x *CaptureReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureReply.ProtoReflect.Descriptor instead.
 func (*CaptureReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{51}
+	return file_v1_environment_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CaptureReply) GetFiles() []string {
@@ -3450,7 +3521,7 @@ type SurfaceCloseRequest struct {
 
 func (x *SurfaceCloseRequest) Reset() {
 	*x = SurfaceCloseRequest{}
-	mi := &file_v1_environment_proto_msgTypes[52]
+	mi := &file_v1_environment_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3462,7 +3533,7 @@ func (x *SurfaceCloseRequest) String() string {
 func (*SurfaceCloseRequest) ProtoMessage() {}
 
 func (x *SurfaceCloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[52]
+	mi := &file_v1_environment_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3475,7 +3546,7 @@ func (x *SurfaceCloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceCloseRequest.ProtoReflect.Descriptor instead.
 func (*SurfaceCloseRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{52}
+	return file_v1_environment_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SurfaceCloseRequest) GetPlugin() string {
@@ -3500,7 +3571,7 @@ type SurfaceCloseReply struct {
 
 func (x *SurfaceCloseReply) Reset() {
 	*x = SurfaceCloseReply{}
-	mi := &file_v1_environment_proto_msgTypes[53]
+	mi := &file_v1_environment_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3583,7 @@ func (x *SurfaceCloseReply) String() string {
 func (*SurfaceCloseReply) ProtoMessage() {}
 
 func (x *SurfaceCloseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[53]
+	mi := &file_v1_environment_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3596,7 @@ func (x *SurfaceCloseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceCloseReply.ProtoReflect.Descriptor instead.
 func (*SurfaceCloseReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{53}
+	return file_v1_environment_proto_rawDescGZIP(), []int{54}
 }
 
 var File_v1_environment_proto protoreflect.FileDescriptor
@@ -3535,11 +3606,16 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x14v1/environment.proto\x12\bberth.v1\"\\\n" +
 	"\x17EnvironmentCheckRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12)\n" +
-	"\x04spec\x18\x02 \x01(\v2\x15.berth.v1.SandboxSpecR\x04spec\"\x93\x01\n" +
+	"\x04spec\x18\x02 \x01(\v2\x15.berth.v1.SandboxSpecR\x04spec\"\xc5\x01\n" +
 	"\x15EnvironmentCheckReply\x121\n" +
 	"\brefusals\x18\x01 \x03(\v2\x15.berth.v1.SpecProblemR\brefusals\x121\n" +
 	"\bdegraded\x18\x02 \x03(\v2\x15.berth.v1.SpecProblemR\bdegraded\x12\x14\n" +
-	"\x05about\x18\x03 \x01(\tR\x05about\"?\n" +
+	"\x05about\x18\x03 \x01(\tR\x05about\x120\n" +
+	"\amachine\x18\x04 \x03(\v2\x16.berth.v1.MachineCheckR\amachine\"N\n" +
+	"\fMachineCheck\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x16\n" +
+	"\x06remedy\x18\x03 \x01(\tR\x06remedy\"?\n" +
 	"\vSpecProblem\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"h\n" +
@@ -3837,153 +3913,155 @@ func file_v1_environment_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_environment_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_v1_environment_proto_goTypes = []any{
 	(NetworkMode)(0),                // 0: berth.v1.NetworkMode
 	(SandboxGrant)(0),               // 1: berth.v1.SandboxGrant
 	(*EnvironmentCheckRequest)(nil), // 2: berth.v1.EnvironmentCheckRequest
 	(*EnvironmentCheckReply)(nil),   // 3: berth.v1.EnvironmentCheckReply
-	(*SpecProblem)(nil),             // 4: berth.v1.SpecProblem
-	(*CreateRequest)(nil),           // 5: berth.v1.CreateRequest
-	(*CreateReply)(nil),             // 6: berth.v1.CreateReply
-	(*SandboxSpec)(nil),             // 7: berth.v1.SandboxSpec
-	(*SandboxLabels)(nil),           // 8: berth.v1.SandboxLabels
-	(*SandboxImage)(nil),            // 9: berth.v1.SandboxImage
-	(*SandboxLimits)(nil),           // 10: berth.v1.SandboxLimits
-	(*SandboxNetwork)(nil),          // 11: berth.v1.SandboxNetwork
-	(*SandboxMount)(nil),            // 12: berth.v1.SandboxMount
-	(*SandboxService)(nil),          // 13: berth.v1.SandboxService
-	(*SandboxSidecar)(nil),          // 14: berth.v1.SandboxSidecar
-	(*SandboxVolume)(nil),           // 15: berth.v1.SandboxVolume
-	(*SandboxGranted)(nil),          // 16: berth.v1.SandboxGranted
-	(*SandboxMade)(nil),             // 17: berth.v1.SandboxMade
-	(*ImageFacts)(nil),              // 18: berth.v1.ImageFacts
-	(*SidecarMade)(nil),             // 19: berth.v1.SidecarMade
-	(*DestroyRequest)(nil),          // 20: berth.v1.DestroyRequest
-	(*DestroyReply)(nil),            // 21: berth.v1.DestroyReply
-	(*ListRequest)(nil),             // 22: berth.v1.ListRequest
-	(*ListReply)(nil),               // 23: berth.v1.ListReply
-	(*PrepareRequest)(nil),          // 24: berth.v1.PrepareRequest
-	(*PrepareEvent)(nil),            // 25: berth.v1.PrepareEvent
-	(*KeptRequest)(nil),             // 26: berth.v1.KeptRequest
-	(*KeptReply)(nil),               // 27: berth.v1.KeptReply
-	(*KeptImage)(nil),               // 28: berth.v1.KeptImage
-	(*DropRequest)(nil),             // 29: berth.v1.DropRequest
-	(*DropReply)(nil),               // 30: berth.v1.DropReply
-	(*StopRequest)(nil),             // 31: berth.v1.StopRequest
-	(*StopReply)(nil),               // 32: berth.v1.StopReply
-	(*SnapshotRequest)(nil),         // 33: berth.v1.SnapshotRequest
-	(*SnapshotReply)(nil),           // 34: berth.v1.SnapshotReply
-	(*ChangedRequest)(nil),          // 35: berth.v1.ChangedRequest
-	(*ChangedReply)(nil),            // 36: berth.v1.ChangedReply
-	(*SurfaceOpenRequest)(nil),      // 37: berth.v1.SurfaceOpenRequest
-	(*SurfaceSpec)(nil),             // 38: berth.v1.SurfaceSpec
-	(*SurfaceOpenReply)(nil),        // 39: berth.v1.SurfaceOpenReply
-	(*ActionsRequest)(nil),          // 40: berth.v1.ActionsRequest
-	(*ActionsReply)(nil),            // 41: berth.v1.ActionsReply
-	(*SurfaceAction)(nil),           // 42: berth.v1.SurfaceAction
-	(*ResetRequest)(nil),            // 43: berth.v1.ResetRequest
-	(*ResetReply)(nil),              // 44: berth.v1.ResetReply
-	(*ObserveRequest)(nil),          // 45: berth.v1.ObserveRequest
-	(*ObserveReply)(nil),            // 46: berth.v1.ObserveReply
-	(*SurfaceObservation)(nil),      // 47: berth.v1.SurfaceObservation
-	(*SurfaceFrame)(nil),            // 48: berth.v1.SurfaceFrame
-	(*ActRequest)(nil),              // 49: berth.v1.ActRequest
-	(*ActReply)(nil),                // 50: berth.v1.ActReply
-	(*SurfaceStep)(nil),             // 51: berth.v1.SurfaceStep
-	(*CaptureRequest)(nil),          // 52: berth.v1.CaptureRequest
-	(*CaptureReply)(nil),            // 53: berth.v1.CaptureReply
-	(*SurfaceCloseRequest)(nil),     // 54: berth.v1.SurfaceCloseRequest
-	(*SurfaceCloseReply)(nil),       // 55: berth.v1.SurfaceCloseReply
-	nil,                             // 56: berth.v1.SandboxSpec.EnvEntry
-	nil,                             // 57: berth.v1.SandboxService.EnvEntry
-	nil,                             // 58: berth.v1.SandboxSidecar.EnvEntry
-	nil,                             // 59: berth.v1.ImageFacts.EnvEntry
-	nil,                             // 60: berth.v1.SurfaceSpec.PortsEntry
+	(*MachineCheck)(nil),            // 4: berth.v1.MachineCheck
+	(*SpecProblem)(nil),             // 5: berth.v1.SpecProblem
+	(*CreateRequest)(nil),           // 6: berth.v1.CreateRequest
+	(*CreateReply)(nil),             // 7: berth.v1.CreateReply
+	(*SandboxSpec)(nil),             // 8: berth.v1.SandboxSpec
+	(*SandboxLabels)(nil),           // 9: berth.v1.SandboxLabels
+	(*SandboxImage)(nil),            // 10: berth.v1.SandboxImage
+	(*SandboxLimits)(nil),           // 11: berth.v1.SandboxLimits
+	(*SandboxNetwork)(nil),          // 12: berth.v1.SandboxNetwork
+	(*SandboxMount)(nil),            // 13: berth.v1.SandboxMount
+	(*SandboxService)(nil),          // 14: berth.v1.SandboxService
+	(*SandboxSidecar)(nil),          // 15: berth.v1.SandboxSidecar
+	(*SandboxVolume)(nil),           // 16: berth.v1.SandboxVolume
+	(*SandboxGranted)(nil),          // 17: berth.v1.SandboxGranted
+	(*SandboxMade)(nil),             // 18: berth.v1.SandboxMade
+	(*ImageFacts)(nil),              // 19: berth.v1.ImageFacts
+	(*SidecarMade)(nil),             // 20: berth.v1.SidecarMade
+	(*DestroyRequest)(nil),          // 21: berth.v1.DestroyRequest
+	(*DestroyReply)(nil),            // 22: berth.v1.DestroyReply
+	(*ListRequest)(nil),             // 23: berth.v1.ListRequest
+	(*ListReply)(nil),               // 24: berth.v1.ListReply
+	(*PrepareRequest)(nil),          // 25: berth.v1.PrepareRequest
+	(*PrepareEvent)(nil),            // 26: berth.v1.PrepareEvent
+	(*KeptRequest)(nil),             // 27: berth.v1.KeptRequest
+	(*KeptReply)(nil),               // 28: berth.v1.KeptReply
+	(*KeptImage)(nil),               // 29: berth.v1.KeptImage
+	(*DropRequest)(nil),             // 30: berth.v1.DropRequest
+	(*DropReply)(nil),               // 31: berth.v1.DropReply
+	(*StopRequest)(nil),             // 32: berth.v1.StopRequest
+	(*StopReply)(nil),               // 33: berth.v1.StopReply
+	(*SnapshotRequest)(nil),         // 34: berth.v1.SnapshotRequest
+	(*SnapshotReply)(nil),           // 35: berth.v1.SnapshotReply
+	(*ChangedRequest)(nil),          // 36: berth.v1.ChangedRequest
+	(*ChangedReply)(nil),            // 37: berth.v1.ChangedReply
+	(*SurfaceOpenRequest)(nil),      // 38: berth.v1.SurfaceOpenRequest
+	(*SurfaceSpec)(nil),             // 39: berth.v1.SurfaceSpec
+	(*SurfaceOpenReply)(nil),        // 40: berth.v1.SurfaceOpenReply
+	(*ActionsRequest)(nil),          // 41: berth.v1.ActionsRequest
+	(*ActionsReply)(nil),            // 42: berth.v1.ActionsReply
+	(*SurfaceAction)(nil),           // 43: berth.v1.SurfaceAction
+	(*ResetRequest)(nil),            // 44: berth.v1.ResetRequest
+	(*ResetReply)(nil),              // 45: berth.v1.ResetReply
+	(*ObserveRequest)(nil),          // 46: berth.v1.ObserveRequest
+	(*ObserveReply)(nil),            // 47: berth.v1.ObserveReply
+	(*SurfaceObservation)(nil),      // 48: berth.v1.SurfaceObservation
+	(*SurfaceFrame)(nil),            // 49: berth.v1.SurfaceFrame
+	(*ActRequest)(nil),              // 50: berth.v1.ActRequest
+	(*ActReply)(nil),                // 51: berth.v1.ActReply
+	(*SurfaceStep)(nil),             // 52: berth.v1.SurfaceStep
+	(*CaptureRequest)(nil),          // 53: berth.v1.CaptureRequest
+	(*CaptureReply)(nil),            // 54: berth.v1.CaptureReply
+	(*SurfaceCloseRequest)(nil),     // 55: berth.v1.SurfaceCloseRequest
+	(*SurfaceCloseReply)(nil),       // 56: berth.v1.SurfaceCloseReply
+	nil,                             // 57: berth.v1.SandboxSpec.EnvEntry
+	nil,                             // 58: berth.v1.SandboxService.EnvEntry
+	nil,                             // 59: berth.v1.SandboxSidecar.EnvEntry
+	nil,                             // 60: berth.v1.ImageFacts.EnvEntry
+	nil,                             // 61: berth.v1.SurfaceSpec.PortsEntry
 }
 var file_v1_environment_proto_depIdxs = []int32{
-	7,  // 0: berth.v1.EnvironmentCheckRequest.spec:type_name -> berth.v1.SandboxSpec
-	4,  // 1: berth.v1.EnvironmentCheckReply.refusals:type_name -> berth.v1.SpecProblem
-	4,  // 2: berth.v1.EnvironmentCheckReply.degraded:type_name -> berth.v1.SpecProblem
-	7,  // 3: berth.v1.CreateRequest.spec:type_name -> berth.v1.SandboxSpec
-	17, // 4: berth.v1.CreateReply.sandbox:type_name -> berth.v1.SandboxMade
-	8,  // 5: berth.v1.SandboxSpec.labels:type_name -> berth.v1.SandboxLabels
-	9,  // 6: berth.v1.SandboxSpec.image:type_name -> berth.v1.SandboxImage
-	56, // 7: berth.v1.SandboxSpec.env:type_name -> berth.v1.SandboxSpec.EnvEntry
-	10, // 8: berth.v1.SandboxSpec.limits:type_name -> berth.v1.SandboxLimits
-	11, // 9: berth.v1.SandboxSpec.network:type_name -> berth.v1.SandboxNetwork
-	12, // 10: berth.v1.SandboxSpec.mounts:type_name -> berth.v1.SandboxMount
-	13, // 11: berth.v1.SandboxSpec.services:type_name -> berth.v1.SandboxService
-	14, // 12: berth.v1.SandboxSpec.sidecars:type_name -> berth.v1.SandboxSidecar
-	15, // 13: berth.v1.SandboxSpec.volumes:type_name -> berth.v1.SandboxVolume
-	0,  // 14: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
-	57, // 15: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
-	9,  // 16: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
-	58, // 17: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
-	10, // 18: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
-	15, // 19: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
-	1,  // 20: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
-	1,  // 21: berth.v1.SandboxGranted.memory:type_name -> berth.v1.SandboxGrant
-	1,  // 22: berth.v1.SandboxGranted.pids:type_name -> berth.v1.SandboxGrant
-	1,  // 23: berth.v1.SandboxGranted.disk:type_name -> berth.v1.SandboxGrant
-	1,  // 24: berth.v1.SandboxGranted.network:type_name -> berth.v1.SandboxGrant
-	1,  // 25: berth.v1.SandboxGranted.gpu:type_name -> berth.v1.SandboxGrant
-	16, // 26: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
-	18, // 27: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
-	19, // 28: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
-	59, // 29: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
-	18, // 30: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
-	9,  // 31: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
-	9,  // 32: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
-	28, // 33: berth.v1.KeptReply.images:type_name -> berth.v1.KeptImage
-	9,  // 34: berth.v1.SnapshotReply.image:type_name -> berth.v1.SandboxImage
-	38, // 35: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
-	60, // 36: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
-	42, // 37: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
-	47, // 38: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
-	47, // 39: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
-	48, // 40: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
-	51, // 41: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
-	47, // 42: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
-	2,  // 43: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
-	5,  // 44: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
-	20, // 45: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
-	22, // 46: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
-	24, // 47: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
-	26, // 48: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
-	29, // 49: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
-	31, // 50: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
-	33, // 51: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
-	35, // 52: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
-	37, // 53: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
-	40, // 54: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
-	43, // 55: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
-	45, // 56: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
-	49, // 57: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
-	52, // 58: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
-	54, // 59: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
-	3,  // 60: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
-	6,  // 61: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
-	21, // 62: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
-	23, // 63: berth.v1.Environment.List:output_type -> berth.v1.ListReply
-	25, // 64: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
-	27, // 65: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
-	30, // 66: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
-	32, // 67: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
-	34, // 68: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
-	36, // 69: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
-	39, // 70: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
-	41, // 71: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
-	44, // 72: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
-	46, // 73: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
-	50, // 74: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
-	53, // 75: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
-	55, // 76: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
-	60, // [60:77] is the sub-list for method output_type
-	43, // [43:60] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	8,  // 0: berth.v1.EnvironmentCheckRequest.spec:type_name -> berth.v1.SandboxSpec
+	5,  // 1: berth.v1.EnvironmentCheckReply.refusals:type_name -> berth.v1.SpecProblem
+	5,  // 2: berth.v1.EnvironmentCheckReply.degraded:type_name -> berth.v1.SpecProblem
+	4,  // 3: berth.v1.EnvironmentCheckReply.machine:type_name -> berth.v1.MachineCheck
+	8,  // 4: berth.v1.CreateRequest.spec:type_name -> berth.v1.SandboxSpec
+	18, // 5: berth.v1.CreateReply.sandbox:type_name -> berth.v1.SandboxMade
+	9,  // 6: berth.v1.SandboxSpec.labels:type_name -> berth.v1.SandboxLabels
+	10, // 7: berth.v1.SandboxSpec.image:type_name -> berth.v1.SandboxImage
+	57, // 8: berth.v1.SandboxSpec.env:type_name -> berth.v1.SandboxSpec.EnvEntry
+	11, // 9: berth.v1.SandboxSpec.limits:type_name -> berth.v1.SandboxLimits
+	12, // 10: berth.v1.SandboxSpec.network:type_name -> berth.v1.SandboxNetwork
+	13, // 11: berth.v1.SandboxSpec.mounts:type_name -> berth.v1.SandboxMount
+	14, // 12: berth.v1.SandboxSpec.services:type_name -> berth.v1.SandboxService
+	15, // 13: berth.v1.SandboxSpec.sidecars:type_name -> berth.v1.SandboxSidecar
+	16, // 14: berth.v1.SandboxSpec.volumes:type_name -> berth.v1.SandboxVolume
+	0,  // 15: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
+	58, // 16: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
+	10, // 17: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
+	59, // 18: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
+	11, // 19: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
+	16, // 20: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
+	1,  // 21: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
+	1,  // 22: berth.v1.SandboxGranted.memory:type_name -> berth.v1.SandboxGrant
+	1,  // 23: berth.v1.SandboxGranted.pids:type_name -> berth.v1.SandboxGrant
+	1,  // 24: berth.v1.SandboxGranted.disk:type_name -> berth.v1.SandboxGrant
+	1,  // 25: berth.v1.SandboxGranted.network:type_name -> berth.v1.SandboxGrant
+	1,  // 26: berth.v1.SandboxGranted.gpu:type_name -> berth.v1.SandboxGrant
+	17, // 27: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
+	19, // 28: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
+	20, // 29: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
+	60, // 30: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
+	19, // 31: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
+	10, // 32: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
+	10, // 33: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
+	29, // 34: berth.v1.KeptReply.images:type_name -> berth.v1.KeptImage
+	10, // 35: berth.v1.SnapshotReply.image:type_name -> berth.v1.SandboxImage
+	39, // 36: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
+	61, // 37: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
+	43, // 38: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
+	48, // 39: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
+	48, // 40: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
+	49, // 41: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
+	52, // 42: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
+	48, // 43: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
+	2,  // 44: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
+	6,  // 45: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
+	21, // 46: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
+	23, // 47: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
+	25, // 48: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
+	27, // 49: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
+	30, // 50: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
+	32, // 51: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
+	34, // 52: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
+	36, // 53: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
+	38, // 54: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
+	41, // 55: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
+	44, // 56: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
+	46, // 57: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
+	50, // 58: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
+	53, // 59: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
+	55, // 60: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
+	3,  // 61: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
+	7,  // 62: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
+	22, // 63: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
+	24, // 64: berth.v1.Environment.List:output_type -> berth.v1.ListReply
+	26, // 65: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
+	28, // 66: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
+	31, // 67: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
+	33, // 68: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
+	35, // 69: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
+	37, // 70: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
+	40, // 71: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
+	42, // 72: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
+	45, // 73: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
+	47, // 74: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
+	51, // 75: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
+	54, // 76: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
+	56, // 77: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
+	61, // [61:78] is the sub-list for method output_type
+	44, // [44:61] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_v1_environment_proto_init() }
@@ -3991,18 +4069,18 @@ func file_v1_environment_proto_init() {
 	if File_v1_environment_proto != nil {
 		return
 	}
-	file_v1_environment_proto_msgTypes[23].OneofWrappers = []any{
+	file_v1_environment_proto_msgTypes[24].OneofWrappers = []any{
 		(*PrepareEvent_Log)(nil),
 		(*PrepareEvent_Image)(nil),
 	}
-	file_v1_environment_proto_msgTypes[49].OneofWrappers = []any{}
+	file_v1_environment_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_environment_proto_rawDesc), len(file_v1_environment_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   59,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -82,7 +82,7 @@ func TestEachThingThatIsMissingHasARemedy(t *testing.T) {
 			if tt.machine != nil {
 				tt.machine(&m)
 			}
-			for _, c := range m.Checks() {
+			for _, c := range m.Checks(All...) {
 				if c.Name != tt.check && c.Remedy != "" || c.Name == tt.check && !strings.Contains(c.Remedy, tt.remedy) {
 					t.Errorf("%+v; want a remedy of %q with %q", c, tt.check, tt.remedy)
 				}

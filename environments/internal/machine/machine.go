@@ -1,7 +1,8 @@
 // Package machine looks at what of this machine sandboxes depend on, and says
 // what to do about what is missing: user ids, namespaces, control groups,
-// folders, limits and devices. It changes nothing, starts nothing, and knows no
-// environment: which of them needs what, their own plugins say.
+// folders, limits and devices. Each environment answers with the checks that it
+// depends on, and `berth doctor` prints them. It changes nothing and starts
+// nothing.
 package machine
 
 import (
@@ -14,7 +15,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/plugins/environment"
 )
 
 // Machine is where the facts come from.
@@ -27,9 +28,9 @@ type Machine struct {
 	Mapper bool                      // newuidmap and newgidmap are there
 }
 
-// Here is this machine, for whoever runs this process.
-func Here() Machine {
-	m := Machine{UID: os.Getuid(), Env: os.Getenv, Limit: func(resource int) uint64 {
+// Here is this machine, for the user of that id.
+func Here(uid int) Machine {
+	m := Machine{UID: uid, Env: os.Getenv, Limit: func(resource int) uint64 {
 		var l syscall.Rlimit
 		if syscall.Getrlimit(resource, &l) != nil {
 			return ^uint64(0)
@@ -39,30 +40,35 @@ func Here() Machine {
 	if u, err := user.LookupId(strconv.Itoa(m.UID)); err == nil {
 		m.User = u.Username
 	}
-	_, uid := exec.LookPath("newuidmap")
-	_, gid := exec.LookPath("newgidmap")
-	m.Mapper = uid == nil && gid == nil
+	_, noUIDs := exec.LookPath("newuidmap")
+	_, noGIDs := exec.LookPath("newgidmap")
+	m.Mapper = noUIDs == nil && noGIDs == nil
 	return m
 }
 
-// Checks are what there is to say, in the order of importance. Each is OK: what
-// is missing matters to some environments or tasks, and has a remedy.
-func (m Machine) Checks() []output.DoctorCheck {
-	var all []output.DoctorCheck
-	for _, c := range []struct {
-		name string
-		look func() (text, remedy string)
-	}{
-		{"user ids", m.ids},
-		{"user namespaces", m.namespaces},
-		{"control groups", m.groups},
-		{"runtime folder of the session", m.session},
-		{"limits of this process", m.limits},
-		{"devices", m.devices},
-		{"SELinux", m.selinux},
-	} {
-		text, remedy := c.look()
-		all = append(all, output.DoctorCheck{Name: c.name, OK: true, Text: text, Remedy: remedy})
+// The names of checks, in the order of importance.
+const (
+	UserIDs        = "user ids"
+	UserNamespaces = "user namespaces"
+	ControlGroups  = "control groups"
+	SessionFolder  = "runtime folder of the session"
+	Limits         = "limits of this process"
+	Devices        = "devices"
+	SELinux        = "SELinux"
+)
+
+// All is every check: what an engine without root depends on.
+var All = []string{UserIDs, UserNamespaces, ControlGroups, SessionFolder, Limits, Devices, SELinux}
+
+// Checks says what there is to say about each of names.
+func (m Machine) Checks(names ...string) []environment.MachineCheck {
+	looks := map[string]func() (text, remedy string){
+		UserIDs: m.ids, UserNamespaces: m.namespaces, ControlGroups: m.groups, SessionFolder: m.session, Limits: m.limits, Devices: m.devices, SELinux: m.selinux,
+	}
+	all := make([]environment.MachineCheck, len(names))
+	for i, name := range names {
+		all[i].Name = name
+		all[i].Text, all[i].Remedy = looks[name]()
 	}
 	return all
 }

@@ -93,13 +93,6 @@ func TestExposedResultsAreCountedInTheirRows(t *testing.T) {
 	if got := []int{s.Cells[0].Exposed, s.Cells[1].Exposed, s.Tasks[0].Exposed, s.Tasks[1].Exposed}; !slices.Equal(got, []int{1, 0, 1, 0}) {
 		t.Errorf("exposed in two cells, and of the first task in both: %v", got)
 	}
-	r, err := run.ParseRequirement("exposed = 0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if failed := r.Check(s, m); len(failed) != 1 || !strings.Contains(failed[0], "cell agent=a has exposed 1") {
-		t.Errorf("failed: %q", failed)
-	}
 }
 
 // worked is a trial whose agent worked; what came of it then has no score.
@@ -171,66 +164,6 @@ func TestACostThatIsNotKnownIsNotZero(t *testing.T) {
 	s = run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{known, unknown}})
 	if s.CostUSD == nil || *s.CostUSD != 1.5 || !s.Unpriced {
 		t.Errorf("cost %v, unpriced %t", s.CostUSD, s.Unpriced)
-	}
-}
-
-func TestRequirements(t *testing.T) {
-	t.Parallel()
-	m := cells(2)
-	s := run.Summarize(m, &store.Index{Trials: []*store.TrialState{
-		state(0, "t1", record.Passed), state(0, "t2", record.Passed), state(1, "t1", record.Failed), state(1, "t2", record.RateLimited),
-	}})
-	for rule, want := range map[string]string{
-		"agent=a: passed = planned":        "",
-		"agent=a: pass_rate >= 1":          "",
-		"passed = planned":                 "cell agent=b has passed 0",
-		"agent=b: passed == 0":             "",
-		"agent=b:pass_rate_of_measured<=0": "",
-		"agent=b: unmeasured < 1":          "has unmeasured 1",
-		"agent=b: failed > 1":              "has failed 1",
-		"agent=c: passed = 0":              "no cell is like that",
-		"mean_score >= 0.4":                "",
-		"agent=a, model=x: passed = 0":     "no cell is like that",
-	} {
-		r, err := run.ParseRequirement(rule)
-		if err == nil && (r.Possible(m) == nil) == (want == "no cell is like that") {
-			t.Errorf("%s: possible: %v", rule, r.Possible(m))
-		}
-		if err != nil {
-			t.Errorf("%s: %v", rule, err)
-			continue
-		}
-		failed := strings.Join(r.Check(s, m), "\n")
-		if want == "" && failed != "" || !strings.Contains(failed, want) {
-			t.Errorf("%s: %q, want %q", rule, failed, want)
-		}
-	}
-	for _, rule := range []string{"", "passed", "passed >= ", "glory > 1", "passed > lots", "agent: passed > 1", "passed ~ 1"} {
-		if _, err := run.ParseRequirement(rule); err == nil || !strings.Contains(err.Error(), "write one such as") {
-			t.Errorf("%q: %v", rule, err)
-		}
-	}
-}
-
-// A rule that can name nothing says which word of it is unknown.
-func TestRequirementsThatNameNothing(t *testing.T) {
-	t.Parallel()
-	m := cells(2)
-	for rule, want := range map[string]string{
-		"agnet=a: passed = 0":         `no axis "agnet": did you mean "agent"?`,
-		"agent=c: passed = 0":         `no cell has agent "c": there is a, b`,
-		"pass_rat >= 1":               `there is no metric "pass_rat": did you mean "pass_rate"?`,
-		"passed = plannd":             `"plannd" is neither a number nor a metric: did you mean "planned"?`,
-		"agent=a, agent=b: passed=0":  "no cell is like that: berth plan lists the cells",
-		"agent=a, effort=x: passed=0": `no axis "effort": there is agent`,
-	} {
-		r, err := run.ParseRequirement(rule)
-		if err == nil {
-			err = r.Possible(m)
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", rule, err, want)
-		}
 	}
 }
 

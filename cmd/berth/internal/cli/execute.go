@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/load"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/requirement"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/internal/tui"
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -61,13 +62,13 @@ type job struct {
 
 // requirements reads the --require rules, before anything is started, and
 // refuses numbers that cannot be.
-func (f *runFlags) requirements() ([]run.Requirement, error) {
+func (f *runFlags) requirements() ([]requirement.Rule, error) {
 	if f.inFlight < 0 {
 		return nil, fmt.Errorf("--in-flight is %d: give 1 or more, or leave it out", f.inFlight)
 	}
-	var rs []run.Requirement
+	var rs []requirement.Rule
 	for _, text := range f.require {
-		r, err := run.ParseRequirement(text)
+		r, err := requirement.Parse(text)
 		if err != nil {
 			return nil, err
 		}

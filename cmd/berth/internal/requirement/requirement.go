@@ -1,4 +1,6 @@
-package run
+// Package requirement reads the rules of --require about the result of a run, such
+// as "agent=oracle: pass_rate >= 0.9", and checks them.
+package requirement
 
 import (
 	"fmt"
@@ -9,13 +11,14 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/near"
 )
 
-// Requirement is a rule about the result of a run, for scripts: every cell that
+// Rule is a rule about the result of a run, for scripts: every cell that
 // it names must meet it.
-type Requirement struct {
+type Rule struct {
 	text   string
 	cells  [][2]string // axis and value; none: all cells
 	metric string
@@ -25,20 +28,20 @@ type Requirement struct {
 	of    string
 }
 
-var requirement = regexp.MustCompile(`^(?:([^:]*):)?\s*([a-z_]+)\s*(>=|<=|==|=|>|<)\s*([a-z_]+|[-+0-9.eE]+)\s*$`)
+var pattern = regexp.MustCompile(`^(?:([^:]*):)?\s*([a-z_]+)\s*(>=|<=|==|=|>|<)\s*([a-z_]+|[-+0-9.eE]+)\s*$`)
 
 // metrics are what rules may speak of, by name.
-var metrics = map[string]func(r *Row) *float64{
-	"pass_rate":             func(r *Row) *float64 { return r.OfPlanned },
-	"pass_rate_of_planned":  func(r *Row) *float64 { return r.OfPlanned },
-	"pass_rate_of_measured": func(r *Row) *float64 { return r.OfMeasured },
-	"mean_score":            func(r *Row) *float64 { return r.Score },
-	"planned":               func(r *Row) *float64 { return number(r.Planned) },
-	"measured":              func(r *Row) *float64 { return number(r.Measured) },
-	"passed":                func(r *Row) *float64 { return number(r.Passed) },
-	"failed":                func(r *Row) *float64 { return number(r.Outcomes[record.Failed]) },
-	"exposed":               func(r *Row) *float64 { return number(r.Exposed) },
-	"unmeasured":            func(r *Row) *float64 { return number(r.Planned - r.Measured) },
+var metrics = map[string]func(r *run.Row) *float64{
+	"pass_rate":             func(r *run.Row) *float64 { return r.OfPlanned },
+	"pass_rate_of_planned":  func(r *run.Row) *float64 { return r.OfPlanned },
+	"pass_rate_of_measured": func(r *run.Row) *float64 { return r.OfMeasured },
+	"mean_score":            func(r *run.Row) *float64 { return r.Score },
+	"planned":               func(r *run.Row) *float64 { return number(r.Planned) },
+	"measured":              func(r *run.Row) *float64 { return number(r.Measured) },
+	"passed":                func(r *run.Row) *float64 { return number(r.Passed) },
+	"failed":                func(r *run.Row) *float64 { return number(r.Outcomes[record.Failed]) },
+	"exposed":               func(r *run.Row) *float64 { return number(r.Exposed) },
+	"unmeasured":            func(r *run.Row) *float64 { return number(r.Planned - r.Measured) },
 }
 
 // metricNames are those of metrics, in order.
@@ -49,17 +52,17 @@ func number(n int) *float64 {
 	return &v
 }
 
-// ParseRequirement reads a rule: "[axis=value, …:] metric op value", where op
+// Parse reads a rule: "[axis=value, …:] metric op value", where op
 // is one of >= <= = > <, and value a number or another metric.
-func ParseRequirement(text string) (Requirement, error) {
-	bad := func(format string, args ...any) (Requirement, error) {
-		return Requirement{}, fmt.Errorf(`requirement %q: %s: write one such as "agent=oracle: pass_rate >= 0.9"`, text, fmt.Sprintf(format, args...))
+func Parse(text string) (Rule, error) {
+	bad := func(format string, args ...any) (Rule, error) {
+		return Rule{}, fmt.Errorf(`requirement %q: %s: write one such as "agent=oracle: pass_rate >= 0.9"`, text, fmt.Sprintf(format, args...))
 	}
-	m := requirement.FindStringSubmatch(text)
+	m := pattern.FindStringSubmatch(text)
 	if m == nil {
 		return bad("it is not of the form metric op value")
 	}
-	r := Requirement{text: strings.TrimSpace(text), metric: m[2], op: m[3]}
+	r := Rule{text: strings.TrimSpace(text), metric: m[2], op: m[3]}
 	if metrics[r.metric] == nil {
 		return bad("there is no metric %q%s", r.metric, near.After(r.metric, metricNames))
 	}
@@ -83,7 +86,7 @@ func ParseRequirement(text string) (Requirement, error) {
 }
 
 // Possible returns an error when the rule names no cell of m.
-func (r Requirement) Possible(m *store.Manifest) error {
+func (r Rule) Possible(m *store.Manifest) error {
 	for i := range m.Cells {
 		if r.names(&m.Cells[i]) {
 			return nil
@@ -112,7 +115,7 @@ func (r Requirement) Possible(m *store.Manifest) error {
 
 // Check returns what does not meet the rule, one line a cell. A metric that has
 // no value does not meet any rule; nor does a rule that no cell is named by.
-func (r Requirement) Check(s *Summary, m *store.Manifest) (failed []string) {
+func (r Rule) Check(s *run.Summary, m *store.Manifest) (failed []string) {
 	named := false
 	for i := range s.Cells {
 		if !r.names(&m.Cells[i]) {
@@ -136,14 +139,14 @@ func (r Requirement) Check(s *Summary, m *store.Manifest) (failed []string) {
 	return failed
 }
 
-func cellName(r *Row) string {
+func cellName(r *run.Row) string {
 	if r.Name == "" {
 		return r.Agent
 	}
 	return r.Name
 }
 
-func (r Requirement) holds(a, b float64) bool {
+func (r Rule) holds(a, b float64) bool {
 	switch r.op {
 	case ">=":
 		return a >= b
@@ -159,7 +162,7 @@ func (r Requirement) holds(a, b float64) bool {
 }
 
 // names says whether the rule is about a cell.
-func (r Requirement) names(c *store.Cell) bool {
+func (r Rule) names(c *store.Cell) bool {
 	for _, want := range r.cells {
 		if value, _ := choice(c, want[0]); value != want[1] {
 			return false

@@ -112,9 +112,9 @@ func (a *attempt) prepare(ctx context.Context) error {
 func call[T any](ctx context.Context, b record.Boundary, what string, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := limits.Limited(ctx, what, limit)
 	defer cancel()
-	v, err := limits.Await(ctx, f)
+	v, err := f(ctx)
 	if err != nil {
-		err = outcome.On(b, fmt.Errorf("%s: %w", what, err))
+		err = outcome.On(b, fmt.Errorf("%s: %w", what, limits.Caused(ctx, err)))
 	}
 	return v, err
 }

@@ -30,8 +30,14 @@ func Run(ctx context.Context, in Input) (record.Result, error) {
 	if err != nil {
 		return record.Result{}, fmt.Errorf("attempt: %w", err)
 	}
-	stop := a.live(ctx)
-	a.finish(ctx, stop)
+	err = a.begin(ctx)
+	switch {
+	case err == nil:
+		err = a.allStages(ctx)
+	case a.sandbox != nil:
+		err = cmp.Or(a.orphaned(ctx, err), err)
+	}
+	a.finish(ctx, a.stopped(ctx, err))
 	return a.publish()
 }
 
@@ -64,16 +70,9 @@ func newAttempt(in Input) (*attempt, error) {
 	return a, nil
 }
 
-// live is the attempt from prepare to the last clean. It returns why it was
-// stopped from outside, or nil.
-func (a *attempt) live(ctx context.Context) *record.Error {
-	err := a.begin(ctx)
-	switch {
-	case err == nil:
-		err = a.allStages(ctx)
-	case a.sandbox != nil:
-		err = cmp.Or(a.orphaned(ctx, err), err)
-	}
+// stopped is why the attempt was stopped from outside, or nil. Any other error
+// is the failure of its stage.
+func (a *attempt) stopped(ctx context.Context, err error) *record.Error {
 	if err == nil {
 		return nil
 	}

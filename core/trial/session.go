@@ -208,11 +208,11 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 	if s.relay != nil {
 		a.touched = true
 	}
-	s.agent, err = call(ctx, boundary(o.role), "open session of "+o.cell.Plugin, limits.Open, func(ctx context.Context) (agent.Session, error) {
-		return o.plugin.Open(ctx, setup)
-	})
-	if err != nil {
-		return nil, errors.Join(refused(s.models), err)
+	bounded, cancel := limits.Limited(ctx, "it", limits.Open)
+	defer cancel()
+	if s.agent, err = o.plugin.Open(bounded, setup); err != nil {
+		err = fmt.Errorf("open session of %s: %w", o.cell.Plugin, limits.Caused(bounded, err))
+		return nil, errors.Join(refused(s.models), outcome.On(boundary(o.role), err))
 	}
 	return s, s.revoke(ctx)
 }
@@ -364,7 +364,8 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 			cancel(cause)
 		}
 	})
-	y, err := limits.Await(call, func(ctx context.Context) (agent.Yield, error) { return s.agent.Turn(ctx, m, s.pen) })
+	y, err := s.agent.Turn(call, m, s.pen)
+	err = limits.Caused(call, err)
 	close(over)
 	var cause error
 	if p := why.Load(); p != nil {

@@ -406,7 +406,8 @@ func (s *stage) ask(ctx context.Context, j judgement, plugin verifier.Verifier, 
 	})
 	defer cutOff()
 	log := func(line string) { s.a.recorder.Log(j.use.Name, s.task.Name, line) }
-	v, err := limits.Await(call, func(ctx context.Context) (verifier.Verdict, error) { return plugin.Verify(ctx, r, log) })
+	v, err := plugin.Verify(call, r, log)
+	err = limits.Caused(call, err)
 	if errors.Is(err, shell.ErrRevoked) && ctx.Err() != nil {
 		return v, context.Cause(ctx) // it ended by the cut, before it was cancelled
 	}

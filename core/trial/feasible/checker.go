@@ -61,9 +61,9 @@ func answer[T any](ctx context.Context, c *Checker, q question, ask func(context
 	}
 	ctx, cancel := limits.Limited(ctx, "check", limits.Check)
 	defer cancel()
-	v, err := limits.Await(ctx, ask)
+	v, err := ask(ctx)
 	if err == nil && accepted(v) && c != nil {
 		c.answers.Store(string(key), v)
 	}
-	return v, err
+	return v, limits.Caused(ctx, err)
 }

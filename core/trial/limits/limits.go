@@ -46,35 +46,6 @@ func Caused(ctx context.Context, err error) error {
 	return fmt.Errorf("%w (%w)", cause, err)
 }
 
-// Await calls f and waits for it no longer than Return after ctx ended:
-// a plugin that does not come back is left behind, with its own context
-// cancelled.
-func Await[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
-	type answer struct {
-		v   T
-		err error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		v, err := f(ctx)
-		done <- answer{v, err}
-	}()
-	select {
-	case r := <-done:
-		return r.v, Caused(ctx, r.err)
-	case <-ctx.Done():
-	}
-	t := time.NewTimer(Return)
-	defer t.Stop()
-	select {
-	case r := <-done:
-		return r.v, Caused(ctx, r.err)
-	case <-t.C:
-		var zero T
-		return zero, fmt.Errorf("%w, and did not come back within %s", context.Cause(ctx), Return)
-	}
-}
-
 // Sleep waits for d, or for the end of ctx, whose cause it returns.
 func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -3,7 +3,6 @@ package limits_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,35 +10,14 @@ import (
 	"github.com/berth-eval/berth/core/trial/limits"
 )
 
-func TestAwaitLeavesBehindWhatDoesNotComeBack(t *testing.T) {
+func TestALimitSaysWhatTookTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := limits.Limited(t.Context(), "thinking", time.Minute)
 		defer cancel()
-		hang := make(chan struct{})
-		begin := time.Now()
-		_, err := limits.Await(ctx, func(context.Context) (int, error) { <-hang; return 1, nil })
-		if took := time.Since(begin); took != time.Minute+limits.Return {
-			t.Errorf("took %s", took)
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "thinking took longer than 1m0s") {
-			t.Errorf("error %v", err)
-		}
-		close(hang)
-	})
-}
-
-func TestAwaitSaysWhyItEnded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := limits.Limited(t.Context(), "thinking", time.Minute)
-		defer cancel()
-		v, err := limits.Await(ctx, func(context.Context) (int, error) { return 7, nil })
-		if v != 7 || err != nil {
-			t.Errorf("got %d, %v", v, err)
-		}
-		_, err = limits.Await(ctx, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
-		if err == nil || err.Error() != "thinking took longer than 1m0s" {
+		<-ctx.Done()
+		err := limits.Caused(ctx, ctx.Err())
+		if !errors.Is(err, context.DeadlineExceeded) || err.Error() != "thinking took longer than 1m0s" {
 			t.Errorf("error %v", err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrSecretMissing means that a host variable that holds a secret is not set.
-var ErrSecretMissing = errors.New("the host variable is not set")
+var ErrSecretMissing = errors.New("host variable not set")
 
 // Secret is a value that is read when it is needed, and never printed.
 type Secret struct {

@@ -186,7 +186,7 @@ func TestReadingElsewhereMustBeAllowed(t *testing.T) {
 func TestFilesThatCannotBeLoaded(t *testing.T) {
 	dir := write(t, map[string]string{"empty/readme.md": "", "large/x.hcl": strings.Repeat("#", 1<<20+1)})
 	for path, want := range map[string]string{
-		"none.hcl": "no such file", "empty": "has no *.hcl file", "large": "larger than 1 MiB", "large/x.hcl": "larger than 1 MiB",
+		"none.hcl": "no such file", "empty": "No *.hcl file", "large": "larger than 1 MiB", "large/x.hcl": "larger than 1 MiB",
 	} {
 		if e, ds := config.Load(t.Context(), filepath.Join(dir, path), options()); e != nil || !strings.Contains(ds.Error(), want) {
 			t.Errorf("%s: got %v, want %q", path, ds, want)

@@ -142,7 +142,7 @@ func (e *Experiment) missing(used []*cell.Secret) Diagnostics {
 			continue
 		}
 		if _, err := s.Read(); err != nil {
-			l.diags = append(l.diags, source.At(e.places[s], "Secret cannot be read", "%s. Set it before the run, or leave out the cells that need it.", err))
+			l.diags = append(l.diags, source.At(e.places[s], "Secret cannot be read", "%s. Set it before the run, or exclude the cells that need it.", err))
 		}
 	}
 	return l.diagnostics()

@@ -289,11 +289,11 @@ func folderProblem(dir, shown string) string {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Sprintf("There is no folder %s.", shown)
+		return fmt.Sprintf("No such folder: %s.", shown)
 	case err != nil:
 		return fmt.Sprintf("%s: %s.", shown, source.Plain(err))
 	case !info.IsDir():
-		return fmt.Sprintf("%s is no folder.", shown)
+		return fmt.Sprintf("%s is not a folder.", shown)
 	}
 	return ""
 }

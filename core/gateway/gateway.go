@@ -212,7 +212,7 @@ func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
 		u.model.Name = "script"
 	}
 	if u.dialect = dialects.Named(model.Dialect(m.Provider)); u.dialect == nil && !scripted {
-		return nil, fmt.Errorf("provider %q is not known: there is %s", m.Provider, strings.Join(dialects.Names(), ", "))
+		return nil, fmt.Errorf("unknown provider %q: choose from %s", m.Provider, strings.Join(dialects.Names(), ", "))
 	}
 	if u.otherRate() {
 		u.price, u.others = nil, nil // the table has the usual one

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/store"
@@ -90,9 +92,18 @@ func (p Problem) String() string {
 	}
 	b.WriteString(p.Summary)
 	if p.Detail != "" {
-		b.WriteString(": " + p.Detail)
+		b.WriteString(separator(p.Detail) + p.Detail)
 	}
 	return b.String()
+}
+
+// separator stands between a summary and its detail, which is a sentence or
+// completes the summary.
+func separator(detail string) string {
+	if r, _ := utf8.DecodeRuneInString(detail); unicode.IsUpper(r) {
+		return ". "
+	}
+	return ": "
 }
 
 // Say is a problem of this plan on one line. A warning that is about all of it

@@ -40,7 +40,7 @@ func (m *maker) tasks(ctx context.Context) error {
 func (m *maker) load(ctx context.Context, d config.Dataset) error {
 	at := slices.IndexFunc(m.in.Formats, func(f task.Format) bool { return f.Name() == d.Format })
 	if at < 0 {
-		return fmt.Errorf("dataset %q: no task format %q: there is %s", d.Label, d.Format, formatNames(m.in.Formats))
+		return fmt.Errorf("dataset %q: no task format %q: choose from %s", d.Label, d.Format, formatNames(m.in.Formats))
 	}
 	o := m.in.Options
 	o.Lenient = o.Lenient || d.Lenient

@@ -25,7 +25,7 @@ func (s Schema) problems(at Path, raw json.RawMessage) (ps Problems) {
 	}
 	obj, err := objectOf(raw)
 	if err != nil {
-		return Problems{{at, "Not a block", "Wanted a JSON object: " + err.Error() + "."}}
+		return Problems{{at, "Not a block", "Write a JSON object: " + err.Error() + "."}}
 	}
 	for _, e := range obj {
 		f := s.Field(e.key)
@@ -53,12 +53,12 @@ func (s Schema) unknown(key string) string {
 		names = append(names, f.Name)
 	}
 	if len(names) == 0 {
-		return fmt.Sprintf("%q is not known here; nothing can be set.", key)
+		return fmt.Sprintf("%q is not known here. There are no settings.", key)
 	}
 	if best := near.Word(key, names); best != "" {
 		return fmt.Sprintf("%q is not known here. Did you mean %q?", key, best)
 	}
-	return fmt.Sprintf("%q is not known here; there is %s.", key, strings.Join(names, ", "))
+	return fmt.Sprintf("%q is not known here. Known: %s.", key, strings.Join(names, ", "))
 }
 
 // checkValue compares one value with the type of f. Null is an absent value.

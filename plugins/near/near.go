@@ -35,8 +35,8 @@ func Word(name string, known []string) string {
 }
 
 // Hint completes a message about a name that is unknown, as a sentence with a
-// space before it: " Did you mean …?", or what there is where that is little,
-// or nothing.
+// space before it: " Did you mean …?", or all known words if they are few, or
+// nothing.
 func Hint(name string, known []string) string {
 	if best := Word(name, known); best != "" {
 		return fmt.Sprintf(" Did you mean %q?", best)
@@ -44,11 +44,11 @@ func Hint(name string, known []string) string {
 	if len(known) == 0 || len(known) > few {
 		return ""
 	}
-	return " There is " + strings.Join(known, ", ") + "."
+	return " Known: " + strings.Join(known, ", ") + "."
 }
 
-// After is Hint for the end of an error: ": did you mean …?", or ": there is
-// …", or nothing.
+// After is Hint for the end of an error: ": did you mean …?", or "; known: …",
+// or nothing.
 func After(name string, known []string) string {
 	if best := Word(name, known); best != "" {
 		return fmt.Sprintf(": did you mean %q?", best)
@@ -56,7 +56,7 @@ func After(name string, known []string) string {
 	if len(known) == 0 || len(known) > few {
 		return ""
 	}
-	return ": there is " + strings.Join(known, ", ")
+	return "; known: " + strings.Join(known, ", ")
 }
 
 func printable(s string) bool {

@@ -39,7 +39,7 @@ func TestHintSaysWhatThereIs(t *testing.T) {
 		hint, after string
 	}{
 		{"nnoe", []string{"none", "public"}, ` Did you mean "none"?`, `: did you mean "none"?`},
-		{"wide", []string{"none", "public"}, " There is none, public.", ": there is none, public"},
+		{"wide", []string{"none", "public"}, " Known: none, public.", "; known: none, public"},
 		{"wide", many, "", ""},
 		{"wide", nil, "", ""},
 	} {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Format makes tasks of folders. One value serves many calls at once: every
@@ -95,9 +97,18 @@ func (p Problem) String() string {
 	}
 	b.WriteString(p.Summary)
 	if p.Detail != "" {
-		b.WriteString(": " + p.Detail)
+		b.WriteString(separator(p.Detail) + p.Detail)
 	}
 	return b.String()
+}
+
+// separator stands between a summary and its detail, which is a sentence or
+// completes the summary.
+func separator(detail string) string {
+	if r, _ := utf8.DecodeRuneInString(detail); unicode.IsUpper(r) {
+		return ". "
+	}
+	return ": "
 }
 
 // Broken says whether one of the problems is an error.

@@ -316,7 +316,7 @@ func TestDurationIsText(t *testing.T) {
 func TestProblemIsOneLine(t *testing.T) {
 	t.Parallel()
 	p := Problem{File: "task.toml", Line: 3, Column: 1, Severity: Warning, Summary: "Unknown key", Detail: "Did you mean x?"}
-	if got := p.String(); got != "task.toml:3:1: warning: Unknown key: Did you mean x?" {
+	if got := p.String(); got != "task.toml:3:1: warning: Unknown key. Did you mean x?" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -78,14 +78,17 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 			Text: "the tests left processes running, which were killed before the reward was read: " + strings.Join(result.Swept, "; "),
 		})
 	}
-	how := fmt.Sprintf("the tests ended with exit code %d", result.ExitCode)
+	how := fmt.Sprintf("the tests exited with code %d", result.ExitCode)
 	if result.Signal != 0 {
-		how = fmt.Sprintf("the tests were ended by a signal (%s)", result.Signal)
+		how = fmt.Sprintf("the tests were killed by signal %s", result.Signal)
 	}
-	v.Rationale = how + "; the end of what they printed:\n" + end.String()
+	v.Rationale = how
+	if printed := end.String(); printed != "" {
+		v.Rationale += "; last output:\n" + printed
+	}
 	scores, err := rewards(settings.Rewards, result.Read)
 	if errors.Is(err, errNoReward) && (result.ExitCode == notFound || result.ExitCode == notExecutable) {
-		return failed(v, settings.Rewards, how+", by which a shell says that it could not start a program, and wrote no reward"), nil
+		return failed(v, settings.Rewards, how+", which means that a shell could not start a program, and wrote no reward"), nil
 	}
 	if errors.Is(err, verifier.ErrBadReward) {
 		return v, fmt.Errorf("%w; %s, see %s", err, how, outputFile)

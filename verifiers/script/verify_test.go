@@ -212,7 +212,7 @@ func TestTheTestsRunAsTheTaskSays(t *testing.T) {
 	if string(got) != "out err" || err != nil {
 		t.Errorf("%s = %q, %v; want both streams", outputFile, got, err)
 	}
-	if !strings.Contains(v.Rationale, "exit code 1") || !strings.Contains(v.Rationale, "out err") {
+	if !strings.Contains(v.Rationale, "exited with code 1") || !strings.Contains(v.Rationale, "out err") {
 		t.Errorf("rationale %q, want the exit code and the output", v.Rationale)
 	}
 }

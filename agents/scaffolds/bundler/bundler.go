@@ -236,7 +236,7 @@ func (k *kitchen) run(ctx context.Context, dir string, env []string, argv ...str
 // writes to the log.
 func (k *kitchen) runWith(ctx context.Context, dir string, env []string, argv ...string) ([]byte, error) {
 	if _, err := exec.LookPath(argv[0]); err != nil {
-		return nil, fmt.Errorf("%s is not on this machine, and gets the packages of the bundle: install it, or make the bundle elsewhere and bring it here with `berth agent export` and `berth agent import`", argv[0])
+		return nil, fmt.Errorf("%s is not on this machine, but is needed to build the bundle: install it, or build the bundle on another machine and copy it with `berth agent export` and `berth agent import`", argv[0])
 	}
 	k.order.Log(strings.Join(argv, " "))
 	c := exec.CommandContext(ctx, argv[0], argv[1:]...)

@@ -173,7 +173,7 @@ func TestOrdersThatCannotBeMade(t *testing.T) {
 	registry(t, script(t))
 	for want, spoil := range map[string]func(*bundler.Order){
 		"which version":         func(o *bundler.Order) { o.Version = "" },
-		"write NAME@VERSION":    func(o *bundler.Order) { o.Recipe.NPM = []string{"thing"} },
+		"expected NAME@VERSION": func(o *bundler.Order) { o.Recipe.NPM = []string{"thing"} },
 		"leads out":             func(o *bundler.Order) { o.Recipe.Links = map[string]string{"x": "../../etc/passwd"} },
 		"have no file":          func(o *bundler.Order) { o.Recipe.Links = map[string]string{"x": "npm/none"} },
 		"no folder for bundles": func(o *bundler.Order) { o.Dir = "" },

@@ -36,7 +36,7 @@ func (k *kitchen) npm(ctx context.Context, r bundle.Recipe) ([]bundle.Package, e
 	}
 	for _, p := range r.NPM {
 		if at := strings.LastIndex(p, "@"); at < 1 || strings.HasPrefix(p, "-") {
-			return nil, fmt.Errorf("npm package %q: write NAME@VERSION, since npm would choose a version by the machine that it runs on", p)
+			return nil, fmt.Errorf("npm package %q: expected NAME@VERSION; without a version npm would choose one for this machine", p)
 		}
 	}
 	argv := []string{"npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--no-update-notifier", "--loglevel=error"}

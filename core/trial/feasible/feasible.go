@@ -164,12 +164,12 @@ func Agent(part string, a cell.Agent, n *agent.Needs, gateway bool) (ps []Proble
 		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "There is no gateway for models in this build.")
 	}
 	if _, ok := a.Models["default"]; !ok {
-		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "It speaks %s: choose one with model = model.<name>.", dialects(n))
+		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "Set model = model.<name>, with a model of provider %s.", dialects(n))
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Models)) {
 		m := a.Models[name]
 		if d := m.Info().Dialect; d != "" && d != model.DialectScript && !slices.Contains(n.Dialects, d) {
-			add(fmt.Sprintf("%s %q cannot speak to model %q", part, a.Plugin, m.Label), "Its provider is %q, and the %s speaks %s.", d, part, dialects(n))
+			add(fmt.Sprintf("%s %q cannot use model %q", part, a.Plugin, m.Label), "The provider of the model is %q; the %s supports %s.", d, part, dialects(n))
 		}
 	}
 	return ps

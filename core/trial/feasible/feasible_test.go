@@ -67,14 +67,14 @@ func unsupportedCases() []unsupportedCase {
 		}, "no gateway"},
 		{"an agent without a model", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) {
 			k.Agent.Dialects, k.Gateway = []model.Dialect{"a", "b"}, true
-		}, "It speaks a, b"},
+		}, "a model of provider a, b"},
 		{"an agent with a model", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
 			k.Agent.Dialects, k.Gateway, c.Agent.Models = []model.Dialect{"a"}, true, models
 		}, ""},
 		{"an agent with a model of another dialect", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
 			k.Agent.Dialects, k.Gateway = []model.Dialect{"a"}, true
 			c.Agent.Models = map[string]*cell.Model{"default": {Label: "m", Provider: "b"}}
-		}, `cannot speak to model "m"`},
+		}, `cannot use model "m"`},
 		{"an agent that refuses", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) { k.Agent.Refusals = []string{"no bundle"} }, "no bundle"},
 		{"an agent with a surface", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) { k.Agent.Surface = true }, "surface"},
 		{"a user with a shell", func(t *task.Task, c *cell.Cell, k *feasible.Known) {

@@ -59,7 +59,7 @@ func (e *Environment) judge(ctx context.Context, spec environment.Spec) (*judgem
 		return j, nil
 	}
 	if j.remote, err = e.at(j.config); err != nil {
-		j.refuse(fmt.Sprintf("Environment %q finds no engine", e.o.Name), err.Error())
+		j.refuse(fmt.Sprintf("Environment %q found no engine", e.o.Name), err.Error())
 		return j, nil
 	}
 	if j.facts, err = j.remote.Facts(ctx); err != nil {
@@ -98,12 +98,12 @@ func (j *judgement) judgeImage(spec environment.Spec) {
 	}
 }
 
-// notKept ends what is said of a limit that is not kept.
-const notKept = "The attempt runs without this limit; its deadline still holds. `berth doctor` says more about the engine."
+// notKept ends the message about a limit that is not enforced.
+const notKept = "Attempts run without this limit, but with their deadlines. `berth doctor` tells more about the engine."
 
 // RoughPids is the summary of what Check says where the engine has no control
 // group to limit processes with.
-const RoughPids = "The limit on processes is kept roughly"
+const RoughPids = "The limit on processes is only approximate"
 
 // judgeLimits says what is kept of each limit, and how.
 func (j *judgement) judgeLimits(l environment.Limits) {
@@ -122,7 +122,7 @@ func (j *judgement) judgeLimits(l environment.Limits) {
 			return asked
 		default:
 			*into = environment.GrantNo
-			j.degrade(fmt.Sprintf("The limit on %s is not kept", what), "The engine cannot keep it here. "+notKept)
+			j.degrade(fmt.Sprintf("The limit on %s is not enforced", what), "The engine cannot enforce it on this machine. "+notKept)
 		}
 		return 0
 	}
@@ -152,6 +152,14 @@ func (j *judgement) judgeLimits(l environment.Limits) {
 	j.granted.How = strings.Join(slices.DeleteFunc(how, func(s string) bool { return s == "" }), ", ")
 }
 
+// gpusHere says which GPUs the machine has, as the remedy of a refusal.
+func gpusHere(have []string) string {
+	if len(have) == 0 {
+		return "The engine offers none on this machine."
+	}
+	return fmt.Sprintf("The engine offers %d on this machine (%s) and may give any of them: run on a machine where all of them fit.", len(have), strings.Join(have, ", "))
+}
+
 func (j *judgement) judgeGPUs(l environment.Limits) {
 	fits := int64(0)
 	for _, have := range j.facts.GPUs {
@@ -161,8 +169,14 @@ func (j *judgement) judgeGPUs(l environment.Limits) {
 	}
 	if fits < l.GPUs || len(l.GPUTypes) > 0 && fits < int64(len(j.facts.GPUs)) {
 		j.granted.GPU = environment.GrantNo
-		j.refuse(fmt.Sprintf("The task needs %d GPU %s", l.GPUs, strings.Join(l.GPUTypes, " or ")),
-			fmt.Sprintf("The engine offers %d on this machine (%s) and gives any of them: run on a machine where all fit.", len(j.facts.GPUs), strings.Join(j.facts.GPUs, ", ")))
+		wanted := fmt.Sprintf("The task needs %d GPU", l.GPUs)
+		if l.GPUs > 1 {
+			wanted += "s"
+		}
+		if len(l.GPUTypes) > 0 {
+			wanted += " of type " + strings.Join(l.GPUTypes, " or ")
+		}
+		j.refuse(wanted, gpusHere(j.facts.GPUs))
 		return
 	}
 	j.granted.GPU = environment.GrantEnforced

@@ -38,7 +38,7 @@ func TestWhatAnEngineCannotKeepIsRefusedOrSaid(t *testing.T) {
 		{name: "one id, and a second user", facts: Facts{OneID: true}, change: func(s *environment.Spec) { s.Users = []string{"root", "agent"} }, refusals: []string{`second user, "agent"`}},
 		{name: "one id, and root alone", facts: Facts{OneID: true}, change: func(s *environment.Spec) { s.Users = []string{"root", "0:0"} }},
 		{name: "many ids, and a second user", change: func(s *environment.Spec) { s.Users = []string{"agent"} }},
-		{name: "no memory", change: func(s *environment.Spec) { s.Limits.MemoryMiB = 64 }, degraded: []string{"limit on memory is not kept"}},
+		{name: "no memory", change: func(s *environment.Spec) { s.Limits.MemoryMiB = 64 }, degraded: []string{"limit on memory is not enforced"}},
 		{name: "memory", facts: Facts{Memory: true}, change: func(s *environment.Spec) { s.Limits.MemoryMiB = 64 }},
 		{name: "no public network", facts: Facts{NoPublic: "no tun"}, change: func(s *environment.Spec) { s.Network.Mode = environment.NetworkPublic }, refusals: []string{"public network"}},
 		{name: "a GPU that is not there", change: func(s *environment.Spec) { s.Limits.GPUs = 1 }, refusals: []string{"1 GPU"}},

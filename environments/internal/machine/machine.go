@@ -121,9 +121,9 @@ func (m Machine) root() bool { return m.UID == 0 && m.mapped() == every }
 
 func (m Machine) ids() (text, remedy string) {
 	if n := m.mapped(); m.UID == 0 && n == every {
-		return "root gives each sandbox ids of its own", ""
+		return "root gives each sandbox its own ids", ""
 	} else if m.UID == 0 && n < enough {
-		return fmt.Sprintf("root of a user namespace that has %d of the machine's ids: sandboxes have one id, root, and a task with a second user is refused", n),
+		return fmt.Sprintf("root of a user namespace that has %d of the machine's ids: sandboxes have one id, root, and tasks with a second user are refused", n),
 			"start berth outside of the namespace, or make one with a range of ids (unshare --map-auto --map-root-user)"
 	} else if m.UID == 0 {
 		return fmt.Sprintf("root of a user namespace that has %d of the machine's ids", n), ""
@@ -135,33 +135,33 @@ func (m Machine) ids() (text, remedy string) {
 	uids, gids := m.subordinate("/etc/subuid"), m.subordinate("/etc/subgid")
 	switch {
 	case uids < enough || gids < enough:
-		return fmt.Sprintf("%s has %d user ids and %d group ids to give away: sandboxes have one id, root, and a task with a second user is refused", name, uids, gids),
-			"an administrator can give it a range that nobody has: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 " + name
+		return fmt.Sprintf("%s has %d subordinate user ids and %d subordinate group ids: sandboxes have one id, root, and tasks with a second user are refused", name, uids, gids),
+			"assign a free range: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 " + name
 	case !m.Mapper:
 		return "newuidmap and newgidmap are not installed: the ids in /etc/subuid cannot be used", "sudo apt-get install uidmap (dnf install shadow-utils)"
 	default:
-		return fmt.Sprintf("%s gives sandboxes %d ids of its own", name, uids), ""
+		return fmt.Sprintf("%s gives sandboxes %d of its subordinate ids", name, uids), ""
 	}
 }
 
 func (m Machine) namespaces() (text, remedy string) {
 	for _, c := range []struct{ file, bad, text, remedy string }{
-		{"/proc/sys/user/max_user_namespaces", "0", "none may be made (user.max_user_namespaces is 0)", "sudo sysctl user.max_user_namespaces=15000"},
-		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "only root may make them (kernel.unprivileged_userns_clone is 0)", "sudo sysctl kernel.unprivileged_userns_clone=1"},
+		{"/proc/sys/user/max_user_namespaces", "0", "not allowed (user.max_user_namespaces is 0)", "sudo sysctl user.max_user_namespaces=15000"},
+		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "allowed for root only (kernel.unprivileged_userns_clone is 0)", "sudo sysctl kernel.unprivileged_userns_clone=1"},
 		{
-			"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor takes the rights in them from programs without a profile",
-			"use an engine from the distribution's packages, which have a profile, or sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+			"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts programs without a profile",
+			"use an engine from the distribution's packages, which have a profile, or run sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
 		},
 	} {
 		if m.read(c.file) == c.bad && (m.UID != 0 || c.file == "/proc/sys/user/max_user_namespaces") {
 			return c.text, c.remedy
 		}
 	}
-	return "may be made", ""
+	return "allowed", ""
 }
 
 func (m Machine) groups() (text, remedy string) {
-	const delegate = "let systemd give them to this user (Delegate=cpu memory pids in user@.service.d), or start berth with systemd-run --user --scope -p Delegate=yes"
+	const delegate = "delegate them to this user with systemd (Delegate=cpu memory pids in user@.service.d), or start berth with systemd-run --user --scope -p Delegate=yes"
 	if m.read("/sys/fs/cgroup/cgroup.controllers") == "" {
 		text = "version 1"
 		if _, err := os.Stat(m.Root + "/sys/fs/cgroup/unified/cgroup.procs"); err == nil {
@@ -170,8 +170,8 @@ func (m Machine) groups() (text, remedy string) {
 		if m.root() {
 			return text, ""
 		}
-		return text + ": without root no limit of memory, processors or processes is kept by them",
-			"boot with systemd.unified_cgroup_hierarchy=1, or count on deadlines and rlimits; `granted` in each result says what was kept"
+		return text + ": limits on memory, processors and processes need root",
+			"boot with systemd.unified_cgroup_hierarchy=1, or rely on deadlines and rlimits; `granted` in each result says which limits were enforced"
 	}
 	path := "/"
 	for line := range strings.Lines(m.read("/proc/self/cgroup")) {
@@ -196,7 +196,7 @@ func (m Machine) groups() (text, remedy string) {
 }
 
 func (m Machine) session() (text, remedy string) {
-	const private = "nothing, if a folder of Berth's own will do; else export XDG_RUNTIME_DIR as a folder of this user alone (mode 0700) on a disk of this machine"
+	const private = "optional: set XDG_RUNTIME_DIR to a folder that only this user can read (mode 0700), on a local disk; otherwise Berth uses a folder of its own"
 	dir := m.Env("XDG_RUNTIME_DIR")
 	if dir == "" {
 		if m.UID == 0 {
@@ -206,14 +206,14 @@ func (m Machine) session() (text, remedy string) {
 	}
 	info, err := os.Stat(m.Root + dir)
 	if err != nil || !info.IsDir() {
-		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which is not there", dir), private
+		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which does not exist", dir), private
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case ok && int(st.Uid) != os.Geteuid(): // that is m.UID, but in tests
-		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which belongs to user %d and is not used (su keeps the variable of the user before)", dir, st.Uid), private
+		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which belongs to user %d and is not used (su keeps the variable of the previous user)", dir, st.Uid), private
 	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which others may look into", dir), "chmod 700 " + dir
+		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which other users can read", dir), "chmod 700 " + dir
 	default:
 		return dir, ""
 	}
@@ -234,13 +234,13 @@ func (m Machine) limits() (text, remedy string) {
 		return text, ""
 	}
 	n, p := min(files, 1024), min(processes, 4096)
-	return text + ": less than container engines ask for by default, who then cannot start a container",
-		fmt.Sprintf("nothing for sandboxes without root, whose limits Berth names; for other containers default_ulimits = [\"nofile=%d:%d\", \"nproc=%d:%d\"] in containers.conf, and --default-ulimit nofile=%d:%d for a daemon", n, n, p, p, n, n)
+	return text + ": below the defaults of container engines, which then cannot start containers",
+		fmt.Sprintf("nothing to do for rootless sandboxes, whose limits Berth sets; for other containers set default_ulimits = [\"nofile=%d:%d\", \"nproc=%d:%d\"] in containers.conf, or --default-ulimit nofile=%d:%d for a daemon", n, n, p, p, n, n)
 }
 
 func count(n uint64) string {
 	if n == ^uint64(0) {
-		return "any number of"
+		return "unlimited"
 	}
 	return strconv.FormatUint(n, 10)
 }
@@ -248,16 +248,16 @@ func count(n uint64) string {
 func (m Machine) devices() (text, remedy string) {
 	var bad, do []string
 	for _, d := range []struct{ path, what, module string }{
-		{"/dev/net/tun", "networks of sandboxes without root", "tun"}, {"/dev/fuse", "overlays on kernels before 5.13", "fuse"},
+		{"/dev/net/tun", "networks of rootless sandboxes", "tun"}, {"/dev/fuse", "overlays on kernels before 5.13", "fuse"},
 	} {
 		f, err := os.OpenFile(m.Root+d.path, os.O_RDWR, 0)
 		switch {
 		case err == nil:
 			_ = f.Close()
 		case os.IsNotExist(err):
-			bad, do = append(bad, fmt.Sprintf("%s is not there (for %s)", d.path, d.what)), append(do, "sudo modprobe "+d.module)
+			bad, do = append(bad, fmt.Sprintf("%s does not exist (needed for %s)", d.path, d.what)), append(do, "sudo modprobe "+d.module)
 		case os.IsPermission(err):
-			bad, do = append(bad, fmt.Sprintf("%s may not be opened (for %s)", d.path, d.what)), append(do, "sudo chmod 666 "+d.path)
+			bad, do = append(bad, fmt.Sprintf("%s cannot be opened (needed for %s)", d.path, d.what)), append(do, "sudo chmod 666 "+d.path)
 		}
 	}
 	if len(bad) == 0 {
@@ -269,8 +269,8 @@ func (m Machine) devices() (text, remedy string) {
 func (m Machine) selinux() (text, remedy string) {
 	switch m.read("/sys/fs/selinux/enforce") {
 	case "1":
-		return "enforcing: sandboxes of engines run with label=disable, since their labels forbid them to speak to the core's socket",
-			"nothing, if that is allowed here; where a policy forbids label=disable only environments without an engine work"
+		return "enforcing: containers run with label=disable, because their labels would block the core's socket",
+			"nothing to do if that is allowed here; if a policy forbids label=disable, only environments without an engine work"
 	case "0":
 		return "permissive", ""
 	default:

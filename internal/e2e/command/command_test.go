@@ -78,31 +78,31 @@ func TestErrorsOfUsage(t *testing.T) {
 	for _, tt := range []struct {
 		args, err string
 	}{
-		{"frobnicate", `unknown command "frobnicate" for "berth": see berth --help`},
-		{"plna", `did you mean "berth plan"?`},
-		{"plugin lits", `did you mean "berth plugin list"?`},
-		{"help frobnicate", `there is no command "frobnicate": see berth --help`},
-		{"completion tcsh", `no completion for "tcsh": choose bash, zsh, fish or powershell`},
-		{"completion bash extra", `berth completion bash takes no argument, and "extra" was given: see berth completion bash --help`},
-		{"run . --in-flight x", `--in-flight is "x": give a whole number: see berth run --help`},
-		{"run . --no-live=x", `--no-live is "x": give true or false`},
-		{"run --frobnicate", "unknown flag: --frobnicate: see berth run --help"},
-		{"run --in-flihgt 2", "unknown flag: --in-flihgt: did you mean --in-flight?"},
-		{"run a b", "berth run takes [PATH], and 2 were given: write, for example, berth run"},
-		{"gc x", `berth gc takes no argument, and "x" was given: see berth gc --help`},
+		{"frobnicate", `unknown command "frobnicate" for "berth". See berth --help`},
+		{"plna", `Did you mean "berth plan"?`},
+		{"plugin lits", `Did you mean "berth plugin list"?`},
+		{"help frobnicate", `unknown command "frobnicate". See berth --help`},
+		{"completion tcsh", `no completion for "tcsh". Choose bash, zsh, fish or powershell`},
+		{"completion bash extra", `berth completion bash: unexpected argument "extra". See berth completion bash --help`},
+		{"run . --in-flight x", `--in-flight must be a whole number, got "x". See berth run --help`},
+		{"run . --no-live=x", `--no-live must be true or false, got "x"`},
+		{"run --frobnicate", "unknown flag: --frobnicate. See berth run --help"},
+		{"run --in-flihgt 2", "unknown flag: --in-flihgt. Did you mean --in-flight?"},
+		{"run a b", "berth run: expected at most 1 argument (PATH), got 2. Example: berth run"},
+		{"gc x", `berth gc: unexpected argument "x". See berth gc --help`},
 		{"run nowhere.hcl", "nowhere.hcl"},
 		{"run broken", "repeat"},
 		{"run slurm", `executor "slurm" is not supported yet`},
-		{"run surface", `is not supported yet: Remove surface from its block.`},
-		{"run . --in-flight -1", "--in-flight is -1: give 1 or more"},
+		{"run surface", `is not supported yet. Remove surface from its block.`},
+		{"run . --in-flight -1", "--in-flight must be at least 1, got -1"},
 		{"run . --require nonsense", `requirement "nonsense"`},
-		{"task check nowhere", "no such file or directory: name the folder"},
+		{"task check nowhere", "no such folder: nowhere"},
 		{"run . --var x", "x"},
 		{"plan broken", "repeet"},
 		{"validate slurm", `executor "slurm" is not supported yet`},
 		{"validate broken", "repeet"},
-		{"try", "berth try takes DIR, and none was given: write, for example, berth try tasks/hello"},
-		{"try nowhere", "nowhere is not a folder"},
+		{"try", "berth try: expected 1 argument (DIR), got none. Example: berth try tasks/hello"},
+		{"try nowhere", "no such folder: nowhere"},
 		{"try empty", "no task at or below empty"},
 		{"try tasks/one --agent nobody", "Error: --agent: Plugin \"nobody\" cannot be used\n"},
 		{"try tasks/one --agent orcale", `did you mean "oracle"?`},
@@ -113,19 +113,19 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"resume nowhere", `no run "nowhere"`},
 		{"resume tasks", "not a run folder"},
 		{"resume last", "no run in ./runs yet"},
-		{"resume x --again passed", "that is a measurement"},
-		{"resume x --again lost", "no such outcome"},
+		{"resume x --again passed", "this outcome is a result"},
+		{"resume x --again lost", "unknown outcome"},
 		{"show nowhere", `no run "nowhere"`},
 		{"task check empty", "no task at or below empty"},
-		{"task check tasks --format none", `no task format "none": there is harbor`},
+		{"task check tasks --format none", `no task format "none"; known: harbor`},
 		{"task check tasks --format habror", `no task format "habror": did you mean "harbor"?`},
 		{"plugin info none", `no plugin "none"`},
 		{"plugin info orcle", `no plugin "orcle": did you mean "oracle"?`},
 		{"plugin info verifer\x00script", `"verifer" is no kind of plugin: did you mean "verifier"?`},
 		{"run . --require agnet=oracle:passed=1", `no axis "agnet": did you mean "agent"?`},
-		{"run . --require passd=1", `there is no metric "passd": did you mean "passed"?`},
+		{"run . --require passd=1", `unknown metric "passd": did you mean "passed"?`},
 		{"plugin info script-", `no plugin "script-"`},
-		{"plugin test none", "test none: no such file or directory: name a plugin binary"},
+		{"plugin test none", "test none: no such file or directory. Example: berth plugin test bin/plugins/local"},
 		{"plugin test experiment.hcl --config x", `--config "x" is not JSON`},
 		{"init . --tasks x", "experiment.hcl exists"},
 	} {
@@ -153,7 +153,7 @@ func TestPlacesThatDoNotDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := berth(t, dir, "init")
-	if r.code != 2 || !strings.Contains(r.stderr, "own.hcl exists, and all *.hcl files of a folder are one experiment: name another folder") {
+	if r.code != 2 || !strings.Contains(r.stderr, "own.hcl exists, and all *.hcl files of a folder are one experiment: choose another folder") {
 		t.Errorf("init beside another experiment: code %d: %s", r.code, r.stderr)
 	}
 	write(t, dir, map[string]string{"runs": "a file"})
@@ -176,7 +176,7 @@ func TestPlacesThatDoNotDo(t *testing.T) {
 		cmd, out, stderr := prepare(t, gone, strings.Fields(args)...)
 		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `rmdir "$0" && exec "$@"`, gone, binary}
 		cmd.Args = append(cmd.Args, strings.Fields(args)...)
-		if r := ended(t, cmd, cmd.Run(), out, stderr); r.code != code || (code == 2) != strings.Contains(r.stderr, "started in is gone: go to another one") {
+		if r := ended(t, cmd, cmd.Run(), out, stderr); r.code != code || (code == 2) != strings.Contains(r.stderr, "the current folder was removed: change to another one") {
 			t.Errorf("%s in a folder that is gone: code %d: %s", args, r.code, r.stderr)
 		}
 	}
@@ -192,11 +192,11 @@ func TestFailuresAsJSON(t *testing.T) {
 	berth(t, dir, "init").want(t, 0)
 	for _, tt := range []struct{ args, err, detail string }{
 		{"frobnicate", "unknown command", ""},
-		{"run . --in-flight x", "--in-flight is", ""},
+		{"run . --in-flight x", "--in-flight must be", ""},
 		{"run --frobnicate", "unknown flag", ""},
 		{"run broken", "nothing was started", "repeet"},
 		{"run . --var x=1", "nothing was started", "x"},
-		{"try nowhere", "nowhere is not a folder", ""},
+		{"try nowhere", "no such folder: nowhere", ""},
 		{"resume nowhere", `no run "nowhere"`, ""},
 		{"init", "experiment.hcl exists", ""},
 		{"gateway broken", "nothing was started", "repeet"},
@@ -232,7 +232,7 @@ func TestReadersThatGoAway(t *testing.T) {
 	for _, args := range [][]string{{"plan"}, {"plan", "--json"}} {
 		cmd, _, stderr := prepare(t, dir, args...)
 		cmd.Stdout = full
-		if r := ended(t, cmd, cmd.Run(), new(bytes.Buffer), stderr); r.code != 1 || !strings.Contains(r.stderr, "answer could not be written") {
+		if r := ended(t, cmd, cmd.Run(), new(bytes.Buffer), stderr); r.code != 1 || !strings.Contains(r.stderr, "write the result") {
 			t.Errorf("%v on a full disk: code %d, %s", args, r.code, r.stderr)
 		}
 	}
@@ -260,7 +260,7 @@ func TestAPipeAmongTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := berth(t, dir, "validate")
-	if r.code != 2 || !strings.Contains(r.stderr, "x.hcl is no regular file") {
+	if r.code != 2 || !strings.Contains(r.stderr, "x.hcl is not a regular file") {
 		t.Errorf("code %d: %s", r.code, r.stderr)
 	}
 }
@@ -411,7 +411,7 @@ func TestDoctorAndListNameABrokenPlugin(t *testing.T) {
 	}
 	r := with("doctor")
 	r.want(t, 0)
-	if !strings.Contains(r.out, "plugin plugins/broken: ") || !strings.Contains(r.out, "this machine can run tasks") {
+	if !strings.Contains(r.out, "plugin plugins/broken: ") || !strings.Contains(r.out, "This machine can run tasks") {
 		t.Errorf("doctor: %s", r.out)
 	}
 	r = with("plugin", "list")

@@ -123,7 +123,7 @@ func TestDoctorTellsWhoHasWhichIDs(t *testing.T) {
 	root := newPlace(t)
 	s := root.start("doctor", "--json")
 	root.end(s)
-	if c := check(t, s.out.String(), "user ids"); c.Remedy != "" || !strings.Contains(c.Text, "root gives each sandbox ids of its own") {
+	if c := check(t, s.out.String(), "user ids"); c.Remedy != "" || !strings.Contains(c.Text, "root gives each sandbox its own ids") {
 		t.Errorf("root: %+v", c)
 	}
 	text, _ := p.run(p.dir, false, "doctor", "--json")

@@ -151,7 +151,7 @@ func Open(dir, name, version string) (Bundle, error) {
 	b, err := read(folder(dir, name, version))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return b, fmt.Errorf("%w: %s: make it once, with `berth agent bundle %s` (looked in %s)", ErrMissing, id, id, dir)
+		return b, fmt.Errorf("%w: %s: build it with `berth agent bundle %s` (searched %s)", ErrMissing, id, id, dir)
 	case err != nil:
 		return b, again(id, err)
 	case b.Arch != runtime.GOARCH:

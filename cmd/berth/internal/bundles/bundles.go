@@ -60,10 +60,10 @@ func (c *Commands) Digests() (map[string]string, error) {
 func (c *Commands) Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Make the programs of agents that run inside sandboxes",
-		Long: `An agent that runs inside the sandbox needs its programs there. They are made
-once for a machine, as a bundle: one folder with all that they need, mounted
-read-only into every sandbox. Trials never download anything.`,
+		Short: "Manage the programs of agents that run inside sandboxes",
+		Long: `An agent that runs inside the sandbox needs its programs there. They are built
+once per machine, as a bundle: one folder with everything they need, which is
+mounted read-only into every sandbox. Trials never download anything.`,
 		Example: "  berth agent list\n  berth agent bundle NAME",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -79,12 +79,12 @@ func (c *Commands) bundleCommand() *cobra.Command {
 	var r bundle.Recipe
 	cmd := &cobra.Command{
 		Use:   "bundle [NAME[@VERSION]]",
-		Short: "Make the bundle of an agent",
-		Long: `Gets the packages of an agent from their registries, through npm, pip and apt,
-and makes a bundle of them. What it is made of, and which version when none is
-said, is in the agent's plugin. With --npm, --pypi or --debian it is said here,
-for a program that no plugin knows. With --lock the bundle of a lock is made
-again, down to the last package, and has its digest or is none.`,
+		Short: "Build the bundle of an agent",
+		Long: `Downloads the packages of an agent from their registries, with npm, pip and
+apt, and builds a bundle from them. The agent's plugin says which packages, and
+which version if you give none. For a program without a plugin, name the
+packages with --npm, --pypi and --debian. --lock rebuilds the exact bundle in
+FILE and fails if the digest differs.`,
 		Example: `  berth agent bundle NAME
   berth agent bundle NAME@1.2.3
   berth agent bundle --lock name.lock.json
@@ -109,12 +109,12 @@ again, down to the last package, and has its digest or is none.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&again, "again", false, "make it also when it is there")
-	f.StringArrayVar(&r.NPM, "npm", nil, "package of npm, `NAME@VERSION`; may be repeated")
-	f.StringArrayVar(&r.PyPI, "pypi", nil, "package of PyPI, `NAME==VERSION`; may be repeated")
-	f.StringArrayVar(&r.Debian, "debian", nil, "package of Debian, `NAME`; may be repeated")
-	f.StringVar(&lock, "lock", "", "make the bundle of this `FILE`, which berth agent lock has written; - is standard input")
-	f.StringArrayVar(&links, "link", nil, "a name in bin/ for a file of the bundle, `NAME=PATH`; may be repeated")
+	f.BoolVar(&again, "again", false, "build it even if it exists already")
+	f.StringArrayVar(&r.NPM, "npm", nil, "npm package, `NAME@VERSION`; may be repeated")
+	f.StringArrayVar(&r.PyPI, "pypi", nil, "PyPI package, `NAME==VERSION`; may be repeated")
+	f.StringArrayVar(&r.Debian, "debian", nil, "Debian package, `NAME`; may be repeated")
+	f.StringVar(&lock, "lock", "", "rebuild the bundle in `FILE`, written by berth agent lock; - is standard input")
+	f.StringArrayVar(&links, "link", nil, "add bin/NAME as a link to PATH in the bundle, `NAME=PATH`; may be repeated")
 	return cmd
 }
 
@@ -123,7 +123,7 @@ func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, lo
 	own := len(o.Recipe.NPM)+len(o.Recipe.PyPI)+len(o.Recipe.Debian) > 0
 	switch {
 	case lock != "" && (own || len(args) > 0):
-		return errors.New("--lock says all about the bundle: give it alone")
+		return errors.New("--lock cannot be combined with NAME, --npm, --pypi, --debian or --link")
 	case lock != "":
 		in := cmd.InOrStdin()
 		if lock != "-" {
@@ -141,7 +141,7 @@ func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, lo
 		o.Lock = &l
 		return nil
 	case len(args) == 0:
-		return errors.New("which bundle? Write NAME or NAME@VERSION, or --lock FILE")
+		return errors.New("berth agent bundle: expected NAME, NAME@VERSION or --lock FILE. Example: berth agent bundle NAME@1.2.3")
 	}
 	if o.Name, o.Version, err = bundle.Parse(args[0]); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, lo
 	for _, l := range links {
 		from, to, ok := strings.Cut(l, "=")
 		if !ok {
-			return fmt.Errorf("--link %q: write NAME=PATH, the path being in the bundle", l)
+			return fmt.Errorf("--link %q: expected NAME=PATH, with a path in the bundle", l)
 		}
 		o.Recipe.Links[from] = to
 	}
@@ -164,10 +164,10 @@ func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, lo
 func (c *Commands) lockCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "lock NAME@VERSION",
-		Short: "Print what a bundle was made of",
-		Long: `Prints, as JSON, all packages of a bundle that is there, with versions and
-digests: what "berth agent bundle --lock" needs to make the same one elsewhere,
-or later.`,
+		Short: "Print the packages of a bundle",
+		Long: `Prints, as JSON, all packages of an installed bundle with versions and digests.
+"berth agent bundle --lock" rebuilds the same bundle from this file, on another
+machine or later.`,
 		Example: "  berth agent lock NAME@1.2.3 > name.lock.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -176,7 +176,7 @@ or later.`,
 				return err
 			}
 			if version == "" {
-				return fmt.Errorf("lock of %q: of which version? berth agent list says which are there", name)
+				return fmt.Errorf("lock %q: expected NAME@VERSION. berth agent list shows the versions", name)
 			}
 			b, err := bundle.Open(c.dir(), name, version)
 			if err != nil {
@@ -213,7 +213,7 @@ func (c *Commands) recipe(cmd *cobra.Command, name string) (bundle.Recipe, error
 		switch {
 		case e.Kind != plugins.KindAgent || e.ShadowedBy != "":
 		case e.Name == name && e.Bundle == nil:
-			return bundle.Recipe{}, fmt.Errorf("agent %q needs no bundle: it works from the host", name)
+			return bundle.Recipe{}, fmt.Errorf("agent %q needs no bundle: it runs on the host", name)
 		case e.Name == name:
 			return *e.Bundle, nil
 		case e.Bundle != nil:
@@ -222,22 +222,22 @@ func (c *Commands) recipe(cmd *cobra.Command, name string) (bundle.Recipe, error
 	}
 	slices.Sort(have)
 	if best := near.Word(name, have); best != "" {
-		return bundle.Recipe{}, fmt.Errorf("no agent %q has a bundle: did you mean %q?", name, best)
+		return bundle.Recipe{}, fmt.Errorf("no agent %q with a bundle: did you mean %q?", name, best)
 	}
-	return bundle.Recipe{}, fmt.Errorf("no agent %q has a bundle: there are %s; or say what it is made of, with --npm, --pypi or --debian", name, strings.Join(have, ", "))
+	return bundle.Recipe{}, fmt.Errorf("no agent %q with a bundle. Agents with a bundle: %s. For another program, name its packages with --npm, --pypi or --debian", name, strings.Join(have, ", "))
 }
 
 func (c *Commands) listCommand() *cobra.Command {
 	var verify bool
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List the bundles that are there, and those that plugins could use",
+		Short:   "List installed bundles, and those that plugins could use",
 		Example: "  berth agent list\n  berth agent list --verify",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir := c.dir()
 			if dir == "" {
-				return fmt.Errorf("no folder for bundles is known: set HOME or %s", bundle.EnvDir)
+				return fmt.Errorf("no folder for bundles: set HOME or %s", bundle.EnvDir)
 			}
 			there, err := bundle.List(dir)
 			if err != nil {
@@ -276,7 +276,7 @@ func (c *Commands) listCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&verify, "verify", false, "read every bundle, and compare it with its digest")
+	cmd.Flags().BoolVar(&verify, "verify", false, "read every bundle and compare it with its digest")
 	return cmd
 }
 
@@ -319,14 +319,14 @@ func (c *Commands) say(res *output.AgentList) {
 		c.Printf("no bundles in %s\n", res.Folder)
 	}
 	for _, m := range res.Missing {
-		c.Printf("not made: %s (berth agent bundle %s)\n", terminal.Clean(m), terminal.Clean(m))
+		c.Printf("not installed: %s (berth agent bundle %s)\n", terminal.Clean(m), terminal.Clean(m))
 	}
 }
 
 func (c *Commands) exportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "export NAME@VERSION FILE",
-		Short:   "Write a bundle into an archive, for a machine without a network",
+		Short:   "Write a bundle to an archive, for a machine without a network",
 		Example: "  berth agent export NAME@1.2.3 bundle.tar.zst",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) (err error) {
@@ -335,7 +335,7 @@ func (c *Commands) exportCommand() *cobra.Command {
 				return err
 			}
 			if version == "" {
-				return fmt.Errorf("export of %q: of which version? berth agent list says which are there", name)
+				return fmt.Errorf("export %q: expected NAME@VERSION. berth agent list shows the versions", name)
 			}
 			b, err := bundle.Open(c.dir(), name, version)
 			if err != nil {
@@ -369,8 +369,8 @@ func (c *Commands) importCommand() *cobra.Command {
 	var again bool
 	cmd := &cobra.Command{
 		Use:     "import FILE",
-		Short:   "Take a bundle out of an archive",
-		Long:    "Takes a bundle out of an archive that `berth agent export` wrote, and checks its\ndigest. FILE may be -, for standard input.",
+		Short:   "Install a bundle from an archive",
+		Long:    "Installs a bundle from an archive that `berth agent export` wrote, and checks\nits digest. FILE can be - for standard input.",
 		Example: "  berth agent import bundle.tar.zst",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -378,7 +378,7 @@ func (c *Commands) importCommand() *cobra.Command {
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
 				if err != nil {
-					return fmt.Errorf("%w: name an archive that `berth agent export` wrote", err)
+					return fmt.Errorf("%w: expected an archive that `berth agent export` wrote", err)
 				}
 				defer f.Close()
 				from = f
@@ -394,6 +394,6 @@ func (c *Commands) importCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&again, "again", false, "replace one of the same name and another digest")
+	cmd.Flags().BoolVar(&again, "again", false, "replace an installed bundle with the same name and another digest")
 	return cmd
 }

@@ -98,14 +98,14 @@ func (a *app) main(ctx context.Context, args []string) int {
 	root.SetErr(a.Err)
 	cmd, err := root.ExecuteContextC(ctx)
 	if lost := a.Lost(); err == nil && lost != nil {
-		err = &exit{exitErrors, fmt.Errorf("the answer could not be written: %w", lost)}
+		err = &exit{exitErrors, fmt.Errorf("write the result: %w", lost)}
 	}
 	if err == nil {
 		return exitComplete
 	}
 	code, said := exitUsage, false
 	if _, ok := errors.AsType[usage.Error](err); !ok && cmd == root { // which does nothing that could fail: a command is unknown
-		err = fmt.Errorf("%w: %s", err, usage.Next(root, args))
+		err = fmt.Errorf("%w. %s", err, usage.Next(root, args))
 	}
 	if e, ok := errors.AsType[*exit](err); ok {
 		code, said = e.code, e.err == nil
@@ -149,15 +149,15 @@ var nowhere = map[string]bool{"help": true, "version": true, "doctor": true, "gc
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
-		Short: "Run agents against tasks in sandboxes, and measure how well they do",
-		Long: `Berth runs agents against tasks in sandboxes and tells you, with numbers you can
-defend, how well they did. One file describes an experiment; Berth expands it
-into trials, runs them, and keeps every attempt.`,
-		Example: `  berth doctor                      what can this machine do?
+		Short: "Run agents on tasks in sandboxes, and measure how well they do",
+		Long: `Berth runs agents on tasks in sandboxes and measures how well they do. One file
+describes an experiment. Berth expands it into trials, runs them, and stores
+every attempt.`,
+		Example: `  berth doctor                      check what this machine can run
   berth try tasks/hello             run one task with its own solution
-  berth plan experiment.hcl         what would be run, and what could it cost?
-  berth run experiment.hcl          run it, into ./runs
-  berth show last                   what came of it`,
+  berth plan experiment.hcl         show the trials and what they can cost
+  berth run experiment.hcl          run them, and store the run in ./runs
+  berth show last                   show the results`,
 		Version:      version,
 		SilenceUsage: true, SilenceErrors: true, DisableSuggestions: true, SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -170,14 +170,14 @@ into trials, runs them, and keeps every attempt.`,
 			w := zerolog.ConsoleWriter{Out: a.logs, NoColor: !a.ErrColor, TimeFormat: "15:04:05.000"}
 			a.log = zerolog.New(zerolog.SyncWriter(w)).Level(level).With().Timestamp().Logger()
 			if _, err := os.Getwd(); errors.Is(err, fs.ErrNotExist) && !nowhere[cmd.Name()] {
-				return errors.New("the folder that this was started in is gone: go to another one")
+				return errors.New("the current folder was removed: change to another one")
 			}
 			return nil
 		},
 	}
 	f := root.PersistentFlags()
-	f.BoolVar(&a.JSON, "json", false, "print the answer as JSON")
-	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what the program does to stderr")
+	f.BoolVar(&a.JSON, "json", false, "print the result as JSON")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "print debug logs on stderr")
 	root.AddCommand(
 		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.resumeCommand(),
 		a.showCommand(), a.taskCommand(), a.pluginCommand(), a.bundles().Command(),

@@ -20,9 +20,9 @@ import (
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine can do, what it lacks, and how to mend that",
-		Long: `Looks at this machine, and asks every environment plugin whether it could run a
-plain task. Exit code 1 says that none can.`,
+		Short: "Check what this machine can run, and how to fix what is missing",
+		Long: `Checks this machine, and asks every environment plugin whether it could run a
+plain task. The exit code is 1 if none can.`,
 		Example: "  berth doctor\n  berth doctor --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,7 +62,7 @@ func (a *app) doctor(ctx context.Context) (*output.Doctor, error) {
 		e := &entries[i]
 		if e.Error != "" {
 			res.Checks = append(res.Checks, output.DoctorCheck{
-				Name: brokenPlugin + report.Display(e.Path), Text: e.Error, Remedy: "remove it from the folder of plugins, or mend it",
+				Name: brokenPlugin + report.Display(e.Path), Text: e.Error, Remedy: "remove it from the folder of plugins, or fix it",
 			})
 			continue
 		}
@@ -137,11 +137,11 @@ func machineChecks() []output.DoctorCheck {
 	if missing != nil {
 		add("sandboxd", path, "run make build", missing)
 	} else if dir != "" {
-		add("sandboxd", path, "make room in "+dir, err)
+		add("sandboxd", path, "free some space in "+dir, err)
 	}
 	cache := output.DoctorCheck{Name: "cache folder", OK: true}
 	if cache.Text, err = cacheFolder(); err != nil { // nothing needs it
-		cache.Text = err.Error() + ": every command asks every plugin anew what it is"
+		cache.Text = err.Error() + ": every command has to start every plugin to ask what it serves"
 		cache.Remedy = "set XDG_CACHE_HOME to a folder of your own"
 	}
 	return append(checks, cache)
@@ -187,8 +187,8 @@ func (a *app) sayDoctor(res *output.Doctor) {
 				can = append(can, e.Name)
 			}
 		}
-		a.Printf("\nthis machine can run tasks, by environment %s: berth try DIR\n", strings.Join(can, ", "))
+		a.Printf("\nThis machine can run tasks with environment %s. Try one: berth try DIR\n", strings.Join(can, " or "))
 	} else {
-		a.Printf("\nthis machine cannot run tasks yet: what is above says why\n")
+		a.Printf("\nThis machine cannot run tasks yet; see the lines above.\n")
 	}
 }

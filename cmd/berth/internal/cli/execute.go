@@ -35,9 +35,9 @@ type runFlags struct {
 
 func (f *runFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.IntVar(&f.inFlight, "in-flight", 0, "`NUMBER` of attempts at the same time (default: as the experiment says, else the number of processors)")
-	fs.StringArrayVar(&f.require, "require", nil, "end with code 1 unless this `RULE` holds for each cell: \"pass_rate >= 0.9\", \"agent=oracle: passed = planned\", \"exposed = 0\"; may be repeated")
-	fs.BoolVar(&f.noLive, "no-live", false, "print lines also on a terminal, no live block")
+	fs.IntVar(&f.inFlight, "in-flight", 0, "`NUMBER` of attempts at the same time (default: that of the experiment, or the number of processors)")
+	fs.StringArrayVar(&f.require, "require", nil, "exit with code 1 unless this `RULE` holds for each cell: \"pass_rate >= 0.9\", \"agent=oracle: passed = planned\", \"exposed = 0\"; may be repeated")
+	fs.BoolVar(&f.noLive, "no-live", false, "print progress as lines, also on a terminal")
 }
 
 // possible refuses a --require rule that names no cell of the plan, which would
@@ -64,7 +64,7 @@ type job struct {
 // refuses numbers that cannot be.
 func (f *runFlags) requirements() ([]requirement.Rule, error) {
 	if f.inFlight < 0 {
-		return nil, fmt.Errorf("--in-flight is %d: give 1 or more, or leave it out", f.inFlight)
+		return nil, fmt.Errorf("--in-flight must be at least 1, got %d", f.inFlight)
 	}
 	var rs []requirement.Rule
 	for _, text := range f.require {
@@ -91,7 +91,7 @@ func (a *app) startable(l *load.Loaded) error {
 	if !l.Ready() {
 		err := errors.New("nothing was started")
 		if l.Plan != nil && slices.ContainsFunc(l.Plan.Problems, func(p plan.Problem) bool { return p.Refusal }) {
-			err = errors.New("nothing was started: exclude the tasks that are refused, or leave them out with --skip-refused")
+			err = errors.New("nothing was started: exclude the refused tasks, or skip them with --skip-refused")
 		}
 		return &exit{exitUsage, err}
 	}
@@ -220,7 +220,7 @@ func sandboxdPath() (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(exe), sandboxdName)
 	if _, err = os.Stat(path); err != nil {
-		return "", fmt.Errorf("%s is not beside %s: run make build, or install both", sandboxdName, exe)
+		return "", fmt.Errorf("%s is missing beside %s: run make build, or install both", sandboxdName, exe)
 	}
 	return path, nil
 }
@@ -242,7 +242,7 @@ func tempDir(pattern string) (string, error) {
 // sayRun prints the tables of a run and where it is.
 func (a *app) sayRun(res *output.Run) {
 	if res.Ran == 0 && res.Summary.Complete {
-		a.Printf("nothing was left to run\n\n")
+		a.Printf("nothing to run: every trial has an outcome\n\n")
 	}
 	report.Summary(a.Printer, res.Summary)
 	for _, f := range res.Failed {
@@ -255,7 +255,7 @@ func (a *app) sayRun(res *output.Run) {
 	if !res.Summary.Complete {
 		a.Printf("resume with: berth resume %s\n", report.Display(res.Dir))
 	}
-	a.Printf("look at it:  berth show %s\n", report.Display(res.Dir))
+	a.Printf("show it:     berth show %s\n", report.Display(res.Dir))
 }
 
 // header is what a manifest says of a run that is made now.

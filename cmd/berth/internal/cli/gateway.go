@@ -30,13 +30,13 @@ func (a *app) gatewayCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "gateway PATH",
-		Short: "Serve the models of an experiment on a port, to try a client",
-		Long: `Serves the models of an experiment as an agent would get them: at an address of
-this machine, with a token for each that is good until the command ends. The key
-of the provider stays here. What was used is printed at the end (Ctrl-C).
+		Short: "Serve the models of an experiment on a port, to test a client",
+		Long: `Serves the models of an experiment as agents get them: at an address of this
+machine, with a token per model that works until the command ends. Clients
+never see the key of the provider. Ctrl-C ends the command and prints the
+usage.
 
-Whoever has the token can use the model, and pays with the key of the
-experiment.`,
+Anybody who has a token can use the model at the cost of the experiment's key.`,
 		Example: "  berth gateway experiment.hcl\n  berth gateway experiment.hcl --port 8099 --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,7 +44,7 @@ experiment.`,
 		},
 	}
 	f.Register(cmd)
-	cmd.Flags().IntVar(&port, "port", 0, "the `PORT` (default: any free one)")
+	cmd.Flags().IntVar(&port, "port", 0, "the `PORT` (default: any free port)")
 	return cmd
 }
 
@@ -67,7 +67,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 	}
 	ms := run.Models(e.Cells...)
 	if len(ms) == 0 {
-		return fmt.Errorf("%s uses no model: name one with model = model.<name>", path)
+		return fmt.Errorf("%s uses no model: set model = model.<name>", path)
 	}
 	dir, err := tempDir("berth-gateway-")
 	if err != nil {
@@ -126,8 +126,8 @@ func (a *app) sayModels(s models.Session, url string, ms []*cell.Model) error {
 		return err
 	}
 	for _, m := range res.Models {
-		a.Printf("%s\n  provider  %s\n  model     %s\n  base URL  %s (or %s/v1, as the client has it)\n  key       %s\n", m.Label, m.Provider, m.Name, m.URL, m.URL, m.Token)
+		a.Printf("%s\n  provider  %s\n  model     %s\n  base URL  %s (or %s/v1 if the client needs it)\n  key       %s\n", m.Label, m.Provider, m.Name, m.URL, m.URL, m.Token)
 	}
-	a.Notef("Ctrl-C ends it\n")
+	a.Notef("Press Ctrl-C to stop.\n")
 	return nil
 }

@@ -17,13 +17,13 @@ func (a *app) gcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove what killed runs left on this machine",
-		Long: `Removes sandboxes, sockets and folders of runs whose process is gone. Runs that
-are under way, and everything in run folders, are left alone.
+		Long: `Removes sandboxes, sockets and folders of runs whose process is gone. It does
+not touch active runs or anything in run folders.
 
-Images that were built for tasks, or loaded from archives, stay for the next
-run. With a rule for them, those of each environment that the rule does not keep
-are removed, but never one that a sandbox or a run uses, and never one that
-Berth did not make.`,
+Images that were built for tasks, or loaded from archives, are kept for the
+next run. The --images flags set a rule for each environment: images outside of
+the rule are removed, except those that a sandbox or a run uses and those that
+Berth did not create.`,
 		Example: "  berth gc\n  berth gc --dry-run\n  berth gc --images-within 168h --images-gib 50",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,7 +62,7 @@ Berth did not make.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be removed, sandboxes included, and remove nothing")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "list what would be removed, including sandboxes, and remove nothing")
 	images.declare(cmd)
 	return cmd
 }
@@ -74,15 +74,15 @@ type imageFlags struct {
 }
 
 func (f *imageFlags) declare(cmd *cobra.Command) {
-	cmd.Flags().Int64Var(&f.keep, "images-keep", 0, "keep this `NUMBER` of images of an environment, those that were used last")
-	cmd.Flags().DurationVar(&f.within, "images-within", 0, "keep images that were used within this `TIME`, such as 168h")
-	cmd.Flags().Int64Var(&f.gib, "images-gib", 0, "keep images that were used last, up to so many `GIB`; shared layers count in each")
+	cmd.Flags().Int64Var(&f.keep, "images-keep", 0, "keep the `NUMBER` of images of each environment that were used last")
+	cmd.Flags().DurationVar(&f.within, "images-within", 0, "keep images that were used within this `TIME`, for example 168h")
+	cmd.Flags().Int64Var(&f.gib, "images-gib", 0, "keep the images that were used last, up to `GIB` in total; shared layers count in each image")
 }
 
 // rule has the parts that were given.
 func (f *imageFlags) rule(cmd *cobra.Command) (run.ImageRule, error) {
 	if min(f.keep, f.gib, int64(f.within)) < 0 {
-		return run.ImageRule{}, errors.New("--images-keep, --images-within and --images-gib may not be negative: write 0 to keep no image but those in use")
+		return run.ImageRule{}, errors.New("--images-keep, --images-within and --images-gib must not be negative: 0 keeps only images in use")
 	}
 	rule := run.ImageRule{}
 	if cmd.Flags().Changed("images-keep") {

@@ -20,10 +20,10 @@ func (a *app) initCommand() *cobra.Command {
 	var tasks string
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Write an experiment and a task to start from",
-		Long: `Writes experiment.hcl into DIR (here without it), and a small task into the
-folder of the tasks if that is not there or empty: both can be run as they are,
-and say in comments what to edit. Nothing that exists is overwritten.`,
+		Short: "Create an experiment and a task to start from",
+		Long: `Creates experiment.hcl in DIR (default: the current folder). If the folder of
+the tasks is missing or empty, it also creates a small task. Both can be run as
+they are, and say in comments what to edit. Existing files are not overwritten.`,
 		Example: `  berth init                   then: berth run
   berth init study --tasks ../tasks`,
 		Args: cobra.MaximumNArgs(1),
@@ -47,11 +47,11 @@ and say in comments what to edit. Nothing that exists is overwritten.`,
 			if len(args) == 0 {
 				where = ""
 			}
-			a.Printf("look at it:  berth plan%s\nrun it:      berth run%s\n", where, where)
+			a.Printf("check it:  berth plan%s\nrun it:    berth run%s\n", where, where)
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&tasks, "tasks", "./tasks", "folder of the tasks, as the file names it: `DIR`")
+	cmd.Flags().StringVar(&tasks, "tasks", "./tasks", "folder of the tasks, relative to the experiment: `DIR`")
 	return cmd
 }
 
@@ -65,7 +65,7 @@ func (a *app) begin(dir, tasks string) ([]string, error) {
 	const own = "experiment.hcl"
 	others, err := fs.Glob(os.DirFS(dir), "*.hcl") // its only error is a bad pattern
 	if err == nil && len(others) > 0 && !slices.Contains(others, own) {
-		return nil, fmt.Errorf("%s exists, and all *.hcl files of a folder are one experiment: name another folder", report.Display(filepath.Join(dir, others[0])))
+		return nil, fmt.Errorf("%s exists, and all *.hcl files of a folder are one experiment: choose another folder", report.Display(filepath.Join(dir, others[0])))
 	}
 	file := filepath.Join(dir, own)
 	text := fmt.Sprintf(initText, quote(store.Name(filepath.Base(dir), 40)), quote(format), quote(tasks), defaultEnvironment, defaultAgent)
@@ -107,7 +107,7 @@ func writeNew(file string, text []byte, mode fs.FileMode) error {
 	}
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists: remove it, or name another folder", report.Display(file))
+		return fmt.Errorf("%s exists: remove it, or choose another folder", report.Display(file))
 	}
 	if err != nil {
 		return err

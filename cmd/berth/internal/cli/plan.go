@@ -19,10 +19,10 @@ func (a *app) planCommand() *cobra.Command {
 	var trials bool
 	cmd := &cobra.Command{
 		Use:   "plan [PATH]",
-		Short: "Say what an experiment would run, can cost, and lacks",
+		Short: "Show the trials of an experiment, their cost, and what is missing",
 		Long: `Expands an experiment into cells and trials, and asks its agents and
-environments what they need and refuse. No sandbox is made. A price that is not
-known makes the cost unknown, not zero. Exit code 2 says that ` + "`berth run`" + `
+environments what they need and refuse. No sandbox is created. If a price is
+unknown, the cost is unknown, not zero. The exit code is 2 if ` + "`berth run`" + `
 would not start.`,
 		Example: "  berth plan experiment.hcl\n  berth plan experiment.hcl --trials",
 		Args:    cobra.MaximumNArgs(1),
@@ -45,7 +45,7 @@ would not start.`,
 		},
 	}
 	f.Register(cmd)
-	cmd.Flags().BoolVar(&trials, "trials", false, "list every trial with its id")
+	cmd.Flags().BoolVar(&trials, "trials", false, "also list every trial with its id")
 	return cmd
 }
 
@@ -133,7 +133,7 @@ func (a *app) planTables(p *output.Plan) {
 	}
 	tasks.Write(a.Out, a.Color)
 	if n := len(p.Tasks) - maxPlanned; n > 0 {
-		a.Printf("… and %d more: --json lists them\n", n)
+		a.Printf("… and %d more; use --json to list them\n", n)
 	}
 	a.Printf("\n")
 	if len(p.List) > 0 {
@@ -154,7 +154,7 @@ func (a *app) planTables(p *output.Plan) {
 		if p.Refused > 0 {
 			why = append(why, fmt.Sprintf("%d refused", p.Refused))
 		}
-		a.Printf("trials that cannot be run: %s\n", strings.Join(why, ", "))
+		a.Printf("trials that cannot run: %s\n", strings.Join(why, ", "))
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 func (a *app) pluginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "plugin",
-		Short:   "List, test and start plugins",
+		Short:   "List, test and create plugins",
 		Example: "  berth plugin list",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -41,10 +41,10 @@ func (a *app) pluginCommand() *cobra.Command {
 func (a *app) pluginListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the plugins that are found",
-		Long: `Looks for plugins beside this program, in $BERTH_PLUGIN_PATH, and in the user's
-own folder, in this order; the first to serve a name wins. A program that is new
-is started once to be asked.`,
+		Short: "List the installed plugins",
+		Long: `Searches for plugins beside this program, in $BERTH_PLUGIN_PATH, and in the
+user's own folder, in this order. The first plugin with a name wins. A new
+program is started once, to ask which plugins it serves.`,
 		Example: "  berth plugin list\n  berth plugin list --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -61,7 +61,7 @@ is started once to be asked.`,
 				case e.Error != "":
 					a.Notef("%s %s: %s\n", terminal.Paint(a.ErrColor, terminal.Odd, "Warning:"), report.Display(e.Path), terminal.Clean(e.Error))
 				case e.ShadowedBy != "":
-					a.Notef("%s %s %q of %s is not used: %s comes first\n", terminal.Paint(a.ErrColor, terminal.Odd, "Warning:"), e.Kind, e.Name,
+					a.Notef("%s %s %q of %s is hidden by %s\n", terminal.Paint(a.ErrColor, terminal.Odd, "Warning:"), e.Kind, e.Name,
 						report.Display(e.Path), report.Display(e.ShadowedBy))
 				default:
 					t.Row(e.Kind, e.Name, terminal.Clean(e.Version), strconv.Itoa(e.Protocol), e.Digest[:min(len(e.Digest), 19)], report.Display(e.Path))
@@ -104,7 +104,7 @@ func pluginEntry(e *plugin.Entry) output.PluginEntry {
 func (a *app) pluginInfoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "info NAME",
-		Short:   "Say what a plugin is and what its configuration may hold",
+		Short:   "Describe a plugin and its configuration",
 		Example: "  berth plugin info local\n  berth plugin info \"verifier script\" --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -186,7 +186,7 @@ func (a *app) pluginText(e *output.PluginEntry, fields []pluginconfig.Field) {
 		a.Printf("capabilities  %s\n", terminal.Clean(strings.Join(e.Capabilities, ", ")))
 	}
 	if len(fields) == 0 {
-		a.Printf("configuration none\n")
+		a.Printf("no configuration\n")
 		return
 	}
 	a.Printf("\n")
@@ -217,11 +217,11 @@ func (a *app) pluginTestCommand() *cobra.Command {
 	var config, image, shells string
 	cmd := &cobra.Command{
 		Use:   "test PATH",
-		Short: "Try a plugin binary against the contract that it claims to keep",
-		Long: `Starts the program at PATH and tries every clause of the conformance kits on
-each plugin that it serves, whatever language it is written in. Each clause has
-its own time limit and says what accident it guards against. Exit code 1 says
-that a clause failed, 2 that the plugin could not be tried, and why.`,
+		Short: "Run the conformance kit on a plugin",
+		Long: `Starts the program at PATH, written in any language, and runs every clause of
+the conformance kit on each plugin that it serves. Each clause has a time limit
+and says what problem it guards against. The exit code is 1 if a clause failed,
+and 2 if the plugin could not be tested.`,
 		Example: "  berth plugin test bin/plugins/local\n  berth plugin test ./my-verifier.py --config '{\"tolerance\": 0.1}'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -249,8 +249,8 @@ that a clause failed, 2 that the plugin could not be tried, and why.`,
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&config, "config", "", "configuration of the plugins, as `JSON`")
-	fs.StringVar(&image, "image", "", "`IMAGE` for an environment's sandboxes (default: its base)")
-	fs.StringVar(&shells, "shells", defaultEnvironment, "`ENVIRONMENT` in whose sandboxes agents and verifiers are tried")
+	fs.StringVar(&image, "image", "", "`IMAGE` for the sandboxes of an environment plugin (default: its base)")
+	fs.StringVar(&shells, "shells", defaultEnvironment, "`ENVIRONMENT` whose sandboxes are used to test agents and verifiers")
 	return cmd
 }
 

@@ -17,14 +17,14 @@ func (a *app) pluginNewCommand() *cobra.Command {
 	var o newplugin.Options
 	cmd := &cobra.Command{
 		Use:   "new DIR",
-		Short: "Write a plugin to start from, in Go or Python",
-		Long: `Writes a small plugin into DIR, which must be new or empty. The name of the
-folder is the name of the plugin. The plugin passes berth plugin test as it is;
-the next commands to run are printed.
+		Short: "Create a new plugin, in Go or Python",
+		Long: `Creates a small plugin in DIR, which must be new or empty. The plugin gets the
+name of the folder. It passes berth plugin test as it is. The command prints
+what to run next.
 
-A plugin in Python gets a copy of the module berth_plugin, and needs grpcio and
-protobuf. The go.mod of a plugin in Go names the checkout of Berth that this
-program was built in, or --berth.`,
+A Python plugin gets a copy of the module berth_plugin, and needs grpcio and
+protobuf. The go.mod of a Go plugin refers to the checkout of Berth in which
+this program was built, or to --berth.`,
 		Example: "  berth plugin new --kind verifier --lang python exact\n  berth plugin new --kind agent --lang go my-agent",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -37,23 +37,23 @@ func (a *app) resumeCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "resume RUN",
-		Short: "Run what a run has not done yet",
-		Long: `Runs the trials that have no final outcome: those that were never begun, were
-cancelled, or whose attempt was killed. What could change results must be as it
-was: a difference in the experiment or its tasks is refused with a diff.
-Concurrency and other limits of the run may change: edit a copy of the
-experiment and name it with --experiment, or use --in-flight.
+		Short: "Run the unfinished trials of a run",
+		Long: `Runs the trials that have no final outcome: those that never started, were
+cancelled, or whose attempt was killed. Everything that could change results
+must be unchanged: if the experiment or its tasks differ, the command prints a
+diff and stops. Concurrency and other limits of the run may change: use
+--in-flight, or edit a copy of the experiment and name it with --experiment.
 
-So are plugins, images and agents' bundles that are not those of before: their
-digests are compared, those of plugins at the start, the others as each attempt
-is made. With --accept-drift the run goes on with what is there, and is marked.
-The same holds for the address of a model, and for where its key comes from.
+The command also stops if plugins, images or agents' bundles differ. It
+compares the digests of plugins at the start, and the others in each attempt.
+The same holds for the address of a model and the source of its key. With
+--accept-drift the run continues with the present ones, and is marked.
 
-The files of the experiment are those that the run keeps, also what functions
-read and the replies of a model. They must be as they were. A run folder that
-others own or can write to is not resumed without --trust: who can change it
-decides where keys are sent and what is run. Read the experiment of a run that
-somebody gave you before you resume it.`,
+The experiment is read from the files that the run stored, including files that
+functions read and the replies of a model. They must be unchanged. A run folder
+that other users own or can write to needs --trust, because whoever can change
+it decides where keys are sent and what is run. If somebody gave you the run,
+read its experiment before you resume it.`,
 		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error",
 		Args:    cobra.ExactArgs(1),
 
@@ -70,11 +70,11 @@ somebody gave you before you resume it.`,
 	ef.Register(cmd)
 	rf.register(cmd)
 	fs := cmd.Flags()
-	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these `OUTCOMES` again (never passed, failed, scored or agent_error)")
-	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "go on although plugins, images, bundles or addresses of models are not those of before, and mark the run")
-	fs.BoolVar(&sf.takeOver, "take-over", false, "the berth on another machine that wrote this run is gone")
-	fs.BoolVar(&sf.trust, "trust", false, "go on although others own the run folder or can write to it")
-	fs.StringVar(&sf.experiment, "experiment", "", "take limits and labels from the file or folder at `PATH` instead of the kept one")
+	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these `OUTCOMES` again (passed, failed, scored and agent_error are not allowed)")
+	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "continue although plugins, images, bundles or addresses of models changed, and mark the run")
+	fs.BoolVar(&sf.takeOver, "take-over", false, "take over a run from another machine on which its berth process is gone")
+	fs.BoolVar(&sf.trust, "trust", false, "continue although other users own the run folder or can write to it")
+	fs.StringVar(&sf.experiment, "experiment", "", "take limits and labels from the experiment at `PATH` instead of the stored one")
 	return cmd
 }
 
@@ -91,7 +91,7 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 		return err
 	}
 	if why := store.Untrusted(dir); why != nil && !sf.trust {
-		return &exit{exitUsage, fmt.Errorf("%w: whoever can change the run decides where your keys are sent and what is run: look at its experiment, then resume with --trust", why)}
+		return &exit{exitUsage, fmt.Errorf("%w: whoever can change the run folder decides where your keys are sent and what is run. Read its experiment, then resume with --trust", why)}
 	}
 	m, err := store.ReadManifest(dir)
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 		for _, c := range changes {
 			a.because(c.String())
 		}
-		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: what is above differs from when it was planned, and could change results: undo it, or start a new run", report.Display(dir))}
+		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the differences above could change results. Undo them, or start a new run", report.Display(dir))}
 	}
 	s, err := store.Open(dir, version, sf.takeOver)
 	if err != nil {
@@ -144,7 +144,7 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 func (a *app) keptExperiment(dir string, m *store.Manifest, ef *load.Flags) (string, error) {
 	path := filepath.Join(dir, store.ExperimentDir)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("the files of the experiment are not in the run any more: %w: name them with --experiment", err)
+		return "", fmt.Errorf("the run has lost the files of its experiment: %w: name the experiment with --experiment", err)
 	}
 	changed, err := store.ChangedFiles(dir, m)
 	if err != nil {
@@ -154,7 +154,7 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *load.Flags) (str
 		a.because(filepath.Join(store.ExperimentDir, c))
 	}
 	if len(changed) > 0 {
-		return "", &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the files above are not those that it was made with: restore them, or name the experiment with --experiment", report.Display(dir))}
+		return "", &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the files above changed. Restore them, or name the experiment with --experiment", report.Display(dir))}
 	}
 	if m.Header.Try == nil { // the file of a try names absolute paths only
 		ef.BaseDir = m.Header.Dir
@@ -195,7 +195,7 @@ func (a *app) drift(ctx context.Context, l *load.Loaded, s *store.Run, diverted 
 		a.because(d)
 	}
 	if !accept {
-		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: what is above is not what its attempts were made with: undo it, or go on with --accept-drift, which marks the run", report.Display(s.Dir))}
+		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the plugins or models above changed. Undo that, or continue with --accept-drift, which marks the run", report.Display(s.Dir))}
 	}
 	for _, d := range drifts {
 		if err = s.Accept(d); err != nil {
@@ -237,10 +237,10 @@ func outcomesOf(names []string) ([]record.Outcome, error) {
 	for _, n := range names {
 		o := record.Outcome(strings.TrimSpace(n))
 		if !slices.Contains(record.Outcomes, o) {
-			return nil, fmt.Errorf("--again %s: no such outcome: there is %s", n, outcomeNames())
+			return nil, fmt.Errorf("--again %s: unknown outcome. Choose from %s", n, outcomeNames())
 		}
 		if o.Measured() {
-			return nil, fmt.Errorf("--again %s: that is a measurement: running it again would choose among results", n)
+			return nil, fmt.Errorf("--again %s: this outcome is a result, and results are not run again: choosing the better one would bias the score", n)
 		}
 		os = append(os, o)
 	}

@@ -29,13 +29,14 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [PATH]",
 		Short: "Run an experiment",
-		Long: `Runs an experiment (a file, or all *.hcl files of a folder; here without PATH),
-and keeps everything in a new folder below ./runs. Ctrl-C ends it cleanly: what
-is under way is cancelled and removed, and the run can be resumed.
+		Long: `Runs an experiment and stores everything in a new folder below ./runs. PATH is
+a file, or a folder whose *.hcl files are read; the default is the current
+folder. Ctrl-C stops the run cleanly: active attempts are cancelled and their
+sandboxes removed. The run can then be resumed.
 
 Exit codes: 0 the run is complete, whatever the scores; 1 complete, but a trial
-has an error outcome or a --require rule is not met; 2 nothing was started;
-3 incomplete, can be resumed; 130 interrupted.`,
+has an error outcome or a --require rule is not met; 2 nothing was started; 3
+incomplete, can be resumed; 130 interrupted.`,
 		Example: "  berth run experiment.hcl\n  berth run . --in-flight 8 --require \"agent=oracle: passed = planned\"",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,8 +68,8 @@ has an error outcome or a --require rule is not met; 2 nothing was started;
 	}
 	ef.Register(cmd)
 	rf.register(cmd)
-	cmd.Flags().BoolVar(&prepareOnly, "prepare-only", false, "only pull and build the images of the tasks; start nothing")
-	cmd.Flags().StringVar(&to, "runs", report.RunsDir, "make the run's own folder in this `DIR`")
+	cmd.Flags().BoolVar(&prepareOnly, "prepare-only", false, "only pull and build the images of the tasks, and start nothing")
+	cmd.Flags().StringVar(&to, "runs", report.RunsDir, "create the folder of the run in `DIR`")
 	return cmd
 }
 
@@ -128,5 +129,5 @@ func elsewhere(err error) error {
 	if _, ok := errors.AsType[*node.FolderError](err); ok {
 		return err
 	}
-	return fmt.Errorf("%w: --runs names another folder", err)
+	return fmt.Errorf("%w: choose another folder with --runs", err)
 }

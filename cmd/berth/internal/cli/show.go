@@ -22,18 +22,18 @@ func (a *app) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [RUN [TRIAL [ATTEMPT]]]",
 		Short: "Show runs, the trials of a run, or one attempt",
-		Long: `Without arguments lists the runs in ./runs. RUN is a folder, a name below
+		Long: `Without arguments, lists the runs in ./runs. RUN is a folder, a name below
 ./runs, or last. TRIAL is the beginning of a trial's id or folder, or the name
-of a task that has one trial. ATTEMPT is its number; without it the accepted one
-is shown.`,
-		Example: "  berth show last\n  berth show last hello-file\n  berth show last 3f9a2c --all\n  berth show last hello-file --trajectory\n  berth show last --json | jq .summary.outcomes",
+of a task with a single trial. ATTEMPT is a number; the default is the accepted
+attempt.`,
+		Example: "  berth show last\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.MaximumNArgs(3),
 
 		ValidArgsFunction: completeRun,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case steps && len(args) < 2:
-				return errors.New("--trajectory shows one trial: name the run and the trial, as in berth show last hello-file --trajectory")
+				return errors.New("--trajectory needs a run and a trial. Example: berth show last 3f9a2c --trajectory")
 			case len(args) == 0:
 				return a.showRuns()
 			case len(args) == 1:
@@ -43,8 +43,8 @@ is shown.`,
 			}
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "do not cut lists, logs and trajectories")
-	cmd.Flags().BoolVar(&steps, "trajectory", false, "show what the agent did, for reading, and nothing else")
+	cmd.Flags().BoolVar(&all, "all", false, "print lists, logs and trajectories in full")
+	cmd.Flags().BoolVar(&steps, "trajectory", false, "print only the trajectory: what the agent did")
 	return cmd
 }
 
@@ -92,7 +92,7 @@ func (a *app) showRuns() error {
 		return err
 	}
 	if len(res.Runs) == 0 {
-		a.Printf("no run in ./%s yet: start one with berth run or berth try\n", report.RunsDir)
+		a.Printf("no runs in ./%s yet. Start one with berth run or berth try.\n", report.RunsDir)
 		return nil
 	}
 	t := terminal.Table{Head: []string{"run", "when", "trials", "outcomes"}, Right: []bool{2: true}}
@@ -136,11 +136,11 @@ func (a *app) showRun(name string, all bool) error {
 		m.Header.Created.Local().Format("2006-01-02 15:04:05"))
 	report.Summary(a.Printer, s)
 	if w := report.Writing(x); w != nil {
-		a.Printf("being written by %s since %s\n", w.Process, w.Time.Local().Format("15:04:05"))
+		a.Printf("running in %s since %s\n", w.Process, w.Time.Local().Format("15:04:05"))
 	}
 	a.Printf("\n")
 	report.Trials(a.Printer, m, x, all)
-	a.Printf("\none of them: berth show %s TRIAL\n", report.Display(dir))
+	a.Printf("\nshow a trial: berth show %s TRIAL\n", report.Display(dir))
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (a *app) showTrial(args []string, all, steps bool) error {
 	if len(args) == 3 {
 		number, err = strconv.Atoi(args[2])
 		if err != nil || !slices.ContainsFunc(t.Attempts, func(s store.AttemptState) bool { return s.Number == number }) {
-			return fmt.Errorf("trial %s has no attempt %q: it has %d", report.Short(t.ID, 12), args[2], len(t.Attempts))
+			return fmt.Errorf("trial %s has no attempt %q; number of attempts: %d", report.Short(t.ID, 12), args[2], len(t.Attempts))
 		}
 	} else if acc := t.Accepted(); acc != nil {
 		number = acc.Number

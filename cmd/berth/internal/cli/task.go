@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +22,7 @@ import (
 func (a *app) taskCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "task",
-		Short:   "Look at tasks",
+		Short:   "Check tasks",
 		Example: "  berth task check tasks/hello",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -35,10 +38,10 @@ func (a *app) taskCheckCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "check DIR",
-		Short: "Explain a task, or a folder of tasks, and say what is wrong",
-		Long: `Reads the tasks at or below DIR and says what each asks for and every problem of
-its files, with line and column. Nothing is run. Exit code 2 says that a task is
-invalid.`,
+		Short: "Describe tasks and list their problems",
+		Long: `Reads the tasks at or below DIR, and prints what each needs and every problem
+in its files, with line and column. Nothing is run. The exit code is 2 if a
+task is invalid.`,
 		Example: "  berth task check tasks/hello\n  berth task check tasks --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,9 +49,9 @@ invalid.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&format, "format", "", "task `FORMAT` (default: the one that knows the folder)")
-	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks ask for this `VARIABLE` of the host; may be repeated")
-	fs.BoolVar(&f.Lenient, "lenient", false, "take unknown keys in tasks as warnings")
+	fs.StringVar(&format, "format", "", "task `FORMAT` (default: detected from the files)")
+	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks use this `VARIABLE` of the host; may be repeated")
+	fs.BoolVar(&f.Lenient, "lenient", false, "treat unknown keys in tasks as warnings")
 	return cmd
 }
 
@@ -107,13 +110,15 @@ func (a *app) formatFor(dir, name string) (task.Format, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = os.ReadDir(abs); err != nil {
-		return nil, fmt.Errorf("read tasks: %w: name the folder of a task, or of several", err)
+	if _, err = os.ReadDir(abs); errors.Is(err, fs.ErrNotExist) {
+		return nil, notAFolder(dir, err)
+	} else if err != nil {
+		return nil, fmt.Errorf("read tasks: %w", err)
 	}
 	if f := a.formatOf(abs, 0); f != nil {
 		return f, nil
 	}
-	return nil, fmt.Errorf("no task at or below %s: looked for formats %s", dir, strings.Join(names, ", "))
+	return nil, fmt.Errorf("no task at or below %s; formats: %s", dir, strings.Join(names, ", "))
 }
 
 func (a *app) sayTasks(res *output.TaskCheck) {
@@ -167,22 +172,38 @@ func (a *app) explain(t *task.Task) {
 		for _, u := range s.Verifiers {
 			verifiers = append(verifiers, u.Name)
 		}
-		text := fmt.Sprintf("agent %s, verified by %s", bound(s.Agent.Time), strings.Join(verifiers, ", "))
-		if s.Verify.Time > 0 {
-			text += " in " + bound(s.Verify.Time)
+		tests := "tests"
+		if len(verifiers) > 1 {
+			tests += " (" + strings.Join(verifiers, ", ") + ")"
 		}
+		text := fmt.Sprintf("agent: %s; %s: %s", bound(s.Agent.Time), tests, bound(s.Verify.Time))
 		if s.Reference != nil {
-			text += ", has a reference solution"
+			text += "; has a reference solution"
 		}
 		line("stage "+s.Name, text)
 	}
 }
 
+// bound is a time limit in words, such as "1 h 30 min".
 func bound(d task.Duration) string {
-	if d == 0 {
-		return "without a time limit"
+	if d <= 0 {
+		return "no time limit"
 	}
-	return "within " + terminal.Seconds(d.Std())
+	var parts []string
+	rest := d.Std()
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{time.Hour, "h"}, {time.Minute, "min"}} {
+		if n := rest / unit.length; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, unit.name))
+			rest %= unit.length
+		}
+	}
+	if rest > 0 {
+		parts = append(parts, fmt.Sprintf("%g s", rest.Seconds()))
+	}
+	return strings.Join(parts, " ")
 }
 
 func limitsText(l task.Limits) string {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,9 +41,9 @@ func (a *app) tryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "try DIR",
 		Short: "Run one task, or a folder of tasks, without an experiment file",
-		Long: `Runs a task once: with its own solution (the agent "oracle"), or with another
-agent. It is an experiment like any other: what is kept is the file that stands
-for it, and ` + "`berth show`" + ` and ` + "`berth resume`" + ` know it.`,
+		Long: `Runs a task once, with its own solution (the agent "oracle") or with another
+agent. The run is stored like that of any experiment, with a generated
+experiment file, so ` + "`berth show`" + ` and ` + "`berth resume`" + ` work as usual.`,
 		Example: "  berth try tasks/hello\n  berth try tasks/hello --agent nop --verify restarted",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -81,31 +82,39 @@ for it, and ` + "`berth show`" + ` and ` + "`berth resume`" + ` know it.`,
 	ef.Register(cmd)
 	rf.register(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&tf.agent, "agent", defaultAgent, "`AGENT` plugin; the one named oracle is given the solution")
+	fs.StringVar(&tf.agent, "agent", defaultAgent, "`AGENT` plugin; oracle gets the solution of the task")
 	fs.StringVar(&tf.environment, "environment", defaultEnvironment, "`ENVIRONMENT` plugin")
-	fs.StringVar(&tf.verify, "verify", "", "verification `MODE`, if stricter than the task's: live, restarted, snapshot, separate")
-	fs.StringVar(&tf.network, "network", "", "`NETWORK` \"none\" runs the task without one and marks the result")
+	fs.StringVar(&tf.verify, "verify", "", "verification `MODE`, at least as strict as the task's: live, restarted, copies")
+	fs.StringVar(&tf.network, "network", "", "`NETWORK`; none runs the task without a network and marks the result")
 	fs.IntVar(&tf.repeat, "repeat", 1, "`NUMBER` of repetitions")
-	fs.StringVar(&to, "runs", report.RunsDir, "make the run's own folder in this `DIR`")
+	fs.StringVar(&to, "runs", report.RunsDir, "create the folder of the run in `DIR`")
 	return cmd
 }
 
-// tryFile writes the experiment that stands for the command into a folder of
-// its own, which remove removes.
+// notAFolder is the error about a path that should be the folder of a task.
+func notAFolder(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no such folder: %s", path)
+	}
+	return fmt.Errorf("%s is not a folder: expected the folder of a task", path)
+}
+
+// tryFile writes the experiment of the command into a folder of its own, which
+// remove removes.
 func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return "", nil, err
 	}
 	if fi, statErr := os.Stat(abs); statErr != nil || !fi.IsDir() {
-		return "", nil, fmt.Errorf("%s is not a folder: name the folder of a task", dir)
+		return "", nil, notAFolder(dir, statErr)
 	}
 	if _, err = os.ReadDir(abs); err != nil {
 		return "", nil, fmt.Errorf("read tasks: %w", err)
 	}
 	format := a.formatOf(abs, 0)
 	if format == nil {
-		return "", nil, fmt.Errorf("no task at or below %s: `berth task check %s` says what was looked for", dir, dir)
+		return "", nil, fmt.Errorf("no task at or below %s: `berth task check %s` shows which files are expected", dir, dir)
 	}
 	tmp, err := tempDir("berth-try-")
 	if err != nil {

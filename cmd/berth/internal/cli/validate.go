@@ -14,10 +14,11 @@ func (a *app) validateCommand() *cobra.Command {
 	var f load.Flags
 	cmd := &cobra.Command{
 		Use:   "validate [PATH]",
-		Short: "Say everything that is wrong with an experiment, and run nothing",
-		Long: `Reads an experiment (a file, or all *.hcl files of a folder; here without PATH)
-and its tasks, asks the plugins that it names, and prints every problem in one
-pass. Secrets that are missing on this machine are no problem of the experiment.`,
+		Short: "Check an experiment without running it",
+		Long: `Reads an experiment and its tasks, asks the plugins that it names, and prints
+all problems at once. PATH is a file, or a folder whose *.hcl files are read;
+the default is the current folder. Missing secrets are not reported here, but
+by berth plan.`,
 		Example: "  berth validate experiment.hcl\n  berth validate . --var model=small --json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -73,10 +73,10 @@ func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 	}
 	info, err := os.Stat(binary)
 	if err != nil {
-		return fmt.Errorf("test %s: %w: name a plugin binary, such as bin/plugins/script", o.Binary, errors.Unwrap(err))
+		return fmt.Errorf("test %s: %w. Example: berth plugin test bin/plugins/local", o.Binary, errors.Unwrap(err))
 	}
 	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return fmt.Errorf("test %s: is no executable file: name a plugin binary, such as bin/plugins/script", o.Binary)
+		return fmt.Errorf("test %s: not an executable file. Example: berth plugin test bin/plugins/local", o.Binary)
 	}
 	// A folder with nothing else, so that no other binary is asked or wins.
 	only := filepath.Join(dir, "p")
@@ -136,10 +136,10 @@ func (b *bench) takes(ctx context.Context, e *plugin.Entry) error {
 	}
 	ps, err := b.host.Validate(ctx, e.Kind, e.Name, b.o.Config)
 	if err != nil {
-		return fmt.Errorf("ask about the configuration: %w", err)
+		return fmt.Errorf("validate the configuration: %w", err)
 	}
 	if len(ps) > 0 {
-		return fmt.Errorf("it does not take the configuration that was given: %w", config.Problems(ps))
+		return fmt.Errorf("the plugin rejects the configuration: %w", config.Problems(ps))
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) err
 			Environment: env, Capabilities: e.Capabilities, Spec: spec, Sandboxd: b.o.Sandboxd, Runtime: b.dir,
 		}.Start(ctx)
 		if errors.Is(err, environment.ErrRefused) {
-			return fmt.Errorf("it makes no sandbox here, so its clauses were not tried: %w", err)
+			return fmt.Errorf("the environment cannot create a sandbox on this machine, so its clauses were not tested: %w", err)
 		}
 		if err != nil {
 			return err

@@ -104,11 +104,11 @@ func TestWhatCannotRunHereIsRefusedOnce(t *testing.T) {
 		plugin, shells string
 		err            string // empty: it needs no sandbox, and is tried
 	}{
-		{plugin: "unfurnished", err: `test environment "unfurnished": it makes no sandbox here, so its clauses were not tried: the image of its sandboxes (the environment's own) cannot be had: pull: no such host: connect`},
-		{plugin: "rambler", shells: "unfurnished", err: `environment "unfurnished", in which it is to be tried, makes no sandbox here`},
+		{plugin: "unfurnished", err: `test environment "unfurnished": the environment cannot create a sandbox on this machine, so its clauses were not tested: the image of its sandboxes (the environment's own) cannot be had: pull: no such host: connect`},
+		{plugin: "rambler", shells: "unfurnished", err: `environment "unfurnished" for the test cannot create a sandbox on this machine`},
 		{plugin: "generous", shells: "unfurnished"},
-		{plugin: "stranded", err: `test environment "stranded": it makes no sandbox here, so its clauses were not tried: No engine runs here: Start it.`},
-		{plugin: "rambler", err: `environment "stranded", in which it is to be tried, makes no sandbox here`},
+		{plugin: "stranded", err: `test environment "stranded": the environment cannot create a sandbox on this machine, so its clauses were not tested: No engine runs here: Start it.`},
+		{plugin: "rambler", err: `environment "stranded" for the test cannot create a sandbox on this machine`},
 		{plugin: "generous"},
 	} {
 		t.Run(tt.plugin+" "+tt.shells, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestAConfigurationReachesThePlugin(t *testing.T) {
 	}{
 		{config: `{"word": "please"}`},
 		{config: `{"word": "now"}`, failed: true},
-		{config: `{"wrod": "please"}`, err: `test verifier "particular": it does not take the configuration that was given: wrod: Unknown name`},
+		{config: `{"wrod": "please"}`, err: `test verifier "particular": the plugin rejects the configuration: wrod: Unknown name`},
 	} {
 		failed := false
 		err := conform.Test(t.Context(), conform.Options{
@@ -171,7 +171,7 @@ func TestOnlyAPluginCanBeTested(t *testing.T) {
 	}
 	for binary, want := range map[string]string{
 		filepath.Join(t.TempDir(), "gone"): "no such file",
-		plain:                              "is no executable file",
+		plain:                              "not an executable file",
 		loud:                               "test ",
 	} {
 		err := conform.Test(t.Context(), conform.Options{Binary: binary, Log: zerolog.Nop()}, func(r conform.Result) {

@@ -55,7 +55,7 @@ func (b *bench) shells(ctx context.Context) (*lab, error) {
 	}
 	if err = refused(ctx, env); err != nil {
 		h.Stop()
-		return nil, fmt.Errorf("environment %q, in which it is to be tried, makes no sandbox here: name another with --shells, or none (--shells \"\") to skip what needs one: %w",
+		return nil, fmt.Errorf("environment %q for the test cannot create a sandbox on this machine: choose another with --shells, or --shells \"\" to skip clauses that need one: %w",
 			b.o.Shells, err)
 	}
 	dir := filepath.Join(b.dir, "l")

@@ -43,10 +43,10 @@ func (f *Flags) Register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringArrayVar(&f.Vars, "var", nil, "set a variable of the experiment, `NAME=VALUE`; may be repeated")
 	fs.StringArrayVar(&f.VarFiles, "var-file", nil, "read variables from a `FILE`; may be repeated")
-	fs.StringArrayVar(&f.AllowRead, "allow-read", nil, "let functions of the experiment read below this `DIR`, too; may be repeated")
-	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks ask for this `VARIABLE` of the host; may be repeated")
-	fs.BoolVar(&f.SkipRefused, "skip-refused", false, "leave out tasks that a cell cannot run, and count them as not_run")
-	fs.BoolVar(&f.Lenient, "lenient", false, "take unknown keys in tasks as warnings")
+	fs.StringArrayVar(&f.AllowRead, "allow-read", nil, "let functions of the experiment also read files below `DIR`; may be repeated")
+	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks use this `VARIABLE` of the host; may be repeated")
+	fs.BoolVar(&f.SkipRefused, "skip-refused", false, "skip tasks that a cell cannot run, and count them as not_run")
+	fs.BoolVar(&f.Lenient, "lenient", false, "treat unknown keys in tasks as warnings")
 }
 
 // Loaded is an experiment with its plan, and the plugins that were asked.

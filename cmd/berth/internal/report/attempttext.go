@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -53,9 +54,9 @@ const maxLines = 20
 func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
 	switch {
 	case f.Damage != "":
-		p.Printf("its result is damaged, and what the journal of the run says stands: %s\n\n", terminal.Clean(f.Damage))
+		p.Printf("result.json is damaged; this is what the journal of the run has: %s\n\n", terminal.Clean(f.Damage))
 	case f.Result == nil:
-		p.Printf("not published: its process was killed, or it is under way\n\n")
+		p.Printf("no result: the attempt is running, or its process was killed\n\n")
 	default:
 		resultText(p, f.Result)
 	}
@@ -105,11 +106,7 @@ func resultText(p *terminal.Printer, r *record.Result) {
 	p.Printf("%-10s %s\n", "outcome", terminal.Paint(p.Color, tui.StyleOf(r.Outcome), string(r.Outcome)))
 	line("agent end", string(r.AgentEnd))
 	line("integrity", strings.TrimSuffix(fmt.Sprintf("%s: %s", r.Integrity, strings.Join(r.Reasons, "; ")), ": "))
-	mode := r.Mode
-	if r.SameAs != "" {
-		mode += ", same as " + r.SameAs
-	}
-	line("verified", mode)
+	line("verified", verifiedIn(r))
 	for _, name := range sortedScores(r.Scores) {
 		line("score", fmt.Sprintf("%s = %g", name, r.Scores[name]))
 	}
@@ -142,8 +139,20 @@ func resultText(p *terminal.Printer, r *record.Result) {
 	p.Printf("\n")
 }
 
-// where is the phase and the stage that a finding is of, as far as they are
-// known.
+// verifiedIn says where the verdict was reached.
+func verifiedIn(r *record.Result) string {
+	switch {
+	case r.Mode == string(task.ModeLive) && r.SameAs != "": // a restart would have changed nothing
+		return "in the live sandbox; nothing was left running"
+	case r.Mode == string(task.ModeLive), r.Mode == string(task.ModeRestarted):
+		return "in the " + r.Mode + " sandbox"
+	case r.Mode == string(task.ModeCopies):
+		return "from the collected files, without a sandbox"
+	}
+	return r.Mode
+}
+
+// where is the phase and the stage of a finding, if they are known.
 func where(f *record.Finding) (text string) {
 	if f.Phase != "" {
 		text = " in " + string(f.Phase)
@@ -172,7 +181,7 @@ func stepsText(p *terminal.Printer, steps []record.Step, all bool) {
 	from := 0
 	if !all && len(steps) > maxLines {
 		from = len(steps) - maxLines
-		p.Printf("  … %d earlier steps: --all shows them\n", from)
+		p.Printf("  … %d earlier steps; use --all to print them\n", from)
 	}
 	heading := headings(steps)
 	for i := range steps[from:] {
@@ -220,7 +229,7 @@ func logText(p *terminal.Printer, log []json.RawMessage, all bool) {
 	from := 0
 	if !all && len(log) > maxLines {
 		from = len(log) - maxLines
-		p.Printf("  … %d earlier lines: --all shows them\n", from)
+		p.Printf("  … %d earlier lines; use --all to print them\n", from)
 	}
 	for _, raw := range log[from:] {
 		var l struct {

@@ -86,7 +86,7 @@ func FindRun(name string) (string, error) {
 			return "", fmt.Errorf("no run %q: did you mean %q?", name, byName[best])
 		}
 	}
-	return "", fmt.Errorf("no run %q: name its folder, its name below ./%s, or last", name, RunsDir)
+	return "", fmt.Errorf("no run %q: expected a folder, a name below ./%s, or last. berth show lists the runs", name, RunsDir)
 }
 
 // FindTrial finds a trial by the beginning of its id or folder, or by its task,
@@ -118,13 +118,13 @@ func FindTrial(x *store.Index, name string) (*store.TrialState, error) {
 		if best := near.Word(name, tasks); best != "" {
 			return nil, fmt.Errorf("no trial %q in this run: did you mean %q?", name, best)
 		}
-		return nil, fmt.Errorf("no trial %q in this run: `berth show` with the run alone lists them", name)
+		return nil, fmt.Errorf("no trial %q in this run: `berth show RUN` lists the trials", name)
 	}
 	var names []string
 	for _, t := range found[:min(len(found), 10)] {
 		names = append(names, Short(t.ID, 12)+"  "+t.Dir)
 	}
-	return nil, fmt.Errorf("%q names %d trials: give the beginning of an id\n  %s", name, len(found), strings.Join(names, "\n  "))
+	return nil, fmt.Errorf("%q matches %d trials: use the beginning of an id\n  %s", name, len(found), strings.Join(names, "\n  "))
 }
 
 // Display is a path as the user would write it here.

@@ -168,7 +168,7 @@ func phasesOf(dir string, underWay bool, cut *[]string) []record.Phase {
 	}
 	for i := range phases {
 		if p := &phases[i]; p.End.IsZero() && !underWay {
-			p.End, p.Error = last, "berth was killed in it"
+			p.End, p.Error = last, "berth was killed in this phase"
 		}
 	}
 	return phases
@@ -179,9 +179,9 @@ func Attempt(dir string, state output.AttemptState) (*output.ShowFull, error) {
 	full := &output.ShowFull{Dir: dir, Phases: []record.Phase{}, Files: []string{}}
 	switch fi, err := os.Lstat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("the folder of the attempt is gone: %s: all that is left is what the journal of the run says", dir)
+		return nil, fmt.Errorf("the folder of the attempt was removed: %s: only the journal of the run is left", dir)
 	case err == nil && !fi.IsDir():
-		return nil, fmt.Errorf("the folder of the attempt is a link, or no folder, and is not opened: %s", dir)
+		return nil, fmt.Errorf("the folder of the attempt is a link or not a folder, and was not opened: %s", dir)
 	}
 	r, err := store.ReadResult(dir)
 	switch {

@@ -98,7 +98,7 @@ func TestTrialsAreFoundByWhatTheyAreCalled(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		strings.Repeat("a", 64): "a", "aaaa": "a", "bb": "b", "two": "c", "two--a--3": "c", "org_one--a--2": "b",
-		"org/one": "names 2 trials", "one": "names 2 trials", "zzz": "no trial", "org_one": "names 2 trials",
+		"org/one": "matches 2 trials", "one": "matches 2 trials", "zzz": "no trial", "org_one": "matches 2 trials",
 	} {
 		tr, err := report.FindTrial(x, name)
 		switch {
@@ -194,13 +194,13 @@ func TestADamagedResultIsSaid(t *testing.T) {
 			}
 			var b bytes.Buffer
 			report.AttemptText(&terminal.Printer{Out: &b}, full, true)
-			if text := b.String(); !strings.Contains(text, "its result is damaged") || strings.Contains(text, "not published") {
+			if text := b.String(); !strings.Contains(text, "result.json is damaged") || strings.Contains(text, "not published") {
 				t.Errorf("text:\n%s", text)
 			}
 			if err = os.RemoveAll(folder); err != nil {
 				t.Fatal(err)
 			}
-			if _, err = report.Attempt(folder, output.Published); err == nil || !strings.Contains(err.Error(), "the folder of the attempt is gone") {
+			if _, err = report.Attempt(folder, output.Published); err == nil || !strings.Contains(err.Error(), "the folder of the attempt was removed") {
 				t.Errorf("without its folder: %v", err)
 			}
 		})
@@ -338,7 +338,7 @@ func TestTrialsWithShortIDsAreShown(t *testing.T) {
 	for _, id := range []string{"ab", "ac"} {
 		x.Trials = append(x.Trials, &store.TrialState{Trial: &store.Trial{ID: id, Dir: id}})
 	}
-	if _, err := report.FindTrial(x, "a"); err == nil || !strings.Contains(err.Error(), `"a" names 2 trials`) {
+	if _, err := report.FindTrial(x, "a"); err == nil || !strings.Contains(err.Error(), `"a" matches 2 trials`) {
 		t.Errorf("%v, want both trials named", err)
 	}
 	var out bytes.Buffer

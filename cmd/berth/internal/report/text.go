@@ -153,7 +153,7 @@ func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, all bool) {
 	}
 	t.Write(p.Out, p.Color)
 	if n := len(x.Trials) - len(trials); n > 0 {
-		p.Printf("… and %d more: --all lists them\n", n)
+		p.Printf("… and %d more; use --all to list them\n", n)
 	}
 }
 

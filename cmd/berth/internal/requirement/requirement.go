@@ -56,21 +56,21 @@ func number(n int) *float64 {
 // is one of >= <= = > <, and value a number or another metric.
 func Parse(text string) (Rule, error) {
 	bad := func(format string, args ...any) (Rule, error) {
-		return Rule{}, fmt.Errorf(`requirement %q: %s: write one such as "agent=oracle: pass_rate >= 0.9"`, text, fmt.Sprintf(format, args...))
+		return Rule{}, fmt.Errorf(`requirement %q: %s (example: "agent=oracle: pass_rate >= 0.9")`, text, fmt.Sprintf(format, args...))
 	}
 	m := pattern.FindStringSubmatch(text)
 	if m == nil {
-		return bad("it is not of the form metric op value")
+		return bad("expected METRIC OP VALUE")
 	}
 	r := Rule{text: strings.TrimSpace(text), metric: m[2], op: m[3]}
 	if metrics[r.metric] == nil {
-		return bad("there is no metric %q%s", r.metric, near.After(r.metric, metricNames))
+		return bad("unknown metric %q%s", r.metric, near.After(r.metric, metricNames))
 	}
 	var err error
 	if metrics[m[4]] != nil {
 		r.of = m[4]
 	} else if r.value, err = strconv.ParseFloat(m[4], 64); err != nil {
-		return bad("%q is neither a number nor a metric%s", m[4], near.After(m[4], metricNames))
+		return bad("%q is not a number or a metric%s", m[4], near.After(m[4], metricNames))
 	}
 	for part := range strings.SplitSeq(m[1], ",") {
 		if strings.TrimSpace(part) == "" {

@@ -63,7 +63,7 @@ func TestRequirements(t *testing.T) {
 		}
 	}
 	for _, rule := range []string{"", "passed", "passed >= ", "glory > 1", "passed > lots", "agent: passed > 1", "passed ~ 1"} {
-		if _, err := requirement.Parse(rule); err == nil || !strings.Contains(err.Error(), "write one such as") {
+		if _, err := requirement.Parse(rule); err == nil || !strings.Contains(err.Error(), "(example: ") {
 			t.Errorf("%q: %v", rule, err)
 		}
 	}
@@ -75,11 +75,11 @@ func TestRequirementsThatNameNothing(t *testing.T) {
 	m := cells(2)
 	for rule, want := range map[string]string{
 		"agnet=a: passed = 0":         `no axis "agnet": did you mean "agent"?`,
-		"agent=c: passed = 0":         `no cell has agent "c": there is a, b`,
-		"pass_rat >= 1":               `there is no metric "pass_rat": did you mean "pass_rate"?`,
-		"passed = plannd":             `"plannd" is neither a number nor a metric: did you mean "planned"?`,
+		"agent=c: passed = 0":         `no cell has agent "c"; known: a, b`,
+		"pass_rat >= 1":               `unknown metric "pass_rat": did you mean "pass_rate"?`,
+		"passed = plannd":             `"plannd" is not a number or a metric: did you mean "planned"?`,
 		"agent=a, agent=b: passed=0":  "no cell is like that: berth plan lists the cells",
-		"agent=a, effort=x: passed=0": `no axis "effort": there is agent`,
+		"agent=a, effort=x: passed=0": `no axis "effort"; known: agent`,
 	} {
 		r, err := requirement.Parse(rule)
 		if err == nil {

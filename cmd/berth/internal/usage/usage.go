@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,17 +49,17 @@ func flagError(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		takes := map[string]string{"int": "a whole number", "bool": "true or false", "float64": "a number", "int64": "a whole number", "duration": `a duration such as "90s"`}
 		if want := takes[bad.GetFlag().Value.Type()]; want != "" {
-			err = fmt.Errorf("--%s is %q: give %s", bad.GetFlag().Name, bad.GetValue(), want)
+			err = fmt.Errorf("--%s must be %s, got %q", bad.GetFlag().Name, want, bad.GetValue())
 		}
 	}
 	if no, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 		if best := near.Word(no.GetSpecifiedName(), known); best != "" {
-			return wrong("%w: did you mean --%s?", err, best)
+			return wrong("%w. Did you mean --%s?", err, best)
 		}
 	}
-	return wrong("%w: see %s --help", err, cmd.CommandPath())
+	return wrong("%w. See %s --help", err, cmd.CommandPath())
 }
 
 // strictDefaults makes cobra's own commands refuse what they do not know, as
@@ -73,14 +74,14 @@ func strictDefaults(root *cobra.Command) {
 			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 			c.Args = func(_ *cobra.Command, args []string) error {
 				if len(args) > 0 {
-					return wrong("there is no completion for %q: choose bash, zsh, fish or powershell", args[0])
+					return wrong("no completion for %q. Choose bash, zsh, fish or powershell", args[0])
 				}
 				return nil
 			}
 		case "help":
 			c.Args = func(_ *cobra.Command, args []string) error {
 				if found, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-					return wrong("there is no command %q: %s", strings.Join(args, " "), Next(found, rest))
+					return wrong("unknown command %q. %s", strings.Join(args, " "), Next(found, rest))
 				}
 				return nil
 			}
@@ -98,7 +99,7 @@ func hintAtHelp(cmd *cobra.Command) {
 				return nil
 			}
 			if cmd.HasSubCommands() {
-				return wrong("%w: %s", err, Next(cmd, args))
+				return wrong("%w. %s", err, Next(cmd, args))
 			}
 			return wrong("%s", takes(cmd, args))
 		}
@@ -108,20 +109,27 @@ func hintAtHelp(cmd *cobra.Command) {
 	}
 }
 
-// takes says which arguments a command wants instead of args, with an example.
+// takes says how many arguments a command expects instead of args, with an
+// example.
 func takes(cmd *cobra.Command, args []string) string {
 	_, wants, _ := strings.Cut(cmd.Use, " ")
-	got := "none was given"
-	switch {
-	case wants == "" && len(args) > 0:
-		return fmt.Sprintf("%s takes no argument, and %q was given: see %[1]s --help", cmd.CommandPath(), args[0])
-	case len(args) > 0:
-		got = fmt.Sprintf("%d were given", len(args))
+	if wants == "" && len(args) > 0 {
+		return fmt.Sprintf("%s: unexpected argument %q. See %[1]s --help", cmd.CommandPath(), args[0])
 	}
-	if len(args) == 1 {
-		got = "1 was given"
+	got := "none"
+	if len(args) > 0 {
+		got = strconv.Itoa(len(args))
 	}
-	return fmt.Sprintf("%s takes %s, and %s: write, for example, %s", cmd.CommandPath(), wants, got, example(cmd))
+	words := strings.Fields(wants)
+	count := fmt.Sprintf("%d arguments", len(words))
+	if len(words) == 1 {
+		count = "1 argument"
+	}
+	if strings.HasPrefix(wants, "[") { // all are optional
+		count = "at most " + count
+		wants = strings.NewReplacer("[", "", "]", "").Replace(wants)
+	}
+	return fmt.Sprintf("%s: expected %s (%s), got %s. Example: %s", cmd.CommandPath(), count, wants, got, example(cmd))
 }
 
 // example is the first example of a command.
@@ -140,9 +148,9 @@ func Next(cmd *cobra.Command, args []string) string {
 			continue
 		}
 		if near := cmd.SuggestionsFor(arg); len(near) > 0 {
-			return fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+near[0])
+			return fmt.Sprintf("Did you mean %q?", cmd.CommandPath()+" "+near[0])
 		}
 		break
 	}
-	return fmt.Sprintf("see %s --help", cmd.CommandPath())
+	return fmt.Sprintf("See %s --help", cmd.CommandPath())
 }

@@ -249,7 +249,7 @@ func (s *Scope) local(name string, from hcl.Range) (cty.Value, hcl.Diagnostics) 
 	if i := slices.Index(s.busy, name); i >= 0 {
 		path := strings.Join(append(slices.Clone(s.busy[i:]), name), " → ")
 		return cty.DynamicVal, hcl.Diagnostics{{
-			Severity: hcl.DiagError, Summary: "Locals depend on each other", Detail: "None of them can be worked out first: " + path + ".", Subject: &from,
+			Severity: hcl.DiagError, Summary: "Locals depend on each other", Detail: "They form a cycle: " + path + ".", Subject: &from,
 		}}
 	}
 	s.busy = append(s.busy, name)

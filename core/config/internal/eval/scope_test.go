@@ -138,10 +138,10 @@ func TestEvaluationEndsWithItsContext(t *testing.T) {
 
 func TestNamesAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
-		"agent.c":           `There is no agent "c". There is a, b.`,
+		"agent.c":           `There is no agent "c". Known: a, b.`,
 		"agent[\"c\"]":      `There is no agent "c".`,
 		"model.x":           `There is no model "x". Write a block: model "x" { … }.`,
-		"var.w":             `There is no variable "w". There is s, v.`,
+		"var.w":             `There is no variable "w". Known: s, v.`,
 		"local.x":           `There is no local "x".`,
 		"matrix.efort":      `There is no axis "efort". Did you mean "effort"?`,
 		"agnet.a":           `Did you mean "agent"?`,

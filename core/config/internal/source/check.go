@@ -48,7 +48,7 @@ func (c *Checker) body(body *hclsyntax.Body, fs []Field, axes bool) {
 // hereIs says what to write instead of a name that is unknown here.
 func hereIs(name string, fs []Field) string {
 	if len(fs) == 0 {
-		return " Nothing may stand here."
+		return " This block takes no settings."
 	}
 	return near.Hint(name, namesOf(fs))
 }

@@ -214,20 +214,57 @@ func (r *Reading) attribute(a *hclsyntax.Attribute, f Field, path pluginconfig.P
 	v, err := convert.Convert(v, want)
 	if err != nil {
 		r.unknown = append(r.unknown, path)
-		r.Fail(a.Expr.Range(), fmt.Sprintf("Wrong value for %q", f.Name), "%s.", conversion(f.Type, err))
+		r.Fail(a.Expr.Range(), fmt.Sprintf("Wrong value for %q", f.Name), "%s must be %s.", f.Name, conversion(f.Type, err))
 		return nil, false
 	}
 	l := leaf{r: r, attr: a, field: f, want: want}
 	return l.tree(v, path, nil, nil)
 }
 
-// conversion says what was wanted, and where in the value it was not found.
+// conversion says which type a value must have and, for a list or a map, which
+// element has another one.
 func conversion(t pluginconfig.Type, err error) string {
+	_, list := t.List()
+	_, dict := t.Map()
+	if !list && !dict {
+		return typeName(t, false)
+	}
 	where := ""
 	if pe, ok := err.(cty.PathError); ok && len(pe.Path) > 0 { //nolint:errorlint // convert returns it unwrapped
 		where = " at " + ctyPath(pe.Path)
 	}
-	return fmt.Sprintf("Wanted %s: %s%s", t, err, where)
+	return fmt.Sprintf("%s: %s%s", typeName(t, false), err, where)
+}
+
+// typeName is a type in words: one value of it, or many.
+func typeName(t pluginconfig.Type, many bool) string {
+	if e, ok := t.List(); ok {
+		return plural("a list", "lists", many) + " of " + typeName(e, true)
+	}
+	if e, ok := t.Map(); ok {
+		return plural("a map", "maps", many) + " of " + typeName(e, true)
+	}
+	switch t {
+	case pluginconfig.String:
+		return plural("a string", "strings", many)
+	case pluginconfig.Duration:
+		return plural(`a duration such as "90s" or "1h30m"`, "durations", many)
+	case pluginconfig.Bool:
+		return plural("true or false", "booleans", many)
+	case pluginconfig.Int:
+		return plural("a whole number", "whole numbers", many)
+	case pluginconfig.Float:
+		return plural("a number", "numbers", many)
+	default:
+		return plural("a value", "values", many)
+	}
+}
+
+func plural(one, several string, many bool) string {
+	if many {
+		return several
+	}
+	return one
 }
 
 func ctyPath(p cty.Path) string {
@@ -271,7 +308,7 @@ func ctyType(t pluginconfig.Type) cty.Type {
 func (r *Reading) references(v cty.Value, a *hclsyntax.Attribute, f Field, path pluginconfig.Path) (any, bool) {
 	wrong := func() (any, bool) {
 		r.unknown = append(r.unknown, path)
-		r.Fail(a.Expr.Range(), fmt.Sprintf("Wrong value for %q", f.Name), "Wanted %s: write references such as %s.", f.TypeName(), example(f))
+		r.Fail(a.Expr.Range(), fmt.Sprintf("Wrong value for %q", f.Name), "%s must be %s.", f.Name, reference(f))
 		return nil, false
 	}
 	v, _ = v.UnmarkDeep()
@@ -317,14 +354,15 @@ func (r *Reading) reference(v cty.Value, kind string) (string, bool) {
 	return label, ok && k == kind
 }
 
-func example(f Field) string {
+// reference says in words what a field with references must be.
+func reference(f Field) string {
 	one := f.Ref + ".name"
 	switch f.Type {
 	case pluginconfig.ListOf(pluginconfig.String):
-		return "[" + one + "]"
+		return "a list of references such as [" + one + "]"
 	case pluginconfig.MapOf(pluginconfig.String):
-		return "{ default = " + one + " }"
+		return "a map of references such as { default = " + one + " }"
 	default:
-		return one
+		return "a reference such as " + one
 	}
 }

@@ -47,7 +47,7 @@ func Open(path string) (*Source, hcl.Diagnostics) {
 	info, err := os.Stat(path)
 	if err != nil {
 		s.Unreadable = true
-		return s, Problem("No experiment", "%s: %s. Give an *.hcl file, or a folder with some.", path, Plain(err))
+		return s, Problem("No experiment", "%s: %s. Name an *.hcl file, or a folder with *.hcl files.", path, Plain(err))
 	}
 	names := []string{filepath.Base(path)}
 	if info.IsDir() {
@@ -58,6 +58,13 @@ func Open(path string) (*Source, hcl.Diagnostics) {
 	if err != nil {
 		s.Unreadable = true
 		return s, Problem("No experiment", "The folder %s cannot be read: %s.", path, Plain(err))
+	}
+	if len(names) == 0 {
+		s.Unreadable = true
+		if path == "." {
+			path = "this folder"
+		}
+		return s, Problem("No experiment", "No *.hcl file in %s. Create one with berth init.", path)
 	}
 	var diags hcl.Diagnostics
 	for _, name := range names {
@@ -79,7 +86,7 @@ func Open(path string) (*Source, hcl.Diagnostics) {
 // whatever they like.
 func (s *Source) read(path string, found bool) ([]byte, error) {
 	if info, err := os.Stat(path); found && err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file: remove it, or name the file that is meant", path)
+		return nil, fmt.Errorf("%s is not a regular file: remove it, or name the file of the experiment", path)
 	}
 	return ReadLimited(path)
 }
@@ -121,11 +128,8 @@ func hclFiles(dir string) ([]string, error) {
 			names = append(names, n)
 		}
 	}
-	switch {
-	case len(names) == 0:
-		return nil, fmt.Errorf("%s has no *.hcl file: write one, or let `berth init` do it", dir)
-	case len(names) > maxFiles:
-		return nil, fmt.Errorf("%s has %d *.hcl files, at most %d are allowed", dir, len(names), maxFiles)
+	if len(names) > maxFiles {
+		return nil, fmt.Errorf("it has %d *.hcl files, at most %d are allowed", len(names), maxFiles)
 	}
 	slices.Sort(names)
 	return names, nil

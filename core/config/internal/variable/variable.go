@@ -182,9 +182,9 @@ func (l *loader) values(declared map[string]*variable, names []string) map[strin
 		name = strings.TrimSpace(name)
 		switch {
 		case !ok:
-			l.diags = append(l.diags, source.Problem("Variable without a value", "--var takes NAME=VALUE, got only %q.", name)...)
+			l.diags = append(l.diags, source.Problem("Variable without a value", "--var must be NAME=VALUE, got %q.", name)...)
 		case name == "":
-			l.diags = append(l.diags, source.Problem("Variable without a name", "--var takes NAME=VALUE, got only a value.")...)
+			l.diags = append(l.diags, source.Problem("Variable without a name", "--var must be NAME=VALUE, got only a value.")...)
 		case declared[name] == nil:
 			l.diags = append(l.diags, source.Problem("Unknown variable", "--var %s: the experiment has no such variable.%s", name, near.Hint(name, names))...)
 		default:
@@ -199,7 +199,7 @@ func (l *loader) values(declared map[string]*variable, names []string) map[strin
 func (l *loader) varFile(path string) []*hcl.Attribute {
 	src, err := source.ReadLimited(path)
 	if err != nil {
-		l.diags = append(l.diags, source.Problem("File of variables cannot be read", "%s: %s.", path, source.Plain(err))...)
+		l.diags = append(l.diags, source.Problem("Variable file cannot be read", "%s: %s.", path, source.Plain(err))...)
 		return nil
 	}
 	if d := source.Unparsable(path, src); d != nil {

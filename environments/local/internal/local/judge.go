@@ -80,7 +80,7 @@ func (j *judgement) judgeImage(spec environment.Spec) (err error) {
 	j.image = im
 	j.report.Refusals = append(j.report.Refusals, im.Refusals...)
 	if im.From != "" && im.From != "scratch" {
-		j.degrade("The host's own programs stand in for the image", fmt.Sprintf("FROM %s is not used; an environment that runs images (\"podman\" or \"docker\") would use it.", im.From))
+		j.degrade("The programs of this machine are used instead of the task's image", "To run the image, use environment \"podman\" or \"docker\".")
 	}
 	return nil
 }
@@ -109,23 +109,23 @@ func (j *judgement) judgeLimits(l environment.Limits, c Config, keeps func(cgrou
 	if l.StorageMiB > 0 {
 		j.granted.Disk = environment.GrantEnforced
 	}
-	const none = "Environment \"local\" has no control group to keep it with here: start berth with systemd-run --user --scope, or " +
-		"choose an environment that runs containers. The attempt runs without this limit; its deadline still holds."
+	const none = "Environment \"local\" has no control group for it on this machine. Start berth with systemd-run --user --scope, or " +
+		"choose an environment that runs containers. Otherwise attempts run without this limit, but with their deadlines."
 	if l.MemoryMiB > 0 {
 		if j.granted.Memory = environment.GrantEnforced; !keeps(cgroup.Memory) {
 			j.granted.Memory = environment.GrantNo
-			j.degrade("The memory limit is not kept", none)
+			j.degrade("The memory limit is not enforced", none)
 		}
 	}
 	if l.CPUMilli > 0 {
 		if j.granted.CPU = environment.GrantEnforced; !keeps(cgroup.CPU) {
 			j.granted.CPU = environment.GrantNo
-			j.degrade("The limit on processors is not kept", none)
+			j.degrade("The limit on processors is not enforced", none)
 		}
 	}
 	if l.GPUs > 0 {
 		j.granted.GPU = environment.GrantNo
-		j.refuse(fmt.Sprintf("The task needs %d GPU", l.GPUs), "Environment \"local\" gives none: choose an environment that has some.")
+		j.refuse(fmt.Sprintf("The task needs %d GPU", l.GPUs), "Environment \"local\" offers none: choose another environment.")
 	}
 	for _, n := range []struct {
 		name  string

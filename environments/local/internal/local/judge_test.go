@@ -120,14 +120,14 @@ func TestDegradedLimitsAreSaid(t *testing.T) {
 		for _, d := range report.Degraded {
 			text += d.Summary + "\n"
 		}
-		if want := "stand in for the image"; !strings.Contains(text, want) {
+		if want := "instead of the task's image"; !strings.Contains(text, want) {
 			t.Errorf("%q is not said: %s", want, text)
 		}
 		j, err := e.judge(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (j.granted.Memory == environment.GrantNo) != strings.Contains(text, "memory limit is not kept") {
+		if (j.granted.Memory == environment.GrantNo) != strings.Contains(text, "memory limit is not enforced") {
 			t.Errorf("granted %+v and degraded %q disagree", j.granted, text)
 		}
 		if j.granted.Disk != environment.GrantEnforced || j.granted.Network != environment.GrantEnforced || j.granted.Pids == "" {

@@ -54,8 +54,8 @@ func TestRead(t *testing.T) {
 		said = append(said, p.String())
 	}
 	if want := []string{
-		"c.yaml:17:26: warning: Default is used: NOPE of the host is not let through.",
-		"c.yaml:2:1: warning: Key without effect: Remove it: compose files have no version any more.",
+		"c.yaml:17:26: warning: Default is used. NOPE of the host is not let through.",
+		"c.yaml:2:1: warning: Key without effect. Remove it: compose files have no version any more.",
 	}; !reflect.DeepEqual(said, want) {
 		t.Errorf("problems\n%s", strings.Join(said, "\n"))
 	}

@@ -14,6 +14,7 @@ import (
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/schemas"
 )
 
@@ -67,11 +68,11 @@ func TestErrorsOfUsage(t *testing.T) {
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
 	experiment(t, dir, "agent.oracle", "")
-	write(t, dir, map[string]string{
+	e2etest.Write(t, dir, map[string]string{
 		"broken/x.hcl": "experiment \"x\" {\n  repeet = 2\n}\n",
-		"slurm/x.hcl": strings.Replace(read(t, filepath.Join(dir, "experiment.hcl")), "./tasks", "../tasks", 1) +
+		"slurm/x.hcl": strings.Replace(e2etest.Read(t, filepath.Join(dir, "experiment.hcl")), "./tasks", "../tasks", 1) +
 			"executor \"slurm\" {}\n",
-		"surface/x.hcl": strings.Replace(strings.Replace(read(t, filepath.Join(dir, "experiment.hcl")), "./tasks", "../tasks", 1),
+		"surface/x.hcl": strings.Replace(strings.Replace(e2etest.Read(t, filepath.Join(dir, "experiment.hcl")), "./tasks", "../tasks", 1),
 			"plugin = \"local\"", "plugin = \"local\"\n  surface = \"local\"", 1),
 		"empty/readme": "nothing\n",
 	})
@@ -156,15 +157,15 @@ func TestPlacesThatDoNotDo(t *testing.T) {
 	if r.code != 2 || !strings.Contains(r.stderr, "own.hcl exists, and all *.hcl files of a folder are one experiment: choose another folder") {
 		t.Errorf("init beside another experiment: code %d: %s", r.code, r.stderr)
 	}
-	write(t, dir, map[string]string{"runs": "a file"})
+	e2etest.Write(t, dir, map[string]string{"runs": "a file"})
 	for _, args := range [][]string{{"run"}, {"show"}, {"show", "last"}} {
 		if r := berth(t, dir, args...); r.code != 2 || !strings.Contains(r.stderr, "runs") || !strings.Contains(r.stderr, "not a directory") || strings.Contains(r.stderr, "yet") {
 			t.Errorf("%v: code %d: %s", args, r.code, r.stderr)
 		}
 	}
-	cmd, out, stderr := prepare(t, dir, "try", "tasks/one", "--runs", "elsewhere")
+	cmd, out, stderr := tree.Command(t, dir, "try", "tasks/one", "--runs", "elsewhere")
 	cmd.Env = append(cmd.Env, "TMPDIR="+filepath.Join(dir, "none"))
-	if r := ended(t, cmd, cmd.Run(), out, stderr); r.code != 0 && local == "" {
+	if r := ended(t, cmd, cmd.Run(), out, stderr); r.code != 0 && tree.NoSandbox == "" {
 		t.Errorf("without a folder for temporary files: code %d: %s", r.code, r.stderr)
 	}
 	for args, code := range map[string]int{"validate": 2, "show last": 2, "init": 2, "version": 0, "help run": 0} {
@@ -173,8 +174,8 @@ func TestPlacesThatDoNotDo(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The shell is in the folder as it removes it.
-		cmd, out, stderr := prepare(t, gone, strings.Fields(args)...)
-		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `rmdir "$0" && exec "$@"`, gone, binary}
+		cmd, out, stderr := tree.Command(t, gone, strings.Fields(args)...)
+		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `rmdir "$0" && exec "$@"`, gone, tree.Binary}
 		cmd.Args = append(cmd.Args, strings.Fields(args)...)
 		if r := ended(t, cmd, cmd.Run(), out, stderr); r.code != code || (code == 2) != strings.Contains(r.stderr, "the current folder was removed: change to another one") {
 			t.Errorf("%s in a folder that is gone: code %d: %s", args, r.code, r.stderr)
@@ -188,7 +189,7 @@ func TestFailuresAsJSON(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
-	write(t, dir, map[string]string{"broken/x.hcl": "experiment \"x\" {\n  repeet = 2\n}\n"})
+	e2etest.Write(t, dir, map[string]string{"broken/x.hcl": "experiment \"x\" {\n  repeet = 2\n}\n"})
 	berth(t, dir, "init").want(t, 0)
 	for _, tt := range []struct{ args, err, detail string }{
 		{"frobnicate", "unknown command", ""},
@@ -221,7 +222,7 @@ func TestFailuresAsJSON(t *testing.T) {
 // remove; an answer that could not be written is an error.
 func TestReadersThatGoAway(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
 	berth(t, dir, "init").want(t, 0)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -230,7 +231,7 @@ func TestReadersThatGoAway(t *testing.T) {
 	}
 	defer full.Close()
 	for _, args := range [][]string{{"plan"}, {"plan", "--json"}} {
-		cmd, _, stderr := prepare(t, dir, args...)
+		cmd, _, stderr := tree.Command(t, dir, args...)
 		cmd.Stdout = full
 		if r := ended(t, cmd, cmd.Run(), new(bytes.Buffer), stderr); r.code != 1 || !strings.Contains(r.stderr, "write the result") {
 			t.Errorf("%v on a full disk: code %d, %s", args, r.code, r.stderr)
@@ -244,7 +245,7 @@ func TestReadersThatGoAway(t *testing.T) {
 	if err = nobody.Close(); err != nil {
 		t.Fatal(err)
 	}
-	cmd, _, _ := prepare(t, dir, "run")
+	cmd, _, _ := tree.Command(t, dir, "run")
 	cmd.Stdout, cmd.Stderr = gone, gone
 	ended(t, cmd, cmd.Run(), new(bytes.Buffer), new(bytes.Buffer)).want(t, 0)
 	if v := answer[types.Runs](t, berth(t, dir, "show", "--json"), "cli-show-runs"); len(v.Runs) != 1 || !v.Runs[0].Complete {
@@ -263,15 +264,6 @@ func TestAPipeAmongTheFiles(t *testing.T) {
 	if r.code != 2 || !strings.Contains(r.stderr, "x.hcl is not a regular file") {
 		t.Errorf("code %d: %s", r.code, r.stderr)
 	}
-}
-
-func read(t *testing.T, file string) string {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 func TestAnswersAsJSON(t *testing.T) {
@@ -300,7 +292,7 @@ func TestAnswersAsJSON(t *testing.T) {
 			t.Errorf("info of %s: %+v", p.Name, info)
 		}
 	}
-	kit := answer[types.PluginTest](t, berth(t, dir, "plugin", "test", filepath.Join(root, "bin", "plugins", "nop"), "--json"), "cli-plugin-test")
+	kit := answer[types.PluginTest](t, berth(t, dir, "plugin", "test", filepath.Join(tree.Root, "bin", "plugins", "nop"), "--json"), "cli-plugin-test")
 	if kit.Failed > 0 || kit.Passed == 0 || len(kit.Clauses) != kit.Passed+kit.Skipped {
 		t.Errorf("kit: %+v", kit)
 	}
@@ -319,7 +311,7 @@ func TestAnswersAsJSON(t *testing.T) {
 // What init writes is an experiment that can be planned.
 func TestInitPlanAndValidate(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
 	berth(t, dir, "init").want(t, 0)
@@ -348,7 +340,7 @@ func TestInitPlanAndValidate(t *testing.T) {
 // changes nothing.
 func TestInitAndRun(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
 	v := answer[types.Init](t, berth(t, dir, "init", "--json"), "cli-init")
 	if len(v.Files) < 6 {
@@ -358,13 +350,13 @@ func TestInitAndRun(t *testing.T) {
 	if !r.Summary.Complete || r.Summary.Outcomes[record.Passed] != 1 {
 		t.Errorf("run: %+v", r.Summary)
 	}
-	write(t, dir, map[string]string{"tasks/hello/instruction.md": "mine"})
+	e2etest.Write(t, dir, map[string]string{"tasks/hello/instruction.md": "mine"})
 	berth(t, dir, "init").want(t, 2)
 	if err := os.Remove(filepath.Join(dir, "experiment.hcl")); err != nil {
 		t.Fatal(err)
 	}
 	berth(t, dir, "init").want(t, 0)
-	if got := read(t, filepath.Join(dir, "tasks/hello/instruction.md")); got != "mine" {
+	if got := e2etest.Read(t, filepath.Join(dir, "tasks/hello/instruction.md")); got != "mine" {
 		t.Errorf("init wrote over a task: %q", got)
 	}
 }
@@ -377,7 +369,7 @@ func TestCompletionKnowsTheCommands(t *testing.T) {
 		t.Error("no completion for bash")
 	}
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"runs/a-run/" + store.ManifestFile: "{}\n"})
+	e2etest.Write(t, dir, map[string]string{"runs/a-run/" + store.ManifestFile: "{}\n"})
 	for _, c := range []string{"show", "resume"} {
 		if r = berth(t, dir, "__complete", c, ""); !strings.Contains(r.out, "last\na-run\n") {
 			t.Errorf("%s completes %q", c, r.out)
@@ -389,7 +381,7 @@ func TestCompletionKnowsTheCommands(t *testing.T) {
 func TestShowReadsOnly(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"runs/x/" + store.ManifestFile: "{}\n"})
+	e2etest.Write(t, dir, map[string]string{"runs/x/" + store.ManifestFile: "{}\n"})
 	r := berth(t, dir, "show")
 	r.want(t, 0)
 	if !strings.Contains(r.out, "does not say what run") {
@@ -401,11 +393,11 @@ func TestShowReadsOnly(t *testing.T) {
 // One file that is no plugin is named, and keeps nobody from running tasks.
 func TestDoctorAndListNameABrokenPlugin(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"plugins/broken": "#!/bin/sh\necho no >&2\nexit 3\n"})
+	e2etest.Write(t, dir, map[string]string{"plugins/broken": "#!/bin/sh\necho no >&2\nexit 3\n"})
 	with := func(args ...string) result {
-		cmd, out, stderr := prepare(t, dir, args...)
+		cmd, out, stderr := tree.Command(t, dir, args...)
 		cmd.Env = append(cmd.Env, "BERTH_PLUGIN_PATH="+filepath.Join(dir, "plugins"))
 		return ended(t, cmd, cmd.Run(), out, stderr)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 var (
@@ -63,16 +64,16 @@ func whole(block string) string {
 // what stands elsewhere.
 func TestBlocksOfTheDocumentsNameWhatThereIs(t *testing.T) {
 	t.Parallel()
-	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	documents, err := filepath.Glob(filepath.Join(tree.Root, "docs", "*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := 0
 	for _, document := range documents {
-		for i, m := range hclBlock.FindAllStringSubmatch(read(t, document), -1) {
+		for i, m := range hclBlock.FindAllStringSubmatch(e2etest.Read(t, document), -1) {
 			blocks++
 			dir := t.TempDir()
-			write(t, dir, map[string]string{"x.hcl": whole(m[1])})
+			e2etest.Write(t, dir, map[string]string{"x.hcl": whole(m[1])})
 			r := berth(t, dir, "validate", "--json")
 			v := answer[types.Validate](t, r, "cli-validate")
 			for _, d := range v.Diagnostics {

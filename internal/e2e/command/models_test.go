@@ -18,12 +18,13 @@ import (
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // modelled writes an experiment in which minisweagent works with model.m.
 func modelled(t *testing.T, dir, inExperiment, model string) {
 	t.Helper()
-	write(t, dir, map[string]string{"experiment.hcl": fmt.Sprintf(`experiment "e2e" {
+	e2etest.Write(t, dir, map[string]string{"experiment.hcl": fmt.Sprintf(`experiment "e2e" {
   datasets    = [dataset.tasks]
   environment = environment.local
   model       = model.m
@@ -52,20 +53,6 @@ model "m" {
 %s
 }
 `, inExperiment, model)})
-}
-
-// resultOf is the result of the one attempt of a trial.
-func resultOf(t *testing.T, tr *types.ShowTrial) *record.Result {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(tr.Attempts[0].Dir, record.ResultFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r record.Result
-	if err = json.Unmarshal(b, &r); err != nil {
-		t.Fatal(err)
-	}
-	return &r
 }
 
 // exchangesOf are the requests of the one attempt of a trial.
@@ -98,7 +85,7 @@ const twoSteps = `replies:
 // trial fails because of it.
 func TestABudgetThatOnlySomeCanAfford(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	const most = 1.4
 	for name, inExperiment := range map[string]string{
 		"run":  "  agent  = agent.one\n  repeat = 64\n  limits {\n    cost_usd = 1.4\n  }",
@@ -108,7 +95,7 @@ func TestABudgetThatOnlySomeCanAfford(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
-			write(t, dir, map[string]string{"replies.yaml": twoSteps})
+			e2etest.Write(t, dir, map[string]string{"replies.yaml": twoSteps})
 			modelled(t, dir, inExperiment, "  provider = \"script\"\n  script = \"replies.yaml\"\n  price {\n    input = 100\n    output = 100\n  }")
 			r := berth(t, dir, "run", "--json", "--in-flight", "64")
 			r.want(t, 3)
@@ -124,7 +111,7 @@ func TestABudgetThatOnlySomeCanAfford(t *testing.T) {
 				if len(tr.Attempts) == 0 {
 					continue // not begun
 				}
-				for _, u := range resultOf(t, tr).Usage {
+				for _, u := range e2etest.Result(t, tr.Attempts[0].Dir).Usage {
 					spent[tr.CellKey] += *u.CostUSD
 				}
 			}
@@ -189,7 +176,7 @@ func (p *refuses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // back. The environment E2E_REFUSING makes it longer.
 func TestAProviderThatRefusesForAWhile(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	lasting := 24 * time.Second
 	if d, err := time.ParseDuration(os.Getenv("E2E_REFUSING")); err == nil {
 		lasting = d
@@ -212,7 +199,7 @@ func TestAProviderThatRefusesForAWhile(t *testing.T) {
 	var all []gateway.Exchange
 	waited := 0
 	for i := range show.Trials {
-		res := resultOf(t, &show.Trials[i])
+		res := e2etest.Result(t, show.Trials[i].Attempts[0].Dir)
 		if res.AgentEnd != record.Yielded {
 			t.Errorf("%s ended with %s", show.Trials[i].Dir, res.AgentEnd)
 		}
@@ -258,11 +245,11 @@ func traffic(t *testing.T, show *types.ShowRun) map[string][]string {
 // place.
 func TestARunIsReplayedWithoutItsModel(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
 	task(t, filepath.Join(dir, "tasks"), "two", "touch /app/done")
-	write(t, dir, map[string]string{
+	e2etest.Write(t, dir, map[string]string{
 		"replies.yaml":             strings.Replace(twoSteps, "touch", "uname -s; ls /app; touch", 1),
 		"tasks/two/tests/test.sh":  "#!/bin/sh\necho 0.25 > /logs/verifier/reward.txt\n",
 		"tasks/two/instruction.md": "Do the other thing.\n",
@@ -287,12 +274,12 @@ func TestARunIsReplayedWithoutItsModel(t *testing.T) {
 	}
 	t.Logf("replayed: %v, scores %v", b, again.Summary.Outcomes)
 
-	write(t, dir, map[string]string{"tasks/one/instruction.md": "Write the file done!\n"})
+	e2etest.Write(t, dir, map[string]string{"tasks/one/instruction.md": "Write the file done!\n"})
 	r := berth(t, dir, "run", "--json")
 	r.want(t, 1)
 	last := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
 	for i := range last.Trials {
-		res := resultOf(t, &last.Trials[i])
+		res := e2etest.Result(t, last.Trials[i].Attempts[0].Dir)
 		if last.Trials[i].Task == "e2e/two" {
 			continue
 		}

@@ -6,13 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // asked is a folder with a complete run of an experiment that has a model with a
 // key, a file that a function reads, and replies in a file.
 func asked(t *testing.T) (dir, run string) {
 	t.Helper()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir = t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
 	experiment(t, dir, "agent.keyed, agent.scripted", "")
@@ -20,7 +22,7 @@ func asked(t *testing.T) (dir, run string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, map[string]string{
+	e2etest.Write(t, dir, map[string]string{
 		"replies.yaml": "replies:\n  - text: '{\"analysis\": \"\", \"plan\": \"\", \"commands\": [], \"task_complete\": true}'\n", "note.txt": "first",
 		"experiment.hcl": string(text) + `
 agent "keyed" {
@@ -59,7 +61,7 @@ model "scripted" {
 // keyed runs berth with the keys of the experiment.
 func keyed(t *testing.T, dir string, args ...string) result {
 	t.Helper()
-	cmd, out, stderr := prepare(t, dir, args...)
+	cmd, out, stderr := tree.Command(t, dir, args...)
 	cmd.Env = append(cmd.Env, "BERTH_E2E_KEY=sk-first", "BERTH_E2E_OTHER=sk-other")
 	return ended(t, cmd, cmd.Run(), out, stderr)
 }

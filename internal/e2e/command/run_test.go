@@ -8,15 +8,16 @@ import (
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/schemas"
 )
 
 func TestTheQuickstart(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
-	r := berth(t, dir, "run", filepath.Join(root, "examples", "quickstart"), "--json",
+	r := berth(t, dir, "run", filepath.Join(tree.Root, "examples", "quickstart"), "--json",
 		"--require", "agent=oracle: passed = planned", "--require", "agent=nop: passed = 0", "--require", "agent=terminus: passed = planned")
 	r.want(t, 0)
 	a := answer[types.Run](t, r, "cli-run")
@@ -96,7 +97,7 @@ func checkTrajectory(t *testing.T, dir string) {
 
 func TestTryRunsOneTaskWithoutAFile(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
 	task(t, dir, "one", "touch /app/done")
 	a := answer[types.Run](t, berth(t, dir, "try", "one", "--json"), "cli-run")
@@ -115,11 +116,11 @@ func TestTryRunsOneTaskWithoutAFile(t *testing.T) {
 
 func TestAnInvalidTaskIsCounted(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "good", "touch /app/done")
 	task(t, filepath.Join(dir, "tasks"), "bad", "true")
-	write(t, dir, map[string]string{"tasks/bad/task.toml": "schema_version = \"1.4\"\nsurprise = 1\n"})
+	e2etest.Write(t, dir, map[string]string{"tasks/bad/task.toml": "schema_version = \"1.4\"\nsurprise = 1\n"})
 	experiment(t, dir, "agent.oracle", "")
 	r := berth(t, dir, "run", "--json")
 	r.want(t, 1)
@@ -134,7 +135,7 @@ func TestAnInvalidTaskIsCounted(t *testing.T) {
 
 func TestARunThatIsNotCompleteSaysSoAndCanBeResumed(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
 	for _, name := range []string{"one", "two", "three"} {
 		task(t, filepath.Join(dir, "tasks"), name, "sleep 1.2; touch /app/done")
@@ -157,7 +158,7 @@ func TestARunThatIsNotCompleteSaysSoAndCanBeResumed(t *testing.T) {
 
 func TestWhatCouldChangeResultsIsRefusedWithADiff(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
 	experiment(t, dir, "agent.oracle", "")
@@ -173,7 +174,7 @@ func TestWhatCouldChangeResultsIsRefusedWithADiff(t *testing.T) {
 	if !strings.Contains(r.stderr, "per_trial.agent_time_ns: added 420000000000") {
 		t.Errorf("no diff: %s", r.stderr)
 	}
-	write(t, dir, map[string]string{"tasks/one/instruction.md": "Something else.\n"})
+	e2etest.Write(t, dir, map[string]string{"tasks/one/instruction.md": "Something else.\n"})
 	r = berth(t, dir, "resume", "last")
 	r.want(t, 2)
 	if !strings.Contains(r.stderr, "e2e/one: content: sha256:") {
@@ -183,28 +184,28 @@ func TestWhatCouldChangeResultsIsRefusedWithADiff(t *testing.T) {
 
 func TestOtherPluginsAreRefusedOrMarked(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
 	experiment(t, dir, "agent.oracle", "")
 	berth(t, dir, "run").want(t, 0)
 	// The same program with another digest, in front of the first.
 	bin := filepath.Join(dir, "bin")
-	b, err := os.ReadFile(filepath.Join(root, "bin", "plugins", "oracle"))
+	b, err := os.ReadFile(filepath.Join(tree.Root, "bin", "plugins", "oracle"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, bin, map[string]string{"plugins/oracle": string(b) + "\n"})
+	e2etest.Write(t, bin, map[string]string{"plugins/oracle": string(b) + "\n"})
 	for _, name := range []string{"berth", "berth-sandboxd", "plugins/local", "plugins/nop", "plugins/script", "plugins/libexec"} {
 		if err = os.MkdirAll(filepath.Join(bin, "plugins"), 0o755); err == nil {
-			err = copyTo(filepath.Join(root, "bin", name), filepath.Join(bin, name))
+			err = copyTo(filepath.Join(tree.Root, "bin", name), filepath.Join(bin, name))
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	other := func(args ...string) result {
-		cmd, out, stderr := prepare(t, dir, args...)
+		cmd, out, stderr := tree.Command(t, dir, args...)
 		cmd.Path = filepath.Join(bin, "berth")
 		return ended(t, cmd, cmd.Run(), out, stderr)
 	}

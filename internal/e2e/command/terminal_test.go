@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/creack/pty"
+
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // On a terminal one live block stays under the lines of finished trials. The
@@ -17,7 +19,7 @@ import (
 // take it for something typed.
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	for name, tt := range map[string]struct {
 		env          string
 		size         *pty.Winsize
@@ -49,17 +51,17 @@ func TestProgressOnATerminal(t *testing.T) {
 // What tasks and sandboxes say, in names, output and files, steers no terminal.
 func TestHostileTextsOnATerminal(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
 	const evil = `\033]0;pwned\007\033[2J\302\2331m\r\b`
 	task(t, filepath.Join(dir, "tasks"), "one", `touch /app/done; printf '`+evil+`'; echo x > "$(printf '/app/`+evil+`')"`)
-	write(t, filepath.Join(dir, "tasks", "one"), map[string]string{
+	e2etest.Write(t, filepath.Join(dir, "tasks", "one"), map[string]string{
 		"tests/test.sh": "#!/bin/sh\nprintf '" + evil + "'\necho 1 > /logs/verifier/reward.txt\n",
 	})
-	write(t, filepath.Join(dir, "tasks", "bad\x1b]0;pwned\a"), map[string]string{"task.toml": "[task]\nname = \"a/\\u001b]0;pwned\\u0007\"\n", "instruction.md": "x\n"})
+	e2etest.Write(t, filepath.Join(dir, "tasks", "bad\x1b]0;pwned\a"), map[string]string{"task.toml": "[task]\nname = \"a/\\u001b]0;pwned\\u0007\"\n", "instruction.md": "x\n"})
 	experiment(t, dir, "agent.oracle", "")
 	for _, args := range [][]string{{"task", "check", "tasks"}, {"plan"}, {"run"}, {"show", "last"}, {"show", "last", "one"}, {"show", "last", "one", "1", "--json"}, {"show", "\x1b]0;pwned\a"}} {
-		cmd := exec.CommandContext(t.Context(), binary, args...)
+		cmd := exec.CommandContext(t.Context(), tree.Binary, args...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "TERM=xterm")
 		b, _ := captured(t, cmd, &window)                      // its exit code is not what this is about
 		if !strings.Contains(b, "pwned") && args[0] != "run" { // in which it is no finding, and so not shown
@@ -80,7 +82,7 @@ func progress(t *testing.T, env string, size *pty.Winsize) string {
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "one", "sleep 0.5; touch /app/done")
 	experiment(t, dir, "agent.oracle, agent.nop", "")
-	cmd := exec.CommandContext(t.Context(), binary, "run")
+	cmd := exec.CommandContext(t.Context(), tree.Binary, "run")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "TERM=xterm", env)
 	if size != nil {

@@ -10,15 +10,16 @@ import (
 	"testing"
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // TestTheTerminusExample runs the example with the scripted model: a program
 // that works only at a terminal, a pager, and one that prints 50,000 lines.
 func TestTheTerminusExample(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	dir := t.TempDir()
-	r := berth(t, dir, "run", filepath.Join(root, "examples", "terminus"), "--json", "--require", "agent=terminus: passed = planned")
+	r := berth(t, dir, "run", filepath.Join(tree.Root, "examples", "terminus"), "--json", "--require", "agent=terminus: passed = planned")
 	r.want(t, 0)
 	if a := answer[types.Run](t, r, "cli-run"); a.Summary.Planned != 3 {
 		t.Errorf("summary: %+v", a.Summary)
@@ -80,13 +81,13 @@ const editorReplies = `replies:
 // An editor takes the whole screen, and keys that are no text.
 func TestTerminusUsesAnEditor(t *testing.T) {
 	t.Parallel()
-	needsSandbox(t)
+	tree.NeedsSandbox(t)
 	if _, err := exec.LookPath("vi"); err != nil {
 		t.Skip("no vi on this machine: install one, such as vim-tiny")
 	}
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "editor", "touch /app/done")
-	write(t, dir, map[string]string{
+	e2etest.Write(t, dir, map[string]string{
 		"tasks/editor/instruction.md":          "Edit colours.txt with vi: the sea is blue, and the sand is grey.\n",
 		"tasks/editor/environment/Dockerfile":  "FROM debian:bookworm-slim\nWORKDIR /app\nCOPY colours.txt /app/\n",
 		"tasks/editor/environment/colours.txt": "the sea is red, the sand is white\n",
@@ -98,7 +99,7 @@ func TestTerminusUsesAnEditor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, map[string]string{"experiment.hcl": string(b) + `agent "terminus" {
+	e2etest.Write(t, dir, map[string]string{"experiment.hcl": string(b) + `agent "terminus" {
   plugin = "terminus"
   config {
     max_turns = 40

@@ -16,14 +16,14 @@ import (
 // leaves no process behind.
 func TestValidateOfBrokenExperiments(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(root, "core", "config", "testdata", "broken", "*.hcl"))
+	files, err := filepath.Glob(filepath.Join(tree.Root, "core", "config", "testdata", "broken", "*.hcl"))
 	if err != nil || len(files) < 25 {
 		t.Fatalf("%d broken experiments, %v", len(files), err)
 	}
 	dir := t.TempDir()
 	for _, file := range files {
 		name := filepath.Base(file)
-		cmd, out, stderr := prepare(t, dir, "validate", file)
+		cmd, out, stderr := tree.Command(t, dir, "validate", file)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		r := ended(t, cmd, cmd.Run(), out, stderr)
 		if r.code != 2 || r.out != "" || !strings.Contains(r.stderr, "Error: ") {

@@ -3,21 +3,16 @@ package compose
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/internal/e2e/engineuser"
-	"github.com/berth-eval/berth/internal/e2e/programs"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // top is a short folder that everybody may look into; bin in it is what a
@@ -44,11 +39,11 @@ func build() (err error) {
 	if err = os.Chmod(top, 0o755); err != nil { //nolint:gosec // an ordinary user looks in
 		return err
 	}
-	return programs.Build("../../..", bin, "./agents/nop", "./agents/oracle", "./environments/docker", "./environments/podman", "./environments/local", "./verifiers/script")
+	return e2etest.Build("../../..", bin, "./agents/nop", "./agents/oracle", "./environments/docker", "./environments/podman", "./environments/local", "./verifiers/script")
 }
 
 // engine is one that can be used here.
-type engine struct{ engineuser.Engine }
+type engine struct{ e2etest.Engine }
 
 // image has a redis; scripts/engines-for-tests makes it.
 const image = "localhost/berth-test/redis:1"
@@ -60,7 +55,7 @@ const patience = 5 * time.Minute
 // there is none.
 func find(t *testing.T, name string) engine {
 	t.Helper()
-	return engine{engineuser.Find(t, name, image)}
+	return engine{e2etest.FindEngine(t, name, image)}
 }
 
 // as makes a command of the engine's user.
@@ -91,23 +86,8 @@ func (e engine) folder(t *testing.T, files map[string]string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range files {
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err = errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o755)); err != nil { //nolint:gosec // scripts
-			t.Fatal(err)
-		}
-	}
-	uid, _ := strconv.Atoi(e.User.Uid)
-	gid, _ := strconv.Atoi(e.User.Gid)
-	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || uid == os.Getuid() {
-			return err
-		}
-		return os.Chown(path, uid, gid)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Write(t, dir, files)
+	e.Own(t, dir)
 	return dir
 }
 
@@ -126,15 +106,8 @@ func (e engine) run(t *testing.T, dir string, code int) (map[string]record.Resul
 	}
 	results, folders := map[string]record.Result{}, map[string]string{}
 	for _, f := range found {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var r record.Result
-		if err := json.Unmarshal(text, &r); err != nil {
-			t.Fatal(err)
-		}
-		results[r.Cell["agent"]], folders[r.Cell["agent"]] = r, filepath.Dir(f)
+		r := e2etest.Result(t, filepath.Dir(f))
+		results[r.Cell["agent"]], folders[r.Cell["agent"]] = *r, filepath.Dir(f)
 	}
 	return results, folders
 }

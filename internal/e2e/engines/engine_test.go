@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/internal/e2e/engineuser"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // Images that scripts/engines-for-tests gives to both engines.
@@ -92,7 +92,7 @@ func machineFor(t *testing.T, plugin, image string) *machine {
 	if plugin == "podman" && os.Getuid() == 0 {
 		t.Skip("Podman is tried as an ordinary user")
 	}
-	return machineAt(plugin, strings.TrimPrefix(engineuser.Find(t, plugin, image).Socket, "unix://"))
+	return machineAt(plugin, strings.TrimPrefix(e2etest.FindEngine(t, plugin, image).Socket, "unix://"))
 }
 
 // run is the id of the only run of the place; empty: it has not begun.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/internal/e2e/programs"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // patience bounds each thing that these tests wait for.
@@ -50,7 +50,7 @@ func build() (err error) {
 		return err
 	}
 	bin = filepath.Join(top, "bin")
-	err = programs.Build(tree, bin, "./agents/nop", "./agents/oracle", "./agents/terminus", "./environments/local", "./environments/docker", "./environments/podman", "./verifiers/script", "./internal/e2e/engines/frail")
+	err = e2etest.Build(tree, bin, "./agents/nop", "./agents/oracle", "./agents/terminus", "./environments/local", "./environments/docker", "./environments/podman", "./verifiers/script", "./internal/e2e/engines/frail")
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(top))
 	}

@@ -2,7 +2,6 @@ package engines
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -188,14 +188,7 @@ func (a *tampering) check(t *testing.T, got output.ShowTrial, mode string) {
 		t.Errorf("%s: %d attempts", a.name, len(got.Attempts))
 		return
 	}
-	var r record.Result
-	text, err := os.ReadFile(filepath.Join(got.Attempts[0].Dir, record.ResultFile))
-	if err == nil {
-		err = json.Unmarshal(text, &r)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := e2etest.Result(t, got.Attempts[0].Dir)
 	want := a.live
 	if mode == "restarted" {
 		want = a.restarted

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
@@ -217,7 +218,7 @@ func TestATestThatPrintsAGigabyte(t *testing.T) {
 	t.Logf("at their peak: %d MiB without guards, %d MiB with", s.result.Peak>>20, r.Peak>>20)
 	show := p.settled(p.run())
 	for i := range show.Trials {
-		if a := show.Trials[i].Attempts; len(a) != 1 || a[0].Outcome != record.Passed || resultOf(t, a[0].Dir).Integrity != record.Checked {
+		if a := show.Trials[i].Attempts; len(a) != 1 || a[0].Outcome != record.Passed || e2etest.Result(t, a[0].Dir).Integrity != record.Checked {
 			t.Errorf("%s: %+v, want a pass that is checked", show.Trials[i].Task, a)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-eval/berth/internal/e2e/programs"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
 
@@ -88,7 +88,7 @@ func build() (err error) {
 	}
 	bin = filepath.Join(top, "bin")
 	if err = os.Chmod(top, 0o755); err == nil {
-		err = programs.Build(tree(), bin, "./agents/nop", "./agents/oracle", "./agents/minisweagent", "./environments/local", "./verifiers/script")
+		err = e2etest.Build(tree(), bin, "./agents/nop", "./agents/oracle", "./agents/minisweagent", "./environments/local", "./verifiers/script")
 	}
 	if err != nil {
 		return err

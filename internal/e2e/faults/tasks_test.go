@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // expected is what a task of examples/faults comes to.
@@ -77,7 +77,7 @@ func onPurpose(t *testing.T, mode string, want []expected) {
 			t.Errorf("%s: no such trial, or not one attempt", w.task)
 			continue
 		}
-		w.check(t, mode, resultOf(t, show.Trials[i].Attempts[0].Dir))
+		w.check(t, mode, e2etest.Result(t, show.Trials[i].Attempts[0].Dir))
 	}
 	p.clean()
 }
@@ -99,16 +99,6 @@ func (w *expected) check(t *testing.T, mode string, r *record.Result) {
 	if w.finding != "" && !slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == w.finding }) {
 		t.Errorf("%s in %s: no finding %s among %+v", w.task, mode, w.finding, r.Findings)
 	}
-}
-
-// resultOf is result.json of an attempt.
-func resultOf(t *testing.T, dir string) *record.Result {
-	t.Helper()
-	r, err := store.ReadResult(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
 
 // floodIsCut checks that a gigabyte that a test printed is not in the run, and

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/agent"
 )
 
@@ -95,7 +96,7 @@ func hcl(t *testing.T, settings map[string]any) string {
 			continue
 		}
 		raw, err := json.Marshal(settings[name])
-		must(t, err)
+		e2etest.Must(t, err)
 		fmt.Fprintf(&b, "%s = %s\n", name, raw)
 	}
 	return b.String()
@@ -157,14 +158,14 @@ func TestAgentsOfTheProtocolStop(t *testing.T) {
 			b := set(t, s, "replies:\n  - {when: {last: on}, "+s.call("on and on", "echo on")+"}\n")
 			b.setup.Limits.MaxSteps = 2
 			session, err := b.agent.Open(t.Context(), b.setup)
-			must(t, err)
+			e2etest.Must(t, err)
 			r := &recorder{}
 			y, err := session.Turn(t.Context(), agent.Message{Turn: 1, Text: "go on"}, r)
 			if err != nil || y.End != agent.MaxSteps {
 				t.Errorf("%+v, %v\n%s", y, err, last(b.setup.Scratch))
 			}
-			must(t, session.Close(t.Context(), "", r))
-			if out := string(read(t, b.setup.Scratch, "stdout.jsonl")); !strings.Contains(out, `"stopReason":"cancelled"`) {
+			e2etest.Must(t, session.Close(t.Context(), "", r))
+			if out := e2etest.Read(t, b.setup.Scratch, "stdout.jsonl"); !strings.Contains(out, `"stopReason":"cancelled"`) {
 				t.Errorf("it was not stopped, but killed: %.3000s", out)
 			}
 		})

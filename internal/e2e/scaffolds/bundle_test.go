@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
@@ -15,24 +16,22 @@ import (
 func small(t *testing.T, dir, program string) string {
 	t.Helper()
 	folder := filepath.Join(dir, "tool@1")
-	write(t, folder, map[string]string{"root/bin/tool": program})
+	e2etest.Write(t, folder, map[string]string{"root/bin/tool": program})
 	sum, err := bundle.Measure(filepath.Join(folder, bundle.Root))
-	must(t, err)
+	e2etest.Must(t, err)
 	raw, err := json.Marshal(bundle.Manifest{
 		Format: 1, Name: "tool", Version: "1", Arch: runtime.GOARCH, Digest: sum.Digest, Place: bundle.Place, Files: sum.Files, Bytes: sum.Bytes,
 		Packages: []bundle.Package{},
 	})
-	must(t, err)
-	write(t, folder, map[string]string{bundle.ManifestFile: string(raw)})
+	e2etest.Must(t, err)
+	e2etest.Write(t, folder, map[string]string{bundle.ManifestFile: string(raw)})
 	return sum.Digest[:len("sha256:")+12] // as people are told of it
 }
 
 // A run whose bundle has been made again, and is another one now, does not go on
 // unless the user says so; then it is marked.
 func TestAResumeWithAnotherBundleIsRefused(t *testing.T) {
-	if local != "" {
-		t.Skip(local)
-	}
+	tree.NeedsSandbox(t)
 	kept, dir := t.TempDir(), t.TempDir()
 	t.Setenv(bundle.EnvDir, kept)
 	before := small(t, kept, "#!/bin/sh\necho one > /app/done\n")
@@ -41,20 +40,20 @@ command = ["{bundle}/bin/tool"]`}
 	s.lay(t, dir, map[string]ending{
 		"good": {verify: "[ -e /app/done ]", replies: []string{reply(0, done)}}, "odd": {verify: "kill -9 $$"},
 	})
-	if code, _, stderr := berth(t, dir, "run"); code != 1 || !strings.Contains(stderr, "verifier") {
+	if code, _, stderr := tree.Berth(t, dir, "run"); code != 1 || !strings.Contains(stderr, "verifier") {
 		t.Fatalf("exit code %d, want 1 for a verifier that breaks\n%s", code, stderr)
 	}
 	after := small(t, kept, "#!/bin/sh\necho two > /app/done\n")
 	again := []string{"resume", "last", "--again", "verifier_error"}
-	code, out, stderr := berth(t, dir, again...)
+	code, out, stderr := tree.Berth(t, dir, again...)
 	if want := "bundle tool@1: " + before + " → " + after; code == 0 || !strings.Contains(stderr, want) || !strings.Contains(stderr, "--accept-drift") {
 		t.Errorf("exit code %d, want a refusal that says %q\n%s\n%s", code, want, out, stderr)
 	}
-	code, out, stderr = berth(t, dir, append(again, "--accept-drift")...)
+	code, out, stderr = tree.Berth(t, dir, append(again, "--accept-drift")...)
 	if code != 1 {
 		t.Errorf("with --accept-drift: exit code %d\n%s\n%s", code, out, stderr)
 	}
-	if _, out, _ = berth(t, dir, "show", "last", "--json"); !strings.Contains(out, after) {
+	if _, out, _ = tree.Berth(t, dir, "show", "last", "--json"); !strings.Contains(out, after) {
 		t.Errorf("the run is not marked: %s", out)
 	}
 }
@@ -65,16 +64,16 @@ func TestBundlesThatCannotBeUsedAreListed(t *testing.T) {
 	kept := t.TempDir()
 	t.Setenv(bundle.EnvDir, kept)
 	small(t, kept, "#!/bin/sh\n")
-	if code, out, stderr := berth(t, kept, "agent", "list", "--verify"); code != 0 || !strings.Contains(out, "tool@1") {
+	if code, out, stderr := tree.Berth(t, kept, "agent", "list", "--verify"); code != 0 || !strings.Contains(out, "tool@1") {
 		t.Errorf("whole: exit code %d\n%s%s", code, out, stderr)
 	}
-	write(t, kept, map[string]string{"tool@1/root/bin/tool": "#!/bin/sh\nevil\n", "half@2/bundle.json": "{"})
-	code, out, _ := berth(t, kept, "agent", "list", "--verify")
+	e2etest.Write(t, kept, map[string]string{"tool@1/root/bin/tool": "#!/bin/sh\nevil\n", "half@2/bundle.json": "{"})
+	code, out, _ := tree.Berth(t, kept, "agent", "list", "--verify")
 	if code != 1 || !strings.Contains(out, "bundle tool@1 has been changed") || !strings.Contains(out, "berth agent bundle half@2 --again") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	for id, want := range map[string]string{"tool@1": "has been changed", "half@2": "unexpected end", "tool": "of which version"} {
-		if code, _, stderr := berth(t, kept, "agent", "export", id, "x.tar.zst"); code != 2 || !strings.Contains(stderr, want) {
+		if code, _, stderr := tree.Berth(t, kept, "agent", "export", id, "x.tar.zst"); code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("export %s: exit code %d, %s", id, code, stderr)
 		}
 	}

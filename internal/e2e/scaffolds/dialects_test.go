@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/gateway/tape"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
 )
@@ -36,13 +37,13 @@ func TestEachDialect(t *testing.T) {
 				}
 				b := set(t, s, fmt.Sprintf("replies:\n  - {when: {turn: 0}, %s}\n  - {when: {turn: 1, last: OUT-one}, %s}\n", s.call("one", "echo OUT-one"), s.last("all is done")))
 				session, err := b.agent.Open(t.Context(), b.setup)
-				must(t, err)
+				e2etest.Must(t, err)
 				r := &recorder{}
 				y, err := session.Turn(t.Context(), agent.Message{Turn: 1, Text: "go on"}, r)
 				if err != nil || y.End != agent.Done || len(r.steps) != 2 || r.steps[0].Observation == nil {
 					t.Fatalf("%+v, %v: %+v\n%s", y, err, r.steps, last(b.setup.Scratch))
 				}
-				must(t, session.Close(t.Context(), "", r))
+				e2etest.Must(t, session.Close(t.Context(), "", r))
 				if said := b.requests(t); !strings.Contains(said, effort) {
 					t.Errorf("no request has %s: %.3000s", effort, said)
 				}
@@ -59,7 +60,7 @@ func (b *bench) requests(t *testing.T) string {
 	var all strings.Builder
 	for _, x := range b.sent {
 		body, err := tape.Fetch(filepath.Join(b.folder, gateway.RecordDir), x.Request)
-		must(t, err)
+		e2etest.Must(t, err)
 		all.Write(body)
 	}
 	return all.String()

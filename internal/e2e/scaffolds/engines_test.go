@@ -3,21 +3,18 @@ package scaffolds
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/internal/e2e/engineuser"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -32,13 +29,13 @@ const (
 const patience = 15 * time.Minute
 
 // engine is one that can be used here, and who uses it.
-type engine struct{ engineuser.Engine }
+type engine struct{ e2etest.Engine }
 
 // find looks for the engine of that name with both images. The test is skipped,
 // with why, where there is none.
 func find(t *testing.T, name string) engine {
 	t.Helper()
-	return engine{engineuser.Find(t, name, debian, busybox)}
+	return engine{e2etest.FindEngine(t, name, debian, busybox)}
 }
 
 // as runs a program as the engine's user.
@@ -56,29 +53,15 @@ func (e engine) as(t *testing.T, dir, program string, args ...string) (string, e
 func (e engine) programs(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "bse") // short: sockets lie below it
-	must(t, err)
+	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755)) //nolint:gosec // another user executes what is in it
+	e2etest.Must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755)) //nolint:gosec // another user executes what is in it
 	for _, f := range []string{"berth", "berth-sandboxd", "plugins/terminus", "plugins/scaffolds", "plugins/script", "plugins/" + e.Name} {
-		b, err := os.ReadFile(filepath.Join(root, "bin", filepath.FromSlash(f)))
-		must(t, err)
-		write(t, dir, map[string]string{"bin/" + f: string(b)})
+		b, err := os.ReadFile(filepath.Join(tree.Root, "bin", filepath.FromSlash(f)))
+		e2etest.Must(t, err)
+		e2etest.Write(t, dir, map[string]string{"bin/" + f: string(b)})
 	}
 	return dir
-}
-
-// own gives a folder to the engine's user.
-func (e engine) own(t *testing.T, dir string) {
-	t.Helper()
-	uid, err1 := strconv.Atoi(e.User.Uid)
-	gid, err2 := strconv.Atoi(e.User.Gid)
-	must(t, errors.Join(err1, err2))
-	must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || uid == os.Getuid() {
-			return err
-		}
-		return os.Chown(path, uid, gid)
-	}))
 }
 
 // folder has the programs of a release and the example, with a task for each
@@ -86,25 +69,25 @@ func (e engine) own(t *testing.T, dir string) {
 func (e engine) folder(t *testing.T, places map[string]place, config string) string {
 	t.Helper()
 	dir := e.programs(t)
-	example := filepath.Join(root, "examples", "scaffolds")
-	text := func(name string) string { return string(read(t, example, name)) }
+	example := filepath.Join(tree.Root, "examples", "scaffolds")
+	text := func(name string) string { return e2etest.Read(t, example, name) }
 	change := func(s, from, to string) string { return change(t, s, from, to) }
-	write(t, dir, map[string]string{
+	e2etest.Write(t, dir, map[string]string{
 		"x/replies.yaml": text("replies.yaml"),
 		"x/berth.hcl":    e.used(t, text("berth.hcl"), config),
 	})
 	for name, with := range places {
 		to := filepath.Join(dir, "x", "tasks", name)
-		must(t, os.CopyFS(to, os.DirFS(filepath.Join(example, "tasks", "total"))))
+		e2etest.Must(t, os.CopyFS(to, os.DirFS(filepath.Join(example, "tasks", "total"))))
 		toml := change(text("tasks/total/task.toml"), "berth/total", "e2e/"+name)
-		write(t, to, map[string]string{
+		e2etest.Write(t, to, map[string]string{
 			"task.toml":              change(toml, "timeout_sec = 300\n", "timeout_sec = 400\n"+with.toml),
 			"environment/Dockerfile": change(text("tasks/total/environment/Dockerfile"), "debian:13-slim", with.image) + with.build,
 			"tests/test.sh":          change(text("tasks/total/tests/test.sh"), "reward=0\n", "reward=0\n"+alone+with.test),
 		})
-		write(t, filepath.Join(to, "environment"), with.files)
+		e2etest.Write(t, filepath.Join(to, "environment"), with.files)
 	}
-	e.own(t, dir)
+	e.Own(t, dir)
 	return dir
 }
 
@@ -115,12 +98,12 @@ func (e engine) lay(t *testing.T, s scaffold, trials map[string]ending) (dir, x 
 	dir = e.programs(t)
 	x = filepath.Join(dir, "x")
 	s.lay(t, x, trials)
-	files := map[string]string{"berth.hcl": e.used(t, string(read(t, x, "berth.hcl")), "")}
+	files := map[string]string{"berth.hcl": e.used(t, e2etest.Read(t, x, "berth.hcl"), "")}
 	for name := range trials {
 		file := filepath.Join("tasks", name, "environment", "Dockerfile")
-		files[file] = change(t, string(read(t, x, file)), "debian:bookworm-slim", debian)
+		files[file] = change(t, e2etest.Read(t, x, file), "debian:bookworm-slim", debian)
 	}
-	write(t, x, files)
+	e2etest.Write(t, x, files)
 	return dir, x
 }
 
@@ -168,7 +151,7 @@ type place struct {
 func muslPlace(t *testing.T) place {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o777)) //nolint:gosec // apt downloads as a user of its own
+	e2etest.Must(t, os.Chmod(dir, 0o777)) //nolint:gosec // apt downloads as a user of its own
 	for _, argv := range [][]string{{"apt-get", "download", "-qq", "musl"}, {"sh", "-c", "dpkg-deb -x musl_*.deb root"}} {
 		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 		cmd.Dir = dir
@@ -177,13 +160,13 @@ func muslPlace(t *testing.T) place {
 		}
 	}
 	found, err := filepath.Glob(filepath.Join(dir, "root", "lib", "*", "libc.so"))
-	must(t, err)
+	e2etest.Must(t, err)
 	if len(found) != 1 {
 		t.Skipf("Debian's musl is not where it is expected: %q", found)
 	}
 	loader := "ld-musl-" + strings.TrimSuffix(filepath.Base(filepath.Dir(found[0])), "-linux-musl") + ".so.1"
 	return place{
-		image: busybox, build: "COPY " + loader + " /lib/" + loader + "\n", files: map[string]string{loader: string(read(t, filepath.Dir(found[0]), "libc.so"))},
+		image: busybox, build: "COPY " + loader + " /lib/" + loader + "\n", files: map[string]string{loader: e2etest.Read(t, filepath.Dir(found[0]), "libc.so")},
 		test: "case $(/lib/" + loader + " 2>&1) in \"musl libc\"*) ;; *) exit 1 ;; esac\n[ -e /lib/x86_64-linux-gnu ] || [ -e /lib64 ] || [ -e /usr/lib ] && exit 1\n",
 	}
 }
@@ -216,10 +199,10 @@ func TestAReadOnlyHome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := find(t, name)
 			home, err := os.MkdirTemp("/tmp", "bsh")
-			must(t, err)
+			e2etest.Must(t, err)
 			t.Cleanup(func() { _ = os.RemoveAll(home) })
-			must(t, os.Chmod(home, 0o755)) //nolint:gosec // another user mounts it
-			write(t, home, map[string]string{"mark": "MARK"})
+			e2etest.Must(t, os.Chmod(home, 0o755)) //nolint:gosec // another user mounts it
+			e2etest.Write(t, home, map[string]string{"mark": "MARK"})
 			e.try(t, map[string]place{
 				"home": {image: busybox, test: "[ \"$(ls -A /root)\" = mark ] && ! touch /root/x || exit 1\n"},
 			}, fmt.Sprintf("    mount {\n      source = %q\n      target = \"/root\"\n    }\n", home))
@@ -257,18 +240,17 @@ func (e engine) each(t *testing.T, s scaffold) {
 		trials[name] = tr
 	}
 	dir, x := e.lay(t, s, trials)
-	e.own(t, dir)
+	e.Own(t, dir)
 	if out, err := e.as(t, x, filepath.Join(dir, "bin", "berth"), "run", "--require", "passed = planned"); err != nil {
 		t.Errorf("run: %v\n%s", err, out)
 	}
 	found, err := filepath.Glob(filepath.Join(x, "runs", "*", "trials", "*", "attempt-1", "result.json"))
-	must(t, err)
+	e2etest.Must(t, err)
 	if len(found) != len(trials) {
 		t.Errorf("%d results, want %d", len(found), len(trials))
 	}
 	for _, f := range found {
-		var r record.Result
-		must(t, json.Unmarshal(read(t, filepath.Dir(f), "result.json"), &r))
+		r := e2etest.Result(t, filepath.Dir(f))
 		name := strings.TrimPrefix(r.Task, "e2e/")
 		t.Run(name, func(t *testing.T) { s.judge(t, name, trials[name], filepath.Dir(f)) })
 	}
@@ -287,7 +269,7 @@ func (e engine) try(t *testing.T, places map[string]place, config string) {
 		t.Errorf("run: %v\n%s", err, out)
 	}
 	found, err := filepath.Glob(filepath.Join(dir, "x", "runs", "*", "trials", "*", "attempt-1", "result.json"))
-	must(t, err)
+	e2etest.Must(t, err)
 	if want := 4 * len(places); len(found) != want {
 		t.Errorf("%d results, want %d", len(found), want)
 	}
@@ -300,11 +282,10 @@ func (e engine) try(t *testing.T, places map[string]place, config string) {
 // of replies.yaml, by whoever counts.
 func counted(t *testing.T, dir string) {
 	t.Helper()
-	var r record.Result
-	must(t, json.Unmarshal(read(t, dir, "result.json"), &r))
+	r := e2etest.Result(t, dir)
 	who := r.Task + " of " + r.Cell["plugin"]
 	if r.Outcome != record.Passed || r.AgentEnd != record.Yielded {
-		t.Errorf("%s: %s / %s: %+v\n%s", who, r.Outcome, r.AgentEnd, r.Error, read(t, dir, "turns.jsonl"))
+		t.Errorf("%s: %s / %s: %+v\n%s", who, r.Outcome, r.AgentEnd, r.Error, e2etest.Read(t, dir, "turns.jsonl"))
 		return
 	}
 	requests, in, cached, out := 3, int64(4100), int64(3500), int64(160)
@@ -324,12 +305,12 @@ func counted(t *testing.T, dir string) {
 			t.Errorf("%s: finding %s: %s", who, f.Code, f.Text)
 		}
 	}
-	raw := read(t, dir, "trajectory.json")
+	raw := []byte(e2etest.Read(t, dir, "trajectory.json"))
 	for _, v := range trajectory.Validate(raw) {
 		t.Errorf("%s: trajectory: %s", who, v)
 	}
 	var tr trajectory.Trajectory
-	must(t, json.Unmarshal(raw, &tr))
+	e2etest.Must(t, json.Unmarshal(raw, &tr))
 	if f := tr.FinalMetrics; f == nil || *f.PromptTokens != in || *f.CompletionTokens != out {
 		t.Errorf("%s: final metrics %+v", who, f)
 	}

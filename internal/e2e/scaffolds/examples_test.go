@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // copilot is what examples/own-cli declares.
@@ -39,7 +40,7 @@ func TestTheExamplesOfDeclarations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			needs(t, s)
-			code, out, stderr := berth(t, t.TempDir(), "run", filepath.Join(root, "examples", name), "--json", "--require", "passed = planned")
+			code, out, stderr := tree.Berth(t, t.TempDir(), "run", filepath.Join(tree.Root, "examples", name), "--json", "--require", "passed = planned")
 			if code != 0 {
 				t.Errorf("exit code %d\n%s\n%s", code, out, stderr)
 			}
@@ -53,12 +54,12 @@ func (s scaffold) resolved(t *testing.T) (settings map[string]any) {
 	t.Helper()
 	dir := t.TempDir()
 	s.lay(t, dir, map[string]ending{"solve": s.trials()["solve"]})
-	berth(t, dir, "run")
+	tree.Berth(t, dir, "run")
 	found, err := filepath.Glob(filepath.Join(dir, "runs", "*", "manifest.jsonl"))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%q, %v", found, err)
 	}
-	for line := range strings.Lines(string(read(t, filepath.Dir(found[0]), "manifest.jsonl"))) {
+	for line := range strings.Lines(e2etest.Read(t, filepath.Dir(found[0]), "manifest.jsonl")) {
 		var m struct {
 			Cell struct {
 				Identity map[string]struct {
@@ -70,7 +71,7 @@ func (s scaffold) resolved(t *testing.T) (settings map[string]any) {
 				} `json:"identity"`
 			} `json:"cell"`
 		}
-		must(t, json.Unmarshal([]byte(line), &m))
+		e2etest.Must(t, json.Unmarshal([]byte(line), &m))
 		for _, id := range m.Cell.Identity {
 			settings = id.Agent.Config.Values
 		}

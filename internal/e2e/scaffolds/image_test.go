@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // brought is what an image, or the folder of a task, brings for the CLIs.
@@ -23,7 +24,7 @@ func images(t *testing.T) map[string]brought {
 	t.Helper()
 	asJSON := func(v any) string {
 		raw, err := json.Marshal(v)
-		must(t, err)
+		e2etest.Must(t, err)
 		return string(raw)
 	}
 	elsewhere := map[string]string{
@@ -83,11 +84,11 @@ func TestNothingOfTheImageLeadsACLIElsewhere(t *testing.T) {
 				docker := "FROM debian:bookworm-slim\nWORKDIR /app\n" + b.docker
 				for path, text := range b.files {
 					docker += "COPY " + path + " /app/" + path + "\n"
-					write(t, filepath.Join(task, "environment"), map[string]string{path: text})
+					e2etest.Write(t, filepath.Join(task, "environment"), map[string]string{path: text})
 				}
-				write(t, task, map[string]string{"environment/Dockerfile": docker})
+				e2etest.Write(t, task, map[string]string{"environment/Dockerfile": docker})
 				if b.message != "" {
-					write(t, task, map[string]string{"instruction.md": b.message + "\n"})
+					e2etest.Write(t, task, map[string]string{"instruction.md": b.message + "\n"})
 				}
 			}
 			s.run(t, dir, trials)

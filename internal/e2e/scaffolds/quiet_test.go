@@ -3,7 +3,6 @@ package scaffolds
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // outside is a network namespace whose only way out leads nowhere, with a
@@ -47,17 +47,17 @@ func outsideOf(t *testing.T, e *engine) outside {
 		t.Skip("only root can put Podman's server into a network namespace with a way out")
 	}
 	dir, err := os.MkdirTemp("/tmp", "bsq")
-	must(t, err)
+	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	e.own(t, dir)
+	e.Own(t, dir)
 	e.Socket = "unix://" + filepath.Join(dir, "podman.sock")
 	cmd := exec.Command("unshare", "--net", "sh", "-c", nowhere, "sh", e.User.Uid, e.User.Gid, e.User.HomeDir, e.Socket) //nolint:noctx // it is ended below, with its group
 	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	e2etest.Must(t, err)
+	e2etest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 		_ = cmd.Wait()
@@ -69,7 +69,7 @@ func outsideOf(t *testing.T, e *engine) outside {
 	}
 	o := outside{}
 	o.net, err = os.Open(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "ns", "net"))
-	must(t, err)
+	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = o.net.Close() })
 	ready := func() bool {
 		_, err := e.as(t, "/", "podman", "--url", e.Socket, "version")
@@ -93,15 +93,15 @@ func (o outside) packets(t *testing.T) (all, questions int) {
 	list := exec.CommandContext(t.Context(), "nsenter", "--net=/proc/self/fd/3", "iptables", "-w", "60", "-nvxL", "OUTPUT")
 	list.ExtraFiles = []*os.File{o.net}
 	out, err := list.CombinedOutput()
-	must(t, err)
+	e2etest.Must(t, err)
 	rules := countedBy.FindAllStringSubmatch(string(out), -1)
 	if len(rules) != 2 || rules[0][2] == "" || rules[1][2] != "" {
 		t.Fatalf("no counters in:\n%s", out)
 	}
 	questions, err = strconv.Atoi(rules[0][1])
-	must(t, err)
+	e2etest.Must(t, err)
 	all, err = strconv.Atoi(rules[1][1])
-	must(t, err)
+	e2etest.Must(t, err)
 	return all, questions
 }
 
@@ -153,12 +153,12 @@ func (o outside) during(t *testing.T, e *engine, s scaffold, command string) (al
 	}
 	dir, x := e.lay(t, s, map[string]ending{"solve": {replies: replies, verify: "[ -s /app/done ] && [ $(wc -l </proc/net/route) -gt 1 ]"}})
 	toml, file := "tasks/solve/task.toml", "berth.hcl"
-	write(t, x, map[string]string{
-		toml: change(t, string(read(t, x, toml)), `"no-network"`, `"public"`),
+	e2etest.Write(t, x, map[string]string{
+		toml: change(t, e2etest.Read(t, x, toml), `"no-network"`, `"public"`),
 		// The environment's own network: packets are counted, and a proxy sends none of its client's.
-		file: change(t, string(read(t, x, file)), `environment "local" {`, "environment \"local\" {\n  network = \"public\""),
+		file: change(t, e2etest.Read(t, x, file), `environment "local" {`, "environment \"local\" {\n  network = \"public\""),
 	})
-	e.own(t, dir)
+	e.Own(t, dir)
 	before, asked := o.packets(t)
 	out, err := e.as(t, x, filepath.Join(dir, "bin", "berth"), "run", "--require", "passed = planned")
 	if err != nil {
@@ -166,10 +166,10 @@ func (o outside) during(t *testing.T, e *engine, s scaffold, command string) (al
 	}
 	all, questions = o.packets(t)
 	found, err := filepath.Glob(filepath.Join(x, "runs", "*", "trials", "*", "attempt-1", "result.json"))
-	must(t, err)
+	e2etest.Must(t, err)
 	var r record.Result
 	if len(found) == 1 {
-		must(t, json.Unmarshal(read(t, filepath.Dir(found[0]), "result.json"), &r))
+		r = *e2etest.Result(t, filepath.Dir(found[0]))
 	}
 	if r.AgentEnd != record.Yielded || slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "trajectory" }) {
 		t.Errorf("%d results, the agent ended as %q: %+v %+v", len(found), r.AgentEnd, r.Error, r.Findings)

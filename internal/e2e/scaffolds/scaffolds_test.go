@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -173,7 +174,7 @@ func (s scaffold) lay(t *testing.T, dir string, trials map[string]ending) {
 		if verify == "" {
 			verify = "true"
 		}
-		write(t, filepath.Join(dir, "tasks", name), map[string]string{
+		e2etest.Write(t, filepath.Join(dir, "tasks", name), map[string]string{
 			"task.toml": fmt.Sprintf("schema_version = \"1.4\"\n[task]\nname = \"e2e/%s\"\n%s[verifier]\ntimeout_sec = 60\n[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n",
 				name, toml),
 			"instruction.md":         "Do what is asked: MARK-" + name + "\n",
@@ -189,7 +190,7 @@ func (s scaffold) lay(t *testing.T, dir string, trials map[string]ending) {
 	if model == "" {
 		model = "gpt-5.5"
 	}
-	write(t, dir, map[string]string{"replies.yaml": replies, "berth.hcl": fmt.Sprintf(`experiment "e2e" {
+	e2etest.Write(t, dir, map[string]string{"replies.yaml": replies, "berth.hcl": fmt.Sprintf(`experiment "e2e" {
   datasets    = [dataset.tasks]
   environment = environment.local
   agent       = agent.one
@@ -236,11 +237,11 @@ func TestEveryWayOfEnding(t *testing.T) {
 // run runs what was laid, and judges each trial.
 func (s scaffold) run(t *testing.T, dir string, trials map[string]ending) {
 	t.Helper()
-	code, _, stderr := berth(t, dir, "run", "--json")
+	code, _, stderr := tree.Berth(t, dir, "run", "--json")
 	if code != 0 && code != 1 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	_, out, _ := berth(t, dir, "show", "last", "--json")
+	_, out, _ := tree.Berth(t, dir, "show", "last", "--json")
 	var show output.ShowRun
 	if err := json.Unmarshal([]byte(out), &show); err != nil {
 		t.Fatal(err)
@@ -269,26 +270,23 @@ func (s scaffold) keep(t *testing.T, name, dir string) {
 		return
 	}
 	folder := filepath.Join(*recordTo, s.plugin)
-	must(t, os.MkdirAll(folder, 0o755))
+	e2etest.Must(t, os.MkdirAll(folder, 0o755))
 	var kept []string
-	for line := range strings.Lines(string(read(t, dir, "agent/stdout.jsonl"))) {
+	for line := range strings.Lines(e2etest.Read(t, dir, "agent/stdout.jsonl")) {
 		if !strings.Contains(line, "available_commands_update") { // long, and of no use
 			kept = append(kept, line)
 		}
 	}
-	must(t, os.WriteFile(filepath.Join(folder, s.name+"."+name+".jsonl"), []byte(strings.Join(kept, "")), 0o644))
+	e2etest.Must(t, os.WriteFile(filepath.Join(folder, s.name+"."+name+".jsonl"), []byte(strings.Join(kept, "")), 0o644))
 }
 
 func (s scaffold) judge(t *testing.T, name string, want ending, dir string) {
-	var r record.Result
-	if err := json.Unmarshal(read(t, dir, "result.json"), &r); err != nil {
-		t.Fatal(err)
-	}
+	r := e2etest.Result(t, dir)
 	if r.Outcome != want.outcome || r.AgentEnd != want.end {
 		t.Errorf("%s / %s, want %s / %s; error %+v\nturns: %s\nstderr: %s", r.Outcome, r.AgentEnd, want.outcome, want.end, r.Error,
-			read(t, dir, "turns.jsonl"), read(t, dir, "agent/stderr.txt"))
+			e2etest.Read(t, dir, "turns.jsonl"), e2etest.Read(t, dir, "agent/stderr.txt"))
 	}
-	said := string(read(t, dir, "turns.jsonl"))
+	said := e2etest.Read(t, dir, "turns.jsonl")
 	if r.Error != nil {
 		said += r.Error.Message
 	}
@@ -304,12 +302,12 @@ func (s scaffold) judge(t *testing.T, name string, want ending, dir string) {
 		}
 	}
 	s.keep(t, name, dir)
-	if name == "deadline" && !s.late && !strings.Contains(string(read(t, dir, "trajectory.json")), "sleep 3000") {
-		t.Errorf("the call that was under way is not in the trajectory: %s\nprinted: %s\nevents: %s", read(t, dir, "trajectory.json"),
-			read(t, dir, "agent/stdout.jsonl"), read(t, dir, record.EventsFile))
+	if name == "deadline" && !s.late && !strings.Contains(e2etest.Read(t, dir, "trajectory.json"), "sleep 3000") {
+		t.Errorf("the call that was under way is not in the trajectory: %s\nprinted: %s\nevents: %s", e2etest.Read(t, dir, "trajectory.json"),
+			e2etest.Read(t, dir, "agent/stdout.jsonl"), e2etest.Read(t, dir, record.EventsFile))
 	}
 	if name == "solve" {
-		s.solved(t, &r, dir)
+		s.solved(t, r, dir)
 	}
 }
 
@@ -321,7 +319,7 @@ func (s scaffold) solved(t *testing.T, r *record.Result, dir string) {
 	if s.claims && (len(r.Claimed) != 1 || *r.Claimed[0].Input != 200 || *r.Claimed[0].Output != 20) {
 		t.Errorf("claimed %+v", r.Claimed)
 	}
-	raw := read(t, dir, "trajectory.json")
+	raw := []byte(e2etest.Read(t, dir, "trajectory.json"))
 	for _, v := range trajectory.Validate(raw) {
 		t.Errorf("trajectory: %s", v)
 	}
@@ -367,7 +365,7 @@ func TestTheExample(t *testing.T) {
 			needs(t, s)
 		}
 	}
-	code, out, stderr := berth(t, t.TempDir(), "run", filepath.Join(root, "examples", "scaffolds"), "--json", "--require", "passed = planned")
+	code, out, stderr := tree.Berth(t, t.TempDir(), "run", filepath.Join(tree.Root, "examples", "scaffolds"), "--json", "--require", "passed = planned")
 	if code != 0 {
 		t.Errorf("exit code %d\n%s\n%s", code, out, stderr)
 	}
@@ -375,13 +373,4 @@ func TestTheExample(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &a); err != nil || a.Summary.Planned != 4 {
 		t.Errorf("%v: %+v", err, a.Summary)
 	}
-}
-
-func read(t *testing.T, dir, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Error(err)
-	}
-	return b
 }

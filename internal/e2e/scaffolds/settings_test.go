@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // setting is a setting of an experiment, and what it does with the real CLI.
@@ -264,13 +265,12 @@ func (x setting) try(t *testing.T, s scaffold) {
 	dir := t.TempDir()
 	s.lay(t, dir, map[string]ending{"set": {replies: x.replies, verify: x.verify}})
 	env := filepath.Join(dir, "tasks", "set", "environment")
-	write(t, env, map[string]string{"server.sh": server, "Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\nCOPY server.sh /app/server.sh\n"})
+	e2etest.Write(t, env, map[string]string{"server.sh": server, "Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\nCOPY server.sh /app/server.sh\n"})
 	attempt := ran(t, dir)
-	var r record.Result
-	must(t, json.Unmarshal(read(t, attempt, "result.json"), &r))
+	r := e2etest.Result(t, attempt)
 	if r.Outcome != record.Passed || r.AgentEnd != x.end {
-		t.Errorf("%s / %s, want passed / %s: %+v\nturns: %s\nprinted: %s\n%s", r.Outcome, r.AgentEnd, x.end, r.Error, read(t, attempt, "turns.jsonl"),
-			read(t, attempt, "agent/stdout.jsonl"), read(t, attempt, "agent/stderr.txt"))
+		t.Errorf("%s / %s, want passed / %s: %+v\nturns: %s\nprinted: %s\n%s", r.Outcome, r.AgentEnd, x.end, r.Error, e2etest.Read(t, attempt, "turns.jsonl"),
+			e2etest.Read(t, attempt, "agent/stdout.jsonl"), e2etest.Read(t, attempt, "agent/stderr.txt"))
 	}
 	for _, f := range r.Findings {
 		if f.Code == "other_model" {
@@ -300,10 +300,10 @@ func (x setting) try(t *testing.T, s scaffold) {
 // ran runs an experiment of one trial and returns the folder of its attempt.
 func ran(t *testing.T, dir string) string {
 	t.Helper()
-	if code, _, stderr := berth(t, dir, "run", "--json"); code != 0 && code != 1 {
+	if code, _, stderr := tree.Berth(t, dir, "run", "--json"); code != 0 && code != 1 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	_, out, _ := berth(t, dir, "show", "last", "--json")
+	_, out, _ := tree.Berth(t, dir, "show", "last", "--json")
 	var show output.ShowRun
 	if err := json.Unmarshal([]byte(out), &show); err != nil || len(show.Trials) != 1 {
 		t.Fatalf("%v: %s", err, out)
@@ -314,11 +314,11 @@ func ran(t *testing.T, dir string) string {
 // requests are the bodies that the CLI sent, as the gateway keeps them.
 func requests(t *testing.T, attempt string) (all []string) {
 	t.Helper()
-	for line := range strings.Lines(string(read(t, attempt, gateway.ExchangesFile))) {
+	for line := range strings.Lines(e2etest.Read(t, attempt, gateway.ExchangesFile)) {
 		var x gateway.Exchange
-		must(t, json.Unmarshal([]byte(line), &x))
+		e2etest.Must(t, json.Unmarshal([]byte(line), &x))
 		b, err := tape.Fetch(filepath.Join(attempt, gateway.RecordDir), x.Request)
-		must(t, err)
+		e2etest.Must(t, err)
 		all = append(all, string(b))
 	}
 	return all
@@ -335,7 +335,7 @@ func offered(t *testing.T, request string) (names []string) {
 			} `json:"function"`
 		} `json:"tools"`
 	}
-	must(t, errors.Join(json.Unmarshal([]byte(request), &r)))
+	e2etest.Must(t, errors.Join(json.Unmarshal([]byte(request), &r)))
 	for _, tool := range r.Tools {
 		names = append(names, tool.Name+tool.Function.Name)
 	}
@@ -375,7 +375,7 @@ func TestSettingsThatACLIHasNothingFor(t *testing.T) {
 				dir := t.TempDir()
 				s.config = config
 				s.lay(t, dir, map[string]ending{"set": {}})
-				if code, _, stderr := berth(t, dir, "run"); code != 2 || !strings.Contains(strings.Join(strings.Fields(stderr), " "), want) {
+				if code, _, stderr := tree.Berth(t, dir, "run"); code != 2 || !strings.Contains(strings.Join(strings.Fields(stderr), " "), want) {
 					t.Errorf("%s: exit code %d, want 2 and %q in:\n%s", config, code, want, stderr)
 				}
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/relay"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
@@ -39,39 +40,32 @@ type bench struct {
 	sent  []gateway.Exchange
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // set makes a bench for a scaffold whose model answers from a script.
 func set(t *testing.T, s scaffold, script string) *bench {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "bst")
-	must(t, err)
+	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	ctx := t.Context()
 	b := &bench{}
-	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(root, "bin", "plugins")}, Env: []string{"BERTH_BUNDLES=" + bundles}})
-	must(t, err)
+	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(tree.Root, "bin", "plugins")}, Env: []string{"BERTH_BUNDLES=" + bundles}})
+	e2etest.Must(t, err)
 	t.Cleanup(h.Stop)
 	plugged := s.plugin
 	if plugged == "" {
 		plugged = s.name
 	}
 	b.agent, _, err = h.Agent(ctx, plugged)
-	must(t, err)
+	e2etest.Must(t, err)
 	var block []byte
 	if s.settings != nil {
 		block, err = json.Marshal(s.settings)
-		must(t, err)
+		e2etest.Must(t, err)
 	}
 	env, _, err := h.Environment(ctx, "local")
-	must(t, err)
+	e2etest.Must(t, err)
 	needs, err := b.agent.Check(ctx, agent.CheckRequest{Role: agent.RoleAgent, Config: block})
-	must(t, err)
+	e2etest.Must(t, err)
 	b.folder = dir
 	if s.dialect != "" {
 		needs.Dialects = []model.Dialect{s.dialect}
@@ -83,26 +77,26 @@ func set(t *testing.T, s scaffold, script string) *bench {
 	for _, m := range needs.Bundles {
 		mounts = append(mounts, environment.Mount{Source: m.Source, Target: m.Target})
 	}
-	installed, _, err := host.Install(filepath.Join(dir, "bin"), filepath.Join(root, "bin", "berth-sandboxd"))
-	must(t, err)
+	installed, _, err := host.Install(filepath.Join(dir, "bin"), filepath.Join(tree.Root, "bin", "berth-sandboxd"))
+	e2etest.Must(t, err)
 	folder, err := host.NewFolder(filepath.Join(dir, "c"), installed)
-	must(t, err)
+	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = folder.Close() })
-	must(t, errors.Join(os.Mkdir(filepath.Join(dir, "s"), 0o700), os.Mkdir(filepath.Join(dir, "v"), 0o700), os.Mkdir(filepath.Join(dir, "o"), 0o700)))
+	e2etest.Must(t, errors.Join(os.Mkdir(filepath.Join(dir, "s"), 0o700), os.Mkdir(filepath.Join(dir, "v"), 0o700), os.Mkdir(filepath.Join(dir, "o"), 0o700)))
 	made, err := env.Create(ctx, environment.Spec{
 		Labels:  environment.Labels{Owner: filepath.Base(dir), Trial: "t", Attempt: 1},
 		Network: environment.Network{Mode: environment.NetworkNone}, Workdir: "/app", Mounts: mounts, Control: folder.Path, Lease: time.Minute,
 		Scratch: filepath.Join(dir, "s"),
 	})
-	must(t, err)
+	e2etest.Must(t, err)
 	t.Cleanup(func() { _, _ = env.Destroy(context.WithoutCancel(ctx), made.ID) })
 	b.box, err = host.Connect(ctx, folder, made.PID, time.Minute)
-	must(t, err)
+	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = b.box.Close() })
 	b.relay, err = relay.New(filepath.Join(dir, "r"), relay.Of(b.box, host.Session{ID: "s", Dir: "/app"}))
-	must(t, err)
+	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = b.relay.Shut(context.WithoutCancel(ctx)) })
-	must(t, b.relay.Open(ctx))
+	e2etest.Must(t, b.relay.Open(ctx))
 	b.setup = agent.Setup{
 		Session: "s", Role: agent.RoleAgent, View: filepath.Join(dir, "v"), Scratch: filepath.Join(dir, "o"), Shell: b.relay.Address(), Workdir: "/app", Config: block,
 		Models: b.models(t, dir, script, needs.Dialects),
@@ -113,10 +107,10 @@ func set(t *testing.T, s scaffold, script string) *bench {
 func (b *bench) models(t *testing.T, dir, script string, dialects []model.Dialect) map[string]model.Endpoint {
 	t.Helper()
 	file := filepath.Join(dir, "replies.yaml")
-	must(t, os.WriteFile(file, []byte(script), 0o600))
+	e2etest.Must(t, os.WriteFile(file, []byte(script), 0o600))
 	m := &cell.Model{Label: "m", Provider: "script", Name: "gpt-5.5", Script: file}
 	g, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "g"), Models: []*cell.Model{m}})
-	must(t, err)
+	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = g.Close() })
 	session, err := g.Session(t.Context(), models.Spec{
 		Trial: "t", Attempt: 1, Role: "agent", Dialects: dialects, Dir: dir, Inside: b.box.Listen,
@@ -130,8 +124,8 @@ func (b *bench) models(t *testing.T, dir, script string, dialects []model.Dialec
 		},
 		Models: map[string]*cell.Model{"default": m},
 	})
-	must(t, err)
-	must(t, session.Allow(t.Context()))
+	e2etest.Must(t, err)
+	e2etest.Must(t, session.Allow(t.Context()))
 	t.Cleanup(func() { _ = session.Close(context.Background()) })
 	return session.Endpoints()
 }
@@ -168,17 +162,17 @@ func TestASecondMessageGoesOnWithTheSession(t *testing.T) {
   - {when: {turn: 3, last: OUT-two}, %s}
 `, s.call("one", "echo OUT-one"), s.last("one is done"), s.call("two", "echo OUT-two"), s.last("two is done")))
 			session, err := b.agent.Open(t.Context(), b.setup)
-			must(t, err)
+			e2etest.Must(t, err)
 			r := &recorder{}
 			for i, text := range []string{"first-message", "second-message"} {
 				y, err := session.Turn(t.Context(), agent.Message{Turn: i + 1, Text: text}, r)
 				if err != nil || y.End != agent.Done || !strings.Contains(y.Message, []string{"one is done", "two is done"}[i]) {
 					t.Fatalf("turn %d: %+v, %v\n%s", i+1, y, err, last(b.setup.Scratch))
 				}
-				must(t, b.relay.Close(t.Context()))
-				must(t, b.relay.Open(t.Context()))
+				e2etest.Must(t, b.relay.Close(t.Context()))
+				e2etest.Must(t, b.relay.Open(t.Context()))
 			}
-			must(t, session.Close(t.Context(), "", r))
+			e2etest.Must(t, session.Close(t.Context(), "", r))
 			if len(r.steps) != 4 {
 				t.Fatalf("%d steps: %+v", len(r.steps), r.steps)
 			}

@@ -58,7 +58,7 @@ func serve(m *testing.M) int {
 		if err := flag.Set("test.run", p); err != nil {
 			return fail(err)
 		}
-		fmt.Printf("%s%d\n", ended, m.Run()) // more than once: https://go.dev/issue/23129
+		fmt.Fprintf(os.Stdout, "%s%d\n", ended, m.Run()) // more than once: https://go.dev/issue/23129
 	}
 	return 0
 }

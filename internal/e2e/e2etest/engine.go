@@ -1,7 +1,4 @@
-// Package engineuser finds the container engines that scripts/engines-for-tests
-// has started, each with the user it is for, and runs programs as that user. It
-// must not know what is tested.
-package engineuser
+package e2etest
 
 import (
 	"context"
@@ -21,16 +18,17 @@ import (
 // Help ends the reason of a skip.
 const Help = ": run scripts/engines-for-tests --debian as root to have it tried"
 
-// Engine is one that can be used here.
+// Engine is a container engine that can be used here, with the user that it is
+// for. scripts/engines-for-tests starts them.
 type Engine struct {
 	Name   string // of the plugin, and of the engine's own command
 	Socket string // unix:///path
 	User   *user.User
 }
 
-// Find looks for the engine of that name, docker or podman. The test is
+// FindEngine looks for the engine of that name, docker or podman. The test is
 // skipped, with why, where there is none, or where it lacks one of the images.
-func Find(t *testing.T, name string, images ...string) Engine {
+func FindEngine(t *testing.T, name string, images ...string) Engine {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("engines are tried by make test, not by the quick gate")
@@ -98,4 +96,23 @@ func (e Engine) Ask(ctx context.Context, t *testing.T, args ...string) *exec.Cmd
 		how = []string{"--url", e.Socket}
 	}
 	return e.Command(ctx, t, "/", e.Name, append(how, args...)...)
+}
+
+// Own gives dir and what is in it to the engine's user.
+func (e Engine) Own(t *testing.T, dir string) {
+	t.Helper()
+	uid, err1 := strconv.Atoi(e.User.Uid)
+	gid, err2 := strconv.Atoi(e.User.Gid)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || uid == os.Getuid() {
+			return err
+		}
+		return os.Chown(path, uid, gid)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,6 +1,7 @@
-// Package programs builds Berth's programs for tests that run them as a user
-// would. It must not know what is tested.
-package programs
+// Package e2etest is what the end-to-end tests share: it builds Berth's programs,
+// runs them as a user would, finds container engines, and writes and reads files.
+// It must not know what is tested.
+package e2etest
 
 import (
 	"context"

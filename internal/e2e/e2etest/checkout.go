@@ -1,0 +1,81 @@
+package e2etest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Checkout is the source tree with the programs that scripts/build makes in it.
+type Checkout struct {
+	Root      string // of the tree
+	Binary    string // bin/berth in it
+	NoSandbox string // why no sandbox can be made here, or empty
+}
+
+// Main is for TestMain: it builds the tree that the test's folder is three
+// levels below, gives Berth a short runtime folder, and runs the tests. The
+// result is the exit code.
+func (c *Checkout) Main(m *testing.M) int {
+	runtime, err := os.MkdirTemp("/tmp", "be2") // short: sockets lie below it
+	if err == nil {
+		defer func() { _ = os.RemoveAll(runtime) }()
+		err = errors.Join(os.Setenv("BERTH_RUNTIME_DIR", runtime), c.build())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+func (c *Checkout) build() (err error) {
+	if c.Root, err = filepath.Abs("../../.."); err != nil {
+		return err
+	}
+	build := exec.Command(filepath.Join(c.Root, "scripts", "build")) //nolint:noctx // before any test there is no context
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	c.Binary = filepath.Join(c.Root, "bin", "berth")
+	if out, err := exec.Command(c.Binary, "doctor").CombinedOutput(); err != nil { //nolint:noctx // the same
+		c.NoSandbox = fmt.Sprintf("no sandbox can be made here: %s", out)
+	}
+	return nil
+}
+
+// NeedsSandbox skips the test where this machine forbids sandboxes.
+func (c *Checkout) NeedsSandbox(t *testing.T) {
+	t.Helper()
+	if c.NoSandbox != "" {
+		t.Skip(c.NoSandbox)
+	}
+}
+
+// Command is berth with these arguments, in dir, and what it will have printed.
+func (c *Checkout) Command(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, out, stderr *bytes.Buffer) {
+	t.Helper()
+	cmd = exec.CommandContext(t.Context(), c.Binary, args...)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, append(os.Environ(), "NO_COLOR=1"), 10*time.Second
+	out, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = out, stderr
+	return cmd, out, stderr
+}
+
+// Berth runs berth in dir.
+func (c *Checkout) Berth(t *testing.T, dir string, args ...string) (code int, out, stderr string) {
+	t.Helper()
+	cmd, o, e := c.Command(t, dir, args...)
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, e)
+	}
+	return cmd.ProcessState.ExitCode(), o.String(), e.String()
+}

@@ -1,0 +1,47 @@
+package e2etest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// Must fails the test if err is one.
+func Must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Write writes files, by name relative to dir. All of them can be executed.
+func Write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		Must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o755))) //nolint:gosec // scripts
+	}
+}
+
+// Read is the text of the file with these elements of a path. The test fails,
+// and goes on, if it cannot be read.
+func Read(t *testing.T, path ...string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+// Result is the result of an attempt, by its folder.
+func Result(t *testing.T, attempt string) *record.Result {
+	t.Helper()
+	r, err := store.ReadResult(attempt)
+	Must(t, err)
+	return r
+}

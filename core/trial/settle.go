@@ -149,6 +149,7 @@ func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) 
 	}
 	c := collect.Collector{Into: into, Workdir: s.a.sandbox.Dir, Redactor: s.a.recorder.Redactor(), Fetch: s.a.sandbox.Fetch}
 	entries, err := c.All(ctx, as)
+	s.bulky = c.Bytes() >= limits.ArtifactFills
 	for _, e := range entries {
 		if e.Status == collect.Failed {
 			s.a.recorder.Note(p, "artifact_failed", "%s: %s", e.Source, e.Reason)

@@ -40,6 +40,7 @@ type stage struct {
 	user    *session
 	shell   *relay.Relay   // of the verifier that speaks
 	models  models.Session // of the verifier that speaks; nil without any
+	bulky   bool           // the artifacts last taken account for a full disk
 	killed  []string       // listening processes that restarted killed
 
 	suspects []string // services that the agent could have changed

@@ -369,8 +369,8 @@ func (s *stage) attemptView(view, copies string, room *views.Room) error {
 		copies = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
 	}
 	err := views.Attempt(view, dir, copies, task.RoleVerifier, room)
-	if collect.RefusesName(err) {
-		return outcome.On(s.a.owner(record.ByEnvironment), err) // the names are the agent's
+	if collect.RefusesName(err) || s.bulky && collect.NoSpace(err) {
+		return outcome.On(s.a.owner(record.ByEnvironment), err) // the names and the sizes are the agent's
 	}
 	return err
 }

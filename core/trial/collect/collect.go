@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -54,6 +55,8 @@ type Entry struct {
 	Dropped     []string `json:"dropped,omitempty"`      // left out: links, devices, bad names; the first of them
 	DroppedMore int64    `json:"dropped_more,omitempty"` // how many further
 	Secrets     int      `json:"secrets_cut,omitempty"`  // secret values that were masked in it
+
+	missing bool // there is no such path
 }
 
 // Fetch writes a path of a service's container ("" is main) to w as a tar
@@ -80,6 +83,7 @@ type Collector struct {
 
 	root         *os.Root // Into, once it is needed
 	bytes, files int64
+	full         string // what the limit of MaxBytes comes from, if it is the disk
 	taken        []string
 }
 
@@ -94,6 +98,11 @@ func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 	if c.MaxFiles == 0 {
 		c.MaxFiles = limits.ArtifactEntries
 	}
+	// What an agent leaves fills no disk: half of the room stays for the record,
+	// for the view of a verifier and for other attempts.
+	if room, ok := free(c.Into); ok && room/2 < c.MaxBytes && room/2 >= limits.ArtifactFills {
+		c.MaxBytes, c.full = room/2, ", half of what is free on this host's disk"
+	}
 	defer c.close()
 	entries := []Entry{}
 	asked := false
@@ -103,7 +112,7 @@ func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 		if oneErr != nil {
 			return entries, fmt.Errorf("collect %s: %w", a.Source, oneErr)
 		}
-		if a.Implied && (e.Type == "" || e.Status == Empty) {
+		if a.Implied && (e.missing || e.Status == Empty) {
 			continue
 		}
 		entries = append(entries, e)
@@ -144,11 +153,23 @@ func (c *Collector) open() (*os.Root, error) {
 	return root, nil
 }
 
+// Bytes is how much was taken.
+func (c *Collector) Bytes() int64 { return c.bytes }
+
 func (c *Collector) close() {
 	if c.root != nil {
 		_ = c.root.Close() // a folder that was only read from
 		c.root = nil
 	}
+}
+
+// remove removes what was taken of an artifact.
+func (c *Collector) remove(name string) error {
+	root, err := c.open()
+	if err != nil {
+		return err
+	}
+	return root.RemoveAll(name)
 }
 
 func replace(root *os.Root, name string, b []byte) error {
@@ -197,12 +218,18 @@ func (c *Collector) one(ctx context.Context, a Artifact) (Entry, error) {
 	if e.Type != "" {
 		c.taken = append(c.taken, to)
 	}
-	if err != nil {
-		if _, ours := errors.AsType[hostError](err); ours {
-			return e, err
-		}
-		e.Status, e.Reason = Failed, c.Redactor.Text(err.Error())
-	} else if e.Type == "directory" && e.Files == 0 {
+	_, ours := errors.AsType[hostError](err)
+	if ours && NoSpace(err) && c.bytes >= limits.ArtifactFills {
+		// What the agent left filled the disk: as if it had been too much in the
+		// first place. The room is needed for the result.
+		ours, err = false, errors.Join(fmt.Errorf("no room on this host's disk after %d bytes: %w", c.bytes, err), c.remove(x.to))
+	}
+	switch {
+	case ours:
+		return e, err
+	case err != nil:
+		e.Status, e.Reason, e.missing = Failed, c.Redactor.Text(err.Error()), errors.Is(err, sandbox.ErrNotFound)
+	case e.Type == "directory" && e.Files == 0:
 		e.Status = Empty
 	}
 	return e, ctx.Err()
@@ -294,6 +321,9 @@ func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 		if rel == "" {
 			x.e.Type = "file"
 		}
+		if left := x.c.MaxBytes - x.c.bytes; h.Size > left { // not one byte of it, also if it is sparse
+			return x.tooMuch()
+		}
 		return x.file(name, r)
 	default:
 		if rel == "" {
@@ -370,9 +400,13 @@ func (x *extraction) file(name string, r io.Reader) error {
 	x.e.Bytes += n
 	x.e.Secrets += w.Hits()
 	if err == nil && n > left {
-		return errors.Join(hostly(root.Remove(name)), fmt.Errorf("more than %d bytes", x.c.MaxBytes))
+		return errors.Join(hostly(root.Remove(name)), x.tooMuch())
 	}
 	return err
+}
+
+func (x *extraction) tooMuch() error {
+	return fmt.Errorf("more than %d bytes%s", x.c.MaxBytes, x.c.full)
 }
 
 // markHost tells failures to write from failures to read.

@@ -15,8 +15,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -26,7 +29,7 @@ type archives map[string][]byte
 func (a archives) fetch(_ context.Context, _, path string, w io.Writer) error {
 	b, ok := a[path]
 	if !ok {
-		return fmt.Errorf("download %q: not found", path)
+		return fmt.Errorf("download %q: %w", path, sandbox.ErrNotFound)
 	}
 	_, err := w.Write(b)
 	return err
@@ -204,10 +207,100 @@ func TestLimits(t *testing.T) {
 			if es[0].Status != collect.Failed || !strings.Contains(es[0].Reason, tt.want) {
 				t.Errorf("entry %+v; want a failure with %q", es[0], tt.want)
 			}
-			if tt.c.MaxBytes > 0 && es[0].Bytes > tt.c.MaxBytes+8 {
+			if tt.c.MaxBytes > 0 && es[0].Bytes > tt.c.MaxBytes {
 				t.Errorf("%d bytes were written", es[0].Bytes)
 			}
 		})
+	}
+}
+
+// A file is refused by the size that it claims before anything of it is written:
+// one that is sparse takes no room in the sandbox.
+func TestASparseFileIsNotWrittenOut(t *testing.T) {
+	t.Parallel()
+	c := &collect.Collector{Fetch: func(_ context.Context, _, _ string, w io.Writer) error {
+		out := tar.NewWriter(w)
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "big", Size: 1 << 50}); err != nil {
+			return err
+		}
+		zeros := make([]byte, 1<<20)
+		for {
+			if _, err := out.Write(zeros); err != nil {
+				return err
+			}
+		}
+	}}
+	es := run(t, c, artifact("/big", ""))
+	if es[0].Status != collect.Failed || !strings.Contains(es[0].Reason, "more than ") || es[0].Bytes != 0 || c.Bytes() != 0 {
+		t.Errorf("entry %+v; want a failure and nothing written", es[0])
+	}
+}
+
+// fill is a sandbox with one file of mib MiB. When all but two of them were read,
+// somebody else fills the disk by way of filler, unless that is empty.
+func fill(mib int, filler string) collect.Fetch {
+	return func(_ context.Context, _, _ string, w io.Writer) error {
+		out := tar.NewWriter(w)
+		err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "big", Size: int64(mib) << 20})
+		for i := range mib {
+			if i == mib-2 && filler != "" { // somebody else needs the disk
+				_ = os.WriteFile(filler, make([]byte, 64<<20), 0o600)
+			}
+			if err == nil {
+				_, err = out.Write(make([]byte, 1<<20))
+			}
+		}
+		return errors.Join(err, out.Close())
+	}
+}
+
+// Artifacts get half of what is free on the disk. If it is full nevertheless, the
+// artifact that filled it is removed and has failed, and the host's disk is no
+// cause for another attempt.
+func TestArtifactsThatFillTheDisk(t *testing.T) {
+	t.Parallel()
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=64m,mode=755"); err != nil {
+		t.Skipf("no small disk on this machine: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, tt := range []struct {
+		name   string
+		mib    int
+		filler bool
+		reason string
+		host   bool
+	}{
+		{name: "more than half", mib: 40, reason: "half of what is free on this host's disk"},
+		{name: "full in the middle", mib: 30, filler: true, reason: "no room on this host's disk"},
+		{name: "full for others' reasons", mib: 3, filler: true, host: true},
+	} {
+		filler := filepath.Join(disk, "filler")
+		c := &collect.Collector{Into: filepath.Join(disk, tt.name), Plain: true, Fetch: fill(tt.mib, "")}
+		if tt.filler {
+			c.Fetch = fill(tt.mib, filler)
+		}
+		es, err := c.All(t.Context(), []collect.Artifact{artifact("/big", "")})
+		_ = os.Remove(filler)
+		switch {
+		case tt.host:
+			if !collect.NoSpace(err) {
+				t.Errorf("%s: %v, want an error of the host", tt.name, err)
+			}
+		case err != nil || es[0].Status != collect.Failed || !strings.Contains(es[0].Reason, tt.reason):
+			t.Errorf("%s: %+v, %v; want a failed artifact with %q", tt.name, es, err, tt.reason)
+		default:
+			if left := tree(t, disk); len(left) > 0 {
+				t.Errorf("%s: %q is left", tt.name, left)
+			}
+		}
+		if err = os.RemoveAll(c.Into); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

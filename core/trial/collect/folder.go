@@ -66,18 +66,24 @@ func Folder(from, to string, r *recorder.Redactor) error {
 		if files++; files > limits.ArtifactEntries {
 			return fmt.Errorf("keep %s: more than %d files", filepath.Base(to), int64(limits.ArtifactEntries))
 		}
-		n, err := copyMasked(root, p, target, r)
-		if size += n; err == nil && size > limits.ArtifactBytes {
-			err = fmt.Errorf("keep %s: more than %d bytes", filepath.Base(to), int64(limits.ArtifactBytes))
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if size += info.Size(); size > limits.ArtifactBytes { // also if it is sparse
+			return fmt.Errorf("keep %s: more than %d bytes", filepath.Base(to), int64(limits.ArtifactBytes))
+		}
+		if err = copyMasked(root, p, target, info.Size(), r); NoSpace(err) {
+			err = errors.Join(err, os.Remove(target)) // the room is needed for the result
 		}
 		return err
 	})
 }
 
-func copyMasked(root *os.Root, name, to string, r *recorder.Redactor) (int64, error) {
+func copyMasked(root *os.Root, name, to string, size int64, r *recorder.Redactor) error {
 	in, err := root.Open(name)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer in.Close()
 	const fresh = os.O_CREATE | os.O_TRUNC | os.O_WRONLY
@@ -88,9 +94,9 @@ func copyMasked(root *os.Root, name, to string, r *recorder.Redactor) (int64, er
 		}
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
 	w := r.Writer(out)
-	n, err := io.Copy(w, in)
-	return n, errors.Join(err, w.Close(), out.Close())
+	_, err = io.Copy(w, io.LimitReader(in, size))
+	return errors.Join(err, w.Close(), out.Close())
 }

@@ -6,6 +6,7 @@ import "time"
 const (
 	ArtifactBytes   = 4 << 30  // of file contents in one collection
 	ArtifactEntries = 100_000  // files and folders in one collection
+	ArtifactFills   = 16 << 20 // of artifacts that account for a full disk; a disk without room for so little was full before
 	ArtifactDropped = 50       // names of left out entries that the manifest lists
 	StepBytes       = 8 << 20  // of one step as JSON; what is longer is cut
 	StepText        = 1 << 20  // of one text in a step that had to be cut

@@ -62,7 +62,7 @@ func (f Folders) Scratch(name string) (string, error) {
 func (f Folders) View(name string, build func(dir string, room *Room) error) (string, error) {
 	dir := filepath.Join(f.Runtime, name)
 	if f.Disk == "" {
-		return dir, build(dir, nil)
+		return dir, built(dir, build)
 	}
 	if !f.tight() {
 		err := build(dir, &Room{Left: inMemory})
@@ -77,7 +77,17 @@ func (f Folders) View(name string, build func(dir string, room *Room) error) (st
 		return "", err
 	}
 	dir = filepath.Join(f.Disk, name)
-	return dir, build(dir, nil)
+	return dir, built(dir, build)
+}
+
+// built makes a view without a limit. One that fails takes no room on a disk that
+// may be full.
+func built(dir string, build func(string, *Room) error) error {
+	err := build(dir, nil)
+	if err != nil {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
 }
 
 // Remove removes all folders of the attempt outside of its record.

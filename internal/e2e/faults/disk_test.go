@@ -117,3 +117,46 @@ cp -a runs/*/. second/
 	endedOnce(t, filepath.Join(p.dir, "second"))
 	p.clean()
 }
+
+// An agent that has not solved its task and leaves more than the disk of the host
+// holds, where artifacts are kept or where a verifier gets them, is not tried
+// again for it.
+func TestArtifactsThatFillADiskEarnNoFurtherAttempt(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ disk, leaves string }{
+		"sparse":              {"runs|64m", "truncate -s 8T /logs/artifacts/big"},
+		"kept":                {"runs|64m", "head -c 70m /dev/zero > /logs/artifacts/big"},
+		"given to a verifier": {"small|64m", "head -c 70m /dev/zero > /logs/artifacts/big"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.task("bulky", "", "mkdir -p /logs/artifacts; "+tt.leaves, testTiny)
+			p.experiment("retry {\n    max  = 3\n    wait = \"0s\"\n  }\n  matrix {\n    agent = [agent.oracle]\n  }", "")
+			if err := errors.Join(os.Mkdir(filepath.Join(p.dir, "runs"), 0o700), os.Mkdir(filepath.Join(p.dir, "small"), 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			p.write("script.sh", `
+[ "$2" = runs ] || chmod 700 small
+[ "$2" = runs ] || export TMPDIR="$PWD/small" XDG_RUNTIME_DIR="$PWD/small"
+"$1" run . --no-live --json > out 2> err
+echo $? > code
+cp -a runs kept
+`)
+			dir, _, _ := strings.Cut(tt.disk, "|")
+			s := p.shepherd(ownMounts, []string{diskEnv + "=" + tt.disk}, "/bin/sh", "script.sh", filepath.Join(bin, "berth"), dir)
+			s.wait().want(t, 0)
+			runs, err := filepath.Glob(filepath.Join(p.dir, "kept", "*"))
+			if err != nil || len(runs) != 1 {
+				t.Fatalf("%q, %v\n%s", runs, err, read(filepath.Join(p.dir, "err")))
+			}
+			for _, tr := range p.sound(runs[0]).Trials {
+				last := tr.Attempts[len(tr.Attempts)-1]
+				t.Logf("%d attempts  %s  %+v  %d findings", len(tr.Attempts), tr.Outcome, last.Error, last.Findings)
+				if len(tr.Attempts) != 1 || tr.Outcome != record.Failed && tr.Outcome != record.AgentError {
+					t.Errorf("%s after %d attempts, %+v; want failed or agent_error after 1", tr.Outcome, len(tr.Attempts), last.Error)
+				}
+			}
+		})
+	}
+}

@@ -19,32 +19,33 @@ import (
 // Agent opens sessions. One value serves many attempts at once: every method
 // is safe for concurrent use.
 type Agent interface {
-	// Check says what a session with this configuration needs. No side effects:
-	// plan asks it, and the core asks it again before it makes a sandbox.
+	// Check reports what a session with this configuration needs. It has no side
+	// effects: plan calls it, and the core calls it again before it creates a
+	// sandbox.
 	Check(ctx context.Context, r CheckRequest) (Needs, error)
-	// Open starts a session: one agent in one sandbox. The addresses of setup
-	// stand as long as the session, but answer only during Open and Turn. ctx is
-	// for the call: it ends when Open has returned, and the session goes on.
+	// Open starts a session: one agent in one sandbox. The addresses in setup are
+	// valid for the whole session, but answer only during Open and Turn. ctx
+	// covers only this call: it ends when Open returns, and the session goes on.
 	Open(ctx context.Context, setup Setup) (Session, error)
 }
 
 // Session is one agent at work. Calls of one session come one after another.
 type Session interface {
-	// Turn hands one user message to the agent and returns when it yields. What
-	// happens is recorded as it happens: an agent that is killed leaves the
-	// steps that it recorded until then. When ctx ends the core has already cut
-	// the agent's access; Turn returns soon, and what it returns is not used.
-	// A program of the agent's that fails is a Yield with End Crashed, not an
-	// error; an error means that the plugin itself could not go on.
+	// Turn passes one user message to the agent and returns when the agent
+	// yields. It records steps as they happen, so that the steps of a killed
+	// agent are kept. When ctx ends, the core has already cut the agent's
+	// access; Turn must return soon, and its result is ignored. If a program of
+	// the agent fails, Turn returns a Yield with End Crashed. An error means that
+	// the plugin itself could not continue.
 	Turn(ctx context.Context, m Message, r Recorder) (Yield, error)
-	// Close ends the session, once, after its last turn. logs is a folder on
-	// the host with the files that Needs.Logs named, collected from the sandbox:
-	// what a killed program left there can still be recorded.
+	// Close ends the session. It is called once, after the last turn. logs is a
+	// folder on the host with the files of Needs.Logs, collected from the
+	// sandbox, so that Close can record what a killed program left there.
 	Close(ctx context.Context, logs string, r Recorder) error
 }
 
-// Recorder takes what happens in a session, live. Its methods are safe for
-// concurrent use and fail only when the core has gone.
+// Recorder records what happens in a session, live. Its methods are safe for
+// concurrent use and fail only if the core has ended.
 type Recorder interface {
 	// Step records one step of the trajectory; its StepID is set by the core.
 	Step(s trajectory.Step) error
@@ -55,14 +56,14 @@ type Recorder interface {
 	Artifact(path string) error
 }
 
-// CheckRequest is what Check is asked about.
+// CheckRequest is the input of Check.
 type CheckRequest struct {
 	Config json.RawMessage       `json:"config,omitempty"`
 	Models map[string]model.Info `json:"models,omitempty"` // by name; "default" is the cell's model
 	Role   Role                  `json:"role"`
 }
 
-// Needs is what a session asks of the core.
+// Needs is what a session needs from the core.
 type Needs struct {
 	Shell    bool            `json:"shell,omitempty"`    // commands and files in the sandbox
 	Surface  bool            `json:"surface,omitempty"`  // observe and act; experimental
@@ -73,8 +74,8 @@ type Needs struct {
 	Refusals []string        `json:"refusals,omitempty"` // why it cannot run like this: what, and what to do
 }
 
-// OnlyShell is the Check of an agent that needs a shell and nothing else, and
-// takes whatever its configuration allows. Embed it.
+// OnlyShell implements Check for an agent that needs only a shell and accepts
+// every valid configuration. Embed it.
 type OnlyShell struct{}
 
 // Check asks for a shell.
@@ -82,8 +83,8 @@ func (OnlyShell) Check(context.Context, CheckRequest) (Needs, error) {
 	return Needs{Shell: true}, nil
 }
 
-// Bundle is a read-only folder with the programs of an agent. At the end of
-// the last turn every process that runs a file of it is killed.
+// Bundle is a read-only folder with the programs of an agent. After the last
+// turn, every process that runs a file of the bundle is killed.
 type Bundle struct {
 	Source string `json:"source"` // absolute, on the host
 	Target string `json:"target"` // absolute, in the sandbox
@@ -101,7 +102,7 @@ const (
 	RoleOracle Role = "oracle" // has the reference solution
 )
 
-// Setup is what a session is opened with.
+// Setup is the input of Open.
 type Setup struct {
 	Session   string                    `json:"session"` // opaque, unique in the run
 	Role      Role                      `json:"role"`
@@ -153,11 +154,11 @@ type Message struct {
 	Files []string `json:"files,omitempty"` // pictures of a multimodal instruction, relative to the view
 }
 
-// End is how a turn ended, in the agent's own account.
+// End is how a turn ended, as the agent reports it.
 type End string
 
-// The ends. The zero value is not valid. Timeout, budget and a lost sandbox are
-// not among them: the core sees those itself.
+// The ends. The zero value is not valid. There are none for a timeout, a used-up
+// budget or a lost sandbox, because the core detects those itself.
 const (
 	Done     End = "done"
 	Asked    End = "asked" // waits for an answer of the user
@@ -175,8 +176,9 @@ type Yield struct {
 	Claim    *Claim `json:"claim,omitempty"`     // nil: it says nothing of what it used
 }
 
-// Claim is what an agent says of its models' usage in a turn. What counts is
-// what the gateway measured; a difference is reported. Nil means not said.
+// Claim is the usage of models in a turn as the agent reports it. Only the usage
+// that the gateway metered counts; a difference is a finding. Nil means that the
+// agent did not report the value.
 type Claim struct {
 	Input  *int64   `json:"input_tokens,omitempty"` // cached ones and those written to a cache included
 	Cached *int64   `json:"cached_tokens,omitempty"`
@@ -184,9 +186,10 @@ type Claim struct {
 	Cost   *float64 `json:"cost_usd,omitempty"`
 }
 
-// What an agent fails with. Each survives the trip over the wire.
+// The errors of agents. The core sees them as the same errors: errors.Is works
+// across the wire.
 var (
 	ErrBadConfig = fault.ErrBadConfig // never retry
 	ErrModel     = fault.ErrModel     // outcome model_error
-	ErrNoSession = fault.ErrNoSession // the plugin process is another than the one that opened it
+	ErrNoSession = fault.ErrNoSession // another plugin process opened the session
 )

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// mostPatience is how many times as long a clause may take on a busy machine.
+// mostPatience is the largest factor by which a busy machine extends a timeout.
 const mostPatience = 20
 
-// Patience is how long to wait on this machine for what takes d at most on one
-// that has nothing else to do. It is longer as far as more programs want to run
-// than there are processors, which Linux tells, and twenty times d at most.
+// Patience scales a timeout for a busy machine. d is the timeout on an idle one.
+// If the load average is above the number of processors, the result grows with
+// it, up to twenty times d.
 func Patience(d time.Duration) time.Duration {
-	text, _ := os.ReadFile("/proc/loadavg") // elsewhere nobody says
+	text, _ := os.ReadFile("/proc/loadavg") // Linux only
 	return patience(d, string(text), runtime.NumCPU())
 }
 

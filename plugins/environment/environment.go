@@ -16,35 +16,36 @@ import (
 // attempts at once: every method is safe for concurrent use.
 //
 // An Environment keeps no configuration: each Spec carries the JSON of the
-// experiment's block. Who creates frees: the core makes the control folders,
-// the plugin what Create made.
+// experiment's block. The core creates and removes the control folders; the
+// plugin removes what Create made.
 type Environment interface {
-	// Check says what spec would be refused for and what it would get less of
-	// than it asks. It has no side effects and starts nothing: plan, doctor and
-	// validate ask it. An error means that the question could not be answered.
+	// Check reports why Create would refuse spec, and which of its limits Create
+	// could not fully enforce. It has no side effects and starts nothing: plan,
+	// doctor and validate call it. An error means that Check itself failed.
 	Check(ctx context.Context, spec Spec) (Report, error)
 	// Create makes a sandbox whose PID 1 is /berth/sandboxd from the control
-	// folder of spec, and returns when that has been started. It ends early with
-	// ctx, and then leaves nothing behind. Fails with ErrNoCapacity (retry
-	// later), ErrBadImage, ErrBuildFailed, ErrRefused (never retry).
+	// folder of spec, and returns when sandboxd has been started. If ctx ends
+	// first, Create stops early and removes what it made. It fails with
+	// ErrNoCapacity (retry later), or with ErrBadImage, ErrBuildFailed or
+	// ErrRefused (never retry).
 	Create(ctx context.Context, spec Spec) (Sandbox, error)
-	// Destroy removes a sandbox with all that is in it. Idempotent: an id that
-	// is unknown or gone is no error. Fast: it kills, nobody waits for a polite
-	// stop.
+	// Destroy removes a sandbox and everything in it. It is idempotent: an
+	// unknown id is not an error. It kills processes at once and does not wait
+	// for a graceful stop.
 	Destroy(ctx context.Context, id string) (Remains, error)
-	// List returns the ids of sandboxes that exist and carry owner as
-	// Labels.Owner; an empty owner means all that this plugin made for this
-	// user of the machine. For gc, so it must also find what a killed process
-	// of the plugin left.
+	// List returns the ids of existing sandboxes whose Labels.Owner is owner. An
+	// empty owner means all sandboxes that this plugin made for this user of the
+	// machine. gc calls it, so it must also find the sandboxes that a killed
+	// process of the plugin left.
 	List(ctx context.Context, owner string) ([]string, error)
 }
 
 // Preparer is optional (capability "images"): the environment has images to
 // pull or build before Create.
 type Preparer interface {
-	// Prepare pulls or builds image once per content digest, also when many ask
-	// at the same time (single flight). log receives lines as they come and may
-	// be nil. Create of a spec with the returned Image does not pull or build.
+	// Prepare pulls or builds image once per content digest, even if many callers
+	// ask at the same time. log receives lines as they come and may be nil.
+	// Create with the returned Image does not pull or build.
 	Prepare(ctx context.Context, image Image, config json.RawMessage, log func(line string)) (Image, error)
 }
 
@@ -54,8 +55,9 @@ type Keeper interface {
 	// Kept lists the images that this plugin built or loaded for this user of
 	// the machine and that are still there, and no other image.
 	Kept(ctx context.Context) ([]KeptImage, error)
-	// Drop removes an image that Kept lists, unless it is in use. It says whether
-	// it did; of an image that Kept does not list it removes nothing.
+	// Drop removes an image that Kept lists, unless it is in use, and reports
+	// whether it removed the image. It never removes an image that Kept does not
+	// list.
 	Drop(ctx context.Context, ref string) (bool, error)
 }
 
@@ -95,7 +97,8 @@ type Labels struct {
 	Attempt int    `json:"attempt"` // 1…
 }
 
-// Spec is what one attempt asks for. The zero value of a limit means no limit.
+// Spec describes the sandbox of one attempt. The zero value of a limit means no
+// limit.
 type Spec struct {
 	Labels   Labels            `json:"labels"`
 	Config   json.RawMessage   `json:"config,omitempty"`  // the experiment's block, strict JSON
@@ -224,17 +227,17 @@ type Problem struct {
 	Detail  string `json:"detail"`  // why, and what to do or which environment could
 }
 
-// Grant is how far a limit that was asked for is kept.
+// Grant says whether a requested limit is enforced.
 type Grant string
 
-// The grants. The zero value means that nothing was asked.
+// The grants. The zero value means that no limit was requested.
 const (
 	GrantEnforced   Grant = "enforced"
 	GrantBestEffort Grant = "best_effort"
 	GrantNo         Grant = "no"
 )
 
-// Granted says per need what a sandbox got.
+// Granted says for each resource whether its limit is enforced.
 type Granted struct {
 	CPU     Grant  `json:"cpu,omitempty"`
 	Memory  Grant  `json:"memory,omitempty"`
@@ -245,7 +248,7 @@ type Granted struct {
 	How     string `json:"how,omitempty"` // by what means, for people: "RLIMIT_NPROC and a tmpfs of 2048 MiB"
 }
 
-// Sandbox is what Create made.
+// Sandbox is the result of Create.
 type Sandbox struct {
 	ID       string           `json:"id"`                // opaque, unique on this machine, names the plugin's object for Destroy
 	Stream   string           `json:"stream,omitempty"`  // address of one byte stream to sandboxd (yamux); empty: it dials the control folder
@@ -279,7 +282,7 @@ type SidecarSandbox struct {
 	Image  ImageFacts `json:"image"`
 }
 
-// Remains is what Destroy learnt of a sandbox. Zero means not known.
+// Remains is what Destroy found out about a sandbox. Zero means unknown.
 type Remains struct {
 	OOMKills      int64         `json:"oom_kills,omitempty"`
 	PeakMemoryMiB int64         `json:"peak_memory_mib,omitempty"`

@@ -1,8 +1,8 @@
-// Package verifier is the contract of verifier plugins: programs that look at
-// what an agent left and say how good it is.
+// Package verifier is the contract of verifier plugins: programs that grade the
+// result of an agent.
 //
 // It holds types, sentinels and the gRPC shims of the contract. It must not
-// decide what a verdict means for an attempt: that is the core's.
+// decide what a verdict means for an attempt: the core does.
 package verifier
 
 import (
@@ -19,16 +19,15 @@ import (
 // Verifier judges attempts. One value serves many attempts at once: every
 // method is safe for concurrent use.
 type Verifier interface {
-	// Verify judges one attempt, or, in rounds, what there is of it between two
-	// turns. log receives lines for people and is never nil. A work that is bad
-	// is a Verdict; an error means that no judgement was possible, and the
-	// attempt ends as verifier_error. Fails with ErrArtifactMissing when
-	// what should be judged is not there.
+	// Verify judges one attempt or, in rounds, its state between two turns. log
+	// receives lines for people and is never nil. Bad work is a Verdict; an error
+	// means that Verify could not judge, and the attempt ends as verifier_error.
+	// Verify fails with ErrArtifactMissing if the work to judge is missing.
 	Verify(ctx context.Context, r Request, log func(line string)) (Verdict, error)
 }
 
-// Rewriter is optional (capability "rewrite"): the verifier checks what a
-// simulated user is about to say before it is said.
+// Rewriter is optional (capability "rewrite"): the verifier checks the message of
+// a simulated user before it is sent.
 type Rewriter interface {
 	// Rewrite returns the message to send instead of candidate. Empty ends the
 	// loop.
@@ -38,7 +37,8 @@ type Rewriter interface {
 // CapabilityRewrite is announced by a verifier that is a Rewriter.
 const CapabilityRewrite = "rewrite"
 
-// What a verifier fails with. Both survive the trip over the wire.
+// The errors of verifiers. The core sees them as the same errors: errors.Is works
+// across the wire.
 var (
 	ErrArtifactMissing = fault.ErrArtifactMissing // outcome artifact_missing
 	ErrBadReward       = fault.ErrBadReward       // malformed, not finite, contradicting: outcome verifier_error
@@ -54,14 +54,15 @@ const (
 	NeedsOwn     Needs = "own"     // a sandbox of its own; experimental: a run refuses it
 )
 
-// Traits is what Describe says of a verifier beyond name and schema.
+// Traits are the properties of a verifier that Describe returns, besides name and
+// schema.
 type Traits struct {
 	Needs  Needs    `json:"needs"`
 	Models []string `json:"models,omitempty"` // names of the models it asks for; "default" is the usual one
 	Rounds bool     `json:"rounds,omitempty"` // can judge between turns
 }
 
-// Request is one judgement to make.
+// Request is the input of Verify.
 type Request struct {
 	View       string                    `json:"view"`               // folder: task.json, instruction.md, the task's files for verifiers, attempt/…
 	Stage      string                    `json:"stage,omitempty"`    // name of the stage
@@ -78,7 +79,7 @@ type Request struct {
 	Config     json.RawMessage           `json:"config,omitempty"`   // the experiment's block
 }
 
-// Decision is what a verdict comes down to.
+// Decision is the result of a verdict.
 type Decision string
 
 // The decisions. The zero value is not valid.
@@ -102,7 +103,7 @@ type Verdict struct {
 	Findings    []Finding        `json:"findings,omitempty"`
 }
 
-// Judge is the verdict of a verifier that knows nothing between pass and fail.
+// Judge returns the verdict of a verifier that only passes or fails.
 func Judge(passed bool, rationale string) Verdict {
 	if passed {
 		return Verdict{Decision: Pass, Rationale: rationale}
@@ -110,8 +111,8 @@ func Judge(passed bool, rationale string) Verdict {
 	return Verdict{Decision: Fail, Rationale: rationale}
 }
 
-// Score is a named number. Nothing is assumed about its range unless Min and
-// Max say it; a value outside of them is an error. All three are finite.
+// Score is a named number. Its range is Min to Max, if they are set; a value
+// outside of the range is an error. All three must be finite.
 type Score struct {
 	Value float64  `json:"value"`
 	Min   *float64 `json:"min,omitempty"`
@@ -119,8 +120,8 @@ type Score struct {
 	Lower bool     `json:"lower_is_better,omitempty"`
 }
 
-// Valid returns an ErrBadReward for a score that is not a finite number, or is
-// outside its own range.
+// Valid returns an ErrBadReward if the score is not a finite number, or is outside
+// its own range.
 func (s Score) Valid() error {
 	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 	switch {
@@ -144,7 +145,7 @@ type Checkpoint struct {
 	Note   string  `json:"note,omitempty"`
 }
 
-// Severity is what a finding does to the integrity of an attempt.
+// Severity is the effect of a finding on the integrity of an attempt.
 type Severity string
 
 // The severities, mildest first. The zero value is not valid.
@@ -154,7 +155,7 @@ const (
 	Violated Severity = "violated" // it was: the attempt gets no score
 )
 
-// Finding is something odd that was seen.
+// Finding is something unusual that a verifier reports.
 type Finding struct {
 	Code     string   `json:"code"` // snake_case, countable: "stale_reward"
 	Severity Severity `json:"severity"`

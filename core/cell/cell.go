@@ -1,6 +1,7 @@
-// Package cell is one point of the matrix, resolved, as attempts are made of it.
+// Package cell is one point of the matrix, resolved: its agent, environment,
+// verifiers and models, with their limits and secrets.
 //
-// It must not decide anything, and knows no configuration.
+// It must not decide anything, and knows no configuration file.
 package cell
 
 import (
@@ -10,9 +11,7 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Cell is one point of the matrix, resolved: secrets are plain values here,
-// and their own list says which they are, so that they can be kept out of the
-// record.
+// Cell is one point of the matrix on one dataset, as attempts are made of it.
 type Cell struct {
 	Choices     map[string]string // axis to value, for the record
 	Agent       Agent
@@ -22,58 +21,168 @@ type Cell struct {
 	Verify      task.Mode           // empty keeps the task's
 	Success     *task.Success       // nil keeps the task's
 	Limits      Limits
-	Secrets     []string // values that must not reach a file
+	Secrets     []string // values that must not reach a file; see [Cell.Reveal]
 }
 
-// Agent is the agent of a cell.
+// Agent is an agent block.
 type Agent struct {
-	Plugin string
-	Oracle bool // is given the reference solution
-	Config json.RawMessage
-	Env    map[string]string
-	Models map[string]*Model // by the name that the plugin asks for
+	Label  string `json:"label"`
+	Plugin string `json:"plugin"`
+	// Oracle is given the reference solution.
+	Oracle bool            `json:"oracle,omitempty"`
+	Config Values          `json:"config"`
+	Env    map[string]Text `json:"env,omitempty"`
+	// Models are by the name that the agent asks for; "default" is the block's
+	// own model, or the cell's. Empty when there is none.
+	Models map[string]*Model `json:"models,omitempty"`
 }
 
-// Environment is the environment of a cell.
+// Environment is an environment block.
 type Environment struct {
-	Plugin  string
-	Config  json.RawMessage
-	Env     map[string]string // wins over the task's
-	Network *task.Network     // what the experiment grants; nil grants what the task asks
-	Limits  task.Limits       // replace those of the task where they are not zero
+	Label  string `json:"label"`
+	Plugin string `json:"plugin"`
+	// Network is what the experiment grants; nil grants what the task asks.
+	Network *task.Network `json:"network,omitempty"`
+	// Limits replace those of the task where they are not zero.
+	Limits task.Limits `json:"limits"`
+	Config Values      `json:"config"`
+	// Env is added to the task's for every command in the sandbox, and wins.
+	Env map[string]Text `json:"env,omitempty"`
+	// Surface is the plugin that opens a surface on the sandbox; empty means
+	// that Plugin does, if the task needs one.
+	Surface       string `json:"surface,omitempty"`
+	SurfaceConfig Values `json:"surface_config"`
 }
 
 // Verifier is what the experiment adds to a verifier that a task names.
 type Verifier struct {
-	Plugin string // empty: the name
-	Config json.RawMessage
-	Env    map[string]string
-	Models map[string]*Model
+	Label string `json:"label"`
+	// Plugin serves it; empty means the label.
+	Plugin string            `json:"plugin"`
+	Config Values            `json:"config"`
+	Env    map[string]Text   `json:"env,omitempty"`
+	Models map[string]*Model `json:"models,omitempty"`
 }
 
-// User plays the simulated user.
+// User is the user block: the agent that plays the simulated user.
 type User struct {
-	Agent
-	Persona string
-	Time    time.Duration // of one message; 0: the usual
-	Budget  Budget        // of its models, in all its sessions of the attempt
+	Agent Agent `json:"agent"` // with the models of the user block
+	// Environment is where it runs when it needs a shell; nil means that of the
+	// cell. Never the sandbox of the agent.
+	Environment *Environment `json:"environment,omitempty"`
+	// Persona is handed to the agent beside the task's own; empty means none.
+	Persona string        `json:"persona,omitempty"`
+	Time    time.Duration `json:"time_ns,omitempty"` // of one message; 0: the usual
+	Budget                // of its models, in all its sessions of the attempt
 }
 
-// Limits bound an attempt. Zero keeps what the task says.
+// Limits bound an attempt. Zero keeps what the task says. Factors multiply the
+// task's time; a time and its factor are never both set.
 type Limits struct {
-	AgentTime          time.Duration // of each turn
-	AgentTimeFactor    float64
-	VerifierTime       time.Duration
-	VerifierTimeFactor float64
-	StartTime          time.Duration // of create
-	StartTimeFactor    float64
-	MaxSteps           int64
-	Budget             Budget // of the agent's models, in all its sessions of the attempt
+	AgentTime          time.Duration `json:"agent_time_ns,omitempty"` // of each turn
+	AgentTimeFactor    float64       `json:"agent_time_factor,omitempty"`
+	VerifierTime       time.Duration `json:"verifier_time_ns,omitempty"`
+	VerifierTimeFactor float64       `json:"verifier_time_factor,omitempty"`
+	StartTime          time.Duration `json:"start_time_ns,omitempty"` // of prepare and create together
+	StartTimeFactor    float64       `json:"start_time_factor,omitempty"`
+	MaxSteps           int64         `json:"max_steps,omitempty"` // of the agent, in all turns of a stage
+	Budget                           // of the agent's models, in all its sessions of the attempt
 }
 
 // Budget bounds what models are used for. Nil means no bound.
 type Budget struct {
-	CostUSD  *float64
-	Tokens   *int64 // input and output
-	Requests *int64
+	CostUSD  *float64 `json:"cost_usd,omitempty"`
+	Tokens   *int64   `json:"tokens,omitempty"` // input and output
+	Requests *int64   `json:"requests,omitempty"`
 }
+
+// Reveal is the cell with its secrets, to be run and never to be printed. Fails
+// when one is missing.
+func (c Cell) Reveal() (Cell, error) {
+	r := &revealer{secrets: map[string]bool{}}
+	r.agent(&c.Agent)
+	r.environment(&c.Environment)
+	verifiers := make(map[string]Verifier, len(c.Verifiers))
+	for name, v := range c.Verifiers {
+		r.values(&v.Config)
+		r.env(&v.Env)
+		r.keys(v.Models)
+		verifiers[name] = v
+	}
+	c.Verifiers = verifiers
+	if c.User != nil {
+		u := *c.User
+		r.agent(&u.Agent)
+		c.User = &u
+	}
+	for s := range r.secrets {
+		c.Secrets = append(c.Secrets, s)
+	}
+	return c, r.err
+}
+
+// revealer replaces what may be secret by plain values.
+type revealer struct {
+	secrets map[string]bool
+	err     error // the first
+}
+
+func (r *revealer) agent(a *Agent) {
+	r.values(&a.Config)
+	r.env(&a.Env)
+	r.keys(a.Models)
+}
+
+func (r *revealer) environment(e *Environment) {
+	r.values(&e.Config)
+	r.env(&e.Env)
+}
+
+func (r *revealer) text(t Text) string {
+	s, err := t.Reveal()
+	if err != nil && r.err == nil {
+		r.err = err
+	}
+	if t.Secret() != nil {
+		r.secrets[s] = true
+	}
+	return s
+}
+
+func (r *revealer) env(env *map[string]Text) {
+	out := make(map[string]Text, len(*env))
+	for k, t := range *env {
+		out[k] = Plain(r.text(t))
+	}
+	*env = out
+}
+
+func (r *revealer) values(v *Values) {
+	b, err := v.Reveal()
+	if err != nil && r.err == nil {
+		r.err = err
+	}
+	*v = PlainValues(b)
+}
+
+// keys notes the keys of models, which the gateway alone has: whatever else says
+// them is kept out of the record.
+func (r *revealer) keys(ms map[string]*Model) {
+	for _, m := range ms {
+		if m.APIKey != nil {
+			r.text(*m.APIKey)
+		}
+	}
+}
+
+// Strings are the texts with labels in place of secrets.
+func Strings(texts map[string]Text) map[string]string {
+	out := make(map[string]string, len(texts))
+	for k, t := range texts {
+		out[k] = t.String()
+	}
+	return out
+}
+
+// PlainValues is a configuration without secrets.
+func PlainValues(raw json.RawMessage) Values { return Values{public: raw} }

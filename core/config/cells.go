@@ -198,7 +198,7 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 	}
 	c.choose(experiment, &eb)
 	c.cell.Verify = task.Mode(eb.Verify)
-	c.cell.PerTrial, c.cell.PerCell = PerTrial(eb.PerTrial), PerCell(eb.PerCell)
+	c.cell.PerTrial, c.cell.PerCell = eb.PerTrial.limits(), PerCell(eb.PerCell)
 	if eb.Model != "" {
 		c.cell.Model = c.model(eb.Model)
 	}
@@ -289,7 +289,7 @@ func (c *builder) place(experiment *hclsyntax.Block, eb *experimentBlock) {
 		if c.l.opts.DefaultEnvironment == "" && !c.l.broken {
 			c.missing(experiment, "environment", "environment", "environment = environment.name")
 		}
-		c.cell.Environment = Environment{Label: c.l.opts.DefaultEnvironment, Plugin: c.l.opts.DefaultEnvironment}
+		c.cell.Environment = cell.Environment{Label: c.l.opts.DefaultEnvironment, Plugin: c.l.opts.DefaultEnvironment}
 		return
 	}
 	if e := c.environment(eb.Environment); e != nil {

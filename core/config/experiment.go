@@ -100,14 +100,14 @@ func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
 			used = append(used, m.APIKey.Secret())
 		}
 	}
-	environment := func(e *Environment) {
+	environment := func(e *cell.Environment) {
 		if e != nil {
 			text(e.Env)
 			values(e.Config)
 			values(e.SurfaceConfig)
 		}
 	}
-	agent := func(a *Agent) {
+	agent := func(a *cell.Agent) {
 		text(a.Env)
 		values(a.Config)
 		for _, m := range a.Models {

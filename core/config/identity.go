@@ -22,7 +22,7 @@ type identity struct {
 	Verifiers   map[string]verifierIdentity `json:"verifiers,omitempty"`
 	User        *userIdentity               `json:"user,omitempty"`
 	Datasets    []datasetIdentity           `json:"datasets,omitempty"`
-	PerTrial    PerTrial                    `json:"per_trial"`
+	PerTrial    cell.Limits                 `json:"per_trial"`
 }
 
 type agentIdentity struct {
@@ -63,7 +63,7 @@ type userIdentity struct {
 	Agent       agentIdentity        `json:"agent"`
 	Environment *environmentIdentity `json:"environment,omitempty"`
 	Persona     string               `json:"persona,omitempty"`
-	Time        *time.Duration       `json:"time_ns,omitempty"`
+	Time        time.Duration        `json:"time_ns,omitempty"`
 	CostUSD     *float64             `json:"cost_usd,omitempty"`
 	Tokens      *int64               `json:"tokens,omitempty"`
 	Requests    *int64               `json:"requests,omitempty"`
@@ -105,11 +105,11 @@ func (c *Cell) identity(datasets ...Dataset) json.RawMessage {
 	return canonical(id)
 }
 
-func identityOfAgent(a Agent) agentIdentity {
+func identityOfAgent(a cell.Agent) agentIdentity {
 	return agentIdentity{a.Plugin, a.Oracle, present(a.Config), a.Env, identityOfModels(a.Models)}
 }
 
-func identityOfEnvironment(e *Environment) *environmentIdentity {
+func identityOfEnvironment(e *cell.Environment) *environmentIdentity {
 	if e == nil {
 		return nil
 	}

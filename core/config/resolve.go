@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
@@ -84,8 +85,8 @@ func (c *builder) shown(path string) string {
 	return filepath.Join(c.l.src.Dir, path)
 }
 
-func (c *builder) environment(label string) *Environment {
-	return once(c, "environment", label, func(b *hclsyntax.Block) *Environment {
+func (c *builder) environment(label string) *cell.Environment {
+	return once(c, "environment", label, func(b *hclsyntax.Block) *cell.Environment {
 		var e environmentBlock
 		r := c.decode(b, blockOf("environment").fields, &e)
 		if r == nil {
@@ -93,7 +94,7 @@ func (c *builder) environment(label string) *Environment {
 		}
 		defer func() { c.keep(r) }()
 		r.Report(checkEnvironment(&e))
-		out := &Environment{
+		out := &cell.Environment{
 			Label: label, Plugin: e.Plugin, Env: c.texts(r, "env", e.Env), Surface: e.Surface,
 			Limits: task.Limits{
 				CPUMilli: int64(e.Limits.CPUs*1000 + 0.5), MemoryMiB: e.Limits.MemoryMiB, StorageMiB: e.Limits.StorageMiB,
@@ -155,18 +156,18 @@ func (c *builder) model(label string) *cell.Model {
 	})
 }
 
-func (c *builder) agent(label string) *Agent {
+func (c *builder) agent(label string) *cell.Agent {
 	if label == "" {
 		return nil
 	}
-	return once(c, "agent", label, func(b *hclsyntax.Block) *Agent {
+	return once(c, "agent", label, func(b *hclsyntax.Block) *cell.Agent {
 		var a agentBlock
 		r := c.decode(b, blockOf("agent").fields, &a)
 		if r == nil {
 			return nil
 		}
 		defer func() { c.keep(r) }()
-		out := &Agent{
+		out := &cell.Agent{
 			Label: label, Plugin: a.Plugin, Oracle: a.Oracle, Env: c.texts(r, "env", a.Env), Models: c.models(r, a.Model, a.Models),
 			Config: c.config(r, "config", KindAgent, a.Plugin, "plugin"),
 		}
@@ -202,7 +203,7 @@ func (c *builder) models(r *source.Reading, one string, several map[string]strin
 }
 
 // withModels is the agent with the cell's model as its default.
-func (c *builder) withModels(a Agent, m *cell.Model) Agent {
+func (c *builder) withModels(a cell.Agent, m *cell.Model) cell.Agent {
 	if m == nil {
 		return a
 	}
@@ -219,7 +220,7 @@ func (c *builder) verifier(b *hclsyntax.Block) {
 		return
 	}
 	defer func() { c.keep(r) }()
-	out := Verifier{
+	out := cell.Verifier{
 		Label: b.Labels[0], Plugin: v.Plugin, Env: c.texts(r, "env", v.Env), Models: c.models(r, v.Model, v.Models),
 	}
 	at := "plugin"
@@ -231,7 +232,7 @@ func (c *builder) verifier(b *hclsyntax.Block) {
 		return
 	}
 	if c.cell.Verifiers == nil {
-		c.cell.Verifiers = map[string]Verifier{}
+		c.cell.Verifiers = map[string]cell.Verifier{}
 	}
 	c.cell.Verifiers[out.Label] = out
 }
@@ -260,13 +261,32 @@ func (c *builder) user(b *hclsyntax.Block) {
 		maps.Copy(merged, own)
 		agent.Models = merged
 	}
-	out := &User{Agent: agent, Persona: u.Persona, Time: u.Time, CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests}
+	out := &cell.User{
+		Agent: agent, Persona: u.Persona, Time: value(u.Time), Budget: cell.Budget{CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests},
+	}
 	if u.Environment != "" {
 		out.Environment = c.environment(u.Environment)
 	}
 	if !r.Broken {
 		c.cell.User = out
 	}
+}
+
+func (b perTrialBlock) limits() cell.Limits {
+	return cell.Limits{
+		AgentTime: value(b.AgentTime), AgentTimeFactor: value(b.AgentTimeFactor),
+		VerifierTime: value(b.VerifierTime), VerifierTimeFactor: value(b.VerifierTimeFactor),
+		StartTime: value(b.StartTime), StartTimeFactor: value(b.StartTimeFactor), MaxSteps: value(b.MaxSteps),
+		Budget: cell.Budget{CostUSD: b.CostUSD, Tokens: b.Tokens, Requests: b.Requests},
+	}
+}
+
+// value is what p points to, or zero.
+func value[T time.Duration | float64 | int64](p *T) T {
+	if p == nil {
+		return 0
+	}
+	return *p
 }
 
 func (b retryBlock) public() Retry {

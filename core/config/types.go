@@ -67,22 +67,6 @@ type RunLimits struct {
 	Requests *int64         `json:"requests,omitempty"`
 }
 
-// PerTrial bounds each attempt. Nil keeps what the task says; for a budget it
-// means no limit. Factors multiply the task's time; a time and its factor are
-// never both set.
-type PerTrial struct {
-	AgentTime          *time.Duration `json:"agent_time_ns,omitempty"`
-	AgentTimeFactor    *float64       `json:"agent_time_factor,omitempty"`
-	VerifierTime       *time.Duration `json:"verifier_time_ns,omitempty"`
-	VerifierTimeFactor *float64       `json:"verifier_time_factor,omitempty"`
-	StartTime          *time.Duration `json:"start_time_ns,omitempty"` // prepare and create together
-	StartTimeFactor    *float64       `json:"start_time_factor,omitempty"`
-	MaxSteps           *int64         `json:"max_steps,omitempty"` // of the agent, in all turns of a stage
-	CostUSD            *float64       `json:"cost_usd,omitempty"`  // of the agent's models
-	Tokens             *int64         `json:"tokens,omitempty"`    // input and output
-	Requests           *int64         `json:"requests,omitempty"`
-}
-
 // PerCell bounds what all models are used for in all attempts of a cell. Nil
 // means no limit. It decides no result that is there, so it may change between
 // a run and its resumption, and is no part of what a trial is.
@@ -160,24 +144,24 @@ type Cell struct {
 	Slug    string   `json:"slug"`
 	Choices []Choice `json:"choices"`
 
-	Agent       Agent       `json:"agent"`
-	Environment Environment `json:"environment"`
+	Agent       cell.Agent       `json:"agent"`
+	Environment cell.Environment `json:"environment"`
 	// Datasets are never empty.
 	Datasets []Dataset `json:"datasets"`
 	// Verifiers are by label: what the experiment adds to the verifiers that
 	// tasks name. One that is not here has no configuration and no models but
 	// the cell's.
-	Verifiers map[string]Verifier `json:"verifiers,omitempty"`
+	Verifiers map[string]cell.Verifier `json:"verifiers,omitempty"`
 	// User plays the simulated user of tasks that have one; nil means that the
 	// experiment has none.
-	User *User `json:"user,omitempty"`
+	User *cell.User `json:"user,omitempty"`
 	// Model is the cell's own; nil means that none was chosen.
 	Model *cell.Model `json:"model,omitempty"`
 	// Verify is the mode that the experiment asks for; empty keeps the task's.
 	// A dataset's own is in Dataset.
-	Verify   task.Mode `json:"verify,omitempty"`
-	PerTrial PerTrial  `json:"per_trial"`
-	PerCell  PerCell   `json:"per_cell,omitzero"`
+	Verify   task.Mode   `json:"verify,omitempty"`
+	PerTrial cell.Limits `json:"per_trial"`
+	PerCell  PerCell     `json:"per_cell,omitzero"`
 
 	exp *Experiment
 }
@@ -208,58 +192,4 @@ type Dataset struct {
 type Success struct {
 	Key     string  `json:"key"`      // name of the score
 	AtLeast float64 `json:"at_least"` // smallest value that passes
-}
-
-// Environment is an environment block.
-type Environment struct {
-	Label  string `json:"label"`
-	Plugin string `json:"plugin"`
-	// Network is what the experiment grants; nil grants what the task asks.
-	Network *task.Network `json:"network,omitempty"`
-	// Limits replace those of the task where they are not zero.
-	Limits task.Limits `json:"limits"`
-	Config cell.Values `json:"config"`
-	// Env is added to the task's for every command in the sandbox, and wins.
-	Env map[string]cell.Text `json:"env,omitempty"`
-	// Surface is the plugin that opens a surface on the sandbox; empty means
-	// that Plugin does, if the task needs one.
-	Surface       string      `json:"surface,omitempty"`
-	SurfaceConfig cell.Values `json:"surface_config"`
-}
-
-// Agent is an agent block.
-type Agent struct {
-	Label  string `json:"label"`
-	Plugin string `json:"plugin"`
-	// Oracle is given the reference solution.
-	Oracle bool                 `json:"oracle,omitempty"`
-	Config cell.Values          `json:"config"`
-	Env    map[string]cell.Text `json:"env,omitempty"`
-	// Models are by the name that the agent asks for; "default" is the block's
-	// own model, or the cell's. Empty when there is none.
-	Models map[string]*cell.Model `json:"models,omitempty"`
-}
-
-// Verifier is what the experiment adds to a verifier that a task names.
-type Verifier struct {
-	Label string `json:"label"`
-	// Plugin serves it; the label unless the block says otherwise.
-	Plugin string                 `json:"plugin"`
-	Config cell.Values            `json:"config"`
-	Env    map[string]cell.Text   `json:"env,omitempty"`
-	Models map[string]*cell.Model `json:"models,omitempty"`
-}
-
-// User is the user block: the agent that plays the simulated user.
-type User struct {
-	Agent Agent `json:"agent"` // with the models of the user block
-	// Environment is where it runs when it needs a shell; nil means that of the
-	// cell. Never the sandbox of the agent.
-	Environment *Environment `json:"environment,omitempty"`
-	// Persona is handed to the agent beside the task's own; empty means none.
-	Persona  string         `json:"persona,omitempty"`
-	Time     *time.Duration `json:"time_ns,omitempty"` // of one message
-	CostUSD  *float64       `json:"cost_usd,omitempty"`
-	Tokens   *int64         `json:"tokens,omitempty"`
-	Requests *int64         `json:"requests,omitempty"`
 }

@@ -103,7 +103,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	for _, d := range report.Degraded {
 		a.environmentSays(record.PhasePrepare, "degraded", d.Summary+": "+d.Detail)
 	}
-	a.spec.Env, a.spec.Lease = merge(taskEnv, a.in.Cell.Environment.Env), limits.Lease
+	a.spec.Env, a.spec.Lease = merge(taskEnv, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease
 	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}
 	return a.image(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/recorder"
@@ -40,7 +41,7 @@ func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.Ve
 	}
 	c := host.Commands{User: s.verifyUser(), Dir: a.sandbox.Dir, Placed: s.fresh()}
 	for _, u := range uses {
-		env = merge(env, a.in.Cell.Verifiers[u.Name].Env)
+		env = merge(env, cell.Strings(a.in.Cell.Verifiers[u.Name].Env))
 		var settings task.Script // other verifiers have other settings, and say nothing of a command
 		if json.Unmarshal(u.Settings, &settings) == nil && len(settings.Command) > 0 {
 			c.Programs = append(c.Programs, settings.Command[0])

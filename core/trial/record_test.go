@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -78,8 +79,8 @@ func TestSecretsReachNoFile(t *testing.T) {
 	}
 	b := newBench(t, a, j)
 	b.cell.Secrets = []string{secrets["AGENT"], secrets["CONFIG"]}
-	b.cell.Agent.Env = map[string]string{"AGENT": secrets["AGENT"]}
-	b.cell.Agent.Config = json.RawMessage(`{"key":"` + secrets["CONFIG"] + `"}`)
+	b.cell.Agent.Env = map[string]cell.Text{"AGENT": cell.Plain(secrets["AGENT"])}
+	b.cell.Agent.Config = cell.PlainValues(json.RawMessage(`{"key":"` + secrets["CONFIG"] + `"}`))
 	b.envVars["HOST_TASK"], b.envVars["HOST_VERIFY"] = secrets["TASK"], secrets["VERIFY"]
 	b.task.Environment.Env = task.Env{"T": {Host: "HOST_TASK"}}
 	b.task.Stages[0].Verify.Env = task.Env{"V": {Host: "HOST_VERIFY"}}

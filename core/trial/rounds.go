@@ -170,12 +170,12 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 	f := u.turn(ctx, m, limit)
 	switch {
 	case f.err != nil:
-		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, outcome.Model(record.ByUser, u.models, f.err))
+		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Agent.Plugin, outcome.Model(record.ByUser, u.models, f.err))
 	case u.down() != nil:
-		return "", outcome.On(record.ByModel, fmt.Errorf("user %s: %w", s.a.in.Cell.User.Plugin, u.down()))
+		return "", outcome.On(record.ByModel, fmt.Errorf("user %s: %w", s.a.in.Cell.User.Agent.Plugin, u.down()))
 	case f.end == record.Crashed, f.end == record.Timeout, f.end == record.Refused:
 		// Nobody knows what it would have said: the agent cannot be measured.
-		return "", outcome.On(record.ByUser, fmt.Errorf("user %s: its turn ended by %s: %s", s.a.in.Cell.User.Plugin, f.end, f.yield.Reason))
+		return "", outcome.On(record.ByUser, fmt.Errorf("user %s: its turn ended by %s: %s", s.a.in.Cell.User.Agent.Plugin, f.end, f.yield.Reason))
 	case f.end != record.Yielded: // by a limit of the experiment
 		s.a.recorder.Note(p, "user_ended", "the simulated user ended by %s: no further message", f.end)
 		return "", nil
@@ -191,27 +191,27 @@ func (s *stage) openUser(ctx context.Context) error {
 		return nil
 	}
 	a := s.a
-	cell := a.in.Cell.User
-	plugin, used, err := a.in.Plugins.Agent(ctx, cell.Plugin)
+	user := a.in.Cell.User.Agent
+	plugin, used, err := a.in.Plugins.Agent(ctx, user.Plugin)
 	if err != nil {
 		return outcome.On(record.ByUser, err)
 	}
 	a.use(used)
-	needs, err := a.ask(ctx, plugin, used, cell.Agent, agent.RoleUser)
+	needs, err := a.ask(ctx, plugin, used, user, agent.RoleUser)
 	if err != nil {
 		return err
 	}
-	if ps := feasible.Agent("user", cell.Agent, &needs, a.in.Gateway != nil); len(ps) > 0 {
+	if ps := feasible.Agent("user", user, &needs, a.in.Gateway != nil); len(ps) > 0 {
 		return outcome.On(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
 	}
 	if needs.Shell || needs.Terminal {
-		return outcome.On(record.ByConfig, fmt.Errorf("user %s wants a sandbox, which is not supported yet: use an agent that needs no shell", cell.Plugin))
+		return outcome.On(record.ByConfig, fmt.Errorf("user %s wants a sandbox, which is not supported yet: use an agent that needs no shell", user.Plugin))
 	}
 	view, err := s.view(task.RoleUser, "user", nil)
 	if err != nil {
 		return err
 	}
-	s.user, err = a.open(ctx, opening{role: agent.RoleUser, plugin: plugin, cell: cell.Agent, needs: needs, view: view, stage: s.task, number: s.i + 1})
+	s.user, err = a.open(ctx, opening{role: agent.RoleUser, plugin: plugin, cell: user, needs: needs, view: view, stage: s.task, number: s.i + 1})
 	return err
 }
 

@@ -192,7 +192,7 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 	}
 	setup := agent.Setup{
 		Session: fmt.Sprintf("%s/%d/%s", a.in.Trial, a.in.Attempt, s.id), Role: o.role, View: o.view, Limits: o.limits,
-		Scratch: s.scratch, Config: o.cell.Config,
+		Scratch: s.scratch, Config: o.cell.Config.JSON(),
 	}
 	if err = a.models(ctx, s, o, &setup); err != nil {
 		return nil, err
@@ -295,7 +295,7 @@ func (a *attempt) agentEnv(o opening) (map[string]string, error) {
 	if err != nil {
 		return nil, outcome.On(record.ByConfig, fmt.Errorf("environment of the agent: %w", err))
 	}
-	return merge(a.sandbox.Env, phase, o.cell.Env), nil
+	return merge(a.sandbox.Env, phase, cell.Strings(o.cell.Env)), nil
 }
 
 // reference hands the task's own solution to the oracle.

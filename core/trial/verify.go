@@ -275,10 +275,10 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 			err = errors.Join(err, done())
 		}
 	}()
-	cell := a.in.Cell.Verifiers[j.use.Name]
+	own := a.in.Cell.Verifiers[j.use.Name]
 	r = verifier.Request{
 		Stage: s.task.Name, Round: j.round, RoundsLeft: j.left, Earlier: slices.Clone(j.earlier), Timeout: s.verifyTime(),
-		Settings: j.use.Settings, Config: cell.Config,
+		Settings: j.use.Settings, Config: own.Config.JSON(),
 	}
 	r.View, err = s.view(task.RoleVerifier, id, func(dir string, room *views.Room) error { return s.attemptView(dir, j.copies, room) })
 	if err != nil {
@@ -298,9 +298,9 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	if err != nil {
 		return r, done, outcome.On(record.ByConfig, fmt.Errorf("environment of the verifier: %w", err))
 	}
-	r.Env = merge(env, cell.Env)
+	r.Env = merge(env, cell.Strings(own.Env))
 	var models models.Session
-	if r.Models, models, err = s.judgeModels(ctx, cell, plugin); err != nil {
+	if r.Models, models, err = s.judgeModels(ctx, own, plugin); err != nil {
 		return r, done, err
 	}
 	if s.models = models; models != nil {

@@ -27,7 +27,7 @@ type question struct {
 
 // Agent asks what a session of an agent needs.
 func (c *Checker) Agent(ctx context.Context, p agent.Agent, of record.PluginUsed, a cell.Agent, role agent.Role) (agent.Needs, error) {
-	r := agent.CheckRequest{Config: a.Config, Models: map[string]model.Info{}, Role: role}
+	r := agent.CheckRequest{Config: a.Config.JSON(), Models: map[string]model.Info{}, Role: role}
 	for name, m := range a.Models {
 		r.Models[name] = m.Info()
 	}

@@ -59,7 +59,7 @@ func Unsupported(t *task.Task, c cell.Cell, k Known) []Problem {
 	if c.User != nil && t.Interaction != nil {
 		ps = append(ps, Agent("user", c.User.Agent, k.User, k.Gateway)...)
 		if k.User != nil && (k.User.Shell || k.User.Terminal || k.User.Surface) {
-			add(fmt.Sprintf("user %q wants a sandbox", c.User.Plugin),
+			add(fmt.Sprintf("user %q wants a sandbox", c.User.Agent.Plugin),
 				"A simulated user with a sandbox of its own is not supported yet. Use an agent that needs no shell.")
 		}
 	}
@@ -193,7 +193,7 @@ func Spec(t *task.Task, c cell.Cell, needs agent.Needs) (environment.Spec, []str
 		return environment.Spec{}, nil, fmt.Errorf("network: %w", err)
 	}
 	s := environment.Spec{
-		Config: c.Environment.Config, Workdir: e.Workdir, Users: slices.Clone(e.Users),
+		Config: c.Environment.Config.JSON(), Workdir: e.Workdir, Users: slices.Clone(e.Users),
 		Network:  environment.Network{Mode: environment.NetworkMode(given.Mode), Allow: given.Allow},
 		Settings: e.Settings, Image: imageOf(t),
 	}

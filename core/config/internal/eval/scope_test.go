@@ -99,7 +99,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 	if name := os.Getenv("BERTH_TEST_HOSTILE"); name != "" {
 		eval.LimitTime(time.Second)
 		_, diags := env(t, locals).Scope(eval.Shape, nil).Eval(t.Context(), parse(t, exprs[name]))
-		fmt.Printf("%d problems: %s\n", len(diags), diags.Error())
+		fmt.Fprintf(os.Stderr, "%d problems: %s\n", len(diags), diags.Error())
 		os.Exit(0)
 	}
 	for name := range exprs {

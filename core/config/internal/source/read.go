@@ -42,7 +42,7 @@ type Reading struct {
 // What is wrong or unknown is not in it, and then the reading is broken.
 func Read(ctx context.Context, sc *Scopes, b *hclsyntax.Block, fs []Field) (*Reading, json.RawMessage) {
 	r := &Reading{ctx: ctx, scopes: sc, block: b, Holes: map[pluginconfig.Path]*Hole{}, Bodies: map[string]*hclsyntax.Block{}}
-	tree := r.body(b.Body, fs, "")
+	tree := r.body(b.Body, fs, "") //nolint:contextcheck // a secret is read when an attempt needs it, after Load
 	raw, err := json.Marshal(tree)
 	if err != nil { // numbers are checked before, everything else always marshals
 		r.Fail(b.DefRange(), "Value cannot be stored", "%s.", err)

@@ -110,7 +110,35 @@ func Carry(ctx context.Context, o Options) (Report, error) {
 	s.queue = todo(o)
 	s.to = len(s.queue)
 	s.spend(nil)
-	s.loop(ctx)
+	s.events.to = s.o.Watch
+	cancelled := ctx.Done()
+	for {
+		for s.stopped == "" && ctx.Err() == nil && s.running < s.limit && s.promote(time.Now()) {
+			s.start(ctx)
+		}
+		if s.running == 0 && (s.stopped != "" || ctx.Err() != nil || len(s.queue)+len(s.delayed) == 0) {
+			break
+		}
+		var timer <-chan time.Time // never, when nothing waits
+		if len(s.delayed) > 0 {
+			timer = time.After(time.Until(s.delayed[0].ready))
+		}
+		select {
+		case f := <-s.done:
+			s.end(f)
+		case <-timer:
+		case <-cancelled:
+			cancelled = nil
+			s.stop("interrupted")
+		case <-s.late:
+			s.late = nil
+			s.stop(fmt.Sprintf("the time of the run, %s, is over", *s.o.Limits.Time))
+		}
+	}
+	if ctx.Err() != nil && len(s.queue)+len(s.delayed) > 0 {
+		s.stop("interrupted")
+	}
+	s.report.Stopped = s.reasons()
 	if s.report.Broken != nil {
 		s.report.Stopped = "the run folder cannot be written"
 	}
@@ -162,38 +190,6 @@ type scheduler struct {
 	broken  int            // attempts in a row that could not be written
 	used    store.Spend
 	report  Report
-}
-
-func (s *scheduler) loop(ctx context.Context) {
-	s.events.to = s.o.Watch
-	cancelled := ctx.Done()
-	for {
-		for s.stopped == "" && ctx.Err() == nil && s.running < s.limit && s.promote(time.Now()) {
-			s.start(ctx)
-		}
-		if s.running == 0 && (s.stopped != "" || ctx.Err() != nil || len(s.queue)+len(s.delayed) == 0) {
-			break
-		}
-		var timer <-chan time.Time // never, when nothing waits
-		if len(s.delayed) > 0 {
-			timer = time.After(time.Until(s.delayed[0].ready))
-		}
-		select {
-		case f := <-s.done:
-			s.end(f)
-		case <-timer:
-		case <-cancelled:
-			cancelled = nil
-			s.stop("interrupted")
-		case <-s.late:
-			s.late = nil
-			s.stop(fmt.Sprintf("the time of the run, %s, is over", *s.o.Limits.Time))
-		}
-	}
-	if ctx.Err() != nil && len(s.queue)+len(s.delayed) > 0 {
-		s.stop("interrupted")
-	}
-	s.report.Stopped = s.reasons()
 }
 
 // stop lets nothing more begin, unless all is done anyway. The first reason

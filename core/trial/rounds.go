@@ -81,7 +81,7 @@ func (s *stage) round(ctx context.Context) (more bool, err error) {
 	case !outcome.GoOn(verdicts) || s.followUps() <= 0:
 		return false, nil
 	case s.out.Failure != nil || s.out.AgentEnd != record.Yielded:
-		return false, nil // an agent that was cut off is not spoken to again
+		return false, nil //nolint:nilerr // the failure is kept in the stage: an agent that was cut off is not spoken to again
 	case bounded && left <= 0:
 		at := s.phase(record.PhaseJudge, record.ByVerifier)
 		s.a.recorder.Note(at, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)

@@ -113,7 +113,7 @@ func (a *attempt) allStages(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return nil //nolint:nilerr // a failure that ends a stage only is kept there
 }
 
 // finish removes what the attempt made and decides what it came to.

@@ -95,7 +95,7 @@ const module = "github.com/berth-eval/berth"
 // described are the folders whose comments become descriptions.
 var described = []string{
 	"core/store", "core/store/node", "core/run", "core/record", "core/plan", "core/config", "cmd/berth/internal/conform", "cmd/berth/output",
-	"core/trial/collect", "core/gateway", "core/gateway/tape", "core/gateway/wire", "plugins/agent/bundle", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/trajectory", "plugins/conformance", "schemas",
+	"core/trial/collect", "core/gateway", "core/gateway/recording", "core/gateway/dialect", "plugins/agent/bundle", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/trajectory", "plugins/conformance", "schemas",
 }
 
 // comments are those of the described folders, read once.

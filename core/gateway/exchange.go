@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/ledger"
-	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/gateway/price"
+	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/gateway/script"
-	"github.com/berth-eval/berth/core/gateway/wire"
 	"github.com/berth-eval/berth/core/models"
 )
 
@@ -23,16 +23,16 @@ import (
 type exchange struct {
 	s       *session
 	e       *entry
-	d       wire.Dialect
-	call    wire.Call
+	d       dialect.Dialect
+	call    dialect.Call
 	w       http.ResponseWriter
 	r       *http.Request
 	life    context.Context //nolint:containedctx // of the turn: an exchange is one call of ServeHTTP
 	control *http.ResponseController
 
-	body    *wire.Object
-	facts   wire.Facts
-	worst   wire.Usage
+	body    *dialect.Object
+	facts   dialect.Facts
+	worst   dialect.Usage
 	price   *cell.Price // of the model that is asked; nil: not known
 	hide    bool        // events that are there for us only
 	early   bool        // the answer has begun, with nothing but signs of life
@@ -55,11 +55,11 @@ const (
 	bytesInline = 64
 )
 
-func (x *exchange) fail(kind wire.FailureKind, format string, args ...any) {
-	x.refuse(wire.Failure{Kind: kind, Message: fmt.Sprintf(format, args...)})
+func (x *exchange) fail(kind dialect.FailureKind, format string, args ...any) {
+	x.refuse(dialect.Failure{Kind: kind, Message: fmt.Sprintf(format, args...)})
 }
 
-func (x *exchange) refuse(f wire.Failure) {
+func (x *exchange) refuse(f dialect.Failure) {
 	x.line.Error = f.Message
 	resp := x.d.Failure(f)
 	x.line.Status = resp.Status
@@ -81,14 +81,14 @@ func (x *exchange) serve(ctx context.Context) {
 		_ = x.control.SetWriteDeadline(time.Unix(1, 0))
 	})()
 	if x.e.up.dialect != nil && x.e.up.dialect.Name() != x.d.Name() {
-		x.reject(wire.NotServed, "model %q speaks %s, not %s", x.e.up.model.Name, x.e.up.dialect.Name(), x.d.Name())
+		x.reject(dialect.NotServed, "model %q speaks %s, not %s", x.e.up.model.Name, x.e.up.dialect.Name(), x.d.Name())
 		return
 	}
 	if !x.read(ctx) || !x.policy() {
 		return
 	}
 	x.keep = true
-	if x.call.Kind == wire.Count {
+	if x.call.Kind == dialect.Count {
 		x.count(ctx)
 		return
 	}
@@ -104,7 +104,7 @@ func (x *exchange) serve(ctx context.Context) {
 func (x *exchange) read(ctx context.Context) bool {
 	b, err := x.readBody(ctx)
 	if err == nil {
-		x.body, err = wire.ParseObject(b)
+		x.body, err = dialect.ParseObject(b)
 	}
 	if err == nil {
 		x.facts, err = x.d.Facts(x.call, x.body)
@@ -115,14 +115,14 @@ func (x *exchange) read(ctx context.Context) bool {
 	x.drain()
 	switch {
 	case x.life.Err() != nil:
-		x.fail(wire.Over, "the turn that this token is good for is over")
+		x.fail(dialect.Over, "the turn that this token is good for is over")
 	case errors.Is(err, errTooMany): // which the client has to change
-		x.fail(wire.Overloaded, "%s", err)
+		x.fail(dialect.Overloaded, "%s", err)
 	case errors.Is(err, errNoRoom):
 		x.s.setDown(err)
-		x.fail(wire.Overloaded, "%s", err)
+		x.fail(dialect.Overloaded, "%s", err)
 	default:
-		x.reject(wire.BadRequest, "%s", err)
+		x.reject(dialect.BadRequest, "%s", err)
 	}
 	return false
 }
@@ -149,9 +149,9 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	each := x.facts.MaxOutput
 	switch {
 	case each == 0:
-		each = wire.Tokens(limits.Usual)
+		each = dialect.Tokens(limits.Usual)
 	case limits.Output > 0:
-		each = min(each, wire.Tokens(limits.Output))
+		each = min(each, dialect.Tokens(limits.Output))
 	}
 	x.worst.Output = int64(each.Times(max(x.facts.Answers, 1)))
 	need := ledger.Amount{
@@ -171,9 +171,9 @@ func (x *exchange) unreserved(err error) {
 			err = fmt.Errorf("%w (%d tokens of input and %d of output are set aside for it)", err, x.worst.Input, x.worst.Output)
 		}
 		x.s.refuse(spent, err)
-		x.fail(wire.Spent, "%s", err)
+		x.fail(dialect.Spent, "%s", err)
 	} else {
-		x.fail(wire.Over, "the turn that this token is good for is over")
+		x.fail(dialect.Over, "the turn that this token is good for is over")
 	}
 }
 
@@ -186,7 +186,7 @@ func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 		}
 	}()
 	resp, sent, turn, err := x.paced(ctx)
-	defer turn(pace.Nothing)
+	defer turn(ratelimit.Nothing)
 	if err != nil {
 		x.unanswered(ctx, err, hold, !sent.IsZero())
 		done = true
@@ -201,7 +201,7 @@ func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 	m := x.d.Meter()
 	broken := x.relay(ctx, resp, m)
 	if broken != byProvider && resp.StatusCode < 300 {
-		turn(pace.Served)
+		turn(ratelimit.Served)
 	}
 	x.line.Took = time.Since(sent)
 	x.settle(m.Read(), resp.StatusCode, broken, hold)
@@ -249,7 +249,7 @@ func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold,
 			x.down(x.failing, false)
 		}
 		if sent {
-			x.settle(wire.Reading{}, http.StatusOK, byClient, hold)
+			x.settle(dialect.Reading{}, http.StatusOK, byClient, hold)
 		}
 		hold.Settle(ledger.Amount{})
 		return
@@ -269,11 +269,11 @@ func (x *exchange) unreached(err error) {
 	name := x.e.up.model.Name
 	if r, ok := errors.AsType[*replayError](err); ok {
 		x.s.setDown(fmt.Errorf("model %q: %w", name, r.err))
-		x.fail(wire.BadRequest, "%s", r.err)
+		x.fail(dialect.BadRequest, "%s", r.err)
 		return
 	}
 	x.down(x.trouble(nil, err), hopeless(err, 0))
-	x.fail(wire.Unreachable, "the provider of model %q cannot be reached", name)
+	x.fail(dialect.Unreachable, "the provider of model %q cannot be reached", name)
 }
 
 // failed remembers a request that may come again as a retry, and whether it
@@ -291,7 +291,7 @@ func (x *exchange) failed(yes, counted bool) {
 // settle ends the reservation with what the provider says was used. Where it
 // said nothing, of an answer that was broken off, what had come is estimated,
 // and the budget keeps the worst.
-func (x *exchange) settle(r wire.Reading, status int, broken breakage, hold *ledger.Hold) {
+func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *ledger.Hold) {
 	ok := status >= 200 && status < 300
 	u := r.Usage
 	actual := ledger.Amount{Requests: hold.Amount().Requests}
@@ -354,7 +354,7 @@ func (x *exchange) input(perToken int64) int64 {
 }
 
 // add puts the exchange on the account of its model.
-func (x *exchange) add(u wire.Usage, requests int64, cost float64, known, ok bool) {
+func (x *exchange) add(u dialect.Usage, requests int64, cost float64, known, ok bool) {
 	e := x.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -383,7 +383,7 @@ func (x *exchange) said() string {
 }
 
 // judge says whether the provider could serve.
-func (x *exchange) judge(status int, r wire.Reading, broken breakage) {
+func (x *exchange) judge(status int, r dialect.Reading, broken breakage) {
 	failed := func(format string, args ...any) { x.down(fmt.Errorf(format, args...), hopeless(nil, status)) }
 	refusal := refusalInWords(x.e.up.host(), status)
 	switch {

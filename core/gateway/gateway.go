@@ -3,7 +3,7 @@
 // own; the gateway knows by them who asks, puts the provider's key in, meters
 // what the provider says was used, and keeps budgets.
 //
-// What travels is the provider's own wire format (package wire and the folders
+// What travels is the provider's own wire format (package dialect and the folders
 // of the dialects), passed through with every field and event that nobody here
 // knows. No name of a provider belongs in this package, no key in a file, an
 // error or a log, and no wire format is translated into another.
@@ -24,13 +24,13 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/ledger"
-	"github.com/berth-eval/berth/core/gateway/pace"
 	"github.com/berth-eval/berth/core/gateway/price"
+	"github.com/berth-eval/berth/core/gateway/ratelimit"
+	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/gateway/script"
-	"github.com/berth-eval/berth/core/gateway/tape"
-	"github.com/berth-eval/berth/core/gateway/wire"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/model"
 )
@@ -52,8 +52,8 @@ type Options struct {
 	Prices    *price.Table // nil: the shipped one
 	// Replay finds a run that a model is to be replayed from.
 	Replay func(run string) (Recording, error)
-	// Pace is how providers are paced; the zero value is usual.
-	Pace pace.Options
+	// RateLimit is how requests to providers are limited; the zero value is usual.
+	RateLimit ratelimit.Options
 	// Silence is how long a client of a stream hears nothing while its request
 	// waits, and a sixth of that for one that wants a whole answer; 0: 10 s.
 	Silence time.Duration
@@ -83,7 +83,7 @@ type Gateway struct {
 	count  atomic.Int64
 
 	mu       sync.Mutex
-	records  map[string]*tape.Room      // by the folder of the attempt
+	records  map[string]*recording.Room // by the folder of the attempt
 	attempts map[string]*ledger.Account // by trial, attempt and role
 	health   map[string]*health         // by address, key and name of a model
 	replays  map[string]Recording       // by the name of the run
@@ -95,7 +95,7 @@ type upstream struct {
 	price   *cell.Price
 	others  map[string]*cell.Price // of allow_models
 	key     string
-	dialect wire.Dialect // nil: the script answers in any
+	dialect dialect.Dialect // nil: the script answers in any
 	base    string
 	script  *script.Script
 	replay  Recording // nil: it is not replayed
@@ -115,7 +115,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		o: o, models: map[*cell.Model]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, attempts: map[string]*ledger.Account{},
-		health: map[string]*health{}, replays: map[string]Recording{}, memory: newMemory(), records: map[string]*tape.Room{},
+		health: map[string]*health{}, replays: map[string]Recording{}, memory: newMemory(), records: map[string]*recording.Room{},
 	}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
 	for _, m := range o.Models {

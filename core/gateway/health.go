@@ -11,14 +11,14 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/berth-eval/berth/core/gateway/pace"
+	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 )
 
 // health is what a run has seen of one provider, with one key and model.
 type health struct {
-	pacer *pace.Pacer
+	limiter *ratelimit.Limiter
 
 	mu     sync.Mutex
 	served bool // since this process began
@@ -37,13 +37,13 @@ func (g *Gateway) healthOf(u *upstream) *health {
 	if h := g.health[id]; h != nil {
 		return h
 	}
-	o := g.o.Pace
+	o := g.o.RateLimit
 	if u.model.InFlight > 0 {
 		o.Max = u.model.InFlight
 	}
 	name, log := u.model.Name, g.o.Log
-	o.Tell = func(s pace.State) { log.Warn().Msg(told(name, s)) }
-	h := &health{pacer: pace.New(o)}
+	o.Tell = func(s ratelimit.State) { log.Warn().Msg(told(name, s)) }
+	h := &health{limiter: ratelimit.New(o)}
 	g.health[id] = h
 	return h
 }

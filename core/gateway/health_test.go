@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/pace"
+	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 )
 
 // usualPace waits for ten minutes for a provider that fails: a test that would
 // wait does not end.
-func usualPace(_ *cell.Model, o *Options, _ *models.Spec) { o.Pace = pace.Options{} }
+func usualPace(_ *cell.Model, o *Options, _ *models.Spec) { o.RateLimit = ratelimit.Options{} }
 
 // closedPort is an address where nobody listens.
 func closedPort(t *testing.T) string {
@@ -118,7 +118,7 @@ func TestEqualFailuresInARowEndTheRun(t *testing.T) {
 		w.WriteHeader(http.StatusInternalServerError)
 	})
 	first := start(t, p.model("anthropic"), func(_ *cell.Model, o *Options, _ *models.Spec) {
-		o.Pace = pace.Options{Patience: time.Nanosecond, First: time.Millisecond, Longest: time.Millisecond}
+		o.RateLimit = ratelimit.Options{GiveUpAfter: time.Nanosecond, First: time.Millisecond, Longest: time.Millisecond}
 	})
 	asked := first.spec.Models
 	attempt := func(n int, ok bool) *models.Refusal {
@@ -156,12 +156,12 @@ func TestEqualFailuresInARowEndTheRun(t *testing.T) {
 
 func TestWhatALogSaysOfAProvider(t *testing.T) {
 	t.Parallel()
-	for want, s := range map[string]pace.State{
+	for want, s := range map[string]ratelimit.State{
 		"model x: connection refused by 127.0.0.1:9, trying again in 1 s, up to 10 min": {
-			Result: pace.Failed, Why: "connection refused by 127.0.0.1:9", Pause: 900 * time.Millisecond, Failing: time.Second, Left: 599 * time.Second,
+			Result: ratelimit.Failed, Why: "connection refused by 127.0.0.1:9", Pause: 900 * time.Millisecond, Failing: time.Second, Left: 599 * time.Second,
 		},
 		"model x: status 429 from api.example.com, trying again in 30 s, up to 60 s, with 8 at the same time": {
-			Result: pace.Limited, Why: "status 429 from api.example.com", Limit: 8, Pause: 30 * time.Second, Failing: time.Second, Left: time.Minute,
+			Result: ratelimit.Limited, Why: "status 429 from api.example.com", Limit: 8, Pause: 30 * time.Second, Failing: time.Second, Left: time.Minute,
 		},
 		"model x: the provider takes as many requests as before": {Limit: 16},
 	} {

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/pace"
+	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/model"
@@ -27,8 +27,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const canaryKey = "key-canary-5b1f"
 
-// recording is the run in a folder.
-func recording(dir string) (Recording, error) { return store.OpenRecorded(dir) }
+// recordingIn is the run in a folder.
+func recordingIn(dir string) (Recording, error) { return store.OpenRecorded(dir) }
 
 // bench is a gateway with one model and one session of it.
 type bench struct {
@@ -50,7 +50,7 @@ func start(t *testing.T, m cell.Model, more ...setting) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Dir: filepath.Join(run, "g"), Pace: pace.Options{Patience: time.Nanosecond}, Replay: recording}
+	o := Options{Dir: filepath.Join(run, "g"), RateLimit: ratelimit.Options{GiveUpAfter: time.Nanosecond}, Replay: recordingIn}
 	spec := models.Spec{Trial: "t1", Attempt: 1, Role: "agent", Dir: b.dir, Append: b.append}
 	m.Label = "m"
 	for _, set := range more {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -16,7 +16,7 @@ var seed = maphash.MakeSeed()
 // policy makes the request one that the experiment wants.
 func (x *exchange) policy() bool {
 	u := x.e.up
-	edit := wire.Edit{Parameters: u.model.Parameters, AskUsage: x.facts.Stream && x.facts.Silent}
+	edit := dialect.Edit{Parameters: u.model.Parameters, AskUsage: x.facts.Stream && x.facts.Silent}
 	if asked := x.facts.Model; asked != u.model.Name && !slices.Contains(u.model.AllowModels, asked) {
 		edit.Model = u.model.Name
 		x.line.Asked = clip(asked)
@@ -27,14 +27,14 @@ func (x *exchange) policy() bool {
 	}
 	x.usualRate()
 	if err := x.d.Edit(&x.call, x.body, edit); err != nil {
-		x.reject(wire.BadRequest, "%s", err)
+		x.reject(dialect.BadRequest, "%s", err)
 		return false
 	}
 	x.hide = edit.AskUsage
 	if x.body.Changed() { // parameters may have changed them
 		f, err := x.d.Facts(x.call, x.body)
 		if err != nil {
-			x.reject(wire.BadRequest, "%s", err)
+			x.reject(dialect.BadRequest, "%s", err)
 			return false
 		}
 		x.facts = f
@@ -55,13 +55,13 @@ func (x *exchange) seal() bool {
 	if x.s.spec.Hosted {
 		return true
 	}
-	seal := wire.Seal{Allowed: x.e.up.model.AllowHosted}
-	x.d.Seal(x.call, x.body, &seal)
+	seal := dialect.Restriction{Allowed: x.e.up.model.AllowHosted}
+	x.d.Restrict(x.call, x.body, &seal)
 	if r := seal.Refused; r != "" {
 		x.s.find("hosted_tool", verifier.Note, fmt.Sprintf("a request was refused with something that the provider would fetch or run, because no network is granted: %s; "+
 			"allow_hosted = [%q] in the model block allows it", clip(r), clip(r)))
 		x.s.setRefused(fmt.Errorf("a request of the %s was refused: %q runs at the provider, or is fetched by it", x.s.spec.Role, clip(r)))
-		x.fail(wire.BadRequest, "%q runs at the provider, or is fetched by it, and this task grants no network: leave it out, or send the content itself", clip(r))
+		x.fail(dialect.BadRequest, "%q runs at the provider, or is fetched by it, and this task grants no network: leave it out, or send the content itself", clip(r))
 		return false
 	}
 	if len(seal.Dropped) > 0 {

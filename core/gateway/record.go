@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/berth-eval/berth/core/gateway/tape"
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -22,7 +22,7 @@ const (
 // Exchange is one line of exchanges.jsonl: a request and what came of it. Their
 // bodies are beside it.
 type Exchange struct {
-	tape.Entry
+	recording.Entry
 
 	Time      time.Time       `json:"time"`
 	Role      string          `json:"role"`
@@ -37,7 +37,7 @@ type Exchange struct {
 	Upstream  string          `json:"upstream,omitempty"` // what the provider said went wrong
 	Cause     Cause           `json:"cause,omitempty"`    // of a refusal (4xx), where known: request or provider
 	Broken    string          `json:"broken,omitempty"`   // who cut the answer off: provider, client or gateway
-	Usage     *wire.Usage     `json:"usage,omitempty"`
+	Usage     *dialect.Usage  `json:"usage,omitempty"`
 	Estimated bool            `json:"estimated,omitempty"` // the provider did not say all of the usage
 	Raw       json.RawMessage `json:"raw_usage,omitempty"` // the provider's own record of it
 	CostUSD   *float64        `json:"cost_usd,omitempty"`  // absent: not known
@@ -57,13 +57,13 @@ func (x *exchange) digests() {
 		return
 	}
 	x.asked = x.clean(x.body.Bytes())
-	x.line.Path, x.line.Kind = x.call.Path, tape.KindGenerate
-	if x.call.Kind == wire.Count {
-		x.line.Kind = tape.KindCount
+	x.line.Path, x.line.Kind = x.call.Path, recording.KindGenerate
+	if x.call.Kind == dialect.Count {
+		x.line.Kind = recording.KindCount
 	}
 	// The path says which model is asked and whether a stream is wanted, in
 	// the dialects whose body does not.
-	x.line.Match, _ = tape.DigestOf(func(w io.Writer) error { // which does not fail
+	x.line.Match, _ = recording.DigestOf(func(w io.Writer) error { // which does not fail
 		_, _ = io.WriteString(w, x.line.Path+"\n")
 		if raw := x.body.Bytes(); len(raw) > 0 && &raw[0] == &x.asked[0] { // nothing is secret in it
 			return x.body.WriteWithout(w, x.d.Fleeting())
@@ -121,13 +121,13 @@ const maxRecord = 256 << 20
 func (x *exchange) store() error {
 	dir := filepath.Join(x.s.spec.Dir, RecordDir)
 	room := x.s.g.roomOf(x.s.spec.Dir)
-	digest, kept, err := tape.Store(dir, x.asked, room)
+	digest, kept, err := recording.Store(dir, x.asked, room)
 	if err != nil {
 		return err
 	}
 	x.line.Request, x.line.Unkept = digest, !kept
 	if x.answered {
-		if digest, kept, err = tape.Store(dir, x.clean(x.reply.Bytes()), room); err != nil {
+		if digest, kept, err = recording.Store(dir, x.clean(x.reply.Bytes()), room); err != nil {
 			return err
 		}
 		x.line.Reply, x.line.Unkept = digest, x.line.Unkept || !kept
@@ -149,12 +149,12 @@ func (g *Gateway) record() int64 {
 
 // roomOf is the room for bodies in the folder of an attempt, for all of its
 // sessions.
-func (g *Gateway) roomOf(dir string) *tape.Room {
+func (g *Gateway) roomOf(dir string) *recording.Room {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := g.records[dir]
 	if r == nil {
-		r = tape.NewRoom(g.record())
+		r = recording.NewRoom(g.record())
 		g.records[dir] = r
 	}
 	return r

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -99,9 +99,9 @@ func (x *exchange) probe(ctx context.Context) (refusal, error) {
 // and reads no more of an answer than whether it is one.
 func (x *exchange) smallest(ctx context.Context) (refusal, error) {
 	call, text := x.d.Smallest(x.line.Model)
-	body, err := wire.ParseObject(text)
+	body, err := dialect.ParseObject(text)
 	if err == nil {
-		err = x.d.Edit(&call, body, wire.Edit{Parameters: x.e.up.model.Parameters})
+		err = x.d.Edit(&call, body, dialect.Edit{Parameters: x.e.up.model.Parameters})
 	}
 	if err != nil {
 		return refusal{}, err
@@ -132,7 +132,7 @@ func words(body []byte) string {
 		return "" // a page, where the status is all that counts
 	}
 	var kept []string
-	for w := range strings.FieldsSeq(wire.Problem(d.Error)) {
+	for w := range strings.FieldsSeq(dialect.Problem(d.Error)) {
 		if !strings.ContainsAny(w, "0123456789") {
 			kept = append(kept, w)
 		}
@@ -147,7 +147,7 @@ func (x *exchange) refused(why string) {
 }
 
 // reject is for a request that the gateway itself does not serve.
-func (x *exchange) reject(kind wire.FailureKind, format string, args ...any) {
+func (x *exchange) reject(kind dialect.FailureKind, format string, args ...any) {
 	x.refused("the gateway says: " + fmt.Sprintf(format, args...))
 	x.fail(kind, format, args...)
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/models"
 )
 
@@ -20,9 +20,9 @@ func TestAnAnswerThatIsNoneIsTheProvidersFault(t *testing.T) {
 	t.Parallel()
 	for i, r := range requests {
 		whole := recorded(t, r.dialect)
-		var events wire.Events
+		var events dialect.Events
 		first := ""
-		events.Write(whole, func(e wire.Event) {
+		events.Write(whole, func(e dialect.Event) {
 			if first == "" {
 				first = string(e.Raw)
 			}

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 // breakage says who ended an answer before its end; empty: nobody.
@@ -58,7 +58,7 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 }
 
 // relay passes an answer on as it comes, and lets the meter read it.
-func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter) breakage {
+func (x *exchange) relay(ctx context.Context, resp *http.Response, m dialect.Meter) breakage {
 	if !x.early {
 		h := x.w.Header()
 		for k, v := range resp.Header {
@@ -72,7 +72,7 @@ func (x *exchange) relay(ctx context.Context, resp *http.Response, m wire.Meter)
 		return x.relayFailure(resp) //nolint:contextcheck // what it asks the provider must not end with the client
 	case resp.StatusCode >= 300:
 		x.lost = x.s.moved(resp)
-		x.fail(wire.NotServed, "the provider of model %q does not serve it at the address of the experiment: %s", x.e.up.model.Name, x.lost)
+		x.fail(dialect.NotServed, "the provider of model %q does not serve it at the address of the experiment: %s", x.e.up.model.Name, x.lost)
 		return ""
 	}
 	x.line.Type = resp.Header.Get("Content-Type")
@@ -113,7 +113,7 @@ func (x *exchange) relayFailure(resp *http.Response) breakage {
 		return byProvider
 	}
 	if resp.StatusCode == http.StatusUnauthorized {
-		f := x.d.Failure(wire.Failure{Kind: wire.BadToken, Message: "the provider does not accept the key of the experiment"})
+		f := x.d.Failure(dialect.Failure{Kind: dialect.BadToken, Message: "the provider does not accept the key of the experiment"})
 		b = f.Body
 	}
 	b = x.clean(b)
@@ -123,7 +123,7 @@ func (x *exchange) relayFailure(resp *http.Response) breakage {
 	x.line.Upstream = clip(string(b))
 	x.line.Cause = x.cause(resp.StatusCode, b)
 	if x.early {
-		if !x.late(wire.Failure{Kind: kindOf(resp.StatusCode), Message: clip(string(b))}) {
+		if !x.late(dialect.Failure{Kind: kindOf(resp.StatusCode), Message: clip(string(b))}) {
 			return byGateway
 		}
 		return ""
@@ -134,19 +134,19 @@ func (x *exchange) relayFailure(resp *http.Response) breakage {
 }
 
 // kindOf is the failure that comes nearest to a status.
-func kindOf(status int) wire.FailureKind {
+func kindOf(status int) dialect.FailureKind {
 	switch {
 	case status == http.StatusTooManyRequests || status == statusOverloaded:
-		return wire.Overloaded
+		return dialect.Overloaded
 	case status >= 500:
-		return wire.Unreachable
+		return dialect.Unreachable
 	default:
-		return wire.BadRequest
+		return dialect.BadRequest
 	}
 }
 
-func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m wire.Meter) breakage {
-	var events wire.Events
+func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m dialect.Meter) breakage {
+	var events dialect.Events
 	x.begin(resp.StatusCode)
 	broken := x.copy(ctx, resp.Body, func(p []byte) (err error) {
 		if !x.hide {
@@ -155,7 +155,7 @@ func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m wire.
 			}
 		}
 		// The meter works while the client has the bytes already.
-		events.Write(p, func(e wire.Event) {
+		events.Write(p, func(e dialect.Event) {
 			m.Event(e)
 			if x.hide && !x.d.Hide(e) && err == nil {
 				_, err = x.w.Write(e.Raw)

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"path/filepath"
 
-	"github.com/berth-eval/berth/core/gateway/tape"
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -34,7 +34,7 @@ func (g *Gateway) recorded(name string) (Recording, error) {
 }
 
 // player plays what a role and a model said in an attempt.
-func (s *session) player(e *entry, d wire.Dialect) (*tape.Player, error) {
+func (s *session) player(e *entry, d dialect.Dialect) (*recording.Player, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.player != nil {
@@ -44,7 +44,7 @@ func (s *session) player(e *entry, d wire.Dialect) (*tape.Player, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	e.player, err = tape.Open(filepath.Join(dir, filepath.FromSlash(ExchangesFile)), s.spec.Role, e.name, d.Fleeting())
+	e.player, err = recording.Open(filepath.Join(dir, filepath.FromSlash(ExchangesFile)), s.spec.Role, e.name, d.Fleeting())
 	return e.player, err
 }
 
@@ -60,7 +60,7 @@ func (x *exchange) played() (*http.Response, error) {
 	if err == nil {
 		return resp, nil
 	}
-	if _, differs := errors.AsType[*tape.DiffersError](err); differs {
+	if _, differs := errors.AsType[*recording.DiffersError](err); differs {
 		x.s.find("replay_differs", verifier.Note, err.Error())
 	}
 	return nil, &replayError{err}

@@ -84,7 +84,7 @@ func TestARunIsReplayed(t *testing.T) {
 
 func TestAReplayOfNothing(t *testing.T) {
 	t.Parallel()
-	_, err := New(Options{Replay: recording, Dir: filepath.Join(t.TempDir(), "g"), Models: []*cell.Model{{Label: "m", Provider: "openai", Name: "m1", Replay: t.TempDir()}}})
+	_, err := New(Options{Replay: recordingIn, Dir: filepath.Join(t.TempDir(), "g"), Models: []*cell.Model{{Label: "m", Provider: "openai", Name: "m1", Replay: t.TempDir()}}})
 	if err == nil || !strings.Contains(err.Error(), "replay") {
 		t.Errorf("got %v", err)
 	}

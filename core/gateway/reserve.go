@@ -3,8 +3,8 @@ package gateway
 import (
 	"fmt"
 
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/price"
-	"github.com/berth-eval/berth/core/gateway/wire"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -28,23 +28,23 @@ func (x *exchange) refers() bool {
 	if !bounded {
 		return false
 	}
-	body, err := wire.ParseObject(x.body.Bytes())
+	body, err := dialect.ParseObject(x.body.Bytes())
 	if err != nil {
 		return false // it was read before
 	}
-	seal := wire.Seal{}
+	seal := dialect.Restriction{}
 	x.e.mu.Lock()
 	if x.e.most > 0 {
 		seal.Allowed = []string{x.facts.Continues}
 	}
 	x.e.mu.Unlock()
-	x.d.Seal(x.call, body, &seal)
+	x.d.Restrict(x.call, body, &seal)
 	return seal.Refused != ""
 }
 
 // usualRate takes out of the request what would change the price of its tokens.
 func (x *exchange) usualRate() {
-	for _, name := range wire.Dearer(x.body, x.d.Rates()) {
+	for _, name := range dialect.Dearer(x.body, x.d.Rates()) {
 		x.s.find("price_tier", verifier.Note, fmt.Sprintf("taken out of requests, because it changes the price of tokens: %s = %s; to use it, set it in the parameters of the model block, "+
 			"with its price", name, clip(string(x.body.Get(name)))))
 		x.body.Delete(name)
@@ -57,6 +57,6 @@ func (u *upstream) otherRate() bool {
 	if u.model.Price != nil || u.dialect == nil || len(u.model.Parameters) == 0 {
 		return false
 	}
-	p, err := wire.ParseObject(u.model.Parameters)
-	return err == nil && len(wire.Dearer(p, u.dialect.Rates())) > 0
+	p, err := dialect.ParseObject(u.model.Parameters)
+	return err == nil && len(dialect.Dearer(p, u.dialect.Rates())) > 0
 }

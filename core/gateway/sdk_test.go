@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/pace"
-	"github.com/berth-eval/berth/core/gateway/tape"
+	"github.com/berth-eval/berth/core/gateway/ratelimit"
+	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/models"
 )
 
@@ -99,7 +99,7 @@ func readsOverSigns(t *testing.T, dialect string, client func(*bench) string) {
 	t.Cleanup(p.Close)
 	key := cell.Plain(canaryKey)
 	b := start(t, cell.Model{Provider: dialect, Name: "m1", BaseURL: p.URL, APIKey: &key}, func(_ *cell.Model, o *Options, _ *models.Spec) {
-		o.Pace, o.Silence = pace.Options{First: 100 * time.Millisecond}, time.Millisecond
+		o.RateLimit, o.Silence = ratelimit.Options{First: 100 * time.Millisecond}, time.Millisecond
 	})
 	if said := client(b); strings.Count(said, "Die Welt ✓ 世界") != 1 {
 		t.Errorf("%s, kept waiting: the client says\n%s", dialect, said)
@@ -108,7 +108,7 @@ func readsOverSigns(t *testing.T, dialect string, client func(*bench) string) {
 		t.Error(err)
 	}
 	for _, x := range b.lines {
-		if x.Kind == tape.KindGenerate && (x.Tries == 0 || x.Waited < 20*time.Millisecond) {
+		if x.Kind == recording.KindGenerate && (x.Tries == 0 || x.Waited < 20*time.Millisecond) {
 			t.Errorf("%s: a request did not wait: %+v", dialect, x)
 		}
 	}

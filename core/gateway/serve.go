@@ -6,8 +6,8 @@ import (
 	"maps"
 	"net/http"
 
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/dialects"
-	"github.com/berth-eval/berth/core/gateway/wire"
 )
 
 // ServeHTTP answers one request of the session's plugin.
@@ -20,12 +20,12 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) { //nolint:c
 	e := s.entries[d.Token(r)]
 	if e == nil {
 		s.notServed("a request with a token that is not good for its address")
-		answer(w, d.Failure(wire.Failure{Kind: wire.BadToken, Message: "this token is not good for this address: use the one that came with it"}))
+		answer(w, d.Failure(dialect.Failure{Kind: dialect.BadToken, Message: "this token is not good for this address: use the one that came with it"}))
 		return
 	}
 	life, leave, ok := s.enter()
 	if !ok {
-		answer(w, d.Failure(wire.Failure{Kind: wire.Over, Message: "the turn that this token is good for is over"}))
+		answer(w, d.Failure(dialect.Failure{Kind: dialect.Over, Message: "the turn that this token is good for is over"}))
 		return
 	}
 	x := &exchange{s: s, e: e, d: d, call: call, w: w, r: r, life: life, control: http.NewResponseController(w)}
@@ -38,8 +38,8 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) { //nolint:c
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(life, func() { cancel(context.Cause(life)) })() //nolint:contextcheck // as above
-	if call.Kind == wire.List {
-		answer(w, wire.Response{Status: http.StatusOK, Header: jsonHeader(), Body: d.Listed([]string{e.up.model.Name})})
+	if call.Kind == dialect.List {
+		answer(w, dialect.Response{Status: http.StatusOK, Header: jsonHeader(), Body: d.Listed([]string{e.up.model.Name})})
 		return
 	}
 	x.serve(ctx)
@@ -57,15 +57,15 @@ func (s *session) other(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.notServed(fmt.Sprintf("%s %q, which the gateway does not serve", clip(r.Method), clip(r.URL.Path)))
 		d := dialects.Named(dialects.Usual)
-		answer(w, d.Failure(wire.Failure{
-			Kind: wire.NotServed, Message: fmt.Sprintf("the gateway does not serve %s %q: it serves models and nothing else of a provider", r.Method, r.URL.Path),
+		answer(w, d.Failure(dialect.Failure{
+			Kind: dialect.NotServed, Message: fmt.Sprintf("the gateway does not serve %s %q: it serves models and nothing else of a provider", r.Method, r.URL.Path),
 		}))
 	}
 }
 
 func jsonHeader() http.Header { return http.Header{"Content-Type": {"application/json"}} }
 
-func answer(w http.ResponseWriter, f wire.Response) {
+func answer(w http.ResponseWriter, f dialect.Response) {
 	maps.Copy(w.Header(), f.Header)
 	w.WriteHeader(f.Status)
 	_, _ = w.Write(f.Body) // the client may be gone

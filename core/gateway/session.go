@@ -21,8 +21,8 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/gateway/script"
-	"github.com/berth-eval/berth/core/gateway/tape"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/model"
@@ -67,8 +67,8 @@ type session struct {
 type entry struct {
 	name   string // by which the plugin asks for it
 	up     *upstream
-	play   *script.Session // of a scripted model
-	player *tape.Player    // of a replayed model, once it was asked
+	play   *script.Session   // of a scripted model
+	player *recording.Player // of a replayed model, once it was asked
 	token  string
 
 	mu     sync.Mutex

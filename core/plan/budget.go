@@ -8,9 +8,9 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/price"
-	"github.com/berth-eval/berth/core/gateway/wire"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -76,11 +76,11 @@ func mostOutput(m *cell.Model) int64 {
 	if d == nil || len(m.Parameters) == 0 {
 		return limits.Usual
 	}
-	o, err := wire.ParseObject(m.Parameters)
+	o, err := dialect.ParseObject(m.Parameters)
 	if err != nil {
 		return limits.Usual
 	}
-	if f, err := d.Facts(wire.Call{Kind: wire.Generate}, o); err == nil && f.MaxOutput > 0 {
+	if f, err := d.Facts(dialect.Call{Kind: dialect.Generate}, o); err == nil && f.MaxOutput > 0 {
 		return int64(f.MaxOutput)
 	}
 	return limits.Usual

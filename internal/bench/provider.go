@@ -13,9 +13,9 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/script"
-	"github.com/berth-eval/berth/core/gateway/wire"
 )
 
 // scripted is the name of its model.
@@ -81,7 +81,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !ok:
 		w.WriteHeader(http.StatusOK)
 		return
-	case call.Kind == wire.List:
+	case call.Kind == dialect.List:
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(d.Listed([]string{scripted})) // the client may be gone
 		return
@@ -97,7 +97,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, resp.Body) // the client may be gone
 }
 
-func (p *provider) reply(r *http.Request, at time.Time, d wire.Dialect, call wire.Call) (*http.Response, error) {
+func (p *provider) reply(r *http.Request, at time.Time, d dialect.Dialect, call dialect.Call) (*http.Response, error) {
 	in, err := unpacked(r)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (p *provider) reply(r *http.Request, at time.Time, d wire.Dialect, call wir
 	if err != nil {
 		return nil, err
 	}
-	body, err := wire.ParseObject(raw)
+	body, err := dialect.ParseObject(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (p *provider) reply(r *http.Request, at time.Time, d wire.Dialect, call wir
 	if err != nil {
 		return nil, err
 	}
-	if call.Kind == wire.Generate && talk.Turn == 0 {
+	if call.Kind == dialect.Generate && talk.Turn == 0 {
 		p.first(at)(r.Context())
 	}
 	return p.script.Send(r.Context(), script.Request{Dialect: d, Call: call, Facts: facts, Body: body})

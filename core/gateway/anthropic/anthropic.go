@@ -9,45 +9,45 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Dialect implements wire.Dialect.
+// Dialect implements dialect.Dialect.
 type Dialect struct{}
 
-// Name implements wire.Dialect.
+// Name implements dialect.Dialect.
 func (Dialect) Name() model.Dialect { return model.DialectAnthropic }
 
-// Base implements wire.Dialect.
+// Base implements dialect.Dialect.
 func (Dialect) Base() string { return "https://api.anthropic.com" }
 
-// Call implements wire.Dialect.
-func (Dialect) Call(r *http.Request) (wire.Call, bool) {
+// Call implements dialect.Dialect.
+func (Dialect) Call(r *http.Request) (dialect.Call, bool) {
 	path := r.URL.Path
 	switch {
 	case r.Method == http.MethodGet && strings.HasSuffix(path, "/models") && r.Header.Get("Anthropic-Version") != "":
-		return wire.Call{Kind: wire.List}, true
+		return dialect.Call{Kind: dialect.List}, true
 	case r.Method != http.MethodPost:
-		return wire.Call{}, false
+		return dialect.Call{}, false
 	case strings.HasSuffix(path, "/messages"):
-		return wire.Call{Kind: wire.Generate, Path: "/v1/messages"}, true
+		return dialect.Call{Kind: dialect.Generate, Path: "/v1/messages"}, true
 	case strings.HasSuffix(path, "/messages/count_tokens"):
-		return wire.Call{Kind: wire.Count, Path: "/v1/messages/count_tokens"}, true
+		return dialect.Call{Kind: dialect.Count, Path: "/v1/messages/count_tokens"}, true
 	default:
-		return wire.Call{}, false
+		return dialect.Call{}, false
 	}
 }
 
-// Token implements wire.Dialect.
+// Token implements dialect.Dialect.
 func (Dialect) Token(r *http.Request) string {
 	if k := r.Header.Get("X-Api-Key"); k != "" {
 		return k
 	}
-	return wire.Bearer(r)
+	return dialect.Bearer(r)
 }
 
-// Authorize implements wire.Dialect.
+// Authorize implements dialect.Dialect.
 func (Dialect) Authorize(r *http.Request, key string) {
 	r.Header.Del("Authorization")
 	r.Header.Del("X-Api-Key")
@@ -59,81 +59,81 @@ func (Dialect) Authorize(r *http.Request, key string) {
 	}
 }
 
-// Facts implements wire.Dialect.
-func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
-	var f wire.Facts
+// Facts implements dialect.Dialect.
+func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error) {
+	var f dialect.Facts
 	body.Into("model", &f.Model)
 	body.Into("stream", &f.Stream)
 	body.Into("max_tokens", &f.MaxOutput)
-	f.Inline, f.Images = wire.Inline(body.Get("messages"))
+	f.Inline, f.Images = dialect.Inline(body.Get("messages"))
 	return f, nil
 }
 
-// Edit implements wire.Dialect.
-func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
+// Edit implements dialect.Dialect.
+func (Dialect) Edit(c *dialect.Call, body *dialect.Object, e dialect.Edit) error {
 	if e.Model != "" {
 		body.SetString("model", e.Model)
 	}
-	if len(e.Parameters) > 0 && c.Kind == wire.Generate {
+	if len(e.Parameters) > 0 && c.Kind == dialect.Generate {
 		return body.Merge(e.Parameters)
 	}
 	return nil
 }
 
-// Fleeting implements wire.Dialect.
+// Fleeting implements dialect.Dialect.
 func (Dialect) Fleeting() []string { return []string{"metadata"} }
 
-// Rates implements wire.Dialect.
+// Rates implements dialect.Dialect.
 func (Dialect) Rates() map[string][]string {
 	return map[string][]string{"service_tier": {"auto", "standard_only"}, "speed": {"standard"}, "inference_geo": {"global"}}
 }
 
-// Hide implements wire.Dialect.
-func (Dialect) Hide(wire.Event) bool { return false }
+// Hide implements dialect.Dialect.
+func (Dialect) Hide(dialect.Event) bool { return false }
 
-// KeepAlive implements wire.Dialect.
-func (Dialect) KeepAlive() []byte { return wire.SSE("ping", map[string]string{"type": "ping"}) }
+// KeepAlive implements dialect.Dialect.
+func (Dialect) KeepAlive() []byte { return dialect.SSE("ping", map[string]string{"type": "ping"}) }
 
 // failures are the statuses and types of the provider's own errors.
-var failures = map[wire.FailureKind]struct {
+var failures = map[dialect.FailureKind]struct {
 	status int
 	word   string
 }{
-	wire.BadToken:    {http.StatusUnauthorized, "authentication_error"},
-	wire.Over:        {http.StatusForbidden, "permission_error"},
-	wire.BadRequest:  {http.StatusBadRequest, "invalid_request_error"},
-	wire.NotServed:   {http.StatusNotFound, "not_found_error"},
-	wire.Spent:       {http.StatusForbidden, "billing_error"},
-	wire.Overloaded:  {http.StatusTooManyRequests, "rate_limit_error"},
-	wire.Unreachable: {http.StatusBadGateway, "api_error"},
+	dialect.BadToken:    {http.StatusUnauthorized, "authentication_error"},
+	dialect.Over:        {http.StatusForbidden, "permission_error"},
+	dialect.BadRequest:  {http.StatusBadRequest, "invalid_request_error"},
+	dialect.NotServed:   {http.StatusNotFound, "not_found_error"},
+	dialect.Spent:       {http.StatusForbidden, "billing_error"},
+	dialect.Overloaded:  {http.StatusTooManyRequests, "rate_limit_error"},
+	dialect.Unreachable: {http.StatusBadGateway, "api_error"},
 }
 
-func problem(f wire.Failure) map[string]any {
+func problem(f dialect.Failure) map[string]any {
 	return map[string]any{
 		"type": "error", "error": map[string]string{"type": failures[f.Kind].word, "message": f.Message}, "request_id": nil,
 	}
 }
 
-// Failure implements wire.Dialect.
-func (Dialect) Failure(f wire.Failure) wire.Response {
-	return wire.Answer(failures[f.Kind].status, f.Retry, problem(f), f.Kind != wire.Overloaded && f.Kind != wire.Unreachable)
+// Failure implements dialect.Dialect.
+func (Dialect) Failure(f dialect.Failure) dialect.Response {
+	return dialect.Answer(failures[f.Kind].status, f.Retry, problem(f), f.Kind != dialect.Overloaded && f.Kind != dialect.Unreachable)
 }
 
-// Late implements wire.Dialect.
-func (Dialect) Late(f wire.Failure) []byte { return wire.SSE("error", problem(f)) }
+// Late implements dialect.Dialect.
+func (Dialect) Late(f dialect.Failure) []byte { return dialect.SSE("error", problem(f)) }
 
-// Smallest implements wire.Dialect.
-func (Dialect) Smallest(name string) (wire.Call, []byte) {
-	return wire.Call{Kind: wire.Generate, Path: "/v1/messages"}, wire.JSON(map[string]any{
+// Smallest implements dialect.Dialect.
+func (Dialect) Smallest(name string) (dialect.Call, []byte) {
+	return dialect.Call{Kind: dialect.Generate, Path: "/v1/messages"}, dialect.JSON(map[string]any{
 		"model": name, "max_tokens": 16, "stream": true, "messages": []any{map[string]string{"role": "user", "content": "Say yes."}},
 	})
 }
 
-// Meter implements wire.Dialect.
-func (Dialect) Meter() wire.Meter { return &meter{} }
+// Meter implements dialect.Dialect.
+func (Dialect) Meter() dialect.Meter { return &meter{} }
 
 type meter struct {
-	r   wire.Reading
+	r   dialect.Reading
 	raw usage
 	odd bool // a record of usage could not be read
 }
@@ -141,12 +141,12 @@ type meter struct {
 // usage is the provider's record. Its input tokens are without cached and
 // written ones.
 type usage struct {
-	Input      *wire.Tokens `json:"input_tokens"`
-	CacheWrite *wire.Tokens `json:"cache_creation_input_tokens"`
-	CacheRead  *wire.Tokens `json:"cache_read_input_tokens"`
-	Output     *wire.Tokens `json:"output_tokens"`
+	Input      *dialect.Tokens `json:"input_tokens"`
+	CacheWrite *dialect.Tokens `json:"cache_creation_input_tokens"`
+	CacheRead  *dialect.Tokens `json:"cache_read_input_tokens"`
+	Output     *dialect.Tokens `json:"output_tokens"`
 	Details    struct {
-		Thinking wire.Tokens `json:"thinking_tokens"`
+		Thinking dialect.Tokens `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
 }
 
@@ -164,7 +164,7 @@ func (m *meter) take(raw json.RawMessage) {
 	if o := value(m.raw.Output); u.Output != nil && value(u.Output) < o {
 		u.Output = nil
 	}
-	for _, p := range []struct{ to, from **wire.Tokens }{
+	for _, p := range []struct{ to, from **dialect.Tokens }{
 		{&m.raw.Input, &u.Input},
 		{&m.raw.CacheWrite, &u.CacheWrite},
 		{&m.raw.CacheRead, &u.CacheRead},
@@ -175,14 +175,14 @@ func (m *meter) take(raw json.RawMessage) {
 		}
 	}
 	write, read := value(m.raw.CacheWrite), value(m.raw.CacheRead)
-	m.r.Usage = wire.Usage{
+	m.r.Usage = dialect.Usage{
 		Input: value(m.raw.Input) + write + read, Cached: read, CacheWrite: write, Output: value(m.raw.Output),
 		Reasoning: max(m.r.Usage.Reasoning, int64(u.Details.Thinking)),
 	}
-	m.r.Raw = wire.Overlay(m.r.Raw, raw)
+	m.r.Raw = dialect.Overlay(m.r.Raw, raw)
 }
 
-func value(p *wire.Tokens) int64 {
+func value(p *dialect.Tokens) int64 {
 	if p == nil {
 		return 0
 	}
@@ -192,8 +192,8 @@ func value(p *wire.Tokens) int64 {
 // whole says whether all that is paid for was said.
 func (m *meter) whole() bool { return !m.odd && m.raw.Input != nil && m.raw.Output != nil }
 
-// Event implements wire.Meter.
-func (m *meter) Event(e wire.Event) {
+// Event implements dialect.Meter.
+func (m *meter) Event(e dialect.Event) {
 	var d struct {
 		Type    string
 		Usage   json.RawMessage
@@ -205,7 +205,7 @@ func (m *meter) Event(e wire.Event) {
 		Error struct{ Type, Message string }
 	}
 	if json.Unmarshal(e.Data, &d) != nil {
-		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
+		m.r.Invalid = m.r.Invalid || dialect.Garbage(e.Data)
 		return
 	}
 	switch d.Type {
@@ -222,15 +222,15 @@ func (m *meter) Event(e wire.Event) {
 	}
 }
 
-// Body implements wire.Meter.
+// Body implements dialect.Meter.
 func (m *meter) Body(b []byte) {
 	var d struct{ Content, Usage, Error json.RawMessage }
 	if json.Unmarshal(b, &d) == nil {
 		m.take(d.Usage)
 		m.r.Complete, m.r.Ended = m.whole(), d.Content != nil || d.Usage != nil
-		m.r.Error = wire.Problem(d.Error)
+		m.r.Error = dialect.Problem(d.Error)
 	}
 }
 
-// Read implements wire.Meter.
-func (m *meter) Read() wire.Reading { return m.r }
+// Read implements dialect.Meter.
+func (m *meter) Read() dialect.Reading { return m.r }

@@ -8,21 +8,21 @@ import (
 	"net/http"
 
 	"github.com/berth-eval/berth/core/gateway/anthropic"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/gemini"
 	"github.com/berth-eval/berth/core/gateway/openai"
 	"github.com/berth-eval/berth/core/gateway/openaichat"
-	"github.com/berth-eval/berth/core/gateway/wire"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
 // all are the dialects. The last one takes what fits several.
-var all = []wire.Dialect{anthropic.Dialect{}, openai.Dialect{}, gemini.Dialect{}, openaichat.Dialect{}}
+var all = []dialect.Dialect{anthropic.Dialect{}, openai.Dialect{}, gemini.Dialect{}, openaichat.Dialect{}}
 
 // Usual is what a scripted model speaks to whoever does not say what it speaks.
 const Usual = model.DialectOpenAIChat
 
 // Named is the dialect of that name, or nil.
-func Named(name model.Dialect) wire.Dialect {
+func Named(name model.Dialect) dialect.Dialect {
 	for _, d := range all {
 		if d.Name() == name {
 			return d
@@ -41,11 +41,11 @@ func Names() []string {
 }
 
 // Of finds the dialect of a request, and what it is for.
-func Of(r *http.Request) (wire.Dialect, wire.Call, bool) {
+func Of(r *http.Request) (dialect.Dialect, dialect.Call, bool) {
 	for _, d := range all {
 		if c, ok := d.Call(r); ok {
 			return d, c, true
 		}
 	}
-	return nil, wire.Call{}, false
+	return nil, dialect.Call{}, false
 }

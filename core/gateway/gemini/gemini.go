@@ -10,40 +10,40 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Dialect implements wire.Dialect.
+// Dialect implements dialect.Dialect.
 type Dialect struct{}
 
-// Name implements wire.Dialect.
+// Name implements dialect.Dialect.
 func (Dialect) Name() model.Dialect { return model.DialectGemini }
 
-// Base implements wire.Dialect.
+// Base implements dialect.Dialect.
 func (Dialect) Base() string { return "https://generativelanguage.googleapis.com" }
 
 // methods are what can be asked of a model, behind a colon in the path.
-var methods = map[string]wire.Call{
-	"generateContent":       {Kind: wire.Generate},
-	"streamGenerateContent": {Kind: wire.Generate, Stream: true},
-	"countTokens":           {Kind: wire.Count},
+var methods = map[string]dialect.Call{
+	"generateContent":       {Kind: dialect.Generate},
+	"streamGenerateContent": {Kind: dialect.Generate, Stream: true},
+	"countTokens":           {Kind: dialect.Count},
 }
 
-// Call implements wire.Dialect.
-func (Dialect) Call(r *http.Request) (wire.Call, bool) {
+// Call implements dialect.Dialect.
+func (Dialect) Call(r *http.Request) (dialect.Call, bool) {
 	path := r.URL.Path
 	if r.Method == http.MethodGet && strings.HasSuffix(path, "/v1beta/models") {
-		return wire.Call{Kind: wire.List}, true
+		return dialect.Call{Kind: dialect.List}, true
 	}
 	i := strings.LastIndex(path, "/models/")
 	if r.Method != http.MethodPost || i < 0 {
-		return wire.Call{}, false
+		return dialect.Call{}, false
 	}
 	name, verb, _ := strings.Cut(path[i+len("/models/"):], ":")
 	c, ok := methods[verb]
 	if !ok || name == "" {
-		return wire.Call{}, false
+		return dialect.Call{}, false
 	}
 	version := "v1beta"
 	if head := path[:i]; strings.HasSuffix(head, "/v1") || strings.HasSuffix(head, "/v1alpha") {
@@ -54,7 +54,7 @@ func (Dialect) Call(r *http.Request) (wire.Call, bool) {
 	return c, true
 }
 
-// Token implements wire.Dialect.
+// Token implements dialect.Dialect.
 func (Dialect) Token(r *http.Request) string {
 	if k := r.Header.Get("X-Goog-Api-Key"); k != "" {
 		return k
@@ -62,10 +62,10 @@ func (Dialect) Token(r *http.Request) string {
 	if k := r.URL.Query().Get("key"); k != "" {
 		return k
 	}
-	return wire.Bearer(r)
+	return dialect.Bearer(r)
 }
 
-// Authorize implements wire.Dialect.
+// Authorize implements dialect.Dialect.
 func (Dialect) Authorize(r *http.Request, key string) {
 	r.Header.Del("Authorization")
 	r.Header.Del("X-Goog-Api-Key")
@@ -78,91 +78,91 @@ func (Dialect) Authorize(r *http.Request, key string) {
 	}
 }
 
-// Facts implements wire.Dialect.
-func (Dialect) Facts(c wire.Call, body *wire.Object) (wire.Facts, error) {
-	f := wire.Facts{Model: c.Model, Stream: c.Stream}
+// Facts implements dialect.Dialect.
+func (Dialect) Facts(c dialect.Call, body *dialect.Object) (dialect.Facts, error) {
+	f := dialect.Facts{Model: c.Model, Stream: c.Stream}
 	for _, name := range []string{"generationConfig", "generation_config"} {
 		var g struct {
-			Max       wire.Tokens `json:"maxOutputTokens"`
-			MaxSnake  wire.Tokens `json:"max_output_tokens"`
-			Many      wire.Tokens `json:"candidateCount"`
-			ManySnake wire.Tokens `json:"candidate_count"`
+			Max       dialect.Tokens `json:"maxOutputTokens"`
+			MaxSnake  dialect.Tokens `json:"max_output_tokens"`
+			Many      dialect.Tokens `json:"candidateCount"`
+			ManySnake dialect.Tokens `json:"candidate_count"`
 		}
 		body.Into(name, &g)
 		f.MaxOutput, f.Answers = max(f.MaxOutput, g.Max, g.MaxSnake), max(f.Answers, g.Many, g.ManySnake)
 	}
-	f.Inline, f.Images = wire.Inline(body.Get("contents"))
+	f.Inline, f.Images = dialect.Inline(body.Get("contents"))
 	return f, nil
 }
 
-// Edit implements wire.Dialect.
-func (Dialect) Edit(c *wire.Call, body *wire.Object, e wire.Edit) error {
+// Edit implements dialect.Dialect.
+func (Dialect) Edit(c *dialect.Call, body *dialect.Object, e dialect.Edit) error {
 	if e.Model != "" && e.Model != c.Model {
 		c.Path = strings.Replace(c.Path, "/models/"+c.Model+":", "/models/"+e.Model+":", 1)
 		c.Model = e.Model
 	}
-	if len(e.Parameters) > 0 && c.Kind == wire.Generate {
+	if len(e.Parameters) > 0 && c.Kind == dialect.Generate {
 		return body.Merge(e.Parameters)
 	}
 	return nil
 }
 
-// Fleeting implements wire.Dialect.
+// Fleeting implements dialect.Dialect.
 func (Dialect) Fleeting() []string { return nil }
 
-// Rates implements wire.Dialect.
+// Rates implements dialect.Dialect.
 func (Dialect) Rates() map[string][]string {
 	usual := []string{"standard", "flex", "SERVICE_TIER_STANDARD", "SERVICE_TIER_FLEX"}
 	return map[string][]string{"serviceTier": usual, "service_tier": usual}
 }
 
-// Hide implements wire.Dialect.
-func (Dialect) Hide(wire.Event) bool { return false }
+// Hide implements dialect.Dialect.
+func (Dialect) Hide(dialect.Event) bool { return false }
 
-// KeepAlive implements wire.Dialect. Its libraries take comments for data, and
+// KeepAlive implements dialect.Dialect. Its libraries take comments for data, and
 // pass over blank lines.
 func (Dialect) KeepAlive() []byte { return []byte("\r\n\r\n") }
 
 // failures are the statuses of the provider's own errors.
-var failures = map[wire.FailureKind]struct {
+var failures = map[dialect.FailureKind]struct {
 	status int
 	word   string
 }{
-	wire.BadToken:    {http.StatusUnauthorized, "UNAUTHENTICATED"},
-	wire.Over:        {http.StatusForbidden, "PERMISSION_DENIED"},
-	wire.BadRequest:  {http.StatusBadRequest, "INVALID_ARGUMENT"},
-	wire.NotServed:   {http.StatusNotFound, "NOT_FOUND"},
-	wire.Spent:       {http.StatusForbidden, "PERMISSION_DENIED"},
-	wire.Overloaded:  {http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
-	wire.Unreachable: {http.StatusBadGateway, "UNAVAILABLE"},
+	dialect.BadToken:    {http.StatusUnauthorized, "UNAUTHENTICATED"},
+	dialect.Over:        {http.StatusForbidden, "PERMISSION_DENIED"},
+	dialect.BadRequest:  {http.StatusBadRequest, "INVALID_ARGUMENT"},
+	dialect.NotServed:   {http.StatusNotFound, "NOT_FOUND"},
+	dialect.Spent:       {http.StatusForbidden, "PERMISSION_DENIED"},
+	dialect.Overloaded:  {http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
+	dialect.Unreachable: {http.StatusBadGateway, "UNAVAILABLE"},
 }
 
-// Failure implements wire.Dialect.
-func (Dialect) Failure(f wire.Failure) wire.Response {
+// Failure implements dialect.Dialect.
+func (Dialect) Failure(f dialect.Failure) dialect.Response {
 	w := failures[f.Kind]
-	return wire.Answer(w.status, f.Retry, object{
+	return dialect.Answer(w.status, f.Retry, object{
 		"error": object{"code": w.status, "message": f.Message, "status": w.word},
-	}, f.Kind != wire.Overloaded && f.Kind != wire.Unreachable)
+	}, f.Kind != dialect.Overloaded && f.Kind != dialect.Unreachable)
 }
 
-// Late implements wire.Dialect.
-func (d Dialect) Late(f wire.Failure) []byte {
+// Late implements dialect.Dialect.
+func (d Dialect) Late(f dialect.Failure) []byte {
 	return append(append([]byte("data: "), d.Failure(f).Body...), '\n', '\n')
 }
 
-// Smallest implements wire.Dialect.
-func (Dialect) Smallest(name string) (wire.Call, []byte) {
-	return wire.Call{Kind: wire.Generate, Model: name, Stream: true, Path: "/v1beta/models/" + name + ":streamGenerateContent?alt=sse"}, wire.JSON(object{
+// Smallest implements dialect.Dialect.
+func (Dialect) Smallest(name string) (dialect.Call, []byte) {
+	return dialect.Call{Kind: dialect.Generate, Model: name, Stream: true, Path: "/v1beta/models/" + name + ":streamGenerateContent?alt=sse"}, dialect.JSON(object{
 		"contents":         []any{object{"role": "user", "parts": []any{object{"text": "Say yes."}}}},
 		"generationConfig": object{"maxOutputTokens": 16},
 	})
 }
 
-// Meter implements wire.Dialect.
-func (Dialect) Meter() wire.Meter { return &meter{} }
+// Meter implements dialect.Dialect.
+func (Dialect) Meter() dialect.Meter { return &meter{} }
 
 type meter struct {
-	r   wire.Reading
+	r   dialect.Reading
 	odd bool // the last record of usage could not be read
 }
 
@@ -186,11 +186,11 @@ type reply struct {
 
 func (m *meter) take(d *reply) {
 	var u *struct {
-		Prompt  wire.Tokens `json:"promptTokenCount"`
-		Tools   wire.Tokens `json:"toolUsePromptTokenCount"`
-		Cached  wire.Tokens `json:"cachedContentTokenCount"`
-		Output  wire.Tokens `json:"candidatesTokenCount"`
-		Thought wire.Tokens `json:"thoughtsTokenCount"`
+		Prompt  dialect.Tokens `json:"promptTokenCount"`
+		Tools   dialect.Tokens `json:"toolUsePromptTokenCount"`
+		Cached  dialect.Tokens `json:"cachedContentTokenCount"`
+		Output  dialect.Tokens `json:"candidatesTokenCount"`
+		Thought dialect.Tokens `json:"thoughtsTokenCount"`
 	}
 	switch {
 	case len(d.Usage) == 0:
@@ -198,7 +198,7 @@ func (m *meter) take(d *reply) {
 		m.odd = true
 	case u != nil:
 		m.odd = false
-		m.r.Usage = wire.Usage{
+		m.r.Usage = dialect.Usage{
 			Input: int64(u.Prompt + u.Tools), Cached: int64(u.Cached), Output: int64(u.Output + u.Thought), Reasoning: int64(u.Thought),
 		}
 		m.r.Raw = bytes.Clone(d.Usage)
@@ -219,17 +219,17 @@ func (m *meter) take(d *reply) {
 	}
 }
 
-// Event implements wire.Meter.
-func (m *meter) Event(e wire.Event) {
+// Event implements dialect.Meter.
+func (m *meter) Event(e dialect.Event) {
 	var d reply
 	if json.Unmarshal(e.Data, &d) != nil {
-		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
+		m.r.Invalid = m.r.Invalid || dialect.Garbage(e.Data)
 		return
 	}
 	m.take(&d)
 }
 
-// Body implements wire.Meter. Without alt=sse a stream is one array.
+// Body implements dialect.Meter. Without alt=sse a stream is one array.
 func (m *meter) Body(b []byte) {
 	var all []reply
 	if json.Unmarshal(b, &all) == nil {
@@ -244,8 +244,8 @@ func (m *meter) Body(b []byte) {
 	}
 }
 
-// Read implements wire.Meter.
-func (m *meter) Read() wire.Reading {
+// Read implements dialect.Meter.
+func (m *meter) Read() dialect.Reading {
 	r := m.r
 	r.Complete = r.Ended && r.Raw != nil && !m.odd
 	return r

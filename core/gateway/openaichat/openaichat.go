@@ -11,53 +11,53 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/openai"
-	"github.com/berth-eval/berth/core/gateway/wire"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Dialect implements wire.Dialect.
+// Dialect implements dialect.Dialect.
 type Dialect struct{}
 
-// Name implements wire.Dialect.
+// Name implements dialect.Dialect.
 func (Dialect) Name() model.Dialect { return model.DialectOpenAIChat }
 
-// Base implements wire.Dialect.
+// Base implements dialect.Dialect.
 func (Dialect) Base() string { return "https://api.openai.com/v1" }
 
-// Call implements wire.Dialect.
-func (Dialect) Call(r *http.Request) (wire.Call, bool) {
+// Call implements dialect.Dialect.
+func (Dialect) Call(r *http.Request) (dialect.Call, bool) {
 	switch path := r.URL.Path; {
 	case r.Method == http.MethodGet && strings.HasSuffix(path, "/models"):
-		return wire.Call{Kind: wire.List}, true
+		return dialect.Call{Kind: dialect.List}, true
 	case r.Method == http.MethodPost && strings.HasSuffix(path, "/chat/completions"):
-		return wire.Call{Kind: wire.Generate, Path: "/chat/completions"}, true
+		return dialect.Call{Kind: dialect.Generate, Path: "/chat/completions"}, true
 	default:
-		return wire.Call{}, false
+		return dialect.Call{}, false
 	}
 }
 
-// Token implements wire.Dialect.
-func (Dialect) Token(r *http.Request) string { return wire.Bearer(r) }
+// Token implements dialect.Dialect.
+func (Dialect) Token(r *http.Request) string { return dialect.Bearer(r) }
 
-// Authorize implements wire.Dialect.
-func (Dialect) Authorize(r *http.Request, key string) { wire.SetBearer(r, key) }
+// Authorize implements dialect.Dialect.
+func (Dialect) Authorize(r *http.Request, key string) { dialect.SetBearer(r, key) }
 
-// Facts implements wire.Dialect.
-func (Dialect) Facts(_ wire.Call, body *wire.Object) (wire.Facts, error) {
-	var f wire.Facts
+// Facts implements dialect.Dialect.
+func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error) {
+	var f dialect.Facts
 	body.Into("model", &f.Model)
 	body.Into("stream", &f.Stream)
 	f.Silent = !asksUsage(body)
 	body.Into("max_tokens", &f.MaxOutput)
 	body.Into("max_completion_tokens", &f.MaxOutput)
 	body.Into("n", &f.Answers)
-	f.Inline, f.Images = wire.Inline(body.Get("messages"))
+	f.Inline, f.Images = dialect.Inline(body.Get("messages"))
 	return f, nil
 }
 
-// Edit implements wire.Dialect.
-func (Dialect) Edit(_ *wire.Call, body *wire.Object, e wire.Edit) error {
+// Edit implements dialect.Dialect.
+func (Dialect) Edit(_ *dialect.Call, body *dialect.Object, e dialect.Edit) error {
 	if e.Model != "" {
 		body.SetString("model", e.Model)
 	}
@@ -72,7 +72,7 @@ func (Dialect) Edit(_ *wire.Call, body *wire.Object, e wire.Edit) error {
 	return nil
 }
 
-func asksUsage(body *wire.Object) bool {
+func asksUsage(body *dialect.Object) bool {
 	var o struct {
 		Include bool `json:"include_usage"`
 	}
@@ -80,19 +80,19 @@ func asksUsage(body *wire.Object) bool {
 	return o.Include
 }
 
-// Fleeting implements wire.Dialect.
+// Fleeting implements dialect.Dialect.
 func (Dialect) Fleeting() []string {
 	return []string{"metadata", "prompt_cache_key", "safety_identifier", "user"}
 }
 
-// Rates implements wire.Dialect.
+// Rates implements dialect.Dialect.
 func (Dialect) Rates() map[string][]string {
 	return map[string][]string{"service_tier": {"auto", "default", "flex"}}
 }
 
-// Hide implements wire.Dialect: a chunk that holds usage and no choice is there
+// Hide implements dialect.Dialect: a chunk that holds usage and no choice is there
 // because usage was asked for.
-func (Dialect) Hide(e wire.Event) bool {
+func (Dialect) Hide(e dialect.Event) bool {
 	var d struct {
 		Choices []json.RawMessage
 		Usage   json.RawMessage
@@ -101,29 +101,29 @@ func (Dialect) Hide(e wire.Event) bool {
 		!bytes.Equal(d.Usage, []byte("null"))
 }
 
-// KeepAlive implements wire.Dialect.
+// KeepAlive implements dialect.Dialect.
 func (Dialect) KeepAlive() []byte { return []byte(": waiting\n\n") }
 
-// Failure implements wire.Dialect.
-func (Dialect) Failure(f wire.Failure) wire.Response { return openai.Failure(f) }
+// Failure implements dialect.Dialect.
+func (Dialect) Failure(f dialect.Failure) dialect.Response { return openai.Failure(f) }
 
-// Late implements wire.Dialect.
-func (Dialect) Late(f wire.Failure) []byte {
+// Late implements dialect.Dialect.
+func (Dialect) Late(f dialect.Failure) []byte {
 	return append(append([]byte("data: "), openai.Failure(f).Body...), '\n', '\n')
 }
 
-// Smallest implements wire.Dialect.
-func (Dialect) Smallest(name string) (wire.Call, []byte) {
-	return wire.Call{Kind: wire.Generate, Path: "/chat/completions"}, wire.JSON(map[string]any{
+// Smallest implements dialect.Dialect.
+func (Dialect) Smallest(name string) (dialect.Call, []byte) {
+	return dialect.Call{Kind: dialect.Generate, Path: "/chat/completions"}, dialect.JSON(map[string]any{
 		"model": name, "stream": true, "messages": []any{map[string]string{"role": "user", "content": "Say yes."}},
 	})
 }
 
-// Meter implements wire.Dialect.
-func (Dialect) Meter() wire.Meter { return &meter{} }
+// Meter implements dialect.Dialect.
+func (Dialect) Meter() dialect.Meter { return &meter{} }
 
 type meter struct {
-	r   wire.Reading
+	r   dialect.Reading
 	odd bool // the last record of usage could not be read
 }
 
@@ -133,29 +133,29 @@ func (m *meter) take(raw json.RawMessage) {
 		return
 	}
 	var u struct {
-		Input   *wire.Tokens `json:"prompt_tokens"`
-		Output  *wire.Tokens `json:"completion_tokens"`
+		Input   *dialect.Tokens `json:"prompt_tokens"`
+		Output  *dialect.Tokens `json:"completion_tokens"`
 		Details struct {
-			Cached wire.Tokens `json:"cached_tokens"`
-			Write  wire.Tokens `json:"cache_write_tokens"`
+			Cached dialect.Tokens `json:"cached_tokens"`
+			Write  dialect.Tokens `json:"cache_write_tokens"`
 		} `json:"prompt_tokens_details"`
 		OutputDetails struct {
-			Reasoning wire.Tokens `json:"reasoning_tokens"`
+			Reasoning dialect.Tokens `json:"reasoning_tokens"`
 		} `json:"completion_tokens_details"`
-		Hit wire.Tokens `json:"prompt_cache_hit_tokens"` // as some servers say it
+		Hit dialect.Tokens `json:"prompt_cache_hit_tokens"` // as some servers say it
 	}
 	if m.odd = json.Unmarshal(raw, &u) != nil || u.Input == nil || u.Output == nil; m.odd {
 		return
 	}
-	m.r.Usage = wire.Usage{
+	m.r.Usage = dialect.Usage{
 		Input: int64(*u.Input), Cached: int64(max(u.Details.Cached, u.Hit)), CacheWrite: int64(u.Details.Write), Output: int64(*u.Output),
 		Reasoning: int64(u.OutputDetails.Reasoning),
 	}
 	m.r.Raw = append(json.RawMessage{}, raw...)
 }
 
-// Event implements wire.Meter.
-func (m *meter) Event(e wire.Event) {
+// Event implements dialect.Meter.
+func (m *meter) Event(e dialect.Event) {
 	if bytes.Equal(e.Data, []byte("[DONE]")) {
 		m.r.Ended = true
 		return
@@ -176,7 +176,7 @@ func (m *meter) Event(e wire.Event) {
 		Error *struct{ Message string }
 	}
 	if json.Unmarshal(e.Data, &d) != nil {
-		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
+		m.r.Invalid = m.r.Invalid || dialect.Garbage(e.Data)
 		return
 	}
 	m.take(d.Usage)
@@ -192,18 +192,18 @@ func (m *meter) Event(e wire.Event) {
 	}
 }
 
-// Body implements wire.Meter.
+// Body implements dialect.Meter.
 func (m *meter) Body(b []byte) {
 	var d struct{ Choices, Usage, Error json.RawMessage }
 	if json.Unmarshal(b, &d) == nil {
 		m.take(d.Usage)
 		m.r.Ended = d.Choices != nil || d.Usage != nil
-		m.r.Error = wire.Problem(d.Error)
+		m.r.Error = dialect.Problem(d.Error)
 	}
 }
 
-// Read implements wire.Meter.
-func (m *meter) Read() wire.Reading {
+// Read implements dialect.Meter.
+func (m *meter) Read() dialect.Reading {
 	r := m.r
 	r.Complete = r.Ended && r.Raw != nil && !m.odd
 	return r

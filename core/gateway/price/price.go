@@ -15,7 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -125,9 +125,9 @@ func all(p *cell.Price) []parts {
 
 // Cost is what the usage of one request costs in USD; false: a price that it
 // needs is not known.
-func Cost(p *cell.Price, u wire.Usage) (float64, bool) {
+func Cost(p *cell.Price, u dialect.Usage) (float64, bool) {
 	if p == nil {
-		return 0, u == wire.Usage{}
+		return 0, u == dialect.Usage{}
 	}
 	var at parts
 	for _, t := range all(p) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 func TestWhatIsNotKnownStaysUnknown(t *testing.T) {
@@ -20,19 +20,19 @@ func TestWhatIsNotKnownStaysUnknown(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		price *cell.Price
-		usage wire.Usage
+		usage dialect.Usage
 		want  float64
 		known bool
 	}{
-		{"all kinds", full, wire.Usage{Input: 1000, Cached: 600, CacheWrite: 100, Output: 50, Reasoning: 20}, 0.003 + 0.0006 + 0.002 + 0.005, true},
-		{"no price", nil, wire.Usage{Input: 1}, 0, false},
-		{"no price and no use", nil, wire.Usage{}, 0, true},
-		{"cached input without a price", partly, wire.Usage{Input: 1000, Cached: 600, Output: 10}, 0.004 + 0.001, false},
-		{"up to the first tier", tiers, wire.Usage{Input: 1000, Cached: 500, Output: 10}, 0.0005 + 0.00005 + 0.00004, true},
-		{"above the first tier", tiers, wire.Usage{Input: 1001, Output: 10}, 0.002002 + 0.00006, true},
-		{"not known in that tier", tiers, wire.Usage{Input: 1500, Cached: 500, Output: 10}, 0.002 + 0.00006, false},
-		{"above the last tier", tiers, wire.Usage{Input: 6000, Cached: 1000, Output: 10}, 0.015 + 0.0003 + 0.00009, true},
-		{"nothing cached", partly, wire.Usage{Input: 1000, Output: 10}, 0.011, true},
+		{"all kinds", full, dialect.Usage{Input: 1000, Cached: 600, CacheWrite: 100, Output: 50, Reasoning: 20}, 0.003 + 0.0006 + 0.002 + 0.005, true},
+		{"no price", nil, dialect.Usage{Input: 1}, 0, false},
+		{"no price and no use", nil, dialect.Usage{}, 0, true},
+		{"cached input without a price", partly, dialect.Usage{Input: 1000, Cached: 600, Output: 10}, 0.004 + 0.001, false},
+		{"up to the first tier", tiers, dialect.Usage{Input: 1000, Cached: 500, Output: 10}, 0.0005 + 0.00005 + 0.00004, true},
+		{"above the first tier", tiers, dialect.Usage{Input: 1001, Output: 10}, 0.002002 + 0.00006, true},
+		{"not known in that tier", tiers, dialect.Usage{Input: 1500, Cached: 500, Output: 10}, 0.002 + 0.00006, false},
+		{"above the last tier", tiers, dialect.Usage{Input: 6000, Cached: 1000, Output: 10}, 0.015 + 0.0003 + 0.00009, true},
+		{"nothing cached", partly, dialect.Usage{Input: 1000, Output: 10}, 0.011, true},
 	} {
 		got, known := Cost(tt.price, tt.usage)
 		if math.Abs(got-tt.want) > 1e-12 || known != tt.known {

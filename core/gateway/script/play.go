@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 // ErrDropped means that the script ends the connection without an answer.
@@ -22,10 +22,10 @@ var ErrDropped = errors.New("the script drops the connection")
 
 // Request is what is asked of a scripted model.
 type Request struct {
-	Dialect wire.Dialect
-	Call    wire.Call
-	Facts   wire.Facts
-	Body    *wire.Object
+	Dialect dialect.Dialect
+	Call    dialect.Call
+	Facts   dialect.Facts
+	Body    *dialect.Object
 }
 
 // bytesPerToken is what texts come to, roughly. Scripts that measure say what
@@ -36,7 +36,7 @@ const bytesPerToken = 4
 // ctx does.
 func (s *Session) Send(ctx context.Context, q Request) (*http.Response, error) {
 	body := q.Body.Without(q.Dialect.Fleeting()) // what differs from run to run changes nothing
-	if q.Call.Kind == wire.Count {
+	if q.Call.Kind == dialect.Count {
 		return whole(http.StatusOK, nil, q.Dialect.Counted(estimate(len(body)))), nil
 	}
 	t, err := q.Dialect.Talk(q.Body)
@@ -46,7 +46,7 @@ func (s *Session) Send(ctx context.Context, q Request) (*http.Response, error) {
 			return r.play(ctx, q, t, body)
 		}
 	}
-	f := q.Dialect.Failure(wire.Failure{Kind: wire.BadRequest, Message: err.Error()})
+	f := q.Dialect.Failure(dialect.Failure{Kind: dialect.BadRequest, Message: err.Error()})
 	return whole(f.Status, f.Header, f.Body), nil
 }
 
@@ -59,7 +59,7 @@ func whole(status int, h http.Header, body []byte) *http.Response {
 	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(bytes.NewReader(body))}
 }
 
-func (r *Reply) play(ctx context.Context, q Request, t wire.Talk, body []byte) (*http.Response, error) {
+func (r *Reply) play(ctx context.Context, q Request, t dialect.Talk, body []byte) (*http.Response, error) {
 	if err := sleep(ctx, time.Duration(r.Delay)); err != nil {
 		return nil, err
 	}
@@ -107,11 +107,11 @@ func array(events [][]byte) [][]byte {
 }
 
 // speech is the reply in the terms of a dialect.
-func (r *Reply) speech(q Request, t wire.Talk, body []byte) wire.Speech {
+func (r *Reply) speech(q Request, t dialect.Talk, body []byte) dialect.Speech {
 	sum := sha256.Sum256(body)
-	s := wire.Speech{
+	s := dialect.Speech{
 		ID: fmt.Sprintf("%d_%s", t.Turn, hex.EncodeToString(sum[:5])), Model: q.Facts.Model, Thinking: r.Thinking, Text: r.Text,
-		Stop: wire.Stop(r.Stop), Chunk: r.Chunk,
+		Stop: dialect.Stop(r.Stop), Chunk: r.Chunk,
 	}
 	size := len(r.Thinking) + len(r.Text)
 	for _, c := range r.Tools {
@@ -119,31 +119,31 @@ func (r *Reply) speech(q Request, t wire.Talk, body []byte) wire.Speech {
 		if args == nil {
 			args = map[string]any{}
 		}
-		call := wire.ToolCall{Name: c.Name, Arguments: wire.JSON(args)}
+		call := dialect.ToolCall{Name: c.Name, Arguments: dialect.JSON(args)}
 		_, call.Custom = args.(string)
 		size += len(call.Arguments)
 		s.Tools = append(s.Tools, call)
 	}
-	s.Usage = wire.Usage{Input: estimate(len(body)), Output: estimate(size)}
+	s.Usage = dialect.Usage{Input: estimate(len(body)), Output: estimate(size)}
 	if u := r.Usage; u != nil {
-		s.Usage = wire.Usage(*u)
+		s.Usage = dialect.Usage(*u)
 	}
 	return s
 }
 
-func (e *Error) response(d wire.Dialect) *http.Response {
-	kind := wire.BadRequest
+func (e *Error) response(d dialect.Dialect) *http.Response {
+	kind := dialect.BadRequest
 	switch {
 	case e.Status == http.StatusTooManyRequests || e.Status == 529:
-		kind = wire.Overloaded
+		kind = dialect.Overloaded
 	case e.Status >= 500:
-		kind = wire.Unreachable
+		kind = dialect.Unreachable
 	}
 	message := e.Message
 	if message == "" {
 		message = "scripted error " + strconv.Itoa(e.Status)
 	}
-	f := d.Failure(wire.Failure{Kind: kind, Message: message})
+	f := d.Failure(dialect.Failure{Kind: kind, Message: message})
 	if e.Body != "" {
 		f.Body = []byte(e.Body)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/plugins/yamltext"
 )
 
@@ -211,8 +211,8 @@ func (r *Reply) check() (err error) {
 	switch u := r.Usage; {
 	case u != nil && min(u.Input, u.Cached, u.CacheWrite, u.Output, u.Reasoning) < 0:
 		return errors.New("usage cannot be negative")
-	case u != nil && max(u.Input, u.Cached, u.CacheWrite, u.Output, u.Reasoning) > wire.MaxTokens:
-		return fmt.Errorf("usage is larger than any: at most %d tokens", int64(wire.MaxTokens))
+	case u != nil && max(u.Input, u.Cached, u.CacheWrite, u.Output, u.Reasoning) > dialect.MaxTokens:
+		return fmt.Errorf("usage is larger than any: at most %d tokens", int64(dialect.MaxTokens))
 	case !slices.Contains(breaks, r.Break):
 		return fmt.Errorf("break is %q: there is drop, cut, garbage, stall and no_end", r.Break)
 	case !slices.Contains([]string{"", "done", "length", "refused"}, r.Stop):
@@ -244,7 +244,7 @@ func (r *Reply) check() (err error) {
 // fails says whether it is no answer that a conversation could go on from.
 func (r *Reply) fails() bool { return r.Error != nil || r.Break != "" }
 
-func (w *When) holds(t wire.Talk) bool {
+func (w *When) holds(t dialect.Talk) bool {
 	return (w.Turn == nil || *w.Turn == t.Turn) && w.last.MatchString(t.Last) && w.system.MatchString(t.System) &&
 		(w.Tool == "" || slices.Contains(t.Tools, w.Tool))
 }
@@ -263,7 +263,7 @@ func (s *Script) Session() *Session { return &Session{script: s, given: map[int]
 var ErrNoReply = errors.New("the script has no reply to this")
 
 // next chooses the reply to a request.
-func (s *Session) next(t wire.Talk) (*Reply, error) {
+func (s *Session) next(t dialect.Talk) (*Reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.script.replies {

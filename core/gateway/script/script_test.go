@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 const inOrder = `
@@ -24,19 +24,19 @@ func TestRepliesAreChosenByTheRequest(t *testing.T) {
 	}
 	session := s.Session()
 	for _, tt := range []struct {
-		talk wire.Talk
+		talk dialect.Talk
 		want string
 	}{
-		{wire.Talk{}, "one"},
-		{wire.Talk{}, "one"}, // sent again, answered again
-		{wire.Talk{Turn: 1}, "429"},
-		{wire.Talk{Turn: 1}, "429"},
-		{wire.Talk{Turn: 1}, "two"},
-		{wire.Talk{Turn: 1, Last: "OOPS"}, "sorry"},
-		{wire.Talk{Turn: 1, Last: "OOPS"}, "two"},
-		{wire.Talk{Turn: 7}, "no reply"},
-		{wire.Talk{Turn: 7, Tools: []string{"bash"}}, "seven"},
-		{wire.Talk{Turn: 2}, "no reply"},
+		{dialect.Talk{}, "one"},
+		{dialect.Talk{}, "one"}, // sent again, answered again
+		{dialect.Talk{Turn: 1}, "429"},
+		{dialect.Talk{Turn: 1}, "429"},
+		{dialect.Talk{Turn: 1}, "two"},
+		{dialect.Talk{Turn: 1, Last: "OOPS"}, "sorry"},
+		{dialect.Talk{Turn: 1, Last: "OOPS"}, "two"},
+		{dialect.Talk{Turn: 7}, "no reply"},
+		{dialect.Talk{Turn: 7, Tools: []string{"bash"}}, "seven"},
+		{dialect.Talk{Turn: 2}, "no reply"},
 	} {
 		r, err := session.next(tt.talk)
 		got := ""
@@ -52,7 +52,7 @@ func TestRepliesAreChosenByTheRequest(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", tt.talk, got, tt.want)
 		}
 	}
-	if r, err := s.Session().next(wire.Talk{Turn: 1}); err != nil || r.Error == nil {
+	if r, err := s.Session().next(dialect.Talk{Turn: 1}); err != nil || r.Error == nil {
 		t.Error("another session does not begin anew")
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/gateway"
-	"github.com/berth-eval/berth/core/gateway/tape"
+	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
@@ -317,7 +317,7 @@ func requests(t *testing.T, attempt string) (all []string) {
 	for line := range strings.Lines(e2etest.Read(t, attempt, gateway.ExchangesFile)) {
 		var x gateway.Exchange
 		e2etest.Must(t, json.Unmarshal([]byte(line), &x))
-		b, err := tape.Fetch(filepath.Join(attempt, gateway.RecordDir), x.Request)
+		b, err := recording.Fetch(filepath.Join(attempt, gateway.RecordDir), x.Request)
 		e2etest.Must(t, err)
 		all = append(all, string(b))
 	}

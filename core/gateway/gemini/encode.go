@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 type object map[string]any
@@ -43,13 +43,13 @@ func (c *content) text() string {
 	return strings.Join(parts, "\n")
 }
 
-// Talk implements wire.Voice.
-func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
+// Talk implements dialect.Voice.
+func (Dialect) Talk(body *dialect.Object) (dialect.Talk, error) {
 	var contents []content
 	if err := json.Unmarshal(body.Get("contents"), &contents); err != nil {
-		return wire.Talk{}, fmt.Errorf("contents: %w", err)
+		return dialect.Talk{}, fmt.Errorf("contents: %w", err)
 	}
-	var t wire.Talk
+	var t dialect.Talk
 	var last []string
 	for i := range contents {
 		if contents[i].Role == "model" {
@@ -76,18 +76,18 @@ func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
 	return t, nil
 }
 
-func finish(s wire.Speech) string {
+func finish(s dialect.Speech) string {
 	switch s.Stop {
-	case wire.StopLength:
+	case dialect.StopLength:
 		return "MAX_TOKENS"
-	case wire.StopRefused:
+	case dialect.StopRefused:
 		return "SAFETY"
 	default:
 		return "STOP"
 	}
 }
 
-func usageOf(u wire.Usage) object {
+func usageOf(u dialect.Usage) object {
 	o := object{
 		"promptTokenCount": u.Input, "candidatesTokenCount": u.Output - u.Reasoning, "totalTokenCount": u.Input + u.Output,
 	}
@@ -101,17 +101,17 @@ func usageOf(u wire.Usage) object {
 }
 
 // call is a wish to use a tool.
-func call(s wire.Speech, i int) object {
+func call(s dialect.Speech, i int) object {
 	args := s.Tools[i].ArgumentText()
 	if args == "" || args[0] != '{' {
-		args = string(wire.JSON(object{"input": args}))
+		args = string(dialect.JSON(object{"input": args}))
 	}
 	return object{"functionCall": object{
 		"id": fmt.Sprintf("fc_%s_%d", s.ID, i), "name": s.Tools[i].Name, "args": json.RawMessage(args),
 	}}
 }
 
-func piece(s wire.Speech, parts []object, last bool) object {
+func piece(s dialect.Speech, parts []object, last bool) object {
 	c := object{"index": 0, "content": object{"role": "model", "parts": parts}}
 	o := object{"candidates": []object{c}, "modelVersion": s.Model, "responseId": s.ID}
 	if last {
@@ -121,8 +121,8 @@ func piece(s wire.Speech, parts []object, last bool) object {
 	return o
 }
 
-// Whole implements wire.Voice.
-func (Dialect) Whole(s wire.Speech) []byte {
+// Whole implements dialect.Voice.
+func (Dialect) Whole(s dialect.Speech) []byte {
 	parts := []object{}
 	if s.Thinking != "" {
 		parts = append(parts, object{"text": s.Thinking, "thought": true})
@@ -133,16 +133,16 @@ func (Dialect) Whole(s wire.Speech) []byte {
 	for i := range s.Tools {
 		parts = append(parts, call(s, i))
 	}
-	return wire.JSON(piece(s, parts, true))
+	return dialect.JSON(piece(s, parts, true))
 }
 
-// Stream implements wire.Voice.
-func (Dialect) Stream(s wire.Speech) [][]byte {
+// Stream implements dialect.Voice.
+func (Dialect) Stream(s dialect.Speech) [][]byte {
 	var parts []object
-	for _, p := range wire.Pieces(s.Thinking, s.Chunk) {
+	for _, p := range dialect.Pieces(s.Thinking, s.Chunk) {
 		parts = append(parts, object{"text": p, "thought": true})
 	}
-	for _, p := range wire.Pieces(s.Text, s.Chunk) {
+	for _, p := range dialect.Pieces(s.Text, s.Chunk) {
 		parts = append(parts, object{"text": p})
 	}
 	for i := range s.Tools {
@@ -153,15 +153,15 @@ func (Dialect) Stream(s wire.Speech) [][]byte {
 	}
 	var out [][]byte
 	for i, p := range parts {
-		out = append(out, wire.SSE("", piece(s, []object{p}, i == len(parts)-1)))
+		out = append(out, dialect.SSE("", piece(s, []object{p}, i == len(parts)-1)))
 	}
 	return out
 }
 
-// Counted implements wire.Voice.
-func (Dialect) Counted(tokens int64) []byte { return wire.JSON(object{"totalTokens": tokens}) }
+// Counted implements dialect.Voice.
+func (Dialect) Counted(tokens int64) []byte { return dialect.JSON(object{"totalTokens": tokens}) }
 
-// Listed implements wire.Voice.
+// Listed implements dialect.Voice.
 func (Dialect) Listed(names []string) []byte {
 	models := []object{}
 	for _, n := range names {
@@ -169,5 +169,5 @@ func (Dialect) Listed(names []string) []byte {
 			"name": "models/" + n, "displayName": n, "supportedGenerationMethods": []string{"generateContent", "countTokens"},
 		})
 	}
-	return wire.JSON(object{"models": models})
+	return dialect.JSON(object{"models": models})
 }

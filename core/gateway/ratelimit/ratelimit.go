@@ -1,10 +1,10 @@
-// Package pace decides how many requests may be under way at one provider with
+// Package ratelimit decides how many requests may be under way at one provider with
 // one key and model, for all attempts together: one more after each round of
 // successes, half as many when the provider asks for patience, and none at all
 // for as long as it says.
 //
 // It must not know what a request is, or send one.
-package pace
+package ratelimit
 
 import (
 	"context"
@@ -24,14 +24,14 @@ const (
 	Nothing               // it says nothing about the provider: the client went away
 )
 
-// Options of a pacer. The zero value is usual.
+// Options of a limiter. The zero value is usual.
 type Options struct {
 	// Max is how many requests may be under way at most; 0: 256. A number that
 	// is given is also where it begins.
 	Max int
-	// Patience is how long a provider may fail without a success before it is
+	// GiveUpAfter is how long a provider may fail without a success before it is
 	// given up; 0: 10 minutes.
-	Patience time.Duration
+	GiveUpAfter time.Duration
 	// First and Longest are the waits after failures, doubled from one to the
 	// other where the provider does not say; 0: 1 s and 60 s.
 	First, Longest time.Duration
@@ -41,13 +41,13 @@ type Options struct {
 	Tell func(State)
 }
 
-// Where a pacer begins, and the most that it allows, when nobody says.
+// Where a limiter begins, and the most that it allows, when nobody says.
 const (
 	usualStart = 16
 	usualMax   = 256
 )
 
-// State is how a pacer stands.
+// State is how a limiter stands.
 type State struct {
 	Limit    int           // requests that may be under way
 	InFlight int           // that are
@@ -59,8 +59,8 @@ type State struct {
 	Why      string        // it was not served
 }
 
-// Pacer paces the requests to one provider. It is safe for concurrent use.
-type Pacer struct {
+// Limiter paces the requests to one provider. It is safe for concurrent use.
+type Limiter struct {
 	o Options
 
 	mu       sync.Mutex
@@ -77,16 +77,16 @@ type Pacer struct {
 	why      string    // it was not served
 }
 
-// New makes a pacer.
-func New(o Options) *Pacer {
-	p := &Pacer{o: o, changed: make(chan struct{}), limit: usualStart}
+// New makes a limiter.
+func New(o Options) *Limiter {
+	p := &Limiter{o: o, changed: make(chan struct{}), limit: usualStart}
 	if o.Max > 0 {
 		p.limit = float64(o.Max)
 	} else {
 		p.o.Max = usualMax
 	}
-	if p.o.Patience == 0 {
-		p.o.Patience = 10 * time.Minute
+	if p.o.GiveUpAfter == 0 {
+		p.o.GiveUpAfter = 10 * time.Minute
 	}
 	if p.o.First == 0 {
 		p.o.First = time.Second
@@ -99,14 +99,14 @@ func New(o Options) *Pacer {
 
 // Turn is the right to one request.
 type Turn struct {
-	p     *Pacer
+	p     *Limiter
 	epoch int
 	once  sync.Once
 }
 
 // Acquire waits until a request may begin. Done must be called on what it
 // returns. Fails with the cause of ctx only.
-func (p *Pacer) Acquire(ctx context.Context) (*Turn, error) {
+func (p *Limiter) Acquire(ctx context.Context) (*Turn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting++
@@ -126,7 +126,7 @@ func (p *Pacer) Acquire(ctx context.Context) (*Turn, error) {
 
 // sleep waits for a change, for the end of the pause, or for ctx. It is called
 // with the lock, and has it when it returns.
-func (p *Pacer) sleep(ctx context.Context, pause time.Duration) {
+func (p *Limiter) sleep(ctx context.Context, pause time.Duration) {
 	changed := p.changed
 	p.mu.Unlock()
 	defer p.mu.Lock()
@@ -151,7 +151,7 @@ func (t *Turn) Done(r Result, after time.Duration, why string) {
 	t.once.Do(func() { t.p.done(t.epoch, r, after, why) })
 }
 
-func (p *Pacer) done(epoch int, r Result, after time.Duration, why string) {
+func (p *Limiter) done(epoch int, r Result, after time.Duration, why string) {
 	p.mu.Lock()
 	p.inFlight--
 	if r != Nothing {
@@ -179,7 +179,7 @@ func (p *Pacer) done(epoch int, r Result, after time.Duration, why string) {
 }
 
 // failed lowers the limit, once for all requests that began under it.
-func (p *Pacer) failed(epoch int, r Result, after time.Duration) bool {
+func (p *Limiter) failed(epoch int, r Result, after time.Duration) bool {
 	now := time.Now()
 	if p.since.IsZero() {
 		p.since = now
@@ -204,27 +204,27 @@ func (p *Pacer) failed(epoch int, r Result, after time.Duration) bool {
 }
 
 // GivenUp says whether the provider has failed for longer than the patience.
-func (p *Pacer) GivenUp() bool {
+func (p *Limiter) GivenUp() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.since.IsZero() && time.Since(p.since) > p.o.Patience
+	return !p.since.IsZero() && time.Since(p.since) > p.o.GiveUpAfter
 }
 
 // State is how it stands now.
-func (p *Pacer) State() State {
+func (p *Limiter) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state()
 }
 
-func (p *Pacer) state() State {
+func (p *Limiter) state() State {
 	s := State{
 		Limit: int(p.limit), InFlight: p.inFlight, Waiting: p.waiting, Pause: max(0, time.Until(p.until)),
 		Result: p.last, Why: p.why,
 	}
 	if !p.since.IsZero() {
 		s.Failing = time.Since(p.since)
-		s.Left = max(0, p.o.Patience-s.Failing)
+		s.Left = max(0, p.o.GiveUpAfter-s.Failing)
 	}
 	return s
 }

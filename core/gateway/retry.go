@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-eval/berth/core/gateway/pace"
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/core/gateway/ratelimit"
 )
 
 // silence is how long a client of a stream hears nothing while its request
@@ -91,7 +91,7 @@ func (x *exchange) signs(stop <-chan struct{}) {
 
 // late tells a client of a failure that has had signs of life; false: nothing
 // can be said any more but that the answer breaks off.
-func (x *exchange) late(f wire.Failure) bool {
+func (x *exchange) late(f dialect.Failure) bool {
 	switch {
 	case x.events():
 		_, _ = x.w.Write(x.d.Late(f)) // the client may be gone
@@ -114,18 +114,18 @@ func (g *Gateway) silence() time.Duration {
 // for patience or could not answer, until it is given up. Nothing of this is
 // seen by the client, and nothing is charged to it. done says what came of the
 // answer and must be called. sent is zero when the provider was not asked.
-func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Time, done func(pace.Result), err error) {
+func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Time, done func(ratelimit.Result), err error) {
 	if x.e.up.health == nil { // there is no provider
 		sent = time.Now()
 		resp, err = x.send(ctx)
-		return resp, sent, func(pace.Result) {}, err
+		return resp, sent, func(ratelimit.Result) {}, err
 	}
-	p := x.e.up.health.pacer
+	p := x.e.up.health.limiter
 	quiet := func() {}
 	for {
 		turn, waitErr := x.acquire(ctx, p)
 		if waitErr != nil {
-			return nil, time.Time{}, func(pace.Result) {}, waitErr
+			return nil, time.Time{}, func(ratelimit.Result) {}, waitErr
 		}
 		sent, x.line.Limit = time.Now(), p.State().Limit
 		if x.failing != nil {
@@ -135,22 +135,22 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 		quiet()
 		r, after := resultOf(resp, err)
 		if ctx.Err() != nil {
-			r = pace.Nothing
+			r = ratelimit.Nothing
 		}
-		if r == pace.Served || r == pace.Nothing {
+		if r == ratelimit.Served || r == ratelimit.Nothing {
 			var once sync.Once
-			return resp, sent, func(r pace.Result) { once.Do(func() { turn.Done(r, 0, "") }) }, err
+			return resp, sent, func(r ratelimit.Result) { once.Do(func() { turn.Done(r, 0, "") }) }, err
 		}
 		x.failing = x.trouble(resp, err)
 		x.s.wait.addSince(sent)
 		x.line.Waited += time.Since(sent)
 		if hopeless(err, 0) && !x.e.up.health.hasServed() { // no wait makes it better
-			turn.Done(pace.Nothing, 0, "")
-			return resp, sent, func(pace.Result) {}, err
+			turn.Done(ratelimit.Nothing, 0, "")
+			return resp, sent, func(ratelimit.Result) {}, err
 		}
 		turn.Done(r, after, x.failing.Error())
 		if p.GivenUp() {
-			return resp, sent, func(pace.Result) {}, err
+			return resp, sent, func(ratelimit.Result) {}, err
 		}
 		if resp != nil {
 			_ = resp.Body.Close()
@@ -159,26 +159,26 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 	}
 }
 
-func (x *exchange) acquire(ctx context.Context, p *pace.Pacer) (*pace.Turn, error) {
+func (x *exchange) acquire(ctx context.Context, p *ratelimit.Limiter) (*ratelimit.Turn, error) {
 	defer x.waiting()()
 	return p.Acquire(ctx)
 }
 
 // resultOf says what an answer says about the provider, and how long it asks
 // to wait.
-func resultOf(resp *http.Response, err error) (pace.Result, time.Duration) {
+func resultOf(resp *http.Response, err error) (ratelimit.Result, time.Duration) {
 	if err != nil {
-		return pace.Failed, 0
+		return ratelimit.Failed, 0
 	}
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, statusOverloaded:
-		return pace.Limited, retryAfter(resp.Header)
+		return ratelimit.Limited, retryAfter(resp.Header)
 	case http.StatusServiceUnavailable:
-		return pace.Failed, retryAfter(resp.Header)
+		return ratelimit.Failed, retryAfter(resp.Header)
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout:
-		return pace.Failed, 0
+		return ratelimit.Failed, 0
 	default:
-		return pace.Served, 0
+		return ratelimit.Served, 0
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 // message is one message of a request. Its content is a string or blocks.
@@ -41,13 +41,13 @@ func text(content json.RawMessage) string {
 	return strings.Join(parts, "\n")
 }
 
-// Talk implements wire.Voice.
-func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
+// Talk implements dialect.Voice.
+func (Dialect) Talk(body *dialect.Object) (dialect.Talk, error) {
 	var messages []message
 	if err := json.Unmarshal(body.Get("messages"), &messages); err != nil {
-		return wire.Talk{}, fmt.Errorf("messages: %w", err)
+		return dialect.Talk{}, fmt.Errorf("messages: %w", err)
 	}
-	var t wire.Talk
+	var t dialect.Talk
 	var last []string
 	for _, m := range messages {
 		switch m.Role {
@@ -67,11 +67,11 @@ func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
 	return t, nil
 }
 
-func stopReason(s wire.Speech) string {
+func stopReason(s dialect.Speech) string {
 	switch {
-	case s.Stop == wire.StopLength:
+	case s.Stop == dialect.StopLength:
 		return "max_tokens"
-	case s.Stop == wire.StopRefused:
+	case s.Stop == dialect.StopRefused:
 		return "refusal"
 	case len(s.Tools) > 0:
 		return "tool_use"
@@ -82,7 +82,7 @@ func stopReason(s wire.Speech) string {
 
 type object map[string]any
 
-func usageOf(u wire.Usage, output int64) object {
+func usageOf(u dialect.Usage, output int64) object {
 	o := object{
 		"input_tokens": u.Input - u.Cached - u.CacheWrite, "cache_creation_input_tokens": u.CacheWrite,
 		"cache_read_input_tokens": u.Cached, "output_tokens": output, "service_tier": "standard",
@@ -93,17 +93,17 @@ func usageOf(u wire.Usage, output int64) object {
 	return o
 }
 
-func toolID(s wire.Speech, i int) string { return fmt.Sprintf("toolu_%s_%d", s.ID, i) }
+func toolID(s dialect.Speech, i int) string { return fmt.Sprintf("toolu_%s_%d", s.ID, i) }
 
-func envelope(s wire.Speech, content []object, stop any, usage object) object {
+func envelope(s dialect.Speech, content []object, stop any, usage object) object {
 	return object{
 		"id": "msg_" + s.ID, "type": "message", "role": "assistant", "model": s.Model, "content": content,
 		"stop_reason": stop, "stop_sequence": nil, "usage": usage,
 	}
 }
 
-// Whole implements wire.Voice.
-func (Dialect) Whole(s wire.Speech) []byte {
+// Whole implements dialect.Voice.
+func (Dialect) Whole(s dialect.Speech) []byte {
 	content := []object{}
 	if s.Thinking != "" {
 		content = append(content, object{"type": "thinking", "thinking": s.Thinking, "signature": "c2NyaXB0"})
@@ -114,24 +114,24 @@ func (Dialect) Whole(s wire.Speech) []byte {
 	for i, t := range s.Tools {
 		content = append(content, object{"type": "tool_use", "id": toolID(s, i), "name": t.Name, "input": json.RawMessage(input(t))})
 	}
-	return wire.JSON(envelope(s, content, stopReason(s), usageOf(s.Usage, s.Usage.Output)))
+	return dialect.JSON(envelope(s, content, stopReason(s), usageOf(s.Usage, s.Usage.Output)))
 }
 
 // input is the arguments of a call, which this dialect always has as an object.
-func input(t wire.ToolCall) string {
+func input(t dialect.ToolCall) string {
 	a := t.ArgumentText()
 	if len(a) == 0 || a[0] != '{' {
-		return string(wire.JSON(object{"input": a}))
+		return string(dialect.JSON(object{"input": a}))
 	}
 	return a
 }
 
-// Stream implements wire.Voice.
-func (Dialect) Stream(s wire.Speech) [][]byte {
+// Stream implements dialect.Voice.
+func (Dialect) Stream(s dialect.Speech) [][]byte {
 	var out [][]byte
 	say := func(name string, o object) {
 		o["type"] = name
-		out = append(out, wire.SSE(name, o))
+		out = append(out, dialect.SSE(name, o))
 	}
 	index := 0
 	part := func(start object, deltas []object) {
@@ -143,7 +143,7 @@ func (Dialect) Stream(s wire.Speech) [][]byte {
 		index++
 	}
 	pieces := func(kind, field, text string) (ds []object) {
-		for _, p := range wire.Pieces(text, s.Chunk) {
+		for _, p := range dialect.Pieces(text, s.Chunk) {
 			ds = append(ds, object{"type": kind, field: p})
 		}
 		return ds
@@ -168,10 +168,10 @@ func (Dialect) Stream(s wire.Speech) [][]byte {
 	return out
 }
 
-// Counted implements wire.Voice.
-func (Dialect) Counted(tokens int64) []byte { return wire.JSON(object{"input_tokens": tokens}) }
+// Counted implements dialect.Voice.
+func (Dialect) Counted(tokens int64) []byte { return dialect.JSON(object{"input_tokens": tokens}) }
 
-// Listed implements wire.Voice.
+// Listed implements dialect.Voice.
 func (Dialect) Listed(names []string) []byte {
 	data := []object{}
 	for _, n := range names {
@@ -181,5 +181,5 @@ func (Dialect) Listed(names []string) []byte {
 	if len(names) > 0 {
 		first, last = names[0], names[len(names)-1]
 	}
-	return wire.JSON(object{"data": data, "has_more": false, "first_id": first, "last_id": last})
+	return dialect.JSON(object{"data": data, "has_more": false, "first_id": first, "last_id": last})
 }

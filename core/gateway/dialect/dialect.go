@@ -1,10 +1,10 @@
-// Package wire is what the dialects of model providers have in common: what a
+// Package dialect is what the dialects of model providers have in common: what a
 // request asks for, how a reply is metered, how a gateway says no, and the
 // server-sent events that all of them stream. Each dialect implements Dialect
 // in a folder of its own.
 //
 // It must not know any provider, do any networking, or decide any policy.
-package wire
+package dialect
 
 import (
 	"encoding/json"
@@ -136,9 +136,9 @@ type Dialect interface {
 	Authorize(r *http.Request, key string)
 	// Facts reads the body of a request.
 	Facts(c Call, body *Object) (Facts, error)
-	// Seal takes out of a request, or refuses, what would make the provider
+	// Restrict takes out of a request, or refuses, what would make the provider
 	// fetch or run something: all but what the dialect knows not to.
-	Seal(c Call, body *Object, s *Seal)
+	Restrict(c Call, body *Object, s *Restriction)
 	// Edit changes a request. It may change the path of the call, too.
 	Edit(c *Call, body *Object, e Edit) error
 	// Fleeting are members of a request that say nothing about the answer and

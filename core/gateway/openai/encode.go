@@ -6,7 +6,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 type object map[string]any
@@ -55,9 +55,9 @@ func names(tools []tool) (out []string) {
 	return out
 }
 
-// Talk implements wire.Voice. A turn of the model is one run of its items.
-func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
-	var t wire.Talk
+// Talk implements dialect.Voice. A turn of the model is one run of its items.
+func (Dialect) Talk(body *dialect.Object) (dialect.Talk, error) {
+	var t dialect.Talk
 	var tools []tool
 	body.Into("tools", &tools)
 	body.Into("instructions", &t.System)
@@ -102,7 +102,7 @@ func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
 	return t, nil
 }
 
-func usageOf(u wire.Usage) object {
+func usageOf(u dialect.Usage) object {
 	return object{
 		"input_tokens": u.Input, "input_tokens_details": object{"cached_tokens": u.Cached, "cache_write_tokens": u.CacheWrite},
 		"output_tokens": u.Output, "output_tokens_details": object{"reasoning_tokens": u.Reasoning},
@@ -112,7 +112,7 @@ func usageOf(u wire.Usage) object {
 
 // items are the output of a reply. The second result is the part of each item
 // that a stream builds up in pieces.
-func items(s wire.Speech) (all []object, texts []string) {
+func items(s dialect.Speech) (all []object, texts []string) {
 	add := func(o object, text string) { all, texts = append(all, o), append(texts, text) }
 	if s.Thinking != "" {
 		add(object{
@@ -121,7 +121,7 @@ func items(s wire.Speech) (all []object, texts []string) {
 	}
 	if s.Text != "" || len(s.Tools) == 0 {
 		kind, field := "output_text", "text"
-		if s.Stop == wire.StopRefused {
+		if s.Stop == dialect.StopRefused {
 			kind, field = "refusal", "refusal"
 		}
 		part := object{"type": kind, field: s.Text}
@@ -149,7 +149,7 @@ func items(s wire.Speech) (all []object, texts []string) {
 	return all, texts
 }
 
-func response(s wire.Speech, status string, output []object, usage any) object {
+func response(s dialect.Speech, status string, output []object, usage any) object {
 	incomplete := any(nil)
 	if status == "incomplete" {
 		incomplete = object{"reason": "max_output_tokens"}
@@ -161,17 +161,17 @@ func response(s wire.Speech, status string, output []object, usage any) object {
 	}
 }
 
-func status(s wire.Speech) string {
-	if s.Stop == wire.StopLength {
+func status(s dialect.Speech) string {
+	if s.Stop == dialect.StopLength {
 		return "incomplete"
 	}
 	return "completed"
 }
 
-// Whole implements wire.Voice.
-func (Dialect) Whole(s wire.Speech) []byte {
+// Whole implements dialect.Voice.
+func (Dialect) Whole(s dialect.Speech) []byte {
 	all, _ := items(s)
-	return wire.JSON(response(s, status(s), all, usageOf(s.Usage)))
+	return dialect.JSON(response(s, status(s), all, usageOf(s.Usage)))
 }
 
 // stream collects numbered events.
@@ -181,7 +181,7 @@ type stream struct {
 
 func (st *stream) say(name string, o object) {
 	o["type"], o["sequence_number"] = name, len(st.out)
-	st.out = append(st.out, wire.SSE(name, o))
+	st.out = append(st.out, dialect.SSE(name, o))
 }
 
 // with is o with other values for some members.
@@ -192,15 +192,15 @@ func (o object) with(over object) object {
 	return c
 }
 
-// Stream implements wire.Voice.
-func (Dialect) Stream(s wire.Speech) [][]byte {
+// Stream implements dialect.Voice.
+func (Dialect) Stream(s dialect.Speech) [][]byte {
 	st := &stream{}
 	all, texts := items(s)
 	st.say("response.created", object{"response": response(s, "in_progress", []object{}, nil)})
 	st.say("response.in_progress", object{"response": response(s, "in_progress", []object{}, nil)})
 	for i, it := range all {
 		at := object{"output_index": i, "item_id": it["id"]}
-		pieces := wire.Pieces(texts[i], s.Chunk)
+		pieces := dialect.Pieces(texts[i], s.Chunk)
 		switch it["type"] {
 		case "message":
 			st.message(it, at, pieces)
@@ -250,12 +250,12 @@ func (st *stream) call(it, at object, pieces []string, name, field string) {
 	st.say(name+".done", at.with(object{field: it[field], "name": it["name"]}))
 }
 
-// Counted implements wire.Voice.
+// Counted implements dialect.Voice.
 func (Dialect) Counted(tokens int64) []byte {
-	return wire.JSON(object{"object": "response.input_tokens", "input_tokens": tokens})
+	return dialect.JSON(object{"object": "response.input_tokens", "input_tokens": tokens})
 }
 
-// Listed implements wire.Voice.
+// Listed implements dialect.Voice.
 func (Dialect) Listed(names []string) []byte { return Listed(names) }
 
 // Listed answers a question for models as all of the provider's APIs do.
@@ -264,5 +264,5 @@ func Listed(names []string) []byte {
 	for _, n := range names {
 		data = append(data, object{"id": n, "object": "model", "created": 0, "owned_by": "gateway"})
 	}
-	return wire.JSON(object{"object": "list", "data": data})
+	return dialect.JSON(object{"object": "list", "data": data})
 }

@@ -5,22 +5,22 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/openai"
-	"github.com/berth-eval/berth/core/gateway/wire"
 )
 
 type object map[string]any
 
-// Talk implements wire.Voice.
-func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
+// Talk implements dialect.Voice.
+func (Dialect) Talk(body *dialect.Object) (dialect.Talk, error) {
 	var messages []struct {
 		Role    string
 		Content json.RawMessage
 	}
 	if err := json.Unmarshal(body.Get("messages"), &messages); err != nil {
-		return wire.Talk{}, fmt.Errorf("messages: %w", err)
+		return dialect.Talk{}, fmt.Errorf("messages: %w", err)
 	}
-	var t wire.Talk
+	var t dialect.Talk
 	var last, system []string
 	for _, m := range messages {
 		switch m.Role {
@@ -45,11 +45,11 @@ func (Dialect) Talk(body *wire.Object) (wire.Talk, error) {
 	return t, nil
 }
 
-func finish(s wire.Speech) string {
+func finish(s dialect.Speech) string {
 	switch {
-	case s.Stop == wire.StopLength:
+	case s.Stop == dialect.StopLength:
 		return "length"
-	case s.Stop == wire.StopRefused:
+	case s.Stop == dialect.StopRefused:
 		return "content_filter"
 	case len(s.Tools) > 0:
 		return "tool_calls"
@@ -58,7 +58,7 @@ func finish(s wire.Speech) string {
 	}
 }
 
-func usageOf(u wire.Usage) object {
+func usageOf(u dialect.Usage) object {
 	return object{
 		"prompt_tokens": u.Input, "completion_tokens": u.Output, "total_tokens": u.Input + u.Output,
 		"prompt_tokens_details":     object{"cached_tokens": u.Cached, "cache_write_tokens": u.CacheWrite},
@@ -66,7 +66,7 @@ func usageOf(u wire.Usage) object {
 	}
 }
 
-func call(s wire.Speech, i int, arguments string) object {
+func call(s dialect.Speech, i int, arguments string) object {
 	t := s.Tools[i]
 	o := object{"id": fmt.Sprintf("call_%s_%d", s.ID, i), "type": "function", "function": object{"name": t.Name, "arguments": arguments}}
 	if t.Custom {
@@ -77,13 +77,13 @@ func call(s wire.Speech, i int, arguments string) object {
 	return o
 }
 
-// Whole implements wire.Voice.
-func (Dialect) Whole(s wire.Speech) []byte {
+// Whole implements dialect.Voice.
+func (Dialect) Whole(s dialect.Speech) []byte {
 	m := object{"role": "assistant", "content": s.Text, "refusal": nil}
 	if s.Text == "" && len(s.Tools) > 0 {
 		m["content"] = nil
 	}
-	if s.Stop == wire.StopRefused {
+	if s.Stop == dialect.StopRefused {
 		m["content"], m["refusal"] = nil, s.Text
 	}
 	if s.Thinking != "" {
@@ -96,17 +96,17 @@ func (Dialect) Whole(s wire.Speech) []byte {
 	if calls != nil {
 		m["tool_calls"] = calls
 	}
-	return wire.JSON(object{
+	return dialect.JSON(object{
 		"id": "chatcmpl-" + s.ID, "object": "chat.completion", "created": 0, "model": s.Model,
 		"choices": []object{{"index": 0, "message": m, "finish_reason": finish(s), "logprobs": nil}}, "usage": usageOf(s.Usage),
 	})
 }
 
-// Stream implements wire.Voice. Its last event but one holds the usage.
-func (Dialect) Stream(s wire.Speech) [][]byte {
+// Stream implements dialect.Voice. Its last event but one holds the usage.
+func (Dialect) Stream(s dialect.Speech) [][]byte {
 	var out [][]byte
 	chunk := func(choices []object, usage any) {
-		out = append(out, wire.SSE("", object{
+		out = append(out, dialect.SSE("", object{
 			"id": "chatcmpl-" + s.ID, "object": "chat.completion.chunk", "created": 0, "model": s.Model, "choices": choices, "usage": usage,
 		}))
 	}
@@ -114,21 +114,21 @@ func (Dialect) Stream(s wire.Speech) [][]byte {
 		chunk([]object{{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": nil}}, nil)
 	}
 	say(object{"role": "assistant", "content": ""}, nil)
-	for _, p := range wire.Pieces(s.Thinking, s.Chunk) {
+	for _, p := range dialect.Pieces(s.Thinking, s.Chunk) {
 		say(object{"reasoning_content": p}, nil)
 	}
 	field := "content"
-	if s.Stop == wire.StopRefused {
+	if s.Stop == dialect.StopRefused {
 		field = "refusal"
 	}
-	for _, p := range wire.Pieces(s.Text, s.Chunk) {
+	for _, p := range dialect.Pieces(s.Text, s.Chunk) {
 		say(object{field: p}, nil)
 	}
 	for i, t := range s.Tools {
 		first := call(s, i, "")
 		first["index"] = i
 		say(object{"tool_calls": []object{first}}, nil)
-		for _, p := range wire.Pieces(t.ArgumentText(), s.Chunk) {
+		for _, p := range dialect.Pieces(t.ArgumentText(), s.Chunk) {
 			piece := object{"index": i, "function": object{"arguments": p}}
 			if t.Custom {
 				piece = object{"index": i, "custom": object{"input": p}}
@@ -141,8 +141,8 @@ func (Dialect) Stream(s wire.Speech) [][]byte {
 	return append(out, []byte("data: [DONE]\n\n"))
 }
 
-// Counted implements wire.Voice; the dialect has no such question.
-func (Dialect) Counted(tokens int64) []byte { return wire.JSON(object{"input_tokens": tokens}) }
+// Counted implements dialect.Voice; the dialect has no such question.
+func (Dialect) Counted(tokens int64) []byte { return dialect.JSON(object{"input_tokens": tokens}) }
 
-// Listed implements wire.Voice.
+// Listed implements dialect.Voice.
 func (Dialect) Listed(names []string) []byte { return openai.Listed(names) }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 // known are the members of a request that make the provider fetch and run
@@ -42,21 +42,23 @@ func snake(name string) string {
 	return b.String()
 }
 
-// Seal implements wire.Dialect.
-func (Dialect) Seal(_ wire.Call, body *wire.Object, s *wire.Seal) { seal(body, s, 0) }
+// Restrict implements dialect.Dialect.
+func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, s *dialect.Restriction) {
+	seal(body, s, 0)
+}
 
-func seal(body *wire.Object, s *wire.Seal, depth int) {
+func seal(body *dialect.Object, s *dialect.Restriction, depth int) {
 	s.Members(body, known, kept)
 	tools(body, s)
 	for _, name := range []string{"contents", "systemInstruction", "system_instruction"} {
-		wire.Each(body.Get(name), func(c json.RawMessage) {
+		dialect.Each(body.Get(name), func(c json.RawMessage) {
 			if b, ok := s.Block(c, "parts"); ok {
 				parts(b.Get("parts"), s, 0)
 			}
 		})
 	}
 	for _, name := range []string{"generateContentRequest", "generate_content_request"} { // whose tokens are to be counted
-		in, err := wire.ParseObject(body.Get(name))
+		in, err := dialect.ParseObject(body.Get(name))
 		switch {
 		case err != nil:
 		case depth > 0:
@@ -71,16 +73,16 @@ func seal(body *wire.Object, s *wire.Seal, depth int) {
 
 // tools leaves the client's functions in each tool. The provider takes one that
 // stands alone for a list of one.
-func tools(body *wire.Object, s *wire.Seal) {
+func tools(body *dialect.Object, s *dialect.Restriction) {
 	var left []json.RawMessage
 	dropped := false
-	wire.Each(body.Get("tools"), func(raw json.RawMessage) {
-		o, err := wire.ParseObject(raw)
+	dialect.Each(body.Get("tools"), func(raw json.RawMessage) {
+		o, err := dialect.ParseObject(raw)
 		if err != nil { // what is no tool does not leave
 			dropped = true
 			return
 		}
-		wire.Fields(raw, func(name string, _ json.RawMessage) {
+		dialect.Fields(raw, func(name string, _ json.RawMessage) {
 			if !own[name] && s.Drop(name) {
 				o.Delete(name)
 				dropped = true
@@ -95,18 +97,18 @@ func tools(body *wire.Object, s *wire.Seal) {
 	case len(left) == 0:
 		body.Delete("tools")
 	default:
-		body.Set("tools", wire.JSON(left))
+		body.Set("tools", dialect.JSON(left))
 	}
 }
 
 // parts looks at what a message, or the answer of a function, holds.
-func parts(raw json.RawMessage, s *wire.Seal, depth int) {
-	if depth > wire.Depth {
+func parts(raw json.RawMessage, s *dialect.Restriction, depth int) {
+	if depth > dialect.Depth {
 		s.Refuse("parts in parts")
 		return
 	}
-	wire.Each(raw, func(part json.RawMessage) {
-		wire.Fields(part, func(name string, v json.RawMessage) {
+	dialect.Each(raw, func(part json.RawMessage) {
+		dialect.Fields(part, func(name string, v json.RawMessage) {
 			switch {
 			case !ofPart[name]:
 				s.Refuse(name)

@@ -1,4 +1,4 @@
-package pace
+package ratelimit
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func quick(o Options) *Pacer {
+func quick(o Options) *Limiter {
 	o.First, o.Longest = time.Millisecond, 4*time.Millisecond
 	return New(o)
 }
@@ -135,7 +135,7 @@ func TestTheLimitFindsWhatTheProviderTakes(t *testing.T) {
 
 func TestAProviderThatFailsForTooLongIsGivenUp(t *testing.T) {
 	t.Parallel()
-	p := quick(Options{Patience: 20 * time.Millisecond})
+	p := quick(Options{GiveUpAfter: 20 * time.Millisecond})
 	for deadline := time.Now().Add(time.Minute); !p.GivenUp(); {
 		turn, err := p.Acquire(t.Context())
 		if err != nil || time.Now().After(deadline) {

@@ -1,10 +1,10 @@
-// Package tape keeps what went between a client and a model, each body once,
+// Package recording keeps what went between a client and a model, each body once,
 // compressed and named by its content, and plays it again: to a request that is
 // the same the same answer, byte for byte, and to any other none, but where it
 // differs.
 //
 // It must not know a provider, a budget or a socket.
-package tape
+package recording
 
 import (
 	"crypto/sha256"

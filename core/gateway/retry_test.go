@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/pace"
+	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
 )
 
 // patient paces quickly and gives nobody up.
 func patient(_ *cell.Model, o *Options, _ *models.Spec) {
-	o.Pace = pace.Options{First: 5 * time.Millisecond, Longest: 20 * time.Millisecond}
+	o.RateLimit = ratelimit.Options{First: 5 * time.Millisecond, Longest: 20 * time.Millisecond}
 	o.Silence = 3 * time.Millisecond
 }
 
@@ -45,7 +45,7 @@ func TestAProviderThatAsksForPatienceIsWaitedFor(t *testing.T) {
 				}
 			})
 			b := start(t, p.model(r.dialect), patient, func(_ *cell.Model, o *Options, _ *models.Spec) {
-				o.Pace.First, o.Pace.Longest = 100*time.Millisecond, 400*time.Millisecond // time for signs of life
+				o.RateLimit.First, o.RateLimit.Longest = 100*time.Millisecond, 400*time.Millisecond // time for signs of life
 			})
 			path, body := streaming(i)
 			got := b.ask(t.Context(), t, path, strings.Replace(body, `"stream":true`, `"stream":true,"stream_options":{"include_usage":true}`, 1))
@@ -68,7 +68,7 @@ func TestAProviderThatAsksForPatienceIsWaitedFor(t *testing.T) {
 func TestSignsOfLifeBeforeAWholeAnswer(t *testing.T) {
 	t.Parallel()
 	slowly := func(_ *cell.Model, o *Options, _ *models.Spec) {
-		o.Pace, o.Silence = pace.Options{First: time.Second}, time.Millisecond
+		o.RateLimit, o.Silence = ratelimit.Options{First: time.Second}, time.Millisecond
 	}
 	array := requests[3]
 	array.path = "/v1beta/models/m1:streamGenerateContent"
@@ -132,7 +132,7 @@ func TestAProviderThatStaysDownIsNotTheAgentsFault(t *testing.T) {
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, `{"error":{"message":"not now"}}`)
 		})
-		b := start(t, p.model("openai"), patient, func(_ *cell.Model, o *Options, _ *models.Spec) { o.Pace.Patience = 30 * time.Millisecond })
+		b := start(t, p.model("openai"), patient, func(_ *cell.Model, o *Options, _ *models.Spec) { o.RateLimit.GiveUpAfter = 30 * time.Millisecond })
 		path, body := streaming(1)
 		got := b.ask(t.Context(), t, path, body)
 		if !strings.Contains(got.body, "not now") {

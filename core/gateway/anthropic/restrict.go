@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 // known are the members of a request that make the provider fetch and run
@@ -23,7 +23,7 @@ var kept = map[string]bool{"container": true}
 var own = []string{"bash_", "text_editor_", "computer_", "browser_toolset_", "memory_", "tool_search_tool_"}
 
 func hostedTool(raw json.RawMessage) (string, bool) {
-	kind := wire.TypeOf(raw)
+	kind := dialect.TypeOf(raw)
 	if kind == "" || kind == "custom" {
 		return kind, false
 	}
@@ -35,12 +35,12 @@ func hostedTool(raw json.RawMessage) (string, bool) {
 	return kind, true
 }
 
-// Seal implements wire.Dialect.
-func (Dialect) Seal(_ wire.Call, body *wire.Object, s *wire.Seal) {
+// Restrict implements dialect.Dialect.
+func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, s *dialect.Restriction) {
 	s.Members(body, known, kept)
 	s.Tools(body, hostedTool)
 	content(body.Get("system"), s, 0)
-	wire.Each(body.Get("messages"), func(m json.RawMessage) {
+	dialect.Each(body.Get("messages"), func(m json.RawMessage) {
 		if b, ok := s.Block(m, "content"); ok {
 			content(b.Get("content"), s, 0)
 		}
@@ -54,12 +54,12 @@ var plain = map[string]bool{
 }
 
 // content looks at blocks, and at what they hold.
-func content(raw json.RawMessage, s *wire.Seal, depth int) {
-	if depth > wire.Depth {
+func content(raw json.RawMessage, s *dialect.Restriction, depth int) {
+	if depth > dialect.Depth {
 		s.Refuse("content in content")
 		return
 	}
-	wire.Each(raw, func(block json.RawMessage) {
+	dialect.Each(raw, func(block json.RawMessage) {
 		b, ok := s.Block(block, "source", "content", "name")
 		if !ok {
 			return
@@ -78,7 +78,7 @@ func content(raw json.RawMessage, s *wire.Seal, depth int) {
 }
 
 // source looks at where an image or a document comes from.
-func source(of string, raw json.RawMessage, s *wire.Seal, depth int) {
+func source(of string, raw json.RawMessage, s *dialect.Restriction, depth int) {
 	b, ok := s.Block(raw, "content", "url", "file_id")
 	switch {
 	case !ok:

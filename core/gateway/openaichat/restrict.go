@@ -3,7 +3,7 @@ package openaichat
 import (
 	"encoding/json"
 
-	"github.com/berth-eval/berth/core/gateway/wire"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 // known are the members of a request that make the provider fetch and run
@@ -35,12 +35,12 @@ func set(names ...string) map[string]bool {
 }
 
 func hostedTool(raw json.RawMessage) (string, bool) {
-	kind := wire.TypeOf(raw)
+	kind := dialect.TypeOf(raw)
 	if kind != "" {
 		return kind, kind != "function" && kind != "custom"
 	}
 	name, hosted := "", false // servers that take a tool without a type may know it by its members
-	wire.Fields(raw, func(member string, _ json.RawMessage) {
+	dialect.Fields(raw, func(member string, _ json.RawMessage) {
 		if !ofTool[member] && !hosted {
 			name, hosted = member, true
 		}
@@ -51,13 +51,13 @@ func hostedTool(raw json.RawMessage) (string, bool) {
 // ofTool are the members of a tool that the client runs.
 var ofTool = set("type", "function", "custom", "name", "description", "parameters", "strict", "cache_control", "defer_loading", "format")
 
-// Seal implements wire.Dialect.
-func (Dialect) Seal(_ wire.Call, body *wire.Object, s *wire.Seal) {
+// Restrict implements dialect.Dialect.
+func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, s *dialect.Restriction) {
 	s.Members(body, known, nil)
 	s.Tools(body, hostedTool)
-	wire.Each(body.Get("messages"), func(m json.RawMessage) {
+	dialect.Each(body.Get("messages"), func(m json.RawMessage) {
 		if b, ok := s.Block(m, "content"); ok {
-			wire.Each(b.Get("content"), func(p json.RawMessage) { part(p, s) })
+			dialect.Each(b.Get("content"), func(p json.RawMessage) { part(p, s) })
 		}
 	})
 }
@@ -70,7 +70,7 @@ var text = set("", "text", "refusal", "thinking", "reasoning", "input_text", "ou
 var media = set("image_url", "video_url", "audio_url", "input_image", "file", "input_file")
 
 // part looks at a part of a message.
-func part(raw json.RawMessage, s *wire.Seal) {
+func part(raw json.RawMessage, s *dialect.Restriction) {
 	names := []string{"image_url", "video_url", "audio_url", "file", "file_id", "file_url"}
 	b, ok := s.Block(raw, names...)
 	if !ok {

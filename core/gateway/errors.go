@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-eval/berth/core/gateway/pace"
+	"github.com/berth-eval/berth/core/gateway/ratelimit"
 )
 
 // host is the address of the provider, for people.
@@ -89,12 +89,12 @@ func refusalInWords(host string, status int) string {
 
 // told is what a log says of a provider that was asked for patience or failed,
 // or has come back.
-func told(model string, s pace.State) string {
+func told(model string, s ratelimit.State) string {
 	if s.Failing == 0 {
 		return fmt.Sprintf("model %s: the provider takes as many requests as before", model)
 	}
 	text := fmt.Sprintf("model %s: %s, trying again in %s, up to %s", model, s.Why, roughly(s.Pause), roughly(s.Left))
-	if s.Result == pace.Limited {
+	if s.Result == ratelimit.Limited {
 		text += ", with " + strconv.Itoa(s.Limit) + " at the same time"
 	}
 	return text

@@ -1,4 +1,4 @@
-package wire
+package dialect
 
 import (
 	"bytes"
@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Seal is what becomes of a request from a sandbox without a network: what would
+// Restriction is what becomes of a request from a sandbox without a network: what would
 // make the provider fetch or run something is taken out where it is merely
 // offered, and refused where the request depends on it. Dialects list what they
 // know to be harmless; anything else counts as one of the two.
-type Seal struct {
+type Restriction struct {
 	Allowed []string // names that the experiment allows all the same
 	Dropped []string // names of what was taken out
 	Refused string   // the first name of what cannot be taken out; empty: nothing
@@ -20,14 +20,14 @@ type Seal struct {
 const maxName = 100
 
 // Refuse says that the request has what cannot be taken out.
-func (s *Seal) Refuse(name string) {
+func (s *Restriction) Refuse(name string) {
 	if s.Refused == "" && !slices.Contains(s.Allowed, name) {
 		s.Refused = name[:min(len(name), maxName)]
 	}
 }
 
 // Drop says that something is to be taken out; false: it may stay.
-func (s *Seal) Drop(name string) bool {
+func (s *Restriction) Drop(name string) bool {
 	if slices.Contains(s.Allowed, name) {
 		return false
 	}
@@ -43,7 +43,7 @@ const maxDropped = 20
 
 // Members takes out the members of a request that are not known, and refuses
 // those that stand for something that the provider keeps.
-func (s *Seal) Members(body *Object, known, kept map[string]bool) {
+func (s *Restriction) Members(body *Object, known, kept map[string]bool) {
 	for _, name := range slices.Clone(body.names) {
 		switch {
 		case known[name], !given(body.values[name]):
@@ -59,7 +59,7 @@ func given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null
 
 // Tools takes out the tools that outside names, unless the request insists on
 // one.
-func (s *Seal) Tools(body *Object, outside func(json.RawMessage) (string, bool)) {
+func (s *Restriction) Tools(body *Object, outside func(json.RawMessage) (string, bool)) {
 	hosted := func(raw json.RawMessage) (string, bool) {
 		name, ok := outside(raw)
 		return name, ok && !slices.Contains(s.Allowed, name)
@@ -76,7 +76,7 @@ func (s *Seal) Tools(body *Object, outside func(json.RawMessage) (string, bool))
 
 // Inline refuses media unless it is in the request itself: as a data URL, or in
 // base64. What is absent is fine.
-func (s *Seal) Inline(name string, raw json.RawMessage) {
+func (s *Restriction) Inline(name string, raw json.RawMessage) {
 	if given(raw) && !inline(raw) {
 		s.Refuse(name)
 	}
@@ -137,7 +137,7 @@ func (b *Block) Get(name string) json.RawMessage {
 // Block looks the type and some members of an object up. A member that is there
 // twice is refused, since which of the two counts is the provider's choice. ok is
 // false for what is refused, and for what is no object, which is text.
-func (s *Seal) Block(raw json.RawMessage, names ...string) (b Block, ok bool) {
+func (s *Restriction) Block(raw json.RawMessage, names ...string) (b Block, ok bool) {
 	twice := ""
 	b.values = make(map[string]json.RawMessage, len(names)+1)
 	ok = Fields(raw, func(name string, v json.RawMessage) {

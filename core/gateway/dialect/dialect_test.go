@@ -1,4 +1,4 @@
-package wire
+package dialect
 
 import (
 	"encoding/json"

@@ -154,12 +154,11 @@ func TestEtcHoldsNothingSecret(t *testing.T) {
 }
 
 // What not everybody may read of a folder of the host is not there in a sandbox,
-// whose root would own it, nor is what holds credentials by its name. It is
-// looked for each time.
+// whose root would own it, nor is what holds credentials by its name.
 func TestTheCoverHidesWhatIsNotForEverybody(t *testing.T) {
 	root, s := t.TempDir(), state(t)
 	cover := func(root string) (*Copy, error) {
-		hidden, err := Hidden(root)
+		hidden, err := s.Hidden(root)
 		if err != nil {
 			return nil, err
 		}
@@ -205,6 +204,40 @@ func TestTheCoverHidesWhatIsNotForEverybody(t *testing.T) {
 		t.Fatalf("with one more: %v, %v", again, err)
 	}
 	defer again.Close()
+}
+
+// What was found is remembered as long as no name below the folder changes, and
+// for an hour at most.
+func TestALookForPrivateFilesIsRemembered(t *testing.T) {
+	root, s := tree(t), state(t)
+	look := func(want ...string) {
+		t.Helper()
+		if got, err := s.Hidden(root); err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
+	file := filepath.Join(s.base, "hidden"+strings.ReplaceAll(root, "/", "."))
+	look()
+	write(t, filepath.Join(root, "lib/a/secret"), "x", 0o600)
+	look("lib/a/secret")
+	if err := os.Chmod(filepath.Join(root, "bin/file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	look("lib/a/secret")
+	old, ok := remembered(file)
+	old.Time = old.Time.Add(-rememberFor)
+	if err := old.remember(file); err != nil || !ok {
+		t.Fatal(err, ok)
+	}
+	look("bin/file", "lib/a/secret")
+	if err := os.Chmod(filepath.Join(root, "lib/d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	look("bin/file", "lib/a/secret", "lib/d")
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	look("bin/file", "lib/a/secret", "lib/d")
 }
 
 // tree makes some folders.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,17 +23,88 @@ import (
 var private = []string{"npmrc", ".npmrc", "pip.conf", "gitconfig", ".gitconfig", ".netrc", ".pypirc", ".git-credentials"}
 
 // Hidden lists what a sandbox must not see of root, as paths relative to it: what
-// not everybody may read, and what is private by its name. It looks at the whole
-// of root, which takes half a second for /usr.
-func Hidden(root string) ([]string, error) {
+// not everybody may read, and what is private by its name. To look at all of /usr
+// takes half a second, so what was found is remembered for an hour, or until a
+// name below root is added, removed or replaced. A file that only loses its
+// permission for others meanwhile, which until then everybody could read, is
+// noticed after that hour.
+func (s *State) Hidden(root string) ([]string, error) {
+	file := filepath.Join(s.base, "hidden"+strings.ReplaceAll(root, "/", "."))
+	if before, ok := remembered(file); ok && before.holds(root) {
+		return before.Hidden, nil
+	}
 	w := &hider{root: root, slots: make(chan struct{}, 4)}
+	now := looked{Time: time.Now()}
 	w.walk("")
 	w.work.Wait()
 	if w.err != nil {
 		return nil, fmt.Errorf("look for private files in %s: %w", root, w.err)
 	}
 	slices.Sort(w.hidden)
-	return w.hidden, nil
+	slices.SortFunc(w.folders, func(a, b folder) int { return strings.Compare(a.Path, b.Path) })
+	now.Hidden, now.Folders = w.hidden, w.folders
+	return now.Hidden, now.remember(file)
+}
+
+// rememberFor is how long the list of what is hidden serves without a new look.
+const rememberFor = time.Hour
+
+// looked is what a look at a folder of the host found.
+type looked struct {
+	Time    time.Time `json:"time"`
+	Hidden  []string  `json:"hidden"`
+	Folders []folder  `json:"folders"` // that were looked into
+}
+
+// folder is what changes with the names in a folder, and with its mode.
+type folder struct {
+	Path    string `json:"path"` // relative to root
+	Inode   uint64 `json:"inode"`
+	Changed int64  `json:"changed"` // Unix time, in ns
+}
+
+func folderOf(rel string, st *unix.Stat_t) folder {
+	return folder{rel, st.Ino, st.Ctim.Nano()}
+}
+
+// remembered reads what remember wrote; false: there is nothing of use.
+func remembered(file string) (looked, bool) {
+	var l looked
+	text, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(text, &l) != nil {
+		return l, false
+	}
+	age := time.Since(l.Time)
+	return l, age >= 0 && age < rememberFor
+}
+
+func (l *looked) holds(root string) bool {
+	for _, f := range l.Folders {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(root, f.Path), &st) != nil || folderOf(f.Path, &st) != f {
+			return false
+		}
+	}
+	return len(l.Folders) > 0
+}
+
+func (l *looked) remember(file string) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), "hidden-new-")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(text)
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
 }
 
 // Cover returns a layer over root that hides those paths; nil: there is none.
@@ -75,9 +148,10 @@ type hider struct {
 	slots chan struct{}
 	work  sync.WaitGroup
 
-	mu     sync.Mutex
-	hidden []string // relative to root
-	err    error
+	mu      sync.Mutex
+	hidden  []string // relative to root
+	folders []folder
+	err     error
 }
 
 func (h *hider) walk(rel string) {
@@ -88,6 +162,14 @@ func (h *hider) walk(rel string) {
 	}
 	dir := os.NewFile(uintptr(fd), rel)
 	defer func() { _ = dir.Close() }()
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err != nil { // before its names are read
+		h.fail(rel, err)
+		return
+	}
+	h.mu.Lock()
+	h.folders = append(h.folders, folderOf(rel, &st))
+	h.mu.Unlock()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		h.fail(rel, err)
@@ -98,13 +180,13 @@ func (h *hider) walk(rel string) {
 			continue // it went away
 		}
 		name := filepath.Join(rel, n)
-		folder := st.Mode&unix.S_IFMT == unix.S_IFDIR
+		isFolder := st.Mode&unix.S_IFMT == unix.S_IFDIR
 		switch {
-		case folder && st.Mode&0o005 != 0o005, st.Mode&unix.S_IFMT == unix.S_IFREG && (st.Mode&0o004 == 0 || slices.Contains(private, n)):
+		case isFolder && st.Mode&0o005 != 0o005, st.Mode&unix.S_IFMT == unix.S_IFREG && (st.Mode&0o004 == 0 || slices.Contains(private, n)):
 			h.mu.Lock()
 			h.hidden = append(h.hidden, name)
 			h.mu.Unlock()
-		case folder:
+		case isFolder:
 			select {
 			case h.slots <- struct{}{}:
 				h.work.Go(func() {

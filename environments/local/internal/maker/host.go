@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -109,19 +108,6 @@ func (m *Maker) openHost() (*host, error) {
 	return h, nil
 }
 
-// hiddenByFolder has what base.Hidden found in each folder of the host: this process looks
-// once, whatever sandboxes it makes.
-var hiddenByFolder sync.Map // of func() ([]string, error), by folder
-
-func hiddenIn(folder string) ([]string, error) {
-	once, _ := hiddenByFolder.LoadOrStore(folder, sync.OnceValues(func() ([]string, error) { return base.Hidden(folder) }))
-	look, ok := once.(func() ([]string, error))
-	if !ok {
-		return base.Hidden(folder)
-	}
-	return look()
-}
-
 // copy makes the copies of the host in the folder that state uses.
 func (h *host) copy(state *base.State, shift *shifter) (err error) {
 	h.cover, h.skeleton = map[string]*base.Copy{}, map[string]*base.Copy{}
@@ -129,7 +115,7 @@ func (h *host) copy(state *base.State, shift *shifter) (err error) {
 		return err
 	}
 	for _, f := range h.folders {
-		hidden, coverErr := hiddenIn("/" + f)
+		hidden, coverErr := state.Hidden("/" + f)
 		if coverErr != nil {
 			return errors.Join(coverErr, h.close())
 		}

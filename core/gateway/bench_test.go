@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/dialects"
 )
 
 // atOnce is a provider that answers before it has read anything.
@@ -35,7 +36,7 @@ func BenchmarkRequest(b *testing.B) {
 	key := cell.Plain(canaryKey)
 	m := cell.Model{Label: "m", Provider: "anthropic", Name: "m1", BaseURL: "http://nowhere", APIKey: &key}
 	dir := b.TempDir()
-	g, err := New(Options{Dir: filepath.Join(dir, "g"), Models: []*cell.Model{&m}, Transport: atOnce{string(stream)}})
+	g, err := New(Options{Dialects: dialects.All, Dir: filepath.Join(dir, "g"), Models: []*cell.Model{&m}, Transport: atOnce{string(stream)}})
 	if err != nil {
 		b.Fatal(err)
 	}

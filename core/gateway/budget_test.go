@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/dialects"
 )
 
 // An attempt costs 0.1 USD and could cost a little more: nine or ten fit into
@@ -107,7 +108,7 @@ func TestABudgetInUSDNeedsAPrice(t *testing.T) {
 	one := 1.0
 	budget := Cell{Name: "agent=a", Models: []*cell.Model{m}, Limit: ledger.Limit{USD: &one}}
 	for name, o := range map[string]Options{"run": {Run: ledger.Limit{USD: &one}}, "cell agent=a": {Cells: []Cell{budget}}} {
-		o.Dir, o.Models = t.TempDir(), []*cell.Model{m}
+		o.Dir, o.Models, o.Dialects = t.TempDir(), []*cell.Model{m}, dialects.All
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), "price is not known") {
 			t.Errorf("%s: got %v", name, err)
 		}

@@ -25,7 +25,6 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/dialect"
-	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
@@ -40,6 +39,8 @@ type Options struct {
 	// Dir is a folder of this gateway alone, on node-local disk, with a path of
 	// at most 80 bytes. It is made, and removed by Close.
 	Dir string
+	// Dialects are those that it speaks; at least one.
+	Dialects dialect.Set
 	// Models are all that sessions may ask for.
 	Models []*cell.Model
 	// Run is the budget of the whole run, and Spent what of it was spent before.
@@ -211,8 +212,8 @@ func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
 	if u.model.Name == "" && scripted {
 		u.model.Name = "script"
 	}
-	if u.dialect = dialects.Named(model.Dialect(m.Provider)); u.dialect == nil && !scripted {
-		return nil, fmt.Errorf("unknown provider %q: choose from %s", m.Provider, strings.Join(dialects.Names(), ", "))
+	if u.dialect = g.o.Dialects.Named(model.Dialect(m.Provider)); u.dialect == nil && !scripted {
+		return nil, fmt.Errorf("unknown provider %q: choose from %s", m.Provider, strings.Join(g.o.Dialects.Providers(), ", "))
 	}
 	if u.otherRate() {
 		u.price, u.others = nil, nil // the table has the usual one

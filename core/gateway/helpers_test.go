@@ -20,6 +20,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -50,7 +51,7 @@ func start(t *testing.T, m cell.Model, more ...setting) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Dir: filepath.Join(run, "g"), RateLimit: ratelimit.Options{GiveUpAfter: time.Nanosecond}, Replay: recordingIn}
+	o := Options{Dialects: dialects.All, Dir: filepath.Join(run, "g"), RateLimit: ratelimit.Options{GiveUpAfter: time.Nanosecond}, Replay: recordingIn}
 	spec := models.Spec{Trial: "t1", Attempt: 1, Role: "agent", Dir: b.dir, Append: b.append}
 	m.Label = "m"
 	for _, set := range more {

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/dialects"
 )
 
 // recordedRun is a run with one attempt in which ask was asked.
@@ -84,7 +85,7 @@ func TestARunIsReplayed(t *testing.T) {
 
 func TestAReplayOfNothing(t *testing.T) {
 	t.Parallel()
-	_, err := New(Options{Replay: recordingIn, Dir: filepath.Join(t.TempDir(), "g"), Models: []*cell.Model{{Label: "m", Provider: "openai", Name: "m1", Replay: t.TempDir()}}})
+	_, err := New(Options{Dialects: dialects.All, Replay: recordingIn, Dir: filepath.Join(t.TempDir(), "g"), Models: []*cell.Model{{Label: "m", Provider: "openai", Name: "m1", Replay: t.TempDir()}}})
 	if err == nil || !strings.Contains(err.Error(), "replay") {
 		t.Errorf("got %v", err)
 	}

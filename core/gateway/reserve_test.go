@@ -10,6 +10,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/dialects"
 )
 
 // What the provider would add to a request is as long as its model allows, as
@@ -158,7 +159,7 @@ func TestAnotherRateNeedsAPrice(t *testing.T) {
 		"something of its body": {`{"temperature":0}`, nil, true},
 	} {
 		m := cell.Model{Label: "m", Provider: "anthropic", Name: "claude-opus-4-8", APIKey: &key, Parameters: []byte(tt.parameters), Price: tt.price}
-		g, err := New(Options{Dir: t.TempDir(), Models: []*cell.Model{&m}, Run: ledger.Limit{USD: &one}})
+		g, err := New(Options{Dialects: dialects.All, Dir: t.TempDir(), Models: []*cell.Model{&m}, Run: ledger.Limit{USD: &one}})
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -7,12 +7,11 @@ import (
 	"net/http"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
-	"github.com/berth-eval/berth/core/gateway/dialects"
 )
 
 // ServeHTTP answers one request of the session's plugin.
 func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) { //nolint:contextcheck // a request ends with the turn, too
-	d, call, ok := dialects.Of(r)
+	d, call, ok := s.g.o.Dialects.Of(r)
 	if !ok {
 		s.other(w, r)
 		return
@@ -56,7 +55,7 @@ func (s *session) other(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 	default:
 		s.notServed(fmt.Sprintf("%s %q, which the gateway does not serve", clip(r.Method), clip(r.URL.Path)))
-		d := dialects.Named(dialects.Usual)
+		d := s.g.o.Dialects.Usual()
 		answer(w, d.Failure(dialect.Failure{
 			Kind: dialect.NotServed, Message: fmt.Sprintf("the gateway does not serve %s %q: it serves models and nothing else of a provider", r.Method, r.URL.Path),
 		}))

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/gateway/script"
@@ -146,7 +145,7 @@ func (s *session) add(name string, m *cell.Model) error {
 		e.play = u.script.Session()
 	}
 	if u.dialect == nil {
-		dialect = dialects.Usual
+		dialect = s.g.o.Dialects.Usual().Name()
 		if len(s.spec.Dialects) > 0 {
 			dialect = s.spec.Dialects[0]
 		}

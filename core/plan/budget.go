@@ -9,7 +9,6 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/dialect"
-	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/plugins/model"
 )
@@ -46,7 +45,7 @@ func (m *maker) budgets() {
 func (m *maker) tooSmall(c *config.Cell, models map[string]*cell.Model, budgets []budget) {
 	for _, name := range slices.Sorted(maps.Keys(models)) {
 		of := models[name]
-		output := mostOutput(of)
+		output := m.mostOutput(of)
 		usd := math.Ceil(price.AtMost(price.Shipped().Of(of), firstInput, output)*100) / 100
 		for _, b := range budgets {
 			has, least, unit := "", "", ""
@@ -70,13 +69,13 @@ func (m *maker) tooSmall(c *config.Cell, models map[string]*cell.Model, budgets 
 
 // mostOutput is how many tokens of output are set aside for a request that has
 // no bound but that of the model's block.
-func mostOutput(m *cell.Model) int64 {
-	limits := price.Shipped().Limits(m)
-	d := dialects.Named(model.Dialect(m.Provider))
-	if d == nil || len(m.Parameters) == 0 {
+func (m *maker) mostOutput(of *cell.Model) int64 {
+	limits := price.Shipped().Limits(of)
+	d := m.in.Dialects.Named(model.Dialect(of.Provider))
+	if d == nil || len(of.Parameters) == 0 {
 		return limits.Usual
 	}
-	o, err := dialect.ParseObject(m.Parameters)
+	o, err := dialect.ParseObject(of.Parameters)
 	if err != nil {
 		return limits.Usual
 	}

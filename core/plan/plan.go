@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/feasible"
@@ -21,8 +22,8 @@ type Input struct {
 	Formats    []task.Format
 	// Plugins answer what they need and refuse; nil asks nobody.
 	Plugins trial.Plugins
-	// Gateway says that there are models to be had.
-	Gateway bool
+	// Dialects are those that the gateway speaks; none: there are no models.
+	Dialects dialect.Set
 	// Options are the user's choices for loading tasks.
 	Options task.Options
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/agent"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -167,7 +168,7 @@ func load(t testing.TB, dir, body string) *config.Experiment {
 
 func plans(t testing.TB, e *config.Experiment, p trial.Plugins) *plan.Plan {
 	t.Helper()
-	made, err := plan.Make(context.Background(), plan.Input{Experiment: e, Formats: []task.Format{format{}}, Plugins: p, Gateway: true})
+	made, err := plan.Make(context.Background(), plan.Input{Experiment: e, Formats: []task.Format{format{}}, Plugins: p, Dialects: dialects.All})
 	if err != nil {
 		t.Fatal(err)
 	}

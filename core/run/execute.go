@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
@@ -28,6 +29,8 @@ type Spec struct {
 	Host *plugin.Host
 	// Formats read a task again whose files look changed since it was planned.
 	Formats []task.Format
+	// Dialects are those that the gateway of a run with models speaks.
+	Dialects dialect.Set
 	// Berth is the version of this program, for the record.
 	Berth string
 	// Sandboxd is the program that is PID 1 in every sandbox. A copy is installed

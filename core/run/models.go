@@ -51,7 +51,7 @@ func (s *Spec) gateway(dir string) (*gateway.Gateway, error) {
 	l := s.Limits
 	// The underscore: folders of attempts beside it have names of letters and digits.
 	return gateway.New(gateway.Options{
-		Dir: dir + "/_g", Models: ms, Replay: Replay(s.FindRun), Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: sum,
+		Dir: dir + "/_g", Dialects: s.Dialects, Models: ms, Replay: Replay(s.FindRun), Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: sum,
 		Cells: s.budgets(spent), Log: s.Log,
 	})
 }

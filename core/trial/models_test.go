@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
 )
@@ -29,7 +30,7 @@ func TestAModelIsReachedFromInside(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	m := &cell.Model{Label: "m", Provider: "script", Name: "scripted", Script: script}
-	g, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "g"), Models: []*cell.Model{m}})
+	g, err := gateway.New(gateway.Options{Dialects: dialects.All, Dir: filepath.Join(dir, "g"), Models: []*cell.Model{m}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/dialects"
 )
 
 // What the gateway is measured with: a request as agents send them late in a
@@ -46,7 +47,7 @@ func (b *bench) gateway(ctx context.Context, f *figures) (err error) {
 	defer provider.Close()
 	key := cell.Plain("k")
 	m := &cell.Model{Label: "m", Provider: "anthropic", Name: "m", BaseURL: provider.URL, APIKey: &key}
-	g, err := gateway.New(gateway.Options{Dir: filepath.Join(b.dir, "g"), Models: []*cell.Model{m}})
+	g, err := gateway.New(gateway.Options{Dialects: dialects.All, Dir: filepath.Join(b.dir, "g"), Models: []*cell.Model{m}})
 	if err != nil {
 		return err
 	}

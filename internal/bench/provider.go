@@ -14,8 +14,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
-	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/script"
+	"github.com/berth-eval/berth/dialects"
 )
 
 // scripted is the name of its model.
@@ -73,7 +73,7 @@ func (p *provider) first(at time.Time) (hold func(ctx context.Context)) {
 // answered as the gateway answers it.
 func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := time.Now()
-	d, call, ok := dialects.Of(r)
+	d, call, ok := dialects.All.Of(r)
 	switch {
 	case r.Header.Get("Upgrade") != "":
 		w.WriteHeader(http.StatusUpgradeRequired)

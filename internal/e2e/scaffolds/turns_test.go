@@ -17,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/relay"
+	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -104,16 +105,16 @@ func set(t *testing.T, s scaffold, script string) *bench {
 	return b
 }
 
-func (b *bench) models(t *testing.T, dir, script string, dialects []model.Dialect) map[string]model.Endpoint {
+func (b *bench) models(t *testing.T, dir, script string, speaks []model.Dialect) map[string]model.Endpoint {
 	t.Helper()
 	file := filepath.Join(dir, "replies.yaml")
 	e2etest.Must(t, os.WriteFile(file, []byte(script), 0o600))
 	m := &cell.Model{Label: "m", Provider: "script", Name: "gpt-5.5", Script: file}
-	g, err := gateway.New(gateway.Options{Dir: filepath.Join(dir, "g"), Models: []*cell.Model{m}})
+	g, err := gateway.New(gateway.Options{Dialects: dialects.All, Dir: filepath.Join(dir, "g"), Models: []*cell.Model{m}})
 	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = g.Close() })
 	session, err := g.Session(t.Context(), models.Spec{
-		Trial: "t", Attempt: 1, Role: "agent", Dialects: dialects, Dir: dir, Inside: b.box.Listen,
+		Trial: "t", Attempt: 1, Role: "agent", Dialects: speaks, Dir: dir, Inside: b.box.Listen,
 		Append: func(_ string, record any) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

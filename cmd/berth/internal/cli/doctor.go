@@ -12,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -70,26 +71,15 @@ func (a *app) doctor(ctx context.Context) (*output.Doctor, error) {
 		if e.Kind != plugins.KindEnvironment || e.ShadowedBy != "" {
 			continue
 		}
-		d := output.DoctorEnvironment{Name: e.Name, Version: e.Version}
-		env, _, err := h.Environment(ctx, e.Name)
-		if err == nil {
-			var r environment.Report
-			r, err = check(ctx, env)
-			d.Refusals, d.Degraded, d.About = r.Refusals, r.Degraded, r.About
-			for _, c := range r.Machine {
-				c := output.DoctorCheck{Name: c.Name, OK: true, Text: c.Text, Remedy: c.Remedy}
-				if !slices.Contains(res.Checks, c) { // another environment has said so
-					res.Checks = append(res.Checks, c)
-				}
+		d, machine := examine(ctx, h, e)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		for _, c := range machine {
+			if !slices.Contains(res.Checks, c) { // another environment has said so
+				res.Checks = append(res.Checks, c)
 			}
 		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			d.Error = err.Error()
-		}
-		d.OK = err == nil && len(d.Refusals) == 0
 		res.Ready = res.Ready || d.OK
 		res.Environments = append(res.Environments, d)
 	}
@@ -106,6 +96,26 @@ func (a *app) doctor(ctx context.Context) (*output.Doctor, error) {
 		res.Ready = res.Ready && (c.OK || strings.HasPrefix(c.Name, brokenPlugin)) // the others may do
 	}
 	return res, nil
+}
+
+// examine asks an environment what it can do here, and what of this machine it
+// depends on.
+func examine(ctx context.Context, h *plugin.Host, e *plugin.Entry) (d output.DoctorEnvironment, machine []output.DoctorCheck) {
+	d = output.DoctorEnvironment{Name: e.Name, Version: e.Version}
+	env, _, err := h.Environment(ctx, e.Name)
+	if err == nil {
+		var r environment.Report
+		r, err = check(ctx, env)
+		d.Refusals, d.Degraded, d.About = r.Refusals, r.Degraded, r.About
+		for _, c := range r.Machine {
+			machine = append(machine, output.DoctorCheck{Name: c.Name, OK: true, Text: c.Text, Remedy: c.Remedy})
+		}
+	}
+	if err != nil {
+		d.Error = err.Error()
+	}
+	d.OK = err == nil && len(d.Refusals) == 0
+	return d, machine
 }
 
 // check asks an environment about a plain task: its base, no network, a

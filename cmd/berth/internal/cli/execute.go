@@ -24,6 +24,7 @@ import (
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/dialects"
 )
 
 // runFlags are the user's choices for carrying out a run.
@@ -200,7 +201,7 @@ func (a *app) carry(ctx context.Context, j *job) (run.Report, error) {
 	defer progress.Close()
 	defer a.logs.through(progress)()
 	return run.Execute(ctx, run.Spec{
-		Plan: j.Plan, Store: j.store, Host: j.Host, Formats: a.formats, Berth: version, Sandboxd: sandboxd, Limits: j.limits(),
+		Plan: j.Plan, Store: j.store, Host: j.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: j.limits(),
 		Again: j.again, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
 	}, progress.Event)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
-	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/dialects"
 )
 
 func (a *app) gatewayCommand() *cobra.Command {
@@ -55,7 +55,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 	}
 	e, ds := config.Load(ctx, path, config.Options{
 		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, LookupEnv: a.env, Formats: formats,
-		Providers: dialects.Names(),
+		Providers: dialects.All.Providers(),
 	})
 	if a.JSON && ds.HasErrors() {
 		a.failure.Diagnostics = ds
@@ -74,7 +74,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port 
 		return err
 	}
 	g, err := gateway.New(gateway.Options{
-		Dir: dir, Models: ms, Replay: run.Replay(report.FindRun), Run: ledger.Limit{Requests: e.Limits.Requests, Tokens: e.Limits.Tokens, USD: e.Limits.CostUSD}, Log: a.log,
+		Dir: dir, Dialects: dialects.All, Models: ms, Replay: run.Replay(report.FindRun), Run: ledger.Limit{Requests: e.Limits.Requests, Tokens: e.Limits.Tokens, USD: e.Limits.CostUSD}, Log: a.log,
 	})
 	if err != nil {
 		return errors.Join(err, os.Remove(dir))

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/agenttest"
 	"github.com/berth-eval/berth/plugins/conformance"
@@ -53,7 +54,7 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 		return done, fmt.Errorf("write the replies of a model: %w", err)
 	}
 	m := &cell.Model{Label: modelLabel, Provider: string(model.DialectScript), Name: modelLabel, Script: script}
-	g, err := gateway.New(gateway.Options{Dir: filepath.Join(b.dir, "g"), Models: []*cell.Model{m}, Log: b.o.Log})
+	g, err := gateway.New(gateway.Options{Dialects: dialects.All, Dir: filepath.Join(b.dir, "g"), Models: []*cell.Model{m}, Log: b.o.Log})
 	if err != nil {
 		return done, err
 	}

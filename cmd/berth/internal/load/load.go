@@ -18,10 +18,10 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
-	"github.com/berth-eval/berth/core/gateway/dialects"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
@@ -92,7 +92,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	}
 	l.Experiment, l.Diagnostics = config.Load(ctx, path, config.Options{
 		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
-		Providers: dialects.Names(), DefaultEnvironment: o.Environment,
+		Providers: dialects.All.Providers(), DefaultEnvironment: o.Environment,
 		Schemas: func(kind config.Kind, name string) (pluginconfig.Schema, error) {
 			return l.Host.Schema(ctx, plugins.Kind(kind), name)
 		},
@@ -107,7 +107,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		return err
 	}
 	l.Plan, err = plan.Make(ctx, plan.Input{
-		Experiment: l.Experiment, Formats: o.Formats, Plugins: trial.Of(l.Host), Gateway: true,
+		Experiment: l.Experiment, Formats: o.Formats, Plugins: trial.Of(l.Host), Dialects: dialects.All,
 		Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},
 	})
 	if err == nil && f.SkipRefused {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
-	"github.com/berth-eval/berth/core/gateway/openai"
+	"github.com/berth-eval/berth/dialects/openai"
 )
 
 type object map[string]any

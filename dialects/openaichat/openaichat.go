@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
-	"github.com/berth-eval/berth/core/gateway/openai"
+	"github.com/berth-eval/berth/dialects/openai"
 	"github.com/berth-eval/berth/plugins/model"
 )
 

@@ -77,12 +77,16 @@ func trespass(from, to string) string {
 		if !under(ours, "core") && !under(ours, "plugins") {
 			return "core/ imports plugins/ and never a concrete plugin or format"
 		}
-		if inner, core := strings.CutPrefix(ours, "core/"); core {
-			other, _, _ := strings.Cut(inner, "/")
-			if other != name && layer(other) >= layer(name) {
-				return "core/" + name + " imports only the layers of the core below it (see layers), not core/" + other
-			}
-		}
+		return upward(name, ours)
+	}
+	return ""
+}
+
+// upward says why core/name must not import ours, or "".
+func upward(name, ours string) string {
+	inner, core := strings.CutPrefix(ours, "core/")
+	if other, _, _ := strings.Cut(inner, "/"); core && other != name && layer(other) >= layer(name) {
+		return "core/" + name + " imports only the layers of the core below it (see layers), not core/" + other
 	}
 	return ""
 }

@@ -88,9 +88,12 @@ var rules = []struct {
 	retry   bool
 }{
 	// What a verifier judges is the agent's: an agent that finds what a verifier
-	// cannot take must not be tried again for it. This rule comes first, because a
+	// cannot take must not be tried again for it. These rules come first, because a
 	// panic in a plugin's process is ErrPluginGone, too.
 	{record.ByVerifier, fault.ErrPanic, record.VerifierError, false},
+	// So is a bug of the agent's plugin that its turn met: it depends on what the
+	// agent did.
+	{record.ByAgent, fault.ErrPanic, record.AgentError, false},
 	{"", plugin.ErrPluginGone, record.PluginCrashed, true},
 	{"", fault.ErrUnavailable, record.PluginCrashed, true},
 	{"", fault.ErrPanic, record.PluginCrashed, true},

@@ -42,7 +42,9 @@ func TestWhatAnErrorMakesOfAnAttempt(t *testing.T) {
 		{record.ByVerifier, fault.ErrPanic, record.VerifierError, false},
 		{record.ByVerifier, fmt.Errorf("%w: %w", plugin.ErrPluginGone, fault.ErrPanic), record.VerifierError, false}, // as the host of plugins says it
 		{record.ByVerifier, plugin.ErrPluginGone, record.PluginCrashed, true},
-		{record.ByAgent, fault.ErrPanic, record.PluginCrashed, true},
+		{record.ByAgent, fault.ErrPanic, record.AgentError, false},
+		{record.ByAgent, fmt.Errorf("%w: %w", plugin.ErrPluginGone, fault.ErrPanic), record.AgentError, false},
+		{record.ByEnvironment, fault.ErrPanic, record.PluginCrashed, true},
 		{record.ByUser, other, record.UserError, true},
 		{record.ByUser, agent.ErrModel, record.ModelError, true},
 		{record.ByUser, agent.ErrNoSession, record.PluginCrashed, true},

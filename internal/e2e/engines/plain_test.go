@@ -127,7 +127,7 @@ func TestDoctorTellsWhoHasWhichIDs(t *testing.T) {
 		t.Errorf("root: %+v", c)
 	}
 	text, _ := p.run(p.dir, false, "doctor", "--json")
-	if c := check(t, text, "user ids"); !strings.Contains(c.Text, "0 user ids") || !strings.Contains(c.Remedy, "usermod --add-subuids") {
+	if c := check(t, text, "user ids"); !strings.Contains(c.Text, "0 subordinate user ids") || !strings.Contains(c.Remedy, "usermod --add-subuids") {
 		t.Errorf("a user without ranges: %+v", c)
 	}
 	text, code := p.run(p.dir, true, "doctor", "--json")

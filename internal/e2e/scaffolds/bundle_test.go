@@ -72,7 +72,7 @@ func TestBundlesThatCannotBeUsedAreListed(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "bundle tool@1 has been changed") || !strings.Contains(out, "berth agent bundle half@2 --again") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	for id, want := range map[string]string{"tool@1": "has been changed", "half@2": "unexpected end", "tool": "of which version"} {
+	for id, want := range map[string]string{"tool@1": "has been changed", "half@2": "unexpected end", "tool": "expected NAME@VERSION"} {
 		if code, _, stderr := tree.Berth(t, kept, "agent", "export", id, "x.tar.zst"); code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("export %s: exit code %d, %s", id, code, stderr)
 		}

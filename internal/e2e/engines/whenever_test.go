@@ -146,11 +146,17 @@ func (s *server) holds(t *testing.T) (all []string) {
 	return all
 }
 
-// forgotten says whether a mount is a network namespace that dockerd's own hook
+// forgotten says whether a mount is one that dockerd itself left and never looks
+// for again, and that no container has: a network namespace that its own hook
 // bound after dockerd had given up on the container, since runc was killed in
-// between: no container has it, and dockerd never looks for it again.
+// between; or the first layer of a container that was being made when dockerd was
+// killed.
 func (s *server) forgotten(mount string) bool {
-	return s.plugin == "docker" && strings.HasPrefix(mount, "mount net:[") && strings.Contains(mount, s.dir+"/run/x/netns/")
+	if s.plugin != "docker" {
+		return false
+	}
+	return strings.HasPrefix(mount, "mount net:[") && strings.Contains(mount, s.dir+"/run/x/netns/") ||
+		strings.Contains(mount, s.dir+"/data/overlay2/") && strings.HasSuffix(mount, "-init/merged")
 }
 
 // programs are the processes of a program, by how its name begins, on the

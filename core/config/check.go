@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/berth-eval/berth/core/config/internal/source"
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // parts are the blocks of an experiment by type and label, over all its files.
@@ -34,7 +34,7 @@ func sortBlocks(src *source.Source) *parts {
 		for _, b := range body.Blocks {
 			if !slices.Contains(names, b.Type) {
 				p.Skip(b.Body)
-				p.Add(b.TypeRange, "Unknown block type", "There is no block %q.%s", b.Type, near.Hint(b.Type, names))
+				p.Add(b.TypeRange, "Unknown block type", "There is no block %q.%s", b.Type, suggest.Hint(b.Type, names))
 				continue
 			}
 			if p.labels(b) {

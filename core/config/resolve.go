@@ -17,7 +17,7 @@ import (
 	"github.com/berth-eval/berth/core/config/internal/source"
 	"github.com/berth-eval/berth/core/record"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -323,7 +323,7 @@ func oneOf(path pluginconfig.Path, what, got string, known []string) []plugincon
 	if len(known) == 0 || slices.Contains(known, got) {
 		return nil
 	}
-	return []pluginconfig.Problem{{Path: path, Summary: "Unknown " + what, Detail: fmt.Sprintf("There is no %s %q.%s", what, got, near.Hint(got, known))}}
+	return []pluginconfig.Problem{{Path: path, Summary: "Unknown " + what, Detail: fmt.Sprintf("There is no %s %q.%s", what, got, suggest.Hint(got, known))}}
 }
 
 // priceOf is a price with its tiers in order.

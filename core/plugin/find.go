@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-eval/berth/plugins"
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // SearchPath is where plugin binaries are looked for: the folder plugins
@@ -183,7 +183,7 @@ func (h *Host) unknown(kind plugins.Kind, name string) error {
 		}
 	}
 	var hint strings.Builder
-	if best := near.Word(name, known); best != "" && !rightName {
+	if best := suggest.Word(name, known); best != "" && !rightName {
 		fmt.Fprintf(&hint, ": did you mean %q?", best)
 	}
 	if slices.Sort(known); len(known) > 0 {

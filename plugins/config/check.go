@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // Problems compares a configuration with the schema and reports everything
@@ -55,7 +55,7 @@ func (s Schema) unknown(key string) string {
 	if len(names) == 0 {
 		return fmt.Sprintf("%q is not known here. There are no settings.", key)
 	}
-	if best := near.Word(key, names); best != "" {
+	if best := suggest.Word(key, names); best != "" {
 		return fmt.Sprintf("%q is not known here. Did you mean %q?", key, best)
 	}
 	return fmt.Sprintf("%q is not known here. Known: %s.", key, strings.Join(names, ", "))
@@ -137,7 +137,7 @@ func (f Field) checkScalar(t Type, raw json.RawMessage) string {
 // meant is the allowed word that is near to s, as a sentence. Of a secret it
 // says nothing.
 func (f Field) meant(s string) string {
-	best := near.Word(s, f.Enum)
+	best := suggest.Word(s, f.Enum)
 	if best == "" || f.Secret {
 		return ""
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -75,7 +75,7 @@ func (t *table) done() {
 			what = "Unknown table"
 		}
 		hint := suggestElsewhere(key)
-		if best := near.Word(key, t.known); best != "" {
+		if best := suggest.Word(key, t.known); best != "" {
 			hint = fmt.Sprintf("Did you mean %q?", best)
 		}
 		if hint == "" {
@@ -170,7 +170,7 @@ func (t *table) word(key, def string, fold bool, allowed ...string) string {
 
 // meant is the allowed word that is near to s, as a sentence, or nothing.
 func meant(s string, allowed []string) string {
-	if best := near.Word(s, allowed); best != "" {
+	if best := suggest.Word(s, allowed); best != "" {
 		return fmt.Sprintf(" Did you mean %q?", best)
 	}
 	return ""

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // Commands is what the commands share.
@@ -221,7 +221,7 @@ func (c *Commands) recipe(cmd *cobra.Command, name string) (bundle.Recipe, error
 		}
 	}
 	slices.Sort(have)
-	if best := near.Word(name, have); best != "" {
+	if best := suggest.Word(name, have); best != "" {
 		return bundle.Recipe{}, fmt.Errorf("no agent %q with a bundle: did you mean %q?", name, best)
 	}
 	return bundle.Recipe{}, fmt.Errorf("no agent %q with a bundle. Agents with a bundle: %s. For another program, name its packages with --npm, --pypi or --debian", name, strings.Join(have, ", "))

@@ -23,7 +23,7 @@ import (
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 func (a *app) pluginCommand() *cobra.Command {
@@ -156,7 +156,7 @@ func (a *app) pluginInfoCommand() *cobra.Command {
 func instead(entries []plugin.Entry, name string) string {
 	kind, bare, ok := strings.Cut(name, " ")
 	if kinds := []string{string(plugins.KindAgent), string(plugins.KindEnvironment), string(plugins.KindVerifier)}; ok && !slices.Contains(kinds, kind) {
-		return fmt.Sprintf("%q is no kind of plugin%s", kind, near.After(kind, kinds))
+		return fmt.Sprintf("%q is no kind of plugin%s", kind, suggest.After(kind, kinds))
 	} else if !ok {
 		bare = name
 	}
@@ -170,7 +170,7 @@ func instead(entries []plugin.Entry, name string) string {
 	if len(served) > 0 {
 		return "the binary of that name serves " + strings.Join(served, ", ")
 	}
-	if best := near.Word(bare, known); best != "" {
+	if best := suggest.Word(bare, known); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	return "`berth plugin list` names those that were found"

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/load"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -104,7 +104,7 @@ func (a *app) formatFor(dir, name string) (task.Format, error) {
 		names = append(names, f.Name())
 	}
 	if name != "" {
-		return nil, fmt.Errorf("no task format %q%s", name, near.After(name, names))
+		return nil, fmt.Errorf("no task format %q%s", name, suggest.After(name, names))
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {

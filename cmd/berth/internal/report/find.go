@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // RunsDir is where runs go when nobody says otherwise.
@@ -82,7 +82,7 @@ func FindRun(name string) (string, error) {
 				byName[base[:i]] = base
 			}
 		}
-		if best := near.Word(name, slices.Sorted(maps.Keys(byName))); best != "" {
+		if best := suggest.Word(name, slices.Sorted(maps.Keys(byName))); best != "" {
 			return "", fmt.Errorf("no run %q: did you mean %q?", name, byName[best])
 		}
 	}
@@ -115,7 +115,7 @@ func FindTrial(x *store.Index, name string) (*store.TrialState, error) {
 		for _, t := range x.Trials {
 			tasks = append(tasks, t.Task, path.Base(t.Task))
 		}
-		if best := near.Word(name, tasks); best != "" {
+		if best := suggest.Word(name, tasks); best != "" {
 			return nil, fmt.Errorf("no trial %q in this run: did you mean %q?", name, best)
 		}
 		return nil, fmt.Errorf("no trial %q in this run: `berth show RUN` lists the trials", name)

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // Rule is a rule about the result of a run, for scripts: every cell that
@@ -64,13 +64,13 @@ func Parse(text string) (Rule, error) {
 	}
 	r := Rule{text: strings.TrimSpace(text), metric: m[2], op: m[3]}
 	if metrics[r.metric] == nil {
-		return bad("unknown metric %q%s", r.metric, near.After(r.metric, metricNames))
+		return bad("unknown metric %q%s", r.metric, suggest.After(r.metric, metricNames))
 	}
 	var err error
 	if metrics[m[4]] != nil {
 		r.of = m[4]
 	} else if r.value, err = strconv.ParseFloat(m[4], 64); err != nil {
-		return bad("%q is not a number or a metric%s", m[4], near.After(m[4], metricNames))
+		return bad("%q is not a number or a metric%s", m[4], suggest.After(m[4], metricNames))
 	}
 	for part := range strings.SplitSeq(m[1], ",") {
 		if strings.TrimSpace(part) == "" {
@@ -104,10 +104,10 @@ func (r Rule) Possible(m *store.Manifest) error {
 			}
 		}
 		if !axes[want[0]] {
-			return fmt.Errorf("requirement %q: no axis %q%s", r.text, want[0], near.After(want[0], slices.Sorted(maps.Keys(axes))))
+			return fmt.Errorf("requirement %q: no axis %q%s", r.text, want[0], suggest.After(want[0], slices.Sorted(maps.Keys(axes))))
 		}
 		if !values[want[1]] {
-			return fmt.Errorf("requirement %q: no cell has %s %q%s", r.text, want[0], want[1], near.After(want[1], slices.Sorted(maps.Keys(values))))
+			return fmt.Errorf("requirement %q: no cell has %s %q%s", r.text, want[0], want[1], suggest.After(want[1], slices.Sorted(maps.Keys(values))))
 		}
 	}
 	return fmt.Errorf("requirement %q: no cell is like that: berth plan lists the cells", r.text)

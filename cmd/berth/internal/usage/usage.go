@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // Error is a wrong use of a command; it says what to do.
@@ -55,7 +55,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if no, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		if best := near.Word(no.GetSpecifiedName(), known); best != "" {
+		if best := suggest.Word(no.GetSpecifiedName(), known); best != "" {
 			return wrong("%w. Did you mean --%s?", err, best)
 		}
 	}

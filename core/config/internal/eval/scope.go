@@ -16,7 +16,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // RefType is the type of a reference to a block, such as agent.solver.
@@ -317,7 +317,7 @@ func (s *Scope) check(t hcl.Traversal) hcl.Diagnostics {
 func hint(what, name string, known []string) string {
 	switch {
 	case len(known) > 0:
-		return near.Hint(name, known)
+		return suggest.Hint(name, known)
 	case what == "axis":
 		return " The matrix has no axis."
 	case what == "local":
@@ -348,7 +348,7 @@ func explain(diags hcl.Diagnostics) hcl.Diagnostics {
 	for i, d := range diags {
 		if unknown, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d); ok {
 			name := unknown.CalledFunctionName()
-			d.Detail = fmt.Sprintf("There is no function %q.%s", name, near.Hint(name, FunctionNames()))
+			d.Detail = fmt.Sprintf("There is no function %q.%s", name, suggest.Hint(name, FunctionNames()))
 		}
 		call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d)
 		if !ok {

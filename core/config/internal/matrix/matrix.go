@@ -17,7 +17,7 @@ import (
 
 	"github.com/berth-eval/berth/core/config/internal/eval"
 	"github.com/berth-eval/berth/core/config/internal/source"
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // MaxPoints bounds the cells of an experiment.
@@ -211,7 +211,7 @@ func (m *expansion) entry(r rule, a *hclsyntax.Attribute, kind string) {
 		for _, x := range m.axes {
 			names = append(names, x.Name)
 		}
-		m.fail(a.NameRange, "Unknown axis", "The matrix has no axis %q.%s", a.Name, near.Hint(a.Name, names))
+		m.fail(a.NameRange, "Unknown axis", "The matrix has no axis %q.%s", a.Name, suggest.Hint(a.Name, names))
 		return
 	}
 	v, ok := m.eval(a)
@@ -242,7 +242,7 @@ func (m *expansion) entry(r rule, a *hclsyntax.Attribute, kind string) {
 			for _, x := range axis {
 				texts = append(texts, x.Text)
 			}
-			m.fail(a.Expr.Range(), "Value is not on the axis", "The axis %q has no %q, so nothing would be left out.%s", a.Name, av.Text, near.Hint(av.Text, texts))
+			m.fail(a.Expr.Range(), "Value is not on the axis", "The axis %q has no %q, so nothing would be left out.%s", a.Name, av.Text, suggest.Hint(av.Text, texts))
 			return
 		}
 		r[i] = append(r[i], av)

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // Checker finds names in bodies that are unknown, in the wrong place, or there
@@ -50,7 +50,7 @@ func hereIs(name string, fs []Field) string {
 	if len(fs) == 0 {
 		return " This block takes no settings."
 	}
-	return near.Hint(name, namesOf(fs))
+	return suggest.Hint(name, namesOf(fs))
 }
 
 func namesOf(fs []Field) []string {

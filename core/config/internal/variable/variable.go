@@ -17,7 +17,7 @@ import (
 
 	"github.com/berth-eval/berth/core/config/internal/eval"
 	"github.com/berth-eval/berth/core/config/internal/source"
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // envPrefix and the name of a variable are the host variable that gives it.
@@ -166,7 +166,7 @@ func (l *loader) values(declared map[string]*variable, names []string) map[strin
 	for _, file := range l.given.Files {
 		for _, a := range l.varFile(file) {
 			if declared[a.Name] == nil {
-				l.diags = append(l.diags, source.At(a.NameRange, "Unknown variable", "The experiment has no variable %q.%s", a.Name, near.Hint(a.Name, names)))
+				l.diags = append(l.diags, source.At(a.NameRange, "Unknown variable", "The experiment has no variable %q.%s", a.Name, suggest.Hint(a.Name, names)))
 				continue
 			}
 			val, diags := l.fileValue(a.Expr)
@@ -186,7 +186,7 @@ func (l *loader) values(declared map[string]*variable, names []string) map[strin
 		case name == "":
 			l.diags = append(l.diags, source.Problem("Variable without a name", "--var must be NAME=VALUE, got only a value.")...)
 		case declared[name] == nil:
-			l.diags = append(l.diags, source.Problem("Unknown variable", "--var %s: the experiment has no such variable.%s", name, near.Hint(name, names))...)
+			l.diags = append(l.diags, source.Problem("Unknown variable", "--var %s: the experiment has no such variable.%s", name, suggest.Hint(name, names))...)
 		default:
 			out[name] = value{from: "--var " + name, text: text}
 		}

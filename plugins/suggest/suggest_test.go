@@ -1,10 +1,10 @@
-package near_test
+package suggest_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/plugins/near"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 func TestWordIsASlipAway(t *testing.T) {
@@ -21,11 +21,11 @@ func TestWordIsASlipAway(t *testing.T) {
 		{"elsewhere", ""},
 		{strings.Repeat("live", 100), ""},
 	} {
-		if got := near.Word(tt.name, modes); got != tt.want {
+		if got := suggest.Word(tt.name, modes); got != tt.want {
 			t.Errorf("Word(%q) = %q, want %q", tt.name, got, tt.want)
 		}
 	}
-	if got := near.Word("a\x1bc", []string{"a\x1bb"}); got != "" {
+	if got := suggest.Word("a\x1bc", []string{"a\x1bb"}); got != "" {
 		t.Errorf("a word with an escape is suggested: %q", got)
 	}
 }
@@ -43,10 +43,10 @@ func TestHintSaysWhatThereIs(t *testing.T) {
 		{"wide", many, "", ""},
 		{"wide", nil, "", ""},
 	} {
-		if got := near.Hint(tt.name, tt.known); got != tt.hint {
+		if got := suggest.Hint(tt.name, tt.known); got != tt.hint {
 			t.Errorf("Hint(%q, %q) = %q, want %q", tt.name, tt.known, got, tt.hint)
 		}
-		if got := near.After(tt.name, tt.known); got != tt.after {
+		if got := suggest.After(tt.name, tt.known); got != tt.after {
 			t.Errorf("After(%q, %q) = %q, want %q", tt.name, tt.known, got, tt.after)
 		}
 	}

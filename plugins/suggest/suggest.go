@@ -1,8 +1,8 @@
-// Package near finds, for a word that is not on a list, the one that was
+// Package suggest finds, for a word that is not on a list, the one that was
 // probably meant. Every message about an unknown name ends with what it says.
 //
 // It must not decide whether a name is known.
-package near
+package suggest
 
 import (
 	"fmt"

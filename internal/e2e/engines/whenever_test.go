@@ -230,7 +230,7 @@ func (s *server) round(t *testing.T, victim string, after time.Duration) {
 	t.Helper()
 	before := s.holds(t)
 	p := newPlace(t, s.machine.env())
-	p.task("short", "", "sleep 0.2; "+solveTiny, testTiny)
+	p.task("short", "build_timeout_sec = 30\n", "sleep 0.2; "+solveTiny, testTiny)
 	p.experiment(s.plugin, "", "repeat = 12\n  limits {\n    in_flight = 4\n  }\n  retry {\n    max = 1\n    on = [\"plugin_crashed\", \"environment_error\"]\n    wait = \"10ms\"\n  }")
 	b := p.start("run", ".", "--no-live")
 	poll(t, "the plugin runs", func() bool { return len(plugins(b, s.plugin)) > 0 || b.hasEnded() })

@@ -52,7 +52,7 @@ func (p *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.asked++
 	}
 	if smallest || p.asked%3 == 1 {
-		w.WriteHeader(map[bool]int{true: http.StatusBadRequest, false: http.StatusServiceUnavailable}[p.asked == 7])
+		w.WriteHeader(map[bool]int{true: http.StatusBadRequest, false: http.StatusServiceUnavailable}[smallest || p.asked == 7])
 		fmt.Fprintf(w, `{"error":{"message":"not with the key %s"}}`, key)
 		return
 	}

@@ -259,7 +259,7 @@ func (a *attempt) create(ctx context.Context) error {
 	}
 	ctx, end := w.Ctx(ctx)
 	defer end()
-	if err := w.Folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.Artifacts); err != nil {
+	if err := w.Folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.VerifierLogs, a.task.Paths.Artifacts); err != nil {
 		return err
 	}
 	return a.place(ctx, task.PlaceCreate, "")

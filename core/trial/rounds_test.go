@@ -269,3 +269,17 @@ func TestTheSandboxLivesAcrossStagesAndTheHarnessDoesNotLeak(t *testing.T) {
 		t.Errorf("%d sessions, messages %+v; want one session", len(a.setups), a.said)
 	}
 }
+
+func TestTheFolderOfTheVerifiersLogsIsAlwaysThere(t *testing.T) {
+	t.Parallel()
+	b := withStages(t, 2)
+	withTests(t, b, map[string]string{"secret.sh": "MARK-tests"})
+	const empty = `[ "$(stat -c %a /logs/verifier)" = 777 ] && [ -z "$(ls -A /logs/verifier)" ]`
+	b.agents["agent"] = does(empty + " && echo mine > /logs/verifier/reward.txt && [ ! -e /tests/secret.sh ]")
+	b.judges["judge"] = tests(empty + " && echo out > /logs/verifier/out")
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if !found(r, "planted") {
+		t.Errorf("what the agent wrote there is not in the findings: %s", pretty(r.Findings))
+	}
+}

@@ -341,7 +341,7 @@ func (s *stage) hooks(ctx context.Context) error {
 }
 
 // clean removes, before another stage, what the verification of this one put
-// into the sandbox.
+// into the sandbox, and makes the folder of the verifier's logs again.
 func (s *stage) clean(ctx context.Context) error {
 	ctx, end := s.a.sandbox.Ctx(ctx)
 	defer end()
@@ -351,7 +351,11 @@ func (s *stage) clean(ctx context.Context) error {
 		}
 		// The programs in the sandbox are the agent's by now, also the one that
 		// removes files.
-		return outcome.On(record.ByAgent, s.a.sandbox.Remove(ctx, s.fresh()))
+		err := s.a.sandbox.Remove(ctx, s.fresh())
+		if err == nil {
+			err = s.a.sandbox.Folders(ctx, s.a.task.Paths.VerifierLogs)
+		}
+		return outcome.On(record.ByAgent, err)
 	})
 	if err != nil {
 		return s.lost(ctx, err)

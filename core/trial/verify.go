@@ -92,7 +92,8 @@ func (s *stage) verifyTime() time.Duration {
 // verifyUser is whom the verifier's commands run as; empty is root.
 func (s *stage) verifyUser() string { return cmp.Or(s.task.Verify.User, s.a.sandbox.Made.Image.User) }
 
-// fresh are the folders that do not exist while the agent lives.
+// fresh are the folders that are made afresh for the verifier. That of its logs
+// exists, empty, also while the agent works.
 func (s *stage) fresh() []string {
 	var paths []string
 	for i := range s.a.task.Resources {
@@ -130,8 +131,12 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 			return nil, outcome.On(record.ByTask, fmt.Errorf("the verifier's user was missing before the agent came: %w", err))
 		}
 	}
-	if paths := s.fresh(); len(paths) > 0 {
-		moved, err := s.a.sandbox.Fresh(ctx, s.verifyUser(), 0o755, paths...)
+	for _, dir := range s.fresh() {
+		mode := uint32(0o755)
+		if dir == path.Clean(s.a.task.Paths.VerifierLogs) {
+			mode = 0o777 // tests may write there as several users
+		}
+		moved, err := s.a.sandbox.Fresh(ctx, s.verifyUser(), mode, dir)
 		if err != nil {
 			return nil, err
 		}

@@ -84,8 +84,9 @@ func (t *Task) Stage(name string) *Stage {
 type Paths struct {
 	// AgentLogs is where an agent in the sandbox leaves its logs.
 	AgentLogs string `json:"agent_logs,omitempty"`
-	// VerifierLogs is where the verifier's programs write. It does not exist
-	// while the agent lives: it is made afresh before each verification.
+	// VerifierLogs is where the verifier's programs write. It exists, empty and
+	// writable for everybody, while the agent works, and is made afresh before
+	// each verification.
 	VerifierLogs string `json:"verifier_logs,omitempty"`
 	// Artifacts is collected even when no artifact is declared.
 	Artifacts string `json:"artifacts,omitempty"`

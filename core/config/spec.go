@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"reflect"
 	"slices"
 
@@ -10,37 +9,19 @@ import (
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
-// BlockSpec describes a block that may be written in an experiment file, for
-// references, editors and checks.
+// BlockSpec describes a block that may be written in an experiment file.
 type BlockSpec struct {
-	Name string `json:"name"`
-	// Labels are what the labels after the name are for; empty means none.
-	Labels []string `json:"labels,omitempty"`
-	Doc    string   `json:"doc"`
-	// Repeated blocks may be written more than once.
-	Repeated bool `json:"repeated,omitempty"`
-	// Free blocks take any attribute; FreeDoc says what it means.
-	Free    bool   `json:"free,omitempty"`
-	FreeDoc string `json:"free_doc,omitempty"`
+	Name   string
+	Labels []string // what the labels after the name are for
+	Doc    string
+	// Free says what any other attribute means; empty means that there is none.
+	Free string
 	// Plugin says that the plugin's schema describes the body.
-	Plugin     bool        `json:"plugin,omitempty"`
-	Attributes []AttrSpec  `json:"attributes,omitempty"`
-	Blocks     []BlockSpec `json:"blocks,omitempty"`
-}
-
-// AttrSpec describes an attribute.
-type AttrSpec struct {
-	Name string `json:"name"`
-	// Type is a type of package plugins/config, or one of "agent", "model", …
-	// for a reference, or "list(dataset)" and "map(model)" for several.
-	Type     string          `json:"type"`
-	Doc      string          `json:"doc"`
-	Default  json.RawMessage `json:"default,omitempty"`
-	Enum     []string        `json:"enum,omitempty"`
-	Required bool            `json:"required,omitempty"`
-	Secret   bool            `json:"secret,omitempty"`
-	// PerRun attributes are the same for all cells: they cannot read the matrix.
-	PerRun bool `json:"per_run,omitempty"`
+	Plugin bool
+	// Attributes may also have the type "agent", "model", … for a reference,
+	// or "list(dataset)" and "map(model)" for several.
+	Attributes []pluginconfig.Field
+	Blocks     []BlockSpec
 }
 
 // block is a type of block of the file.
@@ -90,33 +71,29 @@ func blockOf(name string) block {
 func Spec() []BlockSpec {
 	specs := make([]BlockSpec, 0, len(blocks))
 	for _, b := range blocks {
-		s := BlockSpec{
-			Name: b.name, Labels: b.labels, Doc: b.doc, Free: b.free != "", FreeDoc: b.free,
-			Repeated: b.name == "locals" || len(b.labels) > 0 && b.name != "experiment" && b.name != "executor",
-		}
+		s := BlockSpec{Name: b.name, Labels: b.labels, Doc: b.doc, Free: b.free}
 		s.Attributes, s.Blocks = specsOf(b.fields)
 		specs = append(specs, s)
 	}
 	return specs
 }
 
-func specsOf(fs []source.Field) (attrs []AttrSpec, nested []BlockSpec) {
+func specsOf(fs []source.Field) (attrs []pluginconfig.Field, nested []BlockSpec) {
 	for _, f := range fs {
 		if !f.IsBlock() {
-			attrs = append(attrs, AttrSpec{
-				Name: f.Name, Type: f.TypeName(), Doc: f.Doc, Default: f.Default, Enum: f.Enum,
-				Required: f.Required, Secret: f.Secret, PerRun: f.PerRun,
-			})
+			a := f.Field
+			a.Type = f.TypeName()
+			attrs = append(attrs, a)
 			continue
 		}
-		s := BlockSpec{Name: f.Name, Doc: f.Doc, Plugin: f.Body == source.BodyConfig, Repeated: f.Many || f.Type == pluginconfig.BlockList}
+		s := BlockSpec{Name: f.Name, Doc: f.Doc, Plugin: f.Body == source.BodyConfig}
 		switch {
 		case f.Body == source.BodyAxes:
-			s.Free, s.FreeDoc = true, axisDoc
+			s.Free = axisDoc
 		case f.Body == source.BodyFree && f.Many:
-			s.Free, s.FreeDoc = true, "An axis, and its value or a list of values."
+			s.Free = "An axis, and its value or a list of values."
 		case f.Body == source.BodyFree:
-			s.Free, s.FreeDoc = true, "Any name and value."
+			s.Free = "Any name and value."
 		}
 		s.Attributes, s.Blocks = specsOf(f.Nested)
 		nested = append(nested, s)

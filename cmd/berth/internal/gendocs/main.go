@@ -125,8 +125,8 @@ func experimentReference() string {
 			labels[i] = strconv.Quote(l)
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", strings.Join(strings.Fields(path+" "+s.Name+" "+strings.Join(labels, " ")), " "), s.Doc)
-		if s.Free {
-			fmt.Fprintf(&b, "\nTakes any attribute: %s\n", s.FreeDoc)
+		if s.Free != "" {
+			fmt.Fprintf(&b, "\nTakes any attribute: %s\n", s.Free)
 		}
 		if s.Plugin {
 			b.WriteString("\nThe body is what the plugin's own schema says: `berth plugin info NAME`.\n")
@@ -142,7 +142,7 @@ func experimentReference() string {
 			if a.Required {
 				doc += " Required."
 			}
-			row(&b, a.Name, a.Type, a.Default, doc)
+			row(&b, a.Name, string(a.Type), a.Default, doc)
 		}
 		for i := range s.Blocks {
 			block(&s.Blocks[i], strings.TrimSpace(path+" "+s.Name))

@@ -68,11 +68,11 @@ func (f Field) IsBlock() bool { return f.Body != "" || f.Type.IsBlock() }
 func (f Field) IsAttribute() bool { return !f.IsBlock() || f.Body == BodyFree && !f.Many }
 
 // TypeName is the type for people.
-func (f Field) TypeName() string {
+func (f Field) TypeName() pluginconfig.Type {
 	if f.Ref == "" {
-		return string(f.Type)
+		return f.Type
 	}
-	return strings.Replace(string(f.Type), "string", f.Ref, 1)
+	return pluginconfig.Type(strings.Replace(string(f.Type), "string", f.Ref, 1))
 }
 
 // Of are the fields of a plugin's schema.

@@ -174,10 +174,7 @@ func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) err
 func (a *asker) refuse(cell, place int, why feasible.Problem) {
 	for i := range a.plan.Trials {
 		if t := &a.plan.Trials[i]; t.Cell == cell && t.Place == place {
-			t.Refused = why.Summary
-			if why.Detail != "" {
-				t.Refused += ": " + why.Detail
-			}
+			t.Refused = why.String()
 		}
 	}
 }

@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -91,20 +90,8 @@ func (p Problem) String() string {
 	if p.Severity == config.Warning {
 		b.WriteString("warning: ")
 	}
-	b.WriteString(p.Summary)
-	if p.Detail != "" {
-		b.WriteString(separator(p.Detail) + p.Detail)
-	}
+	b.WriteString(environment.Problem{Summary: p.Summary, Detail: p.Detail}.String())
 	return b.String()
-}
-
-// separator stands between a summary and its detail, which is a sentence or
-// completes the summary.
-func separator(detail string) string {
-	if r, _ := utf8.DecodeRuneInString(detail); unicode.IsUpper(r) {
-		return ". "
-	}
-	return ": "
 }
 
 // Say is a problem of this plan on one line. A warning that is about all of it

@@ -78,7 +78,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		known.Verifiers[name] = v.Traits
 	}
 	if ps := feasible.Unsupported(a.task, a.in.Cell, known); len(ps) > 0 {
-		return outcome.On(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
+		return outcome.On(record.ByConfig, errors.New(ps[0].String()))
 	}
 	taskEnv, err := a.task.Environment.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
@@ -97,11 +97,10 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return outcome.On(record.ByEnvironment, fmt.Errorf("check: %w", err))
 	}
 	if len(report.Refusals) > 0 {
-		r := report.Refusals[0]
-		return outcome.On(record.ByEnvironment, fmt.Errorf("%w: %s: %s", environment.ErrRefused, r.Summary, r.Detail))
+		return outcome.On(record.ByEnvironment, fmt.Errorf("%w: %s", environment.ErrRefused, report.Refusals[0]))
 	}
 	for _, d := range report.Degraded {
-		a.environmentSays(record.PhasePrepare, "degraded", d.Summary+": "+d.Detail)
+		a.environmentSays(record.PhasePrepare, "degraded", d.String())
 	}
 	a.spec.Env, a.spec.Lease = merge(taskEnv, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease
 	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}

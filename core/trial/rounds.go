@@ -202,7 +202,7 @@ func (s *stage) openUser(ctx context.Context) error {
 		return err
 	}
 	if ps := feasible.Agent("user", user, &needs, a.in.Gateway != nil); len(ps) > 0 {
-		return outcome.On(record.ByConfig, fmt.Errorf("%s: %s", ps[0].Summary, ps[0].Detail))
+		return outcome.On(record.ByConfig, errors.New(ps[0].String()))
 	}
 	if needs.Shell || needs.Terminal {
 		return outcome.On(record.ByConfig, fmt.Errorf("user %s wants a sandbox, which is not supported yet: use an agent that needs no shell", user.Plugin))

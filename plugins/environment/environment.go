@@ -10,6 +10,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Environment makes isolated sandboxes for attempts. One value serves many
@@ -225,6 +227,18 @@ type MachineCheck struct {
 type Problem struct {
 	Summary string `json:"summary"` // what, no full stop
 	Detail  string `json:"detail"`  // why, and what to do or which environment could
+}
+
+// String is the problem on one line. The detail is a sentence of its own, or
+// completes the summary.
+func (p Problem) String() string {
+	if p.Detail == "" {
+		return p.Summary
+	}
+	if r, _ := utf8.DecodeRuneInString(p.Detail); unicode.IsUpper(r) {
+		return p.Summary + ". " + p.Detail
+	}
+	return p.Summary + ": " + p.Detail
 }
 
 // Grant says whether a requested limit is enforced.

@@ -35,6 +35,5 @@ func (r Report) Err() error {
 	if len(r.Refusals) == 0 {
 		return nil
 	}
-	p := r.Refusals[0]
-	return fmt.Errorf("%s: %s: %w", p.Summary, p.Detail, ErrRefused)
+	return fmt.Errorf("%s: %w", r.Refusals[0], ErrRefused)
 }

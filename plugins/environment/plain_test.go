@@ -6,6 +6,19 @@ import (
 	"testing"
 )
 
+func TestAProblemIsOneLineOfSentences(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ summary, detail, want string }{
+		{"No image", "", "No image"},
+		{"No image", "use environment x.", "No image: use environment x."},
+		{"No image", "Use environment x.", "No image. Use environment x."},
+	} {
+		if got := (Problem{Summary: tt.summary, Detail: tt.detail}).String(); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
 func TestPlainRefusesWhatItHasNot(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -83,7 +83,11 @@ func (t *Task) environmentNeeds(add func(f Feature, stage, format string, args .
 		add(FeatureWindows, "", "a Windows sandbox")
 	}
 	if e.Limits.GPUs > 0 {
-		add(FeatureGPU, "", "%d GPUs", e.Limits.GPUs)
+		noun := "GPUs"
+		if e.Limits.GPUs == 1 {
+			noun = "GPU"
+		}
+		add(FeatureGPU, "", "%d %s", e.Limits.GPUs, noun)
 	}
 	if e.Limits.TPU != nil {
 		add(FeatureTPU, "", "TPU %s %s", e.Limits.TPU.Type, e.Limits.TPU.Topology)

@@ -404,7 +404,7 @@ func (r *remote) list(ctx context.Context, want map[string]string) ([]string, er
 func refused(ps []environment.Problem) error {
 	texts := make([]string, len(ps))
 	for i, p := range ps {
-		texts[i] = p.Summary + ": " + p.Detail
+		texts[i] = p.String()
 	}
 	return fmt.Errorf("%w: %s", environment.ErrRefused, strings.Join(texts, "\n"))
 }

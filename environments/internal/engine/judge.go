@@ -152,12 +152,13 @@ func (j *judgement) judgeLimits(l environment.Limits) {
 	j.granted.How = strings.Join(slices.DeleteFunc(how, func(s string) bool { return s == "" }), ", ")
 }
 
-// gpusHere says which GPUs the machine has, as the remedy of a refusal.
-func gpusHere(have []string) string {
+// gpusHere says which GPUs the engine of the environment name offers, as the
+// remedy of a refusal.
+func gpusHere(name string, have []string) string {
 	if len(have) == 0 {
-		return "The engine offers none on this machine."
+		return fmt.Sprintf("Environment %q offers none here.", name)
 	}
-	return fmt.Sprintf("The engine offers %d on this machine (%s) and may give any of them: run on a machine where all of them fit.", len(have), strings.Join(have, ", "))
+	return fmt.Sprintf("Environment %q offers %d here (%s) and may give any of them: run on a machine where all of them fit.", name, len(have), strings.Join(have, ", "))
 }
 
 func (j *judgement) judgeGPUs(l environment.Limits) {
@@ -176,7 +177,7 @@ func (j *judgement) judgeGPUs(l environment.Limits) {
 		if len(l.GPUTypes) > 0 {
 			wanted += " of type " + strings.Join(l.GPUTypes, " or ")
 		}
-		j.refuse(wanted, gpusHere(j.facts.GPUs))
+		j.refuse(wanted, gpusHere(j.remote.name, j.facts.GPUs))
 		return
 	}
 	j.granted.GPU = environment.GrantEnforced

@@ -25,6 +25,23 @@ func with(f Facts) *Environment {
 	})
 }
 
+func TestAMissingGPUIsSaidInOneLine(t *testing.T) {
+	spec := environment.Spec{Network: environment.Network{Mode: environment.NetworkNone}, Limits: environment.Limits{GPUs: 1}}
+	for _, tt := range []struct {
+		have []string
+		want string
+	}{
+		{want: `The task needs 1 GPU of type H100. Environment "known" offers none here.`},
+		{have: []string{"A100"}, want: `The task needs 1 GPU of type H100. Environment "known" offers 1 here (A100) and may give any of them: run on a machine where all of them fit.`},
+	} {
+		spec.Limits.GPUTypes = []string{"H100"}
+		r, err := with(Facts{GPUs: tt.have}).Check(t.Context(), spec)
+		if err != nil || len(r.Refusals) != 1 || r.Refusals[0].String() != tt.want {
+			t.Errorf("%+v, %v; want %q", r.Refusals, err, tt.want)
+		}
+	}
+}
+
 func TestWhatAnEngineCannotKeepIsRefusedOrSaid(t *testing.T) {
 	plain := environment.Spec{Network: environment.Network{Mode: environment.NetworkNone}}
 	for _, tt := range []struct {

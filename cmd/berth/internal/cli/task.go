@@ -219,6 +219,8 @@ func limitsText(l task.Limits) string {
 	add(l.MemoryMiB, "%d MiB memory")
 	add(l.StorageMiB, "%d MiB disk")
 	add(l.Pids, "%d processes")
-	add(l.GPUs, "%d GPUs")
+	if l.GPUs > 0 {
+		parts = append(parts, terminal.Count(int(l.GPUs), "GPU", "GPUs"))
+	}
 	return strings.Join(parts, ", ")
 }

@@ -107,7 +107,7 @@ func TestWhatCannotRunHereIsRefusedOnce(t *testing.T) {
 		{plugin: "unfurnished", err: `test environment "unfurnished": the environment cannot create a sandbox on this machine, so its clauses were not tested: the image of its sandboxes (the environment's own) cannot be had: pull: no such host: connect`},
 		{plugin: "rambler", shells: "unfurnished", err: `environment "unfurnished" for the test cannot create a sandbox on this machine`},
 		{plugin: "generous", shells: "unfurnished"},
-		{plugin: "stranded", err: `test environment "stranded": the environment cannot create a sandbox on this machine, so its clauses were not tested: No engine runs here: Start it.`},
+		{plugin: "stranded", err: `test environment "stranded": the environment cannot create a sandbox on this machine, so its clauses were not tested: No engine runs here. Start it.`},
 		{plugin: "rambler", err: `environment "stranded" for the test cannot create a sandbox on this machine`},
 		{plugin: "generous"},
 	} {

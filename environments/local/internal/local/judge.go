@@ -125,7 +125,11 @@ func (j *judgement) judgeLimits(l environment.Limits, c Config, keeps func(cgrou
 	}
 	if l.GPUs > 0 {
 		j.granted.GPU = environment.GrantNo
-		j.refuse(fmt.Sprintf("The task needs %d GPU", l.GPUs), "Environment \"local\" offers none: choose another environment.")
+		needs := fmt.Sprintf("The task needs %d GPU", l.GPUs)
+		if l.GPUs > 1 {
+			needs += "s"
+		}
+		j.refuse(needs, "Environment \"local\" offers none: choose another environment.")
 	}
 	for _, n := range []struct {
 		name  string

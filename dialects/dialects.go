@@ -9,7 +9,13 @@ import (
 	"github.com/berth-eval/berth/dialects/gemini"
 	"github.com/berth-eval/berth/dialects/openai"
 	"github.com/berth-eval/berth/dialects/openaichat"
+	"github.com/berth-eval/berth/dialects/prices"
+	"github.com/berth-eval/berth/dialects/scripted"
 )
 
-// All are the dialects. The last one takes what fits several.
-var All = dialect.Set{anthropic.Dialect{}, openai.Dialect{}, gemini.Dialect{}, openaichat.Dialect{}}
+// All are the dialects, with the scripted model and the shipped price table. The
+// last dialect takes what fits several.
+var All = dialect.Set{
+	Dialects: []dialect.Dialect{anthropic.Dialect{}, openai.Dialect{}, gemini.Dialect{}, openaichat.Dialect{}},
+	Script:   scripted.Open, Models: prices.Shipped,
+}

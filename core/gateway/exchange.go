@@ -15,7 +15,6 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
-	"github.com/berth-eval/berth/core/gateway/script"
 	"github.com/berth-eval/berth/core/models"
 )
 
@@ -190,7 +189,7 @@ func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 	if err != nil {
 		x.unanswered(ctx, err, hold, !sent.IsZero())
 		done = true
-		if errors.Is(err, script.ErrDropped) {
+		if errors.Is(err, dialect.ErrDropped) {
 			panic(http.ErrAbortHandler)
 		}
 		return
@@ -217,7 +216,7 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 		return x.played()
 	}
 	if x.e.play != nil {
-		return x.e.play.Send(ctx, script.Request{Dialect: x.d, Call: x.call, Facts: x.facts, Body: x.body})
+		return x.e.play.Send(ctx, dialect.Request{Dialect: x.d, Call: x.call, Facts: x.facts, Body: x.body})
 	}
 	req, err := x.request(ctx)
 	if err != nil {
@@ -257,7 +256,7 @@ func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold,
 	hold.Settle(ledger.Amount{})
 	x.failed(true, false)
 	x.line.Error = "no answer"
-	if errors.Is(err, script.ErrDropped) {
+	if errors.Is(err, dialect.ErrDropped) {
 		x.s.setDown(fmt.Errorf("model %q: %w", x.e.up.model.Name, err))
 		return
 	}

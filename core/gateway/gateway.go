@@ -29,7 +29,6 @@ import (
 	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/gateway/recording"
-	"github.com/berth-eval/berth/core/gateway/script"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/model"
 )
@@ -39,7 +38,8 @@ type Options struct {
 	// Dir is a folder of this gateway alone, on node-local disk, with a path of
 	// at most 80 bytes. It is made, and removed by Close.
 	Dir string
-	// Dialects are those that it speaks; at least one.
+	// Dialects are those that it speaks, at least one, and what else it knows of
+	// providers.
 	Dialects dialect.Set
 	// Models are all that sessions may ask for.
 	Models []*cell.Model
@@ -50,7 +50,6 @@ type Options struct {
 	Cells []Cell
 	// Transport carries requests to providers; nil is the usual one.
 	Transport http.RoundTripper
-	Prices    *price.Table // nil: the shipped one
 	// Replay finds a run that a model is to be replayed from.
 	Replay func(run string) (Recording, error)
 	// RateLimit is how requests to providers are limited; the zero value is usual.
@@ -98,19 +97,16 @@ type upstream struct {
 	key     string
 	dialect dialect.Dialect // nil: the script answers in any
 	base    string
-	script  *script.Script
-	replay  Recording // nil: it is not replayed
-	health  *health   // of its provider; nil: it has none
-	probes  sync.Map  // *probe, by the name of the model
+	script  func() dialect.Scripted // begins a session of a scripted model; nil: it is none
+	replay  Recording               // nil: it is not replayed
+	health  *health                 // of its provider; nil: it has none
+	probes  sync.Map                // *probe, by the name of the model
 }
 
 // New makes a gateway. Fails when a key or a script is missing, when a budget
 // in USD could not be held because a price is not known, or when a model asks
 // for what this program cannot do.
 func New(o Options) (*Gateway, error) {
-	if o.Prices == nil {
-		o.Prices = price.Shipped()
-	}
 	if o.Transport == nil {
 		o.Transport = transport()
 	}
@@ -202,11 +198,11 @@ func transport() http.RoundTripper {
 }
 
 func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
-	u := &upstream{model: *m, price: g.o.Prices.Of(m), others: map[string]*cell.Price{}}
+	u := &upstream{model: *m, price: price.Of(&g.o.Dialects, m), others: map[string]*cell.Price{}}
 	for _, name := range m.AllowModels {
 		other := *m
 		other.Name, other.Price = name, nil
-		u.others[name] = g.o.Prices.Of(&other)
+		u.others[name] = price.Of(&g.o.Dialects, &other)
 	}
 	scripted := m.Provider == string(model.DialectScript)
 	if u.model.Name == "" && scripted {
@@ -226,7 +222,10 @@ func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
 	case scripted && m.Script == "":
 		return nil, fmt.Errorf("it has no script: write script = \"file.yaml\"")
 	case scripted:
-		s, err := script.Load(m.Script)
+		if g.o.Dialects.Script == nil {
+			return nil, fmt.Errorf("this gateway has no scripted models")
+		}
+		s, err := g.o.Dialects.Script(m.Script)
 		u.script = s
 		return u, err
 	}

@@ -55,19 +55,18 @@ func (x *exchange) seal() bool {
 	if x.s.spec.Hosted {
 		return true
 	}
-	seal := dialect.Restriction{Allowed: x.e.up.model.AllowHosted}
-	x.d.Restrict(x.call, x.body, &seal)
-	if r := seal.Refused; r != "" {
+	dropped, r := x.d.Restrict(x.call, x.body, x.e.up.model.AllowHosted)
+	if r != "" {
 		x.s.find("hosted_tool", verifier.Note, fmt.Sprintf("a request was refused with something that the provider would fetch or run, because no network is granted: %s; "+
 			"allow_hosted = [%q] in the model block allows it", clip(r), clip(r)))
 		x.s.setRefused(fmt.Errorf("a request of the %s was refused: %q runs at the provider, or is fetched by it", x.s.spec.Role, clip(r)))
 		x.fail(dialect.BadRequest, "%q runs at the provider, or is fetched by it, and this task grants no network: leave it out, or send the content itself", clip(r))
 		return false
 	}
-	if len(seal.Dropped) > 0 {
-		slices.Sort(seal.Dropped)
+	if len(dropped) > 0 {
+		slices.Sort(dropped)
 		x.s.find("hosted_tool", verifier.Note, fmt.Sprintf("taken out of requests, because the provider would or might fetch or run something, and no network is granted: %s",
-			clip(strings.Join(seal.Dropped, ", "))))
+			clip(strings.Join(dropped, ", "))))
 	}
 	return true
 }

@@ -12,7 +12,7 @@ import (
 func (x *exchange) limits() price.Limits {
 	m := x.e.up.model
 	m.Name = x.line.Model
-	return x.s.g.o.Prices.Limits(&m)
+	return price.LimitsOf(&x.s.g.o.Dialects, &m)
 }
 
 // refers says whether the request refers to content that is not in it, such as
@@ -32,14 +32,14 @@ func (x *exchange) refers() bool {
 	if err != nil {
 		return false // it was read before
 	}
-	seal := dialect.Restriction{}
+	var allowed []string
 	x.e.mu.Lock()
 	if x.e.most > 0 {
-		seal.Allowed = []string{x.facts.Continues}
+		allowed = []string{x.facts.Continues}
 	}
 	x.e.mu.Unlock()
-	x.d.Restrict(x.call, body, &seal)
-	return seal.Refused != ""
+	_, refused := x.d.Restrict(x.call, body, allowed)
+	return refused != ""
 }
 
 // usualRate takes out of the request what would change the price of its tokens.

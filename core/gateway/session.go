@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/gateway/recording"
-	"github.com/berth-eval/berth/core/gateway/script"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/model"
@@ -66,7 +66,7 @@ type session struct {
 type entry struct {
 	name   string // by which the plugin asks for it
 	up     *upstream
-	play   *script.Session   // of a scripted model
+	play   dialect.Scripted  // nil: the model is not scripted
 	player *recording.Player // of a replayed model, once it was asked
 	token  string
 
@@ -140,22 +140,22 @@ func (s *session) add(name string, m *cell.Model) error {
 		name: name, up: u, token: "berth-" + hex.EncodeToString(b), failed: map[uint64]bool{}, priced: true,
 		usage: record.Usage{Role: s.spec.Role, Model: u.model.Name},
 	}
-	dialect := model.Dialect(u.model.Provider)
+	speaks := model.Dialect(u.model.Provider)
 	if u.script != nil {
-		e.play = u.script.Session()
+		e.play = u.script()
 	}
 	if u.dialect == nil {
-		dialect = s.g.o.Dialects.Usual().Name()
+		speaks = s.g.o.Dialects.Usual().Name()
 		if len(s.spec.Dialects) > 0 {
-			dialect = s.spec.Dialects[0]
+			speaks = s.spec.Dialects[0]
 		}
-	} else if len(s.spec.Dialects) > 0 && !slices.Contains(s.spec.Dialects, dialect) {
-		return fmt.Errorf("model %q speaks %s, and the plugin speaks %v", m.Label, dialect, s.spec.Dialects)
+	} else if len(s.spec.Dialects) > 0 && !slices.Contains(s.spec.Dialects, speaks) {
+		return fmt.Errorf("model %q speaks %s, and the plugin speaks %v", m.Label, speaks, s.spec.Dialects)
 	}
 	s.entries[e.token] = e
 	s.secrets.add(e.token)
 	s.secrets.add(u.key)
-	s.endpoints[name] = model.Endpoint{Token: e.token, Dialect: dialect, Name: u.model.Name, Parameters: u.model.Parameters}
+	s.endpoints[name] = model.Endpoint{Token: e.token, Dialect: speaks, Name: u.model.Name, Parameters: u.model.Parameters}
 	return nil
 }
 

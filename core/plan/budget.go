@@ -46,7 +46,7 @@ func (m *maker) tooSmall(c *config.Cell, models map[string]*cell.Model, budgets 
 	for _, name := range slices.Sorted(maps.Keys(models)) {
 		of := models[name]
 		output := m.mostOutput(of)
-		usd := math.Ceil(price.AtMost(price.Shipped().Of(of), firstInput, output)*100) / 100
+		usd := math.Ceil(price.AtMost(price.Of(&m.in.Dialects, of), firstInput, output)*100) / 100
 		for _, b := range budgets {
 			has, least, unit := "", "", ""
 			switch {
@@ -70,7 +70,7 @@ func (m *maker) tooSmall(c *config.Cell, models map[string]*cell.Model, budgets 
 // mostOutput is how many tokens of output are set aside for a request that has
 // no bound but that of the model's block.
 func (m *maker) mostOutput(of *cell.Model) int64 {
-	limits := price.Shipped().Limits(of)
+	limits := price.LimitsOf(&m.in.Dialects, of)
 	d := m.in.Dialects.Named(model.Dialect(of.Provider))
 	if d == nil || len(of.Parameters) == 0 {
 		return limits.Usual

@@ -145,7 +145,7 @@ func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *
 // task asks whether a task can be run in a cell.
 func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) error {
 	c, n, t := a.plan.Experiment.Cells[cell], a.needs[cell], a.plan.Tasks[place].Task
-	known := feasible.Known{Agent: n.agent, User: n.user, Verifiers: n.verifiers, Gateway: len(a.in.Dialects) > 0}
+	known := feasible.Known{Agent: n.agent, User: n.user, Verifiers: n.verifiers, Gateway: len(a.in.Dialects.Dialects) > 0}
 	refused := feasible.Unsupported(t, tc, known)
 	if len(refused) == 0 && n.agent != nil {
 		report, err := a.environment(ctx, c, tc, t, *n.agent)

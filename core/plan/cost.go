@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/price"
 )
 
@@ -24,12 +25,12 @@ type Cost struct {
 
 // cost is the worst case: every trial uses up its budget in every attempt, or
 // every cell its own.
-func cost(p *Plan, needs []*cellNeeds) Cost {
+func cost(p *Plan, known *dialect.Set, needs []*cellNeeds) Cost {
 	perTrial := make([]*float64, len(p.Experiment.Cells))
 	sums := make([]float64, len(p.Experiment.Cells))
 	var out Cost
 	for i, c := range p.Experiment.Cells {
-		usd, unknown := trialCost(c, needs[i])
+		usd, unknown := trialCost(c, known, needs[i])
 		if len(unknown) == 0 {
 			perTrial[i] = &usd
 		}
@@ -80,15 +81,15 @@ type unbounded struct {
 
 // trialCost is the most that one attempt in a cell can cost, or why that is
 // not known.
-func trialCost(c *config.Cell, n *cellNeeds) (usd float64, unknown []unbounded) {
+func trialCost(c *config.Cell, known *dialect.Set, n *cellNeeds) (usd float64, unknown []unbounded) {
 	add := func(who string, models map[string]*cell.Model, budget *float64, tokens *int64) {
 		if len(models) == 0 {
 			return
 		}
 		dearest := 0.0
 		for _, m := range models {
-			top, known := price.Highest(price.Shipped().Of(m))
-			if !known {
+			top, ok := price.Highest(price.Of(known, m))
+			if !ok {
 				unknown = append(unknown, unbounded{fmt.Sprintf("the price of model %q is not known: add a price block", m.Label), true})
 				return
 			}

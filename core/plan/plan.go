@@ -195,7 +195,7 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 	}
 	m.budgets()
 	m.problems.into(p)
-	p.Cost = cost(p, m.needs)
+	p.Cost = cost(p, &m.in.Dialects, m.needs)
 	return p, nil
 }
 

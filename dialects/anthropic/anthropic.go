@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -44,7 +45,7 @@ func (Dialect) Token(r *http.Request) string {
 	if k := r.Header.Get("X-Api-Key"); k != "" {
 		return k
 	}
-	return dialect.Bearer(r)
+	return wire.Bearer(r)
 }
 
 // Authorize implements dialect.Dialect.
@@ -65,7 +66,7 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 	body.Into("model", &f.Model)
 	body.Into("stream", &f.Stream)
 	body.Into("max_tokens", &f.MaxOutput)
-	f.Inline, f.Images = dialect.Inline(body.Get("messages"))
+	f.Inline, f.Images = wire.Inline(body.Get("messages"))
 	return f, nil
 }
 
@@ -92,7 +93,7 @@ func (Dialect) Rates() map[string][]string {
 func (Dialect) Hide(dialect.Event) bool { return false }
 
 // KeepAlive implements dialect.Dialect.
-func (Dialect) KeepAlive() []byte { return dialect.SSE("ping", map[string]string{"type": "ping"}) }
+func (Dialect) KeepAlive() []byte { return wire.SSE("ping", map[string]string{"type": "ping"}) }
 
 // failures are the statuses and types of the provider's own errors.
 var failures = map[dialect.FailureKind]struct {
@@ -116,11 +117,11 @@ func problem(f dialect.Failure) map[string]any {
 
 // Failure implements dialect.Dialect.
 func (Dialect) Failure(f dialect.Failure) dialect.Response {
-	return dialect.Answer(failures[f.Kind].status, f.Retry, problem(f), f.Kind != dialect.Overloaded && f.Kind != dialect.Unreachable)
+	return wire.Answer(failures[f.Kind].status, f.Retry, problem(f), f.Kind != dialect.Overloaded && f.Kind != dialect.Unreachable)
 }
 
 // Late implements dialect.Dialect.
-func (Dialect) Late(f dialect.Failure) []byte { return dialect.SSE("error", problem(f)) }
+func (Dialect) Late(f dialect.Failure) []byte { return wire.SSE("error", problem(f)) }
 
 // Smallest implements dialect.Dialect.
 func (Dialect) Smallest(name string) (dialect.Call, []byte) {
@@ -179,7 +180,7 @@ func (m *meter) take(raw json.RawMessage) {
 		Input: value(m.raw.Input) + write + read, Cached: read, CacheWrite: write, Output: value(m.raw.Output),
 		Reasoning: max(m.r.Usage.Reasoning, int64(u.Details.Thinking)),
 	}
-	m.r.Raw = dialect.Overlay(m.r.Raw, raw)
+	m.r.Raw = wire.Overlay(m.r.Raw, raw)
 }
 
 func value(p *dialect.Tokens) int64 {
@@ -205,7 +206,7 @@ func (m *meter) Event(e dialect.Event) {
 		Error struct{ Type, Message string }
 	}
 	if json.Unmarshal(e.Data, &d) != nil {
-		m.r.Invalid = m.r.Invalid || dialect.Garbage(e.Data)
+		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
 		return
 	}
 	switch d.Type {

@@ -6,7 +6,11 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/dialects/internal/wire"
+	"github.com/berth-eval/berth/dialects/scripted"
 )
+
+var _ scripted.Voice = Dialect{}
 
 // message is one message of a request. Its content is a string or blocks.
 type message struct {
@@ -41,13 +45,13 @@ func text(content json.RawMessage) string {
 	return strings.Join(parts, "\n")
 }
 
-// Talk implements dialect.Voice.
-func (Dialect) Talk(body *dialect.Object) (dialect.Talk, error) {
+// Talk implements scripted.Voice.
+func (Dialect) Talk(body *dialect.Object) (scripted.Talk, error) {
 	var messages []message
 	if err := json.Unmarshal(body.Get("messages"), &messages); err != nil {
-		return dialect.Talk{}, fmt.Errorf("messages: %w", err)
+		return scripted.Talk{}, fmt.Errorf("messages: %w", err)
 	}
-	var t dialect.Talk
+	var t scripted.Talk
 	var last []string
 	for _, m := range messages {
 		switch m.Role {
@@ -67,11 +71,11 @@ func (Dialect) Talk(body *dialect.Object) (dialect.Talk, error) {
 	return t, nil
 }
 
-func stopReason(s dialect.Speech) string {
+func stopReason(s scripted.Speech) string {
 	switch {
-	case s.Stop == dialect.StopLength:
+	case s.Stop == scripted.StopLength:
 		return "max_tokens"
-	case s.Stop == dialect.StopRefused:
+	case s.Stop == scripted.StopRefused:
 		return "refusal"
 	case len(s.Tools) > 0:
 		return "tool_use"
@@ -93,17 +97,17 @@ func usageOf(u dialect.Usage, output int64) object {
 	return o
 }
 
-func toolID(s dialect.Speech, i int) string { return fmt.Sprintf("toolu_%s_%d", s.ID, i) }
+func toolID(s scripted.Speech, i int) string { return fmt.Sprintf("toolu_%s_%d", s.ID, i) }
 
-func envelope(s dialect.Speech, content []object, stop any, usage object) object {
+func envelope(s scripted.Speech, content []object, stop any, usage object) object {
 	return object{
 		"id": "msg_" + s.ID, "type": "message", "role": "assistant", "model": s.Model, "content": content,
 		"stop_reason": stop, "stop_sequence": nil, "usage": usage,
 	}
 }
 
-// Whole implements dialect.Voice.
-func (Dialect) Whole(s dialect.Speech) []byte {
+// Whole implements scripted.Voice.
+func (Dialect) Whole(s scripted.Speech) []byte {
 	content := []object{}
 	if s.Thinking != "" {
 		content = append(content, object{"type": "thinking", "thinking": s.Thinking, "signature": "c2NyaXB0"})
@@ -118,7 +122,7 @@ func (Dialect) Whole(s dialect.Speech) []byte {
 }
 
 // input is the arguments of a call, which this dialect always has as an object.
-func input(t dialect.ToolCall) string {
+func input(t scripted.ToolCall) string {
 	a := t.ArgumentText()
 	if len(a) == 0 || a[0] != '{' {
 		return string(dialect.JSON(object{"input": a}))
@@ -126,12 +130,12 @@ func input(t dialect.ToolCall) string {
 	return a
 }
 
-// Stream implements dialect.Voice.
-func (Dialect) Stream(s dialect.Speech) [][]byte {
+// Stream implements scripted.Voice.
+func (Dialect) Stream(s scripted.Speech) [][]byte {
 	var out [][]byte
 	say := func(name string, o object) {
 		o["type"] = name
-		out = append(out, dialect.SSE(name, o))
+		out = append(out, wire.SSE(name, o))
 	}
 	index := 0
 	part := func(start object, deltas []object) {
@@ -143,7 +147,7 @@ func (Dialect) Stream(s dialect.Speech) [][]byte {
 		index++
 	}
 	pieces := func(kind, field, text string) (ds []object) {
-		for _, p := range dialect.Pieces(text, s.Chunk) {
+		for _, p := range scripted.Pieces(text, s.Chunk) {
 			ds = append(ds, object{"type": kind, field: p})
 		}
 		return ds
@@ -168,10 +172,10 @@ func (Dialect) Stream(s dialect.Speech) [][]byte {
 	return out
 }
 
-// Counted implements dialect.Voice.
+// Counted implements scripted.Voice.
 func (Dialect) Counted(tokens int64) []byte { return dialect.JSON(object{"input_tokens": tokens}) }
 
-// Listed implements dialect.Voice.
+// Listed implements dialect.Dialect.
 func (Dialect) Listed(names []string) []byte {
 	data := []object{}
 	for _, n := range names {

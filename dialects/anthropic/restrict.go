@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/dialects/internal/wire"
 )
 
 // known are the members of a request that make the provider fetch and run
@@ -23,7 +24,7 @@ var kept = map[string]bool{"container": true}
 var own = []string{"bash_", "text_editor_", "computer_", "browser_toolset_", "memory_", "tool_search_tool_"}
 
 func hostedTool(raw json.RawMessage) (string, bool) {
-	kind := dialect.TypeOf(raw)
+	kind := wire.TypeOf(raw)
 	if kind == "" || kind == "custom" {
 		return kind, false
 	}
@@ -36,7 +37,8 @@ func hostedTool(raw json.RawMessage) (string, bool) {
 }
 
 // Restrict implements dialect.Dialect.
-func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, s *dialect.Restriction) {
+func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) (dropped []string, refused string) {
+	s := &wire.Restriction{Allowed: allowed}
 	s.Members(body, known, kept)
 	s.Tools(body, hostedTool)
 	content(body.Get("system"), s, 0)
@@ -45,6 +47,7 @@ func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, s *dialect.Restric
 			content(b.Get("content"), s, 0)
 		}
 	})
+	return s.Dropped, s.Refused
 }
 
 // plain are the types of blocks that hold text, or what the client did.
@@ -54,8 +57,8 @@ var plain = map[string]bool{
 }
 
 // content looks at blocks, and at what they hold.
-func content(raw json.RawMessage, s *dialect.Restriction, depth int) {
-	if depth > dialect.Depth {
+func content(raw json.RawMessage, s *wire.Restriction, depth int) {
+	if depth > wire.Depth {
 		s.Refuse("content in content")
 		return
 	}
@@ -78,7 +81,7 @@ func content(raw json.RawMessage, s *dialect.Restriction, depth int) {
 }
 
 // source looks at where an image or a document comes from.
-func source(of string, raw json.RawMessage, s *dialect.Restriction, depth int) {
+func source(of string, raw json.RawMessage, s *wire.Restriction, depth int) {
 	b, ok := s.Block(raw, "content", "url", "file_id")
 	switch {
 	case !ok:

@@ -6,7 +6,11 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/dialects/internal/wire"
+	"github.com/berth-eval/berth/dialects/scripted"
 )
+
+var _ scripted.Voice = Dialect{}
 
 type object map[string]any
 
@@ -43,13 +47,13 @@ func (c *content) text() string {
 	return strings.Join(parts, "\n")
 }
 
-// Talk implements dialect.Voice.
-func (Dialect) Talk(body *dialect.Object) (dialect.Talk, error) {
+// Talk implements scripted.Voice.
+func (Dialect) Talk(body *dialect.Object) (scripted.Talk, error) {
 	var contents []content
 	if err := json.Unmarshal(body.Get("contents"), &contents); err != nil {
-		return dialect.Talk{}, fmt.Errorf("contents: %w", err)
+		return scripted.Talk{}, fmt.Errorf("contents: %w", err)
 	}
-	var t dialect.Talk
+	var t scripted.Talk
 	var last []string
 	for i := range contents {
 		if contents[i].Role == "model" {
@@ -76,11 +80,11 @@ func (Dialect) Talk(body *dialect.Object) (dialect.Talk, error) {
 	return t, nil
 }
 
-func finish(s dialect.Speech) string {
+func finish(s scripted.Speech) string {
 	switch s.Stop {
-	case dialect.StopLength:
+	case scripted.StopLength:
 		return "MAX_TOKENS"
-	case dialect.StopRefused:
+	case scripted.StopRefused:
 		return "SAFETY"
 	default:
 		return "STOP"
@@ -101,7 +105,7 @@ func usageOf(u dialect.Usage) object {
 }
 
 // call is a wish to use a tool.
-func call(s dialect.Speech, i int) object {
+func call(s scripted.Speech, i int) object {
 	args := s.Tools[i].ArgumentText()
 	if args == "" || args[0] != '{' {
 		args = string(dialect.JSON(object{"input": args}))
@@ -111,7 +115,7 @@ func call(s dialect.Speech, i int) object {
 	}}
 }
 
-func piece(s dialect.Speech, parts []object, last bool) object {
+func piece(s scripted.Speech, parts []object, last bool) object {
 	c := object{"index": 0, "content": object{"role": "model", "parts": parts}}
 	o := object{"candidates": []object{c}, "modelVersion": s.Model, "responseId": s.ID}
 	if last {
@@ -121,8 +125,8 @@ func piece(s dialect.Speech, parts []object, last bool) object {
 	return o
 }
 
-// Whole implements dialect.Voice.
-func (Dialect) Whole(s dialect.Speech) []byte {
+// Whole implements scripted.Voice.
+func (Dialect) Whole(s scripted.Speech) []byte {
 	parts := []object{}
 	if s.Thinking != "" {
 		parts = append(parts, object{"text": s.Thinking, "thought": true})
@@ -136,13 +140,13 @@ func (Dialect) Whole(s dialect.Speech) []byte {
 	return dialect.JSON(piece(s, parts, true))
 }
 
-// Stream implements dialect.Voice.
-func (Dialect) Stream(s dialect.Speech) [][]byte {
+// Stream implements scripted.Voice.
+func (Dialect) Stream(s scripted.Speech) [][]byte {
 	var parts []object
-	for _, p := range dialect.Pieces(s.Thinking, s.Chunk) {
+	for _, p := range scripted.Pieces(s.Thinking, s.Chunk) {
 		parts = append(parts, object{"text": p, "thought": true})
 	}
-	for _, p := range dialect.Pieces(s.Text, s.Chunk) {
+	for _, p := range scripted.Pieces(s.Text, s.Chunk) {
 		parts = append(parts, object{"text": p})
 	}
 	for i := range s.Tools {
@@ -153,15 +157,15 @@ func (Dialect) Stream(s dialect.Speech) [][]byte {
 	}
 	var out [][]byte
 	for i, p := range parts {
-		out = append(out, dialect.SSE("", piece(s, []object{p}, i == len(parts)-1)))
+		out = append(out, wire.SSE("", piece(s, []object{p}, i == len(parts)-1)))
 	}
 	return out
 }
 
-// Counted implements dialect.Voice.
+// Counted implements scripted.Voice.
 func (Dialect) Counted(tokens int64) []byte { return dialect.JSON(object{"totalTokens": tokens}) }
 
-// Listed implements dialect.Voice.
+// Listed implements dialect.Dialect.
 func (Dialect) Listed(names []string) []byte {
 	models := []object{}
 	for _, n := range names {

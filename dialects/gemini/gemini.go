@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -62,7 +63,7 @@ func (Dialect) Token(r *http.Request) string {
 	if k := r.URL.Query().Get("key"); k != "" {
 		return k
 	}
-	return dialect.Bearer(r)
+	return wire.Bearer(r)
 }
 
 // Authorize implements dialect.Dialect.
@@ -91,7 +92,7 @@ func (Dialect) Facts(c dialect.Call, body *dialect.Object) (dialect.Facts, error
 		body.Into(name, &g)
 		f.MaxOutput, f.Answers = max(f.MaxOutput, g.Max, g.MaxSnake), max(f.Answers, g.Many, g.ManySnake)
 	}
-	f.Inline, f.Images = dialect.Inline(body.Get("contents"))
+	f.Inline, f.Images = wire.Inline(body.Get("contents"))
 	return f, nil
 }
 
@@ -140,7 +141,7 @@ var failures = map[dialect.FailureKind]struct {
 // Failure implements dialect.Dialect.
 func (Dialect) Failure(f dialect.Failure) dialect.Response {
 	w := failures[f.Kind]
-	return dialect.Answer(w.status, f.Retry, object{
+	return wire.Answer(w.status, f.Retry, object{
 		"error": object{"code": w.status, "message": f.Message, "status": w.word},
 	}, f.Kind != dialect.Overloaded && f.Kind != dialect.Unreachable)
 }
@@ -223,7 +224,7 @@ func (m *meter) take(d *reply) {
 func (m *meter) Event(e dialect.Event) {
 	var d reply
 	if json.Unmarshal(e.Data, &d) != nil {
-		m.r.Invalid = m.r.Invalid || dialect.Garbage(e.Data)
+		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
 		return
 	}
 	m.take(&d)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/dialects/internal/wire"
 )
 
 // known are the members of a request that make the provider fetch and run
@@ -43,11 +44,13 @@ func snake(name string) string {
 }
 
 // Restrict implements dialect.Dialect.
-func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, s *dialect.Restriction) {
+func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) (dropped []string, refused string) {
+	s := &wire.Restriction{Allowed: allowed}
 	seal(body, s, 0)
+	return s.Dropped, s.Refused
 }
 
-func seal(body *dialect.Object, s *dialect.Restriction, depth int) {
+func seal(body *dialect.Object, s *wire.Restriction, depth int) {
 	s.Members(body, known, kept)
 	tools(body, s)
 	for _, name := range []string{"contents", "systemInstruction", "system_instruction"} {
@@ -73,7 +76,7 @@ func seal(body *dialect.Object, s *dialect.Restriction, depth int) {
 
 // tools leaves the client's functions in each tool. The provider takes one that
 // stands alone for a list of one.
-func tools(body *dialect.Object, s *dialect.Restriction) {
+func tools(body *dialect.Object, s *wire.Restriction) {
 	var left []json.RawMessage
 	dropped := false
 	dialect.Each(body.Get("tools"), func(raw json.RawMessage) {
@@ -102,8 +105,8 @@ func tools(body *dialect.Object, s *dialect.Restriction) {
 }
 
 // parts looks at what a message, or the answer of a function, holds.
-func parts(raw json.RawMessage, s *dialect.Restriction, depth int) {
-	if depth > dialect.Depth {
+func parts(raw json.RawMessage, s *wire.Restriction, depth int) {
+	if depth > wire.Depth {
 		s.Refuse("parts in parts")
 		return
 	}

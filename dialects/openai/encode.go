@@ -7,7 +7,11 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/dialects/internal/wire"
+	"github.com/berth-eval/berth/dialects/scripted"
 )
+
+var _ scripted.Voice = Dialect{}
 
 type object map[string]any
 
@@ -55,9 +59,9 @@ func names(tools []tool) (out []string) {
 	return out
 }
 
-// Talk implements dialect.Voice. A turn of the model is one run of its items.
-func (Dialect) Talk(body *dialect.Object) (dialect.Talk, error) {
-	var t dialect.Talk
+// Talk implements scripted.Voice. A turn of the model is one run of its items.
+func (Dialect) Talk(body *dialect.Object) (scripted.Talk, error) {
+	var t scripted.Talk
 	var tools []tool
 	body.Into("tools", &tools)
 	body.Into("instructions", &t.System)
@@ -112,7 +116,7 @@ func usageOf(u dialect.Usage) object {
 
 // items are the output of a reply. The second result is the part of each item
 // that a stream builds up in pieces.
-func items(s dialect.Speech) (all []object, texts []string) {
+func items(s scripted.Speech) (all []object, texts []string) {
 	add := func(o object, text string) { all, texts = append(all, o), append(texts, text) }
 	if s.Thinking != "" {
 		add(object{
@@ -121,7 +125,7 @@ func items(s dialect.Speech) (all []object, texts []string) {
 	}
 	if s.Text != "" || len(s.Tools) == 0 {
 		kind, field := "output_text", "text"
-		if s.Stop == dialect.StopRefused {
+		if s.Stop == scripted.StopRefused {
 			kind, field = "refusal", "refusal"
 		}
 		part := object{"type": kind, field: s.Text}
@@ -149,7 +153,7 @@ func items(s dialect.Speech) (all []object, texts []string) {
 	return all, texts
 }
 
-func response(s dialect.Speech, status string, output []object, usage any) object {
+func response(s scripted.Speech, status string, output []object, usage any) object {
 	incomplete := any(nil)
 	if status == "incomplete" {
 		incomplete = object{"reason": "max_output_tokens"}
@@ -161,15 +165,15 @@ func response(s dialect.Speech, status string, output []object, usage any) objec
 	}
 }
 
-func status(s dialect.Speech) string {
-	if s.Stop == dialect.StopLength {
+func status(s scripted.Speech) string {
+	if s.Stop == scripted.StopLength {
 		return "incomplete"
 	}
 	return "completed"
 }
 
-// Whole implements dialect.Voice.
-func (Dialect) Whole(s dialect.Speech) []byte {
+// Whole implements scripted.Voice.
+func (Dialect) Whole(s scripted.Speech) []byte {
 	all, _ := items(s)
 	return dialect.JSON(response(s, status(s), all, usageOf(s.Usage)))
 }
@@ -181,7 +185,7 @@ type stream struct {
 
 func (st *stream) say(name string, o object) {
 	o["type"], o["sequence_number"] = name, len(st.out)
-	st.out = append(st.out, dialect.SSE(name, o))
+	st.out = append(st.out, wire.SSE(name, o))
 }
 
 // with is o with other values for some members.
@@ -192,15 +196,15 @@ func (o object) with(over object) object {
 	return c
 }
 
-// Stream implements dialect.Voice.
-func (Dialect) Stream(s dialect.Speech) [][]byte {
+// Stream implements scripted.Voice.
+func (Dialect) Stream(s scripted.Speech) [][]byte {
 	st := &stream{}
 	all, texts := items(s)
 	st.say("response.created", object{"response": response(s, "in_progress", []object{}, nil)})
 	st.say("response.in_progress", object{"response": response(s, "in_progress", []object{}, nil)})
 	for i, it := range all {
 		at := object{"output_index": i, "item_id": it["id"]}
-		pieces := dialect.Pieces(texts[i], s.Chunk)
+		pieces := scripted.Pieces(texts[i], s.Chunk)
 		switch it["type"] {
 		case "message":
 			st.message(it, at, pieces)
@@ -250,12 +254,12 @@ func (st *stream) call(it, at object, pieces []string, name, field string) {
 	st.say(name+".done", at.with(object{field: it[field], "name": it["name"]}))
 }
 
-// Counted implements dialect.Voice.
+// Counted implements scripted.Voice.
 func (Dialect) Counted(tokens int64) []byte {
 	return dialect.JSON(object{"object": "response.input_tokens", "input_tokens": tokens})
 }
 
-// Listed implements dialect.Voice.
+// Listed implements dialect.Dialect.
 func (Dialect) Listed(names []string) []byte { return Listed(names) }
 
 // Listed answers a question for models as all of the provider's APIs do.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -43,10 +44,10 @@ func (Dialect) Call(r *http.Request) (dialect.Call, bool) {
 }
 
 // Token implements dialect.Dialect.
-func (Dialect) Token(r *http.Request) string { return dialect.Bearer(r) }
+func (Dialect) Token(r *http.Request) string { return wire.Bearer(r) }
 
 // Authorize implements dialect.Dialect.
-func (Dialect) Authorize(r *http.Request, key string) { dialect.SetBearer(r, key) }
+func (Dialect) Authorize(r *http.Request, key string) { wire.SetBearer(r, key) }
 
 // Facts implements dialect.Dialect.
 func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error) {
@@ -57,7 +58,7 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 	if name := "previous_response_id"; given(body.Get(name)) {
 		f.Continues = name
 	}
-	f.Inline, f.Images = dialect.Inline(body.Get("input"))
+	f.Inline, f.Images = wire.Inline(body.Get("input"))
 	return f, nil
 }
 
@@ -95,7 +96,7 @@ func (Dialect) Failure(f dialect.Failure) dialect.Response { return Failure(f) }
 
 // Late implements dialect.Dialect.
 func (Dialect) Late(f dialect.Failure) []byte {
-	return dialect.SSE("error", object{"type": "error", "code": failures[f.Kind].code, "message": f.Message, "param": nil, "sequence_number": 0})
+	return wire.SSE("error", object{"type": "error", "code": failures[f.Kind].code, "message": f.Message, "param": nil, "sequence_number": 0})
 }
 
 // failures are the statuses, types and codes of the provider's own errors.
@@ -116,7 +117,7 @@ var failures = map[dialect.FailureKind]struct {
 // share.
 func Failure(f dialect.Failure) dialect.Response {
 	w := failures[f.Kind]
-	return dialect.Answer(w.status, f.Retry, object{
+	return wire.Answer(w.status, f.Retry, object{
 		"error": object{"message": f.Message, "type": w.word, "param": nil, "code": w.code},
 	}, f.Kind != dialect.Overloaded && f.Kind != dialect.Unreachable)
 }
@@ -166,7 +167,7 @@ func (m *meter) Event(e dialect.Event) {
 		}
 	}
 	if json.Unmarshal(e.Data, &d) != nil {
-		m.r.Invalid = m.r.Invalid || dialect.Garbage(e.Data)
+		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
 		return
 	}
 	switch d.Type {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/dialects/internal/wire"
 )
 
 // known are the members of a request that make the provider fetch and run
@@ -27,15 +28,15 @@ var own = map[string]bool{
 }
 
 func hostedTool(raw json.RawMessage) (string, bool) {
-	kind := dialect.TypeOf(raw)
+	kind := wire.TypeOf(raw)
 	outside, hosted := kind, false
 	dialect.Fields(raw, func(name string, v json.RawMessage) {
 		switch {
 		case kind == "shell" && name == "environment" && string(v) != "null":
-			hosted = hosted || dialect.TypeOf(v) != "local"
+			hosted = hosted || wire.TypeOf(v) != "local"
 		case kind == "namespace" && name == "tools": // which are functions
 			dialect.Each(v, func(t json.RawMessage) {
-				if k := dialect.TypeOf(t); !hosted && !own[k] {
+				if k := wire.TypeOf(t); !hosted && !own[k] {
 					outside, hosted = k, true
 				}
 			})
@@ -45,16 +46,18 @@ func hostedTool(raw json.RawMessage) (string, bool) {
 }
 
 // Restrict implements dialect.Dialect.
-func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, s *dialect.Restriction) {
+func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) (dropped []string, refused string) {
+	s := &wire.Restriction{Allowed: allowed}
 	s.Members(body, known, kept)
 	s.Tools(body, hostedTool)
 	for _, name := range []string{"instructions", "input"} {
 		if raw := body.Get(name); raw != nil {
-			if left := dialect.Map(raw, func(i json.RawMessage) json.RawMessage { return sealed(i, s) }); len(left) != len(raw) {
+			if left := wire.Map(raw, func(i json.RawMessage) json.RawMessage { return sealed(i, s) }); len(left) != len(raw) {
 				body.Set(name, left)
 			}
 		}
 	}
+	return s.Dropped, s.Refused
 }
 
 // plain are the types of items that hold no content: what the model said or
@@ -67,7 +70,7 @@ var plain = map[string]bool{
 
 // sealed looks at one item of the conversation, and takes tools out of it that
 // the provider would run; nil: nothing is left.
-func sealed(raw json.RawMessage, s *dialect.Restriction) json.RawMessage {
+func sealed(raw json.RawMessage, s *wire.Restriction) json.RawMessage {
 	b, ok := s.Block(raw, "role", "content", "output", "tools", "environment")
 	switch {
 	case !ok, plain[b.Type]:
@@ -77,7 +80,7 @@ func sealed(raw json.RawMessage, s *dialect.Restriction) json.RawMessage {
 		parts(b.Get("output"), s)
 	case b.Type == "additional_tools" || b.Type == "tool_search_output":
 		return without(raw, s)
-	case b.Type == "shell_call" && (b.Get("environment") == nil || dialect.TypeOf(b.Get("environment")) == "local"):
+	case b.Type == "shell_call" && (b.Get("environment") == nil || wire.TypeOf(b.Get("environment")) == "local"):
 	case b.Type == "": // an id alone is one
 		s.Refuse("item_reference")
 	default:
@@ -87,12 +90,12 @@ func sealed(raw json.RawMessage, s *dialect.Restriction) json.RawMessage {
 }
 
 // without is an item less its tools that the provider would run.
-func without(raw json.RawMessage, s *dialect.Restriction) json.RawMessage {
+func without(raw json.RawMessage, s *wire.Restriction) json.RawMessage {
 	o, err := dialect.ParseObject(raw)
 	if err != nil {
 		return raw
 	}
-	tools := dialect.Map(o.Get("tools"), func(t json.RawMessage) json.RawMessage {
+	tools := wire.Map(o.Get("tools"), func(t json.RawMessage) json.RawMessage {
 		if name, ok := hostedTool(t); ok && s.Drop(name) {
 			return nil
 		}
@@ -101,7 +104,7 @@ func without(raw json.RawMessage, s *dialect.Restriction) json.RawMessage {
 	switch {
 	case len(tools) == len(o.Get("tools")):
 		return raw
-	case string(tools) == "[]" && len(o.Get("tools")) > 2 && dialect.TypeOf(raw) == "additional_tools":
+	case string(tools) == "[]" && len(o.Get("tools")) > 2 && wire.TypeOf(raw) == "additional_tools":
 		return nil
 	}
 	o.Set("tools", tools)
@@ -115,7 +118,7 @@ var text = map[string]bool{
 }
 
 // parts looks at the content of a message or of an output.
-func parts(raw json.RawMessage, s *dialect.Restriction) {
+func parts(raw json.RawMessage, s *wire.Restriction) {
 	dialect.Each(raw, func(part json.RawMessage) {
 		b, ok := s.Block(part, "image_url", "file_url", "file_id", "file_data")
 		switch {

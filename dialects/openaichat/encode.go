@@ -6,21 +6,25 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/dialects/openai"
+	"github.com/berth-eval/berth/dialects/scripted"
 )
+
+var _ scripted.Voice = Dialect{}
 
 type object map[string]any
 
-// Talk implements dialect.Voice.
-func (Dialect) Talk(body *dialect.Object) (dialect.Talk, error) {
+// Talk implements scripted.Voice.
+func (Dialect) Talk(body *dialect.Object) (scripted.Talk, error) {
 	var messages []struct {
 		Role    string
 		Content json.RawMessage
 	}
 	if err := json.Unmarshal(body.Get("messages"), &messages); err != nil {
-		return dialect.Talk{}, fmt.Errorf("messages: %w", err)
+		return scripted.Talk{}, fmt.Errorf("messages: %w", err)
 	}
-	var t dialect.Talk
+	var t scripted.Talk
 	var last, system []string
 	for _, m := range messages {
 		switch m.Role {
@@ -45,11 +49,11 @@ func (Dialect) Talk(body *dialect.Object) (dialect.Talk, error) {
 	return t, nil
 }
 
-func finish(s dialect.Speech) string {
+func finish(s scripted.Speech) string {
 	switch {
-	case s.Stop == dialect.StopLength:
+	case s.Stop == scripted.StopLength:
 		return "length"
-	case s.Stop == dialect.StopRefused:
+	case s.Stop == scripted.StopRefused:
 		return "content_filter"
 	case len(s.Tools) > 0:
 		return "tool_calls"
@@ -66,7 +70,7 @@ func usageOf(u dialect.Usage) object {
 	}
 }
 
-func call(s dialect.Speech, i int, arguments string) object {
+func call(s scripted.Speech, i int, arguments string) object {
 	t := s.Tools[i]
 	o := object{"id": fmt.Sprintf("call_%s_%d", s.ID, i), "type": "function", "function": object{"name": t.Name, "arguments": arguments}}
 	if t.Custom {
@@ -77,13 +81,13 @@ func call(s dialect.Speech, i int, arguments string) object {
 	return o
 }
 
-// Whole implements dialect.Voice.
-func (Dialect) Whole(s dialect.Speech) []byte {
+// Whole implements scripted.Voice.
+func (Dialect) Whole(s scripted.Speech) []byte {
 	m := object{"role": "assistant", "content": s.Text, "refusal": nil}
 	if s.Text == "" && len(s.Tools) > 0 {
 		m["content"] = nil
 	}
-	if s.Stop == dialect.StopRefused {
+	if s.Stop == scripted.StopRefused {
 		m["content"], m["refusal"] = nil, s.Text
 	}
 	if s.Thinking != "" {
@@ -102,11 +106,11 @@ func (Dialect) Whole(s dialect.Speech) []byte {
 	})
 }
 
-// Stream implements dialect.Voice. Its last event but one holds the usage.
-func (Dialect) Stream(s dialect.Speech) [][]byte {
+// Stream implements scripted.Voice. Its last event but one holds the usage.
+func (Dialect) Stream(s scripted.Speech) [][]byte {
 	var out [][]byte
 	chunk := func(choices []object, usage any) {
-		out = append(out, dialect.SSE("", object{
+		out = append(out, wire.SSE("", object{
 			"id": "chatcmpl-" + s.ID, "object": "chat.completion.chunk", "created": 0, "model": s.Model, "choices": choices, "usage": usage,
 		}))
 	}
@@ -114,21 +118,21 @@ func (Dialect) Stream(s dialect.Speech) [][]byte {
 		chunk([]object{{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": nil}}, nil)
 	}
 	say(object{"role": "assistant", "content": ""}, nil)
-	for _, p := range dialect.Pieces(s.Thinking, s.Chunk) {
+	for _, p := range scripted.Pieces(s.Thinking, s.Chunk) {
 		say(object{"reasoning_content": p}, nil)
 	}
 	field := "content"
-	if s.Stop == dialect.StopRefused {
+	if s.Stop == scripted.StopRefused {
 		field = "refusal"
 	}
-	for _, p := range dialect.Pieces(s.Text, s.Chunk) {
+	for _, p := range scripted.Pieces(s.Text, s.Chunk) {
 		say(object{field: p}, nil)
 	}
 	for i, t := range s.Tools {
 		first := call(s, i, "")
 		first["index"] = i
 		say(object{"tool_calls": []object{first}}, nil)
-		for _, p := range dialect.Pieces(t.ArgumentText(), s.Chunk) {
+		for _, p := range scripted.Pieces(t.ArgumentText(), s.Chunk) {
 			piece := object{"index": i, "function": object{"arguments": p}}
 			if t.Custom {
 				piece = object{"index": i, "custom": object{"input": p}}
@@ -141,8 +145,8 @@ func (Dialect) Stream(s dialect.Speech) [][]byte {
 	return append(out, []byte("data: [DONE]\n\n"))
 }
 
-// Counted implements dialect.Voice; the dialect has no such question.
+// Counted implements scripted.Voice; the dialect has no such question.
 func (Dialect) Counted(tokens int64) []byte { return dialect.JSON(object{"input_tokens": tokens}) }
 
-// Listed implements dialect.Voice.
+// Listed implements dialect.Dialect.
 func (Dialect) Listed(names []string) []byte { return openai.Listed(names) }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/dialects/openai"
 	"github.com/berth-eval/berth/plugins/model"
 )
@@ -38,10 +39,10 @@ func (Dialect) Call(r *http.Request) (dialect.Call, bool) {
 }
 
 // Token implements dialect.Dialect.
-func (Dialect) Token(r *http.Request) string { return dialect.Bearer(r) }
+func (Dialect) Token(r *http.Request) string { return wire.Bearer(r) }
 
 // Authorize implements dialect.Dialect.
-func (Dialect) Authorize(r *http.Request, key string) { dialect.SetBearer(r, key) }
+func (Dialect) Authorize(r *http.Request, key string) { wire.SetBearer(r, key) }
 
 // Facts implements dialect.Dialect.
 func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error) {
@@ -52,7 +53,7 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 	body.Into("max_tokens", &f.MaxOutput)
 	body.Into("max_completion_tokens", &f.MaxOutput)
 	body.Into("n", &f.Answers)
-	f.Inline, f.Images = dialect.Inline(body.Get("messages"))
+	f.Inline, f.Images = wire.Inline(body.Get("messages"))
 	return f, nil
 }
 
@@ -176,7 +177,7 @@ func (m *meter) Event(e dialect.Event) {
 		Error *struct{ Message string }
 	}
 	if json.Unmarshal(e.Data, &d) != nil {
-		m.r.Invalid = m.r.Invalid || dialect.Garbage(e.Data)
+		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
 		return
 	}
 	m.take(d.Usage)

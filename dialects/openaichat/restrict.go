@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/dialects/internal/wire"
 )
 
 // known are the members of a request that make the provider fetch and run
@@ -35,7 +36,7 @@ func set(names ...string) map[string]bool {
 }
 
 func hostedTool(raw json.RawMessage) (string, bool) {
-	kind := dialect.TypeOf(raw)
+	kind := wire.TypeOf(raw)
 	if kind != "" {
 		return kind, kind != "function" && kind != "custom"
 	}
@@ -52,7 +53,8 @@ func hostedTool(raw json.RawMessage) (string, bool) {
 var ofTool = set("type", "function", "custom", "name", "description", "parameters", "strict", "cache_control", "defer_loading", "format")
 
 // Restrict implements dialect.Dialect.
-func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, s *dialect.Restriction) {
+func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) (dropped []string, refused string) {
+	s := &wire.Restriction{Allowed: allowed}
 	s.Members(body, known, nil)
 	s.Tools(body, hostedTool)
 	dialect.Each(body.Get("messages"), func(m json.RawMessage) {
@@ -60,6 +62,7 @@ func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, s *dialect.Restric
 			dialect.Each(b.Get("content"), func(p json.RawMessage) { part(p, s) })
 		}
 	})
+	return s.Dropped, s.Refused
 }
 
 // text are the types of parts that hold text or bytes.
@@ -70,7 +73,7 @@ var text = set("", "text", "refusal", "thinking", "reasoning", "input_text", "ou
 var media = set("image_url", "video_url", "audio_url", "input_image", "file", "input_file")
 
 // part looks at a part of a message.
-func part(raw json.RawMessage, s *dialect.Restriction) {
+func part(raw json.RawMessage, s *wire.Restriction) {
 	names := []string{"image_url", "video_url", "audio_url", "file", "file_id", "file_url"}
 	b, ok := s.Block(raw, names...)
 	if !ok {

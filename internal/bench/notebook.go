@@ -58,7 +58,7 @@ func (b *bench) startOf(ctx context.Context, name, url, message string, dialect 
 	if err != nil {
 		return s, err
 	}
-	m := model.Endpoint{Inside: url, Token: "by-hand", Dialect: dialect, Name: scripted}
+	m := model.Endpoint{Inside: url, Token: "by-hand", Dialect: dialect, Name: modelName}
 	needs, err := a.Check(ctx, agent.CheckRequest{Role: agent.RoleAgent, Models: map[string]model.Info{"default": {Dialect: dialect, Name: m.Name}}})
 	if err != nil {
 		return s, err

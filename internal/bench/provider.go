@@ -14,12 +14,12 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
-	"github.com/berth-eval/berth/core/gateway/script"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/dialects/scripted"
 )
 
-// scripted is the name of its model.
-const scripted = "scripted"
+// modelName is the name of its model.
+const modelName = "scripted"
 
 // provider is a scripted model behind an address of its own, which a CLI can ask
 // by hand, and the gateway for it. It notes when the first request of each
@@ -27,7 +27,7 @@ const scripted = "scripted"
 type provider struct {
 	*httptest.Server
 
-	script *script.Session
+	script *scripted.Session
 
 	mu      sync.Mutex
 	arrived []time.Time // one for each first request
@@ -36,7 +36,7 @@ type provider struct {
 
 // newProvider answers from a script of YAML.
 func newProvider(text string) (*provider, error) {
-	s, err := script.Parse([]byte(text), false)
+	s, err := scripted.Parse([]byte(text), false)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case call.Kind == dialect.List:
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(d.Listed([]string{scripted})) // the client may be gone
+		_, _ = w.Write(d.Listed([]string{modelName})) // the client may be gone
 		return
 	}
 	resp, err := p.reply(r, at, d, call)
@@ -114,14 +114,18 @@ func (p *provider) reply(r *http.Request, at time.Time, d dialect.Dialect, call 
 	if err != nil {
 		return nil, err
 	}
-	talk, err := d.Talk(body)
+	voice, ok := d.(scripted.Voice)
+	if !ok {
+		return nil, fmt.Errorf("a scripted model does not speak %s", d.Name())
+	}
+	talk, err := voice.Talk(body)
 	if err != nil {
 		return nil, err
 	}
 	if call.Kind == dialect.Generate && talk.Turn == 0 {
 		p.first(at)(r.Context())
 	}
-	return p.script.Send(r.Context(), script.Request{Dialect: d, Call: call, Facts: facts, Body: body})
+	return p.script.Send(r.Context(), dialect.Request{Dialect: d, Call: call, Facts: facts, Body: body})
 }
 
 // unpacked is the body of a request without its packing.

@@ -53,7 +53,7 @@ func (b *bench) lay(name string, p program, url string, repeat, flight int) (str
 		return "", err
 	}
 	hcl := strings.Replace(string(text), "  agent       = agent.a\n", "  agent       = agent.a\n  model       = model.m\n", 1)
-	hcl += fmt.Sprintf("model \"m\" {\n  provider = %q\n  name     = %q\n  base_url = %q\n  in_flight = %d\n}\n", p.dialect, scripted, p.base(url), 4*flight)
+	hcl += fmt.Sprintf("model \"m\" {\n  provider = %q\n  name     = %q\n  base_url = %q\n  in_flight = %d\n}\n", p.dialect, modelName, p.base(url), 4*flight)
 	return dir, os.WriteFile(file, []byte(hcl), 0o600)
 }
 

@@ -102,7 +102,7 @@ func TestNamesIn(t *testing.T) {
 		{"core/run/run.go", "case \"claude-code\":", 1},
 		{"core/run/run.go", "useDocker()\nuse_docker\nwe decline", 2},
 		{"core/gateway/gateway.go", "case \"anthropic\":", 1},
-		{"core/gateway/script/script.go", "// for codex only", 1},
+		{"core/gateway/gateway.go", "// for codex only", 1},
 	} {
 		if got := namesIn(file{tt.path, tt.text}); len(got) != tt.want {
 			t.Errorf("namesIn(%q, %q) = %q, want %d", tt.path, tt.text, got, tt.want)

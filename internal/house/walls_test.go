@@ -70,8 +70,8 @@ func trespass(from, to string) string {
 			return room + "/ imports only plugins/, its own folder and " + room + "/internal"
 		}
 	case "dialects":
-		if !under(ours, "dialects") && !under(ours, "plugins") && ours != "core/gateway/dialect" {
-			return "dialects/ imports plugins/ and core/gateway/dialect"
+		if !under(ours, "dialects") && !under(ours, "plugins") && ours != "core/gateway/dialect" && ours != "core/cell" {
+			return "dialects/ imports plugins/, core/gateway/dialect and core/cell"
 		}
 	case "core":
 		if !under(ours, "core") && !under(ours, "plugins") {

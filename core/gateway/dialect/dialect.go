@@ -138,7 +138,9 @@ type Dialect interface {
 	Facts(c Call, body *Object) (Facts, error)
 	// Restrict takes out of a request, or refuses, what would make the provider
 	// fetch or run something: all but what the dialect knows not to.
-	Restrict(c Call, body *Object, s *Restriction)
+	// The names in allowed may stay. It returns the names of what it took out, and
+	// of the first that it refuses; empty: none.
+	Restrict(c Call, body *Object, allowed []string) (dropped []string, refused string)
 	// Edit changes a request. It may change the path of the call, too.
 	Edit(c *Call, body *Object, e Edit) error
 	// Fleeting are members of a request that say nothing about the answer and
@@ -160,91 +162,8 @@ type Dialect interface {
 	Late(f Failure) []byte
 	// KeepAlive is what a client of a stream of events reads over.
 	KeepAlive() []byte
-	Voice
-}
-
-// Voice speaks as the provider would: what scripted models need.
-type Voice interface {
-	// Talk is what a scripted model goes by.
-	Talk(body *Object) (Talk, error)
-	// Whole is a reply in one piece.
-	Whole(s Speech) []byte
-	// Stream is a reply as events, in order, each with its blank line.
-	Stream(s Speech) [][]byte
-	// Counted answers a question for a number of tokens.
-	Counted(tokens int64) []byte
 	// Listed answers a question for models.
 	Listed(names []string) []byte
-}
-
-// Talk is a request as a scripted model sees it.
-type Talk struct {
-	Turn   int      // how many replies of the model are in it
-	Last   string   // text after the last of them: of the user, or of tools
-	System string   // instructions
-	Tools  []string // names of the tools that are offered
-}
-
-// Speech is a reply of a scripted model.
-type Speech struct {
-	ID       string // unique in the session, without spaces
-	Model    string
-	Thinking string
-	Text     string
-	Tools    []ToolCall
-	Stop     Stop
-	Usage    Usage
-	Chunk    int // characters of a piece of a stream; 0: all at once
-}
-
-// ToolCall is a wish of the model to use a tool.
-type ToolCall struct {
-	Name      string
-	Arguments json.RawMessage // an object; or a string, for a tool that takes text
-	Custom    bool            // the tool takes text where the dialect has such tools
-}
-
-// Stop is why a reply ends.
-type Stop string
-
-// The stops. The zero value is Done, or Tools when there are tool calls.
-const (
-	StopDone    Stop = "done"
-	StopLength  Stop = "length"
-	StopRefused Stop = "refused"
-)
-
-// Pieces cuts s into pieces of n characters; n of 0 or less makes one piece. An
-// empty s has none.
-func Pieces(s string, n int) []string {
-	if s == "" {
-		return nil
-	}
-	if n <= 0 {
-		return []string{s}
-	}
-	var out []string
-	start, count := 0, 0
-	for i := range s {
-		if count == n {
-			out = append(out, s[start:i])
-			start, count = i, 0
-		}
-		count++
-	}
-	return append(out, s[start:])
-}
-
-// ArgumentText is what a tool call says, as text.
-func (t ToolCall) ArgumentText() string {
-	var s string
-	if json.Unmarshal(t.Arguments, &s) == nil {
-		return s
-	}
-	if len(t.Arguments) == 0 {
-		return "{}"
-	}
-	return string(t.Arguments)
 }
 
 // JSON is v, which always can be written.
@@ -254,13 +173,4 @@ func JSON(v any) []byte {
 		panic("gateway: a reply of ours cannot be written: " + err.Error())
 	}
 	return b
-}
-
-// SSE is an event with a name, or without one when name is empty.
-func SSE(name string, v any) []byte {
-	b := append([]byte("data: "), JSON(v)...)
-	if name != "" {
-		b = append([]byte("event: "+name+"\n"), b...)
-	}
-	return append(b, '\n', '\n')
 }

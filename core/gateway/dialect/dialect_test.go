@@ -124,31 +124,6 @@ func TestMergingTheSameChangesNothing(t *testing.T) {
 	}
 }
 
-func TestPieces(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		in   string
-		n    int
-		want string
-	}{{"", 3, "[]"}, {"abc", 0, "[abc]"}, {"Grüße", 2, "[Gr üß e]"}, {"ab", 2, "[ab]"}, {"世界", 1, "[世 界]"}} {
-		if got := fmt.Sprint(Pieces(tt.in, tt.n)); got != tt.want {
-			t.Errorf("Pieces(%q, %d) = %s, want %s", tt.in, tt.n, got, tt.want)
-		}
-	}
-}
-
-func TestInlineFilesAreToldFromText(t *testing.T) {
-	t.Parallel()
-	picture := strings.Repeat("iVBORw0KGgo", 200)
-	size, n := Inline([]byte(`[{"source":{"type":"base64","data":"` + picture + `"}},{"url": "data:image/png;base64,` + picture + `"},{"text":"` + picture + `"}]`))
-	if n != 2 || size < int64(2*len(picture)) || size > int64(2*len(picture)+40) {
-		t.Errorf("%d bytes in %d files, want 2 of %d", size, n, len(picture))
-	}
-	if _, n = Inline([]byte(`{"data":"` + strings.Repeat("words and words ", 200) + `"}`)); n != 0 {
-		t.Error("words counted as a file")
-	}
-}
-
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte("data: x\n\nevent: y\r\ndata: z\r\n\r\n"), 3)
 	f.Fuzz(func(t *testing.T, in []byte, cut int) {

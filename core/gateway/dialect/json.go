@@ -115,6 +115,9 @@ func within(raw []byte, v gjson.Result) json.RawMessage {
 	return raw[v.Index:end:end]
 }
 
+// Names are those of its members, in order. They must not be changed.
+func (o *Object) Names() []string { return o.names }
+
 // Get is the value of a member; nil: there is none.
 func (o *Object) Get(name string) json.RawMessage { return o.values[name] }
 
@@ -236,4 +239,20 @@ func (o *Object) Merge(over json.RawMessage) error {
 		}
 	}
 	return nil
+}
+
+// Problem is what the member "error" of an answer says; empty: there is none.
+func Problem(raw json.RawMessage) string {
+	if len(raw) == 0 || string(raw) == "null" {
+		return ""
+	}
+	var d struct{ Message string }
+	if json.Unmarshal(raw, &d) == nil && d.Message != "" {
+		return d.Message
+	}
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
 }

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -18,3 +19,5 @@ func Dearer(body *Object, rates map[string][]string) []string {
 	}
 	return names
 }
+
+func given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }

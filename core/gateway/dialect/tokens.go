@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -38,22 +37,4 @@ func (t Tokens) Times(n Tokens) Tokens {
 		return MaxTokens
 	}
 	return t * n
-}
-
-// TypeOf is the member `type` of a tool, spelled like this: a reader that is
-// less strict would take "TYPE" for it, too, and see another tool than the
-// provider does. What is there twice, or is no text, is a type that nobody knows.
-func TypeOf(raw json.RawMessage) string {
-	kind, times := "", 0
-	Fields(raw, func(name string, v json.RawMessage) {
-		if name != "type" || !given(v) {
-			return
-		}
-		var s string
-		if times++; times > 1 || json.Unmarshal(v, &s) != nil {
-			s = "type " + string(v[:min(len(v), maxName)])
-		}
-		kind += s
-	})
-	return kind
 }

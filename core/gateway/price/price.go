@@ -1,72 +1,21 @@
-// Package price says what tokens cost: from the experiment, else from the
-// table that is shipped, which is dated and names its source. What is not known
-// stays unknown, which is not zero.
+// Package price says what tokens cost: from the experiment, else from a table.
+// What is not known stays unknown, which is not zero.
 //
 // It must not meter anything, and knows no provider but as data in the table.
 package price
 
 import (
 	"cmp"
-	_ "embed"
-	"fmt"
-	"strings"
-	"sync"
-
-	"github.com/goccy/go-yaml"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-//go:embed prices.yaml
-var shipped []byte
-
-// Table is a price list. Prices are in USD per million tokens.
-type Table struct {
-	Date   string                `yaml:"date"`
-	Source string                `yaml:"source"`
-	Models map[string]tokenPrice `yaml:"models"`
-}
-
-type tokenPrice struct {
-	Above       int64        `yaml:"above"` // of a tier only
-	Input       *float64     `yaml:"input"`
-	CachedInput *float64     `yaml:"cached_input"`
-	CacheWrite  *float64     `yaml:"cache_write"`
-	Output      *float64     `yaml:"output"`
-	Tiers       []tokenPrice `yaml:"tiers"` // of a model, the smallest first
-	// Of a model only: tokens of input that a request, and of output that an
-	// answer may have.
-	Context   int64 `yaml:"context"`
-	MaxOutput int64 `yaml:"max_output"`
-}
-
-// Shipped is the table of this program.
-var Shipped = sync.OnceValue(func() *Table {
-	t, err := Parse(shipped)
-	if err != nil {
-		panic("gateway: the table of prices is broken: " + err.Error())
-	}
-	return t
-})
-
-// Parse reads a table.
-func Parse(b []byte) (*Table, error) {
-	t := &Table{}
-	if err := yaml.UnmarshalWithOptions(b, t, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("prices: %w", err)
-	}
-	if t.Date == "" || t.Source == "" {
-		return nil, fmt.Errorf("prices: a table has a date and a source")
-	}
-	return t, nil
-}
-
 // Of is the price of a model: that of its block, else, for a provider's own
 // address, that of the table; nil when it is not known. A scripted model
 // without a price is free.
-func (t *Table) Of(m *cell.Model) *cell.Price {
+func Of(table *dialect.Set, m *cell.Model) *cell.Price {
 	zero := 0.0
 	switch {
 	case m.Price != nil:
@@ -76,15 +25,7 @@ func (t *Table) Of(m *cell.Model) *cell.Price {
 	case m.BaseURL != "":
 		return nil // somebody else's price
 	}
-	p, ok := t.Models[strings.TrimPrefix(m.Name, "models/")]
-	if !ok {
-		return nil
-	}
-	out := &cell.Price{Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output}
-	for _, t := range p.Tiers {
-		out.Tiers = append(out.Tiers, cell.PriceTier{Above: t.Above, Input: t.Input, CachedInput: t.CachedInput, CacheWrite: t.CacheWrite, Output: t.Output})
-	}
-	return out
+	return table.Known(m.Name).Price
 }
 
 // Limits are how many tokens a request to a model and its answer may have.
@@ -100,10 +41,10 @@ const (
 	assumedOutput  = 16384
 )
 
-// Limits of a model are those of its block, else those of the table. Few answers
+// LimitsOf a model are those of its block, else those of the table. Few answers
 // are as long as the model allows, so Usual is less.
-func (t *Table) Limits(m *cell.Model) Limits {
-	known := t.Models[strings.TrimPrefix(m.Name, "models/")]
+func LimitsOf(table *dialect.Set, m *cell.Model) Limits {
+	known := table.Known(m.Name)
 	l := Limits{
 		Context: cmp.Or(m.ContextTokens, known.Context, assumedContext), Output: known.MaxOutput, Usual: cmp.Or(m.ReserveOutput, assumedOutput),
 	}

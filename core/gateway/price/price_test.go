@@ -2,7 +2,6 @@ package price
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
@@ -57,40 +56,22 @@ func TestWhatIsNotKnownStaysUnknown(t *testing.T) {
 	}
 }
 
-func TestTheShippedTable(t *testing.T) {
+func TestAPriceIsOfTheBlockOrOfTheTable(t *testing.T) {
 	t.Parallel()
-	table := Shipped()
-	if len(table.Models) < 20 {
-		t.Fatalf("%d models", len(table.Models))
+	table := &dialect.Set{Models: func() map[string]dialect.Known {
+		return map[string]dialect.Known{"m1": {Price: &cell.Price{Input: new(1.0), Output: new(2.0)}}}
+	}}
+	if p := Of(table, &cell.Model{Name: "models/m1"}); p == nil || *p.Output != 2 {
+		t.Errorf("m1 is not found: %+v", p)
 	}
-	for name, p := range table.Models {
-		if p.Input == nil || p.Output == nil || *p.Input <= 0 || *p.Output < *p.Input || (p.CachedInput != nil && *p.CachedInput > *p.Input) {
-			t.Errorf("%s has an odd price", name)
-		}
-		for i, tier := range p.Tiers {
-			if tier.Input == nil || tier.Output == nil || *tier.Input <= *p.Input || (tier.CachedInput == nil) != (p.CachedInput == nil) ||
-				i > 0 && tier.Above <= p.Tiers[i-1].Above || tier.Above < 1000 {
-				t.Errorf("%s has an odd tier", name)
-			}
-		}
+	if Of(table, &cell.Model{Name: "m1", BaseURL: "http://elsewhere"}) != nil {
+		t.Error("there is a price at somebody else's address")
 	}
-	for name := range table.Models {
-		if table.Of(&cell.Model{Name: name}) == nil {
-			t.Errorf("%s is not found", name)
-		}
-		if table.Of(&cell.Model{Name: name, BaseURL: "http://elsewhere"}) != nil {
-			t.Errorf("%s has a price at somebody else's address", name)
-		}
-		own := &cell.Price{Input: new(1.0)}
-		if table.Of(&cell.Model{Name: name, Price: own}) != own {
-			t.Errorf("%s: the experiment's price does not win", name)
-		}
-		break
+	own := &cell.Price{Input: new(1.0)}
+	if Of(table, &cell.Model{Name: "m1", Price: own}) != own {
+		t.Error("the experiment's price does not win")
 	}
-	if table.Of(&cell.Model{Name: "nobody-knows"}) != nil {
+	if Of(table, &cell.Model{Name: "nobody-knows"}) != nil {
 		t.Error("a price was invented")
-	}
-	if _, err := Parse([]byte("models: {}\n")); err == nil || !strings.Contains(err.Error(), "date") {
-		t.Errorf("a table without a date: %v", err)
 	}
 }

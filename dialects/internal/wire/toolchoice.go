@@ -1,6 +1,10 @@
-package dialect
+package wire
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/berth-eval/berth/core/gateway/dialect"
+)
 
 // choice is what a request says of which tool is to be used, in the shapes of
 // all dialects that have it as `tool_choice`.
@@ -21,7 +25,7 @@ var loose = map[string]bool{"auto": true, "none": true, "any": true, "tool": tru
 // Forced is the tool of the provider's that a request insists on: by its name or
 // type, or because nothing else is left to be used; empty: none. hosted names a
 // tool when it is one of those.
-func Forced(body *Object, hosted func(json.RawMessage) (string, bool)) string {
+func Forced(body *dialect.Object, hosted func(json.RawMessage) (string, bool)) string {
 	raw := body.Get("tool_choice")
 	var c choice
 	if json.Unmarshal(raw, &c) != nil && json.Unmarshal(raw, &c.Type) != nil {

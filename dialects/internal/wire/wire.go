@@ -1,4 +1,6 @@
-package dialect
+// Package wire holds what the folders of the dialects share: how requests are
+// read and restricted, and how answers and events are written.
+package wire
 
 import (
 	"bytes"
@@ -8,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 // Bearer is the token of an Authorization header; empty: there is none.
@@ -21,7 +25,7 @@ func Bearer(r *http.Request) string {
 
 // Answer is a whole answer in JSON. One that is final says so to the clients
 // that look for it.
-func Answer(status int, retry time.Duration, body any, final bool) Response {
+func Answer(status int, retry time.Duration, body any, final bool) dialect.Response {
 	h := http.Header{"Content-Type": {"application/json"}}
 	if retry > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(retry.Seconds())), 10))
@@ -29,7 +33,7 @@ func Answer(status int, retry time.Duration, body any, final bool) Response {
 	if final {
 		h.Set("X-Should-Retry", "false") // the vendors' libraries obey it
 	}
-	return Response{Status: status, Header: h, Body: JSON(body)}
+	return dialect.Response{Status: status, Header: h, Body: dialect.JSON(body)}
 }
 
 // inlineKeys are the members in which the dialects carry files in base64.
@@ -69,7 +73,7 @@ func Inline(raw []byte) (size, count int64) {
 
 // DropTools removes the tools for which drop is true, and the choice of a tool
 // when it can no longer be met.
-func DropTools(body *Object, drop func(json.RawMessage) bool) {
+func DropTools(body *dialect.Object, drop func(json.RawMessage) bool) {
 	kept, dropped := 0, 0
 	left := Map(body.Get("tools"), func(t json.RawMessage) json.RawMessage {
 		if drop(t) {
@@ -95,16 +99,16 @@ func Overlay(under, over json.RawMessage) json.RawMessage {
 	if under == nil {
 		return bytes.Clone(over)
 	}
-	o, err := ParseObject(under)
+	o, err := dialect.ParseObject(under)
 	if err != nil {
 		return bytes.Clone(over)
 	}
-	p, err := ParseObject(over)
+	p, err := dialect.ParseObject(over)
 	if err != nil {
 		return under
 	}
-	for _, n := range p.names {
-		o.Set(n, p.values[n])
+	for _, n := range p.Names() {
+		o.Set(n, p.Get(n))
 	}
 	return o.Bytes()
 }
@@ -123,18 +127,29 @@ func Garbage(data []byte) bool {
 	return len(data) > 0 && !bytes.Equal(data, []byte("[DONE]")) && !json.Valid(data)
 }
 
-// Problem is what the member "error" of an answer says; empty: there is none.
-func Problem(raw json.RawMessage) string {
-	if len(raw) == 0 || string(raw) == "null" {
-		return ""
+// SSE is an event with a name, or without one when name is empty.
+func SSE(name string, v any) []byte {
+	b := append([]byte("data: "), dialect.JSON(v)...)
+	if name != "" {
+		b = append([]byte("event: "+name+"\n"), b...)
 	}
-	var d struct{ Message string }
-	if json.Unmarshal(raw, &d) == nil && d.Message != "" {
-		return d.Message
-	}
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
+	return append(b, '\n', '\n')
+}
+
+// TypeOf is the member `type` of a tool, spelled like this: a reader that is
+// less strict would take "TYPE" for it, too, and see another tool than the
+// provider does. What is there twice, or is no text, is a type that nobody knows.
+func TypeOf(raw json.RawMessage) string {
+	kind, times := "", 0
+	dialect.Fields(raw, func(name string, v json.RawMessage) {
+		if name != "type" || !given(v) {
+			return
+		}
+		var s string
+		if times++; times > 1 || json.Unmarshal(v, &s) != nil {
+			s = "type " + string(v[:min(len(v), maxName)])
+		}
+		kind += s
+	})
+	return kind
 }

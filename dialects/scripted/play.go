@@ -1,11 +1,10 @@
-package script
+package scripted
 
 import (
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -17,33 +16,26 @@ import (
 	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
-// ErrDropped means that the script ends the connection without an answer.
-var ErrDropped = errors.New("the script drops the connection")
-
-// Request is what is asked of a scripted model.
-type Request struct {
-	Dialect dialect.Dialect
-	Call    dialect.Call
-	Facts   dialect.Facts
-	Body    *dialect.Object
-}
-
 // bytesPerToken is what texts come to, roughly. Scripts that measure say what
 // they use.
 const bytesPerToken = 4
 
 // Send answers a request as a provider would. The body of the answer ends when
 // ctx does.
-func (s *Session) Send(ctx context.Context, q Request) (*http.Response, error) {
+func (s *Session) Send(ctx context.Context, q dialect.Request) (*http.Response, error) {
+	voice, ok := q.Dialect.(Voice)
+	if !ok {
+		return nil, fmt.Errorf("a scripted model does not speak %s", q.Dialect.Name())
+	}
 	body := q.Body.Without(q.Dialect.Fleeting()) // what differs from run to run changes nothing
 	if q.Call.Kind == dialect.Count {
-		return whole(http.StatusOK, nil, q.Dialect.Counted(estimate(len(body)))), nil
+		return whole(http.StatusOK, nil, voice.Counted(estimate(len(body)))), nil
 	}
-	t, err := q.Dialect.Talk(q.Body)
+	t, err := voice.Talk(q.Body)
 	if err == nil {
 		var r *Reply
 		if r, err = s.next(t); err == nil {
-			return r.play(ctx, q, t, body)
+			return r.play(ctx, voice, q, r.speech(q, t, body))
 		}
 	}
 	f := q.Dialect.Failure(dialect.Failure{Kind: dialect.BadRequest, Message: err.Error()})
@@ -59,27 +51,26 @@ func whole(status int, h http.Header, body []byte) *http.Response {
 	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(bytes.NewReader(body))}
 }
 
-func (r *Reply) play(ctx context.Context, q Request, t dialect.Talk, body []byte) (*http.Response, error) {
+func (r *Reply) play(ctx context.Context, voice Voice, q dialect.Request, speech Speech) (*http.Response, error) {
 	if err := sleep(ctx, time.Duration(r.Delay)); err != nil {
 		return nil, err
 	}
 	switch {
 	case r.Break == "drop":
-		return nil, ErrDropped
+		return nil, dialect.ErrDropped
 	case r.Error != nil:
 		return r.Error.response(q.Dialect), nil
 	}
-	speech := r.speech(q, t, body)
 	p := &player{ctx: ctx, pace: time.Duration(r.Pace), how: r.Break}
 	h := http.Header{"Content-Type": {"application/json"}}
 	switch {
 	case q.Call.Array:
-		p.events = array(q.Dialect.Stream(speech))
+		p.events = array(voice.Stream(speech))
 	case q.Facts.Stream:
 		h.Set("Content-Type", "text/event-stream")
-		p.events = q.Dialect.Stream(speech)
+		p.events = voice.Stream(speech)
 	default:
-		p.events = [][]byte{q.Dialect.Whole(speech)}
+		p.events = [][]byte{voice.Whole(speech)}
 	}
 	if r.Raw != "" {
 		p.events = [][]byte{[]byte(r.Raw)}
@@ -107,11 +98,11 @@ func array(events [][]byte) [][]byte {
 }
 
 // speech is the reply in the terms of a dialect.
-func (r *Reply) speech(q Request, t dialect.Talk, body []byte) dialect.Speech {
+func (r *Reply) speech(q dialect.Request, t Talk, body []byte) Speech {
 	sum := sha256.Sum256(body)
-	s := dialect.Speech{
+	s := Speech{
 		ID: fmt.Sprintf("%d_%s", t.Turn, hex.EncodeToString(sum[:5])), Model: q.Facts.Model, Thinking: r.Thinking, Text: r.Text,
-		Stop: dialect.Stop(r.Stop), Chunk: r.Chunk,
+		Stop: Stop(r.Stop), Chunk: r.Chunk,
 	}
 	size := len(r.Thinking) + len(r.Text)
 	for _, c := range r.Tools {
@@ -119,7 +110,7 @@ func (r *Reply) speech(q Request, t dialect.Talk, body []byte) dialect.Speech {
 		if args == nil {
 			args = map[string]any{}
 		}
-		call := dialect.ToolCall{Name: c.Name, Arguments: dialect.JSON(args)}
+		call := ToolCall{Name: c.Name, Arguments: dialect.JSON(args)}
 		_, call.Custom = args.(string)
 		size += len(call.Arguments)
 		s.Tools = append(s.Tools, call)

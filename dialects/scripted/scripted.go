@@ -1,10 +1,10 @@
-// Package script is a model that answers from a file: text, tool calls, errors,
+// Package scripted is a model that replies from a file: text, tool calls, errors,
 // delays and broken streams, in every dialect. What it says depends on the
 // request and the file alone, and, for failures that are given a number of
 // times, on how often they were given in the session.
 //
 // It must not know a budget, a token or a socket.
-package script
+package scripted
 
 import (
 	"bytes"
@@ -123,6 +123,15 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 
 // breaks are the ways to break off.
 var breaks = []string{"", "drop", "cut", "garbage", "stall", "no_end"}
+
+// Open reads a script. The function that it returns begins a session with it.
+func Open(path string) (func() dialect.Scripted, error) {
+	s, err := Load(path)
+	if err != nil {
+		return nil, err
+	}
+	return func() dialect.Scripted { return s.Session() }, nil
+}
 
 // Load reads a script: YAML with a list of replies, or, in a file that ends in
 // .jsonl, one reply a line.
@@ -244,7 +253,7 @@ func (r *Reply) check() (err error) {
 // fails says whether it is no answer that a conversation could go on from.
 func (r *Reply) fails() bool { return r.Error != nil || r.Break != "" }
 
-func (w *When) holds(t dialect.Talk) bool {
+func (w *When) holds(t Talk) bool {
 	return (w.Turn == nil || *w.Turn == t.Turn) && w.last.MatchString(t.Last) && w.system.MatchString(t.System) &&
 		(w.Tool == "" || slices.Contains(t.Tools, w.Tool))
 }
@@ -263,7 +272,7 @@ func (s *Script) Session() *Session { return &Session{script: s, given: map[int]
 var ErrNoReply = errors.New("the script has no reply to this")
 
 // next chooses the reply to a request.
-func (s *Session) next(t dialect.Talk) (*Reply, error) {
+func (s *Session) next(t Talk) (*Reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.script.replies {

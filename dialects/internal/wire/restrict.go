@@ -1,9 +1,11 @@
-package dialect
+package wire
 
 import (
 	"bytes"
 	"encoding/json"
 	"slices"
+
+	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 // Restriction is what becomes of a request from a sandbox without a network: what would
@@ -43,10 +45,10 @@ const maxDropped = 20
 
 // Members takes out the members of a request that are not known, and refuses
 // those that stand for something that the provider keeps.
-func (s *Restriction) Members(body *Object, known, kept map[string]bool) {
-	for _, name := range slices.Clone(body.names) {
+func (s *Restriction) Members(body *dialect.Object, known, kept map[string]bool) {
+	for _, name := range slices.Clone(body.Names()) {
 		switch {
-		case known[name], !given(body.values[name]):
+		case known[name], !given(body.Get(name)):
 		case kept[name]:
 			s.Refuse(name)
 		case s.Drop(name):
@@ -59,7 +61,7 @@ func given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null
 
 // Tools takes out the tools that outside names, unless the request insists on
 // one.
-func (s *Restriction) Tools(body *Object, outside func(json.RawMessage) (string, bool)) {
+func (s *Restriction) Tools(body *dialect.Object, outside func(json.RawMessage) (string, bool)) {
 	hosted := func(raw json.RawMessage) (string, bool) {
 		name, ok := outside(raw)
 		return name, ok && !slices.Contains(s.Allowed, name)
@@ -103,11 +105,11 @@ func inline(raw json.RawMessage) bool {
 // Map replaces each element of an array with what f makes of it; nil takes it
 // out. What is no array, and what stays as it is, is returned as it was.
 func Map(raw json.RawMessage, f func(json.RawMessage) json.RawMessage) json.RawMessage {
-	if !view(raw).IsArray() {
+	if len(raw) == 0 || raw[0] != '[' {
 		return raw
 	}
 	out, changed := []json.RawMessage{}, false
-	Each(raw, func(e json.RawMessage) {
+	dialect.Each(raw, func(e json.RawMessage) {
 		to := f(e)
 		changed = changed || !bytes.Equal(to, e)
 		if to != nil {
@@ -117,7 +119,7 @@ func Map(raw json.RawMessage, f func(json.RawMessage) json.RawMessage) json.RawM
 	if !changed {
 		return raw
 	}
-	return JSON(out)
+	return dialect.JSON(out)
 }
 
 // Block is one object of a request, of which some members were looked up.
@@ -140,7 +142,7 @@ func (b *Block) Get(name string) json.RawMessage {
 func (s *Restriction) Block(raw json.RawMessage, names ...string) (b Block, ok bool) {
 	twice := ""
 	b.values = make(map[string]json.RawMessage, len(names)+1)
-	ok = Fields(raw, func(name string, v json.RawMessage) {
+	ok = dialect.Fields(raw, func(name string, v json.RawMessage) {
 		if name != "type" && !slices.Contains(names, name) {
 			return
 		}

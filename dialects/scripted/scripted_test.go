@@ -1,10 +1,8 @@
-package script
+package scripted
 
 import (
 	"strings"
 	"testing"
-
-	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
 const inOrder = `
@@ -24,19 +22,19 @@ func TestRepliesAreChosenByTheRequest(t *testing.T) {
 	}
 	session := s.Session()
 	for _, tt := range []struct {
-		talk dialect.Talk
+		talk Talk
 		want string
 	}{
-		{dialect.Talk{}, "one"},
-		{dialect.Talk{}, "one"}, // sent again, answered again
-		{dialect.Talk{Turn: 1}, "429"},
-		{dialect.Talk{Turn: 1}, "429"},
-		{dialect.Talk{Turn: 1}, "two"},
-		{dialect.Talk{Turn: 1, Last: "OOPS"}, "sorry"},
-		{dialect.Talk{Turn: 1, Last: "OOPS"}, "two"},
-		{dialect.Talk{Turn: 7}, "no reply"},
-		{dialect.Talk{Turn: 7, Tools: []string{"bash"}}, "seven"},
-		{dialect.Talk{Turn: 2}, "no reply"},
+		{Talk{}, "one"},
+		{Talk{}, "one"}, // sent again, answered again
+		{Talk{Turn: 1}, "429"},
+		{Talk{Turn: 1}, "429"},
+		{Talk{Turn: 1}, "two"},
+		{Talk{Turn: 1, Last: "OOPS"}, "sorry"},
+		{Talk{Turn: 1, Last: "OOPS"}, "two"},
+		{Talk{Turn: 7}, "no reply"},
+		{Talk{Turn: 7, Tools: []string{"bash"}}, "seven"},
+		{Talk{Turn: 2}, "no reply"},
 	} {
 		r, err := session.next(tt.talk)
 		got := ""
@@ -52,7 +50,7 @@ func TestRepliesAreChosenByTheRequest(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", tt.talk, got, tt.want)
 		}
 	}
-	if r, err := s.Session().next(dialect.Talk{Turn: 1}); err != nil || r.Error == nil {
+	if r, err := s.Session().next(Talk{Turn: 1}); err != nil || r.Error == nil {
 		t.Error("another session does not begin anew")
 	}
 }

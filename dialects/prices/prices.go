@@ -1,0 +1,68 @@
+// Package prices is the table of the prices and limits of models that is
+// shipped. It is dated and names its source.
+package prices
+
+import (
+	_ "embed"
+	"fmt"
+	"sync"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/gateway/dialect"
+)
+
+//go:embed prices.yaml
+var shipped []byte
+
+// table is the file. Prices are in USD per million tokens.
+type table struct {
+	Date   string           `yaml:"date"`
+	Source string           `yaml:"source"`
+	Models map[string]entry `yaml:"models"`
+}
+
+type entry struct {
+	Price     `yaml:",inline"`
+	Tiers     []Price `yaml:"tiers"` // the smallest first
+	Context   int64   `yaml:"context"`
+	MaxOutput int64   `yaml:"max_output"`
+}
+
+// Price is that of a model, or of a tier of it.
+type Price struct {
+	Above       int64    `yaml:"above"` // of a tier only
+	Input       *float64 `yaml:"input"`
+	CachedInput *float64 `yaml:"cached_input"`
+	CacheWrite  *float64 `yaml:"cache_write"`
+	Output      *float64 `yaml:"output"`
+}
+
+// Shipped is the table of this program, by the names of models.
+var Shipped = sync.OnceValue(func() map[string]dialect.Known {
+	models, err := parse(shipped)
+	if err != nil {
+		panic("the shipped price table is broken: " + err.Error())
+	}
+	return models
+})
+
+func parse(b []byte) (map[string]dialect.Known, error) {
+	var t table
+	if err := yaml.UnmarshalWithOptions(b, &t, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("prices: %w", err)
+	}
+	if t.Date == "" || t.Source == "" {
+		return nil, fmt.Errorf("prices: a table has a date and a source")
+	}
+	models := map[string]dialect.Known{}
+	for name, e := range t.Models {
+		p := &cell.Price{Input: e.Input, CachedInput: e.CachedInput, CacheWrite: e.CacheWrite, Output: e.Output}
+		for _, t := range e.Tiers {
+			p.Tiers = append(p.Tiers, cell.PriceTier(t))
+		}
+		models[name] = dialect.Known{Price: p, Context: e.Context, MaxOutput: e.MaxOutput}
+	}
+	return models, nil
+}

@@ -17,9 +17,8 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// NewServer offers agents, by name, as the service that a plugin serves. What
-// its methods return is for an interceptor that encodes errors; plugins.Serve
-// has it.
+// NewServer returns the gRPC service of the agents, by name. An interceptor
+// must encode the errors that its methods return; plugins.Serve installs it.
 func NewServer(agents map[string]Agent) agentpb.AgentServer {
 	return &server{agents: agents, sessions: map[sessionKey]*served{}}
 }
@@ -34,15 +33,15 @@ type server struct {
 
 type sessionKey struct{ plugin, id string }
 
-// served is a session and the turn to be called: a call that was cancelled may
-// still be on its way out when the next one comes.
+// served is a session with a lock for its calls: a cancelled call may still be
+// running when the next one arrives.
 type served struct {
 	Session
 
 	turn chan struct{}
 }
 
-// enter waits until no call of the session is being carried out.
+// enter waits until no call of the session is running.
 func (s *served) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -60,7 +59,7 @@ func (s *server) agent(name string) (Agent, error) {
 	return a, nil
 }
 
-// session looks a session up; gone ends its being known.
+// session looks up a session; gone also removes it.
 func (s *server) session(plugin, id string, gone bool) (*served, error) {
 	if _, err := s.agent(plugin); err != nil {
 		return nil, err
@@ -110,7 +109,7 @@ func (s *server) Open(ctx context.Context, r *agentpb.OpenRequest) (*agentpb.Ope
 	if session == nil {
 		return nil, fmt.Errorf("%w: agent %q opened no session and gave no error", fault.ErrPanic, r.GetPlugin())
 	}
-	if ctx.Err() != nil { // nobody hears of this session
+	if ctx.Err() != nil { // the caller is gone and will not close the session
 		return nil, errors.Join(ctx.Err(), session.Close(context.WithoutCancel(ctx), "", nobody{}))
 	}
 	id := rand.Text()
@@ -161,8 +160,8 @@ func (s *server) Close(r *agentpb.CloseRequest, stream grpc.ServerStreamingServe
 	return session.Close(stream.Context(), r.GetLogs(), out)
 }
 
-// sender is the Recorder of a plugin. A goroutine of the plugin's that records
-// after its call has returned gets an error, not a broken stream.
+// sender is the Recorder of a plugin. A goroutine of the plugin that records
+// after its call has returned gets an error and does not break the stream.
 type sender struct {
 	mu     sync.Mutex
 	stream grpc.ServerStreamingServer[agentpb.SessionEvent]
@@ -211,15 +210,15 @@ func (s *sender) Artifact(path string) error {
 	return s.send(&agentpb.SessionEvent{Event: &agentpb.SessionEvent_Artifact{Artifact: wire.Text(path)}})
 }
 
-// nobody is the Recorder of a session that nobody has heard of.
+// nobody is the Recorder for closing a session whose caller is gone.
 type nobody struct{}
 
 func (nobody) Step(trajectory.Step) error { return errRecorderClosed }
 func (nobody) Log(string) error           { return errRecorderClosed }
 func (nobody) Artifact(string) error      { return errRecorderClosed }
 
-// NewClient is the agent of that name behind a connection whose errors an
-// interceptor decodes.
+// NewClient returns the agent of that name behind conn. An interceptor of conn
+// must decode the errors.
 func NewClient(conn grpc.ClientConnInterface, plugin string) Agent {
 	return &client{rpc: agentpb.NewAgentClient(conn), plugin: plugin}
 }
@@ -254,7 +253,7 @@ type clientSession struct {
 }
 
 func (s *clientSession) Turn(ctx context.Context, m Message, r Recorder) (Yield, error) {
-	ctx, cancel := context.WithCancel(ctx) // ends the stream on each way out
+	ctx, cancel := context.WithCancel(ctx) // ends the stream on every return
 	defer cancel()
 	stream, err := s.rpc.Turn(ctx, &agentpb.TurnRequest{Plugin: s.plugin, Session: s.id, Message: messageToProto(m)})
 	if err != nil {
@@ -288,8 +287,8 @@ func (s *clientSession) Close(ctx context.Context, logs string, r Recorder) erro
 	return err
 }
 
-// receive records what comes until the stream ends, and returns the yield, nil
-// if there was none.
+// receive records the events until the stream ends and returns the yield, or
+// nil if there was none.
 func (s *clientSession) receive(stream grpc.ServerStreamingClient[agentpb.SessionEvent], r Recorder) (*agentpb.AgentYield, error) {
 	var yield *agentpb.AgentYield
 	for {

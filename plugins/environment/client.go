@@ -14,10 +14,10 @@ import (
 	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
 )
 
-// NewClient is the environment of that name behind a connection whose errors an
-// interceptor decodes. It is a Preparer, a Keeper, a Snapshotter and a Surface,
-// whatever the plugin is: Describe says which capabilities the plugin has, and a
-// method of any other fails with ErrUnsupported.
+// NewClient returns the environment of that name behind conn. An interceptor of
+// conn must decode the errors. The value always implements Preparer, Keeper,
+// Snapshotter and Surface. Describe says which capabilities the plugin has; the
+// methods of other capabilities fail with ErrUnsupported.
 func NewClient(conn grpc.ClientConnInterface, plugin string) Environment {
 	return &client{Surface: NewSurfaceClient(conn, plugin), rpc: environmentpb.NewEnvironmentClient(conn), plugin: plugin}
 }
@@ -52,22 +52,22 @@ func (c *client) Create(ctx context.Context, spec Spec) (Sandbox, error) {
 	if err != nil {
 		return Sandbox{}, err
 	}
-	if err = stream.Send(&environmentpb.CreateRequest{Plugin: c.plugin, Spec: specToProto(spec)}); err != nil && !errors.Is(err, io.EOF) { // EOF: Recv knows why
+	if err = stream.Send(&environmentpb.CreateRequest{Plugin: c.plugin, Spec: specToProto(spec)}); err != nil && !errors.Is(err, io.EOF) { // on EOF, Recv returns the reason
 		return Sandbox{}, err
 	}
 	reply, err := stream.Recv()
 	if err != nil {
 		return Sandbox{}, err
 	}
-	if !stop() { // ctx has ended: nobody wants it
+	if !stop() { // ctx has ended: the caller no longer wants the sandbox
 		return Sandbox{}, fmt.Errorf("create: %w", context.Cause(ctx))
 	}
 	if err = stream.Send(&environmentpb.CreateRequest{Taken: true}); err != nil && !errors.Is(err, io.EOF) {
 		return Sandbox{}, err
 	}
-	// The end of the call says that the plugin knows.
+	// The end of the stream confirms that the plugin received the message.
 	if _, err = stream.Recv(); !errors.Is(err, io.EOF) {
-		return Sandbox{}, cmp.Or(err, fmt.Errorf("environment %q answered twice", c.plugin))
+		return Sandbox{}, cmp.Or(err, fmt.Errorf("environment %q sent two answers", c.plugin))
 	}
 	made, err := sandboxFromProto(reply.GetSandbox())
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *client) List(ctx context.Context, owner string) ([]string, error) {
 }
 
 func (c *client) Prepare(ctx context.Context, image Image, config json.RawMessage, log func(line string)) (Image, error) {
-	ctx, cancel := context.WithCancel(ctx) // ends the stream on each way out
+	ctx, cancel := context.WithCancel(ctx) // ends the stream on every return
 	defer cancel()
 	stream, err := c.rpc.Prepare(ctx, &environmentpb.PrepareRequest{Plugin: c.plugin, Image: imageToProto(image), ConfigJson: config})
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *client) Prepare(ctx context.Context, image Image, config json.RawMessag
 		}
 	}
 	if made == nil {
-		return Image{}, wire.Invalid("environment %q prepared an image and did not say which", c.plugin)
+		return Image{}, wire.Invalid("environment %q returned no image from Prepare", c.plugin)
 	}
 	return imageFromProto(made), nil
 }

@@ -14,7 +14,7 @@ var networkModes = wire.Enum[NetworkMode, environmentpb.NetworkMode]{Name: "netw
 }}
 
 var grants = wire.Enum[Grant, environmentpb.SandboxGrant]{Name: "grant", Pairs: []wire.Pair[Grant, environmentpb.SandboxGrant]{
-	{Word: "", Number: environmentpb.SandboxGrant_SANDBOX_GRANT_UNSPECIFIED}, // nothing was asked
+	{Word: "", Number: environmentpb.SandboxGrant_SANDBOX_GRANT_UNSPECIFIED}, // no limit was requested
 	{Word: GrantEnforced, Number: environmentpb.SandboxGrant_SANDBOX_GRANT_ENFORCED},
 	{Word: GrantBestEffort, Number: environmentpb.SandboxGrant_SANDBOX_GRANT_BEST_EFFORT},
 	{Word: GrantNo, Number: environmentpb.SandboxGrant_SANDBOX_GRANT_NO},

@@ -81,11 +81,11 @@ type Snapshotter interface {
 const (
 	CapabilityImages  = "images"   // Preparer
 	CapabilityImageGC = "image_gc" // Keeper
-	// CapabilitySidecars says that Create makes Spec.Sidecars and Spec.Volumes: a
-	// sandbox may have containers beside the main one. They are on one network of
-	// their own, on which each reaches the others by name, and which leads nowhere
-	// that the sandbox's Network does not. Without it a Spec with sidecars is
-	// refused.
+	// CapabilitySidecars says that Create makes Spec.Sidecars and Spec.Volumes:
+	// a sandbox may have containers in addition to the main one. All containers
+	// of a sandbox share one private network, reach each other by name, and
+	// reach nothing else that Spec.Network does not allow. Without this
+	// capability, a Spec with sidecars is refused.
 	CapabilitySidecars = "sidecars"
 	CapabilitySnapshot = "snapshot" // Snapshotter; experimental
 	CapabilitySurface  = "surface"  // Surface; experimental
@@ -107,18 +107,18 @@ type Spec struct {
 	Image    Image             `json:"image"`             //
 	Workdir  string            `json:"workdir,omitempty"` // absolute; empty: the image's, else /
 	Env      map[string]string `json:"env,omitempty"`     // for every command in main
-	Users    []string          `json:"users,omitempty"`   // names or ids that commands will run as, beside root
+	Users    []string          `json:"users,omitempty"`   // names or ids that commands will run as, in addition to root
 	Limits   Limits            `json:"limits"`
 	Network  Network           `json:"network"`
 	Mounts   []Mount           `json:"mounts,omitempty"`   // read-only folders of the host (bundles)
-	Services []Service         `json:"services,omitempty"` // run by the core through sandboxd; told so that Check can refuse
+	Services []Service         `json:"services,omitempty"` // run by the core through sandboxd; listed so that Check can refuse them
 	Sidecars []Sidecar         `json:"sidecars,omitempty"`
 	Volumes  []Volume          `json:"volumes,omitempty"`  // of the main container
 	Control  string            `json:"control"`            // control folder of main, mounted read-only at /berth
-	Lease    time.Duration     `json:"lease"`              // a sandbox whose core is silent for this long ends itself
+	Lease    time.Duration     `json:"lease"`              // a sandbox ends itself if the core is silent for this long
 	Files    string            `json:"files,omitempty"`    // folder on the host with the task's files for the environment
 	Settings json.RawMessage   `json:"settings,omitempty"` // the task's settings for the environment
-	Scratch  string            `json:"scratch,omitempty"`  // folder on node-local disk that is the plugin's until Destroy
+	Scratch  string            `json:"scratch,omitempty"`  // folder on node-local disk for the plugin, until Destroy
 }
 
 // Image says what a sandbox starts from: a reference, a folder to build, or,
@@ -150,13 +150,14 @@ type Limits struct {
 	GPUTypes   []string `json:"gpu_types,omitempty"`   // any of these
 }
 
-// NetworkMode is what a sandbox reaches beside its own loopback and sidecars.
+// NetworkMode is what a sandbox reaches in addition to its own loopback and
+// sidecars.
 type NetworkMode string
 
 // The network modes. The zero value is not valid.
 const (
 	NetworkNone   NetworkMode = "none"   // nothing
-	NetworkAllow  NetworkMode = "allow"  // the hosts listed, through the core's proxy: to the plugin the same as none
+	NetworkAllow  NetworkMode = "allow"  // the listed hosts, through the core's proxy; the plugin treats it as none
 	NetworkPublic NetworkMode = "public" // any host
 )
 
@@ -173,15 +174,16 @@ type Mount struct {
 	Target string `json:"target"` // absolute, in the sandbox
 }
 
-// Service is a program that runs beside the agent and is never counted as left
-// by it. The core starts it through sandboxd once the sandbox is connected.
+// Service is a program that runs next to the agent and is never counted as a
+// process that the agent left. The core starts it through sandboxd once the
+// sandbox is connected.
 type Service struct {
 	Name    string            `json:"name"`
 	Argv    []string          `json:"argv"`
 	Env     map[string]string `json:"env,omitempty"`
 	User    string            `json:"user,omitempty"`
 	Workdir string            `json:"workdir,omitempty"`
-	Oneshot bool              `json:"oneshot,omitempty"` // must end with 0 before the next begins; else a daemon
+	Oneshot bool              `json:"oneshot,omitempty"` // must exit 0 before the next one starts; otherwise a daemon
 	Ready   []string          `json:"ready,omitempty"`   // of a daemon: argv of a probe that must exit 0
 	Timeout time.Duration     `json:"timeout,omitempty"` // for Oneshot, or for Ready to succeed; 0: 60 s
 }
@@ -199,8 +201,8 @@ type Sidecar struct {
 	Control string            `json:"control"` // control folder of this container
 }
 
-// Volume is a named volume, shared by the containers of one sandbox that name
-// it. It ends with the sandbox.
+// Volume is a named volume, shared by the containers of one sandbox that list
+// it. It is removed with the sandbox.
 type Volume struct {
 	Name   string `json:"name"`
 	Target string `json:"target"` // absolute, in the container
@@ -211,15 +213,15 @@ type Report struct {
 	Refusals []Problem `json:"refusals,omitempty"` // Create would fail with ErrRefused
 	Degraded []Problem `json:"degraded,omitempty"` // Create would work, giving less than was asked
 	About    string    `json:"about,omitempty"`    // what the environment is on this machine, in one line, for people
-	// Machine is what of this machine the environment depends on, for `berth
-	// doctor`. It may be empty.
+	// Machine is the state of this machine that the environment depends on, for
+	// `berth doctor`. It may be empty.
 	Machine []MachineCheck `json:"machine,omitempty"`
 }
 
-// MachineCheck is one thing of a machine, and what to do about it.
+// MachineCheck is one fact about the machine, and what to do about it.
 type MachineCheck struct {
 	Name   string `json:"name"`             // "user namespaces"; checks of one name and text are shown once
-	Text   string `json:"text"`             // what there is, in one line
+	Text   string `json:"text"`             // the fact, in one line
 	Remedy string `json:"remedy,omitempty"` // what to do; empty: nothing
 }
 
@@ -259,23 +261,23 @@ type Granted struct {
 	Disk    Grant  `json:"disk,omitempty"`
 	Network Grant  `json:"network,omitempty"`
 	GPU     Grant  `json:"gpu,omitempty"`
-	How     string `json:"how,omitempty"` // by what means, for people: "RLIMIT_NPROC and a tmpfs of 2048 MiB"
+	How     string `json:"how,omitempty"` // the mechanism, for people: "RLIMIT_NPROC and a tmpfs of 2048 MiB"
 }
 
 // Sandbox is the result of Create.
 type Sandbox struct {
 	ID       string           `json:"id"`                // opaque, unique on this machine, names the plugin's object for Destroy
-	Stream   string           `json:"stream,omitempty"`  // address of one byte stream to sandboxd (yamux); empty: it dials the control folder
+	Stream   string           `json:"stream,omitempty"`  // address of a byte stream to sandboxd (yamux); empty: sandboxd connects to the control folder
 	PID      int              `json:"pid,omitempty"`     // of sandboxd in the core's pid namespace; 0: not known
-	Surface  string           `json:"surface,omitempty"` // id of a surface that came with it; experimental
+	Surface  string           `json:"surface,omitempty"` // id of a surface created with it; experimental
 	Granted  Granted          `json:"granted"`
 	Image    ImageFacts       `json:"image"`
 	Sidecars []SidecarSandbox `json:"sidecars,omitempty"`
 	Findings []string         `json:"findings,omitempty"` // protections that did not apply
 }
 
-// ImageFacts is what the image of a container says about itself. The core runs
-// Entrypoint and Cmd as a service.
+// ImageFacts is what the image of a container declares about itself. The core
+// runs Entrypoint and Cmd as a service.
 type ImageFacts struct {
 	Ref        string            `json:"ref,omitempty"`
 	Digest     string            `json:"digest,omitempty"`
@@ -288,7 +290,7 @@ type ImageFacts struct {
 	Shell      []string          `json:"shell,omitempty"` // of the image's SHELL; empty: /bin/sh -c
 }
 
-// SidecarSandbox is one sidecar that runs.
+// SidecarSandbox is one running sidecar.
 type SidecarSandbox struct {
 	Name   string     `json:"name"`
 	Stream string     `json:"stream,omitempty"`
@@ -296,11 +298,11 @@ type SidecarSandbox struct {
 	Image  ImageFacts `json:"image"`
 }
 
-// Remains is what Destroy found out about a sandbox. Zero means unknown.
+// Remains is what Destroy measured of a sandbox. Zero means unknown.
 type Remains struct {
 	OOMKills      int64         `json:"oom_kills,omitempty"`
 	PeakMemoryMiB int64         `json:"peak_memory_mib,omitempty"`
 	CPU           time.Duration `json:"cpu,omitempty"`       // user and system
-	Throttled     time.Duration `json:"throttled,omitempty"` // time in which it wanted a core and got none
+	Throttled     time.Duration `json:"throttled,omitempty"` // time in which it waited for a core
 	Findings      []string      `json:"findings,omitempty"`
 }

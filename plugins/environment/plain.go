@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Plain is the Check of an environment that shows the host's own programs to
-// root and has no images, no other users, no network, no sidecars and no
-// limits. Embed it, and name the plugin in it, for the texts.
+// Plain implements Check for an environment that runs the host's own programs
+// as root and has no images, other users, sandbox network, sidecars or limits.
+// Embed it and set Name, which appears in its messages.
 type Plain struct{ Name string }
 
-// Check refuses what such an environment has not.
+// Check refuses what such an environment does not have.
 func (e Plain) Check(_ context.Context, s Spec) (r Report, err error) {
 	refuse := func(yes bool, what, todo string) {
 		if yes {
@@ -29,7 +29,7 @@ func (e Plain) Check(_ context.Context, s Spec) (r Report, err error) {
 	return r, nil
 }
 
-// Err is the first refusal as the error for Create to return, which wraps
+// Err returns the first refusal as an error for Create to return, which wraps
 // ErrRefused; nil when there is none.
 func (r Report) Err() error {
 	if len(r.Refusals) == 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
 )
 
-// Capabilities are what e can do beyond the required methods, in order of name:
-// those whose methods it has, and those that its author declares.
+// Capabilities returns the capabilities of e, sorted by name: those whose
+// methods it has, and those that its author declares.
 func Capabilities(e Environment, declared ...string) []string {
 	list := slices.Clone(declared)
 	if _, ok := e.(Preparer); ok {
@@ -36,9 +36,9 @@ func Capabilities(e Environment, declared ...string) []string {
 	return slices.Compact(list)
 }
 
-// NewServer offers environments, by name, as the service that a plugin serves.
-// What its methods return is for an interceptor that encodes errors;
-// plugins.Serve has it.
+// NewServer returns the gRPC service of the environments, by name. An
+// interceptor must encode the errors that its methods return; plugins.Serve
+// installs it.
 func NewServer(environments map[string]Environment) environmentpb.EnvironmentServer {
 	return &server{environments: environments}
 }
@@ -48,8 +48,8 @@ type server struct {
 	environments map[string]Environment
 }
 
-// lookup finds the plugin of that name as a T, which an optional capability may
-// not be.
+// lookup returns the environment of that name as a T, the interface of an
+// optional capability.
 func lookup[T any](environments map[string]Environment, name, what string) (T, error) {
 	var none T
 	e, ok := environments[name]
@@ -102,8 +102,8 @@ func (s *server) Create(stream grpc.BidiStreamingServer[environmentpb.CreateRequ
 	}
 	err = stream.Send(&environmentpb.CreateReply{Sandbox: sandboxToProto(made)})
 	if err == nil {
-		// The answer may cross with a cancel: only the core's word says that
-		// somebody has the sandbox.
+		// A cancel may cross with this answer. Only a confirmation from the
+		// core says that it has the sandbox.
 		r, err = stream.Recv()
 	}
 	if err == nil && r.GetTaken() {
@@ -112,10 +112,10 @@ func (s *server) Create(stream grpc.BidiStreamingServer[environmentpb.CreateRequ
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()
 	_, gone := e.Destroy(cleanup, made.ID)
-	return errors.Join(fmt.Errorf("sandbox %q was not taken: %w", made.ID, cmp.Or(err, context.Canceled)), gone)
+	return errors.Join(fmt.Errorf("the core did not confirm sandbox %q: %w", made.ID, cmp.Or(err, context.Canceled)), gone)
 }
 
-// abandonTime bounds the removal of a sandbox that nobody took.
+// abandonTime bounds the removal of a sandbox that the core did not confirm.
 const abandonTime = 30 * time.Second
 
 func (s *server) Destroy(ctx context.Context, r *environmentpb.DestroyRequest) (*environmentpb.DestroyReply, error) {
@@ -158,7 +158,7 @@ func (s *server) Prepare(r *environmentpb.PrepareRequest, stream grpc.ServerStre
 		defer mu.Unlock()
 		for _, piece := range wire.Lines(line) {
 			if closed || stream.Send(&environmentpb.PrepareEvent{Event: &environmentpb.PrepareEvent_Log{Log: piece}}) != nil {
-				return // nobody listens any more; Prepare sees the end of its context
+				return // the caller is gone; Prepare sees that its context ended
 			}
 		}
 	})
@@ -219,7 +219,7 @@ func (s *server) Snapshot(ctx context.Context, r *environmentpb.SnapshotRequest)
 	return &environmentpb.SnapshotReply{Image: imageToProto(image)}, nil
 }
 
-// chunk is how many bytes of paths one message of Changed has, about.
+// chunk is roughly how many bytes of paths one message of Changed carries.
 const chunk = 256 << 10
 
 func (s *server) Changed(r *environmentpb.ChangedRequest, stream grpc.ServerStreamingServer[environmentpb.ChangedReply]) error {

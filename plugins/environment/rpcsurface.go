@@ -9,8 +9,8 @@ import (
 	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
 )
 
-// NewSurfaceServer offers the surfaces of environments, by name, as the service
-// that a plugin serves beside that of NewServer.
+// NewSurfaceServer returns the gRPC service of the environments' surfaces, by
+// name. A plugin serves it next to NewServer.
 func NewSurfaceServer(environments map[string]Environment) environmentpb.SurfaceServer {
 	return &surfaceServer{environments: environments}
 }
@@ -112,9 +112,9 @@ func (s *surfaceServer) Close(ctx context.Context, r *environmentpb.SurfaceClose
 	return &environmentpb.SurfaceCloseReply{}, e.CloseSurface(ctx, r.GetId())
 }
 
-// NewSurfaceClient is the surface behind a connection: that of a plugin, for
-// the core, or with an empty name the one that the core offers to an agent,
-// whose steps have neither reward nor info.
+// NewSurfaceClient returns the surface behind conn: the surface of a plugin,
+// for the core, or, with an empty name, the surface that the core offers to an
+// agent, whose steps have neither reward nor info.
 func NewSurfaceClient(conn grpc.ClientConnInterface, plugin string) Surface {
 	return &surfaceClient{rpc: environmentpb.NewSurfaceClient(conn), plugin: plugin}
 }

@@ -13,27 +13,27 @@ import (
 // action and frame. Step.Reward, Step.Info and what Capture writes are for the
 // host and the verifier: the core strips them before an agent sees a step.
 type Surface interface {
-	// OpenSurface makes a surface on the plugin's own sandbox, or on one that
-	// another plugin made, whose addresses the spec then names.
+	// OpenSurface creates a surface on one of the plugin's own sandboxes, or on
+	// a sandbox of another plugin, whose addresses are in spec.
 	OpenSurface(ctx context.Context, spec SurfaceSpec) (id string, err error)
-	// Actions says what Act takes.
+	// Actions returns the actions that Act accepts.
 	Actions(ctx context.Context, id string) ([]Action, error)
-	// Reset puts the surface into its first state; the same seed gives the same
-	// state. Only the core calls it; seed is the repetition.
+	// Reset puts the surface into its initial state; the same seed gives the
+	// same state. Only the core calls it; seed is the repetition.
 	Reset(ctx context.Context, id string, seed int64) (Observation, error)
-	// Observe returns what is seen now and changes nothing.
+	// Observe returns the current observation and changes nothing.
 	Observe(ctx context.Context, id string, want []string) (Observation, error)
-	// Act carries out one action. An action that the surface refuses is a Step
-	// with Error set, not an error.
+	// Act performs one action. If the surface refuses the action, Act returns a
+	// Step with Error set, not an error.
 	Act(ctx context.Context, id string, call Call) (Step, error)
-	// Capture writes what the task's settings name as name into folder, and
-	// returns the names of the files, relative to it.
+	// Capture writes what the task's settings define under name into folder and
+	// returns the names of the files, relative to folder.
 	Capture(ctx context.Context, id, name, folder string) ([]string, error)
 	// CloseSurface frees the surface. Idempotent.
 	CloseSurface(ctx context.Context, id string) error
 }
 
-// SurfaceSpec is what a surface is opened with.
+// SurfaceSpec is the input of OpenSurface.
 type SurfaceSpec struct {
 	Sandbox  string            `json:"sandbox,omitempty"`  // id of a sandbox of this plugin; empty: of another plugin
 	Shell    string            `json:"shell,omitempty"`    // address of a shell in it, with another plugin's sandbox
@@ -50,7 +50,7 @@ type Action struct {
 	Schema json.RawMessage `json:"schema,omitempty"` // JSON Schema of the arguments; empty: none
 }
 
-// Call is one use of an action.
+// Call is one call of an action.
 type Call struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`

@@ -2,13 +2,14 @@ package task
 
 import "encoding/json"
 
-// Environment is what a sandbox is made of and may use. A task asks with it;
-// what is granted is the environment plugin's answer.
+// Environment describes the sandbox that a task asks for. The environment
+// plugin answers what it grants.
 type Environment struct {
-	// Image is a reference to a ready image; empty means Build or Compose, or,
-	// when all three are empty, the base of the environment plugin.
+	// Image is a reference to an existing image. If it is empty, Build or
+	// Compose is used; if all three are empty, the base of the environment
+	// plugin.
 	Image string `json:"image,omitempty"`
-	// Build makes the image; with Image set, Image wins.
+	// Build builds the image. If Image is set, Image wins.
 	Build *Build `json:"build,omitempty"`
 	// Compose is the path of a compose file within the task's folder, whose service "main" is
 	// the agent's sandbox; empty means none.
@@ -23,15 +24,15 @@ type Environment struct {
 	Workdir string `json:"workdir,omitempty"`
 	Env     Env    `json:"env,omitempty"`
 	// Users are all users, by name or number, that the task's commands run as,
-	// sorted, without duplicates; the image's own user is not among them.
+	// sorted and without duplicates. The image's own user is not listed.
 	Users   []string `json:"users,omitempty"`
 	Limits  Limits   `json:"limits"`
 	Network Network  `json:"network"`
-	// Sidecars are further containers on the sandbox's network.
+	// Sidecars are additional containers on the sandbox's network.
 	Sidecars []Sidecar `json:"sidecars,omitempty"`
-	// Entrypoint and Command are what runs in the main container beside the
-	// agent, as a service; empty means the image's entrypoint with a command
-	// that does nothing, or nothing where the image has none.
+	// Entrypoint and Command run in the main container as a service next to the
+	// agent. Empty means the image's entrypoint with a command that does
+	// nothing, or nothing if the image has no entrypoint.
 	Entrypoint []string `json:"entrypoint,omitempty"`
 	Command    []string `json:"command,omitempty"`
 	// User is who they run as; empty means the image's.
@@ -39,13 +40,14 @@ type Environment struct {
 	// DependsOn is as Sidecar.DependsOn, for the main container's own programs.
 	DependsOn map[string]string `json:"depends_on,omitempty"`
 	Volumes   []Volume          `json:"volumes,omitempty"`
-	// Settings is a JSON object for the environment plugin (levels, pages, URL), or nothing.
+	// Settings is a JSON object for the environment plugin (levels, pages,
+	// URL), or empty.
 	Settings json.RawMessage `json:"settings,omitempty"`
 	// Files are resources, by Name, that the environment plugin itself reads.
 	Files []string `json:"files,omitempty"`
 }
 
-// Build is a Dockerfile with its context, both within the task's folder.
+// Build is a build context with a Dockerfile, both within the task's folder.
 type Build struct {
 	// Context is a folder, File the Dockerfile in it, both slash-separated:
 	// Context relative to the task's folder, File to Context. File may be
@@ -57,7 +59,8 @@ type Build struct {
 	Digest string `json:"digest"`
 }
 
-// Limits are what the task asks for. Zero means that it does not say.
+// Limits are the resources that the task asks for. Zero means that it does not
+// ask.
 type Limits struct {
 	CPUMilli   int64    `json:"cpu_milli,omitempty"` // thousandths of a core
 	MemoryMiB  int64    `json:"memory_mib,omitempty"`
@@ -94,8 +97,8 @@ const (
 	NetworkPublic NetworkMode = "public"
 )
 
-// Sidecar is a further container of the task. Exactly one of Image and Build
-// is set.
+// Sidecar is an additional container of the task. Exactly one of Image and
+// Build is set.
 type Sidecar struct {
 	Name        string       `json:"name"`
 	Image       string       `json:"image,omitempty"`
@@ -110,8 +113,8 @@ type Sidecar struct {
 	// DependsOn maps the name of another container to the state that it must
 	// have reached first: "started", "healthy" or "completed".
 	DependsOn map[string]string `json:"depends_on,omitempty"`
-	// Expose are the TCP ports that it says it listens on. All containers of a
-	// task share one network, so no two may name the same.
+	// Expose are the TCP ports that the sidecar declares to listen on. All
+	// containers of a task share one network, so no two may name the same.
 	Expose  []int    `json:"expose,omitempty"`
 	Volumes []Volume `json:"volumes,omitempty"`
 }
@@ -126,9 +129,9 @@ const (
 // MainContainer is the name of the container that the agent works in.
 const MainContainer = "main"
 
-// Volume is a named volume, which all containers of the task that name it
-// share. It begins empty, or with what the image of the first container that
-// mounts it has at Target, and ends with the sandbox.
+// Volume is a named volume, shared by all containers of the task that list it.
+// It starts empty, or with the content of Target in the image of the first
+// container that mounts it. It is removed with the sandbox.
 type Volume struct {
 	Name   string `json:"name"`
 	Target string `json:"target"` // absolute, in the container

@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// Format makes tasks of folders. One value serves many calls at once: every
+// Format turns folders into tasks. One value serves many calls at once: every
 // method is safe for concurrent use.
 type Format interface {
 	// Name is what an experiment calls the format.
 	Name() string
-	// Detect says whether dir looks like a task of this format, also like a
-	// broken one. It reads no file.
+	// Detect reports whether dir looks like a task of this format, valid or
+	// not. It reads no file.
 	Detect(dir string) bool
 	// Load reads the folder and reports every problem it finds, not only the
 	// first. The task is nil if and only if a problem is an error or err is
@@ -24,14 +24,15 @@ type Format interface {
 	Load(ctx context.Context, dir string, o Options) (*Task, []Problem, error)
 }
 
-// Sampler is optional: a Format that has it offers a task to start from.
+// Sampler is optional: a Format that implements it offers a sample task to
+// start from.
 type Sampler interface {
-	// Sample is a small task that loads without a problem and that its own
-	// reference solution passes, and the name of its folder.
+	// Sample returns a small task and the name of its folder. The task loads
+	// without a problem, and its own reference solution passes.
 	Sample() (name string, files []SampleFile, err error)
 }
 
-// SampleFile is a file of a task to start from.
+// SampleFile is a file of a sample task.
 type SampleFile struct {
 	Path       string // slash-separated, relative to the task's folder
 	Text       []byte
@@ -45,8 +46,8 @@ type Options struct {
 	Lenient bool
 	// AllowEnv are the host variables that the task's files may ask for.
 	AllowEnv []string
-	// LookupEnv reads a host variable and says whether it is set. It is only asked for
-	// names in AllowEnv. Nil means that none is set.
+	// LookupEnv reads a host variable and reports whether it is set. It is
+	// called only for names in AllowEnv. Nil means that none is set.
 	LookupEnv func(string) (string, bool)
 }
 

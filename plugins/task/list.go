@@ -15,23 +15,24 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ListOptions say which tasks of a dataset are wanted.
+// ListOptions select tasks of a dataset.
 type ListOptions struct {
 	Options
-	// Include and Exclude are patterns as of path.Match. One matches the path of
-	// a task's folder below the dataset, the folder's name, or the task's
-	// name. Without Include all are wanted; Exclude wins.
+	// Include and Exclude are patterns as of path.Match. A pattern matches the
+	// path of a task's folder below the dataset, the folder's name, or the
+	// task's name. Without Include all tasks are selected. Exclude wins over
+	// Include.
 	Include []string
 	Exclude []string
 }
 
 // Listing is what a dataset's folder holds.
 type Listing struct {
-	// Items are the wanted tasks by path, the invalid ones among them.
+	// Items are the selected tasks sorted by path, including invalid ones.
 	Items []Item
-	// Unwanted are paths of tasks that the patterns leave out.
+	// Unwanted are the paths of tasks that the patterns exclude.
 	Unwanted []string
-	// Other are paths of folders that are no task and have none below.
+	// Other are the paths of folders that are no task and contain none.
 	Other []string
 }
 
@@ -55,14 +56,14 @@ func (i *Item) Name() string {
 	return filepath.Base(i.Dir)
 }
 
-// maxDepth bounds how deep below a dataset's folder tasks are looked for.
+// maxDepth bounds how deep List searches below a dataset's folder.
 const maxDepth = 4
 
 // List finds and loads the tasks of a dataset: root itself, or the folders
-// below it, not looking into tasks nor into hidden folders. A task that is
-// invalid is an Item with its problems; so is the second one of two with the
-// same name. An error means that root cannot be read, that a pattern is
-// malformed, or that a pattern of Include matches nothing.
+// below it. It does not search inside tasks or hidden folders. An invalid task
+// is an Item with its problems, and so is the second of two tasks with the same
+// name. An error means that root cannot be read, that a pattern is malformed,
+// or that a pattern of Include matches nothing.
 func List(ctx context.Context, f Format, root string, o ListOptions) (Listing, error) {
 	var l Listing
 	for _, p := range slices.Concat(o.Include, o.Exclude) {
@@ -100,7 +101,8 @@ func List(ctx context.Context, f Format, root string, o ListOptions) (Listing, e
 	return l, nil
 }
 
-// once makes the second task of a name invalid: two trials would have one id.
+// once marks the second task with the same name as invalid, because two trials
+// would get the same id.
 func once(it *Item, names map[string]string) {
 	if it.Task == nil {
 		return
@@ -117,14 +119,15 @@ func once(it *Item, names map[string]string) {
 	it.Task = nil
 }
 
-// place is a folder of a dataset, and the way to it.
+// place is a folder of a dataset with the folders above it.
 type place struct {
 	root, rel string
 	above     []os.FileInfo // the folders that it is in, root first
 }
 
-// find returns the paths of task folders at or below p, sorted. A link to a
-// folder that it is in leads nowhere: what it has is found without it.
+// find returns the paths of task folders at or below p, sorted. It does not
+// follow a link to a folder that contains the link: the tasks there are found
+// anyway.
 func find(f Format, p place, l *Listing) ([]string, error) {
 	rel := p.rel
 	dir := filepath.Join(p.root, filepath.FromSlash(rel))
@@ -201,7 +204,7 @@ func load(ctx context.Context, f Format, root string, found []string, o Options)
 	return items, g.Wait()
 }
 
-// wanted applies the patterns and notes which of Include matched.
+// wanted applies the patterns and records which patterns of Include matched.
 func wanted(it *Item, o ListOptions, used map[string]bool) bool {
 	names := []string{it.Path, filepath.Base(it.Dir)}
 	if it.Task != nil {

@@ -2,8 +2,8 @@ package task
 
 import "fmt"
 
-// Feature is something that a task can ask for and that not every core or
-// environment offers.
+// Feature is something that a task can ask for and that not every environment
+// or version of the core offers.
 type Feature string
 
 // The features.
@@ -28,12 +28,12 @@ type Need struct {
 	Feature Feature `json:"feature"`
 	// Stage is the stage that asks, or empty.
 	Stage string `json:"stage,omitempty"`
-	// Detail says in the task's own words what is asked, for a refusal.
+	// Detail says what the task asks for, for the text of a refusal.
 	Detail string `json:"detail"`
 }
 
-// Needs returns the features that the task asks for, in the order of its parts.
-// Whoever cannot give one refuses the task by that name.
+// Needs returns the features that the task asks for, in the order of its
+// fields. A caller that cannot provide a feature refuses the task and names it.
 func (t *Task) Needs() []Need {
 	var ns []Need
 	add := func(f Feature, stage, format string, args ...any) {
@@ -103,8 +103,8 @@ func (t *Task) ModeOf(s *Stage) Mode {
 	return t.Mode
 }
 
-// Stronger says whether m isolates grading more than o. ModeCopies is not
-// comparable: nothing is stronger or weaker.
+// Stronger reports whether m isolates grading more than o. ModeCopies cannot be
+// compared: no mode is stronger or weaker than it.
 func (m Mode) Stronger(o Mode) bool { return m.rank() > 0 && o.rank() > 0 && m.rank() > o.rank() }
 
 func (m Mode) rank() int {

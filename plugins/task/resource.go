@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Role is somebody for whom a view of the task is made.
+// Role is a party that gets a view of the task.
 type Role string
 
 // The roles. The oracle is an agent that was given the reference solution.
@@ -16,7 +16,8 @@ const (
 	RoleOracle   Role = "oracle"
 )
 
-// Resource is a file or folder of the task that somebody but the host needs.
+// Resource is a file or folder of the task that the host is not the only one to
+// need.
 type Resource struct {
 	// Name is the slash-separated path in every view that has the resource,
 	// such as "references/map.png". It is unique in the task.
@@ -35,8 +36,8 @@ type Resource struct {
 	Phase PlacePhase `json:"phase,omitempty"`
 	// Stage is the name of the stage it belongs to; empty means all stages.
 	Stage string `json:"stage,omitempty"`
-	// Folder says that Path is a folder. Its content is Entries, exactly: what
-	// the format leaves out is not there. Entries of a file are empty.
+	// Folder says that Path is a folder. Its content is exactly Entries; files
+	// that the format leaves out do not appear. Entries of a file are empty.
 	Folder  bool    `json:"folder,omitempty"`
 	Entries []Entry `json:"entries,omitempty"`
 }
@@ -52,12 +53,12 @@ type Entry struct {
 	Folder bool  `json:"folder,omitempty"`
 	// Link is the target of a symbolic link that stays within the resource.
 	Link string `json:"link,omitempty"`
-	// From is the slash-separated path within the task's folder where the
-	// content stands, when that is not below the resource's own Path.
+	// From is the slash-separated path within the task's folder of the content,
+	// if it is not below the resource's own Path.
 	From string `json:"from,omitempty"`
 }
 
-// PlacePhase is the moment at which a resource is put in the sandbox.
+// PlacePhase is the moment at which a resource is put into the sandbox.
 type PlacePhase string
 
 // The moments.
@@ -68,7 +69,7 @@ const (
 	PlaceVerify PlacePhase = "verify" // after the agent's access is cut, into a place made afresh
 )
 
-// Public is the audience of what everybody may see.
+// Public returns the audience of a resource that every role may see.
 func Public() []Role { return []Role{RoleAgent, RoleVerifier, RoleUser} }
 
 // HostFile returns the absolute path on this host of the content of an entry
@@ -84,8 +85,8 @@ func (t *Task) HostFile(r *Resource, e *Entry) string {
 	}
 }
 
-// For says whether role may see the resource in a stage. An oracle sees what
-// an agent sees and what is for the oracle alone.
+// For reports whether role may see the resource in a stage. An oracle sees what
+// an agent sees and also resources for the oracle alone.
 func (r *Resource) For(role Role, stage string) bool {
 	if r.Stage != "" && r.Stage != stage {
 		return false

@@ -28,8 +28,9 @@ type Stage struct {
 	Reference *Reference `json:"reference,omitempty"`
 	// Healthcheck must pass after Setup; nil means none.
 	Healthcheck *Healthcheck `json:"healthcheck,omitempty"`
-	// Hooks run after the last turn, when the agent's access is cut, and
-	// before anything is collected. Best effort: a failure is recorded.
+	// Hooks run after the last turn, after the agent's access is cut and before
+	// anything is collected. A failure is recorded and does not end the
+	// attempt.
 	Hooks []Command `json:"hooks,omitempty"`
 	// Captures are taken by the surface at the same time as the hooks.
 	Captures []Capture `json:"captures,omitempty"`
@@ -67,22 +68,22 @@ type Phase struct {
 	Network *Network `json:"network,omitempty"`
 }
 
-// VerifierUse names a verifier plugin and what the task says to it.
+// VerifierUse names a verifier plugin and the task's settings for it.
 type VerifierUse struct {
 	Name string `json:"name"`
-	// Settings is a JSON object, or nothing.
+	// Settings is a JSON object, or empty.
 	Settings json.RawMessage `json:"settings,omitempty"`
 }
 
-// Script is the settings of a verifier that runs the task's own test program
-// in the sandbox and reads its scores from files there. It stands here because
-// formats write it and verifiers read it.
+// Script holds the settings of a verifier that runs the task's own test program
+// in the sandbox and reads the scores from files there. It is defined here
+// because formats write it and verifiers read it.
 type Script struct {
 	// Command is the argv. It runs in the working directory of the sandbox as
 	// the user of the verify phase, with its environment.
 	Command []string `json:"command"`
-	// Rewards are where the scores may stand. The first that exists is read;
-	// two that exist and contradict each other are an error.
+	// Rewards are the files that may hold the scores. The first one that exists
+	// is read. Two files that contradict each other are an error.
 	Rewards []RewardFile `json:"rewards"`
 }
 
@@ -120,8 +121,8 @@ type Command struct {
 	Time Duration `json:"time,omitempty"`
 }
 
-// Service is a program of the task that runs beside the agent and is never
-// counted as left by it.
+// Service is a program of the task that runs next to the agent and is never
+// counted as a process that the agent left.
 type Service struct {
 	Name    string  `json:"name"`
 	Command Command `json:"command"`
@@ -133,7 +134,7 @@ type Service struct {
 }
 
 // Healthcheck is a command that must end with exit code 0. Failures within
-// StartPeriod do not count; after it, Retries in a row are one too many.
+// StartPeriod do not count; after it, Retries failures in a row fail the check.
 type Healthcheck struct {
 	Argv          []string `json:"argv"`
 	User          string   `json:"user,omitempty"`

@@ -1,6 +1,7 @@
-// Package task is the contract between task formats and everything else: what
-// a format makes of a folder. It holds plain data that survives JSON, the rules
-// that any such data must obey, and the helper that lists a dataset.
+// Package task is the contract between task formats and the rest of Berth. It
+// defines the data that a format reads from a folder, which can be stored as
+// JSON without loss, the rules for this data, and a function that lists a
+// dataset.
 //
 // It must not know any format, engine, agent or benchmark by name, must not
 // open a sandbox, and must not hold a value that may be a secret: host
@@ -12,9 +13,9 @@ import (
 	"path/filepath"
 )
 
-// Task is one problem: instruction, what it needs of an environment, and how
-// it is verified. It is data: it may be copied, stored and sent, and nothing
-// in it changes after a format has made it.
+// Task is one problem: its instruction, its environment, and its verification.
+// It is plain data that may be copied, stored and sent. It does not change
+// after a format has created it.
 type Task struct {
 	// Name identifies the task within its dataset. It is never empty and holds
 	// no control characters; "org/name" is usual.
@@ -31,7 +32,7 @@ type Task struct {
 	Description string   `json:"description,omitempty"`
 	Keywords    []string `json:"keywords,omitempty"`
 	Authors     []string `json:"authors,omitempty"`
-	// Metadata is what the author says beyond the format; never interpreted.
+	// Metadata is the author's own data; Berth never interprets it.
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 
 	// Dir is the absolute path of the task's folder on this host. It is not part of
@@ -40,24 +41,25 @@ type Task struct {
 
 	// Stages is never empty. The sandbox lives across them, in order.
 	Stages []Stage `json:"stages"`
-	// Resources are all the files that anybody but the host may need.
+	// Resources are all files and folders that any role may need.
 	Resources []Resource `json:"resources,omitempty"`
-	// Environment says what the sandbox of the agent is made of.
+	// Environment describes the sandbox of the agent.
 	Environment Environment `json:"environment"`
-	// Services run in the main sandbox from create on, before the first stage.
+	// Services run in the main sandbox from its creation on.
 	Services []Service `json:"services,omitempty"`
 	// Healthcheck must pass before the first stage begins; nil means none.
 	Healthcheck *Healthcheck `json:"healthcheck,omitempty"`
 	// MCPServers and Skills are offered to the agent.
 	MCPServers []MCPServer `json:"mcp_servers,omitempty"`
 	Skills     []Skill     `json:"skills,omitempty"`
-	// Mode is the verification mode that the task declares. Never weakened;
-	// an experiment may strengthen it. Empty means the default of the core.
+	// Mode is the verification mode that the task declares. An experiment may
+	// choose a stronger mode, never a weaker one. Empty means the default of
+	// the core.
 	Mode Mode `json:"mode,omitempty"`
 	// Interaction allows follow-up turns of a simulated user; nil means that
 	// each stage has one turn.
 	Interaction *Interaction `json:"interaction,omitempty"`
-	// Success says how the scores of the stages become one outcome.
+	// Success defines how the scores of the stages become one outcome.
 	Success Success `json:"success"`
 	// Paths are the folders in the sandbox that the task's files expect.
 	Paths Paths `json:"paths"`
@@ -84,9 +86,9 @@ func (t *Task) Stage(name string) *Stage {
 type Paths struct {
 	// AgentLogs is where an agent in the sandbox leaves its logs.
 	AgentLogs string `json:"agent_logs,omitempty"`
-	// VerifierLogs is where the verifier's programs write. It exists, empty and
-	// writable for everybody, while the agent works, and is made afresh before
-	// each verification.
+	// VerifierLogs is where the verifier's programs write. While the agent works
+	// it is empty and writable for everybody. The core replaces it with a new
+	// folder before each verification.
 	VerifierLogs string `json:"verifier_logs,omitempty"`
 	// Artifacts is collected even when no artifact is declared.
 	Artifacts string `json:"artifacts,omitempty"`
@@ -105,7 +107,7 @@ const (
 	ModeCopies    Mode = "copies"    // the collected files; no sandbox
 )
 
-// Interaction is what a simulated user may do in a stage.
+// Interaction defines what a simulated user may do in a stage.
 type Interaction struct {
 	// User names a resource with the persona or the settings of the simulated
 	// user, by its Name; empty means that the experiment alone decides.
@@ -118,26 +120,26 @@ type Interaction struct {
 	// Charged names the phases whose time counts against Total: "turn",
 	// "judge", "user". Empty means "turn" only.
 	Charged []string `json:"charged,omitempty"`
-	// Reduce makes one verdict of the verdicts of all rounds; empty means last.
+	// Reduce combines the verdicts of all rounds into one; empty means last.
 	Reduce Reducer `json:"reduce,omitempty"`
 }
 
-// Success says how the scores of the stages become one, and what is a pass.
-// The zero value leaves the decision to the verifiers.
+// Success defines how the scores of the stages become one, and what counts as a
+// pass. The zero value leaves the decision to the verifiers.
 type Success struct {
-	// Score is the name of the score that decides. Where the verifiers of a
-	// stage do not give it, their own decisions do, as they do when it is empty.
+	// Score is the name of the score that decides. If it is empty, or the
+	// verifiers of a stage do not return it, their own decisions count.
 	Score string `json:"score,omitempty"`
-	// Reduce makes one value per score of the values of all stages; empty
-	// means mean. A stage without the score counts as 0, also a stage that was
-	// never run; of Score, a stage that was decided without it is left out.
+	// Reduce combines the values of each score over all stages into one; empty
+	// means mean. A stage without the score counts as 0, even if it never ran.
+	// For Score, a stage that was decided without it is left out.
 	Reduce Reducer `json:"reduce,omitempty"`
 	// AtLeast is the smallest reduced value of Score that passes; nil means
-	// that no value does, so that the outcome is "scored".
+	// that there is no threshold, and the outcome is "scored".
 	AtLeast *float64 `json:"at_least,omitempty"`
 }
 
-// Reducer makes one number of several, in the order in which they came.
+// Reducer combines several numbers, in their order, into one.
 type Reducer string
 
 // The reducers.

@@ -16,7 +16,8 @@ import (
 var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // Validate returns every rule of this package that the task breaks, with the
-// JSON path of the value as Key, sorted by it. A format that returns a broken task is wrong.
+// JSON path of the value as Key, sorted by it. A format must never return a
+// task that breaks a rule.
 func (t *Task) Validate() []Problem {
 	c := &checker{t: t, stages: map[string]bool{}, resources: map[string]*Resource{}}
 	c.head()
@@ -193,22 +194,23 @@ func (c *checker) success() {
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-// inside says whether p is a relative slash path that is clean and does not
-// leave the folder it is relative to.
+// inside reports whether p is a clean, relative slash path that does not leave
+// its folder.
 func inside(p string) bool {
 	return p != "" && p != "." && !path.IsAbs(p) && path.Clean(p) == p && p != ".." &&
 		!strings.HasPrefix(p, "../") && !strings.ContainsRune(p, 0)
 }
 
-// reserved says whether the core makes a view's file of that name itself.
+// reserved reports whether the core itself creates a file of that name in a
+// view.
 func reserved(name string) bool {
 	return name == "task.json" || name == "attempt" || strings.HasPrefix(name, "attempt/")
 }
 
 func climbs(p string) bool { return slices.Contains(strings.Split(p, "/"), "..") }
 
-// stays says whether a link in dir to target stays within the folder that dir
-// is relative to.
+// stays reports whether a link in dir to target stays within the folder that
+// dir is relative to.
 func stays(dir, target string) bool {
 	if path.IsAbs(target) {
 		return false

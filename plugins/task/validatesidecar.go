@@ -12,7 +12,7 @@ import (
 // hostForm is a name that a container has in the network of its sandbox.
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
-// containers checks what is said of the main container and the sidecars.
+// containers checks the main container and the sidecars.
 func (c *checker) containers(key string, e *Environment) {
 	c.volumes(key, e.Volumes)
 	names := map[string]bool{MainContainer: true}
@@ -81,9 +81,9 @@ func (c *checker) volumes(key string, vs []Volume) {
 	}
 }
 
-// StartOrder returns the names of all containers, the main one among them,
-// each after those that it depends on and else in the order of Sidecars, with
-// main as early as it can be. Those that wait for each other are in loop.
+// StartOrder returns the names of all containers, including main, each after
+// those that it depends on. Otherwise it keeps the order of Sidecars, with main
+// as early as possible. Containers that wait for each other are in loop.
 func (e *Environment) StartOrder() (order, loop []string) {
 	left := []string{MainContainer}
 	needs := map[string]map[string]string{MainContainer: e.DependsOn}

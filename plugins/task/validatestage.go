@@ -130,8 +130,8 @@ func (c *checker) command(key string, cmd Command) {
 	c.env(key+".env", cmd.Env)
 }
 
-// sidecar checks a name against the sidecars, which are not known before a
-// compose file is read.
+// sidecar checks that a sidecar has this name. With a compose file the sidecars
+// are not known yet, so it checks nothing.
 func (c *checker) sidecar(key, name string) {
 	if name == "" || c.t.Environment.Compose != "" {
 		return

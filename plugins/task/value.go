@@ -11,17 +11,17 @@ import (
 // Env are environment variables (or headers) by name.
 type Env map[string]Value
 
-// Value is a literal, or the name of a variable of the host. What the host's variable
-// holds may be a secret and is never kept here.
+// Value is a literal, or the name of a host variable. The value of a host
+// variable may be a secret and is never stored here.
 type Value struct {
 	// Text is the literal; empty when Host is set.
 	Text string `json:"text,omitempty"`
 	// Host is the name of a host variable.
 	Host string `json:"host,omitempty"`
-	// Default stands in when the host variable is not set or empty; nil means none.
+	// Default is used when the host variable is unset or empty; nil means none.
 	Default *string `json:"default,omitempty"`
-	// Parts are values that are joined, such as "Bearer " and a host variable;
-	// with them nothing else is set.
+	// Parts are values to join, such as "Bearer " and a host variable. If Parts
+	// is set, no other field is.
 	Parts []Value `json:"parts,omitempty"`
 }
 
@@ -59,7 +59,7 @@ func (v *Value) hosts(names map[string]bool) {
 	}
 }
 
-// Text makes the literal environment of a plain map.
+// Text returns an Env with the literal values of m.
 func Text(m map[string]string) Env {
 	if m == nil {
 		return nil
@@ -71,9 +71,9 @@ func Text(m map[string]string) Env {
 	return e
 }
 
-// Resolve returns plain variables. lookup is asked for host variables and says
-// whether they are set; a variable that is neither set nor has a default is an
-// error that names it.
+// Resolve returns plain variables. lookup reads host variables and reports
+// whether they are set. A variable that is unset and has no default is an error
+// that names it.
 func (e Env) Resolve(lookup func(string) (string, bool)) (map[string]string, error) {
 	out := make(map[string]string, len(e))
 	for _, k := range slices.Sorted(maps.Keys(e)) {

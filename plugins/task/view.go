@@ -2,10 +2,10 @@ package task
 
 import "slices"
 
-// View returns the task as one role may see it in a stage: the resources of
-// its audience, and of the rest what its part needs. A verifier sees the whole
-// task but the reference solution; agent, oracle and user see the instruction
-// of the one stage and what they can work with, nothing of how it is graded.
+// View returns the part of the task that a role may see in a stage: the
+// resources for this role, and the fields that it needs. A verifier sees the
+// whole task except the reference solution. Agent, oracle and user see the
+// instruction of this stage and what they work with, but nothing about grading.
 // The result shares memory with t and must not be changed.
 func (t *Task) View(role Role, stage string) *Task {
 	v := *t

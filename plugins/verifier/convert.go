@@ -29,12 +29,12 @@ var needs = wire.Enum[Needs, pluginpb.VerifierNeeds]{Name: "needs", Pairs: []wir
 	{Word: NeedsOwn, Number: pluginpb.VerifierNeeds_VERIFIER_NEEDS_OWN},
 }}
 
-// TraitsToProto is t as it travels in Describe.
+// TraitsToProto converts t for Describe.
 func TraitsToProto(t Traits) *pluginpb.VerifierTraits {
 	return &pluginpb.VerifierTraits{Needs: needs.To(t.Needs), Models: wire.Texts(t.Models), Rounds: t.Rounds}
 }
 
-// TraitsFromProto is what p says of a verifier, or a fault of the message.
+// TraitsFromProto converts p and reports an invalid message.
 func TraitsFromProto(p *pluginpb.VerifierTraits) (t Traits, err error) {
 	t = Traits{Models: p.GetModels(), Rounds: p.GetRounds()}
 	t.Needs, err = needs.From(p.GetNeeds())

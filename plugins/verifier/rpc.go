@@ -15,7 +15,7 @@ import (
 	"github.com/berth-eval/berth/plugins/proto/v1/verifierpb"
 )
 
-// Capabilities are what v can do beyond Verify, in order of name.
+// Capabilities returns the capabilities of v beyond Verify, sorted by name.
 func Capabilities(v Verifier) []string {
 	if _, ok := v.(Rewriter); ok {
 		return []string{CapabilityRewrite}
@@ -23,9 +23,8 @@ func Capabilities(v Verifier) []string {
 	return nil
 }
 
-// NewServer offers verifiers, by name, as the service that a plugin serves.
-// What its methods return is for an interceptor that encodes errors;
-// plugins.Serve has it.
+// NewServer returns the gRPC service of the verifiers, by name. An interceptor
+// must encode the errors that its methods return; plugins.Serve installs it.
 func NewServer(verifiers map[string]Verifier) verifierpb.VerifierServer {
 	return &server{verifiers: verifiers}
 }
@@ -63,13 +62,13 @@ func (s *server) Verify(r *verifierpb.VerifyRequest, stream grpc.ServerStreaming
 		if errors.Is(err, ErrBadReward) {
 			return err
 		}
-		return fmt.Errorf("%w: the verdict of %q makes no sense: %w", fault.ErrPanic, r.GetPlugin(), err)
+		return fmt.Errorf("%w: the verdict of %q is invalid: %w", fault.ErrPanic, r.GetPlugin(), err)
 	}
 	return stream.Send(&verifierpb.VerifyEvent{Event: &verifierpb.VerifyEvent_Verdict{Verdict: out}})
 }
 
-// logger sends lines until it is closed; a goroutine of the plugin's that logs
-// later is not heard.
+// logger sends lines until it is closed. Lines that a goroutine of the plugin
+// logs later are dropped.
 type logger struct {
 	mu     sync.Mutex
 	stream grpc.ServerStreamingServer[verifierpb.VerifyEvent]
@@ -116,9 +115,9 @@ func (s *server) Rewrite(ctx context.Context, r *verifierpb.RewriteRequest) (*ve
 	return &verifierpb.RewriteReply{Message: wire.Text(message)}, nil
 }
 
-// NewClient is the verifier of that name behind a connection whose errors an
-// interceptor decodes. It is a Rewriter if the capabilities, as announced in
-// Describe, say so.
+// NewClient returns the verifier of that name behind conn. An interceptor of
+// conn must decode the errors. The value is a Rewriter if capabilities, from
+// Describe, include it.
 func NewClient(conn grpc.ClientConnInterface, plugin string, capabilities []string) Verifier {
 	c := &client{rpc: verifierpb.NewVerifierClient(conn), plugin: plugin}
 	if slices.Contains(capabilities, CapabilityRewrite) {
@@ -133,7 +132,7 @@ type client struct {
 }
 
 func (c *client) Verify(ctx context.Context, r Request, log func(line string)) (Verdict, error) {
-	ctx, cancel := context.WithCancel(ctx) // ends the stream on each way out
+	ctx, cancel := context.WithCancel(ctx) // ends the stream on every return
 	defer cancel()
 	stream, err := c.rpc.Verify(ctx, &verifierpb.VerifyRequest{Plugin: c.plugin, Request: requestToProto(r)})
 	if err != nil {

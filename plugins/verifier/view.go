@@ -20,7 +20,7 @@ func (r *Request) ReadFile(name string, limit int64) ([]byte, error) {
 	}
 	defer func() { _ = root.Close() }()
 	name = filepath.FromSlash(name)
-	info, err := root.Lstat(name) // the view does not change: what is looked at is what is opened
+	info, err := root.Lstat(name) // the view does not change between this check and Open
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w", name, ErrArtifactMissing)
 	}
@@ -28,7 +28,7 @@ func (r *Request) ReadFile(name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("read %s of the view: %w", name, err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %s of the view: is no regular file (%s)", name, info.Mode().Type())
+		return nil, fmt.Errorf("read %s of the view: it is not a regular file (%s)", name, info.Mode().Type())
 	}
 	f, err := root.Open(name)
 	if err != nil {

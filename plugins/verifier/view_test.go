@@ -32,11 +32,11 @@ func TestReadFileOpensNothingButFiles(t *testing.T) {
 	for _, tt := range []struct{ name, want, err string }{
 		{name: "plain", want: "42"},
 		{name: "large", err: "more than 10 bytes"},
-		{name: "link", err: "no regular file"},
-		{name: "out", err: "no regular file"},
+		{name: "link", err: "not a regular file"},
+		{name: "out", err: "not a regular file"},
 		{name: "dir/passwd", err: "escapes"},
-		{name: "pipe", err: "no regular file"},
-		{name: ".", err: "no regular file"},
+		{name: "pipe", err: "not a regular file"},
+		{name: ".", err: "not a regular file"},
 		{name: "../../../../../../etc/passwd", err: "escapes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

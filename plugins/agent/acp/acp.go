@@ -5,13 +5,14 @@
 //
 //	Dialog: func(b *cli.Book) cli.Dialog { return acp.New(b, acp.Options{Auth: "api-key"}) },
 //
-// The agent is the client's guest everywhere else; here it has the sandbox to
-// itself. So neither files nor terminals are offered to it: it uses those of the
-// sandbox. What it asks permission for is answered by Options.
+// The client offers the agent no files and no terminals: the agent has the
+// sandbox to itself and uses the files and terminals of the sandbox. Options
+// answers its requests for permission.
 //
-// A dialog is a machine that moves when a line comes. What the agent prints is
-// hostile: the machine keeps no more than the calls that are open, and a line
-// that it cannot read loses nothing else. It must not know any agent.
+// A dialog is a state machine that advances with every line. The agent's output
+// is not trusted: the dialog keeps in memory only the open calls, and an
+// unreadable line does not affect other lines. The package must not know any
+// agent.
 package acp
 
 import (
@@ -26,10 +27,10 @@ import (
 	"github.com/berth-eval/berth/plugins/output"
 )
 
-// Options say how an agent is spoken to.
+// Options configure the dialog with an agent.
 type Options struct {
-	Auth string // way of authentication that is asked for; empty: none
-	// Session says how the session is set up. Nil: as the agent has it.
+	Auth string // authentication method to request; empty: none
+	// Session returns the settings of the session. Nil: the agent's defaults.
 	Session func(r *cli.Run) Session
 	// Allow says whether a call of this kind may be carried out: read, edit,
 	// delete, move, search, execute, think, fetch, switch_mode, other. Nil allows
@@ -37,7 +38,7 @@ type Options struct {
 	Allow func(kind string) bool
 }
 
-// Session is how a session is set up.
+// Session holds the settings of a session.
 type Session struct {
 	Mode   string            // empty: the agent's own
 	Model  string            // empty: the agent's own
@@ -47,11 +48,10 @@ type Session struct {
 // version of the protocol.
 const version = 1
 
-// maxOpen is how many calls may be open at a time; further ones are not
-// remembered.
+// maxOpen is how many calls may be open at a time; further ones are ignored.
 const maxOpen = 4096
 
-// New is the dialog with one agent.
+// New returns the dialog with one agent.
 func New(b *cli.Book, o Options) cli.Dialog {
 	return &dialog{book: b, o: o, waits: map[string]func(reply){}, calls: map[string]*call{}}
 }
@@ -63,19 +63,19 @@ type dialog struct {
 
 	talk    *cli.Talk
 	last    int                    // id of the newest request
-	waits   map[string]func(reply) // what an answer is waited for, by id
+	waits   map[string]func(reply) // handlers of the pending requests, by id
 	session string
-	http    bool // it takes MCP servers over HTTP
+	http    bool // the agent accepts MCP servers over HTTP
 	sse     bool
-	stopped bool // it was asked to end the turn
+	stopped bool // the agent was asked to end the turn
 
-	calls map[string]*call // that are open
-	text  strings.Builder  // of the message that is coming
+	calls map[string]*call // open calls
+	text  strings.Builder  // of the message that is being received
 	kind  string           // of text: what the update was
 	said  string           // the newest message
 }
 
-// message is any line.
+// message is any line of the protocol.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -92,7 +92,7 @@ type reply struct {
 	} `json:"error"`
 }
 
-// why is an error as a text; empty when there is none.
+// why returns the error as text; empty when there is none.
 func (r reply) why() string {
 	if r.Error == nil {
 		return ""
@@ -124,13 +124,13 @@ func (d *dialog) send(m map[string]any) {
 	m["jsonrpc"] = "2.0"
 	b, err := json.Marshal(m)
 	if err != nil {
-		d.crash("what it is told cannot be said: " + err.Error())
+		d.crash("a message to the agent cannot be written as JSON: " + err.Error())
 		return
 	}
 	d.talk.Send(append(b, '\n'))
 }
 
-// ask sends a request; then gets the answer, unless it is an error: that ends
+// ask sends a request and passes the answer to then. An error as answer ends
 // the turn.
 func (d *dialog) ask(method string, params any, then func(json.RawMessage)) {
 	d.last++
@@ -147,7 +147,7 @@ func (d *dialog) ask(method string, params any, then func(json.RawMessage)) {
 // Begin implements cli.Dialog.
 func (d *dialog) Begin(t *cli.Talk) {
 	d.talk, d.stopped, d.said = t, false, ""
-	clear(d.waits) // an answer of an earlier turn is none of this one
+	clear(d.waits) // answers to requests of an earlier turn are ignored
 	clear(d.calls)
 	if !t.Fresh {
 		d.prompt()
@@ -179,11 +179,11 @@ func (d *dialog) initialized(result json.RawMessage) {
 		} `json:"agentInfo"`
 	}
 	if err := json.Unmarshal(result, &is); err != nil && is.Version == 0 {
-		d.crash("its answer to initialize cannot be read: " + err.Error())
+		d.crash("the agent's response to initialize cannot be parsed: " + err.Error())
 		return
 	}
 	if is.Version != version {
-		d.crash(fmt.Sprintf("it speaks version %d of the Agent Client Protocol, and Berth version %d", is.Version, version))
+		d.crash(fmt.Sprintf("the agent speaks version %d of the Agent Client Protocol, Berth speaks version %d", is.Version, version))
 		return
 	}
 	if is.Agent.Name != "" {
@@ -199,13 +199,13 @@ func (d *dialog) initialized(result json.RawMessage) {
 		ways = append(ways, w.ID)
 	}
 	if !slices.Contains(ways, d.o.Auth) {
-		d.crash(fmt.Sprintf("it has no authentication %q: it offers %s", d.o.Auth, strings.Join(ways, ", ")))
+		d.crash(fmt.Sprintf("the agent does not support authentication %q: it offers %s", d.o.Auth, strings.Join(ways, ", ")))
 		return
 	}
 	d.ask("authenticate", map[string]any{"methodId": d.o.Auth}, func(json.RawMessage) { d.open() })
 }
 
-// open makes the session, and sets it up.
+// open creates the session and applies its settings.
 func (d *dialog) open() {
 	servers, _ := d.servers()
 	d.ask("session/new", map[string]any{"cwd": d.talk.Run.Workdir, "mcpServers": servers}, func(result json.RawMessage) {
@@ -213,7 +213,7 @@ func (d *dialog) open() {
 			Session string `json:"sessionId"`
 		}
 		if json.Unmarshal(result, &is) != nil || is.Session == "" {
-			d.crash("it made no session")
+			d.crash("the agent created no session")
 			return
 		}
 		d.session = is.Session
@@ -222,7 +222,7 @@ func (d *dialog) open() {
 	})
 }
 
-// setting is a request that sets something up.
+// setting is a request that changes one setting.
 type setting struct {
 	method string
 	params map[string]any
@@ -245,7 +245,7 @@ func (d *dialog) settings() (list []setting) {
 	return list
 }
 
-// arrange sets up one thing after another, and then hands over the message.
+// arrange applies the settings one after another, then sends the message.
 func (d *dialog) arrange(list []setting) {
 	if len(list) == 0 {
 		d.prompt()
@@ -254,8 +254,8 @@ func (d *dialog) arrange(list []setting) {
 	d.ask(list[0].method, list[0].params, func(json.RawMessage) { d.arrange(list[1:]) })
 }
 
-// servers are the MCP servers as the protocol has them, and those that the agent
-// cannot reach.
+// servers returns the MCP servers in the form of the protocol, and those that
+// the agent cannot reach.
 func (d *dialog) servers() (list []any, other []agent.Server) {
 	list = []any{}
 	for _, s := range d.talk.Run.Servers {
@@ -290,7 +290,7 @@ func (d *dialog) prompt() {
 	d.ask("session/prompt", map[string]any{"sessionId": d.session, "prompt": []any{map[string]string{"type": "text", "text": text}}}, d.ended)
 }
 
-// ended is the answer to a prompt: the turn is over.
+// ended handles the response to a prompt: the turn is over.
 func (d *dialog) ended(result json.RawMessage) {
 	d.flush()
 	var is struct {
@@ -298,7 +298,7 @@ func (d *dialog) ended(result json.RawMessage) {
 		Usage *usage `json:"usage"`
 	}
 	if json.Unmarshal(result, &is) != nil && is.Stop == "" {
-		d.crash("its answer to session/prompt cannot be read")
+		d.crash("the agent's response to session/prompt cannot be parsed")
 		return
 	}
 	y := agent.Yield{End: agent.Done, Message: d.said, Reason: is.Stop, Claim: is.Usage.claim()}
@@ -315,7 +315,7 @@ func (d *dialog) ended(result json.RawMessage) {
 	d.talk.Yield(y, nil)
 }
 
-// usage is what a turn used, as the agent has it.
+// usage is the token usage of a turn as the agent reports it.
 type usage struct {
 	Input   int64 `json:"inputTokens"`
 	Output  int64 `json:"outputTokens"`

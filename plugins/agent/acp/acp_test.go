@@ -227,7 +227,7 @@ func TestHowATurnEnds(t *testing.T) {
 		{name: "a session without a name", lines: []string{started, `{"id":2,"result":{}}`}, end: agent.Crashed, says: "no session"},
 		{name: "another version", lines: []string{`{"id":1,"result":{"protocolVersion":2}}`}, end: agent.Crashed, says: "version 2"},
 		{name: "an answer that is none", lines: []string{`{"id":1,"result":[]}`}, end: agent.Crashed, says: "initialize"},
-		{name: "no such authentication", auth: "card", lines: []string{started}, end: agent.Crashed, says: `no authentication "card": it offers key`},
+		{name: "no such authentication", auth: "card", lines: []string{started}, end: agent.Crashed, says: `does not support authentication "card": it offers key`},
 		{name: "its end", lines: []string{started, opened, says("I"), "Segmentation fault"}, end: agent.Crashed, says: "exit code 7: Segmentation fault"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -12,12 +12,12 @@ import (
 // maxText is how much of one message is kept, in bytes.
 const maxText = 1 << 20
 
-// call is one of a tool.
+// call is one tool call.
 type call struct {
 	name, title, kind string
-	fresh             bool   // no step has it yet
-	input             bool   // its arguments are known
-	content           string // the newest that came of it
+	fresh             bool   // not yet part of a step
+	input             bool   // its arguments were received
+	content           string // its newest output
 	book              *cli.Book
 }
 
@@ -47,7 +47,7 @@ func (d *dialog) Line(line []byte) {
 type update struct {
 	Kind    string          `json:"sessionUpdate"`
 	Message string          `json:"messageId"`
-	Content json.RawMessage `json:"content"` // a block, or a list of what came of a call
+	Content json.RawMessage `json:"content"` // a block, or the list of a call's outputs
 	Entries []struct {
 		Content string `json:"content"`
 		Status  string `json:"status"`
@@ -55,7 +55,7 @@ type update struct {
 	told
 }
 
-// told is what is said of a call, in updates and when permission is asked for.
+// told is the description of a call, in updates and in requests for permission.
 type told struct {
 	Call   string                     `json:"toolCallId"`
 	Title  string                     `json:"title"`
@@ -66,8 +66,8 @@ type told struct {
 	Meta   map[string]json.RawMessage `json:"_meta"`
 }
 
-// meta is what some agents add under a name of their own: the tool as the model
-// knows it, and the call of the sub-agent that calls this one.
+// meta is what some agents add under a key of their own: the tool's name as the
+// model knows it, and the call that started the sub-agent that makes this call.
 type meta struct {
 	Name   string `json:"toolName"`
 	Parent string `json:"parentToolUseId"`
@@ -106,8 +106,8 @@ func (d *dialog) update(params json.RawMessage) {
 	}
 }
 
-// chunk adds a piece of a message or of a thought. Pieces of one kind that
-// follow each other are one.
+// chunk adds a piece of a message or of a thought. Consecutive pieces of one
+// kind form one message.
 func (d *dialog) chunk(u *update) {
 	text := blockText(u.Content)
 	if text == "" {
@@ -122,7 +122,7 @@ func (d *dialog) chunk(u *update) {
 	if kind := u.Kind + u.Message; kind != d.kind {
 		d.flush()
 		d.kind = kind
-		if d.book.Waits("") { // for a call that goes on: this is another message
+		if d.book.Waits("") { // a call is still running: this is another message
 			d.book.Next()
 		}
 	}
@@ -131,7 +131,7 @@ func (d *dialog) chunk(u *update) {
 	}
 }
 
-// flush hands over what has come of a message.
+// flush hands over the message received so far.
 func (d *dialog) flush() {
 	text, kind := d.text.String(), d.kind
 	d.text.Reset()
@@ -175,7 +175,7 @@ func blockText(raw json.RawMessage) string {
 	}
 }
 
-// tool is what is said of a call, and what came of it so far.
+// tool handles a description of a call and its output so far.
 func (d *dialog) tool(t *told, content json.RawMessage) {
 	c := d.known(t)
 	if c == nil {
@@ -195,8 +195,8 @@ func (d *dialog) tool(t *told, content json.RawMessage) {
 	delete(d.calls, t.Call)
 }
 
-// known is the open call that something is said of: a new one, maybe. Nil: there
-// are too many.
+// known returns the open call that t describes and creates it if needed. Nil:
+// too many calls are open, or the call is over.
 func (d *dialog) known(t *told) *call {
 	d.flush()
 	c := d.calls[t.Call]
@@ -205,7 +205,7 @@ func (d *dialog) known(t *told) *call {
 			return nil
 		}
 		if t.Title == "" && len(t.Input) == 0 && t.Tool == "" {
-			return nil // of one that is over
+			return nil // the call is over
 		}
 		c = &call{book: d.book, fresh: true}
 		d.calls[t.Call] = c
@@ -227,10 +227,10 @@ func (d *dialog) known(t *told) *call {
 	c.input = c.input || len(input) > 2 // more than {}
 	if !c.input && c.title != "" {
 		if b, err := json.Marshal(map[string]string{"title": c.title}); err == nil {
-			input = b // of an agent that tells no more
+			input = b // the agent reports nothing else
 		}
 	}
-	if c.fresh || c.book.Waits(t.Call) { // else its step has been recorded
+	if c.fresh || c.book.Waits(t.Call) { // otherwise its step has been recorded
 		c.book.Call("", t.Call, output.Middle(c.name, 200), input)
 	}
 	c.fresh = false
@@ -246,7 +246,7 @@ func firstOf(list ...string) string {
 	return ""
 }
 
-// contentText is what came of a call, for the trajectory.
+// contentText returns the output of a call as text for the trajectory.
 func contentText(raw json.RawMessage) string {
 	var list []struct {
 		Type     string          `json:"type"`
@@ -275,8 +275,8 @@ func contentText(raw json.RawMessage) string {
 	return strings.Join(out, "\n")
 }
 
-// outputText is the raw output of a tool: a text, or what is usually the text in
-// it, or all of it.
+// outputText returns the raw output of a tool as text: the string itself, the
+// field that usually holds the text, or the whole JSON.
 func outputText(raw json.RawMessage) string {
 	var text string
 	if len(raw) == 0 || string(raw) == "null" {
@@ -302,7 +302,8 @@ type option struct {
 	Kind string `json:"kind"`
 }
 
-// choose is the option that allows or rejects: this once, if there is one.
+// choose returns the option that allows or rejects; it prefers an option that
+// applies once.
 func choose(list []option, allow bool) string {
 	wanted := []string{"reject_once", "reject_always"}
 	if allow {
@@ -341,7 +342,7 @@ func (d *dialog) permit(id, params json.RawMessage) {
 	}
 	said := map[bool]string{true: "given", false: "not given"}[allow]
 	if outcome["outcome"] == "cancelled" {
-		said += ", for which there is no option: canceled"
+		said += ", but the agent offers no such option: canceled"
 	}
 	d.book.Log("permission to %s %q: %s", output.Middle(kind, 40), title, said)
 	d.send(map[string]any{"id": id, "result": map[string]any{"outcome": outcome}})

@@ -1,7 +1,7 @@
-// Package agenttest is the conformance kit of agents: what every agent must do,
-// however it works, in process and through a built plugin.
+// Package agenttest is the conformance kit of agents. It checks what every
+// agent must do, in process and through a built plugin.
 //
-// It must not know any agent, and it does not say how good one is.
+// It must not know any agent, and it does not measure how well an agent works.
 package agenttest
 
 import (
@@ -18,30 +18,32 @@ import (
 
 // Subject is an agent under test.
 type Subject struct {
-	// Plugin is what the plugin's main serves, for Run, which fills in Agent;
-	// without it Run serves Agent as one that takes no configuration.
+	// Plugin is what the plugin's main function serves. Run fills in Agent from
+	// it. Without it, Run serves Agent as an agent that takes no configuration.
 	Plugin plugins.Plugin
 	Agent  agent.Agent
 	// Config is a block that the agent accepts; empty means none.
 	Config json.RawMessage
-	// Role is what sessions are opened as; empty means agent.RoleAgent.
+	// Role is the role of the sessions; empty means agent.RoleAgent.
 	Role agent.Role
-	// Reference is handed to sessions with agent.RoleOracle.
+	// Reference is passed to sessions with agent.RoleOracle.
 	Reference *agent.Reference
-	// Models are endpoints that answer for as long as the kit runs. An agent
-	// that speaks a dialect and finds none here has its sessions skipped.
+	// Models are endpoints that answer as long as the kit runs. If an agent
+	// speaks a dialect and Models is empty, the clauses about sessions are
+	// skipped.
 	Models map[string]model.Endpoint
 	// Shell returns the address of a shell in a fresh sandbox, which lives as
 	// long as t, and a function that revokes it. Nil: sessions of agents that
 	// need a shell are skipped.
 	Shell func(ctx context.Context, t *conformance.T) (address string, revoke func())
-	// Inside returns the models as they are reached from inside the sandbox of
-	// a shell, for as long as t. Nil: they are not.
+	// Inside returns the endpoints of the models as seen from inside the
+	// sandbox of a shell, valid as long as t. Nil: the models cannot be reached
+	// from inside.
 	Inside func(ctx context.Context, t *conformance.T, address string) map[string]model.Endpoint
 }
 
-// Run tries every clause, one subtest each, through a connection as the host
-// has it. Call it from the plugin's own tests:
+// Run runs every clause as a subtest, through the same kind of connection that
+// the host uses. Call it from the plugin's own tests:
 //
 //	agenttest.Run(t, agenttest.Subject{Plugin: plugins.Agent(info, Config{}, nop{})})
 func Run(t *testing.T, s Subject) {
@@ -61,7 +63,7 @@ func Run(t *testing.T, s Subject) {
 	conformance.Test(t, s, Clauses())
 }
 
-// Clauses are all clauses of the kit, in the order in which they are tried.
+// Clauses returns all clauses of the kit in the order in which they run.
 func Clauses() []conformance.Clause[Subject] {
 	return slices.Concat(needsClauses, sessionClauses)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// patience is how long an agent may take to notice that its turn is over, on a
-// machine that is not busy.
+// patience is how long an agent may take to notice that its turn is over, on an
+// idle machine.
 const patience = 5 * time.Second
 
 // needsClauses are about Check.
@@ -148,7 +148,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 				t.Fatalf("steps: %v", err)
 			}
 			if len(whole.Steps) == 0 {
-				return // an agent that does nothing has no trajectory
+				return // an agent that does nothing records no trajectory
 			}
 			for _, v := range trajectory.Validate(data) {
 				t.Errorf("%s", v)
@@ -232,7 +232,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			needs, err := s.check(ctx)
 			if err != nil || !needs.Shell && !needs.Terminal {
-				return // it has no shell to lose
+				return // it has no shell that could be lost
 			}
 			session, _, revoke := s.open(ctx, t)
 			revoke()
@@ -280,8 +280,8 @@ var sessionClauses = []conformance.Clause[Subject]{
 	},
 }
 
-// eight runs eight sessions at once: each must end like one alone, and record
-// as many steps.
+// eight runs eight sessions at once. Each must end like a session that runs
+// alone and record as many steps.
 func eight(ctx context.Context, t *conformance.T, s Subject) {
 	alone := &record{}
 	session, _, _ := s.open(ctx, t)

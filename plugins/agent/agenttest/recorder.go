@@ -59,14 +59,14 @@ func (s *Subject) role() agent.Role {
 	return s.Role
 }
 
-// unable says why no session can be opened here; empty means that one can.
+// unable returns why no session can be opened here; empty means that one can.
 func unable(s Subject) string {
 	ctx, cancel := context.WithTimeout(context.Background(), conformance.Patience(10*time.Second))
 	defer cancel()
 	needs, err := s.check(ctx)
 	switch {
 	case err != nil:
-		return "" // the clause will say so
+		return "" // the clause reports the error
 	case len(needs.Refusals) > 0:
 		return "it refuses: " + needs.Refusals[0]
 	case (needs.Shell || needs.Terminal) && s.Shell == nil:
@@ -90,7 +90,7 @@ func speaks(dialects []model.Dialect, models map[string]model.Endpoint) bool {
 	return false
 }
 
-// setup is what a session is opened with, and how its shell is revoked.
+// setup returns the input of Open, and a function that revokes the shell.
 func (s *Subject) setup(ctx context.Context, t *conformance.T) (agent.Setup, func()) {
 	view := t.TempDir()
 	for name, text := range map[string]string{
@@ -115,7 +115,7 @@ func (s *Subject) setup(ctx context.Context, t *conformance.T) (agent.Setup, fun
 	return out, revoke
 }
 
-// open starts a session that is closed with the clause.
+// open starts a session that is closed when the clause ends.
 func (s *Subject) open(ctx context.Context, t *conformance.T) (session agent.Session, setup agent.Setup, revoke func()) {
 	setup, revoke = s.setup(ctx, t)
 	session, err := s.Agent.Open(ctx, setup)

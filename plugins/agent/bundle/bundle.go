@@ -1,14 +1,14 @@
-// Package bundle keeps the programs of agents that run inside a sandbox: a
-// bundle is one folder with all that a command-line agent needs, down to the
-// loader and the C library, so that it runs in any image. It is made once a
-// machine, named by a digest of its content, shared by all trials, and mounted
-// read-only at Place.
+// Package bundle stores the programs of agents that run inside a sandbox. A
+// bundle is one folder with everything that a command-line agent needs,
+// including the loader and the C library, so that it runs in any image. It is
+// built once per machine, named by a digest of its content, shared by all
+// trials, and mounted read-only at Place.
 //
 //	b, err := bundle.Open(bundle.Dir(os.Getenv), "claude-code", "2.1.329")
 //	needs.Bundles = append(needs.Bundles, b.Mount())
 //
-// It must not download anything: agents/scaffolds/bundler does that, when a user asks for
-// it, and never a trial.
+// It must not download anything: agents/scaffolds/bundler does that when a user
+// asks for it. A trial never does.
 package bundle
 
 import (
@@ -27,8 +27,9 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 )
 
-// Place is where a bundle is in every sandbox. Programs of a bundle name their
-// loader by this path, which has to be as short as the usual one.
+// Place is the path of the bundle in every sandbox. The programs of a bundle
+// refer to their loader by this path, which must not be longer than the usual
+// path of the loader.
 const Place = "/opt/berth/agent"
 
 // Names of a bundle's folder.
@@ -37,42 +38,44 @@ const (
 	Root         = "root" // what is mounted
 )
 
-// ErrMissing means that a bundle has not been made on this machine.
+// ErrMissing means that the bundle has not been built on this machine.
 var ErrMissing = errors.New("bundle is not on this machine")
 
-// Recipe says what a bundle is made of. {version} in it stands for the version
-// that is asked for.
+// Recipe describes the content of a bundle. {version} in it stands for the
+// requested version.
 type Recipe struct {
-	Version string   `json:"version,omitempty"` // the one that is made when nobody says another
+	Version string   `json:"version,omitempty"` // the default version
 	NPM     []string `json:"npm,omitempty"`     // packages of the npm registry: "name@version"
 	PyPI    []string `json:"pypi,omitempty"`    // packages of PyPI: "name==version"
-	Debian  []string `json:"debian,omitempty"`  // packages of Debian; what they depend on has to be named, too
-	// Sources are packages of PyPI that have no wheel: "name==version". One is
-	// built of each, of pure Python, with nothing but the packages in BuildWith.
-	// That runs code of theirs, when the bundle is made and never in a trial.
+	Debian  []string `json:"debian,omitempty"`  // packages of Debian; their dependencies must be listed as well
+	// Sources are pure Python packages of PyPI that have no wheel:
+	// "name==version". The bundler builds a wheel of each with only the
+	// packages in BuildWith. This runs code of these packages when the bundle
+	// is built, never in a trial.
 	Sources   []string `json:"sources,omitempty"`
 	BuildWith []string `json:"build_with,omitempty"` // "name==version"; not in the bundle
-	// AnyPython are names of packages of PyPI that are taken although they say
-	// that they are not for the bundle's version of Python.
+	// AnyPython are names of PyPI packages that are installed although their
+	// metadata excludes the bundle's version of Python.
 	AnyPython []string `json:"any_python,omitempty"`
-	// Links are names in bin/ and what they lead to, relative to the bundle.
+	// Links maps names in bin/ to their targets, relative to the bundle.
 	Links map[string]string `json:"links,omitempty"`
-	// Drop are globs of what is not needed, relative to the bundle; ** is any
-	// number of folders.
+	// Drop are globs of files to leave out, relative to the bundle; ** matches
+	// any number of folders.
 	Drop []string `json:"drop,omitempty"`
 }
 
-// Package is one package in a bundle, as the registry knows it.
+// Package is one package in a bundle, with the registry's data.
 type Package struct {
-	// From is npm, pypi or debian; source for one of PyPI whose source archive was
-	// built; build for what that was built with, which is not in the bundle.
+	// From is npm, pypi or debian; source for a PyPI package built from its
+	// source archive; build for a package used only to build another, which is
+	// not in the bundle.
 	From      string `json:"from"`
 	Name      string `json:"name"`
 	Version   string `json:"version"`
 	Integrity string `json:"integrity,omitempty"` // "sha512-…" of npm, "sha256:…" of the others
 }
 
-// Manifest says what a bundle is.
+// Manifest describes a bundle.
 type Manifest struct {
 	Format   int       `json:"format"` // of this file: 1
 	Name     string    `json:"name"`
@@ -87,7 +90,7 @@ type Manifest struct {
 	Packages []Package `json:"packages"`
 }
 
-// Bundle is one that is there.
+// Bundle is a bundle on this machine.
 type Bundle struct {
 	Manifest
 	Folder string `json:"folder"` // on the host
@@ -96,16 +99,17 @@ type Bundle struct {
 // ID is "name@version".
 func (m Manifest) ID() string { return m.Name + "@" + m.Version }
 
-// Mount is the bundle as an agent asks for it.
+// Mount returns the bundle in the form of agent.Needs.
 func (b Bundle) Mount() agent.Bundle {
 	return agent.Bundle{Source: filepath.Join(b.Folder, Root), Target: Place, Digest: b.Digest, Name: b.ID()}
 }
 
-// EnvDir names the folder of all bundles, instead of the usual one.
+// EnvDir is the variable that sets the folder of all bundles.
 const EnvDir = "BERTH_BUNDLES"
 
-// Dir is the folder of all bundles: $BERTH_BUNDLES, or berth/bundles in the
-// user's data ($XDG_DATA_HOME, ~/.local/share). Empty when neither is known.
+// Dir returns the folder of all bundles: $BERTH_BUNDLES, or berth/bundles in
+// the user's data folder ($XDG_DATA_HOME or ~/.local/share). Empty when neither
+// is known.
 func Dir(getenv func(string) string) string {
 	if d := getenv(EnvDir); d != "" {
 		if abs, err := filepath.Abs(d); err == nil {
@@ -134,12 +138,13 @@ func Parse(id string) (name, version string, err error) {
 	return name, version, nil
 }
 
-// folder is where a bundle is in dir.
+// folder returns the path of a bundle in dir.
 func folder(dir, name, version string) string {
 	return filepath.Join(dir, name+"@"+version)
 }
 
-// Open finds a bundle. It fails with ErrMissing, and says what to do.
+// Open finds a bundle. A missing bundle is ErrMissing, with the command that
+// builds it.
 func Open(dir, name, version string) (Bundle, error) {
 	id := name + "@" + version
 	if _, _, err := Parse(id); err != nil {
@@ -182,8 +187,8 @@ func read(folder string) (b Bundle, err error) {
 	return b, nil
 }
 
-// List is all bundles in dir, by name and version. One that cannot be used is
-// not among them: Broken says why.
+// List returns the usable bundles in dir, sorted by name and version. Broken
+// returns the others.
 func List(dir string) (out []Bundle, err error) {
 	err = each(dir, func(b Bundle, wrong error) {
 		if wrong == nil {
@@ -194,8 +199,8 @@ func List(dir string) (out []Bundle, err error) {
 	return out, err
 }
 
-// Broken are the folders in dir that have the name of a bundle and are none that
-// can be used, by that name, with why.
+// Broken returns the folders in dir that are named like a bundle but cannot be
+// used, with the reason for each name.
 func Broken(dir string) (map[string]error, error) {
 	out := map[string]error{}
 	err := each(dir, func(b Bundle, wrong error) {
@@ -207,7 +212,7 @@ func Broken(dir string) (map[string]error, error) {
 	return out, err
 }
 
-// each hands over what is in dir.
+// each calls f for every bundle in dir.
 func each(dir string, f func(b Bundle, wrong error)) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || dir == "" {

@@ -11,16 +11,16 @@ import (
 	"path/filepath"
 )
 
-// Sum is what a tree comes to.
+// Sum is the digest and the size of a tree.
 type Sum struct {
 	Digest string
 	Files  int64
 	Bytes  int64
 }
 
-// Measure computes the digest of a tree: of every name, in order, its kind,
-// whether it can be executed, and its content. Owners and times are not in it,
-// so that it is the same wherever the tree is copied.
+// Measure computes the digest of a tree. It covers, in order, the name, kind,
+// executable bit and content of every file, but no owners or times, so that a
+// copy of the tree has the same digest.
 func Measure(root string) (s Sum, err error) {
 	h := sha256.New()
 	buf := make([]byte, 1<<20)
@@ -78,7 +78,8 @@ func addFile(h hash.Hash, path, name string, buf []byte) (int64, error) {
 	return n, err
 }
 
-// Verify says whether a bundle is still what its manifest says.
+// Verify returns an error if the content of the bundle differs from its
+// manifest.
 func (b Bundle) Verify() error {
 	s, err := Measure(filepath.Join(b.Folder, Root))
 	if err != nil {

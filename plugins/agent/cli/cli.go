@@ -1,5 +1,5 @@
-// Package cli is what an agent that is a program of its own, a CLI that runs
-// inside the sandbox, needs to be a plugin: a declaration of fifty to a hundred lines.
+// Package cli turns a command-line agent that runs inside the sandbox into a
+// plugin. A declaration of fifty to a hundred lines is enough.
 //
 //	plugins.Serve(cli.Plugin(cli.Scaffold{
 //		Name: "thing", Recipe: bundle.Recipe{Version: "1.2.3", NPM: []string{"thing@{version}"}},
@@ -8,12 +8,13 @@
 //		Events: func(b *cli.Book) cli.Events { return &events{book: b} },
 //	}))
 //
-// The helper mounts the bundle, sees what the image lacks (a home, a shell, a
-// folder for temporary files), puts the configuration into a folder of its own,
-// starts the CLI for each message, hands over what it prints line by line, as it
-// is printed, and keeps it. docs/scaffolds.md says how one is added.
+// The package mounts the bundle, provides what the image lacks (a home, a
+// shell, a folder for temporary files), writes the configuration into a folder
+// of its own, starts the CLI for each message, and passes each line of output
+// on as it is printed. The output is also kept in the attempt.
+// docs/scaffolds.md explains how to add a CLI.
 //
-// It must not know any CLI, and nothing is installed or downloaded here.
+// The package must not know any CLI, and it installs and downloads nothing.
 package cli
 
 import (
@@ -34,13 +35,13 @@ import (
 
 // Places in the sandbox.
 const (
-	// Home is a folder of the agent's own, which its user can write to: for
-	// configuration and for the files of its sessions. The home of the user is
-	// left alone, since it may be what the task is about.
+	// Home is the agent's own folder, writable by its user, for configuration
+	// and session files. The user's home is left alone because it may be part
+	// of the task.
 	Home = "/var/lib/berth-agent"
-	// Bundle is where the bundle is.
+	// Bundle is the path of the bundle.
 	Bundle = bundle.Place
-	// Bash is a shell of the bundle, if the recipe has one under this name.
+	// Bash is the shell of the bundle, if the recipe contains one at this path.
 	Bash = Bundle + "/bin/bash"
 )
 
@@ -49,47 +50,49 @@ type Scaffold struct {
 	Name    string
 	Version string // of the declaration, for people
 	Doc     string
-	// Recipe is what the bundle is made of; the zero value: the CLI is in the
-	// image.
+	// Recipe describes the bundle; the zero value means that the image contains
+	// the CLI.
 	Recipe bundle.Recipe
-	// Dialects are what the CLI speaks, the best first.
+	// Dialects are the API dialects that the CLI speaks, the preferred one
+	// first.
 	Dialects []model.Dialect
-	// Knobs are the settings that the CLI has something for. Another that is
-	// set is refused.
+	// Knobs are the settings that the CLI supports. Any other setting is
+	// refused.
 	Knobs []Knob
-	// Efforts are the words for reasoning_effort, of a CLI that goes on without
-	// one that it does not know; nil: it takes any, or complains itself.
+	// Efforts are the valid values of reasoning_effort, for a CLI that silently
+	// ignores unknown ones. Nil: any value is passed on.
 	Efforts []string
-	// NoArgs says that its command is a driver, for which further arguments mean
-	// nothing: args is refused.
+	// NoArgs says that the command is a driver, which takes no further
+	// arguments: the setting args is refused.
 	NoArgs bool
-	// Logs are files and folders below Home that are kept: sessions.
+	// Logs are files and folders below Home to collect, such as session files.
 	Logs []string
-	// ModelName is given to a CLI whose model has no name.
+	// ModelName is the model name given to the CLI when the model has none.
 	ModelName string
-	// Refuse says why it cannot work like this, beside the settings; nil
-	// refuses nothing.
+	// Refuse returns further reasons why the CLI cannot work with these
+	// settings and request; nil refuses nothing.
 	Refuse func(s *Settings, r agent.CheckRequest) []string
-	// Start says how the CLI is started for a message.
+	// Start returns how to start the CLI for a message.
 	Start func(r *Run) (Start, error)
-	// Events begins to read what the CLI prints for a message.
+	// Events returns a reader of the CLI's output for one message.
 	Events func(b *Book) Events
-	// Dialog is for a CLI that is started once a session, and talked to: instead
-	// of Events. Start is called each time, and counts the first time.
+	// Dialog replaces Events for a CLI that is started once per session and
+	// receives its messages over a protocol. Start is called for every message,
+	// but only its first result is used.
 	Dialog func(b *Book) Dialog
 }
 
 // Events reads what a CLI prints. Calls come one after another.
 type Events interface {
-	// Line is one line of standard output, without its end. What it does not
-	// know is nothing bad: the next version prints it.
+	// Line handles one line of standard output, without the line break. It must
+	// ignore unknown lines: a later version of the CLI may print them.
 	Line(line []byte)
-	// End says what came of the turn. An error that wraps agent.ErrModel means
-	// that the model did not answer.
+	// End returns the result of the turn. An error that wraps agent.ErrModel
+	// means that the model did not answer.
 	End(e Exit) (agent.Yield, error)
 }
 
-// Plugin is the plugin that a scaffold declares.
+// Plugin returns the plugin of a scaffold.
 func Plugin(s Scaffold) plugins.Plugin {
 	info := plugins.Info{Name: s.Name, Version: s.Version, Doc: s.Doc, Env: []string{bundle.EnvDir}}
 	if s.Recipe.Version != "" {
@@ -98,7 +101,7 @@ func Plugin(s Scaffold) plugins.Plugin {
 	return plugins.Agent(info, Settings{}, New(s))
 }
 
-// New is the agent that a scaffold declares.
+// New returns the agent of a scaffold.
 func New(s Scaffold) agent.Agent {
 	return Of(func(raw json.RawMessage) (Scaffold, Settings, error) {
 		var c Settings
@@ -109,8 +112,8 @@ func New(s Scaffold) agent.Agent {
 	})
 }
 
-// Of is an agent whose scaffold depends on its configuration. read is given an
-// object, never nothing.
+// Of returns an agent whose scaffold depends on its configuration. read always
+// gets a JSON object.
 func Of(read func(json.RawMessage) (Scaffold, Settings, error)) agent.Agent { return &cliAgent{read} }
 
 type cliAgent struct {
@@ -152,7 +155,7 @@ func (a *cliAgent) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, 
 	b, err := s.open(&c)
 	if err != nil {
 		needs.Refusals = append(needs.Refusals, err.Error())
-		return needs, nil //nolint:nilerr // it is in the refusals
+		return needs, nil //nolint:nilerr // reported as a refusal
 	}
 	needs.Bundles = []agent.Bundle{b.Mount()}
 	return needs, nil
@@ -197,5 +200,5 @@ func (a *cliAgent) Open(_ context.Context, setup agent.Setup) (agent.Session, er
 	return x, nil
 }
 
-// errSteps ends a CLI that has used up its steps.
+// errSteps stops a CLI that has used up its steps.
 var errSteps = errors.New("no steps are left")

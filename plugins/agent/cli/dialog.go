@@ -14,24 +14,24 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
-// Dialog talks with a CLI that is started once a session and is given its
-// messages on standard input while it runs: by a protocol. Between turns it
-// stays as it is. Calls come one after another.
+// Dialog speaks a protocol with a CLI that is started once per session and
+// reads messages from standard input. The CLI keeps running between turns.
+// Calls come one after another.
 type Dialog interface {
-	Events // End is called when the CLI has ended before the turn was over
-	// Begin hands over a message: t.Run has it, and t.Fresh says that the CLI has
-	// just been started. What comes of it arrives as lines, until t.Yield.
+	Events // End is called when the CLI exits before the turn is over
+	// Begin sends the message in t.Run. t.Fresh says that the CLI has just been
+	// started. The CLI's output arrives as lines until t.Yield is called.
 	Begin(t *Talk)
-	// Stop asks the CLI to end the turn, since its steps are used up. It has
-	// stopTime for that.
+	// Stop asks the CLI to end the turn because its steps are used up. The CLI
+	// has stopTime to do so.
 	Stop()
 }
 
-// stopTime is how long a CLI may take to end a turn that it was asked to end.
+// stopTime is how long a CLI may take to end a turn after Stop.
 const stopTime = 10 * time.Second
 
-// Talk is one turn of a Dialog. Its methods may be called from the calls of the
-// Dialog only.
+// Talk is one turn of a Dialog. Only the methods of the Dialog may call its
+// methods.
 type Talk struct {
 	Run   *Run
 	Fresh bool
@@ -56,18 +56,19 @@ func (t *Talk) Yield(y agent.Yield, err error) {
 	t.over()
 }
 
-// maxPending is how much may wait for a CLI that does not read, in bytes.
+// maxPending bounds the input that waits for a CLI that does not read, in
+// bytes.
 const maxPending = 64 << 20
 
-// pending is what waits to be read by a CLI. A write never blocks, since it
-// comes from where the CLI's output is read: a CLI that reads nothing before its
-// output is read would wait for ever.
+// pending buffers the standard input of a CLI. A write never blocks because the
+// goroutine that reads the CLI's output writes it: if both sides waited for the
+// other to read, they would wait for ever.
 type pending struct {
 	mu     sync.Mutex
 	moved  sync.Cond
 	bytes  []byte
 	closed bool
-	failed func() // too much waits
+	failed func() // called when the buffer is full
 }
 
 func newPending(failed func()) *pending {
@@ -111,20 +112,20 @@ func (p *pending) close() {
 	p.moved.Broadcast()
 }
 
-// Why a turn of a dialog is left; the CLI lives on after errYielded.
+// Why a turn of a dialog ended. After errYielded the CLI keeps running.
 var (
 	errYielded = errors.New("the turn is over")
-	errDeaf    = fmt.Errorf("it does not read its standard input: %d MiB wait", maxPending>>20)
+	errDeaf    = fmt.Errorf("it does not read its standard input: %d MiB are waiting", maxPending>>20)
 )
 
-// program is a CLI that is talked to.
+// program is the running CLI of a Dialog.
 type program struct {
 	id        string // of the command
 	out, errs int64  // bytes of its outputs so far
 	split     *lines
 }
 
-// counted counts what passes.
+// counted counts the bytes that pass.
 type counted struct {
 	w io.Writer
 	n *int64
@@ -136,7 +137,7 @@ func (c counted) Write(b []byte) (int, error) {
 	return c.w.Write(b)
 }
 
-// converse carries out a turn of a dialog.
+// converse runs one turn of a dialog.
 func (s *session) converse(ctx context.Context, start Start, r *Run, rec agent.Recorder) (y agent.Yield, exit Exit, err error) {
 	out, err := s.keep(rec, "stdout.jsonl")
 	if err != nil {
@@ -149,7 +150,7 @@ func (s *session) converse(ctx context.Context, start Start, r *Run, rec agent.R
 	}
 	defer func() { err = errors.Join(err, errs.close()) }()
 	if s.turns > 1 && s.program == nil {
-		return agent.Yield{End: agent.Crashed, Reason: "it has ended in an earlier turn, and its session with it"}, exit, nil
+		return agent.Yield{End: agent.Crashed, Reason: "the CLI exited in an earlier turn, which ended its session"}, exit, nil
 	}
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -186,7 +187,7 @@ func (s *session) converse(ctx context.Context, start Start, r *Run, rec agent.R
 		return y, exit, err
 	case errors.Is(cause, errDeaf), errors.Is(cause, errSteps):
 		s.program = nil
-		if err = s.shell.Kill(ctx, p.id); err != nil && !errors.Is(err, sandbox.ErrNotFound) { // it may not have begun
+		if err = s.shell.Kill(ctx, p.id); err != nil && !errors.Is(err, sandbox.ErrNotFound) { // it may not have started
 			return y, exit, err
 		}
 		if errors.Is(cause, errSteps) {
@@ -198,15 +199,15 @@ func (s *session) converse(ctx context.Context, start Start, r *Run, rec agent.R
 	if err != nil {
 		return y, exit, err
 	}
-	if p.split.end(); t.done { // the last line had no end
+	if p.split.end(); t.done { // the last line had no line break
 		return t.yield, exit, t.err
 	}
 	y, err = s.dialog.End(exit)
 	return y, exit, err
 }
 
-// bound has the CLI stopped when its steps are used up, and calls kill if it
-// does not stop. None may be left before the turn begins.
+// bound asks the CLI to stop when its steps are used up, and calls kill if it
+// does not stop in time. spent is true if no steps were left before the turn.
 func (s *session) bound(kill func()) (end func(), spent bool) {
 	s.book.most, s.book.whole = s.setup.Limits.MaxSteps, nil
 	if s.book.spent() {

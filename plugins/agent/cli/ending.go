@@ -16,29 +16,31 @@ import (
 type Exit struct {
 	sandbox.Result
 
-	Runs   bool   // it has not ended: it is talked to, and only this turn is over
-	Output string // the end of standard output, as far as it was no event
+	Runs   bool   // the CLI of a Dialog is still running; only this turn is over
+	Output string // the last lines of standard output that were not JSON
 	Errors string // the end of standard error
 }
 
-// clean says that it ended as a program does that has nothing to complain of.
+// clean reports whether the CLI exited with code 0.
 func (e Exit) clean() bool { return e.ExitCode == 0 && e.Signal == 0 }
 
-// Ending is what a CLI said of the end of a turn. The zero value is a CLI that
-// said nothing: then its exit code counts. A Driver prints it as JSON.
+// Ending is what the CLI reported about the end of a turn. With the zero value,
+// a CLI that reported nothing, the exit code decides. A Driver prints it as
+// JSON.
 type Ending struct {
-	Message string `json:"text"`    // its last words to the user; empty: the last that the model said
-	Reason  string `json:"reason"`  // why it is done, in its own words
-	Limit   bool   `json:"limit"`   // its own limit of turns is reached
-	Refused string `json:"refused"` // how the model said that it would not; empty: it did not
-	Wrong   string `json:"wrong"`   // what went wrong, in its own words; empty: nothing
-	Status  *int   `json:"status"`  // of the request that went wrong, 0 if nobody answered; nil: Wrong tells it
-	Open    string `json:"-"`       // what is missing, of a CLI that ended without an end: "it ended without a result"
+	Message string `json:"text"`    // the final message to the user; empty: the last message of the model
+	Reason  string `json:"reason"`  // the CLI's own stop reason
+	Limit   bool   `json:"limit"`   // the CLI's own limit of turns is reached
+	Refused string `json:"refused"` // the model's refusal; empty: it did not refuse
+	Wrong   string `json:"wrong"`   // the CLI's error message; empty: no error
+	Status  *int   `json:"status"`  // HTTP status of the failed request, 0 if there was no response; nil: derive it from Wrong
+	Open    string `json:"-"`       // set if the final event is missing; says what is missing: "it ended without a result"
 }
 
-// Judge says what came of a turn: done, unless the exit or the ending say
-// otherwise. What went wrong is a refusal, the model's fault (an error that wraps
-// agent.ErrModel) or the CLI's, by the status or by the words for it.
+// Judge returns the result of a turn: done, unless the exit or the ending say
+// otherwise. It classifies a failure by the HTTP status or by known words as a
+// refusal, as a failure of the model (an error that wraps agent.ErrModel), or
+// as a crash of the CLI.
 func (b *Book) Judge(x Exit, e Ending) (agent.Yield, error) {
 	y := agent.Yield{End: agent.Done, Message: cmp.Or(e.Message, b.last), ExitCode: x.ExitCode, Reason: e.Reason}
 	if b.spentNow != (agent.Claim{}) {
@@ -57,22 +59,21 @@ func (b *Book) Judge(x Exit, e Ending) (agent.Yield, error) {
 	case e.Wrong != "" || e.Open != "" || !x.clean():
 		claim := y.Claim
 		y = x.Crashed(cmp.Or(e.Wrong, e.Open))
-		if e.Open == "" { // else it has not said all
+		if e.Open == "" { // otherwise the final event is missing
 			y.Claim = claim
 		}
 	}
 	return y, nil
 }
 
-// Crashed is the yield of a CLI that did not end as it should. why may be
-// empty.
+// Crashed returns the yield of a CLI that failed. why may be empty.
 func (e Exit) Crashed(why string) agent.Yield {
-	how := fmt.Sprintf("it ended with exit code %d", e.ExitCode)
+	how := fmt.Sprintf("the CLI ended with exit code %d", e.ExitCode)
 	switch {
 	case e.Runs:
 		return agent.Yield{End: agent.Crashed, Reason: why}
 	case e.Signal != 0:
-		how = fmt.Sprintf("it was ended by signal %d (%s)", e.Signal, e.Signal)
+		how = fmt.Sprintf("the CLI was killed by signal %d (%s)", e.Signal, e.Signal)
 	}
 	parts := []string{how}
 	for _, p := range []string{why, strings.TrimSpace(e.Errors), strings.TrimSpace(e.Output)} {
@@ -83,8 +84,8 @@ func (e Exit) Crashed(why string) agent.Yield {
 	return agent.Yield{End: agent.Crashed, ExitCode: e.ExitCode, Reason: strings.Join(parts, ": ")}
 }
 
-// cutOff is the yield of a CLI whose access was ended before it was done; said
-// is the last that the model said.
+// cutOff returns the yield of a CLI whose access was cut before it was done.
+// said is the last message of the model.
 func (e Exit) cutOff(said string) agent.Yield {
 	y := agent.Yield{End: agent.Crashed, ExitCode: -1, Reason: "it was cut off"}
 	for _, last := range []string{said, strings.TrimSpace(e.Errors), strings.TrimSpace(e.Output)} {
@@ -96,20 +97,20 @@ func (e Exit) cutOff(said string) agent.Yield {
 	return y
 }
 
-// Words of CLIs for what happened to a request.
+// Patterns in the error messages of CLIs about failed requests.
 var (
-	// A status of an answer.
+	// An HTTP status.
 	status = regexp.MustCompile(`(?i)(?:\b(?:status|error|code|http)\W{0,12}|^\W*)([45][0-9]{2})\b`)
-	// A model that is not there.
+	// An unknown model.
 	connection = regexp.MustCompile(`(?i)\bconnection|\beconnre|\benotfound|\betimedout|timed? ?out|stream (closed|disconnected|ended)|fetch failed|network|socket|unreachable|overloaded|service.?unavailable|internal.?server.?error|rate.?limit|too many requests`)
-	// An answer without text or calls: of a model that refuses, for one.
+	// A response without text or calls, for example from a model that refuses.
 	emptyAnswer = regexp.MustCompile(`(?i)empty response`)
-	// A model that would not answer, and a connection that was refused.
+	// A model that refused to answer, and a refused connection.
 	refusal        = regexp.MustCompile(`(?i)content.?filter|refus|safety|policy violation`)
 	refusedByPeers = regexp.MustCompile(`(?i)econnrefused|connection ?(was )?refused|refused (the |to )?connect(ion)?`)
 )
 
-// refuses says whether what went wrong is that the model would not.
+// refuses reports whether an error message means that the model refused.
 func refuses(why string) bool {
 	return refusal.MatchString(refusedByPeers.ReplaceAllString(why, ""))
 }
@@ -121,8 +122,8 @@ func (e *Ending) blamesModel() bool {
 	return BlamesModel(e.Wrong)
 }
 
-// BlamesModel says whether what a CLI says of a failed request speaks of the
-// model, or of the connection to it, and not of what it was asked.
+// BlamesModel reports whether an error message about a failed request points to
+// the model or the connection to it, not to the request itself.
 func BlamesModel(why string) bool {
 	if m := status.FindStringSubmatch(why); m != nil {
 		if n, err := strconv.Atoi(m[1]); err == nil {
@@ -132,8 +133,8 @@ func BlamesModel(why string) bool {
 	return connection.MatchString(why) && !emptyAnswer.MatchString(why)
 }
 
-// blames says whether an answer of the provider with this status is its own
-// fault. 0 is no answer at all.
+// blames reports whether a response with this status is the provider's fault. 0
+// means no response.
 func blames(status int) bool {
 	switch status {
 	case 0, 401, 402, 403, 404, 408, 409, 429:

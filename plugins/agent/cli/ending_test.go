@@ -23,20 +23,20 @@ func TestWhatComesOfATurn(t *testing.T) {
 		claims bool
 	}{
 		{name: "nothing is wrong", e: Ending{Reason: "stop"}, end: agent.Done, reason: "stop", claims: true},
-		{name: "an exit code", x: left(3), end: agent.Crashed, reason: "it ended with exit code 3: last words", claims: true},
-		{name: "a signal", x: killed, end: agent.Crashed, reason: "it was ended by signal 9 (killed)", claims: true},
-		{name: "no end", x: left(0), e: Ending{Open: "no result"}, end: agent.Crashed, reason: "it ended with exit code 0: no result: last words"},
+		{name: "an exit code", x: left(3), end: agent.Crashed, reason: "the CLI ended with exit code 3: last words", claims: true},
+		{name: "a signal", x: killed, end: agent.Crashed, reason: "the CLI was killed by signal 9 (killed)", claims: true},
+		{name: "no end", x: left(0), e: Ending{Open: "no result"}, end: agent.Crashed, reason: "the CLI ended with exit code 0: no result: last words"},
 		{name: "its limit, whatever else it says", x: left(1), e: Ending{Limit: true, Wrong: "503"}, end: agent.MaxSteps, reason: "max_turns is reached", claims: true},
 		{name: "a refusal", e: Ending{Refused: "refusal"}, end: agent.Refused, reason: "refusal", claims: true},
 		{name: "a refusal as an error", x: left(1), e: Ending{Wrong: "400 content_filter"}, end: agent.Refused, reason: "400 content_filter", claims: true},
 		{name: "a connection that was refused", e: Ending{Wrong: "connect ECONNREFUSED 127.0.0.1:1"}, reason: "ECONNREFUSED"},
 		{name: "a connection that was refused, in Python", e: Ending{Wrong: "ConnectionRefusedError: Connection refused"}, reason: "refused"},
 		{name: "a status in words", e: Ending{Wrong: "API Error (status 529): overloaded"}, reason: "529"},
-		{name: "a request that was wrong, in words", e: Ending{Wrong: "HTTP 400: bad connection header"}, end: agent.Crashed, reason: "it ended with exit code 0: HTTP 400: bad connection header", claims: true},
+		{name: "a request that was wrong, in words", e: Ending{Wrong: "HTTP 400: bad connection header"}, end: agent.Crashed, reason: "the CLI ended with exit code 0: HTTP 400: bad connection header", claims: true},
 		{name: "a status", e: Ending{Wrong: "oh", Status: new(503)}, reason: "oh"},
 		{name: "nobody answered", e: Ending{Wrong: "oh", Status: new(0)}, reason: "oh"},
-		{name: "a status that wins over words", e: Ending{Wrong: "network", Status: new(422)}, end: agent.Crashed, reason: "it ended with exit code 0: network", claims: true},
-		{name: "an empty answer", e: Ending{Wrong: "Model stream ended with empty response text."}, end: agent.Crashed, reason: "it ended with exit code 0: Model stream ended with empty response text.", claims: true},
+		{name: "a status that wins over words", e: Ending{Wrong: "network", Status: new(422)}, end: agent.Crashed, reason: "the CLI ended with exit code 0: network", claims: true},
+		{name: "an empty answer", e: Ending{Wrong: "Model stream ended with empty response text."}, end: agent.Crashed, reason: "the CLI ended with exit code 0: Model stream ended with empty response text.", claims: true},
 		{name: "a program that goes on", x: Exit{Runs: true}, e: Ending{Wrong: "no disk"}, end: agent.Crashed, reason: "no disk", claims: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestWhatADriverPrints(t *testing.T) {
 	if y.End != agent.Done || y.Message != "b" || y.Reason != "stop" || *y.Claim.Input != 12 || *y.Claim.Output != 3 || strings.Join(said, " ") != "a b" || b.Session != "s" {
 		t.Errorf("%+v, %q, session %q", y, said, b.Session)
 	}
-	if y, _ = turn(`{"type":"message","text":"c"}`); y.End != agent.Crashed || y.Reason != "it ended with exit code 0: it ended without saying why" {
+	if y, _ = turn(`{"type":"message","text":"c"}`); y.End != agent.Crashed || y.Reason != "the CLI ended with exit code 0: the driver ended without an end event" {
 		t.Errorf("without an end: %+v", y)
 	}
 	if y, _ = turn(`{"type":"end","limit":true}`); y.End != agent.MaxSteps || y.Message != "" || y.Claim != nil {

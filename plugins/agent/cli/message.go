@@ -8,30 +8,30 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 )
 
-// Message is what the model said at once, or a part of it. A Driver prints it as
+// Message is one message of the model, or a part of it. A Driver prints it as
 // JSON.
 type Message struct {
-	ID       string      `json:"-"` // the same in all parts of a message; empty: this is all of it
+	ID       string      `json:"-"` // the same in all parts of a message; empty: the message has one part
 	Text     string      `json:"text"`
 	Thinking string      `json:"thinking"`
 	Calls    []Call      `json:"calls"`
-	Usage    agent.Claim `json:"usage"` // the zero value: not told, or not of this message alone
+	Usage    agent.Claim `json:"usage"` // the zero value: unknown, or not of this message alone
 }
 
-// Call is a call of a tool.
+// Call is a tool call.
 type Call struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// Tokens is what was used. Input includes what was cached, and what was written to
-// a cache.
+// Tokens returns a usage in tokens. input includes tokens read from and written
+// to a cache.
 func Tokens(input, cached, output int64) agent.Claim {
 	return agent.Claim{Input: &input, Cached: &cached, Output: &output}
 }
 
-// Message records what the model said.
+// Message records a message of the model.
 func (b *Book) Message(m Message) {
 	if m.ID == "" {
 		b.messages++
@@ -46,17 +46,18 @@ func (b *Book) Message(m Message) {
 	b.Used(m.Usage)
 }
 
-// Used adds to what the turn has used. Message does so with its Usage.
+// Used adds to the usage of the turn. Message does this with its Usage.
 func (b *Book) Used(c agent.Claim) { b.spentNow = added(b.spentNow, c) }
 
-// UsedSoFar is what the session has used by now, of a CLI that counts so.
+// UsedSoFar sets the usage of the whole session so far, for a CLI that reports
+// totals.
 func (b *Book) UsedSoFar(now agent.Claim) {
 	b.spentNow = added(b.spentNow, since(b.spentAll, now))
 	b.spentAll = now
 }
 
-// since is what was used since the total was before. A total that went down
-// began anew.
+// since returns the usage since the total was before. A smaller total means
+// that the CLI started counting again.
 func since(before, now agent.Claim) agent.Claim {
 	return agent.Claim{
 		Input: less(before.Input, now.Input), Cached: less(before.Cached, now.Cached), Output: less(before.Output, now.Output), Cost: less(before.Cost, now.Cost),
@@ -71,7 +72,8 @@ func less[N int64 | float64](before, now *N) *N {
 	return &d
 }
 
-// added are two claims together; what one does not say is what the other does.
+// added returns the sum of two claims. A value that only one of them has is
+// taken as it is.
 func added(a, b agent.Claim) agent.Claim {
 	return agent.Claim{Input: plus(a.Input, b.Input), Cached: plus(a.Cached, b.Cached), Output: plus(a.Output, b.Output), Cost: plus(a.Cost, b.Cost)}
 }
@@ -87,16 +89,17 @@ func plus[N int64 | float64](a, b *N) *N {
 	return &s
 }
 
-// Parse reads an event, as far as it is what v expects: one odd field loses
-// nothing else. False: the line is no JSON.
+// Parse reads an event into v. A field of an unexpected type does not affect
+// the other fields. False: the line is not JSON.
 func Parse(line []byte, v any) bool {
 	var odd *json.UnmarshalTypeError
 	err := json.Unmarshal(line, v)
 	return err == nil || errors.As(err, &odd)
 }
 
-// Driver reads what a driver prints: a short program of ours that runs a CLI
-// which has a library, but prints no events. They are JSON objects, one a line:
+// Driver reads the output of a driver: a short program of ours that runs an
+// agent which is a library or prints no events. It prints one JSON object per
+// line:
 //
 //	{"type": "session", "id": "…"}
 //	{"type": "message", …}    a Message
@@ -139,7 +142,7 @@ func (d *driver) Line(line []byte) {
 // End implements Events.
 func (d *driver) End(x Exit) (agent.Yield, error) {
 	if d.end == nil {
-		return d.book.Judge(x, Ending{Open: "it ended without saying why"})
+		return d.book.Judge(x, Ending{Open: "the driver ended without an end event"})
 	}
 	return d.book.Judge(x, *d.end)
 }

@@ -14,18 +14,17 @@ import (
 
 // Limits of what a CLI prints, in bytes.
 const (
-	maxLine = 32 << 20 // of one line; a longer one is no event
+	maxLine = 32 << 20 // of one line; a longer one is not parsed
 	maxKept = 256 << 20
 	maxTail = 4 << 10
 )
 
-// lines hands over lines as they come. A line that is too long is left out, and
-// the next one is read as ever.
+// lines passes on each line as it arrives. It skips a line that is too long.
 type lines struct {
 	each func([]byte)
 	part []byte
 	skip bool
-	tail []byte // of lines that are no JSON objects
+	tail []byte // of lines that are not JSON objects
 }
 
 // Write implements io.Writer.
@@ -65,22 +64,22 @@ func (l *lines) line() {
 	l.part, l.skip = l.part[:0], false
 }
 
-// end hands over a last line without an end: of a CLI that was killed.
+// end passes on a last line without a line break, as a killed CLI leaves it.
 func (l *lines) end() {
 	if len(l.part) > 0 {
 		l.line()
 	}
 }
 
-// kept is a file of the scratch folder that takes what a CLI prints, up to a
-// bound, and remembers the end of it.
+// kept writes the output of a CLI to a file of the scratch folder, up to a
+// limit, and remembers the end of the output.
 type kept struct {
 	f    *os.File // nil: there is no scratch folder
 	left int64
 	tail []byte
 }
 
-// keep begins a file of a turn.
+// keep creates a file of a turn.
 func (s *session) keep(rec agent.Recorder, name string) (*kept, error) {
 	if s.setup.Scratch == "" {
 		return &kept{}, nil
@@ -95,8 +94,8 @@ func (s *session) keep(rec agent.Recorder, name string) (*kept, error) {
 	return &kept{f: f, left: maxKept}, rec.Artifact(name)
 }
 
-// Write implements io.Writer. A full disk of the host is an error, a CLI that
-// prints without an end is not.
+// Write implements io.Writer. A full disk on the host is an error; too much
+// output is not.
 func (k *kept) Write(b []byte) (int, error) {
 	k.tail = append(k.tail, b[max(0, len(b)-maxTail):]...)
 	k.tail = k.tail[max(0, len(k.tail)-maxTail):]
@@ -136,15 +135,14 @@ func (w both) Write(b []byte) (int, error) {
 	return len(b), errors.Join(err1, err2)
 }
 
-// Read reads what a CLI has printed before, as if it came now, and says what
-// came of it: what a test of a declaration's Events or Dialog needs.
+// Read replays recorded output of a CLI and returns the result of the turn.
+// Tests of a declaration's Events or Dialog use it.
 func Read(s Scaffold, stdout io.Reader, x Exit, rec agent.Recorder) (agent.Yield, error) {
 	y, _, err := Replay(s, &Run{Settings: &Settings{}, Turn: 1, Workdir: "/"}, stdout, x, rec)
 	return y, err
 }
 
-// Replay is Read for a message of one's own; it returns what a Dialog has sent,
-// too.
+// Replay is Read with a chosen message. It also returns what a Dialog has sent.
 func Replay(s Scaffold, r *Run, stdout io.Reader, x Exit, rec agent.Recorder) (y agent.Yield, sent []byte, err error) {
 	b := newBook("model", "", "")
 	b.rec = rec

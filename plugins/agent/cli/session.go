@@ -30,7 +30,7 @@ type session struct {
 	book     *Book
 	events   Events        // of this turn
 	dialog   Dialog        // instead of events
-	program  *program      // that the dialog is with; nil: it does not run
+	program  *program      // the running CLI of the dialog; nil: it does not run
 	patience time.Duration // instead of stopTime, unless it is 0
 
 	mu     sync.Mutex // held by a call
@@ -39,19 +39,19 @@ type session struct {
 	turns  int
 }
 
-// image is what the sandbox has.
+// image is what the sandbox provides.
 type image struct {
 	home   bool   // $HOME is there and can be written to
 	tmp    bool   // $TMPDIR, or /tmp, can be written to
 	shell  string // a bash
-	direct string // what is reached without a proxy
-	// skills are the folders with a SKILL.md in those that the task names: each
-	// is one, or holds some.
+	direct string // hosts reached without a proxy
+	// skills are the folders with a SKILL.md: those that the task names, and
+	// their subfolders.
 	skills []string
 }
 
-// look is a program for a shell, in the bundle or in the image: it says what
-// there is, a word a line.
+// look is a shell script that prints what the image has, one word per line. The
+// shell comes from the bundle or the image.
 const look = `[ -n "$HOME" ] && [ -d "$HOME" ] && [ -w "$HOME" ] && echo home
 [ -d "${TMPDIR:-/tmp}" ] && [ -w "${TMPDIR:-/tmp}" ] && echo tmp
 echo "direct ${NO_PROXY:-$no_proxy}"
@@ -59,7 +59,7 @@ for d in /bin /usr/bin /usr/local/bin; do [ -x "$d/bash" ] && echo "bash $d/bash
 for d; do for f in "$d"/SKILL.md "$d"/*/SKILL.md; do [ -f "$f" ] && echo "skill ${f%/SKILL.md}"; done; done
 exit 0`
 
-// see finds out what the image has. One without any shell has nothing.
+// see finds out what the image has. Without any shell it assumes nothing.
 func (s *session) see(ctx context.Context) error {
 	if s.looked {
 		return nil
@@ -131,7 +131,7 @@ func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 	y, exit, err := s.work(ctx, start, r, rec)
 	switch {
 	case ctx.Err() != nil:
-		// Nobody listens any more: Close records what is open.
+		// The caller is gone. Close records the open step.
 		return agent.Yield{}, context.Cause(ctx)
 	case errors.Is(err, sandbox.ErrRevoked), errors.Is(err, sandbox.ErrGone):
 		// Access may be cut a moment before ctx ends.
@@ -144,8 +144,8 @@ func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 	return y, err
 }
 
-// work has the CLI carry out a turn, and says how that ended. What is open is
-// recorded, unless it was cut off.
+// work runs one turn of the CLI and returns how it ended. It records the open
+// step unless the turn was cut off.
 func (s *session) work(ctx context.Context, start Start, r *Run, rec agent.Recorder) (y agent.Yield, exit Exit, err error) {
 	if s.dialog != nil {
 		y, exit, err = s.converse(ctx, start, r, rec)
@@ -170,7 +170,7 @@ func (s *session) work(ctx context.Context, start Start, r *Run, rec agent.Recor
 	return y, exit, err
 }
 
-// over is the cause of the end of a turn, or else err.
+// over returns the cause of the end of a turn, or else err.
 func (s *session) over(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -178,8 +178,8 @@ func (s *session) over(ctx context.Context, err error) error {
 	return err
 }
 
-// told is the first message, with what the task brings and the CLI has no knob
-// for.
+// told returns the first message, including those settings of the task that the
+// CLI has no option for.
 func (s *session) told(text string, r *Run) string {
 	var b strings.Builder
 	b.WriteString(text)
@@ -192,8 +192,9 @@ func (s *session) told(text string, r *Run) string {
 	return b.String()
 }
 
-// plain is a message that no CLI takes for a command of its own. Most look for a
-// slash where the text begins, and some do not count white space.
+// plain returns the message in a form that no CLI takes for one of its own
+// commands. Most look for a slash at the start of the text, and some skip white
+// space before it.
 func plain(message string) string {
 	if strings.HasPrefix(strings.TrimSpace(message), "/") {
 		return "Message:\n" + message
@@ -201,8 +202,8 @@ func plain(message string) string {
 	return message
 }
 
-// Told is what a message says of MCP servers that the CLI is not given; empty
-// without any.
+// Told returns the text that tells the model about MCP servers which the CLI
+// cannot be configured with; empty without any.
 func Told(servers []agent.Server) string {
 	if len(servers) == 0 {
 		return ""
@@ -219,7 +220,7 @@ func Told(servers []agent.Server) string {
 	return b.String()
 }
 
-// upload makes files below Home, which belongs to the session's user.
+// upload writes files below Home, which belongs to the session's user.
 func (s *session) upload(ctx context.Context, files []File) error {
 	var b bytes.Buffer
 	t := tar.NewWriter(&b)
@@ -265,8 +266,9 @@ func (s *session) upload(ctx context.Context, files []File) error {
 	return s.shell.Upload(ctx, path.Dir(Home), &b, sandbox.UploadOptions{User: s.setup.User})
 }
 
-// environ are the variables that the CLI gets beside those of the session: what
-// the image lacks, what the declaration says, and what the settings say.
+// environ returns the variables that the CLI gets in addition to those of the
+// session: for what the image lacks, from the declaration, and from the
+// settings.
 func (s *session) environ(start Start) []string {
 	env := map[string]string{}
 	if !s.image.home {
@@ -286,13 +288,13 @@ func (s *session) environ(start Start) []string {
 	return out
 }
 
-// direct is what the CLI reaches without the proxy that the image may name: what
-// the image says, and the model.
+// direct returns the hosts that the CLI reaches without the image's proxy: the
+// image's own list, and the model.
 func (s *session) direct() string {
 	return strings.TrimSuffix("127.0.0.1,localhost,"+s.image.direct, ",")
 }
 
-// run starts the CLI and reads what it prints until it ends.
+// run starts the CLI and reads its output until it exits.
 func (s *session) run(ctx context.Context, start Start, rec agent.Recorder) (exit Exit, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -329,10 +331,10 @@ func (s *session) run(ctx context.Context, start Start, rec agent.Recorder) (exi
 	return exit, err
 }
 
-// Close implements agent.Session. Of a CLI that was killed it records what had
-// begun.
+// Close implements agent.Session. It records the open step of a CLI that was
+// killed.
 func (s *session) Close(_ context.Context, _ string, rec agent.Recorder) error {
-	s.mu.Lock() // a turn that was cancelled may be on its way out
+	s.mu.Lock() // a cancelled turn may still be returning
 	defer s.mu.Unlock()
 	s.book.resume(rec)
 	s.book.end()

@@ -39,7 +39,7 @@ type Skill struct {
 	Files map[string]string `berth:"files" doc:"Further files of the skill, by their path in its folder."`
 }
 
-// Knob is a setting that a CLI may have something for.
+// Knob is a setting that a CLI may support.
 type Knob string
 
 // The knobs, by the names of their settings.
@@ -53,7 +53,7 @@ const (
 	Skills       Knob = "skill"
 )
 
-// instead says what to do about a setting that a CLI has nothing for.
+// instead says what to do about a setting that a CLI does not support.
 var instead = map[Knob]string{
 	MaxTurns: ", or bound it with max_steps in per_trial", SystemPrompt: ", or let the task's instruction say it",
 }
@@ -83,7 +83,7 @@ func (s *Settings) Validate() (ps []config.Problem) {
 	return ps
 }
 
-// set are the knobs that a configuration turns.
+// set returns the knobs that the configuration sets.
 func (s *Settings) set() (ks []Knob) {
 	for k, on := range map[Knob]bool{
 		Effort: s.ReasoningEffort != "", MaxTurns: s.MaxTurns > 0, SystemPrompt: s.SystemPrompt != "", AllowedTools: len(s.AllowedTools) > 0,
@@ -112,7 +112,7 @@ func (s *Settings) refusals(of *Scaffold) (out []string) {
 	return out
 }
 
-// servers are those of the task and those of the settings.
+// servers returns the MCP servers of the task and of the settings.
 func (s *Settings) servers(task []agent.Server) []agent.Server {
 	out := slices.Clone(task)
 	for _, name := range slices.Sorted(maps.Keys(s.MCP)) {
@@ -129,8 +129,9 @@ func (s *Settings) servers(task []agent.Server) []agent.Server {
 	return out
 }
 
-// launched is a server whose variables env sets, which is in every image: not
-// every CLI can set some.
+// launched returns a server that is started through the program env, which sets
+// its variables. Not every CLI can set variables itself, and every image has
+// env.
 func launched(s agent.Server) agent.Server {
 	if len(s.Env) == 0 || s.Command == "" {
 		return s
@@ -144,7 +145,7 @@ func launched(s agent.Server) agent.Server {
 	return s
 }
 
-// skillFiles are the skills of the settings as files below Home.
+// skillFiles returns the skills of the settings as files below Home.
 func (s *Settings) skillFiles() (files []File) {
 	for _, name := range slices.Sorted(maps.Keys(s.Skills)) {
 		k := s.Skills[name]
@@ -156,5 +157,5 @@ func (s *Settings) skillFiles() (files []File) {
 	return files
 }
 
-// skillsDir is where skills of the settings are, below Home.
+// skillsDir is the folder below Home for skills of the settings.
 const skillsDir = "skills"

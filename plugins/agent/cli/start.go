@@ -11,23 +11,23 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Run is what one start of the CLI is made from.
+// Run is the input of Scaffold.Start.
 type Run struct {
 	Settings *Settings
 	Model    model.Endpoint // the cell's model; its Name is never empty
 	URL      string         // of the model, inside the sandbox, without a path
-	Message  string         // of the user, never a command of the CLI; the first with what the CLI has no knob for
+	Message  string         // of the user, never a command of the CLI; the first one includes settings that the CLI has no option for
 	Turn     int            // 1…
-	Session  string         // what the CLI called its session in the turns before; empty at first
+	Session  string         // the CLI's id of the session from earlier turns; empty at first
 	Workdir  string         // where it starts
-	Shell    string         // a bash: the image's, or else the bundle's; empty: neither
-	Direct   string         // what is reached without a proxy, as in NO_PROXY
+	Shell    string         // path of bash in the image, or else in the bundle; empty: neither
+	Direct   string         // hosts reached without a proxy, as in NO_PROXY
 	Servers  []agent.Server // MCP servers of the task and of the settings
 	Skills   []string       // folders of skills in the sandbox, each with its SKILL.md
 }
 
-// BaseURL is the model's address as the libraries for its dialect want it: with
-// /v1 for those of OpenAI.
+// BaseURL returns the model's address in the form that client libraries of its
+// dialect expect: with /v1 for those of OpenAI.
 func (r *Run) BaseURL() string {
 	if r.Model.Dialect == model.DialectOpenAI || r.Model.Dialect == model.DialectOpenAIChat {
 		return r.URL + "/v1"
@@ -35,7 +35,7 @@ func (r *Run) BaseURL() string {
 	return r.URL
 }
 
-// MaxTurns is the limit as an argument; empty without one.
+// MaxTurns returns the limit as an argument; empty without one.
 func (r *Run) MaxTurns() string {
 	if r.Settings.MaxTurns == 0 {
 		return ""
@@ -43,8 +43,8 @@ func (r *Run) MaxTurns() string {
 	return strconv.FormatInt(r.Settings.MaxTurns, 10)
 }
 
-// SkillLinks are links to the skills in the folder where a CLI looks for them,
-// below Home.
+// SkillLinks returns links to the skills in dir, the folder below Home where a
+// CLI looks for them.
 func (r *Run) SkillLinks(dir string) (files []File) {
 	for _, k := range r.Skills {
 		files = append(files, File{Path: path.Join(dir, path.Base(k)), Link: k})
@@ -52,11 +52,11 @@ func (r *Run) SkillLinks(dir string) (files []File) {
 	return files
 }
 
-// Start is how a CLI is started.
+// Start says how to start a CLI.
 type Start struct {
 	Argv  []string
-	Env   map[string]string // beside what the helper sets: see session.go
-	Files []File            // below Home, made before it starts
+	Env   map[string]string // in addition to what this package sets: see session.go
+	Files []File            // below Home, written before the CLI starts
 	Stdin string
 
 	err error // of a file
@@ -69,8 +69,8 @@ type File struct {
 	Link string // absolute path in the sandbox; Data is not used then
 }
 
-// Options adds options with their values to Argv: a name, a value, a name… One
-// whose value is empty is left out.
+// Options adds pairs of an option and its value to Argv. It leaves out options
+// with an empty value.
 func (s *Start) Options(pairs ...string) {
 	for pair := range slices.Chunk(pairs, 2) {
 		if len(pair) == 2 && pair[1] != "" {
@@ -79,8 +79,8 @@ func (s *Start) Options(pairs ...string) {
 	}
 }
 
-// Text adds a file below Home, unless it is empty, and returns its path in the
-// sandbox, or nothing.
+// Text adds a file below Home and returns its path in the sandbox. Without text
+// it adds nothing and returns an empty path.
 func (s *Start) Text(name, text string) string {
 	if text == "" {
 		return ""
@@ -89,14 +89,14 @@ func (s *Start) Text(name, text string) string {
 	return path.Join(Home, name)
 }
 
-// JSON adds a file below Home, and returns its path in the sandbox. What cannot
-// be written as JSON is an error of the turn.
+// JSON adds a file below Home and returns its path in the sandbox. If v cannot
+// be written as JSON, the turn fails.
 func (s *Start) JSON(name string, v any) string {
 	return s.Text(name, s.Marshal(v))
 }
 
-// Marshal is v as JSON, for a variable or an argument. What cannot be written so
-// is an error of the turn.
+// Marshal returns v as JSON, for a variable or an argument. If v cannot be
+// written as JSON, the turn fails.
 func (s *Start) Marshal(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil && s.err == nil {

@@ -17,18 +17,18 @@ import (
 const (
 	maxText   = 200 << 10
 	maxResult = 60 << 10
-	maxCalls  = 500 // of one step; those that come are another's
+	maxCalls  = 500 // of one step; further ones go into a new step
 )
 
-// Book makes steps of what happens: a message of the model with its calls, and
-// what came back. A step is recorded as soon as it is whole. The book of a
-// sub-agent (In) is kept apart, in a file of its own.
+// Book builds steps from the CLI's events: a message of the model with its
+// calls, and their results. It records a step as soon as it is complete. The
+// steps of a sub-agent (In) go into a file of their own.
 type Book struct {
 	rec    agent.Recorder
-	err    error             // the core has gone
-	unsent []trajectory.Step // what it was not told because of that
+	err    error             // the core is gone
+	unsent []trajectory.Step // steps not recorded because of err
 	said   string            // the last text of the model
-	last   string            // the last that was said in this turn
+	last   string            // the last text of this turn
 	model  string
 	effort string
 	dir    string // scratch; empty: nowhere
@@ -36,27 +36,27 @@ type Book struct {
 	open    *trajectory.Step
 	text    growing // of open
 	thought growing
-	id      string // of the message that open is
-	pending int    // calls of open without a result
+	id      string // of the message in open
+	pending int    // calls of open that have no result yet
 	count   int64  // steps of the model so far
 
-	messages int64       // that had no id
-	spentNow agent.Claim // in this turn, as the CLI says
-	spentAll agent.Claim // in the session, of a CLI that counts so
+	messages int64       // messages without an id
+	spentNow agent.Claim // of this turn, as the CLI reports it
+	spentAll agent.Claim // of the session, for a CLI that reports totals
 
 	whole   func() // called when a step of the model is recorded
-	most    int64  // steps of the model that it may have; 0: any number
+	most    int64  // limit of the model's steps; 0: none
 	subs    map[string]*Book
 	steps   []trajectory.Step // of a sub-agent
-	sub     string            // call that started it; empty: the agent itself
-	Session string            // what the CLI calls its session; Events sets it
+	sub     string            // call that started the sub-agent; empty: the agent itself
+	Session string            // the CLI's id of the session; set by Events
 }
 
 func newBook(model, effort, dir string) *Book {
 	return &Book{model: model, effort: effort, dir: dir, subs: map[string]*Book{}}
 }
 
-// step is the open step of the message id.
+// step returns the open step for the message id.
 func (b *Book) step(id string) *trajectory.Step {
 	if b.open != nil && b.id == id {
 		return b.open
@@ -69,8 +69,8 @@ func (b *Book) step(id string) *trajectory.Step {
 	return b.open
 }
 
-// Say adds text to the model's message id. A CLI that has no ids gives an empty
-// one, and calls Next where a message ends.
+// Say adds text to the model's message id. For a CLI without ids, pass an empty
+// id and call Next where a message ends.
 func (b *Book) Say(id, text string) {
 	if text == "" {
 		return
@@ -80,7 +80,7 @@ func (b *Book) Say(id, text string) {
 	b.last = text
 }
 
-// Think adds what the model thought before it said message id.
+// Think adds the model's reasoning to message id.
 func (b *Book) Think(id, text string) {
 	if text == "" {
 		return
@@ -89,7 +89,7 @@ func (b *Book) Think(id, text string) {
 	b.thought.add(text)
 }
 
-// words is the last text of the model, as far as it has been said.
+// words returns the last text of the model so far.
 func (b *Book) words() string {
 	if b.open != nil && b.text.some {
 		return b.text.String()
@@ -97,12 +97,12 @@ func (b *Book) words() string {
 	return b.said
 }
 
-// growing is a text that comes in pieces, however many: of a long one its
-// beginning and its end are kept, maxText bytes and some.
+// growing is a text that arrives in pieces. It keeps the beginning and the end
+// of a long text, a little over maxText bytes.
 type growing struct {
 	head, tail []byte
 	left       int  // bytes left out between them
-	some       bool // there is a piece, maybe an empty one
+	some       bool // a piece was added, maybe an empty one
 }
 
 // add adds a piece, on a line of its own.
@@ -139,8 +139,8 @@ func (g *growing) String() string {
 		strings.ToValidUTF8(string(g.head), ""), g.left+len(g.tail)-len(tail), strings.ToValidUTF8(string(tail), ""))
 }
 
-// Call adds a call of a tool to the model's message id. Arguments that are no
-// object are kept as one. What a call is told with the last time counts.
+// Call adds a tool call to the model's message id. Arguments that are not an
+// object are wrapped in one. If a call is added again, the last values count.
 func (b *Book) Call(id, call, name string, arguments json.RawMessage) {
 	if b.open != nil {
 		for i := range b.open.ToolCalls {
@@ -160,7 +160,7 @@ func (b *Book) Call(id, call, name string, arguments json.RawMessage) {
 	b.pending++
 }
 
-// object is raw as a JSON object of a bearable size.
+// object returns raw as a JSON object of limited size.
 func object(raw json.RawMessage) json.RawMessage {
 	var m map[string]json.RawMessage
 	if len(raw) <= maxText && json.Unmarshal(raw, &m) == nil && m != nil {
@@ -174,7 +174,7 @@ func object(raw json.RawMessage) json.RawMessage {
 		text = string(raw)
 	}
 	if json.Unmarshal([]byte(text), &m) == nil && m != nil && len(text) <= maxText {
-		return json.RawMessage(text) // an object, written as a text
+		return json.RawMessage(text) // an object inside a JSON string
 	}
 	b, err := json.Marshal(map[string]string{"input": output.Middle(text, maxResult)})
 	if err != nil {
@@ -183,7 +183,7 @@ func object(raw json.RawMessage) json.RawMessage {
 	return b
 }
 
-// Result adds what came back from a call. One of an unknown call is kept as a
+// Result adds the result of a call. The result of an unknown call becomes a
 // step of the system.
 func (b *Book) Result(call, text string, failed bool) {
 	text = output.Middle(text, maxResult)
@@ -211,16 +211,17 @@ func (b *Book) Result(call, text string, failed bool) {
 	}
 }
 
-// Waits says whether a call of the message that is open has no result yet: that
-// one, or, if it is empty, any.
+// Waits reports whether a call of the open message has no result yet: the given
+// call, or any call if it is empty.
 func (b *Book) Waits(call string) bool {
 	return b.open != nil && b.pending > 0 && (call == "" || b.called(call))
 }
 
-// spent is true when the steps of the model are used up.
+// spent reports whether the steps of the model are used up.
 func (b *Book) spent() bool { return b.most > 0 && b.count >= b.most }
 
-// called says whether the open step has a call that waits for its result.
+// called reports whether the open step contains the call and it has no result
+// yet.
 func (b *Book) called(call string) bool {
 	if b.open == nil {
 		return false
@@ -239,8 +240,8 @@ func (b *Book) called(call string) bool {
 	return known
 }
 
-// Use says what message id used, as the CLI has it; nil is not known. It stands
-// in its step; what the turn has used is said with Used or UsedSoFar.
+// Use sets the usage of message id as the CLI reports it; nil is unknown. It is
+// recorded in the step only. Used and UsedSoFar count the usage of the turn.
 func (b *Book) Use(id string, c agent.Claim) {
 	if c == (agent.Claim{}) {
 		return
@@ -264,10 +265,10 @@ func (b *Book) Log(format string, args ...any) {
 	}
 }
 
-// Next ends the message that is open: what comes is another, whatever its id.
+// Next ends the open message: what follows is another one, whatever its id.
 func (b *Book) Next() { b.Flush() }
 
-// Flush records the step that is open.
+// Flush records the open step.
 func (b *Book) Flush() {
 	if b.open == nil {
 		return
@@ -311,7 +312,8 @@ func (b *Book) begin(rec agent.Recorder) {
 	b.resume(rec)
 }
 
-// resume records from now on with rec, first what could not be recorded before.
+// resume records with rec from now on, first the steps that could not be
+// recorded before.
 func (b *Book) resume(rec agent.Recorder) {
 	late := b.unsent
 	b.rec, b.err, b.unsent = rec, nil, nil
@@ -320,7 +322,7 @@ func (b *Book) resume(rec agent.Recorder) {
 	}
 }
 
-// In is the book of the sub-agent that a call of this book's agent started.
+// In returns the book of the sub-agent that the call started.
 func (b *Book) In(call string) *Book {
 	if call == "" {
 		return b
@@ -334,7 +336,7 @@ func (b *Book) In(call string) *Book {
 	return sub
 }
 
-// close writes the file of a sub-agent, and refers to it.
+// close writes the file of a sub-agent and returns a reference to it.
 func (b *Book) close() (trajectory.SubagentRef, bool) {
 	b.Flush()
 	name := filepath.Join("subagents", fileName(b.sub)+".json")
@@ -359,7 +361,7 @@ func (b *Book) close() (trajectory.SubagentRef, bool) {
 	return trajectory.SubagentRef{TrajectoryPath: "agent/" + filepath.ToSlash(name), SessionID: b.sub}, true
 }
 
-// end records what is open, at the end of a turn.
+// end records all open steps at the end of a turn.
 func (b *Book) end() {
 	b.Flush()
 	for call, sub := range b.subs {
@@ -374,7 +376,7 @@ func (b *Book) end() {
 	}
 }
 
-// fileName is an id of the CLI's as the name of a file.
+// fileName turns an id of the CLI into a file name.
 func fileName(id string) string {
 	name := strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {

@@ -1,6 +1,6 @@
-// Package loop is what an agent that works from the host needs around its own
-// idea: the configuration is decoded, the shell and the model are connected,
-// steps are counted and recorded, and the ways to fail become the right end.
+// Package loop is the frame of an agent that works from the host. It decodes
+// the configuration, connects the shell and the model, counts and records
+// steps, and turns each kind of failure into the right end of the turn.
 //
 //	func main() {
 //		plugins.Serve(plugins.Agent(info, Config{}, loop.Agent[Config]{
@@ -8,7 +8,7 @@
 //		}))
 //	}
 //
-// It must not know any prompt, protocol or tool: how to work is the scaffold's.
+// It must not know any prompt, protocol or tool: those belong to the scaffold.
 package loop
 
 import (
@@ -23,19 +23,20 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
-// DefaultModel is the name of the cell's model among those of a session.
+// DefaultModel is the name of the cell's model among the models of a session.
 const DefaultModel = "default"
 
-// Agent makes an agent of an idea how to work. C is the struct that is its
-// configuration. It implements agent.Agent.
+// Agent implements agent.Agent for a Worker. C is the struct of its
+// configuration.
 type Agent[C any] struct {
-	// Terminal says that the work needs a terminal, not commands alone.
+	// Terminal says that the worker needs a terminal in addition to commands.
 	Terminal bool
-	// Refuse says why it cannot work like this, beside what the configuration's
-	// own Validate says; nil refuses nothing.
+	// Refuse returns why the agent cannot work with this configuration and
+	// request, in addition to what Validate of the configuration reports. Nil
+	// refuses nothing.
 	Refuse func(c C, r agent.CheckRequest) []string
-	// New begins a session. What it starts must not end with ctx, which is that
-	// of the call.
+	// New starts a session. ctx covers only this call: what New starts must not
+	// end with it.
 	New func(ctx context.Context, s *Session[C]) (Worker, error)
 }
 
@@ -48,7 +49,7 @@ type Worker interface {
 	Close(ctx context.Context, r *Recorder) error
 }
 
-// Session is what a worker has.
+// Session is what a worker gets from New.
 type Session[C any] struct {
 	Setup  agent.Setup
 	Config C
@@ -56,7 +57,7 @@ type Session[C any] struct {
 	Model  chat.Model
 }
 
-// decode reads a configuration and says everything that is wrong with it.
+// decode reads a configuration and reports every problem in it.
 func decode[C any](raw json.RawMessage) (c C, err error) {
 	if len(raw) == 0 {
 		raw = json.RawMessage("{}")

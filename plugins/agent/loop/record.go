@@ -20,7 +20,7 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// Recorder is agent.Recorder with the steps of a loop.
+// Recorder is an agent.Recorder that also counts the steps of a loop.
 type Recorder struct {
 	agent.Recorder
 
@@ -29,15 +29,14 @@ type Recorder struct {
 	steps *int64
 }
 
-// NewRecorder makes a recorder for a worker that is tested alone. model is the
-// name that steps carry when the provider gives none, and most the limit of
-// steps; 0: none.
+// NewRecorder returns a recorder for tests of a worker. model is the model name
+// of steps whose provider reports none; most is the limit of steps, 0 for none.
 func NewRecorder(r agent.Recorder, model string, most int64) *Recorder {
 	return &Recorder{Recorder: r, model: model, most: most, steps: new(int64)}
 }
 
-// Ask asks m, as the next step of the turn. It fails when the session's limit
-// of steps is reached; return that error from Worker.Turn as it is.
+// Ask sends q to m as the next step of the turn. It fails when the session's
+// limit of steps is reached; Worker.Turn must return that error unchanged.
 func (r *Recorder) Ask(ctx context.Context, m chat.Model, q chat.Request) (chat.Reply, error) {
 	if r.most > 0 && *r.steps >= r.most {
 		return chat.Reply{}, errMaxSteps
@@ -46,8 +45,8 @@ func (r *Recorder) Ask(ctx context.Context, m chat.Model, q chat.Request) (chat.
 	return m.Ask(ctx, q)
 }
 
-// Of begins the step that records a reply: what was said and what it used.
-// The caller adds calls and observations, and hands it to Step.
+// Of returns a new step with the text and the usage of a reply. The caller adds
+// calls and observations and passes it to Step.
 func (r *Recorder) Of(reply chat.Reply, message string) trajectory.Step {
 	one := int64(1)
 	s := trajectory.Step{
@@ -60,7 +59,7 @@ func (r *Recorder) Of(reply chat.Reply, message string) trajectory.Step {
 	return s
 }
 
-// Call adds a call of a tool to s. arguments must become a JSON object.
+// Call adds a tool call to s. arguments must marshal to a JSON object.
 func Call(s *trajectory.Step, id, name string, arguments any) error {
 	raw, err := json.Marshal(arguments)
 	if err != nil {
@@ -70,8 +69,8 @@ func Call(s *trajectory.Step, id, name string, arguments any) error {
 	return nil
 }
 
-// Observe adds what came back to s. call is the id of a call of the step, or
-// empty.
+// Observe adds the output of a call to s. call is the id of a call of the step,
+// or empty.
 func Observe(s *trajectory.Step, call, text string) {
 	if s.Observation == nil {
 		s.Observation = &trajectory.Observation{}
@@ -80,12 +79,14 @@ func Observe(s *trajectory.Step, call, text string) {
 	s.Observation.Results = append(s.Observation.Results, trajectory.Result{SourceCallID: call, Content: &content})
 }
 
-// Note records a step of the user or the system: what the loop itself says.
+// Note records a step of the user or the system, for text that the loop itself
+// writes.
 func (r *Recorder) Note(source trajectory.Source, text string) error {
 	return r.Step(trajectory.Step{Timestamp: trajectory.Stamp(time.Now()), Source: source, Message: trajectory.Text(text)})
 }
 
-// MetricsOf is a usage as a trajectory has it; nil when nothing is known.
+// MetricsOf converts a usage to the form of a trajectory; nil when nothing is
+// known.
 func MetricsOf(u chat.Usage) *trajectory.Metrics {
 	if u == (chat.Usage{}) {
 		return nil
@@ -97,7 +98,8 @@ func MetricsOf(u chat.Usage) *trajectory.Metrics {
 	return m
 }
 
-// Limits of the pictures of a message: of one, in bytes, and how many.
+// Limits of the pictures of a message: the size of one in bytes, and their
+// number.
 const (
 	maxImage  = 10 << 20
 	maxImages = 20
@@ -141,23 +143,23 @@ func readFile(path string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// maxPrior is how large a trajectory to go on from may be, in bytes.
+// maxPrior is the largest trajectory to continue from, in bytes.
 const maxPrior = 64 << 20
 
-// Prior is the trajectory that a session goes on from, as text for a prompt of
-// at most limit bytes: the newest steps, each in a few lines. Empty without
-// one.
+// Prior returns the trajectory that a session continues from as text for a
+// prompt, at most limit bytes: the newest steps, each in a few lines. Empty
+// without a trajectory.
 func Prior(file string, limit int) (string, error) {
 	if file == "" {
 		return "", nil
 	}
 	b, err := readFile(file, maxPrior)
 	if err != nil {
-		return "", fmt.Errorf("the trajectory to go on from: %w", err)
+		return "", fmt.Errorf("read the trajectory to continue from: %w", err)
 	}
 	var t trajectory.Trajectory
 	if err = json.NewDecoder(bytes.NewReader(b)).Decode(&t); err != nil {
-		return "", fmt.Errorf("the trajectory to go on from: %w", err)
+		return "", fmt.Errorf("read the trajectory to continue from: %w", err)
 	}
 	var parts []string
 	size := 0
@@ -173,7 +175,7 @@ func Prior(file string, limit int) (string, error) {
 	return strings.Join(parts, "\n"), nil
 }
 
-// describe is one step in a few lines.
+// describe returns one step in a few lines.
 func describe(s *trajectory.Step) string {
 	const most = 2000 // bytes of each text
 	var b strings.Builder

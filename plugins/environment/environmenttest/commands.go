@@ -203,7 +203,7 @@ var commandClauses = []conformance.Clause[Subject]{
 	},
 }
 
-// noneLeft waits until no "sleep n" runs in b.
+// noneLeft waits until "sleep n" no longer runs in b.
 func noneLeft(ctx context.Context, t *conformance.T, b *box, n string) {
 	eventually(ctx, t, "no sleep "+n+" is left", func() bool {
 		ps, err := b.core.Processes(ctx)

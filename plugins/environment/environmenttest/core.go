@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
-// coreClauses are about what the core needs of a sandbox of any make.
+// coreClauses are about what the core needs of every sandbox.
 var coreClauses = []conformance.Clause[Subject]{
 	{
 		Name:   "freeze stops everything, and thaw lets it go on",
@@ -150,7 +150,7 @@ func beats(ctx context.Context, b *box) int {
 	return strings.Count(string(data), "\n")
 }
 
-// limitClauses are about limits, and about saying which are kept.
+// limitClauses are about limits, and about reporting which are enforced.
 var limitClauses = []conformance.Clause[Subject]{
 	{
 		Name:   "what was asked for is answered in granted",
@@ -222,12 +222,12 @@ var limitClauses = []conformance.Clause[Subject]{
 	},
 }
 
-// modest are limits that a test can reach.
+// modest sets limits that a test can reach.
 func modest(p *environment.Spec) {
 	p.Limits.CPUMilli, p.Limits.MemoryMiB, p.Limits.StorageMiB, p.Limits.Pids = 1000, 128, 64, 128
 }
 
-// abilityClauses are about what the plugin announces.
+// abilityClauses are about the capabilities that the plugin announces.
 var abilityClauses = []conformance.Clause[Subject]{
 	{
 		Name:   "an environment of images prepares them, and names one that is not there",
@@ -252,9 +252,10 @@ var abilityClauses = []conformance.Clause[Subject]{
 		Guards: "a clean-up that takes an image which somebody else made, or a capability that is not there",
 		Time:   60 * time.Second,
 		Skip:   without(environment.CapabilityImageGC),
-		// Images are asked for without a configuration. Where that leads to another
-		// engine than the subject's, or to none, what is dropped here is not there:
-		// the tests of an engine drop by the names that it lists.
+		// Kept and Drop take no configuration, so they may reach another engine
+		// than the subject's, or none. Then the image below does not exist
+		// there. The tests of each engine check that Drop works for listed
+		// names.
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			k, ok := s.Environment.(environment.Keeper)
 			if !ok {
@@ -268,11 +269,11 @@ var abilityClauses = []conformance.Clause[Subject]{
 				t.Errorf("kept: %+v; want names, and not %q, which was not made here", all, s.Spec.Image.Ref)
 			}
 			for _, ref := range []string{s.Spec.Image.Ref, "localhost/berth-kit/no-such-image:none", ""} {
-				if dropped, err := k.Drop(ctx, ref); dropped { // an error is as good: its engine may be another
+				if dropped, err := k.Drop(ctx, ref); dropped { // an error is fine: the engine may be another one
 					t.Errorf("drop of %q: %v, %v; want nothing dropped", ref, dropped, err)
 				}
 			}
-			s.common(ctx, t) // its image is there
+			s.common(ctx, t) // the image still works
 		},
 	},
 	{

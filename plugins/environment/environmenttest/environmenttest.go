@@ -1,10 +1,10 @@
-// Package environmenttest is the conformance kit of environments: what every
-// environment must do, whatever it makes its sandboxes of, in process and
+// Package environmenttest is the conformance kit of environments. It checks
+// what every environment must do, however it creates sandboxes, in process and
 // through a built plugin.
 //
-// It must not know any engine. It plays the core's part with package host and
-// tries each promise on real sandboxes, with nothing but a POSIX shell and the
-// usual small programs inside.
+// It must not know any engine. It uses package host as the core does, and tests
+// real sandboxes that need only a POSIX shell and the usual small programs
+// inside.
 package environmenttest
 
 import (
@@ -31,21 +31,22 @@ type Subject struct {
 	Environment environment.Environment
 	// Capabilities are those that the plugin announces.
 	Capabilities []string
-	// Spec is what sandboxes are asked for: an image with a POSIX shell, and
-	// what else the environment cannot do without. The kit sets labels, control
-	// folder and lease.
+	// Spec is the base of all sandboxes of the kit: an image with a POSIX
+	// shell, and whatever else the environment requires. The kit sets labels,
+	// control folder and lease.
 	Spec environment.Spec
 	// Sandboxd is the path of the binary that goes into control folders.
 	Sandboxd string
-	// Runtime is a folder on node-local disk, not noexec, with a short path, in
-	// which the kit makes its own; empty: the system's for temporary files.
+	// Runtime is a folder on node-local disk, not mounted noexec, with a short
+	// path, in which the kit creates its own folder; empty: the system's folder
+	// for temporary files.
 	Runtime string
 
 	kit *kit
 }
 
-// Run tries every clause, one subtest each. Call it from the plugin's own
-// tests, once in process and once through the built binary:
+// Run runs every clause as a subtest. Call it from the plugin's own tests, once
+// in process and once through the built binary:
 //
 //	environmenttest.Run(t, environmenttest.Subject{Environment: mybox.New(), Spec: spec, Sandboxd: path})
 func Run(t *testing.T, s Subject) {
@@ -62,7 +63,7 @@ func Run(t *testing.T, s Subject) {
 	conformance.Test(t, s, Clauses())
 }
 
-// Clauses are all clauses of the kit, in the order in which they are tried. The
+// Clauses returns all clauses of the kit in the order in which they run. The
 // subject must come from Start.
 func Clauses() []conformance.Clause[Subject] {
 	return slices.Concat(lifeClauses, placeClauses, commandClauses, fileClauses, wallClauses, coreClauses, limitClauses, sidecarClauses, abilityClauses)
@@ -70,7 +71,7 @@ func Clauses() []conformance.Clause[Subject] {
 
 // kit is what the clauses of one trial share.
 type kit struct {
-	owner   string // label of all that the kit makes
+	owner   string // owner label of everything that the kit creates
 	folder  string // 0700
 	binary  string
 	counter atomic.Int64
@@ -80,11 +81,11 @@ type kit struct {
 	lent   *box
 }
 
-// Start makes what the clauses share. done removes it, and every sandbox that
-// the environment still has of it. An environment whose Check refuses what the
-// clauses ask for at least, or which cannot have the image of their sandboxes,
-// cannot be tried on this machine: one error, which wraps
-// environment.ErrRefused, instead of one for each clause.
+// Start prepares what the clauses share. done removes it together with every
+// sandbox of the kit that is left. If Check refuses even the base of the kit's
+// sandboxes, or their image cannot be prepared, the kit cannot run on this
+// machine. Then Start returns one error, which wraps environment.ErrRefused,
+// instead of a failure of every clause.
 func (s Subject) Start(ctx context.Context) (_ Subject, done func() error, err error) {
 	base := s.Runtime
 	if base == "" {
@@ -108,8 +109,9 @@ func (s Subject) Start(ctx context.Context) (_ Subject, done func() error, err e
 	return s, func() error { return s.finish(ctx, dir) }, nil
 }
 
-// refused is the first refusal of what the clauses ask for at least; nil when
-// there is none. A Check that fails or hangs is left to its clauses.
+// refused returns the first refusal of the base of the kit's sandboxes; nil
+// when there is none. The clauses about Check report a Check that fails or
+// hangs.
 func (s *Subject) refused(ctx context.Context) error {
 	spec, folder, err := s.spec(nil)
 	if err != nil {
@@ -120,17 +122,17 @@ func (s *Subject) refused(ctx context.Context) error {
 	defer cancel()
 	report, err := s.Environment.Check(ctx, spec)
 	if err != nil {
-		return nil //nolint:nilerr // a clause says so
+		return nil //nolint:nilerr // a clause reports it
 	}
 	return report.Err()
 }
 
-// prepareTime is the longest that the image of the clauses' sandboxes may take.
+// prepareTime bounds the preparation of the image of the kit's sandboxes.
 const prepareTime = 15 * time.Minute
 
-// Prepare has the image of spec ready, if environments of this kind have
-// images. Its error wraps environment.ErrRefused: without an image there is no
-// sandbox to try anything in.
+// Prepare prepares the image of spec, if the environment has images. Its error
+// wraps environment.ErrRefused: without an image, the kit cannot create a
+// sandbox.
 func Prepare(ctx context.Context, e environment.Environment, spec environment.Spec) error {
 	p, ok := e.(environment.Preparer)
 	if !ok {
@@ -146,18 +148,18 @@ func Prepare(ctx context.Context, e environment.Environment, spec environment.Sp
 	if spec.Image.Ref != "" {
 		which = strconv.Quote(spec.Image.Ref)
 	}
-	return refusal{fmt.Errorf("the image of its sandboxes (%s) cannot be had: %w: connect this machine to the registry, or name an image that it has (--image of `berth plugin test`)",
+	return refusal{fmt.Errorf("the image of the kit's sandboxes (%s) cannot be prepared: %w: connect this machine to the registry, or name an image that it has (--image of `berth plugin test`)",
 		which, err)}
 }
 
-// refusal is environment.ErrRefused in words of its own.
+// refusal is environment.ErrRefused with a text of its own.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
 func (refusal) Is(target error) bool { return target == environment.ErrRefused }
 
-// finish destroys what is left of the kit's sandboxes.
+// finish destroys the kit's remaining sandboxes.
 func (s Subject) finish(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), conformance.Patience(30*time.Second))
 	defer cancel()
@@ -173,7 +175,7 @@ func (s Subject) finish(ctx context.Context, dir string) error {
 	return err
 }
 
-// box is one sandbox as the kit's core sees it.
+// box is one sandbox with the kit's connection to it.
 type box struct {
 	environment.Sandbox
 	core   *host.Sandbox
@@ -181,7 +183,7 @@ type box struct {
 	s      *Subject
 }
 
-// spec is the subject's with labels, control folder and lease of its own.
+// spec returns the subject's Spec with new labels, control folder and lease.
 func (s *Subject) spec(change func(*environment.Spec)) (environment.Spec, *host.Folder, error) {
 	n := s.kit.counter.Add(1)
 	f, err := host.NewFolder(filepath.Join(s.kit.folder, fmt.Sprint("c", n)), s.kit.binary)
@@ -204,7 +206,7 @@ func (s *Subject) spec(change func(*environment.Spec)) (environment.Spec, *host.
 	return spec, f, nil
 }
 
-// create makes a sandbox and connects to it.
+// create creates a sandbox and connects to it.
 func (s *Subject) create(ctx context.Context, change func(*environment.Spec)) (*box, error) {
 	spec, folder, err := s.spec(change)
 	if err != nil {
@@ -234,7 +236,7 @@ func joined(err, other error) error {
 	return err
 }
 
-// destroy ends the sandbox and frees the kit's part of it.
+// destroy removes the sandbox and the kit's files for it.
 func (b *box) destroy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, conformance.Patience(20*time.Second))
 	defer cancel()
@@ -246,7 +248,7 @@ func (b *box) destroy(ctx context.Context) error {
 	return err
 }
 
-// fresh is a sandbox of the clause's own.
+// fresh returns a sandbox for this clause alone.
 func (s *Subject) fresh(ctx context.Context, t *conformance.T, change func(*environment.Spec)) *box {
 	b, err := s.create(ctx, change)
 	if err != nil {
@@ -260,15 +262,16 @@ func (s *Subject) fresh(ctx context.Context, t *conformance.T, change func(*envi
 	return b
 }
 
-// borrowed is a sandbox that no other clause uses at the time, and in which
-// nothing runs: that of the clause before, with everything in it killed.
+// borrowed returns a sandbox that no other clause uses at the same time and in
+// which nothing runs. It is the sandbox of an earlier clause, with all its
+// processes killed.
 func (s *Subject) borrowed(ctx context.Context, t *conformance.T) *box {
 	s.kit.mu.Lock()
 	b := s.kit.lent
 	s.kit.lent = nil
 	s.kit.mu.Unlock()
 	if b != nil && b.core.Err() != nil {
-		t.Errorf("the sandbox that a clause before had was lost: %v", errors.Join(b.core.Err(), b.destroy(context.WithoutCancel(ctx))))
+		t.Errorf("the sandbox of an earlier clause was lost: %v", errors.Join(b.core.Err(), b.destroy(context.WithoutCancel(ctx))))
 		b = nil
 	}
 	if b == nil {
@@ -294,8 +297,8 @@ func (s *Subject) borrowed(ctx context.Context, t *conformance.T) *box {
 	return b
 }
 
-// common is a sandbox that harmless clauses share, each with a session of its
-// own: making one for each would take an engine half a minute.
+// common returns the sandbox that harmless clauses share, each with its own
+// session. Creating one for each of them would take half a minute.
 func (s *Subject) common(ctx context.Context, t *conformance.T) *box {
 	s.kit.mu.Lock()
 	defer s.kit.mu.Unlock()
@@ -315,7 +318,7 @@ func (s *Subject) common(ctx context.Context, t *conformance.T) *box {
 	return b
 }
 
-// shell opens a session that ends with the clause.
+// shell opens a session that is closed when the clause ends.
 func (b *box) shell(ctx context.Context, t *conformance.T) *sandbox.Client {
 	return b.shellAs(ctx, t, "", "", nil)
 }

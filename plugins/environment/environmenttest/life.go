@@ -15,7 +15,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
-// lifeClauses are about making and removing sandboxes.
+// lifeClauses are about creating and removing sandboxes.
 var lifeClauses = []conformance.Clause[Subject]{
 	{
 		Name:   "create makes a sandbox in which sandboxd connects",
@@ -164,7 +164,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			b := s.fresh(ctx, t, nil)
 			if b.PID == 0 {
-				return // cannot be seen from here; the lease is sandboxd's own promise
+				return // cannot be seen from here; sandboxd itself enforces the lease
 			}
 			if err := b.core.Close(); err != nil {
 				t.Fatalf("close: %v", err)
@@ -214,7 +214,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 	},
 }
 
-// canceled cuts Create off at moments across its usual length.
+// canceled cancels Create at different moments of its usual duration.
 func canceled(ctx context.Context, t *conformance.T, s Subject) {
 	began := time.Now()
 	s.fresh(ctx, t, nil)
@@ -228,7 +228,7 @@ func canceled(ctx context.Context, t *conformance.T, s Subject) {
 		cut, cancel := context.WithTimeout(ctx, usual*time.Duration(i)/5)
 		made, err := s.Environment.Create(cut, spec)
 		cancel()
-		if err == nil { // it was quicker: then it is ours to destroy
+		if err == nil { // Create finished before the cancel: destroy the sandbox
 			if _, err := s.Environment.Destroy(ctx, made.ID); err != nil {
 				t.Errorf("destroy: %v", err)
 			}
@@ -241,7 +241,8 @@ func canceled(ctx context.Context, t *conformance.T, s Subject) {
 	})
 }
 
-// refused tries specs that most environments refuse, each for another reason.
+// refused tries specs that most environments refuse, each for a different
+// reason.
 func refused(ctx context.Context, t *conformance.T, s Subject) {
 	own := s.kit.owner + "-refused"
 	for what, change := range map[string]func(*environment.Spec){
@@ -308,7 +309,7 @@ func crowd(ctx context.Context, t *conformance.T, s Subject) {
 	all.Wait()
 }
 
-// zombie says whether the process has ended and only its status is left.
+// zombie reports whether the process has exited and only waits to be reaped.
 func zombie(pid int) bool {
 	b, err := os.ReadFile(filepath.Join("/proc", itoa(pid), "stat"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// placeClauses are about what a command finds inside.
+// placeClauses are about what a command finds in the sandbox.
 var placeClauses = []conformance.Clause[Subject]{
 	{
 		Name:   "PID 1 is sandboxd, from the control folder",
@@ -96,7 +96,7 @@ var placeClauses = []conformance.Clause[Subject]{
 			_ = folder.Close()
 			if report, err := s.Environment.Check(ctx, spec); err != nil || len(report.Refusals) > 0 {
 				t.Logf("check refuses: %+v, %v", report.Refusals, err)
-				return // and says so: that is the promise
+				return // an environment may refuse this
 			}
 			b := s.fresh(ctx, t, want)
 			if got := sh(ctx, t, b.shellAs(ctx, t, "1234", "", nil), "id -u; echo x > /tmp/mine; stat -c %u /tmp/mine"); got != "1234\n1234" {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
-// sh runs a script and returns what it printed, without the last newline. A
-// script that does not run, or fails, ends the clause.
+// sh runs a script and returns its output without the last newline. If the
+// script fails or does not run, the clause ends.
 func sh(ctx context.Context, t *conformance.T, c *sandbox.Client, script string) string {
 	out, r := try(ctx, t, c, script)
 	if !r.OK() {
@@ -34,7 +34,7 @@ func try(ctx context.Context, t *conformance.T, c *sandbox.Client, script string
 	return strings.TrimSuffix(out.String(), "\n"), r
 }
 
-// alive says whether a process of the host exists.
+// alive reports whether a process of the host exists.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 // eventually waits until f is true, or the clause has failed.
@@ -50,7 +50,7 @@ func eventually(ctx context.Context, t *conformance.T, what string, f func() boo
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// sessionOf is a session of its own in b.
+// sessionOf returns a new session in b.
 func sessionOf(b *box) host.Session {
 	return host.Session{ID: "session-" + strconv.FormatInt(b.s.kit.counter.Add(1), 10)}
 }

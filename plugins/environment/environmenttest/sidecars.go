@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
-// sidecarClauses are about containers beside the main one.
+// sidecarClauses are about containers in addition to the main one.
 var sidecarClauses = []conformance.Clause[Subject]{
 	{
 		Name:   "without the capability, sidecars and volumes are refused",
@@ -51,12 +51,12 @@ var sidecarClauses = []conformance.Clause[Subject]{
 			main, side := s.pair(ctx, t)
 			m, c := main.shell(ctx, t), side.shell(ctx, t)
 			if out, r := try(ctx, t, c, "command -v nc"); !r.OK() {
-				t.Logf("no nc inside: names are looked at only (%s)", out)
+				t.Logf("no nc inside: only name resolution is checked (%s)", out)
 				sh(ctx, t, m, "getent hosts side || grep -w side /etc/hosts")
 				return
 			}
-			// Each listens again: on a busy machine an answer may come too late for
-			// the one who asked, who asks anew.
+			// Each side listens in a loop: on a busy machine an answer may come
+			// too late, and then the client asks again.
 			sh(ctx, t, c, "echo from the side > /tmp/said; (while nc -l -p 7001 </tmp/said; do :; done >/tmp/heard 2>&1 &) ; :")
 			eventually(ctx, t, "an answer of the sidecar", func() bool {
 				out, _ := try(ctx, t, m, "echo to the side | nc -w 5 side 7001")
@@ -68,7 +68,7 @@ var sidecarClauses = []conformance.Clause[Subject]{
 				if _, r := try(ctx, t, c, "grep -qx 'to the side' /tmp/heard"); r.OK() {
 					return true
 				}
-				_, _ = try(ctx, t, m, "echo to the side | nc -w 5 side 7001") // it may have been answered before it was heard
+				_, _ = try(ctx, t, m, "echo to the side | nc -w 5 side 7001") // the answer may come before the message is written
 				return false
 			})
 			for who, shell := range map[string]*box{"main": main, "side": side} {
@@ -150,8 +150,8 @@ var sidecarClauses = []conformance.Clause[Subject]{
 	},
 }
 
-// pair is a sandbox of two containers that share a volume: /shared in main, /vol
-// in side.
+// pair creates a sandbox of two containers that share a volume: /shared in
+// main, /vol in side.
 func (s *Subject) pair(ctx context.Context, t *conformance.T) (main, side *box) {
 	return s.pairOf(ctx, t, nil)
 }

@@ -183,7 +183,7 @@ func brokenIsReported(ctx context.Context, t *conformance.T, s Subject, dir stri
 	}
 }
 
-// listing is every path of a folder with what would show a change.
+// listing returns every path of a folder with the data that reveals a change.
 func listing(t *conformance.T, dir string) string {
 	var b strings.Builder
 	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {

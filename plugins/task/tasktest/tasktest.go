@@ -1,5 +1,5 @@
-// Package tasktest is the conformance kit of task formats: what every format
-// promises to the core, as clauses. It must not know any format.
+// Package tasktest is the conformance kit of task formats: the rules that every
+// format must follow, as clauses. It must not know any format.
 package tasktest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Subject is a format with folders to try it on.
+// Subject is a format under test with folders to load.
 type Subject struct {
 	Format task.Format
 	// Good are folders with valid tasks, at least one. Each has an instruction,
@@ -22,11 +22,11 @@ type Subject struct {
 	Good []string
 	// Broken are folders that look like tasks and are not valid ones.
 	Broken []string
-	// Options are those that Good needs; usually the zero value.
+	// Options are needed to load Good; usually the zero value.
 	Options task.Options
 }
 
-// Run tries every clause on s, one subtest a clause:
+// Run runs every clause as a subtest:
 //
 //	tasktest.Run(t, tasktest.Subject{Format: myformat.Format{}, Good: []string{"testdata/good"}, Broken: …})
 func Run(t *testing.T, s Subject) {
@@ -34,7 +34,7 @@ func Run(t *testing.T, s Subject) {
 	conformance.Test(t, s, Clauses())
 }
 
-// Clauses are all clauses of the kit.
+// Clauses returns all clauses of the kit.
 func Clauses() []conformance.Clause[Subject] { return append(loadClauses(), hostileClauses()...) }
 
 // load reads a folder that must be a valid task.
@@ -91,7 +91,7 @@ func copyOne(from, to string, e fs.DirEntry) error {
 	}
 }
 
-// text is the JSON of a value, for comparing.
+// text returns the JSON of a value, for comparisons.
 func text(t *conformance.T, v any) string {
 	raw, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -100,7 +100,7 @@ func text(t *conformance.T, v any) string {
 	return string(raw)
 }
 
-// folderResource is the first folder with a file in it.
+// folderResource returns the first folder resource with a file in it.
 func folderResource(t *conformance.T, tk *task.Task) (*task.Resource, *task.Entry) {
 	for i := range tk.Resources {
 		r := &tk.Resources[i]

@@ -13,11 +13,11 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// patience is how long a verifier may take to notice that nobody waits any
-// more.
+// patience is how long a verifier may take to notice that its context has
+// ended.
 const patience = 3 * time.Second
 
-// accidentClauses are about what happens around a verifier.
+// accidentClauses are about failures around a verifier.
 var accidentClauses = []conformance.Clause[Subject]{
 	{
 		Name:   "the view is only read",
@@ -149,8 +149,8 @@ func ends(t *conformance.T, f func()) {
 	}
 }
 
-// hostile replaces every artifact by something that must not be opened without
-// looking.
+// hostile replaces every artifact with something that must not be opened
+// without a check.
 func hostile(ctx context.Context, t *conformance.T, s Subject) {
 	for name, spoil := range map[string]func(path string) error{
 		"a link to /dev/zero":     func(p string) error { return os.Symlink("/dev/zero", p) },

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// verdictClauses are about what a verifier says.
+// verdictClauses are about what a verifier returns.
 var verdictClauses = []conformance.Clause[Subject]{
 	{
 		Name:   "a verdict has a decision and finite scores",
@@ -22,7 +22,7 @@ var verdictClauses = []conformance.Clause[Subject]{
 			for _, c := range s.cases() {
 				r := s.request(ctx, t, &c)
 				v, err := s.Verifier.Verify(ctx, r, ignore)
-				if errors.Is(err, verifier.ErrBadReward) { // so the wire says of a score that is not finite
+				if errors.Is(err, verifier.ErrBadReward) { // a score that is not finite becomes this error on the wire
 					t.Errorf("%s: %v", c.Name, err)
 				}
 				if err != nil {
@@ -149,11 +149,12 @@ var verdictClauses = []conformance.Clause[Subject]{
 	},
 }
 
-// many asks 16 times at once and compares with what one alone is told.
+// many sends 16 requests at once and compares each verdict with that of a
+// single request.
 func many(ctx context.Context, t *conformance.T, s Subject) {
 	cs := s.cases()
 	if s.Traits.Needs != verifier.NeedsNone && len(cs) > 2 {
-		cs = cs[:2] // each needs sandboxes of its own
+		cs = cs[:2] // each case needs its own sandboxes
 	}
 	alone := make([]verifier.Decision, len(cs))
 	for i := range cs {

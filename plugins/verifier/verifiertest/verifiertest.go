@@ -1,8 +1,9 @@
-// Package verifiertest is the conformance kit of verifiers: what every verifier
-// must do, whatever it judges, in process and through a built plugin.
+// Package verifiertest is the conformance kit of verifiers. It checks what
+// every verifier must do, in process and through a built plugin.
 //
-// It must not know any verifier. What a verifier is to say about a given work is
-// its author's to test; Subject.Cases lets the kit try that, too.
+// It must not know any verifier. Whether a verifier grades a given work
+// correctly is for its author to test; Subject.Cases lets the kit check it,
+// too.
 package verifiertest
 
 import (
@@ -18,28 +19,29 @@ import (
 
 // Subject is a verifier under test.
 type Subject struct {
-	// Plugin is what the plugin's main serves, for Run, which fills in the next
-	// three; without it Run serves Verifier as one that takes no configuration.
+	// Plugin is what the plugin's main function serves. Run fills in the next
+	// three fields from it. Without it, Run serves Verifier as a verifier that
+	// takes no configuration.
 	Plugin   plugins.Plugin
 	Verifier verifier.Verifier
 	Traits   verifier.Traits
 	// Capabilities are those that the plugin announces.
 	Capabilities []string
-	// Config is the configuration of every request that has none of its own.
+	// Config is the configuration of every request that has none.
 	Config json.RawMessage
-	// Cases are works whose verdict the author knows. Without any, the kit
-	// tries the verifier on works of its own, where any verdict will do.
+	// Cases are works whose verdict the author knows. Without any, the kit uses
+	// works of its own and accepts any verdict for them.
 	Cases []Case
 	// Shell returns the address of a shell in a fresh sandbox, which lives as
 	// long as t. Nil: clauses for verifiers that need a sandbox are skipped.
 	Shell func(ctx context.Context, t *conformance.T) string
 }
 
-// Case is one work with the verdict that it deserves.
+// Case is one work with its correct verdict.
 type Case struct {
 	Name string
-	// Request is what the verifier is asked; View and Scratch are made by the
-	// kit when they are empty, Shell when the verifier needs one.
+	// Request is the input of Verify. The kit fills in View and Scratch if they
+	// are empty, and Shell if the verifier needs one.
 	Request verifier.Request
 	// Files are written below the view, by slash-separated name.
 	Files map[string]string
@@ -47,8 +49,8 @@ type Case struct {
 	Want verifier.Decision
 }
 
-// Run tries every clause, one subtest each, through a connection as the host
-// has it. Call it from the plugin's own tests:
+// Run runs every clause as a subtest, through the same kind of connection that
+// the host uses. Call it from the plugin's own tests:
 //
 //	verifiertest.Run(t, verifiertest.Subject{Plugin: plugins.Verifier(info, Config{}, traits, exact{}), Cases: cases})
 func Run(t *testing.T, s Subject) {
@@ -69,7 +71,7 @@ func Run(t *testing.T, s Subject) {
 	conformance.Test(t, s, Clauses())
 }
 
-// Clauses are all clauses of the kit, in the order in which they are tried.
+// Clauses returns all clauses of the kit in the order in which they run.
 func Clauses() []conformance.Clause[Subject] {
 	return slices.Concat(verdictClauses, accidentClauses)
 }

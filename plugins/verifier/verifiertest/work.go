@@ -15,7 +15,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// plain is a small finished attempt, as the core lays it out.
+// plain is the view of a small finished attempt, as the core writes it.
 var plain = map[string]string{
 	"task.json":                       `{"name": "kit/plain", "stages": [{"name": "main"}]}`,
 	"instruction.md":                  "Write the number 42 into answer.txt.\n",
@@ -28,7 +28,7 @@ var plain = map[string]string{
 	"attempt/artifacts/notes/long.md": "nothing to see\n",
 }
 
-// cases are the author's, or one of the kit's own.
+// cases returns the author's cases, or one of the kit's own.
 func (s *Subject) cases() []Case {
 	if len(s.Cases) > 0 {
 		return s.Cases
@@ -36,7 +36,7 @@ func (s *Subject) cases() []Case {
 	return []Case{{Name: "a small finished attempt", Files: plain}}
 }
 
-// request lays c out on disk and completes its request.
+// request writes the files of c and completes its request.
 func (s *Subject) request(ctx context.Context, t *conformance.T, c *Case) verifier.Request {
 	r := c.Request
 	if r.View == "" {
@@ -72,10 +72,10 @@ func write(t *conformance.T, path, text string) {
 	}
 }
 
-// ignore takes the log of clauses that are not about it.
+// ignore discards the log.
 func ignore(string) {}
 
-// shape says what is wrong with the form of v, which answers r.
+// shape reports what is wrong with the form of v, the answer to r.
 func shape(r *verifier.Request, v *verifier.Verdict) error {
 	var errs []error
 	switch v.Decision {
@@ -114,7 +114,7 @@ func shape(r *verifier.Request, v *verifier.Verdict) error {
 	return errors.Join(errs...)
 }
 
-// digest is over names, modes and contents below dir.
+// digest covers names, modes and contents below dir.
 func digest(t *conformance.T, dir string) string {
 	h := sha256.New()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -141,7 +141,7 @@ func digest(t *conformance.T, dir string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// pretty is a verdict in a failure.
+// pretty returns a verdict as text for a failure message.
 func pretty(v verifier.Verdict) string {
 	b, err := json.Marshal(v)
 	if err != nil { // a NaN

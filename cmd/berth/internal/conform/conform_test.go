@@ -104,7 +104,7 @@ func TestWhatCannotRunHereIsRefusedOnce(t *testing.T) {
 		plugin, shells string
 		err            string // empty: it needs no sandbox, and is tried
 	}{
-		{plugin: "unfurnished", err: `test environment "unfurnished": the environment cannot create a sandbox on this machine, so its clauses were not tested: the image of its sandboxes (the environment's own) cannot be had: pull: no such host: connect`},
+		{plugin: "unfurnished", err: `test environment "unfurnished": the environment cannot create a sandbox on this machine, so its clauses were not tested: the image of the kit's sandboxes (the environment's own) cannot be prepared: pull: no such host: connect`},
 		{plugin: "rambler", shells: "unfurnished", err: `environment "unfurnished" for the test cannot create a sandbox on this machine`},
 		{plugin: "generous", shells: "unfurnished"},
 		{plugin: "stranded", err: `test environment "stranded": the environment cannot create a sandbox on this machine, so its clauses were not tested: No engine runs here. Start it.`},

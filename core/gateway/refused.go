@@ -3,12 +3,8 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -36,18 +32,11 @@ func mayBeRequest(status int) bool {
 	}
 }
 
-// probe is what a provider said to the smallest request for a model.
+// probe is whether a provider answered the smallest request for a model.
 type probe struct {
-	mu   sync.Mutex
-	at   time.Time
-	said refusal
-	err  error
-}
-
-// refusal is an answer, as far as two of them can be compared.
-type refusal struct {
-	status  int
-	message string
+	mu       sync.Mutex
+	at       time.Time
+	answered bool
 }
 
 // How long a probe may take, and how long what it said is believed.
@@ -56,9 +45,10 @@ const (
 	probeGood = 10 * time.Second
 )
 
-// cause finds out whether a refused request has caused that itself: a provider
-// that refuses the smallest request in the same words would refuse any.
-func (x *exchange) cause(status int, body []byte) Cause {
+// cause finds out whether a refused request has caused that itself. It has when
+// the provider answers the smallest request for the same model. Whatever else
+// comes back, from a refusal to a provider that is down, does not blame the agent.
+func (x *exchange) cause(status int) Cause {
 	u := x.e.up
 	switch {
 	case !mayBeRequest(status):
@@ -71,73 +61,55 @@ func (x *exchange) cause(status int, body []byte) Cause {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(x.life, probeTime)
 	defer cancel()
-	said, err := x.probe(ctx)
+	answered := x.probe(ctx)
 	x.s.wait.addSince(begin)
-	if err != nil || said == (refusal{status, words(body)}) {
-		return CauseProvider
+	if answered {
+		return CauseRequest
 	}
-	return CauseRequest
+	return CauseProvider
 }
 
-// probe asks for the smallest answer of the model that x asked for.
-func (x *exchange) probe(ctx context.Context) (refusal, error) {
+// probe says whether the provider answers the smallest request for the model that
+// x asked for.
+func (x *exchange) probe(ctx context.Context) bool {
 	known, _ := x.e.up.probes.LoadOrStore(x.line.Model, &probe{})
 	p, ok := known.(*probe)
 	if !ok {
-		return refusal{}, errors.New("not a probe")
+		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.at.IsZero() || time.Since(p.at) > probeGood {
-		p.said, p.err = x.smallest(ctx)
+		p.answered = x.smallest(ctx)
 		p.at = time.Now()
 	}
-	return p.said, p.err
+	return p.answered
 }
 
 // smallest sends the smallest request, with the parameters of the experiment,
-// and reads no more of an answer than whether it is one.
-func (x *exchange) smallest(ctx context.Context) (refusal, error) {
+// and reads nothing of an answer but its status.
+func (x *exchange) smallest(ctx context.Context) bool {
 	call, text := x.d.Smallest(x.line.Model)
 	body, err := dialect.ParseObject(text)
 	if err == nil {
 		err = x.d.Edit(&call, body, dialect.Edit{Parameters: x.e.up.model.Parameters})
 	}
 	if err != nil {
-		return refusal{}, err
+		return false
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.e.up.base+call.Path, bytes.NewReader(body.Bytes()))
 	if err != nil {
-		return refusal{}, err
+		return false
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept-Encoding", "identity")
 	x.d.Authorize(req, x.e.up.key)
 	resp, err := x.s.g.o.Transport.RoundTrip(req)
 	if err != nil {
-		return refusal{}, err
+		return false
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode < 300 {
-		return refusal{status: resp.StatusCode}, nil
-	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxFailure))
-	return refusal{resp.StatusCode, words(x.clean(b))}, err
-}
-
-// words are what an error says, without what differs from request to request.
-func words(body []byte) string {
-	var d struct{ Error json.RawMessage }
-	if json.Unmarshal(body, &d) != nil {
-		return "" // a page, where the status is all that counts
-	}
-	var kept []string
-	for w := range strings.FieldsSeq(dialect.Problem(d.Error)) {
-		if !strings.ContainsAny(w, "0123456789") {
-			kept = append(kept, w)
-		}
-	}
-	return strings.Join(kept, " ")
+	_ = resp.Body.Close()
+	return resp.StatusCode < 300
 }
 
 // refused says that a request was refused for what it says itself.

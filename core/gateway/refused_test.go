@@ -134,6 +134,38 @@ func TestAParameterThatIsRefusedIsNotTheAgents(t *testing.T) {
 	}
 }
 
+// A refusal says nothing about the agent unless the provider answers the smallest
+// request.
+func TestARefusalIsNotTheAgentsWhenNobodyCanTell(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusNotFound, 0} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			var p *provider
+			p = provide(t, func(w http.ResponseWriter, _ *http.Request) {
+				p.mu.Lock()
+				last := p.bodies[len(p.bodies)-1]
+				p.mu.Unlock()
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case !strings.Contains(last, "Say yes."):
+					w.WriteHeader(http.StatusBadRequest)
+				case status == 0:
+					panic(http.ErrAbortHandler)
+				default:
+					w.WriteHeader(status)
+				}
+				_, _ = io.WriteString(w, `{"error":{"message":"something about the request"}}`)
+			})
+			b := start(t, p.model("openai"))
+			b.ask(t.Context(), t, requests[1].path, requests[1].body)
+			if x := b.last(t); x.Cause != CauseProvider || b.Down() == nil || b.Refused() != nil {
+				t.Errorf("cause %q, down %v, refused %v", x.Cause, b.Down(), b.Refused())
+			}
+		})
+	}
+}
+
 // A path that the gateway does not serve is named.
 func TestAPathThatIsNotServedIsNamed(t *testing.T) {
 	t.Parallel()

@@ -121,7 +121,7 @@ func (x *exchange) relayFailure(resp *http.Response) breakage {
 	x.reply.Write(b)
 	x.line.Type = resp.Header.Get("Content-Type")
 	x.line.Upstream = clip(string(b))
-	x.line.Cause = x.cause(resp.StatusCode, b)
+	x.line.Cause = x.cause(resp.StatusCode)
 	if x.early {
 		if !x.late(dialect.Failure{Kind: kindOf(resp.StatusCode), Message: clip(string(b))}) {
 			return byGateway

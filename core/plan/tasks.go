@@ -55,6 +55,12 @@ func (m *maker) load(ctx context.Context, d config.Dataset) error {
 			Detail: fmt.Sprintf("No folder at or below %s looks like a task of format %q.", d.Path, d.Format),
 		})
 	}
+	if n := len(listing.Deep); n > 0 {
+		m.problems.add(Problem{
+			Severity: config.Warning, Dataset: d.Label, Summary: "folders that lie too deep were not looked into",
+			Detail: fmt.Sprintf("%d of them, the first is %s.", n, listing.Deep[0]),
+		})
+	}
 	for i := range items {
 		it := &items[i]
 		t := Task{Dataset: d.Label, Path: it.Path, Name: it.Name(), Task: it.Task, Problems: it.Problems}

@@ -92,6 +92,10 @@ func TestEnvironmentFolderAndUser(t *testing.T) {
 	t.Parallel()
 	b := sandboxtest.Start(t, sandboxtest.Options{})
 	c := b.ShellOf(host.Session{ID: "agent", Dir: "/app", Env: []string{"A=session", "B=session", "RAW=\xff\xfe"}})
+	hostname, err := os.Hostname() // the sandboxes of these tests have no name of their own
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name string
 		cmd  sandbox.Command
@@ -107,7 +111,7 @@ func TestEnvironmentFolderAndUser(t *testing.T) {
 		{
 			"no inherited environment",
 			sandbox.Command{Argv: []string{"env"}, Env: []string{"PATH=/usr/bin:/bin", "RAW=x"}},
-			"PATH=/usr/bin:/bin\nHOME=/root\nA=session\nB=session\nRAW=x\n",
+			"PATH=/usr/bin:/bin\nHOME=/root\nHOSTNAME=" + hostname + "\nA=session\nB=session\nRAW=x\n",
 		},
 	} {
 		var out bytes.Buffer

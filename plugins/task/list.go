@@ -34,6 +34,9 @@ type Listing struct {
 	Unwanted []string
 	// Other are the paths of folders that are no task and contain none.
 	Other []string
+	// Deep are paths of folders that were not looked into, since they lie too
+	// deep below the dataset.
+	Deep []string
 }
 
 // Item is one task folder of a dataset.
@@ -56,8 +59,13 @@ func (i *Item) Name() string {
 	return filepath.Base(i.Dir)
 }
 
-// maxDepth bounds how deep List searches below a dataset's folder.
-const maxDepth = 4
+// MaxDepth bounds how deep below a dataset's folder tasks are looked for.
+// Links to folders are followed in the first levels only: folders that lead to
+// each other by links could be walked in too many ways.
+const (
+	MaxDepth  = 16
+	linkDepth = 4
+)
 
 // List finds and loads the tasks of a dataset: root itself, or the folders
 // below it. It does not search inside tasks or hidden folders. An invalid task
@@ -154,8 +162,8 @@ func find(f Format, p place, l *Listing) ([]string, error) {
 		if strings.HasPrefix(e.Name(), ".") || !isDir(p.root, sub, e) {
 			continue
 		}
-		if len(p.above)+1 >= maxDepth {
-			l.Other = append(l.Other, sub)
+		if depth := len(p.above) + 1; depth > MaxDepth || depth >= linkDepth && !e.IsDir() {
+			l.Deep = append(l.Deep, sub)
 			continue
 		}
 		below, err := find(f, place{p.root, sub, append(slices.Clip(p.above), here)}, l)
@@ -164,7 +172,8 @@ func find(f Format, p place, l *Listing) ([]string, error) {
 		}
 		found = append(found, below...)
 	}
-	if len(found) == 0 && rel != "." && !slices.ContainsFunc(l.Other, func(o string) bool { return strings.HasPrefix(o, rel+"/") }) {
+	if below := func(o string) bool { return strings.HasPrefix(o, rel+"/") }; len(found) == 0 && rel != "." &&
+		!slices.ContainsFunc(l.Other, below) && !slices.ContainsFunc(l.Deep, below) {
 		l.Other = append(l.Other, rel)
 	}
 	return found, nil

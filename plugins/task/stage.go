@@ -6,7 +6,8 @@ import "encoding/json"
 type Stage struct {
 	// Name is unique in the task and safe as the name of a folder.
 	Name string `json:"name"`
-	// Instruction is what the agent is told: text, and files of the task.
+	// Instruction is what the agent is told: text, and files of the task. Where
+	// it is empty, only agents that use no model can run the stage.
 	Instruction []Part `json:"instruction"`
 	// Agent and Verify bound the two phases.
 	Agent  Phase `json:"agent"`

@@ -81,7 +81,6 @@ var broken = []struct {
 	{"stages", func(t *Task) { t.Stages = nil }},
 	{"stages[1].name", func(t *Task) { t.Stages[1].Name = "one" }},
 	{"stages[0].name", func(t *Task) { t.Stages[0].Name = "a/b" }},
-	{"stages[1].instruction", func(t *Task) { t.Stages[1].Instruction = nil }},
 	{"stages[0].instruction[0]", func(t *Task) { t.Stages[0].Instruction[0].Resource = "references/map.png" }},
 	{"stages[0].instruction[1].resource", func(t *Task) { t.Stages[0].Instruction[1].Resource = "tests" }},
 	{"stages[0].agent.time", func(t *Task) { t.Stages[0].Agent.Time = -1 }},
@@ -409,6 +408,24 @@ func TestList(t *testing.T) {
 		if len(l.Other) != 1 || l.Other[0] != "other/deep" {
 			t.Errorf("%s: folders without tasks are %v", tt.name, l.Other)
 		}
+	}
+}
+
+func TestListLooksDeepAndSaysWhereItDidNot(t *testing.T) {
+	t.Parallel()
+	levels := func(n int) string { return strings.TrimSuffix(strings.Repeat("d/", n), "/") }
+	root := dataset(t, map[string]string{
+		"one/" + levels(6): "org/six", "two/" + levels(MaxDepth-1): "org/deepest", "three/" + levels(MaxDepth): "org/too-deep",
+	})
+	if err := os.Symlink("../../../../one", filepath.Join(root, "two", filepath.FromSlash(levels(3)), "link")); err != nil {
+		t.Fatal(err)
+	}
+	l, err := List(t.Context(), marked{}, root, ListOptions{})
+	if want := "one/" + levels(6) + " two/" + levels(MaxDepth-1); err != nil || items(l) != want {
+		t.Errorf("got %s, %v; want %s", items(l), err, want)
+	}
+	if want := []string{"three/" + levels(MaxDepth), "two/" + levels(3) + "/link"}; !slices.Equal(l.Deep, want) || len(l.Other) != 0 {
+		t.Errorf("not looked into: %v, without tasks: %v; want %v and none", l.Deep, l.Other, want)
 	}
 }
 

@@ -65,9 +65,6 @@ func (c *checker) stage(key string, i int, s *Stage) {
 }
 
 func (c *checker) instruction(key string, s *Stage) {
-	if len(s.Instruction) == 0 {
-		c.bad(key, "is empty")
-	}
 	for j, p := range s.Instruction {
 		if (p.Text == "") == (p.Resource == "") {
 			c.bad(fmt.Sprintf("%s[%d]", key, j), "must have either text or a resource")

@@ -243,9 +243,6 @@ func TestCanaryLinesAreNotForTheAgent(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
-	if got, ps := minimal().with("instruction.md", "# canary\n").load(t, task.Options{}); got != nil {
-		t.Errorf("an instruction of a canary alone is accepted: %v", ps)
-	}
 }
 
 const prior = `{"agent": {"name": "a", "version": "1"}, "steps": [{"step_id": 1, "source": "user", "message": "hi"}]}`
@@ -308,5 +305,23 @@ func TestDatasetKeepsTheInvalidTask(t *testing.T) {
 	}
 	if err != nil || len(l.Items) != 3 || !slices.Equal(valid, []string{"good"}) {
 		t.Errorf("got %+v, %v", l, err)
+	}
+}
+
+func TestLinesOfAnInstructionEndWithANewlineOnly(t *testing.T) {
+	t.Parallel()
+	made, problems := minimal().with("instruction.md", "<!-- canary -->\r\n\r\nOne.\r\nTwo.\r\n").load(t, task.Options{})
+	if made == nil || made.Stages[0].Instruction[0].Text != "One.\nTwo.\n" {
+		t.Errorf("got %+v, %v", made, problems)
+	}
+}
+
+func TestATaskWithoutAWordIsForAgentsWithoutAModel(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"\r\n", "# canary\n"} {
+		made, problems := minimal().with("instruction.md", text).load(t, task.Options{})
+		if made == nil || len(made.Stages[0].Instruction) != 0 || len(problems) != 1 || problems[0].Severity != task.Warning {
+			t.Errorf("%q: %+v, %v; want a task with a warning", text, made, problems)
+		}
 	}
 }

@@ -309,9 +309,9 @@ func (b *builder) instruction(p string) []task.Part {
 		b.bad(p, "Not a text", "It has bytes that are not UTF-8.")
 		return nil
 	}
-	text := stripCanary(string(data))
+	text := stripCanary(strings.ReplaceAll(string(data), "\r\n", "\n"))
 	if strings.TrimSpace(text) == "" {
-		b.bad(p, "File is empty", "It tells the agent what to do.")
+		b.warn(p, "File is empty", "It tells the agent what to do: only agents without a model can run the task.")
 		return nil
 	}
 	return []task.Part{{Text: text}}

@@ -195,6 +195,7 @@ type TaskCheck struct {
 	Valid  int            `json:"valid"`
 	Tasks  []TaskReport   `json:"tasks"`
 	Other  []string       `json:"other,omitempty"` // folders that are no task and have none below
+	Deep   []string       `json:"deep,omitempty"`  // folders that were not looked into: they lie too deep
 	Sum    map[string]int `json:"needs,omitempty"` // how many tasks ask for a feature
 }
 

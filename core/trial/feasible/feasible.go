@@ -50,6 +50,9 @@ func Unsupported(t *task.Task, c cell.Cell, k Known) []Problem {
 		if len(s.Captures) > 0 && s.Surface == nil {
 			add("task captures from a surface that no stage has", "%s", inStage(s.Name))
 		}
+		if len(s.Instruction) == 0 && k.Agent != nil && len(k.Agent.Dialects) > 0 {
+			add("task has no instruction", "%sAgent %q works on what a task says.", inStage(s.Name), c.Agent.Plugin)
+		}
 		ps = append(ps, modeProblems(t, s, c, k)...)
 	}
 	if _, _, err := Network(t, c.Environment.Network); err != nil {

@@ -18,7 +18,7 @@ func plainTask() *task.Task {
 	return &task.Task{
 		Name: "t", Dir: "/nowhere", Mode: task.ModeLive,
 		Environment: task.Environment{OS: "linux", Network: task.Network{Mode: task.NetworkNone}},
-		Stages:      []task.Stage{{Name: "s", Verifiers: []task.VerifierUse{{Name: "v"}}}},
+		Stages:      []task.Stage{{Name: "s", Instruction: []task.Part{{Text: "Do it."}}, Verifiers: []task.VerifierUse{{Name: "v"}}}},
 	}
 }
 
@@ -71,6 +71,10 @@ func unsupportedCases() []unsupportedCase {
 		{"an agent with a model", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
 			k.Agent.Dialects, k.Gateway, c.Agent.Models = []model.Dialect{"a"}, true, models
 		}, ""},
+		{"nothing to tell an agent with a model", func(t *task.Task, c *cell.Cell, k *feasible.Known) {
+			k.Agent.Dialects, k.Gateway, c.Agent.Models, t.Stages[0].Instruction = []model.Dialect{"a"}, true, models, nil
+		}, "no instruction"},
+		{"nothing to tell an agent without one", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Stages[0].Instruction = nil }, ""},
 		{"an agent with a model of another dialect", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
 			k.Agent.Dialects, k.Gateway = []model.Dialect{"a"}, true
 			c.Agent.Models = map[string]*cell.Model{"default": {Label: "m", Provider: "b"}}

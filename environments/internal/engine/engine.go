@@ -47,6 +47,9 @@ type Engine interface {
 	Load(ctx context.Context, r io.Reader) ([]string, error)
 	// LoadsOCI says whether Load reads OCI archives, beside Docker's.
 	LoadsOCI() bool
+	// FindsLocal says whether a name without a registry may be that of an image
+	// under localhost/.
+	FindsLocal() bool
 	// Tag gives an image another name.
 	Tag(ctx context.Context, ref, name string) error
 	// RemoveImage removes a name, and the image with its last one. Fails with

@@ -162,6 +162,12 @@ func pull(ctx context.Context, j *judgement, want environment.Image, log func(st
 		return Image{}, fmt.Errorf("%w: image %q: %w", environment.ErrBadImage, want.Ref, err)
 	}
 	ref := named.String()
+	if r.FindsLocal() && !strings.HasPrefix(want.Ref, reference.Domain(named)+"/") {
+		local := "localhost/" + want.Ref
+		if im, err := r.image(ctx, local); err == nil || !errors.Is(err, ErrAbsent) {
+			return im, err
+		}
+	}
 	here := func() (Image, error) { return r.image(ctx, ref) }
 	im, err := here()
 	local := reference.Domain(named) == "localhost" // of no registry, by custom

@@ -109,7 +109,8 @@ func prepare(spec *pb.ExecStart, def defaults, extra ...string) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := environment(append([]string{"PATH=" + defaultPath, "HOME=" + u.Home}, extra...), def.env, own)
+	name, _ := os.Hostname() // as engines do; without a name it is empty
+	env := environment(append([]string{"PATH=" + defaultPath, "HOME=" + u.Home, "HOSTNAME=" + name}, extra...), def.env, own)
 	dir := text(spec.GetDir())
 	switch {
 	case dir == "":

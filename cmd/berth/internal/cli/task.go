@@ -66,7 +66,7 @@ func (a *app) taskCheck(ctx context.Context, dir, name string, f *load.Flags) er
 	if err != nil {
 		return err
 	}
-	res := output.TaskCheck{Format: format.Name(), Tasks: []output.TaskReport{}, Other: listing.Other, Sum: map[string]int{}}
+	res := output.TaskCheck{Format: format.Name(), Tasks: []output.TaskReport{}, Other: listing.Other, Deep: listing.Deep, Sum: map[string]int{}}
 	for i := range listing.Items {
 		it := &listing.Items[i]
 		r := output.TaskReport{Path: it.Path, Name: it.Name(), Valid: it.Task != nil, Problems: it.Problems, Task: it.Task}
@@ -138,6 +138,9 @@ func (a *app) sayTasks(res *output.TaskCheck) {
 		for _, n := range r.Needs {
 			a.Printf("  needs %s: %s\n", n.Feature, terminal.Clean(n.Detail))
 		}
+	}
+	for _, dir := range res.Deep {
+		a.Printf("not looked into: %s lies too deep\n", terminal.Clean(dir))
 	}
 	if len(res.Tasks) > 1 {
 		a.Printf("\n%d of %s valid\n", res.Valid, terminal.Count(len(res.Tasks), "task", "tasks"))

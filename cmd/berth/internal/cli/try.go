@@ -164,9 +164,6 @@ func ofFlags(file string, ds config.Diagnostics) (config.Diagnostics, error) {
 	return ds, nil
 }
 
-// maxDepth is how deep below a folder a task is looked for, as in a dataset.
-const maxDepth = 4
-
 // formatOf is the first format that finds a task at or below dir, which is
 // depth folders below the one that was named.
 func (a *app) formatOf(dir string, depth int) task.Format {
@@ -176,7 +173,7 @@ func (a *app) formatOf(dir string, depth int) task.Format {
 		}
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || depth+1 >= maxDepth {
+	if err != nil || depth >= task.MaxDepth {
 		return nil
 	}
 	for _, e := range entries {

@@ -142,6 +142,9 @@ func (p *podman) Load(ctx context.Context, r io.Reader) ([]string, error) {
 // LoadsOCI says that it reads OCI archives: every version does.
 func (p *podman) LoadsOCI() bool { return true }
 
+// FindsLocal is true: the engine names so what it builds.
+func (p *podman) FindsLocal() bool { return true }
+
 // Tag gives an image another name.
 func (p *podman) Tag(ctx context.Context, ref, name string) error {
 	on, err := p.on(ctx)

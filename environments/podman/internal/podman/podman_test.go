@@ -226,3 +226,17 @@ func TestASandboxSaysWhereLogsOfHealthChecksGo(t *testing.T) {
 		t.Errorf("health checks %+v, logs at %q; want none, at a place that servers know", s.HealthConfig, s.HealthLogDestination)
 	}
 }
+
+func TestAShortNameFindsAnImageOfThisMachine(t *testing.T) {
+	e := made(t)
+	spec := enginetest.Spec(t, e, candidates()...)
+	short := strings.TrimPrefix(enginetest.Base, "localhost/")
+	never := []byte(strings.Replace(string(spec.Config), "}", `, "pull": "never"}`, 1))
+	im, err := e.Prepare(t.Context(), environment.Image{Ref: short}, never, nil)
+	if err != nil || im.Digest == "" {
+		t.Errorf("%s: %+v, %v", short, im, err)
+	}
+	if _, err = e.Prepare(t.Context(), environment.Image{Ref: "docker.io/" + short}, never, nil); !errors.Is(err, environment.ErrBadImage) {
+		t.Errorf("docker.io/%s is another image: %v", short, err)
+	}
+}

@@ -4,14 +4,14 @@
 // 	protoc        v3.21.12
 // source: v1/agent.proto
 
-// The contract of agent plugins: programs that work on a task, from the host (a
-// loop over a shell or a surface) or by running a program inside the sandbox;
-// that play the user who answers such an agent; or that know the solution.
-// plugin.proto says how a plugin is started, and what holds for every call.
+// The contract of agent plugins. An agent works on a task, either from the host
+// (a loop over a shell or a surface) or by running a program inside the
+// sandbox. It can also play the simulated user, or run the reference solution.
+// plugin.proto specifies how a plugin is started and the rules for every call.
 //
-// EXPERIMENTAL marks what no core uses yet: surfaces. It may change, without a new
-// protocol number, until a core uses it. A core that does not use it refuses a
-// task that asks for it by name, before anything starts.
+// EXPERIMENTAL marks what no core uses yet: surfaces. It may change without a
+// new protocol number until a core uses it. Such a core refuses a task that
+// asks for it, and names it, before anything starts.
 
 package agentpb
 
@@ -38,7 +38,7 @@ const (
 	AgentRole_AGENT_ROLE_UNSPECIFIED AgentRole = 0
 	AgentRole_AGENT_ROLE_AGENT       AgentRole = 1
 	AgentRole_AGENT_ROLE_USER        AgentRole = 2 // plays the simulated user: its yield is the next message; no shell, no surface
-	AgentRole_AGENT_ROLE_ORACLE      AgentRole = 3 // has the reference solution, because the experiment says so
+	AgentRole_AGENT_ROLE_ORACLE      AgentRole = 3 // has the reference solution
 )
 
 // Enum value maps for AgentRole.
@@ -84,8 +84,9 @@ func (AgentRole) EnumDescriptor() ([]byte, []int) {
 	return file_v1_agent_proto_rawDescGZIP(), []int{0}
 }
 
-// AgentEnd is how a turn ended, in the agent's own account. Timeout, budget and
-// a lost sandbox are not among them: the core sees those itself.
+// AgentEnd is how a turn ended, as the agent reports it. There are no values
+// for a timeout, a used-up budget or a lost sandbox, because the core detects
+// those itself.
 type AgentEnd int32
 
 const (
@@ -256,17 +257,18 @@ func (x *AgentCheckReply) GetNeeds() *AgentNeeds {
 	return nil
 }
 
-// AgentNeeds is what a session asks of the core.
+// AgentNeeds is what a session needs from the core.
 type AgentNeeds struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Shell    bool                   `protobuf:"varint,1,opt,name=shell,proto3" json:"shell,omitempty"`       // commands and files in the sandbox
 	Surface  bool                   `protobuf:"varint,2,opt,name=surface,proto3" json:"surface,omitempty"`   // EXPERIMENTAL: observe and act
 	Terminal bool                   `protobuf:"varint,3,opt,name=terminal,proto3" json:"terminal,omitempty"` // implies shell
-	// That it can speak, as in ModelEndpoint.dialect. Empty: it uses no model.
+	// The dialects that the agent can speak, as in ModelEndpoint.dialect. Empty:
+	// the agent uses no model.
 	Dialects      []string       `protobuf:"bytes,4,rep,name=dialects,proto3" json:"dialects,omitempty"`
 	Bundles       []*AgentBundle `protobuf:"bytes,5,rep,name=bundles,proto3" json:"bundles,omitempty"`   // folders of the host to mount read-only
 	Logs          []string       `protobuf:"bytes,6,rep,name=logs,proto3" json:"logs,omitempty"`         // absolute paths in the sandbox, collected before Close
-	Refusals      []string       `protobuf:"bytes,7,rep,name=refusals,proto3" json:"refusals,omitempty"` // why it cannot run like this: what, and what to do
+	Refusals      []string       `protobuf:"bytes,7,rep,name=refusals,proto3" json:"refusals,omitempty"` // why it cannot run with this configuration: what, and what to do
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -350,8 +352,8 @@ func (x *AgentNeeds) GetRefusals() []string {
 	return nil
 }
 
-// AgentBundle is a read-only folder with the programs of an agent. At the end
-// of the last turn every process that runs a file of it is killed.
+// AgentBundle is a read-only folder with the programs of an agent. After the
+// last turn, every process that runs a file of the bundle is killed.
 type AgentBundle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"` // on the host
@@ -474,7 +476,7 @@ func (x *OpenRequest) GetSetup() *SessionSetup {
 
 type OpenReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // opaque, made by the plugin, unique in the life of the process; not empty
+	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // opaque, created by the plugin, unique for the life of the process; not empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -516,28 +518,28 @@ func (x *OpenReply) GetSession() string {
 	return ""
 }
 
-// SessionSetup is what a session is opened with.
+// SessionSetup is the input of Open.
 type SessionSetup struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Session string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // the core's name for it, unique in the run, for logs
+	Session string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // the core's name of the session, unique in the run, for logs
 	Role    AgentRole              `protobuf:"varint,2,opt,name=role,proto3,enum=berth.v1.AgentRole" json:"role,omitempty"`
 	View    string                 `protobuf:"bytes,3,opt,name=view,proto3" json:"view,omitempty"` // folder: task.json, instruction.md, references/. Read it; never write to it
 	// Address of a gRPC server, "unix:/path", that serves SandboxShell of
-	// sandbox.proto. Empty without.
+	// sandbox.proto. Empty if the agent asked for no shell.
 	Shell string `protobuf:"bytes,4,opt,name=shell,proto3" json:"shell,omitempty"`
 	// EXPERIMENTAL. Address of a gRPC server that serves Surface of
-	// environment.proto as far as an agent may use it. Empty without.
+	// environment.proto, restricted to what an agent may use. Empty: no surface.
 	Surface       string                            `protobuf:"bytes,5,opt,name=surface,proto3" json:"surface,omitempty"`
 	Models        map[string]*modelpb.ModelEndpoint `protobuf:"bytes,6,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name; "default" is the cell's model
-	Prior         string                            `protobuf:"bytes,7,opt,name=prior,proto3" json:"prior,omitempty"`                                                                             // file: a trajectory to go on from (ATIF); empty: none
+	Prior         string                            `protobuf:"bytes,7,opt,name=prior,proto3" json:"prior,omitempty"`                                                                             // file: a trajectory to continue from (ATIF); empty: none
 	Servers       []*AgentMcpServer                 `protobuf:"bytes,8,rep,name=servers,proto3" json:"servers,omitempty"`                                                                         // MCP servers of the task
 	Skills        []string                          `protobuf:"bytes,9,rep,name=skills,proto3" json:"skills,omitempty"`                                                                           // absolute paths in the sandbox
 	Limits        *AgentLimits                      `protobuf:"bytes,10,opt,name=limits,proto3" json:"limits,omitempty"`                                                                          // absent: no limits
 	Scratch       string                            `protobuf:"bytes,11,opt,name=scratch,proto3" json:"scratch,omitempty"`                                                                        // empty folder to write to, kept in the attempt as agent/
 	ConfigJson    []byte                            `protobuf:"bytes,12,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`                                                // the experiment's block
 	Workdir       string                            `protobuf:"bytes,13,opt,name=workdir,proto3" json:"workdir,omitempty"`                                                                        // where commands start, in the sandbox; empty: the session's default
-	User          string                            `protobuf:"bytes,14,opt,name=user,proto3" json:"user,omitempty"`                                                                              // as whom they run; empty: the session's default
-	Reference     *AgentReference                   `protobuf:"bytes,15,opt,name=reference,proto3" json:"reference,omitempty"`                                                                    // with AGENT_ROLE_ORACLE only, and always then
+	User          string                            `protobuf:"bytes,14,opt,name=user,proto3" json:"user,omitempty"`                                                                              // user that they run as; empty: the session's default
+	Reference     *AgentReference                   `protobuf:"bytes,15,opt,name=reference,proto3" json:"reference,omitempty"`                                                                    // set if and only if the role is AGENT_ROLE_ORACLE
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -808,7 +810,7 @@ type AgentMcpServer struct {
 	Headers       map[string]string      `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Command       string                 `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"` // of stdio
 	Args          []string               `protobuf:"bytes,6,rep,name=args,proto3" json:"args,omitempty"`
-	Env           map[string]string      `protobuf:"bytes,7,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of stdio: for the command, beside the agent's own
+	Env           map[string]string      `protobuf:"bytes,7,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of stdio: for the command, in addition to the agent's own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -955,7 +957,7 @@ func (x *TurnRequest) GetMessage() *TurnMessage {
 // TurnMessage is one user message.
 type TurnMessage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stage         string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"` // name of the stage it belongs to; empty where the task has one
+	Stage         string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"` // name of the stage it belongs to; empty if the task has one stage
 	Turn          int64                  `protobuf:"varint,2,opt,name=turn,proto3" json:"turn,omitempty"`  // 1... within the session
 	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	Files         []string               `protobuf:"bytes,4,rep,name=files,proto3" json:"files,omitempty"` // pictures of a multimodal instruction, relative to the view
@@ -1175,13 +1177,13 @@ type isSessionEvent_Event interface {
 type SessionEvent_StepJson struct {
 	// One step of the trajectory: the JSON object of one element of `steps` in
 	// the Agent Trajectory Interchange Format (ATIF 1.7, or 1.8 with sound).
-	// Its step_id is set by the core and may be absent. A file over 1 MiB that
-	// belongs to it is an artifact that it names by path.
+	// The core sets its step_id, which may be absent. Send a file over 1 MiB
+	// that belongs to the step as an artifact, and refer to it by path.
 	StepJson []byte `protobuf:"bytes,1,opt,name=step_json,json=stepJson,proto3,oneof"`
 }
 
 type SessionEvent_Log struct {
-	Log string `protobuf:"bytes,2,opt,name=log,proto3,oneof"` // a line for people, without its end; at most 64 KiB
+	Log string `protobuf:"bytes,2,opt,name=log,proto3,oneof"` // a line for people, without the line break; at most 64 KiB
 }
 
 type SessionEvent_Artifact struct {
@@ -1207,7 +1209,7 @@ type AgentYield struct {
 	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`                    // the agent's last words to the user
 	ExitCode      int64                  `protobuf:"varint,3,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"` // of its program, where there is one
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                      // stop reason, for people
-	Claim         *AgentClaim            `protobuf:"bytes,5,opt,name=claim,proto3" json:"claim,omitempty"`                        // absent: it says nothing of what it used
+	Claim         *AgentClaim            `protobuf:"bytes,5,opt,name=claim,proto3" json:"claim,omitempty"`                        // absent: it does not report its usage
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1277,8 +1279,9 @@ func (x *AgentYield) GetClaim() *AgentClaim {
 	return nil
 }
 
-// AgentClaim is what an agent says of its models' usage in a turn. What counts
-// is what the core measured; a difference is reported. Absent: not said.
+// AgentClaim is the usage of models in a turn as the agent reports it. Only the
+// usage that the core measured counts; a difference is reported as a finding.
+// Absent: not reported.
 type AgentClaim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	InputTokens   *int64                 `protobuf:"varint,1,opt,name=input_tokens,json=inputTokens,proto3,oneof" json:"input_tokens,omitempty"` // cached ones and those written to a cache included

@@ -4,14 +4,14 @@
 // - protoc             v3.21.12
 // source: v1/agent.proto
 
-// The contract of agent plugins: programs that work on a task, from the host (a
-// loop over a shell or a surface) or by running a program inside the sandbox;
-// that play the user who answers such an agent; or that know the solution.
-// plugin.proto says how a plugin is started, and what holds for every call.
+// The contract of agent plugins. An agent works on a task, either from the host
+// (a loop over a shell or a surface) or by running a program inside the
+// sandbox. It can also play the simulated user, or run the reference solution.
+// plugin.proto specifies how a plugin is started and the rules for every call.
 //
-// EXPERIMENTAL marks what no core uses yet: surfaces. It may change, without a new
-// protocol number, until a core uses it. A core that does not use it refuses a
-// task that asks for it by name, before anything starts.
+// EXPERIMENTAL marks what no core uses yet: surfaces. It may change without a
+// new protocol number until a core uses it. Such a core refuses a task that
+// asks for it, and names it, before anything starts.
 
 package agentpb
 
@@ -40,32 +40,33 @@ const (
 //
 // Agent opens sessions. The plugin serves it, the core calls it.
 type AgentClient interface {
-	// Check says what a session with this configuration needs. It has no side
-	// effects: plan asks it, and the core asks again before it makes a sandbox.
-	// That the agent cannot run like this is a refusal in the reply, not an
-	// error. Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG.
+	// Check reports what a session with this configuration needs. It has no side
+	// effects: plan calls it, and the core calls it again before it creates a
+	// sandbox. If the agent cannot run with this configuration, the reply
+	// contains a refusal; that is not an error. Reasons: INVALID, UNKNOWN_PLUGIN,
+	// BAD_CONFIG.
 	Check(ctx context.Context, in *AgentCheckRequest, opts ...grpc.CallOption) (*AgentCheckReply, error)
-	// Open starts a session: one agent in one sandbox. The addresses in the
-	// set-up stand as long as the session, but answer only during Open and Turn.
-	// If it fails nothing is left behind. Reasons: INVALID, UNKNOWN_PLUGIN,
-	// BAD_CONFIG, MODEL_UNAVAILABLE.
+	// Open starts a session: one agent in one sandbox. The addresses in the setup
+	// are valid for the whole session, but answer only during Open and Turn. If
+	// Open fails, it must free everything it created. Reasons: INVALID,
+	// UNKNOWN_PLUGIN, BAD_CONFIG, MODEL_UNAVAILABLE.
 	Open(ctx context.Context, in *OpenRequest, opts ...grpc.CallOption) (*OpenReply, error)
-	// Turn hands one user message to the agent. The stream is what happens, as it
-	// happens: any number of step, log and artifact, then one yield, and nothing
-	// after it. The stream is the recorder: an agent that is killed leaves what
-	// was sent until then, and a stream that ends without a yield is a crash of
-	// the agent. When the core cancels the call it has already cut the agent's
-	// access; end soon.
+	// Turn passes one user message to the agent. The stream reports events as
+	// they happen: any number of step, log and artifact, then one yield, and
+	// nothing after it. The core records every event at once, so that the events
+	// of a killed agent are kept. A stream that ends without a yield is a crash
+	// of the agent. When the core cancels the call, it has already cut the
+	// agent's access; Turn must return soon.
 	//
-	// A program of the agent's that fails is a yield `crashed`. An error means
-	// that the plugin itself could not go on. Reasons: INVALID, UNKNOWN_PLUGIN,
-	// NO_SESSION, MODEL_UNAVAILABLE.
+	// If a program of the agent fails, send a yield `crashed`. An error means
+	// that the plugin itself could not continue. Reasons: INVALID,
+	// UNKNOWN_PLUGIN, NO_SESSION, MODEL_UNAVAILABLE.
 	Turn(ctx context.Context, in *TurnRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SessionEvent], error)
-	// Close ends a session, once, after its last turn, also when Turn failed.
-	// What a killed program left in its log files can still be recorded: step,
-	// log and artifact, no yield. Shell, surface and models do not answer any
-	// more. It may come while a Turn that was cancelled is still on its way out:
-	// wait for that. Reasons: INVALID, UNKNOWN_PLUGIN, NO_SESSION.
+	// Close ends a session. It is called once, after the last turn, even if Turn
+	// failed. It can still record what a killed program left in its log files:
+	// step, log and artifact, but no yield. Shell, surface and models no longer
+	// answer. If a cancelled Turn is still running, Close must wait for it.
+	// Reasons: INVALID, UNKNOWN_PLUGIN, NO_SESSION.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SessionEvent], error)
 }
 
@@ -141,32 +142,33 @@ type Agent_CloseClient = grpc.ServerStreamingClient[SessionEvent]
 //
 // Agent opens sessions. The plugin serves it, the core calls it.
 type AgentServer interface {
-	// Check says what a session with this configuration needs. It has no side
-	// effects: plan asks it, and the core asks again before it makes a sandbox.
-	// That the agent cannot run like this is a refusal in the reply, not an
-	// error. Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG.
+	// Check reports what a session with this configuration needs. It has no side
+	// effects: plan calls it, and the core calls it again before it creates a
+	// sandbox. If the agent cannot run with this configuration, the reply
+	// contains a refusal; that is not an error. Reasons: INVALID, UNKNOWN_PLUGIN,
+	// BAD_CONFIG.
 	Check(context.Context, *AgentCheckRequest) (*AgentCheckReply, error)
-	// Open starts a session: one agent in one sandbox. The addresses in the
-	// set-up stand as long as the session, but answer only during Open and Turn.
-	// If it fails nothing is left behind. Reasons: INVALID, UNKNOWN_PLUGIN,
-	// BAD_CONFIG, MODEL_UNAVAILABLE.
+	// Open starts a session: one agent in one sandbox. The addresses in the setup
+	// are valid for the whole session, but answer only during Open and Turn. If
+	// Open fails, it must free everything it created. Reasons: INVALID,
+	// UNKNOWN_PLUGIN, BAD_CONFIG, MODEL_UNAVAILABLE.
 	Open(context.Context, *OpenRequest) (*OpenReply, error)
-	// Turn hands one user message to the agent. The stream is what happens, as it
-	// happens: any number of step, log and artifact, then one yield, and nothing
-	// after it. The stream is the recorder: an agent that is killed leaves what
-	// was sent until then, and a stream that ends without a yield is a crash of
-	// the agent. When the core cancels the call it has already cut the agent's
-	// access; end soon.
+	// Turn passes one user message to the agent. The stream reports events as
+	// they happen: any number of step, log and artifact, then one yield, and
+	// nothing after it. The core records every event at once, so that the events
+	// of a killed agent are kept. A stream that ends without a yield is a crash
+	// of the agent. When the core cancels the call, it has already cut the
+	// agent's access; Turn must return soon.
 	//
-	// A program of the agent's that fails is a yield `crashed`. An error means
-	// that the plugin itself could not go on. Reasons: INVALID, UNKNOWN_PLUGIN,
-	// NO_SESSION, MODEL_UNAVAILABLE.
+	// If a program of the agent fails, send a yield `crashed`. An error means
+	// that the plugin itself could not continue. Reasons: INVALID,
+	// UNKNOWN_PLUGIN, NO_SESSION, MODEL_UNAVAILABLE.
 	Turn(*TurnRequest, grpc.ServerStreamingServer[SessionEvent]) error
-	// Close ends a session, once, after its last turn, also when Turn failed.
-	// What a killed program left in its log files can still be recorded: step,
-	// log and artifact, no yield. Shell, surface and models do not answer any
-	// more. It may come while a Turn that was cancelled is still on its way out:
-	// wait for that. Reasons: INVALID, UNKNOWN_PLUGIN, NO_SESSION.
+	// Close ends a session. It is called once, after the last turn, even if Turn
+	// failed. It can still record what a killed program left in its log files:
+	// step, log and artifact, but no yield. Shell, surface and models no longer
+	// answer. If a cancelled Turn is still running, Close must wait for it.
+	// Reasons: INVALID, UNKNOWN_PLUGIN, NO_SESSION.
 	Close(*CloseRequest, grpc.ServerStreamingServer[SessionEvent]) error
 	mustEmbedUnimplementedAgentServer()
 }

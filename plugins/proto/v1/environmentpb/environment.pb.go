@@ -4,18 +4,18 @@
 // 	protoc        v3.21.12
 // source: v1/environment.proto
 
-// The contract of environment plugins: programs that make and remove
-// sandboxes, build images, and offer surfaces. plugin.proto says how a plugin
-// is started, and what holds for every call.
+// The contract of environment plugins: programs that create and remove
+// sandboxes, build images, and offer surfaces. plugin.proto specifies how a
+// plugin is started and the rules for every call.
 //
 // An environment keeps no configuration: each spec carries the JSON of the
-// experiment's block. It runs no command in a sandbox: that is done through
-// sandboxd (sandbox.proto), the same for every environment.
+// experiment's block. It runs no command in a sandbox: the core does that
+// through sandboxd (sandbox.proto), in the same way for every environment.
 //
 // EXPERIMENTAL marks what no core uses yet: snapshots, surfaces, and sandboxes
-// behind a byte stream. It may change, without a new protocol number, until a
-// core uses it. A core that does not use it refuses a task that asks for it by
-// name, before anything starts.
+// behind a byte stream. It may change without a new protocol number until a
+// core uses it. Such a core refuses a task that asks for it, and names it,
+// before anything starts.
 
 package environmentpb
 
@@ -34,13 +34,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// NetworkMode is what a sandbox reaches beside its own loopback and sidecars.
+// NetworkMode is what a sandbox reaches in addition to its own loopback and
+// sidecars.
 type NetworkMode int32
 
 const (
 	NetworkMode_NETWORK_MODE_UNSPECIFIED NetworkMode = 0
 	NetworkMode_NETWORK_MODE_NONE        NetworkMode = 1 // nothing
-	NetworkMode_NETWORK_MODE_ALLOW       NetworkMode = 2 // the hosts listed, through the core's proxy: to the plugin the same as none
+	NetworkMode_NETWORK_MODE_ALLOW       NetworkMode = 2 // the listed hosts, through the core's proxy; the plugin treats it as none
 	NetworkMode_NETWORK_MODE_PUBLIC      NetworkMode = 3 // any host
 )
 
@@ -87,11 +88,11 @@ func (NetworkMode) EnumDescriptor() ([]byte, []int) {
 	return file_v1_environment_proto_rawDescGZIP(), []int{0}
 }
 
-// SandboxGrant is how far a limit that was asked for is kept.
+// SandboxGrant says whether a requested limit is enforced.
 type SandboxGrant int32
 
 const (
-	SandboxGrant_SANDBOX_GRANT_UNSPECIFIED SandboxGrant = 0 // nothing was asked: the one place where this is no error
+	SandboxGrant_SANDBOX_GRANT_UNSPECIFIED SandboxGrant = 0 // no limit was requested; the only enumeration where 0 is not an error
 	SandboxGrant_SANDBOX_GRANT_ENFORCED    SandboxGrant = 1
 	SandboxGrant_SANDBOX_GRANT_BEST_EFFORT SandboxGrant = 2
 	SandboxGrant_SANDBOX_GRANT_NO          SandboxGrant = 3
@@ -196,11 +197,11 @@ type EnvironmentCheckReply struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Refusals []*SpecProblem         `protobuf:"bytes,1,rep,name=refusals,proto3" json:"refusals,omitempty"` // Create would fail with REFUSED
 	Degraded []*SpecProblem         `protobuf:"bytes,2,rep,name=degraded,proto3" json:"degraded,omitempty"` // Create would work, giving less than was asked
-	// What the environment is on this machine, in one line, for people: versions,
-	// where it keeps things, by what it limits. Empty: nothing to say.
+	// A description of the environment on this machine, in one line, for people:
+	// versions, storage paths, how limits are enforced. May be empty.
 	About string `protobuf:"bytes,3,opt,name=about,proto3" json:"about,omitempty"`
-	// What of this machine the environment depends on, for `berth doctor`. It may
-	// be empty.
+	// The state of this machine that the environment depends on, for `berth
+	// doctor`. May be empty.
 	Machine       []*MachineCheck `protobuf:"bytes,4,rep,name=machine,proto3" json:"machine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -264,11 +265,11 @@ func (x *EnvironmentCheckReply) GetMachine() []*MachineCheck {
 	return nil
 }
 
-// MachineCheck is one thing of a machine, and what to do about it.
+// MachineCheck is one fact about the machine, and what to do about it.
 type MachineCheck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // "user namespaces"; checks of one name and text are shown once
-	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`     // what there is, in one line
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // "user namespaces"; checks with equal name and text are shown once
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`     // the fact, in one line
 	Remedy        string                 `protobuf:"bytes,3,opt,name=remedy,proto3" json:"remedy,omitempty"` // what to do; empty: nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -382,7 +383,7 @@ type CreateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	Spec          *SandboxSpec           `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	Taken         bool                   `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"` // the second message, and nothing else in it
+	Taken         bool                   `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"` // set in the second message, which has no other field
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -482,7 +483,8 @@ func (x *CreateReply) GetSandbox() *SandboxMade {
 	return nil
 }
 
-// SandboxSpec is what one attempt asks for. A limit of zero is no limit.
+// SandboxSpec describes the sandbox of one attempt. A limit of zero means no
+// limit.
 type SandboxSpec struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Labels     *SandboxLabels         `protobuf:"bytes,1,opt,name=labels,proto3" json:"labels,omitempty"`
@@ -490,20 +492,20 @@ type SandboxSpec struct {
 	Image      *SandboxImage          `protobuf:"bytes,3,opt,name=image,proto3" json:"image,omitempty"`                                                                       // absent: the environment's base
 	Workdir    string                 `protobuf:"bytes,4,opt,name=workdir,proto3" json:"workdir,omitempty"`                                                                   // absolute, inside; empty: the image's, else /
 	Env        map[string]string      `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // for every command in main
-	Users      []string               `protobuf:"bytes,6,rep,name=users,proto3" json:"users,omitempty"`                                                                       // names or ids that commands will run as, beside root
+	Users      []string               `protobuf:"bytes,6,rep,name=users,proto3" json:"users,omitempty"`                                                                       // names or ids that commands will run as, in addition to root
 	Limits     *SandboxLimits         `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`                                                                     // absent: none
 	Network    *SandboxNetwork        `protobuf:"bytes,8,opt,name=network,proto3" json:"network,omitempty"`                                                                   // required
 	Mounts     []*SandboxMount        `protobuf:"bytes,9,rep,name=mounts,proto3" json:"mounts,omitempty"`                                                                     // read-only folders of the host (bundles)
-	Services   []*SandboxService      `protobuf:"bytes,10,rep,name=services,proto3" json:"services,omitempty"`                                                                // run by the core through sandboxd; told so that Check can refuse
+	Services   []*SandboxService      `protobuf:"bytes,10,rep,name=services,proto3" json:"services,omitempty"`                                                                // run by the core through sandboxd; listed so that Check can refuse them
 	Sidecars   []*SandboxSidecar      `protobuf:"bytes,11,rep,name=sidecars,proto3" json:"sidecars,omitempty"`
-	// Control folder of main, to be mounted read-only at /berth, without engine
-	// init, image health check or restart policy.
+	// Control folder of main. Mount it read-only at /berth. Use no init program
+	// of the engine, no health check of the image and no restart policy.
 	Control      string `protobuf:"bytes,12,opt,name=control,proto3" json:"control,omitempty"`
-	LeaseMs      int64  `protobuf:"varint,13,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`               // a sandbox whose core is silent for this long ends itself
+	LeaseMs      int64  `protobuf:"varint,13,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`               // a sandbox ends itself if the core is silent for this long
 	Files        string `protobuf:"bytes,14,opt,name=files,proto3" json:"files,omitempty"`                                   // folder with the task's files for the environment; empty: none
 	SettingsJson []byte `protobuf:"bytes,15,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"` // the task's settings for the environment
-	Scratch      string `protobuf:"bytes,16,opt,name=scratch,proto3" json:"scratch,omitempty"`                               // folder on node-local disk that is the plugin's until Destroy
-	// Volumes of main. With capability "sidecars" only, as `sidecars`.
+	Scratch      string `protobuf:"bytes,16,opt,name=scratch,proto3" json:"scratch,omitempty"`                               // folder on node-local disk for the plugin, until Destroy
+	// Volumes of main. Like `sidecars`, set only with capability "sidecars".
 	Volumes       []*SandboxVolume `protobuf:"bytes,17,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -994,8 +996,8 @@ func (x *SandboxMount) GetTarget() string {
 	return ""
 }
 
-// SandboxService is a program that runs beside the agent and is never counted
-// as left by it.
+// SandboxService is a program that runs next to the agent and is never counted
+// as a process that the agent left.
 type SandboxService struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1003,8 +1005,8 @@ type SandboxService struct {
 	Env           map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
 	Workdir       string                 `protobuf:"bytes,5,opt,name=workdir,proto3" json:"workdir,omitempty"`
-	Oneshot       bool                   `protobuf:"varint,6,opt,name=oneshot,proto3" json:"oneshot,omitempty"`                      // must end with 0 before the next begins; else a daemon
-	Ready         []string               `protobuf:"bytes,7,rep,name=ready,proto3" json:"ready,omitempty"`                           // of a daemon: a probe that must exit with 0
+	Oneshot       bool                   `protobuf:"varint,6,opt,name=oneshot,proto3" json:"oneshot,omitempty"`                      // must exit 0 before the next one starts; otherwise a daemon
+	Ready         []string               `protobuf:"bytes,7,rep,name=ready,proto3" json:"ready,omitempty"`                           // of a daemon: argv of a probe that must exit 0
 	TimeoutMs     int64                  `protobuf:"varint,8,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // for a oneshot, or for `ready` to succeed; 0: 60 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1096,7 +1098,7 @@ func (x *SandboxService) GetTimeoutMs() int64 {
 	return 0
 }
 
-// SandboxSidecar is a further container of a task, with a sandboxd of its own.
+// SandboxSidecar is an additional container of a task, with its own sandboxd.
 type SandboxSidecar struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // its host name in the sandbox's network
@@ -1206,7 +1208,7 @@ func (x *SandboxSidecar) GetControl() string {
 }
 
 // SandboxVolume is a named volume, shared by the containers of one sandbox that
-// name it.
+// list it.
 type SandboxVolume struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1267,7 +1269,7 @@ type SandboxGranted struct {
 	Disk          SandboxGrant           `protobuf:"varint,4,opt,name=disk,proto3,enum=berth.v1.SandboxGrant" json:"disk,omitempty"`
 	Network       SandboxGrant           `protobuf:"varint,5,opt,name=network,proto3,enum=berth.v1.SandboxGrant" json:"network,omitempty"`
 	Gpu           SandboxGrant           `protobuf:"varint,6,opt,name=gpu,proto3,enum=berth.v1.SandboxGrant" json:"gpu,omitempty"`
-	How           string                 `protobuf:"bytes,7,opt,name=how,proto3" json:"how,omitempty"` // by what means, for people
+	How           string                 `protobuf:"bytes,7,opt,name=how,proto3" json:"how,omitempty"` // the mechanism, for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1351,19 +1353,19 @@ func (x *SandboxGranted) GetHow() string {
 	return ""
 }
 
-// SandboxMade is what Create made.
+// SandboxMade is the result of Create.
 type SandboxMade struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // opaque, unique on this machine, what Destroy takes; not empty
-	// EXPERIMENTAL. Address of one byte stream to sandboxd, on which both speak
-	// yamux. Empty: sandboxd dials the socket in its control folder.
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // opaque, unique on this machine, for Destroy; not empty
+	// EXPERIMENTAL. Address of a byte stream to sandboxd, on which both sides
+	// speak yamux. Empty: sandboxd connects to the socket in its control folder.
 	Stream        string          `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
 	Pid           int64           `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`        // of sandboxd in the core's pid namespace; 0: not known
-	Surface       string          `protobuf:"bytes,4,opt,name=surface,proto3" json:"surface,omitempty"` // EXPERIMENTAL: id of a surface that came with it; empty: none
+	Surface       string          `protobuf:"bytes,4,opt,name=surface,proto3" json:"surface,omitempty"` // EXPERIMENTAL: id of a surface created with it; empty: none
 	Granted       *SandboxGranted `protobuf:"bytes,5,opt,name=granted,proto3" json:"granted,omitempty"`
 	Image         *ImageFacts     `protobuf:"bytes,6,opt,name=image,proto3" json:"image,omitempty"`
 	Sidecars      []*SidecarMade  `protobuf:"bytes,7,rep,name=sidecars,proto3" json:"sidecars,omitempty"`
-	Findings      []string        `protobuf:"bytes,8,rep,name=findings,proto3" json:"findings,omitempty"` // protections that did not apply, in words
+	Findings      []string        `protobuf:"bytes,8,rep,name=findings,proto3" json:"findings,omitempty"` // protections that did not apply, for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1454,13 +1456,13 @@ func (x *SandboxMade) GetFindings() []string {
 	return nil
 }
 
-// ImageFacts is what the image of a container says about itself. The core runs
-// entrypoint and cmd as a service.
+// ImageFacts is what the image of a container declares about itself. The core
+// runs entrypoint and cmd as a service.
 type ImageFacts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Digest        string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	Base          string                 `protobuf:"bytes,3,opt,name=base,proto3" json:"base,omitempty"` // "host" where the host's own programs are the base
+	Base          string                 `protobuf:"bytes,3,opt,name=base,proto3" json:"base,omitempty"` // "host" if the host's own programs are the base
 	Entrypoint    []string               `protobuf:"bytes,4,rep,name=entrypoint,proto3" json:"entrypoint,omitempty"`
 	Cmd           []string               `protobuf:"bytes,5,rep,name=cmd,proto3" json:"cmd,omitempty"`
 	Env           map[string]string      `protobuf:"bytes,6,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1564,7 +1566,7 @@ func (x *ImageFacts) GetShell() []string {
 	return nil
 }
 
-// SidecarMade is one sidecar that runs.
+// SidecarMade is one running sidecar.
 type SidecarMade struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1685,13 +1687,13 @@ func (x *DestroyRequest) GetId() string {
 	return ""
 }
 
-// DestroyReply is what was learnt of the sandbox. Zero means not known.
+// DestroyReply is what Destroy measured of the sandbox. Zero means unknown.
 type DestroyReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	OomKills      int64                  `protobuf:"varint,1,opt,name=oom_kills,json=oomKills,proto3" json:"oom_kills,omitempty"`
 	PeakMemoryMib int64                  `protobuf:"varint,2,opt,name=peak_memory_mib,json=peakMemoryMib,proto3" json:"peak_memory_mib,omitempty"`
 	CpuMs         int64                  `protobuf:"varint,3,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`                   // user and system
-	ThrottledMs   int64                  `protobuf:"varint,4,opt,name=throttled_ms,json=throttledMs,proto3" json:"throttled_ms,omitempty"` // time in which it wanted a core and got none
+	ThrottledMs   int64                  `protobuf:"varint,4,opt,name=throttled_ms,json=throttledMs,proto3" json:"throttled_ms,omitempty"` // time in which it waited for a core
 	Findings      []string               `protobuf:"bytes,5,rep,name=findings,proto3" json:"findings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1989,7 +1991,7 @@ type isPrepareEvent_Event interface {
 }
 
 type PrepareEvent_Log struct {
-	Log string `protobuf:"bytes,1,opt,name=log,proto3,oneof"` // a line for people, without its end; at most 64 KiB
+	Log string `protobuf:"bytes,1,opt,name=log,proto3,oneof"` // a line for people, without the line break; at most 64 KiB
 }
 
 type PrepareEvent_Image struct {
@@ -2092,8 +2094,8 @@ func (x *KeptReply) GetImages() []*KeptImage {
 type KeptImage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`                                    // for Drop
-	SizeMib       int64                  `protobuf:"varint,2,opt,name=size_mib,json=sizeMib,proto3" json:"size_mib,omitempty"`            // as the engine counts it: layers that images share count in each; 0: not known
-	UsedUnixMs    int64                  `protobuf:"varint,3,opt,name=used_unix_ms,json=usedUnixMs,proto3" json:"used_unix_ms,omitempty"` // when it was last prepared or used here, or made; 0: not known
+	SizeMib       int64                  `protobuf:"varint,2,opt,name=size_mib,json=sizeMib,proto3" json:"size_mib,omitempty"`            // as the engine reports it: shared layers count in every image; 0: unknown
+	UsedUnixMs    int64                  `protobuf:"varint,3,opt,name=used_unix_ms,json=usedUnixMs,proto3" json:"used_unix_ms,omitempty"` // when it was last prepared or used here, or else created; 0: unknown
 	InUse         bool                   `protobuf:"varint,4,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`                  // by a sandbox, or by a process of this plugin that may make one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2489,8 +2491,8 @@ func (x *ChangedRequest) GetId() string {
 	return ""
 }
 
-// ChangedReply is some of the paths, in order. They are bytes, because in Linux
-// a name need not be UTF-8.
+// ChangedReply is a part of the sorted paths. They are bytes because names in
+// Linux need not be UTF-8.
 type ChangedReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Paths         [][]byte               `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"`
@@ -2673,7 +2675,7 @@ func (x *SurfaceSpec) GetFrames() string {
 
 type SurfaceOpenReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // opaque, made by the plugin; not empty
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // opaque, created by the plugin; not empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2816,7 +2818,7 @@ type SurfaceAction struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Doc           string                 `protobuf:"bytes,2,opt,name=doc,proto3" json:"doc,omitempty"`
-	SchemaJson    []byte                 `protobuf:"bytes,3,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"` // JSON Schema of the arguments; empty: it takes none
+	SchemaJson    []byte                 `protobuf:"bytes,3,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"` // JSON Schema of the arguments; empty: no arguments
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2980,7 +2982,7 @@ type ObserveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	Want          []string               `protobuf:"bytes,3,rep,name=want,proto3" json:"want,omitempty"` // kinds of observation that the task names; empty: all
+	Want          []string               `protobuf:"bytes,3,rep,name=want,proto3" json:"want,omitempty"` // kinds of observation that the task asks for; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -4,18 +4,18 @@
 // - protoc             v3.21.12
 // source: v1/environment.proto
 
-// The contract of environment plugins: programs that make and remove
-// sandboxes, build images, and offer surfaces. plugin.proto says how a plugin
-// is started, and what holds for every call.
+// The contract of environment plugins: programs that create and remove
+// sandboxes, build images, and offer surfaces. plugin.proto specifies how a
+// plugin is started and the rules for every call.
 //
 // An environment keeps no configuration: each spec carries the JSON of the
-// experiment's block. It runs no command in a sandbox: that is done through
-// sandboxd (sandbox.proto), the same for every environment.
+// experiment's block. It runs no command in a sandbox: the core does that
+// through sandboxd (sandbox.proto), in the same way for every environment.
 //
 // EXPERIMENTAL marks what no core uses yet: snapshots, surfaces, and sandboxes
-// behind a byte stream. It may change, without a new protocol number, until a
-// core uses it. A core that does not use it refuses a task that asks for it by
-// name, before anything starts.
+// behind a byte stream. It may change without a new protocol number until a
+// core uses it. Such a core refuses a task that asks for it, and names it,
+// before anything starts.
 
 package environmentpb
 
@@ -48,46 +48,49 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Environment makes isolated sandboxes. The plugin serves it, the core calls it.
+// Environment creates isolated sandboxes. The plugin serves it, the core calls
+// it.
 type EnvironmentClient interface {
-	// Check says what a spec would be refused for and what it would get less of
-	// than it asks. It has no side effects and starts nothing: plan, doctor and
-	// validate ask it, with a spec that has no control folders, labels and
-	// scratch yet. An error means that the question could not be answered.
-	// Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG.
+	// Check reports why Create would refuse a spec, and which of its limits
+	// Create could not fully enforce. It has no side effects and starts nothing:
+	// plan, doctor and validate call it, with a spec that has no control folders,
+	// labels or scratch yet. An error means that Check itself failed. Reasons:
+	// INVALID, UNKNOWN_PLUGIN, BAD_CONFIG.
 	Check(ctx context.Context, in *EnvironmentCheckRequest, opts ...grpc.CallOption) (*EnvironmentCheckReply, error)
-	// Create makes a sandbox whose PID 1 is /berth/sandboxd, and answers when
-	// that has been started. The first message holds plugin and spec; the answer
-	// is one sandbox; the core then sends `taken`, and the call ends. Cancelled, or
-	// ended by the core without `taken`, it stops early and leaves nothing behind:
-	// a sandbox whose answer crossed with a cancel is destroyed by the plugin.
-	// Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG, NO_CAPACITY, BAD_IMAGE,
-	// BUILD_FAILED, REFUSED.
+	// Create creates a sandbox whose PID 1 is /berth/sandboxd, and answers when
+	// sandboxd has been started. The first message contains plugin and spec. The
+	// plugin answers with one sandbox, the core confirms with `taken`, and the
+	// call ends. If the call is cancelled, or the core ends it without `taken`,
+	// Create stops early and removes everything it made, including a sandbox that
+	// it has already answered with. Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG,
+	// NO_CAPACITY, BAD_IMAGE, BUILD_FAILED, REFUSED.
 	Create(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CreateRequest, CreateReply], error)
-	// Destroy removes a sandbox with all that is in it, or an image that Snapshot
-	// made. Idempotent: an id that is unknown or gone is no error. Fast: it
-	// kills, nobody waits for a polite stop. Reasons: INVALID, UNKNOWN_PLUGIN.
+	// Destroy removes a sandbox and everything in it, or an image that Snapshot
+	// made. It is idempotent: an id that is unknown or gone is not an error. It
+	// kills processes at once and does not wait for a graceful stop. Reasons:
+	// INVALID, UNKNOWN_PLUGIN.
 	Destroy(ctx context.Context, in *DestroyRequest, opts ...grpc.CallOption) (*DestroyReply, error)
-	// List returns sandboxes that exist, also those that a killed process of the
-	// plugin left. Reasons: INVALID, UNKNOWN_PLUGIN.
+	// List returns the existing sandboxes, including those that a killed process
+	// of the plugin left. Reasons: INVALID, UNKNOWN_PLUGIN.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListReply, error)
 	// Prepare (capability "images") pulls or builds an image once per content
-	// digest, also when many ask at the same time. The stream is any number of
-	// `log`, then one `image`. Create of a spec with that image neither pulls nor
-	// builds. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, BAD_CONFIG,
-	// NO_CAPACITY, BAD_IMAGE, BUILD_FAILED, REFUSED.
+	// digest, even if many callers ask at the same time. The stream is any number
+	// of `log`, then one `image`. Create with that image does not pull or build.
+	// Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, BAD_CONFIG, NO_CAPACITY,
+	// BAD_IMAGE, BUILD_FAILED, REFUSED.
 	Prepare(ctx context.Context, in *PrepareRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PrepareEvent], error)
 	// Kept (capability "image_gc") lists the images that this plugin built or
-	// loaded for this user of the machine and that are still there. It never lists
-	// one that somebody else made or that came from a registry under its own name.
-	// Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED.
+	// loaded for this user of the machine and that are still there. It never
+	// lists an image that somebody else made, or one that was pulled from a
+	// registry under its own name. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED.
 	Kept(ctx context.Context, in *KeptRequest, opts ...grpc.CallOption) (*KeptReply, error)
 	// Drop (capability "image_gc") removes an image that Kept lists, unless a
-	// sandbox or a process of this plugin uses it. Of an image that Kept does not
-	// list it removes nothing. Reasons as Kept.
+	// sandbox or a process of this plugin uses it. It never removes an image that
+	// Kept does not list. Reasons as Kept.
 	Drop(ctx context.Context, in *DropRequest, opts ...grpc.CallOption) (*DropReply, error)
-	// Stop (capability "snapshot", EXPERIMENTAL) ends the processes of a sandbox and
-	// keeps its file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, NO_SANDBOX.
+	// Stop (capability "snapshot", EXPERIMENTAL) kills the processes of a sandbox
+	// and keeps its file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED,
+	// NO_SANDBOX.
 	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopReply, error)
 	// Snapshot (capability "snapshot", EXPERIMENTAL) makes an image of the file
 	// system of a stopped sandbox. Reasons as Stop, and NO_CAPACITY.
@@ -230,46 +233,49 @@ type Environment_ChangedClient = grpc.ServerStreamingClient[ChangedReply]
 // All implementations must embed UnimplementedEnvironmentServer
 // for forward compatibility.
 //
-// Environment makes isolated sandboxes. The plugin serves it, the core calls it.
+// Environment creates isolated sandboxes. The plugin serves it, the core calls
+// it.
 type EnvironmentServer interface {
-	// Check says what a spec would be refused for and what it would get less of
-	// than it asks. It has no side effects and starts nothing: plan, doctor and
-	// validate ask it, with a spec that has no control folders, labels and
-	// scratch yet. An error means that the question could not be answered.
-	// Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG.
+	// Check reports why Create would refuse a spec, and which of its limits
+	// Create could not fully enforce. It has no side effects and starts nothing:
+	// plan, doctor and validate call it, with a spec that has no control folders,
+	// labels or scratch yet. An error means that Check itself failed. Reasons:
+	// INVALID, UNKNOWN_PLUGIN, BAD_CONFIG.
 	Check(context.Context, *EnvironmentCheckRequest) (*EnvironmentCheckReply, error)
-	// Create makes a sandbox whose PID 1 is /berth/sandboxd, and answers when
-	// that has been started. The first message holds plugin and spec; the answer
-	// is one sandbox; the core then sends `taken`, and the call ends. Cancelled, or
-	// ended by the core without `taken`, it stops early and leaves nothing behind:
-	// a sandbox whose answer crossed with a cancel is destroyed by the plugin.
-	// Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG, NO_CAPACITY, BAD_IMAGE,
-	// BUILD_FAILED, REFUSED.
+	// Create creates a sandbox whose PID 1 is /berth/sandboxd, and answers when
+	// sandboxd has been started. The first message contains plugin and spec. The
+	// plugin answers with one sandbox, the core confirms with `taken`, and the
+	// call ends. If the call is cancelled, or the core ends it without `taken`,
+	// Create stops early and removes everything it made, including a sandbox that
+	// it has already answered with. Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG,
+	// NO_CAPACITY, BAD_IMAGE, BUILD_FAILED, REFUSED.
 	Create(grpc.BidiStreamingServer[CreateRequest, CreateReply]) error
-	// Destroy removes a sandbox with all that is in it, or an image that Snapshot
-	// made. Idempotent: an id that is unknown or gone is no error. Fast: it
-	// kills, nobody waits for a polite stop. Reasons: INVALID, UNKNOWN_PLUGIN.
+	// Destroy removes a sandbox and everything in it, or an image that Snapshot
+	// made. It is idempotent: an id that is unknown or gone is not an error. It
+	// kills processes at once and does not wait for a graceful stop. Reasons:
+	// INVALID, UNKNOWN_PLUGIN.
 	Destroy(context.Context, *DestroyRequest) (*DestroyReply, error)
-	// List returns sandboxes that exist, also those that a killed process of the
-	// plugin left. Reasons: INVALID, UNKNOWN_PLUGIN.
+	// List returns the existing sandboxes, including those that a killed process
+	// of the plugin left. Reasons: INVALID, UNKNOWN_PLUGIN.
 	List(context.Context, *ListRequest) (*ListReply, error)
 	// Prepare (capability "images") pulls or builds an image once per content
-	// digest, also when many ask at the same time. The stream is any number of
-	// `log`, then one `image`. Create of a spec with that image neither pulls nor
-	// builds. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, BAD_CONFIG,
-	// NO_CAPACITY, BAD_IMAGE, BUILD_FAILED, REFUSED.
+	// digest, even if many callers ask at the same time. The stream is any number
+	// of `log`, then one `image`. Create with that image does not pull or build.
+	// Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, BAD_CONFIG, NO_CAPACITY,
+	// BAD_IMAGE, BUILD_FAILED, REFUSED.
 	Prepare(*PrepareRequest, grpc.ServerStreamingServer[PrepareEvent]) error
 	// Kept (capability "image_gc") lists the images that this plugin built or
-	// loaded for this user of the machine and that are still there. It never lists
-	// one that somebody else made or that came from a registry under its own name.
-	// Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED.
+	// loaded for this user of the machine and that are still there. It never
+	// lists an image that somebody else made, or one that was pulled from a
+	// registry under its own name. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED.
 	Kept(context.Context, *KeptRequest) (*KeptReply, error)
 	// Drop (capability "image_gc") removes an image that Kept lists, unless a
-	// sandbox or a process of this plugin uses it. Of an image that Kept does not
-	// list it removes nothing. Reasons as Kept.
+	// sandbox or a process of this plugin uses it. It never removes an image that
+	// Kept does not list. Reasons as Kept.
 	Drop(context.Context, *DropRequest) (*DropReply, error)
-	// Stop (capability "snapshot", EXPERIMENTAL) ends the processes of a sandbox and
-	// keeps its file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, NO_SANDBOX.
+	// Stop (capability "snapshot", EXPERIMENTAL) kills the processes of a sandbox
+	// and keeps its file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED,
+	// NO_SANDBOX.
 	Stop(context.Context, *StopRequest) (*StopReply, error)
 	// Snapshot (capability "snapshot", EXPERIMENTAL) makes an image of the file
 	// system of a stopped sandbox. Reasons as Stop, and NO_CAPACITY.
@@ -568,27 +574,29 @@ const (
 // sandbox: a browser page, a desktop, a game. The plugin serves it to the core.
 //
 // The core serves the same service to agents, at SessionSetup.surface, and
-// records every observation, action and frame on the way. There `plugin` and
-// `id` are ignored; Actions, Observe and Act are served, everything else fails
-// with UNSUPPORTED; and SurfaceStep.reward and .info are always absent.
+// records every observation, action and frame. In that service, `plugin` and
+// `id` are ignored; only Actions, Observe and Act are served, and other calls
+// fail with UNSUPPORTED; SurfaceStep.reward and .info are always absent.
 type SurfaceClient interface {
-	// Open makes a surface on the plugin's own sandbox, or on one that another
-	// plugin made, whose addresses the spec then names. Reasons: INVALID,
-	// UNKNOWN_PLUGIN, UNSUPPORTED, BAD_CONFIG, NO_SANDBOX, REFUSED.
+	// Open creates a surface on one of the plugin's own sandboxes, or on a
+	// sandbox of another plugin, whose addresses are in the spec. Reasons:
+	// INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, BAD_CONFIG, NO_SANDBOX, REFUSED.
 	Open(ctx context.Context, in *SurfaceOpenRequest, opts ...grpc.CallOption) (*SurfaceOpenReply, error)
-	// Actions says what Act takes. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED,
-	// NO_SANDBOX (the id of the surface is unknown or gone).
+	// Actions returns the actions that Act accepts. Reasons: INVALID,
+	// UNKNOWN_PLUGIN, UNSUPPORTED, NO_SANDBOX (the id of the surface is unknown
+	// or gone).
 	Actions(ctx context.Context, in *ActionsRequest, opts ...grpc.CallOption) (*ActionsReply, error)
-	// Reset puts the surface into its first state. The same seed gives the same
+	// Reset puts the surface into its initial state. The same seed gives the same
 	// state. Reasons as Actions.
 	Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetReply, error)
-	// Observe returns what is seen now and changes nothing. Reasons as Actions.
+	// Observe returns the current observation and changes nothing. Reasons as
+	// Actions.
 	Observe(ctx context.Context, in *ObserveRequest, opts ...grpc.CallOption) (*ObserveReply, error)
-	// Act carries out one action. An action that the surface refuses is a step
-	// with `error`, not an error. Reasons as Actions.
+	// Act performs one action. If the surface refuses the action, the reply is a
+	// step with `error`; the call does not fail. Reasons as Actions.
 	Act(ctx context.Context, in *ActRequest, opts ...grpc.CallOption) (*ActReply, error)
-	// Capture writes what the task's settings call `name` into a folder: for the
-	// verifier, never the agent. Reasons as Actions.
+	// Capture writes what the task's settings define under `name` into a folder,
+	// for the verifier and never for the agent. Reasons as Actions.
 	Capture(ctx context.Context, in *CaptureRequest, opts ...grpc.CallOption) (*CaptureReply, error)
 	// Close frees the surface. Idempotent. Reasons: INVALID, UNKNOWN_PLUGIN,
 	// UNSUPPORTED.
@@ -681,27 +689,29 @@ func (c *surfaceClient) Close(ctx context.Context, in *SurfaceCloseRequest, opts
 // sandbox: a browser page, a desktop, a game. The plugin serves it to the core.
 //
 // The core serves the same service to agents, at SessionSetup.surface, and
-// records every observation, action and frame on the way. There `plugin` and
-// `id` are ignored; Actions, Observe and Act are served, everything else fails
-// with UNSUPPORTED; and SurfaceStep.reward and .info are always absent.
+// records every observation, action and frame. In that service, `plugin` and
+// `id` are ignored; only Actions, Observe and Act are served, and other calls
+// fail with UNSUPPORTED; SurfaceStep.reward and .info are always absent.
 type SurfaceServer interface {
-	// Open makes a surface on the plugin's own sandbox, or on one that another
-	// plugin made, whose addresses the spec then names. Reasons: INVALID,
-	// UNKNOWN_PLUGIN, UNSUPPORTED, BAD_CONFIG, NO_SANDBOX, REFUSED.
+	// Open creates a surface on one of the plugin's own sandboxes, or on a
+	// sandbox of another plugin, whose addresses are in the spec. Reasons:
+	// INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, BAD_CONFIG, NO_SANDBOX, REFUSED.
 	Open(context.Context, *SurfaceOpenRequest) (*SurfaceOpenReply, error)
-	// Actions says what Act takes. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED,
-	// NO_SANDBOX (the id of the surface is unknown or gone).
+	// Actions returns the actions that Act accepts. Reasons: INVALID,
+	// UNKNOWN_PLUGIN, UNSUPPORTED, NO_SANDBOX (the id of the surface is unknown
+	// or gone).
 	Actions(context.Context, *ActionsRequest) (*ActionsReply, error)
-	// Reset puts the surface into its first state. The same seed gives the same
+	// Reset puts the surface into its initial state. The same seed gives the same
 	// state. Reasons as Actions.
 	Reset(context.Context, *ResetRequest) (*ResetReply, error)
-	// Observe returns what is seen now and changes nothing. Reasons as Actions.
+	// Observe returns the current observation and changes nothing. Reasons as
+	// Actions.
 	Observe(context.Context, *ObserveRequest) (*ObserveReply, error)
-	// Act carries out one action. An action that the surface refuses is a step
-	// with `error`, not an error. Reasons as Actions.
+	// Act performs one action. If the surface refuses the action, the reply is a
+	// step with `error`; the call does not fail. Reasons as Actions.
 	Act(context.Context, *ActRequest) (*ActReply, error)
-	// Capture writes what the task's settings call `name` into a folder: for the
-	// verifier, never the agent. Reasons as Actions.
+	// Capture writes what the task's settings define under `name` into a folder,
+	// for the verifier and never for the agent. Reasons as Actions.
 	Capture(context.Context, *CaptureRequest) (*CaptureReply, error)
 	// Close frees the surface. Idempotent. Reasons: INVALID, UNKNOWN_PLUGIN,
 	// UNSUPPORTED.

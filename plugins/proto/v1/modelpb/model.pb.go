@@ -4,8 +4,8 @@
 // 	protoc        v3.21.12
 // source: v1/model.proto
 
-// How plugins reach models: through the host's gateway, never a provider
-// directly. Used by agents and verifiers.
+// How agents and verifiers reach models: through the host's gateway, never a
+// provider directly.
 
 package modelpb
 
@@ -24,24 +24,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ModelEndpoint is one model as a session or a judgement may use it.
+// ModelEndpoint is one model for a session or a verification.
 type ModelEndpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Base address on the host: "unix:/path" or "http://127.0.0.1:port".
 	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
-	// Base URL inside the sandbox: "http://127.0.0.1:port". Empty: not offered there.
+	// Base URL inside the sandbox: "http://127.0.0.1:port". Empty: the model
+	// cannot be reached from inside.
 	Inside string `protobuf:"bytes,2,opt,name=inside,proto3" json:"inside,omitempty"`
-	// Sent where the dialect has its key. It is good for this session's turn, or
-	// this judgement, and nothing else; the provider's key never leaves the host.
+	// Send it where the dialect expects the API key. It is valid only during a
+	// turn of this session, or during this verification. The provider's key never
+	// leaves the host.
 	Token string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
-	// What the endpoint speaks: "anthropic" (Messages), "openai" (Responses),
-	// "openai-chat" (Chat Completions), "gemini" (generateContent), or "script",
-	// which answers in every dialect, from a file. Never empty.
+	// The API dialect of the endpoint: "anthropic" (Messages), "openai"
+	// (Responses), "openai-chat" (Chat Completions), "gemini" (generateContent),
+	// or "script", which replies from a file and accepts every dialect. Never
+	// empty.
 	Dialect        string `protobuf:"bytes,4,opt,name=dialect,proto3" json:"dialect,omitempty"`
-	Name           string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`                                           // as the provider knows the model; what is asked for under any other name is served by it too
-	ParametersJson []byte `protobuf:"bytes,6,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"` // an object that the experiment wants in each request
-	// The address on the host once more, for clients that cannot use a Unix
-	// socket: "http://127.0.0.1:port". May be empty.
+	Name           string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`                                           // the provider's name of the model; a request for any other name is also answered by this model
+	ParametersJson []byte `protobuf:"bytes,6,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"` // an object that the experiment adds to each request
+	// The same endpoint for clients on the host that cannot use a Unix socket:
+	// "http://127.0.0.1:port". May be empty.
 	HostUrl       string `protobuf:"bytes,7,opt,name=host_url,json=hostUrl,proto3" json:"host_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -126,7 +129,7 @@ func (x *ModelEndpoint) GetHostUrl() string {
 	return ""
 }
 
-// ModelInfo is what is known of a model before any endpoint exists.
+// ModelInfo is what is known about a model before an endpoint exists.
 type ModelInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dialect       string                 `protobuf:"bytes,1,opt,name=dialect,proto3" json:"dialect,omitempty"` // as above; never empty

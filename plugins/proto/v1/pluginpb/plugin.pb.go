@@ -4,90 +4,94 @@
 // 	protoc        v3.21.12
 // source: v1/plugin.proto
 
-// What every plugin binary serves, whatever its kinds, and how the host starts
-// one. With this file, those of the kinds that it serves and a gRPC library, a
-// plugin can be written in any language; no code of ours is needed.
+// What every plugin binary serves, whatever its kind, and how the host starts
+// it. With this file, the files of the kinds that it serves, and a gRPC
+// library, you can write a plugin in any language; no code of Berth is needed.
 //
-// STARTING. The host starts the binary without arguments, as the leader of a
-// process group of its own, and, of the host's environment, with PATH, HOME,
-// USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR, XDG_*, BERTH_RUNTIME_DIR and
-// the variables that the plugin named in PluginDescription.env; never with a
-// secret. These are added:
+// STARTING. The host starts the binary without arguments, as the leader of its
+// own process group. It passes only these variables of its environment: PATH,
+// HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR, XDG_*, BERTH_RUNTIME_DIR
+// and those listed in PluginDescription.env. It never passes a secret. It adds
+// these variables:
 //
 //   BERTH_PLUGIN=7d9b3a62-plugin   the magic cookie. Without it the binary was
-//                                  started by hand: say so and exit with 1.
+//                                  started by hand: print that and exit with 1.
 //   PLUGIN_PROTOCOL_VERSIONS=1,2   protocol numbers that the host speaks.
 //   PLUGIN_UNIX_SOCKET_DIR=/path   an empty folder, private to this process
 //                                  (0700, a path under 90 bytes; a socket's
 //                                  path ends at 107).
 //   PLUGIN_MIN_PORT, PLUGIN_MAX_PORT   not used.
 //
-// HANDSHAKE. The plugin picks the highest protocol number that both speak, or
-// its own highest if there is none; makes a Unix socket in that folder; serves
-// gRPC without TLS on it; and then prints one line on stdout and flushes it:
+// HANDSHAKE. The plugin picks the highest protocol number that both sides
+// speak, or its own highest if there is none. It creates a Unix socket in that
+// folder and serves gRPC without TLS on it. Then it prints one line to stdout
+// and flushes it:
 //
 //   1|1|unix|/path/of/the/socket|grpc|
 //
-// which is the number of the handshake itself (1), the protocol number picked,
-// network, address, "grpc", and an empty field. Nothing else may be printed on
-// stdout before it; what is printed after it is logged. The line is awaited for
-// 20 seconds, then the process is killed.
+// The fields are the version of the handshake (1), the chosen protocol number,
+// network, address, "grpc", and an empty field. The plugin must print nothing
+// else to stdout before this line; the host logs what it prints afterwards. If
+// the line does not arrive within 20 seconds, the host kills the process.
 //
-// Protocol 1 is: Plugin (this file), Agent, Environment and Surface, and
-// Verifier, as far as the binary has plugins of that kind, all of package
-// berth.v1; and grpc.health.v1.Health, which answers SERVING for the service
-// "plugin" (the reply is the two bytes 08 01). Within one number only
-// additions are made: ignore fields and capabilities that you do not know. What
-// is marked EXPERIMENTAL is the exception: no core uses it yet, and it may change
-// or go until one does.
+// Protocol 1 consists of these services of package berth.v1: Plugin (this
+// file), and Agent, Environment with Surface, or Verifier for the kinds of
+// plugins in the binary. It also needs grpc.health.v1.Health, which answers
+// SERVING for the service "plugin" (the reply is the two bytes 08 01). Within
+// one protocol number there are only additions: ignore fields and capabilities
+// that you do not know. The exception is what is marked EXPERIMENTAL: no core
+// uses it yet, and it may change or be removed until one does.
 //
-// The following services of github.com/hashicorp/go-plugin are asked for and
-// may be absent (UNIMPLEMENTED): plugin.GRPCController/Shutdown, an empty
-// message to an empty message, after which the process ends within two seconds
-// (without it, it is killed at once); plugin.GRPCStdio; plugin.GRPCBroker,
-// which is never used.
+// The host also calls the following services of github.com/hashicorp/go-plugin,
+// which are optional (answer UNIMPLEMENTED): plugin.GRPCController/Shutdown,
+// which takes and returns an empty message and after which the process must
+// exit within two seconds (a plugin without it is killed at once);
+// plugin.GRPCStdio; plugin.GRPCBroker, which is never used.
 //
-// ENDING. stdin is a pipe that nobody writes to. When it ends the host has
-// gone: kill your own process group. On Linux the process also gets SIGKILL
-// when the host dies, maybe before it sees the end of stdin: programs that it
-// started must notice that by themselves (PR_SET_PDEATHSIG, a pipe). When the
-// process has ended the host kills what is left of its process group. Do not rely on the two seconds after Shutdown: what a
-// plugin owns is freed by the calls of its contract.
+// ENDING. stdin is a pipe that nobody writes to. When it reaches its end, the
+// host is gone: kill your own process group. On Linux the process also gets
+// SIGKILL when the host dies, maybe before it sees the end of stdin, so
+// programs that it started must notice this themselves (PR_SET_PDEATHSIG, a
+// pipe). After the process has ended, the host kills what is left of its
+// process group. Do not rely on the two seconds after Shutdown: the calls of
+// the contract free what a plugin owns.
 //
-// LOGGING. stderr is read line by line. A line that is a JSON object with the
-// texts "@message" and "@level" (trace, debug, info, warn, error) is a log
-// record, its other keys are fields; any other line is logged as debug. A line
-// longer than 64 KiB is cut, and after 200 lines a second the rest is counted
-// and dropped.
+// LOGGING. The host reads stderr line by line. A line that is a JSON object
+// with the strings "@message" and "@level" (trace, debug, info, warn, error) is
+// a log record, and its other keys are fields. Any other line is logged at
+// level debug. The host cuts lines longer than 64 KiB. Above 200 lines a second
+// it drops and counts the rest.
 //
-// CALLS. Every call names a plugin, since one binary may serve several, and is
-// for one attempt; calls of different attempts arrive at the same time. A
-// message stays below 32 MiB. Text must be valid UTF-8. An enumeration that is
-// unspecified is an error (INVALID), never a default. `bytes` named *_json are
-// one JSON value in UTF-8; empty means absent. Times are in milliseconds.
-// Paths are absolute paths of the host unless said otherwise.
+// CALLS. Every call names a plugin, because one binary may serve several, and
+// belongs to one attempt. Calls of different attempts arrive at the same time.
+// A message must be smaller than 32 MiB. Text must be valid UTF-8. An
+// enumeration that is unspecified is an error (INVALID), never a default.
+// `bytes` named *_json are one JSON value in UTF-8; empty means absent. Times
+// are in milliseconds. Paths are absolute paths of the host unless said
+// otherwise.
 //
-// FAILING. A failed call carries google.rpc.ErrorInfo in the details of its
-// status (grpc-status-details-bin), with domain "berth" and one of these
-// reasons. The code beside it is what to answer where the library makes
-// details hard: the host reads the reason first, then CANCELLED,
-// DEADLINE_EXCEEDED, UNIMPLEMENTED (as UNSUPPORTED) and INVALID_ARGUMENT (as
-// INVALID). Never answer UNAVAILABLE: it means that the process is gone.
+// ERRORS. A failed call carries google.rpc.ErrorInfo in the details of its
+// status (grpc-status-details-bin), with domain "berth" and one of the reasons
+// below. Return it with the status code in parentheses. If your gRPC library
+// makes details hard, return only the code: without a reason the host
+// understands CANCELLED, DEADLINE_EXCEEDED, UNIMPLEMENTED (as UNSUPPORTED) and
+// INVALID_ARGUMENT (as INVALID). Never return UNAVAILABLE: it means that the
+// process is gone.
 //
-//   INVALID            (INVALID_ARGUMENT)     a message that makes no sense; the text says which part
+//   INVALID            (INVALID_ARGUMENT)     an invalid message; the text says which part
 //   UNKNOWN_PLUGIN     (NOT_FOUND)            the binary serves no such plugin
 //   UNSUPPORTED        (UNIMPLEMENTED)        a capability that was not announced
-//   PANIC              (INTERNAL)             a bug in the plugin, met by this call
+//   PANIC              (INTERNAL)             a bug in the plugin
 //   BAD_CONFIG         (INVALID_ARGUMENT)     the configuration is refused; never retried
-//   NO_SESSION         (NOT_FOUND)            agent: the session is not known (any more)
+//   NO_SESSION         (NOT_FOUND)            agent: the session is unknown or closed
 //   MODEL_UNAVAILABLE  (FAILED_PRECONDITION)  agent, verifier: the model does not answer
 //   NO_CAPACITY        (RESOURCE_EXHAUSTED)   environment: retry later
-//   BAD_IMAGE          (FAILED_PRECONDITION)  environment: does not exist, cannot be read; never retried
+//   BAD_IMAGE          (FAILED_PRECONDITION)  environment: the image does not exist or cannot be read; never retried
 //   BUILD_FAILED       (FAILED_PRECONDITION)  environment: the image's own recipe failed; never retried
 //   REFUSED            (FAILED_PRECONDITION)  environment: Check says why; never retried
 //   NO_SANDBOX         (NOT_FOUND)            environment: the id is unknown or gone
-//   ARTIFACT_MISSING   (NOT_FOUND)            verifier: what should be judged is not there
-//   BAD_REWARD         (DATA_LOSS)            verifier: malformed, not finite, contradicting
+//   ARTIFACT_MISSING   (NOT_FOUND)            verifier: the work to judge is missing
+//   BAD_REWARD         (DATA_LOSS)            verifier: a reward is malformed, not finite or contradictory
 
 package pluginpb
 
@@ -106,7 +110,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PluginKind is what a plugin is.
+// PluginKind is the kind of a plugin.
 type PluginKind int32
 
 const (
@@ -297,31 +301,32 @@ type PluginDescription struct {
 	Kind    PluginKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=berth.v1.PluginKind" json:"kind,omitempty"`
 	Name    string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`       // lower case letters, digits, - and _, a letter first, at most 64 bytes
 	Version string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"` // for people and lock files; never compared to decide behaviour
-	// What it can do beyond the required calls. Known are, for an environment,
-	// "images" (Prepare), "image_gc" (Kept, Drop), "sidecars" (Create makes
+	// What it can do beyond the required calls. For an environment: "images"
+	// (Prepare), "image_gc" (Kept, Drop), "sidecars" (Create makes
 	// SandboxSpec.sidecars and .volumes; without it Check refuses them), and,
 	// EXPERIMENTAL, "snapshot" (Stop, Snapshot, Changed) and "surface" (service
-	// Surface); for a verifier, "rewrite" (Rewrite).
+	// Surface); For a verifier: "rewrite" (Rewrite).
 	Capabilities []string `protobuf:"bytes,4,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// The configuration that it takes, {"fields":[...]}:
+	// The schema of its configuration, {"fields":[...]}:
 	//
 	//	{"name":"timeout","type":"duration","doc":"...","default":"2m"}
 	//
 	// Types: string, bool, int, float, duration, any, list(T), map(T), and the
 	// nested blocks block, list(block), map(block) with "fields" of their own.
 	// Further keys: required, secret (true), enum (a list of strings). Empty
-	// means that it takes none.
+	// means that it takes no configuration.
 	ConfigSchemaJson []byte          `protobuf:"bytes,5,opt,name=config_schema_json,json=configSchemaJson,proto3" json:"config_schema_json,omitempty"`
 	Doc              string          `protobuf:"bytes,6,opt,name=doc,proto3" json:"doc,omitempty"`           // one paragraph for `berth plugin info`
-	Verifier         *VerifierTraits `protobuf:"bytes,7,opt,name=verifier,proto3" json:"verifier,omitempty"` // of a verifier, and only of one
-	// Variables of the host's environment that the process needs beside the usual
-	// ones, such as the address of an engine. A name that sounds like a secret
-	// (KEY, TOKEN, SECRET, PASSWORD, CREDENTIAL) is refused.
+	Verifier         *VerifierTraits `protobuf:"bytes,7,opt,name=verifier,proto3" json:"verifier,omitempty"` // set for a verifier only
+	// Further variables of the host's environment that the process needs, such as
+	// the address of an engine. The host refuses a name that looks like a secret
+	// (KEY, TOKEN, SECRET, PASSWORD, CREDENTIAL).
 	Env []string `protobuf:"bytes,8,rep,name=env,proto3" json:"env,omitempty"`
-	// Of an agent whose programs run inside the sandbox: what `berth agent bundle`
-	// makes their folder of, {"version":"1.2.3","npm":["name@{version}"],
+	// For an agent whose programs run inside the sandbox: the recipe from which
+	// `berth agent bundle` builds their folder,
+	// {"version":"1.2.3","npm":["name@{version}"],
 	// "pypi":["name=={version}"],"debian":["libc6"],"links":{"bin-name":"path"},
-	// "drop":["glob"]}; every part may be absent. Empty: it has none.
+	// "drop":["glob"]}; every part is optional. Empty: it has no bundle.
 	BundleRecipeJson []byte `protobuf:"bytes,9,opt,name=bundle_recipe_json,json=bundleRecipeJson,proto3" json:"bundle_recipe_json,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -542,7 +547,7 @@ func (x *ValidateRequest) GetConfigJson() []byte {
 
 type ValidateReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Problems      []*ConfigProblem       `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"` // none: the configuration is good
+	Problems      []*ConfigProblem       `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"` // none: the configuration is valid
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -588,8 +593,9 @@ func (x *ValidateReply) GetProblems() []*ConfigProblem {
 // file, line and the source line.
 type ConfigProblem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where: names joined by dots, elements and repeated blocks by number from 0,
-	// keys as JSON strings: `mount[1].source`, `env["PATH"]`. Empty: as a whole.
+	// Where: names joined by dots, with the index (from 0) of list elements and
+	// repeated blocks, and keys as JSON strings: `mount[1].source`,
+	// `env["PATH"]`. Empty: the configuration as a whole.
 	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Summary       string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"` // what is wrong, no full stop
 	Detail        string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`   // what was given, what is allowed, how to fix it

@@ -4,31 +4,30 @@
 // 	protoc        v3.21.12
 // source: v1/sandbox.proto
 
-// What the host and sandboxd, PID 1 of a sandbox, say to each other. sandboxd
-// is the gRPC server on both services, on connections that the core made:
+// The protocol between the host and sandboxd, which is PID 1 of a sandbox.
+// sandboxd serves both services over connections that it makes to the core:
 // nothing inside a sandbox listens.
 //
-// Words: a session is one agent or verifier in one sandbox; a label is 16 bytes
-// that name one connection; "inside" is in the sandbox.
+// Terms: a session is one agent or verifier in one sandbox; a label is 16 bytes
+// that name one connection; "inside" means in the sandbox.
 //
-// Paths, arguments and environment entries are bytes, because in Linux they
-// need not be UTF-8. They never hold a zero byte; one that does is refused with
-// INVALID.
+// Paths, arguments and environment entries are bytes because in Linux they need
+// not be UTF-8. A value that contains a zero byte is refused with INVALID.
 //
 // A failed call carries a google.rpc.ErrorInfo with domain "berth" and one of
 // these reasons:
-//   NO_PROGRAM  (NOT_FOUND)            argv[0] is not there
-//   NOT_FOUND   (NOT_FOUND)            path, user, command id or terminal id is not there
+//   NO_PROGRAM  (NOT_FOUND)            argv[0] does not exist
+//   NOT_FOUND   (NOT_FOUND)            path, user, command id or terminal id does not exist
 //   DENIED      (PERMISSION_DENIED)    the kernel refused: EACCES, EPERM, not executable
 //   NO_ROOM     (RESOURCE_EXHAUSTED)   no process, memory, descriptor or disk space left
-//   TOO_LARGE   (OUT_OF_RANGE)         more than the limit that the request names
-//   UNSAFE      (FAILED_PRECONDITION)  a link, device, pipe or special file where none may be
+//   TOO_LARGE   (OUT_OF_RANGE)         more than the limit in the request
+//   UNSAFE      (FAILED_PRECONDITION)  a link, device, pipe or special file where none is allowed
 //   EXISTS      (ALREADY_EXISTS)       the id is taken
 //   FROZEN      (FAILED_PRECONDITION)  commands cannot start while the sandbox is frozen
 //   REVOKED     (PERMISSION_DENIED)    the session is not open; sent by the core's relay
-//   INVALID     (INVALID_ARGUMENT)     the request makes no sense; the text says which part
-//   TIMEOUT     (DEADLINE_EXCEEDED)    processes did not stop, or did not die, in time
-//   TAMPERED    (DATA_LOSS)            PID 1's limits, scheduling policy or processors are not those of its start
+//   INVALID     (INVALID_ARGUMENT)     the request is invalid; the text says which part
+//   TIMEOUT     (DEADLINE_EXCEEDED)    processes did not stop or exit in time
+//   TAMPERED    (DATA_LOSS)            PID 1's limits, scheduling policy or CPU affinity were changed
 //   GONE        (UNAVAILABLE)          another client has joined the command or terminal
 // UNAVAILABLE without a reason means that the connection is gone.
 
@@ -53,7 +52,7 @@ type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CoreVersion   string                 `protobuf:"bytes,1,opt,name=core_version,json=coreVersion,proto3" json:"core_version,omitempty"` // for sandboxd's log
 	LeaseMs       int64                  `protobuf:"varint,2,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`            // at least 1
-	Own           *AttachRequest         `protobuf:"bytes,3,opt,name=own,proto3" json:"own,omitempty"`                                    // an Attach without a label; absent: that may come later
+	Own           *AttachRequest         `protobuf:"bytes,3,opt,name=own,proto3" json:"own,omitempty"`                                    // an Attach without a label; absent: it may come later
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -112,9 +111,9 @@ func (x *HelloRequest) GetOwn() *AttachRequest {
 type HelloReply struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	Version              string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	BoundingCapabilities uint64                 `protobuf:"fixed64,2,opt,name=bounding_capabilities,json=boundingCapabilities,proto3" json:"bounding_capabilities,omitempty"` // 1<<CAP_X: what a command can reach at most
-	OneId                bool                   `protobuf:"varint,3,opt,name=one_id,json=oneId,proto3" json:"one_id,omitempty"`                                               // the user namespace has one user id: everything runs as it
-	Findings             []string               `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"`                                                       // protections that this place does not give, in words
+	BoundingCapabilities uint64                 `protobuf:"fixed64,2,opt,name=bounding_capabilities,json=boundingCapabilities,proto3" json:"bounding_capabilities,omitempty"` // bits 1<<CAP_X: the most that a command can have
+	OneId                bool                   `protobuf:"varint,3,opt,name=one_id,json=oneId,proto3" json:"one_id,omitempty"`                                               // the user namespace has only one user id, which everything runs as
+	Findings             []string               `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"`                                                       // protections that are not available here, for people
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -259,12 +258,12 @@ func (*RenewReply) Descriptor() ([]byte, []int) {
 
 type AttachRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Label   []byte                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`     // 16 bytes, of the connection that will be handed over; empty: this one
+	Label   []byte                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`     // 16 bytes, of the connection that will be passed on; empty: this one
 	Session string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"` // chosen by the core; not empty
 	User    string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`       // default of commands, see ExecStart.user; empty: 0
 	Dir     []byte                 `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`         // default working folder; empty: /
 	Env     [][]byte               `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`         // K=V; each command has these, overridden by its own
-	// A verifier's session: Read and ExecStart.sweep work in it.
+	// A verifier's session, in which Read and ExecStart.sweep are allowed.
 	Grading       bool `protobuf:"varint,6,opt,name=grading,proto3" json:"grading,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -505,9 +504,9 @@ func (x *StartsRequest) GetSession() string {
 type StartsReply struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Started uint64                 `protobuf:"varint,1,opt,name=started,proto3" json:"started,omitempty"` // commands and terminals
-	// Why the first that could not be started was not, where the cause is in the
-	// file system: no such program, interpreter, user or folder, or one that may
-	// not be used. Empty: there was none.
+	// Why the first program that failed to start failed, if the cause is in the
+	// file system: a program, interpreter, user or folder does not exist or may
+	// not be used. Empty: no such failure.
 	Refused       []byte `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -595,8 +594,8 @@ func (*FreezeRequest) Descriptor() ([]byte, []int) {
 
 type FreezeReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stopped       int64                  `protobuf:"varint,1,opt,name=stopped,proto3" json:"stopped,omitempty"`             // processes that are stopped now
-	Already       int64                  `protobuf:"varint,2,opt,name=already,proto3" json:"already,omitempty"`             // of these, that were stopped before
+	Stopped       int64                  `protobuf:"varint,1,opt,name=stopped,proto3" json:"stopped,omitempty"`             // number of stopped processes
+	Already       int64                  `protobuf:"varint,2,opt,name=already,proto3" json:"already,omitempty"`             // of these, stopped before the call
 	TookUs        int64                  `protobuf:"varint,3,opt,name=took_us,json=tookUs,proto3" json:"took_us,omitempty"` // microseconds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -725,23 +724,24 @@ func (*ThawReply) Descriptor() ([]byte, []int) {
 	return file_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
-// Process is one process inside. The kernel counts its numbers; all text is
-// the sandbox's claim, cut short and possibly not UTF-8. Of more than 2,000
-// processes in one answer the others have numbers only; lists of what was killed
-// end at 10,000, and no more than 1,000 sockets are told.
+// Process is one process inside. Its numbers come from the kernel. All text
+// comes from the sandbox and cannot be trusted; it is truncated and may not be
+// UTF-8. After the first 2,000 processes of an answer, the others have numbers
+// only. Lists of killed processes end at 10,000 entries, and at most 1,000
+// sockets are reported.
 type Process struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pid           int64                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`         // in the sandbox's pid namespace
-	Parent        int64                  `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"`   // 1: sandboxd, so also an orphan
-	Started       uint64                 `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"` // clock ticks since boot; (pid, started) names a process for good
+	Parent        int64                  `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"`   // 1: sandboxd, also for orphans
+	Started       uint64                 `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"` // clock ticks since boot; (pid, started) identifies a process uniquely
 	KernelSession int64                  `protobuf:"varint,4,opt,name=kernel_session,json=kernelSession,proto3" json:"kernel_session,omitempty"`
 	Uid           uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`                                   // effective
-	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                                // one letter, as in /proc/<pid>/stat, but of all its threads: Z when all have ended
+	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                                // one letter, as in /proc/<pid>/stat, but for all threads: Z when all have ended
 	Comm          []byte                 `protobuf:"bytes,7,opt,name=comm,proto3" json:"comm,omitempty"`                                  // at most 15 bytes
 	CommandLine   []byte                 `protobuf:"bytes,8,opt,name=command_line,json=commandLine,proto3" json:"command_line,omitempty"` // zero bytes between arguments, at most 1024 bytes
-	Executable    []byte                 `protobuf:"bytes,9,opt,name=executable,proto3" json:"executable,omitempty"`                      // where /proc/<pid>/exe points; empty where it cannot be read
-	Service       string                 `protobuf:"bytes,10,opt,name=service,proto3" json:"service,omitempty"`                           // name of the service it is, or descends from
-	Session       string                 `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`                           // session whose command or terminal it is, or descends from
+	Executable    []byte                 `protobuf:"bytes,9,opt,name=executable,proto3" json:"executable,omitempty"`                      // target of /proc/<pid>/exe; empty if it cannot be read
+	Service       string                 `protobuf:"bytes,10,opt,name=service,proto3" json:"service,omitempty"`                           // name of the service that it is or descends from
+	Session       string                 `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`                           // session whose command or terminal it is or descends from
 	Listening     []*Socket              `protobuf:"bytes,12,rep,name=listening,proto3" json:"listening,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -952,7 +952,7 @@ func (*ProcessesRequest) Descriptor() ([]byte, []int) {
 type ProcessesReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Processes     []*Process             `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty"`       // by pid
-	Unattributed  []*Socket              `protobuf:"bytes,2,rep,name=unattributed,proto3" json:"unattributed,omitempty"` // listening sockets whose process cannot be told
+	Unattributed  []*Socket              `protobuf:"bytes,2,rep,name=unattributed,proto3" json:"unattributed,omitempty"` // listening sockets whose process is unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1001,11 +1001,12 @@ func (x *ProcessesReply) GetUnattributed() []*Socket {
 	return nil
 }
 
-// SettleRequest. In this order: the first process of every Exec of the sessions
-// is killed (not its children); every process that runs a file below one of
-// `bundles`; the shell of each terminal, if nothing runs under it. A shell with
-// something under it is stopped, and its terminal drained until the sandbox
-// ends: killing it would hang up its foreground job.
+// SettleRequest is the input of Settle, which kills in this order: the first
+// process of every Exec of the sessions, but not its children; every process
+// that runs a file below one of `bundles`; the shell of each terminal, if it
+// has no children. A shell with children is stopped instead, and its terminal
+// is drained until the sandbox ends, because killing the shell would hang up
+// its foreground job.
 type SettleRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sessions      []string               `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"` // empty: all
@@ -1062,8 +1063,8 @@ type SettleReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Killed        []*Process             `protobuf:"bytes,1,rep,name=killed,proto3" json:"killed,omitempty"`             // as they were before
 	Stopped       []*Process             `protobuf:"bytes,2,rep,name=stopped,proto3" json:"stopped,omitempty"`           // shells of terminals with children
-	Left          []*Process             `protobuf:"bytes,3,rep,name=left,proto3" json:"left,omitempty"`                 // all that still runs, by pid, as Processes tells it; read while all of it was stopped
-	Unattributed  []*Socket              `protobuf:"bytes,4,rep,name=unattributed,proto3" json:"unattributed,omitempty"` // of Processes, too
+	Left          []*Process             `protobuf:"bytes,3,rep,name=left,proto3" json:"left,omitempty"`                 // all remaining processes, by pid, as in Processes; read while all of them were stopped
+	Unattributed  []*Socket              `protobuf:"bytes,4,rep,name=unattributed,proto3" json:"unattributed,omitempty"` // as in Processes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1481,7 +1482,7 @@ func (*RestartServicesRequest) Descriptor() ([]byte, []int) {
 type RestartServicesReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Started       []string               `protobuf:"bytes,1,rep,name=started,proto3" json:"started,omitempty"`
-	Changed       []*ServiceChange       `protobuf:"bytes,2,rep,name=changed,proto3" json:"changed,omitempty"` // that were not started, since a file of theirs changed
+	Changed       []*ServiceChange       `protobuf:"bytes,2,rep,name=changed,proto3" json:"changed,omitempty"` // not started because one of their files changed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1534,11 +1535,11 @@ func (x *RestartServicesReply) GetChanged() []*ServiceChange {
 type ServiceChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its program, interpreter and script as far as they changed after Mark, or
-	// are gone; also those of what it has started. At most 100.
+	// Those of its program, interpreter and script that changed after Mark or are
+	// gone, including those of processes that it started. At most 100.
 	Files [][]byte `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
-	// It ran while commands of a session could trace it: they had its user id, or
-	// were root's or could become root.
+	// It ran while commands of a session could trace it because they had the same
+	// user id, or were root or could become root.
 	Traceable     bool `protobuf:"varint,3,opt,name=traceable,proto3" json:"traceable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1961,18 +1962,18 @@ func (*MarkReply) Descriptor() ([]byte, []int) {
 	return file_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
-// ChangesRequest. Looked at are: the folders of PATH and the folders of
-// libraries beside them, without those below them; files that the loader, shells and
-// Python read at their start; and the program and interpreter of each of
-// `programs`. A file counts as changed when its status changed (ctime, which
-// no system call sets).
+// ChangesRequest is the input of Changes, which checks: the folders of PATH and
+// the library folders next to them, without subfolders; files that the loader,
+// shells and Python read when they start; and the program and interpreter of
+// each of `programs`. A file counts as changed if its ctime changed, which no
+// system call can set.
 type ChangesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`         // whose start-up files; empty: 0
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`         // user whose startup files are checked; empty: 0
 	Env           [][]byte               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`           // K=V of the command
 	Dir           []byte                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`           // its working folder, absolute; empty: /
 	Programs      [][]byte               `protobuf:"bytes,4,rep,name=programs,proto3" json:"programs,omitempty"` // argv[0] of each command
-	Placed        [][]byte               `protobuf:"bytes,5,rep,name=placed,proto3" json:"placed,omitempty"`     // folders that the core has filled since: what lies there has not changed
+	Placed        [][]byte               `protobuf:"bytes,5,rep,name=placed,proto3" json:"placed,omitempty"`     // folders that the core has filled since Mark: files there count as unchanged
 	ServicesOnly  bool                   `protobuf:"varint,6,opt,name=services_only,json=servicesOnly,proto3" json:"services_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2052,8 +2053,8 @@ func (x *ChangesRequest) GetServicesOnly() bool {
 
 type ChangesReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Files         [][]byte               `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // start-up files first; at most 100
-	More          int64                  `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`  // that changed, too
+	Files         [][]byte               `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // startup files first; at most 100
+	More          int64                  `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`  // number of further changed files
 	Services      []*ServiceChange       `protobuf:"bytes,3,rep,name=services,proto3" json:"services,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2357,12 +2358,12 @@ func (*StatsRequest) Descriptor() ([]byte, []int) {
 type StatsReply struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	Processes           int64                  `protobuf:"varint,1,opt,name=processes,proto3" json:"processes,omitempty"`                    // without sandboxd
-	CpuUserUs           int64                  `protobuf:"varint,2,opt,name=cpu_user_us,json=cpuUserUs,proto3" json:"cpu_user_us,omitempty"` // of all that ended and all that runs, without sandboxd
+	CpuUserUs           int64                  `protobuf:"varint,2,opt,name=cpu_user_us,json=cpuUserUs,proto3" json:"cpu_user_us,omitempty"` // of all ended and running processes, without sandboxd
 	CpuSystemUs         int64                  `protobuf:"varint,3,opt,name=cpu_system_us,json=cpuSystemUs,proto3" json:"cpu_system_us,omitempty"`
 	RssBytes            int64                  `protobuf:"varint,4,opt,name=rss_bytes,json=rssBytes,proto3" json:"rss_bytes,omitempty"`                     // sum over processes; shared pages count in each
 	DiskTotalBytes      int64                  `protobuf:"varint,5,opt,name=disk_total_bytes,json=diskTotalBytes,proto3" json:"disk_total_bytes,omitempty"` // of the file system of /
 	DiskFreeBytes       int64                  `protobuf:"varint,6,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
-	MemoryBytes         int64                  `protobuf:"varint,7,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // of the sandbox's cgroup, where it is visible; else 0
+	MemoryBytes         int64                  `protobuf:"varint,7,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // of the sandbox's cgroup if it is visible; otherwise 0
 	MemoryPeakBytes     int64                  `protobuf:"varint,8,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3" json:"memory_peak_bytes,omitempty"`
 	MemoryLimitBytes    int64                  `protobuf:"varint,9,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"` // 0: none, or not visible
 	SandboxdRssBytes    int64                  `protobuf:"varint,10,opt,name=sandboxd_rss_bytes,json=sandboxdRssBytes,proto3" json:"sandboxd_rss_bytes,omitempty"`
@@ -2496,39 +2497,40 @@ func (x *StatsReply) GetSandboxdGoroutines() int64 {
 
 type ExecStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Argv  [][]byte               `protobuf:"bytes,1,rep,name=argv,proto3" json:"argv,omitempty"` // argv[0] without a slash is looked for in PATH
+	Argv  [][]byte               `protobuf:"bytes,1,rep,name=argv,proto3" json:"argv,omitempty"` // argv[0] without a slash is searched in PATH
 	Env   [][]byte               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`   // K=V
 	Dir   []byte                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`   // empty: the session's
 	// Name or number, as in an image's USER: "bob", "1000", "bob:staff",
 	// "1000:1000"; looked up in the sandbox's own /etc/passwd and /etc/group. A
-	// number that is not in them has group 0. Empty: the session's.
+	// number that is not listed there has group 0. Empty: the session's.
 	User      string `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
-	TimeoutMs int64  `protobuf:"varint,5,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // 0: none. At its end the whole tree is killed
+	TimeoutMs int64  `protobuf:"varint,5,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // 0: none. When it expires, the whole process tree is killed
 	Stdin     bool   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`                          // false: /dev/null, and no `stdin` may follow
-	// Names the command for Signal and, if kept, for a later join. Unique in the
-	// session among the commands and terminals it remembers; empty: unnamed.
+	// Names the command for Signal and, if kept, for a later join. It must be
+	// unique among the commands and terminals that the session remembers; empty:
+	// unnamed.
 	Id string `protobuf:"bytes,7,opt,name=id,proto3" json:"id,omitempty"`
-	// The command outlives the call, also a call that is cancelled: its output waits in two
-	// rings of 256 KiB (the oldest bytes give way) and its exit status is
-	// remembered. Needs an id. A session remembers 32; then the oldest that has
-	// ended gives way.
+	// The command keeps running when the call ends or is cancelled. Its output
+	// goes into two ring buffers of 256 KiB, which drop the oldest bytes, and its
+	// exit status is remembered. Requires an id. A session remembers 32 kept
+	// commands and then drops the oldest one that has ended.
 	Keep bool `protobuf:"varint,8,opt,name=keep,proto3" json:"keep,omitempty"`
-	// When the command has ended, every process that was not there when it began,
-	// does not descend from one that was, and is no service is killed before the
-	// exit is sent, again and again until there is none (as SandboxControl.Sweep
-	// does): a daemon's double fork breaks any tree. Only in a session that
-	// grades; else DENIED.
+	// When the command has ended, sandboxd does as SandboxControl.Sweep before it
+	// sends the exit: it kills every process that did not exist when the command
+	// began, does not descend from one that did, and is not a service. A process
+	// tree alone would miss daemons, which fork twice. Allowed only in a session
+	// that grades; otherwise DENIED.
 	Sweep bool `protobuf:"varint,9,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	// Nobody wants this output: it goes to /dev/null. Without meaning for a
-	// command that is kept, since who joins it may want it.
+	// The caller does not want this output: it goes to /dev/null. Ignored for a
+	// kept command, because a client that joins it may want the output.
 	DiscardStdout bool `protobuf:"varint,10,opt,name=discard_stdout,json=discardStdout,proto3" json:"discard_stdout,omitempty"`
 	DiscardStderr bool `protobuf:"varint,11,opt,name=discard_stderr,json=discardStderr,proto3" json:"discard_stderr,omitempty"`
-	// Files that the command is to write: each is read as Read does once the
-	// command has ended, after the sweep, and comes with the exit. Their limits
-	// add up to 16 MiB at most. Only in a session that grades, and not for a
-	// command that is kept; else DENIED.
+	// Files that the command will write. After the command has ended and the
+	// sweep is done, each is read as by Read and returned with the exit. The sum
+	// of their limits must be at most 16 MiB. Allowed only in a session that
+	// grades and not for a kept command; otherwise DENIED.
 	Read []*ReadRequest `protobuf:"bytes,12,rep,name=read,proto3" json:"read,omitempty"`
-	// Nothing is started where one of `read` is there already: EXISTS.
+	// If a file of `read` exists already, the command is not started: EXISTS.
 	Unwritten     bool `protobuf:"varint,13,opt,name=unwritten,proto3" json:"unwritten,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2658,7 +2660,7 @@ func (x *ExecStart) GetUnwritten() bool {
 type ExecJoin struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	StdoutOffset  int64                  `protobuf:"varint,2,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // bytes the caller has already
+	StdoutOffset  int64                  `protobuf:"varint,2,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // bytes that the caller already has
 	StderrOffset  int64                  `protobuf:"varint,3,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2810,7 +2812,7 @@ type ExecRequest_Start struct {
 }
 
 type ExecRequest_Join struct {
-	Join *ExecJoin `protobuf:"bytes,2,opt,name=join,proto3,oneof"` // takes over from a client that is still there
+	Join *ExecJoin `protobuf:"bytes,2,opt,name=join,proto3,oneof"` // takes over from a client that is still connected
 }
 
 type ExecRequest_Stdin struct {
@@ -2945,14 +2947,14 @@ func (*ExecReply_Joined_) isExecReply_Is() {}
 
 type Exit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"` // 0..255, or -1 when a signal ended it
+	Code          int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"` // 0..255, or -1 if a signal killed it
 	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
-	TimedOut      bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"` // the timeout was what ended it
-	Killed        bool                   `protobuf:"varint,4,opt,name=killed,proto3" json:"killed,omitempty"`                     // a cancel, Settle, Sweep or Quiesce was what ended it
-	UserUs        int64                  `protobuf:"varint,5,opt,name=user_us,json=userUs,proto3" json:"user_us,omitempty"`       // of the first process and those it waited for
+	TimedOut      bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"` // killed by the timeout
+	Killed        bool                   `protobuf:"varint,4,opt,name=killed,proto3" json:"killed,omitempty"`                     // killed by a cancel, Settle, Sweep or Quiesce
+	UserUs        int64                  `protobuf:"varint,5,opt,name=user_us,json=userUs,proto3" json:"user_us,omitempty"`       // of the first process and the children it waited for
 	SystemUs      int64                  `protobuf:"varint,6,opt,name=system_us,json=systemUs,proto3" json:"system_us,omitempty"`
 	PeakRssBytes  int64                  `protobuf:"varint,7,opt,name=peak_rss_bytes,json=peakRssBytes,proto3" json:"peak_rss_bytes,omitempty"`
-	Swept         []*Process             `protobuf:"bytes,8,rep,name=swept,proto3" json:"swept,omitempty"` // what ExecStart.sweep killed, as it was before
+	Swept         []*Process             `protobuf:"bytes,8,rep,name=swept,proto3" json:"swept,omitempty"` // what ExecStart.sweep killed, in its state before that
 	Read          []*Exit_Answer         `protobuf:"bytes,9,rep,name=read,proto3" json:"read,omitempty"`   // of ExecStart.read, in its order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3055,7 +3057,7 @@ type SignalRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // 1..64, to the command's process group
-	Tree          bool                   `protobuf:"varint,3,opt,name=tree,proto3" json:"tree,omitempty"`     // SIGKILL to everything that descends from it; `signal` is ignored; returns when it is dead
+	Tree          bool                   `protobuf:"varint,3,opt,name=tree,proto3" json:"tree,omitempty"`     // SIGKILL to the command and its descendants; `signal` is ignored; returns when they are dead
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3153,7 +3155,7 @@ type TerminalOpen struct {
 	Command       *ExecStart             `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`  // absent: join. Its id, stdin, keep and timeout must be unset
 	Rows          uint32                 `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`       // 0: 24; when joining: unchanged
 	Columns       uint32                 `protobuf:"varint,4,opt,name=columns,proto3" json:"columns,omitempty"` // 0: 80
-	Offset        int64                  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`   // joining: of the first byte wanted; -1: only new ones
+	Offset        int64                  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`   // when joining: of the first byte wanted; -1: only new bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3419,10 +3421,10 @@ func (*TerminalReply_Output_) isTerminalReply_Is() {}
 
 func (*TerminalReply_Exit) isTerminalReply_Is() {}
 
-// UploadRequest. The archive may hold folders, regular files and symbolic
-// links; names are relative, without "..". A file replaces what is at its name,
-// and nothing is written through a link. Other entries are refused (UNSAFE) and
-// end the call; what was extracted before stays.
+// UploadRequest is the input of Upload. The archive may contain folders,
+// regular files and symbolic links with relative names without "..". A file
+// replaces what exists under its name, and nothing is written through a link.
+// Any other entry fails the call with UNSAFE; what was extracted before stays.
 type UploadRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Start         *UploadStart           `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"` // in the first message only
@@ -3477,8 +3479,8 @@ func (x *UploadRequest) GetData() []byte {
 
 type UploadStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Dir           []byte                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`                                  // made if missing; empty: the session's
-	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`                                // owner of all that is made; empty: the session's
+	Dir           []byte                 `protobuf:"bytes,1,opt,name=dir,proto3" json:"dir,omitempty"`                                  // created if missing; empty: the session's
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`                                // owner of all that is created; empty: the session's
 	MaxBytes      int64                  `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`       // of file contents together; 0: 4 GiB
 	MaxEntries    int64                  `protobuf:"varint,4,opt,name=max_entries,json=maxEntries,proto3" json:"max_entries,omitempty"` // 0: 100,000
 	unknownFields protoimpl.UnknownFields
@@ -3595,10 +3597,11 @@ func (x *UploadReply) GetBytes() int64 {
 	return 0
 }
 
-// DownloadRequest. A folder's entries are relative to it; a file is one entry of
-// its name. Links are sent as links; devices, sockets, pipes and what is on the
-// kernel's own file systems (/proc, /sys) are left out. The reader must treat
-// every byte as hostile.
+// DownloadRequest is the input of Download. The names of entries are relative
+// to the folder; a file is a single entry with its own name. Links are sent as
+// links. Devices, sockets, pipes and everything on the kernel's file systems
+// (/proc, /sys) are left out. The reader must not trust any byte of the
+// archive.
 type DownloadRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                                // relative to the session's folder
@@ -3910,7 +3913,7 @@ func (x *FileInfo) GetLinks() int64 {
 type ServicesReply_Service struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"` // 0: does not run
+	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"` // 0: not running
 	Starts        int64                  `protobuf:"varint,3,opt,name=starts,proto3" json:"starts,omitempty"`
 	Exit          *Exit                  `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`     // of the last run, once ended
 	Output        []byte                 `protobuf:"bytes,5,opt,name=output,proto3" json:"output,omitempty"` // its last 64 KiB, stdout and stderr together
@@ -3985,8 +3988,8 @@ func (x *ServicesReply_Service) GetOutput() []byte {
 
 type FreshReply_Moved struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`        // what stood in the way: the folder, or a link or file above it
-	Aside         []byte                 `protobuf:"bytes,2,opt,name=aside,proto3" json:"aside,omitempty"`      // where it is now; empty: it could not be moved (a mount) and was emptied
+	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`        // what was moved: the folder, or a link or file above it
+	Aside         []byte                 `protobuf:"bytes,2,opt,name=aside,proto3" json:"aside,omitempty"`      // its new path; empty: it could not be moved (a mount) and was emptied
 	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`        // folder, file, link, other
 	Entries       int64                  `protobuf:"varint,4,opt,name=entries,proto3" json:"entries,omitempty"` // names in it, of a folder; an empty folder is not reported
 	unknownFields protoimpl.UnknownFields
@@ -4053,7 +4056,7 @@ func (x *FreshReply_Moved) GetEntries() int64 {
 
 type ExecReply_Joined struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	StdoutOffset  int64                  `protobuf:"varint,1,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // of the next byte; more than was asked for if bytes were lost
+	StdoutOffset  int64                  `protobuf:"varint,1,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // of the next byte; larger than requested if bytes were lost
 	StderrOffset  int64                  `protobuf:"varint,2,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4106,8 +4109,8 @@ func (x *ExecReply_Joined) GetStderrOffset() int64 {
 type Exit_Answer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // why there is no data: a reason as in a status; or empty, with an error that has none
-	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`   // in words; empty: `data` is the file
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // why there is no data: a reason as in a status; empty if the error has none
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`   // for people; empty: `data` is the file
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

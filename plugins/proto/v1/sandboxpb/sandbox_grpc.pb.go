@@ -4,31 +4,30 @@
 // - protoc             v3.21.12
 // source: v1/sandbox.proto
 
-// What the host and sandboxd, PID 1 of a sandbox, say to each other. sandboxd
-// is the gRPC server on both services, on connections that the core made:
+// The protocol between the host and sandboxd, which is PID 1 of a sandbox.
+// sandboxd serves both services over connections that it makes to the core:
 // nothing inside a sandbox listens.
 //
-// Words: a session is one agent or verifier in one sandbox; a label is 16 bytes
-// that name one connection; "inside" is in the sandbox.
+// Terms: a session is one agent or verifier in one sandbox; a label is 16 bytes
+// that name one connection; "inside" means in the sandbox.
 //
-// Paths, arguments and environment entries are bytes, because in Linux they
-// need not be UTF-8. They never hold a zero byte; one that does is refused with
-// INVALID.
+// Paths, arguments and environment entries are bytes because in Linux they need
+// not be UTF-8. A value that contains a zero byte is refused with INVALID.
 //
 // A failed call carries a google.rpc.ErrorInfo with domain "berth" and one of
 // these reasons:
-//   NO_PROGRAM  (NOT_FOUND)            argv[0] is not there
-//   NOT_FOUND   (NOT_FOUND)            path, user, command id or terminal id is not there
+//   NO_PROGRAM  (NOT_FOUND)            argv[0] does not exist
+//   NOT_FOUND   (NOT_FOUND)            path, user, command id or terminal id does not exist
 //   DENIED      (PERMISSION_DENIED)    the kernel refused: EACCES, EPERM, not executable
 //   NO_ROOM     (RESOURCE_EXHAUSTED)   no process, memory, descriptor or disk space left
-//   TOO_LARGE   (OUT_OF_RANGE)         more than the limit that the request names
-//   UNSAFE      (FAILED_PRECONDITION)  a link, device, pipe or special file where none may be
+//   TOO_LARGE   (OUT_OF_RANGE)         more than the limit in the request
+//   UNSAFE      (FAILED_PRECONDITION)  a link, device, pipe or special file where none is allowed
 //   EXISTS      (ALREADY_EXISTS)       the id is taken
 //   FROZEN      (FAILED_PRECONDITION)  commands cannot start while the sandbox is frozen
 //   REVOKED     (PERMISSION_DENIED)    the session is not open; sent by the core's relay
-//   INVALID     (INVALID_ARGUMENT)     the request makes no sense; the text says which part
-//   TIMEOUT     (DEADLINE_EXCEEDED)    processes did not stop, or did not die, in time
-//   TAMPERED    (DATA_LOSS)            PID 1's limits, scheduling policy or processors are not those of its start
+//   INVALID     (INVALID_ARGUMENT)     the request is invalid; the text says which part
+//   TIMEOUT     (DEADLINE_EXCEEDED)    processes did not stop or exit in time
+//   TAMPERED    (DATA_LOSS)            PID 1's limits, scheduling policy or CPU affinity were changed
 //   GONE        (UNAVAILABLE)          another client has joined the command or terminal
 // UNAVAILABLE without a reason means that the connection is gone.
 
@@ -75,74 +74,80 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // SandboxControl is for the core only, on sandboxd's first connection. When
-// that connection ends, sandboxd ends, and with it everything in the sandbox.
+// that connection ends, sandboxd exits, and everything in the sandbox is
+// killed.
 type SandboxControlClient interface {
 	// Hello is the first call. It may attach the core's own session.
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloReply, error)
-	// Renew sets the lease anew: sandboxd ends when that time passes without
-	// another Renew. It also sets back PID 1's oom_score_adj, which root of the
-	// sandbox can raise, and fails with TAMPERED, each time, after something was
-	// changed that cannot be set back. The lease is renewed nevertheless.
+	// Renew renews the lease: sandboxd exits if that time passes without another
+	// Renew. Renew also resets PID 1's oom_score_adj, which root in the sandbox
+	// can raise. If something was changed that cannot be reset, every Renew fails
+	// with TAMPERED, but still renews the lease.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewReply, error)
-	// Attach announces one connection of a session, which the core hands over
-	// afterwards with the same label. The session begins with its first Attach.
-	// Without a label it is about this connection, which serves SandboxShell from
-	// then on, too: for the core's own session, once, and never to be detached.
+	// Attach announces one connection of a session. The core passes the
+	// connection on afterwards with the same label. The session begins with its
+	// first Attach. Without a label, Attach makes this connection serve
+	// SandboxShell too, for the core's own session. This is possible once, and
+	// that session cannot be detached.
 	Attach(ctx context.Context, in *AttachRequest, opts ...grpc.CallOption) (*AttachReply, error)
-	// Detach closes every connection of a session and returns when no call of it
-	// is being carried out any more. It kills nothing: commands and terminals
-	// stay, and a later Attach of the same session finds those kept by id. An Exec
-	// of a command that is not kept first sends what the command has written so
-	// far, and ends with REVOKED; where the client does not take it within a
-	// second, the connection ends without that word.
+	// Detach closes every connection of a session and returns when none of its
+	// calls is running. It kills nothing: commands and terminals keep running,
+	// and after a later Attach of the same session, kept ones can be joined by
+	// id. An Exec of a command that is not kept sends the output so far and ends
+	// with REVOKED. If the client does not read it within a second, the
+	// connection is closed without REVOKED.
 	Detach(ctx context.Context, in *DetachRequest, opts ...grpc.CallOption) (*DetachReply, error)
-	// Starts says which programs a session has started so far.
+	// Starts reports how many programs a session has started so far.
 	Starts(ctx context.Context, in *StartsRequest, opts ...grpc.CallOption) (*StartsReply, error)
-	// Freeze stops every process but sandboxd and returns once all have stopped;
-	// those that were stopped before stay so at Thaw. Commands and terminals
-	// cannot be started until Thaw; files can be read. Freezing twice is no error.
+	// Freeze stops every process except sandboxd and returns when all have
+	// stopped. Processes that were stopped before stay stopped at Thaw. Commands
+	// and terminals cannot start until Thaw; files can be read. Freezing twice is
+	// not an error.
 	Freeze(ctx context.Context, in *FreezeRequest, opts ...grpc.CallOption) (*FreezeReply, error)
-	// Thaw lets go on what Freeze stopped.
+	// Thaw continues the processes that Freeze stopped.
 	Thaw(ctx context.Context, in *ThawRequest, opts ...grpc.CallOption) (*ThawReply, error)
-	// Processes lists what runs, without sandboxd itself.
+	// Processes lists the running processes without sandboxd itself.
 	Processes(ctx context.Context, in *ProcessesRequest, opts ...grpc.CallOption) (*ProcessesReply, error)
 	// Settle ends an agent: see SettleRequest for what is killed. It fails with
 	// TAMPERED as Renew does.
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleReply, error)
-	// Sweep kills every process that is not in `known`, does not descend from
-	// one that is, and is no service; again and again until there is none.
+	// Sweep kills every process that is not in `known`, does not descend from one
+	// in `known`, and is not a service. It repeats until none is left.
 	Sweep(ctx context.Context, in *SweepRequest, opts ...grpc.CallOption) (*SweepReply, error)
-	// Quiesce kills every process but sandboxd, services too, reaps them, and
-	// says what they were.
+	// Quiesce kills every process except sandboxd, including services, reaps
+	// them, and returns them.
 	Quiesce(ctx context.Context, in *QuiesceRequest, opts ...grpc.CallOption) (*QuiesceReply, error)
-	// StartService runs the image's entrypoint or a service of the task. It is
-	// known as a service from then on, and so is what descends from it.
+	// StartService runs the image's entrypoint or a service of the task. The
+	// process and its descendants count as a service from then on.
 	StartService(ctx context.Context, in *StartServiceRequest, opts ...grpc.CallOption) (*StartServiceReply, error)
-	// RestartServices starts every service that does not run, in the order of
-	// their first start; but none whose program, interpreter or script changed
-	// after Mark.
+	// RestartServices starts every service that is not running, in the order of
+	// their first start. It does not start a service whose program, interpreter
+	// or script changed after Mark.
 	RestartServices(ctx context.Context, in *RestartServicesRequest, opts ...grpc.CallOption) (*RestartServicesReply, error)
 	// Services lists every service that was ever started, running or not.
 	Services(ctx context.Context, in *ServicesRequest, opts ...grpc.CallOption) (*ServicesReply, error)
-	// Listen opens a loopback port inside, for as long as the call lasts. The
-	// first message says which; each further one names a connection that was
-	// accepted, for which the core hands over one of its own.
+	// Listen opens a loopback port inside for as long as the call lasts. The
+	// first message contains the port. Each further message is the label of an
+	// accepted connection, for which the core passes on a connection with that
+	// label.
 	Listen(ctx context.Context, in *ListenRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListenReply], error)
-	// Dial connects to a loopback port inside; the core then hands over a
-	// connection with the label of the request, which is copied to it.
+	// Dial connects to a loopback port inside. The core then passes on a
+	// connection with the label of the request, and sandboxd copies the data
+	// between the two.
 	Dial(ctx context.Context, in *DialRequest, opts ...grpc.CallOption) (*DialReply, error)
-	// Mark says that the agent's turn begins: what changes from now on is what
-	// Changes finds. It returns when files that change get a later time than all
-	// that changed before the call. A later Mark takes its place.
+	// Mark marks the beginning of the agent's turn: Changes reports what changed
+	// after it. Mark returns when the clock of the file system has advanced, so
+	// that later changes have a later time than all earlier ones. A later Mark
+	// replaces it.
 	Mark(ctx context.Context, in *MarkRequest, opts ...grpc.CallOption) (*MarkReply, error)
-	// Changes compares what a command would resolve to, and the services that
-	// run, with the time of Mark. Without a Mark nothing has changed.
+	// Changes reports which files that a command or a running service uses have
+	// changed after Mark. Without a Mark nothing has changed.
 	Changes(ctx context.Context, in *ChangesRequest, opts ...grpc.CallOption) (*ChangesReply, error)
-	// Fresh makes each folder anew and empty, moving aside what was there.
+	// Fresh creates each folder new and empty, and moves aside what was there.
 	Fresh(ctx context.Context, in *FreshRequest, opts ...grpc.CallOption) (*FreshReply, error)
-	// Read reads one regular file, following no link in any part of its path.
+	// Read reads one regular file. It follows no link in any part of the path.
 	Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadReply, error)
-	// Stats says what the sandbox has used so far.
+	// Stats reports the resource usage of the sandbox so far.
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsReply, error)
 }
 
@@ -378,74 +383,80 @@ func (c *sandboxControlClient) Stats(ctx context.Context, in *StatsRequest, opts
 // for forward compatibility.
 //
 // SandboxControl is for the core only, on sandboxd's first connection. When
-// that connection ends, sandboxd ends, and with it everything in the sandbox.
+// that connection ends, sandboxd exits, and everything in the sandbox is
+// killed.
 type SandboxControlServer interface {
 	// Hello is the first call. It may attach the core's own session.
 	Hello(context.Context, *HelloRequest) (*HelloReply, error)
-	// Renew sets the lease anew: sandboxd ends when that time passes without
-	// another Renew. It also sets back PID 1's oom_score_adj, which root of the
-	// sandbox can raise, and fails with TAMPERED, each time, after something was
-	// changed that cannot be set back. The lease is renewed nevertheless.
+	// Renew renews the lease: sandboxd exits if that time passes without another
+	// Renew. Renew also resets PID 1's oom_score_adj, which root in the sandbox
+	// can raise. If something was changed that cannot be reset, every Renew fails
+	// with TAMPERED, but still renews the lease.
 	Renew(context.Context, *RenewRequest) (*RenewReply, error)
-	// Attach announces one connection of a session, which the core hands over
-	// afterwards with the same label. The session begins with its first Attach.
-	// Without a label it is about this connection, which serves SandboxShell from
-	// then on, too: for the core's own session, once, and never to be detached.
+	// Attach announces one connection of a session. The core passes the
+	// connection on afterwards with the same label. The session begins with its
+	// first Attach. Without a label, Attach makes this connection serve
+	// SandboxShell too, for the core's own session. This is possible once, and
+	// that session cannot be detached.
 	Attach(context.Context, *AttachRequest) (*AttachReply, error)
-	// Detach closes every connection of a session and returns when no call of it
-	// is being carried out any more. It kills nothing: commands and terminals
-	// stay, and a later Attach of the same session finds those kept by id. An Exec
-	// of a command that is not kept first sends what the command has written so
-	// far, and ends with REVOKED; where the client does not take it within a
-	// second, the connection ends without that word.
+	// Detach closes every connection of a session and returns when none of its
+	// calls is running. It kills nothing: commands and terminals keep running,
+	// and after a later Attach of the same session, kept ones can be joined by
+	// id. An Exec of a command that is not kept sends the output so far and ends
+	// with REVOKED. If the client does not read it within a second, the
+	// connection is closed without REVOKED.
 	Detach(context.Context, *DetachRequest) (*DetachReply, error)
-	// Starts says which programs a session has started so far.
+	// Starts reports how many programs a session has started so far.
 	Starts(context.Context, *StartsRequest) (*StartsReply, error)
-	// Freeze stops every process but sandboxd and returns once all have stopped;
-	// those that were stopped before stay so at Thaw. Commands and terminals
-	// cannot be started until Thaw; files can be read. Freezing twice is no error.
+	// Freeze stops every process except sandboxd and returns when all have
+	// stopped. Processes that were stopped before stay stopped at Thaw. Commands
+	// and terminals cannot start until Thaw; files can be read. Freezing twice is
+	// not an error.
 	Freeze(context.Context, *FreezeRequest) (*FreezeReply, error)
-	// Thaw lets go on what Freeze stopped.
+	// Thaw continues the processes that Freeze stopped.
 	Thaw(context.Context, *ThawRequest) (*ThawReply, error)
-	// Processes lists what runs, without sandboxd itself.
+	// Processes lists the running processes without sandboxd itself.
 	Processes(context.Context, *ProcessesRequest) (*ProcessesReply, error)
 	// Settle ends an agent: see SettleRequest for what is killed. It fails with
 	// TAMPERED as Renew does.
 	Settle(context.Context, *SettleRequest) (*SettleReply, error)
-	// Sweep kills every process that is not in `known`, does not descend from
-	// one that is, and is no service; again and again until there is none.
+	// Sweep kills every process that is not in `known`, does not descend from one
+	// in `known`, and is not a service. It repeats until none is left.
 	Sweep(context.Context, *SweepRequest) (*SweepReply, error)
-	// Quiesce kills every process but sandboxd, services too, reaps them, and
-	// says what they were.
+	// Quiesce kills every process except sandboxd, including services, reaps
+	// them, and returns them.
 	Quiesce(context.Context, *QuiesceRequest) (*QuiesceReply, error)
-	// StartService runs the image's entrypoint or a service of the task. It is
-	// known as a service from then on, and so is what descends from it.
+	// StartService runs the image's entrypoint or a service of the task. The
+	// process and its descendants count as a service from then on.
 	StartService(context.Context, *StartServiceRequest) (*StartServiceReply, error)
-	// RestartServices starts every service that does not run, in the order of
-	// their first start; but none whose program, interpreter or script changed
-	// after Mark.
+	// RestartServices starts every service that is not running, in the order of
+	// their first start. It does not start a service whose program, interpreter
+	// or script changed after Mark.
 	RestartServices(context.Context, *RestartServicesRequest) (*RestartServicesReply, error)
 	// Services lists every service that was ever started, running or not.
 	Services(context.Context, *ServicesRequest) (*ServicesReply, error)
-	// Listen opens a loopback port inside, for as long as the call lasts. The
-	// first message says which; each further one names a connection that was
-	// accepted, for which the core hands over one of its own.
+	// Listen opens a loopback port inside for as long as the call lasts. The
+	// first message contains the port. Each further message is the label of an
+	// accepted connection, for which the core passes on a connection with that
+	// label.
 	Listen(*ListenRequest, grpc.ServerStreamingServer[ListenReply]) error
-	// Dial connects to a loopback port inside; the core then hands over a
-	// connection with the label of the request, which is copied to it.
+	// Dial connects to a loopback port inside. The core then passes on a
+	// connection with the label of the request, and sandboxd copies the data
+	// between the two.
 	Dial(context.Context, *DialRequest) (*DialReply, error)
-	// Mark says that the agent's turn begins: what changes from now on is what
-	// Changes finds. It returns when files that change get a later time than all
-	// that changed before the call. A later Mark takes its place.
+	// Mark marks the beginning of the agent's turn: Changes reports what changed
+	// after it. Mark returns when the clock of the file system has advanced, so
+	// that later changes have a later time than all earlier ones. A later Mark
+	// replaces it.
 	Mark(context.Context, *MarkRequest) (*MarkReply, error)
-	// Changes compares what a command would resolve to, and the services that
-	// run, with the time of Mark. Without a Mark nothing has changed.
+	// Changes reports which files that a command or a running service uses have
+	// changed after Mark. Without a Mark nothing has changed.
 	Changes(context.Context, *ChangesRequest) (*ChangesReply, error)
-	// Fresh makes each folder anew and empty, moving aside what was there.
+	// Fresh creates each folder new and empty, and moves aside what was there.
 	Fresh(context.Context, *FreshRequest) (*FreshReply, error)
-	// Read reads one regular file, following no link in any part of its path.
+	// Read reads one regular file. It follows no link in any part of the path.
 	Read(context.Context, *ReadRequest) (*ReadReply, error)
-	// Stats says what the sandbox has used so far.
+	// Stats reports the resource usage of the sandbox so far.
 	Stats(context.Context, *StatsRequest) (*StatsReply, error)
 	mustEmbedUnimplementedSandboxControlServer()
 }
@@ -1027,27 +1038,27 @@ const (
 // SandboxShell is for plugins: one session's commands, files and terminals.
 type SandboxShellClient interface {
 	// Exec runs one command. The first message is `start` or `join`; the last
-	// answer is `exit`. It ends with the command's first process: what that left
-	// in the background runs on, and what it writes from then on is lost.
+	// answer is `exit`. Exec ends when the command's first process exits. Its
+	// background processes keep running, and their later output is lost.
 	//
-	// Cancelling the call kills the command and all that descends from it, and
-	// its kernel session, unless it is kept (see ExecStart). A connection that
-	// breaks, or that the core detaches, kills nothing.
+	// Cancelling the call kills the command, its descendants, and its kernel
+	// session, unless it is kept (see ExecStart). Nothing is killed when a
+	// connection breaks or the core detaches it.
 	Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecRequest, ExecReply], error)
 	// Signal sends a signal to a running command or terminal.
 	Signal(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (*SignalReply, error)
-	// Terminal opens a pseudo-terminal with a command on it, or joins one. It is
-	// kept: the end of the call, however it ends, leaves it running.
+	// Terminal opens a pseudo-terminal with a command on it, or joins one. The
+	// terminal is kept: it keeps running however the call ends.
 	Terminal(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[TerminalRequest, TerminalReply], error)
 	// Upload extracts one tar archive below a folder.
 	Upload(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadRequest, UploadReply], error)
 	// Download sends a file or folder as one tar archive.
 	Download(ctx context.Context, in *DownloadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadReply], error)
-	// Stat looks at one name.
+	// Stat returns information about one path.
 	Stat(ctx context.Context, in *StatRequest, opts ...grpc.CallOption) (*StatReply, error)
-	// Read is SandboxControl.Read for a session that grades (AttachRequest.grading):
-	// sandboxd itself reads one regular file, following no link in any part of
-	// its path. Any other session gets DENIED.
+	// Read is SandboxControl.Read for a session that grades
+	// (AttachRequest.grading): sandboxd itself reads one regular file and follows
+	// no link in any part of the path. Any other session gets DENIED.
 	Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadReply, error)
 }
 
@@ -1154,27 +1165,27 @@ func (c *sandboxShellClient) Read(ctx context.Context, in *ReadRequest, opts ...
 // SandboxShell is for plugins: one session's commands, files and terminals.
 type SandboxShellServer interface {
 	// Exec runs one command. The first message is `start` or `join`; the last
-	// answer is `exit`. It ends with the command's first process: what that left
-	// in the background runs on, and what it writes from then on is lost.
+	// answer is `exit`. Exec ends when the command's first process exits. Its
+	// background processes keep running, and their later output is lost.
 	//
-	// Cancelling the call kills the command and all that descends from it, and
-	// its kernel session, unless it is kept (see ExecStart). A connection that
-	// breaks, or that the core detaches, kills nothing.
+	// Cancelling the call kills the command, its descendants, and its kernel
+	// session, unless it is kept (see ExecStart). Nothing is killed when a
+	// connection breaks or the core detaches it.
 	Exec(grpc.BidiStreamingServer[ExecRequest, ExecReply]) error
 	// Signal sends a signal to a running command or terminal.
 	Signal(context.Context, *SignalRequest) (*SignalReply, error)
-	// Terminal opens a pseudo-terminal with a command on it, or joins one. It is
-	// kept: the end of the call, however it ends, leaves it running.
+	// Terminal opens a pseudo-terminal with a command on it, or joins one. The
+	// terminal is kept: it keeps running however the call ends.
 	Terminal(grpc.BidiStreamingServer[TerminalRequest, TerminalReply]) error
 	// Upload extracts one tar archive below a folder.
 	Upload(grpc.ClientStreamingServer[UploadRequest, UploadReply]) error
 	// Download sends a file or folder as one tar archive.
 	Download(*DownloadRequest, grpc.ServerStreamingServer[DownloadReply]) error
-	// Stat looks at one name.
+	// Stat returns information about one path.
 	Stat(context.Context, *StatRequest) (*StatReply, error)
-	// Read is SandboxControl.Read for a session that grades (AttachRequest.grading):
-	// sandboxd itself reads one regular file, following no link in any part of
-	// its path. Any other session gets DENIED.
+	// Read is SandboxControl.Read for a session that grades
+	// (AttachRequest.grading): sandboxd itself reads one regular file and follows
+	// no link in any part of the path. Any other session gets DENIED.
 	Read(context.Context, *ReadRequest) (*ReadReply, error)
 	mustEmbedUnimplementedSandboxShellServer()
 }

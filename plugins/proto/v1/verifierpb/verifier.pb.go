@@ -4,9 +4,8 @@
 // 	protoc        v3.21.12
 // source: v1/verifier.proto
 
-// The contract of verifier plugins: programs that look at what an agent left
-// and say how good it is. plugin.proto says how a plugin is started, and what
-// holds for every call.
+// The contract of verifier plugins: programs that grade the result of an agent.
+// plugin.proto specifies how a plugin is started and the rules for every call.
 
 package verifierpb
 
@@ -26,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// VerdictDecision is what a verdict comes down to.
+// VerdictDecision is the result of a verdict.
 type VerdictDecision int32
 
 const (
@@ -34,7 +33,7 @@ const (
 	VerdictDecision_VERDICT_DECISION_PASS        VerdictDecision = 1
 	VerdictDecision_VERDICT_DECISION_FAIL        VerdictDecision = 2
 	VerdictDecision_VERDICT_DECISION_CONTINUE    VerdictDecision = 3 // in rounds only: let the user answer, and judge again
-	VerdictDecision_VERDICT_DECISION_SCORED      VerdictDecision = 4 // scores, and nothing decided
+	VerdictDecision_VERDICT_DECISION_SCORED      VerdictDecision = 4 // scores without a decision
 )
 
 // Enum value maps for VerdictDecision.
@@ -82,7 +81,7 @@ func (VerdictDecision) EnumDescriptor() ([]byte, []int) {
 	return file_v1_verifier_proto_rawDescGZIP(), []int{0}
 }
 
-// FindingSeverity is what a finding does to the integrity of an attempt.
+// FindingSeverity is the effect of a finding on the integrity of an attempt.
 type FindingSeverity int32
 
 const (
@@ -193,20 +192,20 @@ type VerifierRequest struct {
 	// references/, attempt/{turns,steps,surface,verdicts}.jsonl,
 	// attempt/{artifacts,captures,frames}/. Read it; never write to it.
 	View       string     `protobuf:"bytes,1,opt,name=view,proto3" json:"view,omitempty"`
-	Stage      string     `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`                              // name of the stage; empty where the task has one
+	Stage      string     `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`                              // name of the stage; empty if the task has one stage
 	Round      int64      `protobuf:"varint,3,opt,name=round,proto3" json:"round,omitempty"`                             // 1... between turns; 0: after the last one
 	RoundsLeft int64      `protobuf:"varint,4,opt,name=rounds_left,json=roundsLeft,proto3" json:"rounds_left,omitempty"` // follow-ups that may still come
 	Earlier    []*Verdict `protobuf:"bytes,5,rep,name=earlier,proto3" json:"earlier,omitempty"`                          // of the verifiers before it, in the task's order
 	// Address of a gRPC server, "unix:/path", that serves SandboxShell of
-	// sandbox.proto for the sandbox that is graded, with Read and sweep. Empty
-	// without a need for one.
+	// sandbox.proto for the sandbox that is graded, with Read and sweep. Empty if
+	// the verifier needs no sandbox.
 	Shell         string                            `protobuf:"bytes,6,opt,name=shell,proto3" json:"shell,omitempty"`
 	Models        map[string]*modelpb.ModelEndpoint `protobuf:"bytes,7,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by the names of VerifierTraits.models
 	User          string                            `protobuf:"bytes,8,opt,name=user,proto3" json:"user,omitempty"`                                                                               // that commands run as; empty: the session's default
-	Env           map[string]string                 `protobuf:"bytes,9,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`       // for commands of the verification; may hold secrets: log none
+	Env           map[string]string                 `protobuf:"bytes,9,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`       // for commands of the verification; may hold secrets, so do not log it
 	TimeoutMs     int64                             `protobuf:"varint,10,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`                                                  // how long Verify may take, enforced by the core; 0: no limit
 	Scratch       string                            `protobuf:"bytes,11,opt,name=scratch,proto3" json:"scratch,omitempty"`                                                                        // empty folder to write to, kept in the attempt as verifier/
-	SettingsJson  []byte                            `protobuf:"bytes,12,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"`                                          // the task's for this verifier
+	SettingsJson  []byte                            `protobuf:"bytes,12,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"`                                          // the task's settings for this verifier
 	ConfigJson    []byte                            `protobuf:"bytes,13,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`                                                // the experiment's block
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -404,7 +403,7 @@ type isVerifyEvent_Event interface {
 }
 
 type VerifyEvent_Log struct {
-	Log string `protobuf:"bytes,1,opt,name=log,proto3,oneof"` // a line for people, without its end; at most 64 KiB
+	Log string `protobuf:"bytes,1,opt,name=log,proto3,oneof"` // a line for people, without the line break; at most 64 KiB
 }
 
 type VerifyEvent_Verdict struct {
@@ -417,7 +416,7 @@ func (*VerifyEvent_Verdict) isVerifyEvent_Event() {}
 
 type Verdict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verifier      string                 `protobuf:"bytes,1,opt,name=verifier,proto3" json:"verifier,omitempty"` // set by the core; what a plugin sends here is not used
+	Verifier      string                 `protobuf:"bytes,1,opt,name=verifier,proto3" json:"verifier,omitempty"` // set by the core; a value from the plugin is ignored
 	Stage         string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`       // likewise
 	Round         int64                  `protobuf:"varint,3,opt,name=round,proto3" json:"round,omitempty"`      // likewise
 	Decision      VerdictDecision        `protobuf:"varint,4,opt,name=decision,proto3,enum=berth.v1.VerdictDecision" json:"decision,omitempty"`
@@ -523,8 +522,8 @@ func (x *Verdict) GetFindings() []*VerdictFinding {
 	return nil
 }
 
-// Score is a named number. Nothing is assumed about its range unless min or max
-// is given; a value outside of them ends the attempt as verifier_error.
+// Score is a named number. It has no range unless min or max is set; a value
+// outside of its range ends the attempt as verifier_error.
 type Score struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         float64                `protobuf:"fixed64,1,opt,name=value,proto3" json:"value,omitempty"`   // finite: anything else is BAD_REWARD
@@ -598,7 +597,7 @@ type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Passed        bool                   `protobuf:"varint,2,opt,name=passed,proto3" json:"passed,omitempty"`
-	Weight        float64                `protobuf:"fixed64,3,opt,name=weight,proto3" json:"weight,omitempty"` // 0: none was given
+	Weight        float64                `protobuf:"fixed64,3,opt,name=weight,proto3" json:"weight,omitempty"` // 0: no weight
 	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -662,7 +661,7 @@ func (x *Checkpoint) GetNote() string {
 	return ""
 }
 
-// VerdictFinding is something odd that was seen.
+// VerdictFinding is something unusual that the verifier reports.
 type VerdictFinding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"` // snake_case, countable: "stale_reward"
@@ -726,9 +725,9 @@ func (x *VerdictFinding) GetText() string {
 type RewriteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Request       *VerifierRequest       `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`     // of the judgement
-	Verdict       *Verdict               `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`     // that it came to
-	Candidate     string                 `protobuf:"bytes,4,opt,name=candidate,proto3" json:"candidate,omitempty"` // what the user is about to say
+	Request       *VerifierRequest       `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`     // of the Verify call
+	Verdict       *Verdict               `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`     // the result of that Verify call
+	Candidate     string                 `protobuf:"bytes,4,opt,name=candidate,proto3" json:"candidate,omitempty"` // the message that the user is about to send
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -793,7 +792,7 @@ func (x *RewriteRequest) GetCandidate() string {
 
 type RewriteReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"` // to send instead; empty ends the loop
+	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"` // the message to send instead; empty ends the loop
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -4,9 +4,8 @@
 // - protoc             v3.21.12
 // source: v1/verifier.proto
 
-// The contract of verifier plugins: programs that look at what an agent left
-// and say how good it is. plugin.proto says how a plugin is started, and what
-// holds for every call.
+// The contract of verifier plugins: programs that grade the result of an agent.
+// plugin.proto specifies how a plugin is started and the rules for every call.
 
 package verifierpb
 
@@ -33,25 +32,24 @@ const (
 //
 // Verifier judges attempts. The plugin serves it, the core calls it.
 type VerifierClient interface {
-	// Verify makes one judgement. It is called, for one attempt,
-	//   - after each turn, if the task asks for judgements between turns and the
-	//     verifier announced `rounds`: on copies taken while the sandbox was
-	//     frozen, without a shell, with `round` 1, 2, ...;
+	// Verify judges an attempt once. For one attempt it is called
+	//   - after each turn, if the task asks for it and the verifier announced
+	//     `rounds`: on copies taken while the sandbox was frozen, without a shell,
+	//     with `round` 1, 2, ...;
 	//   - once per stage after the agent's access has ended (`round` 0), in the
 	//     task's order of verifiers, each seeing the verdicts before it;
-	//   - again, any time later, on the same view (`berth regrade`), if it needs
-	//     no sandbox.
+	//   - again at any later time, on the same view (`berth regrade`), if it needs no sandbox.
 	//
 	// The stream is any number of `log`, then one `verdict`, and nothing after
 	// it. A stream that ends without a verdict is an error of the verifier.
 	//
-	// Work that is bad is a verdict. An error means that no judgement was
-	// possible: the attempt ends as verifier_error, or artifact_missing for the
-	// reason ARTIFACT_MISSING. Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG,
+	// Bad work is a verdict. An error means that the verifier could not judge:
+	// the attempt ends as verifier_error, or artifact_missing for the reason
+	// ARTIFACT_MISSING. Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG,
 	// MODEL_UNAVAILABLE, ARTIFACT_MISSING, BAD_REWARD.
 	Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyEvent], error)
-	// Rewrite (capability "rewrite") checks what a simulated user is about to
-	// say, before it is said. Only asked after a verdict `continue` of the same
+	// Rewrite (capability "rewrite") checks a message of the simulated user
+	// before it is sent. It is called only after a verdict `continue` of the same
 	// verifier in the same round. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED,
 	// BAD_CONFIG, MODEL_UNAVAILABLE.
 	Rewrite(ctx context.Context, in *RewriteRequest, opts ...grpc.CallOption) (*RewriteReply, error)
@@ -100,25 +98,24 @@ func (c *verifierClient) Rewrite(ctx context.Context, in *RewriteRequest, opts .
 //
 // Verifier judges attempts. The plugin serves it, the core calls it.
 type VerifierServer interface {
-	// Verify makes one judgement. It is called, for one attempt,
-	//   - after each turn, if the task asks for judgements between turns and the
-	//     verifier announced `rounds`: on copies taken while the sandbox was
-	//     frozen, without a shell, with `round` 1, 2, ...;
+	// Verify judges an attempt once. For one attempt it is called
+	//   - after each turn, if the task asks for it and the verifier announced
+	//     `rounds`: on copies taken while the sandbox was frozen, without a shell,
+	//     with `round` 1, 2, ...;
 	//   - once per stage after the agent's access has ended (`round` 0), in the
 	//     task's order of verifiers, each seeing the verdicts before it;
-	//   - again, any time later, on the same view (`berth regrade`), if it needs
-	//     no sandbox.
+	//   - again at any later time, on the same view (`berth regrade`), if it needs no sandbox.
 	//
 	// The stream is any number of `log`, then one `verdict`, and nothing after
 	// it. A stream that ends without a verdict is an error of the verifier.
 	//
-	// Work that is bad is a verdict. An error means that no judgement was
-	// possible: the attempt ends as verifier_error, or artifact_missing for the
-	// reason ARTIFACT_MISSING. Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG,
+	// Bad work is a verdict. An error means that the verifier could not judge:
+	// the attempt ends as verifier_error, or artifact_missing for the reason
+	// ARTIFACT_MISSING. Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG,
 	// MODEL_UNAVAILABLE, ARTIFACT_MISSING, BAD_REWARD.
 	Verify(*VerifyRequest, grpc.ServerStreamingServer[VerifyEvent]) error
-	// Rewrite (capability "rewrite") checks what a simulated user is about to
-	// say, before it is said. Only asked after a verdict `continue` of the same
+	// Rewrite (capability "rewrite") checks a message of the simulated user
+	// before it is sent. It is called only after a verdict `continue` of the same
 	// verifier in the same round. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED,
 	// BAD_CONFIG, MODEL_UNAVAILABLE.
 	Rewrite(context.Context, *RewriteRequest) (*RewriteReply, error)

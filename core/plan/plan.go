@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/store"
@@ -229,4 +230,32 @@ func (p *Plan) Manifest(h store.Header) *store.Manifest {
 		m.Trials[i] = p.Trials[i].Trial
 	}
 	return m
+}
+
+// endpoints are where the models of a cell are, by who uses them.
+func endpoints(c *config.Cell) map[string]store.Endpoint {
+	all := map[string]store.Endpoint{}
+	add := func(who string, ms map[string]*cell.Model) {
+		for role, m := range ms {
+			e := store.Endpoint{Address: m.BaseURL, Replay: m.Replay}
+			if m.APIKey != nil {
+				e.Key = "written in the experiment"
+				if m.APIKey.Secret() != nil {
+					e.Key = m.APIKey.String()
+				}
+			}
+			all[who+"."+role] = e
+		}
+	}
+	add("agent", c.Agent.Models)
+	if c.User != nil {
+		add("user", c.User.Agent.Models)
+	}
+	for label, v := range c.Verifiers {
+		add(fmt.Sprintf("verifier %q", label), v.Models)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
 }

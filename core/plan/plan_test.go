@@ -17,7 +17,6 @@ import (
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -320,31 +319,6 @@ func TestCostIsTheWorstOrUnknown(t *testing.T) {
 		case tt.want < 0 && (c.WorstUSD != nil || len(c.Unknown) != 1 || !strings.Contains(c.Unknown[0], tt.why)):
 			t.Errorf("%s: %+v, want unknown because %q", name, c, tt.why)
 		}
-	}
-}
-
-func TestDiffNamesWhatChanged(t *testing.T) {
-	t.Parallel()
-	dir := folder(t, map[string]string{"one": "", "two": ""})
-	before := plans(t, load(t, dir, two), &plugins{}).Manifest(store.Header{})
-	if d := plan.Diff(before, plans(t, load(t, dir, two), &plugins{}).Manifest(store.Header{})); d != nil {
-		t.Errorf("the same plan differs: %v", d)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "tasks", "two", "task"), []byte("memory"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	body := strings.Replace(two, "repeat = 3", "repeat = 2\n  per_trial {\n    agent_time = \"7m\"\n  }", 1)
-	after := plans(t, load(t, dir, body), &plugins{}).Manifest(store.Header{})
-	var got []string
-	for _, c := range plan.Diff(before, after) {
-		got = append(got, c.String())
-	}
-	want := []string{
-		"cell agent=a: per_trial.agent_time_ns: added 420000000000", "cell agent=b: per_trial.agent_time_ns: added 420000000000",
-		"task d/two: content: sha256:" + strings.Repeat("0", 64) + " → sha256:" + strings.Repeat("6", 64), "repeat: 3 → 2",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

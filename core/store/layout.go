@@ -54,6 +54,21 @@ func TrialDir(task, cell string, repetition int, id string) string {
 	return fmt.Sprintf("%s--%s--%d-%s", Name(task, maxName), Name(cell, maxName), repetition, Name(id[:min(8, len(id))], 8))
 }
 
+// keptName is the name of a file of the experiment in ExperimentDir,
+// slash-separated.
+func keptName(name string) string {
+	local := filepath.FromSlash(name)
+	if !filepath.IsLocal(local) {
+		local = filepath.Join("outside", strings.TrimLeft(filepath.Join(string(filepath.Separator), local), string(filepath.Separator)))
+	}
+	return filepath.ToSlash(filepath.Clean(local))
+}
+
+// Kept is where the run in dir keeps a file of its experiment, by [File.Name].
+func Kept(dir, name string) string {
+	return filepath.Join(dir, ExperimentDir, filepath.FromSlash(keptName(name)))
+}
+
 // AttemptDir names the folder of an attempt, below that of its trial.
 func AttemptDir(attempt int) string { return fmt.Sprintf("attempt-%d", attempt) }
 

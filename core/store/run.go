@@ -2,6 +2,7 @@ package store
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -81,6 +82,20 @@ func Create(parent string, m *Manifest, files []File) (*Run, error) {
 		return nil, errors.Join(fmt.Errorf("create run: manifest: %w", err), r.Close())
 	}
 	return r, nil
+}
+
+// keep writes a file of the experiment as it was given.
+func keep(dir string, f File) error {
+	file := filepath.Join(dir, filepath.FromSlash(keptName(f.Name)))
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return replace(file, f.Bytes)
+}
+
+func digestOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // Open begins to write a run that exists; berth is the version of this

@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/load"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
-	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/cmd/berth/internal/resume"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -90,7 +90,7 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 	if err != nil {
 		return err
 	}
-	if why := store.Untrusted(dir); why != nil && !sf.trust {
+	if why := resume.Untrusted(dir); why != nil && !sf.trust {
 		return &exit{exitUsage, fmt.Errorf("%w: whoever can change the run folder decides where your keys are sent and what is run. Read its experiment, then resume with --trust", why)}
 	}
 	m, err := store.ReadManifest(dir)
@@ -123,7 +123,7 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 	if err = a.startable(l); err != nil {
 		return err
 	}
-	if changes := plan.Diff(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
+	if changes := resume.ChangedPlan(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
 		for _, c := range changes {
 			a.because(c.String())
 		}
@@ -133,7 +133,7 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 	if err != nil {
 		return err
 	}
-	diverted := plan.Diverted(m, l.Plan.Manifest(m.Header))
+	diverted := resume.ChangedModels(m, l.Plan.Manifest(m.Header))
 	if err = a.drift(ctx, l, s, diverted, sf.acceptDrift); err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -146,7 +146,7 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *load.Flags) (str
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("the run has lost the files of its experiment: %w: name the experiment with --experiment", err)
 	}
-	changed, err := store.ChangedFiles(dir, m)
+	changed, err := resume.ChangedFiles(dir, m)
 	if err != nil {
 		return "", err
 	}
@@ -165,7 +165,7 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *load.Flags) (str
 
 // drift compares the plugins of the attempts so far with those of now. diverted
 // are the models that are reached in another way.
-func (a *app) drift(ctx context.Context, l *load.Loaded, s *store.Run, diverted []plan.Change, accept bool) error {
+func (a *app) drift(ctx context.Context, l *load.Loaded, s *store.Run, diverted []resume.Change, accept bool) error {
 	entries, err := l.Host.List(ctx)
 	if err != nil {
 		return err

@@ -1,4 +1,7 @@
-package plan
+// Package resume compares a stored run with what would go on with it now: the
+// plan, the models' addresses and keys, the files of the experiment, and who can
+// write to the run folder. The command line decides what a difference means.
+package resume
 
 import (
 	"bytes"
@@ -39,15 +42,15 @@ func (c Change) String() string {
 // maxChanges bounds a diff: who changed everything need not read all of it.
 const maxChanges = 50
 
-// Diff says what of a stored plan could have other results than the plan made
-// now. None: the trials are the same. What cannot change results (limits of
-// the run, names of blocks, prices) is not compared.
-func Diff(before, after *store.Manifest) []Change {
+// ChangedPlan lists the differences between a stored plan and one made now that
+// could change results. It is empty if the trials are the same. Limits of the run,
+// names of blocks and prices cannot change results and are not compared.
+func ChangedPlan(before, after *store.Manifest) []Change {
 	if sameTrials(before.Trials, after.Trials) {
 		return nil
 	}
 	var changes []Change
-	changes = append(changes, diffCells(before.Cells, after.Cells)...)
+	changes = append(changes, diffCells(before, after)...)
 	changes = append(changes, diffTasks(before, after)...)
 	if r, now := repeats(before), repeats(after); r != now {
 		changes = append(changes, Change{What: "repeat", Before: strconv.Itoa(r), After: strconv.Itoa(now)})
@@ -81,23 +84,36 @@ func repeats(m *store.Manifest) int {
 	return most
 }
 
-func diffCells(before, after []store.Cell) []Change {
-	old, now := map[string]store.Cell{}, map[string]store.Cell{}
-	for _, c := range before {
-		old[c.Key] = c
+func cellsByKey(m *store.Manifest) map[string]store.Cell {
+	cells := make(map[string]store.Cell, len(m.Cells))
+	for _, c := range m.Cells {
+		cells[c.Key] = c
 	}
-	for _, c := range after {
-		now[c.Key] = c
+	return cells
+}
+
+// bothKeys are the keys of two maps: those of the first, sorted, then the others.
+func bothKeys[V any](a, b map[string]V) []string {
+	keys := slices.Sorted(maps.Keys(a))
+	for _, k := range slices.Sorted(maps.Keys(b)) {
+		if _, known := a[k]; !known {
+			keys = append(keys, k)
+		}
 	}
+	return keys
+}
+
+func diffCells(before, after *store.Manifest) []Change {
+	old, now := cellsByKey(before), cellsByKey(after)
 	var changes []Change
-	for _, key := range union(slices.Sorted(maps.Keys(old)), slices.Sorted(maps.Keys(now))) {
+	for _, key := range bothKeys(old, now) {
 		a, inOld := old[key]
 		b, inNow := now[key]
 		switch {
 		case !inNow:
-			changes = append(changes, Change{What: "cell", Before: name(key)})
+			changes = append(changes, Change{What: "cell", Before: cellName(key)})
 		case !inOld:
-			changes = append(changes, Change{What: "cell", After: name(key)})
+			changes = append(changes, Change{What: "cell", After: cellName(key)})
 		default:
 			changes = append(changes, diffIdentities(key, a.Identity, b.Identity)...)
 		}
@@ -108,9 +124,9 @@ func diffCells(before, after []store.Cell) []Change {
 // diffIdentities compares a cell's identity for each dataset, and says what is
 // the same for all datasets once.
 func diffIdentities(key string, a, b map[string]json.RawMessage) []Change {
-	where := "cell " + name(key)
+	where := "cell " + cellName(key)
 	var changes []Change
-	for _, d := range union(slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b))) {
+	for _, d := range bothKeys(a, b) {
 		switch {
 		case a[d] == nil:
 			changes = append(changes, Change{Where: where, What: "dataset", After: strconv.Quote(d)})
@@ -127,7 +143,7 @@ func diffIdentities(key string, a, b map[string]json.RawMessage) []Change {
 	return changes
 }
 
-func name(key string) string {
+func cellName(key string) string {
 	if key == "" {
 		return "(only one)"
 	}
@@ -150,7 +166,7 @@ func diffJSON(where, path string, a, b any) []Change {
 	mb, okB := b.(map[string]any)
 	if okA && okB {
 		var changes []Change
-		for _, k := range union(slices.Sorted(maps.Keys(ma)), slices.Sorted(maps.Keys(mb))) {
+		for _, k := range bothKeys(ma, mb) {
 			p := k
 			if path != "" {
 				p = path + "." + k
@@ -190,7 +206,7 @@ func text(v any) string {
 func diffTasks(before, after *store.Manifest) []Change {
 	old, now := digests(before), digests(after)
 	var changes []Change
-	for _, t := range union(slices.Sorted(maps.Keys(old)), slices.Sorted(maps.Keys(now))) {
+	for _, t := range bothKeys(old, now) {
 		if a, b := old[t], now[t]; a != b {
 			changes = append(changes, Change{Where: "task " + t, What: "content", Before: a, After: b})
 		}
@@ -210,4 +226,28 @@ func digests(m *store.Manifest) map[string]string {
 		out[t.Dataset+"/"+t.Task] = d
 	}
 	return out
+}
+
+// ChangedModels lists the models that a stored plan reaches at another address, or
+// with another key, than the plan made now. This changes no stored result, but it
+// may send a key, and all that an agent says, to somebody else.
+func ChangedModels(before, after *store.Manifest) []Change {
+	old, now := cellsByKey(before), cellsByKey(after)
+	var changes []Change
+	for _, key := range bothKeys(old, now) {
+		changes = append(changes, diffJSON("cell "+cellName(key), "models", modelTree(old[key]), modelTree(now[key]))...)
+	}
+	return changes
+}
+
+func modelTree(c store.Cell) any {
+	models := maps.Clone(c.Models)
+	if models == nil {
+		models = map[string]store.Endpoint{}
+	}
+	b, err := json.Marshal(models)
+	if err != nil {
+		return nil // strings always marshal
+	}
+	return tree(b)
 }

@@ -1,4 +1,4 @@
-package store
+package resume
 
 import (
 	"crypto/sha256"
@@ -11,43 +11,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
+
+	"github.com/berth-eval/berth/core/store"
 )
 
-// keptName is the name of a file of the experiment in ExperimentDir,
-// slash-separated.
-func keptName(name string) string {
-	local := filepath.FromSlash(name)
-	if !filepath.IsLocal(local) {
-		local = filepath.Join("outside", strings.TrimLeft(filepath.Join(string(filepath.Separator), local), string(filepath.Separator)))
-	}
-	return filepath.ToSlash(filepath.Clean(local))
-}
-
-// Kept is where the run in dir keeps a file of its experiment, by [File.Name].
-func Kept(dir, name string) string {
-	return filepath.Join(dir, ExperimentDir, filepath.FromSlash(keptName(name)))
-}
-
-// keep writes a file of the experiment as it was given.
-func keep(dir string, f File) error {
-	file := filepath.Join(dir, filepath.FromSlash(keptName(f.Name)))
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return replace(file, f.Bytes)
-}
-
-func digestOf(b []byte) string {
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// ChangedFiles says which files of the experiment are not as they were when the
-// run in dir was made: a line for each, sorted.
-func ChangedFiles(dir string, m *Manifest) ([]string, error) {
-	top := filepath.Join(dir, ExperimentDir)
+// ChangedFiles lists the files of the experiment that are not as they were when
+// the run in dir was made: one line for each, sorted.
+func ChangedFiles(dir string, m *store.Manifest) ([]string, error) {
+	top := filepath.Join(dir, store.ExperimentDir)
 	missing := maps.Clone(m.Header.Files)
 	var changed []string
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
@@ -95,9 +67,9 @@ func digestFile(path string) (string, error) {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Untrusted says who else than this user (and root) may have decided what the
-// run in dir does when it goes on: whose a file or folder of it is, or that
-// others can write to it. Nil: nobody.
+// Untrusted fails if anybody but this user and root can decide what the run in dir
+// does when it is resumed: because a file or folder of it belongs to somebody else,
+// or because others can write to it.
 func Untrusted(dir string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -111,17 +83,17 @@ func Untrusted(dir string) error {
 	case above.Mode().Perm()&0o002 != 0 && above.Mode()&fs.ModeSticky == 0:
 		return fmt.Errorf("%s, in which the run is, can be written to by others (mode %#o)", filepath.Dir(dir), above.Mode().Perm())
 	}
-	for _, name := range []string{".", ManifestFile, JournalDir, TrialsDir} {
-		if err = only(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range []string{".", store.ManifestFile, store.JournalDir, store.TrialsDir} {
+		if err = onlyOurs(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	for _, sub := range []string{ExperimentDir, JournalDir} {
+	for _, sub := range []string{store.ExperimentDir, store.JournalDir} {
 		err = filepath.WalkDir(filepath.Join(dir, sub), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
-			return only(path)
+			return onlyOurs(path)
 		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -130,8 +102,8 @@ func Untrusted(dir string) error {
 	return nil
 }
 
-// only says who else can write to a file or folder.
-func only(path string) error {
+// onlyOurs fails if others can write to a file or folder.
+func onlyOurs(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err

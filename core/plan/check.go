@@ -15,10 +15,10 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// cellNeeds is what the plugins of a cell said.
-type cellNeeds struct {
-	agent, user *agent.Needs
-	verifiers   map[string]verifier.Traits // by the name that tasks use
+// Needs is what the plugins of a cell said that they need.
+type Needs struct {
+	Agent, User *agent.Needs               // nil: it could not be asked
+	Verifiers   map[string]verifier.Traits // by the name that tasks use
 }
 
 // checks asks the plugins of every cell about every task.
@@ -43,19 +43,19 @@ type asker struct {
 
 func (a *asker) cell(ctx context.Context, i int) error {
 	c := a.plan.Experiment.Cells[i]
-	n := &cellNeeds{verifiers: map[string]verifier.Traits{}}
-	a.needs[i] = n
+	n := &Needs{Verifiers: map[string]verifier.Traits{}}
+	a.plan.needs[i] = n
 	first := Public(c, &c.Datasets[0])
 	role := agent.RoleAgent
 	if c.Agent.Oracle {
 		role = agent.RoleOracle
 	}
 	var err error
-	if n.agent, err = a.agent(ctx, c, first.Agent, role); err != nil {
+	if n.Agent, err = a.agent(ctx, c, first.Agent, role); err != nil {
 		return err
 	}
 	if c.User != nil {
-		if n.user, err = a.agent(ctx, c, first.User.Agent, agent.RoleUser); err != nil {
+		if n.User, err = a.agent(ctx, c, first.User.Agent, agent.RoleUser); err != nil {
 			return err
 		}
 	}
@@ -119,14 +119,14 @@ func (a *asker) failed(ctx context.Context, who, cell string, err error) error {
 }
 
 // verifiers asks the verifiers that a task names what they need.
-func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *task.Task, n *cellNeeds) error {
+func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *task.Task, n *Needs) error {
 	for i := range t.Stages {
 		for _, u := range t.Stages[i].Verifiers {
 			name := u.Name
 			if v := tc.Verifiers[u.Name]; v.Plugin != "" {
 				name = v.Plugin
 			}
-			if _, known := n.verifiers[u.Name]; known || a.gone["verifier "+name] {
+			if _, known := n.Verifiers[u.Name]; known || a.gone["verifier "+name] {
 				continue
 			}
 			p, _, err := a.in.Plugins.Verifier(ctx, name)
@@ -136,7 +136,7 @@ func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *
 				}
 				continue
 			}
-			n.verifiers[u.Name] = p.Traits
+			n.Verifiers[u.Name] = p.Traits
 		}
 	}
 	return nil
@@ -144,11 +144,11 @@ func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *
 
 // task asks whether a task can be run in a cell.
 func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) error {
-	c, n, t := a.plan.Experiment.Cells[cell], a.needs[cell], a.plan.Tasks[place].Task
-	known := feasible.Known{Agent: n.agent, User: n.user, Verifiers: n.verifiers, Gateway: len(a.in.Dialects.Dialects) > 0}
+	c, n, t := a.plan.Experiment.Cells[cell], a.plan.needs[cell], a.plan.Tasks[place].Task
+	known := feasible.Known{Agent: n.Agent, User: n.User, Verifiers: n.Verifiers, Gateway: a.in.Gateway}
 	refused := feasible.Unsupported(t, tc, known)
-	if len(refused) == 0 && n.agent != nil {
-		report, err := a.environment(ctx, c, tc, t, *n.agent)
+	if len(refused) == 0 && n.Agent != nil {
+		report, err := a.environment(ctx, c, tc, t, *n.Agent)
 		if err != nil {
 			return err
 		}

@@ -4,15 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/feasible"
-	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -22,8 +19,8 @@ type Input struct {
 	Formats    []task.Format
 	// Plugins answer what they need and refuse; nil asks nobody.
 	Plugins trial.Plugins
-	// Dialects are those that the gateway speaks; none: there are no models.
-	Dialects dialect.Set
+	// Gateway says that requests to models are served.
+	Gateway bool
 	// Options are the user's choices for loading tasks.
 	Options task.Options
 }
@@ -38,10 +35,10 @@ type Plan struct {
 	Missing  []Missing
 	// Secrets are those that cannot be read, with their places.
 	Secrets config.Diagnostics
-	Cost    Cost
 	// Checker keeps what plugins answered; the attempts of the run go on with it.
 	Checker *feasible.Checker
 
+	needs      []*Needs                     // of the cells; nil where nobody was asked
 	identities []map[string]json.RawMessage // of the cells, by dataset
 }
 
@@ -74,46 +71,6 @@ type Problem struct {
 	// Refusal says that it concerns these tasks in these cells only: the rest
 	// can be run without them.
 	Refusal bool `json:"refusal,omitempty"`
-}
-
-// String is the problem on one line.
-func (p Problem) String() string {
-	var b strings.Builder
-	if len(p.Tasks) > 0 {
-		fmt.Fprintf(&b, "task %s: ", some(p.Tasks))
-	}
-	if len(p.Cells) > 0 && p.Cells[0] != "" {
-		fmt.Fprintf(&b, "cell %s: ", some(p.Cells))
-	}
-	if len(p.Tasks) == 0 && p.Dataset != "" {
-		fmt.Fprintf(&b, "dataset %s: ", p.Dataset)
-	}
-	if p.Severity == config.Warning {
-		b.WriteString("warning: ")
-	}
-	b.WriteString(environment.Problem{Summary: p.Summary, Detail: p.Detail}.String())
-	return b.String()
-}
-
-// Say is a problem of this plan on one line. A warning that is about all of it
-// names no task and no cell; how bad it is is left to the caller to say.
-func (p *Plan) Say(q Problem) string {
-	if len(q.Cells) == len(p.Experiment.Cells) {
-		q.Cells = nil
-	}
-	if n := len(q.Tasks); q.Severity == config.Warning && q.Cells == nil && n == len(p.Tasks) && n > 1 {
-		q.Tasks, q.Dataset = nil, ""
-	}
-	q.Severity = ""
-	return q.String()
-}
-
-// some names up to three of a list.
-func some(names []string) string {
-	if len(names) <= 3 {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
 }
 
 // MissingKind says what is missing.
@@ -179,8 +136,8 @@ func (m *maker) later() {
 // a dataset that cannot be read, a plugin that died. What is wrong with the
 // experiment or its tasks is in the plan.
 func Make(ctx context.Context, in Input) (*Plan, error) {
-	p := &Plan{Experiment: in.Experiment, Checker: &feasible.Checker{}}
-	m := &maker{in: in, plan: p, datasets: map[string][]int{}, needs: make([]*cellNeeds, len(in.Experiment.Cells))}
+	p := &Plan{Experiment: in.Experiment, Checker: &feasible.Checker{}, needs: make([]*Needs, len(in.Experiment.Cells))}
+	m := &maker{in: in, plan: p, datasets: map[string][]int{}}
 	if err := m.tasks(ctx); err != nil {
 		return nil, err
 	}
@@ -194,10 +151,16 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 			return nil, err
 		}
 	}
-	m.budgets()
 	m.problems.into(p)
-	p.Cost = cost(p, &m.in.Dialects, m.needs)
 	return p, nil
+}
+
+// Needs is what the plugins of a cell said that they need.
+func (p *Plan) Needs(cell int) Needs {
+	if n := p.needs[cell]; n != nil {
+		return *n
+	}
+	return Needs{}
 }
 
 // maker holds what is needed while a plan is made.
@@ -206,7 +169,6 @@ type maker struct {
 	plan     *Plan
 	datasets map[string][]int // places in plan.Tasks by the label of the dataset
 	problems problems
-	needs    []*cellNeeds // by cell; nil where nobody was asked
 }
 
 // Manifest is the plan as core/store keeps it.

@@ -60,13 +60,25 @@ type Plan struct {
 	Refused     int                `json:"refused_trials"` // of Trials: their cells refuse them
 	Cells       []PlanCell         `json:"cells"`
 	Tasks       []PlanTask         `json:"tasks"`
-	Cost        plan.Cost          `json:"cost"`
+	Cost        Cost               `json:"cost"`
 	Diagnostics config.Diagnostics `json:"diagnostics"`
 	Problems    []plan.Problem     `json:"problems"`
 	Missing     []plan.Missing     `json:"missing"`
 	// Ready says that `berth run` would start.
 	Ready bool          `json:"ready"`
 	List  []store.Trial `json:"list,omitempty"` // with --trials
+}
+
+// Cost is what a run can cost at most, in USD, of models.
+type Cost struct {
+	// WorstUSD is nil when it is not known; Unknown then says why. Unknown is
+	// not zero.
+	WorstUSD *float64 `json:"worst_usd"`
+	Unknown  []string `json:"unknown,omitempty"`
+	// LimitUSD is the limit of the run; nil means that it has none.
+	LimitUSD *float64 `json:"limit_usd,omitempty"`
+	// Attempts is how many there can be at most, retries included.
+	Attempts int `json:"attempts"`
 }
 
 // PlanCell is one cell of a plan.

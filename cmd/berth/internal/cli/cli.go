@@ -24,7 +24,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/bundles"
-	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -226,12 +226,12 @@ func cacheFolder() (string, error) {
 }
 
 // load reads and plans an experiment. The caller closes it.
-func (a *app) load(ctx context.Context, path string, f *load.Flags) (*load.Loaded, error) {
+func (a *app) load(ctx context.Context, path string, f *experiment.Flags) (*experiment.Loaded, error) {
 	h, err := a.host()
 	if err != nil {
 		return nil, err
 	}
-	return load.Load(ctx, path, f, load.Options{Formats: a.formats, Host: h, Env: a.env, Environment: defaultEnvironment})
+	return experiment.Load(ctx, path, f, experiment.Options{Formats: a.formats, Host: h, Env: a.env, Environment: defaultEnvironment})
 }
 
 // experimentPath says where the experiment is: a file or a folder.

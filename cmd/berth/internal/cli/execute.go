@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/requirement"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
@@ -53,7 +53,7 @@ func (f *runFlags) possible(m *store.Manifest) error {
 
 // job is a run to be carried out.
 type job struct {
-	*load.Loaded
+	*experiment.Loaded
 	flags *runFlags
 	store *store.Run
 	again []record.Outcome
@@ -79,7 +79,7 @@ func (f *runFlags) requirements() ([]requirement.Rule, error) {
 }
 
 // startable says what keeps a run from starting, after it was printed.
-func (a *app) startable(l *load.Loaded) error {
+func (a *app) startable(l *experiment.Loaded) error {
 	if a.JSON && !l.Ready() {
 		a.failure.Diagnostics = l.Diagnostics
 		if l.Plan != nil {
@@ -260,7 +260,7 @@ func (a *app) sayRun(res *output.Run) {
 }
 
 // header is what a manifest says of a run that is made now.
-func (a *app) header(l *load.Loaded, f *load.Flags) store.Header {
+func (a *app) header(l *experiment.Loaded, f *experiment.Flags) store.Header {
 	return store.Header{
 		Experiment: l.Experiment.Name, Created: time.Now().UTC(), Berth: version, Dir: l.Experiment.Dir, Variables: l.Experiment.Variables,
 		AllowEnv: f.AllowEnv, AllowRead: f.AllowRead, Lenient: f.Lenient, SkipRefused: f.SkipRefused,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -25,7 +25,7 @@ import (
 
 func (a *app) gatewayCommand() *cobra.Command {
 	var (
-		f    load.Flags
+		f    experiment.Flags
 		port int
 	)
 	cmd := &cobra.Command{
@@ -48,7 +48,7 @@ Anybody who has a token can use the model at the cost of the experiment's key.`,
 	return cmd
 }
 
-func (a *app) serveModels(ctx context.Context, path string, f *load.Flags, port int) (err error) {
+func (a *app) serveModels(ctx context.Context, path string, f *experiment.Flags, port int) (err error) {
 	formats := make([]string, len(a.formats))
 	for i, t := range a.formats {
 		formats[i] = t.Name()

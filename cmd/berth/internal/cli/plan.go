@@ -8,14 +8,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/cost"
+	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/dialects"
 )
 
 func (a *app) planCommand() *cobra.Command {
-	var f load.Flags
+	var f experiment.Flags
 	var trials bool
 	cmd := &cobra.Command{
 		Use:   "plan [PATH]",
@@ -49,7 +51,7 @@ would not start.`,
 	return cmd
 }
 
-func planAnswer(l *load.Loaded, trials bool) output.Plan {
+func planAnswer(l *experiment.Loaded, trials bool) output.Plan {
 	p := output.Plan{
 		Diagnostics: l.Diagnostics, Ready: l.Ready(), Cells: []output.PlanCell{}, Tasks: []output.PlanTask{},
 		Problems: []plan.Problem{}, Missing: []plan.Missing{},
@@ -57,7 +59,7 @@ func planAnswer(l *load.Loaded, trials bool) output.Plan {
 	if l.Experiment == nil || l.Plan == nil {
 		return p
 	}
-	p.Experiment, p.Repeat, p.Trials, p.Cost = l.Experiment.Name, l.Experiment.Repeat, len(l.Plan.Trials), l.Plan.Cost
+	p.Experiment, p.Repeat, p.Trials, p.Cost = l.Experiment.Name, l.Experiment.Repeat, len(l.Plan.Trials), cost.WorstCase(l.Plan, &dialects.All)
 	p.Diagnostics = append(p.Diagnostics, l.Plan.Secrets...)
 	p.Problems = append(p.Problems, l.Plan.Problems...)
 	p.Missing = append(p.Missing, l.Plan.Missing...)
@@ -95,7 +97,7 @@ func planAnswer(l *load.Loaded, trials bool) output.Plan {
 	return p
 }
 
-func (a *app) sayPlan(l *load.Loaded, trials bool) error {
+func (a *app) sayPlan(l *experiment.Loaded, trials bool) error {
 	p := planAnswer(l, trials)
 	if done, err := a.Answer(p); done {
 		return err
@@ -158,7 +160,7 @@ func (a *app) planTables(p *output.Plan) {
 	}
 }
 
-func costText(c plan.Cost) string {
+func costText(c output.Cost) string {
 	s := "unknown"
 	if c.WorstUSD != nil {
 		s = fmt.Sprintf("%.2f USD", *c.WorstUSD)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/resume"
 	"github.com/berth-eval/berth/core/record"
@@ -31,7 +31,7 @@ type resumeFlags struct {
 
 func (a *app) resumeCommand() *cobra.Command {
 	var (
-		ef load.Flags
+		ef experiment.Flags
 		rf runFlags
 		sf resumeFlags
 	)
@@ -78,7 +78,7 @@ read its experiment before you resume it.`,
 	return cmd
 }
 
-func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFlags, sf *resumeFlags) error {
+func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf *runFlags, sf *resumeFlags) error {
 	if _, err := rf.requirements(); err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (a *app) resume(ctx context.Context, name string, ef *load.Flags, rf *runFl
 }
 
 // keptExperiment is the experiment as the run keeps it, if it is as it was.
-func (a *app) keptExperiment(dir string, m *store.Manifest, ef *load.Flags) (string, error) {
+func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags) (string, error) {
 	path := filepath.Join(dir, store.ExperimentDir)
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("the run has lost the files of its experiment: %w: name the experiment with --experiment", err)
@@ -165,7 +165,7 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *load.Flags) (str
 
 // drift compares the plugins of the attempts so far with those of now. diverted
 // are the models that are reached in another way.
-func (a *app) drift(ctx context.Context, l *load.Loaded, s *store.Run, diverted []resume.Change, accept bool) error {
+func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, diverted []resume.Change, accept bool) error {
 	entries, err := l.Host.List(ctx)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -20,7 +20,7 @@ import (
 
 func (a *app) runCommand() *cobra.Command {
 	var (
-		ef load.Flags
+		ef experiment.Flags
 		rf runFlags
 		to string
 
@@ -75,7 +75,7 @@ incomplete, can be resumed; 130 interrupted.`,
 
 // prepare pulls and builds the images of a plan. A key of a model may be missing
 // here; an experiment or a plan with errors may not be.
-func (a *app) prepare(ctx context.Context, l *load.Loaded) error {
+func (a *app) prepare(ctx context.Context, l *experiment.Loaded) error {
 	if l.Plan == nil {
 		return a.startable(l) // says what is wrong with the experiment
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/plugins/suggest"
@@ -33,7 +33,7 @@ func (a *app) taskCommand() *cobra.Command {
 
 func (a *app) taskCheckCommand() *cobra.Command {
 	var (
-		f      load.Flags
+		f      experiment.Flags
 		format string
 	)
 	cmd := &cobra.Command{
@@ -55,7 +55,7 @@ task is invalid.`,
 	return cmd
 }
 
-func (a *app) taskCheck(ctx context.Context, dir, name string, f *load.Flags) error {
+func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Flags) error {
 	format, err := a.formatFor(dir, name)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/store"
@@ -33,7 +33,7 @@ type tryFlags struct {
 
 func (a *app) tryCommand() *cobra.Command {
 	var (
-		ef load.Flags
+		ef experiment.Flags
 		rf runFlags
 		tf tryFlags
 		to string

@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/load"
+	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/config"
@@ -11,7 +11,7 @@ import (
 )
 
 func (a *app) validateCommand() *cobra.Command {
-	var f load.Flags
+	var f experiment.Flags
 	cmd := &cobra.Command{
 		Use:   "validate [PATH]",
 		Short: "Check an experiment without running it",
@@ -34,7 +34,7 @@ by berth plan.`,
 	return cmd
 }
 
-func (a *app) sayValid(l *load.Loaded) error {
+func (a *app) sayValid(l *experiment.Loaded) error {
 	v := output.Validate{Diagnostics: l.Diagnostics, Problems: []plan.Problem{}, Missing: []plan.Missing{}}
 	v.Valid = !l.Diagnostics.HasErrors() && l.Experiment != nil
 	if l.Plan != nil {

@@ -1,9 +1,9 @@
-// Package load makes of an experiment's files the experiment and its plan, with
+// Package experiment reads the files of an experiment and makes its plan, with
 // everything that is wrong with them, for the commands that need one.
 //
-// It must not carry anything out. It starts plugins, which the caller ends with
+// It must not execute anything. It starts plugins, which the caller stops with
 // Close.
-package load
+package experiment
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/cost"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
@@ -107,13 +108,17 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		return err
 	}
 	l.Plan, err = plan.Make(ctx, plan.Input{
-		Experiment: l.Experiment, Formats: o.Formats, Plugins: trial.Of(l.Host), Dialects: dialects.All,
+		Experiment: l.Experiment, Formats: o.Formats, Plugins: trial.Of(l.Host), Gateway: true,
 		Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},
 	})
-	if err == nil && f.SkipRefused {
+	if err != nil {
+		return err
+	}
+	l.Plan.Problems = append(l.Plan.Problems, cost.SmallBudgets(l.Plan, &dialects.All)...)
+	if f.SkipRefused {
 		l.Plan.SkipRefused()
 	}
-	return err
+	return nil
 }
 
 // block is a block with a configuration that a plugin can judge.
@@ -187,7 +192,7 @@ func (l *Loaded) Complain(to *terminal.Printer) error {
 		if p.Severity == config.Warning {
 			head = terminal.Paint(to.ErrColor, terminal.Odd, "Warning:")
 		}
-		to.Notef("%s %s\n", head, terminal.Clean(l.Plan.Say(p)))
+		to.Notef("%s %s\n", head, terminal.Clean(Text(l.Plan, p)))
 	}
 	return nil
 }

@@ -1,36 +1,28 @@
-package plan
+// Package cost tells what a planned run can cost at most, and which of its budgets
+// are too small for one request.
+package cost
 
 import (
 	"fmt"
 	"math"
 	"slices"
 
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/price"
+	"github.com/berth-eval/berth/core/plan"
 )
 
-// Cost is what a run can cost at most, in USD, of models.
-type Cost struct {
-	// WorstUSD is nil when it is not known; Unknown then says why. Unknown is
-	// not zero.
-	WorstUSD *float64 `json:"worst_usd"`
-	Unknown  []string `json:"unknown,omitempty"`
-	// LimitUSD is the limit of the run; nil means that it has none.
-	LimitUSD *float64 `json:"limit_usd,omitempty"`
-	// Attempts is how many there can be at most, retries included.
-	Attempts int `json:"attempts"`
-}
-
-// cost is the worst case: every trial uses up its budget in every attempt, or
-// every cell its own.
-func cost(p *Plan, known *dialect.Set, needs []*cellNeeds) Cost {
+// WorstCase is the cost if every trial uses up its budget in every attempt, or
+// every cell its own budget.
+func WorstCase(p *plan.Plan, dialects *dialect.Set) output.Cost {
 	perTrial := make([]*float64, len(p.Experiment.Cells))
 	sums := make([]float64, len(p.Experiment.Cells))
-	var out Cost
+	var out output.Cost
 	for i, c := range p.Experiment.Cells {
-		usd, unknown := trialCost(c, known, needs[i])
+		usd, unknown := trialCost(c, dialects, p.Needs(i))
 		if len(unknown) == 0 {
 			perTrial[i] = &usd
 		}
@@ -76,19 +68,19 @@ func cost(p *Plan, known *dialect.Set, needs []*cellNeeds) Cost {
 // unbounded is why it is not known what an attempt can cost.
 type unbounded struct {
 	why   string
-	price bool // that of a model is not known, which no budget mends
+	price bool // the price of a model is not known, and a budget does not help
 }
 
 // trialCost is the most that one attempt in a cell can cost, or why that is
 // not known.
-func trialCost(c *config.Cell, known *dialect.Set, n *cellNeeds) (usd float64, unknown []unbounded) {
+func trialCost(c *config.Cell, dialects *dialect.Set, n plan.Needs) (usd float64, unknown []unbounded) {
 	add := func(who string, models map[string]*cell.Model, budget *float64, tokens *int64) {
 		if len(models) == 0 {
 			return
 		}
 		dearest := 0.0
 		for _, m := range models {
-			top, ok := price.Highest(price.Of(known, m))
+			top, ok := price.Highest(price.Of(dialects, m))
 			if !ok {
 				unknown = append(unknown, unbounded{fmt.Sprintf("the price of model %q is not known: add a price block", m.Label), true})
 				return
@@ -105,7 +97,7 @@ func trialCost(c *config.Cell, known *dialect.Set, n *cellNeeds) (usd float64, u
 			unknown = append(unknown, unbounded{who + " has no budget: set cost_usd or tokens", false})
 		}
 	}
-	if n == nil || n.agent == nil || len(n.agent.Dialects) > 0 {
+	if usesModels(n) {
 		add("an attempt", c.Agent.Models, c.PerTrial.CostUSD, c.PerTrial.Tokens)
 	}
 	if u := c.User; u != nil {

@@ -88,9 +88,6 @@ func onMachineIfUsed() *machine { return usedMachine }
 
 func getMachine(t *testing.T) machine {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("makes sandboxes: not with -short")
-	}
 	m := onMachine()
 	used.Do(func() { usedMachine = &m })
 	if m.err != nil {

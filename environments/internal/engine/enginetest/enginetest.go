@@ -47,6 +47,14 @@ func socket(candidates []string) string {
 	return ""
 }
 
+// notShort skips the test in the quick gate, which tries no engine.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("engines are tried by make test, not by the quick gate")
+	}
+}
+
 // Spec asks for a small sandbox of the engine behind the first socket that is
 // there. The test is skipped, with why, where no engine answers or it has no
 // image of ours.
@@ -59,6 +67,7 @@ func Spec(t *testing.T, e *engine.Environment, sockets ...string) environment.Sp
 // scripts/engines-for-tests wrote. The test is skipped where it did not.
 func Archive(t *testing.T, kind string) string {
 	t.Helper()
+	notShort(t)
 	path := "/var/lib/berth-engines/base-" + kind + "-archive.tar"
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("no archive of the base image (%v): run scripts/engines-for-tests as root to have it tried", err)
@@ -74,6 +83,7 @@ var useless sync.Map
 func SpecOf(t *testing.T, e *engine.Environment, image string, sockets ...string) environment.Spec {
 	t.Helper()
 	const help = ": run scripts/engines-for-tests as root to have it tried"
+	notShort(t)
 	at := socket(sockets)
 	if at == "" {
 		t.Skip("no engine for tests at " + strings.Join(sockets, ", ") + help)

@@ -1,0 +1,152 @@
+package command
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+var (
+	indented    = regexp.MustCompile(`^(    |  )(\$ )?((\$BERTH/)?(bin/)?berth .*)`)
+	inline      = regexp.MustCompile("`((?:bin/)?berth [^`]+)`")
+	remark      = regexp.MustCompile(`(   +|\s+#).*$`)
+	placeholder = regexp.MustCompile(`[…[]|\b(AGENT|ATTEMPT|DIR|FILE|FOLDER|KIND|NAME|PATH|RUN|TASK|TRIAL|VERSION|X)\b`)
+	anID        = regexp.MustCompile(`\b(ID|e652|3f9a2c)\b`)
+	aRun        = regexp.MustCompile(`runs/sweep-\w+`)
+)
+
+// tooMuch are the commands that are read, but not carried out.
+var tooMuch = []struct {
+	what   *regexp.Regexp
+	reason string
+}{
+	{regexp.MustCompile(`^berth agent (bundle|export|import|lock)\b`), "downloads packages, or needs what was downloaded"},
+	{regexp.MustCompile(`^berth run examples/(acp|claude-code|own-cli|scaffolds)\b`), "needs a bundle"},
+	{regexp.MustCompile(`^berth run examples/faults\b`), "ends with code 1, as the example says"},
+	{regexp.MustCompile(`^berth gateway\b`), "serves until it is stopped"},
+	{regexp.MustCompile(`^berth plugin test\b|BERTH_PLUGIN_PATH`), "needs a plugin of the reader's; the kits have tests of their own"},
+	{regexp.MustCompile(`^berth gc\b`), "removes things of this machine"},
+}
+
+// typed are the command lines of a text in their order: those that stand on
+// lines of their own, and with all those inside sentences.
+func typed(text string, all bool) (lines []string) {
+	text = strings.ReplaceAll(text, "\\\n", " ")
+	for line := range strings.Lines(text) {
+		if m := indented.FindStringSubmatch(strings.TrimSuffix(line, "\n")); m != nil {
+			lines = append(lines, remark.ReplaceAllString(m[3], ""))
+		}
+		for _, m := range inline.FindAllStringSubmatch(line, -1) {
+			if all || strings.HasPrefix(m[1], "bin/berth run examples/") {
+				lines = append(lines, m[1])
+			}
+		}
+	}
+	for i, l := range lines {
+		lines[i] = strings.TrimPrefix(strings.TrimPrefix(l, "$BERTH/"), "bin/")
+	}
+	return lines
+}
+
+// reader is a folder with what the documents take to be there, and the line of
+// a shell that stands in it.
+func reader(t *testing.T) func(line string) (string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "hello", "touch /app/done")
+	task(t, filepath.Join(dir, "tasks"), "sum", "touch /app/done")
+	experiment(t, dir, "agent.oracle, agent.nop", "")
+	file := filepath.Join(dir, "experiment.hcl")
+	e2etest.Write(t, dir, map[string]string{"experiment.hcl": e2etest.Read(t, file) + "variable \"model\" {\n  type    = string\n  default = \"large\"\n}\n"})
+	e2etest.Must(t, os.Symlink(filepath.Join(tree.Root, "examples"), filepath.Join(dir, "examples")))
+	e2etest.Must(t, os.Symlink(filepath.Join(tree.Root, "bin"), filepath.Join(dir, "bin")))
+	return func(line string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(tree.Binary)+":"+os.Getenv("PATH"), "XDG_DATA_HOME="+filepath.Join(dir, "data"), "NO_COLOR=1")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+}
+
+// idOfTrial finds an id in a table of trials.
+var idOfTrial = regexp.MustCompile(`(?m)^[0-9a-f]{8}\b`)
+
+// What help and documents tell a reader to type works when it is typed, in the
+// order in which it stands there. What cannot be carried out in a test has at
+// least flags that there are.
+func TestExamplesOfHelpAndDocumentsWork(t *testing.T) {
+	tree.NeedsSandbox(t)
+	t.Parallel()
+	var documents []string
+	for _, pattern := range []string{"docs/reference/cli.md", "README.md", "docs/*.md", "examples/*/README.md", "python/README.md"} {
+		found, err := filepath.Glob(filepath.Join(tree.Root, pattern))
+		e2etest.Must(t, err)
+		documents = append(documents, found...)
+	}
+	carriedOut, read := 0, map[string]bool{}
+	for _, document := range documents {
+		name, err := filepath.Rel(tree.Root, document)
+		e2etest.Must(t, err)
+		text := e2etest.Read(t, document)
+		all := typed(text, true)
+		if len(all) == 0 {
+			continue
+		}
+		sh := reader(t)
+		if out, err := sh("berth run"); err != nil { // what `show last` shows
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, line := range typed(text, false) {
+			if !possible(line) {
+				continue
+			}
+			carriedOut++
+			read[line] = true
+			if line = here(line); anID.MatchString(line) {
+				out, _ := sh("berth show last") //nolint:errcheck // the next command says why
+				line = anID.ReplaceAllString(line, idOfTrial.FindString(out))
+			}
+			if out, err := sh(line); err != nil {
+				t.Errorf("%s: %s: %v\n%s", name, line, err, out)
+			}
+		}
+		for _, line := range all {
+			if read[line] {
+				continue
+			}
+			read[line] = true
+			if out, err := sh(strings.NewReplacer("[", "", "]", "", "|", "", ">", "", "<", "").Replace(line) + " --help"); err != nil {
+				t.Errorf("%s: %s: %v\n%s", name, line, err, out)
+			}
+		}
+	}
+	if carriedOut < 40 {
+		t.Errorf("only %d commands were found", carriedOut)
+	}
+}
+
+// here is a command as it can be carried out in the folder of reader: the run
+// that an example names is another one, and jq need not be installed.
+func here(line string) string {
+	if line == "berth init" {
+		return "berth init new" // the folder has an experiment
+	}
+	line, _, _ = strings.Cut(line, " | jq")
+	return aRun.ReplaceAllString(line, "last")
+}
+
+// possible says whether a test can carry out a command.
+func possible(line string) bool {
+	for _, no := range tooMuch {
+		if no.what.MatchString(line) && !strings.Contains(line, "--dry-run") {
+			return false
+		}
+	}
+	return !placeholder.MatchString(line)
+}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -98,8 +101,38 @@ func (s *Sandbox) Changes(ctx context.Context, c Commands) (Changed, error) {
 	q := &pb.ChangesRequest{
 		User: c.User, Env: asBytes(c.Env), Dir: []byte(c.Dir), Programs: asBytes(c.Programs), Placed: asBytes(c.Placed), ServicesOnly: c.ServicesOnly,
 	}
+	if !c.ServicesOnly {
+		q.Known = image.all()
+	}
 	r, err := s.control.Changes(ctx, q)
+	image.add(r.GetRead())
 	return Changed{Files: asStrings(r.GetFiles()), More: int(r.GetMore()), Services: serviceChanges(r.GetServices())}, wrap("look for changes", err)
+}
+
+// image are the folders that Changes of any sandbox has read. sandboxd reads
+// those of another image itself, and they take the place of these.
+var image imageFolders
+
+type imageFolders struct {
+	mu     sync.Mutex
+	byPath map[string]*pb.ImageFolder
+}
+
+func (f *imageFolders) all() []*pb.ImageFolder {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Values(f.byPath))
+}
+
+func (f *imageFolders) add(read []*pb.ImageFolder) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.byPath == nil {
+		f.byPath = map[string]*pb.ImageFolder{}
+	}
+	for _, r := range read {
+		f.byPath[string(r.GetPath())] = r
+	}
 }
 
 func serviceChanges(in []*pb.ServiceChange) []ServiceChange {

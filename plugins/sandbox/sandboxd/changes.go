@@ -64,8 +64,14 @@ func (c *control) Changes(_ context.Context, q *pb.ChangesRequest) (*pb.ChangesR
 	}
 	defer pid1.BlockControl()()
 	if !q.GetServicesOnly() {
+		for _, f := range q.GetKnown() {
+			s.Known = append(s.Known, known(f))
+		}
 		if err := c.d.resolve(s, q); err != nil {
 			return nil, err
+		}
+		for _, f := range s.Read {
+			reply.Read = append(reply.Read, imageFolder(f))
 		}
 		for _, name := range s.Files {
 			reply.Files = append(reply.Files, []byte(name))
@@ -75,6 +81,23 @@ func (c *control) Changes(_ context.Context, q *pb.ChangesRequest) (*pb.ChangesR
 	var err error
 	reply.Services, err = c.d.suspects()
 	return reply, err
+}
+
+func known(f *pb.ImageFolder) changes.Folder {
+	out := changes.Folder{Path: text(f.GetPath()), Inode: f.GetInode(), Ctime: f.GetCtime(), Links: map[string]string{}}
+	targets := f.GetTargets()
+	for i, name := range f.GetNames()[:min(len(f.GetNames()), len(targets))] {
+		out.Links[text(name)] = text(targets[i])
+	}
+	return out
+}
+
+func imageFolder(f changes.Folder) *pb.ImageFolder {
+	out := &pb.ImageFolder{Path: []byte(f.Path), Inode: f.Inode, Ctime: f.Ctime}
+	for name, target := range f.Links {
+		out.Names, out.Targets = append(out.Names, []byte(name)), append(out.Targets, []byte(target))
+	}
+	return out
 }
 
 // resolve compares what a command of q would resolve to.

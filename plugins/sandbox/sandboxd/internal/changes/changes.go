@@ -56,6 +56,9 @@ type Search struct {
 	// changed since then is that of the image: had a file in it been written, it
 	// would have been copied, and the folder changed.
 	Born int64
+	// Known are folders whose links need not be read again. Read are those that
+	// were read.
+	Known, Read []Folder
 	// Placed are folders with files that changed later for a good reason.
 	Placed []string
 
@@ -64,10 +67,11 @@ type Search struct {
 	More  int
 
 	found   map[string]bool
-	looked  map[string]bool // what has been, see first
-	covered map[string]bool // folders, by any of their names: whether all files in them are compared
-	scripts []string        // for Follow
-	folders map[string]bool // names that are real folders, reached through real folders
+	looked  map[string]bool              // what has been, see first
+	covered map[string]bool              // folders of which all files are compared
+	image   map[string]map[string]string // links of folders that are still the image's; nil: of those that may have changed
+	scripts []string                     // for Follow
+	folders map[string]bool              // names that are real folders, reached through real folders
 }
 
 // links is how many links are followed for one name, as the kernel does.
@@ -81,8 +85,8 @@ func (s *Search) real(name string) (at string, st unix.Stat_t, ok bool) {
 	for len(rest) > 0 {
 		next := path.Join(at, rest[0])
 		rest = rest[1:]
-		if s.folders[next] && len(rest) > 0 {
-			at = next
+		if s.folders[next] {
+			at, st.Mode = next, unix.S_IFDIR
 			continue
 		}
 		if unix.Lstat(next, &st) != nil {
@@ -213,7 +217,7 @@ const tooMany = 50_000
 // folder has, the folder.
 func (s *Search) folder(name string, which func(string) bool) {
 	at, _, ok := s.real(name)
-	if !ok || !s.first(at) {
+	if !ok || !s.first(at) || s.imageFolder(at, which) {
 		return
 	}
 	dir, err := open(at)
@@ -226,7 +230,6 @@ func (s *Search) folder(name string, which func(string) bool) {
 	if unix.Fstat(fd, &own) != nil {
 		return
 	}
-	pristine := s.pristine(fd, &own)
 	entries, _ := dir.ReadDir(tooMany + 1)
 	if len(entries) > tooMany {
 		s.compare(at, &own)
@@ -239,46 +242,20 @@ func (s *Search) folder(name string, which func(string) bool) {
 			continue
 		}
 		var st unix.Stat_t
-		if !pristine && unix.Fstatat(fd, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && s.compare(path.Join(at, e.Name()), &st) {
+		if unix.Fstatat(fd, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && s.compare(path.Join(at, e.Name()), &st) {
 			changed = true
 		}
-		if e.Type()&os.ModeSymlink != 0 && s.leads(fd, at, e.Name(), which) {
+		if e.Type()&os.ModeSymlink == 0 {
+			continue
+		}
+		target, err := readlinkat(fd, e.Name())
+		if err == nil && !sameKind(e.Name(), target) && s.leaves(at, target) {
 			s.File(path.Join(at, e.Name()))
 		}
 	}
 	if which == nil && !changed {
 		s.compare(at, &own) // a name was removed
 	}
-}
-
-// leads says whether a link in a folder leads to a file that is not compared with
-// its folder. which is what picked the link.
-func (s *Search) leads(fd int, dir, name string, which func(string) bool) bool {
-	if which == nil {
-		return s.leaves(fd, dir, name)
-	}
-	target, err := readlinkat(fd, name)
-	return err == nil && (strings.Contains(target, "/") || !which(target))
-}
-
-// leaves says whether a link in a folder leads to a file that is not compared
-// with its folder. Most lead to a file beside them, and most others to a link
-// of the alternatives that leads back.
-func (s *Search) leaves(fd int, dir, name string) bool {
-	for range links {
-		target, err := readlinkat(fd, name)
-		if err != nil {
-			return false // it is no link: what it leads to is a file of dir
-		}
-		if !path.IsAbs(target) {
-			target = path.Join(dir, target)
-		}
-		if dir = path.Dir(target); !s.covers(dir) {
-			return true
-		}
-		fd, name = unix.AT_FDCWD, target
-	}
-	return true
 }
 
 func readlinkat(fd int, name string) (string, error) {
@@ -293,20 +270,8 @@ func (s *Search) cover(name string) {
 		if s.covered == nil {
 			s.covered = map[string]bool{}
 		}
-		s.covered[path.Clean(name)], s.covered[at] = true, true
+		s.covered[at] = true
 	}
-}
-
-// covers says whether the files of a folder are compared.
-func (s *Search) covers(dir string) bool {
-	dir = path.Clean(dir)
-	known, ok := s.covered[dir]
-	if !ok {
-		at, _, there := s.real(dir)
-		known = there && s.covered[at]
-		s.covered[dir] = known
-	}
-	return known
 }
 
 // first says whether something has not been looked at yet.

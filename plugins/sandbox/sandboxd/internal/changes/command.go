@@ -3,7 +3,6 @@ package changes
 import (
 	"path"
 	"runtime"
-	"slices"
 	"strings"
 )
 
@@ -46,14 +45,12 @@ func (s *Search) Resolve(c Command) {
 		s.File(c.in(file))
 	}
 	folders := c.list("PATH")
-	all := append(slices.Clone(folders), "/etc/alternatives")
-	for _, dir := range all {
+	for _, dir := range folders {
 		s.cover(dir)
 	}
 	for _, dir := range folders {
 		s.folder(dir, nil)
 	}
-	s.folder("/etc/alternatives", func(string) bool { return true })
 	prefixes := []string{"/", "/usr"}
 	for _, dir := range folders {
 		if prefix, last := path.Split(path.Clean(dir)); last == "bin" || last == "sbin" {

@@ -60,12 +60,12 @@ func (l *loader) cells(experiment *hclsyntax.Block, points []matrix.Point) {
 
 // builder is the work on one cell.
 type builder struct {
-	l      *loader
-	cell   *Cell
-	scopes *source.Scopes
-	diags  hcl.Diagnostics
-	done   map[string]any  // by type and label of the block; nil values are broken
-	used   map[string]bool // the same
+	l     *loader
+	cell  *Cell
+	scope *eval.Scope
+	diags hcl.Diagnostics
+	done  map[string]any  // by type and label of the block; nil values are broken
+	used  map[string]bool // the same
 }
 
 func (l *loader) builder(p matrix.Point) *builder {
@@ -77,7 +77,7 @@ func (l *loader) builder(p matrix.Point) *builder {
 		}
 	}
 	c := &builder{l: l, done: map[string]any{}, used: map[string]bool{}, cell: &Cell{exp: l.exp, Choices: []Choice{}}}
-	c.scopes = &source.Scopes{Shape: l.env.Scope(eval.Shape, vals), Label: l.env.Scope(eval.Label, vals), Real: l.env.Scope(eval.Real, vals)}
+	c.scope = l.env.Scope(vals)
 	if p != nil {
 		c.cell.Key = key(l.exp.Axes, p)
 		for i, v := range p {
@@ -103,7 +103,7 @@ func (c *builder) slugText(p matrix.Point) string {
 func (l *loader) everyLocal(c *builder) {
 	for _, b := range l.parts.byType["locals"] {
 		for _, a := range source.InOrder(b.Body.Attributes) {
-			c.diags = append(c.diags, c.scopes.Shape.Local(l.ctx, a.Name)...)
+			c.diags = append(c.diags, c.scope.Local(l.ctx, a.Name)...)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (l *loader) everyLocal(c *builder) {
 // found at once.
 func (c *builder) look(unread []hclsyntax.Expression) {
 	for _, e := range unread {
-		_, diags := c.scopes.Shape.Eval(c.l.ctx, e)
+		_, diags := c.scope.Eval(c.l.ctx, e)
 		c.diags = append(c.diags, diags...)
 	}
 }
@@ -305,7 +305,7 @@ func (c *builder) keep(r *source.Reading) {
 
 // decode is as [loader.decode]; what is wrong belongs to the cell.
 func (c *builder) decode(b *hclsyntax.Block, fs []source.Field, into any) *source.Reading {
-	r, raw := source.Read(c.l.ctx, c.scopes, b, fs)
+	r, raw := source.Read(c.l.ctx, c.scope, b, fs)
 	if !r.Into(raw, into) {
 		c.keep(r)
 		return nil
@@ -361,7 +361,7 @@ func (c *builder) config(r *source.Reading, name string, kind Kind, plugin, at s
 		r.Diags = append(r.Diags, p.Diags...)
 		c.look(p.Unread)
 	}
-	cr, raw := source.Read(c.l.ctx, c.scopes, inner, fs)
+	cr, raw := source.Read(c.l.ctx, c.scope, inner, fs)
 	r.Diags = append(r.Diags, cr.Diags...)
 	r.Masks = append(r.Masks, cr.Masks...)
 	r.Unexplained = append(r.Unexplained, cr.Unexplained...)

@@ -171,7 +171,7 @@ func matrixOf(experiment *hclsyntax.Block) *hclsyntax.Block {
 
 // points expands the matrix.
 func (l *loader) points(experiment *hclsyntax.Block) []matrix.Point {
-	axes, points, diags := matrix.Expand(l.ctx, l.env.Outside(eval.Shape, "This is what the matrix is made of."), matrixOf(experiment))
+	axes, points, diags := matrix.Expand(l.ctx, l.env.Outside("This is what the matrix is made of."), matrixOf(experiment))
 	l.diags = append(l.diags, diags...)
 	l.broken = points == nil
 	for _, a := range axes {
@@ -186,10 +186,7 @@ func (l *loader) points(experiment *hclsyntax.Block) []matrix.Point {
 
 // perRun reads what is the same for all cells.
 func (l *loader) perRun(b *hclsyntax.Block) {
-	outside := func(m eval.Mode) *eval.Scope {
-		return l.env.Outside(m, "This is the same for all cells of the run.")
-	}
-	sc := &source.Scopes{Shape: outside(eval.Shape), Label: outside(eval.Label), Real: outside(eval.Real)}
+	sc := l.env.Outside("This is the same for all cells of the run.")
 	var fs []source.Field
 	for _, f := range blockOf("experiment").fields {
 		if f.PerRun {
@@ -217,7 +214,7 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 // decode reads the fields of a block into the struct that into points to; what
 // is wrong or unknown is left out of it, and then the reading is broken. Nil:
 // nothing of it can be used.
-func (l *loader) decode(sc *source.Scopes, b *hclsyntax.Block, fs []source.Field, into any) *source.Reading {
+func (l *loader) decode(sc *eval.Scope, b *hclsyntax.Block, fs []source.Field, into any) *source.Reading {
 	r, raw := source.Read(l.ctx, sc, b, fs)
 	if !r.Into(raw, into) {
 		l.keep(r)

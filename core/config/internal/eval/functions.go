@@ -7,16 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/token"
-	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/tryfunc"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
@@ -66,8 +63,8 @@ func pure() map[string]function.Function {
 	}
 }
 
-// functions are the functions of an experiment in a mode.
-func (e *Env) functions(mode Mode) map[string]function.Function {
+// functions are the functions of an experiment.
+func (e *Env) functions() map[string]function.Function {
 	fs := pure()
 	fs["file"] = text("path", func(path string) (string, error) {
 		content, err := e.reader.Read(path)
@@ -102,7 +99,7 @@ func (e *Env) functions(mode Mode) map[string]function.Function {
 		return home + rest, nil
 	})
 	fs["env"] = envFunc(e.lookupEnv)
-	fs["secret"] = secretFunc(mode, e.lookupEnv)
+	fs["secret"] = Secrets(nil).function()
 	for name, f := range fs {
 		fs[name] = e.limited(f)
 	}
@@ -141,63 +138,6 @@ func envFunc(lookup func(string) (string, bool)) function.Function {
 			return cty.NilVal, function.NewArgErrorf(0, "the host variable %s is not set: set it, or write env(%q, \"default\")", name, name)
 		},
 	})
-}
-
-// missing is a host variable that holds a secret and is not set.
-type missing struct{ name string }
-
-// Error names the variable.
-func (m missing) Error() string { return "the host variable " + m.name + " is not set" }
-
-// missingIn are the names of the host variables that hold secrets and were not
-// set, out of the diagnostics of an evaluation in [Real] mode.
-func missingIn(diags hcl.Diagnostics) []string {
-	var names []string
-	for _, d := range diags {
-		if call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d); ok {
-			if m, ok := errors.AsType[missing](call.FunctionCallError()); ok && !slices.Contains(names, m.name) {
-				names = append(names, m.name)
-			}
-		}
-	}
-	return names
-}
-
-func secretFunc(mode Mode, lookup func(string) (string, bool)) function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "name", Type: cty.String}},
-		Type: func(args []cty.Value) (cty.Type, error) {
-			if args[0].IsKnown() && !secretName(args[0].AsString()) {
-				return cty.NilType, function.NewArgErrorf(0, "write the name of a host variable: letters, digits and underscores")
-			}
-			return cty.String, nil
-		},
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			name := args[0].AsString()
-			mark := Mark{name}
-			switch mode {
-			case Label:
-				return cty.StringVal(fmt.Sprintf("${secret(%q)}", name)).Mark(mark), nil
-			case Real:
-				v, ok := lookup(name)
-				if !ok {
-					return cty.NilVal, missing{name}
-				}
-				return cty.StringVal(v).Mark(mark), nil
-			default:
-				return cty.UnknownVal(cty.String).RefineNotNull().Mark(mark), nil
-			}
-		},
-	})
-}
-
-func secretName(s string) bool {
-	if s == "" || len(s) > 200 || s[0] >= '0' && s[0] <= '9' {
-		return false
-	}
-	return strings.IndexFunc(s, func(r rune) bool {
-		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	}) < 0
 }
 
 // text is a function from one string to another.

@@ -55,11 +55,10 @@ type Env struct {
 	locals    map[string]hclsyntax.Expression
 	axes      []string
 
-	mu      sync.Mutex    // one evaluation at a time: functions share the reader
-	left    time.Duration // for evaluations
-	stopped atomic.Bool   // an evaluation did not end: there is no other
-	funcs   [Real + 1]map[string]function.Function
-	base    [Real + 1]map[string]cty.Value // var and the references
+	mu      sync.Mutex       // one evaluation at a time: functions share the reader
+	left    time.Duration    // for evaluations
+	stopped atomic.Bool      // an evaluation did not end: there is no other
+	base    *hcl.EvalContext // references and functions
 }
 
 // Names is what the expressions of an experiment can refer to.
@@ -76,9 +75,13 @@ func NewEnv(r *Reader, lookup func(string) (string, bool), names Names) *Env {
 		lookup = func(string) (string, bool) { return "", false }
 	}
 	e := &Env{reader: r, lookupEnv: lookup, refs: names.Refs, vars: names.Variables, locals: names.Locals, axes: names.Axes, left: maxTotal}
-	for mode := Shape; mode <= Real; mode++ {
-		e.funcs[mode] = e.functions(mode)
-		e.base[mode] = e.roots(mode)
+	e.base = &hcl.EvalContext{Variables: map[string]cty.Value{}, Functions: e.functions()}
+	for kind, labels := range e.refs {
+		refs := map[string]cty.Value{}
+		for _, l := range labels {
+			refs[l] = Ref(kind, l)
+		}
+		e.base.Variables[kind] = cty.ObjectVal(refs)
 	}
 	return e
 }
@@ -100,31 +103,52 @@ func (e *Env) Place(path string) string {
 	return e.reader.Place(path)
 }
 
-// Scope evaluates expressions for one cell in one mode.
+// Scope evaluates expressions for one cell.
 type Scope struct {
-	env  *Env
-	mode Mode
+	env *Env
+	// secrets are what secrets are; nil: unknown, so that nothing can depend on
+	// their values by accident.
+	secrets Secrets
 	// matrix is the value of each axis; nil where there is no cell, and then
 	// noMatrix says why.
 	matrix   map[string]cty.Value
 	noMatrix string
 	memo     map[string]cty.Value // of locals; one that failed is unknown
-	missing  map[string]bool      // host variables of secrets, that were not set
 	busy     []string             // locals being evaluated
+	vars     cty.Value            // once they are needed
 }
 
-// Scope is a scope of a cell; matrix has a value for each axis.
-func (e *Env) Scope(mode Mode, matrix map[string]cty.Value) *Scope {
+// Scope is a scope of a cell, in which secrets are unknown; matrix has a value
+// for each axis.
+func (e *Env) Scope(matrix map[string]cty.Value) *Scope {
 	if matrix == nil {
 		matrix = map[string]cty.Value{}
 	}
-	return &Scope{env: e, mode: mode, matrix: matrix, memo: map[string]cty.Value{}, missing: map[string]bool{}}
+	return &Scope{env: e, matrix: matrix, memo: map[string]cty.Value{}}
 }
 
 // Outside is a scope in which the matrix cannot be read; why completes the
 // sentence "matrix cannot be read here: …".
-func (e *Env) Outside(mode Mode, why string) *Scope {
-	return &Scope{env: e, mode: mode, noMatrix: why, memo: map[string]cty.Value{}, missing: map[string]bool{}}
+func (e *Env) Outside(why string) *Scope {
+	return &Scope{env: e, noMatrix: why, memo: map[string]cty.Value{}}
+}
+
+// With is the same scope with values for secrets.
+func (s *Scope) With(secrets Secrets) *Scope {
+	return &Scope{env: s.env, secrets: secrets, matrix: s.matrix, noMatrix: s.noMatrix, memo: map[string]cty.Value{}}
+}
+
+// Real is the same scope with the real values of secrets; see [Env.Real].
+func (s *Scope) Real() *Scope { return s.With(s.env.Real) }
+
+// Missing are those of the secrets that are not set.
+func (s *Scope) Missing(secrets []string) (missing []string) {
+	for _, name := range secrets {
+		if s.env.Real(name) == cty.NilVal {
+			missing = append(missing, name)
+		}
+	}
+	return missing
 }
 
 // Eval is the value of an expression. Diagnostics with errors come with an
@@ -169,9 +193,6 @@ func (s *Scope) eval(expr hclsyntax.Expression) (v cty.Value, diags hcl.Diagnost
 		return cty.DynamicVal, append(diags, tooLarge(expr.Range(), err))
 	}
 	v, more := expr.Value(ctx)
-	for _, name := range missingIn(more) {
-		s.missing[name] = true
-	}
 	diags = append(diags, explain(more)...)
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
@@ -185,8 +206,9 @@ func (s *Scope) eval(expr hclsyntax.Expression) (v cty.Value, diags hcl.Diagnost
 // context has the values that an expression refers to, and no other locals.
 func (s *Scope) context(traversals []hcl.Traversal) (*hcl.EvalContext, hcl.Diagnostics) {
 	var diags hcl.Diagnostics
-	vars := maps.Clone(s.env.base[s.mode])
-	vars["matrix"] = cty.ObjectVal(s.matrix)
+	if s.vars == cty.NilVal {
+		s.vars = s.variables()
+	}
 	locals := map[string]cty.Value{}
 	for _, t := range traversals {
 		if t.RootName() != "local" {
@@ -201,41 +223,20 @@ func (s *Scope) context(traversals []hcl.Traversal) (*hcl.EvalContext, hcl.Diagn
 			locals[name], diags = v, append(diags, more...)
 		}
 	}
-	vars["local"] = cty.ObjectVal(locals)
-	return &hcl.EvalContext{Variables: vars, Functions: s.env.funcs[s.mode]}, diags
-}
-
-// roots are the names that are the same in every cell.
-func (e *Env) roots(mode Mode) map[string]cty.Value {
-	vars := map[string]cty.Value{"var": e.variables(mode)}
-	for kind, labels := range e.refs {
-		refs := map[string]cty.Value{}
-		for _, l := range labels {
-			refs[l] = Ref(kind, l)
-		}
-		vars[kind] = cty.ObjectVal(refs)
+	ctx := s.env.base.NewChild()
+	ctx.Variables = map[string]cty.Value{"var": s.vars, "matrix": cty.ObjectVal(s.matrix), "local": cty.ObjectVal(locals)}
+	if s.secrets != nil {
+		ctx.Functions = map[string]function.Function{"secret": s.env.limited(s.secrets.function())}
 	}
-	return vars
+	return ctx, diags
 }
 
-func (e *Env) variables(mode Mode) cty.Value {
+func (s *Scope) variables() cty.Value {
 	vals := map[string]cty.Value{}
-	for name, v := range e.vars {
+	for name, v := range s.env.vars {
 		vals[name] = v.Value
-		if !v.Sensitive {
-			continue
-		}
-		mark := Mark{"var." + name}
-		switch mode {
-		case Label:
-			vals[name] = cty.UnknownVal(v.Value.Type()).Mark(mark)
-			if v.Value.Type() == cty.String {
-				vals[name] = cty.StringVal("${var." + name + "}").Mark(mark)
-			}
-		case Real:
-			vals[name] = v.Value.Mark(mark)
-		default:
-			vals[name] = cty.UnknownVal(v.Value.Type()).Mark(mark)
+		if v.Sensitive {
+			vals[name], _ = s.secrets.value(varPrefix+name, v.Value.Type()) // it always has a value
 		}
 	}
 	return cty.ObjectVal(vals)
@@ -257,17 +258,6 @@ func (s *Scope) local(name string, from hcl.Range) (cty.Value, hcl.Diagnostics) 
 	s.busy = s.busy[:len(s.busy)-1]
 	s.memo[name] = v
 	return v, diags
-}
-
-// Missing are those of the secrets whose host variables were not set when they
-// were needed, in [Real] mode. Safe for concurrent use.
-func (s *Scope) Missing(secrets []string) []string {
-	s.env.mu.Lock()
-	defer s.env.mu.Unlock()
-	if s.env.stopped.Load() {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(secrets), func(name string) bool { return !s.missing[name] })
 }
 
 // Local evaluates one local, to report what is wrong with it. Safe for
@@ -393,16 +383,14 @@ func (e *Env) ReadFile(path string) ([]byte, error) {
 // Plain is a scope for expressions that refer to nothing and call only functions
 // that look at their arguments alone.
 func Plain() *Scope {
-	e := &Env{left: maxTotal}
-	e.base[Shape] = map[string]cty.Value{}
-	e.funcs[Shape] = pure()
-	for name, f := range e.funcs[Shape] {
-		e.funcs[Shape][name] = e.limited(f)
+	e := &Env{left: maxTotal, base: &hcl.EvalContext{Functions: pure()}}
+	for name, f := range e.base.Functions {
+		e.base.Functions[name] = e.limited(f)
 	}
-	return e.Outside(Shape, "There is no matrix.")
+	return e.Outside("There is no matrix.")
 }
 
 // FunctionNames are the names of the functions of an experiment, sorted.
 var FunctionNames = sync.OnceValue(func() []string {
-	return slices.Sorted(maps.Keys(new(Env).functions(Shape)))
+	return slices.Sorted(maps.Keys(NewEnv(nil, nil, Names{}).base.Functions))
 })

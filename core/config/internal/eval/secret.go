@@ -1,31 +1,50 @@
 package eval
 
 import (
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
 )
 
-// Mode says what a secret is during an evaluation.
-type Mode int
+// Secrets gives the value of a secret by its name: "KEY" for secret("KEY"), and
+// "var.x" for a sensitive variable. It returns [cty.NilVal] for one that is not
+// set.
+type Secrets func(name string) cty.Value
 
-// The modes.
-const (
-	// Shape makes secrets unknown, so that nothing can depend on them by
-	// accident: the mode in which an experiment is loaded.
-	Shape Mode = iota
-	// Label puts the name of a secret in its place: `${secret("KEY")}`. For the
-	// identity of values that are made of secrets; such a value is never used.
-	Label
-	// Real reads secrets. Its values and diagnostics must never be printed.
-	Real
-)
+// Labels gives each secret its own name as its value: `${secret("KEY")}`. What
+// an expression makes of them is shown, and is part of identities.
+func Labels(name string) cty.Value {
+	if strings.HasPrefix(name, varPrefix) {
+		return cty.StringVal("${" + name + "}")
+	}
+	return cty.StringVal(fmt.Sprintf("${secret(%q)}", name))
+}
+
+// Real gives the real values, which must never be printed. Neither must what an
+// expression makes of them, or the diagnostics of its evaluation.
+func (e *Env) Real(name string) cty.Value {
+	if v, ok := strings.CutPrefix(name, varPrefix); ok {
+		return e.vars[v].Value
+	}
+	if s, ok := e.lookupEnv(name); ok {
+		return cty.StringVal(s)
+	}
+	return cty.NilVal
+}
+
+// varPrefix begins the names of sensitive variables. The name of a host variable
+// has no dot.
+const varPrefix = "var."
 
 // Mark is on every value that is a secret, or made of one.
 type Mark struct{ Name string }
 
-// Secrets are the names of the secrets that v is made of, at any depth, sorted.
-func Secrets(v cty.Value) []string {
+// SecretsOf are the names of the secrets that v is made of, at any depth, sorted.
+func SecretsOf(v cty.Value) []string {
 	_, marks := v.UnmarkDeep()
 	var names []string
 	for m := range marks {
@@ -35,4 +54,44 @@ func Secrets(v cty.Value) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// value is the value of a secret of a type, with its mark. Without Secrets it
+// is unknown.
+func (s Secrets) value(name string, t cty.Type) (cty.Value, error) {
+	v := cty.UnknownVal(t)
+	if s != nil {
+		if v = s(name); v == cty.NilVal {
+			return v, errors.New("the host variable " + name + " is not set")
+		}
+	}
+	if !v.Type().Equals(t) { // the label of a variable that is no string
+		v = cty.UnknownVal(t)
+	}
+	return v.Mark(Mark{name}), nil
+}
+
+// function is the function secret.
+func (s Secrets) function() function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "name", Type: cty.String}},
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if args[0].IsKnown() && !isVariableName(args[0].AsString()) {
+				return cty.NilType, function.NewArgErrorf(0, "write the name of a host variable: letters, digits and underscores")
+			}
+			return cty.String, nil
+		},
+		RefineResult: func(b *cty.RefinementBuilder) *cty.RefinementBuilder { return b.NotNull() },
+		Impl:         func(args []cty.Value, _ cty.Type) (cty.Value, error) { return s.value(args[0].AsString(), cty.String) },
+	})
+}
+
+// isVariableName says whether a host variable can have the name.
+func isVariableName(s string) bool {
+	if s == "" || len(s) > 200 || s[0] >= '0' && s[0] <= '9' {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) < 0
 }

@@ -115,8 +115,8 @@ func (m *expansion) axis(a *hclsyntax.Attribute) []Value {
 	switch t := v.Type(); {
 	case !ok:
 		return nil
-	case len(eval.Secrets(v)) > 0:
-		return wrong("The values of an axis name cells and are printed; they cannot depend on %s.", strings.Join(eval.Secrets(v), ", "))
+	case len(eval.SecretsOf(v)) > 0:
+		return wrong("The values of an axis name cells and are printed; they cannot depend on %s.", strings.Join(eval.SecretsOf(v), ", "))
 	case !v.IsWhollyKnown(): // depends on something that has been reported
 		m.broken = true
 		return nil
@@ -215,7 +215,7 @@ func (m *expansion) entry(r rule, a *hclsyntax.Attribute, kind string) {
 		return
 	}
 	v, ok := m.eval(a)
-	if !ok || !v.IsWhollyKnown() || len(eval.Secrets(v)) > 0 {
+	if !ok || !v.IsWhollyKnown() || len(eval.SecretsOf(v)) > 0 {
 		if ok {
 			m.fail(a.Expr.Range(), "Wrong value for an axis", "It is not known here.")
 		}

@@ -116,12 +116,15 @@ func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets
 	}
 	h := &Hole{At: locateExpr(l.attr.Expr, steps(inside))}
 	h.Label = fmt.Sprintf("${%s}", names)
-	if s, err := l.value(l.r.scopes.Label, inside, nil); err == nil {
+	if s, err := l.value(l.r.scope.With(eval.Labels), inside); err == nil {
 		h.Label = s
 	}
-	sc, attr := l.r.scopes.Real, *l
+	scope, attr := l.r.scope, *l
 	h.Read = func() (string, error) {
-		s, err := attr.value(sc, inside, secrets)
+		s, err := attr.value(scope.Real(), inside)
+		if missing := scope.Missing(secrets); err != nil && len(missing) > 0 {
+			err = fmt.Errorf("%w: %s", cell.ErrSecretMissing, strings.Join(missing, ", "))
+		}
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", h.Label, err)
 		}
@@ -135,37 +138,25 @@ func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets
 // and takes the text out of it. Where the text has an expression of its own,
 // only that is evaluated: another one beside it may need a secret that is not
 // set. Its error says nothing about the value.
-func (l *leaf) value(sc *eval.Scope, inside []any, secrets []string) (string, error) {
+func (l *leaf) value(sc *eval.Scope, inside []any) (string, error) {
 	want := l.want
 	expr, rest := element(l.attr.Expr, inside)
 	if len(rest) < len(inside) {
 		inside, want = rest, cty.DynamicPseudoType
 	}
 	v, diags := sc.Eval(context.Background(), expr)
-	fail := func() (string, error) {
-		if missing := sc.Missing(secrets); len(missing) > 0 {
-			return "", fmt.Errorf("%w: %s", cell.ErrSecretMissing, strings.Join(missing, ", "))
-		}
-		return "", errSecretUse
-	}
-	if diags.HasErrors() {
-		return fail()
-	}
 	v, err := convert.Convert(v, want)
-	if err != nil {
-		return fail()
+	if err != nil || diags.HasErrors() {
+		return "", errSecretUse
 	}
 	v, _ = v.UnmarkDeep()
 	for _, step := range inside {
-		if !v.IsKnown() || v.IsNull() {
-			return fail()
-		}
-		if v, err = stepInto(v, step); err != nil {
-			return fail()
+		if v = stepInto(v, step); v == cty.NilVal {
+			return "", errSecretUse
 		}
 	}
 	if v, err = convert.Convert(v, cty.String); err != nil || !v.IsKnown() || v.IsNull() {
-		return fail()
+		return "", errSecretUse
 	}
 	return v.AsString(), nil
 }
@@ -220,22 +211,26 @@ func steps(inside []any) []pluginconfig.Step {
 	return out
 }
 
-func stepInto(v cty.Value, step any) (cty.Value, error) {
+// stepInto is an element of a value; [cty.NilVal] when there is none.
+func stepInto(v cty.Value, step any) cty.Value {
+	if !v.IsKnown() || v.IsNull() {
+		return cty.NilVal
+	}
 	t := v.Type()
 	switch s := step.(type) {
 	case string:
 		switch {
 		case t.IsObjectType() && t.HasAttribute(s):
-			return v.GetAttr(s), nil
+			return v.GetAttr(s)
 		case t.IsMapType() && v.HasIndex(cty.StringVal(s)).True():
-			return v.Index(cty.StringVal(s)), nil
+			return v.Index(cty.StringVal(s))
 		}
 	case int:
 		if k := cty.NumberIntVal(int64(s)); (t.IsListType() || t.IsTupleType()) && v.HasIndex(k).True() {
-			return v.Index(k), nil
+			return v.Index(k)
 		}
 	}
-	return cty.NilVal, errSecretUse
+	return cty.NilVal
 }
 
 // number writes a number as JSON: whole if it is whole, else with the fewest

@@ -17,17 +17,14 @@ import (
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
-// Scopes are the three evaluations of one cell.
-type Scopes struct{ Shape, Label, Real *eval.Scope }
-
 // Reading is one block as it is in one cell, and what was found on the way.
 type Reading struct {
-	ctx    context.Context //nolint:containedctx // a reading lives as long as one call of read
-	scopes *Scopes
-	block  *hclsyntax.Block
-	Diags  hcl.Diagnostics
-	Masks  []hcl.Range // secrets written into the file, not to be shown
-	Holes  map[pluginconfig.Path]*Hole
+	ctx   context.Context //nolint:containedctx // a reading lives as long as one call of read
+	scope *eval.Scope
+	block *hclsyntax.Block
+	Diags hcl.Diagnostics
+	Masks []hcl.Range // secrets written into the file, not to be shown
+	Holes map[pluginconfig.Path]*Hole
 	// unknown are values that are wrong, or depend on something that is.
 	unknown []pluginconfig.Path
 	// Unexplained are expressions that are unknown although nothing is wrong
@@ -40,8 +37,8 @@ type Reading struct {
 
 // Read evaluates the fields of a block and returns them as JSON that fits them.
 // What is wrong or unknown is not in it, and then the reading is broken.
-func Read(ctx context.Context, sc *Scopes, b *hclsyntax.Block, fs []Field) (*Reading, json.RawMessage) {
-	r := &Reading{ctx: ctx, scopes: sc, block: b, Holes: map[pluginconfig.Path]*Hole{}, Bodies: map[string]*hclsyntax.Block{}}
+func Read(ctx context.Context, sc *eval.Scope, b *hclsyntax.Block, fs []Field) (*Reading, json.RawMessage) {
+	r := &Reading{ctx: ctx, scope: sc, block: b, Holes: map[pluginconfig.Path]*Hole{}, Bodies: map[string]*hclsyntax.Block{}}
 	tree := r.body(b.Body, fs, "") //nolint:contextcheck // a secret is read when an attempt needs it, after Load
 	raw, err := json.Marshal(tree)
 	if err != nil { // numbers are checked before, everything else always marshals
@@ -201,7 +198,7 @@ func (r *Reading) freeBody(b *hclsyntax.Body, path pluginconfig.Path) map[string
 
 // attribute is the value of one attribute. Not ok: absent, unknown or wrong.
 func (r *Reading) attribute(a *hclsyntax.Attribute, f Field, path pluginconfig.Path) (any, bool) {
-	v, diags := r.scopes.Shape.Eval(r.ctx, a.Expr)
+	v, diags := r.scope.Eval(r.ctx, a.Expr)
 	r.Diags = append(r.Diags, diags...)
 	if diags.HasErrors() {
 		r.unknown = append(r.unknown, path)

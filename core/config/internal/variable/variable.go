@@ -322,8 +322,8 @@ func check(ctx context.Context, env *eval.Env, name string, secret bool, rule [2
 	const why = "A variable is checked before there are cells."
 	// The real value decides, also of a secret; so nothing of what went wrong
 	// with a secret may be shown.
-	ok, diags := env.Outside(eval.Real, why).Eval(ctx, cond)
-	secret = secret || len(eval.Secrets(ok)) > 0
+	ok, diags := env.Outside(why).Real().Eval(ctx, cond)
+	secret = secret || len(eval.SecretsOf(ok)) > 0
 	if diags.HasErrors() {
 		if secret {
 			return hcl.Diagnostics{source.At(cond.Range(), "Rule cannot be worked out", "It failed with the value of %q, which is not shown because it is sensitive.", name)}
@@ -338,11 +338,11 @@ func check(ctx context.Context, env *eval.Env, name string, secret bool, rule [2
 	if !ok.IsKnown() || ok.True() {
 		return nil
 	}
-	text, diags := env.Outside(eval.Shape, why).Eval(ctx, message)
+	text, diags := env.Outside(why).Eval(ctx, message)
 	if diags.HasErrors() {
 		return diags
 	}
-	if len(eval.Secrets(text)) > 0 || !text.IsKnown() || text.IsNull() || text.Type() != cty.String {
+	if len(eval.SecretsOf(text)) > 0 || !text.IsKnown() || text.IsNull() || text.Type() != cty.String {
 		return hcl.Diagnostics{source.At(message.Range(), "Message cannot be shown", "An error_message is text without secrets.")}
 	}
 	return hcl.Diagnostics{source.At(cond.Range(), fmt.Sprintf("Variable %q is not valid", name), "%s", text.AsString())}

@@ -16,6 +16,8 @@ import (
 //	per:"run"       the same for all cells: the matrix cannot be read
 //	secrets:"true"  may hold secrets, and need not
 //
+// RunLimits, Retry, Executor and Dataset are declared in the same way.
+//
 // After decoding a reference is the label of its block.
 
 type experimentBlock struct {
@@ -28,18 +30,10 @@ type experimentBlock struct {
 	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it; snapshot and separate are not implemented yet."`
 
 	Matrix   json.RawMessage `berth:"matrix" body:"axes" doc:"Free choices: every combination of their values is a cell."`
-	Limits   limitsBlock     `berth:"limits" per:"run" doc:"Bounds of the whole run."`
+	Limits   RunLimits       `berth:"limits" per:"run" doc:"Bounds of the whole run."`
 	PerTrial perTrialBlock   `berth:"per_trial" doc:"Bounds of each attempt."`
 	PerCell  perCellBlock    `berth:"per_cell" doc:"Bounds of each cell: of all attempts of its trials together."`
-	Retry    retryBlock      `berth:"retry" per:"run" doc:"Which attempts are run again. Results of the agent never are: that would be best-of-n."`
-}
-
-type limitsBlock struct {
-	InFlight *int           `berth:"in_flight" doc:"Attempts at the same time. Absent: chosen by the runner."`
-	Time     *time.Duration `berth:"time" doc:"Length of the run; what has not begun by then is not run."`
-	CostUSD  *float64       `berth:"cost_usd" doc:"Spend of all models of the run, in USD."`
-	Tokens   *int64         `berth:"tokens" doc:"Input and output tokens of the run."`
-	Requests *int64         `berth:"requests" doc:"Model requests of the run."`
+	Retry    Retry           `berth:"retry" per:"run" doc:"Which attempts are run again. Results of the agent never are: that would be best-of-n."`
 }
 
 type perTrialBlock struct {
@@ -61,23 +55,9 @@ type perCellBlock struct {
 	Requests *int64   `berth:"requests" doc:"Model requests in a cell."`
 }
 
-type retryBlock struct {
-	Max     int           `berth:"max" default:"0" doc:"Further attempts of a trial."`
-	On      []string      `berth:"on" default:"[\"environment_error\", \"rate_limited\", \"plugin_crashed\", \"preempted\"]" enum:"environment_error,verifier_error,model_error,user_error,rate_limited,plugin_crashed,artifact_missing,preempted" doc:"Outcomes after which an attempt is run again."`
-	Wait    time.Duration `berth:"wait" default:"1s" doc:"Wait before the first further attempt; doubled for each one after it."`
-	MaxWait time.Duration `berth:"max_wait" default:"1m" doc:"Longest wait."`
-}
-
 type datasetBlock struct {
-	Format  string        `berth:"format" required:"true" doc:"Task format of the folder."`
-	Path    string        `berth:"path" required:"true" doc:"Folder of tasks, relative to the folder of the experiment."`
-	Include []string      `berth:"include" doc:"Globs of task names to run. Absent: all."`
-	Exclude []string      `berth:"exclude" doc:"Globs of task names to leave out."`
-	Limit   int           `berth:"limit" doc:"Only the first so many tasks, by name. 0: all."`
-	Sample  int           `berth:"sample" doc:"Only so many tasks, drawn with seed. 0: all."`
-	Seed    int64         `berth:"seed" doc:"Of the sample: the same seed draws the same tasks."`
-	Lenient bool          `berth:"lenient" doc:"Unknown keys in the tasks' files are warnings instead of errors."`
-	Verify  string        `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode, instead of the experiment's; snapshot and separate are not implemented yet."`
+	Dataset
+
 	Success *successBlock `berth:"success" doc:"When an attempt passes, instead of the tasks' own rule."`
 }
 
@@ -171,19 +151,6 @@ type userBlock struct {
 	CostUSD     *float64          `berth:"cost_usd" doc:"Spend of the user's models in an attempt, in USD."`
 	Tokens      *int64            `berth:"tokens" doc:"Input and output tokens of the user's models in an attempt."`
 	Requests    *int64            `berth:"requests" doc:"Requests of the user's models in an attempt."`
-}
-
-type executorBlock struct {
-	Workers   int           `berth:"workers" doc:"Workers at the same time."`
-	Partition string        `berth:"partition" doc:"Queue that workers are submitted to."`
-	Account   string        `berth:"account" doc:"Who pays."`
-	QOS       string        `berth:"qos" doc:"Quality of service."`
-	Time      time.Duration `berth:"time" default:"0s" doc:"Longest life of a worker."`
-	CPUs      int           `berth:"cpus" doc:"Cores of a worker."`
-	MemoryMiB int64         `berth:"memory_mib" doc:"Memory of a worker in MiB."`
-	GPUs      int           `berth:"gpus" doc:"GPUs of a worker."`
-	Options   []string      `berth:"options" doc:"Further options, as the scheduler spells them."`
-	Setup     string        `berth:"setup" doc:"Shell lines that a worker runs first."`
 }
 
 type variableBlock struct {

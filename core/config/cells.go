@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -70,18 +71,19 @@ type builder struct {
 
 func (l *loader) builder(p matrix.Point) *builder {
 	vals := map[string]cty.Value{}
-	for i, a := range l.exp.Axes {
+	for i, a := range l.axes {
 		vals[a.Name] = cty.DynamicVal
 		if p != nil {
 			vals[a.Name] = p[i].Val
 		}
 	}
-	c := &builder{l: l, done: map[string]any{}, used: map[string]bool{}, cell: &Cell{exp: l.exp, Choices: []Choice{}}}
+	c := &builder{l: l, done: map[string]any{}, used: map[string]bool{}, cell: &Cell{exp: l.exp}}
+	c.cell.Choices = map[string]string{}
 	c.scope = l.env.Scope(vals)
 	if p != nil {
-		c.cell.Key = key(l.exp.Axes, p)
+		c.cell.Key = key(l.axes, p)
 		for i, v := range p {
-			c.cell.Choices = append(c.cell.Choices, Choice{l.exp.Axes[i].Name, AxisValue{Text: v.Text, JSON: v.JSON}})
+			c.cell.Choices[l.axes[i].Name] = v.Text
 		}
 	}
 	return c
@@ -198,7 +200,7 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 	}
 	c.choose(experiment, &eb)
 	c.cell.Verify = task.Mode(eb.Verify)
-	c.cell.PerTrial, c.cell.PerCell = eb.PerTrial.limits(), PerCell(eb.PerCell)
+	c.cell.Limits, c.cell.PerCell = eb.PerTrial.limits(), cell.Budget(eb.PerCell)
 	if eb.Model != "" {
 		c.cell.Model = c.model(eb.Model)
 	}
@@ -225,7 +227,7 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 
 // choose takes what the axes say over what the experiment says.
 func (c *builder) choose(experiment *hclsyntax.Block, eb *experimentBlock) {
-	for _, a := range c.l.exp.Axes {
+	for _, a := range c.l.axes {
 		if !slices.Contains(matrix.PartAxes, a.Name) {
 			continue
 		}
@@ -237,21 +239,11 @@ func (c *builder) choose(experiment *hclsyntax.Block, eb *experimentBlock) {
 			c.diags = append(c.diags, source.At(attr.SrcRange, "Chosen twice", "The matrix has an axis %q, which chooses the same. Keep one of them.", a.Name))
 		}
 	}
-	for _, choice := range c.cell.Choices {
-		var label string
-		if !slices.Contains(matrix.PartAxes, choice.Axis) || json.Unmarshal(choice.JSON, &label) != nil {
-			continue
-		}
-		switch choice.Axis {
-		case "agent":
-			eb.Agent = label
-		case "model":
-			eb.Model = label
-		case "environment":
-			eb.Environment = label
-		case "dataset":
-			eb.Datasets = []string{label}
-		}
+	for axis, into := range map[string]*string{"agent": &eb.Agent, "model": &eb.Model, "environment": &eb.Environment} {
+		*into = cmp.Or(c.cell.Choices[axis], *into)
+	}
+	if label := c.cell.Choices["dataset"]; label != "" {
+		eb.Datasets = []string{label}
 	}
 	if c.l.broken {
 		return

@@ -26,8 +26,6 @@ type Experiment struct {
 	Limits   RunLimits
 	Retry    Retry
 	Executor Executor
-	// Axes are in the order of the file; empty without a matrix.
-	Axes []Axis
 	// Cells are the points of the matrix, the last axis fastest, then those
 	// that were included. Never empty.
 	Cells []*Cell

@@ -248,8 +248,8 @@ func show(t *testing.T, e *config.Experiment) string {
 		}
 		return strings.ReplaceAll(string(raw), wd, "…")
 	}
-	fmt.Fprintf(&b, "%s: %s\nrepeat %d\nlimits %s\nretry %s\nexecutor %s\nvariables %s\naxes %s\n", e.Name, e.Description, e.Repeat,
-		marshal(e.Limits), marshal(e.Retry), marshal(e.Executor), marshal(e.Variables), marshal(e.Axes))
+	fmt.Fprintf(&b, "%s: %s\nrepeat %d\nlimits %s\nretry %s\nexecutor %s\nvariables %s\n\n", e.Name, e.Description, e.Repeat,
+		marshal(e.Limits), marshal(e.Retry), marshal(e.Executor), marshal(e.Variables))
 	for _, f := range e.Files {
 		fmt.Fprintf(&b, "file %s, %d bytes, read by a function: %v\n", f.Name, len(f.Bytes), f.Read)
 	}

@@ -4,139 +4,109 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
-	"time"
 
 	"github.com/berth-eval/berth/core/cell"
-	pluginconfig "github.com/berth-eval/berth/plugins/config"
-	"github.com/berth-eval/berth/plugins/task"
 )
 
-// identity types hold what makes a cell what it is: everything that can change
-// a result, and nothing else. No label, path, address, price, key or time of
-// the run is in it. Their JSON is part of trial ids: a field is only ever added
-// with omitempty, so that old ids stay.
-type identity struct {
-	Agent       agentIdentity               `json:"agent"`
-	Environment environmentIdentity         `json:"environment"`
-	Verifiers   map[string]verifierIdentity `json:"verifiers,omitempty"`
-	User        *userIdentity               `json:"user,omitempty"`
-	Datasets    []datasetIdentity           `json:"datasets,omitempty"`
-	PerTrial    cell.Limits                 `json:"per_trial"`
-}
+// omitempty is a JSON object without its empty values, as the option of that name
+// leaves them out.
+type omitempty map[string]any
 
-type agentIdentity struct {
-	Plugin string                   `json:"plugin"`
-	Oracle bool                     `json:"oracle,omitempty"`
-	Config *settings                `json:"config,omitempty"`
-	Env    map[string]cell.Text     `json:"env,omitempty"`
-	Models map[string]modelIdentity `json:"models,omitempty"`
-}
-
-type modelIdentity struct {
-	Provider    string          `json:"provider"`
-	Name        string          `json:"name,omitempty"`
-	Script      string          `json:"script,omitempty"` // digest
-	Parameters  json.RawMessage `json:"parameters,omitempty"`
-	AllowModels []string        `json:"allow_models,omitempty"`
-	AllowHosted []string        `json:"allow_hosted,omitempty"`
-}
-
-type environmentIdentity struct {
-	Plugin        string               `json:"plugin"`
-	Network       *task.Network        `json:"network,omitempty"`
-	Limits        task.Limits          `json:"limits"`
-	Config        *settings            `json:"config,omitempty"`
-	Env           map[string]cell.Text `json:"env,omitempty"`
-	Surface       string               `json:"surface,omitempty"`
-	SurfaceConfig *settings            `json:"surface_config,omitempty"`
-}
-
-type verifierIdentity struct {
-	Plugin string                   `json:"plugin"`
-	Config *settings                `json:"config,omitempty"`
-	Env    map[string]cell.Text     `json:"env,omitempty"`
-	Models map[string]modelIdentity `json:"models,omitempty"`
-}
-
-type userIdentity struct {
-	Agent       agentIdentity        `json:"agent"`
-	Environment *environmentIdentity `json:"environment,omitempty"`
-	Persona     string               `json:"persona,omitempty"`
-	Time        time.Duration        `json:"time_ns,omitempty"`
-	CostUSD     *float64             `json:"cost_usd,omitempty"`
-	Tokens      *int64               `json:"tokens,omitempty"`
-	Requests    *int64               `json:"requests,omitempty"`
-}
-
-type datasetIdentity struct {
-	Label   string    `json:"label,omitempty"` // to tell cells apart; not in trial ids
-	Verify  task.Mode `json:"verify,omitempty"`
-	Success *Success  `json:"success,omitempty"`
-	Lenient bool      `json:"lenient,omitempty"`
+// MarshalJSON implements [json.Marshaler].
+func (o omitempty) MarshalJSON() ([]byte, error) {
+	out := map[string]any{}
+	for k, x := range o {
+		switch v := reflect.ValueOf(x); v.Kind() {
+		case reflect.Invalid:
+			continue
+		case reflect.Map, reflect.Slice, reflect.String:
+			if v.Len() == 0 {
+				continue
+			}
+		case reflect.Struct:
+		default:
+			if v.IsZero() {
+				continue
+			}
+		}
+		out[k] = x
+	}
+	return json.Marshal(out)
 }
 
 // Identity is the canonical JSON of the cell for the tasks of a dataset, for
 // trial ids: keys sorted, no spaces, secrets as their labels. Two cells of an
 // experiment differ in it, unless only their datasets differ.
+//
+// It holds everything that can change a result, and nothing else: no label, path,
+// address, price, key or time of the run. Empty values are left out, so that the
+// ids of trials stay when a field is added.
 func (c *Cell) Identity(d *Dataset) json.RawMessage {
 	set := *d
-	set.Label = ""
+	set.Label = "" // it tells cells apart, not trials
 	return c.identity(set)
 }
 
 func (c *Cell) identity(datasets ...Dataset) json.RawMessage {
-	id := identity{Agent: identityOfAgent(c.Agent), Environment: *identityOfEnvironment(&c.Environment), PerTrial: c.PerTrial}
+	verifiers := map[string]any{}
 	for label, v := range c.Verifiers {
-		if id.Verifiers == nil {
-			id.Verifiers = map[string]verifierIdentity{}
-		}
-		id.Verifiers[label] = verifierIdentity{v.Plugin, present(v.Config), v.Env, identityOfModels(v.Models)}
+		verifiers[label] = omitempty{"plugin": v.Plugin, "config": settings(v.Config), "env": v.Env, "models": identityOfModels(v.Models)}
+	}
+	id := omitempty{
+		"agent": identityOfAgent(&c.Agent), "environment": identityOfEnvironment(&c.Environment), "verifiers": verifiers, "per_trial": c.Limits,
 	}
 	if u := c.User; u != nil {
-		id.User = &userIdentity{
-			Agent: identityOfAgent(u.Agent), Environment: identityOfEnvironment(u.Environment), Persona: u.Persona,
-			Time: u.Time, CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests,
+		id["user"] = omitempty{
+			"agent": identityOfAgent(&u.Agent), "environment": identityOfEnvironment(u.Environment), "persona": u.Persona,
+			"time_ns": u.Time, "cost_usd": u.CostUSD, "tokens": u.Tokens, "requests": u.Requests,
 		}
 	}
+	var sets []any
 	for _, d := range datasets {
-		id.Datasets = append(id.Datasets, datasetIdentity{d.Label, d.Verify, d.Success, d.Lenient})
+		set := omitempty{"label": d.Label, "verify": d.Verify, "lenient": d.Lenient}
+		if s := d.Success; s != nil {
+			set["success"] = map[string]any{"key": s.Score, "at_least": s.AtLeast}
+		}
+		sets = append(sets, set)
 	}
+	id["datasets"] = sets
 	return canonical(id)
 }
 
-func identityOfAgent(a cell.Agent) agentIdentity {
-	return agentIdentity{a.Plugin, a.Oracle, present(a.Config), a.Env, identityOfModels(a.Models)}
+func identityOfAgent(a *cell.Agent) any {
+	return omitempty{"plugin": a.Plugin, "oracle": a.Oracle, "config": settings(a.Config), "env": a.Env, "models": identityOfModels(a.Models)}
 }
 
-func identityOfEnvironment(e *cell.Environment) *environmentIdentity {
+func identityOfEnvironment(e *cell.Environment) any {
 	if e == nil {
 		return nil
 	}
-	return &environmentIdentity{e.Plugin, e.Network, e.Limits, present(e.Config), e.Env, e.Surface, present(e.SurfaceConfig)}
+	return omitempty{
+		"plugin": e.Plugin, "network": e.Network, "limits": e.Limits, "config": settings(e.Config), "env": e.Env,
+		"surface": e.Surface, "surface_config": settings(e.SurfaceConfig),
+	}
 }
 
-func identityOfModels(ms map[string]*cell.Model) map[string]modelIdentity {
-	out := map[string]modelIdentity{}
-	for _, role := range slices.Sorted(maps.Keys(ms)) {
-		m := ms[role]
-		out[role] = modelIdentity{m.Provider, m.Name, m.ScriptDigest, m.Parameters, m.AllowModels, m.AllowHosted}
+func identityOfModels(ms map[string]*cell.Model) any {
+	out := omitempty{}
+	for role, m := range ms {
+		out[role] = omitempty{
+			"provider": m.Provider, "name": m.Name, "script": m.ScriptDigest, "parameters": m.Parameters,
+			"allow_models": m.AllowModels, "allow_hosted": m.AllowHosted,
+		}
 	}
 	return out
 }
 
-// settings are the configuration of a plugin; Secrets says which of its strings
+// settings are the configuration of a plugin; "secrets" says which of its strings
 // are labels of secrets, so that no plain text is taken for one.
-type settings struct {
-	Values  json.RawMessage     `json:"values"`
-	Secrets []pluginconfig.Path `json:"secrets,omitempty"`
-}
-
-func present(v cell.Values) *settings {
+func settings(v cell.Values) any {
 	if v.JSON() == nil || string(v.JSON()) == "{}" {
 		return nil
 	}
-	return &settings{v.JSON(), slices.Sorted(maps.Keys(v.Secrets()))}
+	return omitempty{"values": v.JSON(), "secrets": slices.Sorted(maps.Keys(v.Secrets()))}
 }
 
 // canonical is v as JSON with sorted keys, no spaces, and numbers as written.

@@ -37,6 +37,7 @@ type loader struct {
 	// schemas are what plugins said, or why they did not.
 	schemas map[string]schemaAnswer
 	models  map[string]*cell.Model // by their own JSON
+	axes    []matrix.Axis
 	// broken says that the axes are not known, so that the only cell is one in
 	// which every axis is unknown, and no cell may be used.
 	broken bool
@@ -174,13 +175,7 @@ func (l *loader) points(experiment *hclsyntax.Block) []matrix.Point {
 	axes, points, diags := matrix.Expand(l.ctx, l.env.Outside("This is what the matrix is made of."), matrixOf(experiment))
 	l.diags = append(l.diags, diags...)
 	l.broken = points == nil
-	for _, a := range axes {
-		axis := Axis{Name: a.Name}
-		for _, v := range a.Values {
-			axis.Values = append(axis.Values, AxisValue{Text: v.Text, JSON: v.JSON})
-		}
-		l.exp.Axes = append(l.exp.Axes, axis)
-	}
+	l.axes = axes
 	return points
 }
 
@@ -198,15 +193,15 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 		r.Report(checkRun(&eb))
 		l.keep(r)
 		l.exp.Description, l.exp.Repeat = eb.Description, eb.Repeat
-		l.exp.Limits, l.exp.Retry = RunLimits(eb.Limits), eb.Retry.public()
+		l.exp.Limits, l.exp.Retry = eb.Limits, eb.Retry
 	}
 	l.exp.Executor = Executor{Kind: "local"}
 	for _, b := range l.parts.byType["executor"] {
-		var xb executorBlock
-		if r := l.decode(sc, b, blockOf("executor").fields, &xb); r != nil {
-			r.Report(checkExecutor(&xb))
+		x := Executor{Kind: b.Labels[0]}
+		if r := l.decode(sc, b, blockOf("executor").fields, &x); r != nil {
+			r.Report(checkExecutor(&x))
 			l.keep(r)
-			l.exp.Executor = xb.public(b.Labels[0])
+			l.exp.Executor = x
 		}
 	}
 }

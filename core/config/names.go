@@ -10,7 +10,7 @@ import (
 )
 
 // key names a cell: "agent=a,effort=low".
-func key(axes []Axis, p matrix.Point) string {
+func key(axes []matrix.Axis, p matrix.Point) string {
 	parts := make([]string, len(p))
 	for i, v := range p {
 		text := v.Text

@@ -15,7 +15,6 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config/internal/source"
-	"github.com/berth-eval/berth/core/record"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/task"
@@ -63,10 +62,11 @@ func (c *builder) dataset(label string) *Dataset {
 		if r.Broken {
 			return nil
 		}
-		return &Dataset{
-			Label: label, Format: d.Format, Path: dir, Include: d.Include, Exclude: d.Exclude, Limit: d.Limit, Sample: d.Sample,
-			Seed: d.Seed, Lenient: d.Lenient, Verify: task.Mode(d.Verify), Success: (*Success)(d.Success),
+		d.Label, d.Path = label, dir
+		if d.Success != nil {
+			d.Dataset.Success = &task.Success{Score: d.Success.Key, AtLeast: &d.Success.AtLeast}
 		}
+		return &d.Dataset
 	})
 }
 
@@ -272,7 +272,7 @@ func (c *builder) user(b *hclsyntax.Block) {
 	}
 }
 
-func (b perTrialBlock) limits() cell.Limits {
+func (b *perTrialBlock) limits() cell.Limits {
 	return cell.Limits{
 		AgentTime: value(b.AgentTime), AgentTimeFactor: value(b.AgentTimeFactor),
 		VerifierTime: value(b.VerifierTime), VerifierTimeFactor: value(b.VerifierTimeFactor),
@@ -287,21 +287,6 @@ func value[T time.Duration | float64 | int64](p *T) T {
 		return 0
 	}
 	return *p
-}
-
-func (b retryBlock) public() Retry {
-	r := Retry{Max: b.Max, Wait: b.Wait, MaxWait: b.MaxWait}
-	for _, o := range b.On {
-		r.On = append(r.On, record.Outcome(o))
-	}
-	return r
-}
-
-func (b executorBlock) public(kind string) Executor {
-	return Executor{
-		Kind: kind, Workers: b.Workers, Partition: b.Partition, Account: b.Account, QOS: b.QOS, Time: b.Time, CPUs: b.CPUs,
-		MemoryMiB: b.MemoryMiB, GPUs: b.GPUs, Options: b.Options, Setup: b.Setup,
-	}
 }
 
 // folderProblem is what is wrong with a folder that must exist, or "".

@@ -73,7 +73,7 @@ func checkRun(b *experimentBlock) []pluginconfig.Problem {
 	return r.ps
 }
 
-func checkExecutor(b *executorBlock) []pluginconfig.Problem {
+func checkExecutor(b *Executor) []pluginconfig.Problem {
 	r := &rules{}
 	natural(r, "workers", b.Workers)
 	natural(r, "cpus", b.CPUs)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
@@ -60,65 +59,35 @@ type Schemas func(kind Kind, plugin string) (pluginconfig.Schema, error)
 // RunLimits bound the whole run. Nil means no limit, or, for InFlight, that
 // the runner chooses.
 type RunLimits struct {
-	InFlight *int           `json:"in_flight,omitempty"` // attempts at the same time
-	Time     *time.Duration `json:"time_ns,omitempty"`   // from the start of the run; what is not begun by then is not run
-	CostUSD  *float64       `json:"cost_usd,omitempty"`
-	Tokens   *int64         `json:"tokens,omitempty"` // input and output
-	Requests *int64         `json:"requests,omitempty"`
-}
-
-// PerCell bounds what all models are used for in all attempts of a cell. Nil
-// means no limit. It decides no result that is there, so it may change between
-// a run and its resumption, and is no part of what a trial is.
-type PerCell struct {
-	CostUSD  *float64 `json:"cost_usd,omitempty"`
-	Tokens   *int64   `json:"tokens,omitempty"` // input and output
-	Requests *int64   `json:"requests,omitempty"`
+	InFlight *int           `berth:"in_flight" doc:"Attempts at the same time. Absent: chosen by the runner."`
+	Time     *time.Duration `berth:"time" doc:"Length of the run; what has not begun by then is not run."`
+	CostUSD  *float64       `berth:"cost_usd" doc:"Spend of all models of the run, in USD."`
+	Tokens   *int64         `berth:"tokens" doc:"Input and output tokens of the run."`
+	Requests *int64         `berth:"requests" doc:"Model requests of the run."`
 }
 
 // Retry says which attempts are run again, and how often.
 type Retry struct {
-	Max     int              `json:"max"`         // further attempts of a trial; 0 means none
-	On      []record.Outcome `json:"on"`          // of them only; never a measured outcome
-	Wait    time.Duration    `json:"wait_ns"`     // before the first retry, doubled for each further one
-	MaxWait time.Duration    `json:"max_wait_ns"` // longest wait
+	Max     int              `berth:"max" default:"0" doc:"Further attempts of a trial."`
+	On      []record.Outcome `berth:"on" default:"[\"environment_error\", \"rate_limited\", \"plugin_crashed\", \"preempted\"]" enum:"environment_error,verifier_error,model_error,user_error,rate_limited,plugin_crashed,artifact_missing,preempted" doc:"Outcomes after which an attempt is run again."`
+	Wait    time.Duration    `berth:"wait" default:"1s" doc:"Wait before the first further attempt; doubled for each one after it."`
+	MaxWait time.Duration    `berth:"max_wait" default:"1m" doc:"Longest wait."`
 }
 
 // Executor says where attempts run. Kind "local" is this machine; any other
 // kind is for the runner to know or to refuse by name.
 type Executor struct {
-	Kind      string        `json:"kind"`
-	Workers   int           `json:"workers,omitempty"` // pilot jobs at the same time
-	Partition string        `json:"partition,omitempty"`
-	Account   string        `json:"account,omitempty"`
-	QOS       string        `json:"qos,omitempty"`
-	Time      time.Duration `json:"time_ns,omitempty"` // of one worker
-	CPUs      int           `json:"cpus,omitempty"`    // of one worker
-	MemoryMiB int64         `json:"memory_mib,omitempty"`
-	GPUs      int           `json:"gpus,omitempty"`
-	Options   []string      `json:"options,omitempty"` // further options, as the scheduler spells them
-	Setup     string        `json:"setup,omitempty"`   // shell lines before a worker starts
-}
-
-// Axis is one free choice of the matrix.
-type Axis struct {
-	Name   string      `json:"name"`
-	Values []AxisValue `json:"values"`
-}
-
-// AxisValue is one value of an axis.
-type AxisValue struct {
-	// Text is the value for people: the label of a block, a string as it is,
-	// JSON for anything else.
-	Text string `json:"text"`
-	// JSON is the value; a block is its label.
-	JSON json.RawMessage `json:"value"`
-}
-
-// Choice is the value that a cell has on an axis.
-type Choice struct {
-	Axis string `json:"axis"`
-	AxisValue
+	Kind      string        `berth:"-"`
+	Workers   int           `berth:"workers" doc:"Workers at the same time."`
+	Partition string        `berth:"partition" doc:"Queue that workers are submitted to."`
+	Account   string        `berth:"account" doc:"Who pays."`
+	QOS       string        `berth:"qos" doc:"Quality of service."`
+	Time      time.Duration `berth:"time" default:"0s" doc:"Longest life of a worker."`
+	CPUs      int           `berth:"cpus" doc:"Cores of a worker."`
+	MemoryMiB int64         `berth:"memory_mib" doc:"Memory of a worker in MiB."`
+	GPUs      int           `berth:"gpus" doc:"GPUs of a worker."`
+	Options   []string      `berth:"options" doc:"Further options, as the scheduler spells them."`
+	Setup     string        `berth:"setup" doc:"Shell lines that a worker runs first."`
 }
 
 // File is a file that the experiment is made of.
@@ -132,64 +101,50 @@ type File struct {
 	Read bool
 }
 
-// Cell is one point of the matrix, with every block that it uses resolved.
+// Cell is one point of the matrix, with every block that it uses resolved: what
+// its attempts have in common, and what only a plan needs.
 type Cell struct {
+	cell.Cell
+
 	// Index is the position in the plan, from 0.
-	Index int `json:"index"`
+	Index int
 	// Key names the cell for people and selection: "agent=a,effort=low"; empty
 	// without a matrix.
-	Key string `json:"key"`
+	Key string
 	// Slug is Key for file names: lower case letters, digits, "." "_" and "-",
 	// at most 60 bytes, unique in the experiment, never empty.
-	Slug    string   `json:"slug"`
-	Choices []Choice `json:"choices"`
-
-	Agent       cell.Agent       `json:"agent"`
-	Environment cell.Environment `json:"environment"`
+	Slug string
 	// Datasets are never empty.
-	Datasets []Dataset `json:"datasets"`
-	// Verifiers are by label: what the experiment adds to the verifiers that
-	// tasks name. One that is not here has no configuration and no models but
-	// the cell's.
-	Verifiers map[string]cell.Verifier `json:"verifiers,omitempty"`
-	// User plays the simulated user of tasks that have one; nil means that the
-	// experiment has none.
-	User *cell.User `json:"user,omitempty"`
+	Datasets []Dataset
 	// Model is the cell's own; nil means that none was chosen.
-	Model *cell.Model `json:"model,omitempty"`
-	// Verify is the mode that the experiment asks for; empty keeps the task's.
-	// A dataset's own is in Dataset.
-	Verify   task.Mode   `json:"verify,omitempty"`
-	PerTrial cell.Limits `json:"per_trial"`
-	PerCell  PerCell     `json:"per_cell,omitzero"`
+	Model *cell.Model
+	// PerCell bounds all attempts of the cell together.
+	PerCell cell.Budget
 
 	exp *Experiment
 }
 
-// Dataset is a folder of tasks.
-type Dataset struct {
-	Label  string `json:"label"`
-	Format string `json:"format"`
-	// Path is absolute.
-	Path    string   `json:"path"`
-	Include []string `json:"include,omitempty"` // globs of task names; empty means all
-	Exclude []string `json:"exclude,omitempty"`
-	// Limit keeps the first tasks in order of their names; 0 keeps all. Sample
-	// keeps that many, drawn with Seed; 0 keeps all.
-	Limit  int   `json:"limit,omitempty"`
-	Sample int   `json:"sample,omitempty"`
-	Seed   int64 `json:"seed,omitempty"`
-	// Lenient turns unknown keys in the tasks' files into warnings.
-	Lenient bool `json:"lenient,omitempty"`
-	// Verify is the mode asked for, with the experiment's as default; empty
-	// keeps the task's.
-	Verify task.Mode `json:"verify,omitempty"`
-	// Success replaces the rule of the tasks; nil keeps it.
-	Success *Success `json:"success,omitempty"`
+// On is the cell as an attempt on a task of one of its datasets has it, with the
+// labels of secrets: good for questions, not for running. See [cell.Cell.Reveal].
+func (c *Cell) On(d *Dataset) cell.Cell {
+	out := c.Cell
+	out.Verify, out.Success = d.Verify, d.Success
+	return out
 }
 
-// Success is when an attempt passes.
-type Success struct {
-	Key     string  `json:"key"`      // name of the score
-	AtLeast float64 `json:"at_least"` // smallest value that passes
+// Dataset is a folder of tasks.
+type Dataset struct {
+	Label  string `berth:"-"`
+	Format string `berth:"format" required:"true" doc:"Task format of the folder."`
+	// Path is absolute once the experiment is loaded.
+	Path    string    `berth:"path" required:"true" doc:"Folder of tasks, relative to the folder of the experiment."`
+	Include []string  `berth:"include" doc:"Globs of task names to run. Absent: all."`
+	Exclude []string  `berth:"exclude" doc:"Globs of task names to leave out."`
+	Limit   int       `berth:"limit" doc:"Only the first so many tasks, by name. 0: all."`
+	Sample  int       `berth:"sample" doc:"Only so many tasks, drawn with seed. 0: all."`
+	Seed    int64     `berth:"seed" doc:"Of the sample: the same seed draws the same tasks."`
+	Lenient bool      `berth:"lenient" doc:"Unknown keys in the tasks' files are warnings instead of errors."`
+	Verify  task.Mode `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode, instead of the experiment's; snapshot and separate are not implemented yet."`
+	// Success replaces the rule of the tasks; nil keeps it.
+	Success *task.Success `berth:"-"`
 }

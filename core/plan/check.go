@@ -45,7 +45,7 @@ func (a *asker) cell(ctx context.Context, i int) error {
 	c := a.plan.Experiment.Cells[i]
 	n := &Needs{Verifiers: map[string]verifier.Traits{}}
 	a.plan.needs[i] = n
-	first := Public(c, &c.Datasets[0])
+	first := c.On(&c.Datasets[0])
 	role := agent.RoleAgent
 	if c.Agent.Oracle {
 		role = agent.RoleOracle
@@ -60,7 +60,7 @@ func (a *asker) cell(ctx context.Context, i int) error {
 		}
 	}
 	for d := range c.Datasets {
-		tc := Public(c, &c.Datasets[d])
+		tc := c.On(&c.Datasets[d])
 		for _, place := range a.datasets[c.Datasets[d].Label] {
 			t := &a.plan.Tasks[place]
 			if t.Task == nil {

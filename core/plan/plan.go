@@ -175,12 +175,8 @@ type maker struct {
 func (p *Plan) Manifest(h store.Header) *store.Manifest {
 	m := &store.Manifest{Header: h, Trials: make([]store.Trial, len(p.Trials))}
 	for i, c := range p.Experiment.Cells {
-		choices := map[string]string{}
-		for _, ch := range c.Choices {
-			choices[ch.Axis] = ch.Text
-		}
 		sc := store.Cell{
-			Index: i, Key: c.Key, Slug: c.Slug, Choices: choices, Agent: c.Agent.Label,
+			Index: i, Key: c.Key, Slug: c.Slug, Choices: c.Choices, Agent: c.Agent.Label,
 			Environment: c.Environment.Label, Identity: p.identities[i], Models: endpoints(c),
 		}
 		if c.Model != nil {

@@ -58,9 +58,9 @@ func (s *Spec) executor(place *node.Place, served *gateway.Gateway) (*here, erro
 	for _, c := range s.Plan.Experiment.Cells {
 		byDataset := map[string]cell.Cell{}
 		for i := range c.Datasets {
-			revealed, err := plan.Revealed(c, &c.Datasets[i])
+			revealed, err := c.On(&c.Datasets[i]).Reveal()
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("cell %s: %w", c.Key, err)
 			}
 			byDataset[c.Datasets[i].Label] = revealed
 		}

@@ -81,7 +81,7 @@ func imagesOf(p *plan.Plan) ([]imageJob, error) {
 		if d < 0 {
 			continue
 		}
-		cell := plan.Public(c, &c.Datasets[d]) // no image depends on a secret
+		cell := c.On(&c.Datasets[d]) // no image depends on a secret
 		spec, _, err := feasible.Spec(p.Tasks[t.Place].Task, cell, agent.Needs{})
 		if err != nil {
 			return nil, fmt.Errorf("task %s: %w", t.Task, err)

@@ -64,10 +64,7 @@ func planAnswer(l *experiment.Loaded, trials bool) output.Plan {
 	p.Problems = append(p.Problems, l.Plan.Problems...)
 	p.Missing = append(p.Missing, l.Plan.Missing...)
 	for _, c := range l.Experiment.Cells {
-		pc := output.PlanCell{Key: c.Key, Slug: c.Slug, Choices: map[string]string{}, Agent: c.Agent.Label, Environment: c.Environment.Label}
-		for _, ch := range c.Choices {
-			pc.Choices[ch.Axis] = ch.Text
-		}
+		pc := output.PlanCell{Key: c.Key, Slug: c.Slug, Choices: c.Choices, Agent: c.Agent.Label, Environment: c.Environment.Label}
 		if c.Model != nil {
 			pc.Model = c.Model.Label
 		}

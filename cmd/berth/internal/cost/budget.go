@@ -35,7 +35,7 @@ func SmallBudgets(p *plan.Plan, dialects *dialect.Set) []plan.Problem {
 		shared := []budget{{"per_cell", c.PerCell.CostUSD, c.PerCell.Tokens}, {"limits", l.CostUSD, l.Tokens}}
 		var details []string
 		if usesModels(p.Needs(i)) {
-			details = tooSmall(dialects, c.Agent.Models, append(shared, budget{"per_trial", c.PerTrial.CostUSD, c.PerTrial.Tokens}))
+			details = tooSmall(dialects, c.Agent.Models, append(shared, budget{"per_trial", c.Limits.CostUSD, c.Limits.Tokens}))
 		}
 		if u := c.User; u != nil {
 			details = append(details, tooSmall(dialects, u.Agent.Models, append(shared, budget{"user", u.CostUSD, u.Tokens}))...)

@@ -98,7 +98,7 @@ func trialCost(c *config.Cell, dialects *dialect.Set, n plan.Needs) (usd float64
 		}
 	}
 	if usesModels(n) {
-		add("an attempt", c.Agent.Models, c.PerTrial.CostUSD, c.PerTrial.Tokens)
+		add("an attempt", c.Agent.Models, c.Limits.CostUSD, c.Limits.Tokens)
 	}
 	if u := c.User; u != nil {
 		add("the user", u.Agent.Models, u.CostUSD, u.Tokens)

@@ -4,7 +4,6 @@ package matrix
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,8 +30,7 @@ type Point []Value
 
 // Value is one value of an axis.
 type Value struct {
-	Text string          // for people: a label, a string as it is, or JSON
-	JSON json.RawMessage // of a block its label
+	Text string // for people: a label, a string as it is, or JSON
 	Val  cty.Value
 	id   string // equal for equal values only
 }
@@ -161,11 +159,7 @@ func newValue(axis string, v cty.Value) (Value, string) {
 		return Value{}, fmt.Sprintf("This axis chooses the %s of a cell: write references such as %s.name. For anything else give the axis another name.", axis, axis)
 	}
 	if isRef {
-		raw, err := json.Marshal(label)
-		if err != nil {
-			return Value{}, err.Error()
-		}
-		return Value{label, raw, v, kind + "." + label}, ""
+		return Value{label, v, kind + "." + label}, ""
 	}
 	raw, err := (ctyjson.SimpleJSONValue{Value: v}).MarshalJSON()
 	if err != nil {
@@ -178,7 +172,7 @@ func newValue(axis string, v cty.Value) (Value, string) {
 	if len(text) > 1000 {
 		return Value{}, "A value names cells: at most 1000 characters. Give the axis short names, and look the values up in a local."
 	}
-	return Value{text, raw, v, string(raw)}, ""
+	return Value{text, v, string(raw)}, ""
 }
 
 // rule is an exclude or include block: for some axes, by index, the values.

@@ -40,14 +40,12 @@ func Fields(t reflect.Type) []Field {
 }
 
 func withTags(t reflect.Type, base []pluginconfig.Field) []Field {
-	var fs []Field
-	i := 0
-	for sf := range t.Fields() {
+	fs := make([]Field, len(base))
+	for i, sf := range tagged(t) {
 		f := Field{
 			Field: base[i], Ref: sf.Tag.Get("ref"), Body: sf.Tag.Get("body"), PerRun: sf.Tag.Get("per") == "run",
 			Secrets: sf.Tag.Get("secrets") == "true" || base[i].Secret,
 		}
-		i++
 		f.Many = f.Body != "" && f.Type != pluginconfig.Any
 		if f.Type.IsBlock() {
 			inner := sf.Type
@@ -56,7 +54,22 @@ func withTags(t reflect.Type, base []pluginconfig.Field) []Field {
 			}
 			f.Nested = withTags(inner, f.Fields)
 		}
-		fs = append(fs, f)
+		fs[i] = f
+	}
+	return fs
+}
+
+// tagged are the fields of a struct that are part of its schema, with those of
+// embedded structs.
+func tagged(t reflect.Type) (fs []reflect.StructField) {
+	for sf := range t.Fields() {
+		switch tag := sf.Tag.Get("berth"); {
+		case tag == "-":
+		case tag == "" && sf.Anonymous:
+			fs = append(fs, tagged(sf.Type)...)
+		default:
+			fs = append(fs, sf)
+		}
 	}
 	return fs
 }

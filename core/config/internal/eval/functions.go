@@ -39,11 +39,10 @@ func pure() map[string]function.Function {
 		"lookup": stdlib.LookupFunc, "merge": stdlib.MergeFunc, "range": stdlib.RangeFunc, "reverse": stdlib.ReverseListFunc,
 		"setintersection": stdlib.SetIntersectionFunc, "setsubtract": stdlib.SetSubtractFunc, "setunion": stdlib.SetUnionFunc,
 		"slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
-		"length": lengthFunc, "distinct": checked(stdlib.DistinctFunc, distinctCost),
+		"length": lengthFunc, "distinct": stdlib.DistinctFunc,
 
-		"format": checked(stdlib.FormatFunc, formatCost), "join": checked(stdlib.JoinFunc, joinCost),
-		"replace": checked(stdlib.ReplaceFunc, replaceCost), "regexreplace": checked(stdlib.RegexReplaceFunc, regexCost),
-		"indent": checked(stdlib.IndentFunc, indentCost), "setproduct": checked(stdlib.SetProductFunc, productCost),
+		"format": stdlib.FormatFunc, "join": multiplies(stdlib.JoinFunc), "replace": multiplies(stdlib.ReplaceFunc),
+		"regexreplace": stdlib.RegexReplaceFunc, "indent": multiplies(stdlib.IndentFunc), "setproduct": multiplies(stdlib.SetProductFunc),
 
 		"csvdecode": stdlib.CSVDecodeFunc, "jsondecode": jsonDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "yamldecode": yamlDecodeFunc,
 		"base64encode": text("text", func(s string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(s)), nil }),
@@ -215,11 +214,11 @@ var indexFunc = function.New(&function.Spec{
 })
 
 // jsonDecodeFunc refuses what encoding/json would, first of all depth.
-var jsonDecodeFunc = checked(stdlib.JSONDecodeFunc, func(args []cty.Value) (int, error) {
+var jsonDecodeFunc = checked(stdlib.JSONDecodeFunc, func(args []cty.Value) error {
 	if !json.Valid([]byte(args[0].AsString())) {
-		return 0, function.NewArgErrorf(0, "not JSON")
+		return function.NewArgErrorf(0, "not JSON")
 	}
-	return 0, nil
+	return nil
 })
 
 // yamlDecodeFunc reads one YAML document without aliases, which can make a

@@ -208,78 +208,22 @@ func (r *Reading) attribute(a *hclsyntax.Attribute, f Field, path pluginconfig.P
 		return r.references(v, a, f, path)
 	}
 	want := ctyType(f.Type)
-	v, err := convert.Convert(v, want)
-	if err != nil {
+	if converted, err := convert.Convert(v, want); err == nil {
+		v = converted
+	} else if word := words[f.Type]; word != "" {
 		r.unknown = append(r.unknown, path)
-		r.Fail(a.Expr.Range(), fmt.Sprintf("Wrong value for %q", f.Name), "%s must be %s.", f.Name, conversion(f.Type, err))
+		r.Fail(a.Expr.Range(), fmt.Sprintf("Wrong value for %q", f.Name), "%s must be %s.", f.Name, word)
 		return nil, false
 	}
 	l := leaf{r: r, attr: a, field: f, want: want}
 	return l.tree(v, path, nil, nil)
 }
 
-// conversion says which type a value must have and, for a list or a map, which
-// element has another one.
-func conversion(t pluginconfig.Type, err error) string {
-	_, list := t.List()
-	_, dict := t.Map()
-	if !list && !dict {
-		return typeName(t, false)
-	}
-	where := ""
-	if pe, ok := err.(cty.PathError); ok && len(pe.Path) > 0 { //nolint:errorlint // convert returns it unwrapped
-		where = " at " + ctyPath(pe.Path)
-	}
-	return fmt.Sprintf("%s: %s%s", typeName(t, false), err, where)
-}
-
-// typeName is a type in words: one value of it, or many.
-func typeName(t pluginconfig.Type, many bool) string {
-	if e, ok := t.List(); ok {
-		return plural("a list", "lists", many) + " of " + typeName(e, true)
-	}
-	if e, ok := t.Map(); ok {
-		return plural("a map", "maps", many) + " of " + typeName(e, true)
-	}
-	switch t {
-	case pluginconfig.String:
-		return plural("a string", "strings", many)
-	case pluginconfig.Duration:
-		return plural(`a duration such as "90s" or "1h30m"`, "durations", many)
-	case pluginconfig.Bool:
-		return plural("true or false", "booleans", many)
-	case pluginconfig.Int:
-		return plural("a whole number", "whole numbers", many)
-	case pluginconfig.Float:
-		return plural("a number", "numbers", many)
-	default:
-		return plural("a value", "values", many)
-	}
-}
-
-func plural(one, several string, many bool) string {
-	if many {
-		return several
-	}
-	return one
-}
-
-func ctyPath(p cty.Path) string {
-	out := pluginconfig.Path("")
-	for _, s := range p {
-		switch s := s.(type) {
-		case cty.GetAttrStep:
-			out = out.Key(s.Name)
-		case cty.IndexStep:
-			if s.Key.Type() == cty.String {
-				out = out.Key(s.Key.AsString())
-			} else {
-				i, _ := s.Key.AsBigFloat().Int64()
-				out = out.Index(int(i))
-			}
-		}
-	}
-	return string(out)
+// words are the types that one value can have. What is wrong with an element of
+// a list or a map is found when the block is compared with its schema.
+var words = map[pluginconfig.Type]string{
+	pluginconfig.String: "a string", pluginconfig.Duration: `a duration such as "90s" or "1h30m"`,
+	pluginconfig.Bool: "true or false", pluginconfig.Int: "a whole number", pluginconfig.Float: "a number",
 }
 
 func ctyType(t pluginconfig.Type) cty.Type {

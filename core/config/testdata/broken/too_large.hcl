@@ -12,7 +12,6 @@ locals {
   a4 = "${local.a3}${local.a3}${local.a3}${local.a3}${local.a3}${local.a3}${local.a3}${local.a3}"
   a5 = "${local.a4}${local.a4}${local.a4}${local.a4}${local.a4}${local.a4}${local.a4}${local.a4}"
   c  = replace(replace(replace("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "a", local.a1), "ha", local.a1), "ha", local.a2)
-  d  = format("%999999999d", 1)
   e  = "${"1e999999999" + 0}"
   f  = upper(1e300 * 1e300 * 1e300 * 1e300 * 1e300)
   g  = setproduct(range(1000), range(1000), range(1000))

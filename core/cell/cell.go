@@ -5,7 +5,10 @@
 package cell
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/task"
@@ -99,80 +102,82 @@ type Budget struct {
 // Reveal is the cell with its secrets, to be run and never to be printed. Fails
 // when one is missing.
 func (c Cell) Reveal() (Cell, error) {
-	r := &revealer{secrets: map[string]bool{}}
-	r.agent(&c.Agent)
-	r.environment(&c.Environment)
+	var failed error // the first
+	secrets := map[string]bool{}
+	c = c.replaced(func(t Text) Text {
+		s, err := t.Reveal()
+		failed = cmp.Or(failed, err)
+		if t.Secret() != nil {
+			secrets[s] = true
+		}
+		return Plain(s)
+	}, func(v Values) Values {
+		raw, err := v.Reveal()
+		failed = cmp.Or(failed, err)
+		return PlainValues(raw)
+	})
+	c.Secrets = slices.AppendSeq(c.Secrets, maps.Keys(secrets))
+	return c, failed
+}
+
+// Uses are the secrets of the cell.
+func (c Cell) Uses() (used []*Secret) {
+	c.replaced(func(t Text) Text {
+		if t.secret != nil {
+			used = append(used, t.secret)
+		}
+		return t
+	}, func(v Values) Values {
+		used = slices.AppendSeq(used, maps.Values(v.holes))
+		return v
+	})
+	return used
+}
+
+// replaced is the cell with other texts and values in the places that may have
+// secrets. The keys of models are passed to text, and stay: the gateway alone
+// has them, and knows each model by its pointer.
+func (c Cell) replaced(text func(Text) Text, values func(Values) Values) Cell {
+	env := func(m map[string]Text) map[string]Text {
+		out := make(map[string]Text, len(m))
+		for k, t := range m {
+			out[k] = text(t)
+		}
+		return out
+	}
+	keys := func(ms map[string]*Model) {
+		for _, m := range ms {
+			if m.APIKey != nil {
+				text(*m.APIKey)
+			}
+		}
+	}
+	agent := func(a Agent) Agent {
+		a.Config, a.Env = values(a.Config), env(a.Env)
+		keys(a.Models)
+		return a
+	}
+	environment := func(e Environment) Environment {
+		e.Config, e.SurfaceConfig, e.Env = values(e.Config), values(e.SurfaceConfig), env(e.Env)
+		return e
+	}
+	c.Agent, c.Environment = agent(c.Agent), environment(c.Environment)
 	verifiers := make(map[string]Verifier, len(c.Verifiers))
 	for name, v := range c.Verifiers {
-		r.values(&v.Config)
-		r.env(&v.Env)
-		r.keys(v.Models)
+		v.Config, v.Env = values(v.Config), env(v.Env)
+		keys(v.Models)
 		verifiers[name] = v
 	}
 	c.Verifiers = verifiers
 	if c.User != nil {
 		u := *c.User
-		r.agent(&u.Agent)
+		u.Agent = agent(u.Agent)
+		if u.Environment != nil {
+			u.Environment = new(environment(*u.Environment))
+		}
 		c.User = &u
 	}
-	for s := range r.secrets {
-		c.Secrets = append(c.Secrets, s)
-	}
-	return c, r.err
-}
-
-// revealer replaces what may be secret by plain values.
-type revealer struct {
-	secrets map[string]bool
-	err     error // the first
-}
-
-func (r *revealer) agent(a *Agent) {
-	r.values(&a.Config)
-	r.env(&a.Env)
-	r.keys(a.Models)
-}
-
-func (r *revealer) environment(e *Environment) {
-	r.values(&e.Config)
-	r.env(&e.Env)
-}
-
-func (r *revealer) text(t Text) string {
-	s, err := t.Reveal()
-	if err != nil && r.err == nil {
-		r.err = err
-	}
-	if t.Secret() != nil {
-		r.secrets[s] = true
-	}
-	return s
-}
-
-func (r *revealer) env(env *map[string]Text) {
-	out := make(map[string]Text, len(*env))
-	for k, t := range *env {
-		out[k] = Plain(r.text(t))
-	}
-	*env = out
-}
-
-func (r *revealer) values(v *Values) {
-	b, err := v.Reveal()
-	if err != nil && r.err == nil {
-		r.err = err
-	}
-	*v = PlainValues(b)
-}
-
-// keys notes the keys of models, which the gateway alone has: whatever else says
-// them is kept out of the record.
-func (r *revealer) keys(ms map[string]*Model) {
-	for _, m := range ms {
-		if m.APIKey != nil {
-			r.text(*m.APIKey)
-		}
-	}
+	return c
 }
 
 // Strings are the texts with labels in place of secrets.

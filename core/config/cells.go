@@ -411,10 +411,7 @@ func (f *findings) add(diags hcl.Diagnostics, cell string) {
 	}
 	seen := map[string]bool{}
 	for _, d := range diags {
-		id := d.Summary + "\x00" + d.Detail
-		if d.Subject != nil {
-			id += "\x00" + d.Subject.String()
-		}
+		id := identityOfProblem(d)
 		if seen[id] {
 			continue
 		}

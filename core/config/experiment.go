@@ -3,8 +3,6 @@ package config
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -84,51 +82,18 @@ func (e *Experiment) block(kind, label string) *hclsyntax.Block {
 // verifiers named, and reports those that are missing. Nothing is kept, and no
 // value is in what it returns.
 func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
-	var used []*cell.Secret
-	text := func(ts map[string]cell.Text) {
-		for _, t := range ts {
-			used = append(used, t.Secret())
+	used := c.Cell
+	used.Verifiers = map[string]cell.Verifier{}
+	for _, name := range verifiers {
+		if v, ok := c.Verifiers[name]; ok {
+			used.Verifiers[name] = v
 		}
 	}
-	values := func(v cell.Values) {
-		used = slices.AppendSeq(used, maps.Values(v.Secrets()))
+	secrets := used.Uses()
+	if m := c.Model; m != nil && m.APIKey != nil && m.APIKey.Secret() != nil {
+		secrets = append(secrets, m.APIKey.Secret())
 	}
-	model := func(m *cell.Model) {
-		if m != nil && m.APIKey != nil {
-			used = append(used, m.APIKey.Secret())
-		}
-	}
-	environment := func(e *cell.Environment) {
-		if e != nil {
-			text(e.Env)
-			values(e.Config)
-			values(e.SurfaceConfig)
-		}
-	}
-	agent := func(a *cell.Agent) {
-		text(a.Env)
-		values(a.Config)
-		for _, m := range a.Models {
-			model(m)
-		}
-	}
-	model(c.Model)
-	environment(&c.Environment)
-	agent(&c.Agent)
-	if c.User != nil {
-		environment(c.User.Environment)
-		agent(&c.User.Agent)
-	}
-	for label, v := range c.Verifiers {
-		if slices.Contains(verifiers, label) {
-			text(v.Env)
-			values(v.Config)
-			for _, m := range v.Models {
-				model(m)
-			}
-		}
-	}
-	return c.exp.missing(used)
+	return c.exp.missing(secrets)
 }
 
 // missing are diagnostics for the secrets that cannot be read, in the order of
@@ -136,9 +101,6 @@ func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
 func (e *Experiment) missing(used []*cell.Secret) Diagnostics {
 	l := &loader{src: e.src}
 	for _, s := range used {
-		if s == nil {
-			continue
-		}
 		if _, err := s.Read(); err != nil {
 			l.diags = append(l.diags, source.At(e.places[s], "Secret cannot be read", "%s. Set it before the run, or exclude the cells that need it.", err))
 		}

@@ -226,36 +226,33 @@ func (l *loader) keep(r *source.Reading) {
 
 // diagnostics puts everything that was found in order, each problem once.
 func (l *loader) diagnostics() Diagnostics {
-	type key struct {
-		summary, detail, file string
-		from, to              int
-	}
-	seen := map[key]bool{}
-	var diags hcl.Diagnostics
-	for _, d := range l.diags {
-		k := key{summary: d.Summary, detail: d.Detail}
-		if s := d.Subject; s != nil {
-			k.file, k.from, k.to = s.Filename, s.Start.Byte, s.End.Byte
+	seen := map[string]bool{}
+	diags := slices.DeleteFunc(slices.Clone(l.diags), func(d *hcl.Diagnostic) bool {
+		id := identityOfProblem(d)
+		defer func() { seen[id] = true }()
+		return seen[id]
+	})
+	place := func(d *hcl.Diagnostic) (file string, at int) {
+		if d.Subject == nil {
+			return "", -1
 		}
-		if !seen[k] {
-			seen[k] = true
-			diags = append(diags, d)
-		}
+		return d.Subject.Filename, d.Subject.Start.Byte
 	}
 	slices.SortStableFunc(diags, func(a, b *hcl.Diagnostic) int {
-		if a.Subject == nil || b.Subject == nil {
-			return cmp.Or(cmp.Compare(btoi(a.Subject != nil), btoi(b.Subject != nil)), cmp.Compare(a.Detail, b.Detail))
-		}
-		return cmp.Or(cmp.Compare(a.Subject.Filename, b.Subject.Filename), cmp.Compare(a.Subject.Start.Byte, b.Subject.Start.Byte), cmp.Compare(a.Detail, b.Detail))
+		af, ai := place(a)
+		bf, bi := place(b)
+		return cmp.Or(cmp.Compare(af, bf), cmp.Compare(ai, bi), cmp.Compare(a.Detail, b.Detail))
 	})
 	return fromHCL(diags, masked(l.src.Files, l.masks))
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
+// identityOfProblem is equal for diagnostics that say the same of the same place.
+func identityOfProblem(d *hcl.Diagnostic) string {
+	place := ""
+	if d.Subject != nil {
+		place = d.Subject.String()
 	}
-	return 0
+	return d.Summary + "\x00" + d.Detail + "\x00" + place
 }
 
 // masked are the files with some ranges made unreadable.

@@ -170,27 +170,17 @@ func affix(f func(s, part string) bool) function.Function {
 
 // lengthFunc counts the elements of a collection or the characters of a text.
 var lengthFunc = function.New(&function.Spec{
-	Params: []function.Parameter{{Name: "value", Type: cty.DynamicPseudoType, AllowDynamicType: true, AllowUnknown: true}},
-	Type: func(args []cty.Value) (cty.Type, error) {
-		t := args[0].Type()
-		if t == cty.String || t == cty.DynamicPseudoType || t.IsCollectionType() || t.IsTupleType() || t.IsObjectType() {
-			return cty.Number, nil
-		}
-		return cty.NilType, function.NewArgErrorf(0, "a list, set, map, object or string has a length")
-	},
+	Params: []function.Parameter{{Name: "value", Type: cty.DynamicPseudoType}},
+	Type:   function.StaticReturnType(cty.Number),
 	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-		switch t := args[0].Type(); {
-		case t == cty.DynamicPseudoType:
-			return cty.UnknownVal(cty.Number), nil
-		case t == cty.String:
-			return stdlib.Strlen(args[0])
-		case t.IsObjectType():
-			return cty.NumberIntVal(int64(len(t.AttributeTypes()))), nil
-		case t.IsTupleType():
-			return cty.NumberIntVal(int64(t.Length())), nil
-		default:
-			return args[0].Length(), nil
+		v := args[0]
+		if v.Type() == cty.String {
+			return stdlib.Strlen(v)
 		}
+		if !v.CanIterateElements() {
+			return cty.NilVal, function.NewArgErrorf(0, "a list, set, map, object or string has a length")
+		}
+		return v.Length(), nil
 	},
 })
 

@@ -24,8 +24,7 @@ const (
 var errOutside = errors.New("outside the experiment's folder")
 
 // Reader reads files for functions, from a few folders and from nowhere else:
-// a symbolic link that leads out of them is refused when it is followed
-// (os.Root), not by comparing names. Not safe for concurrent use.
+// a symbolic link that leads out of them is refused. Not safe for concurrent use.
 type Reader struct {
 	// Kept is where the copy of a file lies, by its name as in Files; nil: files
 	// are read where they are. Then nothing else is read.
@@ -158,52 +157,33 @@ func (r *Reader) abs(path string) string {
 	return filepath.Join(r.roots[0].name, path)
 }
 
-// open opens path below the root that it is in, by its name or, when that leads
-// through a link to another root, by where it really is.
+// open opens path where it leads to, if that is in one of the roots.
 func (r *Reader) open(path string, use func(*os.File) error) error {
 	abs := r.abs(path)
-	first := fmt.Errorf("%q is %w: give --allow-read %s to read there", path, errOutside, r.shown(filepath.Dir(path)))
-	for _, ro := range r.roots {
-		for _, base := range []string{ro.name, ro.real} {
-			if !within(base, abs) {
-				continue
-			}
-			err := openIn(ro.real, base, abs, use)
-			if err == nil || errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			first = fmt.Errorf("%q: %w", path, cause(err))
-		}
+	inside := func(at string) bool {
+		return slices.ContainsFunc(r.roots, func(ro root) bool { return within(ro.name, at) || within(ro.real, at) })
 	}
 	where, err := filepath.EvalSymlinks(abs)
-	if err != nil || where == abs {
-		return first
-	}
-	for _, ro := range r.roots {
-		if within(ro.real, where) {
-			return openIn(ro.real, ro.real, where, use)
-		}
-	}
-	return fmt.Errorf("%q leads to %q, which is %w: give --allow-read %s to read there", path, where, errOutside, filepath.Dir(where))
-}
-
-func openIn(dir, base, abs string, use func(*os.File) error) error {
-	rel, err := filepath.Rel(base, abs)
-	if err != nil {
+	switch {
+	case !inside(abs) && (err != nil || !inside(where)):
+		return fmt.Errorf("%q is %w: give --allow-read %s to read there", path, errOutside, r.shown(filepath.Dir(path)))
+	case errors.Is(err, fs.ErrNotExist):
 		return err
+	case err != nil:
+		return fmt.Errorf("%q: %w", path, cause(err))
+	case !inside(where):
+		return fmt.Errorf("%q leads to %q, which is %w: give --allow-read %s to read there", path, where, errOutside, filepath.Dir(where))
 	}
-	top, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer top.Close()
 	// O_NONBLOCK: opening a FIFO must not wait for somebody to write to it.
-	f, err := top.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(where, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return err
+		return fmt.Errorf("%q: %w", path, cause(err))
 	}
 	defer f.Close()
-	return use(f)
+	if err = use(f); err != nil {
+		return fmt.Errorf("%q: %w", path, cause(err))
+	}
+	return nil
 }
 
 // cause is an error without the operation and path that os puts before it.

@@ -47,14 +47,15 @@ type session struct {
 	mu       sync.Mutex
 	life     context.Context //nolint:containedctx // of the turn under way: a request has to end with it
 	end      context.CancelCauseFunc
-	inside   int           // requests under way
-	idle     chan struct{} // closed when the last of them is gone; nil while nobody waits
-	health   *health       // of the provider that down is about
-	down     error         // why the provider did not serve the last request; nil: it did
-	refused  error         // why the last request was refused although the provider serves
-	answered bool          // a request got a whole answer
-	asked    bool          // a request came
-	unserved bool          // one did not get a whole answer
+	inside   int              // requests under way
+	idle     chan struct{}    // closed when the last of them is gone; nil while nobody waits
+	health   *health          // of the provider that down is about
+	down     error            // why the provider did not serve the last request; nil: it did
+	refused  error            // why the last request was refused although the provider serves
+	answered bool             // a request got a whole answer
+	asked    bool             // a request came
+	last     *record.Exchange // the last one that is over; nil: none
+	unserved bool             // one did not get a whole answer
 	findings []verifier.Finding
 	spent    chan struct{}
 	refusal  *models.Refusal        // why spent is closed
@@ -309,6 +310,13 @@ func (s *session) Served() bool {
 	return s.asked && !s.unserved
 }
 
+// Last implements models.Session.
+func (s *session) Last() *record.Exchange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
 // count takes an exchange that is over into account. One without a status and
 // without an error is a look at the list of models.
 func (s *session) count(e *Exchange) {
@@ -318,6 +326,7 @@ func (s *session) count(e *Exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = true
+	s.last = &record.Exchange{Time: e.Time, Model: e.Model, Status: e.Status, Error: e.Error, Upstream: e.Upstream, Broken: e.Broken}
 	s.unserved = s.unserved || e.Status < 200 || e.Status > 299 || e.Error != "" || e.Broken != "" || e.Upstream != ""
 }
 

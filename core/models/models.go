@@ -73,6 +73,8 @@ type Session interface {
 	// Refused is why the last request was refused although the provider
 	// serves: for what it asked. Nil: it was not.
 	Refused() error
+	// Last is the last request; nil: there was none.
+	Last() *record.Exchange
 	// Served is whether requests came, and each of them got a whole answer.
 	Served() bool
 	// Silent is whether a request that was under way at that time still waits

@@ -261,6 +261,25 @@ type StageResult struct {
 	AgentEnd AgentEnd           `json:"agent_end,omitempty"`
 	Rewards  map[string]float64 `json:"rewards,omitempty"`
 	Error    *Error             `json:"error,omitempty"`
+	LastTurn *LastTurn          `json:"last_turn,omitempty"` // absent when the agent yielded
+}
+
+// LastTurn is what is known of the last turn of an agent that did not yield.
+type LastTurn struct {
+	ExitCode int       `json:"exit_code,omitempty"` // of its program
+	Reason   string    `json:"reason,omitempty"`    // why it ended, as its plugin says, often with the last lines that its program wrote
+	Message  string    `json:"message,omitempty"`   // the last message of the agent
+	Exchange *Exchange `json:"last_exchange,omitempty"`
+}
+
+// Exchange is the last request of an agent to its models.
+type Exchange struct {
+	Time     time.Time `json:"time"`
+	Model    string    `json:"model"`
+	Status   int       `json:"status"`             // of HTTP; 0: there was no answer
+	Error    string    `json:"error,omitempty"`    // what the gateway said itself
+	Upstream string    `json:"upstream,omitempty"` // what the provider said went wrong
+	Broken   string    `json:"broken,omitempty"`   // who cut the answer off: provider, client or gateway
 }
 
 // Result is result.json: one attempt.

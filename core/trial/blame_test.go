@@ -337,6 +337,7 @@ func (p portOpen) Refused() error                       { return nil }
 func (p portOpen) Refusal() *models.Refusal             { return nil }
 func (p portOpen) Silent(time.Time) bool                { return false }
 func (p portOpen) Served() bool                         { return true }
+func (p portOpen) Last() *record.Exchange               { return nil }
 
 // A port in the sandbox that cannot be opened, for the models of a later stage,
 // is no error of a model.

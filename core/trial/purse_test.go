@@ -26,6 +26,7 @@ type purse struct {
 	down    error
 	refused error
 	served  bool
+	last    *record.Exchange
 	allowed int
 	revoked int
 }
@@ -41,6 +42,7 @@ func (p *purse) Spent() <-chan struct{}       { return p.spent }
 func (p *purse) Refusal() *models.Refusal     { return p.refusal }
 func (p *purse) Down() error                  { return p.down }
 func (p *purse) Refused() error               { return p.refused }
+func (p *purse) Last() *record.Exchange       { return p.last }
 func (p *purse) Served() bool                 { return p.served }
 func (p *purse) Silent(time.Time) bool        { return p.silent.Load() }
 func (p *purse) Waited() time.Duration        { return time.Duration(p.waited.Load()) }
@@ -229,4 +231,23 @@ func TestABudgetEndsTheTurnOfAnAgentThatGivesUpFirst(t *testing.T) {
 	b.gateway = p
 	b.cell.Agent.Models = map[string]*cell.Model{"default": {Label: "m"}}
 	want(t, b.run(t.Context(), t), record.Passed, record.Budget, record.Checked)
+}
+
+// Why an agent crashed is in the result, with its last exchange.
+func TestTheLastTurnOfAnAgentThatCrashedIsInTheResult(t *testing.T) {
+	t.Parallel()
+	p := &purse{spent: make(chan struct{}), last: &record.Exchange{Model: "m", Status: 400, Upstream: "no such field"}}
+	says := func(y agent.Yield) *scripted {
+		return turn(func(context.Context, *actor) (agent.Yield, error) { return y, nil })
+	}
+	crash := says(agent.Yield{End: agent.Crashed, ExitCode: 7, Reason: "exit code 7: oh no", Message: "let me see"})
+	r := withModel(t, crash, tests("false"), p).run(t.Context(), t)
+	last := r.Stages[0].LastTurn
+	if last == nil || last.ExitCode != 7 || last.Reason != "exit code 7: oh no" || last.Message != "let me see" || last.Exchange == nil || last.Exchange.Upstream != "no such field" {
+		t.Errorf("%+v", last)
+	}
+	done := says(agent.Yield{End: agent.Done, Message: "done"})
+	if r = withModel(t, done, tests("true"), &purse{spent: make(chan struct{}), served: true}).run(t.Context(), t); r.Stages[0].LastTurn != nil {
+		t.Errorf("an agent that yielded has a last turn: %+v", r.Stages[0].LastTurn)
+	}
 }

@@ -136,7 +136,7 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 	}
 	for i := range a.stages {
 		s := &a.stages[i]
-		sr := record.StageResult{Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd, Error: s.Failure}
+		sr := record.StageResult{Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd, Error: s.Failure, LastTurn: s.LastTurn}
 		if a.res.Scores != nil && len(s.Verdicts) > 0 {
 			sr.Rewards = s.Scores()
 		}

@@ -294,6 +294,7 @@ func (s *stage) turn(ctx context.Context, from string, round int) error {
 	if f.end != "" {
 		s.out.AgentEnd = f.end
 		s.lastWords = f.yield.Message
+		s.out.LastTurn = s.lastTurn(&f)
 		a.recorder.Append(record.TurnsFile, record.Turn{
 			Time: a.now(), Kind: record.TurnYield, Stage: s.task.Name, Turn: s.turns, End: f.end, Asked: f.yield.End == agent.Asked,
 			Message: recorder.Cut(f.yield.Message, limits.MessageBytes), ExitCode: f.yield.ExitCode,
@@ -301,6 +302,20 @@ func (s *stage) turn(ctx context.Context, from string, round int) error {
 		})
 	}
 	return a.at(p, s.turnFailed(ctx, p, err))
+}
+
+// lastTurn is what is known of a turn whose agent did not yield; nil: it did.
+func (s *stage) lastTurn(f *finished) *record.LastTurn {
+	if f.end == record.Yielded {
+		return nil
+	}
+	last := &record.LastTurn{
+		ExitCode: f.yield.ExitCode, Reason: recorder.Cut(f.yield.Reason, limits.OutputTail), Message: recorder.Cut(f.yield.Message, limits.OutputTail),
+	}
+	if m := s.a.session.models; m != nil {
+		last.Exchange = m.Last()
+	}
+	return last
 }
 
 // down is why the provider of the session's models could not serve.

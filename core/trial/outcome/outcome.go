@@ -19,6 +19,7 @@ type Stage struct {
 	Ran      bool // its first turn began
 	Verified bool // all of its verifiers spoke, or it has none
 	AgentEnd record.AgentEnd
+	LastTurn *record.LastTurn   // of an agent that did not yield
 	Verdicts []verifier.Verdict // rounds reduced, then those after settle, in order
 	Failure  *record.Error      // what kept it from its end
 }

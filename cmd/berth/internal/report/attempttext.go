@@ -113,6 +113,11 @@ func resultText(p *terminal.Printer, r *record.Result) {
 	if r.Error != nil {
 		line("error", fmt.Sprintf("%s, in %s: %s", r.Error.Boundary, r.Error.Phase, r.Error.Message))
 	}
+	for i := range r.Stages {
+		for _, l := range lastTurn(&r.Stages[i], len(r.Stages) > 1) {
+			line(l[0], l[1])
+		}
+	}
 	for _, m := range r.Modified {
 		line("modified", m)
 	}
@@ -137,6 +142,39 @@ func resultText(p *terminal.Printer, r *record.Result) {
 		line("usage", fmt.Sprintf("%s, %s: %d requests, %d in, %d out, %s", u.Role, u.Model, u.Requests, u.InputTokens, u.OutputTokens, cost))
 	}
 	p.Printf("\n")
+}
+
+// lastTurn says how the last turn of an agent ended that did not yield: why, its
+// last message, and its last request to a model.
+func lastTurn(s *record.StageResult, several bool) (lines [][2]string) {
+	t := s.LastTurn
+	if t == nil {
+		return nil
+	}
+	why := t.Reason
+	if exit := fmt.Sprintf("exit code %d", t.ExitCode); t.ExitCode != 0 && !strings.Contains(why, exit) {
+		why = strings.TrimSuffix(exit+": "+why, ": ")
+	}
+	if several && why != "" {
+		why += " (stage " + s.Name + ")"
+	}
+	lines = append(lines, [2]string{"reason", why}, [2]string{"last words", t.Message})
+	if x := t.Exchange; x != nil {
+		text := fmt.Sprintf("%s: status %d", x.Model, x.Status)
+		if x.Status == 0 {
+			text = x.Model + ": no answer"
+		}
+		for _, more := range []string{x.Error, x.Upstream} {
+			if more != "" {
+				text += ": " + more
+			}
+		}
+		if x.Broken != "" {
+			text += " (cut off by the " + x.Broken + ")"
+		}
+		lines = append(lines, [2]string{"last call", text})
+	}
+	return lines
 }
 
 // verifiedIn says where the verdict was reached.

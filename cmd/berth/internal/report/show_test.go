@@ -81,6 +81,9 @@ func runOf(t *testing.T) string {
 			Mode: "live", Score: &score, Scores: map[string]float64{"reward": 1}, Start: at, End: at.Add(2 * time.Second),
 			Phases:   []record.Phase{{Name: record.PhaseTurn, Who: record.ByAgent, Start: at, End: at.Add(1500 * time.Microsecond)}},
 			Verdicts: []verifier.Verdict{{Verifier: "script", Decision: verifier.Scored, Rationale: "fine"}},
+			Stages: []record.StageResult{{Name: "main", AgentEnd: record.Crashed, LastTurn: &record.LastTurn{
+				ExitCode: 7, Reason: "oh no", Message: "let me see", Exchange: &record.Exchange{Model: "m1", Status: 400, Upstream: "no such field"},
+			}}},
 		}),
 		r.Close(),
 	)
@@ -158,6 +161,7 @@ func TestAnAttemptAsText(t *testing.T) {
 	report.AttemptText(&terminal.Printer{Out: &b}, full, false)
 	for _, want := range []string{
 		"outcome    passed", "integrity  exposed: a server was left", "score      reward = 1", "verdict    script: scored: fine",
+		"reason     exit code 7: oh no", "last words let me see", "last call  m1: status 400: no such field",
 		"turn", "1.5 ms", "1 agent  �[2Jhello", "a: first", "    second", record.ResultFile,
 	} {
 		if !strings.Contains(b.String(), want) {

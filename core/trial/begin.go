@@ -264,35 +264,16 @@ func (a *attempt) create(ctx context.Context) error {
 	return a.place(ctx, task.PlaceCreate, "")
 }
 
-// idle is what an image's entrypoint is given to run in the main container,
-// instead of the image's own command: that is the agent's place to work.
-var idle = []string{"sh", "-c", "sleep infinity"}
-
-// program is what runs in the main container beside the agent.
-func program(e *task.Environment, img *environment.ImageFacts) []string {
-	switch {
-	case len(e.Entrypoint) > 0:
-		return slices.Concat(e.Entrypoint, e.Command)
-	case len(e.Command) > 0:
-		return slices.Concat(img.Entrypoint, e.Command)
-	case len(img.Entrypoint) > 0:
-		return slices.Concat(img.Entrypoint, idle)
-	default:
-		return nil
-	}
-}
-
 // services starts the image's entrypoint and the task's services, in order,
-// and waits until the task says that it is ready.
+// and waits until they are ready.
 func (a *attempt) services(ctx context.Context) error {
 	w := a.sandbox
-	if argv := program(&a.task.Environment, &w.Made.Image); len(argv) > 0 {
-		s := host.Service{
-			Name: "entrypoint", Argv: argv, User: cmp.Or(a.task.Environment.User, w.Made.Image.User), Dir: w.Dir, Env: sandbox.List(w.Env),
-		}
-		if _, err := w.StartService(ctx, s); err != nil {
-			return fmt.Errorf("start the program of the main container: %w", err)
-		}
+	note, err := w.StartEntrypoint(ctx, &a.task.Environment)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		a.recorder.Note(record.Phase{Name: record.PhaseServices}, "entrypoint", "%s", note)
 	}
 	for i := range a.task.Services {
 		if err := a.service(ctx, &a.task.Services[i]); err != nil {

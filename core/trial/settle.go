@@ -74,6 +74,11 @@ func (s *stage) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if slices.Contains(started, sandbox.Entrypoint) {
+		if _, err := w.AwaitEntrypoint(ctx, &s.a.task.Environment); err != nil { // a note was made at the first start
+			return err
+		}
+	}
 	for i := range s.a.task.Services {
 		if r := s.a.task.Services[i].Ready; r != nil && slices.Contains(started, s.a.task.Services[i].Name) {
 			if err := w.Healthy(ctx, r); err != nil {

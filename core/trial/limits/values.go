@@ -29,25 +29,26 @@ const (
 
 // Times, when neither the task nor the experiment gives one.
 const (
-	Check     = 30 * time.Second
-	Prepare   = 30 * time.Minute       // pull or build of an image
-	Create    = 10 * time.Minute       // start of a sandbox, where the task does not say
-	Connect   = 60 * time.Second       // sandboxd's first word
-	Watch     = 200 * time.Millisecond // between two looks at whether it can still come
-	Service   = 60 * time.Second
-	Setup     = 10 * time.Minute // the task's own commands before a stage
-	Open      = 6 * time.Minute  // of an agent's session
-	Turn      = 24 * time.Hour   // an agent without a deadline still has one
-	Hook      = 60 * time.Second
-	Judge     = 30 * time.Minute
-	User      = 15 * time.Minute
-	Control   = 30 * time.Second // one call to sandboxd
-	Collect   = 15 * time.Minute
-	Verify    = 60 * time.Minute
-	Close     = 60 * time.Second // of an agent's session
-	Destroy   = 2 * time.Minute
-	Farewell  = 2 * time.Second  // for a turn to end by itself once its access is cut, before it is cancelled
-	Return    = 10 * time.Second // for a plugin's call to come back once it was cancelled
-	Lease     = 60 * time.Second
-	Heartbeat = 15 * time.Second // a quarter of the lease
+	Check      = 30 * time.Second
+	Prepare    = 30 * time.Minute       // pull or build of an image
+	Create     = 10 * time.Minute       // start of a sandbox, where the task does not say
+	Connect    = 60 * time.Second       // sandboxd's first word
+	Watch      = 200 * time.Millisecond // between two looks at whether it can still come
+	Service    = 60 * time.Second
+	Entrypoint = 60 * time.Second // an entrypoint of an image, until the agent comes all the same
+	Setup      = 10 * time.Minute // the task's own commands before a stage
+	Open       = 6 * time.Minute  // of an agent's session
+	Turn       = 24 * time.Hour   // an agent without a deadline still has one
+	Hook       = 60 * time.Second
+	Judge      = 30 * time.Minute
+	User       = 15 * time.Minute
+	Control    = 30 * time.Second // one call to sandboxd
+	Collect    = 15 * time.Minute
+	Verify     = 60 * time.Minute
+	Close      = 60 * time.Second // of an agent's session
+	Destroy    = 2 * time.Minute
+	Farewell   = 2 * time.Second  // for a turn to end by itself once its access is cut, before it is cancelled
+	Return     = 10 * time.Second // for a plugin's call to come back once it was cancelled
+	Lease      = 60 * time.Second
+	Heartbeat  = 15 * time.Second // a quarter of the lease
 )

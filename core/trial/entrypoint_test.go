@@ -1,0 +1,67 @@
+package trial_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// entered is an environment whose image has an entrypoint.
+type entered struct {
+	environment.Environment
+	script string
+}
+
+func (e entered) Create(ctx context.Context, s environment.Spec) (environment.Sandbox, error) {
+	made, err := e.Environment.Create(ctx, s)
+	made.Image.Entrypoint = []string{"sh", "-c", e.script, "entrypoint"}
+	return made, err
+}
+
+func TestTheAgentWaitsForTheEntrypoint(t *testing.T) {
+	t.Parallel()
+	const fork = "setsid sh -c 'sleep 600 & exit' & wait; " // a daemon of two forks, as of a desktop
+	for _, tt := range []struct {
+		name, script, agent, tests string
+		mode                       task.Mode
+		note                       string
+	}{
+		{
+			"one that executes the command when it is ready", fork + `sleep 1; echo ready > /app/ready; exec "$@"`,
+			"cat /app/ready && rm /app/ready", "true", task.ModeLive, "",
+		},
+		{
+			"again before the tests", `sleep 1; echo ready > /app/ready; exec "$@"`,
+			"rm /app/ready", "cat /app/ready", task.ModeRestarted, "",
+		},
+		{
+			"one that is a server", "echo ready > /app/ready; exec python3 -m http.server --bind 127.0.0.1 8000",
+			"cat /app/ready && python3 -c 'import urllib.request as u; u.urlopen(\"http://127.0.0.1:8000\")'", "true", task.ModeLive, "",
+		},
+		{"one that fails", "echo no such display; exit 3", "true", "true", task.ModeLive, "exit code 3"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, does(tt.agent), tests(tt.tests))
+			b.env = func(e environment.Environment) environment.Environment { return entered{e, tt.script} }
+			b.task.Mode = tt.mode
+			r := b.run(t.Context(), t)
+			if r.Outcome != record.Passed || found(r, "left_running") {
+				t.Errorf("got %s, %+v; want %s, with nothing left by the agent", r.Outcome, r.Findings, record.Passed)
+			}
+			noted := ""
+			for _, f := range r.Findings {
+				if f.Code == "entrypoint" {
+					noted = f.Text
+				}
+			}
+			if (tt.note == "") != (noted == "") || !strings.Contains(noted, tt.note) {
+				t.Errorf("noted %q, want %q", noted, tt.note)
+			}
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Entrypoint is the name of the service that runs in the main container beside
+// the agent.
+const Entrypoint = "entrypoint"
+
+// idle is what an image's entrypoint is given to run in the main container,
+// instead of the image's own command: that is the agent's place to work.
+var idle = []string{"sh", "-c", "sleep infinity"}
+
+// program is what runs in the main container beside the agent.
+func (w *Sandbox) program(e *task.Environment) []string {
+	switch img := &w.Made.Image; {
+	case len(e.Entrypoint) > 0:
+		return slices.Concat(e.Entrypoint, e.Command)
+	case len(e.Command) > 0:
+		return slices.Concat(img.Entrypoint, e.Command)
+	case len(img.Entrypoint) > 0:
+		return slices.Concat(img.Entrypoint, idle)
+	default:
+		return nil
+	}
+}
+
+// StartEntrypoint starts the program of the main container, if there is one,
+// and waits as AwaitEntrypoint does.
+func (w *Sandbox) StartEntrypoint(ctx context.Context, e *task.Environment) (note string, err error) {
+	argv := w.program(e)
+	if len(argv) == 0 {
+		return "", nil
+	}
+	s := host.Service{Name: Entrypoint, Argv: argv, User: cmp.Or(e.User, w.Made.Image.User), Dir: w.Dir, Env: List(w.Env)}
+	if _, err := w.StartService(ctx, s); err != nil {
+		return "", fmt.Errorf("start the program of the main container: %w", err)
+	}
+	return w.AwaitEntrypoint(ctx, e)
+}
+
+// How long the processes of an entrypoint must stay the same until it is taken
+// for a program in the foreground, which never runs the command that it is given.
+const (
+	quietServer  = 2 * time.Second // one of them listens
+	quietProgram = 10 * time.Second
+)
+
+// AwaitEntrypoint waits until the entrypoint of the image has done its work and
+// runs the idle command that it was given. It also stops when the entrypoint has
+// ended, when it is a program in the foreground, or after a minute (or the start
+// time of the task, if that is shorter). note says what happened instead.
+func (w *Sandbox) AwaitEntrypoint(ctx context.Context, e *task.Environment) (note string, err error) {
+	if len(e.Entrypoint) > 0 || len(e.Command) > 0 {
+		return "", nil // it is not given the idle command
+	}
+	limit := limits.Entrypoint
+	if t := e.StartTime.Std(); t > 0 {
+		limit = min(limit, t)
+	}
+	var last []host.Key
+	begin := time.Now()
+	same := begin // since when nothing has changed
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		ps, err := w.Processes(ctx)
+		if err != nil {
+			return "", err
+		}
+		now := watched(ps)
+		if now.idle {
+			return "", nil
+		}
+		if !now.runs {
+			return w.entrypointEnded(ctx)
+		}
+		if now.busy || !slices.Equal(now.keys, last) {
+			last, same = now.keys, time.Now()
+		}
+		if still := time.Since(same); still > quietProgram || now.listens && still > quietServer {
+			return "", nil
+		}
+		if time.Since(begin) > limit {
+			return fmt.Sprintf("the entrypoint of the image had not run the command that it was given after %s: the agent did not wait for it any longer", limit), nil
+		}
+		if err := limits.Sleep(ctx, pause); err != nil {
+			return "", err
+		}
+	}
+}
+
+func (w *Sandbox) entrypointEnded(ctx context.Context) (note string, err error) {
+	states, err := w.Services(ctx)
+	for _, s := range states {
+		if s.Name == Entrypoint && s.Exit != nil && !s.Exit.OK() {
+			return fmt.Sprintf("the entrypoint of the image ended with exit code %d before it ran the command that it was given; its last output: %s",
+				s.Exit.ExitCode, s.Output[max(0, len(s.Output)-limits.OutputTail):]), nil
+		}
+	}
+	return "", err
+}
+
+// entering is what the processes of a sandbox say of its entrypoint.
+type entering struct {
+	runs    bool // it has not ended
+	idle    bool // it runs the idle command
+	listens bool
+	busy    bool // something computes, or sleeps for a time
+	keys    []host.Key
+}
+
+func watched(ps host.Processes) (e entering) {
+	for _, p := range ps.List {
+		if p.State == "Z" || p.State == "X" {
+			continue
+		}
+		e.keys = append(e.keys, p.Key())
+		e.runs = e.runs || p.Service == Entrypoint
+		e.listens = e.listens || len(p.Listening) > 0
+		e.busy = e.busy || p.State == "R" || p.State == "D" || p.Comm == "sleep"
+		if len(p.Argv) > 0 && p.Service == Entrypoint {
+			argv := append([]string{path.Base(p.Argv[0])}, p.Argv[1:]...)
+			e.idle = e.idle || slices.Equal(argv, idle) || slices.Equal(argv, []string{"sleep", "infinity"})
+		}
+	}
+	return e
+}

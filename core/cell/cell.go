@@ -70,9 +70,6 @@ type Verifier struct {
 // User is the user block: the agent that plays the simulated user.
 type User struct {
 	Agent Agent `json:"agent"` // with the models of the user block
-	// Environment is where it runs when it needs a shell; nil means that of the
-	// cell. Never the sandbox of the agent.
-	Environment *Environment `json:"environment,omitempty"`
 	// Persona is handed to the agent beside the task's own; empty means none.
 	Persona string        `json:"persona,omitempty"`
 	Time    time.Duration `json:"time_ns,omitempty"` // of one message; 0: the usual
@@ -157,11 +154,9 @@ func (c Cell) replaced(text func(Text) Text, values func(Values) Values) Cell {
 		keys(a.Models)
 		return a
 	}
-	environment := func(e Environment) Environment {
-		e.Config, e.SurfaceConfig, e.Env = values(e.Config), values(e.SurfaceConfig), env(e.Env)
-		return e
-	}
-	c.Agent, c.Environment = agent(c.Agent), environment(c.Environment)
+	c.Agent = agent(c.Agent)
+	e := &c.Environment
+	e.Config, e.SurfaceConfig, e.Env = values(e.Config), values(e.SurfaceConfig), env(e.Env)
 	verifiers := make(map[string]Verifier, len(c.Verifiers))
 	for name, v := range c.Verifiers {
 		v.Config, v.Env = values(v.Config), env(v.Env)
@@ -172,9 +167,6 @@ func (c Cell) replaced(text func(Text) Text, values func(Values) Values) Cell {
 	if c.User != nil {
 		u := *c.User
 		u.Agent = agent(u.Agent)
-		if u.Environment != nil {
-			u.Environment = new(environment(*u.Environment))
-		}
 		c.User = &u
 	}
 	return c

@@ -145,7 +145,7 @@ type userBlock struct {
 	Agent       string            `berth:"agent" required:"true" ref:"agent" doc:"The agent that plays the user."`
 	Model       string            `berth:"model" ref:"model" doc:"Its model, instead of the agent block's own."`
 	Models      map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
-	Environment string            `berth:"environment" ref:"environment" doc:"Where it runs when it needs a shell; never in the agent's sandbox. Absent: the cell's."`
+	Environment string            `berth:"environment" ref:"environment" doc:"Where it runs when it needs a shell. Not implemented yet."`
 	Persona     string            `berth:"persona" doc:"Who the user is, beside what the task says."`
 	Time        *time.Duration    `berth:"time" doc:"Deadline of one message."`
 	CostUSD     *float64          `berth:"cost_usd" doc:"Spend of the user's models in an attempt, in USD."`
@@ -155,7 +155,7 @@ type userBlock struct {
 
 type variableBlock struct {
 	Description string            `berth:"description" doc:"What the variable is for."`
-	Type        json.RawMessage   `berth:"type" doc:"Type of the value, such as string, number, bool, list(string), map(number), object({ a = string, b = optional(number, 1) }). Absent: any."`
+	Type        json.RawMessage   `berth:"type" doc:"Type of the value, such as string, number, bool, list(string), map(number), object({ a = string, b = optional(number, 1) }). Absent: any value, and --var and host variables give strings; with type = any they give HCL expressions."`
 	Default     json.RawMessage   `berth:"default" doc:"Value when none is given. Absent: one must be given."`
 	Sensitive   bool              `berth:"sensitive" doc:"The value is a secret: it is never printed or stored."`
 	Nullable    bool              `berth:"nullable" default:"true" doc:"Whether null may be given."`

@@ -74,6 +74,40 @@ func TestDefaultsComeFromTheCaller(t *testing.T) {
 	}
 }
 
+// A value of the command line is text without a type, and an expression with one.
+func TestValuesFromOutsideAreReadByTheirType(t *testing.T) {
+	text := fmt.Sprintf(base, "extra = [var.typed, var.untyped]") + `
+variable "typed" {
+  type = any
+}
+variable "untyped" {}
+`
+	o := options()
+	o.Vars = []string{`typed={ a = [1, true] }`, "untyped=[1]"}
+	e, ds := load(t, o, text)
+	if e == nil {
+		t.Fatal(ds)
+	}
+	if got, want := string(e.Cells[0].Agent.Config.JSON()), `{"extra":[{"a":[1,true]},"[1]"]}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	o.Vars = []string{"typed=some words", "untyped=x"}
+	if _, ds = load(t, o, text); !strings.Contains(ds.Error(), `Write it as in a file`) {
+		t.Errorf("got %v; want how to write a value", ds)
+	}
+}
+
+func TestAUserHasNoSandboxYet(t *testing.T) {
+	_, ds := load(t, options(), fmt.Sprintf(base, "")+`
+user {
+  agent       = agent.a
+  environment = environment.box
+}`)
+	if !strings.Contains(ds.Error(), "Not implemented yet: A simulated user has no sandbox of its own") {
+		t.Errorf("got %v; want that it is not implemented", ds)
+	}
+}
+
 // A plugin is asked once, however many blocks and cells use it.
 func TestEachPluginIsAskedOnce(t *testing.T) {
 	asked := map[string]int{}

@@ -59,7 +59,7 @@ func (c *Cell) identity(datasets ...Dataset) json.RawMessage {
 	}
 	if u := c.User; u != nil {
 		id["user"] = omitempty{
-			"agent": identityOfAgent(&u.Agent), "environment": identityOfEnvironment(u.Environment), "persona": u.Persona,
+			"agent": identityOfAgent(&u.Agent), "persona": u.Persona,
 			"time_ns": u.Time, "cost_usd": u.CostUSD, "tokens": u.Tokens, "requests": u.Requests,
 		}
 	}
@@ -80,9 +80,6 @@ func identityOfAgent(a *cell.Agent) any {
 }
 
 func identityOfEnvironment(e *cell.Environment) any {
-	if e == nil {
-		return nil
-	}
 	return omitempty{
 		"plugin": e.Plugin, "network": e.Network, "limits": e.Limits, "config": settings(e.Config), "env": e.Env,
 		"surface": e.Surface, "surface_config": settings(e.SurfaceConfig),

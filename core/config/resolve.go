@@ -264,9 +264,6 @@ func (c *builder) user(b *hclsyntax.Block) {
 	out := &cell.User{
 		Agent: agent, Persona: u.Persona, Time: value(u.Time), Budget: cell.Budget{CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests},
 	}
-	if u.Environment != "" {
-		out.Environment = c.environment(u.Environment)
-	}
 	if !r.Broken {
 		c.cell.User = out
 	}

@@ -101,9 +101,11 @@ func List(ctx context.Context, f Format, root string, o ListOptions) (Listing, e
 		once(&it, names)
 		l.Items = append(l.Items, it)
 	}
-	for _, p := range o.Include {
-		if !used[p] {
-			return l, fmt.Errorf("include %q matches no task of %s: it has %s", p, root, some(items))
+	for word, patterns := range map[string][]string{"include": o.Include, "exclude": o.Exclude} {
+		for _, p := range patterns {
+			if !used[p] && (word == "include" || len(items) > 0) {
+				return l, fmt.Errorf("%s %q matches no task of %s: it has %s", word, p, root, some(items))
+			}
 		}
 	}
 	return l, nil
@@ -231,7 +233,12 @@ func wanted(it *Item, o ListOptions, used map[string]bool) bool {
 			in, used[p] = true, true
 		}
 	}
-	return in && !slices.ContainsFunc(o.Exclude, match)
+	for _, p := range o.Exclude {
+		if match(p) {
+			in, used[p] = false, true
+		}
+	}
+	return in
 }
 
 // some names up to five items.

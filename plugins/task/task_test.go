@@ -393,6 +393,7 @@ func TestList(t *testing.T) {
 		{"by name", []string{"org/c"}, nil, "group/c", 3, ""},
 		{"exclude wins", []string{"*", "group/*"}, []string{"b", "again"}, "a group/c", 2, ""},
 		{"nothing matches", []string{"z*"}, nil, "", 0, `include "z*" matches no task of`},
+		{"nothing is excluded", nil, []string{"b", "z*"}, "", 0, `exclude "z*" matches no task of`},
 		{"a malformed pattern", nil, []string{"["}, "", 0, "syntax error"},
 	} {
 		l, err := List(t.Context(), marked{}, root, ListOptions{Include: tt.include, Exclude: tt.exclude})

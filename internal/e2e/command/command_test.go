@@ -95,6 +95,7 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"run broken", "repeat"},
 		{"run slurm", `executor "slurm" is not supported yet`},
 		{"run surface", `is not supported yet. Remove surface from its block.`},
+		{"run . --in-flight 0", "--in-flight must be at least 1, got 0"},
 		{"run . --in-flight -1", "--in-flight must be at least 1, got -1"},
 		{"run . --require nonsense", `requirement "nonsense"`},
 		{"task check nowhere", "no such folder: nowhere"},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
@@ -29,6 +30,7 @@ import (
 
 // runFlags are the user's choices for carrying out a run.
 type runFlags struct {
+	given    *pflag.FlagSet
 	inFlight int
 	require  []string
 	noLive   bool
@@ -36,6 +38,7 @@ type runFlags struct {
 
 func (f *runFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
+	f.given = fs
 	fs.IntVar(&f.inFlight, "in-flight", 0, "`NUMBER` of attempts at the same time (default: that of the experiment, or the number of processors)")
 	fs.StringArrayVar(&f.require, "require", nil, "exit with code 1 unless this `RULE` holds for each cell: \"pass_rate >= 0.9\", \"agent=oracle: passed = planned\", \"exposed = 0\"; may be repeated")
 	fs.BoolVar(&f.noLive, "no-live", false, "print progress as lines, also on a terminal")
@@ -64,7 +67,7 @@ type job struct {
 // requirements reads the --require rules, before anything is started, and
 // refuses numbers that cannot be.
 func (f *runFlags) requirements() ([]requirement.Rule, error) {
-	if f.inFlight < 0 {
+	if f.inFlight < 1 && f.given.Changed("in-flight") {
 		return nil, fmt.Errorf("--in-flight must be at least 1, got %d", f.inFlight)
 	}
 	var rs []requirement.Rule

@@ -273,9 +273,9 @@ func (g value) source() string {
 }
 
 // fromText reads a value of the command line or a host variable: as it is for a
-// string, else as an HCL expression.
+// string or without a type, else as an HCL expression.
 func (v *variable) fromText(name string, g value) (cty.Value, hcl.Diagnostics) {
-	if v.typ == cty.String || v.typ == cty.DynamicPseudoType {
+	if v.typ == cty.String || v.block.Body.Attributes["type"] == nil {
 		return cty.StringVal(g.text), nil
 	}
 	wrong := func() (cty.Value, hcl.Diagnostics) {

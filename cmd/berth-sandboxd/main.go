@@ -1,6 +1,5 @@
-// Command berth-sandboxd is PID 1 of a sandbox. It is mounted as /berth/sandboxd
-// and started as root by whoever made the sandbox; what it does is in package
-// sandboxd.
+// Command berth-sandboxd is PID 1 of a sandbox. The environment mounts it as
+// /berth/sandboxd and starts it as root. Package sandboxd does the work.
 package main
 
 import (
@@ -11,10 +10,10 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd"
 )
 
-// init locks main to the first thread, of the half that changes credentials:
-// what is done to them is done to a thread. The half that serves is better off
-// without: the runtime would make a further thread to start threads from, and
-// wake two for each switch to and from main.
+// init locks main to the first thread in the first half of sandboxd, which
+// changes credentials: they belong to a thread. The second half, which serves,
+// must not be locked: the runtime would create another thread to start threads
+// from, and wake two threads for each switch to and from main.
 func init() {
 	if !sandboxd.Serves(os.Args) {
 		runtime.LockOSThread()

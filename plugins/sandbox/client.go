@@ -27,9 +27,9 @@ type Client struct {
 	socket string // of Dial; empty: a single connection
 }
 
-// Dial makes a client for an address that the core passed: "unix:/path". It
-// does not connect yet, and the client may be kept from turn to turn: between
-// turns its calls fail with ErrRevoked, in the next they work again.
+// Dial returns a client for an address that the core passed: "unix:/path". It
+// does not connect yet. The client may be kept between turns: calls then fail
+// with ErrRevoked and work again in the next turn.
 func Dial(address string) (*Client, error) {
 	path, ok := strings.CutPrefix(address, "unix:")
 	if path = strings.TrimPrefix(path, "//"); !ok || path == "" {
@@ -44,7 +44,7 @@ func Dial(address string) (*Client, error) {
 	return &Client{conn: conn, shell: pb.NewSandboxShellClient(conn), socket: path}, nil
 }
 
-// New makes a client of one connection to sandboxd, which it owns from then on.
+// New returns a client on one connection to sandboxd and owns the connection.
 // It is for hosts of sandboxes; plugins use Dial.
 func New(c net.Conn) (*Client, error) {
 	conn, err := stream.Client(c)
@@ -54,12 +54,12 @@ func New(c net.Conn) (*Client, error) {
 	return &Client{conn: conn, shell: pb.NewSandboxShellClient(conn)}, nil
 }
 
-// Over is a client on a connection that somebody else owns, and on which
+// Over returns a client on a connection that the caller owns and on which
 // sandboxd serves a session. It is for hosts of sandboxes.
 func Over(c grpc.ClientConnInterface) *Client { return &Client{shell: pb.NewSandboxShellClient(c)} }
 
-// Close ends the connection, if it is this client's own. It ends no command that is kept, and kills none
-// that is not: the core decides what happens to what is left running.
+// Close closes the connection if the client owns it. It kills no command: the
+// core decides about commands that are still running.
 func (c *Client) Close() error {
 	if c.conn == nil {
 		return nil
@@ -73,20 +73,20 @@ func (c *Client) Signal(ctx context.Context, id string, signal syscall.Signal) e
 	return c.failed(ctx, fmt.Sprintf("signal %q", id), err)
 }
 
-// Kill kills a command or terminal and everything that descends from it, and
-// returns when its first process is dead.
+// Kill kills a command or terminal with all its descendants and returns when
+// its first process is dead.
 func (c *Client) Kill(ctx context.Context, id string) error {
 	_, err := c.shell.Signal(ctx, &pb.SignalRequest{Id: id, Tree: true})
 	return c.failed(ctx, fmt.Sprintf("kill %q", id), err)
 }
 
-// Stat looks at path, through links. A relative one begins at the session's
-// folder.
+// Stat returns information about path and follows links. A relative path starts
+// at the session's folder.
 func (c *Client) Stat(ctx context.Context, path string) (FileInfo, error) {
 	return c.stat(ctx, path, true)
 }
 
-// Lstat is Stat, but of a link itself.
+// Lstat is Stat without following a link.
 func (c *Client) Lstat(ctx context.Context, path string) (FileInfo, error) {
 	return c.stat(ctx, path, false)
 }
@@ -106,8 +106,9 @@ func fileInfo(i *pb.FileInfo) FileInfo {
 	}
 }
 
-// failed gives an error of a call its sentinel. A connection that broke says
-// nothing about why, so the relay is asked: it tells whether access was revoked.
+// failed returns the error of a call with its sentinel. A broken connection
+// does not tell the reason, so failed asks the relay whether access was
+// revoked.
 func (c *Client) failed(ctx context.Context, op string, err error) error {
 	if err == nil {
 		return nil

@@ -20,12 +20,13 @@ import (
 // killTime is how long a cancelled call waits to see its command dead.
 const killTime = 5 * time.Second
 
-// Exec runs c and returns when its first process has ended; what that left in
-// the background runs on. A command that ran is a Result, whatever its exit
-// code; an error means that it did not start (ErrNoProgram, ErrDenied,
-// ErrNoRoom, ErrNotFound for its user or folder, ErrExists, ErrFrozen, ErrRevoked), that
-// ctx ended, or that the connection broke. When ctx ends, the command and all
-// that descends from it are dead when Exec returns, unless it has an ID.
+// Exec runs c and returns when its first process has ended; its background
+// processes keep running. A command that ran is a Result, whatever its exit
+// code. An error means that it did not start (ErrNoProgram, ErrDenied,
+// ErrNoRoom, ErrNotFound for its user or folder, ErrExists, ErrFrozen,
+// ErrRevoked), that ctx ended, or that the connection broke. When ctx ends, the
+// command and its descendants are dead before Exec returns, unless the command
+// has an ID.
 func (c *Client) Exec(ctx context.Context, cmd Command) (Result, error) {
 	if len(cmd.Argv) == 0 {
 		return Result{}, fmt.Errorf("exec: %w: no program given", ErrInvalid)
@@ -46,10 +47,10 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (Result, error) {
 	return r.run(ctx, &pb.ExecRequest{Is: &pb.ExecRequest_Start{Start: start}})
 }
 
-// Join takes up a command that was started with an ID, from the output on that
-// the caller does not have yet, and returns when it has ended, at once if it
-// has. A client that is still there loses it (ErrGone). The end of ctx leaves
-// it running.
+// Join follows a command that was started with an ID. It copies the output that
+// the caller does not have yet and returns when the command has ended. A client
+// that already follows the command gets ErrGone. When ctx ends, the command
+// keeps running.
 func (c *Client) Join(ctx context.Context, j Joining) (Result, error) {
 	r := running{
 		c: c, op: fmt.Sprintf("join %q", j.ID), id: j.ID, kept: true,
@@ -74,7 +75,7 @@ func (r *running) run(ctx context.Context, first *pb.ExecRequest) (Result, error
 	if ctx.Err() != nil {
 		return Result{}, fmt.Errorf("%s: %w", r.op, context.Cause(ctx))
 	}
-	// The call lives a little longer than ctx, to see the command dead.
+	// The call lasts a little longer than ctx, to see that the command is dead.
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { r.cancel(call, cancel) })
@@ -83,7 +84,7 @@ func (r *running) run(ctx context.Context, first *pb.ExecRequest) (Result, error
 	if err != nil {
 		return Result{}, r.failed(ctx, err)
 	}
-	if err = st.Send(first); err != nil && !errors.Is(err, io.EOF) { // EOF: Recv knows why
+	if err = st.Send(first); err != nil && !errors.Is(err, io.EOF) { // on EOF, Recv returns the reason
 		return Result{}, r.failed(ctx, err)
 	}
 	if r.stdin != nil {
@@ -94,17 +95,17 @@ func (r *running) run(ctx context.Context, first *pb.ExecRequest) (Result, error
 		return Result{}, r.failed(ctx, err)
 	}
 	ended := !stop()
-	// The end of the call comes together with the status. Who does not read it
-	// cancels the call, and that is a message more for everybody.
+	// Read the end of the stream, which arrives with the status. Without this,
+	// gRPC would send a needless cancel.
 	_, _ = st.Recv()
-	if ended && !r.kept { // ctx ended first, and that may be what ended it
+	if ended && !r.kept { // ctx ended first and may have ended the command
 		return resultOf(exit), fmt.Errorf("%s: %w", r.op, context.Cause(ctx))
 	}
 	return resultOf(exit), nil
 }
 
-// cancel ends the command, then the call. The kill goes beside the call, since
-// in it the kill would wait behind standard input that nobody reads.
+// cancel kills the command, then ends the call. It sends the kill as a separate
+// call, because within the stream it would wait behind unread standard input.
 func (r *running) cancel(call context.Context, end context.CancelFunc) {
 	if !r.kept {
 		limit, done := context.WithTimeout(call, killTime)
@@ -116,7 +117,7 @@ func (r *running) cancel(call context.Context, end context.CancelFunc) {
 			}
 		}
 	}
-	end() // which kills it, too, if it had not been known by its id yet
+	end() // this also kills the command if its id was not known yet
 }
 
 func (r *running) failed(ctx context.Context, err error) error {
@@ -200,7 +201,8 @@ func answers(in []*pb.Exit_Answer) (out []Answer) {
 	return out
 }
 
-// milliseconds rounds up: a timeout of 100 µs is not none.
+// milliseconds rounds up, so that a timeout of 100 µs does not become 0, which
+// means none.
 func milliseconds(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -208,7 +210,7 @@ func milliseconds(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// swept are command lines, or names where there is none.
+// swept returns the command lines of the processes, or their names without one.
 func swept(ps []*pb.Process) (lines []string) {
 	for _, p := range ps {
 		line := strings.ReplaceAll(strings.TrimRight(string(p.GetCommandLine()), "\x00"), "\x00", " ")

@@ -14,12 +14,12 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
-// Upload extracts the tar archive below dir, which is made if it is missing;
-// empty is the session's folder. The archive may come from anywhere, another
-// sandbox too: it is checked here and written anew before sandboxd sees a byte.
-// A name that leads out of dir, a hard link or a device is ErrUnsafe, and what
-// came before it stays extracted. A file replaces what has its name, and nothing
-// is written through a link.
+// Upload extracts the tar archive below dir, which is created if it is missing;
+// empty means the session's folder. The archive may come from anywhere, even
+// from another sandbox: it is checked and rewritten here before sandboxd reads
+// it. A name that leads out of dir, a hard link or a device is ErrUnsafe;
+// entries before it stay extracted. A file replaces an existing file, and
+// nothing is written through a link.
 func (c *Client) Upload(ctx context.Context, dir string, tar io.Reader, o UploadOptions) error {
 	return c.upload(ctx, dir, o, func(w io.Writer) error {
 		_, err := archive.Clean(w, tar, o.Limits, false)
@@ -27,7 +27,7 @@ func (c *Client) Upload(ctx context.Context, dir string, tar io.Reader, o Upload
 	})
 }
 
-// UploadFolder copies what is in a folder of the host, or one file of it, to
+// UploadFolder copies the content of a folder of the host, or a single file, to
 // the folder dir of the sandbox. Links are copied as links.
 func (c *Client) UploadFolder(ctx context.Context, host, dir string, o UploadOptions) error {
 	return c.upload(ctx, dir, o, func(w io.Writer) error {
@@ -36,7 +36,7 @@ func (c *Client) UploadFolder(ctx context.Context, host, dir string, o UploadOpt
 	})
 }
 
-// WriteFile makes one file. Its folder is made if it is missing.
+// WriteFile writes one file and creates its folder if it is missing.
 func (c *Client) WriteFile(ctx context.Context, name string, data []byte, o FileOptions) error {
 	dir, base := path.Split(path.Clean(name))
 	if base == "" || base == "." || base == ".." {
@@ -84,7 +84,7 @@ func (c *Client) upload(ctx context.Context, dir string, o UploadOptions, pack f
 	return c.failed(ctx, op, err)
 }
 
-// chunks is an io.Writer that makes messages of a good size.
+// chunks is an io.Writer that collects data into messages of a suitable size.
 type chunks struct {
 	send func([]byte) error
 	buf  []byte
@@ -117,9 +117,9 @@ func (c *chunks) flush(end bool) error {
 }
 
 // Download writes a file or folder to w as a tar archive: a folder's entries
-// are relative to it, a file is one entry. The archive is the sandbox's word:
-// use DownloadFolder or package archive to put it on the host. A zero limit is
-// 4 GiB, 100,000 entries; more is ErrTooLarge.
+// are relative to it, a file is one entry. The archive comes from the sandbox
+// and cannot be trusted: use DownloadFolder or package archive to extract it on
+// the host. A zero limit is 4 GiB, 100,000 entries; more is ErrTooLarge.
 func (c *Client) Download(ctx context.Context, path string, w io.Writer, l archive.Limits) error {
 	op := fmt.Sprintf("download %q", path)
 	ctx, cancel := context.WithCancel(ctx)
@@ -143,9 +143,10 @@ func (c *Client) Download(ctx context.Context, path string, w io.Writer, l archi
 }
 
 // DownloadFolder copies a file or folder of the sandbox into a folder of the
-// host, which is made if it is missing. Links, and what else could lead out of
-// it, are left out and reported, as are names that are too long or too deep for a
-// host (archive.HostName and HostDepth); permission bits are kept, owners are not.
+// host, which is created if it is missing. It leaves out and reports links,
+// everything else that could lead out of the folder, and names that are too
+// long or too deep for a host (archive.HostName and HostDepth); permission bits
+// are kept, owners are not.
 func (c *Client) DownloadFolder(ctx context.Context, path, host string, l archive.Limits) (archive.Report, error) {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
@@ -159,7 +160,7 @@ func (c *Client) DownloadFolder(ctx context.Context, path, host string, l archiv
 	if sent := <-done; sent != nil && err == nil {
 		err = sent
 	} else if sent != nil && errors.Is(err, sent) {
-		err = sent // its own words are enough
+		err = sent // this error is enough
 	}
 	return report, err
 }
@@ -184,7 +185,7 @@ func (c *Client) ReadFile(ctx context.Context, name string, limit int64) ([]byte
 	case err != nil:
 		return nil, fmt.Errorf("read %q: archive: %w", name, err)
 	case head.Typeflag != tar.TypeReg:
-		return nil, fmt.Errorf("read %q: %w: it is no file", name, ErrUnsafe)
+		return nil, fmt.Errorf("read %q: %w: it is not a file", name, ErrUnsafe)
 	case head.Size > limit:
 		return nil, fmt.Errorf("read %q: %w: %d bytes, %d are allowed", name, ErrTooLarge, head.Size, limit)
 	}
@@ -195,7 +196,7 @@ func (c *Client) ReadFile(ctx context.Context, name string, limit int64) ([]byte
 	return data, nil
 }
 
-// boundedBuffer keeps a sandboxd that lies about limits from filling memory.
+// boundedBuffer limits memory even if sandboxd ignores the limit.
 type boundedBuffer struct {
 	b    *bytes.Buffer
 	left int64
@@ -208,10 +209,10 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// Read reads one regular file of at most limit bytes, by sandboxd itself and
-// through no link in any part of its absolute path, whoever owns it: what a
-// verifier reads its scores with. Only in a verifier's session (else ErrDenied).
-// It fails with ErrNotFound, ErrUnsafe or ErrTooLarge.
+// Read reads one regular file of at most limit bytes, whoever owns it. name is
+// absolute, and no part of it may be a link. Verifiers read scores with it,
+// because sandboxd itself reads the file. It works only in a verifier's session
+// (otherwise ErrDenied). It fails with ErrNotFound, ErrUnsafe or ErrTooLarge.
 func (c *Client) Read(ctx context.Context, name string, limit int64) ([]byte, error) {
 	op := fmt.Sprintf("read %q", name)
 	r, err := c.shell.Read(ctx, &pb.ReadRequest{Path: []byte(name), MaxBytes: limit})

@@ -1,13 +1,13 @@
-// Package sandbox is how a plugin uses a sandbox: commands, files and terminals
-// of one session, through the address that the core passes in its messages.
+// Package sandbox lets a plugin use a sandbox: commands, files and terminals of
+// one session, through the address that the core passes in its messages.
 //
 //	box, err := sandbox.Dial(setup.Shell)
 //	r, err := box.Exec(ctx, sandbox.Command{Argv: []string{"make", "test"}, Stdout: &out})
 //
 // It must not know which environment made the sandbox, and must not talk to the
-// core other than through that address. What comes out of a sandbox is hostile:
-// the helpers that put it on the host (DownloadFolder, ReadFile) check it, raw
-// streams (Download, Terminal) are the caller's to distrust.
+// core other than through that address. Data from a sandbox may be hostile.
+// Functions that copy it to the host (DownloadFolder, ReadFile) check it;
+// callers must check raw streams (Download, Terminal) themselves.
 package sandbox
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 )
 
-// What a call can fail with, beside the end of its context. Test with
-// errors.Is; the text says what it was about.
+// The errors of calls, in addition to those of their context. Test with
+// errors.Is; the text gives the details.
 var (
 	// ErrNoProgram: argv[0] is not in the sandbox.
 	ErrNoProgram = fault.ErrNoProgram
@@ -32,7 +32,7 @@ var (
 	// read-only).
 	ErrDenied = fault.ErrDenied
 	// ErrNoRoom: the sandbox has no process, memory, descriptor or disk space
-	// left. Later it may have.
+	// left. A later call may succeed.
 	ErrNoRoom = fault.ErrNoRoom
 	// ErrTooLarge: more bytes or entries than the call allowed.
 	ErrTooLarge = fault.ErrTooLarge
@@ -46,14 +46,13 @@ var (
 	ErrFrozen = fault.ErrFrozen
 	// ErrRevoked: the session is not open: between turns, or after its end.
 	ErrRevoked = fault.ErrRevoked
-	// ErrInvalid: the request makes no sense.
+	// ErrInvalid: the request is invalid.
 	ErrInvalid = fault.ErrInvalid
 	// ErrGone: the connection broke during the call; the sandbox may have ended.
 	ErrGone = fault.ErrGone
 )
 
-// Shell is what a Client does, for plugins that want to be tested without a
-// sandbox.
+// Shell is the interface of Client, for tests of plugins without a sandbox.
 type Shell interface {
 	Exec(ctx context.Context, c Command) (Result, error)
 	Join(ctx context.Context, j Joining) (Result, error)
@@ -77,7 +76,7 @@ var _ Shell = (*Client)(nil)
 // Command is what to run.
 type Command struct {
 	// Argv is the program and its arguments. A program without a slash is
-	// looked for in the PATH that the command has.
+	// searched in the PATH of the command.
 	Argv []string
 	// Env is K=V entries on top of the session's, which hold at least PATH and
 	// HOME.
@@ -88,7 +87,7 @@ type Command struct {
 	// up in the sandbox's own /etc/passwd; empty: the session's. A number that
 	// is not there has group 0, as in Docker.
 	User string
-	// Timeout kills the command and all that descends from it. 0: none.
+	// Timeout kills the command and its descendants when it expires. 0: none.
 	Timeout time.Duration
 	// Stdin is copied until its end; nil is /dev/null. Exec does not wait for a
 	// Read that is still blocked when the command ends.
@@ -96,33 +95,34 @@ type Command struct {
 	// Stdout and Stderr get the output as it comes, from one goroutine; nil is
 	// /dev/null, unless the command is kept. An error of a Write ends the command like a cancel.
 	Stdout, Stderr io.Writer
-	// ID, if set, keeps the command: it outlives this call, and a broken
-	// connection or a cancel leaves it running, to be joined again (Join) or
-	// ended (Kill). The last 256 KiB of each output wait for that. A session
-	// keeps the 32 newest. Unique in the session.
+	// ID, if set, keeps the command: it continues after a broken connection or
+	// a cancel of this call, until it is joined (Join) or killed (Kill). The
+	// last 256 KiB of each output are kept for Join. A session keeps the 32
+	// newest commands. The ID must be unique in the session.
 	ID string
 	// Sweep kills, once the command has ended and before Exec returns, every
-	// process that was not there when it began, does not descend from one that
-	// was, and is no service of the task: what the command left, however it was
-	// detached. Only in a verifier's session (else ErrDenied), and without an ID.
+	// process that did not exist when the command began, does not descend from
+	// one that did, and is not a service of the task. This finds everything
+	// that the command left, however it was detached. Only in a verifier's
+	// session (otherwise ErrDenied), and without an ID.
 	Sweep bool
-	// Read are files that the command is to write. They are read when it has
-	// ended, after the sweep, as by Client.Read: without a further way to the
-	// sandbox and back. Their limits add up to 16 MiB at most. As Sweep, only in
-	// a verifier's session and without an ID.
+	// Read are files that the command will write. They are read after the
+	// command has ended and the sweep is done, as by Client.Read but without
+	// another round trip. The sum of their limits must be at most 16 MiB. Like
+	// Sweep, only in a verifier's session and without an ID.
 	Read []Reading
-	// Unwritten fails with ErrExists, and starts nothing, where one of Read is
-	// there already.
+	// Unwritten fails with ErrExists and does not start the command if a file
+	// of Read already exists.
 	Unwritten bool
 }
 
-// Reading is one regular file, through no link.
+// Reading names one regular file, with no link in its path.
 type Reading struct {
 	Path  string // absolute, clean
 	Limit int64  // bytes, at least 1
 }
 
-// Answer is what was found of a Reading: the file, or ErrNotFound, ErrUnsafe,
+// Answer is the result of a Reading: the file, or ErrNotFound, ErrUnsafe,
 // ErrTooLarge or another reason why it could not be read.
 type Answer struct {
 	Data []byte
@@ -139,8 +139,8 @@ type Result struct {
 	// Of the first process and the children it waited for.
 	UserTime, SystemTime time.Duration
 	PeakRSS              int64 // bytes
-	// Swept are the command lines of what Command.Sweep killed: text of the
-	// sandbox, never to be trusted.
+	// Swept are the command lines of the processes that Command.Sweep killed.
+	// This text comes from the sandbox and cannot be trusted.
 	Swept []string
 	// Read is Command.Read, in its order.
 	Read []Answer
@@ -149,21 +149,23 @@ type Result struct {
 // OK is true for a command that ended with exit code 0.
 func (r Result) OK() bool { return r.ExitCode == 0 }
 
-// Joining takes a kept command up again.
+// Joining is the input of Join.
 type Joining struct {
 	ID             string
 	Stdout, Stderr io.Writer
-	// StdoutOffset and StderrOffset say how many bytes of each the caller has
-	// already: output goes on from there, or from the oldest byte that is left.
+	// StdoutOffset and StderrOffset say how many bytes of each output the
+	// caller already has. Output continues from there, or from the oldest byte
+	// that is left.
 	StdoutOffset, StderrOffset int64
-	// Joined, if set, is told where the output goes on, before any comes.
+	// Joined, if set, is called with the offsets at which the output continues,
+	// before any output.
 	Joined func(stdoutOffset, stderrOffset int64)
 	// Stdin is as in Command, if the command was started with one.
 	Stdin io.Reader
 }
 
 // TerminalSpec is a command on a new pseudo-terminal. It is kept under its ID
-// as long as the session, across turns and broken connections.
+// as long as the session lasts, across turns and broken connections.
 type TerminalSpec struct {
 	ID   string // not empty; shared with the ids of commands
 	Argv []string
@@ -189,7 +191,7 @@ type FileOptions struct {
 	User string      // owner; empty: the session's user
 }
 
-// FileInfo is one name in the sandbox.
+// FileInfo describes one file in the sandbox.
 type FileInfo struct {
 	Kind     Kind
 	Bytes    int64
@@ -200,7 +202,7 @@ type FileInfo struct {
 	Links    int64  // how many names the file has
 }
 
-// Kind is what a name stands for.
+// Kind is the type of a file.
 type Kind string
 
 // The kinds.

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
-// Terminal is a caller's hold on a pseudo-terminal in the sandbox. Letting go
-// of it (Close, or the end of the context it was opened with) leaves it
+// Terminal is a connection to a pseudo-terminal in the sandbox. Closing it
+// (Close, or the end of the context it was opened with) leaves the terminal
 // running. Read from one goroutine; Write and Resize from any.
 type Terminal struct {
 	c      *Client
@@ -29,8 +29,8 @@ type Terminal struct {
 	rest   []byte // received and not read yet
 }
 
-// Terminal opens a new terminal and returns when its command runs. ctx is that
-// of the hold, not of the terminal. ErrExists means that the id is taken.
+// Terminal opens a new terminal and returns when its command runs. ctx bounds
+// the connection, not the terminal. ErrExists means that the id is taken.
 func (c *Client) Terminal(ctx context.Context, spec TerminalSpec) (*Terminal, error) {
 	if len(spec.Argv) == 0 {
 		return nil, fmt.Errorf("terminal %q: %w: no program given", spec.ID, ErrInvalid)
@@ -41,10 +41,10 @@ func (c *Client) Terminal(ctx context.Context, spec TerminalSpec) (*Terminal, er
 	})
 }
 
-// JoinTerminal takes hold of a terminal again, from the given offset of its
-// output on, or from the oldest byte that is left of the last 256 KiB; a
-// negative offset wants new output only. Who held it before loses it (ErrGone).
-// ErrNotFound means that there is none of this id.
+// JoinTerminal connects to an existing terminal. Its output starts at the given
+// offset, or at the oldest byte that is left of the last 256 KiB; with a
+// negative offset only new output is sent. A client that was connected before
+// gets ErrGone. ErrNotFound means that no terminal has this id.
 func (c *Client) JoinTerminal(ctx context.Context, id string, offset int64) (*Terminal, error) {
 	return c.hold(ctx, &pb.TerminalOpen{Id: id, Offset: offset})
 }
@@ -56,7 +56,7 @@ func (c *Client) hold(ctx context.Context, open *pb.TerminalOpen) (*Terminal, er
 	var err error
 	if t.st, err = c.shell.Terminal(ctx); err == nil {
 		if err = t.st.Send(&pb.TerminalRequest{Is: &pb.TerminalRequest_Open{Open: open}}); errors.Is(err, io.EOF) {
-			err = nil // Recv knows why
+			err = nil // Recv returns the reason
 		}
 	}
 	var m *pb.TerminalReply
@@ -75,15 +75,15 @@ func (c *Client) hold(ctx context.Context, open *pb.TerminalOpen) (*Terminal, er
 	return t, nil
 }
 
-// ID is what the terminal is kept under.
+// ID is the id of the terminal.
 func (t *Terminal) ID() string { return t.id }
 
-// Offset is that of the byte that the next Read begins with, counted from the
+// Offset is the offset of the next byte that Read returns, counted from the
 // beginning of the terminal. Not to be called during a Read.
 func (t *Terminal) Offset() int64 { return t.offset }
 
-// Read reads raw output: bytes of the sandbox, escape sequences and all.
-// io.EOF means that the terminal's first process has ended; Result says how.
+// Read reads raw output from the sandbox, including escape sequences. io.EOF
+// means that the terminal's first process has ended; Result says how.
 func (t *Terminal) Read(b []byte) (int, error) {
 	for len(t.rest) == 0 {
 		m, err := t.st.Recv()
@@ -120,7 +120,7 @@ func (t *Terminal) Result() (Result, bool) {
 	return *t.result, true
 }
 
-// Write types b.
+// Write sends b as input.
 func (t *Terminal) Write(b []byte) (int, error) {
 	done := 0
 	for done < len(b) {
@@ -147,7 +147,7 @@ func (t *Terminal) send(m *pb.TerminalRequest) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.st.Send(m); err != nil {
-		if errors.Is(err, io.EOF) { // the real one is Recv's, and whoever reads gets it
+		if errors.Is(err, io.EOF) { // Recv has the real error, and Read returns it
 			return fmt.Errorf("terminal %q: %w: it has ended", t.id, ErrGone)
 		}
 		return t.c.failed(t.st.Context(), fmt.Sprintf("terminal %q", t.id), err)
@@ -155,7 +155,8 @@ func (t *Terminal) send(m *pb.TerminalRequest) error {
 	return nil
 }
 
-// Close lets go of the terminal, which runs on. Kill with its ID ends it.
+// Close disconnects from the terminal, which keeps running. Kill with its ID
+// ends it.
 func (t *Terminal) Close() error {
 	t.cancel()
 	return nil

@@ -123,7 +123,7 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"task check tasks --format habror", `no task format "habror": did you mean "harbor"?`},
 		{"plugin info none", `no plugin "none"`},
 		{"plugin info orcle", `no plugin "orcle": did you mean "oracle"?`},
-		{"plugin info verifer\x00script", `"verifer" is no kind of plugin: did you mean "verifier"?`},
+		{"plugin info verifer\x00script", `"verifer" is not a kind of plugin: did you mean "verifier"?`},
 		{"run . --require agnet=oracle:passed=1", `no axis "agnet": did you mean "agent"?`},
 		{"run . --require passd=1", `unknown metric "passd": did you mean "passed"?`},
 		{"plugin info script-", `no plugin "script-"`},

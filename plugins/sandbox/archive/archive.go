@@ -1,10 +1,9 @@
-// Package archive moves folders as tar streams, in both directions and at both
-// ends: sandboxd extracts what the host sends and sends what the host asks for;
-// the host does the same with the other half. Either end may have been made by
-// somebody hostile, so names, links, kinds, sizes and counts are checked before
-// anything is written, and nothing is ever written or read through a link.
+// Package archive packs and extracts folders as tar streams, both on the host
+// and in sandboxd. The other end may be hostile, so names, links, file types,
+// sizes and counts are checked before anything is written, and nothing is
+// written or read through a link.
 //
-// It must not keep a whole archive in memory, and must not trust a header.
+// It must not keep a whole archive in memory and must not trust a header.
 package archive
 
 import (
@@ -26,9 +25,9 @@ type Limits struct {
 	Depth   int   // folders in each other; default 128
 }
 
-// Bounds of what is written to a host. A name there stands behind the path of
-// the folder that it is written to, and that of each place it is copied to: the
-// two together must stay within what Linux takes as one path.
+// Limits for extracting on the host. The folder's path and the name together
+// must stay within the longest path that Linux accepts, here and wherever the
+// file is copied to.
 const (
 	HostName  = 1024 // bytes
 	HostDepth = 64
@@ -40,7 +39,7 @@ const (
 
 	maxName  = 4095 // bytes, as in a path of Linux
 	maxPart  = 255
-	maxDepth = 128     // each folder holds a descriptor while it is walked
+	maxDepth = 128     // each open folder holds a descriptor
 	perEntry = 8 << 10 // of a stream: a header, padding and the records of an honest entry
 )
 
@@ -60,7 +59,7 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// Report says what was done.
+// Report is the result of packing or extracting.
 type Report struct {
 	Entries int64 // files, folders and links
 	Bytes   int64 // of file contents
@@ -83,9 +82,10 @@ func (r *Report) skip(name string, why error) {
 	}
 }
 
-// CheckName makes an entry's name clean and relative; "." is the folder itself.
-// An absolute name, one with a part "..", one that no file of Linux can have, or
-// one beyond the Name and Depth of limits is an error that wraps ErrUnsafe.
+// CheckName returns the clean, relative form of an entry's name; "." is the
+// folder itself. It fails with an error that wraps ErrUnsafe for an absolute
+// name, a name with a part "..", a name that Linux does not allow, or a name
+// beyond the Name and Depth of limits.
 func CheckName(name string, limits Limits) (string, error) {
 	limits = limits.orDefault()
 	switch {
@@ -121,16 +121,17 @@ type reader struct {
 	report *Report
 }
 
-// newReader bounds the stream itself, too: headers alone can go on for ever.
+// newReader also limits the length of the stream, because headers alone could
+// continue without end.
 func newReader(r io.Reader, l Limits, report *Report) *reader {
 	l = l.orDefault()
 	raw := &limited{r: r, left: l.Bytes + (l.Entries+16)*perEntry}
 	return &reader{t: tar.NewReader(raw), left: l, report: report}
 }
 
-// next returns the next entry that may be used, with a clean name and an honest
-// size. refuse decides about one that may not: its error ends the archive, nil
-// skips the entry. io.EOF is the end.
+// next returns the next allowed entry, with a clean name and a checked size.
+// For any other entry it calls refuse: an error from refuse ends the archive,
+// nil skips the entry. io.EOF is the end.
 func (r *reader) next(refuse func(name string, why error) error) (*tar.Header, error) {
 	for {
 		head, err := r.t.Next()
@@ -203,7 +204,7 @@ type limited struct {
 
 func (l *limited) Read(b []byte) (int, error) {
 	if l.left <= 0 {
-		return 0, fmt.Errorf("%w: the archive does not end", fault.ErrTooLarge)
+		return 0, fmt.Errorf("%w: the archive is longer than its limits allow", fault.ErrTooLarge)
 	}
 	if int64(len(b)) > l.left {
 		b = b[:l.left]
@@ -213,10 +214,11 @@ func (l *limited) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Clean copies the archive r to w as one that sandboxd takes: entries that it
-// would refuse end the copy with an error that wraps ErrUnsafe and names the
-// entry, or, with skip, are left out and reported. Owners, permission bits
-// beyond 0777 and extended attributes are dropped.
+// Clean copies the archive r to w in a form that sandboxd accepts. An entry
+// that sandboxd would refuse ends the copy with an error that wraps ErrUnsafe
+// and names the entry. With skip, such entries are left out and reported
+// instead. Owners, permission bits beyond 0777 and extended attributes are
+// dropped.
 func Clean(w io.Writer, r io.Reader, l Limits, skip bool) (report Report, err error) {
 	in, out := newReader(r, l, &report), tar.NewWriter(w)
 	for {
@@ -246,7 +248,8 @@ func Clean(w io.Writer, r io.Reader, l Limits, skip bool) (report Report, err er
 	}
 }
 
-// refusal is for reader.next: what is refused ends all, or is skipped.
+// refusal returns the refuse function for reader.next, which ends the archive
+// or skips the entry.
 func (r *Report) refusal(skip bool) func(string, error) error {
 	return func(name string, why error) error {
 		if !skip {

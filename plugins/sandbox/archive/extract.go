@@ -17,21 +17,22 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
 )
 
-// Extraction says how Extract treats an archive. The zero value is for the
-// host: what may not be there is skipped, links too, and files belong to us.
+// Extraction holds the options of Extract. The zero value is for the host:
+// entries that are not allowed, including links, are skipped, and files belong
+// to this user.
 type Extraction struct {
 	Limits Limits
-	// Strict refuses (ErrUnsafe) what is skipped otherwise.
+	// Strict fails with ErrUnsafe instead of skipping an entry.
 	Strict bool
-	// Links makes symbolic links, without ever following one. Without
-	// AnyTarget a link whose target is absolute or leads out of the folder
-	// is treated like a device.
+	// Links creates symbolic links and never follows one. Without AnyTarget a
+	// link whose target is absolute or leads out of the folder is treated like
+	// a device.
 	Links, AnyTarget bool
-	// Owned gives everything that is made to UID and GID.
+	// Owned makes UID and GID the owner of everything that is created.
 	Owned    bool
 	UID, GID int
-	// Block, if set, is called before each piece of work that may sit in the
-	// kernel, and what it returns after it.
+	// Block, if set, is called before each operation that may block in the
+	// kernel, and the returned function after it.
 	Block func() (release func())
 }
 
@@ -93,8 +94,8 @@ func Extract(dir int, r io.Reader, how Extraction) (report Report, err error) {
 	}
 }
 
-// leading removes links that lead out of the folder through other links. Only
-// when all are there is it known where each of them leads.
+// leading removes links that lead out of the folder through other links. It
+// runs last, because the target of a link is known only when all links exist.
 func (x *extractor) leading(report *Report, refuse func(string, error) error) error {
 	for _, name := range x.links {
 		fd, err := unix.Openat2(x.root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
@@ -128,7 +129,7 @@ type extractor struct {
 	owner beneath.Owner
 }
 
-// linkAllowed says why a link may not be made.
+// linkAllowed returns why a link may not be created.
 func (x *extractor) linkAllowed(head *tar.Header) error {
 	if !x.how.Links {
 		return fmt.Errorf("%w: symbolic link to %q", fault.ErrUnsafe, head.Linkname)
@@ -172,8 +173,8 @@ func (x *extractor) place(head *tar.Header, data io.Reader) error {
 		}
 		return x.owner.ChownAt(parent, base)
 	}
-	// Away with what is there, then create: a new file cannot be a link, a
-	// device, a pipe or a file of procfs.
+	// Remove what is there, then create: a new file cannot be a link, a device,
+	// a pipe or a file of procfs.
 	if err = remove(parent, base); err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func (x *extractor) place(head *tar.Header, data io.Reader) error {
 		return err
 	}
 	f := os.NewFile(uintptr(fd), base)
-	// What waits for the other side must not hold a slot.
+	// Release the slot before waiting for data from the other side.
 	release()
 	release = func() {}
 	_, err = io.CopyBuffer(writer{f, x.how.Block}, struct{ io.Reader }{data}, make([]byte, 64<<10))
@@ -192,11 +193,12 @@ func (x *extractor) place(head *tar.Header, data io.Reader) error {
 	if err == nil { // owner before mode: chown clears the setuid bit
 		err = errors.Join(x.owner.Chown(fd), unix.Fchmod(fd, mode))
 	}
-	// In a tar archive second 0 is how no time is written: such a file is new.
-	// As of 1970 it would be refused by zip and taken for stale by make.
+	// Second 0 in a tar archive means "no time": such a file gets the current
+	// time. With a time in 1970, zip would refuse it and make would consider it
+	// out of date.
 	if head.ModTime.Unix() > 0 {
 		t := unix.Timespec{Sec: head.ModTime.Unix(), Nsec: int64(head.ModTime.Nanosecond())}
-		_ = unix.UtimesNanoAt(parent, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW) // a nonsense time is no reason to fail
+		_ = unix.UtimesNanoAt(parent, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW) // an invalid time is no reason to fail
 	}
 	return errors.Join(err, f.Close())
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
 )
 
-// Packing says how Pack makes an archive.
+// Packing holds the options of Pack.
 type Packing struct {
 	Limits Limits
 	// Skip, if set, leaves out a name (relative, with slashes) and what is
 	// below it.
 	Skip func(name string) bool
-	// Sorted makes the archive of one tree always the same. It needs memory
-	// for the names of one folder.
+	// Sorted makes the archive of a tree reproducible. It needs memory for the
+	// names of one folder.
 	Sorted bool
 	// Block is as in Extraction.
 	Block func() (release func())
@@ -148,7 +148,8 @@ func (p *packer) file(dir int, name string, head *tar.Header) error {
 	if err = p.t.WriteHeader(head); err != nil {
 		return err
 	}
-	// The size is promised, but the file may still change: cut or fill up.
+	// The header promises a size, but the file may still change: truncate or
+	// pad it.
 	n, err := io.CopyBuffer(struct{ io.Writer }{p.t}, io.LimitReader(blockReader{f, p.how.Block}, st.Size), make([]byte, 64<<10))
 	if err != nil {
 		return err
@@ -191,7 +192,7 @@ func (p *packer) folder(dir int, name, as string, head *tar.Header, depth int) e
 		}
 		for _, n := range names {
 			if failed := p.entry(fd, n, strings.TrimPrefix(as+"/"+n, "/"), depth+1); failed != nil && !errors.Is(failed, syscall.ENOENT) {
-				return failed // a name that is gone meanwhile is merely gone
+				return failed // ignore a file that was removed meanwhile
 			}
 		}
 		if errors.Is(err, io.EOF) {

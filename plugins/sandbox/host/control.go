@@ -16,8 +16,8 @@ import (
 )
 
 // Freeze stops every process but sandboxd and returns once all have stopped.
-// Commands cannot start until Thaw (sandbox.ErrFrozen); files can be read. After
-// an error some have stopped, and Thaw is needed, too.
+// Commands cannot start until Thaw (sandbox.ErrFrozen); files can be read.
+// After an error some may have stopped, so Thaw is needed as well.
 func (s *Sandbox) Freeze(ctx context.Context) (Frozen, error) {
 	r, err := s.control.Freeze(ctx, &pb.FreezeRequest{})
 	return Frozen{
@@ -25,25 +25,25 @@ func (s *Sandbox) Freeze(ctx context.Context) (Frozen, error) {
 	}, wrap("freeze", err)
 }
 
-// Thaw lets what Freeze stopped go on.
+// Thaw continues the processes that Freeze stopped.
 func (s *Sandbox) Thaw(ctx context.Context) error {
 	_, err := s.control.Thaw(ctx, &pb.ThawRequest{})
 	return wrap("thaw", err)
 }
 
-// Processes lists what runs, without sandboxd.
+// Processes lists the running processes without sandboxd.
 func (s *Sandbox) Processes(ctx context.Context) (Processes, error) {
 	r, err := s.control.Processes(ctx, &pb.ProcessesRequest{})
 	return Processes{List: processes(r.GetProcesses()), Unattributed: sockets(r.GetUnattributed())}, wrap("list processes", err)
 }
 
-// Settle ends an agent, after its last turn and after Detach. The first process
-// of each of its commands is killed, every process that runs a file below one
-// of bundles (absolute paths inside), and the shells of its terminals that have
-// nothing under them; a shell that has something is stopped, since killing it
-// would hang up its foreground job. Without sessions it is about all. What is left
-// after it comes with the answer: a list that is read while everything stands
-// still. It fails with ErrTampered as Untouched does.
+// Settle stops an agent after its last turn and after Detach. It kills the
+// first process of each command of the sessions (of all sessions if there are
+// none), every process that runs a file below one of bundles (absolute paths
+// inside), and each terminal's shell that has no children. A shell with
+// children is stopped instead, because killing it would hang up its foreground
+// job. The answer lists the remaining processes, read while all were stopped.
+// Settle fails with ErrTampered as Untouched does.
 func (s *Sandbox) Settle(ctx context.Context, sessions, bundles []string) (Settled, error) {
 	r, err := s.control.Settle(ctx, &pb.SettleRequest{Sessions: sessions, Bundles: asBytes(bundles)})
 	return Settled{
@@ -52,8 +52,9 @@ func (s *Sandbox) Settle(ctx context.Context, sessions, bundles []string) (Settl
 	}, wrap("settle", err)
 }
 
-// Sweep kills every process that is not in known, does not descend from one
-// that is, and is no service, until there is none, and says what they were.
+// Sweep kills every process that is not in known, does not descend from one in
+// known, and is not a service, until none is left. It returns the killed
+// processes.
 func (s *Sandbox) Sweep(ctx context.Context, known []Key) ([]Process, error) {
 	q := &pb.SweepRequest{}
 	for _, k := range known {
@@ -63,15 +64,16 @@ func (s *Sandbox) Sweep(ctx context.Context, known []Key) ([]Process, error) {
 	return processes(r.GetKilled()), wrap("sweep processes", err)
 }
 
-// Quiesce kills every process but sandboxd, services too, and says what they
-// were.
+// Quiesce kills every process except sandboxd, including services, and returns
+// the killed processes.
 func (s *Sandbox) Quiesce(ctx context.Context) ([]Process, error) {
 	r, err := s.control.Quiesce(ctx, &pb.QuiesceRequest{})
 	return processes(r.GetKilled()), wrap("kill all processes", err)
 }
 
-// StartService runs the image's entrypoint or a service of the task. It, and
-// what descends from it, is never counted as left by an agent.
+// StartService runs the image's entrypoint or a service of the task. The
+// service and its descendants are never counted as processes that an agent
+// left.
 func (s *Sandbox) StartService(ctx context.Context, v Service) (pid int, err error) {
 	r, err := s.control.StartService(ctx, &pb.StartServiceRequest{Name: v.Name, Command: &pb.ExecStart{
 		Argv: asBytes(v.Argv), Env: asBytes(v.Env), Dir: []byte(v.Dir), User: v.User,
@@ -79,24 +81,25 @@ func (s *Sandbox) StartService(ctx context.Context, v Service) (pid int, err err
 	return int(r.GetPid()), wrap(fmt.Sprintf("start service %q", v.Name), err)
 }
 
-// RestartServices starts every service that does not run, in the order of their
-// first start, and returns their names. One whose program, interpreter or script
-// changed after Mark is not started, and comes with changed.
+// RestartServices starts every service that is not running, in the order of
+// their first start, and returns their names. A service whose program,
+// interpreter or script changed after Mark is not started but returned in
+// changed.
 func (s *Sandbox) RestartServices(ctx context.Context) (started []string, changed []ServiceChange, err error) {
 	r, err := s.control.RestartServices(ctx, &pb.RestartServicesRequest{})
 	return r.GetStarted(), serviceChanges(r.GetChanged()), wrap("restart services", err)
 }
 
-// Mark says that the agent's turn begins: what changes from now on is what
-// Changes finds. It waits for the next tick of the clock that stamps files, 10
-// ms at most.
+// Mark marks the beginning of the agent's turn: Changes reports what changed
+// after it. It waits for the next tick of the clock that stamps files, 10 ms at
+// most.
 func (s *Sandbox) Mark(ctx context.Context) error {
 	_, err := s.control.Mark(ctx, &pb.MarkRequest{})
 	return wrap("mark the beginning of a turn", err)
 }
 
-// Changes compares what commands would resolve to, and the services that run,
-// with the time of Mark. Without a Mark there are none.
+// Changes reports which files that commands or running services use have
+// changed after Mark. Without a Mark there are none.
 func (s *Sandbox) Changes(ctx context.Context, c Commands) (Changed, error) {
 	q := &pb.ChangesRequest{
 		User: c.User, Env: asBytes(c.Env), Dir: []byte(c.Dir), Programs: asBytes(c.Programs), Placed: asBytes(c.Placed), ServicesOnly: c.ServicesOnly,
@@ -151,7 +154,8 @@ func asStrings(in [][]byte) []string {
 	return out
 }
 
-// Services says how each service is, in the order of their first start.
+// Services returns the state of each service, in the order of their first
+// start.
 func (s *Sandbox) Services(ctx context.Context) ([]ServiceState, error) {
 	r, err := s.control.Services(ctx, &pb.ServicesRequest{})
 	if err != nil {
@@ -169,24 +173,24 @@ func (s *Sandbox) Services(ctx context.Context) ([]ServiceState, error) {
 	return out, nil
 }
 
-// Starts is what a session has started in a sandbox.
+// Starts says what a session has started in a sandbox.
 type Starts struct {
 	Started uint64 // commands and terminals
-	// Refused is why the first that could not be started was not, where the cause
-	// is in the file system. Empty: there was none.
+	// Refused is why the first program that failed to start failed, if the
+	// cause is in the file system. Empty: no such failure.
 	Refused string
 }
 
-// Starts says what a session has started so far.
+// Starts returns what a session has started so far.
 func (s *Sandbox) Starts(ctx context.Context, session string) (Starts, error) {
 	r, err := s.control.Starts(ctx, &pb.StartsRequest{Session: session})
 	return Starts{Started: r.GetStarted(), Refused: string(r.GetRefused())}, wrap("ask what was started", err)
 }
 
-// Fresh makes each folder (absolute paths) anew: empty, owned by user (empty:
-// root), of mode perm (0: 0755). What stood there, or a link or file where a
-// folder above it should be, is moved aside and returned; an empty folder is
-// not worth a word.
+// Fresh creates each folder (absolute paths) new: empty, owned by user (empty:
+// root), with mode perm (0: 0755). It moves aside and returns what existed
+// there, and any link or file in place of a parent folder. An empty folder is
+// not reported.
 func (s *Sandbox) Fresh(ctx context.Context, user string, perm uint32, paths ...string) ([]Moved, error) {
 	r, err := s.control.Fresh(ctx, &pb.FreshRequest{Paths: asBytes(paths), User: user, Mode: perm})
 	if err != nil {
@@ -211,7 +215,7 @@ func (s *Sandbox) Read(ctx context.Context, path string, limit int64) ([]byte, s
 	return r.GetData(), fileInfo(r.GetInfo()), nil
 }
 
-// Stats says what the sandbox uses.
+// Stats returns the resource usage of the sandbox.
 func (s *Sandbox) Stats(ctx context.Context) (Stats, error) {
 	r, err := s.control.Stats(ctx, &pb.StatsRequest{})
 	return Stats{

@@ -1,10 +1,10 @@
-// Package host is the other end of a sandbox: the control folder that sandboxd
-// dials out of, the connections, and every call that the core may make. It is
-// in plugins/, and not in the core, because the conformance kit of environments
-// needs it.
+// Package host is the host's side of a sandbox: the control folder through
+// which sandboxd connects, the connections, and every call that the core may
+// make. It is in plugins/ and not in the core because the conformance kit of
+// environments needs it.
 //
-// It must not trust a byte of what comes from a sandbox, must never dial into
-// one, and decides nothing about an attempt.
+// It must not trust anything that comes from a sandbox, must never connect into
+// one, and makes no decision about an attempt.
 package host
 
 import (
@@ -28,7 +28,7 @@ const (
 	socketName = "sock"
 )
 
-// maxPath is what a Unix socket's path may have, in bytes, with room to spare.
+// maxPath is the longest path of a Unix socket, in bytes, with a margin.
 const maxPath = 100
 
 // Folder is a control folder: what a sandbox sees, read-only, as /berth. It
@@ -38,10 +38,11 @@ type Folder struct {
 	listener *net.UnixListener
 }
 
-// NewFolder makes a control folder at path, which must not exist. Its parent
-// must keep other users of the machine out (0700), since the socket is open to
-// all ids: the sandbox's are not ours. sandboxd is the binary, best the one copy
-// of Install, so that a link suffices and all sandboxes share its pages.
+// NewFolder makes a control folder at path, which must not exist. Other users
+// must have no access to its parent (0700), because every user id can write to
+// the socket: the sandbox's ids differ from ours. sandboxd is the path of the
+// binary, best the copy made by Install, so that a hard link suffices and all
+// sandboxes share its memory pages.
 func NewFolder(path, sandboxd string) (_ *Folder, err error) {
 	socket := filepath.Join(path, socketName)
 	if len(socket) > maxPath {
@@ -66,7 +67,7 @@ func NewFolder(path, sandboxd string) (_ *Folder, err error) {
 	if f.listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"}); err != nil {
 		return nil, err
 	}
-	if err = errors.Join(os.Chmod(socket, 0o666), os.Chmod(path, 0o711)); err != nil { // the umask has had its say
+	if err = errors.Join(os.Chmod(socket, 0o666), os.Chmod(path, 0o711)); err != nil { // independent of the umask
 		return nil, err
 	}
 	return f, nil
@@ -92,7 +93,7 @@ func checkParent(dir string) error {
 	return nil
 }
 
-// place links from to to, or copies where a link is not possible: across file
+// place links from to to, or copies if a link is not possible: across file
 // systems, or where protected_hardlinks forbids a link to another user's file.
 func place(from, to string) error {
 	if os.Link(from, to) == nil {
@@ -103,7 +104,7 @@ func place(from, to string) error {
 		if info.Mode().Perm() == 0o555 {
 			return nil
 		}
-		if err := os.Remove(to); err != nil { // changing the mode would change the original's
+		if err := os.Remove(to); err != nil { // changing the mode would also change the original
 			return err
 		}
 	}
@@ -152,7 +153,7 @@ func Install(dir, sandboxd string) (path, digest string, err error) {
 	}
 	tmp := fmt.Sprintf("%s.%d.%d", path, os.Getpid(), time.Now().UnixNano())
 	if err = copyFile(sandboxd, tmp); err == nil {
-		err = os.Rename(tmp, path) // complete under its name, or not there
+		err = os.Rename(tmp, path) // the file appears complete or not at all
 	}
 	if err != nil {
 		return "", "", errors.Join(fmt.Errorf("install sandboxd: %w", err), os.RemoveAll(tmp))
@@ -165,7 +166,7 @@ func (f *Folder) Close() error {
 	if f.listener != nil {
 		_ = f.listener.Close()
 	}
-	// Mostly there is nothing else in it, and two calls do instead of a dozen.
+	// Usually there is nothing else in it, and two calls are enough.
 	if os.Remove(filepath.Join(f.Path, binaryName)) == nil && os.Remove(f.Path) == nil {
 		return nil
 	}

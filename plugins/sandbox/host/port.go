@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
-// Port is a loopback port inside whose connections are served out here.
+// Port is a loopback port inside whose connections the host serves.
 type Port struct {
 	Number int
 
@@ -27,8 +27,8 @@ type Port struct {
 
 // Listen opens a loopback port inside (0: any free one) and calls serve for
 // each connection to it, in a goroutine of its own; the connection is closed
-// when serve returns. ctx is that of the opening; the port stands until its
-// Close or the sandbox's end.
+// when serve returns. ctx covers only the opening; the port stays open until
+// Close or the end of the sandbox.
 func (s *Sandbox) Listen(ctx context.Context, port int, serve func(net.Conn)) (*Port, error) {
 	if port < 0 || port > 0xffff {
 		return nil, fmt.Errorf("listen inside: %w: port %d", fault.ErrInvalid, port)
@@ -49,8 +49,8 @@ func (s *Sandbox) Listen(ctx context.Context, port int, serve func(net.Conn)) (*
 	return p, nil
 }
 
-// accept hands a connection over for each label. What sandboxd sends is a label
-// and nothing else, and it only names what it gets.
+// accept passes on a connection for each label. sandboxd sends nothing but the
+// label, which only names the connection that it gets.
 func (p *Port) accept(s *Sandbox, st grpc.ServerStreamingClient[pb.ListenReply], serve func(net.Conn)) {
 	for {
 		m, err := st.Recv()
@@ -97,7 +97,7 @@ func (p *Port) Close() error {
 }
 
 // Dial connects to a loopback port inside. sandbox.ErrNotFound means that
-// nobody listens there.
+// nothing listens there.
 func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 	id := stream.NewID()
 	if port < 1 || port > 0xffff {

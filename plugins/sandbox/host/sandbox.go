@@ -20,12 +20,12 @@ import (
 )
 
 // Sandbox is one connected sandbox. Safe for concurrent use. It renews its own
-// lease; when it is closed, or this process ends, sandboxd ends, and with it
-// everything inside.
+// lease. When it is closed or this process ends, sandboxd exits and everything
+// inside is killed.
 type Sandbox struct {
-	// Hello is what sandboxd said first.
+	// Hello is sandboxd's first answer.
 	Hello Hello
-	// PID is sandboxd's in our pid namespace; 0 where that cannot be known.
+	// PID is sandboxd's in our pid namespace; 0 if unknown.
 	PID int
 
 	control pb.SandboxControlClient
@@ -40,8 +40,8 @@ type Sandbox struct {
 	workers sync.WaitGroup
 }
 
-// ErrTampered says that PID 1 is not as it was when it began: Untouched and Settle
-// fail with it.
+// ErrTampered means that PID 1's limits or scheduling were changed. Untouched
+// and Settle fail with it.
 var ErrTampered = fault.ErrTampered
 
 // labelTime is how long sandboxd may take for a label, which it sends right
@@ -49,10 +49,10 @@ var ErrTampered = fault.ErrTampered
 const labelTime = 5 * time.Second
 
 // Connect waits for sandboxd's two connections, then closes the listener and
-// removes the socket: from then on there is nothing to connect to. Nothing
-// foreign has run before that. pid is what the environment knows sandboxd's to
-// be, or 0; both connections must come from one process in any case. lease is
-// how long the sandbox lives without us.
+// removes the socket, so that nothing else can connect. No other program runs
+// in the sandbox before that. pid is sandboxd's process id as the environment
+// reported it, or 0; both connections must come from the same process. lease is
+// how long the sandbox lives without contact to this process.
 func Connect(ctx context.Context, f *Folder, pid int, lease time.Duration) (*Sandbox, error) {
 	return connect(ctx, f, pid, greeting(lease))
 }
@@ -68,7 +68,7 @@ func ConnectOwn(ctx context.Context, f *Folder, pid int, lease time.Duration, wh
 	return s, sandbox.Over(s.conn), nil
 }
 
-// greeting is what the host says first.
+// greeting returns the host's first message.
 func greeting(lease time.Duration) *pb.HelloRequest {
 	return &pb.HelloRequest{CoreVersion: version(), LeaseMs: lease.Milliseconds()}
 }
@@ -125,7 +125,7 @@ func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, h
 	return s, nil
 }
 
-// version is that of the program we are in.
+// version is the version of this program.
 var version = sync.OnceValue(func() string {
 	if b, ok := debug.ReadBuildInfo(); ok {
 		return b.Main.Version
@@ -157,8 +157,8 @@ func (f *Folder) accept(kind stream.Kind, pid int) (*net.UnixConn, int, error) {
 	return c, peer, nil
 }
 
-// peerPID is the process that called connect, as seen from here; 0 means that
-// it is in no pid namespace below ours.
+// peerPID returns the process that called connect, as seen from here; 0 means
+// that it is not in a pid namespace below ours.
 func peerPID(c *net.UnixConn) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -174,7 +174,7 @@ func peerPID(c *net.UnixConn) (int, error) {
 	return int(cred.Pid), nil
 }
 
-// watched tells when the connection ends, sooner than the next call would.
+// watched reports the end of the connection at once, not only at the next call.
 type watched struct {
 	net.Conn
 	ended func(error)
@@ -188,8 +188,8 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// renew renews the lease three times in its length. A call that is late is no
-// loss yet: the lease decides.
+// renew renews the lease three times per lease. A late call does no harm until
+// the lease expires.
 func (s *Sandbox) renew(ctx context.Context, lease time.Duration) {
 	tick := time.NewTicker(max(lease/3, time.Millisecond))
 	defer tick.Stop()
@@ -207,7 +207,7 @@ func (s *Sandbox) renew(ctx context.Context, lease time.Duration) {
 		err := s.Untouched(call)
 		cancel()
 		switch {
-		case err == nil, errors.Is(err, fault.ErrTampered): // which whoever asks is told, each time
+		case err == nil, errors.Is(err, fault.ErrTampered): // Untouched reports this to its callers
 			last = asked
 		case time.Since(last) > lease:
 			s.lose(err)
@@ -215,9 +215,9 @@ func (s *Sandbox) renew(ctx context.Context, lease time.Duration) {
 	}
 }
 
-// Untouched renews the lease. It fails with ErrTampered when the resource
-// limits, the scheduling policy or the processors of PID 1 are not those with
-// which it began: somebody inside has changed them, and they stay changed.
+// Untouched renews the lease. It fails with ErrTampered when somebody inside
+// has changed the resource limits, the scheduling policy or the CPU affinity of
+// PID 1. These changes cannot be undone.
 func (s *Sandbox) Untouched(ctx context.Context) error {
 	_, err := s.control.Renew(ctx, &pb.RenewRequest{LeaseMs: s.lease.Milliseconds()})
 	return wrap("renew the lease", err)
@@ -230,11 +230,11 @@ func (s *Sandbox) lose(err error) {
 	})
 }
 
-// Lost is closed when the sandbox is no more, or can no longer be reached,
-// also by Close.
+// Lost is closed when the sandbox has ended or can no longer be reached, and by
+// Close.
 func (s *Sandbox) Lost() <-chan struct{} { return s.lost }
 
-// Err says why Lost is closed; nil before.
+// Err returns why Lost is closed; nil before.
 func (s *Sandbox) Err() error {
 	select {
 	case <-s.lost:
@@ -244,8 +244,8 @@ func (s *Sandbox) Err() error {
 	}
 }
 
-// Close ends the connections; sandboxd ends with them, and everything inside.
-// Idempotent.
+// Close closes the connections. sandboxd then exits, and everything inside is
+// killed. Idempotent.
 func (s *Sandbox) Close() error {
 	s.lose(fmt.Errorf("%w: closed by us", fault.ErrGone))
 	s.end()
@@ -293,9 +293,9 @@ func attachRequest(label []byte, who Session) *pb.AttachRequest {
 	}
 }
 
-// Own is a client of the host's own session, on the control connection: it
-// costs no further one, ends with the Sandbox, and cannot be detached. There is
-// one a sandbox (sandbox.ErrExists).
+// Own returns a client of the host's own session on the control connection. It
+// needs no further connection, ends with the Sandbox, and cannot be detached. A
+// sandbox can have only one (sandbox.ErrExists).
 func (s *Sandbox) Own(ctx context.Context, who Session) (*sandbox.Client, error) {
 	if err := s.attach(ctx, nil, who); err != nil {
 		return nil, err
@@ -303,8 +303,8 @@ func (s *Sandbox) Own(ctx context.Context, who Session) (*sandbox.Client, error)
 	return sandbox.Over(s.conn), nil
 }
 
-// Detach closes every connection of a session and returns when no call of it is
-// being carried out any more. It kills nothing.
+// Detach closes every connection of a session and returns when none of its
+// calls is running. It kills nothing.
 func (s *Sandbox) Detach(ctx context.Context, session string) error {
 	_, err := s.control.Detach(ctx, &pb.DetachRequest{Session: session})
 	return wrap(fmt.Sprintf("detach session %q", session), err)
@@ -323,7 +323,8 @@ func (s *Sandbox) Shell(ctx context.Context, who Session) (*sandbox.Client, erro
 	return client, nil
 }
 
-// wrap names the operation of a failed call and gives back its sentinel.
+// wrap adds the operation to the error of a failed call and restores its
+// sentinel.
 func wrap(op string, err error) error {
 	if err == nil {
 		return nil

@@ -6,20 +6,20 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
-// Hello is what sandboxd says of itself and its place.
+// Hello is what sandboxd reports about itself and its sandbox.
 type Hello struct {
 	Version string
-	// BoundingCapabilities is a mask of 1<<CAP_X: what a command can reach at
-	// most.
+	// BoundingCapabilities is a mask of 1<<CAP_X: the most that a command can
+	// have.
 	BoundingCapabilities uint64
 	// OneID: the sandbox has a single user id, so everything in it runs as it.
 	OneID bool
-	// Findings are protections that this place does not give, in words.
+	// Findings are protections that are not available here, for people.
 	Findings []string
 }
 
-// Session is one agent or verifier in the sandbox, and what its commands have
-// unless they say otherwise.
+// Session is one agent or verifier in the sandbox, with the defaults of its
+// commands.
 type Session struct {
 	ID   string   // chosen by the caller; not empty
 	User string   // as in sandbox.Command; empty: 0
@@ -30,12 +30,12 @@ type Session struct {
 	Grading bool
 }
 
-// Process is one process in the sandbox. Its text is the sandbox's claim: cut
-// short, of any bytes, never to be trusted.
+// Process is one process in the sandbox. Its text comes from the sandbox: it
+// may be truncated, may contain any bytes, and cannot be trusted.
 type Process struct {
 	PID           int    // in the sandbox
 	Parent        int    // 1: sandboxd, so also an orphan
-	Started       uint64 // clock ticks since boot; with PID it names the process for good
+	Started       uint64 // clock ticks since boot; with PID it identifies the process uniquely
 	KernelSession int
 	UID           uint32 // effective
 	State         string // one letter, as in /proc/<pid>/stat
@@ -47,10 +47,10 @@ type Process struct {
 	Listening     []Socket
 }
 
-// Key names a process for good.
+// Key returns the key of the process.
 func (p Process) Key() Key { return Key{p.PID, p.Started} }
 
-// Key names a process for good.
+// Key identifies a process uniquely.
 type Key struct {
 	PID     int
 	Started uint64
@@ -78,8 +78,8 @@ func (p Processes) Keys() []Key {
 	return keys
 }
 
-// Since is what would be swept: processes that are not in known, do not descend
-// from one that is, and are no service's. Zombies are left out.
+// Since returns what Sweep would kill: processes that are not in known, do not
+// descend from one in known, and belong to no service. Zombies are left out.
 func (p Processes) Since(known []Key) []Process {
 	old := map[Key]bool{}
 	for _, k := range known {
@@ -113,14 +113,14 @@ func (p Processes) Since(known []Key) []Process {
 	return out
 }
 
-// Frozen says how a freeze went.
+// Frozen is the result of Freeze.
 type Frozen struct {
 	Stopped int           // processes that are stopped now
 	Already int           // of these, that were stopped before, and stay so at Thaw
 	Took    time.Duration // inside
 }
 
-// Settled says what Settle did.
+// Settled is the result of Settle.
 type Settled struct {
 	Killed  []Process
 	Stopped []Process // shells of terminals, with something running under them
@@ -136,7 +136,7 @@ type Service struct {
 	User string   // empty: 0
 }
 
-// ServiceState is how a service is.
+// ServiceState is the state of a service.
 type ServiceState struct {
 	Name   string
 	PID    int // 0: it does not run
@@ -148,14 +148,14 @@ type ServiceState struct {
 // ServiceChange is a service that an agent could have changed.
 type ServiceChange struct {
 	Name string
-	// Files are its program, interpreter and script, and those of what it has
-	// started, as far as they changed after Mark or are gone. At most 100.
+	// Files are those of its program, interpreter and script, and of the
+	// programs it started, that changed after Mark or are gone. At most 100.
 	Files []string
 	// Traceable: it ran while an agent's commands could trace it.
 	Traceable bool
 }
 
-// Commands are what Changes is asked about.
+// Commands is the input of Changes.
 type Commands struct {
 	User         string   // whom they run as; empty: 0
 	Env          []string // K=V
@@ -165,7 +165,8 @@ type Commands struct {
 	ServicesOnly bool     // nothing but services
 }
 
-// Changed is what changed after Mark. Names are the sandbox's claim.
+// Changed is what changed after Mark. The names come from the sandbox and
+// cannot be trusted.
 type Changed struct {
 	Files    []string // start-up files first; at most 100
 	More     int      // files that changed, too

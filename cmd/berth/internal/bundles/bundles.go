@@ -1,7 +1,8 @@
-// Package bundles is `berth agent`: the programs of agents that run inside
-// sandboxes, made once for a machine.
+// Package bundles implements `berth agent`, which manages the programs of
+// agents that run inside sandboxes. They are built once per machine.
 //
-// It must not know what an agent's bundle is made of: its plugin says that.
+// It must not know the content of any bundle: the agent's plugin provides the
+// recipe.
 package bundles
 
 import (
@@ -31,7 +32,7 @@ type Commands struct {
 
 	Host func() (*plugin.Host, error)
 	Env  func(string) (string, bool)
-	// Errors is what a command returns that has said what is wrong.
+	// Errors is the error of a command that has already printed what is wrong.
 	Errors error
 }
 
@@ -42,7 +43,7 @@ func (c *Commands) dir() string {
 	})
 }
 
-// Digests are those of the bundles that are there, by what they are of, as in
+// Digests returns the digests of the installed bundles, by their ids, as in
 // store.Brief.
 func (c *Commands) Digests() (map[string]string, error) {
 	there, err := bundle.List(c.dir())
@@ -118,7 +119,7 @@ FILE and fails if the digest differs.`,
 	return cmd
 }
 
-// order says what is to be made: what a lock says, the flags, or a plugin.
+// order sets what to build: from a lock file, the flags, or a plugin's recipe.
 func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, lock string, links []string) (err error) {
 	own := len(o.Recipe.NPM)+len(o.Recipe.PyPI)+len(o.Recipe.Debian) > 0
 	switch {
@@ -196,7 +197,7 @@ machine or later.`,
 	}
 }
 
-// recipe asks the plugins what a bundle is made of.
+// recipe asks the plugins for the recipe of a bundle.
 func (c *Commands) recipe(cmd *cobra.Command, name string) (bundle.Recipe, error) {
 	h, err := c.Host()
 	if err != nil {
@@ -280,8 +281,8 @@ func (c *Commands) listCommand() *cobra.Command {
 	return cmd
 }
 
-// missing are the bundles that plugins use when nothing else is said, and that
-// are not there.
+// missing returns the bundles that plugins use by default and that are not
+// installed.
 func (c *Commands) missing(cmd *cobra.Command, there []bundle.Bundle) ([]string, error) {
 	h, err := c.Host()
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package cli is the command line: one file a command. A command reads its
-// flags, asks the other packages of the core, and says the answer: on stdout as
-// text or JSON, everything else on stderr.
+// Package cli is the command line, with one file per command. A command reads
+// its flags, calls the core, and prints the result to stdout as text or JSON,
+// and everything else to stderr.
 //
-// What a run, a plan or an attempt is must not be decided here. Task formats
-// come in from main; no plugin is named but the defaults of `berth try` and
-// `berth init`.
+// It must not decide what a run, a plan or an attempt is. main passes the task
+// formats in. No plugin is named except the defaults of `berth try` and `berth
+// init`.
 package cli
 
 import (
@@ -40,13 +40,13 @@ var version = "unknown"
 const (
 	exitComplete    = 0   // the run is complete, whatever the scores
 	exitErrors      = 1   // complete, but a trial has an error outcome or a requirement is not met
-	exitUsage       = 2   // usage or configuration: nothing was started
+	exitUsage       = 2   // wrong wrong usage or configuration: nothing was started
 	exitIncomplete  = 3   // can be resumed
 	exitInterrupted = 130 // after cleanup
 )
 
-// exit is an error with the code that the program ends with. A nil err was
-// said already.
+// exit is an error with the exit code of the program. If err is nil, the
+// message was already printed.
 type exit struct {
 	code int
 	err  error
@@ -61,7 +61,7 @@ func (e *exit) Error() string {
 
 func (e *exit) Unwrap() error { return e.err }
 
-// app is what all commands share.
+// app is the state that all commands share.
 type app struct {
 	*terminal.Printer
 
@@ -71,7 +71,7 @@ type app struct {
 	verbose bool
 	log     zerolog.Logger
 	logs    *logs
-	failure output.Failure // what is known of it so far, with --json
+	failure output.Failure // collected so far, for --json
 }
 
 // Main is the program. It returns the exit code.
@@ -82,9 +82,9 @@ func Main(formats ...task.Format) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
-	context.AfterFunc(ctx, stop) // from now on a second Ctrl-C ends us at once
-	// A pipe that nobody reads any more ends a write, not a run that has
-	// sandboxes to remove. Not ignored: plugins would inherit that.
+	context.AfterFunc(ctx, stop) // from now on a second Ctrl-C ends the program at once
+	// A closed pipe must fail a write but not end the run, which has sandboxes
+	// to remove. The signal is not ignored, because plugins would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	a := &app{formats: formats, in: os.Stdin, env: os.LookupEnv, Printer: terminal.New(os.Stdout, os.Stderr, os.LookupEnv)}
 	return a.main(ctx, os.Args[1:])
@@ -104,7 +104,7 @@ func (a *app) main(ctx context.Context, args []string) int {
 		return exitComplete
 	}
 	code, said := exitUsage, false
-	if _, ok := errors.AsType[usage.Error](err); !ok && cmd == root { // which does nothing that could fail: a command is unknown
+	if _, ok := errors.AsType[usage.Error](err); !ok && cmd == root { // the root command itself cannot fail: the command is unknown
 		err = fmt.Errorf("%w. %s", err, usage.Next(root, args))
 	}
 	if e, ok := errors.AsType[*exit](err); ok {
@@ -119,8 +119,8 @@ func (a *app) main(ctx context.Context, args []string) int {
 	return code
 }
 
-// fail says on stderr why the program ends with code. For a program that asked
-// for JSON it is one object on one line, the last one.
+// fail prints to stderr why the program ends with code. With --json it is one
+// JSON object on the last line.
 func (a *app) fail(code int, message string, args []string) {
 	lines := strings.Join(terminal.Lines(message), "\n")
 	if !a.JSON && !usage.AsksForJSON(args) {
@@ -134,7 +134,7 @@ func (a *app) fail(code int, message string, args []string) {
 	}
 }
 
-// because notes a line of the reason for which a command is about to fail.
+// because records a line of the reason why a command is about to fail.
 func (a *app) because(line string) {
 	if a.JSON {
 		a.failure.Details = append(a.failure.Details, terminal.Clean(line))
@@ -143,7 +143,7 @@ func (a *app) because(line string) {
 	a.Notef("  %s\n", terminal.Clean(line))
 }
 
-// nowhere are the commands that need no folder to be in.
+// nowhere lists the commands that need no current folder.
 var nowhere = map[string]bool{"help": true, "version": true, "doctor": true, "gc": true, "list": true, "info": true}
 
 func (a *app) root() *cobra.Command {
@@ -191,7 +191,7 @@ func (a *app) bundles() *bundles.Commands {
 	return &bundles.Commands{Printer: a.Printer, Host: a.host, Env: a.env, Errors: &exit{exitErrors, nil}}
 }
 
-// host makes the host of plugins of this program.
+// host creates the host of plugins.
 func (a *app) host() (*plugin.Host, error) {
 	cache := ""
 	if dir, err := cacheFolder(); err == nil {
@@ -204,8 +204,9 @@ func (a *app) host() (*plugin.Host, error) {
 	return h, nil
 }
 
-// cacheFolder is the user's, made if it is not there. After su it may be
-// somebody else's, who would decide what plugins are taken to be.
+// cacheFolder returns the user's cache folder and creates it if needed. After
+// su the variables may point to the folder of another user, who could then
+// forge the cached descriptions of plugins.
 func cacheFolder() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -234,7 +235,7 @@ func (a *app) load(ctx context.Context, path string, f *experiment.Flags) (*expe
 	return experiment.Load(ctx, path, f, experiment.Options{Formats: a.formats, Host: h, Env: a.env, Environment: defaultEnvironment})
 }
 
-// experimentPath says where the experiment is: a file or a folder.
+// experimentPath returns the file or folder of the experiment.
 func experimentPath(args []string) string {
 	if len(args) == 0 {
 		return "."
@@ -242,8 +243,8 @@ func experimentPath(args []string) string {
 	return args[0]
 }
 
-// Command is the whole command line, for the reference that is made of it. It
-// must not be executed.
+// Command returns the whole command line, for generating the reference. It must
+// not be executed.
 func Command() *cobra.Command {
 	none := func(string) (string, bool) { return "", false }
 	return (&app{env: none, Printer: terminal.New(io.Discard, io.Discard, none)}).root()

@@ -44,7 +44,8 @@ plain task. The exit code is 1 if none can.`,
 	}
 }
 
-// brokenPlugin begins the name of a check of a file that is no working plugin.
+// brokenPlugin is the prefix of the name of a check about a file that is not a
+// working plugin.
 const brokenPlugin = "plugin "
 
 func (a *app) doctor(ctx context.Context) (*output.Doctor, error) {
@@ -76,7 +77,7 @@ func (a *app) doctor(ctx context.Context) (*output.Doctor, error) {
 			return nil, context.Cause(ctx)
 		}
 		for _, c := range machine {
-			if !slices.Contains(res.Checks, c) { // another environment has said so
+			if !slices.Contains(res.Checks, c) { // another environment reported the same check
 				res.Checks = append(res.Checks, c)
 			}
 		}
@@ -93,12 +94,12 @@ func (a *app) doctor(ctx context.Context) (*output.Doctor, error) {
 	}
 	res.Checks = append(res.Checks, c)
 	for _, c := range res.Checks {
-		res.Ready = res.Ready && (c.OK || strings.HasPrefix(c.Name, brokenPlugin)) // the others may do
+		res.Ready = res.Ready && (c.OK || strings.HasPrefix(c.Name, brokenPlugin)) // the other plugins may work
 	}
 	return res, nil
 }
 
-// examine asks an environment what it can do here, and what of this machine it
+// examine asks an environment what it can do on this machine and what it
 // depends on.
 func examine(ctx context.Context, h *plugin.Host, e *plugin.Entry) (d output.DoctorEnvironment, machine []output.DoctorCheck) {
 	d = output.DoctorEnvironment{Name: e.Name, Version: e.Version}
@@ -128,7 +129,7 @@ func check(ctx context.Context, e environment.Environment) (environment.Report, 
 	})
 }
 
-// machineChecks looks at what every environment needs.
+// machineChecks checks what every environment needs.
 func machineChecks() []output.DoctorCheck {
 	var checks []output.DoctorCheck
 	add := func(name, text, remedy string, err error) {
@@ -140,7 +141,7 @@ func machineChecks() []output.DoctorCheck {
 	}
 	dir, err := node.Dir()
 	add("runtime folder", dir, "set "+node.EnvDir+" to a short path of your own on a local disk", err)
-	if err == nil { // else it is the same
+	if err == nil { // otherwise the runtime folder is already reported
 		err = machineReady()
 	}
 	path, missing := sandboxdPath()
@@ -150,7 +151,7 @@ func machineChecks() []output.DoctorCheck {
 		add("sandboxd", path, "free some space in "+dir, err)
 	}
 	cache := output.DoctorCheck{Name: "cache folder", OK: true}
-	if cache.Text, err = cacheFolder(); err != nil { // nothing needs it
+	if cache.Text, err = cacheFolder(); err != nil { // nothing fails without a cache
 		cache.Text = err.Error() + ": every command has to start every plugin to ask what it serves"
 		cache.Remedy = "set XDG_CACHE_HOME to a folder of your own"
 	}

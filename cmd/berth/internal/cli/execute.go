@@ -28,7 +28,7 @@ import (
 	"github.com/berth-eval/berth/dialects"
 )
 
-// runFlags are the user's choices for carrying out a run.
+// runFlags are the user's choices for executing a run.
 type runFlags struct {
 	given    *pflag.FlagSet
 	inFlight int
@@ -44,8 +44,8 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.noLive, "no-live", false, "print progress as lines, also on a terminal")
 }
 
-// possible refuses a --require rule that names no cell of the plan, which would
-// otherwise be noticed when everything has run.
+// possible refuses a --require rule that matches no cell of the plan, because
+// otherwise the user would find out only after the run.
 func (f *runFlags) possible(m *store.Manifest) error {
 	rules, err := f.requirements()
 	for _, r := range rules {
@@ -54,18 +54,18 @@ func (f *runFlags) possible(m *store.Manifest) error {
 	return err
 }
 
-// job is a run to be carried out.
+// job is a run to execute.
 type job struct {
 	*experiment.Loaded
 	flags *runFlags
 	store *store.Run
 	again []record.Outcome
-	// acceptDrift goes on with images and bundles that are not those of before.
+	// acceptDrift continues although images or bundles have changed.
 	acceptDrift bool
 }
 
-// requirements reads the --require rules, before anything is started, and
-// refuses numbers that cannot be.
+// requirements reads the --require rules before anything is started, and
+// refuses invalid numbers.
 func (f *runFlags) requirements() ([]requirement.Rule, error) {
 	if f.inFlight < 1 && f.given.Changed("in-flight") {
 		return nil, fmt.Errorf("--in-flight must be at least 1, got %d", f.inFlight)
@@ -81,7 +81,8 @@ func (f *runFlags) requirements() ([]requirement.Rule, error) {
 	return rs, nil
 }
 
-// startable says what keeps a run from starting, after it was printed.
+// startable returns an error if the run cannot start. The reasons were already
+// printed.
 func (a *app) startable(l *experiment.Loaded) error {
 	if a.JSON && !l.Ready() {
 		a.failure.Diagnostics = l.Diagnostics
@@ -105,8 +106,8 @@ func (a *app) startable(l *experiment.Loaded) error {
 	return nil
 }
 
-// machineReady says what keeps every run on this machine from starting, by
-// making what each needs in the runtime folder.
+// machineReady reports what prevents every run on this machine from starting,
+// by creating what each run needs in the runtime folder.
 func machineReady() error {
 	sandboxd, err := sandboxdPath()
 	if err == nil {
@@ -115,7 +116,7 @@ func machineReady() error {
 	return err
 }
 
-// limits are those of the experiment, with what the command line says.
+// limits returns the limits of the experiment, overridden by the command line.
 func (j *job) limits() config.RunLimits {
 	l := j.Experiment.Limits
 	if j.flags.inFlight > 0 {
@@ -124,7 +125,7 @@ func (j *job) limits() config.RunLimits {
 	return l
 }
 
-// execute carries out a run and says what came of it. It closes the store.
+// execute executes a run and prints the result. It closes the store.
 func (a *app) execute(ctx context.Context, j *job) error {
 	requirements, err := j.flags.requirements()
 	if err != nil {
@@ -187,7 +188,7 @@ func writeSummary(r *store.Run, s *run.Summary) error {
 	return r.WriteFile(store.SummaryFile, append(b, '\n'))
 }
 
-// carry executes a run, and shows its progress.
+// carry executes a run and shows its progress.
 func (a *app) carry(ctx context.Context, j *job) (run.Report, error) {
 	sandboxd, err := sandboxdPath()
 	if err != nil {
@@ -209,8 +210,8 @@ func (a *app) carry(ctx context.Context, j *job) (run.Report, error) {
 	}, progress.Event)
 }
 
-// sandboxdName is the program that is PID 1 in every sandbox; it lies beside
-// this one.
+// sandboxdName is the program that is PID 1 in every sandbox. It is in the same
+// folder as this program.
 const sandboxdName = "berth-sandboxd"
 
 // sandboxdPath finds it.
@@ -229,8 +230,8 @@ func sandboxdPath() (string, error) {
 	return path, nil
 }
 
-// tempDir makes a folder for temporary files: where the user wants such, or, if
-// nothing can be made there, in the runtime folder.
+// tempDir creates a folder for temporary files in the user's TMPDIR or, if that
+// fails, in the runtime folder.
 func tempDir(pattern string) (string, error) {
 	dir, err := os.MkdirTemp("", pattern)
 	if err == nil {
@@ -243,7 +244,7 @@ func tempDir(pattern string) (string, error) {
 	return os.MkdirTemp(runtime, pattern)
 }
 
-// sayRun prints the tables of a run and where it is.
+// sayRun prints the tables of a run and its folder.
 func (a *app) sayRun(res *output.Run) {
 	if res.Ran == 0 && res.Summary.Complete {
 		a.Printf("nothing to run: every trial has an outcome\n\n")
@@ -262,7 +263,7 @@ func (a *app) sayRun(res *output.Run) {
 	a.Printf("show it:     berth show %s\n", report.Display(res.Dir))
 }
 
-// header is what a manifest says of a run that is made now.
+// header returns the header of the manifest for a new run.
 func (a *app) header(l *experiment.Loaded, f *experiment.Flags) store.Header {
 	return store.Header{
 		Experiment: l.Experiment.Name, Created: time.Now().UTC(), Berth: version, Dir: l.Experiment.Dir, Variables: l.Experiment.Variables,
@@ -270,7 +271,7 @@ func (a *app) header(l *experiment.Loaded, f *experiment.Flags) store.Header {
 	}
 }
 
-// files are those of the experiment, for the run folder.
+// files returns the files of the experiment, for the run folder.
 func files(e *config.Experiment) []store.File {
 	var fs []store.File
 	for _, f := range e.Files {

@@ -114,7 +114,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *experiment.Flags,
 	return nil
 }
 
-// sayModels prints how the models are reached.
+// sayModels prints how to reach the models.
 func (a *app) sayModels(s models.Session, url string, ms []*cell.Model) error {
 	var res output.Gateway
 	endpoints := s.Endpoints()

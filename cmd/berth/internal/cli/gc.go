@@ -79,7 +79,7 @@ func (f *imageFlags) declare(cmd *cobra.Command) {
 	cmd.Flags().Int64Var(&f.gib, "images-gib", 0, "keep the images that were used last, up to `GIB` in total; shared layers count in each image")
 }
 
-// rule has the parts that were given.
+// rule returns the rule with the parts that were given.
 func (f *imageFlags) rule(cmd *cobra.Command) (run.ImageRule, error) {
 	if min(f.keep, f.gib, int64(f.within)) < 0 {
 		return run.ImageRule{}, errors.New("--images-keep, --images-within and --images-gib must not be negative: 0 keeps only images in use")

@@ -55,8 +55,8 @@ they are, and say in comments what to edit. Existing files are not overwritten.`
 	return cmd
 }
 
-// begin writes an experiment into dir, and a task if the folder of its tasks
-// has nothing in it. It returns the files that it made.
+// begin writes an experiment into dir, and a task if the folder of its tasks is
+// empty. It returns the created files.
 func (a *app) begin(dir, tasks string) ([]string, error) {
 	format := "FORMAT"
 	if len(a.formats) > 0 {
@@ -116,7 +116,7 @@ func writeNew(file string, text []byte, mode fs.FileMode) error {
 	return errors.Join(err, out.Close())
 }
 
-// resolve is the folder that path means in a file of the folder base.
+// resolve returns the folder that path means in a file of the folder base.
 func resolve(base, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// logs is where the lines of the log go: above the live block while there is
-// one.
+// logs is the writer of the log. While there is a live block, lines go above
+// it.
 type logs struct {
 	mu sync.Mutex
 	to io.Writer
@@ -19,7 +19,7 @@ func (l *logs) Write(p []byte) (int, error) {
 	return l.to.Write(p)
 }
 
-// through sends them elsewhere, until undo.
+// through redirects the lines to w until undo is called.
 func (l *logs) through(w io.Writer) (undo func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -105,7 +105,7 @@ func (a *app) sayPlan(l *experiment.Loaded, trials bool) error {
 	return l.Complain(a.Printer)
 }
 
-// maxPlanned is how many tasks the table has.
+// maxPlanned is how many tasks the table lists.
 const maxPlanned = 50
 
 func (a *app) planTables(p *output.Plan) {

@@ -151,12 +151,12 @@ func (a *app) pluginInfoCommand() *cobra.Command {
 	}
 }
 
-// instead says what to do when there is no plugin with a name: a binary may
-// serve plugins with other names than its own.
+// instead returns what to do when no plugin has the name. A binary may serve
+// plugins with names other than its own.
 func instead(entries []plugin.Entry, name string) string {
 	kind, bare, ok := strings.Cut(name, " ")
 	if kinds := []string{string(plugins.KindAgent), string(plugins.KindEnvironment), string(plugins.KindVerifier)}; ok && !slices.Contains(kinds, kind) {
-		return fmt.Sprintf("%q is no kind of plugin%s", kind, suggest.After(kind, kinds))
+		return fmt.Sprintf("%q is not a kind of plugin%s", kind, suggest.After(kind, kinds))
 	} else if !ok {
 		bare = name
 	}
@@ -254,7 +254,7 @@ and 2 if the plugin could not be tested.`,
 	return cmd
 }
 
-// clause notes a result, and prints it as it comes.
+// clause records a result and prints it at once.
 func (a *app) clause(res *output.PluginTest, r conform.Result) {
 	style := terminal.Good
 	switch r.Status {

@@ -61,7 +61,8 @@ this program was built, or to --berth.`,
 	return cmd
 }
 
-// nextSteps are the commands that build the plugin, test it and make it known.
+// nextSteps returns the commands that build the plugin, test it and make Berth
+// find it.
 func nextSteps(o *newplugin.Options, program string) []string {
 	dir := report.Display(o.Dir)
 	var steps []string
@@ -73,7 +74,8 @@ func nextSteps(o *newplugin.Options, program string) []string {
 		fmt.Sprintf("BERTH_PLUGIN_PATH=%s berth plugin info %s", o.Dir, filepath.Base(program)))
 }
 
-// withDot makes a relative path one that a shell does not look for in PATH.
+// withDot adds ./ to a relative path without a slash, so that a shell does not
+// search PATH for it.
 func withDot(path string) string {
 	if filepath.IsAbs(path) || strings.HasPrefix(path, ".") {
 		return path
@@ -81,8 +83,8 @@ func withDot(path string) string {
 	return "./" + path
 }
 
-// checkout is the source tree that this program lies in the bin folder of, or
-// empty.
+// checkout returns the source tree whose bin folder contains this program, or
+// "".
 func checkout() string {
 	exe, err := os.Executable()
 	if err == nil {

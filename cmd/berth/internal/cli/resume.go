@@ -91,7 +91,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 		return err
 	}
 	if why := resume.Untrusted(dir); why != nil && !sf.trust {
-		return &exit{exitUsage, fmt.Errorf("%w: whoever can change the run folder decides where your keys are sent and what is run. Read its experiment, then resume with --trust", why)}
+		return &exit{exitUsage, fmt.Errorf("%w: anyone who can change the run folder can choose what runs and where your keys are sent. Read its experiment, then resume with --trust", why)}
 	}
 	m, err := store.ReadManifest(dir)
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, acceptDrift: sf.acceptDrift})
 }
 
-// keptExperiment is the experiment as the run keeps it, if it is as it was.
+// keptExperiment returns the experiment stored in the run, if it is unchanged.
 func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags) (string, error) {
 	path := filepath.Join(dir, store.ExperimentDir)
 	if _, err := os.Stat(path); err != nil {
@@ -156,15 +156,15 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags
 	if len(changed) > 0 {
 		return "", &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the files above changed. Restore them, or name the experiment with --experiment", report.Display(dir))}
 	}
-	if m.Header.Try == nil { // the file of a try names absolute paths only
+	if m.Header.Try == nil { // the experiment of `berth try` has only absolute paths
 		ef.BaseDir = m.Header.Dir
 	}
 	ef.Kept = func(name string) string { return store.Kept(dir, name) }
 	return path, nil
 }
 
-// drift compares the plugins of the attempts so far with those of now. diverted
-// are the models that are reached in another way.
+// drift compares the plugins of earlier attempts with those of now. diverted
+// are the models whose address has changed.
 func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, diverted []resume.Change, accept bool) error {
 	entries, err := l.Host.List(ctx)
 	if err != nil {
@@ -205,8 +205,7 @@ func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, div
 	return nil
 }
 
-// keptVariables writes the variables of a run to a file, as --var-file reads
-// it.
+// keptVariables writes the variables of a run to a file for --var-file.
 func keptVariables(m *store.Manifest) (file string, remove func(), err error) {
 	if len(m.Header.Variables) == 0 {
 		return "", func() {}, nil

@@ -77,7 +77,7 @@ incomplete, can be resumed; 130 interrupted.`,
 // here; an experiment or a plan with errors may not be.
 func (a *app) prepare(ctx context.Context, l *experiment.Loaded) error {
 	if l.Plan == nil {
-		return a.startable(l) // says what is wrong with the experiment
+		return a.startable(l) // prints what is wrong with the experiment
 	}
 	var mu sync.Mutex
 	images, err := run.PrepareImages(ctx, l.Plan, trial.Of(l.Host), func(image, line string) {
@@ -123,8 +123,8 @@ func (a *app) sayPrepared(res *output.Prepare) {
 	}
 }
 
-// elsewhere says how to put a run where it can be made, unless that is not what
-// err is about.
+// elsewhere adds to err how to choose another folder for runs, if err is about
+// the folder.
 func elsewhere(err error) error {
 	if _, ok := errors.AsType[*node.FolderError](err); ok {
 		return err

@@ -117,7 +117,7 @@ func (a *app) showRuns() error {
 	return nil
 }
 
-// showRun prints a run: its tables, and what needs a look.
+// showRun prints a run: its tables, and the trials that need attention.
 func (a *app) showRun(name string, all bool) error {
 	dir, err := report.FindRun(name)
 	if err != nil {
@@ -144,8 +144,8 @@ func (a *app) showRun(name string, all bool) error {
 	return nil
 }
 
-// showTrial prints one attempt of a trial: the accepted one unless a number
-// says which. steps prints its trajectory alone.
+// showTrial prints one attempt of a trial: the accepted one, or the one with
+// the given number. steps prints only its trajectory.
 func (a *app) showTrial(args []string, all, steps bool) error {
 	dir, err := report.FindRun(args[0])
 	if err != nil {

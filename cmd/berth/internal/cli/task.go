@@ -140,14 +140,14 @@ func (a *app) sayTasks(res *output.TaskCheck) {
 		}
 	}
 	for _, dir := range res.Deep {
-		a.Printf("not looked into: %s lies too deep\n", terminal.Clean(dir))
+		a.Printf("not searched: %s is nested too deep\n", terminal.Clean(dir))
 	}
 	if len(res.Tasks) > 1 {
 		a.Printf("\n%d of %s valid\n", res.Valid, terminal.Count(len(res.Tasks), "task", "tasks"))
 	}
 }
 
-// explain says what a task is made of.
+// explain prints the parts of a task.
 func (a *app) explain(t *task.Task) {
 	line := func(key, value string) {
 		if value != "" {

@@ -19,13 +19,13 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// What `berth try` and `berth init` take when nobody says otherwise.
+// The defaults of `berth try` and `berth init`.
 const (
 	defaultEnvironment = "local"
 	defaultAgent       = "oracle"
 )
 
-// tryFlags are what an experiment would say.
+// tryFlags replace the settings of an experiment.
 type tryFlags struct {
 	agent, environment, verify, network string
 	repeat                              int
@@ -91,7 +91,8 @@ experiment file, so ` + "`berth show`" + ` and ` + "`berth resume`" + ` work as 
 	return cmd
 }
 
-// notAFolder is the error about a path that should be the folder of a task.
+// notAFolder returns the error about a path that should be the folder of a
+// task.
 func notAFolder(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("no such folder: %s", path)
@@ -99,8 +100,8 @@ func notAFolder(path string, err error) error {
 	return fmt.Errorf("%s is not a folder: expected the folder of a task", path)
 }
 
-// tryFile writes the experiment of the command into a folder of its own, which
-// remove removes.
+// tryFile writes the experiment of the command into a temporary folder, which
+// remove deletes.
 func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -128,15 +129,15 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 	return file, func() { _ = os.RemoveAll(tmp) }, nil
 }
 
-// flagOf says which flag a line of the experiment of `berth try` was made of, by
-// how it begins in which block.
+// flagOf maps a line of the experiment of `berth try`, by its block and first
+// word, to the flag that it came from.
 var flagOf = map[[2]string]string{
 	{"agent", "plugin"}: "--agent", {"environment", "plugin"}: "--environment", {"environment", "network"}: "--network",
 	{"experiment", "verify"}: "--verify", {"experiment", "repeat"}: "--repeat",
 }
 
-// ofFlags says what is wrong with the experiment in file by the flags that it
-// was made of: the user has not seen the file.
+// ofFlags rewrites diagnostics about the experiment in file so that they name
+// flags: the user has not seen the file.
 func ofFlags(file string, ds config.Diagnostics) (config.Diagnostics, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -164,8 +165,8 @@ func ofFlags(file string, ds config.Diagnostics) (config.Diagnostics, error) {
 	return ds, nil
 }
 
-// formatOf is the first format that finds a task at or below dir, which is
-// depth folders below the one that was named.
+// formatOf returns the first format that detects a task at or below dir, which
+// is depth folders below the one that the user named.
 func (a *app) formatOf(dir string, depth int) task.Format {
 	for _, f := range a.formats {
 		if f.Detect(dir) {
@@ -209,7 +210,7 @@ func tryText(name, dir, format string, f *tryFlags) string {
 	return b.String()
 }
 
-// quote is s as a string of HCL, in which nothing is a template.
+// quote returns s as an HCL string without templates.
 func quote(s string) string {
 	s = strconv.Quote(s)
 	s = strings.ReplaceAll(s, "${", "$${")

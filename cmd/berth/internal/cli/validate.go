@@ -26,7 +26,7 @@ by berth plan.`,
 			if err != nil {
 				return err
 			}
-			l.Close() // before anything is said: no plugin is left running
+			l.Close() // before any output, so that no plugin is left running
 			return a.sayValid(l)
 		},
 	}

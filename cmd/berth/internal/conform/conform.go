@@ -1,8 +1,8 @@
-// Package conform tries the kits of the contracts on a built plugin, in any
-// language: what `berth plugin test` does.
+// Package conform runs the conformance kits on a built plugin in any language,
+// for `berth plugin test`.
 //
-// It must not know any plugin. The clauses are in the kits; this package starts
-// the binary, and gives it sandboxes to be tried in.
+// It must not know any plugin. The kits contain the clauses. This package
+// starts the binary and provides sandboxes for the tests.
 package conform
 
 import (
@@ -28,13 +28,13 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier/verifiertest"
 )
 
-// Options say what is tried, and with what.
+// Options say what is tested, and with what.
 type Options struct {
 	// Binary is the plugin binary.
 	Binary string
-	// Config is the configuration that its plugins are tried with; empty: none.
+	// Config is the configuration of its plugins; empty: none.
 	Config json.RawMessage
-	// Spec is what an environment is asked for, beyond the least.
+	// Spec is the base of the sandboxes for an environment.
 	Spec environment.Spec
 	// Sandboxd is the binary for control folders.
 	Sandboxd string
@@ -44,23 +44,24 @@ type Options struct {
 	// verifiers; it is found in Dirs. Empty, or not found: clauses that need a
 	// sandbox are skipped.
 	Shells string
-	// Dirs are where plugins other than Binary are found; nil: the usual places.
+	// Dirs are searched for plugins other than Binary; nil: the default
+	// folders.
 	Dirs []string
 	Log  zerolog.Logger
 }
 
-// Result is one clause, tried on one plugin.
+// Result is the result of one clause for one plugin.
 type Result struct {
 	Kind   plugins.Kind `json:"kind"`
 	Plugin string       `json:"plugin"`
 	conformance.Result
 }
 
-// Test tries every plugin of the binary and calls each with every result as it
-// is known. An error means that the binary, or a plugin of it, could not be
-// tried; failed clauses are results. It wraps environment.ErrRefused where no
-// sandbox can be made on this machine, and config.Problems where a plugin does
-// not take the configuration that it is to be tried with.
+// Test tests every plugin of the binary and calls each with every result at
+// once. Failed clauses are results. An error means that the binary, or one of
+// its plugins, could not be tested. It wraps environment.ErrRefused if no
+// sandbox can be created on this machine, and config.Problems if a plugin
+// rejects its configuration.
 func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 	dir, err := os.MkdirTemp(o.Runtime, "bt")
 	if err != nil {
@@ -78,7 +79,7 @@ func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 	if info.IsDir() || info.Mode()&0o111 == 0 {
 		return fmt.Errorf("test %s: not an executable file. Example: berth plugin test bin/plugins/local", o.Binary)
 	}
-	// A folder with nothing else, so that no other binary is asked or wins.
+	// A folder with nothing else, so that no other binary is found.
 	only := filepath.Join(dir, "p")
 	if err = errors.Join(os.Mkdir(only, 0o700), os.Symlink(binary, filepath.Join(only, filepath.Base(binary)))); err != nil {
 		return fmt.Errorf("test %s: %w", o.Binary, err)
@@ -113,7 +114,7 @@ func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 	return errors.Join(refused...)
 }
 
-// bench is what the plugins of one binary are tried on.
+// bench is what the plugins of one binary are tested with.
 type bench struct {
 	o    Options
 	host *plugin.Host
@@ -128,8 +129,8 @@ func (b *bench) close() error {
 	return b.lab.close()
 }
 
-// takes says why a plugin cannot be tried with the configuration that was given
-// for it: each clause would fail, as if the plugin were at fault.
+// takes returns an error if the plugin rejects its configuration. Otherwise
+// every clause would fail as if the plugin were at fault.
 func (b *bench) takes(ctx context.Context, e *plugin.Entry) error {
 	if len(b.o.Config) == 0 {
 		return nil
@@ -144,7 +145,7 @@ func (b *bench) takes(ctx context.Context, e *plugin.Entry) error {
 	return nil
 }
 
-// try tries one plugin of the binary.
+// try tests one plugin of the binary.
 func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) error {
 	report := func(r conformance.Result) { each(Result{Kind: e.Kind, Plugin: e.Name, Result: r}) }
 	conformance.Run(ctx, described{b.host, e}, describedClauses, report)
@@ -173,7 +174,7 @@ func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) err
 			return err
 		}
 		s := verifiertest.Subject{Verifier: v, Traits: traits, Capabilities: e.Capabilities, Config: b.o.Config}
-		excused := traits.Needs == verifier.NeedsNone // it can be tried without a sandbox
+		excused := traits.Needs == verifier.NeedsNone // it can be tested without a sandbox
 		if lab, err := b.shells(ctx); err != nil && (!excused || !errors.Is(err, environment.ErrRefused)) {
 			return err
 		} else if lab != nil {
@@ -189,7 +190,7 @@ func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) err
 	return nil
 }
 
-// tryAgent tries an agent.
+// tryAgent tests an agent.
 func (b *bench) tryAgent(ctx context.Context, e *plugin.Entry, report func(conformance.Result)) error {
 	a, _, err := b.host.Agent(ctx, e.Name)
 	if err != nil {
@@ -222,7 +223,7 @@ func (b *bench) asOracle(ctx context.Context, s *agenttest.Subject) error {
 	defer cancel()
 	needs, err := s.Agent.Check(ctx, agent.CheckRequest{Config: s.Config, Role: agent.RoleAgent})
 	if err != nil || len(needs.Refusals) == 0 {
-		return nil //nolint:nilerr // the kit's clauses about Check will say so
+		return nil //nolint:nilerr // the kit's clauses about Check report it
 	}
 	folder := filepath.Join(b.dir, "solution")
 	if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "solve.sh"), []byte("echo 42 > answer.txt\n"), 0o755)); err != nil {

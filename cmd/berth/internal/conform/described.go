@@ -11,7 +11,7 @@ import (
 	"github.com/berth-eval/berth/plugins/conformance"
 )
 
-// described is a plugin as it says of itself.
+// described is a plugin with its description.
 type described struct {
 	host  *plugin.Host
 	entry *plugin.Entry

@@ -19,10 +19,9 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
-// replies are what the model of the kit says to everything: it does what the
-// kit asks for, in the forms that loops around a model commonly read, and says
-// that it is done. A loop that reads another form is tried with a model that
-// it does not understand.
+// replies are the fixed replies of the kit's model. They do what the kit asks
+// for, in the formats that agent loops commonly read, and report that the work
+// is done. A loop with another format gets replies that it does not understand.
 const replies = `replies:
   - when: {}
     text: |
@@ -39,8 +38,8 @@ const replies = `replies:
 // modelLabel is the name of the kit's model.
 const modelLabel = "scripted"
 
-// withModels gives the subject a model that answers from a script, through a
-// gateway of its own, if it speaks any dialect. done ends it.
+// withModels gives the subject a scripted model through its own gateway, if the
+// agent speaks any dialect. done stops the gateway.
 func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func() error, err error) {
 	done = func() error { return nil }
 	needs, err := s.Agent.Check(ctx, agent.CheckRequest{
@@ -83,7 +82,7 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 	return func() error { return errors.Join(session.Close(context.WithoutCancel(ctx)), g.Close()) }, nil
 }
 
-// reach opens models in a sandbox, for as long as t.
+// reach makes models reachable from inside a sandbox, as long as t runs.
 func reach(ctx context.Context, t *conformance.T, g *gateway.Gateway, spec models.Spec) map[string]model.Endpoint {
 	session, err := g.Session(ctx, spec)
 	if err == nil {
@@ -96,7 +95,7 @@ func reach(ctx context.Context, t *conformance.T, g *gateway.Gateway, spec model
 	return session.Endpoints()
 }
 
-// mounts are the bundles that an agent asks for.
+// mounts returns the bundles that an agent asks for.
 func mounts(ctx context.Context, s *agenttest.Subject) (out []environment.Mount) {
 	infos := map[string]model.Info{}
 	for name, e := range s.Models {
@@ -104,7 +103,7 @@ func mounts(ctx context.Context, s *agenttest.Subject) (out []environment.Mount)
 	}
 	needs, err := s.Agent.Check(ctx, agent.CheckRequest{Config: s.Config, Role: agent.RoleAgent, Models: infos})
 	if err != nil {
-		return nil // the kit's clauses about Check say so
+		return nil // the kit's clauses about Check report it
 	}
 	for _, b := range needs.Bundles {
 		out = append(out, environment.Mount{Source: b.Source, Target: b.Target})

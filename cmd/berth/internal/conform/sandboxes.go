@@ -19,7 +19,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
-// lab makes sandboxes in which agents and verifiers are tried.
+// lab creates sandboxes for tests of agents and verifiers.
 type lab struct {
 	host     *plugin.Host
 	env      environment.Environment
@@ -35,8 +35,9 @@ type order struct {
 	mounts  []environment.Mount
 }
 
-// shells is the lab, or nil where there is no environment to make sandboxes
-// with. One that refuses to, here, is an error that wraps ErrRefused.
+// shells returns the lab, or nil without an environment that can create
+// sandboxes. If the environment refuses to create one on this machine, the
+// error wraps ErrRefused.
 func (b *bench) shells(ctx context.Context) (*lab, error) {
 	if b.lab != nil || b.o.Shells == "" {
 		return b.lab, nil
@@ -49,7 +50,7 @@ func (b *bench) shells(ctx context.Context) (*lab, error) {
 	if err != nil {
 		h.Stop()
 		if errors.Is(err, plugin.ErrUnknown) {
-			return nil, nil //nolint:nilnil // no lab: the clauses say that they were skipped
+			return nil, nil //nolint:nilnil // no lab: the clauses are skipped
 		}
 		return nil, err
 	}
@@ -72,12 +73,12 @@ func (b *bench) shells(ctx context.Context) (*lab, error) {
 	return b.lab, nil
 }
 
-// least is what is asked of every sandbox of the lab.
+// least returns the base of every sandbox of the lab.
 func least() environment.Spec {
 	return environment.Spec{Network: environment.Network{Mode: environment.NetworkNone}, Workdir: "/app", Lease: time.Minute}
 }
 
-// refused is why env makes no sandbox for the lab, or nil.
+// refused returns why env cannot create a sandbox for the lab, or nil.
 func refused(within context.Context, env environment.Environment) error {
 	ctx, cancel := context.WithTimeout(within, conformance.Patience(10*time.Second))
 	defer cancel()
@@ -96,7 +97,7 @@ func (l *lab) close() error {
 	return nil
 }
 
-// shell makes a sandbox that lives as long as t, and opens a session in it.
+// shell creates a sandbox that lives as long as t, and opens a session in it.
 func (l *lab) shell(ctx context.Context, t *conformance.T, o order) (address string, revoke func()) {
 	n := strconv.FormatInt(l.next.Add(1), 10)
 	folder, err := host.NewFolder(filepath.Join(l.dir, "c"+n), l.sandboxd)
@@ -113,13 +114,13 @@ func (l *lab) shell(ctx context.Context, t *conformance.T, o order) (address str
 	spec.Mounts, spec.Control, spec.Scratch = o.mounts, folder.Path, scratch
 	made, err := l.env.Create(ctx, spec)
 	if err != nil {
-		t.Fatalf("make a sandbox to try it in: %v", err)
+		t.Fatalf("create a sandbox for the test: %v", err)
 	}
 	cleanup := context.WithoutCancel(ctx)
 	t.Cleanup(func() { _, _ = l.env.Destroy(cleanup, made.ID) })
 	box, err := host.Connect(ctx, folder, made.PID, time.Minute)
 	if err != nil {
-		t.Fatalf("connect to a sandbox to try it in: %v", err)
+		t.Fatalf("connect to a sandbox for the test: %v", err)
 	}
 	t.Cleanup(func() { _ = box.Close() })
 	r, err := relay.New(filepath.Join(l.dir, "r"+n), relay.Of(box, host.Session{ID: "s" + n, Dir: "/app", Grading: o.grading}))

@@ -33,7 +33,8 @@ type Flags struct {
 	Vars, VarFiles, AllowRead, AllowEnv []string
 
 	Lenient bool
-	// SkipRefused leaves out what a cell refuses, counted as not_run.
+	// SkipRefused skips tasks that a cell cannot run, and counts them as
+	// not_run.
 	SkipRefused bool
 	BaseDir     string // folder that relative paths start from; empty: the experiment's
 	Kept        func(name string) string
@@ -50,7 +51,7 @@ func (f *Flags) Register(cmd *cobra.Command) {
 	fs.BoolVar(&f.Lenient, "lenient", false, "treat unknown keys in tasks as warnings")
 }
 
-// Loaded is an experiment with its plan, and the plugins that were asked.
+// Loaded is an experiment with its plan and its plugins.
 type Loaded struct {
 	Experiment  *config.Experiment // nil: it has errors
 	Diagnostics config.Diagnostics
@@ -58,25 +59,25 @@ type Loaded struct {
 	Host        *plugin.Host
 }
 
-// Close ends its plugins.
+// Close stops its plugins.
 func (l *Loaded) Close() {
 	if l.Host != nil {
 		l.Host.Stop()
 	}
 }
 
-// Options are what is the same for all experiments.
+// Options are the same for all experiments.
 type Options struct {
 	Formats []task.Format
-	Host    *plugin.Host // Close ends it
+	Host    *plugin.Host // Close stops it
 	Env     func(string) (string, bool)
-	// Environment is the plugin of an experiment that names none.
+	// Environment is the plugin for an experiment that names none.
 	Environment string
 }
 
-// Load reads an experiment, asks its plugins, and plans it. What is wrong with
-// it is in what it returns; an error means that the question could not be
-// answered. The caller closes what it returns.
+// Load reads an experiment, asks its plugins, and plans it. Problems of the
+// experiment are part of the result; an error means that Load itself failed.
+// The caller closes the result.
 func Load(ctx context.Context, path string, f *Flags, o Options) (*Loaded, error) {
 	l := &Loaded{Host: o.Host}
 	if err := l.load(ctx, path, f, o); err != nil {
@@ -121,14 +122,14 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	return nil
 }
 
-// block is a block with a configuration that a plugin can judge.
+// block is a block with a configuration for a plugin to validate.
 type block struct {
 	kind        config.Kind
 	label, name string // name is the plugin's
 	values      cell.Values
 }
 
-// ask lets each plugin judge the configurations of its blocks, each once.
+// ask lets each plugin validate the configurations of its blocks, each once.
 func (l *Loaded) ask(ctx context.Context) error {
 	asked := map[string]bool{}
 	for _, c := range l.Experiment.Cells {
@@ -155,24 +156,24 @@ func (l *Loaded) ask(ctx context.Context) error {
 	return nil
 }
 
-// judge notes what the plugin of a block says about it. A plugin that is not to
-// be had was noted by whoever looked for its schema.
+// judge adds the problems that the plugin of a block reports. A missing plugin
+// was already reported when its schema was read.
 func (l *Loaded) judge(ctx context.Context, b block) {
 	ps, err := l.Host.Validate(ctx, plugins.Kind(b.kind), b.name, b.values.JSON())
 	if err != nil && !errors.Is(err, plugin.ErrUnknown) {
 		l.Diagnostics = append(l.Diagnostics, config.Diagnostic{
-			Severity: config.Error, Summary: fmt.Sprintf("%s %q cannot judge its configuration", b.kind, b.name), Detail: err.Error() + ".",
+			Severity: config.Error, Summary: fmt.Sprintf("%s %q cannot validate its configuration", b.kind, b.name), Detail: err.Error() + ".",
 		})
 	}
 	l.Diagnostics = append(l.Diagnostics, l.Experiment.ConfigProblems(b.kind, b.label, ps)...)
 }
 
-// Ready says whether a run could start.
+// Ready reports whether a run could start.
 func (l *Loaded) Ready() bool {
 	return l.Experiment != nil && !l.Diagnostics.HasErrors() && l.Plan != nil && !l.Plan.Blocked()
 }
 
-// Complain prints all that is wrong, and what is odd, on stderr.
+// Complain prints all errors and warnings to stderr.
 func (l *Loaded) Complain(to *terminal.Printer) error {
 	all := l.Diagnostics
 	if l.Plan != nil {

@@ -36,7 +36,8 @@ func main() {
 	}
 }
 
-// tags are those of the Makefile: without them a plugin or two cannot be built.
+// tags are the build tags of the Makefile. Some plugins cannot be built without
+// them.
 const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs"
 
 const head = "<!-- Written by cmd/berth/internal/gendocs: change the code, then run make generate. -->\n\n"
@@ -167,7 +168,8 @@ func row(b *strings.Builder, name, typ string, value json.RawMessage, doc string
 	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, cell(typ), cell(def), cell(doc))
 }
 
-// pluginReference builds the plugins of this tree and asks each what it is.
+// pluginReference builds the plugins of this tree and asks each for its
+// description.
 func pluginReference(ctx context.Context) (string, error) {
 	dir, err := os.MkdirTemp("", "gendocs")
 	if err != nil {

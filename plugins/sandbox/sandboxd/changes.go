@@ -85,9 +85,9 @@ func (c *control) Changes(_ context.Context, q *pb.ChangesRequest) (*pb.ChangesR
 
 func known(f *pb.ImageFolder) changes.Folder {
 	out := changes.Folder{Path: text(f.GetPath()), Inode: f.GetInode(), Ctime: f.GetCtime(), Links: map[string]string{}}
-	targets := f.GetTargets()
-	for i, name := range f.GetNames()[:min(len(f.GetNames()), len(targets))] {
-		out.Links[text(name)] = text(targets[i])
+	words := strings.Split(text(f.GetLinks()), "\x00")
+	for i := 0; i+1 < len(words); i += 2 {
+		out.Links[words[i]] = words[i+1]
 	}
 	return out
 }
@@ -95,7 +95,7 @@ func known(f *pb.ImageFolder) changes.Folder {
 func imageFolder(f changes.Folder) *pb.ImageFolder {
 	out := &pb.ImageFolder{Path: []byte(f.Path), Inode: f.Inode, Ctime: f.Ctime}
 	for name, target := range f.Links {
-		out.Names, out.Targets = append(out.Names, []byte(name)), append(out.Targets, []byte(target))
+		out.Links = append(append(append(append(out.Links, name...), 0), target...), 0)
 	}
 	return out
 }

@@ -2134,9 +2134,8 @@ type ImageFolder struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Inode         uint64                 `protobuf:"varint,2,opt,name=inode,proto3" json:"inode,omitempty"`
-	Ctime         int64                  `protobuf:"varint,3,opt,name=ctime,proto3" json:"ctime,omitempty"`    // nanoseconds since 1970
-	Names         [][]byte               `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`     // of the links
-	Targets       [][]byte               `protobuf:"bytes,5,rep,name=targets,proto3" json:"targets,omitempty"` // of each
+	Ctime         int64                  `protobuf:"varint,3,opt,name=ctime,proto3" json:"ctime,omitempty"` // nanoseconds since 1970
+	Links         []byte                 `protobuf:"bytes,4,opt,name=links,proto3" json:"links,omitempty"`  // name, NUL, target, NUL, of each
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2192,16 +2191,9 @@ func (x *ImageFolder) GetCtime() int64 {
 	return 0
 }
 
-func (x *ImageFolder) GetNames() [][]byte {
+func (x *ImageFolder) GetLinks() []byte {
 	if x != nil {
-		return x.Names
-	}
-	return nil
-}
-
-func (x *ImageFolder) GetTargets() [][]byte {
-	if x != nil {
-		return x.Targets
+		return x.Links
 	}
 	return nil
 }
@@ -4540,13 +4532,12 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x05files\x18\x01 \x03(\fR\x05files\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\x03R\x04more\x123\n" +
 	"\bservices\x18\x03 \x03(\v2\x17.berth.v1.ServiceChangeR\bservices\x12)\n" +
-	"\x04read\x18\x04 \x03(\v2\x15.berth.v1.ImageFolderR\x04read\"}\n" +
+	"\x04read\x18\x04 \x03(\v2\x15.berth.v1.ImageFolderR\x04read\"c\n" +
 	"\vImageFolder\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x14\n" +
 	"\x05ctime\x18\x03 \x01(\x03R\x05ctime\x12\x14\n" +
-	"\x05names\x18\x04 \x03(\fR\x05names\x12\x18\n" +
-	"\atargets\x18\x05 \x03(\fR\atargets\"L\n" +
+	"\x05links\x18\x04 \x01(\fR\x05links\"L\n" +
 	"\fFreshRequest\x12\x14\n" +
 	"\x05paths\x18\x01 \x03(\fR\x05paths\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +

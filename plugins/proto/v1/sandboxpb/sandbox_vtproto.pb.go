@@ -2046,23 +2046,12 @@ func (m *ImageFolder) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if len(m.Targets) > 0 {
-		for iNdEx := len(m.Targets) - 1; iNdEx >= 0; iNdEx-- {
-			i -= len(m.Targets[iNdEx])
-			copy(dAtA[i:], m.Targets[iNdEx])
-			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Targets[iNdEx])))
-			i--
-			dAtA[i] = 0x2a
-		}
-	}
-	if len(m.Names) > 0 {
-		for iNdEx := len(m.Names) - 1; iNdEx >= 0; iNdEx-- {
-			i -= len(m.Names[iNdEx])
-			copy(dAtA[i:], m.Names[iNdEx])
-			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Names[iNdEx])))
-			i--
-			dAtA[i] = 0x22
-		}
+	if len(m.Links) > 0 {
+		i -= len(m.Links)
+		copy(dAtA[i:], m.Links)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Links)))
+		i--
+		dAtA[i] = 0x22
 	}
 	if m.Ctime != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Ctime))
@@ -4791,17 +4780,9 @@ func (m *ImageFolder) SizeVT() (n int) {
 	if m.Ctime != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Ctime))
 	}
-	if len(m.Names) > 0 {
-		for _, b := range m.Names {
-			l = len(b)
-			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
-		}
-	}
-	if len(m.Targets) > 0 {
-		for _, b := range m.Targets {
-			l = len(b)
-			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
-		}
+	l = len(m.Links)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -10041,7 +10022,7 @@ func (m *ImageFolder) UnmarshalVT(dAtA []byte) error {
 			}
 		case 4:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Names", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Links", wireType)
 			}
 			var byteLen int
 			for shift := uint(0); ; shift += 7 {
@@ -10068,40 +10049,10 @@ func (m *ImageFolder) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Names = append(m.Names, make([]byte, postIndex-iNdEx))
-			copy(m.Names[len(m.Names)-1], dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 5:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Targets", wireType)
+			m.Links = append(m.Links[:0], dAtA[iNdEx:postIndex]...)
+			if m.Links == nil {
+				m.Links = []byte{}
 			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Targets = append(m.Targets, make([]byte, postIndex-iNdEx))
-			copy(m.Targets[len(m.Targets)-1], dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
 		default:
 			iNdEx = preIndex

@@ -21,6 +21,7 @@ const (
 	AgentDir       = "agent"
 	VerifierDir    = "verifier"
 	ArtifactsDir   = "artifacts"
+	RoundsDir      = "rounds" // copies of the artifacts, as the verifiers of each round saw them
 	SidecarsDir    = "sidecars"
 	CapturesDir    = "captures"
 	FramesDir      = "frames"

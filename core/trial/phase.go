@@ -16,8 +16,8 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// attempt is one attempt under way. Its phases come one after another, in one
-// goroutine; what others touch is in scribe and world, which guard themselves.
+// attempt is one attempt under way. Its phases run one after another in one
+// goroutine. What other goroutines use is in recorder and sandbox, which have locks.
 type attempt struct {
 	in       Input
 	task     *task.Task
@@ -45,12 +45,13 @@ type attempt struct {
 }
 
 // phase runs one phase: with a deadline of its own, a heartbeat, a line in the
-// record at both ends, and its errors as at makes them.
+// record at both ends, and its errors as at makes them. When the record cannot be
+// written any more, only the sandboxes are still destroyed.
 func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration, f func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return a.at(p, context.Cause(ctx))
 	}
-	if err := a.recorder.Broken(); err != nil {
+	if err := a.recorder.Broken(); err != nil && p.Name != record.PhaseDestroy {
 		return a.at(p, outcome.On(record.ByCore, err))
 	}
 	p.Start = a.now()

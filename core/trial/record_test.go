@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
@@ -355,5 +357,40 @@ func TestAnExperimentGrantsLessNetwork(t *testing.T) {
 	want(t, r, record.Passed, record.Yielded, record.Checked)
 	if len(r.Modified) == 0 || !strings.Contains(r.Modified[0], "none instead of public") || r.Granted == nil {
 		t.Errorf("modified %q, granted %+v", r.Modified, r.Granted)
+	}
+}
+
+// noSpace is a record that cannot be written once the agent was given its message.
+type noSpace struct {
+	*bench
+	full *bool
+}
+
+func (n noSpace) Append(file string, v any) error {
+	if *n.full {
+		return syscall.ENOSPC
+	}
+	*n.full = file == record.TurnsFile
+	return n.bench.Append(file, v)
+}
+
+func TestSandboxesAreDestroyedWhenTheRecordCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("true"), tests("true"))
+	in := b.input()
+	in.Record = noSpace{b, new(bool)}
+	r, err := trial.Run(t.Context(), in)
+	if err != nil || r.Outcome != record.EnvironmentError {
+		t.Errorf("%s, %v; want %s", r.Outcome, err, record.EnvironmentError)
+	}
+	env, _, err := b.m.host.Environment(t.Context(), "local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, listErr := env.List(t.Context(), in.Run); listErr != nil || len(left) > 0 {
+		t.Errorf("sandboxes left: %q, %v", left, listErr)
+		for _, id := range left {
+			_, _ = env.Destroy(context.WithoutCancel(t.Context()), id)
+		}
 	}
 }

@@ -58,9 +58,9 @@ func (s *stage) followUps() int {
 	return in.MaxFollowUps - (s.turns - 1)
 }
 
-// round is what comes after a turn when the task has an interaction: judgement
-// on copies taken while the sandbox is frozen, and the user's answer. more says
-// that s.message is the next message to the agent.
+// round comes after a turn if the task has an interaction: verifiers judge copies
+// that are taken while the sandbox is frozen, and the user answers. more says that
+// s.message is the next message to the agent.
 func (s *stage) round(ctx context.Context) (more bool, err error) {
 	var uses []task.VerifierUse
 	for _, u := range s.task.Verifiers {
@@ -72,10 +72,10 @@ func (s *stage) round(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	verdicts, err := s.judgeRound(ctx, uses)
+	s.out.Rounds = append(s.out.Rounds, verdicts...) // also those before an error
 	if err != nil {
 		return false, err
 	}
-	s.rounds = append(s.rounds, verdicts...)
 	left, bounded := s.left()
 	switch {
 	case !outcome.GoOn(verdicts) || s.followUps() <= 0:
@@ -87,10 +87,11 @@ func (s *stage) round(ctx context.Context) (more bool, err error) {
 		s.a.recorder.Note(at, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
 		return false, nil
 	}
-	return s.answer(ctx, uses, verdicts)
+	return s.nextMessage(ctx, uses, verdicts)
 }
 
-// judgeRound has the verifiers of rounds judge copies.
+// judgeRound lets the verifiers of rounds judge copies. It returns the verdicts so
+// far also with an error.
 func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdicts []verifier.Verdict, err error) {
 	if len(uses) == 0 {
 		return nil, nil
@@ -109,7 +110,7 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 		thaw := a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), limits.Control, w.Resume)
 		err = cmp.Or(err, thaw)
 	}()
-	copies := filepath.Join(a.in.Record.Dir(), filepath.FromSlash(s.artifacts()), "rounds", fmt.Sprint(round))
+	copies := s.roundCopies(round)
 	copying := phase(record.PhaseCopy, record.ByEnvironment)
 	err = a.phase(ctx, copying, limits.Collect, func(ctx context.Context) error { return s.artifactsInto(ctx, copying, copies) })
 	if err != nil {
@@ -120,7 +121,7 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 	err = a.phase(ctx, phase(record.PhaseJudge, record.ByVerifier), limit, func(ctx context.Context) error {
 		for n, u := range uses {
 			v, judgeErr := s.judge(ctx, judgement{
-				use: u, number: n + 1, round: round, left: s.followUps(), earlier: slices.Concat(s.rounds, verdicts), copies: copies,
+				use: u, number: n + 1, round: round, left: s.followUps(), earlier: slices.Concat(s.out.Rounds, verdicts), copies: copies,
 			})
 			if judgeErr != nil {
 				return fmt.Errorf("verifier %s, round %d: %w", u.Name, round, judgeErr)
@@ -133,8 +134,17 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 	return verdicts, err
 }
 
-// answer asks the simulated user for the next message.
-func (s *stage) answer(ctx context.Context, uses []task.VerifierUse, verdicts []verifier.Verdict) (more bool, err error) {
+// roundCopies is the folder of the attempt with the copies of a round.
+func (s *stage) roundCopies(round int) string {
+	dir := filepath.Join(s.a.in.Record.Dir(), record.RoundsDir)
+	if len(s.a.task.Stages) > 1 {
+		dir = filepath.Join(dir, s.task.Name)
+	}
+	return filepath.Join(dir, fmt.Sprint(round))
+}
+
+// nextMessage asks the simulated user for the next message.
+func (s *stage) nextMessage(ctx context.Context, uses []task.VerifierUse, verdicts []verifier.Verdict) (more bool, err error) {
 	a := s.a
 	p := s.phase(record.PhaseUser, record.ByUser)
 	p.Round = s.turns
@@ -156,7 +166,8 @@ func (s *stage) answer(ctx context.Context, uses []task.VerifierUse, verdicts []
 	return true, nil
 }
 
-// userSays is one turn of the simulated user; empty ends the loop.
+// userSays is one turn of the simulated user. Its last message is the answer,
+// whether the user says that it asks or that it is done. An empty one ends the loop.
 func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duration, verdicts []verifier.Verdict) (string, error) {
 	if err := s.openUser(ctx); err != nil {
 		return "", err
@@ -178,8 +189,6 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 		return "", outcome.On(record.ByUser, fmt.Errorf("user %s: its turn ended by %s: %s", s.a.in.Cell.User.Agent.Plugin, f.end, f.yield.Reason))
 	case f.end != record.Yielded: // by a limit of the experiment
 		s.a.recorder.Note(p, "user_ended", "the simulated user ended by %s: no further message", f.end)
-		return "", nil
-	case f.yield.End == agent.Done:
 		return "", nil
 	}
 	return recorder.Cut(f.yield.Message, limits.MessageBytes), nil

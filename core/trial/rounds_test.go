@@ -102,6 +102,34 @@ func TestRounds(t *testing.T) {
 	if r.Scores["reward"] != 1 || len(r.Verdicts) != 2 {
 		t.Errorf("scores %v of %d verdicts", r.Scores, len(r.Verdicts))
 	}
+	if among, err := filepath.Glob(filepath.Join(b.dir, record.ArtifactsDir, "rounds")); err != nil || len(among) > 0 {
+		t.Errorf("copies of rounds are among the artifacts: %q, %v", among, err)
+	}
+	for round, want := range map[string]string{"1": "1", "2": "11"} {
+		if got, err := os.ReadFile(filepath.Join(b.dir, record.RoundsDir, round, "logs/artifacts/n")); err != nil || string(got) != want {
+			t.Errorf("copy of round %s: %q, %v; want %q", round, got, err, want)
+		}
+	}
+}
+
+func TestAVerifierThatBreaksInARoundLosesNoVerdict(t *testing.T) {
+	t.Parallel()
+	b := withRounds(t)
+	b.judges["broken"] = &judge{traits: verifier.Traits{Needs: verifier.NeedsNone, Rounds: true}, verify: func(_ context.Context, r verifier.Request) (verifier.Verdict, error) {
+		if r.Round == 1 {
+			return reward(verifier.Continue, 0.5), nil
+		}
+		return verifier.Verdict{}, verifier.ErrBadReward
+	}}
+	b.task.Stages[0].Verifiers = []task.VerifierUse{{Name: "supervisor"}, {Name: "broken"}}
+	r := b.run(t.Context(), t)
+	var said []string
+	for _, v := range r.Verdicts {
+		said = append(said, fmt.Sprintf("%s %s", v.Verifier, v.Decision))
+	}
+	if want := []string{"supervisor pass", "broken continue"}; r.Outcome != record.VerifierError || !slices.Equal(said, want) || r.Scores != nil {
+		t.Errorf("%s, verdicts %q, scores %v; want %s, %q and no scores", r.Outcome, said, r.Scores, record.VerifierError, want)
+	}
 }
 
 func TestTheLoopEnds(t *testing.T) {
@@ -114,9 +142,14 @@ func TestTheLoopEnds(t *testing.T) {
 	}{
 		{"by the user", func(b *bench) {
 			b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
-				return agent.Yield{End: agent.Done, Message: "enough"}, nil
+				return agent.Yield{End: agent.Done}, nil
 			}}
 		}, 1, record.Passed},
+		{"later, if the user says something and is done", func(b *bench) {
+			b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
+				return agent.Yield{End: agent.Done, Message: "please go on"}, nil
+			}}
+		}, 2, record.Passed},
 		{"by silence", func(b *bench) {
 			b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
 				return agent.Yield{End: agent.Asked, Message: " \n"}, nil

@@ -144,7 +144,7 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 		if s.AgentEnd != "" {
 			a.res.AgentEnd = s.AgentEnd
 		}
-		a.res.Verdicts = append(a.res.Verdicts, s.Verdicts...)
+		a.res.Verdicts = append(append(a.res.Verdicts, s.Rounds...), s.Verdicts...)
 	}
 	a.modes()
 }

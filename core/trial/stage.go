@@ -23,7 +23,6 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/task"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // stage is one stage under way.
@@ -36,7 +35,6 @@ type stage struct {
 
 	turns   int
 	charged time.Duration // against the total of the interaction
-	rounds  []verifier.Verdict
 	user    *session
 	shell   *relay.Relay   // of the verifier that speaks
 	models  models.Session // of the verifier that speaks; nil without any
@@ -78,6 +76,7 @@ func (s *stage) run(ctx context.Context) (err error) {
 		}
 	}
 	s.closeUser(ctx)
+	s.out.Rounds = s.reducedRounds()
 	if err != nil {
 		return s.lost(ctx, err)
 	}

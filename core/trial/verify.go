@@ -33,12 +33,7 @@ import (
 // order, each with what those before it said.
 func (s *stage) verify(ctx context.Context) error {
 	a := s.a
-	interaction := a.task.Interaction
-	reduce := task.Reducer("")
-	if interaction != nil {
-		reduce = interaction.Reduce
-	}
-	s.out.Verdicts = outcome.Rounds(reduce, s.rounds)
+	s.out.Verdicts, s.out.Rounds = s.reducedRounds(), nil
 	var uses []task.VerifierUse
 	for _, u := range s.task.Verifiers {
 		if !s.judgesRounds(u.Name) {
@@ -81,6 +76,14 @@ func (s *stage) verify(ctx context.Context) error {
 		s.needsLive()
 		return s.changed(ctx, p, sums)
 	})
+}
+
+// reducedRounds has one verdict for each verifier of rounds.
+func (s *stage) reducedRounds() []verifier.Verdict {
+	if s.a.task.Interaction == nil {
+		return nil
+	}
+	return outcome.Rounds(s.a.task.Interaction.Reduce, s.out.Rounds)
 }
 
 // verifyTime is how long one verifier may take.

@@ -106,7 +106,7 @@ const (
 type Setup struct {
 	Session   string                    `json:"session"` // opaque, unique in the run
 	Role      Role                      `json:"role"`
-	View      string                    `json:"view"`                // folder: task.json, instruction.md, references/
+	View      string                    `json:"view"`                // folder: task.json, instruction.md, the resources by their names
 	Shell     string                    `json:"shell,omitempty"`     // address of a shell ("unix:/path"); empty without
 	Surface   string                    `json:"surface,omitempty"`   // address of a surface; empty without; experimental
 	Models    map[string]model.Endpoint `json:"models,omitempty"`    // by name

@@ -120,7 +120,8 @@ type Interaction struct {
 	// Charged names the phases whose time counts against Total: "turn",
 	// "judge", "user". Empty means "turn" only.
 	Charged []string `json:"charged,omitempty"`
-	// Reduce combines the verdicts of all rounds into one; empty means last.
+	// Reduce combines the scores of all rounds, name by name; empty means last.
+	// The decision of a verifier is always that of its last round.
 	Reduce Reducer `json:"reduce,omitempty"`
 }
 

@@ -22,6 +22,9 @@ type Stage struct {
 	LastTurn *record.LastTurn   // of an agent that did not yield
 	Verdicts []verifier.Verdict // rounds reduced, then those after settle, in order
 	Failure  *record.Error      // what kept it from its end
+	// Rounds are the verdicts of rounds that an error kept from being reduced. They
+	// are in the record, and count in no score.
+	Rounds []verifier.Verdict
 }
 
 // Scores are the named scores of a stage. Of two verifiers that give the same

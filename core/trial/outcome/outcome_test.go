@@ -73,7 +73,7 @@ func TestRoundsKeepOneVerdictAVerifier(t *testing.T) {
 	}{
 		{"", verifier.Continue, 0.4, true},
 		{task.ReduceLast, verifier.Continue, 0.4, true},
-		{task.ReduceMax, verifier.Pass, 0.9, true},
+		{task.ReduceMax, verifier.Continue, 0.9, true},
 		{task.ReduceMin, verifier.Continue, 0.4, true},
 		{task.ReduceMean, verifier.Continue, 0.6, true},
 	} {
@@ -88,6 +88,14 @@ func TestRoundsKeepOneVerdictAVerifier(t *testing.T) {
 	}
 	if vs[3].Scores["a"].Value != 0.4 {
 		t.Error("Rounds changed what it was given")
+	}
+	failedLater := []verifier.Verdict{verdict("x", verifier.Pass, 0.9), verdict("x", verifier.Fail, 0.1)}
+	if got := outcome.Rounds(task.ReduceMax, failedLater)[0]; got.Decision != verifier.Fail || got.Scores["a"].Value != 0.9 {
+		t.Errorf("got %s and %v; want the last decision, fail, and the best score, 0.9", got.Decision, got.Scores)
+	}
+	passedLater := []verifier.Verdict{verdict("x", verifier.Continue, 0.1), verdict("x", verifier.Pass, 0.9)}
+	if got := outcome.Rounds(task.ReduceMin, passedLater)[0]; got.Decision != verifier.Pass || got.Scores["a"].Value != 0.1 {
+		t.Errorf("got %s and %v; want the last decision, pass, and the worst score, 0.1", got.Decision, got.Scores)
 	}
 }
 

@@ -1,7 +1,6 @@
 package outcome
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -35,11 +34,11 @@ func Reduce(r, usual task.Reducer, values []float64) (v float64, ok bool) {
 	}
 }
 
-// Rounds makes one verdict per verifier of the verdicts of all rounds of a
-// stage, in the order in which the verifiers first spoke. Its scores are
-// reduced name by name over the rounds that gave them; its decision is the last
-// one, the best one with max, and the worst with min. Everything else (rubric,
-// handoff, findings) is the last round's. An empty reducer is last.
+// Rounds makes one verdict per verifier from the verdicts of all rounds of a
+// stage, in the order in which the verifiers first spoke. Its scores are reduced
+// name by name over the rounds that gave them. Everything else, also the decision,
+// is the last round's: a later fail is never hidden by an earlier, better score.
+// An empty reducer is last.
 func Rounds(r task.Reducer, vs []verifier.Verdict) []verifier.Verdict {
 	var names []string
 	by := map[string][]verifier.Verdict{}
@@ -75,30 +74,7 @@ func reduceVerdicts(r task.Reducer, vs []verifier.Verdict) verifier.Verdict {
 		s.Value, _ = Reduce(r, task.ReduceLast, values[name])
 		last.Scores[name] = s
 	}
-	byRank := func(a, b verifier.Verdict) int { return cmp.Compare(rank(a.Decision), rank(b.Decision)) }
-	switch r {
-	case task.ReduceMax:
-		last.Decision = slices.MaxFunc(vs, byRank).Decision
-	case task.ReduceMin:
-		last.Decision = slices.MinFunc(vs, byRank).Decision
-	default:
-	}
 	return last
-}
-
-// rank orders decisions from worst to best. Scored decides nothing and stands
-// below a pass, above all that is none.
-func rank(d verifier.Decision) int {
-	switch d {
-	case verifier.Pass:
-		return 3
-	case verifier.Scored:
-		return 2
-	case verifier.Continue:
-		return 1
-	default:
-		return 0
-	}
 }
 
 // GoOn says whether the simulated user may answer after a round: somebody

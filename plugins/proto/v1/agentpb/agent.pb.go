@@ -523,7 +523,7 @@ type SessionSetup struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Session string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // the core's name of the session, unique in the run, for logs
 	Role    AgentRole              `protobuf:"varint,2,opt,name=role,proto3,enum=berth.v1.AgentRole" json:"role,omitempty"`
-	View    string                 `protobuf:"bytes,3,opt,name=view,proto3" json:"view,omitempty"` // folder: task.json, instruction.md, references/. Read it; never write to it
+	View    string                 `protobuf:"bytes,3,opt,name=view,proto3" json:"view,omitempty"` // folder: task.json, instruction.md, the resources by their names. Read it; never write to it
 	// Address of a gRPC server, "unix:/path", that serves SandboxShell of
 	// sandbox.proto. Empty if the agent asked for no shell.
 	Shell string `protobuf:"bytes,4,opt,name=shell,proto3" json:"shell,omitempty"`

@@ -189,7 +189,7 @@ func (x *VerifyRequest) GetRequest() *VerifierRequest {
 type VerifierRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Folder with what the verifier may see: task.json, instruction.md,
-	// references/, attempt/{turns,steps,surface,verdicts}.jsonl,
+	// the resources by their names, attempt/{turns,steps,surface,verdicts}.jsonl,
 	// attempt/{artifacts,captures,frames}/. Read it; never write to it.
 	View       string     `protobuf:"bytes,1,opt,name=view,proto3" json:"view,omitempty"`
 	Stage      string     `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`                              // name of the stage; empty if the task has one stage

@@ -37,8 +37,7 @@ type VerifierClient interface {
 	//     `rounds`: on copies taken while the sandbox was frozen, without a shell,
 	//     with `round` 1, 2, ...;
 	//   - once per stage after the agent's access has ended (`round` 0), in the
-	//     task's order of verifiers, each seeing the verdicts before it;
-	//   - again at any later time, on the same view (`berth regrade`), if it needs no sandbox.
+	//     task's order of verifiers, each seeing the verdicts before it.
 	//
 	// The stream is any number of `log`, then one `verdict`, and nothing after
 	// it. A stream that ends without a verdict is an error of the verifier.
@@ -103,8 +102,7 @@ type VerifierServer interface {
 	//     `rounds`: on copies taken while the sandbox was frozen, without a shell,
 	//     with `round` 1, 2, ...;
 	//   - once per stage after the agent's access has ended (`round` 0), in the
-	//     task's order of verifiers, each seeing the verdicts before it;
-	//   - again at any later time, on the same view (`berth regrade`), if it needs no sandbox.
+	//     task's order of verifiers, each seeing the verdicts before it.
 	//
 	// The stream is any number of `log`, then one `verdict`, and nothing after
 	// it. A stream that ends without a verdict is an error of the verifier.

@@ -1,7 +1,7 @@
-// Package cell is one point of the matrix, resolved: its agent, environment,
-// verifiers and models, with their limits and secrets.
+// Package cell has the types of one resolved point of the matrix: its agent,
+// environment, verifiers and models, with their limits and secrets.
 //
-// It must not decide anything, and knows no configuration file.
+// It decides nothing and knows nothing of configuration files.
 package cell
 
 import (
@@ -14,7 +14,8 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Cell is one point of the matrix on one dataset, as attempts are made of it.
+// Cell is one point of the matrix on one dataset: what the attempts there have in
+// common.
 type Cell struct {
 	Choices     map[string]string // axis to value, for the record
 	Agent       Agent
@@ -44,7 +45,7 @@ type Agent struct {
 type Environment struct {
 	Label  string `json:"label"`
 	Plugin string `json:"plugin"`
-	// Network is what the experiment grants; nil grants what the task asks.
+	// Network is what the experiment grants; nil grants what the task asks for.
 	Network *task.Network `json:"network,omitempty"`
 	// Limits replace those of the task where they are not zero.
 	Limits task.Limits `json:"limits"`

@@ -15,8 +15,8 @@ var ErrSecretMissing = errors.New("host variable not set")
 // Secret is a value that is read when it is needed, and never printed.
 type Secret struct {
 	// Label is the value with the secrets' names in place of the secrets:
-	// `${secret("KEY")}`. Equal labels at equal places are equal values, as long
-	// as the secrets stay.
+	// `${secret("KEY")}`. As long as the secrets do not change, equal
+	// labels in the same place stand for equal values.
 	Label string
 	// Read is the value. Its error does not hold the secret. Safe for concurrent use.
 	Read func() (string, error)
@@ -67,8 +67,8 @@ func (t Text) Reveal() (string, error) {
 	return t.plain, nil
 }
 
-// Values is the configuration of a plugin as strict JSON, in which secrets are
-// holes. However it is printed or stored, only their labels show. The zero
+// Values is the configuration of a plugin as strict JSON, with labels in place of
+// secrets until it is revealed. However it is printed or stored, only labels show. The zero
 // value is an absent `config` block.
 type Values struct {
 	public json.RawMessage
@@ -128,7 +128,7 @@ func (v Values) Reveal() (json.RawMessage, error) {
 	return json.Marshal(tree)
 }
 
-// fill puts a secret into its hole of a JSON tree.
+// fill puts a secret into its place in a JSON tree.
 func fill(tree any, path pluginconfig.Path, secret string) error {
 	steps, err := path.Steps()
 	if err != nil || len(steps) == 0 {

@@ -24,16 +24,16 @@ type experimentBlock struct {
 	Description string   `berth:"description" per:"run" doc:"What the experiment is for; shown in reports."`
 	Repeat      int      `berth:"repeat" per:"run" default:"1" doc:"Repetitions of every cell × task, 1 or more."`
 	Datasets    []string `berth:"datasets" ref:"dataset" doc:"The tasks to run. Required, unless the matrix has an axis dataset."`
-	Environment string   `berth:"environment" ref:"environment" doc:"Where sandboxes are made, unless the matrix has an axis environment."`
-	Agent       string   `berth:"agent" ref:"agent" doc:"Who works on the tasks. Required, unless the matrix has an axis agent."`
+	Environment string   `berth:"environment" ref:"environment" doc:"Where sandboxes are created, unless the matrix has an axis environment."`
+	Agent       string   `berth:"agent" ref:"agent" doc:"The agent that works on the tasks. Required, unless the matrix has an axis agent."`
 	Model       string   `berth:"model" ref:"model" doc:"The model that the agent uses, unless its own block or an axis model says so."`
 	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it; snapshot and separate are not implemented yet."`
 
-	Matrix   json.RawMessage `berth:"matrix" body:"axes" doc:"Free choices: every combination of their values is a cell."`
-	Limits   RunLimits       `berth:"limits" per:"run" doc:"Bounds of the whole run."`
-	PerTrial perTrialBlock   `berth:"per_trial" doc:"Bounds of each attempt."`
-	PerCell  perCellBlock    `berth:"per_cell" doc:"Bounds of each cell: of all attempts of its trials together."`
-	Retry    Retry           `berth:"retry" per:"run" doc:"Which attempts are run again. Results of the agent never are: that would be best-of-n."`
+	Matrix   json.RawMessage `berth:"matrix" body:"axes" doc:"Axes: every combination of their values is a cell."`
+	Limits   RunLimits       `berth:"limits" per:"run" doc:"Limits of the whole run."`
+	PerTrial perTrialBlock   `berth:"per_trial" doc:"Limits of each attempt."`
+	PerCell  perCellBlock    `berth:"per_cell" doc:"Limits of each cell, for all its attempts together."`
+	Retry    Retry           `berth:"retry" per:"run" doc:"When a trial gets another attempt. It never does after a result of the agent, which would be best-of-n."`
 }
 
 type perTrialBlock struct {
@@ -41,16 +41,16 @@ type perTrialBlock struct {
 	AgentTimeFactor    *float64       `berth:"agent_time_factor" doc:"Multiplies the task's own deadline of the agent."`
 	VerifierTime       *time.Duration `berth:"verifier_time" doc:"Deadline of each verification, instead of the task's."`
 	VerifierTimeFactor *float64       `berth:"verifier_time_factor" doc:"Multiplies the task's own deadline of the verification."`
-	StartTime          *time.Duration `berth:"start_time" doc:"Longest pull or build and start of a sandbox, instead of the task's."`
-	StartTimeFactor    *float64       `berth:"start_time_factor" doc:"Multiplies the task's own time for a start."`
+	StartTime          *time.Duration `berth:"start_time" doc:"Time limit for getting the image and starting a sandbox, instead of the task's."`
+	StartTimeFactor    *float64       `berth:"start_time_factor" doc:"Multiplies the task's own time limit for the start."`
 	MaxSteps           *int64         `berth:"max_steps" doc:"Steps of the agent in a stage."`
-	CostUSD            *float64       `berth:"cost_usd" doc:"Spend of the agent's models in an attempt, in USD."`
+	CostUSD            *float64       `berth:"cost_usd" doc:"What the agent's models may cost in an attempt, in USD."`
 	Tokens             *int64         `berth:"tokens" doc:"Input and output tokens of the agent's models in an attempt."`
 	Requests           *int64         `berth:"requests" doc:"Requests of the agent's models in an attempt."`
 }
 
 type perCellBlock struct {
-	CostUSD  *float64 `berth:"cost_usd" doc:"Spend of all models in a cell, in USD."`
+	CostUSD  *float64 `berth:"cost_usd" doc:"What all models may cost in a cell, in USD."`
 	Tokens   *int64   `berth:"tokens" doc:"Input and output tokens of all models in a cell."`
 	Requests *int64   `berth:"requests" doc:"Model requests in a cell."`
 }
@@ -62,7 +62,7 @@ type datasetBlock struct {
 }
 
 type successBlock struct {
-	Key     string  `berth:"key" required:"true" doc:"Name of the score that decides. Where a verdict does not have it, its decision pass or fail does."`
+	Key     string  `berth:"key" required:"true" doc:"Name of the score that decides. If a verdict does not have it, its decision pass or fail counts."`
 	AtLeast float64 `berth:"at_least" required:"true" doc:"Smallest value that passes."`
 }
 
@@ -71,57 +71,57 @@ type environmentBlock struct {
 	Network       string            `berth:"network" enum:"none,allow,public" doc:"What sandboxes may reach. Absent: what each task asks for. None also runs tasks that ask for more, and marks their results modified; public gives the environment's own network to tasks that ask for the public one, instead of the proxy, and that network leads to this machine and to private networks, too."`
 	AllowHosts    []string          `berth:"allow_hosts" doc:"Hosts for network = \"allow\": names, \"*.name\", addresses, networks as address/bits."`
 	Env           map[string]string `berth:"env" secrets:"true" doc:"Variables for every command in the sandbox."`
-	Limits        resourcesBlock    `berth:"limits" doc:"Of one sandbox, instead of what the task asks for."`
+	Limits        resourcesBlock    `berth:"limits" doc:"Resources of one sandbox, instead of what the task asks for."`
 	Config        json.RawMessage   `berth:"config" body:"config" doc:"Settings of the plugin; see its reference."`
 	Surface       string            `berth:"surface" doc:"Plugin that opens a surface (observe and act) on the sandboxes of plugin. Experimental: not implemented yet."`
 	SurfaceConfig json.RawMessage   `berth:"surface_config" body:"config" doc:"Settings of the surface's plugin."`
 }
 
 type resourcesBlock struct {
-	CPUs       float64 `berth:"cpus" doc:"Cores; parts of one are allowed."`
+	CPUs       float64 `berth:"cpus" doc:"Number of cores, such as 0.5."`
 	MemoryMiB  int64   `berth:"memory_mib" doc:"Memory in MiB."`
-	StorageMiB int64   `berth:"storage_mib" doc:"All that the sandbox writes, in MiB."`
+	StorageMiB int64   `berth:"storage_mib" doc:"What the sandbox may write, in MiB."`
 	ShmMiB     int64   `berth:"shm_mib" doc:"Size of /dev/shm in MiB."`
-	Pids       int64   `berth:"pids" doc:"Processes."`
-	GPUs       int64   `berth:"gpus" doc:"GPUs."`
+	Pids       int64   `berth:"pids" doc:"Number of processes."`
+	GPUs       int64   `berth:"gpus" doc:"Number of GPUs."`
 }
 
 type modelBlock struct {
-	Provider      string          `berth:"provider" required:"true" doc:"The provider's dialect; \"script\" answers from a file."`
+	Provider      string          `berth:"provider" required:"true" doc:"The provider's dialect; \"script\" replies from a file."`
 	Name          string          `berth:"name" doc:"The model, as the provider calls it. Required, unless there is a script."`
 	APIKey        string          `berth:"api_key" secret:"true" doc:"The provider's key, from secret(). It never enters a sandbox or a file."`
 	BaseURL       string          `berth:"base_url" doc:"Address of the provider. Absent: the provider's own."`
 	Script        string          `berth:"script" doc:"File with the replies of a scripted model, relative to the folder of the experiment."`
 	Price         *priceBlock     `berth:"price" doc:"USD per million tokens. Absent: from the price table, or unknown, which is not zero."`
-	Parameters    json.RawMessage `berth:"parameters" body:"free" doc:"What every request gets, such as temperature; as the provider calls it."`
+	Parameters    json.RawMessage `berth:"parameters" body:"free" doc:"Parameters of every request, such as temperature, by the provider's names."`
 	AllowModels   []string        `berth:"allow_models" doc:"Further models that a request may name; others are served by this one."`
-	AllowHosted   []string        `berth:"allow_hosted" doc:"Names of what the provider may fetch or run although the sandbox has no network, as the finding hosted_tool tells them."`
+	AllowHosted   []string        `berth:"allow_hosted" doc:"Tools that the provider may run or fetch with although the sandbox has no network, by the names in the finding hosted_tool."`
 	MaxRequestMiB int64           `berth:"max_request_mib" doc:"Largest request in MiB, at most 64. 0: 32."`
 	Replay        string          `berth:"replay" doc:"Run whose recorded replies are served instead of asking the provider."`
-	InFlight      int             `berth:"in_flight" doc:"Requests at the same time. 0: adapted to what the provider takes."`
+	InFlight      int             `berth:"in_flight" doc:"Number of requests at the same time. 0: adapted to the provider's rate limit."`
 
-	ReserveOutput int64 `berth:"reserve_output" doc:"Tokens of output that budgets set aside for a request that does not bound its answer. 0: 16384, or as many as the model can say if that is less."`
+	ReserveOutput int64 `berth:"reserve_output" doc:"Tokens of output that budgets set aside for a request without an output limit. 0: 16384, or the model's own limit if that is lower."`
 	ContextTokens int64 `berth:"context_tokens" doc:"Tokens that a request may have; budgets set them aside when it refers to content that the provider holds or fetches. 0: as documented for the model, else 1048576."`
 
-	FirstByteTimeout *time.Duration `berth:"first_byte_timeout" doc:"Longest wait for the first byte of an answer, which is the whole wait for an answer in one piece. Absent: 2m. Raise it for models that think long before they answer."`
-	IdleTimeout      *time.Duration `berth:"idle_timeout" doc:"Longest silence in the middle of an answer. Absent: 1m."`
+	FirstByteTimeout *time.Duration `berth:"first_byte_timeout" doc:"Longest wait for the first byte of a response; without streaming, for all of it. Absent: 2m. Raise it for models that reason for long before they respond."`
+	IdleTimeout      *time.Duration `berth:"idle_timeout" doc:"Longest pause within a response. Absent: 1m."`
 }
 
 type priceBlock struct {
-	Input       *float64 `berth:"input" doc:"Of input tokens that were not cached."`
-	CachedInput *float64 `berth:"cached_input" doc:"Of input tokens read from the provider's cache."`
-	CacheWrite  *float64 `berth:"cache_write" doc:"Of input tokens written to the provider's cache."`
-	Output      *float64 `berth:"output" doc:"Of output tokens, reasoning included."`
+	Input       *float64 `berth:"input" doc:"Price of input tokens that were not cached."`
+	CachedInput *float64 `berth:"cached_input" doc:"Price of input tokens read from the provider's cache."`
+	CacheWrite  *float64 `berth:"cache_write" doc:"Price of input tokens written to the provider's cache."`
+	Output      *float64 `berth:"output" doc:"Price of output tokens, including reasoning."`
 
 	Tiers []tierBlock `berth:"tier" doc:"Other prices for requests with more input; may be repeated."`
 }
 
 type tierBlock struct {
-	Above       int64    `berth:"above" required:"true" doc:"A request with more input tokens than this has these prices for all of its tokens."`
-	Input       *float64 `berth:"input" doc:"Of input tokens that were not cached."`
-	CachedInput *float64 `berth:"cached_input" doc:"Of input tokens read from the provider's cache."`
-	CacheWrite  *float64 `berth:"cache_write" doc:"Of input tokens written to the provider's cache."`
-	Output      *float64 `berth:"output" doc:"Of output tokens, reasoning included."`
+	Above       int64    `berth:"above" required:"true" doc:"Requests with more input tokens than this have these prices, for all their tokens."`
+	Input       *float64 `berth:"input" doc:"Price of input tokens that were not cached."`
+	CachedInput *float64 `berth:"cached_input" doc:"Price of input tokens read from the provider's cache."`
+	CacheWrite  *float64 `berth:"cache_write" doc:"Price of input tokens written to the provider's cache."`
+	Output      *float64 `berth:"output" doc:"Price of output tokens, including reasoning."`
 }
 
 type agentBlock struct {
@@ -148,7 +148,7 @@ type userBlock struct {
 	Environment string            `berth:"environment" ref:"environment" doc:"Where it runs when it needs a shell. Not implemented yet."`
 	Persona     string            `berth:"persona" doc:"Who the user is, beside what the task says."`
 	Time        *time.Duration    `berth:"time" doc:"Deadline of one message."`
-	CostUSD     *float64          `berth:"cost_usd" doc:"Spend of the user's models in an attempt, in USD."`
+	CostUSD     *float64          `berth:"cost_usd" doc:"What the user's models may cost in an attempt, in USD."`
 	Tokens      *int64            `berth:"tokens" doc:"Input and output tokens of the user's models in an attempt."`
 	Requests    *int64            `berth:"requests" doc:"Requests of the user's models in an attempt."`
 }
@@ -159,12 +159,12 @@ type variableBlock struct {
 	Default     json.RawMessage   `berth:"default" doc:"Value when none is given. Absent: one must be given."`
 	Sensitive   bool              `berth:"sensitive" doc:"The value is a secret: it is never printed or stored."`
 	Nullable    bool              `berth:"nullable" default:"true" doc:"Whether null may be given."`
-	Validation  []validationBlock `berth:"validation" doc:"A rule for the value; may be repeated."`
+	Validation  []validationBlock `berth:"validation" doc:"A rule for the value. May be repeated."`
 }
 
 type validationBlock struct {
-	Condition    bool   `berth:"condition" required:"true" doc:"True for good values; reads var.<this variable>."`
-	ErrorMessage string `berth:"error_message" required:"true" doc:"What to tell the user otherwise."`
+	Condition    bool   `berth:"condition" required:"true" doc:"True for valid values; reads var.<this variable>."`
+	ErrorMessage string `berth:"error_message" required:"true" doc:"Message if the condition is false."`
 }
 
 type matrixBlock struct {

@@ -59,7 +59,7 @@ func (l *loader) cells(experiment *hclsyntax.Block, points []matrix.Point) {
 	l.same(experiment)
 }
 
-// builder is the work on one cell.
+// builder resolves one cell.
 type builder struct {
 	l     *loader
 	cell  *Cell
@@ -100,8 +100,8 @@ func (c *builder) slugText(p matrix.Point) string {
 	return strings.Join(texts, "-")
 }
 
-// everyLocal evaluates the locals that nothing refers to, so that what is wrong
-// with them is found.
+// everyLocal evaluates all locals, so that problems are found also in those that
+// nothing refers to.
 func (l *loader) everyLocal(c *builder) {
 	for _, b := range l.parts.byType["locals"] {
 		for _, a := range source.InOrder(b.Body.Attributes) {
@@ -110,8 +110,8 @@ func (l *loader) everyLocal(c *builder) {
 	}
 }
 
-// look evaluates what nothing else reads, so that what is wrong with it is
-// found at once.
+// look evaluates expressions that nothing else reads, so that all their problems
+// are found in one pass.
 func (c *builder) look(unread []hclsyntax.Expression) {
 	for _, e := range unread {
 		_, diags := c.scope.Eval(c.l.ctx, e)
@@ -142,8 +142,8 @@ func (l *loader) unused(p matrix.Point, used map[string]bool) {
 	l.diags = append(l.diags, c.diags...)
 }
 
-// same leaves out cells that nothing tells apart from an earlier one: they
-// would be the same trials.
+// same leaves out cells that equal an earlier one, because their trials would be
+// the same.
 func (l *loader) same(experiment *hclsyntax.Block) {
 	if l.broken || l.diags.HasErrors() {
 		return
@@ -170,7 +170,7 @@ func (l *loader) same(experiment *hclsyntax.Block) {
 		out, rest = out[:3], fmt.Sprintf(" (and %d more)", n)
 	}
 	d := source.At(matrixOf(experiment).DefRange(), "Equal cells are left out",
-		"%s%s: nothing reads the axis in which they differ. Use it as matrix.<axis>, or exclude those cells; for repetitions write repeat in the experiment.", strings.Join(out, "; "), rest)
+		"%s%s: nothing reads the axis in which they differ. Use it as matrix.<axis>, or exclude those cells. To repeat trials, set repeat in the experiment.", strings.Join(out, "; "), rest)
 	d.Severity = hcl.DiagWarning
 	l.diags = append(l.diags, d)
 }
@@ -225,7 +225,7 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 	}
 }
 
-// choose takes what the axes say over what the experiment says.
+// choose lets the axes choose instead of the experiment.
 func (c *builder) choose(experiment *hclsyntax.Block, eb *experimentBlock) {
 	for _, a := range c.l.axes {
 		if !slices.Contains(matrix.PartAxes, a.Name) {
@@ -236,7 +236,7 @@ func (c *builder) choose(experiment *hclsyntax.Block, eb *experimentBlock) {
 			attr = experiment.Body.Attributes["datasets"]
 		}
 		if attr != nil {
-			c.diags = append(c.diags, source.At(attr.SrcRange, "Chosen twice", "The matrix has an axis %q, which chooses the same. Keep one of them.", a.Name))
+			c.diags = append(c.diags, source.At(attr.SrcRange, "Chosen twice", "The axis %q of the matrix chooses it as well. Keep one of them.", a.Name))
 		}
 	}
 	for axis, into := range map[string]*string{"agent": &eb.Agent, "model": &eb.Model, "environment": &eb.Environment} {
@@ -256,8 +256,8 @@ func (c *builder) choose(experiment *hclsyntax.Block, eb *experimentBlock) {
 	}
 }
 
-// missing reports a choice that is not there; one that is there and wrong has
-// been reported.
+// missing reports that something is not chosen. If it is there and wrong, that has
+// been reported already.
 func (c *builder) missing(experiment *hclsyntax.Block, attr, what, write string) {
 	if a := experiment.Body.Attributes[attr]; a != nil && !isEmptyList(a.Expr) {
 		return
@@ -367,7 +367,7 @@ func (c *builder) config(r *source.Reading, name string, kind Kind, plugin, at s
 	return cell.NewValues(raw, holes)
 }
 
-// skip looks at a body that no schema describes; nil: there is none.
+// skip looks at a body that no schema describes; it may be nil.
 func (c *builder) skip(b *hclsyntax.Block) {
 	if b == nil {
 		return

@@ -29,7 +29,7 @@ func sortBlocks(src *source.Source) *parts {
 	for _, body := range src.Bodies {
 		for _, a := range source.InOrder(body.Attributes) {
 			p.Unread = append(p.Unread, a.Expr)
-			p.Add(a.SrcRange, "Unexpected attribute", "%q stands outside of any block. Only blocks may stand here: %s.", a.Name, strings.Join(names, ", "))
+			p.Add(a.SrcRange, "Unexpected attribute", "%q is outside of any block. Only blocks are allowed here: %s.", a.Name, strings.Join(names, ", "))
 		}
 		for _, b := range body.Blocks {
 			if !slices.Contains(names, b.Type) {
@@ -80,7 +80,7 @@ func (p *parts) labels(b *hclsyntax.Block) bool {
 	}
 	for _, other := range p.byType[b.Type] {
 		if other.Labels[0] == label && b.Type != "experiment" && b.Type != "executor" {
-			p.Add(b.DefRange(), fmt.Sprintf("The %s %q is there twice", b.Type, label), "The first is at %s. Rename or remove one of them.", source.Place(other.DefRange()))
+			p.Add(b.DefRange(), fmt.Sprintf("%s %q is defined twice", b.Type, label), "The first is at %s. Rename or remove one of them.", source.Place(other.DefRange()))
 			return false
 		}
 	}

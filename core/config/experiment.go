@@ -12,7 +12,7 @@ import (
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
-// Experiment is what one HCL file, or the *.hcl files of one folder, describe.
+// Experiment is what one HCL file, or all *.hcl files of a folder, describe.
 // It is safe for concurrent use once loaded.
 type Experiment struct {
 	// Name is the label of the experiment block; safe as the name of a folder.

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-eval/berth/core/config/internal/variable"
 )
 
-// loader is the work of one Load.
+// loader does the work of one Load.
 type loader struct {
 	ctx   context.Context //nolint:containedctx // a loader lives as long as one call of Load
 	opts  Options
@@ -32,9 +32,10 @@ type loader struct {
 	vars  map[string]eval.Variable
 	diags hcl.Diagnostics
 	masks []hcl.Range
-	// unexplained are places that are unknown for a reason found elsewhere.
+	// unexplained are expressions that are unknown because something else is
+	// wrong.
 	unexplained []hcl.Range
-	// schemas are what plugins said, or why they did not.
+	// schemas are what plugins answered, or why they did not.
 	schemas map[string]schemaAnswer
 	models  map[string]*cell.Model // by their own JSON
 	axes    []matrix.Axis
@@ -46,8 +47,8 @@ type loader struct {
 // Load reads an experiment from a file, or from all *.hcl files of a folder,
 // with its cells, and reports every problem that it finds. It runs nothing, and
 // reads nothing but these files, the files of variables, and what functions
-// read. The experiment is nil when there is an error. It fails by diagnostics
-// alone, also when ctx ends.
+// read. The experiment is nil when there is an error. Every failure is a
+// diagnostic, also that ctx has ended.
 func Load(ctx context.Context, path string, o Options) (*Experiment, Diagnostics) {
 	l := &loader{ctx: ctx, opts: o, schemas: map[string]schemaAnswer{}, models: map[string]*cell.Model{}}
 	l.src, l.diags = source.Open(path)
@@ -59,7 +60,7 @@ func Load(ctx context.Context, path string, o Options) (*Experiment, Diagnostics
 	if !l.diags.HasErrors() {
 		// No reason was found: never go on without a value.
 		for _, r := range l.unexplained {
-			l.diags = append(l.diags, source.At(r, "Value cannot be worked out", "It depends on a secret in a way that is not supported. Write the text with the secret directly."))
+			l.diags = append(l.diags, source.At(r, "Value cannot be determined", "It depends on a secret in a way that is not supported. Write the text with the secret directly."))
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -125,7 +126,7 @@ func (l *loader) locals() map[string]hclsyntax.Expression {
 	for _, b := range l.parts.byType["locals"] {
 		for _, a := range source.InOrder(b.Body.Attributes) {
 			if first := out[a.Name]; first != nil {
-				l.diags = append(l.diags, source.At(a.NameRange, fmt.Sprintf("The local %q is there twice", a.Name), "The first is at %s. Rename or remove one of them.", source.Place(first.Range())))
+				l.diags = append(l.diags, source.At(a.NameRange, fmt.Sprintf("Local %q is defined twice", a.Name), "The first is at %s. Rename or remove one of them.", source.Place(first.Range())))
 				continue
 			}
 			out[a.Name] = a.Expr

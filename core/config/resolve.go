@@ -30,7 +30,7 @@ func (c *builder) secret(h *source.Hole) *cell.Secret {
 	return &h.Secret
 }
 
-// text is a text of the block, with its secret if it is one.
+// text is a text of the block, or its secret.
 func (c *builder) text(r *source.Reading, path pluginconfig.Path, s string) cell.Text {
 	if secret := c.secret(r.Holes[path]); secret != nil {
 		return cell.Hidden(secret)
@@ -250,7 +250,7 @@ func (c *builder) user(b *hclsyntax.Block) {
 		return
 	}
 	if a.Oracle {
-		r.Report([]pluginconfig.Problem{{Path: "agent", Summary: "An oracle cannot play the user", Detail: "It would know the reference solution. Use an agent without oracle = true."}})
+		r.Report([]pluginconfig.Problem{{Path: "agent", Summary: "An oracle cannot play the user", Detail: "It knows the reference solution. Use an agent without oracle = true."}})
 	}
 	agent := *a
 	if own := c.models(r, u.Model, u.Models); own != nil {

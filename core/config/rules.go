@@ -99,7 +99,7 @@ func checkCell(b *experimentBlock) []pluginconfig.Problem {
 	seen := map[string]bool{}
 	for i, d := range b.Datasets {
 		if seen[d] {
-			r.add(pluginconfig.Path("datasets").Index(i), "Dataset is there twice", "dataset.%s stands before. For repetitions write repeat.", d)
+			r.add(pluginconfig.Path("datasets").Index(i), "Dataset is listed twice", "dataset.%s is already in the list. To repeat trials, set repeat.", d)
 		}
 		seen[d] = true
 	}
@@ -122,10 +122,10 @@ func checkDataset(b *datasetBlock, folder string, formats []string) []pluginconf
 	natural(r, "limit", b.Limit)
 	natural(r, "sample", b.Sample)
 	if b.Limit > 0 && b.Sample > 0 {
-		r.add("sample", "Two limits", "limit keeps the first tasks, sample draws some. Keep one of them.")
+		r.add("sample", "Two limits", "limit keeps the first tasks, sample draws tasks at random. Keep one of them.")
 	}
 	if b.Seed != 0 && b.Sample == 0 {
-		r.add("seed", "Seed without a sample", "It says which tasks sample draws, and there is no sample.")
+		r.add("seed", "Unused seed", "It decides which tasks sample draws. Set sample, or remove seed.")
 	}
 	if b.Success != nil && b.Success.Key == "" {
 		r.add("success.key", "Wrong value", "Write the name of a score, such as \"reward\".")
@@ -137,9 +137,9 @@ func checkEnvironment(b *environmentBlock) []pluginconfig.Problem {
 	r := &rules{}
 	switch {
 	case b.Network == "allow" && len(b.AllowHosts) == 0:
-		r.add("network", "No host is allowed", "Name the hosts in allow_hosts, or write network = \"none\".")
+		r.add("network", "No host is allowed", "List the hosts in allow_hosts, or write network = \"none\".")
 	case b.Network != "allow" && len(b.AllowHosts) > 0:
-		r.add("allow_hosts", "Hosts without a list", "They are for network = \"allow\".")
+		r.add("allow_hosts", "Unused allow_hosts", "Only network = \"allow\" uses it. Set that, or remove allow_hosts.")
 	}
 	natural(r, "limits.cpus", b.Limits.CPUs)
 	if b.Limits.CPUs > 1e6 {
@@ -152,7 +152,7 @@ func checkEnvironment(b *environmentBlock) []pluginconfig.Problem {
 	natural(r, "limits.gpus", b.Limits.GPUs)
 	checkNames(r, "env", b.Env)
 	if b.Surface == "" && len(b.SurfaceConfig) > 0 {
-		r.add("surface_config", "Settings without a surface", "They are for the plugin that surface names.")
+		r.add("surface_config", "Unused surface_config", "It configures the plugin that surface names. Set surface, or remove the block.")
 	}
 	return r.ps
 }
@@ -221,10 +221,10 @@ func checkPrice(r *rules, p *priceBlock) {
 		path := pluginconfig.Path("price.tier").Index(i)
 		part(path, t)
 		if t.Above <= 0 {
-			r.add(path.Attr("above"), "Wrong value", "Got %d. Write the number of input tokens above which these prices are asked.", t.Above)
+			r.add(path.Attr("above"), "Wrong value", "Got %d. Write the number of input tokens above which these prices apply.", t.Above)
 		}
 		if seen[t.Above] {
-			r.add(path.Attr("above"), "Two prices", "Another tier begins above %d tokens, too. Keep one of them.", t.Above)
+			r.add(path.Attr("above"), "Two prices", "Another tier also begins above %d tokens. Keep one of them.", t.Above)
 		}
 		seen[t.Above] = true
 	}

@@ -40,10 +40,10 @@ func newBlock(name string, labels []string, doc string, body any) block {
 
 // blocks are the blocks of the file, in the order of the reference.
 var blocks = []block{
-	newBlock("experiment", []string{"name"}, "What is run, and how often. Exactly one.", experimentBlock{}),
+	newBlock("experiment", []string{"name"}, "What to run, and how often. Exactly one.", experimentBlock{}),
 	newBlock("dataset", []string{"label"}, "A folder of tasks.", datasetBlock{}),
-	newBlock("environment", []string{"label"}, "How sandboxes are made.", environmentBlock{}),
-	newBlock("agent", []string{"label"}, "Who works on the tasks.", agentBlock{}),
+	newBlock("environment", []string{"label"}, "How sandboxes are created.", environmentBlock{}),
+	newBlock("agent", []string{"label"}, "An agent that works on the tasks.", agentBlock{}),
 	newBlock("model", []string{"label"}, "A model and how to reach it.", modelBlock{}),
 	newBlock("verifier", []string{"label"}, "What the experiment adds to a verifier that tasks name; the label is that name.", verifierBlock{}),
 	newBlock("user", nil, "Plays the simulated user of tasks that have one, with its own models, budget and sandbox. At most one.", userBlock{}),

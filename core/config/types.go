@@ -59,18 +59,18 @@ type Schemas func(kind Kind, plugin string) (pluginconfig.Schema, error)
 // RunLimits bound the whole run. Nil means no limit, or, for InFlight, that
 // the runner chooses.
 type RunLimits struct {
-	InFlight *int           `berth:"in_flight" doc:"Attempts at the same time. Absent: chosen by the runner."`
-	Time     *time.Duration `berth:"time" doc:"Length of the run; what has not begun by then is not run."`
-	CostUSD  *float64       `berth:"cost_usd" doc:"Spend of all models of the run, in USD."`
+	InFlight *int           `berth:"in_flight" doc:"Number of attempts at the same time. Absent: chosen by Berth."`
+	Time     *time.Duration `berth:"time" doc:"Time limit of the run. Attempts that have not started by then are not run."`
+	CostUSD  *float64       `berth:"cost_usd" doc:"What all models of the run may cost, in USD."`
 	Tokens   *int64         `berth:"tokens" doc:"Input and output tokens of the run."`
 	Requests *int64         `berth:"requests" doc:"Model requests of the run."`
 }
 
 // Retry says which attempts are run again, and how often.
 type Retry struct {
-	Max     int              `berth:"max" default:"0" doc:"Further attempts of a trial."`
-	On      []record.Outcome `berth:"on" default:"[\"environment_error\", \"rate_limited\", \"plugin_crashed\", \"preempted\"]" enum:"environment_error,verifier_error,model_error,user_error,rate_limited,plugin_crashed,artifact_missing,preempted" doc:"Outcomes after which an attempt is run again."`
-	Wait    time.Duration    `berth:"wait" default:"1s" doc:"Wait before the first further attempt; doubled for each one after it."`
+	Max     int              `berth:"max" default:"0" doc:"Number of further attempts of a trial."`
+	On      []record.Outcome `berth:"on" default:"[\"environment_error\", \"rate_limited\", \"plugin_crashed\", \"preempted\"]" enum:"environment_error,verifier_error,model_error,user_error,rate_limited,plugin_crashed,artifact_missing,preempted" doc:"Outcomes after which a trial gets another attempt."`
+	Wait    time.Duration    `berth:"wait" default:"1s" doc:"Wait before the first further attempt. It doubles with each one after that."`
 	MaxWait time.Duration    `berth:"max_wait" default:"1m" doc:"Longest wait."`
 }
 
@@ -78,15 +78,15 @@ type Retry struct {
 // kind is for the runner to know or to refuse by name.
 type Executor struct {
 	Kind      string        `berth:"-"`
-	Workers   int           `berth:"workers" doc:"Workers at the same time."`
+	Workers   int           `berth:"workers" doc:"Number of workers at the same time."`
 	Partition string        `berth:"partition" doc:"Queue that workers are submitted to."`
-	Account   string        `berth:"account" doc:"Who pays."`
+	Account   string        `berth:"account" doc:"Account to charge."`
 	QOS       string        `berth:"qos" doc:"Quality of service."`
-	Time      time.Duration `berth:"time" default:"0s" doc:"Longest life of a worker."`
+	Time      time.Duration `berth:"time" default:"0s" doc:"Time limit of a worker."`
 	CPUs      int           `berth:"cpus" doc:"Cores of a worker."`
 	MemoryMiB int64         `berth:"memory_mib" doc:"Memory of a worker in MiB."`
 	GPUs      int           `berth:"gpus" doc:"GPUs of a worker."`
-	Options   []string      `berth:"options" doc:"Further options, as the scheduler spells them."`
+	Options   []string      `berth:"options" doc:"Further options, as the scheduler writes them."`
 	Setup     string        `berth:"setup" doc:"Shell lines that a worker runs first."`
 }
 
@@ -140,9 +140,9 @@ type Dataset struct {
 	Path    string    `berth:"path" required:"true" doc:"Folder of tasks, relative to the folder of the experiment."`
 	Include []string  `berth:"include" doc:"Globs of task names to run. Absent: all."`
 	Exclude []string  `berth:"exclude" doc:"Globs of task names to leave out."`
-	Limit   int       `berth:"limit" doc:"Only the first so many tasks, by name. 0: all."`
-	Sample  int       `berth:"sample" doc:"Only so many tasks, drawn with seed. 0: all."`
-	Seed    int64     `berth:"seed" doc:"Of the sample: the same seed draws the same tasks."`
+	Limit   int       `berth:"limit" doc:"Number of tasks to keep, the first ones by name. 0: all."`
+	Sample  int       `berth:"sample" doc:"Number of tasks to draw at random, with seed. 0: all."`
+	Seed    int64     `berth:"seed" doc:"Seed of sample: the same seed draws the same tasks."`
 	Lenient bool      `berth:"lenient" doc:"Unknown keys in the tasks' files are warnings instead of errors."`
 	Verify  task.Mode `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode, instead of the experiment's; snapshot and separate are not implemented yet."`
 	// Success replaces the rule of the tasks; nil keeps it.

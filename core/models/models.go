@@ -1,7 +1,7 @@
-// Package models is what an attempt asks of the gateway: the models of one
-// session, which answer only while they are allowed to.
+// Package models is the interface between attempts and the gateway: the models of
+// one session, which are served only while the session allows it.
 //
-// It must not know a provider or a wire format.
+// It knows no provider and no wire format.
 package models
 
 import (
@@ -17,16 +17,16 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// ErrRateLimited means that a provider takes no more requests for now.
+// ErrRateLimited means that a provider accepts no more requests for now.
 var ErrRateLimited = errors.New("rate limited")
 
 // Gateway gives sessions their models.
 type Gateway interface {
-	// Session opens the models of one session. Until Allow nothing answers.
+	// Session opens the models of one session. They refuse requests until Allow.
 	Session(ctx context.Context, spec Spec) (Session, error)
 }
 
-// Spec says for whom models are wanted.
+// Spec says which models a session needs, and for whom.
 type Spec struct {
 	Trial      string
 	Attempt    int
@@ -37,7 +37,7 @@ type Spec struct {
 	Budget     cell.Budget // shared by all sessions of the role in the attempt
 	Hosted     bool        // tools that a provider runs itself, such as a search, may be used
 	// Dir is the folder of the attempt, and Append adds a line of JSON to a file
-	// of it; nil writes nothing down.
+	// of it; nil writes nothing.
 	Dir    string
 	Append func(file string, line any)
 	// Dialects are what the plugin speaks, for an endpoint that can choose.
@@ -47,8 +47,8 @@ type Spec struct {
 	Inside func(ctx context.Context, port int, serve func(net.Conn)) (*host.Port, error)
 }
 
-// Refusal is why the models of a session serve no more: a request that a budget
-// had no room for, or a provider that can serve nobody.
+// Refusal is why the models of a session are no longer served: a request did not
+// fit into a budget, or the provider can serve nobody.
 type Refusal struct {
 	Scope    record.Scope // of the budget; empty: it is the attempt's own
 	First    bool         // the budget was untouched: it is too small for any such request
@@ -75,15 +75,15 @@ type Session interface {
 	Refused() error
 	// Last is the last request; nil: there was none.
 	Last() *record.Exchange
-	// Served is whether requests came, and each of them got a whole answer.
+	// Served says whether there were requests and each got a complete response.
 	Served() bool
-	// Silent is whether a request that was under way at that time still waits
-	// for a first sign of its provider after it.
+	// Silent says whether a request that was sent before that time still waits
+	// for the first byte of its response.
 	Silent(since time.Time) bool
-	// Waited is the time that requests waited for a rate limit so far.
+	// Waited is how long requests have waited for a rate limit so far.
 	Waited() time.Duration
 	Usage() []record.Usage
-	// Findings are what was odd about its requests.
+	// Findings are what was unusual about its requests.
 	Findings() []verifier.Finding
 	Close(ctx context.Context) error
 }

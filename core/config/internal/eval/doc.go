@@ -3,5 +3,5 @@
 // expression can cost, reads files only where it is allowed to, and keeps
 // secrets out of values until they are asked for.
 //
-// It must not know any block of an experiment, and prints nothing.
+// It knows no block of an experiment, and prints nothing.
 package eval

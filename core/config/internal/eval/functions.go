@@ -49,7 +49,7 @@ func pure() map[string]function.Function {
 		"base64decode": text("text", func(s string) (string, error) {
 			b, err := base64.StdEncoding.DecodeString(s)
 			if err == nil && !utf8.Valid(b) {
-				err = errors.New("the bytes are no UTF-8 text")
+				err = errors.New("the bytes are not UTF-8 text")
 			}
 			return string(b), err
 		}),
@@ -68,7 +68,7 @@ func (e *Env) functions() map[string]function.Function {
 	fs["file"] = text("path", func(path string) (string, error) {
 		content, err := e.reader.Read(path)
 		if err == nil && !utf8.Valid(content) {
-			err = fmt.Errorf("%q is no UTF-8 text", path)
+			err = fmt.Errorf("%q is not UTF-8 text", path)
 		}
 		return string(content), err
 	})

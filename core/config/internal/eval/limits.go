@@ -19,9 +19,6 @@ const (
 	// MaxValue is the largest value, in units: a byte of text or a number is one,
 	// an element of a list, map or object 64.
 	MaxValue = 1 << 20
-	// maxCopies is the same for all values that an expression names, each as often
-	// as it is named.
-	maxCopies = 32 << 20
 	// maxHeap is how many bytes the program may grow by during one evaluation.
 	maxHeap = 256 << 20
 	// maxExponent bounds numbers: 2^4096 has 1,234 digits.
@@ -123,20 +120,6 @@ func weigh(v cty.Value, limit int) (units int, err error) {
 		return 0, fmt.Errorf("%w: at most %d MiB, or %d elements", errTooLarge, MaxValue>>20, MaxValue/element)
 	}
 	return units, nil
-}
-
-// copied is an error when one text could become too large in one step: by naming
-// large values again and again.
-func copied(ctx *hcl.EvalContext, names []hcl.Traversal) error {
-	units := 0
-	for _, t := range names {
-		v, _ := t.TraverseAbs(ctx)
-		n, err := weigh(v, MaxValue)
-		if units += n; err != nil || units > maxCopies {
-			return fmt.Errorf("%w: what the expression names may have %d MiB in all", errTooLarge, maxCopies>>20)
-		}
-	}
-	return nil
 }
 
 // limited is f with a limit on the size of its results, and with the marks of

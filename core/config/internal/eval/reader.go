@@ -65,7 +65,7 @@ func (r *Reader) Read(path string) ([]byte, error) {
 			return err
 		}
 		if !info.Mode().IsRegular() {
-			return errors.New("no regular file")
+			return errors.New("not a regular file")
 		}
 		content, err = io.ReadAll(io.LimitReader(f, maxFile+1))
 		if err == nil && len(content) > maxFile {
@@ -203,7 +203,7 @@ func within(dir, path string) bool {
 // folders), sorted. Links to files are listed, links to folders are not followed.
 func (r *Reader) Glob(pattern string) ([]string, error) {
 	if len(pattern) > 1000 || strings.Count(pattern, "{") > 4 || !doublestar.ValidatePattern(pattern) {
-		return nil, fmt.Errorf("%q is no pattern: use *, ?, [a-z], {a,b} and **", pattern)
+		return nil, fmt.Errorf("%q is not a pattern: use *, ?, [a-z], {a,b} and **", pattern)
 	}
 	base, _ := doublestar.SplitPattern(filepath.ToSlash(r.absPattern(pattern)))
 	given, _ := doublestar.SplitPattern(pattern)

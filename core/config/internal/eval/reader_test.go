@@ -71,8 +71,8 @@ func TestFilesAreReadInTheFolderAlone(t *testing.T) {
 		{name: "loop", path: "loop", err: "loop"},
 		{name: "missing", path: "none.txt", err: "no such file"},
 		{name: "missing outside", path: "../outside/none.txt", err: "outside the experiment's folder"},
-		{name: "folder", path: "sub", err: "no regular file"},
-		{name: "FIFO", path: "fifo", err: "no regular file"},
+		{name: "folder", path: "sub", err: "not a regular file"},
+		{name: "FIFO", path: "fifo", err: "not a regular file"},
 		{name: "large", path: "large.bin", err: "larger than 1 MiB"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestGlobLooksInTheFolderAlone(t *testing.T) {
 		{pattern: "sub/../../outside/*", err: "outside the experiment's folder"},
 		{pattern: outside + "/*", err: "outside the experiment's folder"},
 		{pattern: "/etc/*", err: "outside the experiment's folder"},
-		{pattern: "[a", err: "no pattern"},
-		{pattern: strings.Repeat("{a,b}", 9), err: "no pattern"},
+		{pattern: "[a", err: "not a pattern"},
+		{pattern: strings.Repeat("{a,b}", 9), err: "not a pattern"},
 	} {
 		r, err := eval.NewReader(dir, nil)
 		if err != nil {

@@ -177,7 +177,7 @@ func (s *Scope) eval(expr hclsyntax.Expression) (v cty.Value, diags hcl.Diagnost
 		if p := recover(); p != nil {
 			v, diags = cty.DynamicVal, hcl.Diagnostics{{
 				Severity: hcl.DiagError, Summary: "Expression cannot be evaluated",
-				Detail: fmt.Sprintf("The evaluation ended in %.200q. Please report this with the expression.", fmt.Sprint(p)), Subject: expr.Range().Ptr(),
+				Detail: fmt.Sprintf("The evaluation failed with %.200q. Please report this with the expression.", fmt.Sprint(p)), Subject: expr.Range().Ptr(),
 			}}
 		}
 	}()
@@ -189,9 +189,6 @@ func (s *Scope) eval(expr hclsyntax.Expression) (v cty.Value, diags hcl.Diagnost
 		return cty.DynamicVal, diags
 	}
 	ctx, diags := s.context(traversals)
-	if err := copied(ctx, traversals); err != nil {
-		return cty.DynamicVal, append(diags, tooLarge(expr.Range(), err))
-	}
 	v, more := expr.Value(ctx)
 	diags = append(diags, explain(more)...)
 	if diags.HasErrors() {

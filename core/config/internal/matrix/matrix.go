@@ -1,5 +1,5 @@
 // Package matrix expands the matrix block of an experiment into points: the
-// values that each cell has on the axes. It must not know what a cell is.
+// values that each cell has on the axes. It knows nothing of cells.
 package matrix
 
 import (
@@ -52,7 +52,7 @@ func Names(block *hclsyntax.Block) []string {
 	return names
 }
 
-// Expand works out the axes and the points of a matrix block, the last axis
+// Expand evaluates the axes and the points of a matrix block, the last axis
 // fastest, then what is included. Without a block (nil) there is one point,
 // without values. With errors there is none, and an axis that is wrong has no
 // values. sc is a scope in which the matrix cannot be read.
@@ -89,7 +89,7 @@ func Expand(ctx context.Context, sc *eval.Scope, block *hclsyntax.Block) ([]Axis
 	return m.axes, points, m.diags
 }
 
-// expansion is the work on one matrix.
+// expansion expands one matrix.
 type expansion struct {
 	ctx    context.Context //nolint:containedctx // lives as long as one call of Expand
 	sc     *eval.Scope
@@ -121,7 +121,7 @@ func (m *expansion) axis(a *hclsyntax.Attribute) []Value {
 	case v.IsNull() || !t.IsTupleType() && !t.IsListType() && !t.IsSetType():
 		return wrong("Write the list of its values: %s = [ … ].", a.Name)
 	case v.LengthInt() == 0:
-		return wrong("It has no values, so there would be no cells.")
+		return wrong("It has no values, so there are no cells.")
 	case v.LengthInt() > MaxPoints:
 		return wrong("It has more than %d values.", MaxPoints)
 	}
@@ -133,7 +133,7 @@ func (m *expansion) axis(a *hclsyntax.Attribute) []Value {
 			return wrong("%s", problem)
 		}
 		if slices.ContainsFunc(out, func(o Value) bool { return o.id == value.id }) {
-			return wrong("It has %s twice. For repetitions write repeat in the experiment.", value.Text)
+			return wrong("It has %s twice. To repeat trials, set repeat in the experiment.", value.Text)
 		}
 		out = append(out, value)
 	}

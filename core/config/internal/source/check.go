@@ -45,7 +45,7 @@ func (c *Checker) body(body *hclsyntax.Body, fs []Field, axes bool) {
 	c.nested(body, fs)
 }
 
-// hereIs says what to write instead of a name that is unknown here.
+// hereIs suggests what to write instead of an unknown name.
 func hereIs(name string, fs []Field) string {
 	if len(fs) == 0 {
 		return " This block takes no settings."
@@ -108,7 +108,7 @@ func (c *Checker) unknownBlock(b *hclsyntax.Block, fs []Field, attribute bool) {
 // twice reports a block that is there already, as a block or as an attribute.
 func (c *Checker) twice(first map[string]*hclsyntax.Block, b *hclsyntax.Block, attr *hclsyntax.Attribute) {
 	if attr != nil {
-		c.Add(b.DefRange(), fmt.Sprintf("%q is there twice", b.Type), "It is also an attribute at %s. Keep one of them.", Place(attr.SrcRange))
+		c.Add(b.DefRange(), fmt.Sprintf("%q is defined twice", b.Type), "It is also an attribute at %s. Keep one of them.", Place(attr.SrcRange))
 	}
 	if f := first[b.Type]; f != nil {
 		c.Add(b.DefRange(), fmt.Sprintf("More than one %s block", b.Type), "The first is at %s. Keep one of them.", Place(f.DefRange()))

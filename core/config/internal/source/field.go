@@ -30,7 +30,7 @@ const (
 	BodyAxes   = "axes"   // any attributes, beside the nested blocks
 )
 
-// Fields reads the tags of a block. A fault is a bug of this program.
+// Fields reads the tags of a block. A fault is a bug in Berth.
 func Fields(t reflect.Type) []Field {
 	s, err := pluginconfig.SchemaOf(reflect.New(t).Interface())
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 )
 
 // errSecretUse says no more than that, because the cause may quote a secret.
-var errSecretUse = errors.New("what the experiment makes of the secret cannot be worked out with its value")
+var errSecretUse = errors.New("the expression cannot be evaluated with the value of the secret")
 
-// Hole is a place in the experiment whose value is a secret, or made of one.
+// Hole is a value in the experiment that is a secret, or made of one.
 type Hole struct {
 	cell.Secret
 
@@ -37,8 +37,8 @@ type leaf struct {
 	want  cty.Type
 }
 
-// tree makes plain values of v. inside is the way from the attribute to v,
-// secrets are those that what v is in is made of.
+// tree makes plain values of v. inside is the path from the attribute to v;
+// secrets are those of the values that v is in.
 func (l *leaf) tree(v cty.Value, path pluginconfig.Path, inside []any, secrets []string) (any, bool) {
 	v, marks := v.Unmark()
 	for m := range marks {
@@ -74,7 +74,7 @@ func (l *leaf) tree(v cty.Value, path pluginconfig.Path, inside []any, secrets [
 	case v.Type() == cty.Number:
 		return number(v.AsBigFloat()), true
 	}
-	l.r.Fail(l.attr.Expr.Range(), "Value cannot be stored", "%s is no plain value.", v.Type().FriendlyName())
+	l.r.Fail(l.attr.Expr.Range(), "Value cannot be stored", "%s is not a plain value.", v.Type().FriendlyName())
 	return nil, false
 }
 
@@ -101,7 +101,7 @@ func (l *leaf) container(v cty.Value, path pluginconfig.Path, inside []any, secr
 	return out, true
 }
 
-// secret makes a hole of a value that is a secret or made of one.
+// secret notes a value that is a secret or made of one, to be read later.
 func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets []string) (any, bool) {
 	names := strings.Join(secrets, ", ")
 	if !l.field.Secrets {
@@ -134,7 +134,7 @@ func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets
 	return h.Label, true
 }
 
-// value evaluates the attribute again, in a scope in which secrets have values,
+// value evaluates the attribute again, in a scope that has values for secrets,
 // and takes the text out of it. Where the text has an expression of its own,
 // only that is evaluated: another one beside it may need a secret that is not
 // set. Its error says nothing about the value.
@@ -161,8 +161,8 @@ func (l *leaf) value(sc *eval.Scope, inside []any) (string, error) {
 	return v.AsString(), nil
 }
 
-// element is the innermost expression that makes the value inside leads to, and
-// the rest of the way.
+// element is the innermost expression that makes the value at the path inside,
+// and the rest of the path.
 func element(e hclsyntax.Expression, inside []any) (hclsyntax.Expression, []any) {
 	for len(inside) > 0 {
 		var next hclsyntax.Expression
@@ -197,7 +197,7 @@ func member(e *hclsyntax.ObjectConsExpr, key any) (found hclsyntax.Expression) {
 	return found
 }
 
-// steps is the way to an element as the path of a problem has it.
+// steps is the path to an element, as in the path of a problem.
 func steps(inside []any) []pluginconfig.Step {
 	var out []pluginconfig.Step
 	for _, step := range inside {

@@ -115,9 +115,7 @@ func (r *Reading) Report(ps []pluginconfig.Problem) {
 
 // Fail reports an error.
 func (r *Reading) Fail(at hcl.Range, summary, format string, a ...any) {
-	r.Diags = append(r.Diags, &hcl.Diagnostic{
-		Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, a...), Subject: &at,
-	})
+	r.Diags = append(r.Diags, At(at, summary, format, a...))
 }
 
 // Into decodes what was read; what does not fit is reported.
@@ -172,7 +170,7 @@ func (r *Reading) blocks(b *hclsyntax.Body, f Field, path pluginconfig.Path, tre
 		case f.Type == pluginconfig.BlockMap && len(inner.Labels) == 1:
 			label := inner.Labels[0]
 			if byLabel[label] != nil {
-				r.Fail(inner.DefRange(), fmt.Sprintf("The %s %q is there twice", f.Name, label), "Rename or remove one of them.")
+				r.Fail(inner.DefRange(), fmt.Sprintf("%s %q is defined twice", f.Name, label), "Rename or remove one of them.")
 			}
 			byLabel[label] = r.body(inner.Body, f.Nested, path.Key(label))
 		}

@@ -1,6 +1,6 @@
 // Package source reads the files of an experiment: parsing with limits, checks
 // of names, the evaluation of a block into JSON by the fields that it has, and
-// the places of problems. It must not know which blocks there are.
+// the places of problems. It does not know which blocks there are.
 package source
 
 import (
@@ -164,26 +164,25 @@ func Unparsable(name string, src []byte) *hcl.Diagnostic {
 		if line++; !utf8.Valid(text) { // the parser would say so of every such character, and print it
 			return &hcl.Diagnostic{
 				Severity: hcl.DiagError, Summary: "Not text",
-				Detail: fmt.Sprintf("%s, line %d: bytes that are not UTF-8. Write it as UTF-8, or name the file that is meant.", name, line),
+				Detail: fmt.Sprintf("%s, line %d: bytes that are not UTF-8. Save it as UTF-8, or name another file.", name, line),
 			}
 		}
 	}
 	return tooDeep(name, src)
 }
 
-// few are the first of the problems of a file that cannot be parsed: of one that
-// is no HCL at all, every line has some.
+// few keeps the first problems of a file that cannot be parsed. In a file that is
+// not HCL at all, every line has some.
 func few(diags hcl.Diagnostics) hcl.Diagnostics {
 	const most = 10
 	if more := len(diags) - most; more > 0 {
 		at := diags[most]
-		diags = append(diags[:most:most], At(*at.Subject, at.Summary, "%d more problems like this are not shown. Is this an experiment?", more))
+		diags = append(diags[:most:most], At(*at.Subject, at.Summary, "%d more problems like this are not shown. Is this file an experiment?", more))
 	}
 	return diags
 }
 
-// tooDeep finds what would make the parser, or the evaluation, call itself too
-// often: brackets in brackets, and operators of one expression, each of which
+// tooDeep finds what would make the parser or the evaluation recurse too deeply: brackets in brackets, and operators of one expression, each of which
 // holds all before it.
 func tooDeep(name string, src []byte) *hcl.Diagnostic {
 	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos) // the parser reports what is wrong

@@ -1,5 +1,5 @@
-// Package variable works out the values of the variables of an experiment, from
-// outside and from their defaults, and checks them by their own rules.
+// Package variable evaluates the variables of an experiment, from values given
+// outside and from defaults, and checks them with their validation rules.
 package variable
 
 import (
@@ -48,7 +48,7 @@ type Given struct {
 	LookupEnv func(string) (string, bool)
 }
 
-// loader is the work on all variables.
+// loader evaluates all variables.
 type loader struct {
 	src   *source.Source
 	given Given
@@ -58,7 +58,7 @@ type loader struct {
 	masks []hcl.Range
 }
 
-// Values works out the value of each variable block. The ranges are places in
+// Values evaluates each variable block. The ranges are places in
 // the files that must not be shown.
 func Values(ctx context.Context, src *source.Source, blocks []*hclsyntax.Block, g Given) (map[string]eval.Variable, []hcl.Range, hcl.Diagnostics) {
 	l := &loader{src: src, given: g, ctx: ctx, plain: eval.Plain()}
@@ -142,7 +142,7 @@ func (l *loader) fileValue(e hcl.Expression) (cty.Value, hcl.Diagnostics) {
 // plainValue evaluates an expression that may not refer to anything.
 func (l *loader) plainValue(e hclsyntax.Expression, want cty.Type) (cty.Value, hcl.Diagnostics) {
 	for _, t := range e.Variables() {
-		return cty.DynamicVal, hcl.Diagnostics{source.At(t.SourceRange(), "Nothing can be read here", "Variables are worked out before everything else. Write a plain value; use locals for values made of others.")}
+		return cty.DynamicVal, hcl.Diagnostics{source.At(t.SourceRange(), "References are not allowed here", "Variables are evaluated before everything else. Write a plain value; use locals for values made of others.")}
 	}
 	v, diags := l.plain.Eval(l.ctx, e)
 	if diags.HasErrors() {
@@ -171,7 +171,7 @@ func (l *loader) values(declared map[string]*variable, names []string) map[strin
 			}
 			val, diags := l.fileValue(a.Expr)
 			if diags.HasErrors() {
-				l.diags = append(l.diags, source.At(a.Range, "Value cannot be read", "A file of variables holds plain values: %s = \"text\", a number, a list or a map. Nothing can be called or referred to.", a.Name))
+				l.diags = append(l.diags, source.At(a.Range, "Value cannot be read", "A file of variables has plain values: %s = \"text\", a number, a list or a map. Nothing can be called or referred to.", a.Name))
 				continue
 			}
 			out[a.Name] = value{from: file, val: val, at: a.Expr.Range().Ptr()}
@@ -280,7 +280,7 @@ func (v *variable) fromText(name string, g value) (cty.Value, hcl.Diagnostics) {
 	}
 	wrong := func() (cty.Value, hcl.Diagnostics) {
 		return cty.DynamicVal, hcl.Diagnostics{source.At(v.block.DefRange(), "Wrong value for a variable",
-			"%q is a %s, and what %s says is none. Write it as in a file, such as [\"a\", \"b\"] or { key = 1 }.", name, typeexpr.TypeString(v.typ), g.from)}
+			"%q is a %s, but the value from %s is not. Write it as in a file, such as [\"a\", \"b\"] or { key = 1 }.", name, typeexpr.TypeString(v.typ), g.from)}
 	}
 	src := []byte(g.text)
 	if len(src) > source.MaxFile || source.Unparsable(g.from, src) != nil {
@@ -297,7 +297,7 @@ func (v *variable) fromText(name string, g value) (cty.Value, hcl.Diagnostics) {
 	return val, nil
 }
 
-// Validate asks the validation blocks of the variables.
+// Validate evaluates the validation blocks of the variables.
 func Validate(ctx context.Context, env *eval.Env, vars map[string]eval.Variable, blocks []*hclsyntax.Block) hcl.Diagnostics {
 	var diags hcl.Diagnostics
 	for _, b := range blocks {
@@ -306,7 +306,7 @@ func Validate(ctx context.Context, env *eval.Env, vars map[string]eval.Variable,
 			switch {
 			case rule.Type != "validation":
 			case cond == nil || message == nil:
-				diags = append(diags, source.At(rule.DefRange(), "Rule is not complete", "A validation has a condition and an error_message."))
+				diags = append(diags, source.At(rule.DefRange(), "Incomplete validation", "Write a condition and an error_message."))
 			default:
 				name := b.Labels[0]
 				diags = append(diags, check(ctx, env, name, vars[name].Sensitive, [2]hclsyntax.Expression{cond.Expr, message.Expr})...)
@@ -316,7 +316,7 @@ func Validate(ctx context.Context, env *eval.Env, vars map[string]eval.Variable,
 	return diags
 }
 
-// check asks one rule: its condition, and its message when that is false.
+// check evaluates one rule: its condition, and its message when that is false.
 func check(ctx context.Context, env *eval.Env, name string, secret bool, rule [2]hclsyntax.Expression) hcl.Diagnostics {
 	cond, message := rule[0], rule[1]
 	const why = "A variable is checked before there are cells."
@@ -326,14 +326,14 @@ func check(ctx context.Context, env *eval.Env, name string, secret bool, rule [2
 	secret = secret || len(eval.SecretsOf(ok)) > 0
 	if diags.HasErrors() {
 		if secret {
-			return hcl.Diagnostics{source.At(cond.Range(), "Rule cannot be worked out", "It failed with the value of %q, which is not shown because it is sensitive.", name)}
+			return hcl.Diagnostics{source.At(cond.Range(), "Condition cannot be evaluated", "It failed with the value of %q, which is not shown because it is sensitive.", name)}
 		}
 		return diags
 	}
 	ok, _ = ok.UnmarkDeep()
 	ok, err := convert.Convert(ok, cty.Bool)
 	if err != nil || ok.IsNull() {
-		return hcl.Diagnostics{source.At(cond.Range(), "Rule is neither true nor false", "A condition is true for good values and false for others.")}
+		return hcl.Diagnostics{source.At(cond.Range(), "Condition is not true or false", "A condition is true for valid values and false for others.")}
 	}
 	if !ok.IsKnown() || ok.True() {
 		return nil
@@ -343,7 +343,7 @@ func check(ctx context.Context, env *eval.Env, name string, secret bool, rule [2
 		return diags
 	}
 	if len(eval.SecretsOf(text)) > 0 || !text.IsKnown() || text.IsNull() || text.Type() != cty.String {
-		return hcl.Diagnostics{source.At(message.Range(), "Message cannot be shown", "An error_message is text without secrets.")}
+		return hcl.Diagnostics{source.At(message.Range(), "Wrong error_message", "Write text that does not depend on a secret.")}
 	}
 	return hcl.Diagnostics{source.At(cond.Range(), fmt.Sprintf("Variable %q is not valid", name), "%s", text.AsString())}
 }

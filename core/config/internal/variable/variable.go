@@ -238,7 +238,7 @@ func (v *variable) value(name string, g value) (cty.Value, hcl.Diagnostics) {
 		}
 		if g.text != "" || g.val == cty.NilVal {
 			var diags hcl.Diagnostics
-			if val, diags = v.fromText(name, g); diags.HasErrors() {
+			if val, diags = v.fromText(g); diags.HasErrors() {
 				return val, diags
 			}
 		}
@@ -274,13 +274,13 @@ func (g value) source() string {
 
 // fromText reads a value of the command line or a host variable: as it is for a
 // string or without a type, else as an HCL expression.
-func (v *variable) fromText(name string, g value) (cty.Value, hcl.Diagnostics) {
+func (v *variable) fromText(g value) (cty.Value, hcl.Diagnostics) {
 	if v.typ == cty.String || v.block.Body.Attributes["type"] == nil {
 		return cty.StringVal(g.text), nil
 	}
 	wrong := func() (cty.Value, hcl.Diagnostics) {
 		return cty.DynamicVal, hcl.Diagnostics{source.At(v.block.DefRange(), "Wrong value for a variable",
-			"%q is a %s, but the value from %s is not. Write it as in a file, such as [\"a\", \"b\"] or { key = 1 }.", name, typeexpr.TypeString(v.typ), g.from)}
+			"The value from %s is not an HCL expression of type %s. Write it as in a file, such as \"text\", [\"a\", \"b\"] or { key = 1 }.", g.from, typeexpr.TypeString(v.typ))}
 	}
 	src := []byte(g.text)
 	if len(src) > source.MaxFile || source.Unparsable(g.from, src) != nil {

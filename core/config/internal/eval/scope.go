@@ -233,7 +233,7 @@ func (s *Scope) variables() cty.Value {
 	for name, v := range s.env.vars {
 		vals[name] = v.Value
 		if v.Sensitive {
-			vals[name], _ = s.secrets.value(varPrefix+name, v.Value.Type()) // it always has a value
+			vals[name] = s.secrets.value(varPrefix+name, v.Value.Type())
 		}
 	}
 	return cty.ObjectVal(vals)

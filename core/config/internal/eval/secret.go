@@ -1,7 +1,6 @@
 package eval
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,19 +55,16 @@ func SecretsOf(v cty.Value) []string {
 	return names
 }
 
-// value is the value of a secret of a type, with its mark. Without Secrets it
-// is unknown.
-func (s Secrets) value(name string, t cty.Type) (cty.Value, error) {
+// value is the value of a secret of a type, with its mark: unknown without
+// Secrets, and if they have none of this name and type.
+func (s Secrets) value(name string, t cty.Type) cty.Value {
 	v := cty.UnknownVal(t)
 	if s != nil {
-		if v = s(name); v == cty.NilVal {
-			return v, errors.New("the host variable " + name + " is not set")
+		if given := s(name); given != cty.NilVal && given.Type().Equals(t) {
+			v = given
 		}
 	}
-	if !v.Type().Equals(t) { // the label of a variable that is no string
-		v = cty.UnknownVal(t)
-	}
-	return v.Mark(Mark{name}), nil
+	return v.Mark(Mark{name})
 }
 
 // function is the function secret.
@@ -82,7 +78,9 @@ func (s Secrets) function() function.Function {
 			return cty.String, nil
 		},
 		RefineResult: func(b *cty.RefinementBuilder) *cty.RefinementBuilder { return b.NotNull() },
-		Impl:         func(args []cty.Value, _ cty.Type) (cty.Value, error) { return s.value(args[0].AsString(), cty.String) },
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			return s.value(args[0].AsString(), cty.String), nil
+		},
 	})
 }
 

@@ -135,17 +135,10 @@ func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets
 }
 
 // value evaluates the attribute again, in a scope that has values for secrets,
-// and takes the text out of it. Where the text has an expression of its own,
-// only that is evaluated: another one beside it may need a secret that is not
-// set. Its error says nothing about the value.
+// and takes the text out of it. Its error says nothing about the value.
 func (l *leaf) value(sc *eval.Scope, inside []any) (string, error) {
-	want := l.want
-	expr, rest := element(l.attr.Expr, inside)
-	if len(rest) < len(inside) {
-		inside, want = rest, cty.DynamicPseudoType
-	}
-	v, diags := sc.Eval(context.Background(), expr)
-	v, err := convert.Convert(v, want)
+	v, diags := sc.Eval(context.Background(), l.attr.Expr)
+	v, err := convert.Convert(v, l.want)
 	if err != nil || diags.HasErrors() {
 		return "", errSecretUse
 	}
@@ -159,42 +152,6 @@ func (l *leaf) value(sc *eval.Scope, inside []any) (string, error) {
 		return "", errSecretUse
 	}
 	return v.AsString(), nil
-}
-
-// element is the innermost expression that makes the value at the path inside,
-// and the rest of the path.
-func element(e hclsyntax.Expression, inside []any) (hclsyntax.Expression, []any) {
-	for len(inside) > 0 {
-		var next hclsyntax.Expression
-		switch e := e.(type) {
-		case *hclsyntax.TupleConsExpr:
-			if i, ok := inside[0].(int); ok && i < len(e.Exprs) {
-				next = e.Exprs[i]
-			}
-		case *hclsyntax.ObjectConsExpr:
-			next = member(e, inside[0])
-		}
-		if next == nil {
-			break
-		}
-		e, inside = next, inside[1:]
-	}
-	return e, inside
-}
-
-// member is the expression of a key: of several the last, as in HCL. Nil where
-// a key has to be worked out, which may be the one.
-func member(e *hclsyntax.ObjectConsExpr, key any) (found hclsyntax.Expression) {
-	for _, item := range e.Items {
-		k, diags := item.KeyExpr.Value(nil)
-		if diags.HasErrors() || !k.IsKnown() || k.IsNull() || k.Type() != cty.String {
-			return nil
-		}
-		if k.AsString() == key {
-			found = item.ValueExpr
-		}
-	}
-	return found
 }
 
 // steps is the path to an element, as in the path of a problem.

@@ -46,21 +46,6 @@ type Variable struct {
 	Sensitive bool
 }
 
-// Env is what all expressions of one experiment share.
-type Env struct {
-	reader    *Reader
-	lookupEnv func(string) (string, bool)
-	refs      map[string][]string // labels by kind of block
-	vars      map[string]Variable
-	locals    map[string]hclsyntax.Expression
-	axes      []string
-
-	mu      sync.Mutex       // one evaluation at a time: functions share the reader
-	left    time.Duration    // for evaluations
-	stopped atomic.Bool      // an evaluation did not end: there is no other
-	base    *hcl.EvalContext // references and functions
-}
-
 // Names is what the expressions of an experiment can refer to.
 type Names struct {
 	Refs      map[string][]string // labels by kind of block; each kind that exists has an entry
@@ -69,14 +54,27 @@ type Names struct {
 	Axes      []string // of the matrix, so that a typo is found before a cell is known
 }
 
+// Env is what all expressions of one experiment share.
+type Env struct {
+	Names
+
+	reader    *Reader
+	lookupEnv func(string) (string, bool)
+
+	mu      sync.Mutex       // one evaluation at a time: functions share the reader
+	left    time.Duration    // for evaluations
+	stopped atomic.Bool      // an evaluation did not end: there is no other
+	base    *hcl.EvalContext // references and functions
+}
+
 // NewEnv makes an Env. lookup may be nil.
 func NewEnv(r *Reader, lookup func(string) (string, bool), names Names) *Env {
 	if lookup == nil {
 		lookup = func(string) (string, bool) { return "", false }
 	}
-	e := &Env{reader: r, lookupEnv: lookup, refs: names.Refs, vars: names.Variables, locals: names.Locals, axes: names.Axes, left: maxTotal}
+	e := &Env{Names: names, reader: r, lookupEnv: lookup, left: maxTotal}
 	e.base = &hcl.EvalContext{Variables: map[string]cty.Value{}, Functions: e.functions()}
-	for kind, labels := range e.refs {
+	for kind, labels := range e.Refs {
 		refs := map[string]cty.Value{}
 		for _, l := range labels {
 			refs[l] = Ref(kind, l)
@@ -211,7 +209,7 @@ func (s *Scope) context(traversals []hcl.Traversal) (*hcl.EvalContext, hcl.Diagn
 		if t.RootName() != "local" {
 			continue
 		}
-		names := slices.Sorted(maps.Keys(s.env.locals))
+		names := slices.Sorted(maps.Keys(s.env.Locals))
 		if name, _, ok := second(t); ok {
 			names = []string{name}
 		}
@@ -230,7 +228,7 @@ func (s *Scope) context(traversals []hcl.Traversal) (*hcl.EvalContext, hcl.Diagn
 
 func (s *Scope) variables() cty.Value {
 	vals := map[string]cty.Value{}
-	for name, v := range s.env.vars {
+	for name, v := range s.env.Variables {
 		vals[name] = v.Value
 		if v.Sensitive {
 			vals[name] = s.secrets.value(varPrefix+name, v.Value.Type())
@@ -251,7 +249,7 @@ func (s *Scope) local(name string, from hcl.Range) (cty.Value, hcl.Diagnostics) 
 		}}
 	}
 	s.busy = append(s.busy, name)
-	v, diags := s.eval(s.env.locals[name])
+	v, diags := s.eval(s.env.Locals[name])
 	s.busy = s.busy[:len(s.busy)-1]
 	s.memo[name] = v
 	return v, diags
@@ -260,7 +258,7 @@ func (s *Scope) local(name string, from hcl.Range) (cty.Value, hcl.Diagnostics) 
 // Local evaluates one local, to report what is wrong with it. Safe for
 // concurrent use.
 func (s *Scope) Local(ctx context.Context, name string) hcl.Diagnostics {
-	expr := s.env.locals[name]
+	expr := s.env.Locals[name]
 	_, diags := s.run(ctx, expr, func() (cty.Value, hcl.Diagnostics) { return s.local(name, expr.Range()) })
 	return diags
 }
@@ -272,18 +270,18 @@ func (s *Scope) check(t hcl.Traversal) hcl.Diagnostics {
 	what := ""
 	switch root {
 	case "var":
-		what, known = "variable", slices.Sorted(maps.Keys(s.env.vars))
+		what, known = "variable", slices.Sorted(maps.Keys(s.env.Variables))
 	case "local":
-		what, known = "local", slices.Sorted(maps.Keys(s.env.locals))
+		what, known = "local", slices.Sorted(maps.Keys(s.env.Locals))
 	case "matrix":
 		if s.noMatrix != "" {
 			return hcl.Diagnostics{{
 				Severity: hcl.DiagError, Summary: "The matrix cannot be read here", Detail: s.noMatrix, Subject: t.SourceRange().Ptr(),
 			}}
 		}
-		what, known = "axis", s.env.axes
+		what, known = "axis", s.env.Axes
 	default:
-		labels, ok := s.env.refs[root]
+		labels, ok := s.env.Refs[root]
 		if !ok {
 			return nil // HCL reports it, with a suggestion
 		}

@@ -27,7 +27,7 @@ func Labels(name string) cty.Value {
 // expression makes of them, or the diagnostics of its evaluation.
 func (e *Env) Real(name string) cty.Value {
 	if v, ok := strings.CutPrefix(name, varPrefix); ok {
-		return e.vars[v].Value
+		return e.Variables[v].Value
 	}
 	if s, ok := e.lookupEnv(name); ok {
 		return cty.StringVal(s)

@@ -39,7 +39,7 @@ type leaf struct {
 
 // tree makes plain values of v. inside is the path from the attribute to v;
 // secrets are those of the values that v is in.
-func (l *leaf) tree(v cty.Value, path pluginconfig.Path, inside []any, secrets []string) (any, bool) {
+func (l *leaf) tree(v cty.Value, path pluginconfig.Path, inside []pluginconfig.Step, secrets []string) (any, bool) {
 	v, marks := v.Unmark()
 	for m := range marks {
 		if s, ok := m.(eval.Mark); ok && !slices.Contains(secrets, s.Name) {
@@ -78,14 +78,14 @@ func (l *leaf) tree(v cty.Value, path pluginconfig.Path, inside []any, secrets [
 	return nil, false
 }
 
-func (l *leaf) container(v cty.Value, path pluginconfig.Path, inside []any, secrets []string) (any, bool) {
+func (l *leaf) container(v cty.Value, path pluginconfig.Path, inside []pluginconfig.Step, secrets []string) (any, bool) {
 	t := v.Type()
 	if t.IsObjectType() || t.IsMapType() {
 		out := map[string]any{}
 		for it := v.ElementIterator(); it.Next(); {
 			key, e := it.Element()
 			k := key.AsString()
-			if x, ok := l.tree(e, path.Key(k), append(slices.Clip(inside), k), secrets); ok {
+			if x, ok := l.tree(e, path.Key(k), append(slices.Clip(inside), pluginconfig.Step{Kind: pluginconfig.StepKey, Name: k}), secrets); ok {
 				out[k] = x
 			}
 		}
@@ -95,14 +95,14 @@ func (l *leaf) container(v cty.Value, path pluginconfig.Path, inside []any, secr
 	for it := v.ElementIterator(); it.Next(); {
 		_, e := it.Element()
 		i := len(out)
-		x, _ := l.tree(e, path.Index(i), append(slices.Clip(inside), i), secrets)
+		x, _ := l.tree(e, path.Index(i), append(slices.Clip(inside), pluginconfig.Step{Kind: pluginconfig.StepIndex, Index: i}), secrets)
 		out = append(out, x)
 	}
 	return out, true
 }
 
 // secret notes a value that is a secret or made of one, to be read later.
-func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets []string) (any, bool) {
+func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []pluginconfig.Step, secrets []string) (any, bool) {
 	names := strings.Join(secrets, ", ")
 	if !l.field.Secrets {
 		l.r.unknown = append(l.r.unknown, path)
@@ -114,7 +114,7 @@ func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets
 		l.r.Fail(l.attr.Expr.Range(), "A secret must be text", "%q is %s that depends on %s. Take the text out of it, or use tostring.", l.field.Name, v.Type().FriendlyName(), names)
 		return nil, false
 	}
-	h := &Hole{At: locateExpr(l.attr.Expr, steps(inside))}
+	h := &Hole{At: locateExpr(l.attr.Expr, inside)}
 	h.Label = fmt.Sprintf("${%s}", names)
 	if s, err := l.value(l.r.scope.With(eval.Labels), inside); err == nil {
 		h.Label = s
@@ -136,7 +136,7 @@ func (l *leaf) secret(v cty.Value, path pluginconfig.Path, inside []any, secrets
 
 // value evaluates the attribute again, in a scope that has values for secrets,
 // and takes the text out of it. Its error says nothing about the value.
-func (l *leaf) value(sc *eval.Scope, inside []any) (string, error) {
+func (l *leaf) value(sc *eval.Scope, inside []pluginconfig.Step) (string, error) {
 	v, diags := sc.Eval(context.Background(), l.attr.Expr)
 	v, err := convert.Convert(v, l.want)
 	if err != nil || diags.HasErrors() {
@@ -154,38 +154,20 @@ func (l *leaf) value(sc *eval.Scope, inside []any) (string, error) {
 	return v.AsString(), nil
 }
 
-// steps is the path to an element, as in the path of a problem.
-func steps(inside []any) []pluginconfig.Step {
-	var out []pluginconfig.Step
-	for _, step := range inside {
-		switch s := step.(type) {
-		case string:
-			out = append(out, pluginconfig.Step{Kind: pluginconfig.StepKey, Name: s})
-		case int:
-			out = append(out, pluginconfig.Step{Kind: pluginconfig.StepIndex, Index: s})
-		}
-	}
-	return out
-}
-
 // stepInto is an element of a value; [cty.NilVal] when there is none.
-func stepInto(v cty.Value, step any) cty.Value {
+func stepInto(v cty.Value, step pluginconfig.Step) cty.Value {
 	if !v.IsKnown() || v.IsNull() {
 		return cty.NilVal
 	}
-	t := v.Type()
-	switch s := step.(type) {
-	case string:
-		switch {
-		case t.IsObjectType() && t.HasAttribute(s):
-			return v.GetAttr(s)
-		case t.IsMapType() && v.HasIndex(cty.StringVal(s)).True():
-			return v.Index(cty.StringVal(s))
-		}
-	case int:
-		if k := cty.NumberIntVal(int64(s)); (t.IsListType() || t.IsTupleType()) && v.HasIndex(k).True() {
-			return v.Index(k)
-		}
+	t, key := v.Type(), cty.StringVal(step.Name)
+	if step.Kind == pluginconfig.StepIndex {
+		key = cty.NumberIntVal(int64(step.Index))
+	}
+	switch {
+	case t.IsObjectType() && t.HasAttribute(step.Name):
+		return v.GetAttr(step.Name)
+	case (t.IsMapType() || t.IsListType() || t.IsTupleType()) && v.HasIndex(key).True():
+		return v.Index(key)
 	}
 	return cty.NilVal
 }

@@ -473,9 +473,11 @@ func TestListOfAFolderThatMayNotBeRead(t *testing.T) {
 		t.Skip("root may read everything")
 	}
 	root := dataset(t, map[string]string{"a": "one", "b": "two"})
-	if err := os.Chmod(filepath.Join(root, "b"), 0); err != nil {
+	closed := filepath.Join(root, "b")
+	if err := os.Chmod(closed, 0); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = os.Chmod(closed, 0o700) }) //nolint:gosec // a folder, so that it can be removed
 	if _, err := List(t.Context(), marked{}, root, ListOptions{}); err == nil || !strings.Contains(err.Error(), "make the folder readable") {
 		t.Errorf("got %v", err)
 	}

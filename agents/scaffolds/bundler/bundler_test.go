@@ -258,7 +258,8 @@ func TestWhatAKilledMakerLeftGoes(t *testing.T) {
 	registry(t, script(t))
 	dir := t.TempDir()
 	left, other := filepath.Join(dir, ".making-left"), filepath.Join(dir, ".making-other")
-	if err := errors.Join(os.MkdirAll(filepath.Join(left, "whole"), 0o500), os.Mkdir(other, 0o700)); err != nil {
+	whole := filepath.Join(left, "whole")
+	if err := errors.Join(os.MkdirAll(filepath.Join(whole, "part"), 0o700), os.Chmod(whole, 0o500), os.Chmod(left, 0o500), os.Mkdir(other, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(other)

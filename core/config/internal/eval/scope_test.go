@@ -98,7 +98,7 @@ func hostile() (exprs, locals map[string]string) {
 func TestEvaluationIsBounded(t *testing.T) {
 	exprs, locals := hostile()
 	if name := os.Getenv("BERTH_TEST_HOSTILE"); name != "" {
-		eval.LimitTime(time.Second)
+		eval.LimitTime(500 * time.Millisecond)
 		_, diags := env(t, locals).Scope(nil).Eval(t.Context(), parse(t, exprs[name]))
 		fmt.Fprintf(os.Stderr, "%d problems: %s\n", len(diags), diags.Error())
 		os.Exit(0)

@@ -107,14 +107,22 @@ func TestAStreamThatStallsIsBrokenOff(t *testing.T) {
 				<-r.Context().Done()
 			})
 			b := start(t, p.model(r.dialect), impatient(400*time.Millisecond))
-			silent := make(chan bool, 1)
+			silent, ended := make(chan bool, 1), make(chan struct{})
 			go func() {
 				<-begun
-				time.Sleep(50 * time.Millisecond)
-				silent <- b.Silent(time.Now())
+				for !b.Silent(time.Now()) {
+					select {
+					case <-ended:
+						silent <- false
+						return
+					case <-time.After(time.Millisecond):
+					}
+				}
+				silent <- true
 			}()
 			path, body := streaming(i)
 			got := b.ask(t.Context(), t, path, body)
+			close(ended)
 			if got.err == nil {
 				t.Errorf("the client took it for the end: %d %q", got.status, got.body)
 			}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/berth-eval/berth/environments/internal/dockerfile"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -41,6 +42,8 @@ type Engine interface {
 	Inspect(ctx context.Context, ref string) (Image, error)
 	// Pull fetches an image from its registry. Fails with ErrNoImage, ErrBusy.
 	Pull(ctx context.Context, ref string, log func(string)) error
+	// CannotBuild says why the engine cannot build such a Dockerfile; empty: it can.
+	CannotBuild(w dockerfile.Wants) string
 	// Build makes an image and names it. Fails with ErrBuild.
 	Build(ctx context.Context, b Build, log func(string)) error
 	// Load reads an archive and returns the names or IDs of its images.
@@ -112,6 +115,7 @@ type Build struct {
 	File    string    // of the Dockerfile in Context
 	Name    string    // that the image gets
 	Labels  map[string]string
+	Wants   dockerfile.Wants // of File
 }
 
 // OwnCap is the one capability beyond the engine's default: become.OwnCap, which

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/distribution/reference"
 
+	"github.com/berth-eval/berth/environments/internal/dockerfile"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -25,11 +27,22 @@ const (
 // loadTime is the longest load of an archive.
 const loadTime = 30 * time.Minute
 
-func dockerfile(im environment.Image) string {
+// fileOf is the name of an image's Dockerfile in its folder.
+func fileOf(im environment.Image) string {
 	if im.File == "" {
 		return "Dockerfile"
 	}
 	return im.File
+}
+
+// wantsOf is what an image's Dockerfile wants; nothing where it cannot be read,
+// which the build says.
+func wantsOf(im environment.Image) dockerfile.Wants {
+	text, err := os.ReadFile(filepath.Join(im.Build, fileOf(im)))
+	if err != nil {
+		return dockerfile.Wants{}
+	}
+	return dockerfile.Builder(text)
 }
 
 // archive splits a reference to an archive.
@@ -107,11 +120,11 @@ func nameOf(want *environment.Image) (string, error) {
 	case want.Build != "":
 		if want.Digest == "" {
 			var err error
-			if want.Digest, err = digestOf(want.Build, dockerfile(*want)); err != nil {
+			if want.Digest, err = digestOf(want.Build, fileOf(*want)); err != nil {
 				return "", fmt.Errorf("read build context %q: %w", want.Build, err)
 			}
 		}
-		return builds + short(want.Digest, dockerfile(*want)), nil
+		return builds + short(want.Digest, fileOf(*want)), nil
 	case isArchive:
 		info, err := os.Stat(file)
 		if err != nil {
@@ -217,17 +230,36 @@ func build(ctx context.Context, j *judgement, want environment.Image, name strin
 		return im, err
 	}
 	return r.once(ctx, job{what: name, limit: limit, here: here, work: func(ctx context.Context) error {
+		if err := r.failure(name); err != nil {
+			return err
+		}
 		log("build " + want.Build)
-		tar := contextOf(want.Build, dockerfile(want))
+		tar := contextOf(want.Build, fileOf(want))
 		defer tar.Close()
 		labels := mine()
 		labels[labelBuild] = want.Digest
-		err := r.Build(ctx, Build{Context: tar, File: dockerfile(want), Name: name, Labels: labels}, log)
+		b := Build{Context: tar, File: fileOf(want), Name: name, Labels: labels, Wants: wantsOf(want)}
+		err := r.Build(ctx, b, log)
 		if errors.Is(err, ErrBuild) || errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("%w: %s in %s: %w", environment.ErrBuildFailed, dockerfile(want), want.Build, err)
+			err = fmt.Errorf("%w: %s in %s: %w", environment.ErrBuildFailed, b.File, want.Build, err)
+			r.fail(name, err)
 		}
 		return err
 	}})
+}
+
+// failure is why this process could not build an image, or nil. It is not built
+// again for each trial.
+func (r *remote) failure(name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed[name]
+}
+
+func (r *remote) fail(name string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed[name] = err
 }
 
 // load finds or loads the image of an archive.

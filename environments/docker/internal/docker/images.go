@@ -51,16 +51,23 @@ func (d *docker) Pull(ctx context.Context, ref string, log func(string)) error {
 }
 
 // Build makes an image with the daemon's classic builder, which every daemon
-// has, and which says what it does in words.
+// has, and which pulls images by itself; with BuildKit if the Dockerfile needs it.
 func (d *docker) Build(ctx context.Context, b engine.Build, log func(string)) error {
+	builder := build.BuilderV1
+	if b.Wants.BuildKit {
+		builder = build.BuilderBuildKit
+		if err := d.fetch(ctx, b.Wants.Images, log); err != nil {
+			return err
+		}
+	}
 	r, err := d.api.ImageBuild(ctx, b.Context, client.ImageBuildOptions{
-		Tags: []string{b.Name}, Dockerfile: b.File, Labels: b.Labels, Remove: true, ForceRemove: true, Version: build.BuilderV1,
+		Tags: []string{b.Name}, Dockerfile: b.File, Labels: b.Labels, Remove: true, ForceRemove: true, Version: builder,
 	})
 	if err != nil {
 		return err
 	}
 	defer drain(r.Body)
-	if err := engine.Messages(r.Body, log, nil); err != nil && ctx.Err() == nil {
+	if err := engine.Messages(r.Body, log, progress(log)); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%w: %w", engine.ErrBuild, err)
 	} else if err != nil {
 		return errors.Join(context.Cause(ctx), err)

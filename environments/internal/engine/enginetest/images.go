@@ -74,6 +74,36 @@ func Images(t *testing.T, again func() *engine.Environment, spec environment.Spe
 			t.Errorf("got %v, log %q", err, log.all)
 		}
 	})
+	t.Run("what only BuildKit reads is built", func(t *testing.T) {
+		var log lines
+		e := again()
+		dir := folder(t, map[string]string{
+			"Dockerfile": "FROM " + Base + "\nRUN --mount=type=cache,target=/c echo " + stamp + " > /mark && cat /mark\nCOPY --chmod=755 run /run.sh\n", "run": "echo ran\n",
+		})
+		im, err := e.Prepare(bounded(t), environment.Image{Build: dir}, spec.Config, log.add)
+		if err != nil || log.count(stamp) < 2 { // the step, and what it printed
+			t.Fatalf("got %v, log %q", err, log.all)
+		}
+		t.Cleanup(func() { _, _ = last.Drop(context.WithoutCancel(t.Context()), im.Ref) })
+		with := spec
+		with.Image = im
+		if out := Open(t, e, with).Sh(t, "cat /mark; stat -c %a /run.sh"); out != stamp+"\n755\n" {
+			t.Errorf("inside: %q", out)
+		}
+	})
+	t.Run("a build that failed is not tried again", func(t *testing.T) {
+		var log lines
+		e := again()
+		dir := folder(t, map[string]string{"Dockerfile": "FROM " + Base + "\nRUN echo " + stamp + " once; exit 3\n"})
+		for range 2 {
+			if _, err := e.Prepare(bounded(t), environment.Image{Build: dir}, spec.Config, log.add); !errors.Is(err, environment.ErrBuildFailed) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if n := log.count("build " + dir); n != 1 {
+			t.Errorf("built %d times", n)
+		}
+	})
 	t.Run("a build that hangs ends at its deadline", func(t *testing.T) {
 		dir := folder(t, map[string]string{"Dockerfile": "FROM " + Base + "\nRUN echo " + stamp + "; sleep 300\n"})
 		began := time.Now()

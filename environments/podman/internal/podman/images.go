@@ -16,6 +16,7 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 	"github.com/containers/podman/v5/pkg/bindings/images"
 
+	"github.com/berth-eval/berth/environments/internal/dockerfile"
 	"github.com/berth-eval/berth/environments/internal/engine"
 	"github.com/berth-eval/berth/plugins/environment"
 )
@@ -85,6 +86,9 @@ func (p *podman) Pull(ctx context.Context, ref string, log func(string)) error {
 	_, err = images.Pull(on, ref, new(images.PullOptions).WithProgressWriter(&lineWriter{log: log}))
 	return engine.PullError(err)
 }
+
+// CannotBuild knows of nothing: the engine's builder reads what BuildKit reads.
+func (p *podman) CannotBuild(dockerfile.Wants) string { return "" }
 
 // Build makes an image. The bindings' own Build packs a folder by itself, and
 // prints to our output: the endpoint is asked directly.

@@ -1,11 +1,10 @@
-// Package dockerfile says what a Dockerfile comes to when nothing can be run
-// to build it: its environment, users and commands, and the files to copy.
-// Whatever else it asks for is listed with its line, so that an environment
-// can refuse it by name.
+// Package dockerfile evaluates a Dockerfile without running anything: its
+// environment, users and commands, and the files to copy. It lists everything
+// else with its line, so that an environment can refuse it by name.
 //
 // It only reads the text: it opens no file of the build context, knows no base
-// image, and applies nothing. Lines, quoting, here-documents and variables are
-// the business of BuildKit's own reader.
+// image, and applies nothing. BuildKit's own parser handles lines, quoting,
+// here-documents and variables.
 package dockerfile
 
 import (
@@ -22,8 +21,8 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
 )
 
-// File is what the last stage of a Dockerfile comes to, with the stages that
-// it stands on.
+// File is the result of the last stage of a Dockerfile and the stages that it
+// is based on.
 type File struct {
 	// From is the image that the first of these stages begins with.
 	From     string
@@ -57,8 +56,8 @@ type Copy struct {
 	Sources []string
 	// Inline are files whose content stands in the Dockerfile.
 	Inline []Inline
-	// To is absolute. A trailing slash says that it is a folder; without one it
-	// is the file itself, unless a folder is already there.
+	// To is absolute. With a trailing slash it is a folder. Without one it is
+	// the file itself, unless a folder exists there.
 	To string
 	// Unpack says that local archives among the sources are unpacked (ADD).
 	Unpack bool
@@ -84,8 +83,8 @@ type Refusal struct {
 // MaxBytes is the largest Dockerfile that is read.
 const MaxBytes = 1 << 20
 
-// Read reads a Dockerfile. An error means that it is not one, and names the
-// line; what it asks for and cannot have is in File.Refused.
+// Read reads a Dockerfile. An error means that the file is invalid, and names
+// the line. Instructions that cannot be applied are in File.Refused.
 func Read(data []byte) (*File, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("dockerfile has more than %d bytes", MaxBytes)
@@ -134,7 +133,7 @@ func (r *reader) globals(args []instructions.ArgCommand) error {
 	return nil
 }
 
-// stage applies a stage on what it stands on.
+// stage applies a stage on top of its base.
 func (r *reader) stage(i int, f *File) error {
 	s := &r.stages[i]
 	base, _, err := r.lex.ProcessWord(s.BaseName, vars(r.global))
@@ -160,15 +159,15 @@ func (r *reader) stage(i int, f *File) error {
 	return nil
 }
 
-// state is where a stage stands between two instructions.
+// state is the state of a stage between two instructions.
 type state struct {
 	*File
 	*reader
 	args map[string]string // of ARG
 }
 
-// Path is what PATH is on a base that says nothing else, as for BuildKit: so
-// that ENV PATH=/opt/bin:$PATH keeps the programs of the base.
+// Path is the PATH of a base that sets none, as in BuildKit, so that ENV
+// PATH=/opt/bin:$PATH keeps the programs of the base.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // known are the variables that can be used: ENV wins over ARG, and both over
@@ -236,7 +235,7 @@ func (s *state) apply(c instructions.Command) error {
 	case *instructions.AddCommand:
 		s.add(c)
 	case *instructions.ExposeCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand, *instructions.HealthCheckCommand:
-		// They say something to an engine that runs the image, and we do not.
+		// They concern only an engine that runs the image.
 	case *instructions.RunCommand:
 		s.refuse(c, "nothing can be run to build it")
 	default:

@@ -1,7 +1,7 @@
-// Package engine is what environments over container engines have in common:
-// which image a sandbox starts from and how it comes to be there once, what of
-// a Spec an engine can keep, and how a container has to be made so that
-// sandboxd is its PID 1 and nothing of it is left.
+// Package engine is the common part of environments that use a container
+// engine. It gets the image of a sandbox ready once, checks which parts of a
+// Spec an engine can enforce, creates containers with sandboxd as PID 1, and
+// removes them completely.
 //
 // It knows no engine's API and imports no engine's library: a plugin implements
 // [Engine] in terms of its own, in about two hundred lines.
@@ -17,25 +17,26 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// What an Engine fails with, beside errors of its own.
+// The errors of an Engine, in addition to its own.
 var (
-	// ErrAbsent says that the engine has no such container or image.
+	// ErrAbsent means that the engine has no such container or image.
 	ErrAbsent = errors.New("not there")
-	// ErrNoImage says that a registry has no such image, or does not show it.
+	// ErrNoImage means that a registry has no such image or does not show it.
 	ErrNoImage = errors.New("no such image")
-	// ErrInUse says that something uses what was to be removed.
+	// ErrInUse means that the object to remove is in use.
 	ErrInUse = errors.New("in use")
-	// ErrBusy says that a registry or the engine wants less work.
+	// ErrBusy means that a registry or the engine limits the rate of requests.
 	ErrBusy = errors.New("too many requests")
-	// ErrBuild says that a build failed by what its Dockerfile says.
+	// ErrBuild means that a build failed because of its Dockerfile.
 	ErrBuild = errors.New("build failed")
 )
 
-// Engine is what differs between two engines: their API. One value serves many
-// attempts at once: every method is safe for concurrent use, ends early with
-// ctx, and fails with ErrAbsent where the object is not there.
+// Engine is the API of a container engine. One value serves many attempts at
+// once: every method is safe for concurrent use, ends early with ctx, and fails
+// with ErrAbsent where the object is not there.
 type Engine interface {
-	// Facts says what the engine is and what it can keep. Each call asks it.
+	// Facts describes the engine and the limits that it can enforce. Each call
+	// asks the engine.
 	Facts(ctx context.Context) (Facts, error)
 
 	// Inspect returns what an image says about itself; ref is a name or an ID.
@@ -48,10 +49,10 @@ type Engine interface {
 	Build(ctx context.Context, b Build, log func(string)) error
 	// Load reads an archive and returns the names or IDs of its images.
 	Load(ctx context.Context, r io.Reader) ([]string, error)
-	// LoadsOCI says whether Load reads OCI archives, beside Docker's.
+	// LoadsOCI reports whether Load reads OCI archives in addition to Docker's.
 	LoadsOCI() bool
-	// FindsLocal says whether a name without a registry may be that of an image
-	// under localhost/.
+	// FindsLocal reports whether a name without a registry may belong to an
+	// image under localhost/.
 	FindsLocal() bool
 	// Tag gives an image another name.
 	Tag(ctx context.Context, ref, name string) error
@@ -64,7 +65,7 @@ type Engine interface {
 	// Create makes a container that does not run yet.
 	Create(ctx context.Context, c Container) error
 	Start(ctx context.Context, name string) error
-	// State says how a container is.
+	// State returns the state of a container.
 	State(ctx context.Context, name string) (State, error)
 	// Kill ends a container's processes by SIGKILL and waits until they are gone.
 	Kill(ctx context.Context, name string) error
@@ -84,7 +85,7 @@ type Engine interface {
 	Changed(ctx context.Context, name string) ([]string, error)
 }
 
-// Facts is what an engine is and what it can keep.
+// Facts describes an engine and the limits that it can enforce.
 type Facts struct {
 	ID       string // of the engine's store, unique on this machine
 	Version  string // for people
@@ -96,8 +97,8 @@ type Facts struct {
 	SELinux  bool   // confines containers by SELinux labels
 	OneID    bool   // containers have a single user id
 	GPUs     []string
-	Degraded []environment.Problem // what is odd with this installation
-	How      string                // by what means limits are kept, for people
+	Degraded []environment.Problem // problems of this installation
+	How      string                // how limits are enforced, for people
 	NoPublic string                // why there is no public network; empty: there is one
 }
 
@@ -122,10 +123,10 @@ type Build struct {
 // sandboxd keeps for itself.
 const OwnCap = "WAKE_ALARM"
 
-// Container is how a container is to be made. What is not in it is off: no
-// engine's init, no health check, no restart, no log, no terminal, an id that
-// maps to root whatever the image says, and the engine's default capabilities
-// with OwnCap.
+// Container describes a container to create. Everything else is off: no init of
+// the engine, no health check, no restart, no log, no terminal. The container
+// runs as root whatever the image says, with the engine's default capabilities
+// and OwnCap.
 type Container struct {
 	Name       string
 	Image      string // an ID or a name
@@ -136,14 +137,14 @@ type Container struct {
 	Mounts     []environment.Mount  // all read-only
 	Volumes    []environment.Volume // by the engine's names, writable
 	Public     bool                 // the engine's default network; else none
-	Join       string               // name of a container that runs, whose network it is in; Public and Hosts do not count then
+	Join       string               // name of a running container whose network it shares; Public and Hosts are then ignored
 	Hosts      []string             // names of 127.0.0.1 beside localhost
 	Limits     environment.Limits   // those that the engine keeps
 	Nproc      int64                // RLIMIT_NPROC; 0: the engine's own
 	NoSELinux  bool                 // the container may connect to sockets of the host
 }
 
-// State is how a container is.
+// State is the state of a container.
 type State struct {
 	ID       string // the engine's
 	Running  bool

@@ -18,21 +18,21 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// inFlight is how many changes of one engine are under way at a time. More make
-// engines slower, not faster: their stores have one lock.
+// inFlight is how many changes one engine gets at a time. More would make an
+// engine slower, because its store has one lock.
 const inFlight = 8
 
-// factsAge is how long an engine's answer about itself is good.
+// factsAge is how long an engine's facts are cached.
 const factsAge = 10 * time.Second
 
-// cleanTime is how long what must be removed may take.
+// cleanTime bounds a removal.
 const cleanTime = 30 * time.Second
 
-// Options are what a plugin says about its engine.
+// Options describe a plugin's engine.
 type Options struct {
 	Name string // of the plugin
-	// Default is the address used where the block names none: unix:///path. An
-	// error says what is missing and what to do.
+	// Default returns the address to use if the block names none: unix:///path.
+	// Its error says what is missing and what to do.
 	Default func() (string, error)
 	// Dial makes the Engine of an address. It need not connect.
 	Dial func(address string) (Engine, error)
@@ -60,13 +60,13 @@ var (
 	_ environment.Snapshotter = (*Environment)(nil)
 )
 
-// New makes the environment. It starts nothing.
+// New returns the environment. It starts nothing.
 func New(o Options) *Environment {
 	checks := sync.OnceValue(func() []environment.MachineCheck { return machine.Here(os.Getuid()).Checks(machine.All...) })
 	return &Environment{o: o, checks: checks, engines: map[string]*remote{}, pids: map[string]int{}, parts: map[string]parts{}}
 }
 
-// Close waits for what calls left to do that were canceled.
+// Close waits for the cleanup after canceled calls.
 func (e *Environment) Close() {
 	e.work.Wait()
 	e.mu.Lock()
@@ -74,7 +74,7 @@ func (e *Environment) Close() {
 	e.uses.free()
 }
 
-// remote is one engine with what is known of it.
+// remote is one engine with cached data.
 type remote struct {
 	Engine
 	name    string // of the plugin
@@ -90,7 +90,7 @@ type remote struct {
 	failed map[string]error // builds that this process tried
 }
 
-// at is the engine of a configuration.
+// at returns the engine of a configuration.
 func (e *Environment) at(c Config) (*remote, error) {
 	address, usual := c.Socket, ""
 	if a, err := e.o.Default(); err == nil {
@@ -124,7 +124,7 @@ func (e *Environment) at(c Config) (*remote, error) {
 	return r, nil
 }
 
-// Facts is what the engine said not long ago.
+// Facts returns the engine's facts from a cache.
 func (r *remote) Facts(ctx context.Context) (Facts, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +138,7 @@ func (r *remote) Facts(ctx context.Context) (Facts, error) {
 	return f, err
 }
 
-// slot waits for a place among the changes that are under way.
+// slot waits until a further change may start.
 func (r *remote) slot(ctx context.Context) (func(), error) {
 	select {
 	case r.slots <- struct{}{}:
@@ -148,7 +148,7 @@ func (r *remote) slot(ctx context.Context) (func(), error) {
 	}
 }
 
-// id names a sandbox so that another process finds its engine again.
+// id returns the id of a sandbox, from which another process finds its engine.
 func (r *remote) id(name string) string {
 	if r.own {
 		return name + "@" + r.address
@@ -156,7 +156,7 @@ func (r *remote) id(name string) string {
 	return name
 }
 
-// of is the engine and the name behind an id.
+// of returns the engine and the name for an id.
 func (e *Environment) of(id string) (*remote, string, error) {
 	name, address, _ := strings.Cut(id, "@")
 	if address != "" && !strings.HasPrefix(address, "unix://") { // an image by digest
@@ -204,7 +204,7 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	return made, nil
 }
 
-// keep notes what a sandbox that was made here is made of.
+// keep records the parts of a sandbox that this process made.
 func (e *Environment) keep(id string, pid int, p parts) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -221,8 +221,8 @@ func newName() string {
 	return "berth-" + hex.EncodeToString(b)
 }
 
-// start makes and starts a container. When ctx ends it returns at once; what
-// the engine makes nevertheless is removed behind the caller's back.
+// start creates and starts a container. When ctx ends, it returns at once. If
+// the engine creates the container anyway, it is removed in the background.
 func (e *Environment) start(ctx context.Context, r *remote, c Container) (State, error) {
 	free, err := r.slot(ctx)
 	if err != nil {
@@ -235,8 +235,8 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 	done := make(chan answer, 1)
 	e.work.Go(func() {
 		defer free()
-		// The engine would go on by itself when the request is cut off, and
-		// nobody would know of the container.
+		// If the request were canceled, the engine would continue and create a
+		// container that nobody knows of.
 		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		defer cancel()
 		state, err := run(ctx, calm, r, c)
@@ -244,7 +244,7 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			s, _ := r.State(calm, c.Name) // it need not have come to be
+			s, _ := r.State(calm, c.Name) // the container may not exist
 			wrong := r.clean(calm, c.Name)
 			if wrong == nil {
 				orphan.End(s.ID)
@@ -259,21 +259,21 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 	case <-ctx.Done():
 	}
 	select {
-	case a := <-done: // both at once: the work decides whether it is there
+	case a := <-done: // both at once: the result of the work decides
 		return a.state, a.err
 	case <-time.After(50 * time.Millisecond):
 	}
 	e.work.Go(func() {
-		if a := <-done; a.err == nil { // it was ready between the two looks
+		if a := <-done; a.err == nil { // it became ready between the two checks
 			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 			defer cancel()
-			_ = r.clean(clean, c.Name) // gc finds what is left by its labels
+			_ = r.clean(clean, c.Name) // gc finds the rest by its labels
 		}
 	})
 	return State{}, context.Cause(ctx)
 }
 
-// run is the engine's part of start; ctx says whether it is still wanted.
+// run is the engine's part of start; it stops when ctx ends.
 func run(ctx, calm context.Context, r *remote, c Container) (State, error) {
 	if err := r.Create(calm, c); err != nil {
 		if errors.Is(err, ErrAbsent) {
@@ -354,8 +354,8 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 	return remains, nil
 }
 
-// List returns the ids of sandboxes, and of images that Snapshot made. Where
-// there is no engine there is nothing of ours.
+// List returns the ids of sandboxes, and of images that Snapshot made. Without
+// an engine there are none.
 func (e *Environment) List(ctx context.Context, owner string) ([]string, error) {
 	want := mine()
 	if owner != "" {
@@ -401,7 +401,7 @@ func (r *remote) list(ctx context.Context, want map[string]string) ([]string, er
 	return ids, nil
 }
 
-// refused is what Create fails with where Check would refuse.
+// refused returns the error of Create for refusals of Check.
 func refused(ps []environment.Problem) error {
 	texts := make([]string, len(ps))
 	for i, p := range ps {

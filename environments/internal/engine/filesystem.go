@@ -9,7 +9,7 @@ import (
 )
 
 // Names of file systems by their magic numbers (statfs(2); Lustre's and GPFS's
-// from their own sources). Those of servers know nothing of user namespaces.
+// from their own sources). Network file systems do not support user namespaces.
 var (
 	fileSystems = map[int64]string{
 		unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "XFS", unix.BTRFS_SUPER_MAGIC: "Btrfs", unix.TMPFS_MAGIC: "tmpfs",
@@ -36,8 +36,8 @@ func FileSystem(dir string) string {
 	return fmt.Sprintf("a file system of kind %#x", kind)
 }
 
-// SharedStore is the problem of an engine that keeps its images on a file system
-// of a server; setting is what moves them.
+// SharedStore returns the problem of an engine that stores its images on a
+// network file system; setting is the option that moves them.
 func SharedStore(engine, dir, setting string) []environment.Problem {
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) != nil {

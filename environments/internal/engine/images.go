@@ -18,7 +18,7 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// Names of images that we make, of which none is in a registry.
+// Prefixes of the names of images that we make. None of them is in a registry.
 const (
 	builds   = "localhost/berth/build:"
 	archives = "localhost/berth/archive:"
@@ -55,7 +55,7 @@ func archive(ref string) (kind, file string, ok bool) {
 	return "", "", false
 }
 
-// Prepare pulls, builds or loads an image, once however many ask.
+// Prepare pulls, builds or loads an image, once even if many callers ask.
 func (e *Environment) Prepare(ctx context.Context, want environment.Image, raw json.RawMessage, log func(string)) (environment.Image, error) {
 	j, err := e.judge(ctx, environment.Spec{Image: want, Config: raw, Network: environment.Network{Mode: environment.NetworkNone}})
 	if err != nil {
@@ -78,8 +78,8 @@ func (e *Environment) Prepare(ctx context.Context, want environment.Image, raw j
 	return environment.Image{Ref: ref, Digest: im.ID}, nil
 }
 
-// image is what a sandbox starts from. It is pulled, built or loaded if it is
-// not there.
+// image returns the image of a sandbox and pulls, builds or loads it if it is
+// missing.
 func (e *Environment) image(ctx context.Context, j *judgement, want environment.Image, log func(string)) (Image, error) {
 	if log == nil {
 		log = func(string) {}
@@ -97,7 +97,7 @@ func (e *Environment) image(ctx context.Context, j *judgement, want environment.
 	if want.Build != "" {
 		return build(ctx, j, want, name, log)
 	}
-	if want.Digest != "" { // Prepare was here
+	if want.Digest != "" { // set by Prepare
 		im, err := r.image(ctx, want.Digest)
 		if err == nil || !errors.Is(err, ErrAbsent) || want.Ref == "" {
 			return im, bad(want.Digest, err)
@@ -112,8 +112,8 @@ func (e *Environment) image(ctx context.Context, j *judgement, want environment.
 	return pull(ctx, j, want, log)
 }
 
-// nameOf is how the image is called here if it is one that we build or load;
-// empty: it is neither. It completes the digest of a folder.
+// nameOf returns our name of an image that we build or load; empty: it is
+// neither. It fills in the digest of a folder.
 func nameOf(want *environment.Image) (string, error) {
 	_, file, isArchive := archive(want.Ref)
 	switch {
@@ -137,8 +137,7 @@ func nameOf(want *environment.Image) (string, error) {
 	return "", nil
 }
 
-// image looks at an image that the engine has. What is known by ID is not
-// asked again.
+// image returns an image of the engine. Images are cached by ID.
 func (r *remote) image(ctx context.Context, ref string) (Image, error) {
 	r.mu.Lock()
 	im, ok := r.known[ref]
@@ -159,7 +158,7 @@ func (r *remote) image(ctx context.Context, ref string) (Image, error) {
 	return im, nil
 }
 
-// bad says of an image that is not there what the contract calls it.
+// bad converts a missing image to the error of the contract.
 func bad(ref string, err error) error {
 	if errors.Is(err, ErrAbsent) || errors.Is(err, ErrNoImage) {
 		return fmt.Errorf("%w: image %q: %w", environment.ErrBadImage, ref, err)
@@ -298,8 +297,8 @@ type job struct {
 	work  func(context.Context) error
 }
 
-// once does a job unless it has been done when its turn comes: one process of
-// this user on this machine at a time, and in it one caller.
+// once does a job unless somebody else has done it meanwhile. Only one process
+// of this user on this machine, and one caller in it, works on it at a time.
 func (r *remote) once(ctx context.Context, j job) (Image, error) {
 	unlock, err := lock(ctx, short(r.address, j.what))
 	if err != nil {

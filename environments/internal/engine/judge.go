@@ -12,7 +12,7 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// judgement is what a Spec comes to with an engine.
+// judgement is the result of checking a Spec for an engine.
 type judgement struct {
 	report    environment.Report
 	config    Config
@@ -31,7 +31,7 @@ func (j *judgement) degrade(summary, detail string) {
 	j.report.Degraded = append(j.report.Degraded, environment.Problem{Summary: summary, Detail: detail})
 }
 
-// Check says what spec would be refused for.
+// Check reports why Create would refuse spec.
 func (e *Environment) Check(ctx context.Context, spec environment.Spec) (environment.Report, error) {
 	j, err := e.judge(ctx, spec)
 	if err != nil {
@@ -41,7 +41,7 @@ func (e *Environment) Check(ctx context.Context, spec environment.Spec) (environ
 	return j.report, nil
 }
 
-// judge looks at spec. An error means that it cannot be judged.
+// judge checks spec. An error means that the check itself failed.
 func (e *Environment) judge(ctx context.Context, spec environment.Spec) (*judgement, error) {
 	j := &judgement{}
 	if err := config.Decode(spec.Config, &j.config); err != nil {
@@ -107,12 +107,12 @@ const notKept = "Attempts run without this limit, but with their deadlines. `ber
 // group to limit processes with.
 const RoughPids = "The limit on processes is only approximate"
 
-// judgeLimits says what is kept of each limit, and how.
+// judgeLimits decides how each limit is enforced.
 func (j *judgement) judgeLimits(l environment.Limits) {
 	f, c := j.facts, &j.container
 	how := []string{f.How}
 	if !f.Memory {
-		how = append(how, "so kills by lack of memory, its peak, and processor time are not known")
+		how = append(how, "so OOM kills, peak memory and CPU time are unknown")
 	}
 	keep := func(what string, asked int64, kept bool, into *environment.Grant) int64 {
 		switch {
@@ -139,8 +139,8 @@ func (j *judgement) judgeLimits(l environment.Limits) {
 	if f.Pids {
 		keep("processes", l.Pids, true, &j.granted.Pids)
 	} else {
-		// Counted per user id over all sandboxes of this user, and PID 1 of each
-		// is among them: a smaller number would let neighbors fail.
+		// RLIMIT_NPROC counts all processes of this user id in all its
+		// sandboxes: a smaller number would make other sandboxes fail.
 		c.Nproc, c.Limits.Pids = max(c.Limits.Pids, 4096), 0
 		how = append(how, fmt.Sprintf("RLIMIT_NPROC of %d, which all sandboxes of this user share", c.Nproc))
 		if l.Pids > 0 {
@@ -212,14 +212,14 @@ func isReserved(p string) bool {
 	return top == "" || slices.Contains(reserved, top)
 }
 
-// judgePlaces looks at the paths inside.
+// judgePlaces checks the paths inside.
 func (j *judgement) judgePlaces(spec environment.Spec) {
 	switch dir := spec.Workdir; {
 	case dir == "":
 	case !path.IsAbs(dir):
 		j.refuse("The working folder is not absolute", fmt.Sprintf("Got %q.", dir))
 	case path.Clean(dir) != "/" && isReserved(dir):
-		j.refuse("The working folder is not the task's to use", fmt.Sprintf("%q is made by the engine itself.", dir))
+		j.refuse("The working folder is reserved", fmt.Sprintf("The engine itself creates %q.", dir))
 	}
 	mounts := slices.Clone(spec.Mounts)
 	for _, m := range j.config.Mounts {
@@ -240,7 +240,7 @@ func (j *judgement) judgePlaces(spec environment.Spec) {
 	}
 }
 
-// judgeUsers looks for users beside root where there is one id only.
+// judgeUsers refuses users other than root if there is only one id.
 func (j *judgement) judgeUsers(spec environment.Spec) {
 	if !j.facts.OneID {
 		return

@@ -18,8 +18,8 @@ import (
 
 var _ environment.Keeper = (*Environment)(nil)
 
-// archivesOf is what the names of this user's loaded archives begin with: an
-// engine that several users share has those of all.
+// archivesOf returns the prefix of the names of this user's loaded archives,
+// because several users may share an engine.
 func archivesOf() string { return archives + "u" + strconv.Itoa(os.Getuid()) + "-" }
 
 // ours says whether an image is one that we built or loaded.
@@ -28,17 +28,17 @@ func ours(im Listed) bool {
 	return built || strings.HasPrefix(im.Name, archivesOf())
 }
 
-// uses are the images that this process may make sandboxes of, in a file that
-// it keeps locked until it ends, however it ends: gc of another process leaves
-// these images alone.
+// uses are the images that this process may use for sandboxes. They are listed
+// in a file that stays locked until the process ends, so that gc of another
+// process does not remove them.
 type uses struct {
 	file  *flock.Flock
 	names map[string]bool // of the engine and the image
 }
 
-// use marks an image of ours as used by this process, and as used now. It is
-// called before one looks for the image: then either that finds it and it stays,
-// or it was gone before.
+// use marks one of our images as in use by this process, and records the time.
+// Call it before looking for the image, so that an image that is found cannot
+// be removed afterwards.
 func (e *Environment) use(ctx context.Context, r *remote, name string) error {
 	mark := short(r.address, name)
 	e.mu.Lock()
@@ -55,7 +55,7 @@ func (e *Environment) use(ctx context.Context, r *remote, name string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.uses.file == nil {
-		if _, err = used(dir); err != nil { // those of the dead go
+		if _, err = used(dir); err != nil { // remove the marks of dead processes
 			return err
 		}
 		f := flock.New(filepath.Join(dir, strings.TrimPrefix(newName(), "berth-")+".uses"))
@@ -76,7 +76,7 @@ func (e *Environment) use(ctx context.Context, r *remote, name string) error {
 	return os.WriteFile(filepath.Join(dir, mark+".used"), nil, 0o600) // its time is what counts
 }
 
-// lockMarks holds the marks on images while one is made, or an image is removed.
+// lockMarks locks the marks on images while one is set or an image is removed.
 func lockMarks(ctx context.Context) (dir string, unlock func(), err error) {
 	if dir, err = Lasting(); err != nil {
 		return "", nil, err
@@ -94,8 +94,8 @@ func (u *uses) free() {
 	}
 }
 
-// used are the marks of all processes of this user that live. Files of those
-// that do not are removed; the caller has the lock on them.
+// used returns the marks of all living processes of this user and removes those
+// of dead ones. The caller holds the lock.
 func used(dir string) (map[string]bool, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.uses"))
 	if err != nil {
@@ -126,8 +126,8 @@ func used(dir string) (map[string]bool, error) {
 	return marks, nil
 }
 
-// Kept lists the images that were built or loaded here for this user, of all
-// engines that are known.
+// Kept lists the images that were built or loaded here for this user, in all
+// known engines.
 func (e *Environment) Kept(ctx context.Context) ([]environment.KeptImage, error) {
 	all := []environment.KeptImage{}
 	err := e.everywhere(ctx, func(r *remote) error {
@@ -217,8 +217,8 @@ func (e *Environment) Drop(ctx context.Context, ref string) (bool, error) {
 	return true, nil
 }
 
-// busy says which images are in use, by their mark and ID. The caller has the
-// lock on the marks in dir.
+// busy returns a function that reports whether an image is in use, by its mark
+// and ID. The caller holds the lock on the marks in dir.
 func (r *remote) busy(ctx context.Context, dir string) (func(mark, id string) bool, error) {
 	containers, err := r.Containers(ctx, nil)
 	if err != nil {
@@ -235,9 +235,8 @@ func (r *remote) busy(ctx context.Context, dir string) (func(mark, id string) bo
 	return func(mark, id string) bool { return marks[mark] || ids[bare(id)] }, nil
 }
 
-// everywhere calls f with every engine that is known: the default, and those at
-// other addresses that were used and still have a socket. Where there is no
-// engine there is nothing of ours.
+// everywhere calls f with every known engine: the default one, and those at
+// other addresses that were used and still have a socket.
 func (e *Environment) everywhere(ctx context.Context, f func(*remote) error) error {
 	addresses := remembered(e.o.Name)
 	if address, err := e.o.Default(); err == nil && !slices.Contains(addresses, address) {
@@ -249,7 +248,7 @@ func (e *Environment) everywhere(ctx context.Context, f func(*remote) error) err
 			return err
 		}
 		if err = f(r); err != nil && address != "" && ctx.Err() == nil {
-			continue // a socket that an engine of the past has left
+			continue // a socket left by an engine that is gone
 		}
 		if err != nil {
 			return err

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// The labels that everything of ours carries. Nothing without labelUser is ever
+// The labels of everything that we create. Nothing without labelUser is ever
 // removed.
 const (
 	labelUser    = "dev.berth.user" // numeric id on the host of who made it
@@ -25,8 +25,8 @@ const (
 
 func mine() map[string]string { return map[string]string{labelUser: strconv.Itoa(os.Getuid())} }
 
-// labels are those of a sandbox. Its image's facts are among them since an
-// image made of it by commit says something else: its entrypoint is sandboxd.
+// labels returns the labels of a sandbox. They include the facts of its image,
+// because an image committed from it has sandboxd as its entrypoint.
 func labels(l environment.Labels, lease time.Duration, facts environment.ImageFacts) map[string]string {
 	all := mine()
 	all[labelOwner], all[labelTrial], all[labelAttempt] = l.Owner, l.Trial, strconv.Itoa(l.Attempt)

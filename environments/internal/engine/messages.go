@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// maxLine is what is passed on of one line of a log, in bytes.
+// maxLine is the longest line of a log that is passed on, in bytes.
 const maxLine = 4 << 10
 
 // Message is one of the JSON objects in which engines report on work.
@@ -66,8 +66,7 @@ func Messages(r io.Reader, log func(string), aux func(json.RawMessage)) error {
 	}
 }
 
-// PullError sorts what an engine says of a pull that failed by what is to be
-// done about it.
+// PullError classifies the error of a failed pull by its remedy.
 func PullError(err error) error {
 	if err == nil {
 		return nil

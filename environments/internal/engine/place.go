@@ -17,9 +17,9 @@ import (
 // folder is what is ours in a runtime folder.
 const folder = "engines"
 
-// Place is a folder of this user on node-local disk, for locks and for what
-// must be known after a crash. Locks do not work on every shared file system,
-// and a home often is on one.
+// Place returns a folder of this user on node-local disk for locks and for data
+// that must survive a crash. Locks do not work on every network file system,
+// and home folders often are on one.
 func Place() (string, error) {
 	dir, err := runtimedir.Dir()
 	if err != nil {
@@ -29,9 +29,9 @@ func Place() (string, error) {
 	return dir, runtimedir.Make(dir)
 }
 
-// Lasting is such a folder, the same for all sessions and jobs of this user,
-// whatever their environment names for such things, because their engine may be
-// the same. It is where marks on images are.
+// Lasting returns a folder like Place that is the same for all sessions and
+// jobs of this user, whatever their environment variables, because they may
+// share an engine. It holds the marks on images.
 func Lasting() (string, error) {
 	dir, err := runtimedir.Lasting()
 	if err != nil {
@@ -41,7 +41,7 @@ func Lasting() (string, error) {
 	return dir, runtimedir.Make(dir)
 }
 
-// usable says what keeps these folders from being used, by writing to them.
+// usable reports why these folders cannot be used, by writing to them.
 func usable() error {
 	for _, find := range []func() (string, error){Place, Lasting} {
 		dir, err := find()
@@ -72,8 +72,8 @@ func lockIn(ctx context.Context, dir, name string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil // the file stays: another may wait for it
 }
 
-// pullTurn waits until the next pull from a registry may begin: the last one of
-// this user on this machine, by whatever process, was that long ago.
+// pullTurn waits until the next pull from a registry may start: at least apart
+// after the last pull by any process of this user on this machine.
 func pullTurn(ctx context.Context, registry string, apart time.Duration) error {
 	name := "pulls-" + short(registry)
 	unlock, err := lock(ctx, name)
@@ -105,8 +105,8 @@ func pullTurn(ctx context.Context, registry string, apart time.Duration) error {
 	return os.Chtimes(file, now, now)
 }
 
-// remember notes that an engine at an address other than the default was used,
-// so that gc finds what was made there.
+// remember records that an engine at an address other than the default was
+// used, so that gc finds what was created there.
 func remember(plugin, address string) {
 	if slices.Contains(remembered(plugin), address) {
 		return

@@ -17,13 +17,14 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// Containers of one sandbox share the network of the main one, as in a pod: the
-// names of all are its loopback address. So a sandbox without a network has
-// one that holds nothing else, whatever the engine's bridges, firewall and name
-// server are like, and no engine runs out of subnets. The price is that two of
-// them cannot listen on the same port.
+// All containers of a sandbox share the network of the main one, as in a pod,
+// and all their names resolve to the loopback address. A sandbox without a
+// network is therefore isolated whatever the engine's bridges, firewall and
+// name server, and no engine runs out of subnets. In return, two containers
+// cannot listen on the same port.
 
-// parts is what a sandbox has beside its main container, by the engine's names.
+// parts is what a sandbox has in addition to its main container, by the
+// engine's names.
 type parts struct {
 	containers []part
 	volumes    []string
@@ -52,11 +53,11 @@ func (p parts) add(r *environment.Remains) {
 		r.OOMKills += used.OOMKills
 		r.CPU += used.CPU
 		r.Throttled += used.Throttled
-		r.PeakMemoryMiB += used.PeakMemoryMiB // at most: they need not have been at once
+		r.PeakMemoryMiB += used.PeakMemoryMiB // an upper bound: the peaks may have been at different times
 	}
 }
 
-// judgeSidecars looks at what is asked for beside the main container.
+// judgeSidecars checks the sidecars and volumes.
 func (j *judgement) judgeSidecars(spec environment.Spec) {
 	j.judgeVolumes("main", spec.Volumes)
 	names := map[string]bool{"main": true, "localhost": true}
@@ -91,14 +92,14 @@ func (j *judgement) judgeVolumes(container string, vs []environment.Volume) {
 	}
 }
 
-// compose makes a sandbox of several containers, or with volumes: main is
-// what its container is to be like.
+// compose creates a sandbox with several containers or with volumes; main
+// describes its main container.
 func (e *Environment) compose(ctx context.Context, j *judgement, spec environment.Spec, main Container, facts environment.ImageFacts) (made environment.Sandbox, err error) {
 	p := parts{}
 	defer func() {
 		switch {
 		case err == nil:
-		case ctx.Err() != nil: // nobody waits for it
+		case ctx.Err() != nil: // the caller is gone
 			e.work.Go(func() { _ = j.remote.cleanHalf(ctx, main.Name, p) }) // gc finds what is left by its labels
 		default:
 			err = errors.Join(err, j.remote.cleanHalf(ctx, main.Name, p))
@@ -157,9 +158,9 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 	return made, nil
 }
 
-// hostsFile makes the file of names that sidecars have. That of the main
-// container is the engine's, and its root's to change; engines do not agree on
-// whether those who join its network have that, too.
+// hostsFile writes the hosts file of the sidecars. The main container has the
+// engine's own, which its root can change. Engines differ in whether containers
+// that join its network share that file.
 func hostsFile(scratch string, names []string) (string, error) {
 	if !filepath.IsAbs(scratch) {
 		return "", fmt.Errorf("scratch folder is %q: an absolute path is needed", scratch)
@@ -181,7 +182,7 @@ func named(main string, vs []environment.Volume) []environment.Volume {
 	return out
 }
 
-// volumes makes those that any container of a sandbox names.
+// volumes creates the volumes of all containers of a sandbox.
 func (e *Environment) volumes(ctx context.Context, r *remote, spec environment.Spec, main string) (made []string, err error) {
 	all := named(main, spec.Volumes)
 	for i := range spec.Sidecars {
@@ -197,7 +198,8 @@ func (e *Environment) volumes(ctx context.Context, r *remote, spec environment.S
 		}
 		l := labels(spec.Labels, spec.Lease, environment.ImageFacts{})
 		l[labelPart] = main
-		// Not cut off by ctx: the engine would go on, and nobody would know.
+		// Not canceled with ctx: the engine would continue, and nobody would
+		// know of the volume.
 		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		err = r.CreateVolume(calm, v.Name, l)
 		cancel()
@@ -248,9 +250,9 @@ func (r *remote) cleanAll(ctx context.Context, main string, p parts) error {
 	return errors.Join(errs...)
 }
 
-// cleanHalf is cleanAll for a sandbox that did not come to be. A sidecar whose
-// creation was given up may still come, and keep the main container until it
-// is removed in its turn.
+// cleanHalf is cleanAll for a sandbox whose creation failed. A sidecar whose
+// creation was canceled may still appear, and the main container cannot be
+// removed before it.
 func (r *remote) cleanHalf(ctx context.Context, main string, p parts) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()

@@ -10,10 +10,10 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// usage is what the control groups of a container say, by its PID 1. alive is
-// false when that has ended: its groups are gone then. A process that shares
-// its group with others (rootless engines on version 1) has none of its own,
-// and nothing is known.
+// usage reads the control groups of a container, found by its PID 1. alive is
+// false if PID 1 has ended, because its groups are then gone. A process that
+// shares its group with others (rootless engines on version 1) has no group of
+// its own, and its usage is unknown.
 func usage(pid int) (r environment.Remains, alive bool) {
 	if pid <= 0 {
 		return r, false
@@ -83,7 +83,7 @@ func group2(r *environment.Remains, dir string) {
 
 func mib(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
 
-// number is what a file holds, 0 where that is none.
+// number returns the number in a file, or 0.
 func number(dir, name string) int64 {
 	text, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package machine looks at what of this machine sandboxes depend on, and says
-// what to do about what is missing: user ids, namespaces, control groups,
-// folders, limits and devices. Each environment answers with the checks that it
-// depends on, and `berth doctor` prints them. It changes nothing and starts
-// nothing.
+// Package machine checks what sandboxes need from this machine: user ids,
+// namespaces, control groups, folders, limits and devices. It says how to fix
+// what is missing. Each environment returns the checks that it needs, and
+// `berth doctor` prints them. The package changes nothing and starts nothing.
 package machine
 
 import (
@@ -60,7 +59,7 @@ const (
 // All is every check: what an engine without root depends on.
 var All = []string{UserIDs, UserNamespaces, ControlGroups, SessionFolder, Limits, Devices, SELinux}
 
-// Checks says what there is to say about each of names.
+// Checks returns the result of each named check.
 func (m Machine) Checks(names ...string) []environment.MachineCheck {
 	looks := map[string]func() (text, remedy string){
 		UserIDs: m.ids, UserNamespaces: m.namespaces, ControlGroups: m.groups, SessionFolder: m.session, Limits: m.limits, Devices: m.devices, SELinux: m.selinux,

@@ -1,5 +1,5 @@
-// Package docker is Docker as an [engine.Engine], through the moby client. It
-// converts, and decides nothing about sandboxes.
+// Package docker implements [engine.Engine] for Docker with the moby client. It
+// only converts and makes no decision about sandboxes.
 package docker
 
 import (
@@ -25,12 +25,12 @@ import (
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
-// New is the environment.
+// New returns the environment.
 func New() *engine.Environment {
 	return engine.New(engine.Options{Name: "docker", Default: address, Dial: dial, Help: help})
 }
 
-// address is where Docker's own tools look for a daemon.
+// address returns the address at which Docker's own tools look for a daemon.
 func address() (string, error) {
 	if host := os.Getenv(client.EnvOverrideHost); host != "" {
 		if _, err := engine.SocketPath(host); err != nil {
@@ -54,12 +54,12 @@ func address() (string, error) {
 		"install it, or choose environment \"podman\" or \"local\"", strings.Join(candidates, ", "))
 }
 
-// help says what to do when the daemon does not answer.
+// help returns what to do when the daemon does not answer.
 func help(address string, err error) string {
 	path := strings.TrimPrefix(address, "unix://")
 	switch {
 	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EACCES) || strings.Contains(err.Error(), "permission denied"):
-		return fmt.Sprintf("%s may not be used by this user (%v): an administrator can add the user to the socket's group "+
+		return fmt.Sprintf("%s cannot be used by this user (%v): an administrator can add the user to the socket's group "+
 			"(sudo usermod -aG docker $USER, then log in again; members of that group are as good as root), or choose environment \"podman\" or \"local\".", path, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("The daemon behind %s does not answer in time: restart it (sudo systemctl restart docker).", path)
@@ -79,7 +79,7 @@ func dial(address string) (engine.Engine, error) {
 	return &docker{api: c}, nil
 }
 
-// told is err in the words of package engine.
+// told converts err to the errors of package engine.
 func told(err error) error {
 	if cerrdefs.IsNotFound(err) {
 		return fmt.Errorf("%w: %w", engine.ErrAbsent, err)
@@ -120,7 +120,7 @@ func (d *docker) Facts(ctx context.Context) (engine.Facts, error) {
 	return f, nil
 }
 
-// quota says whether the daemon can limit what a container writes.
+// quota reports whether the daemon can limit what a container writes.
 func quota(driver, root string) bool {
 	switch driver {
 	case "btrfs", "zfs":
@@ -209,7 +209,7 @@ func (d *docker) Start(ctx context.Context, name string) error {
 	return told(err)
 }
 
-// State says how a container is.
+// State returns the state of a container.
 func (d *docker) State(ctx context.Context, name string) (engine.State, error) {
 	r, err := d.api.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
 	if err != nil {
@@ -217,7 +217,7 @@ func (d *docker) State(ctx context.Context, name string) (engine.State, error) {
 	}
 	s := r.Container.State
 	if s == nil {
-		return engine.State{}, fmt.Errorf("docker says nothing of the state of %s", name)
+		return engine.State{}, fmt.Errorf("docker returned no state for %s", name)
 	}
 	return engine.State{ID: r.Container.ID, Running: s.Running, PID: s.Pid, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error}, nil
 }
@@ -226,7 +226,7 @@ func (d *docker) State(ctx context.Context, name string) (engine.State, error) {
 func (d *docker) Kill(ctx context.Context, name string) error {
 	wait := d.api.ContainerWait(ctx, name, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
 	if _, err := d.api.ContainerKill(ctx, name, client.ContainerKillOptions{Signal: "KILL"}); err != nil && !cerrdefs.IsConflict(err) {
-		return told(err) // a conflict: it does not run
+		return told(err) // a conflict: it is not running
 	}
 	select {
 	case <-wait.Result:

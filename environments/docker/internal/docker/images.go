@@ -93,11 +93,12 @@ func (d *docker) Load(ctx context.Context, r io.Reader) ([]string, error) {
 	return names, err
 }
 
-// FindsLocal is false: the engine names what it builds like an image of the
-// default registry.
+// FindsLocal is false: Docker gives its own images names in the default
+// registry.
 func (d *docker) FindsLocal() bool { return false }
 
-// LoadsOCI says whether the daemon reads OCI archives: since version 25.
+// LoadsOCI reports whether the daemon reads OCI archives, which it does since
+// version 25.
 func (d *docker) LoadsOCI() bool {
 	return versions.GreaterThanOrEqualTo(d.api.ClientVersion(), "1.44")
 }

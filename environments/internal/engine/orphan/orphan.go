@@ -1,7 +1,7 @@
-// Package orphan ends what an engine that crashed has left of a container.
+// Package orphan kills processes of a container that a crashed engine left.
 //
-// It must not be asked about a container that is still there, and knows no
-// engine's API: it looks at this machine's processes alone.
+// It must not be used for a container that still exists. It knows no engine's
+// API and looks only at this machine's processes.
 package orphan
 
 import (
@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// helpers are what the names of an engine's programs begin with that are
-// parents of containers.
+// helpers are the prefixes of the names of engine programs that are parents of
+// containers.
 var helpers = []string{"containerd-shim", "conmon"}
 
-// End ends what an engine that had crashed has left of a container that
-// it has removed since: the parent of its PID 1, and whatever is in its control
-// group (a daemon that starts again forgets both). It ends what this user may
-// end. id is the engine's, of 64 digits: nothing else on the machine has it.
+// End kills what a crashed engine left of a container that it has since
+// removed: the parent of its PID 1, and everything in its control group (a
+// restarted daemon forgets both). It kills only what this user may kill. id is
+// the engine's, of 64 digits: nothing else on the machine has it.
 func End(id string) {
 	if len(id) != 64 || strings.Trim(id, "0123456789abcdef") != "" {
 		return
@@ -34,7 +34,7 @@ func End(id string) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		p, err := os.FindProcess(pid) // by descriptor: what is looked at is what is ended
+		p, err := os.FindProcess(pid) // by descriptor, so that the checked process is the killed one
 		if err != nil {
 			continue
 		}
@@ -45,7 +45,8 @@ func End(id string) {
 	}
 }
 
-// helps says whether a process is the parent that an engine made for a container.
+// helps reports whether a process is the parent that an engine created for a
+// container.
 func helps(dir, id string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 	if err != nil || !bytes.Contains(text, []byte(id)) {
@@ -56,8 +57,8 @@ func helps(dir, id string) bool {
 		slices.ContainsFunc(helpers, func(name string) bool { return strings.HasPrefix(filepath.Base(argv[0]), name) })
 }
 
-// begins says whether a process is a runtime's that waits for the start of a
-// container, which nobody will give it (runc init, crun init).
+// begins reports whether a process is a runtime that waits for the start of a
+// container (runc init, crun init), which will never come.
 func begins(dir, id string) bool {
 	argv, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 	if err != nil || !bytes.HasSuffix(argv, []byte("\x00init\x00")) {
@@ -67,7 +68,7 @@ func begins(dir, id string) bool {
 	return err == nil && bytes.Contains(env, []byte("/"+id+"\x00"))
 }
 
-// within says whether a process is in the control group of a container.
+// within reports whether a process is in the control group of a container.
 func within(dir, id string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup"))
 	if err != nil {

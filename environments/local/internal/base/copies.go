@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A copy is a tree that is made from the host once and then only read. It is
-// complete under its name or not there, and its name says what of the host it
-// was made from:
+// A copy is a tree that is made from the host once and then only read. It
+// appears under its name only when complete, and its name says what it was made
+// from:
 //
 //	<kind>-<fingerprint>/  tree/  list (every path of tree)  lock
 //
@@ -38,8 +38,8 @@ type recipe struct {
 	build func(tree string, list *bufio.Writer) error
 }
 
-// get returns the copy of r for the host as it is now, which it makes when it
-// is not there, is of an older state of the host, or is damaged.
+// get returns the copy of r for the current state of the host. It makes the
+// copy if it is missing, out of date or damaged.
 func (s *State) get(r recipe) (*Copy, error) {
 	mark, err := r.fingerprint()
 	if err != nil {

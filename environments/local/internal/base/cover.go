@@ -22,12 +22,12 @@ import (
 // registries and repositories, wherever they are.
 var private = []string{"npmrc", ".npmrc", "pip.conf", "gitconfig", ".gitconfig", ".netrc", ".pypirc", ".git-credentials"}
 
-// Hidden lists what a sandbox must not see of root, as paths relative to it: what
-// not everybody may read, and what is private by its name. To look at all of /usr
-// takes half a second, so what was found is remembered for an hour, or until a
-// name below root is added, removed or replaced. A file that only loses its
-// permission for others meanwhile, which until then everybody could read, is
-// noticed after that hour.
+// Hidden lists what a sandbox must not see of root, as paths relative to it:
+// files that not everybody may read, and files with private names. Searching
+// all of /usr takes half a second, so the result is cached for an hour, or
+// until a name below root is added, removed or replaced. If only the
+// permissions of a file change, this is noticed after at most an hour; until
+// then everybody could read the file.
 func (s *State) Hidden(root string) ([]string, error) {
 	file := filepath.Join(s.base, "hidden"+strings.ReplaceAll(root, "/", "."))
 	if before, ok := remembered(file); ok && before.holds(root) {

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/become"
 )
 
-// leash makes the end of the plugin the end of the sandbox.
+// leash ends the sandbox when the plugin ends.
 //
 // The kernel forgets a death signal whenever a thread's ids change
 // (commit_creds), so the plugin's own setting at clone would not outlive

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/become"
 )
 
-// judgement is what a Spec comes to here.
+// judgement is the result of checking a Spec.
 type judgement struct {
 	report   environment.Report
 	image    *image.Image
@@ -40,7 +40,7 @@ func (j *judgement) degrade(summary, detail string) {
 // containers is who can do what needs an image.
 const containers = `choose an environment that runs images (environment "podman" or "docker")`
 
-// judge looks at spec. An error means that it cannot be judged.
+// judge checks spec. An error means that the check itself failed.
 func (e *Environment) judge(spec environment.Spec) (*judgement, error) {
 	var c Config
 	if err := config.Decode(spec.Config, &c); err != nil {
@@ -85,7 +85,7 @@ func (j *judgement) judgeImage(spec environment.Spec) (err error) {
 	return nil
 }
 
-// judgeLimits says what is kept of each limit, and how.
+// judgeLimits decides how each limit is enforced.
 func (j *judgement) judgeLimits(l environment.Limits, c Config, keeps func(cgroup.Controller) bool) {
 	var how []string
 	j.pids, j.storage = l.Pids, l.StorageMiB
@@ -142,8 +142,8 @@ func (j *judgement) judgeLimits(l environment.Limits, c Config, keeps func(cgrou
 	j.granted.How = strings.Join(how, ", ")
 }
 
-// judgeNetwork says whether there is a way to the network that is asked for;
-// uplinked finds the program that is one to the public network, or "".
+// judgeNetwork checks whether the requested network is available; uplinked
+// returns the program that connects to the public network, or "".
 func (j *judgement) judgeNetwork(n environment.Network, uplinked func() string) {
 	switch n.Mode {
 	case environment.NetworkNone, environment.NetworkAllow:
@@ -170,7 +170,7 @@ func isReserved(p string) bool {
 	return top == "" || slices.Contains(reserved, top)
 }
 
-// judgePlaces looks at the paths inside.
+// judgePlaces checks the paths inside.
 func (j *judgement) judgePlaces(spec environment.Spec) {
 	j.workdir = spec.Workdir
 	if j.workdir == "" {
@@ -181,7 +181,7 @@ func (j *judgement) judgePlaces(spec environment.Spec) {
 	case !path.IsAbs(j.workdir):
 		j.refuse("The working folder is not absolute", fmt.Sprintf("Got %q.", j.workdir))
 	case clean != "/" && isReserved(clean):
-		j.refuse("The working folder is not the task's to use", fmt.Sprintf("%q is made by the sandbox itself.", j.workdir))
+		j.refuse("The working folder is reserved", fmt.Sprintf("The sandbox itself creates %q.", j.workdir))
 	default:
 		j.workdir = clean
 	}
@@ -195,7 +195,7 @@ func (j *judgement) judgePlaces(spec environment.Spec) {
 	}
 }
 
-// judgeUsers looks for users beside root.
+// judgeUsers checks that users other than root are possible.
 func (j *judgement) judgeUsers(spec environment.Spec, many bool, why string) error {
 	all := slices.Clone(spec.Users)
 	all = append(all, j.image.Facts.User)

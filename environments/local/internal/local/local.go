@@ -1,8 +1,10 @@
-// Package local is the environment plugin "local": sandboxes out of namespaces
-// over the host's own programs, with no engine, no root and no daemon.
+// Package local is the environment plugin "local". It makes sandboxes from
+// Linux namespaces and the host's own programs, without an engine, root or a
+// daemon.
 //
-// It says what a Spec comes to here, refuses what cannot be had, and leaves the
-// making to its neighbors. It must not mount, map ids or start a process.
+// It checks a Spec, refuses what is not possible, and leaves the creation of
+// sandboxes to the other packages. It must not mount, map ids or start a
+// process.
 package local
 
 import (
@@ -65,8 +67,8 @@ type Options struct {
 	Places  base.Places // where state may be
 }
 
-// New makes the plugin. It never fails: what is wrong with this machine is what
-// Check answers.
+// New returns the plugin. It never fails: Check reports what is wrong with this
+// machine.
 func New(o Options) *Environment {
 	uid := os.Getuid()
 	if o.Process != nil {
@@ -150,7 +152,7 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	return environment.Sandbox{ID: box.ID, PID: box.PID, Granted: j.granted, Image: j.image.Facts, Findings: j.findings}, nil
 }
 
-// refused is what Create fails with where Check would refuse.
+// refused returns the error of Create for refusals of Check.
 func refused(ps []environment.Problem) error {
 	texts := make([]string, len(ps))
 	for i, p := range ps {
@@ -176,7 +178,7 @@ func (e *Environment) List(_ context.Context, owner string) ([]string, error) {
 	return e.maker.List(owner)
 }
 
-// Check says what spec would be refused for.
+// Check reports why Create would refuse spec.
 func (e *Environment) Check(ctx context.Context, spec environment.Spec) (environment.Report, error) {
 	if e.fault != nil {
 		refused := environment.Problem{Summary: "No sandbox can be made on this machine", Detail: e.fault.Error()}

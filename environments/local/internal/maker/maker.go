@@ -1,9 +1,9 @@
 // Package maker makes and removes sandboxes out of namespaces over the host's
 // own programs.
 //
-// This side only decides and starts; what is done in the namespaces is package
-// inside. It must not mount anything in the host's namespace, and it must not
-// know tasks, images or configuration.
+// This package only prepares and starts; package inside does the work in the
+// namespaces. It must not mount anything in the host's namespace, and it must
+// not know tasks, images or configuration.
 package maker
 
 import (
@@ -43,7 +43,7 @@ type Maker struct {
 	grouped onceOK[*cgroup.Parent]
 }
 
-// Order is what one sandbox is to be.
+// Order describes one sandbox to create.
 type Order struct {
 	Owner   string // whom List finds it for
 	Trial   string
@@ -66,7 +66,7 @@ type Order struct {
 // Mount is a folder of the host that is mounted read-only.
 type Mount struct{ Source, Target string }
 
-// Box is a sandbox that runs.
+// Box is a running sandbox.
 type Box struct {
 	ID  string
 	PID int // of sandboxd, in our pid namespace
@@ -135,8 +135,8 @@ func openInit(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Create starts a sandbox. When it returns, sandboxd runs as PID 1 of it, or
-// nothing does.
+// Create starts a sandbox. When it returns without an error, sandboxd runs as
+// PID 1 of the sandbox; after an error nothing is left running.
 func (m *Maker) Create(ctx context.Context, o Order) (Box, error) {
 	h, err := m.host.get(m.openHost)
 	if err != nil {

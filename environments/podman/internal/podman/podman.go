@@ -222,7 +222,7 @@ func (p *podman) State(ctx context.Context, name string) (engine.State, error) {
 	}
 	s := r.State
 	if s == nil {
-		return engine.State{}, fmt.Errorf("podman says nothing of the state of %s", name)
+		return engine.State{}, fmt.Errorf("podman returned no state for %s", name)
 	}
 	return engine.State{ID: r.ID, Running: s.Running, PID: s.Pid, ExitCode: int(s.ExitCode), OOM: s.OOMKilled, Error: s.Error}, nil
 }

@@ -1,6 +1,6 @@
-// Command minisweagent serves an agent with one tool and no memory but the
-// conversation: each reply holds one shell command, which runs by itself, and
-// its output is the next message.
+// Command minisweagent serves an agent with a single tool and no memory except
+// the conversation. Each reply contains one shell command, which runs in its
+// own shell, and its output is the next message.
 //
 // It must not know a provider or an environment.
 package main
@@ -18,8 +18,8 @@ import (
 // Config is the body of an agent block's config.
 type Config struct {
 	StepLimit       int64         `berth:"step_limit" default:"0" doc:"Replies of the model after which the agent stops; 0: no limit of its own."`
-	TokenLimit      int64         `berth:"token_limit" default:"0" doc:"Tokens of input and output, as the provider counts them, after which the agent stops; 0: no limit. A limit in USD is cost_usd in per_trial, which the gateway keeps."`
-	CommandTimeout  time.Duration `berth:"command_timeout" default:"1m" doc:"Longest time of one command; then it is killed with all that it started."`
+	TokenLimit      int64         `berth:"token_limit" default:"0" doc:"Tokens of input and output, as the provider counts them, after which the agent stops; 0: no limit. For a limit in USD use cost_usd in per_trial, which the gateway enforces."`
+	CommandTimeout  time.Duration `berth:"command_timeout" default:"1m" doc:"Timeout of one command; then the command and everything it started are killed."`
 	OutputBytes     int           `berth:"output_bytes" default:"10000" doc:"How much of a command's output the model sees, in bytes: the beginning and the end."`
 	ReasoningEffort string        `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
 	Temperature     *float64      `berth:"temperature" doc:"Sampling temperature; absent leaves it to the provider."`
@@ -55,7 +55,7 @@ func (c *Config) Validate() (ps []config.Problem) {
 func main() {
 	plugins.Serve(plugins.Agent(plugins.Info{
 		Name: "minisweagent", Version: "1.0.0",
-		Doc: "One shell command a reply, each in a shell of its own, until the model says that the task is complete. Works from the host; nothing is installed in the sandbox.",
+		Doc: "One shell command per reply, each in its own shell, until the model says that the task is complete. Works from the host; nothing is installed in the sandbox.",
 	}, Config{}, scaffold()))
 }
 

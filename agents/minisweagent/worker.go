@@ -16,8 +16,8 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// done is what a command prints as its first line to say that the task is
-// complete. What follows is the agent's last words.
+// done is the first output line of a command that reports the task as complete.
+// The rest is the agent's final message.
 const done = "TASK_IS_COMPLETE"
 
 // maxBad is how many replies in a row may be unusable before the agent gives
@@ -42,12 +42,12 @@ type worker struct {
 	c      *Config
 	box    execer
 	talk   []chat.Message
-	shell  string // the one that is there; empty: not known yet
+	shell  string // path of the shell in the sandbox; empty: not known yet
 	turns  int64
 	tokens int64
 }
 
-// execer is what the worker does in the sandbox.
+// execer is what the worker needs from the sandbox.
 type execer interface {
 	Exec(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
 }
@@ -102,7 +102,7 @@ func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (a
 	}
 }
 
-// begin says the message to the model.
+// begin adds the message to the conversation.
 func (w *worker) begin(m agent.Message) error {
 	images, err := loop.Images(w.s.Setup.View, m.Files)
 	if err != nil {
@@ -132,14 +132,14 @@ func (w *worker) act(ctx context.Context, r *loop.Recorder, step trajectory.Step
 	}
 	said, last, finished, err := w.run(ctx, command)
 	if err != nil {
-		return "", false, errors.Join(err, r.Step(step)) // what was begun is recorded
+		return "", false, errors.Join(err, r.Step(step)) // record the step that was started
 	}
 	loop.Observe(&step, id, said)
 	w.say(said, nil)
 	return last, finished, r.Step(step)
 }
 
-// limit is the end of a turn that has used up what it may.
+// limit returns the yield of a turn that has reached a limit, or nil.
 func (w *worker) limit() *agent.Yield {
 	switch c := w.c; {
 	case c.StepLimit > 0 && w.turns >= c.StepLimit:
@@ -175,8 +175,8 @@ var block = regexp.MustCompile("(?ms)^[ \\t]*```(?:bash|sh|shell)[ \\t]*\\r?\\n(
 // argument.
 const maxCommand = 120 << 10
 
-// parse finds the command of a reply. An error says in words for the model why
-// there is none.
+// parse returns the command in a reply. Its error tells the model why there is
+// none.
 func parse(r chat.Reply) (string, error) {
 	found := block.FindAllStringSubmatch(r.Text, -1)
 	switch {
@@ -199,8 +199,8 @@ func parse(r chat.Reply) (string, error) {
 // quiet keeps programs from waiting for a person.
 var quiet = []string{"PAGER=cat", "GIT_PAGER=cat", "MANPAGER=cat", "TERM=dumb", "DEBIAN_FRONTEND=noninteractive", "GIT_TERMINAL_PROMPT=0"}
 
-// run runs one command in a shell of its own. said is for the model, and last
-// what a command that says that the task is complete says beside.
+// run runs one command in its own shell. said is the text for the model; last
+// is the final message of a command that reports the task as complete.
 func (w *worker) run(ctx context.Context, command string) (said, last string, finished bool, err error) {
 	var text bytes.Buffer
 	out := output.New(closer{&text}, w.c.OutputBytes/2, w.c.OutputBytes/2)

@@ -17,7 +17,7 @@ func main() {
 	}, nil, nop{}))
 }
 
-// nop is the agent and each of its sessions: it has nothing to keep.
+// nop is the agent and also each of its sessions, because it has no state.
 type nop struct{}
 
 // Check asks for nothing: no shell, no model.

@@ -36,7 +36,7 @@ type oracle struct{}
 func (oracle) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error) {
 	needs := agent.Needs{Shell: true}
 	if r.Role != agent.RoleOracle {
-		needs.Refusals = []string{"the oracle runs the task's own solution, which it is not given: write oracle = true in its agent block"}
+		needs.Refusals = []string{"the oracle runs the task's own solution, which it gets only with oracle = true in its agent block"}
 	}
 	return needs, nil
 }
@@ -64,9 +64,8 @@ type session struct {
 	close func() error
 }
 
-// Turn puts the solution where it belongs and runs it. A solution that ends
-// with another code than 0 is a yield like any other: the verifier says what
-// its work is worth.
+// Turn copies the solution to its place and runs it. An exit code other than 0
+// is still a normal yield: the verifier decides.
 func (s *session) Turn(ctx context.Context, _ agent.Message, r agent.Recorder) (agent.Yield, error) {
 	ref := s.setup.Reference
 	if err := s.box.UploadFolder(ctx, ref.Folder, ref.Place, sandbox.UploadOptions{User: s.setup.User}); err != nil {
@@ -99,8 +98,8 @@ func (s *session) Turn(ctx context.Context, _ agent.Message, r agent.Recorder) (
 
 func (s *session) Close(context.Context, string, agent.Recorder) error { return s.close() }
 
-// environ is what the solution gets beside the session's environment: nobody is
-// there to answer a package manager's questions.
+// environ returns the variables that the solution gets in addition to the
+// session's. They stop package managers from asking questions.
 func environ(own map[string]string) []string {
 	env := []string{"DEBIAN_FRONTEND=noninteractive"}
 	for _, k := range slices.Sorted(maps.Keys(own)) {
@@ -125,7 +124,7 @@ func record(r agent.Recorder, argv []string, text string, result sandbox.Result)
 		ToolCalls:   []trajectory.ToolCall{{ID: "solution", Name: "exec", Arguments: arguments}},
 		Observation: &trajectory.Observation{Results: []trajectory.Result{{SourceCallID: "solution", Content: &content, Extra: extra}}},
 	})
-	if err != nil || text == "" { // of nothing there is no file
+	if err != nil || text == "" { // without output there is no file
 		return err
 	}
 	return r.Artifact(logFile)

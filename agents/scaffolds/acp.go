@@ -14,17 +14,17 @@ import (
 	"github.com/berth-eval/berth/plugins/config"
 )
 
-// ACP is an agent that speaks the Agent Client Protocol, as the experiment
-// declares it.
+// ACP is the experiment's declaration of an agent that speaks the Agent Client
+// Protocol.
 type ACP struct {
 	cli.Settings
 	declaration
 
-	Auth        string            `berth:"auth" doc:"Way of authentication that it is asked for, by its id (authMethods); absent: none."`
+	Auth        string            `berth:"auth" doc:"Id of the authentication method to request (authMethods); absent: none."`
 	Mode        string            `berth:"mode" doc:"Mode of the session, by its id; absent: the agent's own."`
 	SetModel    string            `berth:"set_model" doc:"Model of the session, by its id; absent: the agent's own. \"{model}\" is the experiment's."`
 	Options     map[string]string `berth:"options" doc:"Other options of the session, by their ids: reasoning_effort = \"{effort}\"."`
-	Permissions map[string]string `berth:"permissions" doc:"What is answered when it asks for permission, by the kind of the call: allow or reject. Kinds are read, edit, delete, move, search, execute, think, fetch, switch_mode and other; \"default\" is every other one, and is allow unless it is set."`
+	Permissions map[string]string `berth:"permissions" doc:"Answers to requests for permission, by the kind of the call: allow or reject. Kinds are read, edit, delete, move, search, execute, think, fetch, switch_mode and other; \"default\" applies to kinds that are not listed, and is allow unless set."`
 }
 
 // kinds are those of calls, in the protocol.

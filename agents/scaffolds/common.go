@@ -61,11 +61,11 @@ func quotes(list []string) string {
 const (
 	midway   = "it ended in the middle of a turn"
 	noResult = "it ended without a result"
-	unsaid   = "it says that it failed"
+	unsaid   = "it reported a failure"
 )
 
-// given are the settings of a configuration without empty texts, lists and maps,
-// and without the number 0.
+// given returns m without empty strings, lists and maps, and without the number
+// 0.
 func given(m map[string]any) map[string]any {
 	maps.DeleteFunc(m, func(_ string, v any) bool {
 		switch is := reflect.ValueOf(v); is.Kind() {
@@ -78,8 +78,8 @@ func given(m map[string]any) map[string]any {
 	return m
 }
 
-// mcpServers are servers in the form that most CLIs have taken from each other;
-// remote is their word for a server that speaks streamable HTTP.
+// mcpServers returns servers in the form that most CLIs share; remote is the
+// CLI's word for a server that speaks streamable HTTP.
 func mcpServers(list []agent.Server, remote string) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for _, s := range list {

@@ -17,13 +17,14 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// declaration is what an experiment says of a program that Berth has no code for.
+// declaration describes a program that Berth has no code for, as the experiment
+// configures it.
 type declaration struct {
 	Bundle   string                `berth:"bundle" doc:"NAME@VERSION of its bundle; absent: the program is in the image."`
-	Command  []string              `berth:"command" doc:"Program and arguments; without them it refuses. In these, as in all texts below: {model}, {url} (of the model, without a path), {token}, {message}, {session}, {home} (a folder of its own), {bundle}, {workdir}, {effort}, {max_turns}, {system_prompt}."`
-	Dialects []string              `berth:"dialects" doc:"What it speaks, the best first: anthropic, openai, openai-chat, gemini. Absent: it uses no model."`
-	Files    map[string]customFile `berth:"file" doc:"A file that it finds in {home}; the label is its path there."`
-	Logs     []string              `berth:"logs" doc:"Files and folders in {home} that are kept."`
+	Command  []string              `berth:"command" doc:"Program and arguments; required. These placeholders work here and in all texts below: {model}, {url} (the model's address, without a path), {token}, {message}, {session}, {home} (a folder of its own), {bundle}, {workdir}, {effort}, {max_turns}, {system_prompt}."`
+	Dialects []string              `berth:"dialects" doc:"API dialects that it speaks, the preferred one first: anthropic, openai, openai-chat, gemini. Absent: it uses no model."`
+	Files    map[string]customFile `berth:"file" doc:"A file to write in {home}; the label is its path there."`
+	Logs     []string              `berth:"logs" doc:"Files and folders in {home} to keep in the attempt."`
 }
 
 // Custom is a CLI that the experiment declares.
@@ -31,10 +32,10 @@ type Custom struct {
 	cli.Settings
 	declaration
 
-	Continue []string      `berth:"continue" doc:"Program and arguments for a second message in the same session; absent: it begins anew each time."`
-	Message  string        `berth:"message" default:"stdin" enum:"stdin,argument" doc:"How it is given the message: on standard input, or as {message} in command, which ends at 128 KiB."`
-	Format   string        `berth:"format" default:"text" enum:"text,jsonl" doc:"What it prints: a text, or an event a line."`
-	Events   []customEvent `berth:"event" doc:"How an event is read, with format = \"jsonl\". One event may be read in several ways."`
+	Continue []string      `berth:"continue" doc:"Program and arguments for further messages of the same session; absent: every message starts a new session."`
+	Message  string        `berth:"message" default:"stdin" enum:"stdin,argument" doc:"How it gets the message: on standard input, or as {message} in command, at most 128 KiB."`
+	Format   string        `berth:"format" default:"text" enum:"text,jsonl" doc:"What it prints: text, or one JSON event per line."`
+	Events   []customEvent `berth:"event" doc:"How to read an event, with format = \"jsonl\". Several blocks may read the same event."`
 }
 
 type customFile struct {
@@ -42,19 +43,19 @@ type customFile struct {
 }
 
 type customEvent struct {
-	Kind      string            `berth:"kind" required:"true" enum:"session,say,think,call,result,usage,done,failed" doc:"What it tells: the session's name; what the model said or thought; a call of a tool, and its result; what a request used; that all is done; that it failed."`
+	Kind      string            `berth:"kind" required:"true" enum:"session,say,think,call,result,usage,done,failed" doc:"What it reports: the id of the session; a message or reasoning of the model; a tool call, or its result; the usage of a request; success; failure."`
 	When      map[string]string `berth:"when" doc:"Which events: values by path. A path is names and numbers with dots between: message.content.0.text. \"*\" is any value."`
 	Each      string            `berth:"each" doc:"Path of a list: the paths below, and those of where, begin at each of its elements."`
-	Where     map[string]string `berth:"where" doc:"Which elements: values by path."`
-	ID        string            `berth:"id" doc:"Path, from the event, of what is the same in all parts of one message of the model."`
-	Text      string            `berth:"text" doc:"Path of the text; of a session its name."`
+	Where     map[string]string `berth:"where" doc:"Which elements to read: values by path."`
+	ID        string            `berth:"id" doc:"Path, from the event, of the id that all parts of one message of the model share."`
+	Text      string            `berth:"text" doc:"Path of the text; for a session, of its id."`
 	Call      string            `berth:"call" doc:"Path of the id of a call."`
 	Name      string            `berth:"name" doc:"Path of the name of the tool."`
 	Arguments string            `berth:"arguments" doc:"Path of the arguments."`
-	Failed    string            `berth:"failed" doc:"Path that is true when a call failed."`
-	Input     []string          `berth:"input" doc:"Paths of tokens that are added: of the request, cached ones included."`
-	Cached    []string          `berth:"cached" doc:"Paths of tokens: of the request, from a cache."`
-	Output    []string          `berth:"output" doc:"Paths of tokens: of the answer."`
+	Failed    string            `berth:"failed" doc:"Path of a value that is true if a call failed."`
+	Input     []string          `berth:"input" doc:"Paths of the request's token counts, which are added, including cached tokens."`
+	Cached    []string          `berth:"cached" doc:"Paths of the counts of cached tokens in the request."`
+	Output    []string          `berth:"output" doc:"Paths of the token counts of the response."`
 }
 
 // problems are those of a declaration; version is that of the settings.
@@ -133,10 +134,10 @@ func (d *declaration) start(r *cli.Run, command []string, env map[string]string,
 func (c *Custom) Validate() (ps []config.Problem) {
 	ps = append(c.Settings.Validate(), c.problems(c.Version)...)
 	if c.Message == "argument" && !strings.Contains(strings.Join(c.Command, " "), "{message}") {
-		ps = append(ps, config.Problem{Path: "command", Summary: "the command is not given the message", Detail: "Put {message} into it, or write message = \"stdin\"."})
+		ps = append(ps, config.Problem{Path: "command", Summary: "the command does not get the message", Detail: "Put {message} into it, or write message = \"stdin\"."})
 	}
 	if (c.Format == "jsonl") != (len(c.Events) > 0) {
-		ps = append(ps, config.Problem{Path: "format", Summary: "format and event do not fit", Detail: "Events are read with format = \"jsonl\", and then there is at least one."})
+		ps = append(ps, config.Problem{Path: "format", Summary: "format and event do not match", Detail: "Events are read with format = \"jsonl\", and then there is at least one."})
 	}
 	return ps
 }

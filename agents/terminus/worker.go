@@ -21,7 +21,7 @@ import (
 const castFile = "terminal.cast"
 
 // maxBad is how many replies in a row may be unusable before the agent gives
-// up: a model that does not find the form by then will not.
+// up: a model that has not found the format by then never will.
 const maxBad = 10
 
 // maxPrior is how much of an earlier trajectory goes into the prompt, in bytes.
@@ -36,11 +36,11 @@ type worker struct {
 	term   terminal
 
 	servers, skills string
-	instruction     string // all that the user said
+	instruction     string // all messages of the user
 	talk            conversation
-	turns           int64 // replies that were asked for a step
+	turns           int64 // replies requested for steps
 	summaries       int
-	asked           bool // the model was asked whether it is really done
+	asked           bool // the model was asked to confirm that it is done
 }
 
 func newWorker(s *loop.Session[Config]) (*worker, error) {
@@ -85,7 +85,7 @@ func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (y
 	return w.work(ctx, r)
 }
 
-// begin makes the first message of the session.
+// begin builds the first message of the session.
 func (w *worker) begin(ctx context.Context, instruction string, images []chat.Image, r *loop.Recorder) (err error) {
 	if w.c.Record && w.s.Setup.Scratch != "" {
 		if err = r.Artifact(castFile); err != nil {
@@ -107,7 +107,7 @@ func (w *worker) begin(ctx context.Context, instruction string, images []chat.Im
 	return nil
 }
 
-// work goes on until the agent yields.
+// work runs steps until the agent yields.
 func (w *worker) work(ctx context.Context, r *loop.Recorder) (agent.Yield, error) {
 	for bad := 0; ; {
 		if w.c.MaxTurns > 0 && w.turns >= w.c.MaxTurns {
@@ -149,8 +149,8 @@ func (w *worker) work(ctx context.Context, r *loop.Recorder) (agent.Yield, error
 	}
 }
 
-// ask gets the next reply, and makes room for it where needed. ErrTooLong
-// means that there is nothing left to make shorter.
+// ask gets the next reply and shortens the conversation if needed. ErrTooLong
+// means that it cannot be shortened further.
 func (w *worker) ask(ctx context.Context, r *loop.Recorder) (chat.Reply, error) {
 	if c := w.c; c.Summarize && c.ContextTokens > 0 && c.SummarizeBelow > 0 && w.talk.long() && c.ContextTokens-w.talk.tokens() < c.SummarizeBelow {
 		if err := w.shorten(ctx, r, full); err != nil {
@@ -185,8 +185,8 @@ func (w *worker) reject(r *loop.Recorder, reply chat.Reply, wrong error) error {
 	return r.Step(step)
 }
 
-// act types what the model wants and shows it what comes. done means that the
-// task is complete, and that the model has said so twice.
+// act types the model's keystrokes and shows it the output. done means that the
+// model has said twice that the task is complete.
 func (w *worker) act(ctx context.Context, r *loop.Recorder, reply chat.Reply, p *protocol.Reply) (done bool, err error) {
 	step := w.step(r, reply, fmt.Sprintf("Analysis: %s\nPlan: %s", p.Analysis, p.Plan))
 	if w.c.RawContent {
@@ -203,7 +203,7 @@ func (w *worker) act(ctx context.Context, r *loop.Recorder, reply chat.Reply, p 
 		}
 		note, lost := w.term.do(ctx, c)
 		if lost != nil {
-			return false, errors.Join(lost, r.Step(step)) // what was begun is recorded
+			return false, errors.Join(lost, r.Step(step)) // record the step that was started
 		}
 		if note != "" {
 			notes = append(notes, note)
@@ -228,7 +228,7 @@ func (w *worker) act(ctx context.Context, r *loop.Recorder, reply chat.Reply, p 
 	return done, errors.Join(r.Step(step), w.term.cast.Flush())
 }
 
-// observation is what the model is shown after its commands.
+// observation returns what the model sees after its commands.
 func (w *worker) observation(p *protocol.Reply, notes []string) string {
 	view := w.tty.Look()
 	var b strings.Builder
@@ -258,7 +258,7 @@ func shown(v screen.View) string {
 	}
 }
 
-// step begins the record of a reply.
+// step returns a new step for a reply.
 func (w *worker) step(r *loop.Recorder, reply chat.Reply, message string) trajectory.Step {
 	s := r.Of(reply, message)
 	s.ReasoningEffort = trajectory.Effort(w.c.ReasoningEffort)

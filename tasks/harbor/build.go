@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/tasks/harbor/internal/compose"
 )
 
-// What the format's programs expect in a sandbox.
+// Paths and names that programs of the format expect in a sandbox.
 const (
 	placeTests     = "/tests"
 	placeSolution  = "/solution"
@@ -28,8 +28,8 @@ const (
 	verifierName = "script"
 )
 
-// builder makes a task of a folder and its configuration. What it finds wrong
-// goes to the two lists of problems.
+// builder builds a task from a folder and its configuration. Problems go to the
+// two lists of problems.
 type builder struct {
 	*folder
 	reader *reader
@@ -76,7 +76,7 @@ func (b *builder) task(ctx context.Context) (*task.Task, error) {
 
 var reducers = map[string]task.Reducer{"": task.ReduceMean, "mean": task.ReduceMean, "final": task.ReduceLast}
 
-// environment says what the agent's sandbox is made of.
+// environment builds the agent's environment.
 func (b *builder) environment(ctx context.Context) error {
 	if !b.isDir(dirEnvironment) && b.config.env.image == "" {
 		b.bad(dirEnvironment, "Folder is missing", "Make an %s/ folder with a Dockerfile, or write docker_image in [environment] of %s.",
@@ -102,8 +102,8 @@ func (b *builder) environment(ctx context.Context) error {
 	return nil
 }
 
-// made turns the settings of an environment and the folder that defines its
-// image into an environment.
+// made builds an environment from its settings and the folder that defines its
+// image.
 func (b *builder) made(ctx context.Context, c *environmentConfig, dir string) (task.Environment, error) {
 	e := task.Environment{
 		Image: c.image, StartTime: c.start, OS: c.os, Workdir: c.workdir, Env: c.env, Limits: c.limits, Network: c.network,
@@ -135,9 +135,9 @@ func (b *builder) made(ctx context.Context, c *environmentConfig, dir string) (t
 	return e, nil
 }
 
-// compose makes containers of the environment's compose file. Where it and
-// task.toml both say something of the main container, the file has the word on
-// what it is made of, as in the format's own tool, and task.toml on the rest.
+// compose reads the containers from the environment's compose file. For the
+// main container, the compose file decides about the image, as in the format's
+// own tool, and task.toml about everything else.
 func (b *builder) compose(ctx context.Context, e *task.Environment) error {
 	file := e.Compose
 	data, err := b.read(file)
@@ -148,7 +148,7 @@ func (b *builder) compose(ctx context.Context, e *task.Environment) error {
 	f, problems := compose.Read(ctx, file, data)
 	b.problems = append(b.problems, problems...)
 	if task.Broken(problems) {
-		return nil // Compose stays, so that nobody takes this for a task of one container
+		return nil // keep Compose set, so that this does not look like a task with one container
 	}
 	e.Compose = ""
 	m := &f.Main
@@ -186,7 +186,7 @@ func (b *builder) compose(ctx context.Context, e *task.Environment) error {
 	return nil
 }
 
-// composed is a build of a compose file as the task has it: with its context
+// composed converts a build of a compose file for the task: with its context
 // relative to the task's folder, and its digest.
 func (b *builder) composed(ctx context.Context, file, service string, m *task.Build) (*task.Build, error) {
 	if m == nil {
@@ -201,8 +201,8 @@ func (b *builder) composed(ctx context.Context, file, service string, m *task.Bu
 	return &task.Build{Context: dir, File: m.File, Digest: digest}, err
 }
 
-// mainUser makes the user of a compose file's main service that of commands
-// which name none.
+// mainUser sets the user of the compose file's main service for commands that
+// name none.
 func (b *builder) mainUser() {
 	user := b.t.Environment.User
 	if user == "" {
@@ -238,7 +238,7 @@ func (b *builder) shared() {
 	}
 }
 
-// users collects whom commands run as.
+// users collects the users that commands run as.
 func (b *builder) users() {
 	add := func(user string) {
 		if user != "" && !slices.Contains(b.t.Environment.Users, user) {
@@ -260,7 +260,7 @@ func (b *builder) users() {
 	slices.Sort(b.t.Environment.Users)
 }
 
-// script is what the verifier is told: run the tests, read the reward.
+// script returns the verifier that runs the tests and reads the reward.
 func (b *builder) script(os string) task.VerifierUse {
 	s := task.Script{
 		Command: shell(path.Join(placeTests, testScript(os))),

@@ -88,7 +88,7 @@ func (d *decoder) config() *config {
 	c := &config{}
 	t := d.root()
 	c.schema = d.schema(t)
-	t.str("source", "") // where a copy came from; says nothing about the task
+	t.str("source", "") // origin of a copied task; not used
 	c.strategy = t.word("multi_step_reward_strategy", "", false, "mean", "final")
 	c.artifacts = d.artifacts(t)
 	d.identity(t.table("task"), c)
@@ -175,7 +175,7 @@ func (d *decoder) authors(t *table) []string {
 	return out
 }
 
-// metadata is free: it is kept as JSON and never looked into.
+// metadata keeps the author's own data as JSON, unread.
 func (d *decoder) metadata(t *table) json.RawMessage {
 	if !t.has() {
 		return nil
@@ -253,7 +253,7 @@ func (d *decoder) required(t *table, key string) string {
 	return s
 }
 
-// service is the name of a sidecar as plugins/task says it.
+// service returns the name of a sidecar in the form of plugins/task.
 func service(name string) string {
 	if name = strings.TrimSpace(name); name != mainService {
 		return name
@@ -330,8 +330,8 @@ func (d *decoder) healthcheck(t *table) *task.Healthcheck {
 	return h
 }
 
-// shell runs a command line as the format's own tool does, with bash, and
-// with sh where there is none.
+// shell returns the argv that runs a command line as the format's own tool
+// does: with bash, or with sh if there is no bash.
 func shell(line string) []string {
 	return []string{"sh", "-c", `command -v bash >/dev/null 2>&1 && exec bash -c "$1"; exec sh -c "$1"`, "sh", line}
 }

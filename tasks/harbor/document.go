@@ -16,7 +16,7 @@ import (
 // position is a place in a file; both begin at 1.
 type position struct{ line, column int }
 
-// document is a TOML file: its values, and where each of them stands.
+// document is a TOML file: its values and their positions.
 type document struct {
 	root map[string]any
 	at   map[string]position // by path, such as "steps[0].agent.timeout_sec"
@@ -44,13 +44,13 @@ func parseTOML(file string, data []byte) (*document, *task.Problem) {
 	return d, nil
 }
 
-// maxNesting is how deep tables and lists may lie in each other. What paths to
-// them take grows with the square of it.
+// maxNesting is how deep tables and lists may be nested. The memory for their
+// paths grows with its square.
 const maxNesting = 64
 
-// locate walks the syntax tree for the positions that decoding into a map
-// loses. The file is known to be valid, so a key that was seen again goes on
-// where it stands. It stops at what is nested too deeply, and returns where.
+// locate walks the syntax tree for the positions, which are lost when decoding
+// into a map. The file is known to be valid. locate stops at a value that is
+// nested too deeply and returns its position.
 func (d *document) locate(data []byte) *position {
 	var p unstable.Parser
 	p.Reset(data)
@@ -86,7 +86,7 @@ type locator struct {
 	deep     *position      // the first place that is nested too deeply
 }
 
-// place is where a range begins.
+// place returns the position where a range begins.
 func (l *locator) place(r unstable.Range) position {
 	line, found := slices.BinarySearch(l.lines, int(r.Offset))
 	if !found {
@@ -95,7 +95,7 @@ func (l *locator) place(r unstable.Range) position {
 	return position{line + 1, int(r.Offset) - l.lines[line] + 1}
 }
 
-// tooDeep notes a place at a depth that is not allowed.
+// tooDeep records a position at a depth that is not allowed.
 func (l *locator) tooDeep(depth int, r unstable.Range) bool {
 	if depth > maxNesting && l.deep == nil {
 		l.deep = new(l.place(r))
@@ -134,7 +134,7 @@ func (l *locator) keyValue(base string, e *unstable.Node, depth int) {
 	l.value(path, e.Value(), depth)
 }
 
-// value notes the positions of what stands below an inline table or an array.
+// value records the positions below an inline table or an array.
 func (l *locator) value(path string, v *unstable.Node, depth int) {
 	if l.tooDeep(depth, v.Raw) {
 		return

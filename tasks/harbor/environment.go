@@ -28,7 +28,7 @@ var (
 const bareTemplate = `\$\{[A-Za-z_][A-Za-z0-9_]*(?::-)?\}`
 
 // environment reads [environment] or, without main, [verifier.environment],
-// where nothing is said about the agent.
+// which has no settings for the agent.
 func (d *decoder) environment(t *table, main bool) environmentConfig {
 	e := environmentConfig{
 		image:   t.str("docker_image", ""),
@@ -78,8 +78,8 @@ func (d *decoder) limits(t *table) task.Limits {
 	return l
 }
 
-// atLeastZero takes a negative amount, which the format accepts and which
-// means nothing, as not written. So is one beyond any machine.
+// atLeastZero treats a negative amount, which the format accepts but gives no
+// meaning, and an impossibly large one as not set.
 func (d *decoder) atLeastZero(t *table, key string, f float64) float64 {
 	if f < 0 || f > 1<<40 {
 		d.warn(t.at(key), "Number out of range", "%s is %v, taken as if it were not written.", t.at(key), f)
@@ -113,8 +113,8 @@ func (d *decoder) size(t *table, key, old string) int64 {
 	return int64(d.atLeastZero(t, key, float64(n)))
 }
 
-// env reads variables. A value that is a template as a whole names a host
-// variable; anything else is taken as it stands.
+// env reads variables. A value that is exactly one template names a host
+// variable; any other value is literal.
 func (d *decoder) env(t *table, key string) task.Env {
 	sub := t.table(key)
 	if len(sub.m) == 0 {
@@ -206,8 +206,8 @@ func (d *decoder) server(t *table, before []task.MCPServer) task.MCPServer {
 	return s
 }
 
-// headers are sent over HTTP. One that carries a credential must take it from
-// the host, without a default, so that no secret stands in a task.
+// headers reads the HTTP headers. A header with a credential must take it from
+// the host without a default, so that a task contains no secret.
 func (d *decoder) headers(t *table, transport string) task.Env {
 	sub := t.table("headers")
 	if len(sub.m) == 0 {
@@ -247,7 +247,7 @@ func literalCredential(name, text string) bool {
 	return credential.MatchString(name) && strings.TrimSpace(text) != "" && !credentialValue.MatchString(text)
 }
 
-// joined reads a text with host variables anywhere in it.
+// joined reads a text that may contain host variables anywhere.
 func (d *decoder) joined(path, text string) task.Value {
 	var parts []task.Value
 	at := 0

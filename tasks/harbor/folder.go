@@ -33,21 +33,22 @@ const (
 // and ignore files.
 const maxText = 4 << 20
 
-// node is one thing below a task's folder.
+// node is one file, folder or link below a task's folder.
 type node struct {
 	path string // slash-separated, relative to the task's folder
 	mode fs.FileMode
 	size int64
-	// link is the target of a symbolic link as written, and target the path of
-	// what it leads to, relative to the task's folder; empty when it leads nowhere.
+	// link is the target of a symbolic link as written, and target the resolved
+	// path relative to the task's folder; empty for a broken link.
 	link, target string
 	toFile       bool // the link leads to a regular file
-	// leaves says, in a sentence, how the link leads out of the task's folder.
+	// leaves is a sentence that says how the link leads out of the task's
+	// folder.
 	leaves string
 }
 
-// folder is what a task's folder holds. Nothing outside of it is ever opened:
-// os.Root refuses links that leave it.
+// folder is the content of a task's folder. Nothing outside of it is ever
+// opened: os.Root refuses links that leave it.
 type folder struct {
 	root     *os.Root
 	nodes    []node // sorted by path
@@ -68,8 +69,8 @@ func (f *folder) warn(file, summary, format string, args ...any) {
 	})
 }
 
-// scan lists the parts of the folder that belong to a task. What else lies in
-// it is nobody's business.
+// scan lists the parts of the folder that belong to a task, and ignores
+// everything else.
 func scan(ctx context.Context, root *os.Root) (*folder, error) {
 	f := &folder{root: root, byPath: map[string]*node{}, sums: map[string]string{}}
 	parts := []string{fileConfig, fileInstruction, fileReadme, filePrior, dirEnvironment, dirTests, dirSolution, dirSteps}
@@ -120,7 +121,7 @@ func (f *folder) add(p string) error {
 	return nil
 }
 
-// follow finds what a link leads to.
+// follow resolves a link.
 func (f *folder) follow(n *node) {
 	to := path.Join(path.Dir(n.path), n.link)
 	if path.IsAbs(n.link) || to == ".." || strings.HasPrefix(to, "../") {
@@ -137,7 +138,7 @@ func (f *folder) follow(n *node) {
 	}
 }
 
-// isFile says whether p is a regular file, or a link to one.
+// isFile reports whether p is a regular file, or a link to one.
 func (f *folder) isFile(p string) bool {
 	n := f.byPath[p]
 	return n != nil && (n.mode.IsRegular() || n.toFile)

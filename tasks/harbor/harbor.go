@@ -2,9 +2,9 @@
 // with task.toml, an instruction, an environment, tests and a solution, as of
 // Harbor 0.25, schema 1.0 to 1.4.
 //
-// It only reads: it runs nothing, fetches nothing, opens nothing outside the
-// task's folder, and hands out host variables as names, never as values. What
-// it makes is plain plugins/task data; nobody else knows this format.
+// It only reads: it runs nothing, downloads nothing, opens nothing outside the
+// task's folder, and returns host variables as names, never as values. The
+// result is plain plugins/task data; no other package knows this format.
 //
 // It is stricter than Harbor in that unknown keys are errors (warnings with
 // [task.Options].Lenient) and that a broken task is reported, not left out.
@@ -35,8 +35,8 @@ var _ task.Format = Format{}
 // Name returns what an experiment calls the format.
 func (Format) Name() string { return Name }
 
-// Detect says whether dir has a task.toml, or two other parts of a task, so
-// that a task whose task.toml is missing is still noticed.
+// Detect reports whether dir has a task.toml, or two other parts of a task, so
+// that it also detects a task without task.toml.
 func (Format) Detect(dir string) bool {
 	if exists(dir, fileConfig) {
 		return true
@@ -90,7 +90,7 @@ func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task,
 	return t, problems, nil
 }
 
-// inOrder sorts problems as a reader of the files meets them.
+// inOrder sorts problems by their order in the files.
 func inOrder(a, b task.Problem) int {
 	return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Key, b.Key))
 }

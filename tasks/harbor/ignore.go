@@ -11,9 +11,9 @@ import (
 // down; the last line that matches decides.
 //
 // Digests depend on it, so it agrees with the format's own tool, which reads
-// the lines as git does but for three points: "a/**" also ignores the folder
-// a, so that nothing below it can be brought back; "a/**/" is "a/"; and in a
-// .gitignore "a/*" says nothing of what is deeper. The libraries that we tried
+// the lines as git does but for three points: "a/**" also ignores the folder a,
+// so that nothing below it can be brought back; "a/**/" means "a/"; and in a
+// .gitignore "a/*" does not match anything deeper. The libraries that we tried
 // (sabhiram/go-gitignore, go-git, moby/patternmatcher) differ from git in
 // classes, anchors, or in what "!" brings back.
 type ignore struct{ rules []rule }

@@ -19,8 +19,8 @@ import (
 // limits of an archive of a bundle.
 var limits = archive.Limits{Bytes: 16 << 30, Entries: 1_000_000}
 
-// Export writes a bundle to w, as a tar archive that is compressed with
-// Zstandard. One that is not what its manifest says is refused: Import would.
+// Export writes a bundle to w as a tar archive compressed with Zstandard. It
+// refuses a bundle that differs from its manifest, as Import would.
 func Export(b bundle.Bundle, w io.Writer) error {
 	if err := b.Verify(); err != nil {
 		return fmt.Errorf("export bundle %s: %w", b.ID(), err)
@@ -36,9 +36,9 @@ func Export(b bundle.Bundle, w io.Writer) error {
 	return nil
 }
 
-// Import takes what Export wrote. The content is checked against the digest
-// that came with it; a bundle of the same name and another digest is replaced
-// only if again says so.
+// Import installs an archive written by Export. It checks the content against
+// the digest in the archive. A bundle with the same name and another digest is
+// replaced only if again is set.
 func Import(ctx context.Context, dir string, r io.Reader, again bool) (b bundle.Bundle, err error) {
 	defer func() {
 		if err != nil {
@@ -74,7 +74,7 @@ func Import(ctx context.Context, dir string, r io.Reader, again bool) (b bundle.
 	}
 	raw, err := readInside(whole, bundle.ManifestFile)
 	if err != nil {
-		return b, errors.New("the archive is none of a bundle: there is no " + bundle.ManifestFile)
+		return b, errors.New("the archive is not a bundle: there is no " + bundle.ManifestFile)
 	}
 	var m bundle.Manifest
 	if err = json.Unmarshal(raw, &m); err != nil {
@@ -98,8 +98,8 @@ func Import(ctx context.Context, dir string, r io.Reader, again bool) (b bundle.
 	return settle(dir, work, m)
 }
 
-// forEverybody gives a tree the modes that a bundle has: all can read it, and
-// nobody else can change it, whatever the archive says.
+// forEverybody sets the modes of a bundle: everybody can read it and only the
+// owner can change it, whatever the archive says.
 func forEverybody(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type() == fs.ModeSymlink {

@@ -1,9 +1,9 @@
-// Package bundler makes bundles, and carries them from machine to machine.
+// Package bundler builds bundles, and exports and imports them.
 //
 // Packages come from the registries through their own clients: npm, pip, and
-// apt with a configuration of its own, so that nothing on the machine changes
-// and nobody has to be root. It must not know any agent: what a bundle is made
-// of is in its recipe.
+// apt with a private configuration, so that the machine is not changed and root
+// is not needed. It must not know any agent: the recipe says what a bundle
+// contains.
 package bundler
 
 import (
@@ -30,24 +30,24 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
-// Order is what is to be made.
+// Order describes a bundle to build.
 type Order struct {
 	Dir     string // folder of all bundles
 	Name    string
 	Version string // empty: the recipe's
 	Recipe  bundle.Recipe
-	Again   bool // also when it is there
-	// Lock has the same bundle made again that it is of: name, version and recipe
-	// are its own. Another one that comes out is an error. nil: the newest
-	// packages that what is asked for wants.
+	Again   bool // build it even if it exists
+	// Lock rebuilds the bundle that the lock describes, with its name, version
+	// and recipe. If the digest differs, Make fails. Nil: use the newest
+	// packages that fit the recipe.
 	Lock *Lock
-	// Log is told what happens, a line at a time; nil: nobody.
+	// Log receives progress, one line at a time; may be nil.
 	Log func(line string)
 }
 
-// Make makes a bundle, or returns the one that is there. Two that make the same
-// one at the same time, also in two processes, wait for each other. What was
-// there before stays until the new one is whole.
+// Make builds a bundle or returns the existing one. Concurrent calls for the
+// same bundle, also in different processes, wait for each other. An existing
+// bundle stays until the new one is complete.
 func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
 	if l := o.Lock; l != nil {
 		o.Name, o.Version, o.Recipe = l.Name, l.Version, l.Recipe
@@ -65,7 +65,7 @@ func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
 	if _, _, err := bundle.Parse(id); err != nil {
 		return bundle.Bundle{}, err
 	}
-	if !o.Again && ctx.Err() == nil { // it may be in a folder that is somebody else's
+	if !o.Again && ctx.Err() == nil { // the folder may belong to another user
 		if b, missing := bundle.Open(o.Dir, o.Name, o.Version); missing == nil {
 			return o.there(b)
 		}
@@ -87,7 +87,7 @@ func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
 	return b, nil
 }
 
-// there is a bundle that is there already, if it is the one of the lock.
+// there returns an existing bundle if it matches the lock.
 func (o *Order) there(b bundle.Bundle) (bundle.Bundle, error) {
 	if o.Lock != nil && o.Lock.Digest != b.Digest {
 		return b, fmt.Errorf("bundle %s is there with the digest %s, the lock's is %s: say --again to replace it", b.ID(), b.Digest, o.Lock.Digest)
@@ -114,7 +114,7 @@ func lock(ctx context.Context, dir, id string) (unlock func(), err error) {
 	return func() { _ = l.Unlock() }, nil
 }
 
-// build makes the bundle in a folder beside its own, and renames it.
+// build builds the bundle in a temporary folder next to its own and renames it.
 func build(ctx context.Context, o Order) (b bundle.Bundle, err error) {
 	work, done, err := workIn(o.Dir)
 	if err != nil {
@@ -185,15 +185,15 @@ func (k *kitchen) place(m bundle.Manifest) (bundle.Bundle, error) {
 	return settle(k.order.Dir, k.work, m)
 }
 
-// settle gives work/whole its name. One of the same content that is there stays:
-// trials may be using it. Another one is exchanged for the new one at once,
-// where the file system can; it goes with work.
+// settle renames work/whole to its final name. An existing bundle with the same
+// content stays, because trials may be using it. A different one is exchanged
+// atomically if the file system supports it, and is removed together with work.
 func settle(dir, work string, m bundle.Manifest) (bundle.Bundle, error) {
 	if old, err := bundle.Open(dir, m.Name, m.Version); err == nil && old.Digest == m.Digest && old.Verify() == nil {
 		return old, nil
 	}
 	from, to := filepath.Join(work, "whole"), filepath.Join(dir, m.ID())
-	// Whoever made it, with whatever umask: other users of the machine use it.
+	// Other users of the machine use the bundle, whatever the umask.
 	if err := errors.Join(os.Chmod(from, 0o755), os.Chmod(filepath.Join(from, bundle.ManifestFile), 0o644)); err != nil { //nolint:gosec // that is wanted
 		return bundle.Bundle{}, err
 	}
@@ -220,7 +220,7 @@ func remove(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// kitchen is where one bundle is made.
+// kitchen is the state of building one bundle.
 type kitchen struct {
 	order Order
 	root  string // of the bundle
@@ -265,8 +265,8 @@ func (k *kitchen) runWith(ctx context.Context, dir string, env []string, argv ..
 	return []byte(out.String()), nil
 }
 
-// finish makes the tree fit for a sandbox: without what is not needed, with the
-// names in bin, programs that find their own loader, and modes for everybody.
+// finish prepares the tree for use in a sandbox: it drops unneeded files, adds
+// the links in bin, makes programs use the bundle's loader, and sets modes.
 func (k *kitchen) finish(ctx context.Context, r bundle.Recipe) error {
 	root, err := os.OpenRoot(k.root) // links in packages lead nowhere else
 	if err != nil {
@@ -313,7 +313,7 @@ func (k *kitchen) finish(ctx context.Context, r bundle.Recipe) error {
 	return k.compile(ctx)
 }
 
-// usual is what no bundle needs.
+// usual are globs of files that no bundle needs.
 var usual = []string{
 	"usr/share/{doc,man,info,lintian,bash-completion,menu,applications,pixmaps}", "usr/include", "usr/lib/*/gconv", "etc",
 	"usr/sbin", "var", "npm/node_modules/.package-lock.json", "npm/node_modules/.bin",

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
-// loaderName is the loader in a bundle: what its programs name instead of the
-// one that they were linked for.
+// loaderName is the loader in a bundle, which its programs use instead of the
+// one they were linked with.
 const loaderName = "ld.so"
 
 // machine is what differs between processors.
@@ -30,12 +30,12 @@ var machines = map[string]machine{
 	"arm64": {multiarch: "aarch64-linux-gnu", loader: "ld-linux-aarch64.so.1"},
 }
 
-// fit gives every program of the bundle the bundle's own loader, and modes that
-// let everybody read it. So a program runs in any image: it uses nothing of the
-// image, neither its loader nor its libraries, and what it starts finds those of
-// the image as ever, since no variable is set for it. A program still knows by
-// /proc/self/exe who it is, which one that is started through the loader
-// ("ld.so program") would not.
+// fit makes every program of the bundle use the bundle's own loader, and sets
+// modes that let everybody read it. The program then runs in any image because
+// it uses neither the image's loader nor its libraries. Programs that it starts
+// still find those of the image, because no variable is set. /proc/self/exe
+// still names the program, which it would not if it were started through the
+// loader ("ld.so program").
 func fit(ctx context.Context, root string) error {
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -71,8 +71,8 @@ func fit(ctx context.Context, root string) error {
 	return linksInside(root)
 }
 
-// linkInside removes a link that leads out of the bundle: it would lead into
-// the image. An absolute one that stays is made relative.
+// linkInside removes a link that leads out of the bundle, because it would lead
+// into the image. It makes an absolute link within the bundle relative.
 func linkInside(root, path string) error {
 	to, err := os.Readlink(path)
 	if err != nil {
@@ -98,9 +98,9 @@ func linkInside(root, path string) error {
 	return errors.Join(os.Remove(path), os.Symlink(to, path))
 }
 
-// ownLoader puts the bundle's loader into a program that names the C library's
-// usual one. The name is overwritten where it stands: nothing moves, so that
-// programs which carry data behind their end are left whole.
+// ownLoader makes a program that uses the standard loader use the bundle's
+// loader. It overwrites the path in place, so that programs with data appended
+// to them stay intact.
 func ownLoader(root, path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -124,7 +124,7 @@ func ownLoader(root, path string) error {
 			return fmt.Errorf("loader of %s: %w", path, err)
 		}
 		if !strings.Contains(string(name), "ld-linux") {
-			return nil // of another C library, which it does not get from us
+			return nil // uses another C library, which the bundle does not provide
 		}
 		own := bundle.Place + "/" + loaderName
 		if len(own) >= len(name) {
@@ -141,9 +141,8 @@ func ownLoader(root, path string) error {
 	return nil
 }
 
-// fitLoader makes a C library's loader look for libraries in the bundle alone:
-// not in the image's folders, whose libraries belong to another version, and
-// not in the image's cache of them.
+// fitLoader makes the loader search libraries only in the bundle, not in the
+// image's folders or its library cache, which belong to another version.
 func fitLoader(root string, m machine) error {
 	lib := "/usr/lib/" + m.multiarch
 	path := filepath.Join(root, lib, m.loader)

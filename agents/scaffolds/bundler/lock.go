@@ -16,8 +16,8 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
-// Lock is all that is needed to make the same bundle again, on another machine
-// or later: a small file, without the packages themselves.
+// Lock is a small file with all that is needed to rebuild the same bundle later
+// or on another machine. It does not contain the packages.
 type Lock struct {
 	Format   int              `json:"format"` // of this file: 1
 	Name     string           `json:"name"`
@@ -34,7 +34,7 @@ type Lock struct {
 // npmFiles are the names in Lock.NPM.
 var npmFiles = []string{"package.json", "package-lock.json"}
 
-// LockOf is the lock of a bundle that is there.
+// LockOf returns the lock of an existing bundle.
 func LockOf(b bundle.Bundle) (Lock, error) {
 	l := Lock{Format: 1, Name: b.Name, Version: b.Version, Arch: b.Arch, Digest: b.Digest, Recipe: b.Recipe, Packages: b.Packages}
 	for _, name := range npmFiles {
@@ -56,7 +56,7 @@ func LockOf(b bundle.Bundle) (Lock, error) {
 // maxLock is how long a lock may be, in bytes.
 const maxLock = 64 << 20
 
-// ReadLock reads what LockOf gave, as JSON.
+// ReadLock reads a lock as JSON.
 func ReadLock(r io.Reader) (l Lock, err error) {
 	raw, err := io.ReadAll(io.LimitReader(r, maxLock))
 	if err == nil {
@@ -67,7 +67,7 @@ func ReadLock(r io.Reader) (l Lock, err error) {
 	}
 	switch {
 	case l.Format != 1:
-		return l, errors.New("lock of a bundle: it is none, or of another version of Berth: make one with berth agent lock NAME@VERSION")
+		return l, errors.New("the file is not a lock of a bundle, or was written by another version of Berth: write one with berth agent lock NAME@VERSION")
 	case l.Arch != runtime.GOARCH:
 		return l, fmt.Errorf("lock of bundle %s@%s: it is for %s, this machine is %s", l.Name, l.Version, l.Arch, runtime.GOARCH)
 	}
@@ -102,7 +102,7 @@ func (l *Lock) versions(from, with string) (out []string) {
 	return out
 }
 
-// holds says what of the packages is not what the lock has.
+// holds returns an error that lists packages which differ from the lock.
 func (l *Lock) holds(ps []bundle.Package) error {
 	key := func(p bundle.Package) string { return p.From + " " + p.Name + " " + p.Version }
 	by := func(list []bundle.Package) map[string]string { // one may be there several times

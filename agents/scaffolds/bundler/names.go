@@ -11,8 +11,8 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
-// What a lock may name, so that a client of a registry takes it for the name of
-// a package: not for an option, an address, a path or a line of its own.
+// The package names that a lock may contain. A registry's client must not take
+// them for an option, an address, a path or a further line.
 var (
 	pypiName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	pypiVersion = regexp.MustCompile(`^[0-9][0-9A-Za-z.!+_-]*$`)
@@ -24,7 +24,7 @@ var (
 	integrity   = regexp.MustCompile(`^[A-Za-z0-9+/=:., -]*$`)
 )
 
-// check says what in a lock names no package.
+// check returns an error for a name in the lock that is not a package name.
 func (l *Lock) check() error {
 	if _, _, err := bundle.Parse(l.Name + "@" + l.Version); err != nil || l.Version == "" {
 		return fmt.Errorf("%q is no name of a bundle", l.Name+"@"+l.Version)
@@ -69,8 +69,7 @@ func (l *Lock) check() error {
 	return l.checkNPM()
 }
 
-// checkNPM looks at npm's own files: packages come from npm's registry, and from
-// nowhere else.
+// checkNPM checks npm's own files: packages may come only from npm's registry.
 func (l *Lock) checkNPM() error {
 	for name := range l.NPM {
 		if !slices.Contains(npmFiles, name) {
@@ -102,8 +101,7 @@ func (l *Lock) checkNPM() error {
 	return nil
 }
 
-// checkWants looks at a package.json: it names packages of the registry and
-// nothing else.
+// checkWants checks a package.json: it may name only packages of the registry.
 func checkWants(text string) error {
 	var wants map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &wants); err != nil {

@@ -20,8 +20,8 @@ import (
 // python is the Python of the suite, which bundles with packages of PyPI have.
 const python = "3.13"
 
-// pypi installs wheels into python/. Nothing is built but what the recipe has
-// among its sources: another package without a wheel is refused by pip.
+// pypi installs wheels into python/. Only the recipe's sources are built: pip
+// refuses any other package without a wheel.
 func (k *kitchen) pypi(ctx context.Context, r bundle.Recipe) ([]bundle.Package, error) {
 	if len(r.PyPI) == 0 {
 		return nil, nil
@@ -63,13 +63,13 @@ func (k *kitchen) pypi(ctx context.Context, r bundle.Recipe) ([]bundle.Package, 
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range built { // the report has the wheel that was built; what counts is what it was built of
+	for _, b := range built { // the report names the built wheel; record the source archive instead
 		ps = slices.DeleteFunc(ps, func(p bundle.Package) bool { return b.From == "source" && plain(p.Name) == plain(b.Name) })
 	}
 	return append(ps, built...), ownScripts(dir)
 }
 
-// quietPip has pip ask nobody whether it is the newest.
+// quietPip turns off pip's check for a newer version of itself.
 var quietPip = []string{"PIP_DISABLE_PIP_VERSION_CHECK=1"}
 
 func unansweredPyPI(err error) error {
@@ -83,10 +83,10 @@ func unansweredPyPI(err error) error {
 // wheels is the folder in work with those that were built.
 const wheels = "wheels"
 
-// sources builds wheels of what PyPI has as source archives alone, and says of
-// which archives, and with what. The code of the packages that runs then sees
-// little of the environment, works in a folder that is gone afterwards, and has
-// no compiler.
+// sources builds wheels of packages that PyPI has only as source archives. It
+// returns the archives and the packages used for the build. The code of these
+// packages runs with few environment variables, in a temporary folder, and
+// without a compiler.
 func (k *kitchen) sources(ctx context.Context, r bundle.Recipe) (ps []bundle.Package, err error) {
 	tools, archives, tmp := filepath.Join(k.work, "tools"), filepath.Join(k.work, "archives"), filepath.Join(k.work, "tmp")
 	for _, dir := range []string{tools, archives, tmp, filepath.Join(k.work, wheels)} {
@@ -270,9 +270,9 @@ func ownScripts(dir string) error {
 	return nil
 }
 
-// ownLists has the lists of installed files in dir say what is there: without
-// what was dropped, and where it is, since pip writes them for another folder
-// than the one that it is told.
+// ownLists corrects the lists of installed files in dir: it removes dropped
+// files and fixes the paths, because pip writes them for another folder than
+// the one given.
 func ownLists(dir string) error {
 	lists, err := filepath.Glob(filepath.Join(dir, "*.dist-info", "RECORD"))
 	if err != nil {

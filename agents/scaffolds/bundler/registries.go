@@ -21,8 +21,8 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
-// npm installs packages of the npm registry into npm/. Their scripts do not
-// run: what a package brings is what it has.
+// npm installs packages of the npm registry into npm/. Their install scripts do
+// not run.
 func (k *kitchen) npm(ctx context.Context, r bundle.Recipe) ([]bundle.Package, error) {
 	if len(r.NPM) == 0 {
 		return nil, nil
@@ -67,10 +67,10 @@ func (k *kitchen) npm(ctx context.Context, r bundle.Recipe) ([]bundle.Package, e
 	return locked(raw)
 }
 
-// anywhere is an npm lock file without the addresses that packages came from:
-// npm leaves out that of one in its cache, so the same packages would make two
-// bundles, and the address of a mirror may hold a password. npm asks its
-// registry, and compares with the digests.
+// anywhere returns an npm lock file without the addresses of packages. npm
+// omits the address of a cached package, so the same packages would give
+// different bundles, and the address of a mirror may contain a password. npm
+// then uses its registry and compares the digests.
 func anywhere(raw []byte) ([]byte, error) {
 	var lock map[string]any
 	if err := json.Unmarshal(raw, &lock); err != nil {
@@ -124,12 +124,13 @@ const suite = "trixie"
 // mirror is where the packages of Debian come from.
 func mirror() string { return cmp.Or(os.Getenv("BERTH_DEBIAN_MIRROR"), "http://deb.debian.org/debian") }
 
-// silent are the words of apt, npm and pip for a registry that does not answer.
+// silent matches the errors of apt, npm and pip for a registry that does not
+// answer.
 var silent = regexp.MustCompile(`(?i)could not resolve|temporary failure|name or service not known|could not connect|unable to connect|connection (refused|timed out|reset|failed)|` +
 	`network is unreachable|read timed out|failed to establish|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET|ENETUNREACH`)
 
-// unanswered says of an error that the registry at address does not answer, if
-// that is what it is about, and which variable names another.
+// unanswered adds to err, if it is about a registry that does not answer, the
+// address and the variable that sets another one.
 func unanswered(err error, address, variable string) error {
 	if !silent.MatchString(err.Error()) {
 		return err
@@ -138,10 +139,9 @@ func unanswered(err error, address, variable string) error {
 		address, variable, err)
 }
 
-// debian unpacks packages of Debian into the root: those that are named, and
-// nothing that they depend on, since that is made for whole systems.
-// apt works in folders of its own and takes nothing from the machine but the
-// archive's keys.
+// debian unpacks the named Debian packages into the root, without their
+// dependencies, which are meant for whole systems. apt works in folders of its
+// own and takes nothing from the machine but the archive's keys.
 func (k *kitchen) debian(ctx context.Context, r bundle.Recipe) ([]bundle.Package, error) {
 	if len(r.Debian) == 0 {
 		return nil, nil
@@ -244,8 +244,8 @@ func sha256Of(path string) (string, error) {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// compile makes the byte code of what is in python/, with the bundle's own
-// Python: a sandbox could not keep what it compiles.
+// compile compiles python/ to byte code with the bundle's own Python, because a
+// sandbox could not store it.
 func (k *kitchen) compile(ctx context.Context) error {
 	program := filepath.Join(k.root, "usr", "bin", "python"+python)
 	if _, err := os.Stat(program); err != nil {

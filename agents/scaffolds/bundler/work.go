@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// making is how the names of folders begin in which bundles are made.
+// making is the prefix of the folders in which bundles are built.
 const making = ".making-"
 
 // workIn makes a folder to make a bundle in, beside the bundles, and removes

@@ -170,7 +170,7 @@ func hostsFile(scratch string, names []string) (string, error) {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil { //nolint:gosec // every user of the containers reads it
 		return "", fmt.Errorf("names of the containers: %w", err)
 	}
-	return file, os.Chmod(file, 0o644) //nolint:gosec // the umask has had its say
+	return file, os.Chmod(file, 0o644) //nolint:gosec // independent of the umask
 }
 
 // named are volumes by the names that the engine knows them by.

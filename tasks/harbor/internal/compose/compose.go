@@ -2,9 +2,9 @@
 // specification's own library, in an empty environment, and makes containers
 // of plugins/task out of it.
 //
-// What it does not know it refuses by name, file and line: a key that is not
-// carried out would change what is measured. It opens no file, looks up no
-// variable of the host, and follows no extends or include.
+// It refuses unknown keys with file and line, because an ignored key would
+// change what is measured. It opens no file, reads no variable of the host, and
+// follows no extends or include.
 package compose
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// File is what a compose file says.
+// File is the content of a compose file.
 type File struct {
 	// Main is the agent's container; its zero value when the file does not name it.
 	Main Main
@@ -32,7 +32,7 @@ type File struct {
 	Sidecars []task.Sidecar
 }
 
-// Main is what the file says of the agent's container.
+// Main is the file's settings for the agent's container.
 type Main struct {
 	Image       string
 	Build       *task.Build

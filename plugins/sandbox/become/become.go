@@ -1,7 +1,7 @@
-// Package become makes a thread into what sandboxd runs as, and executes
-// sandboxd: it leaves an engine's default capabilities and an id of sandboxd's
-// own. It is what a program that builds a sandbox calls as its last step, and
-// the first half of sandboxd itself.
+// Package become changes the credentials of a thread to those of sandboxd, an
+// engine's default capabilities and a user id of its own, and executes
+// sandboxd. It is the last step of a program that builds a sandbox, and the
+// first half of sandboxd itself.
 //
 // It must not import gRPC, or anything else that makes a short-lived program
 // start slowly, and it must not start goroutines that matter: what it changes

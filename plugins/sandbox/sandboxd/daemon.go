@@ -3,11 +3,10 @@
 //
 // Everything else in the sandbox, root included, is hostile to it. So this
 // package must not: listen where the sandbox could connect (except for a Listen
-// the core asked for), parse what the sandbox wrote (except for passwd lines
-// and the first line of a script),
-// follow a path of the sandbox without openat2, start a program through os/exec
-// (package pid1), or leave a Go signal handler installed that it can do
-// without.
+// the core asked for), parse text from the sandbox (except for passwd lines and
+// the first line of a script), follow a path of the sandbox without openat2,
+// start a program through os/exec (package pid1), or leave a Go signal handler
+// installed that it can do without.
 package sandboxd
 
 import (

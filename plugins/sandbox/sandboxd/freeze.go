@@ -67,13 +67,12 @@ func stoppedNow(t proc.Table) map[int]uint64 {
 	return stopped
 }
 
-// stopAll stops every process, and returns the table of those that there are
-// then. No process is missing in it: one that has a signal to handle can make no
-// other one, so that after two tables in a row with the same processes, each
-// read after a signal to all, nobody is left who could. One table is not enough:
-// a chain of processes, each of which makes the next and ends, is in the place
-// that was read already, or has ended when it is looked at. moving is a process
-// that has not stopped within the time, or nil.
+// stopAll stops every process and returns a complete process table. A process
+// with a pending signal cannot fork. So when two tables in a row, each read
+// after a signal to all processes, list the same processes, none is left that
+// could fork. One table is not enough: it could miss a chain of processes that
+// each start the next one and exit. moving is a process that has not stopped
+// within the time, or nil.
 func stopAll(t proc.Table, within time.Duration) (_ proc.Table, moving *proc.Process, err error) {
 	begin := time.Now()
 	for _, generation := range t.Generations() {
@@ -111,8 +110,8 @@ func contAll(t proc.Table, already map[int]uint64) {
 	}
 }
 
-// atRest calls do with the processes that there are, none of which can begin
-// another one or end before it returns. Programs of ours are started after it.
+// atRest calls do with the process table while all processes are stopped, so
+// that none can fork or exit before do returns. New commands start after it.
 func (d *daemon) atRest(do func(proc.Table) error) error {
 	d.starts.Lock()
 	defer d.starts.Unlock()
@@ -159,8 +158,8 @@ func (d *daemon) noStarts() (f *freeze, first bool) {
 	return d.frozen, true
 }
 
-// stopGeneration stops processes and gives them a moment to do so; Freeze has
-// the patience for those that take longer.
+// stopGeneration stops processes and waits briefly; Freeze waits for those that
+// take longer.
 func stopGeneration(generation []proc.Process) {
 	for _, p := range generation {
 		_ = syscall.Kill(p.PID, syscall.SIGSTOP)
@@ -232,11 +231,11 @@ func (d *daemon) noteKilled(which func(*command) bool) {
 	}
 }
 
-// killTree kills p, its descendants, and its kernel session. Each is stopped
-// when found, so that it cannot fork away while the rest is looked for. What
-// left the session and lost its parent before is not found: it belongs to
-// nobody any more, and Sweep or Quiesce ends it. Nothing happens if p has ended:
-// then what it left is not its tree any more.
+// killTree kills p, its descendants, and its kernel session. It stops each
+// process when it finds it, so that the process cannot fork during the search.
+// It does not find processes that left the session and lost their parent
+// before; Sweep or Quiesce kills those. If p has ended, killTree does nothing,
+// because p's tree is no longer known.
 func (d *daemon) killTree(p *pid1.Process) {
 	select {
 	case <-p.Ended:

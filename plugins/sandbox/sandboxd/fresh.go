@@ -19,9 +19,9 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
 )
 
-// Fresh makes each folder anew. Whatever stands there is moved aside with all
-// that is in it, so that a descriptor or working folder that somebody kept of
-// it leads nowhere near the new one.
+// Fresh creates each folder new. What exists there is moved aside with its
+// content, so that an open descriptor or a working folder in it does not lead
+// to the new one.
 func (c *control) Fresh(_ context.Context, q *pb.FreshRequest) (*pb.FreshReply, error) {
 	mode := q.GetMode()
 	if mode == 0 {
@@ -52,8 +52,8 @@ type freshener struct {
 	reply *pb.FreshReply
 }
 
-// make makes one folder. Above it a real folder stays; a link or file in its
-// place was put there by somebody and is moved aside.
+// make creates one folder. Real folders above it stay; a link or file in place
+// of a parent folder is moved aside.
 func (f *freshener) make(name string) error {
 	at, err := beneath.Dir("/")
 	if err != nil {
@@ -112,8 +112,7 @@ func (f *freshener) folder(at int, part string, last bool) (int, error) {
 	return fd, nil
 }
 
-// asideTries bounds the search for a name that is free. A random one is taken
-// only if whoever made it knew it.
+// asideTries bounds the search for a free name.
 const asideTries = 8
 
 // away moves part aside, under a random name: no program can have taken it

@@ -141,8 +141,8 @@ func (d *daemon) attach(id stream.ID, c net.Conn) {
 const (
 	// detachTime is how long a file operation that is under way may take.
 	detachTime = 5 * time.Second
-	// lastWords is how long a client may take for what its commands have written
-	// before access was cut.
+	// lastWords is how long a client may take to read the output from before
+	// access was cut.
 	lastWords = time.Second
 )
 
@@ -180,9 +180,9 @@ func (c *control) Detach(ctx context.Context, q *pb.DetachRequest) (*pb.DetachRe
 	return &pb.DetachReply{}, nil
 }
 
-// detach closes the connection. Commands that run have their client told first
-// what they have written so far, and that access is cut: without that word
-// something may be missing.
+// detach closes the connection. It first sends the clients of running commands
+// the output so far and the error that access was cut, so that they know their
+// output may be incomplete.
 func (c *connection) detach() {
 	c.lose()
 	c.mu.Lock()
@@ -212,7 +212,7 @@ func (c *connection) open() error {
 	}
 }
 
-// errCut is the last word of a call that was going on when access was cut.
+// errCut is the error of a call that was running when access was cut.
 var errCut = fmt.Errorf("%w: it was cut", fault.ErrRevoked)
 
 // until is ctx until access is cut.
@@ -230,9 +230,9 @@ func (c *connection) until(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-// Read notices the end of the connection before gRPC does and cancels its
-// calls: a call that is cancelled then was not cancelled by its caller, and its
-// command lives on.
+// Read notices the end of the connection before gRPC cancels its calls. A call
+// that is cancelled then was not cancelled by its caller, so its command keeps
+// running.
 func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err != nil {

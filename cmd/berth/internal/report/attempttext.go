@@ -17,7 +17,7 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// TrialHead says what trial it is and which attempts it has.
+// TrialHead prints the trial and its attempts.
 func TrialHead(p *terminal.Printer, m *store.Manifest, t *store.TrialState, shown int) {
 	p.Printf("%s  %s  repetition %d\n", terminal.Paint(p.Color, terminal.Bold, terminal.Clean(t.Task)), terminal.Clean(m.Cells[t.Cell].Key), t.Repetition)
 	p.Printf("trial   %s\noutcome %s\n", t.ID, terminal.Paint(p.Color, tui.StyleOf(t.Outcome()), string(t.Outcome())))
@@ -39,7 +39,7 @@ func TrialHead(p *terminal.Printer, m *store.Manifest, t *store.TrialState, show
 	p.Printf("\n")
 }
 
-// lost is what an attempt without a result has used.
+// lost returns the usage of an attempt without a result.
 func lost(s *store.Spend) string {
 	if s.Requests == 0 {
 		return ""
@@ -50,7 +50,7 @@ func lost(s *store.Spend) string {
 // maxLines is how much of a log or a trajectory is printed without --all.
 const maxLines = 20
 
-// AttemptText says one attempt: what it came to, its phases, trajectory and log.
+// AttemptText prints one attempt: its result, phases, trajectory and log.
 func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
 	switch {
 	case f.Damage != "":
@@ -96,7 +96,7 @@ func millis(d time.Duration) string {
 	return terminal.Seconds(d)
 }
 
-// resultText says what an attempt came to.
+// resultText prints the result of an attempt.
 func resultText(p *terminal.Printer, r *record.Result) {
 	line := func(key, value string) {
 		if value != "" {
@@ -177,10 +177,10 @@ func lastTurn(s *record.StageResult, several bool) (lines [][2]string) {
 	return lines
 }
 
-// verifiedIn says where the verdict was reached.
+// verifiedIn returns where the attempt was verified.
 func verifiedIn(r *record.Result) string {
 	switch {
-	case r.Mode == string(task.ModeLive) && r.SameAs != "": // a restart would have changed nothing
+	case r.Mode == string(task.ModeLive) && r.SameAs != "": // equal to restarted, because nothing was left running
 		return "in the live sandbox; nothing was left running"
 	case r.Mode == string(task.ModeLive), r.Mode == string(task.ModeRestarted):
 		return "in the " + r.Mode + " sandbox"
@@ -190,7 +190,7 @@ func verifiedIn(r *record.Result) string {
 	return r.Mode
 }
 
-// where is the phase and the stage of a finding, if they are known.
+// where returns the phase and the stage of a finding, if known.
 func where(f *record.Finding) (text string) {
 	if f.Phase != "" {
 		text = " in " + string(f.Phase)
@@ -242,7 +242,8 @@ func stepsText(p *terminal.Printer, steps []record.Step, all bool) {
 	}
 }
 
-// messageText is the text of a message; a picture stands in it as its type.
+// messageText returns the text of a message, with the type of each picture in
+// its place.
 func messageText(c trajectory.Content) string {
 	if len(c.Parts) == 0 {
 		return c.Text

@@ -16,10 +16,10 @@ import (
 	"github.com/berth-eval/berth/plugins/suggest"
 )
 
-// RunsDir is where runs go when nobody says otherwise.
+// RunsDir is the default folder of runs.
 const RunsDir = "runs"
 
-// Runs are the run folders in dir, oldest first.
+// Runs returns the run folders in dir, oldest first.
 func Runs(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +53,8 @@ func Runs(dir string) ([]string, error) {
 	return dirs, nil
 }
 
-// FindRun is the folder of a run: a path, a name below ./runs, or last.
+// FindRun returns the folder of a run, given as a path, a name below ./runs, or
+// last.
 func FindRun(name string) (string, error) {
 	if name == "last" {
 		runs, err := Runs(RunsDir)
@@ -127,7 +128,7 @@ func FindTrial(x *store.Index, name string) (*store.TrialState, error) {
 	return nil, fmt.Errorf("%q matches %d trials: use the beginning of an id\n  %s", name, len(found), strings.Join(names, "\n  "))
 }
 
-// Display is a path as the user would write it here.
+// Display returns a path as the user would write it in the current folder.
 func Display(path string) string {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -140,6 +141,6 @@ func Display(path string) string {
 	return rel
 }
 
-// Short is the beginning of a trial's id. The manifest of a stranger may hold
-// ids that are shorter than that.
+// Short returns the beginning of a trial's id. A foreign manifest may contain
+// shorter ids.
 func Short(id string, n int) string { return id[:min(n, len(id))] }

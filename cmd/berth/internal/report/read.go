@@ -18,7 +18,7 @@ import (
 	"github.com/berth-eval/berth/core/store/node"
 )
 
-// Line is one run of a list.
+// Line returns one run for the list of runs.
 func Line(dir string) output.RunLine {
 	l := output.RunLine{Dir: dir, Outcomes: map[record.Outcome]int{}}
 	m, x, err := store.Read(dir)
@@ -34,7 +34,8 @@ func Line(dir string) output.RunLine {
 	return l
 }
 
-// Writing is the writer that is at work, as far as can be seen from here.
+// Writing returns the process that writes the run at the moment, if it can be
+// seen from this machine.
 func Writing(x *store.Index) *store.Entry {
 	for i := range x.Writers {
 		w := &x.Writers[i]
@@ -45,7 +46,7 @@ func Writing(x *store.Index) *store.Entry {
 	return nil
 }
 
-// Run is a run with all its trials and attempts.
+// Run returns a run with all its trials and attempts.
 func Run(dir string, m *store.Manifest, x *store.Index) output.ShowRun {
 	res := output.ShowRun{
 		Dir: dir, Run: m.Header, Summary: run.Summarize(m, x), Trials: []output.ShowTrial{}, Writers: []output.ShowWriter{},
@@ -68,7 +69,8 @@ func Run(dir string, m *store.Manifest, x *store.Index) output.ShowRun {
 	return res
 }
 
-// Trial is a trial with its attempts; busy says that its run is under way.
+// Trial returns a trial with its attempts; busy says that its run is in
+// progress.
 func Trial(dir string, m *store.Manifest, t *store.TrialState, busy bool) output.ShowTrial {
 	res := output.ShowTrial{Trial: *t.Trial, CellKey: m.Cells[t.Cell].Key, Outcome: t.Outcome(), Attempts: []output.ShowAttempt{}}
 	if acc := t.Accepted(); acc != nil {
@@ -93,8 +95,8 @@ func Trial(dir string, m *store.Manifest, t *store.TrialState, busy bool) output
 	return res
 }
 
-// StateOf says how far an attempt of a trial came; busy says that its run is
-// under way.
+// StateOf returns the state of an attempt of a trial; busy says that its run is
+// in progress.
 func StateOf(t *store.TrialState, number int, busy bool) output.AttemptState {
 	i := slices.IndexFunc(t.Attempts, func(a store.AttemptState) bool { return a.Number == number })
 	switch {
@@ -107,7 +109,7 @@ func StateOf(t *store.TrialState, number int, busy bool) output.AttemptState {
 	}
 }
 
-// Folder is the folder of an attempt.
+// Folder returns the folder of an attempt.
 func Folder(dir string, t *store.TrialState, number int) string {
 	return filepath.Join(dir, store.TrialsDir, filepath.FromSlash(t.Dir), store.AttemptDir(number))
 }
@@ -120,9 +122,9 @@ const (
 	maxPhases = 10_000    // phases of one attempt
 )
 
-// readLines reads a file of JSON lines in the folder of an attempt. What is no
-// JSON is left out, as a crash leaves it; cut gets a line for what else is
-// missing.
+// readLines reads a file of JSON lines in the folder of an attempt. It skips
+// lines that are not JSON, as a crash may leave them, and adds a line to cut
+// for everything else that is missing.
 func readLines[T any](dir, name string, cut *[]string) []T {
 	var all []T
 	part, err := plainfile.Lines(dir, name, maxLine, maxLog, func(line []byte) {
@@ -141,9 +143,9 @@ func readLines[T any](dir, name string, cut *[]string) []T {
 	return all
 }
 
-// phasesOf are the phases of an attempt that was not published, as far as it
-// came. A phase in which its process was killed ends with the last sign of
-// life; one that is under way has no end.
+// phasesOf returns the phases of an attempt that was not published. A phase in
+// which the process was killed ends with the last recorded event; a running
+// phase has no end.
 func phasesOf(dir string, underWay bool, cut *[]string) []record.Phase {
 	phases := []record.Phase{}
 	var last time.Time
@@ -174,7 +176,7 @@ func phasesOf(dir string, underWay bool, cut *[]string) []record.Phase {
 	return phases
 }
 
-// Attempt is one attempt with all that can be shown of it.
+// Attempt returns one attempt with everything that can be shown.
 func Attempt(dir string, state output.AttemptState) (*output.ShowFull, error) {
 	full := &output.ShowFull{Dir: dir, Phases: []record.Phase{}, Files: []string{}}
 	switch fi, err := os.Lstat(dir); {

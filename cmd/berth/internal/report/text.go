@@ -34,8 +34,8 @@ func Summary(p *terminal.Printer, s *run.Summary) {
 // summary.json.
 const maxTasks = 50
 
-// rows prints one table of a summary, with both denominators; that of planned
-// trials comes first, because nothing is left out of it.
+// rows prints one table of a summary with both denominators. The one of planned
+// trials comes first, because it includes every trial.
 func rows(p *terminal.Printer, what string, rows []run.Row) {
 	scores, exposed, budget, cells := false, false, false, false
 	for i := range rows {
@@ -95,7 +95,8 @@ func rate(r *float64, passed, n int) string {
 	return fmt.Sprintf("%.1f%% (%d/%d)", 100**r, passed, n)
 }
 
-// sum is the line of all outcomes, whose sum is what was planned.
+// sum returns the line of all outcomes, which add up to the number of planned
+// trials.
 func sum(s *run.Summary, color bool) string {
 	var parts []string
 	for _, o := range record.Outcomes {
@@ -117,7 +118,7 @@ func tokensAndCost(s *store.Spend) string {
 	return fmt.Sprintf("%d tokens, %s", s.Tokens, cost)
 }
 
-// Outcomes is counts on one line.
+// Outcomes returns the counts on one line.
 func Outcomes(counts map[record.Outcome]int) string {
 	var parts []string
 	for _, o := range record.Outcomes {
@@ -131,7 +132,7 @@ func Outcomes(counts map[record.Outcome]int) string {
 // maxTrials is how many trials a table has without --all.
 const maxTrials = 40
 
-// Trials lists trials, those that need a look first.
+// Trials lists trials; those that need attention come first.
 func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, all bool) {
 	trials := slices.Clone(x.Trials)
 	if !all && len(trials) > maxTrials {

@@ -54,7 +54,7 @@ func Trajectory(p *terminal.Printer, steps []record.Step, all bool) {
 	}
 }
 
-// observed says what came of a step's calls, line by line.
+// observed prints the results of a step's calls, line by line.
 func observed(o *trajectory.Observation, text func(mark, s string)) {
 	if o == nil {
 		return
@@ -69,10 +69,10 @@ func observed(o *trajectory.Observation, text func(mark, s string)) {
 	}
 }
 
-// headings gives what stands above a step: of which stage and role it and those
-// after it are, since each session counts its steps from 1. It must be asked in
-// the order of the steps. Nothing stands above a step that goes on from the one
-// before it, or where all are of one stage and role.
+// headings returns a function that gives the heading above a step: the stage
+// and role of it and the following steps, because each session counts its steps
+// from 1. Call it in the order of the steps. There is no heading if the stage
+// and role have not changed, or if all steps have the same.
 func headings(steps []record.Step) func(i int) string {
 	of := func(i int) string {
 		return fmt.Sprintf("stage %s, %s", terminal.Short(steps[i].Stage, 60), steps[i].Role)
@@ -112,8 +112,8 @@ func stepFacts(s *trajectory.Step) string {
 	return "  " + strings.Join(facts, ", ")
 }
 
-// callText is a call with its arguments, a text as it is and anything else as
-// JSON.
+// callText returns a call with its arguments: strings as they are and other
+// values as JSON.
 func callText(c trajectory.ToolCall) string {
 	var args map[string]json.RawMessage
 	if json.Unmarshal(c.Arguments, &args) != nil {

@@ -23,14 +23,14 @@ type Rule struct {
 	cells  [][2]string // axis and value; none: all cells
 	metric string
 	op     string
-	// value is a number, or with of the count that it stands for.
+	// value is a number, or the metric in of.
 	value float64
 	of    string
 }
 
 var pattern = regexp.MustCompile(`^(?:([^:]*):)?\s*([a-z_]+)\s*(>=|<=|==|=|>|<)\s*([a-z_]+|[-+0-9.eE]+)\s*$`)
 
-// metrics are what rules may speak of, by name.
+// metrics are the metrics that rules may use, by name.
 var metrics = map[string]func(r *run.Row) *float64{
 	"pass_rate":             func(r *run.Row) *float64 { return r.OfPlanned },
 	"pass_rate_of_planned":  func(r *run.Row) *float64 { return r.OfPlanned },
@@ -161,7 +161,7 @@ func (r Rule) holds(a, b float64) bool {
 	}
 }
 
-// names says whether the rule is about a cell.
+// names reports whether the rule applies to a cell.
 func (r Rule) names(c *store.Cell) bool {
 	for _, want := range r.cells {
 		if value, _ := choice(c, want[0]); value != want[1] {

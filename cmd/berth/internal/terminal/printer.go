@@ -1,6 +1,6 @@
-// Package terminal writes what commands say: tables and JSON on stdout, remarks on
-// stderr. It is the one place that knows whether a terminal looks on, and that
-// keeps what came out of a sandbox from steering it.
+// Package terminal writes the output of commands: tables and JSON to stdout,
+// messages to stderr. It is the only place that knows whether the output is a
+// terminal, and it removes control sequences that come from a sandbox.
 //
 // It must not know any command.
 package terminal

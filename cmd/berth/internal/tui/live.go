@@ -1,8 +1,8 @@
-// Package tui shows how a run goes: on a terminal one block that stays under
-// the lines of finished trials, elsewhere a line per finished trial and a
-// summary now and then; never both.
+// Package tui shows the progress of a run: on a terminal a live block below the
+// lines of finished trials, otherwise a line per finished trial and a summary
+// at intervals; never both.
 //
-// It must not decide anything: it is told events and writes them down.
+// It must not decide anything: it only prints events.
 package tui
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/run"
 )
 
-// Watcher is told what happens in a run, by one goroutine at a time.
+// Watcher receives the events of a run, from one goroutine at a time.
 type Watcher interface {
 	Event(e run.Event)
 	// Write prints whole lines, such as those of a log, where they stay.
@@ -77,7 +77,7 @@ type attempt struct {
 	steps int
 }
 
-// take notes an event and returns the lines to print for good.
+// take records an event and returns the permanent lines to print.
 func (s *state) take(e run.Event) []string {
 	if e.Kind != run.Live {
 		s.to = e.To
@@ -167,7 +167,7 @@ func (s *state) finished(e run.Event) string {
 	return line
 }
 
-// note is what a reader should know beside the outcome.
+// note returns what a reader should know in addition to the outcome.
 func note(r *record.Result) string {
 	var notes []string
 	if r.AgentEnd != "" && r.AgentEnd != record.Yielded {
@@ -215,7 +215,7 @@ func (s *state) summary(now time.Time) string {
 	return line
 }
 
-// about is a duration that nobody takes for exact.
+// about returns a duration that looks approximate.
 func about(d time.Duration) string {
 	switch {
 	case d < 90*time.Second:

@@ -1,5 +1,5 @@
-// Package usage refuses what a command line cannot mean, and says what to write
-// instead, also for the commands that cobra brings along.
+// Package usage refuses wrong command lines and says what to write instead,
+// also for cobra's own commands.
 //
 // It must not know what a command does.
 package usage

@@ -1,6 +1,6 @@
-// Package pid1 is what makes a Go program fit to be the first process of a
-// sandbox: deaf to signals, with threads in reserve, not to be looked into, and
-// the only one who waits for children.
+// Package pid1 prepares a Go program to be the first process of a sandbox: it
+// ignores signals, has threads in reserve, cannot be traced, and is the only
+// one that waits for children.
 //
 // It must not import os/exec, whose Wait and the reaper would take each other's
 // children, and must not know what the children are for.
@@ -27,9 +27,9 @@ type Without struct {
 	Mixture  bool // all its user ids are equal
 }
 
-// Settle makes this process, which is PID 1, fit for it, before its first
-// connection. The Reaper works from then on, and Own is how the process is now.
-// The findings are protections that this place does not give.
+// Settle prepares this process, which is PID 1, before its first connection. It
+// starts the Reaper and returns the current limits of the process as Own. The
+// findings are protections that are not available here.
 func Settle(w Without) (r *Reaper, own *Own, findings []string) {
 	unix.Umask(0o022)
 	if extra := become.Bounding() &^ become.EngineCaps; extra != 0 {

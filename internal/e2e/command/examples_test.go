@@ -16,6 +16,7 @@ var (
 	inline      = regexp.MustCompile("`((?:bin/)?berth [^`]+)`")
 	remark      = regexp.MustCompile(`(   +|\s+#).*$`)
 	placeholder = regexp.MustCompile(`[…[]|\b(AGENT|ATTEMPT|DIR|FILE|FOLDER|KIND|NAME|PATH|RUN|TASK|TRIAL|VERSION|X)\b`)
+	shBlock     = regexp.MustCompile("(?ms)^```sh\n(.*?)^```")
 	anID        = regexp.MustCompile(`\b(ID|e652|3f9a2c)\b`)
 	aRun        = regexp.MustCompile(`runs/sweep-\w+`)
 )
@@ -128,6 +129,26 @@ func TestExamplesOfHelpAndDocumentsWork(t *testing.T) {
 	}
 	if carriedOut < 40 {
 		t.Errorf("only %d commands were found", carriedOut)
+	}
+}
+
+// Whoever copies the commands of docs/tasks.md into an empty folder has a task
+// that its solution passes and that an agent which does nothing fails.
+func TestTheTaskOfTheDocumentsIsChecked(t *testing.T) {
+	tree.NeedsSandbox(t)
+	t.Parallel()
+	var script strings.Builder
+	for _, m := range shBlock.FindAllStringSubmatch(e2etest.Read(t, tree.Root, "docs", "tasks.md"), -1) {
+		script.WriteString(m[1])
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script.String())
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(tree.Binary)+":"+os.Getenv("PATH"), "NO_COLOR=1")
+	out, err := cmd.CombinedOutput()
+	for _, want := range []string{"1 trial planned = 1 passed", "1 trial planned = 1 failed", "FAIL three: want '5.00', got '3.75'", "5 trials planned = 5 passed"} {
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Fatalf("%v, want %q in\n%s", err, want, out)
+		}
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
@@ -104,9 +107,17 @@ func (p *Plan) Blocked() bool {
 	return false
 }
 
+// runnable says whether any trial can be run.
+func (p *Plan) runnable() bool {
+	return slices.ContainsFunc(p.Trials, func(t Trial) bool { return t.Invalid == "" && t.Refused == "" })
+}
+
 // SkipRefused makes warnings of the refusals that concern some tasks in some
 // cells: their trials stay in the plan and are never run.
 func (p *Plan) SkipRefused() {
+	if !p.runnable() {
+		p.Problems = append([]Problem{{Severity: config.Error, Summary: "no trial can be run", Detail: "Every task is refused or invalid."}}, p.Problems...)
+	}
 	for i := range p.Problems {
 		if p.Problems[i].Refusal {
 			p.Problems[i].Severity = config.Warning
@@ -146,6 +157,9 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 	m.trials()
 	m.missing()
 	m.secrets()
+	if len(p.Trials) > 0 && !p.runnable() {
+		m.problems.add(Problem{Severity: config.Error, Summary: "no trial can be run", Detail: "Every task is invalid. The warnings say why; `berth task check DIR` lists all that is wrong."})
+	}
 	if len(p.Trials) > 0 { // else there is nobody to ask for
 		if err := m.checks(ctx); err != nil {
 			return nil, err
@@ -171,6 +185,19 @@ type maker struct {
 	problems problems
 }
 
+// ModelOf is the label of a cell's model; of those of its agent, if the cell
+// has chosen none.
+func ModelOf(c *config.Cell) string {
+	if c.Model != nil {
+		return c.Model.Label
+	}
+	labels := map[string]bool{}
+	for _, m := range c.Agent.Models {
+		labels[m.Label] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(labels)), ", ")
+}
+
 // Manifest is the plan as core/store keeps it.
 func (p *Plan) Manifest(h store.Header) *store.Manifest {
 	m := &store.Manifest{Header: h, Trials: make([]store.Trial, len(p.Trials))}
@@ -179,9 +206,7 @@ func (p *Plan) Manifest(h store.Header) *store.Manifest {
 			Index: i, Key: c.Key, Slug: c.Slug, Choices: c.Choices, Agent: c.Agent.Label,
 			Environment: c.Environment.Label, Identity: p.identities[i], Models: endpoints(c),
 		}
-		if c.Model != nil {
-			sc.Model = c.Model.Label
-		}
+		sc.Model = ModelOf(c)
 		m.Cells = append(m.Cells, sc)
 	}
 	for i := range p.Trials {

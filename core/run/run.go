@@ -129,14 +129,14 @@ func Carry(ctx context.Context, o Options) (Report, error) {
 		case <-timer:
 		case <-cancelled:
 			cancelled = nil
-			s.stop("interrupted")
+			s.stop(Interrupted)
 		case <-s.late:
 			s.late = nil
 			s.stop(fmt.Sprintf("the time of the run, %s, is over", *s.o.Limits.Time))
 		}
 	}
 	if ctx.Err() != nil && len(s.queue)+len(s.delayed) > 0 {
-		s.stop("interrupted")
+		s.stop(Interrupted)
 	}
 	s.report.Stopped = s.reasons()
 	if s.report.Broken != nil {
@@ -191,6 +191,9 @@ type scheduler struct {
 	used    store.Spend
 	report  Report
 }
+
+// Interrupted is the Text of a Stopping event where the caller ended the run.
+const Interrupted = "interrupted"
 
 // stop lets nothing more begin, unless all is done anyway. The first reason
 // stays.

@@ -40,9 +40,10 @@ type Summary struct {
 
 // Row is one line of a table of a summary.
 type Row struct {
-	Name    string `json:"name"`           // the key of a cell, or a task
-	Cell    string `json:"cell,omitempty"` // of a task: the key of the cell; empty where there is one only
-	Agent   string `json:"agent"`          // of the cell
+	Name    string `json:"name"`              // the key of a cell, or a task
+	Dataset string `json:"dataset,omitempty"` // of a task whose name several datasets have
+	Cell    string `json:"cell,omitempty"`    // of a task: the key of the cell; empty where there is one only
+	Agent   string `json:"agent"`             // of the cell
 	Model   string `json:"model,omitempty"`
 	Planned int    `json:"planned"`
 	// Measured are the trials that say something about the agent: see Policy.
@@ -81,8 +82,8 @@ const infrastructureMark = 0.05
 
 // place is a row of the table of tasks.
 type place struct {
-	task string
-	cell int
+	task, dataset string
+	cell          int
 }
 
 // Summarize counts what came of a run.
@@ -96,13 +97,16 @@ func Summarize(m *store.Manifest, x *store.Index) *Summary {
 		c := &m.Cells[i]
 		cells[i] = Row{Name: c.Key, Agent: c.Agent, Model: c.Model, Outcomes: map[record.Outcome]int{}}
 	}
-	tasks := map[place]*Row{}
+	tasks, several := map[place]*Row{}, m.SharedNames()
 	facts := map[string]int{}
 	for _, t := range x.Trials {
-		at := place{t.Task, t.Cell}
+		at := place{task: t.Task, cell: t.Cell}
+		if several[t.Task] {
+			at.dataset = t.Dataset
+		}
 		row := tasks[at]
 		if row == nil {
-			row = &Row{Name: t.Task, Cell: cells[t.Cell].Name, Agent: cells[t.Cell].Agent, Model: cells[t.Cell].Model, Outcomes: map[record.Outcome]int{}}
+			row = &Row{Name: t.Task, Dataset: at.dataset, Cell: cells[t.Cell].Name, Agent: cells[t.Cell].Agent, Model: cells[t.Cell].Model, Outcomes: map[record.Outcome]int{}}
 			tasks[at] = row
 		}
 		o := t.Outcome()
@@ -121,7 +125,7 @@ func Summarize(m *store.Manifest, x *store.Index) *Summary {
 		cells[i].finish()
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(tasks), func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.task, b.task), cmp.Compare(a.cell, b.cell))
+		return cmp.Or(cmp.Compare(a.task, b.task), cmp.Compare(a.dataset, b.dataset), cmp.Compare(a.cell, b.cell))
 	}) {
 		tasks[at].finish()
 		s.Tasks = append(s.Tasks, *tasks[at])

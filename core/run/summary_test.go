@@ -151,6 +151,24 @@ func TestTheTableOfTasksDoesNotPoolCells(t *testing.T) {
 	}
 }
 
+func TestTasksOfOneNameInTwoDatasetsHaveARowEach(t *testing.T) {
+	t.Parallel()
+	m := &store.Manifest{Cells: []store.Cell{{Key: "agent=a"}}, Trials: []store.Trial{
+		{ID: "1", Task: "one", Dataset: "left"}, {ID: "2", Task: "one", Dataset: "right"}, {ID: "3", Task: "two", Dataset: "right"},
+	}}
+	x := &store.Index{}
+	for i := range m.Trials {
+		x.Trials = append(x.Trials, &store.TrialState{Trial: &m.Trials[i]})
+	}
+	var got []string
+	for _, r := range run.Summarize(m, x).Tasks {
+		got = append(got, r.Name+" "+r.Dataset)
+	}
+	if want := []string{"one left", "one right", "two "}; !slices.Equal(got, want) {
+		t.Errorf("rows %q, want %q", got, want)
+	}
+}
+
 func TestACostThatIsNotKnownIsNotZero(t *testing.T) {
 	t.Parallel()
 	usd := 1.5

@@ -105,8 +105,11 @@ func Mode(t *task.Task, s *task.Stage, asked task.Mode) (task.Mode, error) {
 	case asked.Stronger(declared):
 		return asked, nil
 	default:
-		return "", fmt.Errorf("the task declares %q, and %q is not stricter: remove verify, or ask for a mode further down in live, restarted, snapshot, separate",
-			declared, asked)
+		instead := "remove verify"
+		if declared == task.ModeLive {
+			instead += fmt.Sprintf(", or choose %q", task.ModeRestarted)
+		}
+		return "", fmt.Errorf("%q is not stricter than %q, which the task declares: %s", asked, declared, instead)
 	}
 }
 

@@ -114,6 +114,75 @@ func TestTryRunsOneTaskWithoutAFile(t *testing.T) {
 	berth(t, dir, "try", "one", "--agent", "nop", "--require", "passed >= 1").want(t, 1)
 }
 
+func TestTryTakesAModel(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	task(t, dir, "one", "touch /app/done")
+	e2etest.Write(t, dir, map[string]string{"replies.yaml": `replies:
+  - when: {turn: 0}
+    text: '{"analysis": "", "plan": "", "commands": [{"keystrokes": "touch /app/done\n", "duration": 0.1}]}'
+  - when: {last: "."}
+    text: '{"analysis": "", "plan": "", "commands": [], "task_complete": true}'
+`})
+	for _, tt := range []struct{ model, want string }{
+		{"claude", `--model must be PROVIDER/NAME, got "claude". The providers are anthropic,`},
+		{"nobody/x", `--model must be PROVIDER/NAME, got "nobody/x"`},
+		{"openai-chat/x", "--model: Secret cannot be read"},
+		{"script/none.yaml", "--model: Script cannot be read"},
+	} {
+		r := berth(t, dir, "try", "one", "--agent", "terminus", "--model", tt.model)
+		if r.want(t, 2); !strings.Contains(r.stderr, tt.want) {
+			t.Errorf("--model %s: %s, want %q", tt.model, r.stderr, tt.want)
+		}
+	}
+	a := answer[types.Run](t, berth(t, dir, "try", "one", "--agent", "terminus", "--model", "script/replies.yaml", "--json"), "cli-run")
+	if a.Summary.Outcomes[record.Passed] != 1 || a.Summary.Cells[0].Agent != "terminus" || a.Summary.Cells[0].Model != "tried" {
+		t.Errorf("%+v", a.Summary)
+	}
+}
+
+// Every mode that help names is one that a task can be verified in.
+func TestTryOffersNoModeThatIsRefused(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	task(t, dir, "one", "touch /app/done")
+	_, modes, found := strings.Cut(strings.Join(strings.Fields(berth(t, dir, "try", "--help").out), " "), "at least as strict as the task's: ")
+	modes, _, _ = strings.Cut(modes, " Global")
+	modes, _, _ = strings.Cut(modes, " -")
+	if !found || modes == "" {
+		t.Fatal("no modes in the help of berth try")
+	}
+	for mode := range strings.SplitSeq(modes, ", ") {
+		berth(t, dir, "try", "one", "--verify", mode).want(t, 0)
+	}
+}
+
+func TestARunWhoseTasksAreAllInvalidDoesNotStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "bad", "true")
+	e2etest.Write(t, dir, map[string]string{"tasks/bad/task.toml": "schema_version = \"1.4\"\nsurprise = 1\n"})
+	experiment(t, dir, "agent.oracle", "")
+	for _, args := range [][]string{{"run"}, {"validate"}, {"plan"}, {"try", "tasks/bad"}} {
+		r := berth(t, dir, args...)
+		if r.want(t, 2); !strings.Contains(r.stderr, "no trial can be run. Every task is invalid.") {
+			t.Errorf("%q: %s", args, r.stderr)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "runs")); err == nil {
+		t.Error("a run was made")
+	}
+	// The same holds where everything is refused and left out.
+	task(t, filepath.Join(dir, "tasks"), "bad", "true")
+	e2etest.Write(t, dir, map[string]string{"tasks/bad/task.toml": "schema_version = \"1.4\"\n[environment]\ngpus = 1\n"})
+	r := berth(t, dir, "run", "--skip-refused")
+	if r.want(t, 2); !strings.Contains(r.stderr, "no trial can be run. Every task is refused or invalid.") {
+		t.Errorf("--skip-refused: %s", r.stderr)
+	}
+}
+
 func TestAnInvalidTaskIsCounted(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)

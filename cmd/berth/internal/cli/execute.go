@@ -95,7 +95,7 @@ func (a *app) startable(l *experiment.Loaded) error {
 	}
 	if !l.Ready() {
 		err := errors.New("nothing was started")
-		if l.Plan != nil && slices.ContainsFunc(l.Plan.Problems, func(p plan.Problem) bool { return p.Refusal }) {
+		if l.Plan != nil && slices.ContainsFunc(l.Plan.Problems, func(p plan.Problem) bool { return p.Refusal && p.Severity == config.Error }) {
 			err = errors.New("nothing was started: exclude the refused tasks, or skip them with --skip-refused")
 		}
 		return &exit{exitUsage, err}

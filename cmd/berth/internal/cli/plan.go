@@ -64,10 +64,7 @@ func planAnswer(l *experiment.Loaded, trials bool) output.Plan {
 	p.Problems = append(p.Problems, l.Plan.Problems...)
 	p.Missing = append(p.Missing, l.Plan.Missing...)
 	for _, c := range l.Experiment.Cells {
-		pc := output.PlanCell{Key: c.Key, Slug: c.Slug, Choices: c.Choices, Agent: c.Agent.Label, Environment: c.Environment.Label}
-		if c.Model != nil {
-			pc.Model = c.Model.Label
-		}
+		pc := output.PlanCell{Key: c.Key, Slug: c.Slug, Choices: c.Choices, Agent: c.Agent.Label, Model: plan.ModelOf(c), Environment: c.Environment.Label}
 		p.Cells = append(p.Cells, pc)
 	}
 	for i := range l.Plan.Tasks {

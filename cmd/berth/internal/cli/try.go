@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +18,8 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -27,8 +31,8 @@ const (
 
 // tryFlags replace the settings of an experiment.
 type tryFlags struct {
-	agent, environment, verify, network string
-	repeat                              int
+	agent, model, environment, verify, network string
+	repeat                                     int
 }
 
 func (a *app) tryCommand() *cobra.Command {
@@ -43,9 +47,15 @@ func (a *app) tryCommand() *cobra.Command {
 		Short: "Run one task, or a folder of tasks, without an experiment file",
 		Long: `Runs a task once, with its own solution (the agent "oracle") or with another
 agent. The run is stored like that of any experiment, with a generated
-experiment file, so ` + "`berth show`" + ` and ` + "`berth resume`" + ` work as usual.`,
-		Example: "  berth try tasks/hello\n  berth try tasks/hello --agent nop --verify restarted",
-		Args:    cobra.ExactArgs(1),
+experiment file, so ` + "`berth show`" + ` and ` + "`berth resume`" + ` work as usual.
+
+--model names a model for the agent by its provider: anthropic, openai, gemini
+or openai-chat. The key comes from the provider's variable (ANTHROPIC_API_KEY,
+OPENAI_API_KEY, GEMINI_API_KEY). script/FILE answers from a file, without a key.`,
+		Example: `  berth try tasks/hello
+  berth try tasks/hello --agent nop --verify restarted
+  berth try tasks/hello --agent terminus --model anthropic/claude-opus-4-8`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := rf.requirements(); err != nil {
 				return err
@@ -55,6 +65,9 @@ experiment file, so ` + "`berth show`" + ` and ` + "`berth resume`" + ` work as 
 				return err
 			}
 			defer remove()
+			if script, ok := strings.CutPrefix(tf.model, string(model.DialectScript)+"/"); ok {
+				ef.AllowRead = append(ef.AllowRead, filepath.Dir(script))
+			}
 			l, err := a.load(cmd.Context(), file, &ef)
 			if err != nil {
 				return err
@@ -62,6 +75,11 @@ experiment file, so ` + "`berth show`" + ` and ` + "`berth resume`" + ` work as 
 			defer l.Close()
 			if l.Diagnostics, err = ofFlags(file, l.Diagnostics); err != nil {
 				return err
+			}
+			if l.Plan != nil {
+				if l.Plan.Secrets, err = ofFlags(file, l.Plan.Secrets); err != nil {
+					return err
+				}
 			}
 			if err = a.startable(l); err != nil {
 				return err
@@ -83,8 +101,9 @@ experiment file, so ` + "`berth show`" + ` and ` + "`berth resume`" + ` work as 
 	rf.register(cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&tf.agent, "agent", defaultAgent, "`AGENT` plugin; oracle gets the solution of the task")
+	fs.StringVar(&tf.model, "model", "", "model of the agent: `PROVIDER/NAME`, or script/FILE")
 	fs.StringVar(&tf.environment, "environment", defaultEnvironment, "`ENVIRONMENT` plugin")
-	fs.StringVar(&tf.verify, "verify", "", "verification `MODE`, at least as strict as the task's: live, restarted, copies")
+	fs.StringVar(&tf.verify, "verify", "", "verification `MODE`, at least as strict as the task's: live, restarted")
 	fs.StringVar(&tf.network, "network", "", "`NETWORK`; none runs the task without a network and marks the result")
 	fs.IntVar(&tf.repeat, "repeat", 1, "`NUMBER` of repetitions")
 	fs.StringVar(&to, "runs", report.RunsDir, "create the folder of the run in `DIR`")
@@ -122,7 +141,11 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 		return "", nil, fmt.Errorf("make a folder for temporary files: %w", err)
 	}
 	file = filepath.Join(tmp, "try.hcl")
-	text := tryText(store.Name(filepath.Base(abs), 40), abs, format.Name(), f)
+	modelText, err := modelBlock(f.model)
+	if err != nil {
+		return "", nil, err
+	}
+	text := tryText(store.Name(filepath.Base(abs), 40), abs, format.Name(), f) + modelText
 	if err = os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(tmp))
 	}
@@ -132,7 +155,8 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 // flagOf maps a line of the experiment of `berth try`, by its block and first
 // word, to the flag that it came from.
 var flagOf = map[[2]string]string{
-	{"agent", "plugin"}: "--agent", {"environment", "plugin"}: "--environment", {"environment", "network"}: "--network",
+	{"agent", "plugin"}: "--agent", {"agent", "model"}: "--model", {"model", "provider"}: "--model", {"model", "name"}: "--model",
+	{"model", "script"}: "--model", {"model", "api_key"}: "--model", {"environment", "plugin"}: "--environment", {"environment", "network"}: "--network",
 	{"experiment", "verify"}: "--verify", {"experiment", "repeat"}: "--repeat",
 }
 
@@ -188,9 +212,34 @@ func (a *app) formatOf(dir string, depth int) task.Format {
 	return nil
 }
 
+// identifier is what the label of a block may be.
+var identifier = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
+// modelBlock is the block of the model that --model names, or empty.
+func modelBlock(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	provider, name, ok := strings.Cut(text, "/")
+	if providers := dialects.All.Providers(); !ok || name == "" || !slices.Contains(providers, provider) {
+		return "", fmt.Errorf("--model must be PROVIDER/NAME, got %q. The providers are %s. Example: --model anthropic/claude-opus-4-8", text, strings.Join(providers, ", "))
+	}
+	if provider == string(model.DialectScript) {
+		abs, err := filepath.Abs(name)
+		return fmt.Sprintf("\nmodel \"tried\" {\n  provider = %s\n  script   = %s\n}\n", quote(provider), quote(abs)), err
+	}
+	vendor, _, _ := strings.Cut(provider, "-") // openai-chat has the key of openai
+	return fmt.Sprintf("\nmodel \"tried\" {\n  provider = %s\n  name     = %s\n  api_key  = secret(%s)\n}\n",
+		quote(provider), quote(name), quote(strings.ToUpper(vendor)+"_API_KEY")), nil
+}
+
 func tryText(name, dir, format string, f *tryFlags) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "experiment %s {\n  datasets    = [dataset.task]\n  environment = environment.here\n  agent       = agent.tried\n", quote("try-"+name))
+	label := f.agent
+	if !identifier.MatchString(label) {
+		label = "tried"
+	}
+	fmt.Fprintf(&b, "experiment %s {\n  datasets    = [dataset.task]\n  environment = environment.here\n  agent       = agent.%s\n", quote("try-"+name), label)
 	if f.repeat != 1 {
 		fmt.Fprintf(&b, "  repeat      = %d\n", f.repeat)
 	}
@@ -202,9 +251,12 @@ func tryText(name, dir, format string, f *tryFlags) string {
 	if f.network != "" {
 		fmt.Fprintf(&b, "  network = %s\n", quote(f.network))
 	}
-	fmt.Fprintf(&b, "}\n\nagent \"tried\" {\n  plugin = %s\n", quote(f.agent))
+	fmt.Fprintf(&b, "}\n\nagent %s {\n  plugin = %s\n", quote(label), quote(f.agent))
 	if f.agent == defaultAgent {
 		b.WriteString("  oracle = true\n")
+	}
+	if f.model != "" {
+		b.WriteString("  model  = model.tried\n")
 	}
 	b.WriteString("}\n")
 	return b.String()

@@ -65,6 +65,7 @@ func rows(p *terminal.Printer, what string, rows []run.Row) {
 		if name == "" {
 			name = r.Agent
 		}
+		name = named(name, r.Dataset)
 		row := []string{terminal.Short(name, 60)}
 		if cells {
 			row = append(row, terminal.Short(r.Cell, 60))
@@ -86,6 +87,15 @@ func rows(p *terminal.Printer, what string, rows []run.Row) {
 		t.Row(row...)
 	}
 	t.Write(p.Out, p.Color)
+}
+
+// named is the name of a task, with its dataset if that is needed to tell it
+// from another one.
+func named(task, dataset string) string {
+	if dataset == "" {
+		return task
+	}
+	return fmt.Sprintf("%s (%s)", task, dataset)
 }
 
 func rate(r *float64, passed, n int) string {
@@ -140,7 +150,12 @@ func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, all bool) {
 		trials = trials[:maxTrials]
 	}
 	t := terminal.Table{Head: []string{"trial", "task", "cell", "rep", "outcome", "score", "time", "note"}, Right: []bool{3: true, 5: true, 6: true}}
+	shared := m.SharedNames()
 	for _, tr := range trials {
+		task := tr.Task
+		if shared[task] {
+			task = named(task, tr.Dataset)
+		}
 		o, score, took, remark := tr.Outcome(), "", "", tr.Invalid+tr.Refused
 		if acc := tr.Accepted(); acc != nil {
 			if acc.Result.Score != nil {
@@ -149,7 +164,7 @@ func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, all bool) {
 			took = terminal.Seconds(acc.Result.End.Sub(acc.Result.Start))
 			remark = briefNote(tr, acc)
 		}
-		t.Row(Short(tr.ID, 8), terminal.Short(tr.Task, 40), terminal.Short(m.Cells[tr.Cell].Slug, 30), strconv.Itoa(tr.Repetition),
+		t.Row(Short(tr.ID, 8), terminal.Short(task, 40), terminal.Short(m.Cells[tr.Cell].Slug, 30), strconv.Itoa(tr.Repetition),
 			terminal.Paint(p.Color, tui.StyleOf(o), string(o)), score, took, terminal.Short(remark, 80))
 	}
 	t.Write(p.Out, p.Color)

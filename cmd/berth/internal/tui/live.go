@@ -106,7 +106,10 @@ func (s *state) take(e run.Event) []string {
 		s.stopping = e.Text
 		line := "stopping: " + terminal.Clean(e.Text)
 		if n := len(s.running); n > 0 {
-			line += fmt.Sprintf("; %s under way, Ctrl-C again to leave at once", terminal.Count(n, "attempt", "attempts"))
+			line += fmt.Sprintf("; %s under way", terminal.Count(n, "attempt", "attempts"))
+			if e.Text == run.Interrupted {
+				line += ", Ctrl-C again to leave at once"
+			}
 		}
 		return []string{terminal.Paint(s.o.Color, terminal.Odd, line)}
 	}

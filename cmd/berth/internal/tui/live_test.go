@@ -41,12 +41,19 @@ func TestLinesAndSummaries(t *testing.T) {
 		w.Event(ended(second, record.Result{
 			Outcome: record.EnvironmentError, Score: &score, Error: &record.Error{Boundary: record.ByEnvironment, Message: "no \x1b[31mimage"},
 		}, 3))
+		w.Event(run.Event{Kind: run.Began, Trial: first, Attempt: 2, To: 3})
+		w.Event(run.Event{Kind: run.Stopping, Text: "the run has used its limit", To: 3})
+		w.Event(run.Event{Kind: run.Stopping, Text: run.Interrupted, To: 3})
+		w.Event(ended(first, record.Result{Outcome: record.Cancelled}, 3))
 		w.Event(run.Event{Kind: run.Waiting, Trial: second, Attempt: 2, Wait: 5 * time.Second, To: 3})
 		w.Event(run.Event{Kind: run.Stopping, Text: "interrupted", To: 3})
 		w.Close()
 		want := `one    oracle  1  passed             1.00     12.4 s  timeout, exposed
 1 of 3 done, 1 passed; 1 running; about 61 s left
 three  nop     1  environment_error  0.00     12.4 s  environment: no �[31mimage
+stopping: the run has used its limit; 1 attempt under way
+stopping: interrupted; 1 attempt under way, Ctrl-C again to leave at once
+one    oracle  1  cancelled                   12.4 s
 three  nop     1 (attempt 2)  in 5.0 s
 stopping: interrupted
 `

@@ -4,9 +4,9 @@
 // blocks decoded by the schemas that plugins sent. Every problem is reported at
 // once, with its place in the user's file.
 //
-// A secret is never evaluated while an experiment is loaded: it is an unknown,
-// marked value, and what depends on it becomes a [Text] or a hole in [Values].
-// Only [Text.Reveal] and [Values.Reveal] read it, when it is used.
+// A secret is unknown while an experiment is loaded, and what depends on it is
+// marked and becomes a secret of a [cell.Text] or of [cell.Values]. Only their
+// Reveal reads it, by evaluating the expression again.
 //
 // What must not be here: names of engines, agents, providers or task formats,
 // anything that starts a process, and any knowledge of tasks. Reading files is

@@ -8,11 +8,13 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,6 +31,9 @@ type Clause[S any] struct {
 	// Patience; 0 means ten seconds. A clause that takes longer has failed, and
 	// the next one begins.
 	Time time.Duration
+	// Proof marks the clause that shows the plugin at work, doing what plugins of
+	// its kind are for. A plugin of which no such clause passed is not tested.
+	Proof bool
 	// Skip says why the clause does not apply to s; empty means that it does.
 	// Nil: it always applies.
 	Skip func(s S) string
@@ -98,27 +103,53 @@ type Result struct {
 	Guards string        `json:"guards"`
 	Status Status        `json:"status"`
 	Detail []string      `json:"detail,omitempty"` // what was wrong, or why it was skipped
+	Proof  bool          `json:"proof,omitempty"`  // the clause shows the plugin at work
+	Hung   bool          `json:"hung,omitempty"`   // it used up its time: no clause after it was tried
 	Took   time.Duration `json:"took_ns"`
 }
 
-// Run tries every clause on s, one after the other, and calls each with every
-// result as it is known.
-func Run[S any](ctx context.Context, s S, clauses []Clause[S], each func(Result)) {
+// Run tries the clauses on s, one after the other, and calls each with every
+// result as it is known. It stops at the first clause that uses up its time,
+// since those after it would wait for the same thing, and returns false.
+func Run[S any](ctx context.Context, s S, clauses []Clause[S], each func(Result)) bool {
 	for i := range clauses {
 		if ctx.Err() != nil {
-			return
+			return true
 		}
-		each(clauses[i].try(ctx, s))
+		r := clauses[i].try(ctx, s)
+		if each(r); r.Hung {
+			return false
+		}
 	}
+	return true
 }
 
-// Test tries every clause as a subtest.
+// Only is the clauses whose name contains words, in any case; empty: all.
+func Only[S any](clauses []Clause[S], words string) (out []Clause[S]) {
+	for i := range clauses {
+		if strings.Contains(strings.ToLower(clauses[i].Name), strings.ToLower(words)) {
+			out = append(out, clauses[i])
+		}
+	}
+	return out
+}
+
+// Test tries every clause as a subtest, up to the first one that uses up its
+// time.
 func Test[S any](t *testing.T, s S, clauses []Clause[S]) {
 	t.Helper()
+	hung := ""
 	for i := range clauses {
 		c := &clauses[i]
 		t.Run(c.Name, func(t *testing.T) {
-			switch r := c.try(t.Context(), s); r.Status {
+			if hung != "" {
+				t.Skipf("not tried, because %q did not end in time", hung)
+			}
+			r := c.try(t.Context(), s)
+			if r.Hung {
+				hung = c.Name
+			}
+			switch r.Status {
 			case Skip:
 				t.Skip(r.Detail[0])
 			case Fail:
@@ -137,7 +168,7 @@ const cleanupTime = 15 * time.Second
 
 func (c *Clause[S]) try(ctx context.Context, s S) Result {
 	began := time.Now()
-	r := Result{Clause: c.Name, Guards: c.Guards, Status: Pass}
+	r := Result{Clause: c.Name, Guards: c.Guards, Status: Pass, Proof: c.Proof}
 	if c.Skip != nil {
 		if why := c.Skip(s); why != "" {
 			r.Status, r.Detail = Skip, []string{why}
@@ -152,8 +183,9 @@ func (c *Clause[S]) try(ctx context.Context, s S) Result {
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	t := &T{}
-	if !inTime(limit, func() { c.guarded(bounded, t, s) }) {
-		t.Errorf("did not end within %v", limit)
+	if !inTime(limit, func() { c.guarded(bounded, t, s) }) || errors.Is(bounded.Err(), context.DeadlineExceeded) {
+		r.Hung = true
+		t.Errorf("did not end within %v; the clauses after it were not tried", limit)
 	}
 	cancel()
 	if within := Patience(cleanupTime); !inTime(within, t.clean) {

@@ -71,7 +71,7 @@ func (p *plainboxEnvironment) Destroy(_ context.Context, id string) (r environme
 	delete(p.boxes, id)
 	p.mu.Unlock()
 	if ok {
-		_ = b.cmd.Process.Kill() // it may have ended by itself, with the core's connection
+		_ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGKILL) // the group: bubblewrap has children of its own before it makes the sandbox
 		<-b.ended
 	}
 	return r, nil

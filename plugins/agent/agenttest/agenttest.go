@@ -40,6 +40,9 @@ type Subject struct {
 	// sandbox of a shell, valid as long as t. Nil: the models cannot be reached
 	// from inside.
 	Inside func(ctx context.Context, t *conformance.T, address string) map[string]model.Endpoint
+	// Load is what the plugin's processes come to. Nil: the agent is in this
+	// process, and what goes on after a turn was cut off is not seen.
+	Load func() conformance.Load
 }
 
 // Run runs every clause as a subtest, through the same kind of connection that

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -93,6 +94,14 @@ var needsClauses = []conformance.Clause[Subject]{
 
 // sessionClauses are about sessions and turns.
 var sessionClauses = []conformance.Clause[Subject]{
+	{
+		Name:   "a turn does what is asked, and ends done",
+		Guards: "an agent whose every call is in order, and which never does any work",
+		Time:   30 * time.Second,
+		Proof:  true,
+		Skip:   unable,
+		Run:    works,
+	},
 	{
 		Name:   "a session without a turn can be closed",
 		Guards: "an attempt that fails between open and the first turn",
@@ -198,7 +207,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			session, _, _ := s.open(ctx, t)
 			m := message
-			m.Text = strings.Repeat("Write the number 42 into answer.txt. \u00e4\u20ac ", 5000)
+			m.Text = strings.Repeat(instruction+"# \u00e4\u20ac\n", 2500)
 			if _, err := session.Turn(ctx, m, &record{}); err != nil {
 				t.Errorf("turn: %v", err)
 			}
@@ -208,15 +217,20 @@ var sessionClauses = []conformance.Clause[Subject]{
 	{
 		Name:   "a turn that is cut off ends soon",
 		Guards: "an agent that works on after its deadline, while it is graded",
-		Time:   15 * time.Second,
+		Time:   25 * time.Second,
 		Skip:   unable,
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			session, _, revoke := s.open(ctx, t)
+			var before conformance.Load
+			if s.Load != nil {
+				before = s.Load()
+			}
 			turn, cancel := context.WithCancel(ctx)
 			time.AfterFunc(30*time.Millisecond, func() { revoke(); cancel() })
 			defer cancel()
 			soon(t, "turn", func() { _, _ = session.Turn(turn, message, &record{}) })
 			soon(t, "close", func() { _ = session.Close(ctx, "", &record{}) })
+			t.Calms(ctx, s.Load, before, patience)
 		},
 	},
 	{
@@ -278,6 +292,52 @@ var sessionClauses = []conformance.Clause[Subject]{
 		Skip:   unable,
 		Run:    eight,
 	},
+}
+
+// works runs one turn and looks for the file that it asks for.
+func works(ctx context.Context, t *conformance.T, s Subject) {
+	needs, err := s.check(ctx)
+	if err != nil {
+		t.Fatalf("check: %v", err)
+	}
+	session, setup, _ := s.open(ctx, t)
+	r := &record{}
+	y, err := session.Turn(ctx, message, r)
+	if err != nil {
+		t.Fatalf("turn: %v", err)
+	}
+	defer func() {
+		for _, line := range r.lines {
+			t.Logf("it logs: %s", line)
+		}
+	}()
+	if y.End != agent.Done {
+		t.Errorf("the turn ended with %+v; want done", y)
+	}
+	if needs.Shell || needs.Terminal { // without, it can write no file
+		written(ctx, t, setup)
+	}
+	if err := session.Close(ctx, "", r); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// written wants the number in the file that the message asks for.
+func written(ctx context.Context, t *conformance.T, setup agent.Setup) {
+	shell, err := sandbox.Dial(setup.Shell)
+	if err != nil {
+		t.Fatalf("look for %s: %v", answer, err)
+	}
+	defer func() { _ = shell.Close() }()
+	got, err := shell.ReadFile(ctx, path.Join(workdir, answer), 1<<10)
+	if err == nil && strings.TrimSpace(string(got)) == "42" {
+		return
+	}
+	how := "The message asks for it, and is a shell script as well"
+	if len(setup.Models) > 0 {
+		how += "; the model of the kit calls a tool that takes a command, or, where no tool is offered, answers with the command"
+	}
+	t.Errorf("after the turn %s holds %q (%v); want 42. %s", path.Join(workdir, answer), got, err, how)
 }
 
 // eight runs eight sessions at once. Each must end like a session that runs

@@ -95,7 +95,7 @@ func (s *Subject) setup(ctx context.Context, t *conformance.T) (agent.Setup, fun
 	view := t.TempDir()
 	for name, text := range map[string]string{
 		"task.json":      `{"name": "kit/plain", "stages": [{"name": "main"}]}`,
-		"instruction.md": "Write the number 42 into answer.txt.\n",
+		"instruction.md": instruction,
 	} {
 		if err := os.WriteFile(filepath.Join(view, name), []byte(text), 0o644); err != nil {
 			t.Fatalf("lay out a view: %v", err)
@@ -103,7 +103,7 @@ func (s *Subject) setup(ctx context.Context, t *conformance.T) (agent.Setup, fun
 	}
 	out := agent.Setup{
 		Session: "kit", Role: s.role(), View: view, Models: s.Models, Scratch: t.TempDir(), Config: s.Config,
-		Workdir: "/app", Limits: agent.Limits{Time: time.Minute, MaxSteps: 20}, Reference: s.Reference,
+		Workdir: workdir, Limits: agent.Limits{Time: time.Minute, MaxSteps: 20}, Reference: s.Reference,
 	}
 	revoke := func() {}
 	if s.Shell != nil {
@@ -125,4 +125,14 @@ func (s *Subject) open(ctx context.Context, t *conformance.T) (session agent.Ses
 	return session, setup, revoke
 }
 
-var message = agent.Message{Stage: "main", Turn: 1, Text: "Write the number 42 into answer.txt."}
+// instruction is what the kit asks for. It is also a script of a shell, for
+// agents that run what they are told: its first line is a comment there.
+const instruction = "# Write the number 42 into the file answer.txt, with this command:\n\necho 42 > answer.txt\n"
+
+// workdir is where commands start; answer is the file that is asked for.
+const (
+	workdir = "/app"
+	answer  = "answer.txt"
+)
+
+var message = agent.Message{Stage: "main", Turn: 1, Text: instruction}

@@ -37,10 +37,19 @@ func try(ctx context.Context, t *conformance.T, c *sandbox.Client, script string
 // alive reports whether a process of the host exists.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// eventually waits until f is true, or the clause has failed.
+// eventually waits until f is true. If that does not come about, the clause
+// fails a moment before its time is used up: it waits for a result, and the
+// plugin does not hang.
 func eventually(ctx context.Context, t *conformance.T, what string, f func() bool) {
+	end := time.Now().Add(conformance.Patience(5 * time.Second))
+	if d, ok := ctx.Deadline(); ok {
+		end = d.Add(-time.Until(d) / 5)
+	}
+	late := time.After(time.Until(end))
 	for !f() {
 		select {
+		case <-late:
+			t.Fatalf("not so in time: %s", what)
 		case <-ctx.Done():
 			t.Fatalf("not so in time: %s", what)
 		case <-time.After(10 * time.Millisecond):

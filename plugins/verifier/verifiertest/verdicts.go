@@ -16,6 +16,12 @@ import (
 // verdictClauses are about what a verifier returns.
 var verdictClauses = []conformance.Clause[Subject]{
 	{
+		Name:   "a work that can be judged gets a verdict",
+		Guards: "a verifier that fails on every work, and passes each clause that wants no pass",
+		Proof:  true,
+		Run:    judges,
+	},
+	{
 		Name:   "a verdict has a decision and finite scores",
 		Guards: "a NaN or an empty decision that averages into a table",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
@@ -25,11 +31,10 @@ var verdictClauses = []conformance.Clause[Subject]{
 				if errors.Is(err, verifier.ErrBadReward) { // a score that is not finite becomes this error on the wire
 					t.Errorf("%s: %v", c.Name, err)
 				}
-				if err != nil {
-					t.Logf("%s: no verdict: %v", c.Name, err)
-					continue
+				if err == nil {
+					err = shape(&r, &v)
 				}
-				if err := shape(&r, &v); err != nil {
+				if err != nil {
 					t.Errorf("%s: %v in %s", c.Name, err, pretty(v))
 				}
 			}
@@ -49,6 +54,11 @@ var verdictClauses = []conformance.Clause[Subject]{
 				v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
 				if err != nil || c.Want != "" && v.Decision != c.Want {
 					t.Errorf("%s: got %s, %v; want %s", c.Name, pretty(v), err, c.Want)
+				}
+				for name, want := range c.Scores {
+					if got, ok := v.Scores[name]; err == nil && (!ok || got.Value != want) {
+						t.Errorf("%s: got %s; want score %s = %g", c.Name, pretty(v), name, want)
+					}
 				}
 			}
 		},
@@ -147,6 +157,29 @@ var verdictClauses = []conformance.Clause[Subject]{
 			}
 		},
 	},
+}
+
+// judges wants a verdict of every work whose author knows it, and one at least.
+func judges(ctx context.Context, t *conformance.T, s Subject) {
+	verdicts := 0
+	var last error
+	for _, c := range s.cases() {
+		_, err := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
+		switch {
+		case err == nil:
+			verdicts++
+		case c.Want != "":
+			t.Errorf("%s: no verdict: %v; want %s", c.Name, err, c.Want)
+		}
+		last = errors.Join(last, err)
+	}
+	if verdicts > 0 {
+		return
+	}
+	if len(s.Cases) == 0 {
+		t.Fatalf("no verdict on the work of the kit: %v: give works that it can judge, with the verdicts that they deserve: --case DIR of berth plugin test, Cases of the kit in Go", last)
+	}
+	t.Errorf("no verdict on any of %d works: %v", len(s.Cases), last)
 }
 
 // many sends 16 requests at once and compares each verdict with that of a

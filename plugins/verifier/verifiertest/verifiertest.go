@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -29,24 +30,37 @@ type Subject struct {
 	Capabilities []string
 	// Config is the configuration of every request that has none.
 	Config json.RawMessage
-	// Cases are works whose verdict the author knows. Without any, the kit uses
-	// works of its own and accepts any verdict for them.
+	// Cases are works whose verdict the author knows. Without any, the kit
+	// tries the verifier on a work of its own, where any verdict will do.
 	Cases []Case
+	// Models answer for as long as the kit runs, under the names of
+	// Traits.Models; those of a case come first.
+	Models map[string]model.Endpoint
 	// Shell returns the address of a shell in a fresh sandbox, which lives as
 	// long as t. Nil: clauses for verifiers that need a sandbox are skipped.
 	Shell func(ctx context.Context, t *conformance.T) string
+	// Load is what the plugin's processes come to. Nil: the verifier is in this
+	// process, and what goes on after a cancel is not seen.
+	Load func() conformance.Load
 }
 
 // Case is one work with its correct verdict.
 type Case struct {
 	Name string
+	// Dir is the folder that the case was read from, see LoadCases.
+	Dir string
 	// Request is the input of Verify. The kit fills in View and Scratch if they
 	// are empty, and Shell if the verifier needs one.
 	Request verifier.Request
 	// Files are written below the view, by slash-separated name.
 	Files map[string]string
+	// Sandbox is a folder whose content is put into the sandbox, from its root,
+	// before Verify. Empty: nothing is.
+	Sandbox string
 	// Want is the decision; empty means any.
 	Want verifier.Decision
+	// Scores are some that the verdict has, with their values; nil means any.
+	Scores map[string]float64
 }
 
 // Run runs every clause as a subtest, through the same kind of connection that
@@ -73,5 +87,20 @@ func Run(t *testing.T, s Subject) {
 
 // Clauses returns all clauses of the kit in the order in which they run.
 func Clauses() []conformance.Clause[Subject] {
-	return slices.Concat(verdictClauses, accidentClauses)
+	all := slices.Concat(verdictClauses, accidentClauses)
+	for i := range all {
+		own := all[i].Skip
+		all[i].Skip = func(s Subject) string {
+			switch {
+			case s.Traits.Needs == verifier.NeedsOwn:
+				return "it needs a sandbox of its own, which is experimental"
+			case s.Traits.Needs == verifier.NeedsSandbox && s.Shell == nil:
+				return "it works in a sandbox, and none can be made here"
+			case own != nil:
+				return own(s)
+			}
+			return ""
+		}
+	}
+	return all
 }

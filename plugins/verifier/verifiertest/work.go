@@ -59,6 +59,10 @@ func (s *Subject) request(ctx context.Context, t *conformance.T, c *Case) verifi
 	}
 	if r.Shell == "" && s.Shell != nil && s.Traits.Needs != verifier.NeedsNone {
 		r.Shell = s.Shell(ctx, t)
+		c.furnish(ctx, t, r.Shell)
+	}
+	if r.Models == nil {
+		r.Models = s.Models
 	}
 	return r
 }

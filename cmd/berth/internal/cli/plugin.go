@@ -214,15 +214,26 @@ func fieldRows(t *terminal.Table, prefix string, fields []pluginconfig.Field) {
 }
 
 func (a *app) pluginTestCommand() *cobra.Command {
-	var config, image, shells string
+	var config, image string
+	var o conform.Options
 	cmd := &cobra.Command{
 		Use:   "test PATH",
 		Short: "Run the conformance kit on a plugin",
 		Long: `Starts the program at PATH, written in any language, and runs every clause of
 the conformance kit on each plugin that it serves. Each clause has a time limit
-and says what problem it guards against. The exit code is 1 if a clause failed,
-and 2 if the plugin could not be tested.`,
-		Example: "  berth plugin test bin/plugins/local\n  berth plugin test ./my-verifier.py --config '{\"tolerance\": 0.1}'",
+and says what problem it guards against. The test stops at the first clause that
+uses up its time. It gives agents and verifiers a model that calls tools, and
+real sandboxes.
+
+A plugin passes only if it was seen at work: an agent that wrote the file that
+it was asked for and said that it is done, a verifier that returned verdicts, an
+environment that ran a task's image. Give a verifier works to judge with --case:
+a folder with case.json ({"want": "pass"}), view/ (files of the view),
+sandbox/ (files of the sandbox) and replies.yaml (what its models answer), or a
+folder of such folders.
+
+The exit code is 1 if a clause failed, and 2 if a plugin could not be tested.`,
+		Example: "  berth plugin test bin/plugins/local\n  berth plugin test ./my-verifier.py --case cases --config '{\"tolerance\": 0.1}'\n  berth plugin test ./my-agent --only \"a turn\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if config != "" && !json.Valid([]byte(config)) {
@@ -237,20 +248,22 @@ and 2 if the plugin could not be tested.`,
 				return err
 			}
 			res := output.PluginTest{Path: args[0], Clauses: []conform.Result{}}
-			err = conform.Test(cmd.Context(), conform.Options{
-				Binary: args[0], Config: json.RawMessage(config), Spec: environment.Spec{Image: environment.Image{Ref: image}},
-				Sandboxd: sandboxd, Runtime: runtime, Shells: shells, Log: a.log,
-			}, func(r conform.Result) { a.clause(&res, r) })
-			if err != nil {
+			o.Binary, o.Config, o.Spec.Image = args[0], json.RawMessage(config), environment.Image{Ref: image}
+			o.Sandboxd, o.Runtime, o.Log = sandboxd, runtime, a.log
+			err = conform.Test(cmd.Context(), o, func(r conform.Result) { a.clause(&res, r) })
+			if err != nil && res.Failed == 0 {
 				return err
 			}
-			return a.sayPluginTest(&res)
+			return a.sayPluginTest(&res, err)
 		},
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&config, "config", "", "configuration of the plugins, as `JSON`")
 	fs.StringVar(&image, "image", "", "`IMAGE` for the sandboxes of an environment plugin (default: its base)")
-	fs.StringVar(&shells, "shells", defaultEnvironment, "`ENVIRONMENT` whose sandboxes are used to test agents and verifiers")
+	fs.StringVar(&o.Shells, "shells", defaultEnvironment, "`ENVIRONMENT` whose sandboxes are used to test agents and verifiers")
+	fs.StringVar(&o.Only, "only", "", "try only clauses with these `WORDS` in their names")
+	fs.StringArrayVar(&o.Cases, "case", nil, "`DIR` with a work for a verifier to judge, or with folders of works; may be repeated")
+	fs.StringVar(&o.Replies, "replies", "", "`FILE` of replies for the models of agents and verifiers, as for a scripted model")
 	return cmd
 }
 
@@ -283,14 +296,16 @@ func (a *app) clause(res *output.PluginTest, r conform.Result) {
 	}
 }
 
-func (a *app) sayPluginTest(res *output.PluginTest) error {
+// sayPluginTest says how a test went, and why plugins of the binary were not
+// tested.
+func (a *app) sayPluginTest(res *output.PluginTest, why error) error {
 	if done, err := a.Answer(res); err != nil {
 		return err
 	} else if !done {
 		a.Printf("%s: %d passed, %d failed, %d skipped\n", res.Path, res.Passed, res.Failed, res.Skipped)
 	}
 	if res.Failed > 0 {
-		return &exit{exitErrors, nil}
+		return &exit{exitErrors, why}
 	}
-	return nil
+	return why
 }

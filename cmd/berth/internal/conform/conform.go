@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -24,7 +23,6 @@ import (
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/environment/environmenttest"
-	"github.com/berth-eval/berth/plugins/verifier"
 	"github.com/berth-eval/berth/plugins/verifier/verifiertest"
 )
 
@@ -34,7 +32,15 @@ type Options struct {
 	Binary string
 	// Config is the configuration of its plugins; empty: none.
 	Config json.RawMessage
-	// Spec is the base of the sandboxes for an environment.
+	// Only are words of the names of the clauses that are tried; empty: all.
+	Only string
+	// Cases are folders with works that its verifiers judge, see
+	// verifiertest.LoadCases.
+	Cases []string
+	// Replies is a file with what the models of agents and verifiers answer, as
+	// for a scripted model; empty: the kit's own model answers.
+	Replies string
+	// Spec is what an environment is asked for, beyond the least.
 	Spec environment.Spec
 	// Sandboxd is the binary for control folders.
 	Sandboxd string
@@ -57,69 +63,78 @@ type Result struct {
 	conformance.Result
 }
 
-// Test tests every plugin of the binary and calls each with every result at
-// once. Failed clauses are results. An error means that the binary, or one of
-// its plugins, could not be tested. It wraps environment.ErrRefused if no
-// sandbox can be created on this machine, and config.Problems if a plugin
-// rejects its configuration.
+// Test tries every plugin of the binary and calls each with every result as it
+// is known. It stops at the first clause that uses up its time. An error means
+// that the binary, or a plugin of it, could not be tested; failed clauses are
+// results. It wraps environment.ErrRefused where no sandbox can be made on this
+// machine, or a plugin was not seen at work, and config.Problems where a plugin
+// does not take the configuration that it is to be tried with.
 func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 	dir, err := os.MkdirTemp(o.Runtime, "bt")
 	if err != nil {
 		return fmt.Errorf("make a folder for the test: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary, err := filepath.Abs(o.Binary)
+	only, err := alone(o.Binary, dir)
 	if err != nil {
 		return fmt.Errorf("test %s: %w", o.Binary, err)
 	}
-	info, err := os.Stat(binary)
-	if err != nil {
-		return fmt.Errorf("test %s: %w. Example: berth plugin test bin/plugins/local", o.Binary, errors.Unwrap(err))
-	}
-	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return fmt.Errorf("test %s: not an executable file. Example: berth plugin test bin/plugins/local", o.Binary)
-	}
-	// A folder with nothing else, so that no other binary is found.
-	only := filepath.Join(dir, "p")
-	if err = errors.Join(os.Mkdir(only, 0o700), os.Symlink(binary, filepath.Join(only, filepath.Base(binary)))); err != nil {
+	b := &bench{o: o, dir: dir, mark: markKey + "=" + filepath.Base(dir)}
+	if b.host, err = plugin.New(plugin.Options{Dirs: []string{only}, Env: []string{b.mark}, Log: o.Log}); err != nil {
 		return fmt.Errorf("test %s: %w", o.Binary, err)
 	}
-	host, err := plugin.New(plugin.Options{Dirs: []string{only}, Log: o.Log})
+	defer func() { b.host.Stop(); err = errors.Join(err, b.close()) }()
+	entries, err := b.host.List(ctx)
 	if err != nil {
 		return fmt.Errorf("test %s: %w", o.Binary, err)
 	}
-	defer host.Stop()
-	entries, err := host.List(ctx)
-	if err != nil {
-		return fmt.Errorf("test %s: %w", o.Binary, err)
+	if len(entries) == 0 {
+		return fmt.Errorf("test %s: it serves no plugin", o.Binary)
 	}
-	b := &bench{o: o, host: host, dir: dir}
-	defer func() { err = errors.Join(err, b.close()) }()
 	var refused []error
 	for i := range entries {
 		if e := &entries[i]; e.Error != "" {
 			return fmt.Errorf("test %s: %s", o.Binary, e.Error)
 		}
-		if err := b.takes(ctx, &entries[i]); err != nil {
+		if err := b.tryOne(ctx, &entries[i], each); errors.Is(err, errHung) {
+			return nil // the clause that hangs is a failed result
+		} else if err != nil {
 			refused = append(refused, fmt.Errorf("test %s %q: %w", entries[i].Kind, entries[i].Name, err))
-			continue
-		}
-		if err := b.try(ctx, &entries[i], each); err != nil {
-			return fmt.Errorf("test %s %q: %w", entries[i].Kind, entries[i].Name, err)
 		}
 	}
-	if len(entries) == 0 {
-		return fmt.Errorf("test %s: it serves no plugin", o.Binary)
+	b.left(ctx, &entries[0], each)
+	if b.tried == 0 && len(refused) == 0 {
+		return fmt.Errorf("test %s: no clause has %q in its name", o.Binary, o.Only)
 	}
 	return errors.Join(refused...)
 }
 
-// bench is what the plugins of one binary are tested with.
+// alone makes a folder with nothing but the binary, so that no other binary is
+// asked or wins.
+func alone(path, dir string) (string, error) {
+	binary, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(binary)
+	if err != nil {
+		return "", fmt.Errorf("%w. Example: berth plugin test bin/plugins/local", errors.Unwrap(err))
+	}
+	if info.IsDir() || info.Mode()&0o111 == 0 {
+		return "", errors.New("not an executable file. Example: berth plugin test bin/plugins/local")
+	}
+	only := filepath.Join(dir, "p")
+	return only, errors.Join(os.Mkdir(only, 0o700), os.Symlink(binary, filepath.Join(only, filepath.Base(binary))))
+}
+
+// bench is what the plugins of one binary are tried on.
 type bench struct {
-	o    Options
-	host *plugin.Host
-	dir  string
-	lab  *lab
+	o     Options
+	host  *plugin.Host
+	dir   string
+	mark  string // variable of the environment of all processes of the binary
+	lab   *lab
+	tried int // clauses
 }
 
 func (b *bench) close() error {
@@ -129,15 +144,55 @@ func (b *bench) close() error {
 	return b.lab.close()
 }
 
-// takes returns an error if the plugin rejects its configuration. Otherwise
-// every clause would fail as if the plugin were at fault.
-func (b *bench) takes(ctx context.Context, e *plugin.Entry) error {
-	if len(b.o.Config) == 0 {
-		return nil
+// errHung ends the test: a clause has used up its time.
+var errHung = errors.New("a clause did not end in time")
+
+// tryOne tries one plugin, if it takes the configuration. Its error, when it
+// passed all that was tried but was not seen at work, wraps
+// environment.ErrRefused.
+func (b *bench) tryOne(ctx context.Context, e *plugin.Entry, each func(Result)) error {
+	if err := b.takes(ctx, e); err != nil {
+		return err
 	}
-	ps, err := b.host.Validate(ctx, e.Kind, e.Name, b.o.Config)
-	if err != nil {
+	shown, why := false, ""
+	err := b.try(ctx, e, func(r conformance.Result) {
+		if r.Proof && r.Status == conformance.Skip {
+			why = r.Detail[0]
+		}
+		shown = shown || r.Status == conformance.Fail || r.Proof && r.Status == conformance.Pass
+		b.tried++
+		each(Result{Kind: e.Kind, Plugin: e.Name, Result: r})
+	})
+	if err == nil && !shown && why != "" && ctx.Err() == nil {
+		return fmt.Errorf("it was not seen at work on this machine, so the clauses that passed say little: %s (%w)", why, environment.ErrRefused)
+	}
+	return err
+}
+
+// run tries clauses of any kit.
+func run[S any](ctx context.Context, b *bench, s S, clauses []conformance.Clause[S], report func(conformance.Result)) error {
+	if !conformance.Run(ctx, s, conformance.Only(clauses, b.o.Only), report) {
+		return errHung
+	}
+	return nil
+}
+
+// takes says why a plugin cannot be tried with the configuration that was given
+// for it, or without one: each clause would fail, as if the plugin were at
+// fault, or pass because every call is refused.
+func (b *bench) takes(ctx context.Context, e *plugin.Entry) error {
+	conf, todo := b.o.Config, ""
+	if len(conf) == 0 {
+		conf, todo = json.RawMessage("{}"), ": give one with --config '{…}'"
+	}
+	ctx, cancel := context.WithTimeout(ctx, conformance.Patience(checkTime))
+	defer cancel()
+	ps, err := b.host.Validate(ctx, e.Kind, e.Name, conf)
+	if err != nil && len(b.o.Config) > 0 {
 		return fmt.Errorf("validate the configuration: %w", err)
+	}
+	if len(ps) > 0 && todo != "" {
+		return fmt.Errorf("the plugin cannot be tested without a configuration: %w%s", config.Problems(ps), todo)
 	}
 	if len(ps) > 0 {
 		return fmt.Errorf("the plugin rejects the configuration: %w", config.Problems(ps))
@@ -145,58 +200,62 @@ func (b *bench) takes(ctx context.Context, e *plugin.Entry) error {
 	return nil
 }
 
-// try tests one plugin of the binary.
-func (b *bench) try(ctx context.Context, e *plugin.Entry, each func(Result)) error {
-	report := func(r conformance.Result) { each(Result{Kind: e.Kind, Plugin: e.Name, Result: r}) }
-	conformance.Run(ctx, described{b.host, e}, describedClauses, report)
+// try tries one plugin of the binary.
+func (b *bench) try(ctx context.Context, e *plugin.Entry, report func(conformance.Result)) error {
+	if err := run(ctx, b, described{b.host, e}, describedClauses, report); err != nil {
+		return err
+	}
 	switch e.Kind {
 	case plugins.KindEnvironment:
-		env, _, err := b.host.Environment(ctx, e.Name)
-		if err != nil {
-			return err
-		}
-		spec := b.o.Spec
-		spec.Config = b.o.Config
-		s, done, err := environmenttest.Subject{
-			Environment: env, Capabilities: e.Capabilities, Spec: spec, Sandboxd: b.o.Sandboxd, Runtime: b.dir,
-		}.Start(ctx)
-		if errors.Is(err, environment.ErrRefused) {
-			return fmt.Errorf("the environment cannot create a sandbox on this machine, so its clauses were not tested: %w", err)
-		}
-		if err != nil {
-			return err
-		}
-		conformance.Run(ctx, s, environmenttest.Clauses(), report)
-		return done()
+		return b.tryEnvironment(ctx, e, report)
 	case plugins.KindVerifier:
-		v, traits, _, err := b.host.Verifier(ctx, e.Name)
+		s, err := b.verifierSubject(ctx, e.Name, e.Capabilities)
 		if err != nil {
 			return err
 		}
-		s := verifiertest.Subject{Verifier: v, Traits: traits, Capabilities: e.Capabilities, Config: b.o.Config}
-		excused := traits.Needs == verifier.NeedsNone // it can be tested without a sandbox
-		if lab, err := b.shells(ctx); err != nil && (!excused || !errors.Is(err, environment.ErrRefused)) {
+		done, err := b.judgeModels(ctx, &s)
+		if err != nil {
 			return err
-		} else if lab != nil {
-			s.Shell = func(ctx context.Context, t *conformance.T) string {
-				a, _ := lab.shell(ctx, t, order{grading: true})
-				return a
-			}
 		}
-		conformance.Run(ctx, s, verifiertest.Clauses(), report)
+		return errors.Join(run(ctx, b, s, verifiertest.Clauses(), report), done())
 	case plugins.KindAgent:
 		return b.tryAgent(ctx, e, report)
 	}
 	return nil
 }
 
-// tryAgent tests an agent.
+// tryEnvironment tries an environment.
+func (b *bench) tryEnvironment(ctx context.Context, e *plugin.Entry, report func(conformance.Result)) error {
+	env, _, err := b.host.Environment(ctx, e.Name)
+	if err != nil {
+		return err
+	}
+	spec := b.o.Spec
+	spec.Config = b.o.Config
+	s, done, err := environmenttest.Subject{
+		Environment: env, Capabilities: e.Capabilities, Spec: spec, Sandboxd: b.o.Sandboxd, Runtime: b.dir,
+	}.Start(ctx)
+	if errors.Is(err, environment.ErrRefused) {
+		return fmt.Errorf("the environment cannot create a sandbox on this machine, so its clauses were not tested: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(run(ctx, b, s, environmenttest.Clauses(), report), done())
+}
+
+// tryAgent tries an agent.
 func (b *bench) tryAgent(ctx context.Context, e *plugin.Entry, report func(conformance.Result)) error {
 	a, _, err := b.host.Agent(ctx, e.Name)
 	if err != nil {
 		return err
 	}
-	s := agenttest.Subject{Agent: a, Config: b.o.Config}
+	s := agenttest.Subject{Agent: a, Config: b.o.Config, Load: b.load}
+	bounded, cancel := context.WithTimeout(ctx, conformance.Patience(checkTime))
+	defer cancel()
+	if _, err = a.Check(bounded, agent.CheckRequest{Config: s.Config, Role: agent.RoleAgent}); err != nil {
+		return run(ctx, b, s, agenttest.Clauses(), report) // the clauses about Check say so
+	}
 	if err = b.asOracle(ctx, &s); err != nil {
 		return err
 	}
@@ -213,13 +272,12 @@ func (b *bench) tryAgent(ctx context.Context, e *plugin.Entry, report func(confo
 	if err != nil {
 		return err
 	}
-	conformance.Run(ctx, s, agenttest.Clauses(), report)
-	return done()
+	return errors.Join(run(ctx, b, s, agenttest.Clauses(), report), done())
 }
 
 // asOracle gives a reference solution to an agent that works only with one.
 func (b *bench) asOracle(ctx context.Context, s *agenttest.Subject) error {
-	ctx, cancel := context.WithTimeout(ctx, conformance.Patience(10*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, conformance.Patience(checkTime))
 	defer cancel()
 	needs, err := s.Agent.Check(ctx, agent.CheckRequest{Config: s.Config, Role: agent.RoleAgent})
 	if err != nil || len(needs.Refusals) == 0 {

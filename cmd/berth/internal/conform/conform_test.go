@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -41,50 +40,6 @@ func TestMain(m *testing.M) {
 		}
 		return m.Run()
 	}())
-}
-
-// TestKitsFindWhatIsBroken shows that a kit can fail, and that it then names
-// the clause that is broken.
-func TestKitsFindWhatIsBroken(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		plugin, clause string
-		needsBwrap     bool
-	}{
-		{plugin: "scribbler", clause: "the view is only read"},
-		{plugin: "fickle", clause: "the same work gets the same verdict"},
-		{plugin: "generous", clause: "nothing to judge is never a pass"},
-		{plugin: "nan", clause: "a verdict has a decision and finite scores"},
-		{plugin: "rambler", clause: "steps are steps of a valid trajectory"},
-		{plugin: "forgetful", clause: "list finds sandboxes by owner, until they are destroyed", needsBwrap: true},
-		{plugin: "clinging", clause: "destroy ends everything inside", needsBwrap: true},
-	} {
-		t.Run(tt.plugin, func(t *testing.T) {
-			t.Parallel()
-			if _, err := exec.LookPath("bwrap"); err != nil && tt.needsBwrap {
-				t.Skip("bubblewrap is not installed: apt-get install bubblewrap")
-			}
-			binary := filepath.Join(t.TempDir(), tt.plugin)
-			if err := os.Symlink(filepath.Join(built, "broken"), binary); err != nil {
-				t.Fatal(err)
-			}
-			// go-plugin starts the link's target under the link's name.
-			var failed []string
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-			defer cancel()
-			err := conform.Test(ctx, conform.Options{Binary: binary, Sandboxd: filepath.Join(built, "sandboxd"), Log: zerolog.Nop(), Dirs: []string{}}, func(r conform.Result) {
-				if r.Status == conformance.Fail {
-					failed = append(failed, r.Clause)
-				}
-				if slices.Contains(failed, tt.clause) {
-					cancel()
-				}
-			})
-			if !slices.Contains(failed, tt.clause) {
-				t.Errorf("failed clauses are %q, error %v; want %q among them", failed, err, tt.clause)
-			}
-		})
-	}
 }
 
 // TestWhatCannotRunHereIsRefusedOnce: sixty failures with the same words would

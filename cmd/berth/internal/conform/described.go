@@ -83,3 +83,14 @@ var describedClauses = []conformance.Clause[described]{
 func (d described) validate(ctx context.Context, raw string) ([]config.Problem, error) {
 	return d.host.Validate(ctx, d.entry.Kind, d.entry.Name, json.RawMessage(raw))
 }
+
+// ClausesOfAll are the names of the clauses that hold for plugins of every kind.
+func ClausesOfAll() (names []string) {
+	for _, c := range describedClauses {
+		names = append(names, c.Name)
+	}
+	for _, c := range leftClauses {
+		names = append(names, c.Name)
+	}
+	return names
+}

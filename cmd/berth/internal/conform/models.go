@@ -6,40 +6,62 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/models"
-	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/agenttest"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/verifier"
+	"github.com/berth-eval/berth/plugins/verifier/verifiertest"
 )
 
-// replies are the fixed replies of the kit's model. They do what the kit asks
-// for, in the formats that agent loops commonly read, and report that the work
-// is done. A loop with another format gets replies that it does not understand.
-const replies = `replies:
-  - when: {}
-    text: |
-      I write the number into the file, and am done.
-
-      ` + "```" + `bash
-      echo 42 > answer.txt
-      ` + "```" + `
-
-      {"analysis": "A number is wanted in a file.", "plan": "Write it.",
-       "commands": [{"keystrokes": "echo 42 > answer.txt\n", "duration": 0.1}], "task_complete": true}
-`
-
 // modelLabel is the name of the kit's model.
-const modelLabel = "scripted"
+const modelLabel = "kit"
 
-// withModels gives the subject a scripted model through its own gateway, if the
-// agent speaks any dialect. done stops the gateway.
+// room is a gateway where the models of one plugin under test answer.
+type room struct {
+	*gateway.Gateway
+
+	session []models.Session
+}
+
+// room opens a gateway with one model, which answers from a script; empty: the
+// kit's model.
+func (b *bench) room(name, script string) (*room, *cell.Model, error) {
+	if script == "" {
+		script = kitScript
+	}
+	m := &cell.Model{Label: modelLabel, Provider: string(model.DialectScript), Name: modelLabel, Script: script}
+	g, err := gateway.New(gateway.Options{Dialects: known(), Dir: filepath.Join(b.dir, name), Models: []*cell.Model{m}, Log: b.o.Log})
+	return &room{Gateway: g}, m, err
+}
+
+func (r *room) close(ctx context.Context) error {
+	var errs []error
+	for _, s := range r.session {
+		errs = append(errs, s.Close(context.WithoutCancel(ctx)))
+	}
+	return errors.Join(append(errs, r.Close())...)
+}
+
+// open opens models for as long as the room.
+func (r *room) open(ctx context.Context, spec models.Spec) (map[string]model.Endpoint, error) {
+	s, err := r.Session(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	r.session = append(r.session, s)
+	return s.Endpoints(), s.Allow(ctx)
+}
+
+// withModels gives the subject a model through a gateway of its own, if it
+// speaks any dialect. done ends it.
 func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func() error, err error) {
 	done = func() error { return nil }
 	needs, err := s.Agent.Check(ctx, agent.CheckRequest{
@@ -48,12 +70,7 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 	if err != nil || len(needs.Dialects) == 0 {
 		return done, nil //nolint:nilerr // the kit's clauses about Check will say so
 	}
-	script := filepath.Join(b.dir, "replies.yaml")
-	if err = os.WriteFile(script, []byte(replies), 0o600); err != nil {
-		return done, fmt.Errorf("write the replies of a model: %w", err)
-	}
-	m := &cell.Model{Label: modelLabel, Provider: string(model.DialectScript), Name: modelLabel, Script: script}
-	g, err := gateway.New(gateway.Options{Dialects: dialects.All, Dir: filepath.Join(b.dir, "g"), Models: []*cell.Model{m}, Log: b.o.Log})
+	r, m, err := b.room("g", b.o.Replies)
 	if err != nil {
 		return done, err
 	}
@@ -61,14 +78,9 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 		Trial: "test", Attempt: 1, Role: string(agent.RoleAgent), Dialects: needs.Dialects,
 		Models: map[string]*cell.Model{"default": m},
 	}
-	session, err := g.Session(ctx, spec)
-	if err == nil {
-		err = session.Allow(ctx)
+	if s.Models, err = r.open(ctx, spec); err != nil {
+		return done, errors.Join(err, r.close(ctx))
 	}
-	if err != nil {
-		return done, errors.Join(err, g.Close())
-	}
-	s.Models = session.Endpoints()
 	s.Inside = func(ctx context.Context, t *conformance.T, shell string) map[string]model.Endpoint {
 		v, _ := b.lab.boxes.Load(shell)
 		box, ok := v.(*host.Sandbox)
@@ -77,9 +89,51 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 		}
 		in := spec
 		in.Inside = box.Listen
-		return reach(ctx, t, g, in)
+		return reach(ctx, t, r.Gateway, in)
 	}
-	return func() error { return errors.Join(session.Close(context.WithoutCancel(ctx)), g.Close()) }, nil
+	return func() error { return r.close(ctx) }, nil
+}
+
+// judgeModels gives a verifier the models that it announces: to each case that
+// has replies of its own a model that answers with them, to all others the
+// kit's. done ends them.
+func (b *bench) judgeModels(ctx context.Context, s *verifiertest.Subject) (done func() error, err error) {
+	var rooms []*room
+	done = func() error {
+		var errs []error
+		for _, r := range rooms {
+			errs = append(errs, r.close(ctx))
+		}
+		return errors.Join(errs...)
+	}
+	open := func(name, script string) (map[string]model.Endpoint, error) {
+		r, m, e := b.room(name, script)
+		if e != nil {
+			return nil, e
+		}
+		rooms = append(rooms, r)
+		spec := models.Spec{Trial: "test", Attempt: 1, Role: "judge", Models: map[string]*cell.Model{}}
+		for _, n := range s.Traits.Models {
+			spec.Models[n] = m
+		}
+		return r.open(ctx, spec)
+	}
+	if len(s.Traits.Models) == 0 {
+		return done, nil
+	}
+	if s.Models, err = open("g", b.o.Replies); err != nil {
+		return done, errors.Join(err, done())
+	}
+	for i := range s.Cases {
+		script := filepath.Join(s.Cases[i].Dir, verifiertest.CaseReplies)
+		if _, e := os.Stat(script); e != nil {
+			continue
+		}
+		if s.Cases[i].Request.Models, err = open(fmt.Sprint("g", i), script); err != nil {
+			return done, errors.Join(err, done())
+		}
+	}
+	return done, nil
 }
 
 // reach makes models reachable from inside a sandbox, as long as t runs.
@@ -110,3 +164,34 @@ func mounts(ctx context.Context, s *agenttest.Subject) (out []environment.Mount)
 	}
 	return out
 }
+
+// verifierSubject is what the kit of verifiers is tried with.
+func (b *bench) verifierSubject(ctx context.Context, name string, capabilities []string) (s verifiertest.Subject, err error) {
+	v, traits, _, err := b.host.Verifier(ctx, name)
+	if err != nil {
+		return s, err
+	}
+	s = verifiertest.Subject{Verifier: v, Traits: traits, Capabilities: capabilities, Config: b.o.Config, Load: b.load}
+	for _, dir := range b.o.Cases {
+		cases, e := verifiertest.LoadCases(dir)
+		if e != nil {
+			return s, e
+		}
+		s.Cases = append(s.Cases, cases...)
+	}
+	lab, err := b.shells(ctx)
+	// A verifier of the view can be tried without a sandbox.
+	if err != nil && (traits.Needs != verifier.NeedsNone || !errors.Is(err, environment.ErrRefused)) {
+		return s, err
+	}
+	if lab != nil {
+		s.Shell = func(ctx context.Context, t *conformance.T) string {
+			a, _ := lab.shell(ctx, t, order{grading: true})
+			return a
+		}
+	}
+	return s, nil
+}
+
+// checkTime is how long a Check outside of a clause may take.
+const checkTime = 10 * time.Second

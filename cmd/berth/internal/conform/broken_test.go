@@ -1,0 +1,230 @@
+package conform_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/conform"
+	"github.com/berth-eval/berth/plugins/agent/agenttest"
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/verifier/verifiertest"
+)
+
+// broken says which clause each plugin of internal/brokenplugins breaks. Every
+// clause of the kits of agents and verifiers has a row; a clause that no plugin
+// breaks cannot fail.
+var broken = []struct {
+	plugin, clause string
+	shells         bool // it is tried in sandboxes of bubblewrap
+	cases          bool // it is tried with a work whose verdict is known
+}{
+	{plugin: "nameless", clause: "it says what it is, and for people"},
+	{plugin: "moody", clause: "it judges a configuration twice the same"},
+	{plugin: "lax-agent", clause: "an unknown key of a configuration is a problem that names it"},
+	{plugin: "lax-agent", clause: "a configuration that is no object is a problem, not the end"},
+	{plugin: "littering", clause: "no process of the plugin is left when it has ended"},
+
+	{plugin: "wavering", clause: "check answers twice the same"},
+	{plugin: "homeless", clause: "needs are well-formed"},
+	{plugin: "lax-agent", clause: "a configuration with an unknown key is refused"},
+	{plugin: "lax-agent", clause: "a configuration that is no JSON is an error"},
+	{plugin: "hasty", clause: "a session without a turn can be closed"},
+	{plugin: "idle", clause: "a turn does what is asked, and ends done", shells: true},
+	{plugin: "tireless", clause: "a turn does what is asked, and ends done"},
+	{plugin: "endless", clause: "a turn ends with a yield"},
+	{plugin: "rambler", clause: "steps are steps of a valid trajectory"},
+	{plugin: "boastful", clause: "artifacts are files of the scratch folder"},
+	{plugin: "once", clause: "a second message continues the session"},
+	{plugin: "brief", clause: "a message of 200 KiB is taken"},
+	{plugin: "unstoppable", clause: "a turn that is cut off ends soon"},
+	{plugin: "oblivious", clause: "a shell that refuses ends the turn", shells: true},
+	{plugin: "tidying", clause: "the view is only read"},
+	{plugin: "curious", clause: "logs of a killed program are read without harm"},
+	{plugin: "jealous", clause: "sessions at once do not mix"},
+
+	{plugin: "hopeless", clause: "a work that can be judged gets a verdict"},
+	{plugin: "nan", clause: "a verdict has a decision and finite scores"},
+	{plugin: "undecided", clause: "a verdict has a decision and finite scores"},
+	{plugin: "twice", clause: "a verdict has a decision and finite scores"},
+	{plugin: "strict", clause: "known works get the verdict they deserve", cases: true},
+	{plugin: "generous", clause: "nothing to judge is never a pass"},
+	{plugin: "fickle", clause: "the same work gets the same verdict"},
+	{plugin: "crowded", clause: "many requests at once get each its own answer"},
+	{plugin: "talkative", clause: "a handoff repeats nothing of the references"},
+	{plugin: "roundless", clause: "a verifier of rounds answers in a round"},
+	{plugin: "wordless", clause: "what is announced is there"},
+	{plugin: "scribbler", clause: "the view is only read"},
+	{plugin: "blind", clause: "a view that is not there is an error"},
+	{plugin: "spinning", clause: "a cancel ends Verify soon"},
+	{plugin: "lax-verifier", clause: "settings that are no JSON are an error"},
+	{plugin: "lax-verifier", clause: "a configuration with an unknown key is an error"},
+	{plugin: "trusting", clause: "links, pipes and huge files in the attempt do no harm"},
+	{plugin: "resentful", clause: "after a failure the next request works"},
+	{plugin: "offhand", clause: "a shell that refuses is an error, not a verdict", shells: true},
+
+	{plugin: "forgetful", clause: "list finds sandboxes by owner, until they are destroyed", shells: true},
+	{plugin: "clinging", clause: "destroy ends everything inside", shells: true},
+}
+
+// TestKitsFindWhatIsBroken shows that each clause can fail.
+//
+// One after the other: some of them use a whole processor.
+func TestKitsFindWhatIsBroken(t *testing.T) {
+	cases := known(t)
+	for _, tt := range broken {
+		t.Run(tt.plugin+": "+tt.clause, func(t *testing.T) {
+			o := conform.Options{Only: tt.clause}
+			if tt.shells {
+				o.Shells = "sound"
+			}
+			if tt.cases {
+				o.Cases = []string{cases}
+			}
+			results, err := try(t, tt.plugin, o)
+			failed := slices.ContainsFunc(results, func(r conform.Result) bool { return r.Clause == tt.clause && r.Status == conformance.Fail })
+			if !failed {
+				t.Errorf("results are %+v, error %v; want that clause to fail", results, err)
+			}
+		})
+	}
+}
+
+// TestEveryClauseCanFail holds the table against the kits.
+func TestEveryClauseCanFail(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, c := range agenttest.Clauses() {
+		names = append(names, c.Name)
+	}
+	for _, c := range verifiertest.Clauses() {
+		names = append(names, c.Name)
+	}
+	for _, name := range append(names, conform.ClausesOfAll()...) {
+		found := false
+		for _, tt := range broken {
+			found = found || tt.clause == name
+		}
+		if !found {
+			t.Errorf("no plugin of the table breaks the clause %q", name)
+		}
+	}
+}
+
+// TestWhatWorksPasses: what the kit gives a plugin to work with suffices.
+func TestWhatWorksPasses(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		plugin string
+		o      conform.Options
+	}{
+		{plugin: "caller", o: conform.Options{Shells: "sound"}}, // its model calls its tool
+		{plugin: "judge", o: conform.Options{Cases: []string{known(t)}}},
+		{plugin: "sound"},
+	} {
+		t.Run(tt.plugin, func(t *testing.T) {
+			t.Parallel()
+			if tt.plugin == "sound" {
+				bwrap(t)
+			}
+			results, err := try(t, tt.plugin, tt.o)
+			passed := 0
+			for _, r := range results {
+				switch r.Status {
+				case conformance.Fail:
+					t.Errorf("%s: %q", r.Clause, r.Detail)
+				case conformance.Pass:
+					passed++
+				case conformance.Skip:
+				}
+			}
+			if err != nil || passed < 15 {
+				t.Errorf("%d clauses passed, error %v", passed, err)
+			}
+		})
+	}
+}
+
+// TestTheFirstHangIsTheLast: each further clause would wait as long.
+func TestTheFirstHangIsTheLast(t *testing.T) {
+	t.Parallel()
+	results, err := try(t, "hanging", conform.Options{})
+	last := results[len(results)-1]
+	if err != nil || !last.Hung || last.Status != conformance.Fail || last.Clause != "a work that can be judged gets a verdict" {
+		t.Errorf("the last of %d results is %+v, error %v", len(results), last, err)
+	}
+}
+
+// TestWhatWasNotSeenAtWorkIsNotTested: the clauses that a plugin passes without
+// a sandbox, or without its configuration, say little.
+func TestWhatWasNotSeenAtWorkIsNotTested(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ plugin, only, err string }{
+		{"caller", "", "it was not seen at work on this machine, so the clauses that passed say little: it needs a shell and no sandbox can be made here"},
+		{"demanding", "", "cannot be tested without a configuration: word: \"word\" is required"},
+		{"strict", "no such clause", `no clause has "no such clause" in its name`},
+	} {
+		_, err := try(t, tt.plugin, conform.Options{Only: tt.only})
+		if err == nil || !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: got %v; want %q", tt.plugin, err, tt.err)
+		}
+		if refused := errors.Is(err, environment.ErrRefused); refused != (tt.plugin == "caller") {
+			t.Errorf("%s: refused is %t", tt.plugin, refused)
+		}
+	}
+}
+
+// known is a folder with works whose verdict is known.
+func known(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"good/case.json":                         `{"want": "pass"}`,
+		"good/view/attempt/artifacts/answer.txt": "42\n",
+		"none/case.json":                         `{"want": "fail"}`,
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func bwrap(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		t.Skip("bubblewrap is not installed: apt-get install bubblewrap")
+	}
+}
+
+// try tests a plugin of internal/brokenplugins.
+func try(t *testing.T, plugin string, o conform.Options) (results []conform.Result, err error) {
+	t.Helper()
+	dir := t.TempDir()
+	o.Binary, o.Sandboxd, o.Log, o.Dirs = filepath.Join(dir, plugin), filepath.Join(built, "sandboxd"), zerolog.Nop(), []string{}
+	if o.Shells != "" {
+		bwrap(t)
+		o.Dirs = []string{filepath.Join(dir, "shells")}
+		if err = errors.Join(os.Mkdir(o.Dirs[0], 0o700), os.Symlink(filepath.Join(built, "broken"), filepath.Join(o.Dirs[0], o.Shells))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The plugin host starts the link's target under the link's name.
+	if err = os.Symlink(filepath.Join(built, "broken"), o.Binary); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	err = conform.Test(ctx, o, func(r conform.Result) { results = append(results, r) })
+	return results, err
+}

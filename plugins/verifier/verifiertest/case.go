@@ -1,0 +1,156 @@
+package verifiertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-eval/berth/plugins/conformance"
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Names in the folder of a case.
+const (
+	caseFile    = "case.json"
+	caseView    = "view"
+	caseSandbox = "sandbox"
+	// CaseReplies is a script of replies, which the models of the case answer with.
+	CaseReplies = "replies.yaml"
+)
+
+// maxCaseFile is how large a file of a case's view may be.
+const maxCaseFile = 16 << 20
+
+// saidOfCase is case.json.
+type saidOfCase struct {
+	Want     verifier.Decision  `json:"want"`
+	Scores   map[string]float64 `json:"scores"`
+	Settings json.RawMessage    `json:"settings"`
+	Config   json.RawMessage    `json:"config"`
+	Env      map[string]string  `json:"env"`
+}
+
+// LoadCases reads cases from a folder: one, if it has a case.json, else one from
+// each folder in it that has one. The folder of a case holds
+//
+//	case.json     {"want": "pass", "scores": {…}, "settings": {…}, "config": {…}, "env": {…}}; want is required
+//	view/…        files of the view: tests/…, attempt/artifacts/…
+//	sandbox/…     what stands in the sandbox that is graded, from its root
+//	replies.yaml  what the models of the verifier answer; without it the kit's own
+func LoadCases(dir string) ([]Case, error) {
+	if _, err := os.Stat(filepath.Join(dir, caseFile)); err == nil {
+		c, err := loadCase(dir)
+		return []Case{c}, err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*", caseFile))
+	if err == nil && len(files) == 0 {
+		_, err = os.ReadDir(dir)
+		err = errors.Join(fmt.Errorf("case %s: neither it nor a folder in it has a %s", dir, caseFile), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []Case
+	for _, f := range files {
+		c, err := loadCase(filepath.Dir(f))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func loadCase(dir string) (Case, error) {
+	c := Case{Name: filepath.Base(dir), Dir: dir, Files: map[string]string{}}
+	text, err := os.ReadFile(filepath.Join(dir, caseFile))
+	if err != nil {
+		return c, fmt.Errorf("case %s: %w", dir, err)
+	}
+	var said saidOfCase
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err = d.Decode(&said); err == nil {
+		if _, err = d.Token(); err == nil {
+			err = errors.New("something follows the object")
+		} else if errors.Is(err, io.EOF) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return c, fmt.Errorf("case %s: %s: %w", dir, caseFile, err)
+	}
+	switch c.Want = said.Want; c.Want {
+	case verifier.Pass, verifier.Fail, verifier.Scored:
+	default:
+		return c, fmt.Errorf(`case %s: %s: want is %q: write the decision that the work deserves: "pass", "fail" or "scored"`, dir, caseFile, c.Want)
+	}
+	c.Scores = said.Scores
+	c.Request = verifier.Request{Settings: said.Settings, Config: said.Config, Env: said.Env}
+	if info, err := os.Stat(filepath.Join(dir, caseSandbox)); err == nil && info.IsDir() {
+		c.Sandbox = filepath.Join(dir, caseSandbox)
+	}
+	return c, c.readView(filepath.Join(dir, caseView))
+}
+
+// readView takes the files below dir, which need not exist, over plain ones for
+// what every view has.
+func (c *Case) readView(dir string) error {
+	for _, name := range []string{"task.json", "instruction.md", "attempt/turns.jsonl", "attempt/steps.jsonl", "attempt/verdicts.jsonl"} {
+		c.Files[name] = plain[name]
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() || info.Size() > maxCaseFile {
+			return fmt.Errorf("case: %s: not a regular file of at most %d MiB", path, maxCaseFile>>20)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		c.Files[filepath.ToSlash(name)] = string(text)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// furnish puts what the case has for the sandbox into it.
+func (c *Case) furnish(ctx context.Context, t *conformance.T, address string) {
+	if c.Sandbox == "" {
+		return
+	}
+	shell, err := sandbox.Dial(address)
+	if err != nil {
+		t.Fatalf("put the files of case %s into the sandbox: %v", c.Name, err)
+	}
+	defer func() { _ = shell.Close() }()
+	entries, err := os.ReadDir(c.Sandbox)
+	if err != nil {
+		t.Fatalf("put the files of case %s into the sandbox: %v", c.Name, err)
+	}
+	for _, e := range entries { // each by itself: the sandbox's root keeps its mode
+		if !e.IsDir() {
+			t.Fatalf("case %s: %s: put files of the sandbox into folders, as they stand from its root", c.Name, filepath.Join(c.Sandbox, e.Name()))
+		}
+		if err := shell.UploadFolder(ctx, filepath.Join(c.Sandbox, e.Name()), "/"+e.Name(), sandbox.UploadOptions{}); err != nil {
+			t.Fatalf("put the files of case %s into the sandbox: %v", c.Name, err)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/task"
@@ -145,7 +146,7 @@ func (b *builder) compose(ctx context.Context, e *task.Environment) error {
 		b.bad(file, "File cannot be read", "%v.", err)
 		return nil
 	}
-	f, problems := compose.Read(ctx, file, data)
+	f, problems := compose.Read(ctx, file, data, composeVariables(e))
 	b.problems = append(b.problems, problems...)
 	if task.Broken(problems) {
 		return nil // keep Compose set, so that this does not look like a task with one container
@@ -158,8 +159,14 @@ func (b *builder) compose(ctx context.Context, e *task.Environment) error {
 	switch {
 	case m.Build != nil:
 		e.Image, e.Build, e.Upload = "", m.Build, false
-	case m.Image != "":
+	case m.Image != "" && m.Image != ownImage:
 		e.Image, e.Upload = m.Image, false
+	}
+	if e.Limits.CPUMilli == 0 {
+		e.Limits.CPUMilli = m.Limits.CPUMilli
+	}
+	if e.Limits.MemoryMiB == 0 {
+		e.Limits.MemoryMiB = m.Limits.MemoryMiB
 	}
 	e.Entrypoint, e.Command, e.User, e.DependsOn, e.Volumes = m.Entrypoint, m.Command, m.User, m.DependsOn, m.Volumes
 	if e.Workdir == "" {
@@ -178,12 +185,41 @@ func (b *builder) compose(ctx context.Context, e *task.Environment) error {
 	}
 	for i := range f.Sidecars {
 		s := &f.Sidecars[i]
+		if s.Image == ownImage {
+			if s.Image = e.Image; s.Image == "" {
+				s.Build = e.Build
+			}
+			continue
+		}
 		if s.Build, err = b.composed(ctx, file, s.Name, s.Build); err != nil {
 			return err
 		}
 	}
 	e.Sidecars = f.Sidecars
 	return nil
+}
+
+// ownImage stands for the image that the task's own Dockerfile makes.
+const ownImage = "berth.invalid/main"
+
+// composeVariables are those that the format's own tool sets for a compose file.
+func composeVariables(e *task.Environment) map[string]string {
+	v := map[string]string{
+		"CONTEXT_DIR": ".", "MAIN_IMAGE_NAME": ownImage, "TEST_DIR": placeTests, "COMPOSE_PROJECT_NAME": "task",
+		"HOST_VERIFIER_LOGS_PATH": compose.HostLogs + "verifier", "ENV_VERIFIER_LOGS_PATH": placeVerifier,
+		"HOST_AGENT_LOGS_PATH": compose.HostLogs + "agent", "ENV_AGENT_LOGS_PATH": placeAgentLogs,
+		"HOST_ARTIFACTS_PATH": compose.HostLogs + "artifacts", "ENV_ARTIFACTS_PATH": placeArtifacts,
+	}
+	if e.Image != "" {
+		v["PREBUILT_IMAGE_NAME"] = e.Image
+	}
+	if e.Limits.CPUMilli > 0 {
+		v["CPUS"] = strconv.FormatFloat(float64(e.Limits.CPUMilli)/1000, 'f', -1, 64)
+	}
+	if e.Limits.MemoryMiB > 0 {
+		v["MEMORY"] = strconv.FormatInt(e.Limits.MemoryMiB, 10) + "M"
+	}
+	return v
 }
 
 // composed converts a build of a compose file for the task: with its context

@@ -76,3 +76,25 @@ func TestComposeFileWithProblems(t *testing.T) {
 		}
 	}
 }
+
+func TestVariablesOfAComposeFile(t *testing.T) {
+	got, problems := minimal().with("environment/docker-compose.yaml", `services:
+  main:
+    build: {context: "${CONTEXT_DIR}"}
+    image: ${MAIN_IMAGE_NAME}
+    environment: {TEST_DIR: "${TEST_DIR}"}
+    volumes: ["${HOST_VERIFIER_LOGS_PATH}:${ENV_VERIFIER_LOGS_PATH}", "${HOST_AGENT_LOGS_PATH}:${ENV_AGENT_LOGS_PATH}"]
+    deploy: {resources: {limits: {cpus: "${CPUS}", memory: "${MEMORY}"}}}
+  twin:
+    image: ${MAIN_IMAGE_NAME}
+    command: [serve]
+`, "task.toml", "[environment]\ncpus = 2\nmemory_mb = 1024\n").load(t, task.Options{})
+	if got == nil {
+		t.Fatal(problems)
+	}
+	e := got.Environment
+	if e.Build == nil || e.Build.Context != "environment" || e.Image != "" || e.Env["TEST_DIR"].Text != "/tests" || len(e.Volumes) > 0 ||
+		e.Limits.CPUMilli != 2000 || e.Limits.MemoryMiB != 1024 || len(e.Sidecars) != 1 || e.Sidecars[0].Build != e.Build {
+		t.Errorf("%+v, %v", e, problems)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -44,20 +45,26 @@ type Main struct {
 	DependsOn   map[string]string
 	Healthcheck *task.Healthcheck
 	Volumes     []task.Volume
+	Limits      task.Limits
 }
+
+// HostLogs begins the sources of mounts that are left out: those of the folders
+// that a sandbox has anyhow. The caller sets variables to such paths.
+const HostLogs = "/berth-logs/"
 
 // maxServices bounds the containers of one task.
 const maxServices = 16
 
-// Read reads data, the content of the file that problems call name. What it
-// returns beside an error among the problems is of no use.
-func Read(ctx context.Context, name string, data []byte) (File, []task.Problem) {
-	k := &keys{file: name}
+// Read reads data, the content of the file that problems call name. The file may
+// name variables, and no others. What it returns beside an error among the
+// problems is of no use.
+func Read(ctx context.Context, name string, data []byte, variables map[string]string) (File, []task.Problem) {
+	k := &keys{file: name, variablesOf: variables}
 	clean := k.check(data)
 	if task.Broken(k.problems) {
 		return File{}, k.problems
 	}
-	p, err := load(ctx, name, clean)
+	p, err := load(ctx, name, clean, variables)
 	if err != nil {
 		k.problems = append(k.problems, task.Problem{
 			File: name, Severity: task.Error, Summary: "Not a valid compose file", Detail: firstLine(err.Error()) + ".",
@@ -70,7 +77,7 @@ func Read(ctx context.Context, name string, data []byte) (File, []task.Problem) 
 
 // load is the library with everything off that looks at the host. It panics
 // on some input (a type that is not what it expects), which is the file's fault.
-func load(ctx context.Context, name string, data []byte) (p *types.Project, err error) {
+func load(ctx context.Context, name string, data []byte, variables map[string]string) (p *types.Project, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the library gave up: %v", r)
@@ -79,7 +86,7 @@ func load(ctx context.Context, name string, data []byte) (p *types.Project, err 
 	return loader.LoadWithContext(ctx, types.ConfigDetails{
 		WorkingDir:  "/",
 		ConfigFiles: []types.ConfigFile{{Filename: path.Base(name), Content: data}},
-		Environment: types.Mapping{},
+		Environment: types.Mapping(variables),
 	}, func(o *loader.Options) {
 		o.SetProjectName("task", true)
 		o.SkipExtends, o.SkipInclude, o.SkipResolveEnvironment, o.SkipResolveLabels = true, true, true, true
@@ -117,7 +124,7 @@ func (c *converter) file(p *types.Project) File {
 		}
 		f.Main = Main{
 			Image: side.Image, Build: side.Build, Entrypoint: side.Entrypoint, Command: side.Command, Env: side.Env, Workdir: side.Workdir,
-			User: side.User, DependsOn: side.DependsOn, Healthcheck: side.Healthcheck, Volumes: side.Volumes,
+			User: side.User, DependsOn: side.DependsOn, Healthcheck: side.Healthcheck, Volumes: side.Volumes, Limits: side.Limits,
 		}
 	}
 	c.relations(&f)
@@ -191,6 +198,11 @@ func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 		}
 		out.DependsOn[other] = conditions[d.Condition]
 	}
+	for _, p := range s.Ports {
+		if p.Target > 0 && p.Target <= 0xffff && (p.Protocol == "" || p.Protocol == "tcp") && !slices.Contains(out.Expose, int(p.Target)) {
+			out.Expose = append(out.Expose, int(p.Target))
+		}
+	}
 	for _, e := range s.Expose {
 		port, protocol, _ := strings.Cut(e, "/")
 		n, err := strconv.Atoi(port)
@@ -203,7 +215,17 @@ func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 		}
 	}
 	for _, v := range s.Volumes {
-		out.Volumes = append(out.Volumes, c.volume(at+".volumes", v))
+		if !strings.HasPrefix(v.Source, HostLogs) {
+			out.Volumes = append(out.Volumes, c.volume(at+".volumes", v))
+		}
+	}
+	if s.Deploy != nil && s.Deploy.Resources.Limits != nil {
+		l := s.Deploy.Resources.Limits
+		out.Limits.CPUMilli = int64(math.Round(float64(l.NanoCPUs) * 1000))
+		out.Limits.MemoryMiB = int64(l.MemoryBytes) >> 20
+		if l.NanoCPUs < 0 || l.MemoryBytes < 0 {
+			c.bad(at+".deploy", "Limit is negative", "Write how much the service may use.")
+		}
 	}
 	return out
 }

@@ -48,7 +48,7 @@ volumes:
 `
 
 func TestRead(t *testing.T) {
-	f, problems := Read(t.Context(), "c.yaml", []byte(everything))
+	f, problems := Read(t.Context(), "c.yaml", []byte(everything), nil)
 	var said []string
 	for _, p := range problems {
 		said = append(said, p.String())
@@ -88,7 +88,6 @@ func TestRefused(t *testing.T) {
 	for _, tt := range []struct{ service, want string }{
 		{"privileged: true", "privileged is refused"},
 		{"network_mode: host", "network_mode is refused"},
-		{"ports: ['80:80']", "ports is refused"},
 		{"cap_add: [SYS_ADMIN]", "cap_add is refused"},
 		{"devices: [/dev/kvm]", "devices is refused"},
 		{"security_opt: ['seccomp=unconfined']", "security_opt is refused"},
@@ -116,7 +115,9 @@ func TestRefused(t *testing.T) {
 		{"build: https://example.com/x.git", "Build is not of the task's own folder"},
 		{"build: {context: ., dockerfile: ../x}", "Dockerfile is not in the build's folder"},
 		{"build: {context: ., args: {A: b}}", "args is not supported"},
-		{"restart: always", "restart is refused"},
+		{"networks: {a: {aliases: [x]}}", "aliases is refused"},
+		{"deploy: {replicas: 2}", "replicas is not supported"},
+		{"volumes: ['${HOST_VERIFIER_LOGS_PATH}:/x']", "Variable of the host"},
 		{"imge: x", "imge is not supported"},
 		{"healthcheck: {tst: x}", "tst is not supported"},
 		{"healthcheck: {interval: 1s}", "Healthcheck has no test"},
@@ -124,7 +125,7 @@ func TestRefused(t *testing.T) {
 		{"depends_on: {main: {condition: service_healthy}}", "Service waits for main"},
 		{"depends_on: {a: {condition: service_started}}", "Services wait for each other"},
 		{"depends_on: {b: {condition: service_healthy}}", "Service has no healthcheck"},
-		{"depends_on: {b: {condition: service_started, restart: true}}", "restart is refused"},
+		{"depends_on: {b: {condition: service_started, restart: true}}", "restart is not supported"},
 		{"expose: ['80-90']", "Not a TCP port"},
 		{"expose: [81]", "Two services listen on one port"},
 		{"entrypoint: []", "Service runs nothing"},
@@ -135,7 +136,7 @@ func TestRefused(t *testing.T) {
 		{"healthcheck: *priv", "privileged is refused"},
 	} {
 		file := "x-p: &priv {privileged: true}\nservices:\n  b:\n    image: y\n    expose: [81]\n  a:\n    image: x\n    " + tt.service + "\n"
-		_, problems := Read(t.Context(), "c.yaml", []byte(file))
+		_, problems := Read(t.Context(), "c.yaml", []byte(file), nil)
 		found := false
 		for _, p := range problems {
 			found = found || strings.HasPrefix(p.Summary, tt.want) && p.Severity == task.Error && (p.Line == 8 || p.Line > 0 && (strings.Contains(tt.service, "*") || tt.service == "expose: [81]"))
@@ -159,7 +160,7 @@ func TestRefusedOnTop(t *testing.T) {
 	for file, want := range map[string]string{
 		"services: [":                                    "Not valid YAML",
 		"include: [other.yaml]":                          "include is refused",
-		"networks: {a: }":                                "networks is refused",
+		"networks: {a: {external: true}}":                "external is refused",
 		"secrets: {a: {file: /etc/shadow}}":              "secrets is refused",
 		"volumes: {a: {driver: local}}":                  "driver is refused",
 		"volumes: {a: {external: true}}":                 "external is refused",
@@ -171,7 +172,7 @@ func TestRefusedOnTop(t *testing.T) {
 		deep.String() + "services: {a: {build: *x11}}\n": "k0 is not supported",
 		deep.String() + "services: {a: {image: x, environment: *x11}}\n": "Too much",
 	} {
-		_, problems := Read(t.Context(), "c.yaml", []byte(file))
+		_, problems := Read(t.Context(), "c.yaml", []byte(file), nil)
 		found := false
 		for _, p := range problems {
 			found = found || p.Summary == want && p.Severity == task.Error
@@ -184,12 +185,54 @@ func TestRefusedOnTop(t *testing.T) {
 		"services: " + strings.Repeat("[", 100_000): "line 1: nested too deeply",
 		"#" + strings.Repeat(" ", 1<<20):            "larger than 1 MiB",
 	} {
-		if _, problems := Read(t.Context(), "c.yaml", []byte(file)); len(problems) != 1 || !strings.Contains(problems[0].Detail, want) {
+		if _, problems := Read(t.Context(), "c.yaml", []byte(file), nil); len(problems) != 1 || !strings.Contains(problems[0].Detail, want) {
 			t.Errorf("%.20q…: got %v, want %q", file, problems, want)
 		}
 	}
-	if f, problems := Read(t.Context(), "c.yaml", nil); len(problems) > 0 || len(f.Sidecars) > 0 {
+	if f, problems := Read(t.Context(), "c.yaml", nil, nil); len(problems) > 0 || len(f.Sidecars) > 0 {
 		t.Errorf("an empty file: %+v, %v", f, problems)
+	}
+}
+
+// What a single container of the task cannot have, but can do without, is
+// ignored with a warning.
+func TestIgnored(t *testing.T) {
+	const file = `services:
+  a:
+    image: x
+    container_name: the-a
+    ports: ["8080:80", {target: 81, published: "8081"}]
+    restart: "no"
+    networks: [inner]
+    tty: true
+    stdin_open: false
+    platform: linux/amd64
+    deploy: {resources: {limits: {cpus: "1.5", memory: 512M}}}
+  b:
+    image: ${MAIN_IMAGE_NAME}
+    restart: unless-stopped
+    volumes: ["${HOST_VERIFIER_LOGS_PATH}:${ENV_VERIFIER_LOGS_PATH}"]
+networks:
+  inner: {driver: bridge}
+`
+	f, problems := Read(t.Context(), "c.yaml", []byte(file), map[string]string{
+		"MAIN_IMAGE_NAME": "y", "HOST_VERIFIER_LOGS_PATH": HostLogs + "verifier", "ENV_VERIFIER_LOGS_PATH": "/logs/verifier",
+	})
+	var warned []string
+	for _, p := range problems {
+		if p.Severity != task.Warning {
+			t.Errorf("%v", p)
+		}
+		warned = append(warned, p.Key)
+	}
+	want := []string{"services.a.container_name", "services.a.ports", "services.a.networks", "services.a.tty", "services.a.platform", "services.b.restart"}
+	if !reflect.DeepEqual(warned, want) {
+		t.Errorf("warned of %q, want %q", warned, want)
+	}
+	if sides := []task.Sidecar{
+		{Name: "a", Image: "x", Expose: []int{80, 81}, Limits: task.Limits{CPUMilli: 1500, MemoryMiB: 512}}, {Name: "b", Image: "y"},
+	}; !reflect.DeepEqual(f.Sidecars, sides) {
+		t.Errorf("got\n %+v, want\n %+v", f.Sidecars, sides)
 	}
 }
 
@@ -201,7 +244,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("a: &a [*a]\nservices: *a"))
 	f.Add([]byte("services: {a: &a {<<: *a, image: x}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, problems := Read(t.Context(), "c.yaml", data)
+		file, problems := Read(t.Context(), "c.yaml", data, nil)
 		for _, p := range problems {
 			if p.Summary == "" || p.Detail == "" || p.Line < 0 {
 				t.Errorf("%q: %+v", data, p)

@@ -20,24 +20,43 @@ import (
 // allowed are the keys that are carried out. The path of a key has "*" for a
 // name that the file chooses.
 var allowed = map[string][]string{
-	"":                        {"services", "volumes", "version", "name"},
-	"services.*":              {"image", "build", "command", "entrypoint", "environment", "depends_on", "healthcheck", "volumes", "expose", "working_dir", "user"},
+	"": {"services", "volumes", "networks", "version", "name"},
+	"services.*": {
+		"image", "build", "command", "entrypoint", "environment", "depends_on", "healthcheck", "volumes", "expose", "working_dir", "user",
+		"ports", "deploy", "restart", "networks", "container_name", "stdin_open", "tty", "platform",
+	},
 	"services.*.build":        {"context", "dockerfile"},
 	"services.*.healthcheck":  {"test", "interval", "timeout", "retries", "start_period", "start_interval", "disable"},
 	"services.*.depends_on.*": {"condition"},
 	"services.*.volumes[]":    {"type", "source", "target", "read_only", "volume"},
 	"volumes.*":               {},
+
+	"services.*.ports[]":                 {"name", "target", "published", "protocol", "mode", "host_ip", "app_protocol"},
+	"services.*.networks.*":              {},
+	"services.*.deploy":                  {"resources"},
+	"services.*.deploy.resources":        {"limits"},
+	"services.*.deploy.resources.limits": {"cpus", "memory"},
+	"networks.*":                         {"driver"},
+}
+
+// ignored are keys of services that are allowed and have no effect, with why.
+var ignored = map[string]string{
+	"ports":          "No port of the host is opened. The containers of the task reach each other by name.",
+	"restart":        "A service that ends is not started again.",
+	"networks":       "All containers of a task share one network.",
+	"container_name": "The containers of the task reach the service by its own name.",
+	"stdin_open":     "Services have no input.",
+	"tty":            "Services have no terminal.",
+	"platform":       "The engine's own platform is used.",
 }
 
 // free are the places whose keys are names that the file chooses.
-var free = []string{"services", "volumes", "services.*.environment", "services.*.depends_on"}
+var free = []string{"services", "volumes", "networks", "services.*.environment", "services.*.depends_on", "services.*.networks"}
 
 // dangerous say of keys that are refused what they would give away.
 var dangerous = map[string]string{
 	"privileged":          "It would give the container the host.",
 	"network_mode":        "It would give the container another network: the host's, or one that no policy holds for.",
-	"networks":            "All containers of a task share one network, which nothing leaves.",
-	"ports":               "It would open ports of the host. The containers of a task reach each other by name; write expose.",
 	"cap_add":             "It would give the container rights on the host.",
 	"cap_drop":            "Every container has the engine's default rights, no others.",
 	"devices":             "It would give the container devices of the host.",
@@ -56,9 +75,8 @@ var dangerous = map[string]string{
 	"volumes_from":        "It would mount what another container has. Use a named volume.",
 	"secrets":             "It would read files or variables of the host.",
 	"configs":             "It would read files or variables of the host. Copy files into the image.",
+	"external":            "It would join what others on this machine have.",
 	"extra_hosts":         "The names of the services are known in every container; no others can be.",
-	"restart":             "Services run once: one that ends has failed, or is complete.",
-	"deploy":              "Limits of the task are written in task.toml.",
 }
 
 // maxDepth bounds how deep a file nests, aliases followed. maxNodes bounds how
@@ -77,6 +95,8 @@ type keys struct {
 	lines    map[string]*token.Position // by path with the file's own names
 	anchors  map[string]ast.Node
 	nodes    int
+
+	variablesOf map[string]string // what the file may name beside its own
 }
 
 // at is the place of a path, or of what it lies in.
@@ -240,8 +260,18 @@ func (k *keys) mapping(path, form string, n ast.Node, depth int) {
 			k.refuse(p, name, list)
 			continue
 		}
+		if why := ignored[name]; why != "" && form == "services.*" && !isNo(k.plain(v.Value)) {
+			k.add(task.Warning, k.lines[p], p, fmt.Sprintf("%s has no effect", name), why)
+		}
 		k.mapping(p, f, k.plain(v.Value), depth+1)
 	}
+}
+
+// isNo says whether a value asks for nothing: restart: "no", tty: false.
+func isNo(n ast.Node) bool {
+	s, ok := text(n)
+	b, isBool := n.(*ast.BoolNode)
+	return ok && s == "no" || isBool && !b.Value
 }
 
 // merge checks what "<<" brings in.
@@ -276,7 +306,7 @@ func (k *keys) refuse(path, name string, list []string) {
 		return
 	}
 	if len(list) == 0 {
-		k.bad(path, fmt.Sprintf("%s is refused", name), "A volume is named and nothing else: it has no driver, and none is taken from the host.")
+		k.bad(path, fmt.Sprintf("%s is refused", name), "A volume or network is named and nothing else: it has no options, and none is taken from the host.")
 		return
 	}
 	k.bad(path, fmt.Sprintf("%s is not supported", name), "Supported here: %s.", strings.Join(list, ", "))
@@ -344,6 +374,9 @@ func (k *keys) variables(path string, p *token.Position, s string) {
 		k.add(task.Error, p, path, "Malformed variable", fmt.Sprintf("%q: %s. A dollar sign alone is written $$.", s, firstLine(err.Error())))
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if _, given := k.variablesOf[name]; given {
+			continue
+		}
 		if strings.Contains(s, "${"+name+":-") || strings.Contains(s, "${"+name+"-") {
 			k.add(task.Warning, p, path, "Default is used", fmt.Sprintf("%s of the host is not let through.", name))
 			continue

@@ -316,3 +316,18 @@ func TestTheFolderOfTheVerifiersLogsIsAlwaysThere(t *testing.T) {
 		t.Errorf("what the agent wrote there is not in the findings: %s", pretty(r.Findings))
 	}
 }
+
+func TestRewardsOfAStageStayWhenALaterOneHasNone(t *testing.T) {
+	t.Parallel()
+	b := withStages(t, 2)
+	b.judges["judge"] = &judge{traits: verifier.Traits{Needs: verifier.NeedsNone}, verify: func(_ context.Context, r verifier.Request) (verifier.Verdict, error) {
+		if r.Stage == "s2" {
+			return verifier.Verdict{}, verifier.ErrBadReward
+		}
+		return reward(verifier.Pass, 1), nil
+	}}
+	r := b.run(t.Context(), t)
+	if r.Outcome != record.VerifierError || r.Score != nil || r.Stages[0].Rewards["reward"] != 1 || len(r.Stages[1].Rewards) > 0 {
+		t.Errorf("%s, %v, %+v; want the reward of s1", r.Outcome, r.Score, r.Stages)
+	}
+}

@@ -137,7 +137,7 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 	for i := range a.stages {
 		s := &a.stages[i]
 		sr := record.StageResult{Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd, Error: s.Failure, LastTurn: s.LastTurn}
-		if a.res.Scores != nil && len(s.Verdicts) > 0 {
+		if a.res.Integrity != record.Violated && s.Verified && len(s.Verdicts) > 0 { // also where a later stage has none
 			sr.Rewards = s.Scores()
 		}
 		a.res.Stages = append(a.res.Stages, sr)

@@ -55,6 +55,7 @@ type Price struct {
 	Input       *float64 `json:"input,omitempty"`
 	CachedInput *float64 `json:"cached_input,omitempty"`
 	CacheWrite  *float64 `json:"cache_write,omitempty"`
+	CacheHour   *float64 `json:"cache_write_1h,omitempty"`
 	Output      *float64 `json:"output,omitempty"`
 	// Tiers are by Above, the smallest first.
 	Tiers []PriceTier `json:"tiers,omitempty"`
@@ -67,5 +68,6 @@ type PriceTier struct {
 	Input       *float64 `json:"input,omitempty"`
 	CachedInput *float64 `json:"cached_input,omitempty"`
 	CacheWrite  *float64 `json:"cache_write,omitempty"`
+	CacheHour   *float64 `json:"cache_write_1h,omitempty"`
 	Output      *float64 `json:"output,omitempty"`
 }

@@ -111,6 +111,7 @@ type priceBlock struct {
 	Input       *float64 `berth:"input" doc:"Price of input tokens that were not cached."`
 	CachedInput *float64 `berth:"cached_input" doc:"Price of input tokens read from the provider's cache."`
 	CacheWrite  *float64 `berth:"cache_write" doc:"Price of input tokens written to the provider's cache."`
+	CacheHour   *float64 `berth:"cache_write_1h" doc:"Price of input tokens written to the provider's cache to be kept for an hour."`
 	Output      *float64 `berth:"output" doc:"Price of output tokens, including reasoning."`
 
 	Tiers []tierBlock `berth:"tier" doc:"Other prices for requests with more input; may be repeated."`
@@ -121,6 +122,7 @@ type tierBlock struct {
 	Input       *float64 `berth:"input" doc:"Price of input tokens that were not cached."`
 	CachedInput *float64 `berth:"cached_input" doc:"Price of input tokens read from the provider's cache."`
 	CacheWrite  *float64 `berth:"cache_write" doc:"Price of input tokens written to the provider's cache."`
+	CacheHour   *float64 `berth:"cache_write_1h" doc:"Price of input tokens written to the provider's cache to be kept for an hour."`
 	Output      *float64 `berth:"output" doc:"Price of output tokens, including reasoning."`
 }
 

@@ -313,7 +313,7 @@ func priceOf(b *priceBlock) *cell.Price {
 	if b == nil {
 		return nil
 	}
-	p := &cell.Price{Input: b.Input, CachedInput: b.CachedInput, CacheWrite: b.CacheWrite, Output: b.Output}
+	p := &cell.Price{Input: b.Input, CachedInput: b.CachedInput, CacheWrite: b.CacheWrite, CacheHour: b.CacheHour, Output: b.Output}
 	for _, t := range b.Tiers {
 		p.Tiers = append(p.Tiers, cell.PriceTier(t))
 	}

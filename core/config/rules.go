@@ -208,13 +208,13 @@ func checkPrice(r *rules, p *priceBlock) {
 		return
 	}
 	part := func(path pluginconfig.Path, t *tierBlock) {
-		for name, n := range map[string]*float64{"input": t.Input, "cached_input": t.CachedInput, "cache_write": t.CacheWrite, "output": t.Output} {
+		for name, n := range map[string]*float64{"input": t.Input, "cached_input": t.CachedInput, "cache_write": t.CacheWrite, "cache_write_1h": t.CacheHour, "output": t.Output} {
 			if n != nil {
 				natural(r, path.Attr(name), *n)
 			}
 		}
 	}
-	part("price", &tierBlock{Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output})
+	part("price", &tierBlock{Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, CacheHour: p.CacheHour, Output: p.Output})
 	seen := map[int64]bool{}
 	for i := range p.Tiers {
 		t := &p.Tiers[i]

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // exchange is one request and its answer.
@@ -301,10 +302,16 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 		r.Error = clip(string(x.clean([]byte(r.Error))))
 		x.line.Upstream = r.Error
 	}
+	believed := x.believed(u)
+	if !believed {
+		x.s.find("usage_not_believed", verifier.Note, fmt.Sprintf("model %q reported %d input and %d output tokens for one request, which is more than it can have used: "+
+			"the usage is estimated", x.e.up.model.Name, u.Input, u.Output))
+		u = dialect.Usage{}
+	}
 	switch {
 	case !ok:
 		actual.Requests = 0
-	case !r.Complete:
+	case !r.Complete || !believed:
 		x.line.Estimated = true
 		u.Input = max(u.Input, x.input(usualBytes))
 		u.Output = max(u.Output, (r.Said+2)/3)
@@ -329,6 +336,16 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 	x.failed(!ok || broken.any() || r.Error != "", ok)
 	x.judge(status, r, broken)
 	hold.Settle(actual)
+}
+
+// beyond is how many times what a request and its answer can have a provider may
+// report before it is not believed: it may have worked in several rounds.
+const beyond = 16
+
+// believed says whether the request can have used that much.
+func (x *exchange) believed(u dialect.Usage) bool {
+	most := beyond * max(x.limits().Context, x.worst.Input+x.worst.Output)
+	return u.Input <= most && u.Output <= most
 }
 
 // maxRaw is how long the provider's own record of usage may be that is kept, in
@@ -363,6 +380,9 @@ func (x *exchange) add(u dialect.Usage, requests int64, cost float64, known, ok 
 	e.usage.CacheWrite += u.CacheWrite
 	e.usage.OutputTokens += u.Output
 	e.usage.ReasoningTokens += u.Reasoning
+	if x.line.Estimated {
+		e.usage.Estimated++
+	}
 	e.priced = e.priced && known
 	sum := cost
 	if e.usage.CostUSD != nil {

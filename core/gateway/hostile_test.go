@@ -83,7 +83,7 @@ var hostiles = []hostile{
 	{name: "usage that is no number", answer: plainHead + `{"usage":{"input_tokens":{},"output_tokens":4}}`, status: 200, estimated: true},
 	{name: "usage with a point", answer: plainHead + `{"usage":{"input_tokens":12.0,"output_tokens":4e1}}`, status: 200, input: 12, output: 40},
 	{name: "usage as text", answer: plainHead + `{"usage":{"input_tokens":"12","output_tokens":"4"}}`, status: 200, input: 12, output: 4},
-	{name: "usage without bounds", answer: plainHead + `{"usage":{"input_tokens":9223372036854775807,"cache_read_input_tokens":1e300,"output_tokens":4}}`, status: 200, input: 2 << 40, output: 4},
+	{name: "usage without bounds", answer: plainHead + `{"usage":{"input_tokens":9223372036854775807,"cache_read_input_tokens":1e300,"output_tokens":4}}`, status: 200, estimated: true},
 	{name: "usage without output", answer: plainHead + `{"usage":{"input_tokens":12}}`, status: 200, estimated: true},
 	{name: "events without an end", answer: eventHead + began + strings.Repeat("data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"abc\"}}\n\n", 100), status: 200, down: "no end", estimated: true},
 	{name: "events that go back", answer: eventHead + began + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":50}}\n\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":7}}\n\n" + ended, status: 200, input: 100, output: 50},

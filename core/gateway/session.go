@@ -395,6 +395,7 @@ func add(a, b *record.Usage) {
 	a.CachedTokens += b.CachedTokens
 	a.CacheWrite += b.CacheWrite
 	a.OutputTokens += b.OutputTokens
+	a.Estimated += b.Estimated
 	a.ReasoningTokens += b.ReasoningTokens
 	if a.CostUSD == nil || b.CostUSD == nil {
 		a.CostUSD = nil

@@ -236,7 +236,8 @@ type Usage struct {
 	CacheWrite      int64    `json:"cache_write_tokens,omitempty"`
 	OutputTokens    int64    `json:"output_tokens"`
 	ReasoningTokens int64    `json:"reasoning_tokens,omitempty"`
-	CostUSD         *float64 `json:"cost_usd"` // null: not known, which is not zero
+	CostUSD         *float64 `json:"cost_usd"`                     // null: not known, which is not zero
+	Estimated       int64    `json:"estimated_requests,omitempty"` // of Requests, those whose usage the provider did not tell, or not credibly
 	WaitedMS        int64    `json:"waited_ms,omitempty"`
 }
 

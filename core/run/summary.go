@@ -36,6 +36,8 @@ type Summary struct {
 	CostUSD  *float64 `json:"cost_usd"` // null: not known, or no model was used
 	Unpriced bool     `json:"unpriced,omitempty"`
 	Tokens   int64    `json:"tokens"`
+	// Estimated is how many requests have a usage that the provider did not tell.
+	Estimated int64 `json:"estimated_requests,omitempty"`
 }
 
 // Row is one line of a table of a summary.
@@ -143,9 +145,9 @@ func (s *Summary) use(a *store.AttemptState) {
 	} else {
 		s.Attempts++
 	}
-	sum := store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens}
+	sum := store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens, Estimated: s.Estimated}
 	sum.Add(a.Spend())
-	s.CostUSD, s.Unpriced, s.Tokens = sum.CostUSD, sum.Unpriced, sum.Tokens
+	s.CostUSD, s.Unpriced, s.Tokens, s.Estimated = sum.CostUSD, sum.Unpriced, sum.Tokens, sum.Estimated
 }
 
 func (r *Row) count(t *store.TrialState, a *store.AttemptState) {

@@ -17,12 +17,15 @@ type Spend struct {
 	Unpriced bool     `json:"unpriced,omitempty"` // a model was used whose price is not known
 	Tokens   int64    `json:"tokens,omitempty"`   // input and output
 	Requests int64    `json:"requests,omitempty"` // to models
+	// Estimated is how many requests have a usage that the provider did not tell.
+	Estimated int64 `json:"estimated_requests,omitempty"`
 }
 
 // Add puts more on top. Costs that are not known add nothing to those that are.
 func (s *Spend) Add(more Spend) {
 	s.Tokens += more.Tokens
 	s.Requests += more.Requests
+	s.Estimated += more.Estimated
 	s.Unpriced = s.Unpriced || more.Unpriced
 	if more.CostUSD == nil {
 		return
@@ -42,7 +45,8 @@ type exchange struct {
 		Input  int64 `json:"input"`
 		Output int64 `json:"output"`
 	} `json:"usage"`
-	CostUSD *float64 `json:"cost_usd"`
+	CostUSD   *float64 `json:"cost_usd"`
+	Estimated bool     `json:"estimated"`
 }
 
 // Bounds of a record of exchanges that is read.
@@ -66,6 +70,9 @@ func exchanged(dir string) (Spend, error) {
 			one.Requests = 1
 		}
 		counted[x.Request] = true
+		if x.Estimated {
+			one.Estimated = 1
+		}
 		sum.Add(one)
 	})
 	if errors.Is(err, fs.ErrNotExist) {

@@ -145,8 +145,11 @@ type usage struct {
 	Input      *dialect.Tokens `json:"input_tokens"`
 	CacheWrite *dialect.Tokens `json:"cache_creation_input_tokens"`
 	CacheRead  *dialect.Tokens `json:"cache_read_input_tokens"`
-	Output     *dialect.Tokens `json:"output_tokens"`
-	Details    struct {
+	Lives      *struct {
+		Hour dialect.Tokens `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
+	Output  *dialect.Tokens `json:"output_tokens"`
+	Details struct {
 		Thinking dialect.Tokens `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
 }
@@ -175,9 +178,15 @@ func (m *meter) take(raw json.RawMessage) {
 			*p.to = *p.from
 		}
 	}
-	write, read := value(m.raw.CacheWrite), value(m.raw.CacheRead)
+	if u.Lives != nil {
+		m.raw.Lives = u.Lives
+	}
+	write, read, hour := value(m.raw.CacheWrite), value(m.raw.CacheRead), int64(0)
+	if m.raw.Lives != nil {
+		hour = min(int64(m.raw.Lives.Hour), write)
+	}
 	m.r.Usage = dialect.Usage{
-		Input: value(m.raw.Input) + write + read, Cached: read, CacheWrite: write, Output: value(m.raw.Output),
+		Input: value(m.raw.Input) + write + read, Cached: read, CacheWrite: write, CacheHour: hour, Output: value(m.raw.Output),
 		Reasoning: max(m.r.Usage.Reasoning, int64(u.Details.Thinking)),
 	}
 	m.r.Raw = wire.Overlay(m.r.Raw, raw)
@@ -230,6 +239,7 @@ func (m *meter) Body(b []byte) {
 		m.take(d.Usage)
 		m.r.Complete, m.r.Ended = m.whole(), d.Content != nil || d.Usage != nil
 		m.r.Error = dialect.Problem(d.Error)
+		m.r.Said = int64(len(d.Content))
 	}
 }
 

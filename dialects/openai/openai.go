@@ -194,6 +194,7 @@ func (m *meter) Body(b []byte) {
 	if json.Unmarshal(b, &d) == nil {
 		m.r.Complete, m.r.Ended = m.take(d.Usage), d.Output != nil || d.Usage != nil
 		m.r.Error = dialect.Problem(d.Error)
+		m.r.Said = int64(len(d.Output))
 	}
 }
 

@@ -200,6 +200,7 @@ func (m *meter) Body(b []byte) {
 		m.take(d.Usage)
 		m.r.Ended = d.Choices != nil || d.Usage != nil
 		m.r.Error = dialect.Problem(d.Error)
+		m.r.Said = int64(len(d.Choices))
 	}
 }
 

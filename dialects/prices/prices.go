@@ -36,6 +36,7 @@ type Price struct {
 	Input       *float64 `yaml:"input"`
 	CachedInput *float64 `yaml:"cached_input"`
 	CacheWrite  *float64 `yaml:"cache_write"`
+	CacheHour   *float64 `yaml:"cache_write_1h"`
 	Output      *float64 `yaml:"output"`
 }
 
@@ -58,7 +59,7 @@ func parse(b []byte) (map[string]dialect.Known, error) {
 	}
 	models := map[string]dialect.Known{}
 	for name, e := range t.Models {
-		p := &cell.Price{Input: e.Input, CachedInput: e.CachedInput, CacheWrite: e.CacheWrite, Output: e.Output}
+		p := &cell.Price{Input: e.Input, CachedInput: e.CachedInput, CacheWrite: e.CacheWrite, CacheHour: e.CacheHour, Output: e.Output}
 		for _, t := range e.Tiers {
 			p.Tiers = append(p.Tiers, cell.PriceTier(t))
 		}

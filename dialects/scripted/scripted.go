@@ -76,6 +76,7 @@ type Usage struct {
 	Input      int64 `yaml:"input" json:"input"`
 	Cached     int64 `yaml:"cached" json:"cached"`
 	CacheWrite int64 `yaml:"cache_write" json:"cache_write"`
+	CacheHour  int64 `yaml:"cache_write_1h" json:"cache_write_1h"` // of CacheWrite
 	Output     int64 `yaml:"output" json:"output"`
 	Reasoning  int64 `yaml:"reasoning" json:"reasoning"`
 }

@@ -57,11 +57,12 @@ type Edit struct {
 
 // Usage is what one reply used, in tokens.
 type Usage struct {
-	Input      int64 `json:"input"`                 // with Cached and CacheWrite
-	Cached     int64 `json:"cached,omitempty"`      // of Input, read from the provider's cache
-	CacheWrite int64 `json:"cache_write,omitempty"` // of Input, written to it
-	Output     int64 `json:"output"`                // with Reasoning
-	Reasoning  int64 `json:"reasoning,omitempty"`   // of Output
+	Input      int64 `json:"input"`                    // with Cached and CacheWrite
+	Cached     int64 `json:"cached,omitempty"`         // of Input, read from the provider's cache
+	CacheWrite int64 `json:"cache_write,omitempty"`    // of Input, written to it
+	CacheHour  int64 `json:"cache_write_1h,omitempty"` // of CacheWrite, to be kept for an hour
+	Output     int64 `json:"output"`                   // with Reasoning
+	Reasoning  int64 `json:"reasoning,omitempty"`      // of Output
 }
 
 // Meter reads what a reply used while it passes by. It never fails: what it
@@ -83,7 +84,8 @@ type Reading struct {
 	Complete bool
 	// Ended says that the reply came to its own end, and did not merely stop.
 	Ended bool
-	// Said is how many bytes of text, thought and arguments a stream held.
+	// Said is how many bytes of text, thought and arguments the reply held, at
+	// most.
 	Said int64
 	// Invalid says that an event of the stream was no JSON.
 	Invalid bool

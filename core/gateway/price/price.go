@@ -61,7 +61,7 @@ type parts = cell.PriceTier
 
 // all are the prices of a model, each with where it begins, in order.
 func all(p *cell.Price) []parts {
-	return append([]parts{{Above: -1, Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output}}, p.Tiers...)
+	return append([]parts{{Above: -1, Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, CacheHour: p.CacheHour, Output: p.Output}}, p.Tiers...)
 }
 
 // Cost is what the usage of one request costs in USD; false: a price that it
@@ -83,7 +83,8 @@ func Cost(p *cell.Price, u dialect.Usage) (float64, bool) {
 	}{
 		{max(0, u.Input-u.Cached-u.CacheWrite), at.Input},
 		{u.Cached, at.CachedInput},
-		{u.CacheWrite, at.CacheWrite},
+		{u.CacheWrite - u.CacheHour, at.CacheWrite},
+		{u.CacheHour, at.CacheHour},
 		{u.Output, at.Output},
 	} {
 		switch {
@@ -109,7 +110,7 @@ func AtMost(p *cell.Price, input, output int64) float64 {
 		if input <= t.Above {
 			break
 		}
-		sum := float64(input) / million * dearest(t.Input, t.CachedInput, t.CacheWrite)
+		sum := float64(input) / million * dearest(t.Input, t.CachedInput, t.CacheWrite, t.CacheHour)
 		most = max(most, sum+float64(output)/million*dearest(t.Output))
 	}
 	return most
@@ -133,7 +134,7 @@ func Highest(p *cell.Price) (float64, bool) {
 	}
 	top := 0.0
 	for _, t := range all(p) {
-		top = max(top, dearest(t.Input, t.CachedInput, t.CacheWrite, t.Output))
+		top = max(top, dearest(t.Input, t.CachedInput, t.CacheWrite, t.CacheHour, t.Output))
 	}
 	return top, true
 }

@@ -24,6 +24,7 @@ func TestWhatIsNotKnownStaysUnknown(t *testing.T) {
 		known bool
 	}{
 		{"all kinds", full, dialect.Usage{Input: 1000, Cached: 600, CacheWrite: 100, Output: 50, Reasoning: 20}, 0.003 + 0.0006 + 0.002 + 0.005, true},
+		{"written for an hour, without a price for that", full, dialect.Usage{Input: 1000, CacheWrite: 100, CacheHour: 50}, 0.009 + 0.001, false},
 		{"no price", nil, dialect.Usage{Input: 1}, 0, false},
 		{"no price and no use", nil, dialect.Usage{}, 0, true},
 		{"cached input without a price", partly, dialect.Usage{Input: 1000, Cached: 600, Output: 10}, 0.004 + 0.001, false},

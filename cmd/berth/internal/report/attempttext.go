@@ -139,7 +139,7 @@ func resultText(p *terminal.Printer, r *record.Result) {
 		if u.CostUSD != nil {
 			cost = fmt.Sprintf("%.4f USD", *u.CostUSD)
 		}
-		line("usage", fmt.Sprintf("%s, %s: %d requests, %d in, %d out, %s", u.Role, u.Model, u.Requests, u.InputTokens, u.OutputTokens, cost))
+		line("usage", fmt.Sprintf("%s, %s: %d requests, %d in, %d out, %s%s", u.Role, u.Model, u.Requests, u.InputTokens, u.OutputTokens, cost, estimated(u.Estimated)))
 	}
 	p.Printf("\n")
 }

@@ -23,7 +23,7 @@ func Summary(p *terminal.Printer, s *run.Summary) {
 	}
 	p.Printf("%s\n", sum(s, p.Color))
 	if s.Tokens > 0 {
-		p.Printf("%s\n", tokensAndCost(&store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens}))
+		p.Printf("%s\n", tokensAndCost(&store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens, Estimated: s.Estimated}))
 	}
 	for _, m := range s.Marks {
 		p.Printf("%s %s\n", terminal.Paint(p.Color, terminal.Odd, "note:"), terminal.Clean(m))
@@ -125,7 +125,15 @@ func tokensAndCost(s *store.Spend) string {
 			cost = "more than " + cost
 		}
 	}
-	return fmt.Sprintf("%d tokens, %s", s.Tokens, cost)
+	return fmt.Sprintf("%d tokens, %s%s", s.Tokens, cost, estimated(s.Estimated))
+}
+
+// estimated marks usage that the provider did not tell for all requests.
+func estimated(requests int64) string {
+	if requests == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (estimated for %s)", terminal.Count(int(requests), "request", "requests"))
 }
 
 // Outcomes returns the counts on one line.

@@ -176,8 +176,8 @@ func pull(ctx context.Context, j *judgement, want environment.Image, log func(st
 	ref := named.String()
 	if r.FindsLocal() && !strings.HasPrefix(want.Ref, reference.Domain(named)+"/") {
 		local := "localhost/" + want.Ref
-		if im, err := r.image(ctx, local); err == nil || !errors.Is(err, ErrAbsent) {
-			return im, err
+		if im, missing := r.image(ctx, local); !errors.Is(missing, ErrAbsent) {
+			return im, missing
 		}
 	}
 	here := func() (Image, error) { return r.image(ctx, ref) }

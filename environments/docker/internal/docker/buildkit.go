@@ -103,8 +103,8 @@ func each(message []byte, f func(field protowire.Number, value []byte)) {
 		}
 		message = message[n:]
 		if kind == protowire.BytesType {
-			value, n := protowire.ConsumeBytes(message)
-			if n < 0 {
+			value, length := protowire.ConsumeBytes(message)
+			if length < 0 {
 				return
 			}
 			f(field, value)

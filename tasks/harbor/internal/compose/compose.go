@@ -198,9 +198,22 @@ func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 		}
 		out.DependsOn[other] = conditions[d.Condition]
 	}
+	out.Expose = c.ports(at, s)
+	out.Limits = c.limits(at, s)
+	for _, v := range s.Volumes {
+		if !strings.HasPrefix(v.Source, HostLogs) {
+			out.Volumes = append(out.Volumes, c.volume(at+".volumes", v))
+		}
+	}
+	return out
+}
+
+// ports are those that the service listens on. Those under ports are among them,
+// and are not opened on the host.
+func (c *converter) ports(at string, s *types.ServiceConfig) (ports []int) {
 	for _, p := range s.Ports {
-		if p.Target > 0 && p.Target <= 0xffff && (p.Protocol == "" || p.Protocol == "tcp") && !slices.Contains(out.Expose, int(p.Target)) {
-			out.Expose = append(out.Expose, int(p.Target))
+		if p.Target > 0 && p.Target <= 0xffff && (p.Protocol == "" || p.Protocol == "tcp") && !slices.Contains(ports, int(p.Target)) {
+			ports = append(ports, int(p.Target))
 		}
 	}
 	for _, e := range s.Expose {
@@ -210,24 +223,25 @@ func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 			c.bad(at+".expose", "Not a TCP port", "Got %q: write numbers such as 5432, without ranges.", e)
 			continue
 		}
-		if !slices.Contains(out.Expose, n) {
-			out.Expose = append(out.Expose, n)
+		if !slices.Contains(ports, n) {
+			ports = append(ports, n)
 		}
 	}
-	for _, v := range s.Volumes {
-		if !strings.HasPrefix(v.Source, HostLogs) {
-			out.Volumes = append(out.Volumes, c.volume(at+".volumes", v))
-		}
+	return ports
+}
+
+// limits are those under deploy.
+func (c *converter) limits(at string, s *types.ServiceConfig) (l task.Limits) {
+	if s.Deploy == nil || s.Deploy.Resources.Limits == nil {
+		return l
 	}
-	if s.Deploy != nil && s.Deploy.Resources.Limits != nil {
-		l := s.Deploy.Resources.Limits
-		out.Limits.CPUMilli = int64(math.Round(float64(l.NanoCPUs) * 1000))
-		out.Limits.MemoryMiB = int64(l.MemoryBytes) >> 20
-		if l.NanoCPUs < 0 || l.MemoryBytes < 0 {
-			c.bad(at+".deploy", "Limit is negative", "Write how much the service may use.")
-		}
+	asked := s.Deploy.Resources.Limits
+	if asked.NanoCPUs < 0 || asked.MemoryBytes < 0 {
+		c.bad(at+".deploy", "Limit is negative", "Write how much the service may use.")
 	}
-	return out
+	l.CPUMilli = int64(math.Round(float64(asked.NanoCPUs) * 1000))
+	l.MemoryMiB = int64(asked.MemoryBytes) >> 20
+	return l
 }
 
 // conditions are the words of the specification for what plugins/task calls

@@ -59,8 +59,11 @@ type Row struct {
 	OfMeasured *float64 `json:"pass_rate_of_measured"`
 	// Score is the mean over the measured trials; one that ended in an error
 	// before it had a score counts as 0. Null when none has a score.
-	Score  *float64 `json:"mean_score"`
-	Oracle bool     `json:"oracle,omitempty"`
+	Score *float64 `json:"mean_score"`
+	// Scores are the means of the scores by name, over the trials in which no
+	// score decides.
+	Scores map[string]float64 `json:"mean_scores,omitempty"`
+	Oracle bool               `json:"oracle,omitempty"`
 	// Exposed are the measured trials whose result could have been influenced
 	// by what the agent left running or changed.
 	Exposed int `json:"exposed"`
@@ -68,6 +71,7 @@ type Row struct {
 	// its attempt.
 	Budget int `json:"ended_by_budget"`
 
+	others  map[string][]float64
 	scores  int
 	sum     float64
 	without int // measured trials that ended in an error without a score
@@ -168,6 +172,12 @@ func (r *Row) count(t *store.TrialState, a *store.AttemptState) {
 	if a.Result.AgentEnd == record.Budget {
 		r.Budget++
 	}
+	for name, v := range a.Result.Scores {
+		if r.others == nil {
+			r.others = map[string][]float64{}
+		}
+		r.others[name] = append(r.others[name], v)
+	}
 	switch {
 	case a.Result.Score != nil:
 		r.scores++
@@ -186,6 +196,14 @@ func (r *Row) finish() {
 		return &v
 	}
 	r.OfMeasured, r.OfPlanned = rate(r.Measured), rate(r.Planned)
+	for name, vs := range r.others {
+		if r.Scores == nil {
+			r.Scores = map[string]float64{}
+		}
+		for _, v := range vs {
+			r.Scores[name] += v / float64(len(vs))
+		}
+	}
 	if r.scores > 0 {
 		mean := r.sum / float64(r.scores+r.without)
 		r.Score = &mean
@@ -202,6 +220,9 @@ func count(facts map[string]int, t *store.TrialState, a *store.AttemptState) {
 	}
 	if a.Result.Modified {
 		facts["modified"]++
+	}
+	if len(a.Result.Scores) > 0 {
+		facts["undecided"]++
 	}
 	if t.Measured() {
 		facts["integrity "+string(a.Result.Integrity)]++
@@ -240,6 +261,8 @@ func (s *Summary) mark(x *store.Index, facts map[string]int) {
 	}
 	add(facts["integrity "+string(record.Exposed)], "result could have been influenced by what the agent left running or changed (exposed)",
 		"results could have been influenced by what the agent left running or changed (exposed)")
+	add(facts["undecided"], "result has scores of which none decides: say which one counts with success { key = …  at_least = … } in the dataset block",
+		"results have scores of which none decides: say which one counts with success { key = …  at_least = … } in the dataset block")
 	add(facts["modified"], "result is of a modified task: the experiment grants less than the task asks",
 		"results are of modified tasks: the experiment grants less than the tasks ask")
 	for _, what := range mixed(x) {

@@ -169,6 +169,20 @@ func TestTasksOfOneNameInTwoDatasetsHaveARowEach(t *testing.T) {
 	}
 }
 
+func TestScoresOfWhichNoneDecidesHaveMeans(t *testing.T) {
+	t.Parallel()
+	m := &store.Manifest{Cells: []store.Cell{{Key: "agent=a"}}, Trials: []store.Trial{{ID: "1", Task: "one"}, {ID: "2", Task: "one"}}}
+	x := &store.Index{}
+	for i, style := range []float64{0.5, 1} {
+		b := store.BriefOf(&record.Result{Outcome: record.Scored, Scores: map[string]float64{"correctness": 1, "style": style}})
+		x.Trials = append(x.Trials, &store.TrialState{Trial: &m.Trials[i], Attempts: []store.AttemptState{{Number: 1, Result: b}}})
+	}
+	s := run.Summarize(m, x)
+	if got := s.Cells[0].Scores; got["correctness"] != 1 || got["style"] != 0.75 || len(s.Marks) == 0 || !strings.Contains(s.Marks[0], "success { key =") {
+		t.Errorf("means %v, marks %q", got, s.Marks)
+	}
+}
+
 func TestACostThatIsNotKnownIsNotZero(t *testing.T) {
 	t.Parallel()
 	usd := 1.5

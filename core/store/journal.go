@@ -54,9 +54,11 @@ type Brief struct {
 	AgentEnd  record.AgentEnd  `json:"agent_end,omitempty"`
 	Integrity record.Integrity `json:"integrity"`
 	Score     *float64         `json:"score,omitempty"`
-	Start     time.Time        `json:"start"`
-	End       time.Time        `json:"end"`
-	AgentTime time.Duration    `json:"agent_time_ns,omitempty"`
+	// Scores are those of an attempt in which nothing decides.
+	Scores    map[string]float64 `json:"scores,omitempty"`
+	Start     time.Time          `json:"start"`
+	End       time.Time          `json:"end"`
+	AgentTime time.Duration      `json:"agent_time_ns,omitempty"`
 	Spend
 	Oracle    bool              `json:"oracle,omitempty"`
 	Modified  bool              `json:"modified,omitempty"`
@@ -74,6 +76,9 @@ func BriefOf(r *record.Result) *Brief {
 	b := &Brief{
 		Outcome: r.Outcome, AgentEnd: r.AgentEnd, Integrity: r.Integrity, Score: r.Score, Start: r.Start, End: r.End,
 		AgentTime: r.AgentTime, Oracle: r.Oracle, Modified: len(r.Modified) > 0, Digests: map[string]string{},
+	}
+	if r.Outcome == record.Scored && r.Score == nil {
+		b.Scores = r.Scores
 	}
 	if r.Error != nil {
 		b.Error, b.Retryable = cut(fmt.Sprintf("%s: %s", r.Error.Boundary, r.Error.Message), 400), r.Error.Retry

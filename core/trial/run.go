@@ -128,6 +128,12 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 		Success: a.success, Stages: a.stages, Scores: scores, Stopped: stop, Violated: a.res.Integrity == record.Violated,
 	}
 	a.res.Outcome, a.res.Error = outcome.Outcome(facts)
+	if note := outcome.Undecided(facts, a.res.Outcome); note != "" {
+		a.res.Findings = append(a.res.Findings, record.Finding{
+			Finding: verifier.Finding{Code: "undecided", Severity: verifier.Note, Text: a.recorder.Text(note, limits.FindingText)},
+			By:      recorder.ByCore, Phase: record.PhaseVerify,
+		})
+	}
 	if a.res.Outcome.Measured() && a.res.Integrity != record.Violated {
 		a.res.Scores = scores
 		if v, ok := scores[a.scoreName(scores)]; ok {

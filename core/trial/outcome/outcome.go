@@ -187,7 +187,7 @@ func verifiedAll(ss []Stage) bool {
 
 // rule applies the task's rule. A score that it names decides in the stages
 // that have it; in the others the verifiers' decisions do, and each of them
-// must pass. A stage that was not verified counts as a score of 0, or is not
+// must pass. Nothing decides where the verifiers gave other scores alone. A stage that was not verified counts as a score of 0, or is not
 // passed where no stage has the score.
 func rule(f Facts) (record.Outcome, *record.Error) {
 	name := f.Success.Score
@@ -203,6 +203,9 @@ func rule(f Facts) (record.Outcome, *record.Error) {
 		case !s.Verified || len(s.Verdicts) > 0:
 			others = append(others, s)
 		}
+	}
+	if len(scored) == 0 && otherScores(f.Stages) {
+		return record.Scored, nil
 	}
 	for i := range others {
 		s := &others[i]
@@ -231,6 +234,37 @@ func rule(f Facts) (record.Outcome, *record.Error) {
 	default:
 		return record.Failed, nil
 	}
+}
+
+// otherScores says whether every stage that has verifiers was verified and has
+// scores, and no verifier decided anything.
+func otherScores(stages []Stage) bool {
+	some := false
+	for i := range stages {
+		s := &stages[i]
+		if s.Verified && len(s.Verdicts) == 0 {
+			continue
+		}
+		if !s.Verified || len(s.Scores()) == 0 || s.decided() {
+			return false
+		}
+		some = true
+	}
+	return some
+}
+
+// Undecided is a note about an attempt that is scored because its verifiers
+// gave other scores than the one that the rule names; empty for any other one.
+func Undecided(f Facts, o record.Outcome) string {
+	if _, has := f.Scores[f.Success.Score]; has || f.Success.Score == "" || o != record.Scored {
+		return ""
+	}
+	names := slices.Sorted(maps.Keys(f.Scores))
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the rule names score %q, which no verifier gave, so that nothing decides. The scores are %s: "+
+		"write success { key = %q  at_least = … } in the dataset block to say which one counts", f.Success.Score, quoted(names), names[0])
 }
 
 // decisions is what the verifiers' own decisions make of stages: every stage

@@ -220,8 +220,12 @@ func missingCases() []outcomeCase {
 	rule, other := task.Success{Score: "a", AtLeast: new(float64(1))}, task.Success{Score: "z", AtLeast: new(float64(1))}
 	return []outcomeCase{
 		{name: "reward missing", success: rule, stages: []outcome.Stage{done("1", verdict("x", scored))}, want: record.VerifierError, err: true},
-		{name: "another reward", success: other, stages: []outcome.Stage{done("1", verdict("x", scored, 1))}, want: record.VerifierError, err: true},
-		{name: "a missing score without a threshold", success: task.Success{Score: "z"}, stages: []outcome.Stage{done("1", verdict("x", scored, 1))}, want: record.VerifierError, err: true},
+		{name: "another reward", success: other, stages: []outcome.Stage{done("1", verdict("x", scored, 1))}, want: record.Scored},
+		{name: "a missing score without a threshold", success: task.Success{Score: "z"}, stages: []outcome.Stage{done("1", verdict("x", scored, 1))}, want: record.Scored},
+		{
+			name: "another reward in one stage, none in the next", success: other,
+			stages: []outcome.Stage{done("1", verdict("x", scored, 1)), done("2", verdict("x", scored))}, want: record.VerifierError, err: true,
+		},
 		{name: "a pass without the score", success: rule, stages: []outcome.Stage{done("1", verdict("x", pass))}, want: record.Passed},
 		{name: "a fail without the score", success: rule, stages: []outcome.Stage{done("1", verdict("x", fail))}, want: record.Failed},
 		{name: "a pass with another score", success: other, stages: []outcome.Stage{done("1", verdict("x", pass, 0))}, want: record.Passed},
@@ -310,10 +314,16 @@ func TestAMissingScoreIsNamedWithThoseThatAreThere(t *testing.T) {
 	t.Parallel()
 	stages := []outcome.Stage{done("main", verdict("x", verifier.Scored, 1, 2))}
 	success := task.Success{Score: "acuracy", AtLeast: new(float64(1))}
-	_, err := outcome.Outcome(outcome.Facts{Success: success, Stages: stages, Scores: outcome.Scores(success, stages, one)})
-	if err == nil || err.Boundary != record.ByVerifier || err.Stage != "main" || !strings.Contains(err.Message, `the rule names score "acuracy"`) ||
-		!strings.Contains(err.Message, `stage main has only "a", "b"`) {
-		t.Errorf("error: %+v", err)
+	facts := outcome.Facts{Success: success, Stages: stages, Scores: outcome.Scores(success, stages, one)}
+	o, err := outcome.Outcome(facts)
+	note := outcome.Undecided(facts, o)
+	if o != record.Scored || err != nil || !strings.Contains(note, `the rule names score "acuracy", which no verifier gave`) ||
+		!strings.Contains(note, `The scores are "a", "b": write success { key = "a"`) {
+		t.Errorf("%s, %+v, %q", o, err, note)
+	}
+	facts.Success.Score = "b"
+	if o, _ = outcome.Outcome(facts); o != record.Passed || outcome.Undecided(facts, o) != "" {
+		t.Errorf("with the right name: %s, %q", o, outcome.Undecided(facts, o))
 	}
 }
 

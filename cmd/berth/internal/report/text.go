@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,6 +54,10 @@ func rows(p *terminal.Printer, what string, rows []run.Row) {
 	if scores {
 		t.Head = append(t.Head, "mean score")
 	}
+	others := otherScores(rows)
+	for _, name := range others {
+		t.Head, t.Right = append(t.Head, "mean "+terminal.Short(name, 20)), append(t.Right, true)
+	}
 	if t.Head = append(t.Head, "not measured"); exposed {
 		t.Head = append(t.Head, "exposed")
 	}
@@ -78,6 +83,13 @@ func rows(p *terminal.Printer, what string, rows []run.Row) {
 			}
 			row = append(row, score)
 		}
+		for _, name := range others {
+			score := ""
+			if v, ok := r.Scores[name]; ok {
+				score = strconv.FormatFloat(v, 'f', 3, 64)
+			}
+			row = append(row, score)
+		}
 		if row = append(row, strconv.Itoa(r.Planned-r.Measured)); exposed {
 			row = append(row, strconv.Itoa(r.Exposed))
 		}
@@ -87,6 +99,22 @@ func rows(p *terminal.Printer, what string, rows []run.Row) {
 		t.Row(row...)
 	}
 	t.Write(p.Out, p.Color)
+}
+
+// maxScores is how many columns the scores have in which nothing decides; all
+// of them are in summary.json.
+const maxScores = 4
+
+// otherScores are the names of scores in rows among which nothing decides.
+func otherScores(rows []run.Row) []string {
+	names := map[string]bool{}
+	for i := range rows {
+		for name := range rows[i].Scores {
+			names[name] = true
+		}
+	}
+	sorted := slices.Sorted(maps.Keys(names))
+	return sorted[:min(len(sorted), maxScores)]
 }
 
 // named is the name of a task, with its dataset if that is needed to tell it

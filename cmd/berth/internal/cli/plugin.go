@@ -225,12 +225,11 @@ and says what problem it guards against. The test stops at the first clause that
 uses up its time. It gives agents and verifiers a model that calls tools, and
 real sandboxes.
 
-A plugin passes only if it was seen at work: an agent that wrote the file that
-it was asked for and said that it is done, a verifier that returned verdicts, an
-environment that ran a task's image. Give a verifier works to judge with --case:
-a folder with case.json ({"want": "pass"}), view/ (files of the view),
-sandbox/ (files of the sandbox) and replies.yaml (what its models answer), or a
-folder of such folders.
+An agent passes only if it wrote the file that it was asked for and said that it
+is done, and a verifier only if it returned a verdict. Give a verifier works to
+judge with --case: a folder with case.json ({"want": "pass"}), view/ (files of
+the view), sandbox/ (files of the sandbox) and replies.yaml (what its models
+answer), or a folder of such folders.
 
 The exit code is 1 if a clause failed, and 2 if a plugin could not be tested.`,
 		Example: "  berth plugin test bin/plugins/local\n  berth plugin test ./my-verifier.py --case cases --config '{\"tolerance\": 0.1}'\n  berth plugin test ./my-agent --only \"a turn\"",

@@ -155,7 +155,7 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	}
 	x.worst.Output = int64(each.Times(max(x.facts.Answers, 1)))
 	need := ledger.Amount{
-		Requests: 1, Tokens: x.worst.Input + x.worst.Output, USD: price.AtMost(x.price, x.worst.Input, x.worst.Output),
+		Requests: 1, Tokens: x.worst.Input + x.worst.Output, USD: price.AtMost(x.price, x.worst.Input, x.worst.Output, x.facts.CacheHour),
 	}
 	if counted {
 		need.Requests = 0
@@ -322,7 +322,7 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 		actual.Tokens = u.Input + u.Output
 		actual.USD = cost
 		if !known {
-			actual.USD = price.AtMost(x.price, u.Input, u.Output)
+			actual.USD = price.AtMost(x.price, u.Input, u.Output, u.CacheHour > 0)
 		}
 	}
 	x.line.Broken = string(broken)

@@ -5,6 +5,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -67,6 +68,7 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 	body.Into("stream", &f.Stream)
 	body.Into("max_tokens", &f.MaxOutput)
 	f.Inline, f.Images = wire.Inline(body.Get("messages"))
+	f.CacheHour = bytes.Contains(body.Bytes(), []byte(`"1h"`)) // the ttl of a cache_control
 	return f, nil
 }
 

@@ -45,6 +45,7 @@ type Facts struct {
 	Continues string
 	Inline    int64 // bytes of images and files in it, which are no text
 	Images    int64 // how many those are
+	CacheHour bool  // it may ask to keep input in a cache for an hour
 }
 
 // Edit is what the gateway changes in a request. The zero value changes

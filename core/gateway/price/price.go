@@ -99,9 +99,10 @@ func Cost(p *cell.Price, u dialect.Usage) (float64, bool) {
 }
 
 // AtMost is what a request with at most so many tokens costs at most; nothing
-// when no price is known. A kind of input without a price counts as the dearest
+// when no price is known. hour says that input may be written to a cache for an
+// hour. A kind of input without a price counts as the dearest
 // other.
-func AtMost(p *cell.Price, input, output int64) float64 {
+func AtMost(p *cell.Price, input, output int64, hour bool) float64 {
 	if p == nil {
 		return 0
 	}
@@ -110,7 +111,11 @@ func AtMost(p *cell.Price, input, output int64) float64 {
 		if input <= t.Above {
 			break
 		}
-		sum := float64(input) / million * dearest(t.Input, t.CachedInput, t.CacheWrite, t.CacheHour)
+		in := dearest(t.Input, t.CachedInput, t.CacheWrite)
+		if hour {
+			in = max(in, dearest(t.CacheHour))
+		}
+		sum := float64(input) / million * in
 		most = max(most, sum+float64(output)/million*dearest(t.Output))
 	}
 	return most

@@ -44,8 +44,14 @@ func TestWhatIsNotKnownStaysUnknown(t *testing.T) {
 		input int64
 		want  float64
 	}{{full, 1000, 0.021}, {tiers, 1000, 0.00104}, {tiers, 1001, 0.002062}, {tiers, 6000, 0.01809}, {nil, 9, 0}} {
-		if got := AtMost(tt.price, tt.input, 10); math.Abs(got-tt.want) > 1e-12 {
+		if got := AtMost(tt.price, tt.input, 10, false); math.Abs(got-tt.want) > 1e-12 {
 			t.Errorf("%d tokens cost at most %g, want %g", tt.input, got, tt.want)
+		}
+	}
+	hourly := &cell.Price{Input: new(10.0), CacheHour: new(20.0), Output: new(0.0)}
+	for hour, want := range map[bool]float64{false: 0.01, true: 0.02} {
+		if got := AtMost(hourly, 1000, 10, hour); math.Abs(got-want) > 1e-12 {
+			t.Errorf("with a cache of an hour %v: at most %g, want %g", hour, got, want)
 		}
 	}
 	if got, known := Highest(tiers); got != 9 || !known {

@@ -64,7 +64,7 @@ func tooSmall(dialects *dialect.Set, models map[string]*cell.Model, budgets []bu
 	for _, name := range slices.Sorted(maps.Keys(models)) {
 		of := models[name]
 		output := mostOutput(dialects, of)
-		usd := math.Ceil(price.AtMost(price.Of(dialects, of), firstInput, output)*100) / 100
+		usd := math.Ceil(price.AtMost(price.Of(dialects, of), firstInput, output, false)*100) / 100
 		for _, b := range budgets {
 			has, least, unit := "", "", ""
 			switch {

@@ -66,7 +66,7 @@ func (c *ACP) scaffold() cli.Scaffold {
 	s.Start = func(r *cli.Run) (cli.Start, error) {
 		return c.start(r, c.Command, c.Env, filler(r, "")), nil
 	}
-	s.Dialog = func(b *cli.Book) cli.Dialog { return acp.New(b, c.options()) }
+	s.Dialog = func(b *cli.Transcript) cli.Dialog { return acp.New(b, c.options()) }
 	return s
 }
 

@@ -27,7 +27,7 @@ func claudeCode() cli.Scaffold {
 		Logs:      []string{"claude/projects"},
 		ModelName: "claude-opus-4-8",
 		Start:     startClaudeCode,
-		Events:    func(b *cli.Book) cli.Events { return &claudeEvents{streamjson.Reader{Book: b}} },
+		Events:    func(b *cli.Transcript) cli.Events { return &claudeEvents{streamjson.Reader{Transcript: b}} },
 	}
 }
 
@@ -74,7 +74,7 @@ type claudeEvents struct{ streamjson.Reader }
 func (e *claudeEvents) End(x cli.Exit) (agent.Yield, error) {
 	r := e.Last
 	if r == nil {
-		return e.Book.Judge(x, cli.Ending{Open: noResult})
+		return e.Transcript.Judge(x, cli.Ending{Open: noResult})
 	}
 	var in, cached, out int64
 	for _, m := range r.Models {
@@ -82,7 +82,7 @@ func (e *claudeEvents) End(x cli.Exit) (agent.Yield, error) {
 	}
 	used := cli.Tokens(in, cached, out)
 	used.Cost = r.Cost
-	e.Book.UsedSoFar(used)
+	e.Transcript.UsedSoFar(used)
 	end := cli.Ending{Message: r.Text, Reason: r.Terminal, Limit: r.Subtype == "error_max_turns", Status: r.Status}
 	if r.Stop == "refusal" {
 		end.Refused = "the model refused"
@@ -93,5 +93,5 @@ func (e *claudeEvents) End(x cli.Exit) (agent.Yield, error) {
 	if r.IsError || end.Status != nil {
 		end.Wrong = cmp.Or(strings.Join(r.Errors, "; "), r.Text, unsaid)
 	}
-	return e.Book.Judge(x, end)
+	return e.Transcript.Judge(x, end)
 }

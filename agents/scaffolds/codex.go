@@ -29,7 +29,7 @@ func codex() cli.Scaffold {
 		Logs:      []string{"codex/sessions"},
 		ModelName: "gpt-5.5",
 		Start:     startCodex,
-		Events:    func(b *cli.Book) cli.Events { return &codexEvents{b, cli.Ending{Open: midway}} },
+		Events:    func(b *cli.Transcript) cli.Events { return &codexEvents{b, cli.Ending{Open: midway}} },
 	}
 }
 
@@ -91,7 +91,7 @@ func codexConfig(r *cli.Run) (string, error) {
 
 // codexEvents reads what `codex exec --json` prints.
 type codexEvents struct {
-	book *cli.Book
+	book *cli.Transcript
 	end  cli.Ending
 }
 

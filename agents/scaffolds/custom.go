@@ -159,7 +159,7 @@ func custom() plugins.Plugin {
 func (c *Custom) scaffold() cli.Scaffold {
 	s := c.declaration.scaffold("cli", append(slices.Collect(maps.Values(c.Env)), c.Continue...)...)
 	s.Start = c.start
-	s.Events = func(b *cli.Book) cli.Events {
+	s.Events = func(b *cli.Transcript) cli.Events {
 		e := &customEvents{c: c, book: b}
 		if slices.ContainsFunc(c.Events, func(v customEvent) bool { return v.Kind == "done" }) {
 			e.end.Open = "it did not say that it is done"
@@ -186,7 +186,7 @@ func (c *Custom) start(r *cli.Run) (cli.Start, error) {
 // customEvents reads what the experiment says how to read.
 type customEvents struct {
 	c     *Custom
-	book  *cli.Book
+	book  *cli.Transcript
 	lines []string // of standard output, as it is
 	end   cli.Ending
 }

@@ -23,7 +23,7 @@ func geminiCLI() cli.Scaffold {
 		Logs:      []string{"gemini/.gemini/tmp"},
 		ModelName: "gemini-3-pro",
 		Start:     startGemini,
-		Events:    func(b *cli.Book) cli.Events { return &geminiEvents{book: b, end: cli.Ending{Open: noResult}} },
+		Events:    func(b *cli.Transcript) cli.Events { return &geminiEvents{book: b, end: cli.Ending{Open: noResult}} },
 	}
 }
 
@@ -67,7 +67,7 @@ func trusted(list []agent.Server) map[string]map[string]any {
 
 // geminiEvents reads stream-json.
 type geminiEvents struct {
-	book *cli.Book
+	book *cli.Transcript
 	text strings.Builder // of the message that is open
 	end  cli.Ending
 }

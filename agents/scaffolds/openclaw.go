@@ -32,7 +32,7 @@ func openClaw() cli.Scaffold {
 		Logs:      []string{"openclaw/state/agents/main/agent"},
 		ModelName: "model",
 		Start:     startOpenClaw,
-		Events:    func(b *cli.Book) cli.Events { return &openClawEvents{piEvents{b, cli.Ending{Open: midway}}} },
+		Events:    func(b *cli.Transcript) cli.Events { return &openClawEvents{piEvents{b, cli.Ending{Open: midway}}} },
 	}
 }
 

@@ -26,7 +26,7 @@ func openCode() cli.Scaffold {
 		Logs:      []string{"opencode/data/opencode/log"},
 		ModelName: "model",
 		Start:     startOpenCode,
-		Events:    func(b *cli.Book) cli.Events { return &openCodeEvents{b, cli.Ending{Open: midway}} },
+		Events:    func(b *cli.Transcript) cli.Events { return &openCodeEvents{b, cli.Ending{Open: midway}} },
 	}
 }
 
@@ -108,7 +108,7 @@ func openCodeRules(r *cli.Run) map[string]string {
 
 // openCodeEvents reads what `opencode run --format json` prints.
 type openCodeEvents struct {
-	book *cli.Book
+	book *cli.Transcript
 	end  cli.Ending
 }
 

@@ -25,7 +25,7 @@ func pi() cli.Scaffold {
 		Logs:      []string{"pi/sessions"},
 		ModelName: "model",
 		Start:     startPi,
-		Events:    func(b *cli.Book) cli.Events { return &piEvents{b, cli.Ending{Open: midway}} },
+		Events:    func(b *cli.Transcript) cli.Events { return &piEvents{b, cli.Ending{Open: midway}} },
 	}
 }
 
@@ -65,7 +65,7 @@ func piProvider(r *cli.Run, key string, compat map[string]bool) map[string]any {
 
 // piEvents reads what `pi --mode json` prints, and OpenClaw's transcript.
 type piEvents struct {
-	book *cli.Book
+	book *cli.Transcript
 	end  cli.Ending
 }
 

@@ -25,7 +25,7 @@ func qwenCode() cli.Scaffold {
 		Logs:      []string{"qwen/projects"},
 		ModelName: "model",
 		Start:     startQwen,
-		Events:    func(b *cli.Book) cli.Events { return &qwenEvents{streamjson.Reader{Book: b, Whole: true}} },
+		Events:    func(b *cli.Transcript) cli.Events { return &qwenEvents{streamjson.Reader{Transcript: b, Whole: true}} },
 	}
 }
 
@@ -97,5 +97,5 @@ func (e *qwenEvents) End(x cli.Exit) (agent.Yield, error) {
 	default:
 		end.Message = r.Text
 	}
-	return e.Book.Judge(x, end)
+	return e.Transcript.Judge(x, end)
 }

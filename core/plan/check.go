@@ -205,31 +205,22 @@ func (m *maker) missing() {
 	if lookup == nil {
 		lookup = func(string) (string, bool) { return "", false }
 	}
-	missing := map[string]*Missing{}
-	var order []string
-	add := func(kind MissingKind, name, who string) {
-		key := string(kind) + name
-		x := missing[key]
-		if x == nil {
-			x = &Missing{Kind: kind, Name: name}
-			missing[key] = x
-			order = append(order, key)
-		}
-		if !slices.Contains(x.For, who) {
-			x.For = append(x.For, who)
-		}
-	}
 	for i := range m.plan.Tasks {
-		if t := m.plan.Tasks[i].Task; t != nil {
-			for _, name := range needed(t) {
-				if _, ok := lookup(name); !ok {
-					add(MissingVariable, name, "task "+t.Name)
-				}
-			}
+		t := m.plan.Tasks[i].Task
+		if t == nil {
+			continue
 		}
-	}
-	for _, key := range order {
-		m.plan.Missing = append(m.plan.Missing, *missing[key])
+		for _, name := range needed(t) {
+			if _, ok := lookup(name); ok {
+				continue
+			}
+			at := slices.IndexFunc(m.plan.Missing, func(x Missing) bool { return x.Kind == MissingVariable && x.Name == name })
+			if at < 0 {
+				at = len(m.plan.Missing)
+				m.plan.Missing = append(m.plan.Missing, Missing{Kind: MissingVariable, Name: name})
+			}
+			m.plan.Missing[at].For = union(m.plan.Missing[at].For, []string{"task " + t.Name})
+		}
 	}
 }
 

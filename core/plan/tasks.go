@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -100,7 +101,7 @@ func firstError(ps []task.Problem) string {
 func pick(items []task.Item, d config.Dataset) []task.Item {
 	items = slices.Clone(items)
 	slices.SortFunc(items, func(a, b task.Item) int {
-		return cmpStrings(a.Name(), b.Name(), a.Path, b.Path)
+		return cmp.Or(strings.Compare(a.Name(), b.Name()), strings.Compare(a.Path, b.Path))
 	})
 	if d.Sample > 0 && d.Sample < len(items) {
 		drawn := rand.New(rand.NewPCG(uint64(d.Seed), 0)).Perm(len(items))[:d.Sample]
@@ -115,13 +116,6 @@ func pick(items []task.Item, d config.Dataset) []task.Item {
 		items = items[:d.Limit]
 	}
 	return items
-}
-
-func cmpStrings(a, b, c, d string) int {
-	if n := strings.Compare(a, b); n != 0 {
-		return n
-	}
-	return strings.Compare(c, d)
 }
 
 func formatNames(fs []task.Format) string {

@@ -166,9 +166,9 @@ func (b *binary) acquire(ctx context.Context) (*process, error) {
 	return p, nil
 }
 
-// apart starts one more process of the binary, which acquire does not know. The
+// startOwn starts one more process of the binary, which acquire does not know. The
 // caller stops it.
-func (b *binary) apart(ctx context.Context) (*process, error) {
+func (b *binary) startOwn(ctx context.Context) (*process, error) {
 	select {
 	case <-b.turn:
 	case <-ctx.Done():
@@ -207,7 +207,7 @@ func (b *binary) countCrash() {
 	if time.Since(p.started) > steady {
 		b.bad = crashes{}
 	}
-	b.fail(errors.New(p.epitaph()))
+	b.fail(errors.New(p.howItEnded()))
 }
 
 func (b *binary) fail(err error) {

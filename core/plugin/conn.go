@@ -71,9 +71,9 @@ func (s stream) RecvMsg(m any) error {
 	return s.conn.explain(s.caller, s.proc, s.method, s.ClientStream.RecvMsg(m))
 }
 
-// patience is how long after a broken connection the end of the process is
-// awaited: the call fails a moment before the end is seen.
-const patience = time.Second
+// endTimeout is how long to wait for the end of a process after its connection
+// broke: the call fails a moment before the end is seen.
+const endTimeout = time.Second
 
 // explain turns what gRPC says into what happened. io.EOF stays: by it gRPC
 // means the end of a stream.
@@ -96,7 +96,7 @@ func (c conn) explain(ctx context.Context, p *process, method string, err error)
 		}
 		return err
 	}
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(endTimeout)
 	defer timeout.Stop()
 	select {
 	case <-p.done:
@@ -109,7 +109,7 @@ func (c conn) explain(ctx context.Context, p *process, method string, err error)
 	if p.stopping() {
 		return fmt.Errorf("%s: %w", op, ErrStopped)
 	}
-	return fmt.Errorf("%s: %w: %s", op, ErrPluginGone, p.epitaph())
+	return fmt.Errorf("%s: %w: %s", op, ErrPluginGone, p.howItEnded())
 }
 
 // panicked is the error of a call that ended with a panic. To the caller the

@@ -139,14 +139,14 @@ func (h *Host) Verifier(ctx context.Context, name string) (verifier.Verifier, ve
 	return verifier.NewClient(s.conn(), name, s.Capabilities), *s.Verifier, s.used(), nil
 }
 
-// VerifierApart is the verifier of that name in a process of its own, which is
+// VerifierOwnProcess is the verifier of that name in a process of its own, which is
 // started now and serves this caller alone. stop ends it.
-func (h *Host) VerifierApart(ctx context.Context, name string) (v verifier.Verifier, stop func(), err error) {
+func (h *Host) VerifierOwnProcess(ctx context.Context, name string) (v verifier.Verifier, stop func(), err error) {
 	s, err := h.lookup(ctx, plugins.KindVerifier, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := s.binary.apart(ctx)
+	p, err := s.binary.startOwn(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("verifier %q: %w", name, err)
 	}

@@ -54,14 +54,14 @@ func TestAPluginServesItsContracts(t *testing.T) {
 
 // A verifier in a process of its own dies alone, and so does the one that all
 // others use.
-func TestAVerifierApart(t *testing.T) {
+func TestAVerifierInAProcessOfItsOwn(t *testing.T) {
 	t.Parallel()
 	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
 	shared, _, _, err := h.Verifier(t.Context(), "judge")
 	if err != nil {
 		t.Fatal(err)
 	}
-	apart, stop, err := h.VerifierApart(t.Context(), "judge")
+	apart, stop, err := h.VerifierOwnProcess(t.Context(), "judge")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func TestAVerifierApart(t *testing.T) {
 	if n := h.plugins[id{plugins.KindVerifier, "judge"}].binary.incarnation(); n != 1 {
 		t.Errorf("the shared process is number %d, want 1", n)
 	}
-	if _, _, err = h.VerifierApart(t.Context(), "nobody"); !errors.Is(err, ErrUnknown) {
-		t.Errorf("VerifierApart = %v, want ErrUnknown", err)
+	if _, _, err = h.VerifierOwnProcess(t.Context(), "nobody"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("VerifierOwnProcess = %v, want ErrUnknown", err)
 	}
 }
 

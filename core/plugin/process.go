@@ -161,8 +161,8 @@ func (p *process) free() {
 
 func (p *process) stopping() bool { return p.polite.Load() }
 
-// epitaph says how the process ended and what it wrote last.
-func (p *process) epitaph() string {
+// howItEnded says how the process ended and what it wrote last.
+func (p *process) howItEnded() string {
 	return fmt.Sprintf("%s (%s)%s", filepath.Base(p.path), p.status(), p.words())
 }
 

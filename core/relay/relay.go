@@ -59,7 +59,7 @@ type Relay struct {
 
 // opening is the time from Open to Close.
 type opening struct {
-	carry     func(net.Conn)
+	forward   func(net.Conn)
 	refuse    context.CancelFunc // ends what is still being attached
 	end       context.CancelFunc
 	attaching sync.WaitGroup
@@ -113,7 +113,7 @@ func (r *Relay) Open(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	coming, refuse := context.WithCancel(life)
 	now := &opening{refuse: refuse, end: end}
-	now.carry = func(c net.Conn) { r.carry(life, coming, now, c) }
+	now.forward = func(c net.Conn) { r.forward(life, coming, now, c) }
 	r.open = now
 	refusal := r.refusal
 	r.refusal = nil
@@ -214,17 +214,17 @@ func (r *Relay) accept() {
 			})
 		default:
 			r.conns[c] = struct{}{}
-			carry := r.open.carry
+			forward := r.open.forward
 			r.open.attaching.Add(1)
-			r.open.copying.Go(func() { carry(c) })
+			r.open.copying.Go(func() { forward(c) })
 		}
 		r.mu.Unlock()
 	}
 }
 
-// carry attaches once per connection, not once per session: gRPC clients
+// forward attaches once per connection, not once per session: gRPC clients
 // reconnect, and a plugin may open two channels to one address.
-func (r *Relay) carry(ctx, coming context.Context, o *opening, c net.Conn) {
+func (r *Relay) forward(ctx, coming context.Context, o *opening, c net.Conn) {
 	defer r.forget(c)
 	inside, err := r.sandbox.Attach(coming)
 	late := err == nil && coming.Err() != nil

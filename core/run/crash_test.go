@@ -63,7 +63,7 @@ func helper() int {
 		}
 		return record.Result{Outcome: record.Passed}
 	}}
-	_, err = run.Carry(context.Background(), run.Options{
+	_, err = run.Schedule(context.Background(), run.Options{
 		Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &eight},
 		Watch: func(e run.Event) {
 			if e.Kind == run.Ended {

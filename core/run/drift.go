@@ -70,11 +70,11 @@ func driftOf(what string, before map[string]bool, after string) Drift {
 	return Drift{What: what, Before: strings.Join(slices.Sorted(maps.Keys(before)), ", "), After: after}
 }
 
-// comparison is for what is known only when an attempt is made: the image and
-// the bundles. It is safe for concurrent use.
+// comparison compares what is known only once an attempt is made: the image and the
+// bundles. It is safe for concurrent use.
 type comparison struct {
 	before map[string]map[string]bool
-	accept func(drift string) error // writes down what the user accepted; nil: he did not
+	accept func(drift string) error // records what the user accepted; nil: the user accepted nothing
 	said   sync.Map
 }
 

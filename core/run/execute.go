@@ -96,7 +96,7 @@ func Execute(ctx context.Context, s Spec, watch Observer) (report Report, err er
 	if err != nil {
 		return report, err
 	}
-	report, err = Carry(ctx, Options{
+	report, err = Schedule(ctx, Options{
 		Plan: s.Plan, Store: s.Store, Executor: executor, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Watch: watch,
 	})
 	// A plugin that died in Create may have made what no attempt knows of.

@@ -92,10 +92,10 @@ type Report struct {
 // run folder is held to be unusable.
 const brokenLimit = 3
 
-// Carry runs every trial of the plan that is not settled yet, and returns when
+// Schedule runs every trial of the plan that is not settled yet, and returns when
 // all attempts that it began have ended. When ctx ends nothing more begins,
 // and the attempts under way are cancelled.
-func Carry(ctx context.Context, o Options) (Report, error) {
+func Schedule(ctx context.Context, o Options) (Report, error) {
 	for _, a := range o.Again {
 		if a.Measured() {
 			return Report{}, fmt.Errorf("outcome %s is a measurement: running it again would choose among results", a)
@@ -132,7 +132,7 @@ func Carry(ctx context.Context, o Options) (Report, error) {
 			s.stop(Interrupted)
 		case <-s.late:
 			s.late = nil
-			s.stop(fmt.Sprintf("the time of the run, %s, is over", *s.o.Limits.Time))
+			s.stop(fmt.Sprintf("the time limit of the run, %s, is over", *s.o.Limits.Time))
 		}
 	}
 	if ctx.Err() != nil && len(s.queue)+len(s.delayed) > 0 {
@@ -145,8 +145,7 @@ func Carry(ctx context.Context, o Options) (Report, error) {
 	return s.report, nil
 }
 
-// processors are those that this machine gives us, whatever the core itself takes
-// of them later.
+// processors is how many this process may use, before Execute lowers it.
 var processors = runtime.GOMAXPROCS(0)
 
 // inFlight is how many attempts run at the same time.
@@ -172,7 +171,7 @@ type finished struct {
 	err    error
 }
 
-// scheduler is the state of Carry; its methods run in one goroutine.
+// scheduler is the state of Schedule; its methods run in one goroutine.
 type scheduler struct {
 	o     Options
 	limit int
@@ -195,8 +194,8 @@ type scheduler struct {
 // Interrupted is the Text of a Stopping event where the caller ended the run.
 const Interrupted = "interrupted"
 
-// stop lets nothing more begin, unless all is done anyway. The first reason
-// stays.
+// stop keeps further attempts from beginning, unless all is done anyway. The first
+// reason is kept.
 func (s *scheduler) stop(why string) {
 	if len(s.queue)+len(s.delayed)+s.running > 0 {
 		s.stopRun(why)
@@ -211,7 +210,7 @@ func (s *scheduler) stopRun(why string) {
 	s.tell(Event{Kind: Stopping, Text: why})
 }
 
-// stopCell lets nothing more begin in the cell of a trial. Attempts that are
+// stopCell keeps further attempts from beginning in the cell of a trial. Attempts
 // under way go on.
 func (s *scheduler) stopCell(t *plan.Trial, why string) {
 	if _, already := s.cells[t.Cell]; already {
@@ -248,7 +247,7 @@ func (s *scheduler) promote(now time.Time) bool {
 	return len(s.queue) > 0
 }
 
-// delay has a trial wait for its next attempt.
+// delay lets a trial wait for its next attempt.
 func (s *scheduler) delay(it item) {
 	i, _ := slices.BinarySearchFunc(s.delayed, it, func(a, b item) int { return a.ready.Compare(b.ready) })
 	s.delayed = slices.Insert(s.delayed, i, it)
@@ -307,8 +306,8 @@ func (s *scheduler) end(f finished) {
 	s.tell(Event{Kind: Ended, Trial: f.item.trial, Attempt: f.number, Result: &f.result})
 }
 
-// unwritten is the end of an attempt whose record failed. Its trial stays
-// without an outcome, for a resume.
+// unwritten ends an attempt whose record could not be written. Its trial stays
+// without an outcome, so that resume runs it again.
 func (s *scheduler) unwritten(it item, number int, err error) {
 	s.broken++
 	s.tell(Event{Kind: Lost, Trial: it.trial, Attempt: number, Text: err.Error()})
@@ -320,8 +319,8 @@ func (s *scheduler) unwritten(it item, number int, err error) {
 	}
 }
 
-// spend counts what was used of the run's budget. What is not known is not
-// counted: a budget that must hold is the gateway's work.
+// spend counts what was used of the run's budget. An unknown cost counts as
+// nothing; the gateway enforces budgets.
 func (s *scheduler) spend(r *record.Result) {
 	if r == nil { // what the run spent before it was resumed
 		for _, t := range s.o.Store.Index().Trials {
@@ -348,9 +347,9 @@ func (s *scheduler) tell(e Event) {
 	s.events.tell(e)
 }
 
-// backoff is how long to wait before the next attempt: doubled for each one
-// made, and between half of it and all of it, so that trials that failed
-// together do not come back together.
+// backoff is how long to wait before the next attempt. It doubles with each retry
+// and is random between half and all of it, so that trials that failed together are
+// not repeated together.
 func backoff(r config.Retry, made int) time.Duration {
 	d := r.Wait
 	for range made {

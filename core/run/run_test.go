@@ -104,9 +104,9 @@ func always(o record.Outcome) func(context.Context, run.Job) record.Result {
 	return func(context.Context, run.Job) record.Result { return record.Result{Outcome: o} }
 }
 
-func carry(t *testing.T, o run.Options) run.Report {
+func schedule(t *testing.T, o run.Options) run.Report {
 	t.Helper()
-	report, err := run.Carry(t.Context(), o)
+	report, err := run.Schedule(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestEveryTrialIsRunOnceInTheOrderOfThePlan(t *testing.T) {
 	p, r := planOf(t, 20)
 	f := &fake{attempt: always(record.Passed)}
 	one := 1
-	report := carry(t, run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &one}})
+	report := schedule(t, run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &one}})
 	var want []string
 	for i := range p.Trials {
 		want = append(want, p.Trials[i].ID)
@@ -149,7 +149,7 @@ func TestNoMoreThanInFlightRunAtTheSameTime(t *testing.T) {
 		}}
 		limit := 4
 		start := time.Now()
-		carry(t, run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &limit}})
+		schedule(t, run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &limit}})
 		if got := f.mostEver.Load(); got != 4 {
 			t.Errorf("%d at the same time, want 4", got)
 		}
@@ -192,7 +192,7 @@ func TestRetriesAreByOutcomeAndBounded(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				p, r := planOf(t, 1)
-				carry(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: tt.attempt}, Retry: retry})
+				schedule(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: tt.attempt}, Retry: retry})
 				tr := r.Index().Trials[0]
 				if len(tr.Attempts) != tt.attempts || tr.Outcome() != tt.outcome {
 					t.Errorf("%d attempts, %s; want %d, %s", len(tr.Attempts), tr.Outcome(), tt.attempts, tt.outcome)
@@ -220,7 +220,7 @@ func TestWaitingForARetryHoldsNoSlot(t *testing.T) {
 		one := 1
 		start := time.Now()
 		var waits []time.Duration
-		carry(t, run.Options{
+		schedule(t, run.Options{
 			Plan: p, Store: r, Executor: f, Retry: retry, Limits: config.RunLimits{InFlight: &one},
 			Watch: func(e run.Event) {
 				if e.Kind == run.Waiting {
@@ -254,7 +254,7 @@ func TestACancelEndsWhatRunsAndBeginsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	began := 0
 	var stopping []string
-	report, err := run.Carry(ctx, run.Options{
+	report, err := run.Schedule(ctx, run.Options{
 		Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &three}, Retry: retry,
 		Watch: func(e run.Event) {
 			switch e.Kind {
@@ -276,7 +276,7 @@ func TestACancelEndsWhatRunsAndBeginsNothing(t *testing.T) {
 		t.Errorf("outcomes %v", got)
 	}
 	// Resumed, everything is run, and the sum is what was planned.
-	carry(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: always(record.Passed)}})
+	schedule(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: always(record.Passed)}})
 	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: 10}) {
 		t.Errorf("after the resume: %v", got)
 	}
@@ -287,7 +287,7 @@ func TestTheTimeOfTheRunEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := planOf(t, 10)
 		one, limit := 1, 3500*time.Millisecond
-		report := carry(t, run.Options{
+		report := schedule(t, run.Options{
 			Plan: p, Store: r, Limits: config.RunLimits{InFlight: &one, Time: &limit},
 			Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
 				time.Sleep(time.Second)
@@ -310,10 +310,10 @@ func TestTheBudgetOfTheRunEndsIt(t *testing.T) {
 			return record.Result{Outcome: record.Passed, Usage: []record.Usage{{CostUSD: &cost}}}
 		}},
 	}
-	if report := carry(t, o); report.Ran != 3 || report.Stopped == "" {
+	if report := schedule(t, o); report.Ran != 3 || report.Stopped == "" {
 		t.Errorf("report %+v", report)
 	}
-	if report := carry(t, o); report.Ran != 0 {
+	if report := schedule(t, o); report.Ran != 0 {
 		t.Errorf("a resume forgot what was spent: %+v", report)
 	}
 }
@@ -335,7 +335,7 @@ func TestARunFolderThatCannotBeWrittenEndsTheRun(t *testing.T) {
 	one := 1
 	b := &broken{}
 	b.after.Store(5)
-	report := carry(t, run.Options{Plan: p, Store: r, Executor: b, Limits: config.RunLimits{InFlight: &one}})
+	report := schedule(t, run.Options{Plan: p, Store: r, Executor: b, Limits: config.RunLimits{InFlight: &one}})
 	if report.Broken == nil || report.Stopped == "" || report.Ran != 5 {
 		t.Errorf("report %+v", report)
 	}
@@ -348,19 +348,19 @@ func TestAgainRunsWhatTheUserNamesAndNoMeasurement(t *testing.T) {
 	t.Parallel()
 	p, r := planOf(t, 3)
 	byTrial := []record.Outcome{record.Passed, record.EnvironmentError, record.VerifierError}
-	carry(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: func(_ context.Context, j run.Job) record.Result {
+	schedule(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: func(_ context.Context, j run.Job) record.Result {
 		return record.Result{Outcome: byTrial[j.Trial.Repetition-1]}
 	}}})
 	f := &fake{attempt: always(record.Passed)}
-	carry(t, run.Options{Plan: p, Store: r, Executor: f})
+	schedule(t, run.Options{Plan: p, Store: r, Executor: f})
 	if len(f.began) != 0 {
 		t.Errorf("settled trials were run again: %q", f.began)
 	}
-	carry(t, run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.EnvironmentError}})
+	schedule(t, run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.EnvironmentError}})
 	if len(f.began) != 1 || f.began[0] != p.Trials[1].ID {
 		t.Errorf("ran %q", f.began)
 	}
-	if _, err := run.Carry(t.Context(), run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.Failed}}); err == nil {
+	if _, err := run.Schedule(t.Context(), run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.Failed}}); err == nil {
 		t.Error("a measurement was run again")
 	}
 }
@@ -379,7 +379,7 @@ func TestInvalidAndRefusedTrialsAreCountedAndNotRun(t *testing.T) {
 	}
 	defer r.Close()
 	f := &fake{attempt: always(record.Passed)}
-	carry(t, run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.TaskInvalid, record.NotRun}})
+	schedule(t, run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.TaskInvalid, record.NotRun}})
 	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.TaskInvalid: 1, record.NotRun: 1, record.Passed: 1}) {
 		t.Errorf("outcomes %v", got)
 	}
@@ -402,7 +402,7 @@ func TestAnAttemptMayStopItsRun(t *testing.T) {
 			t.Parallel()
 			p, r := planOf(t, 10)
 			one, n := 1, 0
-			report := carry(t, run.Options{
+			report := schedule(t, run.Options{
 				Plan: p, Store: r, Limits: config.RunLimits{InFlight: &one}, Retry: retry,
 				Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
 					if n++; n > before {
@@ -417,7 +417,7 @@ func TestAnAttemptMayStopItsRun(t *testing.T) {
 			if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: before, record.NotRun: 10 - before}) {
 				t.Errorf("outcomes %v", got)
 			}
-			carry(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: always(record.Passed)}})
+			schedule(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: always(record.Passed)}})
 			if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: 10}) {
 				t.Errorf("after the resume: %v", got)
 			}
@@ -433,7 +433,7 @@ func TestAnAttemptMayStopItsCell(t *testing.T) {
 		p.Trials[i].Cell = i % 2
 	}
 	one := 1
-	report := carry(t, run.Options{
+	report := schedule(t, run.Options{
 		Plan: p, Store: r, Limits: config.RunLimits{InFlight: &one}, Retry: retry,
 		Executor: &fake{attempt: func(_ context.Context, j run.Job) record.Result {
 			if j.Trial.Cell == 1 {

@@ -241,7 +241,7 @@ func TestWaitsDoubleAndAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := planOf(t, 1)
 		var waits []time.Duration
-		carry(t, run.Options{
+		schedule(t, run.Options{
 			Plan: p, Store: r, Executor: &fake{attempt: failing(9, true)},
 			Retry: config.Retry{Max: 4, On: []record.Outcome{record.EnvironmentError}, Wait: 10 * time.Second, MaxWait: 30 * time.Second},
 			Watch: func(e run.Event) {
@@ -303,7 +303,7 @@ func BenchmarkResumeScanOfTenThousandTrials(b *testing.B) {
 	}
 	hundred := 100
 	f := &fake{attempt: always(record.Passed)}
-	if _, err = run.Carry(b.Context(), run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &hundred}}); err != nil {
+	if _, err = run.Schedule(b.Context(), run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &hundred}}); err != nil {
 		b.Fatal(err)
 	}
 	if err = r.Close(); err != nil {

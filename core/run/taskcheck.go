@@ -13,15 +13,15 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// guard sees whether a task's files are still those of the plan: a run may take
-// days, and an edit in the middle would be graded under the old digest.
+// guard checks that a task's files are still those of the plan: a run may take days,
+// and a task that was edited meanwhile would be graded under the old digest.
 type guard struct {
 	seen  sync.Map // place of the task in the plan to how its files look
 	again func(ctx context.Context, t *plan.Task) (digest string, err error)
 }
 
-// check is safe for concurrent use. It fails when the content of the task is another than in the plan. Files
-// that look as they did are not read again.
+// check fails if the content of the task differs from the plan. It does not read
+// files again whose size, mode and times are the same. It is safe for concurrent use.
 func (g *guard) check(ctx context.Context, place int, t *plan.Task) error {
 	now, err := looks(t.Task.Dir)
 	if err != nil {

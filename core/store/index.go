@@ -10,8 +10,8 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/berth-eval/berth/core/plainfile"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/untrusted"
 )
 
 // Index is what is known of every trial of a run, made of its files.
@@ -261,7 +261,7 @@ const maxResult = 256 << 20
 
 // ReadResult reads result.json of the attempt in dir.
 func ReadResult(dir string) (*record.Result, error) {
-	b, err := plainfile.Read(dir, record.ResultFile, maxResult)
+	b, err := untrusted.Read(dir, record.ResultFile, maxResult)
 	if err != nil {
 		return nil, err
 	}

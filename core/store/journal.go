@@ -16,9 +16,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-eval/berth/core/plainfile"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/core/untrusted"
 )
 
 // EntryKind says what a line of a journal is about.
@@ -209,7 +209,7 @@ const tail = 4 << 10
 // whether the last one says that it ended. began is nil when there is no whole
 // first line: its writer had no time to begin anything.
 func ends(file string) (began *Entry, ended bool, err error) {
-	f, err := plainfile.Open(filepath.Dir(file), filepath.Base(file), maxJournal)
+	f, err := untrusted.Open(filepath.Dir(file), filepath.Base(file), maxJournal)
 	if err != nil {
 		return nil, false, err
 	}
@@ -239,8 +239,8 @@ func ends(file string) (began *Entry, ended bool, err error) {
 func readJournal(r io.Reader) (j Journal, err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	for {
-		b, readErr := plainfile.Line(br, maxEntry)
-		long := errors.Is(readErr, plainfile.ErrLong)
+		b, readErr := untrusted.Line(br, maxEntry)
+		long := errors.Is(readErr, untrusted.ErrLong)
 		if errors.Is(readErr, io.EOF) && len(b) == 0 && !long {
 			return j, nil
 		}
@@ -277,9 +277,9 @@ func unseal(b []byte) (e Entry, ok bool) {
 
 // readJournals reads all journals of the run in dir, oldest first.
 func readJournals(dir string) ([]Journal, error) {
-	entries, err := plainfile.Dir(dir, JournalDir, maxJournals)
+	entries, err := untrusted.Dir(dir, JournalDir, maxJournals)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("they are gone, and with them what counts: %w: take them from a copy; the results of attempts are still in %s", err, TrialsDir)
+		return nil, fmt.Errorf("the folder is missing, so the run cannot be read: %w: restore it from a copy; the results of attempts are still in %s", err, TrialsDir)
 	}
 	if err != nil {
 		return nil, err
@@ -290,7 +290,7 @@ func readJournals(dir string) ([]Journal, error) {
 		if !ok || !e.Type().IsRegular() {
 			continue
 		}
-		f, err := plainfile.Open(dir, path.Join(JournalDir, e.Name()), maxJournal)
+		f, err := untrusted.Open(dir, path.Join(JournalDir, e.Name()), maxJournal)
 		if err != nil {
 			return nil, err
 		}

@@ -128,7 +128,7 @@ func TestAKilledBerthHoldsNothing(t *testing.T) {
 	}
 }
 
-// foreign writes the journal of a berth that did not say that it ended.
+// foreign writes the journal of a berth that has not ended.
 func foreign(t *testing.T, dir string, p node.Process) {
 	t.Helper()
 	e, err := json.Marshal(store.Entry{Kind: store.WriterBegan, Seq: 1, Time: time.Now().UTC(), Process: &p})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"github.com/berth-eval/berth/core/plainfile"
+	"github.com/berth-eval/berth/core/untrusted"
 )
 
 // FormVersion is the version of the form of manifests and journals.
@@ -157,7 +157,7 @@ const (
 // ReadManifest reads the plan of the run in dir. Fails with ErrNoRun.
 func ReadManifest(dir string) (*Manifest, error) {
 	file := filepath.Join(dir, ManifestFile)
-	f, err := plainfile.Open(dir, ManifestFile, maxManifest)
+	f, err := untrusted.Open(dir, ManifestFile, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w: it has no %s", dir, ErrNoRun, ManifestFile)
 	}
@@ -175,8 +175,8 @@ func ReadManifest(dir string) (*Manifest, error) {
 func decodeManifest(r *bufio.Reader) (*Manifest, error) {
 	m := &Manifest{}
 	for n := 1; ; n++ {
-		b, err := plainfile.Line(r, maxLine)
-		if errors.Is(err, plainfile.ErrLong) {
+		b, err := untrusted.Line(r, maxLine)
+		if errors.Is(err, untrusted.ErrLong) {
 			return nil, fmt.Errorf("line %d: it has more than %d MiB: the file is no manifest, or was changed", n, maxLine>>20)
 		}
 		if errors.Is(err, io.EOF) && len(bytes.TrimSpace(b)) == 0 {
@@ -205,21 +205,21 @@ func decodeManifest(r *bufio.Reader) (*Manifest, error) {
 func (m *Manifest) add(n int, l ManifestLine) error {
 	switch {
 	case n == 1 && l.Run == nil:
-		return errors.New("it does not say what run this is")
+		return errors.New("its first line does not describe the run")
 	case l.Run != nil && n > 1:
-		return errors.New("it speaks of a second run")
+		return errors.New("it describes a second run")
 	case l.Run != nil && l.Run.Version != FormVersion:
 		return fmt.Errorf("it has version %d, this berth reads %d: use the berth that made it", l.Run.Version, FormVersion)
 	case l.Run != nil:
 		m.Header = *l.Run
 	case l.Cell != nil && l.Cell.Index != len(m.Cells):
-		return fmt.Errorf("cell %d stands at place %d", l.Cell.Index, len(m.Cells))
+		return fmt.Errorf("cell %d is at position %d", l.Cell.Index, len(m.Cells))
 	case l.Cell != nil && len(m.Cells) == maxCells, l.Trial != nil && len(m.Trials) == maxTrials:
 		return fmt.Errorf("more than %d cells or %d trials: no berth plans so many", maxCells, maxTrials)
 	case l.Cell != nil:
 		m.Cells = append(m.Cells, *l.Cell)
 	case l.Trial == nil:
-		return errors.New("it holds neither a cell nor a trial")
+		return errors.New("it describes neither a cell nor a trial")
 	case l.Trial.ID == "" || !local(l.Trial.Dir) || l.Trial.Cell < 0 || l.Trial.Cell >= len(m.Cells):
 		return fmt.Errorf("trial %q: folder %q, cell %d of %d", l.Trial.ID, l.Trial.Dir, l.Trial.Cell, len(m.Cells))
 	default:

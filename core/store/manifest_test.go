@@ -43,13 +43,13 @@ func TestAManifestThatIsNotWholeIsRefused(t *testing.T) {
 		"empty":                  {"", "it is empty"},
 		"a trial less":           {strings.Join(lines[:len(lines)-1], ""), "2 trials of 3"},
 		"half a line":            {string(whole[:len(whole)-20]), "line 5"},
-		"no header":              {strings.Join(lines[1:], ""), "does not say what run"},
+		"no header":              {strings.Join(lines[1:], ""), "does not describe the run"},
 		"two headers":            {lines[0] + lines[0], "second run"},
 		"another version":        {strings.Replace(string(whole), `"version":1`, `"version":9`, 1), "has version 9"},
 		"a trial without a cell": {strings.Replace(string(whole), `"cell":0`, `"cell":7`, 1), "cell 7 of 1"},
 		"a folder outside":       {strings.Replace(string(whole), `"dir":"task`, `"dir":"../task`, 1), "folder"},
 		"an empty line of JSON":  {lines[0] + "{}\n", "neither a cell nor a trial"},
-		"cells out of order":     {strings.Replace(string(whole), `"index":0`, `"index":1`, 1), "stands at place"},
+		"cells out of order":     {strings.Replace(string(whole), `"index":0`, `"index":1`, 1), "is at position"},
 	} {
 		dir := t.TempDir()
 		if err = os.WriteFile(filepath.Join(dir, store.ManifestFile), []byte(tt.text), 0o600); err != nil {

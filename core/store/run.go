@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"github.com/berth-eval/berth/core/plainfile"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/core/untrusted"
 )
 
 // Run is a run folder that this process writes. It is safe for concurrent use.
@@ -99,10 +99,10 @@ func digestOf(b []byte) string {
 }
 
 // Open begins to write a run that exists; berth is the version of this
-// program. Fails with ErrNoRun, with a *node.HeldError when another process on
-// this machine writes it, and with a *BusyError when one on another machine
-// did not say that it ended; takeOver is the user's word that it is gone, which
-// is not taken for one that is seen to live.
+// program. Fails with ErrNoRun, with a *node.HeldError if another process on this
+// machine writes the run, and with a *BusyError if a process on another machine has
+// not ended. With takeOver the user says that such a process is gone; a process
+// that is seen to live is still refused.
 func Open(dir, berth string, takeOver bool) (*Run, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -158,7 +158,7 @@ func (r *Run) begin(takeOver bool) (err error) {
 	return err
 }
 
-// BusyError says that a writer which cannot be looked at from here did not end.
+// BusyError says that another writer of the run has not ended.
 type BusyError struct {
 	Dir     string
 	Process node.Process
@@ -171,14 +171,14 @@ func (e *BusyError) Error() string {
 	if e.Alive {
 		return fmt.Sprintf("%s is in use by berth with %s since %s", e.Dir, e.Process, e.Since.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("%s is in use by berth with %s since %s, which did not say that it ended: if it is gone, say so with --take-over",
+	return fmt.Sprintf("%s is in use by berth with %s since %s, and has not ended: if that process is gone, use --take-over",
 		e.Dir, e.Process, e.Since.Format(time.RFC3339))
 }
 
-// vacant fails with a *BusyError when a writer other than self may be at work;
-// takeOver is the user's word that none is that cannot be seen from here.
+// vacant fails with a *BusyError if a writer other than self may be at work. With
+// takeOver, writers that cannot be seen from here are taken to have ended.
 func vacant(dir, self string, takeOver bool) error {
-	entries, err := plainfile.Dir(dir, JournalDir, maxJournals)
+	entries, err := untrusted.Dir(dir, JournalDir, maxJournals)
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (r *Run) end() error {
 func folder(name string) error {
 	fi, err := os.Lstat(name)
 	if err == nil && !fi.IsDir() {
-		err = fmt.Errorf("%s is a link, or no folder: a run is written below its own folder only: put the folder itself there", name)
+		err = fmt.Errorf("%s is a link or not a folder, and Berth writes a run only below its own folder: put the folder itself there", name)
 	}
 	return err
 }

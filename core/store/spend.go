@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/berth-eval/berth/core/plainfile"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/untrusted"
 )
 
 // Spend is what models were used, in all roles. The zero value is nothing.
@@ -60,7 +60,7 @@ const (
 func exchanged(dir string) (Spend, error) {
 	var sum Spend
 	counted := map[string]bool{} // requests that came to something
-	cut, err := plainfile.Lines(dir, record.ExchangesFile, maxExchange, maxExchanges, func(line []byte) {
+	cut, err := untrusted.Lines(dir, record.ExchangesFile, maxExchange, maxExchanges, func(line []byte) {
 		var x exchange
 		if json.Unmarshal(line, &x) != nil || x.Usage == nil {
 			return // the kill cut it off, or it came to nothing

@@ -312,7 +312,7 @@ func (b *bench) Verifier(_ context.Context, name string) (trial.VerifierPlugin, 
 	}
 	p := trial.VerifierPlugin{Verifier: j, Traits: j.traits}
 	if b.apart != nil {
-		p.Apart = func(context.Context) (verifier.Verifier, func(), error) {
+		p.OwnProcess = func(context.Context) (verifier.Verifier, func(), error) {
 			v, err := b.apart()
 			return v, func() {}, err
 		}

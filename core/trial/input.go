@@ -78,7 +78,7 @@ type VerifierPlugin struct {
 	verifier.Verifier
 	Traits verifier.Traits
 
-	// Apart starts the verifier in a process of its own, for one caller, who
+	// OwnProcess starts the verifier in a process of its own, for one caller, who
 	// stops it. Nil: there is no such thing.
-	Apart func(ctx context.Context) (v verifier.Verifier, stop func(), err error)
+	OwnProcess func(ctx context.Context) (v verifier.Verifier, stop func(), err error)
 }

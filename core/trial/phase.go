@@ -27,21 +27,21 @@ type attempt struct {
 	res      record.Result
 	stages   []outcome.Stage
 
-	agent       agent.Agent
-	agentUsed   record.PluginUsed
-	needs       agent.Needs
-	verifiers   map[string]VerifierPlugin // by the name that the task uses
-	env         environment.Environment
-	envUsed     record.PluginUsed
-	spec        environment.Spec
-	sideEnv     map[string]map[string]string // of the sidecars, by name
-	sandboxes   map[string]*sandbox.Sandbox  // all that were created and not yet destroyed, by name
-	sandbox     *sandbox.Sandbox             // of them the agent's; nil before create and after destroy
-	session     *session                     // the agent's, while one is open
-	touched     bool                         // the agent may have run a command
-	lacks       map[string]bool              // users of the task that the sandbox did not have before that
-	leftRunning bool                         // by the agent, in live; or a service runs that it could have changed
-	marked      bool                         // a turn has begun, and what it changed has not been looked for
+	agent        agent.Agent
+	agentUsed    record.PluginUsed
+	needs        agent.Needs
+	verifiers    map[string]VerifierPlugin // by the name that the task uses
+	env          environment.Environment
+	envUsed      record.PluginUsed
+	spec         environment.Spec
+	sideEnv      map[string]map[string]string // of the sidecars, by name
+	sandboxes    map[string]*sandbox.Sandbox  // all that were created and not yet destroyed, by name
+	sandbox      *sandbox.Sandbox             // of them the agent's; nil before create and after destroy
+	session      *session                     // the agent's, while one is open
+	touched      bool                         // the agent may have run a command
+	missingUsers map[string]bool              // users of the task that the sandbox did not have before that
+	leftRunning  bool                         // by the agent, in live; or a service runs that it could have changed
+	marked       bool                         // a turn has begun, and what it changed has not been looked for
 }
 
 // phase runs one phase: with a deadline of its own, a heartbeat, a line in the

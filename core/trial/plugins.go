@@ -10,8 +10,8 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Of is the plugins of a host, as attempts use them.
-func Of(h *plugin.Host) Plugins { return hosted{h} }
+// PluginsOf is the plugins of a host, as attempts use them.
+func PluginsOf(h *plugin.Host) Plugins { return hosted{h} }
 
 type hosted struct{ h *plugin.Host }
 
@@ -28,6 +28,6 @@ func (p hosted) Environment(ctx context.Context, name string) (environment.Envir
 
 func (p hosted) Verifier(ctx context.Context, name string) (VerifierPlugin, record.PluginUsed, error) {
 	v, traits, used, err := p.h.Verifier(ctx, name)
-	apart := func(ctx context.Context) (verifier.Verifier, func(), error) { return p.h.VerifierApart(ctx, name) }
-	return VerifierPlugin{Verifier: v, Traits: traits, Apart: apart}, used, err
+	own := func(ctx context.Context) (verifier.Verifier, func(), error) { return p.h.VerifierOwnProcess(ctx, name) }
+	return VerifierPlugin{Verifier: v, Traits: traits, OwnProcess: own}, used, err
 }

@@ -177,7 +177,7 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 		return "", outcome.On(record.ByCore, err)
 	}
 	m := agent.Message{Stage: s.task.Name, Turn: u.turns + 1, Text: s.briefing(verdicts)}
-	u.pen.Said(s.task.Name, s.turns, m.Text)
+	u.recorder.Said(s.task.Name, s.turns, m.Text)
 	f := u.turn(ctx, m, limit)
 	switch {
 	case f.err != nil:
@@ -288,7 +288,7 @@ func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts [
 			return "", err
 		}
 		text, err = call(ctx, record.ByVerifier, "rewrite by "+u.Name, min(s.verifyTime(), limits.Judge), func(ctx context.Context) (string, error) {
-			return verifying(ctx, s, plugin, r.Scratch, func(v verifier.Verifier) (string, error) {
+			return callVerifier(ctx, s, plugin, r.Scratch, func(v verifier.Verifier) (string, error) {
 				w, ok := v.(verifier.Rewriter)
 				if !ok {
 					return "", fmt.Errorf("verifier %s is no rewriter any more", u.Name)

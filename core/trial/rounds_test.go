@@ -102,6 +102,12 @@ func TestRounds(t *testing.T) {
 	if r.Scores["reward"] != 1 || len(r.Verdicts) != 2 {
 		t.Errorf("scores %v of %d verdicts", r.Scores, len(r.Verdicts))
 	}
+	wantRoundCopies(t, b)
+}
+
+// wantRoundCopies checks that the copies of rounds are not among the artifacts.
+func wantRoundCopies(t *testing.T, b *bench) {
+	t.Helper()
 	if among, err := filepath.Glob(filepath.Join(b.dir, record.ArtifactsDir, "rounds")); err != nil || len(among) > 0 {
 		t.Errorf("copies of rounds are among the artifacts: %q, %v", among, err)
 	}

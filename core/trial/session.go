@@ -28,16 +28,16 @@ import (
 // session is one agent at work, or one that plays the user. Its access stands
 // only while it is opened or has a turn.
 type session struct {
-	a       *attempt
-	id      string
-	role    agent.Role
-	agent   agent.Session
-	needs   agent.Needs
-	view    string
-	scratch string
-	relay   *relay.Relay   // nil: it has no shell
-	models  models.Session // nil: it has no models
-	pen     *recorder.SessionRecorder
+	a        *attempt
+	id       string
+	role     agent.Role
+	agent    agent.Session
+	needs    agent.Needs
+	view     string
+	scratch  string
+	relay    *relay.Relay   // nil: it has no shell
+	models   models.Session // nil: it has no models
+	recorder *recorder.SessionRecorder
 
 	turns   int // begun
 	claimed *agent.Claim
@@ -179,7 +179,7 @@ func sessionID(role agent.Role, number int) string { return fmt.Sprintf("%s-%d",
 // open makes a session. What it made is gone again when it fails.
 func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 	s := &session{a: a, role: o.role, needs: o.needs, view: o.view, id: sessionID(o.role, o.number)}
-	s.pen = recorder.ForSession(a.recorder, o.role)
+	s.recorder = recorder.ForSession(a.recorder, o.role)
 	defer func() {
 		if err != nil {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Close)
@@ -347,7 +347,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	}
 	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	s.pen.Begin(m.Stage, m.Turn)
+	s.recorder.Begin(m.Stage, m.Turn)
 	begin, before := time.Now(), s.waited()
 	var watching sync.WaitGroup
 	var why atomic.Pointer[error] // set before access is cut, since the call may end by that
@@ -364,7 +364,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 			cancel(cause)
 		}
 	})
-	y, err := s.agent.Turn(call, m, s.pen)
+	y, err := s.agent.Turn(call, m, s.recorder)
 	err = limits.Caused(call, err)
 	close(over)
 	var cause error
@@ -381,7 +381,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	cancel(nil)
 	watching.Wait()
 	revoked := s.revoke(ctx)
-	s.pen.End()
+	s.recorder.End()
 	s.claim(y.Claim)
 	f := finished{yield: y, took: took, err: outcome.On(boundary(s.role), err)}
 	switch {
@@ -474,17 +474,17 @@ func refused(m models.Session) error {
 	}
 }
 
-// closeAgent ends the agent's session and keeps what it left on the host.
+// close ends the agent's session and keeps what it left on the host.
 func (s *session) close(ctx context.Context, logs string) error {
 	if s.agent == nil {
 		return nil
 	}
 	ag := s.agent
 	s.agent = nil
-	s.pen.Resume()
-	defer s.pen.End()
+	s.recorder.Resume()
+	defer s.recorder.End()
 	_, err := call(ctx, boundary(s.role), "close session", limits.Close, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, ag.Close(ctx, logs, s.pen)
+		return struct{}{}, ag.Close(ctx, logs, s.recorder)
 	})
 	return err
 }

@@ -186,7 +186,7 @@ func (s *stage) openAgent(ctx context.Context) error {
 		if err := a.sandbox.Know(ctx); err != nil {
 			return outcome.On(record.ByEnvironment, err)
 		}
-		if err := a.users(ctx); err != nil {
+		if err := a.findMissingUsers(ctx); err != nil {
 			return outcome.On(record.ByEnvironment, err)
 		}
 	}
@@ -205,7 +205,7 @@ func (s *stage) openAgent(ctx context.Context) error {
 		limits: agent.Limits{Time: s.agentTime(), MaxSteps: a.in.Cell.Limits.MaxSteps},
 	})
 	if err != nil && outcome.Of(record.ByAgent, err).Outcome == record.AgentError {
-		return cmp.Or(s.unfit(ctx), err)
+		return cmp.Or(s.imageFault(ctx), err)
 	}
 	return err
 }
@@ -279,7 +279,7 @@ func (s *stage) turn(ctx context.Context, from string, round int) error {
 		Time: a.now(), Kind: record.TurnMessage, Stage: s.task.Name, Turn: s.turns, Round: round, From: from,
 		Text: recorder.Cut(s.message.Text, limits.MessageBytes), Files: s.message.Files,
 	})
-	a.session.pen.Said(s.task.Name, s.turns, recorder.Cut(s.message.Text, limits.MessageBytes))
+	a.session.recorder.Said(s.task.Name, s.turns, recorder.Cut(s.message.Text, limits.MessageBytes))
 	s.out.Ran = true
 	var f finished
 	p := s.phase(record.PhaseTurn, record.ByAgent)

@@ -129,7 +129,7 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 	if !s.inSandbox(uses) {
 		return sums, nil
 	}
-	if s.a.lacks[s.verifyUser()] {
+	if s.a.missingUsers[s.verifyUser()] {
 		if err := s.a.sandbox.HasUser(ctx, s.verifyUser()); err != nil {
 			return nil, outcome.On(record.ByTask, fmt.Errorf("the verifier's user was missing before the agent came: %w", err))
 		}
@@ -242,7 +242,7 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	if err != nil {
 		return verifier.Verdict{}, err
 	}
-	v, err := verifying(ctx, s, plugin, r.Scratch, func(v verifier.Verifier) (verifier.Verdict, error) { return s.ask(ctx, j, v, r) })
+	v, err := callVerifier(ctx, s, plugin, r.Scratch, func(v verifier.Verifier) (verifier.Verdict, error) { return s.ask(ctx, j, v, r) })
 	if err != nil && s.models != nil && s.models.Down() != nil {
 		// Nothing in the sandbox keeps a model from answering.
 		err = outcome.On(record.ByModel, fmt.Errorf("%w; the verifier says: %w", s.models.Down(), err))

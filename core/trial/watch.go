@@ -84,7 +84,7 @@ func (s *session) watch(outside, turn context.Context, begin time.Time, limit ti
 func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error {
 	a, models := s.a, s.a.session.models
 	if err == nil && s.out.AgentEnd == record.Crashed {
-		if why := s.unfit(ctx); why != nil {
+		if why := s.imageFault(ctx); why != nil {
 			return why
 		}
 	}
@@ -108,7 +108,7 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 	if f.Outcome != record.AgentError {
 		return err
 	}
-	if why := s.unfit(ctx); why != nil {
+	if why := s.imageFault(ctx); why != nil {
 		return why
 	}
 	s.out.Failure = f

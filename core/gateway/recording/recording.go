@@ -22,7 +22,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/berth-eval/berth/core/plainfile"
+	"github.com/berth-eval/berth/core/untrusted"
 )
 
 // Entry is what a line of the record says of the bodies of an exchange.
@@ -129,7 +129,7 @@ func Fetch(dir, digest string) ([]byte, error) {
 	if len(raw) != 2*sha256.Size || strings.Trim(raw, "0123456789abcdef") != "" {
 		return nil, fmt.Errorf("recorded exchange: %q is no digest", digest)
 	}
-	packed, err := plainfile.Read(dir, blobs+"/"+raw+".zst", maxBody)
+	packed, err := untrusted.Read(dir, blobs+"/"+raw+".zst", maxBody)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("recorded exchange %s: its body is not there: it was removed, or the record of the attempt was full", digest)
 	}

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/berth-eval/berth/core/plainfile"
+	"github.com/berth-eval/berth/core/untrusted"
 )
 
 // line is what a player reads of a line of the record.
@@ -43,7 +43,7 @@ const (
 // out of Entry.Match.
 func Open(file, role, name string, without []string) (*Player, error) {
 	p := &Player{dir: filepath.Dir(file), without: without}
-	cut, err := plainfile.Lines(p.dir, filepath.Base(file), maxLine, maxRecord, func(text []byte) {
+	cut, err := untrusted.Lines(p.dir, filepath.Base(file), maxLine, maxRecord, func(text []byte) {
 		var l line
 		if json.Unmarshal(text, &l) != nil {
 			return // a line that a crash cut off

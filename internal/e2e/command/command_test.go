@@ -385,7 +385,7 @@ func TestShowReadsOnly(t *testing.T) {
 	e2etest.Write(t, dir, map[string]string{"runs/x/" + store.ManifestFile: "{}\n"})
 	r := berth(t, dir, "show")
 	r.want(t, 0)
-	if !strings.Contains(r.out, "does not say what run") {
+	if !strings.Contains(r.out, "does not describe the run") {
 		t.Errorf("show: %s", r.out)
 	}
 	berth(t, dir, "show", "x").want(t, 2)

@@ -212,7 +212,7 @@ func TestARunThatIsNotCompleteSaysSoAndCanBeResumed(t *testing.T) {
 	experiment(t, dir, "agent.oracle", "  limits {\n    in_flight = 1\n    time      = \"1s\"\n  }")
 	r := berth(t, dir, "run")
 	r.want(t, 3)
-	for _, want := range []string{"stopped: the time of the run, 1s, is over", "2 not_run", "resume with: berth resume runs/"} {
+	for _, want := range []string{"stopped: the time limit of the run, 1s, is over", "2 not_run", "resume with: berth resume runs/"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("%q is not in\n%s", want, r.out)
 		}

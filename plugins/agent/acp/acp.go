@@ -3,7 +3,7 @@
 // they run in the sandbox: a cli.Scaffold whose Dialog is New needs no code that
 // reads events.
 //
-//	Dialog: func(b *cli.Book) cli.Dialog { return acp.New(b, acp.Options{Auth: "api-key"}) },
+//	Dialog: func(b *cli.Transcript) cli.Dialog { return acp.New(b, acp.Options{Auth: "api-key"}) },
 //
 // The client offers the agent no files and no terminals: the agent has the
 // sandbox to itself and uses the files and terminals of the sandbox. Options
@@ -52,13 +52,13 @@ const version = 1
 const maxOpen = 4096
 
 // New returns the dialog with one agent.
-func New(b *cli.Book, o Options) cli.Dialog {
+func New(b *cli.Transcript, o Options) cli.Dialog {
 	return &dialog{book: b, o: o, waits: map[string]func(reply){}, calls: map[string]*call{}}
 }
 
 // dialog implements cli.Dialog.
 type dialog struct {
-	book *cli.Book
+	book *cli.Transcript
 	o    Options
 
 	talk    *cli.Talk

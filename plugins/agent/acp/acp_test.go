@@ -52,7 +52,7 @@ func replay(t *testing.T, o acp.Options, r *cli.Run, lines ...string) talk {
 		r = &cli.Run{Settings: &cli.Settings{}, Turn: 1, Workdir: "/w", Message: "do it"}
 	}
 	var k talk
-	y, sent, err := cli.Replay(cli.Scaffold{Dialog: func(b *cli.Book) cli.Dialog { return acp.New(b, o) }}, r,
+	y, sent, err := cli.Replay(cli.Scaffold{Dialog: func(b *cli.Transcript) cli.Dialog { return acp.New(b, o) }}, r,
 		strings.NewReader(strings.Join(lines, "\n")), cli.Exit{Result: sandbox.Result{ExitCode: 7}}, &k.record)
 	k.yield, k.err = y, err
 	for line := range strings.Lines(string(sent)) {
@@ -268,7 +268,7 @@ func FuzzLines(f *testing.F) {
 	f.Add([]byte(`{"id":1,"error":{}}` + "\n[]\nnull\n{\"method\":7}\n" + `{"id":{},"method":"session/request_permission"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := &record{}
-		y, sent, err := cli.Replay(cli.Scaffold{Dialog: func(b *cli.Book) cli.Dialog { return acp.New(b, acp.Options{}) }},
+		y, sent, err := cli.Replay(cli.Scaffold{Dialog: func(b *cli.Transcript) cli.Dialog { return acp.New(b, acp.Options{}) }},
 			&cli.Run{Settings: &cli.Settings{}, Turn: 1}, strings.NewReader(string(b)), cli.Exit{}, r)
 		if err != nil || y.End == "" {
 			t.Errorf("%+v, %v", y, err)

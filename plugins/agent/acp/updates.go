@@ -18,7 +18,7 @@ type call struct {
 	fresh             bool   // not yet part of a step
 	input             bool   // its arguments were received
 	content           string // its newest output
-	book              *cli.Book
+	book              *cli.Transcript
 }
 
 // Line implements cli.Dialog.

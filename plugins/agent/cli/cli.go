@@ -5,7 +5,7 @@
 //		Name: "thing", Recipe: bundle.Recipe{Version: "1.2.3", NPM: []string{"thing@{version}"}},
 //		Dialects: []model.Dialect{model.DialectOpenAIChat}, Knobs: []cli.Knob{cli.Effort},
 //		Start:  func(r *cli.Run) (cli.Start, error) { return cli.Start{Argv: …, Stdin: r.Message}, nil },
-//		Events: func(b *cli.Book) cli.Events { return &events{book: b} },
+//		Events: func(b *cli.Transcript) cli.Events { return &events{book: b} },
 //	}))
 //
 // The package mounts the bundle, provides what the image lacks (a home, a
@@ -75,11 +75,11 @@ type Scaffold struct {
 	// Start returns how to start the CLI for a message.
 	Start func(r *Run) (Start, error)
 	// Events returns a reader of the CLI's output for one message.
-	Events func(b *Book) Events
+	Events func(b *Transcript) Events
 	// Dialog replaces Events for a CLI that is started once per session and
 	// receives its messages over a protocol. Start is called for every message,
 	// but only its first result is used.
-	Dialog func(b *Book) Dialog
+	Dialog func(b *Transcript) Dialog
 }
 
 // Events reads what a CLI prints. Calls come one after another.
@@ -193,7 +193,7 @@ func (a *cliAgent) Open(_ context.Context, setup agent.Setup) (agent.Session, er
 		return nil, err
 	}
 	x := &session{scaffold: s, settings: c, setup: setup, model: m, shell: box, close: box.Close}
-	x.book = newBook(m.Name, c.ReasoningEffort, setup.Scratch)
+	x.book = newTranscript(m.Name, c.ReasoningEffort, setup.Scratch)
 	if s.Dialog != nil {
 		x.dialog = s.Dialog(x.book)
 	}

@@ -60,7 +60,7 @@ func (b *box) Upload(_ context.Context, dir string, tar io.Reader, _ sandbox.Upl
 
 // echo reads lines such as "say hello", "call c1 name", "result c1 text".
 type echo struct {
-	book *Book
+	book *Transcript
 	said string
 }
 
@@ -96,7 +96,7 @@ func scaffold() Scaffold {
 		Start: func(r *Run) (Start, error) {
 			return Start{Argv: []string{"/cli", r.Session, r.Shell}, Env: map[string]string{"A": "ours"}, Files: []File{{Path: "a/b", Data: "d"}}, Stdin: r.Message}, nil
 		},
-		Events: func(b *Book) Events { return &echo{book: b} },
+		Events: func(b *Transcript) Events { return &echo{book: b} },
 	}
 }
 
@@ -106,7 +106,7 @@ func open(t *testing.T, b *box, setup agent.Setup) *session {
 	setup.Scratch = t.TempDir()
 	s := &session{scaffold: scaffold(), setup: setup, model: model.Endpoint{Name: "m", Inside: "http://h/"}, shell: b, close: func() error { return nil }}
 	s.settings.Env, s.settings.Args = map[string]string{"A": "theirs"}, []string{"--more"}
-	s.book = newBook("m", "", setup.Scratch)
+	s.book = newTranscript("m", "", setup.Scratch)
 	return s
 }
 
@@ -280,7 +280,7 @@ func TestArgumentsBecomeObjects(t *testing.T) {
 func TestAMessageInManyPieces(t *testing.T) {
 	t.Parallel()
 	r := &recorded{}
-	b := newBook("m", "", "")
+	b := newTranscript("m", "", "")
 	b.rec = r
 	b.Say("1", "begin")
 	for range 200_000 { // some 2 MB: joined anew each time, they would be 40 GB

@@ -55,7 +55,7 @@ func talking(t *testing.T, program string, k *talker, limits agent.Limits) *sess
 		setup:    agent.Setup{Workdir: "/", Scratch: t.TempDir(), Limits: limits}, model: model.Endpoint{Name: "m"},
 		shell: sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent"), close: func() error { return nil }, looked: true,
 	}
-	s.book = newBook("m", "", s.setup.Scratch)
+	s.book = newTranscript("m", "", s.setup.Scratch)
 	k.book = s.book
 	s.dialog = k
 	return s

@@ -41,7 +41,7 @@ type Ending struct {
 // otherwise. It classifies a failure by the HTTP status or by known words as a
 // refusal, as a failure of the model (an error that wraps agent.ErrModel), or
 // as a crash of the CLI.
-func (b *Book) Judge(x Exit, e Ending) (agent.Yield, error) {
+func (b *Transcript) Judge(x Exit, e Ending) (agent.Yield, error) {
 	y := agent.Yield{End: agent.Done, Message: cmp.Or(e.Message, b.last), ExitCode: x.ExitCode, Reason: e.Reason}
 	if b.spentNow != (agent.Claim{}) {
 		y.Claim = &b.spentNow

@@ -41,7 +41,7 @@ func TestWhatComesOfATurn(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := newBook("m", "", "")
+			b := newTranscript("m", "", "")
 			b.Message(Message{Text: "said", Usage: Tokens(3, 2, 1)})
 			y, err := b.Judge(tt.x, tt.e)
 			if tt.end == "" {
@@ -63,7 +63,7 @@ func TestWhatComesOfATurn(t *testing.T) {
 // What a driver prints is read, and each turn has its own end and its own use.
 func TestWhatADriverPrints(t *testing.T) {
 	t.Parallel()
-	b := newBook("m", "", "")
+	b := newTranscript("m", "", "")
 	turn := func(lines ...string) (agent.Yield, []string) {
 		r := &recorded{}
 		b.begin(r)
@@ -104,7 +104,7 @@ func TestWhatADriverPrints(t *testing.T) {
 // What a session has used by now becomes what each turn has used.
 func TestATurnsUseIsTheDifference(t *testing.T) {
 	t.Parallel()
-	b := newBook("m", "", "")
+	b := newTranscript("m", "", "")
 	for i, tt := range []struct{ total, want int64 }{{10, 10}, {25, 15}, {5, 5}} { // which began anew
 		b.begin(&recorded{})
 		b.UsedSoFar(Tokens(tt.total, 0, tt.total))

@@ -36,13 +36,13 @@ func thing() cli.Scaffold {
 			)
 			return start, nil
 		},
-		Events: func(b *cli.Book) cli.Events { return &events{b, cli.Ending{Open: "it ended without a result"}} },
+		Events: func(b *cli.Transcript) cli.Events { return &events{b, cli.Ending{Open: "it ended without a result"}} },
 	}
 }
 
 // events reads what it prints for one message.
 type events struct {
-	book *cli.Book
+	book *cli.Transcript
 	end  cli.Ending
 }
 

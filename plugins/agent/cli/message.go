@@ -32,7 +32,7 @@ func Tokens(input, cached, output int64) agent.Claim {
 }
 
 // Message records a message of the model.
-func (b *Book) Message(m Message) {
+func (b *Transcript) Message(m Message) {
 	if m.ID == "" {
 		b.messages++
 		m.ID = fmt.Sprint("message ", b.messages)
@@ -47,11 +47,11 @@ func (b *Book) Message(m Message) {
 }
 
 // Used adds to the usage of the turn. Message does this with its Usage.
-func (b *Book) Used(c agent.Claim) { b.spentNow = added(b.spentNow, c) }
+func (b *Transcript) Used(c agent.Claim) { b.spentNow = added(b.spentNow, c) }
 
 // UsedSoFar sets the usage of the whole session so far, for a CLI that reports
 // totals.
-func (b *Book) UsedSoFar(now agent.Claim) {
+func (b *Transcript) UsedSoFar(now agent.Claim) {
 	b.spentNow = added(b.spentNow, since(b.spentAll, now))
 	b.spentAll = now
 }
@@ -105,11 +105,11 @@ func Parse(line []byte, v any) bool {
 //	{"type": "message", …}    a Message
 //	{"type": "result", "id": "…", "text": "…", "failed": false}    of a call
 //	{"type": "end", …}        an Ending
-func Driver(b *Book) Events { return &driver{book: b} }
+func Driver(b *Transcript) Events { return &driver{book: b} }
 
 // driver implements Events.
 type driver struct {
-	book *Book
+	book *Transcript
 	end  *Ending
 }
 

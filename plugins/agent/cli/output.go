@@ -144,7 +144,7 @@ func Read(s Scaffold, stdout io.Reader, x Exit, rec agent.Recorder) (agent.Yield
 
 // Replay is Read with a chosen message. It also returns what a Dialog has sent.
 func Replay(s Scaffold, r *Run, stdout io.Reader, x Exit, rec agent.Recorder) (y agent.Yield, sent []byte, err error) {
-	b := newBook("model", "", "")
+	b := newTranscript("model", "", "")
 	b.rec = rec
 	t := &Talk{Run: r, Fresh: true, in: newPending(func() {}), over: func() {}}
 	var events Events

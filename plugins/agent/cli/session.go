@@ -27,7 +27,7 @@ type session struct {
 	model    model.Endpoint
 	shell    sandbox.Shell
 	close    func() error
-	book     *Book
+	book     *Transcript
 	events   Events        // of this turn
 	dialog   Dialog        // instead of events
 	program  *program      // the running CLI of the dialog; nil: it does not run

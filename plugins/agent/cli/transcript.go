@@ -20,10 +20,10 @@ const (
 	maxCalls  = 500 // of one step; further ones go into a new step
 )
 
-// Book builds steps from the CLI's events: a message of the model with its
+// Transcript builds steps from the CLI's events: a message of the model with its
 // calls, and their results. It records a step as soon as it is complete. The
 // steps of a sub-agent (In) go into a file of their own.
-type Book struct {
+type Transcript struct {
 	rec    agent.Recorder
 	err    error             // the core is gone
 	unsent []trajectory.Step // steps not recorded because of err
@@ -46,18 +46,18 @@ type Book struct {
 
 	whole   func() // called when a step of the model is recorded
 	most    int64  // limit of the model's steps; 0: none
-	subs    map[string]*Book
+	subs    map[string]*Transcript
 	steps   []trajectory.Step // of a sub-agent
 	sub     string            // call that started the sub-agent; empty: the agent itself
 	Session string            // the CLI's id of the session; set by Events
 }
 
-func newBook(model, effort, dir string) *Book {
-	return &Book{model: model, effort: effort, dir: dir, subs: map[string]*Book{}}
+func newTranscript(model, effort, dir string) *Transcript {
+	return &Transcript{model: model, effort: effort, dir: dir, subs: map[string]*Transcript{}}
 }
 
 // step returns the open step for the message id.
-func (b *Book) step(id string) *trajectory.Step {
+func (b *Transcript) step(id string) *trajectory.Step {
 	if b.open != nil && b.id == id {
 		return b.open
 	}
@@ -71,7 +71,7 @@ func (b *Book) step(id string) *trajectory.Step {
 
 // Say adds text to the model's message id. For a CLI without ids, pass an empty
 // id and call Next where a message ends.
-func (b *Book) Say(id, text string) {
+func (b *Transcript) Say(id, text string) {
 	if text == "" {
 		return
 	}
@@ -81,7 +81,7 @@ func (b *Book) Say(id, text string) {
 }
 
 // Think adds the model's reasoning to message id.
-func (b *Book) Think(id, text string) {
+func (b *Transcript) Think(id, text string) {
 	if text == "" {
 		return
 	}
@@ -90,7 +90,7 @@ func (b *Book) Think(id, text string) {
 }
 
 // words returns the last text of the model so far.
-func (b *Book) words() string {
+func (b *Transcript) words() string {
 	if b.open != nil && b.text.some {
 		return b.text.String()
 	}
@@ -141,7 +141,7 @@ func (g *growing) String() string {
 
 // Call adds a tool call to the model's message id. Arguments that are not an
 // object are wrapped in one. If a call is added again, the last values count.
-func (b *Book) Call(id, call, name string, arguments json.RawMessage) {
+func (b *Transcript) Call(id, call, name string, arguments json.RawMessage) {
 	if b.open != nil {
 		for i := range b.open.ToolCalls {
 			if c := &b.open.ToolCalls[i]; c.ID == call {
@@ -185,7 +185,7 @@ func object(raw json.RawMessage) json.RawMessage {
 
 // Result adds the result of a call. The result of an unknown call becomes a
 // step of the system.
-func (b *Book) Result(call, text string, failed bool) {
+func (b *Transcript) Result(call, text string, failed bool) {
 	text = output.Middle(text, maxResult)
 	content := trajectory.Text(text)
 	r := trajectory.Result{SourceCallID: call, Content: &content}
@@ -213,16 +213,16 @@ func (b *Book) Result(call, text string, failed bool) {
 
 // Waits reports whether a call of the open message has no result yet: the given
 // call, or any call if it is empty.
-func (b *Book) Waits(call string) bool {
+func (b *Transcript) Waits(call string) bool {
 	return b.open != nil && b.pending > 0 && (call == "" || b.called(call))
 }
 
 // spent reports whether the steps of the model are used up.
-func (b *Book) spent() bool { return b.most > 0 && b.count >= b.most }
+func (b *Transcript) spent() bool { return b.most > 0 && b.count >= b.most }
 
 // called reports whether the open step contains the call and it has no result
 // yet.
-func (b *Book) called(call string) bool {
+func (b *Transcript) called(call string) bool {
 	if b.open == nil {
 		return false
 	}
@@ -242,7 +242,7 @@ func (b *Book) called(call string) bool {
 
 // Use sets the usage of message id as the CLI reports it; nil is unknown. It is
 // recorded in the step only. Used and UsedSoFar count the usage of the turn.
-func (b *Book) Use(id string, c agent.Claim) {
+func (b *Transcript) Use(id string, c agent.Claim) {
 	if c == (agent.Claim{}) {
 		return
 	}
@@ -250,13 +250,13 @@ func (b *Book) Use(id string, c agent.Claim) {
 }
 
 // Note records a step of the user or the system.
-func (b *Book) Note(source trajectory.Source, text string) {
+func (b *Transcript) Note(source trajectory.Source, text string) {
 	b.Flush()
 	b.record(trajectory.Step{Timestamp: trajectory.Stamp(time.Now()), Source: source, Message: trajectory.Text(output.Middle(text, maxText))})
 }
 
 // Log writes a line for people.
-func (b *Book) Log(format string, args ...any) {
+func (b *Transcript) Log(format string, args ...any) {
 	if b.rec == nil {
 		return
 	}
@@ -266,10 +266,10 @@ func (b *Book) Log(format string, args ...any) {
 }
 
 // Next ends the open message: what follows is another one, whatever its id.
-func (b *Book) Next() { b.Flush() }
+func (b *Transcript) Next() { b.Flush() }
 
 // Flush records the open step.
-func (b *Book) Flush() {
+func (b *Transcript) Flush() {
 	if b.open == nil {
 		return
 	}
@@ -289,7 +289,7 @@ func (b *Book) Flush() {
 	}
 }
 
-func (b *Book) record(s trajectory.Step) {
+func (b *Transcript) record(s trajectory.Step) {
 	if b.sub != "" {
 		b.steps = append(b.steps, s)
 		return
@@ -307,14 +307,14 @@ func (b *Book) record(s trajectory.Step) {
 }
 
 // begin begins a turn.
-func (b *Book) begin(rec agent.Recorder) {
+func (b *Transcript) begin(rec agent.Recorder) {
 	b.last, b.spentNow = "", agent.Claim{}
 	b.resume(rec)
 }
 
 // resume records with rec from now on, first the steps that could not be
 // recorded before.
-func (b *Book) resume(rec agent.Recorder) {
+func (b *Transcript) resume(rec agent.Recorder) {
 	late := b.unsent
 	b.rec, b.err, b.unsent = rec, nil, nil
 	for _, s := range late {
@@ -323,13 +323,13 @@ func (b *Book) resume(rec agent.Recorder) {
 }
 
 // In returns the book of the sub-agent that the call started.
-func (b *Book) In(call string) *Book {
+func (b *Transcript) In(call string) *Transcript {
 	if call == "" {
 		return b
 	}
 	sub := b.subs[call]
 	if sub == nil {
-		sub = newBook(b.model, b.effort, b.dir)
+		sub = newTranscript(b.model, b.effort, b.dir)
 		sub.sub, sub.rec = call, b.rec
 		b.subs[call] = sub
 	}
@@ -337,7 +337,7 @@ func (b *Book) In(call string) *Book {
 }
 
 // close writes the file of a sub-agent and returns a reference to it.
-func (b *Book) close() (trajectory.SubagentRef, bool) {
+func (b *Transcript) close() (trajectory.SubagentRef, bool) {
 	b.Flush()
 	name := filepath.Join("subagents", fileName(b.sub)+".json")
 	t, _, err := trajectory.New(trajectory.Agent{Name: "subagent", Version: "1", ModelName: b.model}, b.sub, b.steps)
@@ -362,7 +362,7 @@ func (b *Book) close() (trajectory.SubagentRef, bool) {
 }
 
 // end records all open steps at the end of a turn.
-func (b *Book) end() {
+func (b *Transcript) end() {
 	b.Flush()
 	for call, sub := range b.subs {
 		if ref, ok := sub.close(); ok {

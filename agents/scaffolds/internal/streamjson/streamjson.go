@@ -14,7 +14,7 @@ import (
 
 // Reader reads stream-json.
 type Reader struct {
-	Book *cli.Book
+	Transcript *cli.Transcript
 	// Whole: the parts of an answer come as messages with ids of their own, and
 	// each says what all of it used. Else they share an id.
 	Whole bool
@@ -72,7 +72,7 @@ func (e *Reader) Line(line []byte) {
 	switch v.Type {
 	case "system":
 		if v.Subtype == "init" {
-			e.Book.Session = cmp.Or(v.Session, e.Book.Session)
+			e.Transcript.Session = cmp.Or(v.Session, e.Transcript.Session)
 		}
 	case "assistant":
 		if v.APIError || v.Message.Model == "<synthetic>" {
@@ -82,12 +82,12 @@ func (e *Reader) Line(line []byte) {
 		if m.ID = v.Message.ID; e.Whole {
 			m.ID = "answer"
 			if u := v.Message.Usage; u.Input+u.Output > 0 {
-				e.Book.Used(cli.Tokens(u.Input, u.Cached, u.Output))
+				e.Transcript.Used(cli.Tokens(u.Input, u.Cached, u.Output))
 			}
 		}
-		e.Book.In(v.Parent).Message(m)
+		e.Transcript.In(v.Parent).Message(m)
 	case "user":
-		book := e.Book.In(v.Parent)
+		book := e.Transcript.In(v.Parent)
 		for _, b := range blocksOf(v.Message.Content) {
 			if b.Type == "tool_result" {
 				book.Result(b.CallID, Text(b.Content), b.IsError)

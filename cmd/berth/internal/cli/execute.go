@@ -131,14 +131,14 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	if err != nil {
 		return errors.Join(&exit{exitUsage, err}, j.store.Close())
 	}
-	carried, err := a.carry(ctx, j)
+	result, err := a.executeAndShow(ctx, j)
 	index := j.store.Index()
 	summary := run.Summarize(j.store.Manifest, index)
 	err = errors.Join(err, writeSummary(j.store, summary), j.store.Close())
 	if err != nil {
 		return &exit{exitIncomplete, fmt.Errorf("%w\nresume with: berth resume %s", err, report.Display(j.store.Dir))}
 	}
-	res := output.Run{Dir: j.store.Dir, Ran: carried.Ran, Stopped: carried.Stopped, Summary: summary}
+	res := output.Run{Dir: j.store.Dir, Ran: result.Ran, Stopped: result.Stopped, Summary: summary}
 	for _, r := range requirements {
 		res.Failed = append(res.Failed, r.Check(summary, j.store.Manifest)...)
 	}
@@ -147,7 +147,7 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	} else if !done {
 		a.sayRun(&res)
 	}
-	return a.verdict(ctx, &res, carried)
+	return a.verdict(ctx, &res, result)
 }
 
 // verdict is the exit code of a run.
@@ -188,8 +188,8 @@ func writeSummary(r *store.Run, s *run.Summary) error {
 	return r.WriteFile(store.SummaryFile, append(b, '\n'))
 }
 
-// carry executes a run and shows its progress.
-func (a *app) carry(ctx context.Context, j *job) (run.Report, error) {
+// executeAndShow executes a run and shows its progress.
+func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 	sandboxd, err := sandboxdPath()
 	if err != nil {
 		return run.Report{}, err

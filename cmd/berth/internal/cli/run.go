@@ -80,7 +80,7 @@ func (a *app) prepare(ctx context.Context, l *experiment.Loaded) error {
 		return a.startable(l) // prints what is wrong with the experiment
 	}
 	var mu sync.Mutex
-	images, err := run.PrepareImages(ctx, l.Plan, trial.Of(l.Host), func(image, line string) {
+	images, err := run.PrepareImages(ctx, l.Plan, trial.PluginsOf(l.Host), func(image, line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		a.Notef("%s: %s\n", report.Display(image), terminal.Clean(line))

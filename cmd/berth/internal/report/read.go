@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/plainfile"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/core/untrusted"
 )
 
 // Line returns one run for the list of runs.
@@ -127,7 +127,7 @@ const (
 // for everything else that is missing.
 func readLines[T any](dir, name string, cut *[]string) []T {
 	var all []T
-	part, err := plainfile.Lines(dir, name, maxLine, maxLog, func(line []byte) {
+	part, err := untrusted.Lines(dir, name, maxLine, maxLog, func(line []byte) {
 		var v T
 		if json.Unmarshal(line, &v) == nil {
 			all = append(all, v)
@@ -199,7 +199,7 @@ func Attempt(dir string, state output.AttemptState) (*output.ShowFull, error) {
 	full.Turns = readLines[record.Turn](dir, record.TurnsFile, &full.Cut)
 	full.Steps = readLines[record.Step](dir, record.StepsFile, &full.Cut)
 	full.Log = readLines[json.RawMessage](dir, record.LogFile, &full.Cut)
-	names, more, err := plainfile.List(dir, maxFiles)
+	names, more, err := untrusted.List(dir, maxFiles)
 	if more {
 		full.Cut = append(full.Cut, "files: not all of them are listed")
 	}

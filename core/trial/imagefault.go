@@ -10,11 +10,11 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
-// unfit is an error of the task, or nil, when the agent's first session has not
+// imageFault is an error of the task, or nil, when the agent's first session has not
 // been able to start anything: the image lacks the user, the folder or the shell
 // that it was to work with, and that is so for every agent. Once one program ran
 // nobody can tell any more who removed what is missing.
-func (s *stage) unfit(ctx context.Context) error {
+func (s *stage) imageFault(ctx context.Context) error {
 	if s.i > 0 || s.a.sandbox.Gone() {
 		return nil
 	}
@@ -25,17 +25,17 @@ func (s *stage) unfit(ctx context.Context) error {
 	return outcome.On(record.ByTask, fmt.Errorf("no program of the agent could be started in the sandbox: %s", starts.Refused))
 }
 
-// users notes which users of verifiers the sandbox does not have before the
+// findMissingUsers notes which users of verifiers the sandbox does not have before the
 // agent comes. One may still be made, by the setup of a later stage.
-func (a *attempt) users(ctx context.Context) error {
-	a.lacks = map[string]bool{}
+func (a *attempt) findMissingUsers(ctx context.Context) error {
+	a.missingUsers = map[string]bool{}
 	for i := range a.task.Stages {
 		user := (&stage{a: a, task: &a.task.Stages[i]}).verifyUser()
-		if _, known := a.lacks[user]; known || user == "" {
+		if _, known := a.missingUsers[user]; known || user == "" {
 			continue
 		}
 		err := a.sandbox.HasUser(ctx, user)
-		if a.lacks[user] = errors.Is(err, sandbox.ErrNotFound); err != nil && !a.lacks[user] {
+		if a.missingUsers[user] = errors.Is(err, sandbox.ErrNotFound); err != nil && !a.missingUsers[user] {
 			return fmt.Errorf("look up user %q: %w", user, err)
 		}
 	}

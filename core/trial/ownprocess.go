@@ -13,17 +13,17 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// verifying makes a call of a verifier. One process serves the verifications of
+// callVerifier makes a call of a verifier. One process serves the verifications of
 // all attempts, so its end does not say which of them was the cause. A call whose
 // process ends is therefore repeated, once, in a process of its own. If that ends
 // too, the cause is what the agent left: the agent must not be tried again for
 // it. scratch is emptied before the second call.
-func verifying[T any](ctx context.Context, s *stage, p VerifierPlugin, scratch string, f func(verifier.Verifier) (T, error)) (T, error) {
+func callVerifier[T any](ctx context.Context, s *stage, p VerifierPlugin, scratch string, f func(verifier.Verifier) (T, error)) (T, error) {
 	v, err := f(p.Verifier)
-	if !died(err) || p.Apart == nil || !s.a.touched || ctx.Err() != nil {
+	if !died(err) || p.OwnProcess == nil || !s.a.touched || ctx.Err() != nil {
 		return v, err
 	}
-	own, stop, failed := p.Apart(ctx)
+	own, stop, failed := p.OwnProcess(ctx)
 	if failed != nil {
 		return v, fmt.Errorf("%w; it could not be started again: %w", err, failed)
 	}

@@ -1,4 +1,4 @@
-package plainfile_test
+package untrusted_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-eval/berth/core/plainfile"
+	"github.com/berth-eval/berth/core/untrusted"
 )
 
 // strange is a folder with one of everything, and what a reader must not do
@@ -45,15 +45,15 @@ func TestOnlyRegularFilesOfABoundedSizeAreRead(t *testing.T) {
 		"file": "", "folder/inner": "", "folder": "a folder", "pipe": "a pipe", "zero": "a link", "alias": "a link", "other/inner": "a link",
 		"etc/passwd": "a link", "huge": "at most 100 are read", "none": "no such file", "../x": "escapes", "file/x": "not a",
 	} {
-		_, err := plainfile.Read(dir, name, 100)
+		_, err := untrusted.Read(dir, name, 100)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
-	if _, err := plainfile.Read(dir, "none", 100); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := untrusted.Read(dir, "none", 100); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	if _, err := plainfile.Read(dir, "pipe", 100); !errors.Is(err, plainfile.ErrNotPlain) {
+	if _, err := untrusted.Read(dir, "pipe", 100); !errors.Is(err, untrusted.ErrNotPlain) {
 		t.Errorf("a pipe: %v", err)
 	}
 }
@@ -76,13 +76,13 @@ func TestLinesAreBounded(t *testing.T) {
 		{100, 4, "a|l", true},
 	} {
 		var got []string
-		cut, err := plainfile.Lines(dir, "f", tt.longest, tt.limit, func(line []byte) { got = append(got, string(line)) })
+		cut, err := untrusted.Lines(dir, "f", tt.longest, tt.limit, func(line []byte) { got = append(got, string(line)) })
 		if s := strings.Join(got, "|"); s != tt.want || cut != tt.cut || err != nil {
 			t.Errorf("%d, %d: %q, %t, %v; want %q, %t", tt.longest, tt.limit, s, cut, err, tt.want, tt.cut)
 		}
 	}
 	huge := strange(t)
-	if cut, err := plainfile.Lines(huge, "huge", 100, 1<<20, func([]byte) { t.Error("a line of zeros") }); !cut || err != nil {
+	if cut, err := untrusted.Lines(huge, "huge", 100, 1<<20, func([]byte) { t.Error("a line of zeros") }); !cut || err != nil {
 		t.Errorf("a terabyte of zeros: %t, %v", cut, err)
 	}
 }
@@ -90,15 +90,15 @@ func TestLinesAreBounded(t *testing.T) {
 func TestAListIsBoundedAndFollowsNothing(t *testing.T) {
 	t.Parallel()
 	dir := strange(t)
-	names, more, err := plainfile.List(dir, 100)
+	names, more, err := untrusted.List(dir, 100)
 	if want := []string{"alias", "etc", "file", "folder/inner", "huge", "other", "pipe", "zero"}; !slices.Equal(names, want) || more || err != nil {
 		t.Errorf("%q, %t, %v; want %q", names, more, err, want)
 	}
-	if names, more, err = plainfile.List(dir, 3); len(names) != 3 || !more || err != nil {
+	if names, more, err = untrusted.List(dir, 3); len(names) != 3 || !more || err != nil {
 		t.Errorf("three of them: %q, %t, %v", names, more, err)
 	}
 	deep(t, dir)
-	if names, more, err = plainfile.List(dir, 100); len(names) != 8 || !more || err != nil {
+	if names, more, err = untrusted.List(dir, 100); len(names) != 8 || !more || err != nil {
 		t.Errorf("with a path that is too long for the kernel: %q, %t, %v", names, more, err)
 	}
 }
@@ -140,11 +140,11 @@ func deep(t *testing.T, dir string) {
 func TestAFolderIsListedWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	dir := strange(t)
-	if entries, err := plainfile.Dir(dir, "folder", 1); len(entries) != 1 || err != nil {
+	if entries, err := untrusted.Dir(dir, "folder", 1); len(entries) != 1 || err != nil {
 		t.Errorf("folder: %v, %v", entries, err)
 	}
 	for name, want := range map[string]string{"folder": "more than 0 files", "other": "a link", "file": "no folder", "none": "no such file"} {
-		if _, err := plainfile.Dir(dir, name, 0); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := untrusted.Dir(dir, name, 0); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
@@ -153,9 +153,9 @@ func TestAFolderIsListedWholeOrNotAtAll(t *testing.T) {
 func TestAFolderThatIsAPipeIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(strange(t), "pipe")
-	_, read := plainfile.Read(pipe, "file", 100)
-	_, _, list := plainfile.List(pipe, 100)
-	_, dir := plainfile.Dir(pipe, ".", 100)
+	_, read := untrusted.Read(pipe, "file", 100)
+	_, _, list := untrusted.List(pipe, 100)
+	_, dir := untrusted.Dir(pipe, ".", 100)
 	for _, err := range []error{read, list, dir} {
 		if !errors.Is(err, syscall.ENOTDIR) || !strings.Contains(err.Error(), pipe) {
 			t.Errorf("%v, want an error that says that %s is not a folder", err, pipe)

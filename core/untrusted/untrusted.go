@@ -1,10 +1,10 @@
-// Package plainfile reads folders that somebody else may have written, such as
-// the run folder of a stranger: regular files of bounded size only, through no
-// link. A pipe would wait for ever, a device would fill the memory, and a link
-// would read another file under a name that the reader trusts.
+// Package untrusted reads folders that somebody else may have written, such as the
+// run folder of a stranger. It opens regular files of bounded size only, and follows
+// no link. A pipe would block for ever, a device would fill the memory, and a link
+// would lead to another file.
 //
-// It must not write, and must not know what the files hold.
-package plainfile
+// It never writes, and does not know what the files contain.
+package untrusted
 
 import (
 	"bufio"

@@ -83,13 +83,7 @@ func rows(p *terminal.Printer, what string, rows []run.Row) {
 			}
 			row = append(row, score)
 		}
-		for _, name := range others {
-			score := ""
-			if v, ok := r.Scores[name]; ok {
-				score = strconv.FormatFloat(v, 'f', 3, 64)
-			}
-			row = append(row, score)
-		}
+		row = append(row, means(r, others)...)
 		if row = append(row, strconv.Itoa(r.Planned-r.Measured)); exposed {
 			row = append(row, strconv.Itoa(r.Exposed))
 		}
@@ -99,6 +93,18 @@ func rows(p *terminal.Printer, what string, rows []run.Row) {
 		t.Row(row...)
 	}
 	t.Write(p.Out, p.Color)
+}
+
+// means are the means of a row's scores by these names.
+func means(r *run.Row, names []string) (cells []string) {
+	for _, name := range names {
+		mean := ""
+		if v, ok := r.Scores[name]; ok {
+			mean = strconv.FormatFloat(v, 'f', 3, 64)
+		}
+		cells = append(cells, mean)
+	}
+	return cells
 }
 
 // maxScores is how many columns the scores have in which nothing decides; all

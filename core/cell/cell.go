@@ -112,6 +112,11 @@ func (c Cell) Reveal() (Cell, error) {
 	}, func(v Values) Values {
 		raw, err := v.Reveal()
 		failed = cmp.Or(failed, err)
+		for _, hole := range v.holes {
+			if s, err := hole.Read(); err == nil {
+				secrets[s] = true
+			}
+		}
 		return PlainValues(raw)
 	})
 	c.Secrets = slices.AppendSeq(c.Secrets, maps.Keys(secrets))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,6 +44,15 @@ func TestSecretsAreRevealedWhereTheyBelong(t *testing.T) {
 	}
 	if ds := c.CheckSecrets(); len(ds) > 0 {
 		t.Errorf("CheckSecrets: %v", ds)
+	}
+	revealed, err := c.Reveal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{canary, "Bearer " + canary, "other-" + canary} {
+		if !slices.Contains(revealed.Secrets, want) {
+			t.Errorf("%q of a plugin's configuration is not kept out of records", want)
+		}
 	}
 }
 

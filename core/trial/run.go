@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/redact"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
@@ -201,7 +202,7 @@ func (a *attempt) publish() (record.Result, error) {
 	a.res.End = a.now()
 	p.End = a.res.End
 	a.res.Phases = append(a.res.Phases, p)
-	r, err := recorder.Value(a.recorder.Redactor(), a.res)
+	r, err := redact.Value(a.recorder.Redactor(), a.res)
 	if err != nil {
 		return a.res, fmt.Errorf("publish attempt %d of %s: %w", a.in.Attempt, a.in.Task.Name, err)
 	}

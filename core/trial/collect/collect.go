@@ -20,8 +20,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/core/redact"
 	"github.com/berth-eval/berth/core/trial/limits"
-	"github.com/berth-eval/berth/core/trial/recorder"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/task"
@@ -76,7 +76,7 @@ type Collector struct {
 	Into     string // the folder; made when there is something to put into it
 	Workdir  string // that relative sources are relative to
 	Fetch    Fetch
-	Redactor *recorder.Redactor
+	Redactor *redact.Redactor
 	Plain    bool // write no manifest
 	MaxBytes int64
 	MaxFiles int64

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-eval/berth/core/redact"
 	"github.com/berth-eval/berth/core/trial/collect"
-	"github.com/berth-eval/berth/core/trial/recorder"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -336,7 +336,7 @@ func TestSecretsAreMaskedInWhatIsTaken(t *testing.T) {
 	t.Parallel()
 	const secret = "sk-canary-0001"
 	a := archives{"/app": pack(t, dir("./"), file("env", "KEY="+secret+"\n"))}
-	c := &collect.Collector{Fetch: a.fetch, Redactor: recorder.NewRedactor(secret)}
+	c := &collect.Collector{Fetch: a.fetch, Redactor: redact.New(secret)}
 	es := run(t, c, artifact("/app", ""))
 	b, err := os.ReadFile(filepath.Join(c.Into, "app/env"))
 	if err != nil || string(b) != "KEY=**************\n" || es[0].Secrets != 1 {
@@ -356,7 +356,7 @@ func TestFolderKeepsRegularFilesOnly(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", filepath.Join(from, "link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := collect.Folder(from, to, recorder.NewRedactor("sk-canary-0001")); err != nil {
+	if err := collect.Folder(from, to, redact.New("sk-canary-0001")); err != nil {
 		t.Fatal(err)
 	}
 	if got := tree(t, to); !slices.Equal(got, []string{"a.txt", "odd\xff/c\xfe", "sub/b"}) {

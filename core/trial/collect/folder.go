@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/berth-eval/berth/core/redact"
 	"github.com/berth-eval/berth/core/trial/limits"
-	"github.com/berth-eval/berth/core/trial/recorder"
 )
 
 // OpenUp makes a tree that came out of a sandbox readable and removable, whatever
@@ -34,7 +34,7 @@ func OpenUp(dir string) error {
 // Folder copies the regular files below a folder of the host, which a plugin
 // wrote, into the folder to, with secrets masked. Links and special files are
 // left out. It stops at the bounds of an artifact and says so in an error.
-func Folder(from, to string, r *recorder.Redactor) error {
+func Folder(from, to string, r *redact.Redactor) error {
 	root, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -80,7 +80,7 @@ func Folder(from, to string, r *recorder.Redactor) error {
 	})
 }
 
-func copyMasked(root *os.Root, name, to string, size int64, r *recorder.Redactor) error {
+func copyMasked(root *os.Root, name, to string, size int64, r *redact.Redactor) error {
 	in, err := root.Open(name)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/redact"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -24,7 +25,7 @@ import (
 // that is longer than its bound. Safe for concurrent use.
 type Recorder struct {
 	to     Journal
-	redact atomic.Pointer[Redactor]
+	redact atomic.Pointer[redact.Redactor]
 	now    func() time.Time
 	live   func(record.Event)
 
@@ -54,11 +55,11 @@ func (s *Recorder) Hide(values ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.secrets = append(s.secrets, values...)
-	s.redact.Store(NewRedactor(s.secrets...))
+	s.redact.Store(redact.New(s.secrets...))
 }
 
 // Redactor knows the values that are hidden.
-func (s *Recorder) Redactor() *Redactor { return s.redact.Load() }
+func (s *Recorder) Redactor() *redact.Redactor { return s.redact.Load() }
 
 // Watched says whether somebody sees events live.
 func (s *Recorder) Watched() bool { return s.live != nil }

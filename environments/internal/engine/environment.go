@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/environments/internal/engine/orphan"
-	"github.com/berth-eval/berth/environments/internal/machine"
+	"github.com/berth-eval/berth/environments/internal/hostcheck"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -62,7 +62,7 @@ var (
 
 // New returns the environment. It starts nothing.
 func New(o Options) *Environment {
-	checks := sync.OnceValue(func() []environment.MachineCheck { return machine.Here(os.Getuid()).Checks(machine.All...) })
+	checks := sync.OnceValue(func() []environment.MachineCheck { return hostcheck.Here(os.Getuid()).Checks(hostcheck.All...) })
 	return &Environment{o: o, checks: checks, engines: map[string]*remote{}, pids: map[string]int{}, parts: map[string]parts{}}
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
-	"github.com/berth-eval/berth/cmd/berth/internal/resume"
+	"github.com/berth-eval/berth/cmd/berth/internal/drift"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -90,7 +90,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	if err != nil {
 		return err
 	}
-	if why := resume.Untrusted(dir); why != nil && !sf.trust {
+	if why := drift.Untrusted(dir); why != nil && !sf.trust {
 		return &exit{exitUsage, fmt.Errorf("%w: anyone who can change the run folder can choose what runs and where your keys are sent. Read its experiment, then resume with --trust", why)}
 	}
 	m, err := store.ReadManifest(dir)
@@ -123,7 +123,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	if err = a.startable(l); err != nil {
 		return err
 	}
-	if changes := resume.ChangedPlan(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
+	if changes := drift.ChangedPlan(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
 		for _, c := range changes {
 			a.because(c.String())
 		}
@@ -133,7 +133,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	if err != nil {
 		return err
 	}
-	diverted := resume.ChangedModels(m, l.Plan.Manifest(m.Header))
+	diverted := drift.ChangedModels(m, l.Plan.Manifest(m.Header))
 	if err = a.drift(ctx, l, s, diverted, sf.acceptDrift); err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -146,7 +146,7 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("the run has lost the files of its experiment: %w: name the experiment with --experiment", err)
 	}
-	changed, err := resume.ChangedFiles(dir, m)
+	changed, err := drift.ChangedFiles(dir, m)
 	if err != nil {
 		return "", err
 	}
@@ -165,7 +165,7 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags
 
 // drift compares the plugins of earlier attempts with those of now. diverted
 // are the models whose address has changed.
-func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, diverted []resume.Change, accept bool) error {
+func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, diverted []drift.Change, accept bool) error {
 	entries, err := l.Host.List(ctx)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/berth-eval/berth/environments/internal/machine"
+	"github.com/berth-eval/berth/environments/internal/hostcheck"
 	"github.com/berth-eval/berth/environments/local/internal/base"
 	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
@@ -75,7 +75,7 @@ func New(o Options) *Environment {
 		uid = o.Process.UID
 	}
 	e := &Environment{
-		process: o.Process, fault: o.Fault, checks: machine.Here(uid).Checks(machine.UserIDs, machine.UserNamespaces, machine.ControlGroups),
+		process: o.Process, fault: o.Fault, checks: hostcheck.Here(uid).Checks(hostcheck.UserIDs, hostcheck.UserNamespaces, hostcheck.ControlGroups),
 	}
 	if e.fault != nil {
 		return e

@@ -1,4 +1,4 @@
-package machine
+package hostcheck
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package resume_test
+package drift_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/resume"
+	"github.com/berth-eval/berth/cmd/berth/internal/drift"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -27,7 +27,7 @@ func TestFilesOfTheExperimentAreKnownByTheirDigests(t *testing.T) {
 	if m, err = store.ReadManifest(r.Dir); err != nil || len(m.Header.Files) != 4 {
 		t.Fatalf("%+v, %v", m, err)
 	}
-	if changed, changedErr := resume.ChangedFiles(r.Dir, m); changedErr != nil || len(changed) != 0 {
+	if changed, changedErr := drift.ChangedFiles(r.Dir, m); changedErr != nil || len(changed) != 0 {
 		t.Errorf("nothing changed: %v, %v", changed, changedErr)
 	}
 	for name, text := range map[string]string{"../up.txt": "c", "/abs.txt": "d", "sub/s.sh": "b"} {
@@ -35,7 +35,7 @@ func TestFilesOfTheExperimentAreKnownByTheirDigests(t *testing.T) {
 			t.Errorf("%s is kept as %q, %v", name, b, readErr)
 		}
 	}
-	if err = resume.Untrusted(r.Dir); err != nil {
+	if err = drift.Untrusted(r.Dir); err != nil {
 		t.Errorf("a run of ours: %v", err)
 	}
 	err = errors.Join(
@@ -45,12 +45,12 @@ func TestFilesOfTheExperimentAreKnownByTheirDigests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed, err := resume.ChangedFiles(r.Dir, m)
+	changed, err := drift.ChangedFiles(r.Dir, m)
 	want := []string{"more.hcl: was added", "outside/abs.txt: is missing", "sub/s.sh: is no regular file", "x.hcl: was changed"}
 	if err != nil || !slices.Equal(changed, want) {
 		t.Errorf("got %q, %v; want %q", changed, err, want)
 	}
-	if err := resume.Untrusted(r.Dir); err == nil || !strings.Contains(err.Error(), "is a link") {
+	if err := drift.Untrusted(r.Dir); err == nil || !strings.Contains(err.Error(), "is a link") {
 		t.Errorf("with a link: %v", err)
 	}
 	for _, open := range []string{"journal", "experiment/outside", "."} {
@@ -59,7 +59,7 @@ func TestFilesOfTheExperimentAreKnownByTheirDigests(t *testing.T) {
 		if err := os.Chmod(path, 0o775); err != nil { //nolint:gosec // what is to be found
 			t.Fatal(err)
 		}
-		if err := resume.Untrusted(r.Dir); err == nil || !strings.Contains(err.Error(), "written to by others") {
+		if err := drift.Untrusted(r.Dir); err == nil || !strings.Contains(err.Error(), "written to by others") {
 			t.Errorf("%s open: %v", open, err)
 		}
 		if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // as it was

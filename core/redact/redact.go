@@ -1,4 +1,7 @@
-package recorder
+// Package redact replaces secret values in texts, JSON and copied files before a
+// run keeps them. It does not know which values are secret: callers say so. What
+// the gateway keeps of model traffic has its own filter, which works on streams.
+package redact
 
 import (
 	"bytes"
@@ -24,8 +27,8 @@ type Redactor struct {
 	longest int
 }
 
-// NewRedactor makes a Redactor for values; those shorter than Least are left out.
-func NewRedactor(values ...string) *Redactor {
+// New makes a Redactor for values; those shorter than Least are left out.
+func New(values ...string) *Redactor {
 	r := &Redactor{}
 	for _, v := range values {
 		if len(v) >= Least && !slices.Contains(r.values, v) {

@@ -1,4 +1,4 @@
-package resume_test
+package drift_test
 
 import (
 	"encoding/json"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/resume"
+	"github.com/berth-eval/berth/cmd/berth/internal/drift"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -27,7 +27,7 @@ func manifest(limits, digest string, repeat int) *store.Manifest {
 	return m
 }
 
-func lines(changes []resume.Change) (all []string) {
+func lines(changes []drift.Change) (all []string) {
 	for _, c := range changes {
 		all = append(all, c.String())
 	}
@@ -37,10 +37,10 @@ func lines(changes []resume.Change) (all []string) {
 func TestChangesOfThePlanAreNamed(t *testing.T) {
 	t.Parallel()
 	before := manifest("", "sha256:2", 3)
-	if d := resume.ChangedPlan(before, manifest("", "sha256:2", 3)); d != nil {
+	if d := drift.ChangedPlan(before, manifest("", "sha256:2", 3)); d != nil {
 		t.Errorf("the same plan differs: %v", d)
 	}
-	got := lines(resume.ChangedPlan(before, manifest(`"agent_time_ns":420000000000`, "sha256:3", 2)))
+	got := lines(drift.ChangedPlan(before, manifest(`"agent_time_ns":420000000000`, "sha256:3", 2)))
 	want := []string{
 		"cell agent=a: per_trial.agent_time_ns: added 420000000000", "cell agent=b: per_trial.agent_time_ns: added 420000000000",
 		"task d/two: content: sha256:2 → sha256:3", "repeat: 3 → 2",
@@ -55,10 +55,10 @@ func TestChangesOfModelsAreNamed(t *testing.T) {
 	before, after := manifest("", "", 1), manifest("", "", 1)
 	before.Cells[0].Models = map[string]store.Endpoint{"agent.default": {Address: "http://x"}}
 	after.Cells[0].Models = map[string]store.Endpoint{"agent.default": {Address: "http://y"}}
-	if d := resume.ChangedPlan(before, after); d != nil {
+	if d := drift.ChangedPlan(before, after); d != nil {
 		t.Errorf("results differ: %v", d)
 	}
-	if got, want := lines(resume.ChangedModels(before, after)), []string{`cell agent=a: models.agent.default.address: "http://x" → "http://y"`}; !slices.Equal(got, want) {
+	if got, want := lines(drift.ChangedModels(before, after)), []string{`cell agent=a: models.agent.default.address: "http://x" → "http://y"`}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

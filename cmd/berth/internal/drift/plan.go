@@ -1,7 +1,7 @@
-// Package resume compares a stored run with what would go on with it now: the
+// Package drift compares a stored run with what would go on with it now: the
 // plan, the models' addresses and keys, the files of the experiment, and who can
 // write to the run folder. The command line decides what a difference means.
-package resume
+package drift
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package recorder_test
+package redact_test
 
 import (
 	"bytes"
@@ -7,27 +7,27 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/core/redact"
 )
 
 const canary = `ca"na<ry>-1234`
 
 func TestTextLosesSecretsAndNothingElse(t *testing.T) {
 	t.Parallel()
-	r := recorder.NewRedactor("abcdefgh", "abcdefghij", "1", "true")
+	r := redact.New("abcdefgh", "abcdefghij", "1", "true")
 	for in, want := range map[string]string{
 		"":                       "",
 		"1 is true":              "1 is true", // too short to be told from chance
-		"x abcdefghij y":         "x " + recorder.Mark + " y",
-		"abcdefgh abcdefghij":    recorder.Mark + " " + recorder.Mark,
+		"x abcdefghij y":         "x " + redact.Mark + " y",
+		"abcdefgh abcdefghij":    redact.Mark + " " + redact.Mark,
 		"abcdefg":                "abcdefg",
-		"token=abcdefgh&rest=ij": "token=" + recorder.Mark + "&rest=ij",
+		"token=abcdefgh&rest=ij": "token=" + redact.Mark + "&rest=ij",
 	} {
 		if got := r.Text(in); got != want {
 			t.Errorf("Text(%q) = %q; want %q", in, got, want)
 		}
 	}
-	var none *recorder.Redactor
+	var none *redact.Redactor
 	if got := none.Text("abcdefgh"); got != "abcdefgh" {
 		t.Errorf("a nil Redactor made %q", got)
 	}
@@ -35,7 +35,7 @@ func TestTextLosesSecretsAndNothingElse(t *testing.T) {
 
 func TestJSONStaysValidWhateverTheSecret(t *testing.T) {
 	t.Parallel()
-	r := recorder.NewRedactor(canary, "87654321")
+	r := redact.New(canary, "87654321")
 	in := map[string]any{canary: []any{canary, 87654321, "x" + canary + "y", nil, 1.5}, "n": json.Number("12345678901234567890")}
 	b, err := r.JSON(in)
 	if err != nil || !json.Valid(b) {
@@ -61,7 +61,7 @@ func TestJSONStaysValidWhateverTheSecret(t *testing.T) {
 
 func TestWriterMasksAcrossWrites(t *testing.T) {
 	t.Parallel()
-	r := recorder.NewRedactor("secret-one", "another-secret", "aaaaaaaaab")
+	r := redact.New("secret-one", "another-secret", "aaaaaaaaab")
 	in := strings.Repeat("x", 100) + "secret-one" + "another-secretsecret-one" + "secret-on" + strings.Repeat("a", 30) + "b\x00\xff"
 	want := in
 	for _, s := range []string{"another-secret", "secret-one", "aaaaaaaaab"} {
@@ -92,8 +92,8 @@ func TestValueGoesRoundTrip(t *testing.T) {
 		A string
 		B []int
 	}
-	got, err := recorder.Value(recorder.NewRedactor(canary), thing{A: "has " + canary, B: []int{1, 2}})
-	if err != nil || got.A != "has "+recorder.Mark || len(got.B) != 2 {
+	got, err := redact.Value(redact.New(canary), thing{A: "has " + canary, B: []int{1, 2}})
+	if err != nil || got.A != "has "+redact.Mark || len(got.B) != 2 {
 		t.Errorf("Value = %+v, %v", got, err)
 	}
 }

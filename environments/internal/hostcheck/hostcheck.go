@@ -1,8 +1,8 @@
-// Package machine checks what sandboxes need from this machine: user ids,
+// Package hostcheck checks what sandboxes need from this machine: user ids,
 // namespaces, control groups, folders, limits and devices. It says how to fix
 // what is missing. Each environment returns the checks that it needs, and
 // `berth doctor` prints them. The package changes nothing and starts nothing.
-package machine
+package hostcheck
 
 import (
 	"fmt"

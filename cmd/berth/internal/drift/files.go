@@ -1,4 +1,4 @@
-package resume
+package drift
 
 import (
 	"crypto/sha256"

@@ -29,7 +29,7 @@ func under(path, dir string) bool { return path == dir || strings.HasPrefix(path
 // layers are the packages of the core from the lowest up. A package imports only
 // what is in a lower layer, and its own folder.
 var layers = [][]string{
-	{"cell", "untrusted", "record"},
+	{"cell", "redact", "untrusted", "record"},
 	{"models"},
 	{"config", "gateway", "plugin", "relay", "store"},
 	{"trial"},

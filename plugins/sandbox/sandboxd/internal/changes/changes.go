@@ -2,13 +2,13 @@
 // changed after a moment: programs, libraries, and what loaders, shells and
 // Python read at their start.
 //
-// It goes by the time of the last change of a file's status (ctime). The kernel
-// sets it with every write, rename, link, chmod and utimes, and no system call
-// sets it to another value. What changes the clock needs a capability that no
-// command has.
+// It compares the time of the last change of a file's status (ctime). The
+// kernel sets it with every write, rename, link, chmod and utimes, and no
+// system call sets it to another value. Changing the clock needs a capability
+// that no command has.
 //
-// It must not run anything, and must not follow a link of procfs. Of scripts it
-// reads words, to see whether they name files.
+// It must not run anything, and must not follow a link of procfs. It reads the
+// words of scripts only to see whether they name files.
 package changes
 
 import (
@@ -24,15 +24,16 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
 )
 
-// Most is how many files a Search lists.
+// Most is the largest number of files that a Search lists.
 const Most = 100
 
-// Moment returns the time, as nanoseconds since 1970, once every later change
-// gets a later ctime than it. All earlier changes have an earlier one, or the
-// same.
+// Moment returns the current time, in nanoseconds since 1970, after it has made
+// sure that every later change gets a later ctime. All earlier changes have an
+// earlier or equal ctime.
 //
-// The kernel stamps files with a clock that ticks every 1 to 10 ms (or with the exact
-// time, where somebody has just looked at the file), so that it waits for a tick.
+// The kernel takes ctimes from a clock that ticks every 1 to 10 ms, or the
+// exact time if a program has just read the file's times. Moment therefore
+// waits for a tick.
 func Moment() int64 {
 	now := clock(unix.CLOCK_REALTIME)
 	for clock(unix.CLOCK_REALTIME_COARSE) <= now {
@@ -43,42 +44,44 @@ func Moment() int64 {
 
 func clock(id int32) int64 {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(id, &ts) // of a clock that every kernel has
+	_ = unix.ClockGettime(id, &ts) // every kernel has these clocks
 	return ts.Nano()
 }
 
 // Search collects files that changed. Not safe for concurrent use.
 type Search struct {
-	// After is the moment: what has a later ctime has changed.
+	// After is the moment: a file with a later ctime has changed.
 	After int64
 	// Born is a moment before anything was written to the sandbox's own file
-	// system, where that is an overlay; 0: not known. A folder that has not
-	// changed since then is that of the image: had a file in it been written, it
-	// would have been copied, and the folder changed.
+	// system, if that is an overlay. 0 means unknown. A folder that has not
+	// changed since then still belongs to the image: a write to a file in it
+	// would have copied the file up and changed the folder.
 	Born int64
-	// Known are folders whose links need not be read again. Read are those that
-	// were read.
+	// Known are folders whose links need not be read again. Read are the
+	// folders whose links this search has read.
 	Known, Read []Folder
-	// Placed are folders with files that changed later for a good reason.
+	// Placed are folders whose files may have a later ctime without being
+	// reported.
 	Placed []string
 
-	// Files are the first that were found, More is the number of the others.
+	// Files are the first Most changed files. More is the number of the others.
 	Files []string
 	More  int
 
 	found   map[string]bool
-	looked  map[string]bool              // what has been, see first
-	covered map[string]bool              // folders of which all files are compared
-	image   map[string]map[string]string // links of folders that are still the image's; nil: of those that may have changed
+	looked  map[string]bool              // what has been looked at, see first
+	covered map[string]bool              // folders whose files are all compared
+	image   map[string]map[string]string // links of folders that are still the image's; nil for a folder that may have changed
 	scripts []string                     // for Follow
-	folders map[string]bool              // names that are real folders, reached through real folders
+	folders map[string]bool              // names that are real folders, reached without links
 }
 
-// links is how many links are followed for one name, as the kernel does.
+// links is how many links are followed for one name, the same number as in the
+// kernel.
 const links = 40
 
-// real is name without links: each part is looked at, and each link on the way
-// is compared. ok is false for what is not there.
+// real resolves all links in name. It looks at each part of the name and
+// compares each link on the way. ok is false if the file does not exist.
 func (s *Search) real(name string) (at string, st unix.Stat_t, ok bool) {
 	rest, hops := parts(name), 0
 	at, st.Mode = "/", unix.S_IFDIR
@@ -103,7 +106,7 @@ func (s *Search) real(name string) (at string, st unix.Stat_t, ok bool) {
 				at = "/"
 			}
 			rest = append(parts(target), rest...)
-			st.Mode = unix.S_IFDIR // of at, if nothing is left
+			st.Mode = unix.S_IFDIR // for at, if nothing is left
 		case unix.S_IFDIR:
 			if s.folders == nil {
 				s.folders = map[string]bool{}
@@ -119,12 +122,12 @@ func (s *Search) real(name string) (at string, st unix.Stat_t, ok bool) {
 	return at, st, true
 }
 
-// parts are the names in a path, less empty ones and ".".
+// parts splits a path into names, without empty ones and ".".
 func parts(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(p string) bool { return p == "" || p == "." })
 }
 
-// compare notes a file if it changed.
+// compare reports whether a file changed, and notes it if so.
 func (s *Search) compare(name string, st *unix.Stat_t) bool {
 	if st.Ctim.Nano() <= s.After {
 		return false
@@ -148,8 +151,8 @@ func (s *Search) add(name string) {
 	}
 }
 
-// File compares one file, and the links that lead to it. A folder, and what is
-// not there, is passed over. It returns where the file is.
+// File compares one file and the links that lead to it. It skips folders and
+// names that do not exist. It returns where the file is.
 func (s *Search) File(name string) (at string, ok bool) {
 	at, st, ok := s.real(name)
 	if !ok || st.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -159,10 +162,10 @@ func (s *Search) File(name string) (at string, ok bool) {
 	return at, true
 }
 
-// Gone notes a file that should be there and is not: it has changed.
+// Gone notes a file as changed because it should exist and does not.
 func (s *Search) Gone(name string) { s.add(name) }
 
-// Image compares what a process runs, by its link in /proc.
+// Image compares the executable of a process, given its link in /proc.
 func (s *Search) Image(link string) {
 	if name, gone := strings.CutSuffix(link, " (deleted)"); gone {
 		s.Gone(name)
@@ -171,7 +174,7 @@ func (s *Search) Image(link string) {
 	s.File(link)
 }
 
-// Program compares a program and, for a script, what interprets it.
+// Program compares a program and, if it is a script, its interpreters.
 func (s *Search) Program(name string) {
 	for range 5 { // one more than the kernel takes
 		at, ok := s.File(name)
@@ -184,10 +187,10 @@ func (s *Search) Program(name string) {
 	}
 }
 
-// interpreter is the program that the first line of a script names; empty: it
-// is none.
+// interpreter returns the program that the first line of a script names, or an
+// empty string if the file is not a script.
 func interpreter(name string) string {
-	var b [256]byte // as much as the kernel reads
+	var b [256]byte // the kernel reads as much
 	fd, _, err := beneath.Regular(name)
 	if err != nil {
 		return ""
@@ -209,12 +212,13 @@ func interpreter(name string) string {
 	return string(f[0])
 }
 
-// tooMany names in one folder are not compared: the folder is named instead.
+// tooMany is the largest number of names in a folder that are compared. For a
+// folder with more, only the folder itself is compared.
 const tooMany = 50_000
 
-// folder compares what lies in a folder itself, and what its links lead to
-// elsewhere. which picks names; nil picks all, and, where none has changed but the
-// folder has, the folder.
+// folder compares the entries of a folder and the files elsewhere that its
+// links lead to. which picks names. If it is nil, all names are picked, and the
+// folder itself is compared if none of its entries has changed.
 func (s *Search) folder(name string, which func(string) bool) {
 	at, _, ok := s.real(name)
 	if !ok || !s.first(at) || s.imageFolder(at, which) {
@@ -264,7 +268,7 @@ func readlinkat(fd int, name string) (string, error) {
 	return string(b[:max(n, 0)]), err
 }
 
-// cover says that the files of a folder are going to be compared.
+// cover notes that the files of a folder will be compared.
 func (s *Search) cover(name string) {
 	if at, _, ok := s.real(name); ok {
 		if s.covered == nil {
@@ -274,7 +278,7 @@ func (s *Search) cover(name string) {
 	}
 }
 
-// first says whether something has not been looked at yet.
+// first reports whether something has not been looked at yet.
 func (s *Search) first(what string) bool {
 	if s.looked[what] {
 		return false
@@ -297,7 +301,7 @@ func open(at string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), at), nil
 }
 
-// pristine says whether nothing in a folder can have been written since the
+// pristine reports whether nothing can have been written in a folder since the
 // sandbox was made.
 func (s *Search) pristine(fd int, st *unix.Stat_t) bool {
 	var fs unix.Statfs_t

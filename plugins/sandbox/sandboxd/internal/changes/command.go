@@ -6,25 +6,26 @@ import (
 	"strings"
 )
 
-// Command is what a command has that decides what it resolves to.
+// Command holds the parts of a command that decide which files it resolves to.
 type Command struct {
 	Home string
 	Dir  string
 	Env  func(name string) string
 }
 
-// startup are files that loaders and shells read at their start, whoever
-// starts them. A slash at the end is a folder: every file in it.
+// startup are files that loaders and shells read at their start for every user.
+// A slash at the end marks a folder: every file in it counts.
 var startup = []string{
 	"/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d/",
 	"/etc/ld-musl-x86_64.path", "/etc/ld-musl-aarch64.path",
 	"/etc/profile", "/etc/profile.d/", "/etc/environment", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zshenv", "/etc/zsh/zshenv",
 }
 
-// startupHome are those of a user, in the home folder.
+// startupHome are such files in the home folder of a user.
 var startupHome = []string{".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_logout", ".zshenv"}
 
-// Resolve compares all that a command resolves to, without its own program.
+// Resolve compares all files that a command resolves to, except its own
+// program.
 func (s *Search) Resolve(c Command) {
 	for _, name := range startup {
 		if dir, ok := strings.CutSuffix(name, "/"); ok {
@@ -71,7 +72,7 @@ func (s *Search) Resolve(c Command) {
 	}
 }
 
-// in makes a name of a command absolute.
+// in makes a name in a command absolute.
 func (c Command) in(name string) string {
 	if path.IsAbs(name) {
 		return path.Clean(name)
@@ -79,8 +80,8 @@ func (c Command) in(name string) string {
 	return path.Join("/", c.Dir, name)
 }
 
-// list are the folders in a variable. An empty one is the working folder, as
-// programs have it.
+// list returns the folders in a variable. An empty entry is the working folder,
+// as in other programs.
 func (c Command) list(name string) (dirs []string) {
 	value := c.Env(name)
 	if value == "" {
@@ -92,16 +93,16 @@ func (c Command) list(name string) (dirs []string) {
 	return dirs
 }
 
-// triplet is Debian's name for this machine, which folders of libraries have.
+// triplet is Debian's name for this machine in the names of library folders.
 var triplet = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
 
-// hwcaps is a folder of libraries for some processors, which the loader
-// prefers.
+// hwcaps is a folder with libraries for certain processors. The loader prefers
+// these.
 const hwcaps = "glibc-hwcaps"
 
 func isLibrary(name string) bool { return strings.Contains(name, ".so") || name == hwcaps }
 
-// libraries compares the loader and the libraries of a prefix.
+// libraries compares the loader and the libraries below a prefix.
 func (s *Search) libraries(prefix string) {
 	for _, dir := range []string{"lib", "lib64", "lib/" + triplet} {
 		dir = path.Join(prefix, dir)
@@ -112,12 +113,13 @@ func (s *Search) libraries(prefix string) {
 	}
 }
 
-// isPythonStartup picks what Python runs before the first line of a program.
+// isPythonStartup picks the files that Python runs before the first line of a
+// program.
 func isPythonStartup(name string) bool {
 	return strings.HasSuffix(name, ".pth") || strings.HasPrefix(name, "sitecustomize") || strings.HasPrefix(name, "usercustomize")
 }
 
-// python compares what the Pythons of a prefix run at their start.
+// python compares the files that the Pythons below a prefix run at their start.
 func (s *Search) python(prefix string) {
 	s.File(path.Join(prefix, "pyvenv.cfg"))
 	for _, dir := range []string{"lib", "lib64"} {
@@ -138,7 +140,7 @@ func (s *Search) python(prefix string) {
 	}
 }
 
-// names are those in a folder; none, if it is not there.
+// names returns the names in a folder, or none if the folder does not exist.
 func (s *Search) names(dir string) []string {
 	at, _, ok := s.real(dir)
 	if !ok {

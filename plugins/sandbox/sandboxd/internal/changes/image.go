@@ -55,7 +55,7 @@ func (s *Search) imageLinks(at string) (links map[string]string, ok bool) {
 	return f.Links, true
 }
 
-// read fills in the links. false: there are too many names.
+// read fills in the links. It returns false if there are too many names.
 func (f *Folder) read(dir *os.File) bool {
 	entries, err := dir.ReadDir(tooMany + 1)
 	if err != nil && err != io.EOF || len(entries) > tooMany {
@@ -87,15 +87,15 @@ func (f *Folder) read(dir *os.File) bool {
 	return true
 }
 
-// sameKind says whether a link leads to a file of its folder that is compared
-// whenever the link is.
+// sameKind reports whether a link leads to a file of its own folder that is
+// compared whenever the link is.
 func sameKind(name, target string) bool {
 	return !strings.Contains(target, "/") &&
 		(!isLibrary(name) || isLibrary(target)) && (!isPythonStartup(name) || isPythonStartup(target))
 }
 
-// imageFolder compares what the links in a folder of the image lead to elsewhere.
-// false: the folder may have changed.
+// imageFolder compares the files elsewhere that the links in a folder of the
+// image lead to. It returns false if the folder may have changed.
 func (s *Search) imageFolder(at string, which func(string) bool) bool {
 	links, ok := s.imageLinks(at)
 	for _, name := range slices.Sorted(maps.Keys(links)) {
@@ -106,8 +106,8 @@ func (s *Search) imageFolder(at string, which func(string) bool) bool {
 	return ok
 }
 
-// leaves says whether a link in a folder, with this target, leads to a file that
-// nothing else compares and that can have changed.
+// leaves reports whether a link in a folder, with this target, leads to a file
+// that can have changed and that nothing else compares.
 func (s *Search) leaves(dir, target string) bool {
 	for range links {
 		if !path.IsAbs(target) {

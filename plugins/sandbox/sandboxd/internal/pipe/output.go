@@ -1,8 +1,8 @@
-// Package pipe is our side of a command's standard files and terminals: it reads
-// what a command says until it ends, and no longer, without ever making the
-// command wait for somebody who is gone.
+// Package pipe is our side of a command's standard files and terminals. It
+// reads what a command writes until the command ends, and no longer. It never
+// makes the command wait for a reader that is gone.
 //
-// It must not hold a thread while it waits, and must not know what it carries.
+// It must not block a thread while it waits, and must not interpret the data.
 package pipe
 
 import (
@@ -21,30 +21,30 @@ import (
 // Output is the reading end of a pipe or the master of a terminal.
 type Output struct {
 	File     *os.File
-	Terminal bool // File is a master
+	Terminal bool // File is the master
 }
 
-// Buffers, small ones because most commands say little.
+// The buffers are small because most commands write little.
 var (
 	small = sync.Pool{New: func() any { b := make([]byte, 4<<10); return &b }}
 	large = sync.Pool{New: func() any { b := make([]byte, stream.Chunk); return &b }}
 )
 
-// Deadlines: one that wakes up a blocked call, and none.
+// Deadlines: past wakes up a blocked call, never removes a deadline.
 var (
 	past  = time.Unix(1, 0)
 	never time.Time
 )
 
-// End tells Copy that the command has ended. It may come before Copy, and after
-// it.
+// End tells Copy that the command has ended. It may be called before or after
+// Copy.
 func (o *Output) End() { _ = o.File.SetReadDeadline(past) } // wakes the reader, if there is one
 
-// Copy gives what is written to sink until every writer is gone, or, after End,
-// until what the command wrote before it ended has been read. A writer that is
-// left then is drained in the background: closing the pipe would kill it with
-// SIGPIPE. After an error of sink it reads on, since the command must not
-// block.
+// Copy passes output to sink until every writer is gone or, after End, until it
+// has read what the command wrote before it ended. If a writer is left then,
+// its output is drained in the background, because closing the pipe would kill
+// it with SIGPIPE. After an error of sink, Copy reads on, because the command
+// must not block.
 func (o *Output) Copy(sink func([]byte) error) {
 	pool := &small
 	buffer, ok := pool.Get().(*[]byte)
@@ -87,12 +87,12 @@ func (o *Output) Copy(sink func([]byte) error) {
 	}()
 }
 
-// lingering is how long a terminal may take to pass on what was written: the
-// kernel does it in the background.
+// lingering is the longest time that a terminal may take to pass on what was
+// written. The kernel does this in the background.
 const lingering = 30 * time.Millisecond
 
-// rest reads what a command wrote before it ended: what is in the pipe now, and
-// no more, since somebody else may write on for ever. It returns whether there
+// rest reads what a command wrote before it ended. It reads only what is in the
+// pipe now, because another process may write forever. It reports whether there
 // are writers left.
 func (o *Output) rest(buf []byte, give func(int)) (writers bool) {
 	limit := time.Now().Add(lingering)
@@ -118,7 +118,7 @@ func (o *Output) rest(buf []byte, give func(int)) (writers bool) {
 	return !o.hungUp()
 }
 
-// hungUp is true when there is no writer any more.
+// hungUp reports whether there is no writer any more.
 func (o *Output) hungUp() (yes bool) {
 	if raw, err := o.File.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
@@ -130,7 +130,7 @@ func (o *Output) hungUp() (yes bool) {
 	return yes
 }
 
-// waiting is how many bytes can be read now.
+// waiting returns how many bytes can be read now.
 func (o *Output) waiting() (n int) {
 	if raw, err := o.File.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
@@ -138,16 +138,16 @@ func (o *Output) waiting() (n int) {
 	return n
 }
 
-// grow enlarges the pipe. Through SyscallConn: os.File.Fd would put the file in
-// blocking mode, and every reader would hold a thread from then on.
+// grow enlarges the pipe. It uses SyscallConn because os.File.Fd would put the
+// file in blocking mode, and every reader would block a thread from then on.
 func (o *Output) grow() {
 	if raw, err := o.File.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) })
 	}
 }
 
-// readNow reads without waiting. A deadline of now would not do: it makes Read
-// fail even when there is something to read.
+// readNow reads without waiting. It cannot use a deadline of now, because Read
+// then fails even if there is data.
 func (o *Output) readNow(b []byte) (n int, err error) {
 	raw, err := o.File.SyscallConn()
 	if err != nil {
@@ -160,13 +160,14 @@ func (o *Output) readNow(b []byte) (n int, err error) {
 }
 
 // Input is the writing end of a command's standard input. Without a file, or
-// closed, it swallows: a command that does not read is no error of ours.
+// after Close, it discards what is written: a command that does not read its
+// input is not an error.
 type Input struct {
 	mu sync.Mutex
 	f  *os.File
 }
 
-// Set gives it its file, before the first write.
+// Set sets the file. It must be called before the first write.
 func (i *Input) Set(f *os.File) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -186,7 +187,7 @@ func (i *Input) Write(b []byte) {
 	}
 }
 
-// Close may be called while Write waits, and ends it.
+// Close may be called while Write waits, and makes Write return.
 func (i *Input) Close() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

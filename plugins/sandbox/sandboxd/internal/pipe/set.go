@@ -11,12 +11,11 @@ import (
 	"github.com/berth-eval/berth/plugins/fault"
 )
 
-// Set is the ends of a command's three standard files: theirs and ours. -1 is
-// none.
+// Set holds both ends of a command's three standard files. -1 means none.
 type Set struct{ theirs, ours [3]int }
 
-// Open makes pipes for those of standard input, output and error that are
-// wanted; in the place of the others is /dev/null.
+// Open makes pipes for the wanted ones of standard input, output and error. The
+// others are /dev/null.
 func Open(wanted [3]bool) (p *Set, err error) {
 	p = &Set{[3]int{-1, -1, -1}, [3]int{-1, -1, -1}}
 	defer func() {
@@ -41,8 +40,8 @@ func Open(wanted [3]bool) (p *Set, err error) {
 		} else {
 			p.ours[i], p.theirs[i] = fds[0], fds[1]
 		}
-		// Only our end: O_NONBLOCK belongs to the open file, and a command
-		// that finds it on its stdout loses output (cat, tar and Node do).
+		// Set only our end: O_NONBLOCK belongs to the open file, and commands
+		// that find it on their stdout lose output (cat, tar and Node do).
 		if err = syscall.SetNonblock(p.ours[i], true); err != nil {
 			return p, err
 		}
@@ -50,23 +49,24 @@ func Open(wanted [3]bool) (p *Set, err error) {
 	return p, nil
 }
 
-// Null is a descriptor of /dev/null, opened before anything foreign runs: later a pipe may be in
-// its place, which would make us wait.
+// Null is a descriptor of /dev/null. It is opened before any command runs,
+// because a command could later put a pipe in its place, and opening that would
+// block us.
 var Null = sync.OnceValue(func() int {
 	fd, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return -1 // no command without input can start, and says so
+		return -1 // every command without input then fails to start with an error
 	}
 	return fd
 })
 
-// Close closes what is left.
+// Close closes the ends that are still open.
 func (p *Set) Close() {
 	closeAll(p.theirs[:])
 	closeAll(p.ours[:])
 }
 
-// CloseTheirs closes what the command has by now.
+// CloseTheirs closes the ends of the command after the command has got them.
 func (p *Set) CloseTheirs() { closeAll(p.theirs[:]) }
 
 func closeAll(fds []int) {
@@ -78,7 +78,8 @@ func closeAll(fds []int) {
 	}
 }
 
-// Take hands one of our ends over as a file; nil if there is none.
+// Take returns one of our ends as a file, or nil if there is none. The caller
+// owns the file.
 func (p *Set) Take(i int, name string) *os.File {
 	if p.ours[i] < 0 {
 		return nil
@@ -88,7 +89,7 @@ func (p *Set) Take(i int, name string) *os.File {
 	return f
 }
 
-// Files are theirs, for a fork.
+// Files returns the ends of the command, for a fork.
 func (p *Set) Files() []uintptr {
 	return []uintptr{uintptr(p.theirs[0]), uintptr(p.theirs[1]), uintptr(p.theirs[2])}
 }

@@ -1,8 +1,8 @@
 // Package port carries connections between the loopback of a sandbox and the
-// core. For each of them the core hands over the other half.
+// core. The core opens the other half of each connection.
 //
-// It must not listen, or connect, anywhere but on the loopback, and must not
-// look at what it carries.
+// It must listen and connect only on the loopback, and must not look at the
+// data.
 package port
 
 import (
@@ -25,22 +25,23 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
-// Ports are connections that wait for their other half from the core. The zero
-// value is ready.
+// Ports holds the connections that wait for their other half from the core. The
+// zero value is ready.
 type Ports struct {
 	mu      sync.Mutex
 	waiting map[stream.Label]chan net.Conn
-	numbers []uint32 // that we listen on
+	numbers []uint32 // the ports that we listen on
 }
 
-// supplyTime is how long the core may take to hand a connection over.
+// supplyTime is how long the core may take to supply a connection.
 const supplyTime = 10 * time.Second
 
 // maxPerPort is how many connections the sandbox can hold open on one port.
 const maxPerPort = 128
 
-// expect says that a connection of this label will come. It must be called
-// before the core is told of the label; cancel must be called at the end.
+// expect announces that a connection with this label will come. It must be
+// called before the core is told the label. The caller must call cancel at the
+// end.
 func (p *Ports) expect(l stream.Label) (got <-chan net.Conn, cancel func()) {
 	c := make(chan net.Conn, 1)
 	p.mu.Lock()
@@ -53,7 +54,7 @@ func (p *Ports) expect(l stream.Label) (got <-chan net.Conn, cancel func()) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.waiting, l)
-		select { // it came, and nobody took it
+		select { // the connection came, and nothing took it
 		case conn := <-c:
 			_ = conn.Close()
 		default:
@@ -61,7 +62,7 @@ func (p *Ports) expect(l stream.Label) (got <-chan net.Conn, cancel func()) {
 	}
 }
 
-// Supply gives a connection to who waits for it.
+// Supply passes a connection to the call that waits for it.
 func (p *Ports) Supply(l stream.Label, c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +75,7 @@ func (p *Ports) Supply(l stream.Label, c net.Conn) {
 	to <- c // has room
 }
 
-// Own is true for a socket that is ours.
+// Own reports whether a socket is one of ours.
 func (p *Ports) Own(s *pb.Socket) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,8 +84,9 @@ func (p *Ports) Own(s *pb.Socket) bool {
 	})
 }
 
-// Listen accepts on the loopback of the sandbox. Only there: the core decides
-// what a sandbox reaches, and the sandbox has no other network anyway.
+// Listen accepts connections on the loopback of the sandbox. It listens nowhere
+// else: the core decides what a sandbox reaches, and the sandbox has no other
+// network.
 func (p *Ports) Listen(q *pb.ListenRequest, st grpc.ServerStreamingServer[pb.ListenReply]) error {
 	listeners, port, err := listen(st.Context(), q.GetPort())
 	if err != nil {
@@ -124,8 +126,8 @@ func (p *Ports) Listen(q *pb.ListenRequest, st grpc.ServerStreamingServer[pb.Lis
 	}
 }
 
-// listen opens a port on the loopback, with IPv6 where there is one: "localhost"
-// means that to some programs.
+// listen opens a port on the loopback, also with IPv6 if there is IPv6, because
+// some programs take "localhost" for the IPv6 address.
 func listen(ctx context.Context, port uint32) (out []net.Listener, number uint32, err error) {
 	if port > 0xffff {
 		return nil, 0, fmt.Errorf("%w: port %d", fault.ErrInvalid, port)
@@ -148,11 +150,11 @@ func listen(ctx context.Context, port uint32) (out []net.Listener, number uint32
 	return out, number, nil
 }
 
-// acceptor carries connections of one port to the core, as long as the call of
-// Listen lasts.
+// acceptor carries connections of one port to the core while the call of Listen
+// lasts.
 type acceptor struct {
 	ports    *Ports
-	ctx      context.Context // of the call that owns this
+	ctx      context.Context // of the call to Listen
 	slots    chan struct{}
 	announce chan stream.ID
 }
@@ -201,7 +203,7 @@ func (a *acceptor) carry(inside net.Conn) {
 	splice(inside, outside)
 }
 
-// await waits for the core.
+// await waits until the core supplies the connection.
 func await(ctx context.Context, got <-chan net.Conn) (net.Conn, error) {
 	t := time.NewTimer(supplyTime)
 	defer t.Stop()
@@ -215,7 +217,8 @@ func await(ctx context.Context, got <-chan net.Conn) (net.Conn, error) {
 	}
 }
 
-// Dial is Listen the other way round. The connection comes after the answer.
+// Dial connects to a port of the sandbox. The core supplies its half of the
+// connection after the answer.
 func (p *Ports) Dial(ctx context.Context, q *pb.DialRequest) (*pb.DialReply, error) {
 	id, err := stream.ParseID(q.GetLabel())
 	if err != nil || q.GetPort() < 1 || q.GetPort() > 0xffff {
@@ -237,16 +240,16 @@ func (p *Ports) Dial(ctx context.Context, q *pb.DialRequest) (*pb.DialReply, err
 	go func() {
 		defer cancel()
 		defer inside.Close()
-		if outside, err := await(context.WithoutCancel(ctx), got); err == nil { // outlives the call
+		if outside, err := await(context.WithoutCancel(ctx), got); err == nil { // the connection outlives the call
 			splice(inside, outside)
 		}
 	}()
 	return &pb.DialReply{}, nil
 }
 
-// splice copies both ways until both directions have ended, passing on a
-// half-close, which protocols that end a request with EOF rely on. On Linux
-// io.Copy between two sockets is splice(2): the bytes never enter this process.
+// splice copies both ways until both directions have ended. It passes on a
+// half-close, because some protocols end a request with EOF. On Linux io.Copy
+// between two sockets uses splice(2), so the bytes never enter this process.
 func splice(a, b net.Conn) {
 	var back sync.WaitGroup
 	back.Go(func() { oneWay(a, b) })
@@ -261,5 +264,5 @@ func oneWay(dst, src net.Conn) {
 		_ = h.CloseWrite()
 		return
 	}
-	_, _ = dst.Close(), src.Close() // broken: the other direction is of no use
+	_, _ = dst.Close(), src.Close() // after an error the other direction is of no use
 }

@@ -13,33 +13,33 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/become"
 )
 
-// Detail is what is known of a process beyond its line in the table.
+// Detail is what is known of a process in addition to its line in the table.
 type Detail struct {
 	UID         uint32   // effective
 	CommandLine []byte   // zero bytes between arguments; at most 4096 bytes
-	Executable  string   // empty where it cannot be read
-	Folder      string   // where it works; empty where it cannot be read
+	Executable  string   // empty if it cannot be read
+	Folder      string   // its working folder; empty if it cannot be read
 	Inodes      []uint64 // of its sockets, if asked for
 }
 
 const (
 	maxCommandLine = 4096
-	maxDescriptors = 4096 // looked at per process
+	maxDescriptors = 4096 // the largest number looked at per process
 )
 
-// Look reads the details of a process; with sockets those, too. It must not run
-// on a goroutine that holds a thread.
+// Look reads the details of a process, and with sockets also those of its
+// sockets. It must not run on a goroutine that is locked to a thread.
 //
-// Where a process's executable and descriptors point may be read by who could
-// trace it: SYS_PTRACE, which nobody in the sandbox has, or equal ids and no
-// fewer capabilities. The ids that count are those for file access, and a
-// thread of ours may change these (SETUID, SETGID) without becoming open to
-// that user itself, whose rights go by our real ids. So a thread looks with the
-// process's own eyes. What runs under mixed ids, is not dumpable, or is in a
-// user namespace of its own, stays unread.
+// A process's executable and descriptors can be read only by a process that may
+// trace it: one with SYS_PTRACE, which nothing in the sandbox has, or one with
+// equal ids and no fewer capabilities. The ids that count are those for file
+// access. A thread of ours may set these (SETUID, SETGID) without letting that
+// user trace it, because the check for that user uses our real ids. So a thread
+// takes the ids of the process while it looks. A process that has mixed ids, is
+// not dumpable, or is in a user namespace of its own stays unread.
 //
-// It is a living thread that is asked: the first one loses all of this when it
-// ends, while the others go on with it.
+// It looks at a living thread, because the first thread loses all of this
+// information when it ends, while the others keep it.
 func Look(p Process, sockets bool) (d Detail) {
 	dir := p.dir() + "/task/" + strconv.Itoa(p.Thread)
 	buf := make([]byte, maxCommandLine)
@@ -61,10 +61,11 @@ func Look(p Process, sockets bool) (d Detail) {
 	return d
 }
 
-// ids are those a process has for all purposes.
+// ids are the ids that a process has for all purposes.
 type ids struct{ uid, gid uint32 }
 
-// identity reads the effective ids of a process; false if its others differ.
+// identity reads the effective ids of a process. same is false if its other ids
+// differ.
 func identity(dir string, buf []byte) (id ids, same bool) {
 	b, err := readAll(dir+"/status", buf)
 	if err != nil {
@@ -80,7 +81,7 @@ func identity(dir string, buf []byte) (id ids, same bool) {
 }
 
 // four reads the four numbers of a line of /proc/<pid>/status. The name of the
-// process comes before these lines, with newlines escaped by the kernel.
+// process comes before these lines, and the kernel escapes newlines in it.
 func four(status []byte, key string) (v [4]uint32, ok bool) {
 	_, line, found := bytes.Cut(status, []byte(key))
 	if !found {
@@ -101,7 +102,7 @@ func four(status []byte, key string) (v [4]uint32, ok bool) {
 	return v, true
 }
 
-// as runs f on a thread whose ids for file access are those of id.
+// as runs f on a thread whose ids for file access are set to id.
 func as(id ids, f func()) {
 	if os.Getuid() == int(id.uid) && os.Getgid() == int(id.gid) {
 		f()
@@ -112,10 +113,10 @@ func as(id ids, f func()) {
 	defer func() {
 		_ = unix.Setfsuid(os.Getuid())
 		_ = unix.Setfsgid(os.Getgid())
-		// Leaving id 0 drops the capabilities of file access of this thread.
+		// Leaving id 0 drops the thread's capabilities for file access.
 		_ = become.DropInheritable()
-		// The kernel has set it to fs.suid_dumpable, which somebody may have
-		// changed from 0.
+		// The kernel has set it to fs.suid_dumpable, which an administrator may
+		// have changed from 0.
 		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	}()
 	_ = unix.Setfsgid(int(id.gid))
@@ -123,7 +124,7 @@ func as(id ids, f func()) {
 	f()
 }
 
-// socketInodes reads which sockets a process holds.
+// socketInodes reads which sockets a process has open.
 func socketInodes(dir string) (inodes []uint64) {
 	fd, err := os.Open(dir)
 	if err != nil {
@@ -148,10 +149,10 @@ func socketInodes(dir string) (inodes []uint64) {
 	return inodes
 }
 
-// Runs says whether a process runs a file below one of the folders, which are
-// clean and absolute: as its executable or, for scripts, as its first argument
-// or the first after an interpreter. The arguments are the process's own claim:
-// a lie in them can only add it.
+// Runs reports whether a process runs a file below one of the folders, which
+// are clean and absolute paths. It looks at the executable and, for scripts, at
+// the first argument or the first one after an interpreter. A process can forge
+// its arguments, but can only make Runs true in this way.
 func (d Detail) Runs(folders []string) bool {
 	names := []string{strings.TrimSuffix(d.Executable, " (deleted)")}
 	for i, a := range bytes.SplitN(d.CommandLine, []byte{0}, 4) {

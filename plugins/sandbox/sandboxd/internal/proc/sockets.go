@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is something that listens in our network namespace.
+// Socket is a listening socket in our network namespace.
 type Socket struct {
 	Network string // tcp, udp, unix
 	Address string // ip:port, a path, or @name
@@ -30,15 +30,17 @@ const (
 	attributeName = 0  // UNIX_DIAG_NAME
 )
 
-// maxSockets is how many are listed: more than anybody honest has.
+// maxSockets is the largest number of sockets that are listed, far more than
+// usual programs open.
 const maxSockets = 1000
 
-// Listening lists what listens: TCP and Unix sockets that take connections, and
-// bound UDP sockets.
+// Listening lists TCP and Unix sockets that accept connections, and bound UDP
+// sockets.
 //
-// It asks the kernel over netlink. Reading /proc/net/tcp walks the hash table
-// of established connections, which all namespaces share and whose size goes
-// with the machine's memory: a millisecond, for an empty answer.
+// It asks the kernel over netlink. Reading /proc/net/tcp would walk the hash
+// table of established connections, which all namespaces share and whose size
+// depends on the machine's memory. That takes a millisecond even if there are
+// no sockets.
 func Listening() (out []Socket) {
 	add := func(s Socket) {
 		if len(out) < maxSockets {
@@ -75,7 +77,7 @@ func Listening() (out []Socket) {
 	return out
 }
 
-// dump sends one request and gives each answer to each.
+// dump sends one request and calls each with every answer.
 func dump(fd int, request []byte, each func([]byte)) {
 	q := make([]byte, unix.SizeofNlMsghdr, unix.SizeofNlMsghdr+len(request))
 	binary.NativeEndian.PutUint32(q[0:], uint32(len(q)+len(request)))
@@ -93,7 +95,8 @@ func dump(fd int, request []byte, each func([]byte)) {
 	}
 }
 
-// messages splits a datagram; false at the end of a dump.
+// messages splits a datagram into messages. It returns false at the end of a
+// dump.
 func messages(b []byte, each func([]byte)) bool {
 	for len(b) >= unix.SizeofNlMsghdr {
 		size := int(binary.NativeEndian.Uint32(b))
@@ -108,7 +111,7 @@ func messages(b []byte, each func([]byte)) bool {
 }
 
 // parseInet reads struct inet_diag_msg: family, state, timer, retrans, then
-// struct inet_diag_sockid with ports and addresses, and at its end the inode.
+// struct inet_diag_sockid with ports and addresses. The inode is at its end.
 func parseInet(m []byte, protocol byte) (s Socket, ok bool) {
 	if len(m) < inetMessage {
 		return s, false

@@ -1,7 +1,7 @@
 // Package proc looks at the processes of a sandbox through /proc and netlink.
 //
-// Processes choose some of the bytes that are read here (names, arguments), so
-// nothing may be parsed by what they wrote, and everything is cut short.
+// Processes choose some of the bytes that are read here (names, arguments). So
+// the parser must not rely on these bytes, and everything is cut to a limit.
 package proc
 
 import (
@@ -17,30 +17,30 @@ import (
 // Process is one line of the process table.
 type Process struct {
 	PID, Parent, Session  int
-	State                 byte // of all its threads together, see stat
-	Threads               int  // with those that have ended and are not collected yet
-	Thread                int  // one that lives, where there is one: the first, if it does
+	State                 byte // of all its threads, see stat
+	Threads               int  // including those that have ended and were not yet waited for
+	Thread                int  // a living thread if there is one: the first, if it lives
 	Comm                  []byte
 	Started               uint64 // clock ticks since boot
-	UserTicks, SystemTick uint64 // with those of children it waited for
+	UserTicks, SystemTick uint64 // including those of children it waited for
 	RSSPages              int64
 }
 
-// Zombie is true for a process that has ended, with all its threads, and is not
-// collected yet.
+// Zombie is true for a process that has ended with all its threads and was not
+// yet waited for.
 func (p Process) Zombie() bool { return p.State == 'Z' || p.State == 'X' }
 
-// Still is true for a process of which no thread runs, or will until somebody
-// else makes it: stopped, traced, or ended.
+// Still is true for a process that is stopped, traced or ended: none of its
+// threads runs, or will run until another process makes it.
 func (p Process) Still() bool {
 	return p.State == 'T' || p.State == 't' || p.Zombie()
 }
 
-// Moving is the first process that does not stand still, or nil. One that waits
-// for a child of vfork to execute or end, and cannot be stopped in that wait,
-// stands still if a child of its does.
+// Moving returns the first process that is not Still, or nil. A process in
+// vfork waits for its child to exec or end and cannot be stopped in that wait.
+// It counts as Still if one of its children is.
 func (t Table) Moving() *Process {
-	parents := map[int]bool{} // of what is stopped
+	parents := map[int]bool{} // parents of stopped processes
 	for _, p := range t {
 		if p.Still() && !p.Zombie() {
 			parents[p.Parent] = true
@@ -54,11 +54,11 @@ func (t Table) Moving() *Process {
 	return nil
 }
 
-// Table is the processes of our pid namespace without ourselves, by pid.
+// Table lists the processes of our pid namespace except ourselves, by pid.
 type Table []Process
 
-// List reads the table. It is whole, or an error: whoever can make reading fail,
-// for want of memory or descriptors, does not hide a process with it.
+// List reads the table. It returns the whole table or an error. So a process
+// cannot hide by using up the memory or descriptors that reading needs.
 func List() (Table, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -88,7 +88,7 @@ func List() (Table, error) {
 	return t, nil
 }
 
-// Stat reads one process; false if it is gone.
+// Stat reads one process. It returns false if the process is gone.
 func Stat(pid int) (Process, bool) {
 	p, err := stat(strconv.Itoa(pid), make([]byte, 1024))
 	return p, err == nil
@@ -109,11 +109,12 @@ func stat(pid string, buf []byte) (Process, error) {
 	return p, nil
 }
 
-// together is the state of a process whose first thread stands still, and one of
-// its living threads. The line of a process tells the state of its first thread
-// only: that one may end, or be stopped by a tracer, while others go on, and the
-// process must then be taken neither for dead nor for stopped. Threads can begin
-// and end while they are looked at: unless all of them were seen, it runs.
+// together returns the state of a process whose first thread is stopped or has
+// ended, and one of its living threads. The stat line of a process shows the
+// state of its first thread only. That thread may end, or be stopped by a
+// tracer, while others run, and the process must then not count as dead or
+// stopped. Threads can begin and end while they are read: unless all of them
+// were seen, the process counts as running.
 func together(p Process, buf []byte) (state byte, thread int) {
 	state, thread = p.State, p.PID
 	if p.Zombie() {
@@ -148,24 +149,24 @@ func together(p Process, buf []byte) (state byte, thread int) {
 	return state, thread
 }
 
-// rank orders states: that of a process is the highest of its threads'.
+// rank orders states. The state of a process is the highest of its threads.
 func rank(state byte) int {
 	switch state {
 	case 'Z', 'X':
 		return 0
 	case 't':
 		return 1
-	case 'T': // above traced: SIGCONT is for it
+	case 'T': // above traced, because SIGCONT resumes it
 		return 2
 	default:
 		return 3
 	}
 }
 
-// dir is where the kernel tells about a process.
+// dir is the folder of a process in /proc.
 func (p Process) dir() string { return "/proc/" + strconv.Itoa(p.PID) }
 
-// names are the entries of a folder.
+// names returns the entries of a folder.
 func names(dir string) ([]string, error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -175,7 +176,7 @@ func names(dir string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
-// gone says whether reading failed because the process has ended meanwhile.
+// gone reports whether reading failed because the process has ended.
 func gone(err error) bool { return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH) }
 
 // readAll reads a small file of /proc without the overhead of os.File.
@@ -202,9 +203,9 @@ func readAll(path string, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// parseStat reads a line of /proc/<pid>/stat. The kernel wrote it, but the
-// process chose its name, which may hold anything, parentheses and newlines
-// too: fields are counted from the last parenthesis.
+// parseStat reads a line of /proc/<pid>/stat. The kernel writes it, but the
+// process chooses its name, which may contain anything, including parentheses
+// and newlines. So fields are counted from the last parenthesis.
 func parseStat(b []byte) (p Process, ok bool) {
 	begin, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if begin < 1 || end < begin {
@@ -234,7 +235,7 @@ func number(b []byte) (uint64, bool) {
 	return n, err == nil
 }
 
-// Index finds processes by pid.
+// Index returns the processes by pid.
 func (t Table) Index() map[int]*Process {
 	m := make(map[int]*Process, len(t))
 	for i := range t {
@@ -243,9 +244,9 @@ func (t Table) Index() map[int]*Process {
 	return m
 }
 
-// Ancestors calls visit for p and each process above it, up to PID 1, until it
-// returns false. A table read while processes ended and began may hold a
-// circle: it is cut.
+// Ancestors calls visit for p and each process above it, up to PID 1, until
+// visit returns false. A table that was read while processes began and ended
+// may contain a cycle, so the number of steps is limited.
 func Ancestors(index map[int]*Process, p *Process, visit func(*Process) bool) {
 	for steps := 0; p != nil && steps <= len(index); steps++ {
 		if !visit(p) {

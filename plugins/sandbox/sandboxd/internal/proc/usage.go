@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Cgroup reads a number of our control group from the first of these files, of
-// version 2 or 1, that the backend shows. No number, and no limit, are 0.
+// Cgroup reads a number of our control group. It takes the first of these
+// files, of cgroup version 2 or 1, that exists. It returns 0 if there is no
+// number or no limit.
 func Cgroup(names ...string) int64 {
 	for _, n := range names {
 		b, err := os.ReadFile("/sys/fs/cgroup/" + n)
@@ -15,7 +16,7 @@ func Cgroup(names ...string) int64 {
 			continue
 		}
 		v, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-		if err != nil || v >= 1<<60 { // "max", or the word of version 1 for it
+		if err != nil || v >= 1<<60 { // "max", or the number that version 1 has for it
 			return 0
 		}
 		return v
@@ -23,7 +24,8 @@ func Cgroup(names ...string) int64 {
 	return 0
 }
 
-// Count is how many entries a folder of /proc has; 0 where it cannot be read.
+// Count returns how many entries a folder of /proc has, or 0 if it cannot be
+// read.
 func Count(dir string) int64 {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package ring holds the last bytes of a stream, so that a reader who was away
-// can go on where it was. A reader that is there is waited for, so it loses
-// nothing.
+// Package ring keeps the last bytes of a stream, so that a reader who was
+// disconnected can continue where it stopped. The writer waits for a connected
+// reader, so that reader loses nothing.
 //
-// It must not grow beyond its size, whatever is written.
+// It must not grow beyond its size.
 package ring
 
 import (
@@ -14,25 +14,25 @@ import (
 // Ring has one writer and one reader at a time.
 type Ring struct {
 	mu    sync.Mutex
-	moved sync.Cond // something below has changed
+	moved sync.Cond // signals a change of the fields below
 	size  int64     // largest length of buf
 	buf   []byte    // byte of offset o is at o % len(buf)
 	start int64     // offset of the oldest byte that is kept
 	end   int64     // offset of the next byte
 	ended bool
 
-	reader *Reader // who is waited for; nil: nobody
+	reader *Reader // the writer waits for it; nil: there is none
 }
 
-// New makes a ring of at most size bytes; it begins small.
+// New makes a ring of at most size bytes. The ring starts small and grows.
 func New(size int64) *Ring {
 	r := &Ring{size: size}
 	r.moved.L = &r.mu
 	return r
 }
 
-// Write keeps b, waiting for the reader, if there is one, rather than
-// overwriting what it has not had yet. It never fails.
+// Write stores b. If there is a reader, Write waits for it instead of
+// overwriting bytes that it has not read. It never fails.
 func (r *Ring) Write(b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +53,7 @@ func (r *Ring) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// put stores b, which is at most size long.
+// put stores b, which is at most size bytes long.
 func (r *Ring) put(b []byte) {
 	have := r.end - r.start
 	if want := min(have+int64(len(b)), r.size); want > int64(len(r.buf)) {
@@ -75,7 +75,7 @@ func (r *Ring) put(b []byte) {
 	r.start = max(r.start, r.end-int64(len(r.buf)))
 }
 
-// End says that nothing more will be written.
+// End marks the end of the stream: nothing more will be written.
 func (r *Ring) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r *Ring) End() {
 	r.moved.Broadcast()
 }
 
-// Bytes is a copy of what is kept.
+// Bytes returns a copy of the stored bytes.
 func (r *Ring) Bytes() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,16 +99,16 @@ func (r *Ring) copyAt(b []byte, at int64) {
 	}
 }
 
-// Reader reads a ring from some offset on.
+// Reader reads a ring from an offset on.
 type Reader struct {
 	r    *Ring
 	at   int64
 	gone bool
 }
 
-// Read takes the ring's reading over, from offset at, or from the oldest byte
-// that is kept; a negative offset, or one beyond the end, begins at the end. A
-// former reader ends with io.ErrClosedPipe.
+// Read returns a new reader from offset at, or from the oldest stored byte if
+// that is later. If at is negative or beyond the end, the reader begins at the
+// end. A former reader ends with io.ErrClosedPipe.
 func (r *Ring) Read(at int64) *Reader {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *Ring) Read(at int64) *Reader {
 	return r.reader
 }
 
-// Offset is that of the next byte.
+// Offset returns the offset of the next byte.
 func (d *Reader) Offset() int64 {
 	d.r.mu.Lock()
 	defer d.r.mu.Unlock()
@@ -131,8 +131,8 @@ func (d *Reader) Offset() int64 {
 }
 
 // Next waits for bytes, copies some of them to b and returns the offset of the
-// first. io.EOF is the end; io.ErrClosedPipe means that somebody else reads
-// now, or that Close was called.
+// first. io.EOF is the end. io.ErrClosedPipe means that another reader has
+// taken over or that Close was called.
 func (d *Reader) Next(ctx context.Context, b []byte) (n int, offset int64, err error) {
 	stop := context.AfterFunc(ctx, func() {
 		d.r.mu.Lock()
@@ -162,7 +162,7 @@ func (d *Reader) Next(ctx context.Context, b []byte) (n int, offset int64, err e
 	}
 }
 
-// Close lets the writer go on alone. Idempotent.
+// Close ends the reader: the writer no longer waits for it. Idempotent.
 func (d *Reader) Close() {
 	d.r.mu.Lock()
 	defer d.r.mu.Unlock()

@@ -126,7 +126,7 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 	a.res.Integrity, a.res.Reasons = outcome.Integrity(findings, verified)
 	scores := outcome.Scores(a.success, a.stages, func(name string) int { return len(a.task.Stage(name).Verifiers) })
 	facts := outcome.Facts{
-		Success: a.success, Stages: a.stages, Scores: scores, Stopped: stop, Violated: a.res.Integrity == record.Violated,
+		Success: a.success, Named: a.in.Cell.Success != nil, Stages: a.stages, Scores: scores, Stopped: stop, Violated: a.res.Integrity == record.Violated,
 	}
 	a.res.Outcome, a.res.Error = outcome.Outcome(facts)
 	if note := outcome.Undecided(facts, a.res.Outcome); note != "" {

@@ -135,6 +135,7 @@ func Scores(success task.Success, stages []Stage, verifiers func(stage string) i
 // Facts are all that the outcome of an attempt depends on.
 type Facts struct {
 	Success  task.Success
+	Named    bool    // the experiment names the score, not the task or its format
 	Stages   []Stage // of the task, in order, also those that were never run
 	Scores   map[string]float64
 	Stopped  *record.Error // cancelled or preempted; nil when neither
@@ -187,8 +188,10 @@ func verifiedAll(ss []Stage) bool {
 
 // rule applies the task's rule. A score that it names decides in the stages
 // that have it; in the others the verifiers' decisions do, and each of them
-// must pass. Nothing decides where the verifiers gave other scores alone. A stage that was not verified counts as a score of 0, or is not
-// passed where no stage has the score.
+// must pass. Nothing decides where the verifiers gave other scores alone and the
+// name is the format's; a name of the experiment's own is wrong then. A stage that
+// was not verified counts as a score of 0, or is not passed where no stage has
+// the score.
 func rule(f Facts) (record.Outcome, *record.Error) {
 	name := f.Success.Score
 	if name == "" {
@@ -204,7 +207,7 @@ func rule(f Facts) (record.Outcome, *record.Error) {
 			others = append(others, s)
 		}
 	}
-	if len(scored) == 0 && otherScores(f.Stages) {
+	if len(scored) == 0 && !f.Named && otherScores(f.Stages) {
 		return record.Scored, nil
 	}
 	for i := range others {

@@ -314,8 +314,13 @@ func TestAMissingScoreIsNamedWithThoseThatAreThere(t *testing.T) {
 	t.Parallel()
 	stages := []outcome.Stage{done("main", verdict("x", verifier.Scored, 1, 2))}
 	success := task.Success{Score: "acuracy", AtLeast: new(float64(1))}
-	facts := outcome.Facts{Success: success, Stages: stages, Scores: outcome.Scores(success, stages, one)}
+	facts := outcome.Facts{Success: success, Named: true, Stages: stages, Scores: outcome.Scores(success, stages, one)}
 	o, err := outcome.Outcome(facts)
+	if o != record.VerifierError || err == nil || !strings.Contains(err.Message, `"acuracy"`) || !strings.Contains(err.Message, `"a"`) {
+		t.Errorf("named by the experiment: %s, %+v; want verifier_error with the scores that are there", o, err)
+	}
+	facts.Named = false // the format names it
+	o, err = outcome.Outcome(facts)
 	note := outcome.Undecided(facts, o)
 	if o != record.Scored || err != nil || !strings.Contains(note, `the rule names score "acuracy", which no verifier gave`) ||
 		!strings.Contains(note, `The scores are "a", "b": write success { key = "a"`) {

@@ -20,15 +20,15 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/proc"
 )
 
-// turn is what is known of the time in which an agent could change things.
-// Guarded by daemon.mu.
+// turn describes the time in which an agent could change things. Guarded by
+// daemon.mu.
 type turn struct {
-	mark int64           // nanoseconds since 1970; 0: no agent has come
-	uids map[uint32]bool // of commands of sessions that are not the core's, since the last Quiesce
+	mark int64           // nanoseconds since 1970; 0: no agent was there yet
+	uids map[uint32]bool // user ids of commands of agents' sessions since the last Quiesce
 }
 
-// born is when this process began, before it wrote anything to the sandbox's
-// file system; nanoseconds since 1970, or 0.
+// born returns when this process began, before it wrote anything to the
+// sandbox's file system, in nanoseconds since 1970, or 0 if that is unknown.
 func born() int64 {
 	self, ok := proc.Stat(os.Getpid())
 	var boot, now unix.Timespec
@@ -39,7 +39,7 @@ func born() int64 {
 	return now.Nano() - boot.Nano() + int64(self.Started)*int64(tick) - int64(2*tick)
 }
 
-// Mark says that the agent's turn begins.
+// Mark records that the agent's turn begins.
 func (c *control) Mark(context.Context, *pb.MarkRequest) (*pb.MarkReply, error) {
 	now := changes.Moment()
 	c.d.mu.Lock()
@@ -48,14 +48,16 @@ func (c *control) Mark(context.Context, *pb.MarkRequest) (*pb.MarkReply, error) 
 	return &pb.MarkReply{}, nil
 }
 
-// search begins to look for changes. false: no agent has come.
+// search begins a search for changes. It returns false if no agent was there
+// yet.
 func (d *daemon) search() (*changes.Search, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return &changes.Search{After: d.turn.mark, Born: d.born}, d.turn.mark > 0
 }
 
-// Changes says what changed after Mark of what commands resolve to.
+// Changes lists the files that changed after Mark among those that commands
+// resolve to.
 func (c *control) Changes(_ context.Context, q *pb.ChangesRequest) (*pb.ChangesReply, error) {
 	reply := &pb.ChangesReply{}
 	s, ok := c.d.search()
@@ -100,7 +102,7 @@ func imageFolder(f changes.Folder) *pb.ImageFolder {
 	return out
 }
 
-// resolve compares what a command of q would resolve to.
+// resolve compares the files that a command of q would resolve to.
 func (d *daemon) resolve(s *changes.Search, q *pb.ChangesRequest) error {
 	own, err := entries(q.GetEnv())
 	if err != nil {
@@ -122,7 +124,7 @@ func (d *daemon) resolve(s *changes.Search, q *pb.ChangesRequest) error {
 	for _, program := range q.GetPrograms() {
 		at, err := lookPath(text(program), dir, env)
 		if err != nil {
-			continue // whoever starts it is told
+			continue // the attempt to start it will report this
 		}
 		if !path.IsAbs(at) {
 			at = path.Join(dir, at)
@@ -132,7 +134,7 @@ func (d *daemon) resolve(s *changes.Search, q *pb.ChangesRequest) error {
 	return nil
 }
 
-// variable is the value of one of K=V.
+// variable returns the value of the variable name in env.
 func variable(env []string, name string) string {
 	for _, e := range env {
 		if v, ok := strings.CutPrefix(e, name+"="); ok {
@@ -143,8 +145,8 @@ func variable(env []string, name string) string {
 }
 
 // altered compares the files that the command of a service names, and returns
-// all of the service's that were ever found to have changed. One that is gone
-// has changed.
+// all files of the service that were ever found to have changed. A file that is
+// gone has changed.
 func (d *daemon) altered(s *service) []string {
 	search, ok := d.search()
 	if !ok {
@@ -154,9 +156,9 @@ func (d *daemon) altered(s *service) []string {
 	return d.taint(s, search.Files)
 }
 
-// named compares what the command of a service names. Where it cannot even be
-// prepared any more (its user is gone, or its program), its first word is what
-// has changed.
+// named compares the files that the command of a service names. If the command
+// can no longer be prepared, because its user or program is gone, it reports
+// the command's first word as changed.
 func (d *daemon) named(s *service, search *changes.Search) changes.Place {
 	p, err := prepare(s.spec, defaults{dir: "/"})
 	if err != nil {
@@ -181,8 +183,8 @@ func (d *daemon) named(s *service, search *changes.Search) changes.Place {
 	return place
 }
 
-// taint remembers that files of a service changed: a later change of the task's
-// own does not make them the image's again.
+// taint remembers that files of a service changed. They stay on the list even
+// if the task itself changes them later.
 func (d *daemon) taint(s *service, files []string) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -194,8 +196,8 @@ func (d *daemon) taint(s *service, files []string) []string {
 	return slices.Clone(s.altered)
 }
 
-// suspects are the services that run and that an agent could have changed: by
-// their files, or by tracing them.
+// suspects returns the running services that an agent could have changed,
+// through their files or by tracing them.
 func (d *daemon) suspects() ([]*pb.ServiceChange, error) {
 	d.mu.Lock()
 	services := slices.Clone(d.services)
@@ -237,8 +239,8 @@ func (d *daemon) suspects() ([]*pb.ServiceChange, error) {
 	return list, nil
 }
 
-// runs compares what a service names, what its processes run, and what scripts
-// among that name in turn.
+// runs compares the files that a service names, the files that its processes
+// run, and the files that scripts among these name.
 func (d *daemon) runs(s *service, processes []proc.Detail) []string {
 	search, ok := d.search()
 	if !ok {
@@ -256,8 +258,8 @@ func (d *daemon) runs(s *service, processes []proc.Detail) []string {
 	return search.Files
 }
 
-// traceable says whether commands of an agent could trace one of some
-// processes: they ran under its user id, or root's, or could become root.
+// traceable reports whether an agent's commands could trace one of the
+// processes: they ran under its user id or root's, or could become root.
 func (d *daemon) traceable(processes []proc.Detail) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -268,9 +270,9 @@ func (d *daemon) traceable(processes []proc.Detail) bool {
 		slices.ContainsFunc(processes, func(p proc.Detail) bool { return d.turn.uids[p.UID] })
 }
 
-// rootForAll says whether the image has a program with which users become root
-// by the image's own rules. (su is everywhere, and asks for a password that
-// nobody has.)
+// rootForAll reports whether the image has sudo or doas, with which its users
+// may become root. su does not count: every image has it, and it asks for a
+// password that no account has.
 func rootForAll() bool {
 	for dir := range strings.SplitSeq(defaultPath, ":") {
 		for _, name := range []string{"sudo", "doas"} {

@@ -20,19 +20,19 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
 )
 
-// command is one program that was started for somebody: an Exec, a terminal or
-// a service.
+// command is one program that was started for an Exec, a terminal or a service.
 type command struct {
 	id      string
-	session *session // nil: a service
+	session *session // nil for a service
 	service string
-	started chan struct{} // closed when process is set, or never will be
+	started chan struct{} // closed when process is set or the start has failed
 	process *pid1.Process // nil if it did not start; read after started
 
 	timedOut, killed atomic.Bool
 	deadline         atomic.Pointer[deadline] // nil: none
 
-	// Of kept commands. done is closed when it has ended and the rings have.
+	// For kept commands. done is closed when the command and its rings have
+	// ended.
 	stdout, stderr *ring.Ring
 	terminal       *os.File // the master; its output is stdout
 	stdin          *pipe.Input
@@ -59,7 +59,7 @@ func (c *command) over() bool {
 	}
 }
 
-// exit says how it ended, after process.Ended.
+// exit returns how the command ended. It may be called after process.Ended.
 func (c *command) exit() *pb.Exit {
 	p := c.process
 	e := &pb.Exit{
@@ -72,17 +72,17 @@ func (c *command) exit() *pb.Exit {
 	return e
 }
 
-// origin says for whom a process was started.
+// origin says for which session or service a process was started.
 type origin struct{ session, service string }
 
-// plan is a command, ready to start.
+// plan is a command that is ready to start.
 type plan struct {
 	path string
 	argv []string
 	attr syscall.ProcAttr
 }
 
-// prepare makes a plan of what a client sent.
+// prepare makes a plan from a client's request.
 func prepare(spec *pb.ExecStart, def defaults, extra ...string) (*plan, error) {
 	argv := make([]string, len(spec.GetArgv()))
 	for i, a := range spec.GetArgv() {
@@ -109,7 +109,7 @@ func prepare(spec *pb.ExecStart, def defaults, extra ...string) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, _ := os.Hostname() // as engines do; without a name it is empty
+	name, _ := os.Hostname() // as container engines do; empty if there is no name
 	env := environment(append([]string{"PATH=" + defaultPath, "HOME=" + u.Home, "HOSTNAME=" + name}, extra...), def.env, own)
 	dir := text(spec.GetDir())
 	switch {
@@ -124,8 +124,9 @@ func prepare(spec *pb.ExecStart, def defaults, extra ...string) (*plan, error) {
 	}
 	p := &plan{path: path, argv: argv}
 	p.attr.Dir, p.attr.Env = dir, env
-	// Always set, for root too: sandboxd has an id of its own. Where the
-	// kernel denies setgroups (one id only) there is nothing to set.
+	// The credential is always set, also for root, because sandboxd has an id
+	// of its own. If the kernel denies setgroups (one id only), there is
+	// nothing to set.
 	p.attr.Sys = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{
 		Uid: u.UID, Gid: u.GID, Groups: u.Groups, NoSetGroups: oneID(),
 	}}
@@ -135,11 +136,11 @@ func prepare(spec *pb.ExecStart, def defaults, extra ...string) (*plan, error) {
 // oneID is true where only one user id is mapped.
 var oneID = sync.OnceValue(become.OneID)
 
-// start is the one place that starts foreign programs. The files are not
-// closed.
+// start is the only place that starts programs of the sandbox. It does not
+// close the files.
 func (d *daemon) start(c *command, p *plan, files []uintptr) error {
 	defer close(c.started)
-	release := pid1.Block() // before any lock: nobody who holds one may wait for a slot
+	release := pid1.Block() // before any lock: a goroutine that holds a lock must not wait for a slot
 	defer release()
 	d.starts.RLock()
 	defer d.starts.RUnlock()
@@ -164,7 +165,7 @@ func (d *daemon) start(c *command, p *plan, files []uintptr) error {
 	return nil
 }
 
-// ended forgets that a command runs.
+// ended removes a command from the running ones.
 func (d *daemon) ended(c *command) {
 	if t := c.deadline.Load(); t != nil {
 		t.stop()
@@ -181,7 +182,8 @@ func (d *daemon) ended(c *command) {
 	}
 }
 
-// startError tells apart what is missing: the kernel gives one number for all.
+// startError finds out what is missing, because the kernel returns the same
+// error number for all cases.
 func startError(p *plan, err error) error {
 	var st syscall.Stat_t
 	switch {
@@ -201,10 +203,10 @@ func startError(p *plan, err error) error {
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// lookPath finds argv[0] as execvp would, with the PATH the command will have.
+// lookPath finds argv[0] like execvp, with the PATH that the command will have.
 func lookPath(name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
-		return name, nil // relative to dir: the child has changed into it by then
+		return name, nil // relative to dir: the child changes into it before it executes the program
 	}
 	path := defaultPath
 	for _, e := range env {
@@ -230,7 +232,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("start %q: %w in PATH %q", name, sentinel, path)
 }
 
-// environment merges layers of K=V, later ones first in rank, keeping order.
+// environment merges layers of K=V. Later layers win; the order is kept.
 func environment(layers ...[]string) (out []string) {
 	at := map[string]int{}
 	for _, layer := range layers {
@@ -261,11 +263,11 @@ func entries(in [][]byte) ([]string, error) {
 
 func text(b []byte) string { return string(b) }
 
-// deadline is a command's timeout. It stands still while the sandbox is frozen:
-// that time is charged to nobody.
+// deadline is a command's timeout. Time in which the sandbox is frozen does not
+// count.
 type deadline struct {
 	mu      sync.Mutex
-	timer   *time.Timer // nil: stopped
+	timer   *time.Timer // nil if stopped
 	end     time.Time
 	left    time.Duration // while frozen
 	expired func()
@@ -286,7 +288,7 @@ func (d *deadline) stop() {
 	}
 }
 
-// freeze stops the clock; thaw lets it go on.
+// freeze stops the clock, and thaw starts it again.
 func (d *deadline) freeze() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

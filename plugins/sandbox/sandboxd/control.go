@@ -21,14 +21,14 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/proc"
 )
 
-// control serves the core.
+// control implements the service that the core calls.
 type control struct {
 	pb.UnimplementedSandboxControlServer
 	d   *daemon
 	own *own
 }
 
-// Hello begins the lease, and the core's own session if it is asked to.
+// Hello begins the lease and, if the core asks for it, the core's own session.
 func (c *control) Hello(ctx context.Context, q *pb.HelloRequest) (*pb.HelloReply, error) {
 	if err := c.renew(q.GetLeaseMs()); err != nil {
 		return nil, err
@@ -44,8 +44,9 @@ func (c *control) Hello(ctx context.Context, q *pb.HelloRequest) (*pb.HelloReply
 	return &pb.HelloReply{Version: Version, BoundingCapabilities: become.Bounding(), OneId: oneID(), Findings: c.d.findings}, nil
 }
 
-// Renew renews it, and takes care of what root of the sandbox can still do to
-// PID 1: what can be set back is set back, and the rest is an error.
+// Renew renews the lease. It also checks what root of the sandbox can still
+// change about PID 1: it restores what can be restored, and returns an error
+// for the rest.
 func (c *control) Renew(_ context.Context, q *pb.RenewRequest) (*pb.RenewReply, error) {
 	if err := c.renew(q.GetLeaseMs()); err != nil {
 		return nil, err
@@ -55,7 +56,8 @@ func (c *control) Renew(_ context.Context, q *pb.RenewRequest) (*pb.RenewReply, 
 	return &pb.RenewReply{}, c.d.untouched()
 }
 
-// untouched is an error if somebody has changed what PID 1 was given.
+// untouched returns an error if a process has changed the resources that PID 1
+// was given.
 func (d *daemon) untouched() error {
 	defer pid1.BlockControl()()
 	return d.own.Changed()
@@ -70,7 +72,7 @@ func (c *control) renew(ms int64) error {
 	return nil
 }
 
-// Listen opens a port, for as long as the call lasts.
+// Listen opens a port for as long as the call lasts.
 func (c *control) Listen(q *pb.ListenRequest, st grpc.ServerStreamingServer[pb.ListenReply]) error {
 	return c.d.ports.Listen(q, st)
 }
@@ -80,7 +82,7 @@ func (c *control) Dial(ctx context.Context, q *pb.DialRequest) (*pb.DialReply, e
 	return c.d.ports.Dial(ctx, q)
 }
 
-// table is the process table, with a slot for a call of the core.
+// table reads the process table, using a slot for calls of the core.
 func table() (proc.Table, error) {
 	defer pid1.BlockControl()()
 	t, err := proc.List()
@@ -90,7 +92,7 @@ func table() (proc.Table, error) {
 	return t, nil
 }
 
-// Stats says what the sandbox uses.
+// Stats returns the resources that the sandbox uses.
 func (c *control) Stats(context.Context, *pb.StatsRequest) (*pb.StatsReply, error) {
 	t, err := table()
 	if err != nil {
@@ -98,7 +100,7 @@ func (c *control) Stats(context.Context, *pb.StatsRequest) (*pb.StatsReply, erro
 	}
 	defer pid1.BlockControl()()
 	r := &pb.StatsReply{Processes: int64(len(t)), SandboxdGoroutines: int64(runtime.NumGoroutine())}
-	var own syscall.Rusage // of all that we have collected, and of what they had
+	var own syscall.Rusage // of all children that we have waited for, and theirs
 	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &own); err == nil {
 		r.CpuUserUs, r.CpuSystemUs = own.Utime.Nano()/1000, own.Stime.Nano()/1000
 	}
@@ -111,7 +113,7 @@ func (c *control) Stats(context.Context, *pb.StatsRequest) (*pb.StatsReply, erro
 	}
 	var fs unix.Statfs_t
 	if unix.Statfs("/", &fs) == nil {
-		r.DiskTotalBytes, r.DiskFreeBytes = int64(fs.Blocks)*fs.Bsize, int64(fs.Bavail)*fs.Bsize //nolint:unconvert // their sizes are the architecture's
+		r.DiskTotalBytes, r.DiskFreeBytes = int64(fs.Blocks)*fs.Bsize, int64(fs.Bavail)*fs.Bsize //nolint:unconvert // their sizes depend on the architecture
 	}
 	r.MemoryBytes = proc.Cgroup("memory.current", "memory/memory.usage_in_bytes")
 	r.MemoryPeakBytes = proc.Cgroup("memory.peak", "memory/memory.max_usage_in_bytes")
@@ -123,7 +125,7 @@ func (c *control) Stats(context.Context, *pb.StatsRequest) (*pb.StatsReply, erro
 	return r, nil
 }
 
-// Processes lists what runs.
+// Processes lists the running processes.
 func (c *control) Processes(context.Context, *pb.ProcessesRequest) (*pb.ProcessesReply, error) {
 	t, err := table()
 	if err != nil {
@@ -133,20 +135,20 @@ func (c *control) Processes(context.Context, *pb.ProcessesRequest) (*pb.Processe
 	return &pb.ProcessesReply{Processes: list, Unattributed: rest}, nil
 }
 
-// An answer must fit into a message, whatever the sandbox does: of so many
-// processes everything is told, with so many bytes of each text; of the others
-// what the kernel counts.
+// An answer must fit into a message, whatever the sandbox does. The first
+// maxDescribed processes are described in full, with at most maxText bytes of
+// each text. For the others only the kernel's process table is reported.
 const (
 	maxDescribed = 2000
 	maxText      = 1024
 	maxKilled    = 10_000 // in one answer
 )
 
-// describe says all that is known of processes; with sockets also what listens,
-// and what does so without being found out.
+// describe returns all that is known of processes. With sockets it also returns
+// their listening sockets, and as rest those whose process it could not find.
 func (d *daemon) describe(t proc.Table, sockets bool) (list []*pb.Process, rest []*pb.Socket) {
 	if len(t) == 0 {
-		return nil, nil // nobody else could listen
+		return nil, nil // there is no other process that could listen
 	}
 	defer pid1.BlockControl()()
 	listening := map[uint64]*pb.Socket{}
@@ -187,21 +189,21 @@ func (d *daemon) describe(t proc.Table, sockets bool) (list []*pb.Process, rest 
 
 func cut(b []byte) []byte { return b[:min(len(b), maxText)] }
 
-// printable makes hostile text fit for a string of a message.
+// printable makes text from the sandbox valid for a string field of a message.
 func printable(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
-// attribution returns a function that tells for whom a process of t runs: for
-// whom it, or the nearest process above it, or the leader of its kernel session,
-// was started. A number is trusted only while the command that got it has not
-// been collected; after that the kernel may give it to anybody, and a process
-// that waited for a service's number would pass for one.
+// attribution returns a function that tells for which session or service a
+// process of t runs: the one for which it, the nearest process above it, or the
+// leader of its kernel session was started. A pid counts only until its command
+// has been waited for. After that the kernel may reuse it, and an agent's
+// process could get a service's pid and count as that service.
 func (d *daemon) attribution(t proc.Table) func(*proc.Process) origin {
 	d.mu.Lock()
 	alive := make(map[int]origin, len(d.commands))
 	past := maps.Clone(d.past)
 	for c := range d.commands {
 		if c.over() {
-			if c.process != nil && c.session != nil { // its end has not been noted yet
+			if c.process != nil && c.session != nil { // its end has not been recorded yet
 				past[c.process.PID] = c.session.id
 			}
 			continue
@@ -229,10 +231,10 @@ func (d *daemon) attribution(t proc.Table) func(*proc.Process) origin {
 	}
 }
 
-// fewPast is how many ended commands are remembered without a thought.
+// fewPast is the number of ended commands up to which past is not pruned.
 const fewPast = 4096
 
-// prune forgets kernel sessions that no process has. The caller holds d.mu.
+// prune removes kernel sessions that no process is in. The caller holds d.mu.
 func (d *daemon) prune() {
 	t, err := proc.List()
 	if err != nil {

@@ -1,12 +1,13 @@
 // Package sandboxd is PID 1 of a sandbox. It connects to the core before any
-// foreign program runs and serves gRPC on the connections that the core makes.
+// program of the sandbox runs and serves gRPC on the connections that the core
+// makes.
 //
-// Everything else in the sandbox, root included, is hostile to it. So this
+// Everything else in the sandbox, including root, may be hostile. So this
 // package must not: listen where the sandbox could connect (except for a Listen
-// the core asked for), parse text from the sandbox (except for passwd lines and
-// the first line of a script), follow a path of the sandbox without openat2,
-// start a program through os/exec (package pid1), or leave a Go signal handler
-// installed that it can do without.
+// that the core asked for), parse text from the sandbox (except for passwd
+// lines and the first line of a script), follow a path of the sandbox without
+// openat2, start a program through os/exec (package pid1 does it), or leave a
+// Go signal handler installed that it does not need.
 package sandboxd
 
 import (
@@ -29,33 +30,34 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
-// Version is told to the core in Hello.
+// Version is sent to the core in Hello.
 const Version = "1"
 
-// Where a control folder is mounted, and what is in it.
+// Where a control folder is mounted, and its contents.
 const (
 	Path   = "/berth/sandboxd"
 	Socket = "/berth/sock"
 )
 
-// StreamArgument is the only argument there is: it makes sandboxd speak yamux on standard
-// input and output, where nothing can be mounted at /berth.
+// StreamArgument is the only argument: with it sandboxd speaks yamux on
+// standard input and output, for sandboxes in which nothing can be mounted at
+// /berth.
 const StreamArgument = "-stream"
 
-// firstLease bounds the time until the core's Hello.
+// firstLease limits the time until the core's Hello.
 const firstLease = 30 * time.Second
 
-// without is for tests, to show what each protection prevents.
+// without is set by tests that show what each protection prevents.
 var without pid1.Without
 
-// daemon is the state behind all connections.
+// daemon is the state that all connections share.
 type daemon struct {
 	reap     *pid1.Reaper
 	own      *pid1.Own
 	findings []string
 	born     int64 // see born()
 	lease    *time.Timer
-	over     chan error // why to end; has room for one
+	over     chan error // the reason to end; has room for one
 
 	ports port.Ports
 
@@ -63,32 +65,33 @@ type daemon struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
-	expected map[stream.ID]*attachment // announced by Attach, not handed over yet
-	commands map[*command]struct{}     // that run, of sessions and services
+	expected map[stream.ID]*attachment // announced by Attach, not connected yet
+	commands map[*command]struct{}     // running ones, of sessions and services
 	services []*service                // in the order of their first start
-	frozen   *freeze                   // nil: not frozen
+	frozen   *freeze                   // nil if not frozen
 	turn     turn
 
-	// past is the session, by kernel session, of commands that have ended.
-	// What they left is known by it, as long as the number is not used again:
-	// it informs and decides nothing.
+	// past maps kernel sessions of ended commands to the sessions that started
+	// them. It attributes processes that these commands left, until the kernel
+	// reuses the number. It is only for reports and decides nothing.
 	past      map[int]string
-	pastLimit int // of its length, before it is looked which of them are left
+	pastLimit int // the length of past at which it is pruned next
 }
 
-// Serves says whether Main with these arguments is the half of sandboxd that
-// serves.
+// Serves reports whether Main with these arguments is the second half of
+// sandboxd, which serves.
 func Serves(args []string) bool { return len(args) > 0 && args[0] == become.RunName }
 
-// Main is sandboxd, in either half: under any other name than become.RunName
-// it gives up privileges and executes itself under that name, which serves. For
-// the first half (see Serves) the caller has locked its goroutine to the first
-// thread in an init function. It exits with a non-zero status on an error.
+// Main runs sandboxd in either half. Under any name other than become.RunName
+// it gives up privileges and executes itself under that name; that second half
+// serves. For the first half (see Serves) the caller must have locked its
+// goroutine to the first thread in an init function. The process exits with a
+// non-zero status on an error.
 func Main(args []string) error {
 	var err error
 	if !Serves(args) {
 		path := Path
-		if len(args) > 1 && args[1] == StreamArgument { // there may be no /berth
+		if len(args) > 1 && args[1] == StreamArgument { // in this mode there may be no /berth
 			if path, err = os.Executable(); err != nil {
 				return fmt.Errorf("sandboxd: %w", err)
 			}
@@ -112,12 +115,12 @@ func Main(args []string) error {
 	return nil
 }
 
-// Run dials the core at socket twice and serves until it is gone or the lease
-// has run out. Then the caller must end the process, with which the kernel ends
-// the rest of the sandbox. An error means that there was no core to serve.
+// Run dials the core at socket twice and serves until the core is gone or the
+// lease has run out. Then the caller must end the process, and the kernel ends
+// the rest of the sandbox. An error means that Run could not connect to a core.
 //
 // The order matters: threads and signals are made safe before the first
-// connection, and nothing foreign runs before the core answers on it.
+// connection, and no program of the sandbox runs before the core answers on it.
 func Run(socket string) error {
 	d, err := newDaemon()
 	if err != nil {
@@ -138,7 +141,7 @@ func Run(socket string) error {
 	return d.wait()
 }
 
-// RunStream is Run on one byte stream to the core, which opens everything.
+// RunStream is Run on one byte stream. The core opens all connections on it.
 func RunStream(c io.ReadWriteCloser) error {
 	d, err := newDaemon()
 	if err != nil {
@@ -158,8 +161,8 @@ var (
 	errCore  = errors.New("the core is gone")
 )
 
-// newDaemon makes this process PID 1 of a sandbox, which it must be already:
-// elsewhere a kill of all processes would be just that.
+// newDaemon prepares this process, which must already be PID 1 of a sandbox.
+// Anywhere else, killing all processes would kill those of the machine.
 func newDaemon() (*daemon, error) {
 	if pid := os.Getpid(); pid != 1 {
 		return nil, fmt.Errorf("this is process %d, and must be PID 1 of a sandbox's own pid namespace: "+
@@ -172,7 +175,7 @@ func newDaemon() (*daemon, error) {
 		born: born(), turn: turn{uids: map[uint32]bool{}},
 	}
 	d.reap, d.own, d.findings = pid1.Settle(without)
-	_ = pipe.Null() // opened while it is what it seems to be
+	_ = pipe.Null() // opened before the sandbox can replace /dev/null
 	return d, nil
 }
 
@@ -184,7 +187,7 @@ func (d *daemon) stop(why error) {
 	}
 }
 
-// wait returns at the end; that the core is gone is no error.
+// wait returns at the end. It is no error if the core is gone.
 func (d *daemon) wait() error {
 	if err := <-d.over; !errors.Is(err, errCore) {
 		return err
@@ -192,7 +195,7 @@ func (d *daemon) wait() error {
 	return nil
 }
 
-// take takes connections until the core is gone.
+// take accepts connections until the core is gone.
 func (d *daemon) take(from stream.Taker) {
 	for controlled := false; ; {
 		l, c, err := from.Take()
@@ -205,7 +208,7 @@ func (d *daemon) take(from stream.Taker) {
 			d.attach(l.ID, c)
 		case stream.Accepted, stream.Dialed:
 			d.ports.Supply(l, c)
-		case stream.Control: // with descriptors sandboxd has dialed it
+		case stream.Control: // with descriptors sandboxd dials this one itself
 			if !controlled {
 				controlled = true
 				go d.serveControl(c)
@@ -224,15 +227,15 @@ func (d *daemon) serveControl(c net.Conn) {
 	pb.RegisterSandboxControlServer(s, &control{d: d, own: o})
 	pb.RegisterSandboxShellServer(s, o)
 	stream.ServeOn(s, c)
-	d.stop(errCore) // at once, whatever is being done for a core that is gone
+	d.stop(errCore) // ends at once, even if calls are still running
 }
 
-// dial makes a connection to the core and labels it. It is used twice, before
-// anything foreign runs: afterwards the core removes the socket.
+// dial connects to the core and sends the label. It is used twice, before any
+// program of the sandbox runs. Afterwards the core removes the socket.
 //
-// A daemon that dials later, with others able to connect, must expect EAGAIN: a
-// Unix connect does not wait when the listener's queue is full, and net.Dial
-// passes that on.
+// Dialing later, when other processes can connect, would have to handle EAGAIN:
+// a Unix connect does not wait when the listener's queue is full, and net.Dial
+// returns that error.
 func dial(path string, label stream.Label) (*net.UnixConn, error) {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -244,8 +247,8 @@ func dial(path string, label stream.Label) (*net.UnixConn, error) {
 	return c, nil
 }
 
-// closeStandardFiles points 0, 1 and 2 at /dev/null: a closed pipe of an
-// engine's log must not matter to us, and commands never inherit them.
+// closeStandardFiles points 0, 1 and 2 at /dev/null. So it does not matter if
+// an engine closes its log pipe, and commands never inherit these files.
 func closeStandardFiles() {
 	for fd := range 3 {
 		if pipe.Null() > 2 {
@@ -254,8 +257,8 @@ func closeStandardFiles() {
 	}
 }
 
-// standardStream is the byte stream on standard input and output, moved away
-// from there.
+// standardStream returns standard input and output as one byte stream, on other
+// descriptors.
 func standardStream() (io.ReadWriteCloser, error) {
 	var files [2]*os.File
 	for fd := range files {
@@ -270,7 +273,7 @@ func standardStream() (io.ReadWriteCloser, error) {
 	return duplex{files[0], files[1]}, nil
 }
 
-// duplex is two files that are one stream.
+// duplex joins two files into one stream.
 type duplex struct{ in, out *os.File }
 
 func (d duplex) Read(b []byte) (int, error)  { return d.in.Read(b) }

@@ -26,13 +26,13 @@ type shell struct {
 	defaults defaults
 }
 
-// keptOutput is how much of each output of a kept command waits for a join, in
-// bytes.
+// keptOutput is how many bytes of each output of a kept command are stored for
+// a join.
 const keptOutput = 256 << 10
 
 // Exec runs one command, or joins one. It ends when the command's first process
-// ends: a server that the command left in the background keeps its output pipe,
-// is drained into nothing, and holds up nobody.
+// ends. If the command left a server in the background, that server keeps its
+// output pipe and its output is discarded; Exec does not wait for it.
 func (h *shell) Exec(st pb.SandboxShell_ExecServer) error {
 	first, err := st.Recv()
 	if err == nil {
@@ -63,8 +63,7 @@ func (h *shell) Exec(st pb.SandboxShell_ExecServer) error {
 	return fmt.Errorf("%w: the first message is neither start nor join", fault.ErrInvalid)
 }
 
-// exec runs a command that lives as long as its call, unless the connection
-// breaks.
+// exec runs a command that ends with its call, unless the connection breaks.
 func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 	c := &command{id: spec.GetId(), session: h.conn.s, started: make(chan struct{})}
 	if err := h.readable(spec); err != nil {
@@ -123,7 +122,7 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 			return err
 		}
 		return st.Send(&pb.ExecReply{Is: &pb.ExecReply_Exit{Exit: exit}})
-	case <-h.conn.leave: // what is written from now on goes nowhere
+	case <-h.conn.leave: // output from now on is discarded
 		said()
 		go func() {
 			<-p.Ended
@@ -141,8 +140,9 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 	}
 }
 
-// swept is how a command ended, with what it left running, which is killed unless
-// known is nil, and with the files that it was to write.
+// swept returns how a command ended, with the processes that it left running
+// and the contents of the files that it was to write. It kills those processes
+// unless known is nil.
 func (h *shell) swept(c *command, spec *pb.ExecStart, known map[int64]uint64) (exit *pb.Exit, err error) {
 	exit = c.exit()
 	if known != nil {
@@ -158,8 +158,8 @@ func (h *shell) swept(c *command, spec *pb.ExecStart, known map[int64]uint64) (e
 	return exit, nil
 }
 
-// readable says whether the files that spec wants read fit into an answer and,
-// if it wants them unwritten, whether they are.
+// readable checks that the files that spec wants to read fit into an answer
+// and, if spec says that they must be unwritten, that they are.
 func (h *shell) readable(spec *pb.ExecStart) error {
 	left := int64(maxRead)
 	for _, q := range spec.GetRead() {
@@ -182,8 +182,8 @@ func (h *shell) readable(spec *pb.ExecStart) error {
 	return nil
 }
 
-// before is what runs now, start time by pid, if spec wants what its command
-// leaves swept; else nil.
+// before returns the running processes (start time by pid) if spec wants the
+// processes that its command leaves to be swept, else nil.
 func (h *shell) before(spec *pb.ExecStart) (map[int64]uint64, error) {
 	if !spec.GetSweep() {
 		return nil, nil //nolint:nilnil // nothing is to be swept
@@ -199,8 +199,8 @@ func (h *shell) before(spec *pb.ExecStart) (map[int64]uint64, error) {
 	return known, nil
 }
 
-// launch starts the command of spec with pipes, known to its session, and with
-// its timeout running. The caller takes our ends.
+// launch starts the command of spec with pipes and a running timeout, and adds
+// it to its session. The caller takes our ends of the pipes.
 func (h *shell) launch(c *command, spec *pb.ExecStart) (_ *pipe.Set, err error) {
 	defer func() { h.conn.s.starts(err) }()
 	p, err := prepare(spec, h.defaults)
@@ -233,7 +233,7 @@ func (h *shell) launch(c *command, spec *pb.ExecStart) (_ *pipe.Set, err error) 
 	return fds, nil
 }
 
-// execKept runs a command that outlives its call.
+// execKept runs a command that continues after its call.
 func (h *shell) execKept(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 	if spec.GetId() == "" {
 		return fmt.Errorf("%w: a command that is kept needs an id", fault.ErrInvalid)
@@ -275,8 +275,8 @@ func (d *daemon) tend(c *command, out, errs *pipe.Output) {
 	close(c.done)
 }
 
-// follow gives a client what a kept command says, until it has ended or the
-// client is gone. It leaves the command alone.
+// follow sends the output of a kept command to a client until the command has
+// ended or the client is gone. It never ends the command.
 func (h *shell) follow(st pb.SandboxShell_ExecServer, c *command, outAt, errAt int64, join bool) error {
 	out, errs := c.stdout.Read(outAt), c.stderr.Read(errAt)
 	defer out.Close()
@@ -291,7 +291,7 @@ func (h *shell) follow(st pb.SandboxShell_ExecServer, c *command, outAt, errAt i
 		}
 	}
 	go c.feed(st, h.conn)
-	// Either reader ends when the other one's client is gone, too.
+	// Each reader ends also when the client of the other one is gone.
 	open, shut := h.conn.until(st.Context())
 	defer shut()
 	ctx, cancel := context.WithCancelCause(open)
@@ -314,14 +314,14 @@ func (h *shell) follow(st pb.SandboxShell_ExecServer, c *command, outAt, errAt i
 		}
 		return err
 	}
-	<-c.done // at once: the rings have ended
+	<-c.done // does not wait long: the rings have ended
 	return to.send(&pb.ExecReply{Is: &pb.ExecReply_Exit{Exit: c.exit()}})
 }
 
 // errTaken tells a client that another one has joined.
 var errTaken = fmt.Errorf("%w: another client has joined", fault.ErrGone)
 
-// pass copies from a ring until its end; nil is the end.
+// pass copies from a ring until its end, and returns nil at the end.
 func pass(ctx context.Context, from *ring.Reader, send func(b []byte, offset int64) error) error {
 	b := make([]byte, 32<<10)
 	for {
@@ -341,8 +341,9 @@ func pass(ctx context.Context, from *ring.Reader, send func(b []byte, offset int
 	}
 }
 
-// feed passes standard input on until the client closes its side. One that is
-// gone closes it, too, unless the command is kept and may be joined again.
+// feed passes standard input on until the client closes its side. If the client
+// is gone, standard input is closed too, unless the command is kept and may be
+// joined again.
 func (c *command) feed(st pb.SandboxShell_ExecServer, conn *connection) {
 	for {
 		m, err := st.Recv()
@@ -396,7 +397,7 @@ func (h *shell) Signal(ctx context.Context, q *pb.SignalRequest) (*pb.SignalRepl
 	}
 }
 
-// kill kills what descends from c, and c, and notes that it was us.
+// kill kills c and all its descendants, and notes that we did it.
 func (d *daemon) kill(c *command) {
 	if !c.over() {
 		c.killed.Store(true)
@@ -404,8 +405,8 @@ func (d *daemon) kill(c *command) {
 	d.killTree(c.process)
 }
 
-// sender lets several goroutines send on one stream, and none after the call's
-// end.
+// sender lets several goroutines send on one stream, and drops what they send
+// after the call has ended.
 type sender struct {
 	mu    sync.Mutex
 	st    pb.SandboxShell_ExecServer

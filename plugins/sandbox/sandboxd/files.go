@@ -31,9 +31,9 @@ func (h *shell) in(name []byte) string {
 	return path.Clean(n)
 }
 
-// Upload extracts a tar that the host made. The names in it are checked once
-// more, and each file replaces what is at its name; it is never written through
-// a link.
+// Upload extracts a tar that the host made. It checks the names in it once
+// more. Each file replaces the one with its name; Upload never writes through a
+// link.
 func (h *shell) Upload(st grpc.ClientStreamingServer[pb.UploadRequest, pb.UploadReply]) error {
 	first, err := st.Recv()
 	if err != nil {
@@ -51,7 +51,7 @@ func (h *shell) Upload(st grpc.ClientStreamingServer[pb.UploadRequest, pb.Upload
 	if err != nil {
 		return err
 	}
-	defer unix.Close(root) //nolint:errcheck // a folder that was only looked at
+	defer unix.Close(root) //nolint:errcheck // a folder that was only read
 	data := &received{rest: first.GetData(), next: func() ([]byte, error) {
 		m, end := st.Recv()
 		return m.GetData(), end
@@ -67,7 +67,7 @@ func (h *shell) Upload(st grpc.ClientStreamingServer[pb.UploadRequest, pb.Upload
 	return st.SendAndClose(&pb.UploadReply{Entries: report.Entries, Bytes: report.Bytes})
 }
 
-// target opens the folder of an upload, making what is missing of it.
+// target opens the folder of an upload and makes missing folders.
 func (h *shell) target(dir, user string) (int, passwd.User, error) {
 	defer pid1.Block()()
 	u, err := passwd.Resolve(user)
@@ -79,8 +79,8 @@ func (h *shell) target(dir, user string) (int, passwd.User, error) {
 	return root, u, err
 }
 
-// makeDir opens an absolute folder, through links of the sandbox, making what
-// is missing of it.
+// makeDir opens an absolute folder, following links of the sandbox, and makes
+// missing folders.
 func makeDir(dir string, o beneath.Owner) (int, error) {
 	missing := ""
 	for at := dir; ; at = path.Dir(at) {
@@ -103,14 +103,14 @@ func makeDir(dir string, o beneath.Owner) (int, error) {
 	}
 }
 
-// Download sends a file or folder. The host treats the stream as hostile.
+// Download sends a file or folder. The host must not trust the stream.
 func (h *shell) Download(q *pb.DownloadRequest, st grpc.ServerStreamingServer[pb.DownloadReply]) error {
 	name := h.in(q.GetPath())
 	dir, base, err := locate(name, q.GetFollow())
 	if err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}
-	defer unix.Close(dir) //nolint:errcheck // a folder that was only looked at
+	defer unix.Close(dir) //nolint:errcheck // a folder that was only read
 	w := &sent{st: st}
 	how := archive.Packing{Limits: archive.Limits{Bytes: q.GetMaxBytes(), Entries: q.GetMaxEntries()}, Block: pid1.Block}
 	if _, err = archive.Pack(w, dir, base, how); err != nil {
@@ -119,11 +119,11 @@ func (h *shell) Download(q *pb.DownloadRequest, st grpc.ServerStreamingServer[pb
 	return w.flush()
 }
 
-// locate opens the folder that holds name and returns name's last part, "." for
-// a folder. With follow a link is followed, a few times.
+// locate opens the folder that holds name and returns name's last part, or "."
+// for a folder. With follow it follows links, up to the kernel's limit.
 func locate(name string, follow bool) (dir int, base string, err error) {
 	defer pid1.Block()()
-	for range 40 { // as many as the kernel does
+	for range 40 { // the kernel's limit
 		parent, last := path.Split(name)
 		if last == "" {
 			last = "."
@@ -161,14 +161,14 @@ func readlink(dir int, name string) (string, error) {
 	return string(b[:n]), nil
 }
 
-// Stat looks at one name.
+// Stat describes one file or folder.
 func (h *shell) Stat(_ context.Context, q *pb.StatRequest) (*pb.StatReply, error) {
 	name := h.in(q.GetPath())
 	dir, base, err := locate(name, q.GetFollow())
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", name, err)
 	}
-	defer unix.Close(dir) //nolint:errcheck // a folder that was only looked at
+	defer unix.Close(dir) //nolint:errcheck // a folder that was only read
 	var st unix.Stat_t
 	if err = unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, fmt.Errorf("%q: %w", name, fault.Errno(err))
@@ -196,11 +196,12 @@ func infoOf(st *unix.Stat_t) *pb.FileInfo {
 	}
 	return &pb.FileInfo{
 		Kind: kind, Bytes: st.Size, Mode: st.Mode & 0o7777, Uid: st.Uid, Gid: st.Gid,
-		ModifiedNs: st.Mtim.Nano(), Links: int64(st.Nlink), //nolint:unconvert // its size is the architecture's
+		ModifiedNs: st.Mtim.Nano(), Links: int64(st.Nlink), //nolint:unconvert // its size depends on the architecture
 	}
 }
 
-// maxRead bounds Read, in bytes: its answer is one message.
+// maxRead is the largest number of bytes that Read returns, because its answer
+// is one message.
 const maxRead = 16 << 20
 
 // Read reads a regular file, following no link in any part of its path.
@@ -208,7 +209,7 @@ func (c *control) Read(_ context.Context, q *pb.ReadRequest) (*pb.ReadReply, err
 	return readRegular(q)
 }
 
-// Read is that of the core, for a session that grades.
+// Read is control.Read for a session that grades.
 func (h *shell) Read(_ context.Context, q *pb.ReadRequest) (*pb.ReadReply, error) {
 	if !h.defaults.grading {
 		return nil, fmt.Errorf("%w: read is for a session that grades", fault.ErrDenied)
@@ -230,7 +231,7 @@ func readRegular(q *pb.ReadRequest) (*pb.ReadReply, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(root) //nolint:errcheck // a folder that was only looked at
+	defer unix.Close(root) //nolint:errcheck // a folder that was only read
 	fd, st, err := beneath.File(root, name[1:])
 	if err != nil {
 		return nil, err
@@ -247,7 +248,7 @@ func readRegular(q *pb.ReadRequest) (*pb.ReadReply, error) {
 	return &pb.ReadReply{Data: data, Info: infoOf(&st)}, nil
 }
 
-// received is an io.Reader over messages.
+// received is an io.Reader over received messages.
 type received struct {
 	next func() ([]byte, error)
 	rest []byte
@@ -266,7 +267,7 @@ func (r *received) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// sent is an io.Writer that makes messages of a good size.
+// sent is an io.Writer that sends messages of a good size.
 type sent struct {
 	st  grpc.ServerStreamingServer[pb.DownloadReply]
 	buf []byte
@@ -287,6 +288,6 @@ func (s *sent) flush() error {
 		return nil
 	}
 	err := s.st.Send(&pb.DownloadReply{Data: s.buf})
-	s.buf = s.buf[:0] // Send has encoded it: the server takes no reference to a message's bytes
+	s.buf = s.buf[:0] // Send has encoded it and keeps no reference to the bytes
 	return err
 }

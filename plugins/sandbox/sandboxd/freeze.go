@@ -14,26 +14,28 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/proc"
 )
 
-// freeze is a frozen sandbox.
+// freeze is the state of a frozen sandbox.
 type freeze struct {
-	already map[int]uint64 // what was stopped before, by pid, with when it began; stays so
+	already map[int]uint64 // processes stopped before, start time by pid; Thaw leaves them stopped
 }
 
-// How long processes may take: one in an uninterruptible wait stops late.
+// How long to wait for processes to stop. One in an uninterruptible wait stops
+// late.
 const (
 	freezeTime = 5 * time.Second
 	restTime   = 2 * time.Second
 	killTime   = 10 * time.Second
 )
 
-// Freeze stops parents before children, and each generation for good before
-// the next. A shell waiting for its foreground job is woken by its own SIGSTOP,
-// and before it stops it looks at its children once more: were the job stopped
-// by then, the shell would take the terminal from it after Thaw ("Stopped").
+// Freeze stops parents before children, and waits for each generation to stop
+// before it stops the next. A shell that waits for its foreground job is woken
+// by its own SIGSTOP, and checks its children once more before it stops. If the
+// job were already stopped then, the shell would take the terminal from it
+// after Thaw ("Stopped").
 //
-// What the walk missed is caught by kill(-1): from PID 1 it reaches every
-// process of the namespace but ourselves, and a fork that is under way is
-// restarted after it, so nothing slips through.
+// kill(-1) then catches the processes that the walk missed: from PID 1 it
+// reaches every process of the namespace except ourselves. The kernel restarts
+// a fork that is in progress after the signal, so no process escapes.
 func (c *control) Freeze(context.Context, *pb.FreezeRequest) (*pb.FreezeReply, error) {
 	begin := time.Now()
 	frozen, first := c.d.noStarts()
@@ -56,7 +58,7 @@ func (c *control) Freeze(context.Context, *pb.FreezeRequest) (*pb.FreezeReply, e
 	}, nil
 }
 
-// stoppedNow is what is stopped in t, by pid, with when it began.
+// stoppedNow returns the stopped processes in t, start time by pid.
 func stoppedNow(t proc.Table) map[int]uint64 {
 	stopped := map[int]uint64{}
 	for _, p := range t {
@@ -96,8 +98,8 @@ func stopAll(t proc.Table, within time.Duration) (_ proc.Table, moving *proc.Pro
 	}
 }
 
-// contAll lets processes go on, but those that were stopped before. Children go
-// first: a shell that wakes before its job would find it stopped.
+// contAll continues processes, except those that were stopped before. Children
+// go first: a shell that wakes before its job would find the job stopped.
 func contAll(t proc.Table, already map[int]uint64) {
 	generations := t.Generations()
 	slices.Reverse(generations)
@@ -122,7 +124,7 @@ func (d *daemon) atRest(do func(proc.Table) error) error {
 	if err != nil {
 		return err
 	}
-	if frozen || errors.Is(syscall.Kill(-1, 0), syscall.ESRCH) { // nobody is there who could hide
+	if frozen || errors.Is(syscall.Kill(-1, 0), syscall.ESRCH) { // there are no other processes
 		return do(t)
 	}
 	already := stoppedNow(t)
@@ -132,15 +134,15 @@ func (d *daemon) atRest(do func(proc.Table) error) error {
 		}
 	}()
 	// A process that does not stop, as in an uninterruptible wait, is in the
-	// table: that is all that is asked for here.
+	// table. That is enough here.
 	if t, _, err = stopAll(t, restTime); err != nil {
 		return err
 	}
 	return do(t)
 }
 
-// noStarts begins a freeze: no program of ours is being started from its return
-// on, and the clocks of those that run stand still.
+// noStarts begins a freeze. After it returns no start of a program is in
+// progress, and the timeouts of running commands are paused.
 func (d *daemon) noStarts() (f *freeze, first bool) {
 	d.starts.Lock()
 	defer d.starts.Unlock()
@@ -158,7 +160,7 @@ func (d *daemon) noStarts() (f *freeze, first bool) {
 	return d.frozen, true
 }
 
-// stopGeneration stops processes and waits briefly; Freeze waits for those that
+// stopGeneration stops processes and waits briefly. Freeze waits for those that
 // take longer.
 func stopGeneration(generation []proc.Process) {
 	for _, p := range generation {
@@ -174,7 +176,7 @@ func stopGeneration(generation []proc.Process) {
 	}
 }
 
-// Thaw continues what Freeze stopped.
+// Thaw continues the processes that Freeze stopped.
 func (c *control) Thaw(context.Context, *pb.ThawRequest) (*pb.ThawReply, error) {
 	d := c.d
 	t, err := table()
@@ -196,7 +198,7 @@ func (c *control) Thaw(context.Context, *pb.ThawRequest) (*pb.ThawReply, error) 
 	return &pb.ThawReply{}, nil
 }
 
-// Quiesce kills until nothing is left, and says what there was.
+// Quiesce kills all processes until none is left, and returns what it killed.
 func (c *control) Quiesce(context.Context, *pb.QuiesceRequest) (*pb.QuiesceReply, error) {
 	t, err := table()
 	if err != nil {
@@ -209,9 +211,9 @@ func (c *control) Quiesce(context.Context, *pb.QuiesceRequest) (*pb.QuiesceReply
 		c.d.reap.Collect()
 		if errors.Is(err, syscall.ESRCH) {
 			c.d.mu.Lock()
-			clear(c.d.turn.uids) // nobody is left who could trace what is started now
+			clear(c.d.turn.uids) // no process is left that could trace programs started from now on
 			c.d.mu.Unlock()
-			return &pb.QuiesceReply{Killed: before}, nil // nobody was left to kill, zombies included
+			return &pb.QuiesceReply{Killed: before}, nil // there was nothing to kill, not even zombies
 		}
 		if time.Since(begin) > killTime {
 			return nil, fmt.Errorf("%w: processes do not die", fault.ErrTimeout)
@@ -251,7 +253,7 @@ func (d *daemon) killTree(p *pid1.Process) {
 		}
 		grew = stopTree(t, p.PID, found)
 	}
-	// The root last: when its command is seen to have ended, the rest is dead.
+	// The root comes last: once its command has ended, all others are dead.
 	delete(found, p.PID)
 	for pid := range found {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -266,7 +268,8 @@ func (d *daemon) killTree(p *pid1.Process) {
 	_ = d.reap.Signal(p, syscall.SIGKILL, true)
 }
 
-// stopTree stops what belongs to root and is not in found yet, and adds it.
+// stopTree stops the processes that belong to root and are not in found yet,
+// and adds them.
 func stopTree(t proc.Table, root int, found map[int]bool) (grew bool) {
 	index := t.Index()
 	for i := range t {

@@ -19,9 +19,9 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
 )
 
-// Fresh creates each folder new. What exists there is moved aside with its
-// content, so that an open descriptor or a working folder in it does not lead
-// to the new one.
+// Fresh creates each folder new. If it exists, it is moved aside with its
+// content, so that a descriptor or a working folder in it does not lead to the
+// new folder.
 func (c *control) Fresh(_ context.Context, q *pb.FreshRequest) (*pb.FreshReply, error) {
 	mode := q.GetMode()
 	if mode == 0 {
@@ -52,7 +52,7 @@ type freshener struct {
 	reply *pb.FreshReply
 }
 
-// make creates one folder. Real folders above it stay; a link or file in place
+// make creates one folder. Real folders above it stay. A link or file in place
 // of a parent folder is moved aside.
 func (f *freshener) make(name string) error {
 	at, err := beneath.Dir("/")
@@ -90,8 +90,9 @@ func (f *freshener) make(name string) error {
 	return nil
 }
 
-// folder makes and opens one folder: the last part as asked for, one above it
-// as root's. It may be there already, if it could not be moved.
+// folder makes and opens one folder: the last part with the wanted owner and
+// mode, parts above it as root's. It may exist already if it could not be
+// moved.
 func (f *freshener) folder(at int, part string, last bool) (int, error) {
 	owner, mode := beneath.Owner{}, uint32(0o755)
 	if last {
@@ -104,7 +105,7 @@ func (f *freshener) folder(at int, part string, last bool) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	// Owner before mode: chown clears the set-id bits.
+	// Set the owner before the mode, because chown clears the set-id bits.
 	if err := errors.Join(owner.Chown(fd), unix.Fchmod(fd, mode)); err != nil {
 		_ = unix.Close(fd)
 		return -1, err
@@ -112,11 +113,11 @@ func (f *freshener) folder(at int, part string, last bool) (int, error) {
 	return fd, nil
 }
 
-// asideTries bounds the search for a free name.
+// asideTries limits the search for a free name.
 const asideTries = 8
 
-// away moves part aside, under a random name: no program can have taken it
-// before. A mount point cannot be moved: it is emptied.
+// away moves part aside to a random name, so that no program can have taken the
+// name before. A mount point cannot be moved, so it is emptied.
 func (f *freshener) away(at int, part, full string) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(at, part, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -130,11 +131,11 @@ func (f *freshener) away(at int, part, full string) error {
 		}
 		moved.Entries = n
 		if n == 0 && unix.Unlinkat(at, part, unix.AT_REMOVEDIR) == nil {
-			return nil // an empty folder is nothing to report
+			return nil // an empty folder need not be reported
 		}
 	}
 	for range asideTries {
-		// A part may be as long as a name can be: only so much of it is kept.
+		// A part may be as long as the longest name, so it is cut.
 		aside := fmt.Sprintf("%.200s.aside-%s", part, rand.Text())
 		err := unix.Renameat2(at, part, at, aside, unix.RENAME_NOREPLACE)
 		switch {
@@ -166,14 +167,14 @@ func entriesOf(at int, part string) (int64, error) {
 	}
 	d := os.NewFile(uintptr(fd), part)
 	defer d.Close()
-	names, err := d.Readdirnames(100_000) // more is enough to know
+	names, err := d.Readdirnames(100_000) // a larger number makes no difference
 	if len(names) == 0 && err != nil && err.Error() != "EOF" {
 		return 0, err
 	}
 	return int64(len(names)), nil
 }
 
-// empty removes what is in a folder.
+// empty removes the contents of a folder.
 func empty(at int, part string, depth int) error {
 	if depth > 256 {
 		return fmt.Errorf("%w: too deep to be emptied", fault.ErrUnsafe)

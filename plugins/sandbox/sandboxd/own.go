@@ -11,8 +11,8 @@ import (
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 )
 
-// own is the core's session on the control connection: what an Attach without a
-// label made of it, or nothing yet.
+// own is the core's session on the control connection, made by an Attach
+// without a label. It is empty until then.
 type own struct {
 	pb.UnimplementedSandboxShellServer
 	atomic.Pointer[shell]
@@ -25,7 +25,7 @@ func (o *own) session() (*shell, error) {
 	return nil, fmt.Errorf("%w: this connection has no session: Attach comes first", fault.ErrInvalid)
 }
 
-// unary and streamed carry a call over to the session.
+// unary and streamed pass a call on to the session.
 func unary[Q, R any](ctx context.Context, o *own, q Q, do func(*shell, context.Context, Q) (R, error)) (r R, err error) {
 	h, err := o.session()
 	if err != nil {

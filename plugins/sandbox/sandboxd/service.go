@@ -10,17 +10,17 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
 )
 
-// service is a program of the task: the image's entrypoint, a daemon. It is
-// never counted as left by the agent.
+// service is a program of the task: the image's entrypoint or a daemon. It
+// never counts as left by the agent.
 type service struct {
 	name   string
 	spec   *pb.ExecStart
-	output *ring.Ring // over all its runs
+	output *ring.Ring // of all its runs
 
 	// Guarded by daemon.mu.
 	command *command // the last run
 	starts  int64
-	altered []string // files of it that changed after Mark
+	altered []string // its files that changed after Mark
 }
 
 const (
@@ -28,7 +28,7 @@ const (
 	maxServices   = 256
 )
 
-// StartService starts one that is not there, or that has ended.
+// StartService starts a service that does not exist yet or has ended.
 func (c *control) StartService(_ context.Context, q *pb.StartServiceRequest) (*pb.StartServiceReply, error) {
 	spec := q.GetCommand()
 	if q.GetName() == "" || spec == nil {
@@ -67,7 +67,7 @@ func (c *control) StartService(_ context.Context, q *pb.StartServiceRequest) (*p
 	return &pb.StartServiceReply{Pid: int64(s.command.process.PID)}, nil
 }
 
-// run starts s. Calls of the core come one after the other.
+// run starts s. The core calls it one at a time.
 func (d *daemon) run(s *service) error {
 	p, err := prepare(s.spec, defaults{dir: "/"})
 	if err != nil {
@@ -100,7 +100,8 @@ func (d *daemon) run(s *service) error {
 	return nil
 }
 
-// RestartServices starts what does not run, and is still what it was.
+// RestartServices starts the services that have ended and whose files are
+// unchanged.
 func (c *control) RestartServices(context.Context, *pb.RestartServicesRequest) (*pb.RestartServicesReply, error) {
 	d, reply := c.d, &pb.RestartServicesReply{}
 	d.mu.Lock()
@@ -128,7 +129,7 @@ func (c *control) RestartServices(context.Context, *pb.RestartServicesRequest) (
 	return reply, nil
 }
 
-// Services says how each one is.
+// Services returns the state of each service.
 func (c *control) Services(context.Context, *pb.ServicesRequest) (*pb.ServicesReply, error) {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()

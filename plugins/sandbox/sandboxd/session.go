@@ -16,28 +16,29 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
-// session is one agent or verifier: what it started by id, from the first
-// Attach to the sandbox's end. Connections come and go.
+// session is one agent or verifier. It keeps the commands that it started, by
+// id, from the first Attach to the sandbox's end, over any number of
+// connections.
 type session struct {
 	id   string
-	ours bool // the core's own, or a verifier's: not an agent's
+	ours bool // the core's own or a verifier's, not an agent's
 
 	mu    sync.Mutex
 	conns map[*connection]struct{}
-	known map[string]*command // by id: what runs, and what is kept
+	known map[string]*command // by id: running and kept ones
 	order []*command          // kept ones, oldest first
 
-	started uint64 // programs
-	refused string // why the first that could not be started was not
+	started uint64 // number of programs
+	refused string // why the first program that could not be started failed
 }
 
-// attachment is what an Attach announced.
+// attachment is a connection that an Attach announced.
 type attachment struct {
 	session  *session
 	defaults defaults
 }
 
-// defaults are what a session's commands have unless they say otherwise.
+// defaults apply to a session's commands unless a command sets its own.
 type defaults struct {
 	user string
 	dir  string
@@ -51,8 +52,8 @@ type connection struct {
 	net.Conn
 	s      *session
 	server *grpc.Server
-	ended  chan struct{} // no call is being carried out any more
-	leave  chan struct{} // closed: access is being cut; nil: it never is
+	ended  chan struct{} // closed when no call is in progress any more
+	leave  chan struct{} // closed when access is being cut; nil: it never is
 
 	mu    sync.Mutex
 	cut   bool
@@ -61,11 +62,11 @@ type connection struct {
 
 // call is one Exec that runs on a connection.
 type call struct {
-	ctx  context.Context // of the stream, asked once, at the end of the connection
+	ctx  context.Context // of the stream, checked once, at the end of the connection
 	lost bool            // the connection ended before the call did
 }
 
-// maxSessions is more than an attempt has; the core makes them.
+// maxSessions is more than the core makes in an attempt.
 const maxSessions = 1024
 
 // Attach announces a connection, or makes this one serve a session.
@@ -105,8 +106,8 @@ func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachRepl
 		d.expected[id] = &attachment{session: s, defaults: def}
 		return &pb.AttachReply{}, nil
 	}
-	// Not one of the session's connections, which Detach closes. With this one
-	// sandboxd itself ends.
+	// This connection is not added to the session's connections, which Detach
+	// closes: sandboxd itself ends with this one.
 	conn := &connection{s: s, calls: map[*call]struct{}{}}
 	if !c.own.CompareAndSwap(nil, &shell{d: d, conn: conn, defaults: def}) {
 		return nil, fmt.Errorf("%w: a session on the control connection", fault.ErrExists)
@@ -114,7 +115,7 @@ func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachRepl
 	return &pb.AttachReply{}, nil
 }
 
-// attach serves a connection that the core handed over.
+// attach serves a connection from the core.
 func (d *daemon) attach(id stream.ID, c net.Conn) {
 	d.mu.Lock()
 	a := d.expected[id]
@@ -139,14 +140,14 @@ func (d *daemon) attach(id stream.ID, c net.Conn) {
 }
 
 const (
-	// detachTime is how long a file operation that is under way may take.
+	// detachTime is how long a file operation that is in progress may take.
 	detachTime = 5 * time.Second
 	// lastWords is how long a client may take to read the output from before
 	// access was cut.
 	lastWords = time.Second
 )
 
-// Detach ends access. What the session started runs on.
+// Detach ends access. Processes that the session started keep running.
 func (c *control) Detach(ctx context.Context, q *pb.DetachRequest) (*pb.DetachReply, error) {
 	c.d.mu.Lock()
 	s := c.d.sessions[q.GetSession()]
@@ -171,7 +172,7 @@ func (c *control) Detach(ctx context.Context, q *pb.DetachRequest) (*pb.DetachRe
 	limit, cancel := context.WithTimeout(ctx, detachTime)
 	defer cancel()
 	for _, conn := range conns {
-		select { // of the goroutine of attach: it answers when the calls have ended
+		select { // the goroutine of attach answers when the calls have ended
 		case <-conn.ended:
 		case <-limit.Done():
 			return nil, fmt.Errorf("%w: a call of session %q is still being carried out", fault.ErrTimeout, s.id)
@@ -202,7 +203,7 @@ func (c *connection) detach() {
 	_ = c.Close()
 }
 
-// open is the error of a call that comes when access is being cut.
+// open returns the error for a call that comes while access is being cut.
 func (c *connection) open() error {
 	select {
 	case <-c.leave:
@@ -215,7 +216,7 @@ func (c *connection) open() error {
 // errCut is the error of a call that was running when access was cut.
 var errCut = fmt.Errorf("%w: it was cut", fault.ErrRevoked)
 
-// until is ctx until access is cut.
+// until returns a context that ends with ctx or when access is cut.
 func (c *connection) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if c.leave != nil {
@@ -256,13 +257,13 @@ func (c *connection) lose() {
 	defer c.mu.Unlock()
 	c.cut = true
 	for one := range c.calls {
-		if one.ctx.Err() == nil { // else its caller has cancelled it just before
+		if one.ctx.Err() == nil { // else its caller has just cancelled it
 			one.lost = true
 		}
 	}
 }
 
-// begin notes a call, for lose.
+// begin records a call, for lose.
 func (c *connection) begin(ctx context.Context) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,23 +272,23 @@ func (c *connection) begin(ctx context.Context) *call {
 	return one
 }
 
-// end forgets a call.
+// end removes a call.
 func (c *connection) end(one *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, one)
 }
 
-// cancelled says whether the caller, and not the end of the connection, ended
-// a call whose context has ended.
+// cancelled reports whether a call whose context has ended was ended by its
+// caller and not by the end of the connection.
 func (c *connection) cancelled(one *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !one.lost
 }
 
-// starts notes that the session wanted to start a program, or to use a user for
-// it, and what came of that.
+// starts records that the session tried to start a program or to use a user for
+// it, and the result.
 func (s *session) starts(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,7 +301,7 @@ func (s *session) starts(err error) {
 	}
 }
 
-// Starts says what the session has started.
+// Starts returns what the session has started.
 func (c *control) Starts(_ context.Context, q *pb.StartsRequest) (*pb.StartsReply, error) {
 	c.d.mu.Lock()
 	s := c.d.sessions[q.GetSession()]
@@ -316,7 +317,7 @@ func (c *control) Starts(_ context.Context, q *pb.StartsRequest) (*pb.StartsRepl
 // maxKept is how many commands and terminals a session remembers.
 const maxKept = 32
 
-// add notes a command by its id, if it has one.
+// add records a command by its id, if it has one.
 func (s *session) add(c *command) error {
 	if c.id == "" {
 		return nil
@@ -336,7 +337,7 @@ func (s *session) add(c *command) error {
 	return nil
 }
 
-// forget drops the oldest kept command that has ended. The caller holds the
+// forget removes the oldest kept command that has ended. The caller holds the
 // lock.
 func (s *session) forget() bool {
 	for i, c := range s.order {
@@ -349,7 +350,8 @@ func (s *session) forget() bool {
 	return false
 }
 
-// remove forgets a command that has ended and is not kept, or did not start.
+// remove removes a command that has ended and is not kept, or that did not
+// start.
 func (s *session) remove(c *command) {
 	if c.id == "" {
 		return
@@ -365,7 +367,7 @@ func (s *session) remove(c *command) {
 	}
 }
 
-// find returns the command of an id.
+// find returns the command with an id.
 func (s *session) find(id string) (*command, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

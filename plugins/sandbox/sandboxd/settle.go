@@ -15,7 +15,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/proc"
 )
 
-// Settle ends an agent and says what is left.
+// Settle ends an agent and reports what it left.
 func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleReply, error) {
 	bundles := make([]string, len(q.GetBundles()))
 	for i, b := range q.GetBundles() {
@@ -47,7 +47,7 @@ func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleRepl
 		}
 		s.add(killed)
 	}
-	// What ran in a terminal may just have died; look anew.
+	// Processes of a terminal may just have died, so read the table again.
 	if t, err = table(); err != nil {
 		return nil, err
 	}
@@ -72,14 +72,14 @@ func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleRepl
 	})
 }
 
-// settling is one Settle.
+// settling is the state of one call of Settle.
 type settling struct {
 	d     *daemon
-	seen  map[int64]*pb.Process // as they were before, by pid
+	seen  map[int64]*pb.Process // as they were at the beginning, by pid
 	reply *pb.SettleReply
 }
 
-// kill kills the first process of each command, and waits for its end.
+// kill kills the first process of each command and waits until it has ended.
 func (s *settling) kill(commands []*command) error {
 	for _, one := range commands {
 		if one.over() {
@@ -97,7 +97,7 @@ func (s *settling) kill(commands []*command) error {
 	return nil
 }
 
-// add reports what was killed, once.
+// add reports killed processes, each one once.
 func (s *settling) add(killed []*pb.Process) {
 	for _, p := range killed {
 		if !slices.ContainsFunc(s.reply.GetKilled(), func(q *pb.Process) bool {
@@ -110,12 +110,12 @@ func (s *settling) add(killed []*pb.Process) {
 
 func appendProcess(list []*pb.Process, p *pb.Process) []*pb.Process {
 	if p == nil {
-		return list // it began after the table was read
+		return list // the process began after the table was read
 	}
 	return append(list, p)
 }
 
-// running lists the commands and terminals of some sessions, or of all.
+// running lists the running commands and terminals of some sessions, or of all.
 func (d *daemon) running(sessions []string) (executions, terminals []*command) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,7 +132,7 @@ func (d *daemon) running(sessions []string) (executions, terminals []*command) {
 	return executions, terminals
 }
 
-// died waits for the end of a command that was killed.
+// died waits until a killed command has ended.
 func died(c *command) error {
 	select {
 	case <-c.process.Ended:
@@ -142,7 +142,7 @@ func died(c *command) error {
 	}
 }
 
-// stopped waits until a command's first process has stopped, or ended.
+// stopped waits until a command's first process has stopped or ended.
 func stopped(c *command) error {
 	for begin := time.Now(); time.Since(begin) < killTime; time.Sleep(100 * time.Microsecond) {
 		if p, ok := proc.Stat(c.process.PID); !ok || p.Still() {
@@ -152,8 +152,8 @@ func stopped(c *command) error {
 	return fmt.Errorf("%w: process %d does not stop", fault.ErrTimeout, c.process.PID)
 }
 
-// busy is true for a terminal's shell with something running under it: a child,
-// or a member of its kernel session.
+// busy reports whether a process runs under a terminal's shell: a child, or a
+// member of its kernel session.
 func busy(t proc.Table, shell int) bool {
 	return slices.ContainsFunc(t, func(p proc.Process) bool {
 		return p.PID != shell && !p.Zombie() && (p.Parent == shell || p.Session == shell)
@@ -161,17 +161,17 @@ func busy(t proc.Table, shell int) bool {
 }
 
 // respawns is how often a process may start a bundle's program again before it
-// is taken for a part of it, and quiet how long nothing may have to be killed
-// until we believe that it is over.
+// counts as part of the bundle. quiet is how long no process may have to be
+// killed until killBundles is sure that none comes back.
 const (
 	respawns = 3
 	quiet    = 50 * time.Millisecond
 )
 
 // killBundles kills every process that runs a file of the agent's bundles, and
-// also one that starts such a file anew whenever it dies.
+// also any process that starts such a file again each time it dies.
 func (d *daemon) killBundles(bundles []string) (killed []*pb.Process, err error) {
-	started := map[int]int{} // by parent: how many of those that were killed it had started
+	started := map[int]int{} // how many killed processes each parent had started
 	counted := map[int]uint64{}
 	which := func(t proc.Table) proc.Table {
 		defer pid1.BlockControl()()
@@ -190,11 +190,11 @@ func (d *daemon) killBundles(bundles []string) (killed []*pb.Process, err error)
 			return true
 		})
 	}
-	var last time.Time // that something was killed
+	var last time.Time // when a process was last killed
 	for {
 		t, err := table()
 		var more []*pb.Process
-		if err == nil && len(which(t)) > 0 { // else nothing has to stand still for it
+		if err == nil && len(which(t)) > 0 { // else there is no need to stop all processes
 			more, err = d.killAll(which)
 		}
 		killed = append(killed, more...)
@@ -208,7 +208,7 @@ func (d *daemon) killBundles(bundles []string) (killed []*pb.Process, err error)
 	}
 }
 
-// Sweep kills what was not there before.
+// Sweep kills the processes that were not there before.
 func (c *control) Sweep(_ context.Context, q *pb.SweepRequest) (*pb.SweepReply, error) {
 	known := make(map[int64]uint64, len(q.GetKnown()))
 	for _, k := range q.GetKnown() {
@@ -221,8 +221,8 @@ func (c *control) Sweep(_ context.Context, q *pb.SweepRequest) (*pb.SweepReply, 
 	return &pb.SweepReply{Killed: killed}, nil
 }
 
-// sweep kills what is not in known (start time by pid), does not descend from
-// such a process, and is no service.
+// sweep kills each process that is not in known (start time by pid), does not
+// descend from one in known, and is not a service.
 func (d *daemon) sweep(known map[int64]uint64) ([]*pb.Process, error) {
 	return d.killAll(func(t proc.Table) proc.Table {
 		of, index := d.attribution(t), t.Index()
@@ -247,9 +247,9 @@ func keep(t proc.Table, which func(*proc.Process) bool) (out proc.Table) {
 	return out
 }
 
-// killAll kills what which picks, again and again until it picks nothing, and
-// says what it was. Everything stands still meanwhile, so that nothing is missed
-// and nothing that is picked can start another one.
+// killAll kills the processes that which picks, repeatedly until it picks none,
+// and returns them. All processes are stopped during this, so that none is
+// missed and none that is picked can start another.
 func (d *daemon) killAll(which func(proc.Table) proc.Table) (killed []*pb.Process, err error) {
 	seen := map[int]uint64{}
 	err = d.atRest(func(t proc.Table) error {

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
 )
 
-// Terminal opens a pseudo-terminal or joins one: bytes in, bytes out. What the
-// bytes mean on a screen is worked out on the host.
+// Terminal opens a pseudo-terminal or joins one. It carries bytes in both
+// directions; the host interprets them as a screen.
 func (h *shell) Terminal(st pb.SandboxShell_TerminalServer) error {
 	first, err := st.Recv()
 	if err == nil {
@@ -89,7 +89,8 @@ func (h *shell) openTerminal(open *pb.TerminalOpen) (_ *command, err error) {
 		stdout: ring.New(keptOutput), stderr: ring.New(0), stdin: &pipe.Input{}, terminal: f,
 	}
 	if err = c.resize(or(open.GetRows(), 24), or(open.GetColumns(), 80)); err == nil {
-		// The slave belongs to who types in it, or programs cannot open /dev/tty again.
+		// The slave must belong to the user of the command, or programs cannot
+		// open /dev/tty again.
 		_ = unix.Fchown(slave, int(p.attr.Sys.Credential.Uid), -1)
 		err = h.conn.s.add(c)
 	}
@@ -115,7 +116,7 @@ func or(v, otherwise uint32) uint32 {
 	return v
 }
 
-// typed passes what a client types, until it is gone.
+// typed passes the client's input on until the client is gone.
 func (c *command) typed(st pb.SandboxShell_TerminalServer, conn *connection) {
 	ctx := st.Context()
 	for {
@@ -125,8 +126,8 @@ func (c *command) typed(st pb.SandboxShell_TerminalServer, conn *connection) {
 		}
 		switch is := m.GetIs().(type) {
 		case *pb.TerminalRequest_Input:
-			// A program that does not read lets the terminal's buffer fill; the
-			// client that types must not be held up for ever by that.
+			// If a program does not read, the terminal's buffer fills. That
+			// must not block the client forever.
 			stop := context.AfterFunc(ctx, func() { _ = c.terminal.SetWriteDeadline(time.Unix(1, 0)) })
 			_, _ = c.terminal.Write(is.Input)
 			if !stop() {
@@ -139,11 +140,11 @@ func (c *command) typed(st pb.SandboxShell_TerminalServer, conn *connection) {
 	}
 }
 
-// resize sets the size of the screen; zero leaves one as it is.
+// resize sets the size of the screen. A zero leaves that dimension unchanged.
 func (c *command) resize(rows, columns uint32) error {
 	raw, err := c.terminal.SyscallConn()
 	if err != nil {
-		return nil //nolint:nilerr // closed: it has ended
+		return nil //nolint:nilerr // closed: the command has ended
 	}
 	if e := raw.Control(func(fd uintptr) {
 		var size *unix.Winsize
@@ -154,14 +155,14 @@ func (c *command) resize(rows, columns uint32) error {
 		size.Row, size.Col = uint16(min(or(rows, uint32(size.Row)), most)), uint16(min(or(columns, uint32(size.Col)), most))
 		err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, size)
 	}); e != nil {
-		return nil //nolint:nilerr // closed: it has ended
+		return nil //nolint:nilerr // closed: the command has ended
 	}
 	return fault.Errno(err)
 }
 
-// openPTY opens a pair without trusting a name in the sandbox: the master is
-// checked to be the real device (a FIFO in its place would block us for ever),
-// and the slave comes from the master, not from a path.
+// openPTY opens a pair without trusting names in the sandbox: it checks that
+// the master is the real device (a FIFO in its place would block forever), and
+// opens the slave through the master instead of by path.
 func openPTY() (master, slave int, err error) {
 	for _, path := range []string{"/dev/pts/ptmx", "/dev/ptmx"} {
 		master, err = unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)

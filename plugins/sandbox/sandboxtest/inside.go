@@ -15,14 +15,14 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd"
 )
 
-// plan is what the test sends to the process that builds.
+// plan is sent by the test to the process that builds the sandbox.
 type plan struct {
 	Plain, Stream, Writable, Entrypoint, NoOwnCap bool
 	Processes, SizeMiB                            int
-	Control                                       string // used where no descriptor came along
+	Control                                       string // used if no descriptor was passed
 }
 
-// channel is the descriptor on which the plan comes and an error goes back.
+// channel is the descriptor on which the plan arrives and an error is returned.
 const channel = 3
 
 // root is where the sandbox is built: on a tmpfs of its own mount namespace.
@@ -31,16 +31,15 @@ const (
 	root    = staging + "/root"
 )
 
-// init locks main to the first thread: what is done to credentials is done to
-// a thread.
+// init locks main to the first thread, because credentials are set per thread.
 func init() {
 	if os.Args[0] == initName || os.Args[0] == become.RunName {
 		runtime.LockOSThread()
 	}
 }
 
-// inside builds the sandbox around this process and executes sandboxd. It
-// fails closed: a step that does not succeed ends the process.
+// inside builds the sandbox around this process and executes sandboxd. If any
+// step fails, the process ends.
 func inside() error {
 	unix.CloseOnExec(channel)
 	err := build()
@@ -116,8 +115,8 @@ func receive() (p plan, fds []int, err error) {
 	return p, fds, nil
 }
 
-// alone is the guard against the worst accident: these steps in the host's own
-// namespaces.
+// alone makes sure that these steps never run in the host's own namespaces,
+// which would be the worst accident.
 func alone() error {
 	if os.Getpid() != 1 {
 		return fmt.Errorf("pid is %d, not 1", os.Getpid())
@@ -154,7 +153,7 @@ func stage(size int) error {
 	return unix.Mount(root, root, "", unix.MS_BIND, "")
 }
 
-// folders makes the root: the host's programs, read-only, and users of our own.
+// folders makes the root: the host's programs, read-only, and its own users.
 func folders() error {
 	for _, name := range []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "etc/alternatives"} {
 		info, err := os.Lstat("/" + name)
@@ -202,8 +201,8 @@ func folders() error {
 	return os.Chmod(root+"/tmp", 0o777|os.ModeSticky)
 }
 
-// bind mounts read-only. Not with a remount: that must repeat every flag which
-// the namespace has locked.
+// bind mounts read-only. It does not remount, because a remount must repeat
+// every flag that the namespace has locked.
 func bind(from, to string) error {
 	if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("bind %s: %w", from, err)
@@ -253,7 +252,7 @@ func control(p plan, fds []int) error {
 	return readOnly(target)
 }
 
-// loopback switches lo on; the only network there is.
+// loopback switches on lo, which is the only network.
 func loopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -268,7 +267,7 @@ func loopback() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r)
 }
 
-// pivot makes root the root and lets go of the host's tree.
+// pivot makes root the root and unmounts the host's tree.
 func pivot() error {
 	if err := os.Chdir(root); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// listen is a small server.
+// listen is the program "listen": a small server.
 func listen(args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("listen: want a network and an address, got %q", args)
@@ -53,7 +53,7 @@ func listen(args []string) error {
 	}
 }
 
-// hold waits.
+// hold is the program "hold": it waits.
 func hold(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("hold: want seconds, got %q", args)

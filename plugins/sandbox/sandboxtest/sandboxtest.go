@@ -1,12 +1,12 @@
 // Package sandboxtest gives tests a real sandbox without an environment plugin:
-// namespaces over the host's own programs, read-only, with sandboxd as PID 1.
-// The test binary itself is what runs inside, so a test package must begin with
+// namespaces with the host's own programs, read-only, and sandboxd as PID 1.
+// The test binary itself runs inside, so a test package must begin with
 //
 //	func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
 //
-// It works for root and for ordinary users, and skips a test, saying why, where
-// the kernel allows no namespaces. It is for tests only: what it makes is no
-// place for an agent.
+// It works for root and for ordinary users. It skips a test, with the reason,
+// if the kernel allows no namespaces. It is for tests only: its sandboxes are
+// not safe for an agent.
 package sandboxtest
 
 import (
@@ -36,28 +36,30 @@ import (
 // initName is argv[0] of the process that builds a sandbox.
 const initName = "berth-sandboxtest-init"
 
-// Inside is what a test binary does in a sandbox beside being sandboxd.
+// Inside is what a test binary does in a sandbox in addition to being sandboxd.
 type Inside struct {
 	// Before is called in sandboxd before it begins, with Options.Without.
 	Before func(without []string)
-	// Programs can be run in the sandbox, see Program. An error is printed and
-	// makes exit code 1. Two are there always: "listen" network address, which
-	// prints where it listens and answers each line with itself, and "hold"
-	// seconds, which waits.
+	// Programs can be run in the sandbox, see Program. If one returns an error,
+	// the error is printed and the exit code is 1. Two programs always exist:
+	// "listen" with a network and an address prints where it listens and
+	// answers each line with the same line; "hold" with a number of seconds
+	// waits.
 	Programs map[string]func(args []string) error
 }
 
 // programFlag is the first argument of a test binary that runs as a program.
 const programFlag = "-berth-program"
 
-// Program is the command line, in a sandbox, of one of Inside.Programs.
+// Program returns the command line that runs one of Inside.Programs in a
+// sandbox.
 func Program(name string, args ...string) []string {
 	return append([]string{sandboxd.Path, programFlag, name}, args...)
 }
 
-// Main runs the tests, or, in a process that a test started, becomes the first
-// process of a sandbox or a program in it. The caller exits with what it
-// returns.
+// Main runs the tests. In a process that a test started, it becomes the first
+// process of a sandbox or a program in it. The caller exits with the returned
+// code.
 func Main(m *testing.M, in Inside) int {
 	var err error
 	switch {
@@ -92,46 +94,45 @@ func Main(m *testing.M, in Inside) int {
 }
 
 // Options say what kind of sandbox a test needs. The zero value is the best
-// that the machine gives: many user ids for root, one for an ordinary user.
+// that the machine supports: many user ids for root, one for an ordinary user.
 type Options struct {
-	// ManyIDs skips the test where there are not many user ids; OneID wants
-	// one, for root, too.
+	// ManyIDs skips the test if there are not many user ids. OneID wants one,
+	// also for root.
 	ManyIDs, OneID bool
-	// Processes limits how many there may be; 0 is no limit.
+	// Processes limits the number of processes; 0 is no limit.
 	Processes int
-	// SizeMiB of everything that can be written; 0 is 256.
+	// SizeMiB limits everything that can be written; 0 is 256.
 	SizeMiB int
 	// Lease of the connection; 0 is a minute.
 	Lease time.Duration
 	// Binary is the sandboxd to use; empty is the test binary.
 	Binary string
 	// Entrypoint starts sandboxd as an engine does, with capabilities and an
-	// environment that it has to give up by itself.
+	// environment that it has to drop by itself.
 	Entrypoint bool
 	// NoOwnCap starts sandboxd with no capability that commands cannot get.
 	NoOwnCap bool
 	// Stream connects over one byte stream instead of a control folder.
 	Stream bool
 	// Plain starts sandboxd as the namespace's root with all capabilities, to
-	// show the damage that giving them up prevents.
+	// show the damage that dropping them prevents.
 	Plain bool
-	// Writable mounts the control folder so that it can be written to, and
-	// lets everybody do so.
+	// Writable mounts the control folder writable, for every user.
 	Writable bool
 	// Beside is called with the control folder before the sandbox starts.
 	Beside func(folder string)
-	// Without goes to Inside.Before.
+	// Without is passed to Inside.Before.
 	Without []string
 	// Unconnected leaves Sandbox nil: the test connects by itself, from
 	// Folder.
 	Unconnected bool
 }
 
-// Box is a sandbox that runs.
+// Box is a running sandbox.
 type Box struct {
 	*host.Sandbox
 	Folder *host.Folder // nil with Options.Stream
-	Init   int          // pid of sandboxd, seen from here
+	Init   int          // pid of sandboxd, outside the sandbox
 
 	tb  testing.TB
 	cmd *exec.Cmd
@@ -140,13 +141,13 @@ type Box struct {
 
 var slots atomic.Int64
 
-// Start makes a sandbox, which ends with the test.
+// Start makes a sandbox that ends with the test.
 func Start(tb testing.TB, o Options) *Box {
 	tb.Helper()
 	if o.ManyIDs && os.Geteuid() != 0 {
 		tb.Skip("needs many user ids in a namespace, which only root has without subordinate ids")
 	}
-	// Not tb.TempDir: a socket's path must be short.
+	// Not tb.TempDir, because a socket's path must be short.
 	dir, err := os.MkdirTemp("", "bs")
 	if err != nil {
 		tb.Fatal(err)
@@ -210,7 +211,7 @@ func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 	}
 	channel, inner := b.pair(unix.SOCK_SEQPACKET)
 	stream, theirs = b.pair(unix.SOCK_STREAM)
-	b.cmd = exec.Command("/proc/self/exe") //nolint:noctx // ends with the test
+	b.cmd = exec.Command("/proc/self/exe") //nolint:noctx // it ends with the test
 	b.cmd.Args = []string{initName}
 	b.cmd.Env = []string{"GOMAXPROCS=1"}
 	b.cmd.Dir = "/"
@@ -233,7 +234,7 @@ func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 	})
 	_, _ = inner.Close(), theirs.Close()
 	var fds []int
-	if os.Geteuid() == 0 { // its ids could not walk to our folder
+	if os.Geteuid() == 0 { // the sandbox's ids could not enter our folder
 		fd, err := unix.OpenTree(unix.AT_FDCWD, b.Folder.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		if err != nil {
 			b.tb.Skipf("this kernel gives no detached mounts: %v", err)
@@ -263,7 +264,7 @@ func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 	return stream, theirs
 }
 
-// attributes are those of the clone into fresh namespaces.
+// attributes returns the attributes of the clone into new namespaces.
 func (b *Box) attributes(o Options) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC |
@@ -307,13 +308,13 @@ func (b *Box) pair(kind int) (*net.UnixConn, *os.File) {
 	return u, os.NewFile(uintptr(fds[1]), "pair")
 }
 
-// Shell is a client of a session of that name, as root at /.
+// Shell returns a client of the session with that name, as root at /.
 func (b *Box) Shell(session string) *sandbox.Client {
 	b.tb.Helper()
 	return b.ShellOf(host.Session{ID: session})
 }
 
-// ShellOf is a client of a session.
+// ShellOf returns a client of a session.
 func (b *Box) ShellOf(who host.Session) *sandbox.Client {
 	b.tb.Helper()
 	c, err := b.Sandbox.Shell(b.tb.Context(), who)
@@ -324,7 +325,7 @@ func (b *Box) ShellOf(who host.Session) *sandbox.Client {
 	return c
 }
 
-// Alive says whether sandboxd lives.
+// Alive reports whether sandboxd is alive.
 func (b *Box) Alive() bool { return syscall.Kill(b.Init, 0) == nil && !b.zombie() }
 
 func (b *Box) zombie() bool {

@@ -4,23 +4,24 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc/encoding"
-	protocodec "google.golang.org/grpc/encoding/proto" // and registers its codec
+	protocodec "google.golang.org/grpc/encoding/proto" // importing it registers its codec
 	"google.golang.org/grpc/mem"
 )
 
-// message is what protoc-gen-go-vtproto makes of a message: code for its fields.
+// message is a message with the generated code of protoc-gen-go-vtproto.
 type message interface {
 	SizeVT() int
 	MarshalToSizedBufferVT(buf []byte) (int, error)
 	UnmarshalVT(data []byte) error
 }
 
-// codec is gRPC's own codec, with generated code for messages that have it. The
-// general one learns what a message looks like by reflection, once a process and
-// message: a tenth of what sandboxd does in the short life that it mostly has.
+// codec is gRPC's own codec, but uses generated code for messages that have it.
+// gRPC's codec inspects each kind of message by reflection once per process.
+// That would be a tenth of sandboxd's work, because sandboxd usually lives for
+// a short time.
 //
-// It does not look whether strings are UTF-8. Its users hear only the core, and
-// the core's end looks.
+// It does not check whether strings are UTF-8. Its users receive only from the
+// core, and the core checks on its side.
 type codec struct{ general encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(protocodec.Name)} }
@@ -28,7 +29,7 @@ func newCodec() codec { return codec{encoding.GetCodecV2(protocodec.Name)} }
 // Name is part of the content type.
 func (codec) Name() string { return protocodec.Name }
 
-// Marshal makes bytes of a message.
+// Marshal encodes a message.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(message)
 	if !ok {
@@ -51,7 +52,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(buf, pool)}, nil
 }
 
-// Unmarshal fills a message, which is empty.
+// Unmarshal decodes data into an empty message.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(message)
 	if !ok {
@@ -59,7 +60,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
-	if err := m.UnmarshalVT(buf.ReadOnlyData()); err != nil { // copies what it keeps
+	if err := m.UnmarshalVT(buf.ReadOnlyData()); err != nil { // copies the bytes that it keeps
 		return fmt.Errorf("unmarshal %T: %w", v, err)
 	}
 	return nil

@@ -19,24 +19,24 @@ import (
 )
 
 // Tuning shared by both ends. gRPC's defaults (64 KiB windows, 32 KiB buffers)
-// are made for networks; on a local socket they cost half the throughput.
+// are made for networks. On a local socket they halve the throughput.
 const (
 	// Chunk is the largest piece of output or file in one message, in bytes.
 	Chunk = 256 << 10
-	// MaxMessage is the largest message either side takes, in bytes.
+	// MaxMessage is the largest message that either side accepts, in bytes.
 	MaxMessage = 20 << 20
 
 	window      = 4 << 20 // how far a sender may run ahead of a slow reader
 	bufferBytes = 128 << 10
 	maxStreams  = 256 // calls at once on one connection
 
-	// workers carry out calls one after the other, with stacks that have grown
-	// already; a call that finds none of them idle gets a goroutine of its own.
+	// workers execute calls one after the other, on stacks that have already
+	// grown. If all are busy, a call gets a goroutine of its own.
 	workers = 2
 )
 
-// NewServer makes a server for Serve. It is the only place where one is built:
-// errors get their reason here (package fault), and a panic of one call does
+// NewServer makes a server for Serve. It is the only place that builds one:
+// errors get their reason here (package fault), and a panic in one call does
 // not end the others.
 func NewServer() *grpc.Server {
 	return grpc.NewServer(
@@ -58,7 +58,7 @@ func NewServer() *grpc.Server {
 	)
 }
 
-// caught makes an error of a panic.
+// caught converts a panic to an error.
 func caught(method string, err *error) {
 	if p := recover(); p != nil {
 		*err = status.Errorf(codes.Internal, "panic in %s: %v\n%s", method, p, debug.Stack())
@@ -66,13 +66,13 @@ func caught(method string, err *error) {
 }
 
 // Serve runs s on the single connection c and returns when c has ended and no
-// call is being carried out any more.
+// call is in progress any more.
 func Serve(s *grpc.Server, c net.Conn) {
 	ServeOn(s, c)
 	s.Stop()
 }
 
-// ServeOn is Serve for a server that serves other connections, too: it returns
+// ServeOn is Serve for a server that also serves other connections. It returns
 // when c has ended.
 func ServeOn(s *grpc.Server, c net.Conn) {
 	l := &one{conn: c, done: make(chan struct{}), closed: make(chan struct{})}
@@ -81,26 +81,27 @@ func ServeOn(s *grpc.Server, c net.Conn) {
 		_ = c.Close()
 		return
 	}
-	<-l.closed // a server that stops gracefully lets go of its listeners first
+	<-l.closed // a server that stops gracefully closes its listeners first
 }
 
-// Client speaks gRPC over c, which the other side serves. Closing it closes c.
+// Client returns a gRPC client over c; the other side serves. Closing it closes
+// c.
 func Client(c net.Conn) (*grpc.ClientConn, error) {
 	var once sync.Once
 	return ClientOn("sandbox", func(context.Context, string) (net.Conn, error) {
-		err := errEnded // gRPC would reconnect for ever; this connection cannot be made anew
+		err := errEnded // gRPC would reconnect forever; this connection cannot be made again
 		var out net.Conn
 		once.Do(func() { out, err = c, nil })
 		return out, err
 	})
 }
 
-// ClientOn is Client for a dialer of the caller's, which is asked again when a
+// ClientOn is Client with a dialer of the caller, which is called again when a
 // connection has ended. name appears in errors.
 func ClientOn(name string, dial func(context.Context, string) (net.Conn, error)) (*grpc.ClientConn, error) {
 	c, err := grpc.NewClient("passthrough:///"+name,
 		grpc.WithContextDialer(dial),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // the peer is known by how we got here
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // the kind of connection identifies the peer
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
 		grpc.WithWriteBufferSize(bufferBytes), grpc.WithReadBufferSize(bufferBytes),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
@@ -119,8 +120,8 @@ func ClientOn(name string, dial func(context.Context, string) (net.Conn, error))
 
 var errEnded = errors.New("connection has ended")
 
-// one is a listener that accepts a single connection. Accept blocks after it
-// until that connection is closed, so that grpc.Server.Serve lasts as long.
+// one is a listener that accepts a single connection. The next Accept blocks
+// until that connection is closed, so that grpc.Server.Serve runs as long.
 type one struct {
 	conn   net.Conn
 	given  bool

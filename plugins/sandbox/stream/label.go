@@ -1,10 +1,10 @@
-// Package stream is what the core and sandboxd agree on before any gRPC: a
-// fixed label that says what a connection is for, two ways to hand connections
-// over (descriptors, or yamux on one byte stream), and the means to speak gRPC
-// on a single connection, with sandboxd as the server.
+// Package stream holds what the core and sandboxd share below gRPC: a fixed
+// label that says what a connection is for, two ways to pass connections
+// (descriptors, or yamux on one byte stream), and gRPC on a single connection,
+// with sandboxd as the server.
 //
-// It must not know what is said on a connection, and must never hand anything
-// from the sandbox to the core.
+// It must not know what a connection carries, and must never pass anything from
+// the sandbox to the core.
 package stream
 
 import (
@@ -21,20 +21,20 @@ const (
 	Control  Kind = 'C' // gRPC SandboxControl; the first connection
 	Supply   Kind = 'F' // labels with descriptors, to sandboxd; the second
 	Shell    Kind = 'S' // gRPC SandboxShell; the ID is that of an Attach
-	Accepted Kind = 'L' // raw bytes; the ID is what a Listen said of it
+	Accepted Kind = 'L' // raw bytes; the ID was sent in the answer to a Listen
 	Dialed   Kind = 'D' // raw bytes; the ID is that of a Dial
 )
 
 // ID names one connection.
 type ID [16]byte
 
-// NewID makes an ID that nobody can guess.
+// NewID makes an ID that cannot be guessed.
 func NewID() (id ID) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
 }
 
-// ParseID makes an ID of bytes from a message.
+// ParseID reads an ID from the bytes of a message.
 func ParseID(b []byte) (id ID, err error) {
 	if len(b) != len(id) {
 		return id, fmt.Errorf("label has %d bytes, want %d", len(b), len(id))
@@ -43,15 +43,15 @@ func ParseID(b []byte) (id ID, err error) {
 	return id, nil
 }
 
-// Label is the first thing sent on a connection. It is fixed in size, so that
-// the reader needs no buffer that could swallow bytes of what follows.
+// Label is the first thing sent on a connection. Its size is fixed, so that the
+// reader needs no buffer that could take bytes after it.
 type Label struct {
 	Kind Kind
 	ID   ID
 }
 
 const (
-	magic     = "brt1" // a changed label gets a new magic: there is nothing else to negotiate
+	magic     = "brt1" // changes with the label, because there is no negotiation
 	labelSize = len(magic) + 1 + len(ID{})
 )
 
@@ -65,8 +65,8 @@ func (l Label) bytes() []byte {
 	return append(append(make([]byte, 0, labelSize), magic+string(rune(l.Kind))...), l.ID[:]...)
 }
 
-// ReadLabel reads exactly one label. The caller sets a deadline: the peer may
-// be anybody.
+// ReadLabel reads exactly one label. The caller sets a deadline, because the
+// peer cannot be trusted.
 func ReadLabel(r io.Reader) (Label, error) {
 	var b [labelSize]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {

@@ -16,7 +16,7 @@ import (
 // sandboxd, and yamux carries all connections on it. Each begins with its label,
 // and only the core opens them.
 
-// NewMuxGiver is the core's end of a byte stream. Closing it closes c.
+// NewMuxGiver returns the core's end of a byte stream. Closing it closes c.
 func NewMuxGiver(c io.ReadWriteCloser) (Giver, error) {
 	s, err := yamux.Client(c, muxConfig())
 	if err != nil {
@@ -25,7 +25,7 @@ func NewMuxGiver(c io.ReadWriteCloser) (Giver, error) {
 	return muxGiver{s}, nil
 }
 
-// NewMuxTaker is sandboxd's end of a byte stream. Closing it closes c.
+// NewMuxTaker returns sandboxd's end of a byte stream. Closing it closes c.
 func NewMuxTaker(c io.ReadWriteCloser) (Taker, error) {
 	s, err := yamux.Server(c, muxConfig())
 	if err != nil {
@@ -36,7 +36,7 @@ func NewMuxTaker(c io.ReadWriteCloser) (Taker, error) {
 
 func muxConfig() *yamux.Config {
 	c := yamux.DefaultConfig()
-	c.EnableKeepAlive = false // the lease does that
+	c.EnableKeepAlive = false // the lease detects a dead peer
 	c.MaxStreamWindowSize = window
 	c.StreamCloseTimeout = 10 * time.Second
 	c.LogOutput = io.Discard
@@ -77,7 +77,7 @@ func (t muxTaker) Take() (Label, net.Conn, error) {
 }
 
 // muxConn gives a yamux stream the two kinds of close that a socket has:
-// yamux's Close ends writing only and leaves a blocked Read blocked.
+// yamux's Close only ends writing and leaves a blocked Read blocked.
 type muxConn struct{ *yamux.Stream }
 
 func (c muxConn) CloseWrite() error { return c.Stream.Close() }

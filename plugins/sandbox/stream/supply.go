@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// After its first connections sandboxd never dials again: further ones are made
-// by the core, as socket pairs, and one end is handed over as a descriptor. So
-// the core can close its listener and remove the socket before anything foreign
-// runs. With a listener that stays, every process inside can connect to it;
-// dropping those by pid works, but a flood of them fills the queue in which
-// sandboxd's own connects wait (3.4 s for an Attach, measured), and it is one
-// thing more that must be right.
+// After its first connections sandboxd never dials again. The core makes
+// further connections as socket pairs and passes one end as a descriptor. So
+// the core can close its listener and remove the socket before any program of
+// the sandbox runs. If the listener stayed, every process inside could connect
+// to it. Rejecting those by pid works, but a flood of them fills the queue in
+// which sandboxd's own connects wait (3.4 s for an Attach, measured).
 //
-// Descriptors go from the core to the sandbox only. A sandboxd that was taken
-// over could otherwise hand the core files of its choice.
+// Descriptors go from the core to the sandbox only. Otherwise a compromised
+// sandboxd could pass files of its choice to the core.
 
 // Giver is the core's side: it makes connections. Safe for concurrent use.
 type Giver interface {
-	// Give hands one end of a new connection over and returns the other. There
-	// is no round trip: what is written waits until sandboxd takes it.
+	// Give passes one end of a new connection to sandboxd and returns the
+	// other. There is no round trip: written data waits until sandboxd takes
+	// the connection.
 	Give(Label) (net.Conn, error)
 	Close() error
 }
@@ -37,18 +37,18 @@ type Taker interface {
 	Close() error
 }
 
-// giveTime is how long sandboxd may leave a hand-over unread.
+// giveTime is how long sandboxd may leave a passed connection unread.
 const giveTime = 5 * time.Second
 
-// NewGiver hands connections over as descriptors on the Supply connection c,
-// which it owns from then on.
+// NewGiver passes connections as descriptors on the Supply connection c, which
+// it owns from then on.
 func NewGiver(c *net.UnixConn) Giver { return &giver{conn: c} }
 
-// NewTaker is the other end of NewGiver.
+// NewTaker returns the other end of NewGiver.
 func NewTaker(c *net.UnixConn) Taker { return taker{c} }
 
 type giver struct {
-	mu   sync.Mutex // of the deadline
+	mu   sync.Mutex // guards the deadline
 	conn *net.UnixConn
 }
 
@@ -59,7 +59,7 @@ func (g *giver) Give(l Label) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hand over a connection: socketpair: %w", err)
 	}
-	defer unix.Close(fds[1]) //nolint:errcheck // sandboxd has its own by now, or nobody needs it
+	defer unix.Close(fds[1]) //nolint:errcheck // sandboxd has its own copy, or passing it failed
 	ours, err := fileConn(fds[0])
 	if err != nil {
 		return nil, fmt.Errorf("hand over a connection: %w", err)
@@ -88,7 +88,7 @@ func (t taker) Take() (Label, net.Conn, error) {
 	if err != nil {
 		return Label{}, nil, fmt.Errorf("take a connection: %w", err)
 	}
-	l, err := parseLabel(b[:n]) // one label a message: a descriptor ends a read
+	l, err := parseLabel(b[:n]) // one label per message: a descriptor ends a read
 	if err != nil {
 		_ = unix.Close(fd)
 		return Label{}, nil, fmt.Errorf("take a connection: %w", err)
@@ -115,7 +115,7 @@ func descriptor(oob []byte) (int, error) {
 
 var errNoDescriptor = errors.New("label without descriptor")
 
-// fileConn takes fd over.
+// fileConn converts fd to a connection and owns it.
 func fileConn(fd int) (net.Conn, error) {
 	f := os.NewFile(uintptr(fd), "stream")
 	c, err := net.FileConn(f) // duplicates

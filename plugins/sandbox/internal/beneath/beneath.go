@@ -1,9 +1,10 @@
 // Package beneath opens files below a folder's descriptor without following a
-// link on the way, and never on procfs or another file system that is not for
-// files: a link to /proc/1/mem, followed by PID 1, would be a write into its
-// own memory, and the kernel allows that whatever the capabilities.
+// link on the way. It never opens anything on procfs or another special file
+// system: if PID 1 followed a link to /proc/1/mem, it would write into its own
+// memory, and the kernel allows that without any capability.
 //
-// It must not open anything by a path that the sandbox can change meanwhile.
+// It must not open anything by a path that the sandbox can change in the
+// meantime.
 package beneath
 
 import (
@@ -17,8 +18,8 @@ import (
 	"github.com/berth-eval/berth/plugins/fault"
 )
 
-// special are file systems whose names are not files: reading or writing one
-// has effects, or never ends.
+// special are file systems whose entries are not regular files: reading or
+// writing one has effects, or never ends.
 var special = map[int64]bool{
 	unix.PROC_SUPER_MAGIC: true, unix.SYSFS_MAGIC: true, unix.CGROUP_SUPER_MAGIC: true, unix.CGROUP2_SUPER_MAGIC: true,
 	unix.DEBUGFS_MAGIC: true, unix.TRACEFS_MAGIC: true, unix.SECURITYFS_MAGIC: true, unix.BPF_FS_MAGIC: true,
@@ -26,9 +27,9 @@ var special = map[int64]bool{
 	unix.SELINUX_MAGIC: true, unix.SMACK_MAGIC: true, 0x62656570 /* configfs */ : true, 0x19800202 /* mqueue */ : true,
 }
 
-// Dir opens a folder by name. It follows the links of the sandbox, since an
-// image, or an agent, may have moved /app; but not those of procfs, and not
-// into a special file system (ErrUnsafe). Close it with unix.Close.
+// Dir opens a folder by name. It follows the links of the sandbox, because an
+// image or an agent may have moved /app. It does not follow those of procfs,
+// and refuses a special file system (ErrUnsafe). Close it with unix.Close.
 func Dir(name string) (int, error) {
 	return plain(unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
 		Flags:   unix.O_DIRECTORY | unix.O_PATH | unix.O_CLOEXEC,
@@ -46,7 +47,7 @@ func Open(dir int, name string, flags, mode uint64) (int, error) {
 	}))
 }
 
-// Sub opens the folder name in dir: one that is there and is a real one. A link
+// Sub opens the folder name in dir. It must exist and be a real folder: a link
 // or file in its place is ErrUnsafe.
 func Sub(dir int, name string, flags uint64) (int, error) {
 	fd, err := Open(dir, name, flags|unix.O_DIRECTORY, 0)
@@ -72,8 +73,8 @@ func plain(fd int, err error) (int, error) {
 	return fd, nil
 }
 
-// File opens a regular file under dir for reading: no link, no device, and no
-// pipe, which would make a reader wait. Its stat comes along.
+// File opens a regular file under dir for reading and returns its stat. It
+// refuses links, devices and pipes; a pipe would make the reader wait.
 func File(dir int, name string) (fd int, st unix.Stat_t, err error) {
 	fd, err = Open(dir, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -82,10 +83,10 @@ func File(dir int, name string) (fd int, st unix.Stat_t, err error) {
 	return regular(fd)
 }
 
-// Owner is who gets what is made. A negative number leaves it to the kernel.
+// Owner is the owner of new files. A negative number leaves it to the kernel.
 type Owner struct{ UID, GID int }
 
-// Chown gives fd to o.
+// Chown makes o the owner of fd.
 func (o Owner) Chown(fd int) error {
 	if o.UID < 0 {
 		return nil
@@ -93,7 +94,8 @@ func (o Owner) Chown(fd int) error {
 	return unix.Fchown(fd, o.UID, o.GID)
 }
 
-// ChownAt gives name under dir, itself, if it is a link, to o.
+// ChownAt makes o the owner of name under dir. If name is a link, the link
+// itself gets the owner.
 func (o Owner) ChownAt(dir int, name string) error {
 	if o.UID < 0 {
 		return nil
@@ -101,7 +103,7 @@ func (o Owner) ChownAt(dir int, name string) error {
 	return unix.Fchownat(dir, name, o.UID, o.GID, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// MkdirAll opens the folder path below dir, making what is missing with mode
+// MkdirAll opens the folder path below dir and makes missing folders with mode
 // 0755 and owner o. path is clean and relative; "." is dir itself.
 func MkdirAll(dir int, path string, o Owner) (int, error) {
 	at, err := Open(dir, ".", unix.O_DIRECTORY|unix.O_PATH, 0)
@@ -140,7 +142,7 @@ func Regular(name string) (fd int, st unix.Stat_t, err error) {
 	return regular(fd)
 }
 
-// regular refuses what is no regular file.
+// regular refuses a descriptor that is not a regular file.
 func regular(fd int) (_ int, st unix.Stat_t, err error) {
 	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = fmt.Errorf("%w: not a regular file", fault.ErrUnsafe)

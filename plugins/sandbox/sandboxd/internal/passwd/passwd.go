@@ -1,10 +1,10 @@
 // Package passwd finds the user that a command runs as in the sandbox's own
 // /etc/passwd and /etc/group.
 //
-// It is the one place where PID 1 reads text that the sandbox wrote: whole
-// lines of at most a megabyte, split at colons, nothing else. Clients in any
-// language can name a user therefore. It must not follow what the text says,
-// and an odd line is merely skipped.
+// It is the one place where PID 1 parses text that the sandbox can write: whole
+// lines of at most a megabyte, split at colons. It is done here so that clients
+// in any language can name a user. The package must not open paths that the
+// text names, and skips malformed lines.
 package passwd
 
 import (
@@ -23,24 +23,24 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
 )
 
-// User is who a command runs as.
+// User is the user that a command runs as.
 type User struct {
 	UID, GID uint32
-	Groups   []uint32 // GID among them
-	Home     string   // "/" where nobody says
+	Groups   []uint32 // includes GID
+	Home     string   // "/" if no line says it
 }
 
-// maxFile is how much of a file is read, and maxGroups how many groups a user
-// has at most: NGROUPS_MAX is larger, and nobody honest comes near.
+// maxFile is how many bytes of a file are read. maxGroups is the largest number
+// of groups of a user; NGROUPS_MAX is larger, but no usual image comes near it.
 const (
 	maxFile   = 1 << 20
 	maxGroups = 1024
 )
 
-// Resolve reads spec as an image's USER is read: "" is 0, "name", "1000",
-// "name:group", "1000:1000". A name that is not there is ErrNotFound. A number
-// that is not there has group 0 and home "/". Only with no group given do the
-// groups of /etc/group that list the user's name count.
+// Resolve reads spec like an image's USER: "" is 0, "name", "1000",
+// "name:group", "1000:1000". An unknown name is ErrNotFound. An unknown number
+// has group 0 and home "/". The groups of /etc/group that list the user's name
+// count only if no group is given.
 func Resolve(spec string) (User, error) {
 	return resolve(spec, file("/etc/passwd"), file("/etc/group"))
 }
@@ -118,7 +118,8 @@ func number(s string) (uint32, bool) {
 	return uint32(n), err == nil && n < 1<<32-1
 }
 
-// lines calls use with each line that has that many fields, until it is true.
+// lines calls use with each line that has the given number of fields, until use
+// returns true.
 func lines(b []byte, fields int, use func([][]byte) bool) bool {
 	for line := range bytes.Lines(b) {
 		f := bytes.SplitN(bytes.TrimRight(line, "\n"), []byte(":"), fields+1)
@@ -129,7 +130,7 @@ func lines(b []byte, fields int, use func([][]byte) bool) bool {
 	return false
 }
 
-// cache keeps files until they change, since each command asks.
+// cache keeps files until they change, because each command needs them.
 var cache struct {
 	mu    sync.Mutex
 	files map[string]cached
@@ -140,15 +141,15 @@ type cached struct {
 	data []byte
 }
 
-// identity changes with what is in a file.
+// identity changes when the contents of a file change.
 type identity struct {
 	dev, ino       uint64
 	size           int64
 	mtime, changed unix.Timespec
 }
 
-// file reads a file of the sandbox; nothing if it is not there, or is no
-// regular file. One that is as it was is not even opened.
+// file reads a file of the sandbox. It returns nothing if the file does not
+// exist or is not a regular file. It does not open a file that has not changed.
 func file(path string) []byte {
 	var now unix.Stat_t
 	if unix.Stat(path, &now) != nil {

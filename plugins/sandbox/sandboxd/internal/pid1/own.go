@@ -12,21 +12,22 @@ import (
 	"github.com/berth-eval/berth/plugins/fault"
 )
 
-// Own is what a process of equal ids, or one with capabilities that no command
-// has, could set for PID 1 from outside of it: resource limits, and the
-// scheduling policy and processors of each of its threads. Commands inherit them.
+// Own are the settings of PID 1 that another process could change: one with
+// equal ids, or one with capabilities that no command has. They are resource
+// limits, and the scheduling policy and processors of each thread. Commands
+// inherit them.
 type Own struct {
 	limits   [len(limitNames)]unix.Rlimit
 	policy   int
 	affinity unix.CPUSet
 }
 
-// limitNames are the resource limits, by number.
+// limitNames are the names of the resource limits, by number.
 var limitNames = [...]string{
 	"CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS", "LOCKS", "SIGPENDING", "MSGQUEUE", "NICE", "RTPRIO", "RTTIME",
 }
 
-// readOwn reads how PID 1 is now.
+// readOwn reads the current settings of PID 1.
 func readOwn() (o *Own, err error) {
 	o = &Own{}
 	for i := range o.limits {
@@ -40,14 +41,15 @@ func readOwn() (o *Own, err error) {
 	return o, unix.SchedGetaffinity(0, &o.affinity)
 }
 
-// Changed is an error that wraps fault.ErrTampered and says what of it is not
-// as it was at the start any more. Nothing can be set back: that would take
-// capabilities which sandboxd does not have. A nil Own knows of no change.
+// Changed is an error that wraps fault.ErrTampered and says which settings are
+// no longer as they were at the start. Nothing can be set back: that would take
+// capabilities which sandboxd does not have. A nil Own never reports a change.
 func (o *Own) Changed() error {
 	if o == nil {
 		return nil
 	}
-	// The limits first: too few descriptors would be in the way of all else.
+	// Check the limits first: with too few descriptors everything else would
+	// fail.
 	for i, was := range o.limits {
 		var now unix.Rlimit
 		if err := unix.Prlimit(0, i, nil, &now); err != nil {
@@ -78,7 +80,7 @@ func (o *Own) Changed() error {
 	return nil
 }
 
-// changed looks at one thread.
+// changed checks one thread.
 func (o *Own) changed(thread int) error {
 	now, err := policy(thread)
 	if err != nil {
@@ -91,10 +93,10 @@ func (o *Own) changed(thread int) error {
 	if err = unix.SchedGetaffinity(thread, &cpus); err != nil || cpus == o.affinity {
 		return err
 	}
-	// The owner of the machine may give the sandbox other processors, by its
-	// control group. Then asking for those of the start gives no further one.
+	// The owner of the machine may have given the sandbox other processors
+	// through its control group. Then asking for those of the start adds none.
 	if unix.SchedSetaffinity(thread, &o.affinity) != nil {
-		return nil //nolint:nilerr // it has none of them any more
+		return nil //nolint:nilerr // none of them is available any more
 	}
 	if err = unix.SchedGetaffinity(thread, &again); err != nil {
 		return err

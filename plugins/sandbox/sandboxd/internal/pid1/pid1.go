@@ -1,9 +1,9 @@
 // Package pid1 prepares a Go program to be the first process of a sandbox: it
-// ignores signals, has threads in reserve, cannot be traced, and is the only
-// one that waits for children.
+// ignores signals, creates its threads in advance, cannot be traced, and is the
+// only one that waits for children.
 //
 // It must not import os/exec, whose Wait and the reaper would take each other's
-// children, and must not know what the children are for.
+// children, and must not depend on what the children are for.
 package pid1
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/become"
 )
 
-// Without names protections to leave off, so that a test can show the damage
-// that each prevents. The zero value is the only one to be used otherwise.
+// Without names protections to leave out, so that a test can show the damage
+// that each prevents. Other callers use only the zero value.
 type Without struct {
 	Deafness bool // signals keep the runtime's handlers
 	Reserve  bool // threads are made when they are needed, and blocking calls are not counted
@@ -29,7 +29,7 @@ type Without struct {
 
 // Settle prepares this process, which is PID 1, before its first connection. It
 // starts the Reaper and returns the current limits of the process as Own. The
-// findings are protections that are not available here.
+// findings name protections that are not available here.
 func Settle(w Without) (r *Reaper, own *Own, findings []string) {
 	unix.Umask(0o022)
 	if extra := become.Bounding() &^ become.EngineCaps; extra != 0 {
@@ -61,38 +61,42 @@ func Settle(w Without) (r *Reaper, own *Own, findings []string) {
 	return r, own, findings
 }
 
-// hide keeps ptrace and /proc/1/mem off. It is of the whole process, and reset
-// by exec.
+// hide prevents ptrace and access to /proc/1/mem. The setting applies to the
+// whole process, and exec resets it.
 func hide() error {
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
-// ignoreSignals makes PID 1 deaf to what root of the sandbox can send.
+// ignoreSignals makes PID 1 ignore the signals that root of the sandbox can
+// send.
 //
-// The Go runtime handles every signal and then dies of most. signal.Notify for
-// all of them helps against `kill -SEGV 1`, but not against `kill -q 7 -SEGV 1`:
-// the runtime takes a SIGSEGV (BUS, FPE, ILL, TRAP) for a user's only when its
-// si_code is SI_USER or SI_TKILL, and sigqueue lets the sender choose the code;
-// any other is "a fault of ours" and ends the process. signal.Ignore does not
-// reach these signals, and what it does reach every child inherits.
+// The Go runtime handles every signal and then exits on most of them.
+// signal.Notify for all of them helps against `kill -SEGV 1`, but not against
+// `kill -q 7 -SEGV 1`: the runtime takes a SIGSEGV (BUS, FPE, ILL, TRAP) for
+// one sent by a user only if its si_code is SI_USER or SI_TKILL, and sigqueue
+// lets the sender choose the code. Any other code counts as a fault of the
+// program and ends the process. signal.Ignore does not affect these signals,
+// and every child inherits the signals that it does ignore.
 //
-// The kernel has the right tool: to PID 1 of a pid namespace a signal whose
-// action is the default is not delivered at all, when sent from inside. So the
-// runtime's handlers are taken away again. A true fault of our own still kills
-// us, since the kernel forces that one (without a Go trace: the price).
+// The kernel has the right tool: PID 1 of a pid namespace does not get a signal
+// from inside the namespace if the signal's action is the default. So
+// ignoreSignals removes the runtime's handlers again. A true fault of our own
+// still kills the process, because the kernel forces that signal, but without a
+// Go stack trace.
 //
-// Kept are SIGPIPE (with Notify a write to a closed stderr is an error, without
-// it the runtime exits) and SIGURG, with which the runtime interrupts its own
-// goroutines. Neither has a fatal path. SIGCHLD is not needed: the Reaper waits.
+// SIGPIPE and SIGURG keep their handlers, and neither handler can end the
+// process. With Notify for SIGPIPE a write to a closed stderr returns an error;
+// without it the runtime exits. The runtime uses SIGURG to interrupt its own
+// goroutines. SIGCHLD is not needed, because the Reaper waits.
 //
-// Notify must come first: it is what installs the handlers that stay. After
-// this syscall.AllThreadsSyscall and syscall.Setuid must not be called any
-// more: they work by signal 33, and would hang with the world stopped.
+// Notify must come first, because it installs the handlers that stay. After
+// ignoreSignals, syscall.AllThreadsSyscall and syscall.Setuid must not be
+// called: they use signal 33 and would hang with all threads stopped.
 func ignoreSignals() {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGPIPE)
 	go func() {
-		for range c { //nolint:revive // emptying it is the purpose
+		for range c { //nolint:revive // the loop only empties the channel
 		}
 	}()
 	for s := syscall.Signal(1); s <= 64; s++ {

@@ -16,21 +16,21 @@ import (
 // Reaper is the only caller of wait in this process.
 //
 // PID 1 must collect orphans, that is call wait4(-1), and must also learn how
-// its own commands ended. With os/exec both wait for the same child: whoever
-// comes second gets ECHILD, and exec.Cmd.Wait then reports "no child
-// processes" for a command that ran well. So os/exec is not used here at all
-// (a test looks for it in the dependency list); one loop collects every child
-// and hands statuses out.
+// its own commands ended. With os/exec both would wait for the same child: the
+// second one gets ECHILD, and exec.Cmd.Wait then reports "no child processes"
+// for a command that ran well. So os/exec is not used here at all (a test
+// checks the dependency list). One loop collects every child and passes on the
+// statuses.
 //
-// The mutex closes the other race, a command that ends before Start has noted
-// its pid: collecting waits while a fork is under way. That costs nothing, as
-// the syscall package lets one fork run at a time anyhow.
+// The mutex prevents another race, in which a command ends before Start has
+// noted its pid: collecting waits while a fork is in progress. That costs
+// nothing, because the syscall package runs only one fork at a time anyway.
 type Reaper struct {
 	mu      sync.Mutex
 	running map[int]*Process
-	first   chan struct{} // that there are children again; room for one
+	first   chan struct{} // signals that there are children again; room for one
 	oom     *os.File      // our own oom_score_adj
-	oomOwn  []byte        // what it was at the start
+	oomOwn  []byte        // its value at the start
 }
 
 // Process is one child that Start started.
@@ -53,14 +53,14 @@ func newReaper() *Reaper {
 	return r
 }
 
-// watch sits in the kernel, with a thread of its own, until a child has ended,
-// and lets Collect collect it. A handler of SIGCHLD would come to the same by way
-// of two more threads: the one that the signal interrupts, and that of package
-// os/signal, each of which has to wake up first.
+// watch waits in the kernel, on a thread of its own, until a child has ended,
+// and then lets Collect collect it. A handler of SIGCHLD would need two more
+// threads, each of which has to wake up first: the one that the signal
+// interrupts, and that of package os/signal.
 //
-// Without children it waits for the next Start. What somebody outside put into
-// the sandbox, and abandoned there, may then wait as a zombie until then, or
-// until the next Renew.
+// Without children it waits for the next Start. A process that was put into the
+// sandbox from outside and abandoned there may then stay a zombie until that
+// Start or the next Renew.
 func (r *Reaper) watch() {
 	for {
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -73,12 +73,12 @@ func (r *Reaper) watch() {
 	}
 }
 
-// Start forks and executes path. The files of attr are not closed.
+// Start forks and executes path. It does not close the files of attr.
 func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Process, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// A child has the credentials of the thread that forks it, so it is this
-	// one that must have nothing to hand on.
+	// A child has the credentials of the thread that forks it, so this thread
+	// must have no capability to pass on.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := become.DropInheritable(); err != nil {
@@ -94,34 +94,36 @@ func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Pro
 	r.running[pid] = p
 	select {
 	case r.first <- struct{}{}:
-	default: // watch has not yet taken the last one's
+	default: // watch has not taken the last signal yet
 	}
 	return p, nil
 }
 
-// oomChild makes commands the first to go when memory runs out.
+// oomChild makes the kernel kill commands first when memory runs out.
 var oomChild = []byte("500")
 
-// score sets our own oom_score_adj, since a child is born with its parent's:
-// setting the child's after the fork would leave a moment to fork away in. Going
-// back needs no capability, as we were there before. (For the same reason a
-// command can go back, too: this protects from honest programs only.)
+// score sets our own oom_score_adj, because a child starts with its parent's
+// value. If the child's value were set after the fork, the child could fork
+// before that. Setting our old value again needs no capability. A command can
+// set it too, so this protects only against programs that do not try to evade
+// it.
 func (r *Reaper) score(value []byte) {
 	if r.oom != nil {
 		_, _ = r.oom.WriteAt(value, 0)
 	}
 }
 
-// Score undoes the one thing that root of the sandbox can still do to PID 1:
-// mark it as the first to kill when memory runs out.
+// Score restores our oom_score_adj. It is the one setting of PID 1 that root of
+// the sandbox can still change, to make the kernel kill PID 1 first when memory
+// runs out.
 func (r *Reaper) Score() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.score(r.oomOwn)
 }
 
-// Collect collects every child that has ended, our own and orphans. A pid
-// cannot be used again before it is collected here, so the map is never wrong.
+// Collect collects every child that has ended, our own and orphans. The kernel
+// cannot reuse a pid before it is collected here, so the map is always right.
 func (r *Reaper) Collect() {
 	for {
 		var status syscall.WaitStatus
@@ -144,8 +146,8 @@ func (r *Reaper) Collect() {
 }
 
 // Signal sends sig to p's process group, or only to p itself. It holds the
-// lock, so that p is not collected, and its pid not somebody else's, between
-// looking and killing. One that has ended is no error.
+// lock, so that p cannot be collected and its pid reused between the check and
+// the kill. If p has ended, Signal returns no error.
 func (r *Reaper) Signal(p *Process, sig syscall.Signal, group bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +156,7 @@ func (r *Reaper) Signal(p *Process, sig syscall.Signal, group bool) error {
 	}
 	pid := p.PID
 	if group {
-		pid = -pid // each command leads a session, so a group, of its own
+		pid = -pid // each command leads its own session, and so its own group
 	}
 	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("signal %d to process %d: %w", sig, p.PID, err)

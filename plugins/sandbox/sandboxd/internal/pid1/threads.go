@@ -7,16 +7,16 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/become"
 )
 
-// The Go runtime ends the process when the kernel refuses it a thread, and a
-// fork bomb makes the kernel refuse. Threads are never given back, so those we
-// will ever need are made before the first command runs.
+// The Go runtime ends the process when the kernel refuses to create a thread,
+// which happens during a fork bomb. The runtime keeps idle threads, so all the
+// threads that we will ever need are created before the first command runs.
 //
-// How many is bounded from two sides. GOMAXPROCS limits those that run Go code:
-// left alone it is the number of cores, so a reserve that holds on a laptop
-// would not on a machine with 128. The slots limit those that sit in system
-// calls; network and pipe I/O does not block a thread. The core has slots of
-// its own, so that what a session hangs in (a file system of its making) cannot
-// keep the core from ending it.
+// Two limits bound their number. GOMAXPROCS limits the threads that run Go
+// code: by default it is the number of cores, so a reserve that suffices on a
+// laptop would not suffice on a machine with 128. The slots limit the threads
+// that are in system calls; network and pipe I/O does not block a thread. The
+// core has its own slots, so that a session's blocked calls (for example on a
+// file system of its own making) cannot keep the core from ending it.
 const (
 	shellSlots   = 8
 	controlSlots = 4
@@ -31,8 +31,8 @@ var (
 	control = make(chan struct{}, controlSlots)
 )
 
-// Block is held around everything of a session that may sit in a system call
-// for long: forks and file I/O. At most eight at once.
+// Block takes a slot for work of a session that may stay in a system call for
+// long: forks and file I/O. At most eight run at once.
 func Block() (release func()) { return hold(shell) }
 
 // BlockControl is Block for calls of the core.
@@ -46,9 +46,9 @@ func hold(slots chan struct{}) func() {
 	return sync.OnceFunc(func() { <-slots })
 }
 
-// reserveThreads makes threads by keeping that many goroutines locked to one
-// each at the same time. They unlock before they end: a goroutine that ends
-// locked takes its thread with it.
+// reserveThreads makes threads by locking that many goroutines to one thread
+// each at the same time. They unlock before they end, because a thread ends
+// with a goroutine that is still locked to it.
 func reserveThreads() {
 	var ready, done sync.WaitGroup
 	gate := make(chan struct{})

@@ -45,9 +45,9 @@ func (r *record) Artifact(path string) error {
 	return nil
 }
 
-// lab is a worker with a model that says what the test wants, in a real
+// fixture is a worker with a model that says what the test wants, in a real
 // sandbox.
-type lab struct {
+type fixture struct {
 	*record
 
 	t       *testing.T
@@ -58,9 +58,9 @@ type lab struct {
 	turns   int
 }
 
-func newLab(t *testing.T, conf string, setup agent.Setup, answer func(chattest.Question) chattest.Answer) *lab {
+func newFixture(t *testing.T, conf string, setup agent.Setup, answer func(chattest.Question) chattest.Answer) *fixture {
 	t.Helper()
-	l := &lab{record: &record{}, t: t, scratch: t.TempDir()}
+	l := &fixture{record: &record{}, t: t, scratch: t.TempDir()}
 	l.box = sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
 	if answer != nil {
 		l.model = chattest.Serve(t, model.DialectOpenAIChat, answer)
@@ -81,7 +81,7 @@ func newLab(t *testing.T, conf string, setup agent.Setup, answer func(chattest.Q
 	return l
 }
 
-func (l *lab) turn(text string) agent.Yield {
+func (l *fixture) turn(text string) agent.Yield {
 	l.t.Helper()
 	l.turns++
 	ctx, cancel := context.WithTimeout(l.t.Context(), 5*time.Minute)
@@ -94,7 +94,7 @@ func (l *lab) turn(text string) agent.Yield {
 }
 
 // close ends the session, and checks what it leaves.
-func (l *lab) close() {
+func (l *fixture) close() {
 	l.t.Helper()
 	if err := l.worker.Close(l.t.Context(), nil); err != nil {
 		l.t.Error(err)
@@ -120,7 +120,7 @@ func (l *lab) close() {
 }
 
 // saw is what the model was shown after its reply number n, from 1.
-func (l *lab) saw(n int) string {
+func (l *fixture) saw(n int) string {
 	l.t.Helper()
 	q := l.model.Questions()
 	if n >= len(q) {
@@ -129,7 +129,7 @@ func (l *lab) saw(n int) string {
 	return q[n].Last
 }
 
-func (l *lab) read(path string) string {
+func (l *fixture) read(path string) string {
 	b, err := l.box.ReadFile(l.t.Context(), path, 1<<20)
 	if err != nil {
 		l.t.Error(err)
@@ -154,7 +154,7 @@ const complete = `{"analysis": "All is done.", "plan": "", "commands": [], "task
 
 func TestAFileIsWrittenAndTheEndConfirmed(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(typing("echo 42 > answer.txt\n", 2, "cat answer.txt\n", 2), complete, typing("ls\n", 0.2), complete, complete))
+	l := newFixture(t, `{}`, agent.Setup{}, chattest.Script(typing("echo 42 > answer.txt\n", 2, "cat answer.txt\n", 2), complete, typing("ls\n", 0.2), complete, complete))
 	y := l.turn("Write 42.")
 	if y.End != agent.Done || y.Message != "All is done." {
 		t.Errorf("got %+v; want done", y)
@@ -180,7 +180,7 @@ func TestAFileIsWrittenAndTheEndConfirmed(t *testing.T) {
 // What is typed together with the command that reads it is read, line by line.
 func TestAProgramGetsWhatIsTypedAhead(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(
+	l := newFixture(t, `{}`, agent.Setup{}, chattest.Script(
 		typing("cat > a.txt\nhello\nworld\n", 3, "C-d", 2, "sh -c 'read x; read y; echo \"<$x $y>\" > b.txt'\none\ntwo\n", 3), complete, complete))
 	l.turn("Go.")
 	if a, b := l.read("/tmp/a.txt"), l.read("/tmp/b.txt"); a != "hello\nworld\n" || b != "<one two>\n" {
@@ -209,7 +209,7 @@ func TestAnEditorIsUsed(t *testing.T) {
 	case "nano":
 		script[1] = typing("hello from the editor", 1, "C-o", 1, "Enter", 1, "C-x", 3)
 	}
-	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(script...))
+	l := newFixture(t, `{}`, agent.Setup{}, chattest.Script(script...))
 	l.turn("Edit.")
 	if got := l.read("/tmp/note.txt"); got != "hello from the editor\n" {
 		t.Errorf("the file holds %q; the editor showed\n%s", got, l.saw(1))
@@ -222,7 +222,7 @@ func TestAnEditorIsUsed(t *testing.T) {
 
 func TestFiftyThousandLinesLeaveBothEnds(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(typing("seq 50000\n", 8), complete))
+	l := newFixture(t, `{}`, agent.Setup{}, chattest.Script(typing("seq 50000\n", 8), complete))
 	l.turn("Print.")
 	got := l.saw(1)
 	if !strings.Contains(got, "seq 50000\n1\n2\n3\n") || !strings.Contains(got, "\n49999\n50000\n") || !strings.Contains(got, "are left out") || len(got) > 10500 {
@@ -247,7 +247,7 @@ func TestFiftyThousandLinesLeaveBothEnds(t *testing.T) {
 
 func TestAReplyThatCannotBeUsedTypesNothing(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{}`, agent.Setup{}, func(q chattest.Question) chattest.Answer {
+	l := newFixture(t, `{}`, agent.Setup{}, func(q chattest.Question) chattest.Answer {
 		switch q.Turns {
 		case 0:
 			return chattest.Answer{Text: "I will do it."}
@@ -271,7 +271,7 @@ func TestAReplyThatCannotBeUsedTypesNothing(t *testing.T) {
 
 func TestAModelThatNeverFindsTheFormIsGivenUp(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{"protocol": "xml"}`, agent.Setup{}, chattest.Script("hello"))
+	l := newFixture(t, `{"protocol": "xml"}`, agent.Setup{}, chattest.Script("hello"))
 	if y := l.turn("Go."); y.End != agent.Crashed || !strings.Contains(y.Reason, "10 replies in a row") || len(l.steps) != maxBad {
 		t.Errorf("got %+v after %d steps", y, len(l.steps))
 	}
@@ -280,7 +280,7 @@ func TestAModelThatNeverFindsTheFormIsGivenUp(t *testing.T) {
 
 func TestMaxTurnsEndsTheSession(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{"max_turns": 2}`, agent.Setup{}, chattest.Script(typing("", 0)))
+	l := newFixture(t, `{"max_turns": 2}`, agent.Setup{}, chattest.Script(typing("", 0)))
 	if y := l.turn("Go."); y.End != agent.MaxSteps || len(l.steps) != 2 {
 		t.Errorf("got %+v after %d steps", y, len(l.steps))
 	}
@@ -289,7 +289,7 @@ func TestMaxTurnsEndsTheSession(t *testing.T) {
 
 func TestAShellThatEndsIsBegunAnew(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(typing("exit 7\n", 3), typing("echo again > /tmp/again\n", 2), complete))
+	l := newFixture(t, `{}`, agent.Setup{}, chattest.Script(typing("exit 7\n", 3), typing("echo again > /tmp/again\n", 2), complete))
 	l.turn("Go.")
 	if got := l.saw(1); !strings.Contains(got, "exit code 7") {
 		t.Errorf("after the end: %q", got)
@@ -302,7 +302,7 @@ func TestAShellThatEndsIsBegunAnew(t *testing.T) {
 
 func TestASecondMessageFindsTheTerminalAsItWas(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(
+	l := newFixture(t, `{}`, agent.Setup{}, chattest.Script(
 		typing("mkdir -p /tmp/here; cd /tmp/here; X=kept\n", 2), complete, complete, typing("echo $X > out\n", 2), complete, complete))
 	l.turn("First.")
 	if y := l.turn("Second."); y.End != agent.Done {
@@ -320,7 +320,7 @@ func TestASecondMessageFindsTheTerminalAsItWas(t *testing.T) {
 func TestATooLongConversationIsHandedOver(t *testing.T) {
 	t.Parallel()
 	long := false
-	l := newLab(t, `{}`, agent.Setup{}, func(q chattest.Question) chattest.Answer {
+	l := newFixture(t, `{}`, agent.Setup{}, func(q chattest.Question) chattest.Answer {
 		switch {
 		case strings.Contains(q.Last, "plain text: tell in detail"):
 			return chattest.Answer{Text: "THE SUMMARY"}
@@ -365,7 +365,7 @@ func TestATooLongConversationIsHandedOver(t *testing.T) {
 
 func TestAContextOfKnownSizeIsSummarizedAheadOfTime(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{"context_tokens": 20000, "summarize_below": 5000}`, agent.Setup{}, func(q chattest.Question) chattest.Answer {
+	l := newFixture(t, `{"context_tokens": 20000, "summarize_below": 5000}`, agent.Setup{}, func(q chattest.Question) chattest.Answer {
 		switch {
 		case strings.Contains(q.Last, "This one time reply in plain text"):
 			return chattest.Answer{Text: "words"}
@@ -382,7 +382,7 @@ func TestAContextOfKnownSizeIsSummarizedAheadOfTime(t *testing.T) {
 
 func TestWithoutRoomForASummaryItBeginsAnew(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{}`, agent.Setup{}, func(q chattest.Question) chattest.Answer {
+	l := newFixture(t, `{}`, agent.Setup{}, func(q chattest.Question) chattest.Answer {
 		if q.Turns == 0 && strings.Contains(q.Last, "introduce") || q.Turns >= 2 || strings.Contains(q.Last, "plain text") || strings.Contains(q.Last, "few sentences") {
 			return chattest.Answer{Status: http.StatusBadRequest, Body: `{"error": {"message": "prompt is too long"}}`}
 		}
@@ -406,7 +406,7 @@ func TestWithoutRoomForASummaryItBeginsAnew(t *testing.T) {
 
 func TestSkillsAndServersStandInThePrompt(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{}`, agent.Setup{
+	l := newFixture(t, `{}`, agent.Setup{
 		Skills:  []string{"/tmp/skills", "/tmp/none"},
 		Servers: []agent.Server{{Name: "db", Transport: "sse", URL: "http://db:1/sse"}, {Name: "fs", Transport: "stdio", Command: "mcp-fs", Args: []string{"/"}, Env: map[string]string{"B": "2", "A": "1"}}},
 	}, chattest.Script(complete))
@@ -435,7 +435,7 @@ func TestSkillsAndServersStandInThePrompt(t *testing.T) {
 
 func TestATurnThatIsCutOffEndsSoon(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, `{}`, agent.Setup{}, chattest.Script(typing("sleep 100\n", 60)))
+	l := newFixture(t, `{}`, agent.Setup{}, chattest.Script(typing("sleep 100\n", 60)))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	begun := time.Now()

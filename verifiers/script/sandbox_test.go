@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
 
-// lab runs the verifier with a test program in a real sandbox.
-type lab struct {
+// fixture runs the verifier with a test program in a real sandbox.
+type fixture struct {
 	*sandboxtest.Box
 
 	t       *testing.T
@@ -29,7 +29,7 @@ type lab struct {
 	request verifier.Request
 }
 
-func newLab(t *testing.T, program string) *lab {
+func newFixture(t *testing.T, program string) *fixture {
 	t.Helper()
 	settings, err := json.Marshal(task.Script{
 		Command: []string{"sh", "-c", program},
@@ -39,13 +39,13 @@ func newLab(t *testing.T, program string) *lab {
 		t.Fatal(err)
 	}
 	b := sandboxtest.Start(t, sandboxtest.Options{})
-	r := &lab{Box: b, t: t, client: b.ShellOf(host.Session{ID: "verifier", Grading: true}), request: verifier.Request{Settings: settings, Scratch: t.TempDir()}}
+	r := &fixture{Box: b, t: t, client: b.ShellOf(host.Session{ID: "verifier", Grading: true}), request: verifier.Request{Settings: settings, Scratch: t.TempDir()}}
 	r.sh("mkdir -p /tmp/v")
 	return r
 }
 
 // sh runs a command of the agent's.
-func (r *lab) sh(command string) {
+func (r *fixture) sh(command string) {
 	r.t.Helper()
 	said := output.NewTail(1 << 10)
 	result, err := r.Shell("agent").Exec(r.t.Context(), sandbox.Command{Argv: []string{"sh", "-c", command}, Stdout: said, Stderr: said})
@@ -54,7 +54,7 @@ func (r *lab) sh(command string) {
 	}
 }
 
-func (r *lab) verify(ctx context.Context) (verifier.Verdict, error) {
+func (r *fixture) verify(ctx context.Context) (verifier.Verdict, error) {
 	r.t.Helper()
 	return script{dial: func(string) (box, error) { return shell{r.client}, nil }}.Verify(ctx, r.request, func(line string) { r.t.Log(line) })
 }
@@ -84,7 +84,7 @@ func TestInARealSandbox(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := newLab(t, tt.program)
+			r := newFixture(t, tt.program)
 			if tt.before != "" {
 				r.sh(tt.before)
 			}
@@ -117,7 +117,7 @@ func TestTestsThatCannotStartCountAsFailed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newLab(t, "")
+			r := newFixture(t, "")
 			r.sh("printf '#!/nowhere/bash\necho 1 > /tmp/v/reward.txt\n' > /tmp/v/test.sh; chmod 755 /tmp/v/test.sh")
 			settings, err := settingsOf(r.request.Settings)
 			if err != nil {
@@ -150,7 +150,7 @@ func codes(findings []verifier.Finding) string {
 // ended is killed before the reward is read.
 func TestADaemonOfTheTestsIsKilledBeforeTheReading(t *testing.T) {
 	t.Parallel()
-	r := newLab(t, `setsid sh -c 'setsid sh -c "while :; do echo 1 > /tmp/v/late; done" &' >/dev/null 2>&1
+	r := newFixture(t, `setsid sh -c 'setsid sh -c "while :; do echo 1 > /tmp/v/late; done" &' >/dev/null 2>&1
 until [ -e /tmp/v/late ]; do :; done; echo 0 > /tmp/v/reward.txt`)
 	v, err := r.verify(t.Context())
 	wantScores(t, v, err, map[string]float64{"reward": 0})
@@ -163,7 +163,7 @@ until [ -e /tmp/v/late ]; do :; done; echo 0 > /tmp/v/reward.txt`)
 // A gigabyte of output fills neither memory nor disk, and the reward counts.
 func TestAFloodOfOutputIsCut(t *testing.T) {
 	t.Parallel()
-	r := newLab(t, `head -c 200000000 /dev/zero | tr '\0' x; echo the end; echo 1 > /tmp/v/reward.txt`)
+	r := newFixture(t, `head -c 200000000 /dev/zero | tr '\0' x; echo the end; echo 1 > /tmp/v/reward.txt`)
 	v, err := r.verify(t.Context())
 	if err != nil || v.Scores["reward"].Value != 1 || !strings.HasSuffix(strings.TrimSpace(v.Rationale), "the end") {
 		t.Errorf("got %v, %v; rationale ends with %.50q", v.Scores, err, v.Rationale[max(0, len(v.Rationale)-50):])
@@ -176,7 +176,7 @@ func TestAFloodOfOutputIsCut(t *testing.T) {
 
 func TestATestThatHangsEndsWithItsTime(t *testing.T) {
 	t.Parallel()
-	r := newLab(t, `echo begun; sleep 1000`)
+	r := newFixture(t, `echo begun; sleep 1000`)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	begin := time.Now()

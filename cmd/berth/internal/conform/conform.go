@@ -129,19 +129,19 @@ func alone(path, dir string) (string, error) {
 
 // bench is what the plugins of one binary are tried on.
 type bench struct {
-	o     Options
-	host  *plugin.Host
-	dir   string
-	mark  string // variable of the environment of all processes of the binary
-	lab   *lab
-	tried int // clauses
+	o         Options
+	host      *plugin.Host
+	dir       string
+	mark      string // variable of the environment of all processes of the binary
+	sandboxes *sandboxes
+	tried     int // clauses
 }
 
 func (b *bench) close() error {
-	if b.lab == nil {
+	if b.sandboxes == nil {
 		return nil
 	}
-	return b.lab.close()
+	return b.sandboxes.close()
 }
 
 // errHung ends the test: a clause has used up its time.
@@ -259,13 +259,13 @@ func (b *bench) tryAgent(ctx context.Context, e *plugin.Entry, report func(confo
 	if err = b.asOracle(ctx, &s); err != nil {
 		return err
 	}
-	lab, err := b.shells(ctx)
+	sandboxes, err := b.shells(ctx)
 	if err != nil {
 		return err
 	}
-	if lab != nil {
+	if sandboxes != nil {
 		s.Shell = func(ctx context.Context, t *conformance.T) (string, func()) {
-			return lab.shell(ctx, t, order{mounts: mounts(ctx, &s)})
+			return sandboxes.shell(ctx, t, order{mounts: mounts(ctx, &s)})
 		}
 	}
 	done, err := b.withModels(ctx, &s)

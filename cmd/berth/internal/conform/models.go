@@ -82,7 +82,7 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 		return done, errors.Join(err, r.close(ctx))
 	}
 	s.Inside = func(ctx context.Context, t *conformance.T, shell string) map[string]model.Endpoint {
-		v, _ := b.lab.boxes.Load(shell)
+		v, _ := b.sandboxes.boxes.Load(shell)
 		box, ok := v.(*host.Sandbox)
 		if !ok {
 			t.Fatalf("the sandbox of %s is gone", shell)
@@ -179,14 +179,14 @@ func (b *bench) verifierSubject(ctx context.Context, name string, capabilities [
 		}
 		s.Cases = append(s.Cases, cases...)
 	}
-	lab, err := b.shells(ctx)
+	sandboxes, err := b.shells(ctx)
 	// A verifier of the view can be tried without a sandbox.
 	if err != nil && (traits.Needs != verifier.NeedsNone || !errors.Is(err, environment.ErrRefused)) {
 		return s, err
 	}
-	if lab != nil {
+	if sandboxes != nil {
 		s.Shell = func(ctx context.Context, t *conformance.T) string {
-			a, _ := lab.shell(ctx, t, order{grading: true})
+			a, _ := sandboxes.shell(ctx, t, order{grading: true})
 			return a
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
-// lab creates sandboxes for tests of agents and verifiers.
-type lab struct {
+// sandboxes creates sandboxes for tests of agents and verifiers.
+type sandboxes struct {
 	host     *plugin.Host
 	env      environment.Environment
 	dir      string
@@ -35,12 +35,12 @@ type order struct {
 	mounts  []environment.Mount
 }
 
-// shells returns the lab, or nil without an environment that can create
+// shells returns the sandboxes, or nil without an environment that can create
 // sandboxes. If the environment refuses to create one on this machine, the
 // error wraps ErrRefused.
-func (b *bench) shells(ctx context.Context) (*lab, error) {
-	if b.lab != nil || b.o.Shells == "" {
-		return b.lab, nil
+func (b *bench) shells(ctx context.Context) (*sandboxes, error) {
+	if b.sandboxes != nil || b.o.Shells == "" {
+		return b.sandboxes, nil
 	}
 	h, err := plugin.New(plugin.Options{Dirs: b.o.Dirs, Log: b.o.Log})
 	if err != nil {
@@ -50,7 +50,7 @@ func (b *bench) shells(ctx context.Context) (*lab, error) {
 	if err != nil {
 		h.Stop()
 		if errors.Is(err, plugin.ErrUnknown) {
-			return nil, nil //nolint:nilnil // no lab: the clauses are skipped
+			return nil, nil //nolint:nilnil // no sandboxes: the clauses are skipped
 		}
 		return nil, err
 	}
@@ -69,16 +69,16 @@ func (b *bench) shells(ctx context.Context) (*lab, error) {
 		h.Stop()
 		return nil, err
 	}
-	b.lab = &lab{host: h, env: env, dir: dir, sandboxd: binary}
-	return b.lab, nil
+	b.sandboxes = &sandboxes{host: h, env: env, dir: dir, sandboxd: binary}
+	return b.sandboxes, nil
 }
 
-// least returns the base of every sandbox of the lab.
+// least returns the base of every sandbox of the sandboxes.
 func least() environment.Spec {
 	return environment.Spec{Network: environment.Network{Mode: environment.NetworkNone}, Workdir: "/app", Lease: time.Minute}
 }
 
-// refused returns why env cannot create a sandbox for the lab, or nil.
+// refused returns why env cannot create a sandbox for the sandboxes, or nil.
 func refused(within context.Context, env environment.Environment) error {
 	ctx, cancel := context.WithTimeout(within, conformance.Patience(10*time.Second))
 	defer cancel()
@@ -92,13 +92,13 @@ func refused(within context.Context, env environment.Environment) error {
 	return environmenttest.Prepare(within, env, least())
 }
 
-func (l *lab) close() error {
+func (l *sandboxes) close() error {
 	l.host.Stop()
 	return nil
 }
 
 // shell creates a sandbox that lives as long as t, and opens a session in it.
-func (l *lab) shell(ctx context.Context, t *conformance.T, o order) (address string, revoke func()) {
+func (l *sandboxes) shell(ctx context.Context, t *conformance.T, o order) (address string, revoke func()) {
 	n := strconv.FormatInt(l.next.Add(1), 10)
 	folder, err := host.NewFolder(filepath.Join(l.dir, "c"+n), l.sandboxd)
 	if err != nil {

@@ -74,23 +74,7 @@ func Images(t *testing.T, again func() *engine.Environment, spec environment.Spe
 			t.Errorf("got %v, log %q", err, log.all)
 		}
 	})
-	t.Run("what only BuildKit reads is built", func(t *testing.T) {
-		var log lines
-		e := again()
-		dir := folder(t, map[string]string{
-			"Dockerfile": "FROM " + Base + "\nRUN --mount=type=cache,target=/c echo " + stamp + " > /mark && cat /mark\nCOPY --chmod=755 run /run.sh\n", "run": "echo ran\n",
-		})
-		im, err := e.Prepare(bounded(t), environment.Image{Build: dir}, spec.Config, log.add)
-		if err != nil || log.count(stamp) < 2 { // the step, and what it printed
-			t.Fatalf("got %v, log %q", err, log.all)
-		}
-		t.Cleanup(func() { _, _ = last.Drop(context.WithoutCancel(t.Context()), im.Ref) })
-		with := spec
-		with.Image = im
-		if out := Open(t, e, with).Sh(t, "cat /mark; stat -c %a /run.sh"); out != stamp+"\n755\n" {
-			t.Errorf("inside: %q", out)
-		}
-	})
+	t.Run("what only BuildKit reads is built", func(t *testing.T) { builtByBuildKit(t, again, last, spec, stamp) })
 	t.Run("a build that failed is not tried again", func(t *testing.T) {
 		var log lines
 		e := again()
@@ -124,6 +108,24 @@ func Images(t *testing.T, again func() *engine.Environment, spec environment.Spe
 			}
 		}
 	})
+}
+
+func builtByBuildKit(t *testing.T, again func() *engine.Environment, last *engine.Environment, spec environment.Spec, stamp string) {
+	var log lines
+	e := again()
+	dir := folder(t, map[string]string{
+		"Dockerfile": "FROM " + Base + "\nRUN --mount=type=cache,target=/c echo " + stamp + " > /mark && cat /mark\nCOPY --chmod=755 run /run.sh\n", "run": "echo ran\n",
+	})
+	im, err := e.Prepare(bounded(t), environment.Image{Build: dir}, spec.Config, log.add)
+	if err != nil || log.count(stamp) < 2 { // the step, and what it printed
+		t.Fatalf("got %v, log %q", err, log.all)
+	}
+	t.Cleanup(func() { _, _ = last.Drop(context.WithoutCancel(t.Context()), im.Ref) })
+	with := spec
+	with.Image = im
+	if out := Open(t, e, with).Sh(t, "cat /mark; stat -c %a /run.sh"); out != stamp+"\n755\n" {
+		t.Errorf("inside: %q", out)
+	}
 }
 
 func loaded(t *testing.T, e *engine.Environment, spec environment.Spec, kind string) {

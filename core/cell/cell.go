@@ -14,8 +14,8 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Cell is one point of the matrix on one dataset: what the attempts there have in
-// common.
+// Cell is one point of the matrix on one dataset: the settings that its
+// attempts share.
 type Cell struct {
 	Choices     map[string]string // axis to value, for the record
 	Agent       Agent
@@ -32,12 +32,12 @@ type Cell struct {
 type Agent struct {
 	Label  string `json:"label"`
 	Plugin string `json:"plugin"`
-	// Oracle is given the reference solution.
+	// Oracle says that the agent gets the reference solution.
 	Oracle bool            `json:"oracle,omitempty"`
 	Config Values          `json:"config"`
 	Env    map[string]Text `json:"env,omitempty"`
-	// Models are by the name that the agent asks for; "default" is the block's
-	// own model, or the cell's. Empty when there is none.
+	// Models are keyed by the name that the agent asks for; "default" is the
+	// model of the block, or else of the cell. Empty when there is none.
 	Models map[string]*Model `json:"models,omitempty"`
 }
 
@@ -45,15 +45,17 @@ type Agent struct {
 type Environment struct {
 	Label  string `json:"label"`
 	Plugin string `json:"plugin"`
-	// Network is what the experiment grants; nil grants what the task asks for.
+	// Network is what the experiment grants; nil grants the network that the
+	// task asks for.
 	Network *task.Network `json:"network,omitempty"`
 	// Limits replace those of the task where they are not zero.
 	Limits task.Limits `json:"limits"`
 	Config Values      `json:"config"`
-	// Env is added to the task's for every command in the sandbox, and wins.
+	// Env is added to the environment variables of the task, for every command
+	// in the sandbox, and takes precedence.
 	Env map[string]Text `json:"env,omitempty"`
-	// Surface is the plugin that opens a surface on the sandbox; empty means
-	// that Plugin does, if the task needs one.
+	// Surface is the plugin that opens a surface on the sandbox. Empty means
+	// that Plugin does it, if the task needs a surface.
 	Surface       string `json:"surface,omitempty"`
 	SurfaceConfig Values `json:"surface_config"`
 }
@@ -61,7 +63,7 @@ type Environment struct {
 // Verifier is what the experiment adds to a verifier that a task names.
 type Verifier struct {
 	Label string `json:"label"`
-	// Plugin serves it; empty means the label.
+	// Plugin is the plugin to use; empty means the one named Label.
 	Plugin string            `json:"plugin"`
 	Config Values            `json:"config"`
 	Env    map[string]Text   `json:"env,omitempty"`
@@ -71,14 +73,15 @@ type Verifier struct {
 // User is the user block: the agent that plays the simulated user.
 type User struct {
 	Agent Agent `json:"agent"` // with the models of the user block
-	// Persona is handed to the agent beside the task's own; empty means none.
+	// Persona is given to the agent in addition to the task's own; empty means
+	// none.
 	Persona string        `json:"persona,omitempty"`
 	Time    time.Duration `json:"time_ns,omitempty"` // of one message; 0: the usual
 	Budget                // of its models, in all its sessions of the attempt
 }
 
-// Limits bound an attempt. Zero keeps what the task says. Factors multiply the
-// task's time; a time and its factor are never both set.
+// Limits bound an attempt. Zero keeps the limit of the task. Factors multiply
+// the task's time; a time and its factor are never both set.
 type Limits struct {
 	AgentTime          time.Duration `json:"agent_time_ns,omitempty"` // of each turn
 	AgentTimeFactor    float64       `json:"agent_time_factor,omitempty"`
@@ -90,15 +93,15 @@ type Limits struct {
 	Budget                           // of the agent's models, in all its sessions of the attempt
 }
 
-// Budget bounds what models are used for. Nil means no bound.
+// Budget bounds the use of models. Nil means no bound.
 type Budget struct {
 	CostUSD  *float64 `json:"cost_usd,omitempty"`
 	Tokens   *int64   `json:"tokens,omitempty"` // input and output
 	Requests *int64   `json:"requests,omitempty"`
 }
 
-// Reveal is the cell with its secrets, to be run and never to be printed. Fails
-// when one is missing.
+// Reveal returns the cell with its secrets. Run it, but never print it. Fails
+// when a secret is missing.
 func (c Cell) Reveal() (Cell, error) {
 	var failed error // the first
 	secrets := map[string]bool{}
@@ -123,7 +126,7 @@ func (c Cell) Reveal() (Cell, error) {
 	return c, failed
 }
 
-// Uses are the secrets of the cell.
+// Uses returns the secrets of the cell.
 func (c Cell) Uses() (used []*Secret) {
 	c.replaced(func(t Text) Text {
 		if t.secret != nil {
@@ -137,9 +140,10 @@ func (c Cell) Uses() (used []*Secret) {
 	return used
 }
 
-// replaced is the cell with other texts and values in the places that may have
-// secrets. The keys of models are passed to text, and stay: the gateway alone
-// has them, and knows each model by its pointer.
+// replaced returns a copy of the cell with texts and values replaced wherever a
+// secret is possible. The API keys of models are passed to text but not
+// replaced: only the gateway uses them, and it identifies each model by its
+// pointer.
 func (c Cell) replaced(text func(Text) Text, values func(Values) Values) Cell {
 	env := func(m map[string]Text) map[string]Text {
 		out := make(map[string]Text, len(m))
@@ -178,7 +182,7 @@ func (c Cell) replaced(text func(Text) Text, values func(Values) Values) Cell {
 	return c
 }
 
-// Strings are the texts with labels in place of secrets.
+// Strings returns the texts with labels in place of secrets.
 func Strings(texts map[string]Text) map[string]string {
 	out := make(map[string]string, len(texts))
 	for k, t := range texts {
@@ -187,5 +191,5 @@ func Strings(texts map[string]Text) map[string]string {
 	return out
 }
 
-// PlainValues is a configuration without secrets.
+// PlainValues makes a configuration without secrets.
 func PlainValues(raw json.RawMessage) Values { return Values{public: raw} }

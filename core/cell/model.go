@@ -7,45 +7,53 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Model is a model of the experiment. The gateway knows each by its pointer:
-// blocks of one label differ when a parameter depends on the cell.
+// Model is a model of the experiment. The gateway identifies each by its
+// pointer, because blocks with the same label differ when a parameter depends
+// on the cell.
 type Model struct {
 	Label    string `json:"label"`
 	Provider string `json:"provider"` // the dialect
 	Name     string `json:"name"`     // as the provider knows it
 	APIKey   *Text  `json:"api_key,omitempty"`
 	BaseURL  string `json:"base_url,omitempty"` // empty: the provider's own
-	// Script is the absolute path of the replies of a scripted model, and
-	// ScriptDigest the SHA-256 of the file, "sha256:" and hex. Empty without.
+	// Script is the absolute path of the file with the replies of a scripted
+	// model, and ScriptDigest its SHA-256, "sha256:" and hex. Both are empty
+	// for other models.
 	Script       string `json:"script,omitempty"`
 	ScriptDigest string `json:"script_digest,omitempty"`
-	// Price is nil when it is not known, which is not zero.
+	// Price is nil when it is not known, which differs from a price of zero.
 	Price *Price `json:"price,omitempty"`
-	// Parameters is a JSON object that every request gets; empty means none.
+	// Parameters is a JSON object that is added to every request; empty means
+	// none.
 	Parameters json.RawMessage `json:"parameters,omitempty"`
-	// AllowModels are further names that a request may ask for.
+	// AllowModels are other model names that a request may use.
 	AllowModels []string `json:"allow_models,omitempty"`
-	// AllowHosted are names of what the provider may fetch or run for a sandbox
-	// without a network, as the gateway's finding tells them.
+	// AllowHosted are features that the provider may run or fetch for a sandbox
+	// without a network, by the names in the gateway's finding.
 	AllowHosted []string `json:"allow_hosted,omitempty"`
-	// MaxRequestMiB is how large a request may be; 0 is the gateway's own bound.
+	// MaxRequestMiB is the largest size of a request; 0 means the default of
+	// the gateway.
 	MaxRequestMiB int64 `json:"max_request_mib,omitempty"`
-	// Replay serves the model from the exchanges of that run; empty means not.
+	// Replay serves the model from the exchanges of that run; empty means no
+	// replay.
 	Replay string `json:"replay,omitempty"`
-	// InFlight bounds the requests at the same time; 0 lets the gateway adapt.
+	// InFlight is the largest number of concurrent requests; 0 lets the gateway
+	// adapt it.
 	InFlight int `json:"in_flight,omitempty"`
-	// ReserveOutput is how many tokens of output budgets set aside for a request
-	// that does not bound its answer, and ContextTokens how many of input for one
-	// that refers to content elsewhere. 0: what is known of the model.
+	// ReserveOutput is how many output tokens budgets reserve for a request
+	// that does not bound its answer. ContextTokens is how many input tokens
+	// they reserve for a request that refers to content stored elsewhere. 0
+	// means the known values of the model.
 	ReserveOutput int64 `json:"reserve_output,omitempty"`
 	ContextTokens int64 `json:"context_tokens,omitempty"`
 	// FirstByteTimeout is the longest wait for the first byte of an answer, and
-	// IdleTimeout the longest silence in the middle of one. Nil: the gateway's.
+	// IdleTimeout the longest pause within one. Nil means the default of the
+	// gateway.
 	FirstByteTimeout *time.Duration `json:"first_byte_timeout_ns,omitempty"`
 	IdleTimeout      *time.Duration `json:"idle_timeout_ns,omitempty"`
 }
 
-// Info is what plugins are told of the model.
+// Info returns the description of the model for plugins.
 func (m *Model) Info() model.Info {
 	return model.Info{Dialect: model.Dialect(m.Provider), Name: m.Name}
 }
@@ -57,12 +65,12 @@ type Price struct {
 	CacheWrite  *float64 `json:"cache_write,omitempty"`
 	CacheHour   *float64 `json:"cache_write_1h,omitempty"`
 	Output      *float64 `json:"output,omitempty"`
-	// Tiers are by Above, the smallest first.
+	// Tiers are sorted by Above, smallest first.
 	Tiers []PriceTier `json:"tiers,omitempty"`
 }
 
-// PriceTier are the prices of a request with more than Above input tokens, for
-// all of its tokens. A nil field is not known there.
+// PriceTier holds the prices of a request with more than Above input tokens.
+// They apply to all of its tokens. A nil field is not known.
 type PriceTier struct {
 	Above       int64    `json:"above"`
 	Input       *float64 `json:"input,omitempty"`

@@ -18,27 +18,28 @@ type Secret struct {
 	// `${secret("KEY")}`. As long as the secrets do not change, equal
 	// labels in the same place stand for equal values.
 	Label string
-	// Read is the value. Its error does not hold the secret. Safe for concurrent use.
+	// Read returns the value. Its error does not contain the secret. Safe for
+	// concurrent use.
 	Read func() (string, error)
 }
 
-// Text is a string that may be a secret. However it is printed or stored, only
-// its label shows; see [Text.Reveal]. The zero value is the empty string.
+// Text is a string that may be a secret. Printing or storing it shows only its
+// label; see [Text.Reveal]. The zero value is the empty string.
 type Text struct {
 	plain  string
 	secret *Secret
 }
 
-// Plain is a Text that is no secret.
+// Plain makes a Text that is not a secret.
 func Plain(s string) Text { return Text{plain: s} }
 
-// Hidden is a Text that is a secret.
+// Hidden makes a Text that is a secret.
 func Hidden(s *Secret) Text { return Text{secret: s} }
 
-// Secret is what the text is or is made of; nil when it is no secret.
+// Secret returns the secret in the text; nil when it has none.
 func (t Text) Secret() *Secret { return t.secret }
 
-// String is the text, or the label of a secret.
+// String returns the text, or the label of a secret.
 func (t Text) String() string {
 	if t.secret != nil {
 		return t.secret.Label
@@ -57,9 +58,9 @@ func (t Text) MarshalJSON() ([]byte, error) {
 	return json.Marshal(t.plain)
 }
 
-// Reveal is the text itself. An error means that a secret is missing, or that
-// what the experiment makes of it failed; it does not hold the secret. Safe
-// for concurrent use.
+// Reveal returns the text itself. An error means that a secret is missing, or
+// that an expression of the experiment on it failed; the error does not contain
+// the secret. Safe for concurrent use.
 func (t Text) Reveal() (string, error) {
 	if t.secret != nil {
 		return t.secret.Read()
@@ -67,28 +68,28 @@ func (t Text) Reveal() (string, error) {
 	return t.plain, nil
 }
 
-// Values is the configuration of a plugin as strict JSON, with labels in place of
-// secrets until it is revealed. However it is printed or stored, only labels show. The zero
-// value is an absent `config` block.
+// Values is the configuration of a plugin as strict JSON, with labels in place
+// of secrets until it is revealed. Printing or storing it shows only labels.
+// The zero value is an absent `config` block.
 type Values struct {
 	public json.RawMessage
 	holes  map[pluginconfig.Path]*Secret
 }
 
-// NewValues is a configuration with labels in place of secrets, and the secrets
-// by where they belong.
+// NewValues makes a configuration from JSON with labels in place of secrets,
+// and the secrets by their paths.
 func NewValues(public json.RawMessage, holes map[pluginconfig.Path]*Secret) Values {
 	return Values{public, holes}
 }
 
-// Secrets are the secrets by where they belong.
+// Secrets returns the secrets by their paths.
 func (v Values) Secrets() map[pluginconfig.Path]*Secret { return v.holes }
 
-// JSON is the configuration with labels in place of secrets; nil when there
-// is none.
+// JSON returns the configuration with labels in place of secrets; nil when
+// there is none.
 func (v Values) JSON() json.RawMessage { return v.public }
 
-// String is the configuration with labels in place of secrets.
+// String returns the configuration with labels in place of secrets.
 func (v Values) String() string { return string(v.public) }
 
 // GoString keeps %#v from printing more than String.
@@ -103,16 +104,16 @@ func (v Values) MarshalJSON() ([]byte, error) {
 	return v.public, nil
 }
 
-// Reveal is the configuration with its secrets, to be handed to the plugin and
-// to nothing else; nil when there is none. Errors as for [Text.Reveal]. Safe
-// for concurrent use.
+// Reveal returns the configuration with its secrets; nil when there is none.
+// Pass it only to the plugin. Errors as for [Text.Reveal]. Safe for concurrent
+// use.
 func (v Values) Reveal() (json.RawMessage, error) {
 	if len(v.holes) == 0 {
 		return v.public, nil
 	}
 	var tree any
 	d := json.NewDecoder(bytes.NewReader(v.public))
-	d.UseNumber() // whole numbers stay whole
+	d.UseNumber() // keep integers exact
 	if err := d.Decode(&tree); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
@@ -128,7 +129,7 @@ func (v Values) Reveal() (json.RawMessage, error) {
 	return json.Marshal(tree)
 }
 
-// fill puts a secret into its place in a JSON tree.
+// fill puts a secret in its place in a JSON tree.
 func fill(tree any, path pluginconfig.Path, secret string) error {
 	steps, err := path.Steps()
 	if err != nil || len(steps) == 0 {

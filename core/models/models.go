@@ -1,5 +1,5 @@
-// Package models is the interface between attempts and the gateway: the models of
-// one session, which are served only while the session allows it.
+// Package models is the interface between attempts and the gateway: it gives a
+// session its models, which serve requests only while the session allows it.
 //
 // It knows no provider and no wire format.
 package models
@@ -17,7 +17,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// ErrRateLimited means that a provider accepts no more requests for now.
+// ErrRateLimited means that a provider accepts no more requests at the moment.
 var ErrRateLimited = errors.New("rate limited")
 
 // Gateway gives sessions their models.
@@ -26,7 +26,8 @@ type Gateway interface {
 	Session(ctx context.Context, spec Spec) (Session, error)
 }
 
-// Spec says which models a session needs, and for whom.
+// Spec says which models a session needs, and for which trial, attempt and
+// role.
 type Spec struct {
 	Trial      string
 	Attempt    int
@@ -36,23 +37,24 @@ type Spec struct {
 	Models     map[string]*cell.Model
 	Budget     cell.Budget // shared by all sessions of the role in the attempt
 	Hosted     bool        // tools that a provider runs itself, such as a search, may be used
-	// Dir is the folder of the attempt, and Append adds a line of JSON to a file
-	// of it; nil writes nothing.
+	// Dir is the folder of the attempt. Append adds a line of JSON to a file in
+	// it; nil writes nothing.
 	Dir    string
 	Append func(file string, line any)
-	// Dialects are what the plugin speaks, for an endpoint that can choose.
+	// Dialects are the dialects that the plugin speaks, for an endpoint that
+	// can choose.
 	Dialects []model.Dialect
 	// Inside opens a loopback port in the sandbox for the endpoint; nil when
 	// the session has no sandbox.
 	Inside func(ctx context.Context, port int, serve func(net.Conn)) (*host.Port, error)
 }
 
-// Refusal is why the models of a session are no longer served: a request did not
-// fit into a budget, or the provider can serve nobody.
+// Refusal says why the models of a session are no longer served: a request did
+// not fit into a budget, or the provider cannot serve anyone.
 type Refusal struct {
-	Scope    record.Scope // of the budget; empty: it is the attempt's own
+	Scope    record.Scope // of the budget; empty: the budget of the attempt
 	First    bool         // the budget was untouched: it is too small for any such request
-	Provider bool         // it is the provider
+	Provider bool         // the provider is the cause
 	Err      error
 }
 
@@ -62,28 +64,30 @@ type Session interface {
 	// Allow lets requests through, until Revoke.
 	Allow(ctx context.Context) error
 	Revoke(ctx context.Context) error
-	// Spent is closed when a budget has refused a request, or a provider can
-	// serve nobody.
+	// Spent is closed when a budget refuses a request, or a provider cannot
+	// serve anyone.
 	Spent() <-chan struct{}
-	// Refusal is what closed Spent; nil before.
+	// Refusal is the reason why Spent was closed; nil before.
 	Refusal() *Refusal
-	// Down is why the provider could not serve, or nil. What wraps
-	// ErrRateLimited makes the attempt rate_limited, all else model_error.
+	// Down is the reason why the provider could not serve, or nil. An error
+	// that wraps ErrRateLimited makes the attempt rate_limited, any other error
+	// model_error.
 	Down() error
-	// Refused is why the last request was refused although the provider
-	// serves: for what it asked. Nil: it was not.
+	// Refused is the reason why the provider refused the last request because
+	// of its content, although it serves others; nil if it did not.
 	Refused() error
-	// Last is the last request; nil: there was none.
+	// Last is the last request; nil if there was none.
 	Last() *record.Exchange
-	// Served says whether there were requests and each got a complete response.
+	// Served reports whether there were requests and each got a complete
+	// response.
 	Served() bool
-	// Silent says whether a request that was sent before that time still waits
-	// for the first byte of its response.
+	// Silent reports whether a request that was sent before since is still
+	// waiting for the first byte of its response.
 	Silent(since time.Time) bool
 	// Waited is how long requests have waited for a rate limit so far.
 	Waited() time.Duration
 	Usage() []record.Usage
-	// Findings are what was unusual about its requests.
+	// Findings are unusual things about the requests.
 	Findings() []verifier.Finding
 	Close(ctx context.Context) error
 }

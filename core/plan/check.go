@@ -15,9 +15,9 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Needs is what the plugins of a cell said that they need.
+// Needs are the requirements that the plugins of a cell reported.
 type Needs struct {
-	Agent, User *agent.Needs               // nil: it could not be asked
+	Agent, User *agent.Needs               // nil: the plugin could not be asked
 	Verifiers   map[string]verifier.Traits // by the name that tasks use
 }
 
@@ -35,10 +35,10 @@ func (m *maker) checks(ctx context.Context) error {
 	return nil
 }
 
-// asker asks plugins.
+// asker asks plugins about tasks.
 type asker struct {
 	*maker
-	gone map[string]bool // plugins that are not to be had
+	gone map[string]bool // plugins that are not available
 }
 
 func (a *asker) cell(ctx context.Context, i int) error {
@@ -93,7 +93,7 @@ func (a *asker) agent(ctx context.Context, c *config.Cell, ag cell.Agent, role a
 	return &n, nil
 }
 
-// plugin notes that a plugin is not to be had.
+// plugin records that a plugin is not available.
 func (a *asker) plugin(ctx context.Context, kind, name, cell string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -105,7 +105,7 @@ func (a *asker) plugin(ctx context.Context, kind, name, cell string, err error) 
 	return nil
 }
 
-// failed notes that a plugin could not answer.
+// failed records that a plugin could not answer.
 func (a *asker) failed(ctx context.Context, who, cell string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -118,7 +118,7 @@ func (a *asker) failed(ctx context.Context, who, cell string, err error) error {
 	return nil
 }
 
-// verifiers asks the verifiers that a task names what they need.
+// verifiers asks the verifiers that a task names for their requirements.
 func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *task.Task, n *Needs) error {
 	for i := range t.Stages {
 		for _, u := range t.Stages[i].Verifiers {
@@ -142,7 +142,7 @@ func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *
 	return nil
 }
 
-// task asks whether a task can be run in a cell.
+// task asks whether a cell can run a task.
 func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) error {
 	c, n, t := a.plan.Experiment.Cells[cell], a.plan.needs[cell], a.plan.Tasks[place].Task
 	known := feasible.Known{Agent: n.Agent, User: n.User, Verifiers: n.Verifiers, Gateway: a.in.Gateway}
@@ -170,7 +170,7 @@ func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) err
 	return nil
 }
 
-// refuse marks the trials of a task in a cell.
+// refuse marks the trials of a task in a cell as refused.
 func (a *asker) refuse(cell, place int, why feasible.Problem) {
 	for i := range a.plan.Trials {
 		if t := &a.plan.Trials[i]; t.Cell == cell && t.Place == place {
@@ -224,8 +224,8 @@ func (m *maker) missing() {
 	}
 }
 
-// secrets looks for the secrets of every cell, and of the verifiers that its
-// tasks use.
+// secrets checks the secrets of every cell, and of the verifiers that its tasks
+// use.
 func (m *maker) secrets() {
 	seen := map[string]bool{}
 	for _, c := range m.plan.Experiment.Cells {
@@ -246,7 +246,8 @@ func (m *maker) secrets() {
 	}
 }
 
-// needed are the host variables that a task asks for and has no default for.
+// needed returns the host variables that a task asks for and that have no
+// default.
 func needed(t *task.Task) []string {
 	envs := []task.Env{t.Environment.Env}
 	for i := range t.Stages {

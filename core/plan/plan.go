@@ -16,32 +16,33 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Input is what a plan is made of.
+// Input is everything that a plan is made from.
 type Input struct {
 	Experiment *config.Experiment
 	Formats    []task.Format
-	// Plugins answer what they need and refuse; nil asks nobody.
+	// Plugins say what they need and refuse; nil asks no plugin.
 	Plugins trial.Plugins
-	// Gateway says that requests to models are served.
+	// Gateway says that requests to models will be served.
 	Gateway bool
 	// Options are the user's choices for loading tasks.
 	Options task.Options
 }
 
-// Plan is what a run would be.
+// Plan is a run before it starts.
 type Plan struct {
 	Experiment *config.Experiment
 	Tasks      []Task
 	Trials     []Trial
-	// Problems that are errors keep the run from starting.
+	// Problems of severity error prevent the run from starting.
 	Problems []Problem
 	Missing  []Missing
-	// Secrets are those that cannot be read, with their places.
+	// Secrets are the secrets that cannot be read, with their positions.
 	Secrets config.Diagnostics
-	// Checker keeps what plugins answered; the attempts of the run go on with it.
+	// Checker caches the answers of plugins; the attempts of the run use it
+	// too.
 	Checker *feasible.Checker
 
-	needs      []*Needs                     // of the cells; nil where nobody was asked
+	needs      []*Needs                     // of the cells; nil where no plugin was asked
 	identities []map[string]json.RawMessage // of the cells, by dataset
 }
 
@@ -50,7 +51,7 @@ type Task struct {
 	Dataset string
 	Path    string // relative to the dataset
 	Name    string
-	// Task is nil when it is invalid; Problems then say why.
+	// Task is nil when the task is invalid; Problems then say why.
 	Task     *task.Task
 	Problems []task.Problem
 }
@@ -62,39 +63,39 @@ type Trial struct {
 	Place int
 }
 
-// Problem is something about the plan that the user should know.
+// Problem is a fact about the plan that the user should know.
 type Problem struct {
 	Severity config.Severity `json:"severity"`
 	Summary  string          `json:"summary"`
 	Detail   string          `json:"detail,omitempty"`
 	Dataset  string          `json:"dataset,omitempty"`
-	// Tasks and Cells are where it is; empty means everywhere.
+	// Tasks and Cells say where the problem is; empty means everywhere.
 	Tasks []string `json:"tasks,omitempty"`
 	Cells []string `json:"cells,omitempty"`
-	// Refusal says that it concerns these tasks in these cells only: the rest
-	// can be run without them.
+	// Refusal says that the problem concerns only these tasks in these cells:
+	// the others can run without them.
 	Refusal bool `json:"refusal,omitempty"`
 }
 
-// MissingKind says what is missing.
+// MissingKind is the kind of something missing.
 type MissingKind string
 
-// What may be missing.
+// The kinds of missing things.
 const (
 	MissingVariable MissingKind = "host_variable"
 	MissingPlugin   MissingKind = "plugin"
 )
 
-// Missing is something that the run needs and this machine has not.
+// Missing is something that the run needs and this machine does not have.
 type Missing struct {
 	Kind MissingKind `json:"kind"`
 	Name string      `json:"name"`
-	// For says who needs it: cells, or a task.
+	// For lists what needs it: cells, or a task.
 	For []string `json:"for,omitempty"`
 	Why string   `json:"why,omitempty"`
 }
 
-// Blocked says whether something keeps the run from starting.
+// Blocked reports whether something prevents the run from starting.
 func (p *Plan) Blocked() bool {
 	if len(p.Missing) > 0 || p.Secrets.HasErrors() {
 		return true
@@ -107,13 +108,13 @@ func (p *Plan) Blocked() bool {
 	return false
 }
 
-// runnable says whether any trial can be run.
+// runnable reports whether any trial can run.
 func (p *Plan) runnable() bool {
 	return slices.ContainsFunc(p.Trials, func(t Trial) bool { return t.Invalid == "" && t.Refused == "" })
 }
 
-// SkipRefused makes warnings of the refusals that concern some tasks in some
-// cells: their trials stay in the plan and are never run.
+// SkipRefused turns refusals that concern some tasks in some cells into
+// warnings: their trials stay in the plan and never run.
 func (p *Plan) SkipRefused() {
 	if !p.runnable() {
 		p.Problems = append([]Problem{{Severity: config.Error, Summary: "no trial can be run", Detail: "Every task is refused or invalid."}}, p.Problems...)
@@ -125,7 +126,8 @@ func (p *Plan) SkipRefused() {
 	}
 }
 
-// later refuses what the experiment file has words for, and this core cannot do.
+// later refuses settings that the experiment file allows but this version does
+// not support yet.
 func (m *maker) later() {
 	if kind := m.in.Experiment.Executor.Kind; kind != "" && kind != "local" {
 		m.problems.add(Problem{
@@ -143,9 +145,9 @@ func (m *maker) later() {
 	}
 }
 
-// Make makes the plan. An error means that the question could not be answered:
-// a dataset that cannot be read, a plugin that died. What is wrong with the
-// experiment or its tasks is in the plan.
+// Make makes the plan. An error means that the plan could not be made, because
+// a dataset cannot be read or a plugin died. Problems of the experiment or its
+// tasks are in the plan.
 func Make(ctx context.Context, in Input) (*Plan, error) {
 	p := &Plan{Experiment: in.Experiment, Checker: &feasible.Checker{}, needs: make([]*Needs, len(in.Experiment.Cells))}
 	m := &maker{in: in, plan: p, datasets: map[string][]int{}}
@@ -160,7 +162,7 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 	if len(p.Trials) > 0 && !p.runnable() {
 		m.problems.add(Problem{Severity: config.Error, Summary: "no trial can be run", Detail: "Every task is invalid. The warnings say why; `berth task check DIR` lists all that is wrong."})
 	}
-	if len(p.Trials) > 0 { // else there is nobody to ask for
+	if len(p.Trials) > 0 { // otherwise nothing needs checking
 		if err := m.checks(ctx); err != nil {
 			return nil, err
 		}
@@ -169,7 +171,7 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 	return p, nil
 }
 
-// Needs is what the plugins of a cell said that they need.
+// Needs returns the requirements that the plugins of a cell reported.
 func (p *Plan) Needs(cell int) Needs {
 	if n := p.needs[cell]; n != nil {
 		return *n
@@ -177,7 +179,7 @@ func (p *Plan) Needs(cell int) Needs {
 	return Needs{}
 }
 
-// maker holds what is needed while a plan is made.
+// maker is the state of making a plan.
 type maker struct {
 	in       Input
 	plan     *Plan
@@ -185,8 +187,8 @@ type maker struct {
 	problems problems
 }
 
-// ModelOf is the label of a cell's model; of those of its agent, if the cell
-// has chosen none.
+// ModelOf returns the label of a cell's model, or the labels of its agent's
+// models if the cell has none.
 func ModelOf(c *config.Cell) string {
 	if c.Model != nil {
 		return c.Model.Label
@@ -198,7 +200,7 @@ func ModelOf(c *config.Cell) string {
 	return strings.Join(slices.Sorted(maps.Keys(labels)), ", ")
 }
 
-// Manifest is the plan as core/store keeps it.
+// Manifest returns the plan in the form that core/store keeps.
 func (p *Plan) Manifest(h store.Header) *store.Manifest {
 	m := &store.Manifest{Header: h, Trials: make([]store.Trial, len(p.Trials))}
 	for i, c := range p.Experiment.Cells {
@@ -215,7 +217,7 @@ func (p *Plan) Manifest(h store.Header) *store.Manifest {
 	return m
 }
 
-// endpoints are where the models of a cell are, by who uses them.
+// endpoints returns the endpoints of the models of a cell, by who uses them.
 func endpoints(c *config.Cell) map[string]store.Endpoint {
 	all := map[string]store.Endpoint{}
 	add := func(who string, ms map[string]*cell.Model) {

@@ -25,7 +25,8 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// format is a task format whose tasks are one file: lines of key value.
+// format is a task format whose tasks are one file, with a key and a value on
+// each line.
 type format struct{}
 
 func (format) Name() string { return "lines" }
@@ -64,7 +65,7 @@ func (format) Load(_ context.Context, dir string, _ task.Options) (*task.Task, [
 	return t, nil, nil
 }
 
-// plugins answers as real ones do, and counts how often it is asked.
+// plugins answers like real plugins, and counts how often it is asked.
 type plugins struct {
 	agents, environments atomic.Int64
 	missing              string
@@ -99,7 +100,7 @@ func (fakeAgent) Open(context.Context, agent.Setup) (agent.Session, error) {
 }
 
 type fakeEnvironment struct {
-	environment.Environment // a plan makes no sandbox: any other call panics
+	environment.Environment // a plan makes no sandbox, so any other call panics
 
 	p *plugins
 }
@@ -114,7 +115,7 @@ func (e fakeEnvironment) Check(_ context.Context, s environment.Spec) (environme
 	return environment.Report{}, nil
 }
 
-// folder is a dataset: names of tasks to what their file says.
+// folder makes a dataset: tasks maps names to the contents of their files.
 func folder(t testing.TB, tasks map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -146,7 +147,7 @@ agent "b" {
 }
 `
 
-// load reads an experiment whose block of that name holds body.
+// load reads an experiment whose block of that name has the body.
 func load(t testing.TB, dir, body string) *config.Experiment {
 	t.Helper()
 	file := filepath.Join(dir, "x.hcl")
@@ -203,8 +204,7 @@ func TestEveryCellTaskAndRepetitionIsATrial(t *testing.T) {
 	}
 }
 
-// The id as it is said in design 2, worked out beside the code that makes it.
-// A slip in an experiment must not take all memory of the machine.
+// A mistake in an experiment must not use up all memory of the machine.
 func TestTooManyTrialsAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"one": "ok", "two": "ok"})
@@ -289,7 +289,7 @@ func TestMissingPluginsAndVariablesAreNamed(t *testing.T) {
 	}
 }
 
-// ten is a plan of 10,000 trials: 100 tasks × 20 cells × 5 repetitions.
+// ten makes a plan of 10,000 trials: 100 tasks × 20 cells × 5 repetitions.
 func ten(t testing.TB) *config.Experiment {
 	t.Helper()
 	tasks := map[string]string{}
@@ -304,7 +304,7 @@ func ten(t testing.TB) *config.Experiment {
 		"]\n  }\n  per_trial {\n    agent_time = matrix.time\n  }\n}\n")
 }
 
-// What makes a plan of 10,000 trials quick: each question is asked once.
+// A plan of 10,000 trials is fast because each question is asked once.
 func TestPluginsAreAskedEachQuestionOnce(t *testing.T) {
 	t.Parallel()
 	p := &plugins{}

@@ -6,8 +6,8 @@ import (
 	"github.com/berth-eval/berth/core/config"
 )
 
-// problems collects problems, and makes one of those that are the same for
-// several tasks or cells.
+// problems collects problems, and merges equal problems of several tasks or
+// cells.
 type problems struct {
 	list []Problem
 	seen map[problemKey]int
@@ -43,7 +43,7 @@ func union(a, b []string) []string {
 	return a
 }
 
-// into puts errors before warnings.
+// into adds the problems to the plan, errors before warnings.
 func (ps *problems) into(p *Plan) {
 	slices.SortStableFunc(ps.list, func(a, b Problem) int {
 		return rank(a.Severity) - rank(b.Severity)

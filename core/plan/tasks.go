@@ -15,7 +15,7 @@ import (
 
 // tasks loads every dataset that a cell names, once.
 func (m *maker) tasks(ctx context.Context) error {
-	sources := map[string]string{} // label to all that decides which tasks it has
+	sources := map[string]string{} // label to everything that decides which tasks it has
 	for i := range m.plan.Experiment.Cells {
 		for _, d := range m.plan.Experiment.Cells[i].Datasets {
 			source, err := json.Marshal([]any{d.Format, d.Path, d.Include, d.Exclude, d.Limit, d.Sample, d.Seed, d.Lenient})
@@ -77,8 +77,8 @@ func (m *maker) load(ctx context.Context, d config.Dataset) error {
 	return nil
 }
 
-// firstError is the first problem that makes a task invalid, and how many more
-// there are.
+// firstError returns the first problem that makes a task invalid, and the
+// number of others.
 func firstError(ps []task.Problem) string {
 	var errs []string
 	for _, p := range ps {
@@ -96,8 +96,8 @@ func firstError(ps []task.Problem) string {
 	}
 }
 
-// pick applies sample and limit. A sample is drawn from the tasks in the order
-// of their names, so that the same seed draws the same ones on every machine.
+// pick applies sample and limit. It draws a sample from the tasks in the order
+// of their names, so that the same seed gives the same sample on every machine.
 func pick(items []task.Item, d config.Dataset) []task.Item {
 	items = slices.Clone(items)
 	slices.SortFunc(items, func(a, b task.Item) int {

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// identities makes the identity of each cell for each of its datasets.
+// identities computes the identity of each cell for each of its datasets.
 func (m *maker) identities() {
 	for _, c := range m.plan.Experiment.Cells {
 		ids := make(map[string]json.RawMessage, len(c.Datasets))
@@ -25,9 +25,9 @@ func (m *maker) identities() {
 	}
 }
 
-// TrialID is the SHA-256, in hex, of the canonical JSON (sorted keys, no
+// TrialID returns the SHA-256, in hex, of the canonical JSON (sorted keys, no
 // spaces) of the task's name and digest, the identity of the cell, and the
-// repetition. No path, port, address or time is in it.
+// repetition. It does not depend on paths, ports, addresses or times.
 func TrialID(task, digest string, cell json.RawMessage, repetition int) string {
 	return sum(map[string]any{
 		"task":       map[string]string{"name": task, "digest": digest},
@@ -36,8 +36,8 @@ func TrialID(task, digest string, cell json.RawMessage, repetition int) string {
 	})
 }
 
-// sum is the SHA-256, in hex, of v as JSON. The keys of maps are sorted; raw
-// parts must be canonical already.
+// sum returns the SHA-256, in hex, of v as JSON. The keys of maps are sorted;
+// raw parts must already be canonical.
 func sum(v any) string {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -49,12 +49,12 @@ func sum(v any) string {
 	return hex.EncodeToString(h[:])
 }
 
-// maxTrials is how many trials a run may have: each is a line of the manifest,
-// and some 500 bytes of memory.
+// maxTrials is the largest number of trials of a run: each takes a line of the
+// manifest and some 500 bytes of memory.
 const maxTrials = 1_000_000
 
-// trials makes the trials: all of a repetition before the next, so that a run
-// that is stopped has measured every cell as often as any other.
+// trials makes the trials, one repetition after another, so that a run that is
+// stopped early has measured every cell about equally often.
 func (m *maker) trials() {
 	p := m.plan
 	repeat := max(1, p.Experiment.Repeat)
@@ -114,7 +114,7 @@ func (m *maker) trial(cell int, d *config.Dataset, place, rep int) Trial {
 		out.TaskDigest = t.Task.Digest
 		out.ID = TrialID(t.Name, t.Task.Digest, identity, rep)
 	} else {
-		// It never runs, so that its id only has to be its own.
+		// It never runs, so its id only has to be unique.
 		out.Invalid = firstError(t.Problems)
 		out.ID = sum([]any{"invalid", d.Label, t.Path, identity, c.Key, rep})
 	}
@@ -122,8 +122,8 @@ func (m *maker) trial(cell int, d *config.Dataset, place, rep int) Trial {
 	return out
 }
 
-// twice reports two trials that are the same in everything that could change
-// their result: running both would count one thing twice.
+// twice reports two trials that are equal in everything that could change their
+// result: running both would count one thing twice.
 func (m *maker) twice(a, b *Trial) {
 	p := Problem{Severity: config.Error, Summary: "trial is planned twice"}
 	ca, cb := m.plan.Experiment.Cells[a.Cell].Key, m.plan.Experiment.Cells[b.Cell].Key
@@ -137,7 +137,8 @@ func (m *maker) twice(a, b *Trial) {
 	m.problems.add(p)
 }
 
-// verifierNames are the verifiers that a task names, sorted, each once.
+// verifierNames returns the verifiers that a task names, sorted, without
+// duplicates.
 func verifierNames(t *task.Task) []string {
 	var names []string
 	for i := range t.Stages {

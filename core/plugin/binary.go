@@ -16,7 +16,7 @@ import (
 	"github.com/berth-eval/berth/plugins/fault"
 )
 
-// binary is one plugin binary: who it is, and its process.
+// binary is one plugin binary, with its identity and its process.
 type binary struct {
 	host   *Host
 	path   string
@@ -24,23 +24,22 @@ type binary struct {
 	cache  cache
 	digest string
 
-	// Set by identify, which runs before anything else, and read-only then.
+	// Set by identify, which runs before anything else; read-only afterwards.
 	serves   []plugins.Description
 	protocol int
 	env      []string // names that the plugins of the binary asked for
 
-	turn chan struct{} // holds one token: who has it may change what is below
-	file stamp         // of what was identified, or found to be the same
+	turn chan struct{} // holds one token; its holder may change the fields below
+	file stamp         // of the file that was identified, or was found to be the same
 	bad  crashes
 
 	mu      sync.Mutex
-	proc    *process // nil: never started, or its end was counted
-	starts  int      // how many there were, proc with them
+	proc    *process // nil: never started, or its end was already counted
+	starts  int      // number of processes started, including proc
 	stopped bool
 }
 
-// crashes are the ends of processes that nobody asked for, and the starts that
-// failed, in a row.
+// crashes counts unexpected exits of processes and failed starts in a row.
 type crashes struct {
 	count int
 	at    time.Time
@@ -48,12 +47,12 @@ type crashes struct {
 }
 
 const (
-	// steady is how long a process must have lived for its crash to be the
+	// steady is how long a process must live for a later crash to count as the
 	// first in a row.
 	steady = time.Minute
 	// maxBackoff bounds the wait before a restart.
 	maxBackoff = 5 * time.Second
-	// describeTime is how long a binary may take to say what it serves.
+	// describeTime is how long a binary may take to describe what it serves.
 	describeTime = 10 * time.Second
 )
 
@@ -66,8 +65,8 @@ func newBinary(h *Host, path string) *binary {
 	return b
 }
 
-// identify finds out the digest of the binary and what it serves, from memory
-// or by starting it once.
+// identify determines the digest of the binary and what it serves, from the
+// cache or by starting it once.
 func (b *binary) identify(ctx context.Context) (err error) {
 	if b.file, err = stampOf(b.path); err != nil {
 		return err
@@ -92,7 +91,7 @@ func (b *binary) identify(ctx context.Context) (err error) {
 	return nil
 }
 
-// ask starts the binary only to describe itself.
+// ask starts the binary only to get its description.
 func (b *binary) ask(ctx context.Context) ([]plugins.Description, int, error) {
 	p, err := b.host.start(ctx, b, nil)
 	if err != nil {
@@ -108,7 +107,7 @@ func (b *binary) ask(ctx context.Context) ([]plugins.Description, int, error) {
 	return list, p.protocol, nil
 }
 
-// current is the process if it runs.
+// current returns the process if it is running.
 func (b *binary) current() (*process, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,8 +120,8 @@ func (b *binary) current() (*process, error) {
 	return nil, nil
 }
 
-// acquire is the running process; it is started if there is none. Whoever
-// comes while it is being started waits, as long as its context allows.
+// acquire returns the running process, and starts one if there is none. Other
+// callers wait for a start in progress as long as their contexts allow.
 func (b *binary) acquire(ctx context.Context) (*process, error) {
 	if p, err := b.current(); p != nil || err != nil {
 		return p, err
@@ -133,7 +132,7 @@ func (b *binary) acquire(ctx context.Context) (*process, error) {
 		return nil, fmt.Errorf("wait for plugin %s to start: %w", filepath.Base(b.path), ctx.Err())
 	}
 	defer func() { b.turn <- struct{}{} }()
-	if p, err := b.current(); p != nil || err != nil { // somebody else started it
+	if p, err := b.current(); p != nil || err != nil { // another caller started it
 		return p, err
 	}
 	b.countCrash()
@@ -166,7 +165,7 @@ func (b *binary) acquire(ctx context.Context) (*process, error) {
 	return p, nil
 }
 
-// startOwn starts one more process of the binary, which acquire does not know. The
+// startOwn starts an extra process of the binary, which acquire does not use. The
 // caller stops it.
 func (b *binary) startOwn(ctx context.Context) (*process, error) {
 	select {
@@ -182,8 +181,8 @@ func (b *binary) startOwn(ctx context.Context) (*process, error) {
 	return b.host.start(ctx, b, b.env)
 }
 
-// incarnation is the number of the process that answers the next call, from 1:
-// the one that runs, or the one that would have to be started.
+// incarnation returns the number, from 1, of the process that answers the next
+// call: the running one, or the one that would have to be started.
 func (b *binary) incarnation() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -193,8 +192,8 @@ func (b *binary) incarnation() int {
 	return b.starts + 1
 }
 
-// countCrash notes the end of the process that ran before. The caller has the
-// turn.
+// countCrash counts the end of the previous process. The caller holds the
+// token.
 func (b *binary) countCrash() {
 	b.mu.Lock()
 	p := b.proc
@@ -233,8 +232,8 @@ func (b *binary) backoff(ctx context.Context) error {
 	}
 }
 
-// unchanged refuses a binary that is another than the one that was identified:
-// a run would record the wrong digest.
+// unchanged refuses a binary that differs from the one that was identified,
+// because a run would record the wrong digest.
 func (b *binary) unchanged() error {
 	now, err := stampOf(b.path)
 	if err != nil {
@@ -254,7 +253,7 @@ func (b *binary) unchanged() error {
 	return nil
 }
 
-// stop ends the process for good.
+// stop ends the process permanently.
 func (b *binary) stop() {
 	b.mu.Lock()
 	b.stopped = true
@@ -263,11 +262,11 @@ func (b *binary) stop() {
 	if p != nil {
 		p.stop()
 	}
-	<-b.turn // a start that is under way sees stopped, and stops what it started
+	<-b.turn // a start in progress sees stopped, and stops its process
 	b.turn <- struct{}{}
 }
 
-// names are the plugins of the binary, for messages.
+// names returns the plugins of the binary, for messages.
 func (b *binary) names() string {
 	var names []string
 	for _, d := range b.serves {

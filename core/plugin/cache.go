@@ -16,27 +16,29 @@ import (
 	"github.com/berth-eval/berth/plugins"
 )
 
-// cache remembers, across programs, the digest of a binary as long as the file is
-// the same, and what the binary with that digest serves: a file for each path.
-// What cannot be read, or is not what was written, counts as absent: the answer
-// is found again.
+// cache stores, in a file for each path, the digest of a binary, valid as long
+// as the file is unchanged, and what the binary with that digest serves. It
+// outlives the program. A cache file that cannot be read or is damaged counts
+// as absent, and the answer is computed again.
 type cache struct{ dir string }
 
-// cacheVersion changes with the form of the files: others are ignored.
+// cacheVersion changes with the format of the files; files of other versions
+// are ignored.
 const cacheVersion = 2
 
-// stamp is what a file has as long as nobody wrote to it or replaced it.
+// stamp identifies the state of a file: it changes when the file is written or
+// replaced.
 type stamp struct {
 	Path  string `json:"path"`
 	Dev   uint64 `json:"dev"`
 	Inode uint64 `json:"inode"`
 	Size  int64  `json:"size"`
 	MTime int64  `json:"mtime_ns"`
-	CTime int64  `json:"ctime_ns"` // cannot be set back by whoever writes the file
+	CTime int64  `json:"ctime_ns"` // cannot be set back by a writer of the file
 }
 
-// remembered is what is known of a binary. Without a stamp its digest has to be
-// found out again.
+// remembered is a cache entry for a binary. Without a valid stamp the digest
+// has to be computed again.
 type remembered struct {
 	Version  int                   `json:"version"`
 	Stamp    stamp                 `json:"stamp"`
@@ -58,10 +60,10 @@ func stampOf(path string) (stamp, error) {
 }
 
 // settled is how old a change must be before a file's times are trusted: a
-// second change within the clock's step would not show.
+// second change within one tick of the clock would not be visible.
 const settled = 2 * time.Second
 
-// digestOf is the SHA-256 of a binary, as "sha256:…".
+// digestOf returns the SHA-256 of a binary, as "sha256:…".
 func digestOf(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -80,7 +82,8 @@ func (c cache) file(path string) string {
 	return filepath.Join(c.dir, hex.EncodeToString(sum[:12])+".json")
 }
 
-// read is what is remembered of the binary at path; zero: nothing.
+// read returns the entry for the binary at path; the zero value if there is
+// none.
 func (c cache) read(path string) (r remembered) {
 	data, err := os.ReadFile(c.file(path))
 	if c.dir == "" || err != nil || json.Unmarshal(data, &r) != nil || r.Version != cacheVersion || len(r.Plugins) == 0 {
@@ -94,7 +97,7 @@ func (c cache) read(path string) (r remembered) {
 	return r
 }
 
-// write is best effort: without it the next program asks again.
+// write is best effort: if it fails, the next program asks the binary again.
 func (c cache) write(path string, r remembered) {
 	if c.dir == "" || os.MkdirAll(c.dir, 0o700) != nil {
 		return

@@ -21,36 +21,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is the operating system's side of a plugin process, as go-plugin wants
-// a runner. It is our own because go-plugin's gives the process our stdin,
-// stops reading stdout after a long line, panics on a hostile line of stderr,
-// kills only the leader of the process group, and waits for whoever holds
-// stderr open.
+// child is a plugin process in the form of a go-plugin runner. We have our own
+// because go-plugin's runner gives the process our stdin, stops reading stdout
+// after a long line, panics on a malicious line of stderr, kills only the
+// leader of the process group, and waits for every process that holds stderr
+// open.
 type child struct {
 	path     string
 	cmd      *exec.Cmd
-	sockets  string // folder of this process, removed when it has ended
+	sockets  string // folder of this process, removed after its end
 	startErr error
 
-	out, err *lines // what it writes, as log records
+	out, err *lines // its output, as log records
 
 	pipes  []*os.File // our ends of stdout and stderr
-	life   *os.File   // our end of stdin: the process sees its end when we are gone
+	life   *os.File   // our end of stdin: the process sees EOF when we are gone
 	first  lineWaiter // first line of stdout
 	relay  *io.PipeWriter
 	relayR *io.PipeReader
-	quiet  *io.PipeWriter // stderr as go-plugin sees it: nothing, until the end
+	quiet  *io.PipeWriter // stderr as go-plugin sees it: empty, closed at the end
 	quietR *io.PipeReader
 	pumps  sync.WaitGroup
 
 	done chan struct{} // closed when the process has ended and was reaped
 
 	mu      sync.Mutex
-	running bool // started and not reaped: its number is still its own
-	dead    bool // kill was called; a start after it does not happen
+	running bool // started and not reaped yet: its PID is still valid
+	dead    bool // kill was called; no start happens after it
 }
 
-// lineWaiter holds the line that should be the handshake.
+// lineWaiter holds the line that should contain the handshake.
 type lineWaiter struct {
 	mu   sync.Mutex
 	line string
@@ -111,7 +111,7 @@ func (c *child) start() error {
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = in, w1, w2
 
 	// The kernel kills the process when the thread that started it ends. So
-	// that thread stays with it to the end.
+	// that thread stays with the process until its end.
 	begun := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -140,7 +140,7 @@ func (c *child) fork(stdout, stderr io.Reader) error {
 	return nil
 }
 
-// pumpStdout hands the first line on as the handshake; what follows is log.
+// pumpStdout passes the first line on as the handshake and logs the rest.
 func (c *child) pumpStdout(r io.Reader) {
 	buf := bufio.NewReaderSize(r, maxLine)
 	line, _ := buf.ReadSlice('\n')
@@ -152,15 +152,15 @@ func (c *child) pumpStdout(r io.Reader) {
 	c.first.line = text
 	c.first.mu.Unlock()
 	if len(line) > 0 {
-		_, _ = io.WriteString(c.relay, text+"\n") // fails only when nobody waits for it
+		_, _ = io.WriteString(c.relay, text+"\n") // fails only when nothing waits for it
 	} else {
 		_ = c.relay.Close() // the process closed stdout: no handshake will come
 	}
 	c.out.readFrom(buf)
 }
 
-// wait reaps the process, after killing what is left of its group: as long as
-// the leader is not reaped no other group can have its number.
+// wait reaps the process, after killing the rest of its group: until the leader
+// is reaped, no other group can get its number.
 func (c *child) wait() {
 	pid := c.cmd.Process.Pid
 	var info unix.Siginfo
@@ -172,10 +172,10 @@ func (c *child) wait() {
 	}
 	c.mu.Lock()
 	_ = syscall.Kill(-pid, syscall.SIGKILL)
-	_ = c.cmd.Wait() // how it ended is in ProcessState
+	_ = c.cmd.Wait() // ProcessState records how it ended
 	c.running = false
 	c.mu.Unlock()
-	// Somebody who left the group may still hold stdout or stderr.
+	// A process that left the group may still hold stdout or stderr.
 	for _, f := range c.pipes {
 		_ = f.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 	}
@@ -206,7 +206,7 @@ func (c *child) kill() {
 }
 
 // finish waits for the end of a process that is being stopped, and frees what a
-// start that failed left. It may be called again.
+// failed start left. It may be called again.
 func (c *child) finish() {
 	c.mu.Lock()
 	started := c.cmd.Process != nil
@@ -238,7 +238,7 @@ func (c *child) pid() int {
 	return c.cmd.Process.Pid
 }
 
-// status is how the process ended: "exit status 1", "signal: killed".
+// status says how the process ended: "exit status 1", "signal: killed".
 func (c *child) status() string {
 	if !c.ended() || c.cmd.ProcessState == nil {
 		return "still running"

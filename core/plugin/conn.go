@@ -16,13 +16,13 @@ import (
 	"github.com/berth-eval/berth/plugins/fault"
 )
 
-// conn is a connection to whichever process of a binary runs when a call is
-// made. It starts the process if there is none, and says in its errors what
+// conn is a connection to the process of a binary that runs at the time of each
+// call. It starts the process if there is none, and its errors explain what
 // happened to the plugin.
 type conn struct {
 	binary *binary
 	who    string   // for messages: `agent "nop"`
-	only   *process // the one process that answers; nil: whichever runs
+	only   *process // the only process that may answer; nil: the current one
 }
 
 func (c conn) acquire(ctx context.Context) (*process, error) {
@@ -57,7 +57,7 @@ func (c conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method strin
 type stream struct {
 	grpc.ClientStream
 
-	caller context.Context // of the call: the stream's own ends with the stream
+	caller context.Context // context of the call: the context of the stream ends with the stream
 	conn   conn
 	proc   *process
 	method string
@@ -75,16 +75,15 @@ func (s stream) RecvMsg(m any) error {
 // broke: the call fails a moment before the end is seen.
 const endTimeout = time.Second
 
-// explain turns what gRPC says into what happened. io.EOF stays: by it gRPC
-// means the end of a stream.
+// explain turns an error of gRPC into an explanation of what happened. It keeps
+// io.EOF, which means the end of a stream.
 func (c conn) explain(ctx context.Context, p *process, method string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
 	op := c.who + ": " + strings.ToLower(method[strings.LastIndexByte(method, '/')+1:])
 	code := status.Code(err)
-	// Closing the connection of a process that ended cancels what is left of its
-	// calls.
+	// Closing the connection of an ended process cancels its remaining calls.
 	closed := code == codes.Canceled && ctx.Err() == nil && p.ended()
 	if code != codes.Unavailable && !closed {
 		err = fault.Plugin.DecodeCall(ctx, err)
@@ -103,7 +102,7 @@ func (c conn) explain(ctx context.Context, p *process, method string, err error)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timeout.C:
-		p.kill() // it does not answer any more: better a new one
+		p.kill() // it no longer answers: start a new one next time
 		<-p.done
 	}
 	if p.stopping() {
@@ -112,12 +111,12 @@ func (c conn) explain(ctx context.Context, p *process, method string, err error)
 	return fmt.Errorf("%s: %w: %s", op, ErrPluginGone, p.howItEnded())
 }
 
-// panicked is the error of a call that ended with a panic. To the caller the
-// plugin is gone, although its process lives on.
+// panicked is the error of a call that panicked. For the caller the plugin is
+// gone, although its process still runs.
 type panicked struct{ error }
 
-// Is makes it an ErrPluginGone.
+// Is makes the error match ErrPluginGone.
 func (panicked) Is(target error) bool { return target == ErrPluginGone }
 
-// Unwrap is what the plugin said.
+// Unwrap returns the error of the plugin.
 func (p panicked) Unwrap() error { return p.error }

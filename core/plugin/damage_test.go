@@ -22,12 +22,12 @@ import (
 	"github.com/berth-eval/berth/plugins/fault"
 )
 
-// What happens to a host that starts plugins as go-plugin does by itself. Each
-// of these accidents has a test in fault_test.go that shows that it does not
-// happen to ours.
+// What happens to a host that starts plugins with the defaults of go-plugin.
+// For each of these faults a test in fault_test.go shows that our host does not
+// have it.
 
-// playNaive is such a host: it says one thing to a plugin, prints "pid N", and
-// then what came back.
+// playNaive is such a host: it sends one message to a plugin, prints "pid N",
+// and then the answer.
 func playNaive() {
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: plugins.CookieKey, MagicCookieValue: plugins.CookieValue},
@@ -71,20 +71,20 @@ func naive(client *goplugin.Client, say string) error {
 	short, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	y, err := s.Turn(short, agent.Message{Text: say}, &notes{})
-	if err != nil && say == "die" { // a trial that knows nothing of it comes next
-		time.Sleep(time.Second) // for whoever might start the plugin again
+	if err != nil && say == "die" { // a trial that does not know about it comes next
+		time.Sleep(time.Second) // time for something to start the plugin again
 		_, err = agent.NewClient(fault.Client(conn), "odd").Open(ctx, agent.Setup{Role: agent.RoleAgent})
 	}
 	if err != nil {
 		return err
 	}
-	time.Sleep(100 * time.Millisecond) // for what stderr does to us
+	time.Sleep(100 * time.Millisecond) // time for stderr to have its effect
 	fmt.Fprintln(os.Stdout, y.Message)
 	return nil
 }
 
-// naiveHost starts such a host, and returns what it prints after the number of
-// its plugin.
+// naiveHost starts such a host, and returns what it prints after the PID of its
+// plugin.
 func naiveHost(t *testing.T, say string, stay bool) (cmd *exec.Cmd, plugin int, out *bufio.Reader, stderr *journal) {
 	t.Helper()
 	self, err := os.Executable()

@@ -11,10 +11,10 @@ import (
 )
 
 // passed are the variables of the host's environment that every plugin gets;
-// no name here ever holds a secret. A plugin names further ones in Describe.
+// none of them holds a secret. A plugin requests others in Describe.
 var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", runtimedir.Env}
 
-// environ is what of all a plugin gets that named extra.
+// environ selects the variables of all that a plugin gets if it requests extra.
 func environ(all, extra []string) []string {
 	var env []string
 	for _, kv := range all {
@@ -31,11 +31,12 @@ func (h *Host) environ(extra []string) []string {
 	return slices.Concat(environ(os.Environ(), extra), tuning(), h.opts.Env)
 }
 
-// tuning is for the Go runtime of a plugin, which others do not read. A plugin
-// waits most of the time: with half of the processors, or as many as the user
-// says the host may use, it wakes fewer threads for a call, and sandboxes get
-// the rest. Its heap is small, a few megabytes: the default collects it every few
-// trials, with all that this wakes up.
+// tuning returns settings for the Go runtime of a plugin; other languages
+// ignore them. A plugin waits most of the time: with half of the processors, or
+// as many as the user grants the host, it wakes fewer threads for a call and
+// leaves more processor time to sandboxes. Its heap is only a few megabytes: by
+// default the garbage collector would run every few trials and wake those
+// threads.
 func tuning() []string {
 	procs := os.Getenv("GOMAXPROCS")
 	if procs == "" {

@@ -22,12 +22,12 @@ import (
 	"github.com/berth-eval/berth/plugins/fault"
 )
 
-// startFault starts a binary that cannot be started and returns what is said.
+// startFault starts a binary that cannot be started and returns the error.
 func startFault(t *testing.T, role string) string {
 	t.Helper()
 	h, _ := newHost(t, Options{Dirs: []string{write(t, role, role)}})
 	if role == "hang" {
-		h.startTimeout = 5 * time.Second // it says something before
+		h.startTimeout = 5 * time.Second // it prints something before
 	}
 	list, err := h.List(t.Context())
 	if err != nil || len(list) != 1 {
@@ -37,7 +37,7 @@ func startFault(t *testing.T, role string) string {
 	return list[0].Error
 }
 
-// noSocketsIn checks that no process left its folder.
+// noSocketsIn checks that no process left its folder behind.
 func noSocketsIn(t *testing.T, h *Host) {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(h.sockets.path, "plugin*"))
@@ -184,7 +184,7 @@ func TestCancelIsCancel(t *testing.T) {
 	if _, err := s.Turn(ctx, agent.Message{Text: "wait"}, n); !errors.Is(err, context.Canceled) || errors.Is(err, ErrPluginGone) {
 		t.Errorf("Turn = %v, want context.Canceled", err)
 	}
-	turn(t, s, "pid") // the session goes on
+	turn(t, s, "pid") // the session continues
 	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
 	if _, err := s.Turn(short, agent.Message{Text: "wait"}, &notes{}); !errors.Is(err, context.DeadlineExceeded) {
@@ -192,7 +192,7 @@ func TestCancelIsCancel(t *testing.T) {
 	}
 }
 
-// One line {"@message":1} makes go-plugin's own parser panic in the host.
+// A line {"@message":1} makes go-plugin's own parser panic in the host.
 func TestHostileStderrIsOnlyLogged(t *testing.T) {
 	t.Parallel()
 	h, j := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
@@ -231,7 +231,7 @@ func TestAFloodOfStderrIsDroppedAndCounted(t *testing.T) {
 	}
 }
 
-// A megabyte without a line's end on stdout would stop go-plugin's reader, and
+// A megabyte without a newline on stdout would stop go-plugin's reader, and
 // then the plugin.
 func TestPrintingOnStdoutAfterTheHandshakeStopsNothing(t *testing.T) {
 	t.Parallel()
@@ -269,7 +269,7 @@ func TestStopEndsTheWholeProcessGroup(t *testing.T) {
 	pid, child := turn(t, s, "pid").ExitCode, turn(t, s, "child").ExitCode
 	h.Stop()
 	for end := time.Now().Add(10 * time.Second); (alive(pid) || alive(child)) && time.Now().Before(end); {
-		time.Sleep(time.Millisecond) // a process that was killed takes a moment to end
+		time.Sleep(time.Millisecond) // a killed process takes a moment to end
 	}
 	if alive(pid) || alive(child) {
 		t.Errorf("plugin alive: %v, its child alive: %v", alive(pid), alive(child))
@@ -283,8 +283,8 @@ func TestStopEndsTheWholeProcessGroup(t *testing.T) {
 	h.Stop()
 }
 
-// A plugin that does as it is asked is not killed, unless the machine is so busy
-// that two seconds are too short for it, which is not so every time.
+// A plugin that obeys is not killed, unless the machine is so busy that two
+// seconds are too short, which does not happen every time.
 func TestStopIsPolite(t *testing.T) {
 	t.Parallel()
 	how := ""
@@ -367,7 +367,8 @@ func TestFoldersOfKilledHostsAreRemoved(t *testing.T) {
 	}
 }
 
-// Many hosts at once must not take each other's folder for one that was left.
+// Hosts that start at the same time must not mistake each other's folders for
+// stale ones.
 func TestHostsThatStartAtOnceKeepTheirFolders(t *testing.T) {
 	t.Parallel()
 	var wait sync.WaitGroup
@@ -387,7 +388,7 @@ func TestHostsThatStartAtOnceKeepTheirFolders(t *testing.T) {
 	wait.Wait()
 }
 
-// playHost starts a plugin and a child of it, says their numbers, and waits to
+// playHost starts a plugin and a child of it, prints their PIDs, and waits to
 // be killed.
 func playHost() {
 	h, err := New(Options{Dirs: []string{os.Getenv("BERTH_TEST_DIR")}, Log: zerolog.Nop()})
@@ -450,9 +451,9 @@ func TestAHostThatIsKilledLeavesNoPlugin(t *testing.T) {
 	eventually(t, "the plugin ends with its host", func() bool { return !alive(pids[0]) })
 }
 
-// BenchmarkStart is the time from nothing to a connection that answers: 5.2 ms
-// for agents/nop on two loaded cores, of which 3.4 ms are the start of a Go
-// program with gRPC. The figure to hold is 10 ms.
+// BenchmarkStart measures the time until a new connection answers: 5.2 ms for
+// agents/nop on two loaded cores, of which 3.4 ms are the start of a Go program
+// with gRPC. It should stay below 10 ms.
 func BenchmarkStart(b *testing.B) {
 	bin := os.Getenv("BERTH_BENCH_PLUGIN")
 	if bin == "" {

@@ -18,10 +18,11 @@ import (
 	"github.com/berth-eval/berth/plugins/suggest"
 )
 
-// SearchPath is where plugin binaries are looked for: the folder plugins
-// beside the executable, then the folders of $BERTH_PLUGIN_PATH, then the
-// user's own ($XDG_DATA_HOME/berth/plugins). That one is left out if it is somebody
-// else's or cannot be read: after su, HOME is often that of the user before.
+// SearchPath returns the folders that are searched for plugin binaries: the
+// folder plugins next to the executable, then the folders of
+// $BERTH_PLUGIN_PATH, then the user's own ($XDG_DATA_HOME/berth/plugins). The
+// last one is left out if it belongs to another user or cannot be read: after
+// su, HOME is often that of the previous user.
 func SearchPath(getenv func(string) string) []string {
 	var dirs []string
 	if exe, err := os.Executable(); err == nil {
@@ -45,7 +46,7 @@ func SearchPath(getenv func(string) string) []string {
 	return dirs
 }
 
-// trusted says whether a folder of plugins, which need not exist, belongs to
+// trusted reports whether a folder of plugins, which need not exist, belongs to
 // this user or root and can be read.
 func trusted(dir string) bool {
 	f, err := os.Open(dir + string(filepath.Separator) + ".") // only a folder, never a pipe
@@ -61,9 +62,8 @@ func trusted(dir string) bool {
 	return info.IsDir() && (!ok || st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
-// programs lists the files in dirs that can be executed, in search order, each
-// file once. A folder that does not exist is not an error; folders in folders
-// are not searched.
+// programs lists the executable files in dirs, in search order, each file once.
+// A folder that does not exist is not an error; subfolders are not searched.
 func programs(dirs []string) ([]string, error) {
 	var paths []string
 	var seen []os.FileInfo
@@ -85,7 +85,7 @@ func programs(dirs []string) ([]string, error) {
 			}
 			info, err := os.Stat(path)
 			if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-				continue // a dead link, a folder, notes
+				continue // a broken link, a folder, a text file
 			}
 			same := func(other os.FileInfo) bool { return os.SameFile(info, other) }
 			if slices.ContainsFunc(seen, same) {
@@ -98,8 +98,8 @@ func programs(dirs []string) ([]string, error) {
 	return paths, nil
 }
 
-// scan finds the binaries and what they serve, once, and says to log what is odd
-// about them. The caller holds h.mu.
+// scan finds the binaries and what they serve, once, and logs anything unusual.
+// The caller holds h.mu.
 func (h *Host) scan(ctx context.Context, log zerolog.Logger) error {
 	if h.stopped {
 		return ErrStopped
@@ -122,7 +122,7 @@ func (h *Host) scan(ctx context.Context, log zerolog.Logger) error {
 			return nil
 		})
 	}
-	_ = asking.Wait() // the faults are in faults
+	_ = asking.Wait() // errors are in faults
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("ask plugins what they serve: %w", err)
 	}
@@ -133,7 +133,7 @@ func (h *Host) scan(ctx context.Context, log zerolog.Logger) error {
 	return nil
 }
 
-// add enters what one binary serves.
+// add registers what one binary serves.
 func (h *Host) add(b *binary, fault error, log zerolog.Logger) {
 	h.binaries = append(h.binaries, b)
 	if fault != nil {
@@ -167,7 +167,7 @@ func (h *Host) lookup(ctx context.Context, kind plugins.Kind, name string) (*ser
 	return nil, h.unknown(kind, name)
 }
 
-// unknown says what the user can do about a name that nobody serves.
+// unknown tells the user what to do about a name that no binary serves.
 func (h *Host) unknown(kind plugins.Kind, name string) error {
 	var known, broken []string
 	rightName := false // of the wrong kind

@@ -1,9 +1,9 @@
-// Package plugin runs plugin binaries: it finds them, asks what they serve,
-// starts one process a binary when it is first needed, hands out the contracts
-// that it serves, starts it again after a crash, and stops it.
+// Package plugin runs plugin binaries. It finds them, asks what they serve,
+// starts one process per binary when it is first needed, gives callers the
+// contracts that it serves, restarts it after a crash, and stops it.
 //
-// It must not know any plugin's name, nor what a contract's calls mean: a
-// failed call is explained here and judged by the caller.
+// It must not know the name of any plugin, nor what the calls of a contract
+// mean: it explains a failed call, and the caller decides what follows from it.
 package plugin
 
 import (
@@ -25,42 +25,43 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// What a host fails with.
+// The errors of a host.
 var (
 	// ErrPluginGone means that the plugin ended during a call: its process
-	// exited, or the call met a bug and panicked, or the session was opened in
-	// a process that is no more. The next call starts the process again.
+	// exited, the call panicked, or the session was opened in a process that
+	// has ended. The next call starts the process again.
 	ErrPluginGone = errors.New("plugin exited")
-	// ErrUnknown means that no binary serves such a plugin.
+	// ErrUnknown means that no binary serves the plugin.
 	ErrUnknown = errors.New("unknown plugin")
 	// ErrStopped means that the host was stopped.
 	ErrStopped = errors.New("plugin host is stopped")
 )
 
-// Options are what a host is made with. The zero value works: it finds plugins
-// in the usual places and remembers nothing.
+// Options are the options of a host. The zero value works: it finds plugins in
+// the usual places and caches nothing.
 type Options struct {
-	// Dirs are searched in this order, the first to serve a name wins. Nil:
-	// those of SearchPath.
+	// Dirs are searched in this order; the first binary that serves a name is
+	// used. Nil means the folders of SearchPath.
 	Dirs []string
 	// Cache is the folder where digests and descriptions of binaries are
-	// remembered, made when it is absent. Empty: nothing is remembered, and
-	// every binary is started once to be asked.
+	// cached; it is created if absent. Empty means no cache: every binary is
+	// started once to be asked.
 	Cache string
 	// Env is added to the environment of every process, as K=V.
 	Env []string
-	// Log gets what the host does and what plugins write.
+	// Log gets the actions of the host and the output of plugins.
 	Log zerolog.Logger
 }
 
-// Host is all plugins of one program. Its methods are safe for concurrent use.
+// Host holds all plugins of one program. Its methods are safe for concurrent
+// use.
 type Host struct {
 	opts    Options
 	sockets *socketDir
 
 	startTimeout time.Duration // for a handshake
-	maxCrashes   int           // in a row, until a binary is given up
-	firstBackoff time.Duration // wait before the first restart, doubled each time
+	maxCrashes   int           // in a row, before a binary is no longer restarted
+	firstBackoff time.Duration // wait before the first restart, doubled for each further one
 
 	mu       sync.Mutex
 	stopped  bool
@@ -75,14 +76,14 @@ type id struct {
 	name string
 }
 
-// served is one plugin of one binary.
+// served is one plugin that a binary serves.
 type served struct {
 	plugins.Description
 
 	binary *binary
 }
 
-// New makes a host and starts nothing.
+// New makes a host; it starts no process.
 func New(opts Options) (*Host, error) {
 	if opts.Dirs == nil {
 		opts.Dirs = SearchPath(os.Getenv)
@@ -97,7 +98,8 @@ func New(opts Options) (*Host, error) {
 	}, nil
 }
 
-// Agent is the agent of that name. Nothing is started before its first call.
+// Agent returns the agent with that name. Its process starts with the first
+// call.
 func (h *Host) Agent(ctx context.Context, name string) (agent.Agent, record.PluginUsed, error) {
 	s, err := h.lookup(ctx, plugins.KindAgent, name)
 	if err != nil {
@@ -106,8 +108,8 @@ func (h *Host) Agent(ctx context.Context, name string) (agent.Agent, record.Plug
 	return agent.NewClient(s.conn(), name), s.used(), nil
 }
 
-// Environment is the environment of that name, whose optional methods fail with
-// environment.ErrUnsupported if the plugin does not have them.
+// Environment returns the environment with that name. Its optional methods fail
+// with environment.ErrUnsupported if the plugin does not have them.
 func (h *Host) Environment(ctx context.Context, name string) (environment.Environment, record.PluginUsed, error) {
 	s, err := h.lookup(ctx, plugins.KindEnvironment, name)
 	if err != nil {
@@ -116,9 +118,10 @@ func (h *Host) Environment(ctx context.Context, name string) (environment.Enviro
 	return environment.NewClient(s.conn(), name), s.used(), nil
 }
 
-// Incarnation is the number of the process, from 1, that answers the next call
-// to an environment: when it is another than before, the process before has
-// ended, and with it what lived in it. 0: no such environment is known.
+// Incarnation returns the number, from 1, of the process that answers the next
+// call to an environment. When the number changes, the previous process has
+// ended, together with everything that lived in it. 0 means that no such
+// environment is known.
 func (h *Host) Incarnation(environment string) int {
 	h.mu.Lock()
 	s := h.plugins[id{plugins.KindEnvironment, environment}]
@@ -129,8 +132,8 @@ func (h *Host) Incarnation(environment string) int {
 	return s.binary.incarnation()
 }
 
-// Verifier is the verifier of that name, which is a Rewriter if the plugin is,
-// and what it said of itself.
+// Verifier returns the verifier with that name and its traits. The verifier is
+// a Rewriter if the plugin is.
 func (h *Host) Verifier(ctx context.Context, name string) (verifier.Verifier, verifier.Traits, record.PluginUsed, error) {
 	s, err := h.lookup(ctx, plugins.KindVerifier, name)
 	if err != nil {
@@ -139,8 +142,8 @@ func (h *Host) Verifier(ctx context.Context, name string) (verifier.Verifier, ve
 	return verifier.NewClient(s.conn(), name, s.Capabilities), *s.Verifier, s.used(), nil
 }
 
-// VerifierOwnProcess is the verifier of that name in a process of its own, which is
-// started now and serves this caller alone. stop ends it.
+// VerifierOwnProcess returns the verifier with that name in a process of its own,
+// which starts now and serves only this caller. stop ends it.
 func (h *Host) VerifierOwnProcess(ctx context.Context, name string) (v verifier.Verifier, stop func(), err error) {
 	s, err := h.lookup(ctx, plugins.KindVerifier, name)
 	if err != nil {
@@ -155,7 +158,7 @@ func (h *Host) VerifierOwnProcess(ctx context.Context, name string) (v verifier.
 	return verifier.NewClient(c, name, s.Capabilities), p.stop, nil
 }
 
-// Schema is the configuration that a plugin takes.
+// Schema returns the schema of a plugin's configuration.
 func (h *Host) Schema(ctx context.Context, kind plugins.Kind, name string) (config.Schema, error) {
 	s, err := h.lookup(ctx, kind, name)
 	if err != nil {
@@ -164,8 +167,8 @@ func (h *Host) Schema(ctx context.Context, kind plugins.Kind, name string) (conf
 	return s.Schema, nil
 }
 
-// Validate asks a plugin about a configuration, and starts it for that; none
-// means that it is good.
+// Validate starts a plugin and asks it to check a configuration; no problems
+// means that it is valid.
 func (h *Host) Validate(ctx context.Context, kind plugins.Kind, name string, conf json.RawMessage) ([]config.Problem, error) {
 	s, err := h.lookup(ctx, kind, name)
 	if err != nil {
@@ -178,15 +181,15 @@ func (h *Host) Validate(ctx context.Context, kind plugins.Kind, name string, con
 type Entry struct {
 	plugins.Description
 
-	Protocol   int    `json:"protocol"`              // number that host and plugin speak
+	Protocol   int    `json:"protocol"`              // protocol number that host and plugin speak
 	Path       string `json:"path"`                  // of the binary
 	Digest     string `json:"digest"`                // of the binary: sha256:…
 	ShadowedBy string `json:"shadowed_by,omitempty"` // binary that comes first and serves the same name
 	Error      string `json:"error,omitempty"`       // why the binary could not be asked; it has no description then
 }
 
-// List is every plugin that was found, in search order, with what is odd about
-// it, which is for the caller to say: the log does not say it, too.
+// List returns every plugin that was found, in search order, with anything
+// unusual about it. The caller prints that; List does not log it.
 func (h *Host) List(ctx context.Context) ([]Entry, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -196,8 +199,8 @@ func (h *Host) List(ctx context.Context) ([]Entry, error) {
 	return append([]Entry(nil), h.entries...), nil
 }
 
-// Stop ends every process: politely, after two seconds by force. The host is
-// of no use afterwards. Idempotent.
+// Stop ends every process: gracefully, and after two seconds by force. The host
+// cannot be used afterwards. Idempotent.
 func (h *Host) Stop() {
 	h.mu.Lock()
 	first, list := !h.stopped, h.binaries

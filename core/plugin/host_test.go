@@ -52,8 +52,8 @@ func TestAPluginServesItsContracts(t *testing.T) {
 	}
 }
 
-// A verifier in a process of its own dies alone, and so does the one that all
-// others use.
+// A verifier in a process of its own can die without ending the shared one, and
+// the other way round.
 func TestAVerifierInAProcessOfItsOwn(t *testing.T) {
 	t.Parallel()
 	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
@@ -209,7 +209,7 @@ func TestDescriptionsAreRememberedByDigest(t *testing.T) {
 	}
 	ask(false)
 
-	writeTo(t, path, "odd") // the same bytes: the same digest
+	writeTo(t, path, "odd") // the same bytes, so the same digest
 	ask(false)
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -272,8 +272,8 @@ func TestSearchPath(t *testing.T) {
 	}
 }
 
-// After su, HOME may be that of the user before: nothing in it is started, and
-// nothing in it stops a run.
+// After su, HOME may be that of the previous user: nothing in it is started,
+// and nothing in it stops a run.
 func TestAFolderOfPluginsThatIsNotTheUsersIsLeftOut(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

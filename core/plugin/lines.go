@@ -13,23 +13,23 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Bounds of what a plugin may make us log.
+// Bounds of what a plugin can make us log.
 const (
 	maxLine      = 64 << 10 // bytes of one line; the rest is cut off
 	maxPerSecond = 200      // lines; the rest is counted
-	maxWords     = 20       // lines that are kept as last words
+	maxWords     = 20       // last lines that are kept for error messages
 	maxWord      = 2 << 10  // bytes of each of them
 )
 
-// lines logs what a plugin writes, line by line. A JSON object with the keys of
-// hclog is a record, anything else is debug.
+// lines logs the output of a plugin, line by line. A JSON object with the keys
+// of hclog becomes a record; any other line is logged at level debug.
 type lines struct {
 	log zerolog.Logger
 
 	mu      sync.Mutex
-	partial []byte // of a line that came through Write
+	partial []byte // line that Write has not seen the end of
 	last    []string
-	second  time.Time // beginning of the second that is counted
+	second  time.Time // beginning of the second that is being counted
 	count   int
 	dropped int
 }
@@ -38,8 +38,8 @@ func newLines(log zerolog.Logger, stream string) *lines {
 	return &lines{log: log.With().Str("stream", stream).Logger()}
 }
 
-// readFrom logs every line until the end; what is longer than the buffer of r
-// is cut. Lines that are dropped are read all the same: a full pipe would stop
+// readFrom logs every line until the end; lines longer than the buffer of r are
+// cut. It also reads the lines that it drops, because a full pipe would block
 // the plugin.
 func (l *lines) readFrom(r *bufio.Reader) {
 	cut := false
@@ -56,8 +56,8 @@ func (l *lines) readFrom(r *bufio.Reader) {
 	}
 }
 
-// Write takes what comes in pieces of any size: what a plugin writes to its
-// stderr through go-plugin's stdio service.
+// Write accepts pieces of any size: the output that a plugin writes to stderr
+// through go-plugin's stdio service.
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	l.partial = append(l.partial, p...)
@@ -104,7 +104,7 @@ func (l *lines) line(raw []byte) {
 	}
 }
 
-// flush logs what is left at the end.
+// flush logs the rest at the end.
 func (l *lines) flush() {
 	l.mu.Lock()
 	dropped := l.dropped
@@ -138,10 +138,10 @@ func (l *lines) emit(raw []byte) {
 	l.log.Debug().Msg(string(raw))
 }
 
-// reserved are keys of ours that a plugin cannot set.
+// reserved are keys that a plugin cannot set, because we set them.
 var reserved = map[string]bool{"level": true, "message": true, "time": true, "plugin": true, "stream": true}
 
-// tail are the last lines.
+// tail returns the last lines.
 func (l *lines) tail() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,7 +25,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// The test binary is also the plugins that the tests start: a file of two
+// The test binary also plays the plugins that the tests start: a script of two
 // lines starts it with roleKey set.
 const roleKey = "BERTH_TEST_ROLE"
 
@@ -37,13 +37,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// play is what the process does that plays a plugin.
+// play plays a plugin in this process.
 func play(role string) {
 	fmt.Fprintln(os.Stderr, "I am", role)
 	switch role {
 	case "hang": // in the handshake
 		signal.Ignore(syscall.SIGTERM)
-		time.Sleep(time.Hour) // select{} would be a deadlock to a runtime without cgo
+		time.Sleep(time.Hour) // select{} would be a deadlock for a runtime without cgo
 	case "exit":
 		fmt.Fprintln(os.Stderr, "cannot find my own feet")
 		os.Exit(3) //nolint:forbidigo // a plugin that does not start
@@ -58,11 +58,11 @@ func play(role string) {
 	case "host": // a program that is killed while its plugins run
 		playHost()
 		return
-	case "naive": // one that starts plugins in go-plugin's own way
+	case "naive": // a program that starts plugins with the defaults of go-plugin
 		playNaive()
 		return
 	}
-	// A second agent, of another name, makes the same file another binary.
+	// A second agent, with another name, makes the same file another binary.
 	plugins.Serve(
 		plugins.Agent(plugins.Info{Name: "odd", Version: "1.2.3", Doc: "Does odd things.", Env: []string{"BERTH_TEST_ASKED"}}, oddConfig{}, odd{}),
 		plugins.Verifier(plugins.Info{Name: "judge", Version: "1.0.0"}, nil, verifier.Traits{Needs: verifier.NeedsNone, Rounds: true}, judge{}),
@@ -101,7 +101,7 @@ func (odd) Turn(ctx context.Context, m agent.Message, r agent.Recorder) (agent.Y
 		done.ExitCode = os.Getpid()
 	case "environment":
 		done.Message = strings.Join(os.Environ(), "\n")
-	case "stdin": // is a pipe that nobody writes to
+	case "stdin": // is a pipe that nothing writes to
 		info, err := os.Stdin.Stat()
 		if err != nil {
 			return done, err
@@ -131,7 +131,7 @@ func (odd) Turn(ctx context.Context, m agent.Message, r agent.Recorder) (agent.Y
 		}
 		<-ctx.Done()
 		return done, ctx.Err()
-	case "stop": // every thread of it
+	case "stop": // stops all of its threads
 		return done, syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	case "child": // in our process group, and holding our stderr
 		cmd := exec.CommandContext(context.WithoutCancel(ctx), "sleep", "600")
@@ -157,7 +157,7 @@ func (judge) Rewrite(_ context.Context, _ verifier.Request, _ verifier.Verdict, 
 	return candidate + "!", nil
 }
 
-// write puts a plugin that plays role into a new folder and returns that.
+// write puts a plugin that plays role into a new folder and returns the folder.
 func write(t *testing.T, role, name string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -182,7 +182,7 @@ func writeTo(t *testing.T, path, role string) {
 	}
 }
 
-// journal keeps what a host logs.
+// journal keeps the log of a host.
 type journal struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -218,7 +218,7 @@ func newHost(t *testing.T, o Options) (*Host, *journal) {
 	return h, j
 }
 
-// notes is a Recorder.
+// notes is a Recorder that keeps everything.
 type notes struct {
 	mu    sync.Mutex
 	steps []trajectory.Step
@@ -259,7 +259,7 @@ func open(t *testing.T, h *Host) agent.Session {
 	return s
 }
 
-// turn says one thing to a session that must go well.
+// turn sends one message to a session and fails the test on an error.
 func turn(t *testing.T, s agent.Session, text string) agent.Yield {
 	t.Helper()
 	y, err := s.Turn(t.Context(), agent.Message{Turn: 1, Text: text}, &notes{})

@@ -23,7 +23,7 @@ import (
 )
 
 // protocols are the protocol numbers that this host speaks: the newest and the
-// one before it. They are the same for what we call, so far.
+// one before it. So far they do not differ in the calls that we make.
 var protocols = []int{plugins.Protocol}
 
 // process is one run of a plugin binary.
@@ -38,8 +38,9 @@ type process struct {
 }
 
 // start runs a binary and returns when it has answered the handshake. ctx
-// bounds the start only. The process gets env of the host's environment, leads
-// its own process group, and dies with us even if we are killed (Linux).
+// bounds only the start. The process gets the variables env of the host's
+// environment, leads its own process group, and dies with us even if we are
+// killed (Linux).
 func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", filepath.Base(b.path), err)
@@ -62,8 +63,8 @@ func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, er
 		SkipHostEnv:      true,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC}, // the default is net/rpc
 		StartTimeout:     h.startTimeout,
-		// What it would log is in our errors, and its parser of stderr panics on
-		// hostile lines.
+		// Our errors contain what it would log, and its parser of stderr panics
+		// on malicious lines.
 		Logger:          hclog.NewNullLogger(),
 		SyncStdout:      c.out,
 		SyncStderr:      c.err,
@@ -79,7 +80,7 @@ func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, er
 	return nil, p.explainStart(b, errors.Join(ctx.Err(), err), h.startTimeout)
 }
 
-// dispense does the handshake and takes the connection out of go-plugin.
+// dispense does the handshake and gets the connection from go-plugin.
 func (p *process) dispense() error {
 	protocol, err := p.client.Client()
 	if err != nil {
@@ -97,8 +98,8 @@ func (p *process) dispense() error {
 	return nil
 }
 
-// explainStart says why a start failed, as far as we have seen it: go-plugin's
-// own words are for programmers.
+// explainStart says why a start failed, as far as we know: the errors of
+// go-plugin are written for programmers.
 func (p *process) explainStart(b *binary, err error, timeout time.Duration) error {
 	name, line := b.names(), p.handshake()
 	parts := strings.Split(line, "|")
@@ -126,7 +127,7 @@ func (p *process) explainStart(b *binary, err error, timeout time.Duration) erro
 	return fmt.Errorf("start plugin %s: %s (%s)%s", name, reason, b.path, p.words())
 }
 
-// mismatch is the sentence for two sides without a common protocol number.
+// mismatch is the message for two sides without a common protocol number.
 func mismatch(name string, number int) string {
 	ours := make([]string, len(protocols))
 	newest := 0
@@ -141,18 +142,18 @@ func mismatch(name string, number int) string {
 	return fmt.Sprintf("plugin %q speaks plugin protocol %d, this berth speaks %s: %s", name, number, strings.Join(ours, " and "), todo)
 }
 
-// stop ends the process because it is not needed any more.
+// stop ends the process because it is no longer needed.
 func (p *process) stop() {
 	p.polite.Store(true)
 	p.free()
 }
 
-// free ends the process: politely, after two seconds by force, and what is left
-// of its process group; and frees what we have of it. It returns when all is
-// gone and may be called again.
+// free ends the process, gracefully and after two seconds by force, kills the
+// rest of its process group, and frees our resources for it. It returns when
+// everything is gone and may be called again.
 func (p *process) free() {
-	// Kill asks the process to shut down and waits for the answer without an
-	// end: a process that hangs must be killed under it.
+	// Kill asks the process to shut down and waits for the answer without a
+	// timeout, so a process that hangs must be killed meanwhile.
 	force := time.AfterFunc(2*time.Second, p.kill)
 	defer force.Stop()
 	p.client.Kill()
@@ -161,12 +162,12 @@ func (p *process) free() {
 
 func (p *process) stopping() bool { return p.polite.Load() }
 
-// howItEnded says how the process ended and what it wrote last.
+// howItEnded says how the process ended and returns the last lines that it wrote.
 func (p *process) howItEnded() string {
 	return fmt.Sprintf("%s (%s)%s", filepath.Base(p.path), p.status(), p.words())
 }
 
-// words are the last lines of stderr, for the end of a message.
+// words returns the last lines of stderr, for the end of a message.
 func (p *process) words() string {
 	tail := p.err.tail()
 	if len(tail) == 0 {
@@ -175,7 +176,8 @@ func (p *process) words() string {
 	return "; its last words:\n" + strings.Join(tail, "\n")
 }
 
-// dispenser gives us the connection itself: contracts are clients on it.
+// dispenser gives us the connection itself, because contracts are clients on
+// it.
 type dispenser struct {
 	goplugin.NetRPCUnsupportedPlugin
 }

@@ -13,25 +13,25 @@ import (
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
-// maxSocketDir is how long the path of the folder for sockets may be: a Unix
-// socket's path ends at 107 bytes, and each process has a folder and a name
-// below it.
+// maxSocketDir is the longest path of the folder for sockets, in bytes: the
+// path of a Unix socket is limited to 107 bytes, and each process has a folder
+// and a socket name below it.
 const maxSocketDir = 60
 
 // socketDir is the private folder for the sockets of one host.
 type socketDir struct {
 	path string
-	lock *os.File // held while the host lives
+	lock *os.File // held while the host exists
 }
 
-// These folders are in one of their own in the runtime folder; in that for
-// temporary files, where others have theirs, their names begin with the prefix.
+// The socket folders are in a subfolder of the runtime folder. In the folder
+// for temporary files, which others use too, their names begin with the prefix.
 const (
 	socketsDir   = "s"
 	socketPrefix = "berth-plugins-"
 )
 
-// openSockets makes a folder and removes those that hosts which are gone left
+// openSockets makes a folder and removes the folders that dead hosts left
 // behind.
 func openSockets() (*socketDir, error) {
 	base, prefix, err := socketBase()
@@ -48,8 +48,9 @@ func openSockets() (*socketDir, error) {
 	return nil, fmt.Errorf("folder for plugin sockets: %w", err)
 }
 
-// socketBase is in the runtime folder. Where there is none it is the folder for
-// temporary files: who lists plugins or cleans up needs no more.
+// socketBase returns the parent of socket folders: in the runtime folder, or
+// the folder for temporary files if there is none, which is enough to list
+// plugins or to clean up.
 func socketBase() (base, prefix string, err error) {
 	if base, err = runtimedir.Dir(); err == nil {
 		base = filepath.Join(base, socketsDir)
@@ -62,8 +63,8 @@ func socketBase() (base, prefix string, err error) {
 	return base, socketPrefix, nil
 }
 
-// makeSockets fails when somebody who sweeps takes the new folder, before its
-// lock is ours, for one that was left.
+// makeSockets fails if another process that sweeps removes the new folder
+// before it is locked.
 func makeSockets(base, prefix string) (*socketDir, error) {
 	path, err := os.MkdirTemp(base, prefix)
 	if err != nil {
@@ -97,16 +98,16 @@ func lockFile(dir string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes folders of hosts that were killed: nobody holds their lock any
-// more. One that has no lock is empty, and goes, too: a host that was about to
-// take its lock makes another (makeSockets).
+// sweep removes folders of hosts that were killed: nothing holds their lock any
+// more. It also removes a folder without a lock, which is empty; a host that
+// was about to lock it makes another one (makeSockets).
 func sweep(base, prefix string) {
 	old, err := filepath.Glob(filepath.Join(base, prefix+"*"))
 	if err != nil {
 		return
 	}
 	for _, path := range old {
-		if runtimedir.Make(path) != nil { // it is there, and not ours
+		if runtimedir.Make(path) != nil { // it exists and belongs to another user
 			continue
 		}
 		lock, err := lockFile(path, 0)

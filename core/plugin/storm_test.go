@@ -11,8 +11,8 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 )
 
-// Whatever the instant at which a plugin is killed: each call either goes well
-// or says that the plugin is gone, and the next one finds a new process.
+// At whatever moment a plugin is killed, each call either succeeds or reports
+// that the plugin is gone, and the next call gets a new process.
 func TestAPluginThatIsKilledAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})

@@ -29,7 +29,7 @@ const (
 	ExchangesFile  = ModelDir + "/exchanges.jsonl"
 )
 
-// EventType is what an Event says.
+// EventType is the type of an Event.
 type EventType string
 
 // The types of events.
@@ -41,7 +41,7 @@ const (
 	EventStep       EventType = "step"      // live only: a step was recorded
 )
 
-// Event is one line of events.jsonl, and what live progress is made of.
+// Event is one line of events.jsonl, and one event of live progress.
 type Event struct {
 	Time    time.Time `json:"time"`
 	Type    EventType `json:"type"`
@@ -55,12 +55,12 @@ type Event struct {
 	Text    string    `json:"text,omitempty"`
 }
 
-// TurnKind says which end of a turn a line is about.
+// TurnKind says whether a line is about the start or the end of a turn.
 type TurnKind string
 
 // The kinds of lines of turns.jsonl.
 const (
-	TurnMessage TurnKind = "message" // somebody speaks to the agent
+	TurnMessage TurnKind = "message" // a message to the agent
 	TurnYield   TurnKind = "yield"   // the agent's turn is over
 )
 
@@ -70,13 +70,13 @@ type Turn struct {
 	Kind     TurnKind      `json:"kind"`
 	Stage    string        `json:"stage"`
 	Turn     int           `json:"turn"`            // 1… within the stage
-	Round    int           `json:"round,omitempty"` // of the judgement that led to the message; 0: the first message
+	Round    int           `json:"round,omitempty"` // of verification that led to the message; 0: the first message
 	From     string        `json:"from,omitempty"`  // of a message: task or user
 	Text     string        `json:"text,omitempty"`  // of a message
 	Files    []string      `json:"files,omitempty"`
-	End      AgentEnd      `json:"end,omitempty"`     // of a yield, as the core sees it
+	End      AgentEnd      `json:"end,omitempty"`     // of a yield, as the core recorded it
 	Asked    bool          `json:"asked,omitempty"`   // the agent waits for an answer
-	Message  string        `json:"message,omitempty"` // the agent's last words
+	Message  string        `json:"message,omitempty"` // the last message of the agent
 	ExitCode int           `json:"exit_code,omitempty"`
 	Reason   string        `json:"reason,omitempty"`
 	Took     time.Duration `json:"took_ns,omitempty"` // charged to the agent
@@ -89,7 +89,7 @@ type Step struct {
 	Turn  int             `json:"turn"`
 	Role  string          `json:"role"` // agent, oracle or user
 	Step  trajectory.Step `json:"step"`
-	Cut   bool            `json:"cut,omitempty"` // it was too long: texts in it were shortened
+	Cut   bool            `json:"cut,omitempty"` // it was too long, and some of its texts were shortened
 }
 
 // Verdict is one line of verdicts.jsonl.

@@ -1,6 +1,6 @@
-// Package record holds the words in which a run is written down: outcomes,
-// ends, integrity, phases, findings, and the files made of them. Everything
-// that writes or reads a run folder uses these types and no others.
+// Package record holds the vocabulary and the files in which a run is recorded:
+// outcomes, ends, integrity, phases, findings. Everything that writes or reads
+// a run folder uses these types.
 //
 // It must hold no behaviour beyond what follows from a value itself: no files,
 // no plugins, no clocks.
@@ -15,8 +15,8 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Outcome is what came of an attempt. Every planned trial has exactly one, so
-// that planned = sum over outcomes.
+// Outcome is the outcome of an attempt. Every planned trial has exactly one, so
+// that the number of planned trials is the sum over all outcomes.
 type Outcome string
 
 // The outcomes. The zero value is not valid.
@@ -39,14 +39,14 @@ const (
 	NotRun             Outcome = "not_run"
 )
 
-// Outcomes are all of them, in the order in which tables print them.
+// Outcomes lists all outcomes in the order in which tables print them.
 var Outcomes = []Outcome{
 	Passed, Failed, Scored, AgentError, EnvironmentError, VerifierError, ModelError, UserError, RateLimited,
 	PluginCrashed, ArtifactMissing, IntegrityViolation, TaskInvalid, Preempted, Cancelled, NotRun,
 }
 
-// Measured is true for outcomes that say something about the agent, whatever
-// else is known. Attempts with them are never run again.
+// Measured reports whether the outcome alone says something about the agent.
+// Such attempts are never run again.
 func (o Outcome) Measured() bool {
 	switch o {
 	case Passed, Failed, Scored, AgentError:
@@ -56,12 +56,12 @@ func (o Outcome) Measured() bool {
 	}
 }
 
-// MeasuredAfter is true where an attempt with this outcome counts as measured;
-// end is how its agent ended. Beside those that Measured names these are
-// attempts without a result whose agent had worked: what it left in the sandbox
-// may be why there is no result, and an agent must not be able to take an
-// attempt out of the count. A verifier that fails for a cause outside of the
-// sandbox gives another outcome: model_error, plugin_crashed or
+// MeasuredAfter reports whether an attempt with this outcome counts as
+// measured; end is how its agent ended. In addition to those of Measured, it
+// counts attempts without a result whose agent had worked: the agent's changes
+// in the sandbox may be why there is no result, and an agent must not be able
+// to remove an attempt from the count. A verifier that fails for a cause
+// outside of the sandbox gives another outcome: model_error, plugin_crashed or
 // environment_error.
 func (o Outcome) MeasuredAfter(end AgentEnd) bool {
 	switch o {
@@ -72,8 +72,9 @@ func (o Outcome) MeasuredAfter(end AgentEnd) bool {
 	}
 }
 
-// Infrastructure is true for outcomes that say something about us: the machine,
-// a provider, a plugin. A headline is marked when there are too many.
+// Infrastructure reports whether the outcome is about the infrastructure: the
+// machine, a provider, a plugin. A summary is marked when there are too many of
+// them.
 func (o Outcome) Infrastructure() bool {
 	switch o {
 	case EnvironmentError, VerifierError, ModelError, UserError, RateLimited, PluginCrashed, Preempted:
@@ -83,7 +84,7 @@ func (o Outcome) Infrastructure() bool {
 	}
 }
 
-// Final is true when an attempt with this outcome settles its trial: neither
+// Final reports whether an attempt with this outcome settles its trial: neither
 // resume nor retry runs it again unless told to.
 func (o Outcome) Final() bool {
 	switch o {
@@ -94,7 +95,8 @@ func (o Outcome) Final() bool {
 	}
 }
 
-// AgentEnd is how the agent's last turn ended. Empty: the agent never began.
+// AgentEnd says how the agent's last turn ended. Empty means that the agent
+// never began.
 type AgentEnd string
 
 // The agent ends.
@@ -108,7 +110,7 @@ const (
 	SandboxLost AgentEnd = "sandbox_lost"
 )
 
-// Integrity says how far the result can have been influenced by the agent.
+// Integrity says how far the agent can have influenced the result.
 type Integrity string
 
 // The integrities, best first.
@@ -116,13 +118,13 @@ const (
 	Checked  Integrity = "checked"
 	Exposed  Integrity = "exposed"
 	Violated Integrity = "violated"
-	Unknown  Integrity = "unknown" // the attempt never came to be verified
+	Unknown  Integrity = "unknown" // the attempt was never verified
 )
 
-// PhaseName is one part of the life of an attempt.
+// PhaseName is the name of a part of an attempt.
 type PhaseName string
 
-// The phases, in their order. Those of a stage repeat.
+// The phases, in order. Those of a stage repeat.
 const (
 	PhasePrepare  PhaseName = "prepare"
 	PhaseCreate   PhaseName = "create"
@@ -143,7 +145,7 @@ const (
 	PhasePublish  PhaseName = "publish"
 )
 
-// Boundary is who an error is attributed to.
+// Boundary is the party that an error is attributed to.
 type Boundary string
 
 // The boundaries.
@@ -158,31 +160,31 @@ const (
 	ByTask        Boundary = "task"
 )
 
-// Phase is one phase as it happened.
+// Phase is a phase that took place.
 type Phase struct {
 	Name    PhaseName     `json:"name"`
 	Stage   string        `json:"stage,omitempty"`
 	Round   int           `json:"round,omitempty"`
 	Turn    int           `json:"turn,omitempty"`
-	Service string        `json:"service,omitempty"` // the sidecar that it was about, beside the phase of all
-	Who     Boundary      `json:"who"`               // whose work it was, and whose fault an error in it is
+	Service string        `json:"service,omitempty"` // the sidecar that it is about; empty for the phase of all sidecars
+	Who     Boundary      `json:"who"`               // whose work it was, and who is responsible for an error in it
 	Start   time.Time     `json:"start"`
-	End     time.Time     `json:"end,omitzero"`        // absent as long as it is under way
-	Frozen  time.Duration `json:"frozen_ns,omitempty"` // of it, charged to nobody
+	End     time.Time     `json:"end,omitzero"`        // absent while the phase is in progress
+	Frozen  time.Duration `json:"frozen_ns,omitempty"` // part of the phase that is charged to nobody
 	Error   string        `json:"error,omitempty"`
 }
 
-// Sidecar is one container beside the main one, as it was at the end. Its start
-// is a phase of the name services.
+// Sidecar is the state of one additional container at the end. Its start is a
+// phase with the name services.
 type Sidecar struct {
 	Name  string                 `json:"name"`
 	Image environment.ImageFacts `json:"image"`
-	Exit  *int                   `json:"exit,omitempty"` // exit code of its program, if that has ended; negative: by that signal
-	Lost  string                 `json:"lost,omitempty"` // why its container was gone; empty: it was not
-	Log   string                 `json:"log,omitempty"`  // file of the attempt with the last 64 KiB that its program wrote; empty: it wrote nothing
+	Exit  *int                   `json:"exit,omitempty"` // exit code of its program, if that has ended; negative: number of the signal that killed it
+	Lost  string                 `json:"lost,omitempty"` // why its container was gone; empty: it was not gone
+	Log   string                 `json:"log,omitempty"`  // file of the attempt with the last 64 KiB of its program's output; empty: no output
 }
 
-// Error is a failure with what it makes of an attempt. The one that decided the
+// Error is a failure and its effect on an attempt. The error that decided the
 // attempt is in its result.
 type Error struct {
 	Boundary Boundary  `json:"boundary"`
@@ -190,15 +192,16 @@ type Error struct {
 	Stage    string    `json:"stage,omitempty"`
 	Message  string    `json:"message"`
 	Retry    bool      `json:"retryable,omitempty"`
-	// Stops is what cannot go on after this failure: the other trials of the
-	// cell, or of the run, would fail in the same way. Empty: they go on.
+	// Stops is the part of the run that cannot continue after this failure,
+	// because the other trials of the cell, or of the run, would fail in the
+	// same way. Empty means that they continue.
 	Stops Scope `json:"stops,omitempty"`
 
 	Outcome Outcome `json:"-"` // of the attempt, and of the stage that it ended
 	Err     error   `json:"-"` // the cause, until Message is written
 }
 
-// Error is the text of the cause.
+// Error returns the text of the cause.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return e.Message
@@ -206,7 +209,7 @@ func (e *Error) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Scope is a part of a run.
@@ -218,7 +221,7 @@ const (
 	ScopeRun  Scope = "run"
 )
 
-// Finding is something odd that was seen in an attempt, by whom.
+// Finding is something unusual in an attempt, and who reported it.
 type Finding struct {
 	verifier.Finding
 	By    string    `json:"by"` // core, or the name of a verifier or an environment
@@ -226,7 +229,7 @@ type Finding struct {
 	Stage string    `json:"stage,omitempty"`
 }
 
-// Usage is what models were used, by role.
+// Usage is the use of models by one role.
 type Usage struct {
 	Role            string   `json:"role"`
 	Model           string   `json:"model"`
@@ -236,12 +239,12 @@ type Usage struct {
 	CacheWrite      int64    `json:"cache_write_tokens,omitempty"`
 	OutputTokens    int64    `json:"output_tokens"`
 	ReasoningTokens int64    `json:"reasoning_tokens,omitempty"`
-	CostUSD         *float64 `json:"cost_usd"`                     // null: not known, which is not zero
-	Estimated       int64    `json:"estimated_requests,omitempty"` // of Requests, those whose usage the provider did not tell, or not credibly
+	CostUSD         *float64 `json:"cost_usd"`                     // null: not known, which differs from zero
+	Estimated       int64    `json:"estimated_requests,omitempty"` // number of Requests for which the provider reported no usage, or an implausible one
 	WaitedMS        int64    `json:"waited_ms,omitempty"`
 }
 
-// PluginUsed is a plugin as it was in an attempt.
+// PluginUsed is a plugin that was used in an attempt.
 type PluginUsed struct {
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`
@@ -265,10 +268,10 @@ type StageResult struct {
 	LastTurn *LastTurn          `json:"last_turn,omitempty"` // absent when the agent yielded
 }
 
-// LastTurn is what is known of the last turn of an agent that did not yield.
+// LastTurn describes the last turn of an agent that did not yield.
 type LastTurn struct {
 	ExitCode int       `json:"exit_code,omitempty"` // of its program
-	Reason   string    `json:"reason,omitempty"`    // why it ended, as its plugin says, often with the last lines that its program wrote
+	Reason   string    `json:"reason,omitempty"`    // why it ended, as reported by its plugin, often with the last lines of its program's output
 	Message  string    `json:"message,omitempty"`   // the last message of the agent
 	Exchange *Exchange `json:"last_exchange,omitempty"`
 }
@@ -277,15 +280,15 @@ type LastTurn struct {
 type Exchange struct {
 	Time     time.Time `json:"time"`
 	Model    string    `json:"model"`
-	Status   int       `json:"status"`             // of HTTP; 0: there was no answer
-	Error    string    `json:"error,omitempty"`    // what the gateway said itself
-	Upstream string    `json:"upstream,omitempty"` // what the provider said went wrong
-	Broken   string    `json:"broken,omitempty"`   // who cut the answer off: provider, client or gateway
+	Status   int       `json:"status"`             // HTTP status; 0: there was no answer
+	Error    string    `json:"error,omitempty"`    // error of the gateway itself
+	Upstream string    `json:"upstream,omitempty"` // error that the provider reported
+	Broken   string    `json:"broken,omitempty"`   // which side cut the answer off: provider, client or gateway
 }
 
 // Result is result.json: one attempt.
 type Result struct {
-	Version    int                        `json:"version"` // of this file's form: 1
+	Version    int                        `json:"version"` // version of the format of this file: 1
 	Run        string                     `json:"run"`
 	Trial      string                     `json:"trial"` // full trial id
 	Task       string                     `json:"task"`
@@ -300,18 +303,18 @@ type Result struct {
 	Integrity  Integrity                  `json:"integrity"`
 	Reasons    []string                   `json:"integrity_reasons,omitempty"`
 	Oracle     bool                       `json:"oracle,omitempty"`
-	Modified   []string                   `json:"modified,omitempty"` // what the experiment changed of what the task asks
+	Modified   []string                   `json:"modified,omitempty"` // settings of the task that the experiment changed
 	Mode       string                     `json:"mode"`               // verification mode
 	SameAs     string                     `json:"same_as,omitempty"`  // the stronger mode that this result equals
 	Scores     map[string]float64         `json:"scores,omitempty"`
-	Score      *float64                   `json:"score,omitempty"` // the one that success and tables use
+	Score      *float64                   `json:"score,omitempty"` // the score that success and tables use
 	Verdicts   []verifier.Verdict         `json:"verdicts,omitempty"`
 	Stages     []StageResult              `json:"stages,omitempty"`
 	Phases     []Phase                    `json:"phases"`
 	Findings   []Finding                  `json:"findings,omitempty"`
 	Error      *Error                     `json:"error,omitempty"`
 	Usage      []Usage                    `json:"usage,omitempty"`
-	Claimed    []agent.Claim              `json:"claimed_usage,omitempty"` // what the agent says of that, by session
+	Claimed    []agent.Claim              `json:"claimed_usage,omitempty"` // what the agent itself reported, by session
 	Granted    *environment.Granted       `json:"granted,omitempty"`
 	Image      *environment.ImageFacts    `json:"image,omitempty"`
 	Remains    *environment.Remains       `json:"remains,omitempty"`
@@ -320,6 +323,6 @@ type Result struct {
 	Bundles    []BundleUsed               `json:"bundles,omitempty"` // of the agent
 	Start      time.Time                  `json:"start"`
 	End        time.Time                  `json:"end"`
-	AgentTime  time.Duration              `json:"agent_time_ns"` // charged to the agent: turns less frozen and waited time
+	AgentTime  time.Duration              `json:"agent_time_ns"` // charged to the agent: its turns without frozen and waited time
 	Extra      map[string]json.RawMessage `json:"extra,omitempty"`
 }

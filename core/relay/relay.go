@@ -1,8 +1,8 @@
-// Package relay gives each session of an agent or verifier an address of its
-// own on the host: a socket whose connections are copied, byte by byte, to the
-// sandbox, as long as the session is open. Closing it is revocation.
+// Package relay gives each session of an agent or verifier its own address on
+// the host: a socket whose connections are copied, byte by byte, to the sandbox
+// while the session is open. Closing the relay revokes the access.
 //
-// It must not decode what passes, and must not know what a session is for.
+// It must not decode the bytes, and must not know what a session is for.
 package relay
 
 import (
@@ -22,17 +22,17 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
-// Sandbox is what a relay needs of a sandbox's session.
+// Sandbox is the part of a sandbox's session that a relay needs.
 type Sandbox interface {
 	// Attach opens one more connection of the session.
 	Attach(ctx context.Context) (net.Conn, error)
-	// Detach closes them all inside and returns when no call is being carried
-	// out any more. Before that it has running commands say what they have
-	// written so far, which is still carried.
+	// Detach closes all connections inside and returns when no call is being
+	// carried out any more. Before that, the output that running commands have
+	// written so far is still delivered.
 	Detach(ctx context.Context) error
 }
 
-// Of is a session of a sandbox, for New.
+// Of makes a session of a sandbox usable for New.
 func Of(box *host.Sandbox, who host.Session) Sandbox { return session{box, who} }
 
 type session struct {
@@ -43,21 +43,22 @@ type session struct {
 func (s session) Attach(ctx context.Context) (net.Conn, error) { return s.box.Attach(ctx, s.who) }
 func (s session) Detach(ctx context.Context) error             { return s.box.Detach(ctx, s.who.ID) }
 
-// Relay is a session's address. It refuses until Open. Safe for concurrent use.
+// Relay is the address of a session. It refuses calls until Open. Safe for
+// concurrent use.
 type Relay struct {
 	path     string
 	sandbox  Sandbox
 	listener *net.UnixListener
 
 	mu      sync.Mutex
-	refusal *grpc.Server // while closed, once somebody has come
+	refusal *grpc.Server // while closed, after the first connection
 	open    *opening     // nil: closed
 	shut    bool
 	conns   map[net.Conn]struct{}
 	serving sync.WaitGroup // of the listener, and of refusals
 }
 
-// opening is the time from Open to Close.
+// opening is the state from Open to Close.
 type opening struct {
 	forward   func(net.Conn)
 	refuse    context.CancelFunc // ends what is still being attached
@@ -83,23 +84,23 @@ func New(path string, s Sandbox) (*Relay, error) {
 	return r, nil
 }
 
-// newRefusal makes a server that answers every call of a closed session, so that
-// a client in any language learns why, and does not fall into its reconnect
-// backoff.
+// newRefusal makes a server that answers every call of a closed session with an
+// error, so that a client in any language learns the reason, and does not start
+// its reconnect backoff.
 func newRefusal() *grpc.Server { return grpc.NewServer(grpc.UnknownServiceHandler(refuse)) }
 
 func refuse(any, grpc.ServerStream) error {
 	return fault.Sandbox.Encode(fmt.Errorf("%w: the session is not open (between turns, or after its end)", fault.ErrRevoked))
 }
 
-// Address is what is passed to a plugin; it stands as long as the session.
+// Address is passed to a plugin; it is valid as long as the session.
 func (r *Relay) Address() string { return "unix:" + r.path }
 
-// drainTime is how long refused clients have to answer that they will come
-// back.
+// drainTime is how long refused clients have to confirm that they will
+// reconnect.
 const drainTime = time.Second
 
-// Open lets connections through, from now on. Opening twice is no error.
+// Open lets connections through from now on. Opening twice is not an error.
 func (r *Relay) Open(ctx context.Context) error {
 	r.mu.Lock()
 	switch {
@@ -121,18 +122,20 @@ func (r *Relay) Open(ctx context.Context) error {
 	if refusal == nil {
 		return nil
 	}
-	// Refused clients are told to connect anew, and what they ask meanwhile goes
-	// over the new connection. Closing theirs would fail their next call.
+	// Refused clients are told to reconnect; requests that they make meanwhile
+	// use the new connection. Closing their connections would fail their next
+	// call.
 	late := time.AfterFunc(drainTime, refusal.Stop)
 	defer late.Stop()
 	refusal.GracefulStop()
 	return nil
 }
 
-// Close revokes. When it returns no byte passes any more, in either direction,
-// and no call of the session is being carried out inside; until the next Open
-// the relay refuses. It ends no command. The error is that of Detach: out here
-// access has ended in any case. Closing twice is no error.
+// Close revokes the access. When it returns, no byte passes any more in either
+// direction, and no call of the session is being carried out inside. The relay
+// refuses calls until the next Open. Close ends no command. The error is that
+// of Detach; access from outside has ended in any case. Closing twice is not an
+// error.
 func (r *Relay) Close(ctx context.Context) error {
 	r.mu.Lock()
 	if r.open == nil {
@@ -149,7 +152,7 @@ func (r *Relay) Close(ctx context.Context) error {
 	late := time.AfterFunc(lastWords, func() { was.close(carried) })
 	err := r.sandbox.Detach(ctx)
 	if err == nil {
-		was.copying.Wait() // what was said is on its way
+		was.copying.Wait() // what was written is on its way
 	}
 	late.Stop()
 	was.close(carried)
@@ -160,11 +163,11 @@ func (r *Relay) Close(ctx context.Context) error {
 	return nil
 }
 
-// lastWords is how long what commands have written before access was cut may
-// take to their client.
+// lastWords is how long the output that commands wrote before access was cut
+// may take to reach their client.
 const lastWords = 1500 * time.Millisecond
 
-// close ends what is carried.
+// close closes the connections.
 func (o *opening) close(conns map[net.Conn]struct{}) {
 	o.end()
 	for c := range conns {
@@ -172,19 +175,19 @@ func (o *opening) close(conns map[net.Conn]struct{}) {
 	}
 }
 
-// Shut is Close for good: the address goes away. Idempotent.
+// Shut closes the relay permanently and removes its address. Idempotent.
 func (r *Relay) Shut(ctx context.Context) error {
 	err := r.Close(ctx)
 	r.mu.Lock()
 	r.shut = true
-	_ = r.listener.Close() // and with it the socket
+	_ = r.listener.Close() // this also removes the socket
 	r.closeConns()
 	r.mu.Unlock()
 	r.serving.Wait()
 	return err
 }
 
-// closeConns closes what is connected now. The caller holds the lock.
+// closeConns closes the current connections. The caller holds the lock.
 func (r *Relay) closeConns() {
 	for c := range r.conns {
 		_ = c.Close()
@@ -222,8 +225,8 @@ func (r *Relay) accept() {
 	}
 }
 
-// forward attaches once per connection, not once per session: gRPC clients
-// reconnect, and a plugin may open two channels to one address.
+// forward attaches once per connection, not once per session, because gRPC
+// clients reconnect, and a plugin may open two channels to one address.
 func (r *Relay) forward(ctx, coming context.Context, o *opening, c net.Conn) {
 	defer r.forget(c)
 	inside, err := r.sandbox.Attach(coming)
@@ -235,8 +238,8 @@ func (r *Relay) forward(ctx, coming context.Context, o *opening, c net.Conn) {
 	if err != nil || late {
 		return
 	}
-	// Both ends are closed when access is revoked, also one that was attached
-	// just then.
+	// Both ends are closed when access is revoked, including one that was
+	// attached at that moment.
 	stop := context.AfterFunc(ctx, func() { _, _ = c.Close(), inside.Close() })
 	defer stop()
 	var back sync.WaitGroup
@@ -252,7 +255,8 @@ func (r *Relay) forget(c net.Conn) {
 	r.mu.Unlock()
 }
 
-// pipe copies until either side ends and closes both: gRPC never half-closes.
+// pipe copies until one side ends and then closes both, because gRPC never
+// half-closes.
 func pipe(dst, src net.Conn) {
 	_, _ = io.Copy(dst, src)
 	_, _ = dst.Close(), src.Close()

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
 
-// place is a folder for a socket: short, and ours alone.
+// place makes a folder for a socket, with a short path.
 func place(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "br")
@@ -35,7 +35,7 @@ func place(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-// session is a relay of a real sandbox and a client that a plugin would have.
+// session makes a relay of a real sandbox, and a client such as a plugin has.
 func session(t *testing.T) (*sandboxtest.Box, *relay.Relay, *sandbox.Client) {
 	t.Helper()
 	b := sandboxtest.Start(t, sandboxtest.Options{})
@@ -66,7 +66,7 @@ func works(t *testing.T, c *sandbox.Client) error {
 	return nil
 }
 
-// The address stands from turn to turn; access does not.
+// The address stays the same from turn to turn; access does not.
 func TestOpenOnlyDuringTurns(t *testing.T) {
 	t.Parallel()
 	_, r, c := session(t)
@@ -102,8 +102,8 @@ func TestOpenOnlyDuringTurns(t *testing.T) {
 	}
 }
 
-// A stream that is open when access is revoked carries nothing more, in either
-// direction, and its command is not killed: that is decided elsewhere.
+// A stream that is open when access is revoked carries nothing more in either
+// direction. Its command is not killed by this; others decide that.
 func TestRevocationEndsAnOpenStream(t *testing.T) {
 	t.Parallel()
 	b, r, c := session(t)
@@ -150,7 +150,7 @@ func TestRevocationEndsAnOpenStream(t *testing.T) {
 		t.Errorf("the call ended with %v, want ErrRevoked", err)
 	}
 	mu.Lock()
-	if last.After(closed.Add(5 * time.Second)) { // what had arrived before may still be handed to the writer, which a busy machine delays
+	if last.After(closed.Add(5 * time.Second)) { // bytes that arrived before may still be passed to the writer, which a busy machine delays
 		t.Errorf("output came %v after Close", last.Sub(closed))
 	}
 	mu.Unlock()
@@ -173,9 +173,9 @@ func TestRevocationEndsAnOpenStream(t *testing.T) {
 	}
 }
 
-// All that a command has written when access is cut reaches its client, also
-// what is still in the pipe, and the client is told that this is all. One that
-// reads nothing holds up nobody.
+// Everything that a command has written when access is cut reaches its client,
+// including what is still in the pipe, and the client learns that it is
+// complete. A client that does not read delays nothing.
 func TestTheLastWordsAreHeard(t *testing.T) {
 	t.Parallel()
 	for _, deaf := range []bool{false, true} {
@@ -189,8 +189,8 @@ func TestTheLastWordsAreHeard(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer own.Close()
-		// More than a client that does not read is sent, and less than with what
-		// the pipe holds.
+		// More than a client that does not read is sent, and less than that
+		// plus the content of the pipe.
 		const lines = 700_000
 		cut := make(chan struct{})
 		said := make([]byte, 0, 8<<20)
@@ -247,7 +247,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// fake is a sandbox whose connections are pipes of the test.
+// fake is a sandbox whose connections are pipes made by the test.
 type fake struct {
 	attach chan net.Conn
 	hold   chan struct{} // Attach waits for it
@@ -282,7 +282,8 @@ func (f *fake) Detach(context.Context) error {
 	return f.detach
 }
 
-// Revoked while a connection is being attached, and nothing is left running.
+// Access is revoked while a connection is being attached, and nothing is left
+// running.
 func TestCloseDuringAttach(t *testing.T) {
 	t.Parallel()
 	f := &fake{attach: make(chan net.Conn, 10), hold: make(chan struct{})}
@@ -309,7 +310,7 @@ func TestCloseDuringAttach(t *testing.T) {
 	}
 }
 
-// The error of Detach is told, and access is gone all the same.
+// The error of Detach is returned, and access has ended anyway.
 func TestDetachFails(t *testing.T) {
 	t.Parallel()
 	f := &fake{attach: make(chan net.Conn, 10), hold: make(chan struct{}), detach: errors.New("sandbox is lost")}

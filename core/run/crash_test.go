@@ -20,8 +20,8 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// helperEnv makes this test binary a berth that is going to be killed: the
-// folder for the run, and a file that says which attempts were published.
+// helperEnv makes this test binary a process that will be killed. Its value is
+// the folder for the run, and a file that says which attempts were published.
 const helperEnv = "BERTH_RUN_TEST_HELPER"
 
 const crashTrials = 100
@@ -80,8 +80,8 @@ func helper() int {
 	return 0
 }
 
-// Killed at random instants until it is done, a run loses nothing that was
-// published and counts nothing twice.
+// A run that is killed at random moments until it is done loses nothing that
+// was published and counts nothing twice.
 func TestKillsLoseNothingAndCountNothingTwice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loops of kills are part of make test, not of the quick gate")
@@ -93,7 +93,7 @@ func TestKillsLoseNothingAndCountNothingTwice(t *testing.T) {
 		if kills > 200 {
 			t.Fatal("the run does not come to its end")
 		}
-		done = onePeriod(t, dir, told, time.Duration(1+kills)*30*time.Millisecond) // a slow machine gets on, too
+		done = onePeriod(t, dir, told, time.Duration(1+kills)*30*time.Millisecond) // longer periods, so that a slow machine makes progress too
 		if !done {
 			kills++
 		}
@@ -124,8 +124,8 @@ func TestKillsLoseNothingAndCountNothingTwice(t *testing.T) {
 	t.Logf("%d kills, %d attempts published, %d lost to kills, %d torn lines", kills, s.Attempts, s.Lost, x.Torn)
 }
 
-// onePeriod runs the helper until it ends or is killed, and says which. Most
-// kills fall while attempts run, some before.
+// onePeriod runs the helper until it ends or is killed, and reports whether it
+// ended. Most kills happen while attempts run, some before.
 func onePeriod(t *testing.T, dir, told string, within time.Duration) (done bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -140,7 +140,7 @@ func onePeriod(t *testing.T, dir, told string, within time.Duration) (done bool)
 		t.Fatal(err)
 	}
 	if rand.N(6) > 0 {
-		_, _ = bufio.NewReader(stdout).ReadString('\n') // it is killed or has begun
+		_, _ = bufio.NewReader(stdout).ReadString('\n') // it was killed or has begun
 	}
 	kill := time.AfterFunc(rand.N(within), func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
 	defer kill.Stop()
@@ -160,13 +160,13 @@ func oneRun(t *testing.T, dir string) string {
 		t.Fatalf("runs: %q, %v", runs, err)
 	}
 	if len(runs) == 0 {
-		return "" // killed before there was a plan: nothing was begun
+		return "" // killed before there was a plan: nothing had begun
 	}
 	return filepath.Dir(runs[0])
 }
 
-// stillThere checks that everything of which the helper knew that it was
-// published is so.
+// stillThere checks that every attempt that the helper knew to be published
+// still is.
 func stillThere(t *testing.T, dir, told string) {
 	t.Helper()
 	folder := oneRun(t, dir)

@@ -11,15 +11,15 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// Drift is a plugin or an image that is not what the attempts so far were made
-// with.
+// Drift is a plugin or an image that differs from the one used by earlier
+// attempts.
 type Drift struct {
 	What   string `json:"what"` // such as: agent oracle
 	Before string `json:"before"`
 	After  string `json:"after"`
 }
 
-// String is the drift on one line.
+// String returns the drift on one line.
 func (d Drift) String() string {
 	return fmt.Sprintf("%s: %s → %s", d.What, short(d.Before), short(d.After))
 }
@@ -32,9 +32,9 @@ func short(digest string) string {
 	return algorithm + ":" + hex[:12]
 }
 
-// Drifts compares what the accepted attempts were made with to what is there
-// now: digests by what they are of, as in store.Brief. What is not known now is
-// not compared.
+// Drifts compares the digests of the plugins and images of the accepted
+// attempts with the current ones. The keys are those of store.Brief. It does
+// not compare anything without a current digest.
 func Drifts(x *store.Index, now map[string]string) []Drift {
 	before := madeWith(x)
 	var out []Drift
@@ -48,7 +48,7 @@ func Drifts(x *store.Index, now map[string]string) []Drift {
 	return out
 }
 
-// madeWith are the digests that the accepted attempts were made with.
+// madeWith returns the digests that the accepted attempts were made with.
 func madeWith(x *store.Index) map[string]map[string]bool {
 	all := map[string]map[string]bool{}
 	for _, t := range x.Trials {
@@ -70,15 +70,16 @@ func driftOf(what string, before map[string]bool, after string) Drift {
 	return Drift{What: what, Before: strings.Join(slices.Sorted(maps.Keys(before)), ", "), After: after}
 }
 
-// comparison compares what is known only once an attempt is made: the image and the
-// bundles. It is safe for concurrent use.
+// comparison is for digests that are known only when an attempt is made: the
+// image and the bundles. It is safe for concurrent use.
 type comparison struct {
 	before map[string]map[string]bool
-	accept func(drift string) error // records what the user accepted; nil: the user accepted nothing
+	accept func(drift string) error // records a drift that the user accepted; nil: the user did not accept drift
 	said   sync.Map
 }
 
-// compare makes a comparison with the attempts so far; nil when there are none.
+// compare makes a comparison with the earlier attempts; nil when there are
+// none.
 func compare(x *store.Index, accept func(string) error) func(*record.Result) error {
 	c := &comparison{before: madeWith(x), accept: accept}
 	if len(c.before) == 0 {
@@ -89,7 +90,7 @@ func compare(x *store.Index, accept func(string) error) func(*record.Result) err
 
 func (c *comparison) check(r *record.Result) error {
 	now := store.BriefOf(r).Digests
-	for _, p := range r.Plugins { // they were compared before the run went on
+	for _, p := range r.Plugins { // plugins were compared before the run continued
 		delete(now, p.Kind+" "+p.Name)
 	}
 	for _, what := range slices.Sorted(maps.Keys(now)) {

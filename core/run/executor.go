@@ -21,14 +21,14 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// here carries out attempts of a run on this machine.
+// here runs the attempts of a run on this machine.
 type here struct {
 	*Spec
 
 	place    *node.Place
-	sandboxd string         // the program as it was installed
+	sandboxd string         // path of the installed program
 	models   models.Gateway // nil: there are no models
-	run      string         // id of the run, the owner of what is made
+	run      string         // id of the run, the owner of everything that is created
 	hostname string
 	cells    []map[string]cell.Cell // by cell, then by dataset
 	count    atomic.Int64
@@ -36,7 +36,7 @@ type here struct {
 	drift    func(*record.Result) error
 }
 
-// executor makes what carries out attempts here, and reads the secrets of every
+// executor makes the executor for this machine, and reads the secrets of every
 // cell. Fails when one is missing.
 func (s *Spec) executor(place *node.Place, served *gateway.Gateway) (*here, error) {
 	sandboxd, err := InstallSandboxd(s.Sandboxd)
@@ -92,8 +92,8 @@ func (h *here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 	})
 }
 
-// notTheTask is the result of an attempt whose task is not the planned one any
-// more, or which ctx ended before that could be seen.
+// notTheTask returns the result of an attempt whose task differs from the
+// planned one, or for which ctx ended before the check.
 func (h *here) notTheTask(ctx context.Context, j Job, t *plan.Task, why error) record.Result {
 	now := time.Now().UTC()
 	ended, by := record.TaskInvalid, record.ByTask

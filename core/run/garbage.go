@@ -13,16 +13,16 @@ import (
 
 // Garbage is what killed processes left on this machine.
 type Garbage struct {
-	DryRun    bool     // nothing was removed: Sandboxes and Folders would be
+	DryRun    bool     // nothing was removed; Sandboxes and Folders list what would be
 	Sandboxes []string // "environment id"
 	Folders   []string
 	Problems  []string // what could not be removed, and why
 }
 
-// CollectGarbage removes what processes left that are gone: of one run, or of all
-// when label is empty. The sandboxes of a run that is under way again under
-// another process are not touched. dry looks at the same things in the same
-// order, and removes none.
+// CollectGarbage removes what dead processes left: of one run, or of all runs
+// when label is empty. It does not touch the sandboxes of a run that another
+// process has resumed. dry does the same checks in the same order, and removes
+// nothing.
 func CollectGarbage(ctx context.Context, h *plugin.Host, label string, dry bool) (*Garbage, error) {
 	res := &Garbage{DryRun: dry, Sandboxes: []string{}, Folders: []string{}}
 	stale, err := node.Stale()
@@ -33,7 +33,7 @@ func CollectGarbage(ctx context.Context, h *plugin.Host, label string, dry bool)
 		}
 		resumed := label == "" && alive(p.Label)
 		if p.Label != "" && !resumed && !res.sweep(ctx, h, p) {
-			err = errors.Join(err, p.Leave()) // what it says of its sandboxes is needed the next time
+			err = errors.Join(err, p.Leave()) // its list of sandboxes is needed next time
 			continue
 		}
 		res.Folders = append(res.Folders, p.Folders()...)
@@ -46,7 +46,7 @@ func CollectGarbage(ctx context.Context, h *plugin.Host, label string, dry bool)
 	return res, err
 }
 
-// alive says whether a process that lives works on the run of a label.
+// alive reports whether a living process works on the run of a label.
 func alive(label string) bool {
 	owners, err := node.Living()
 	if err != nil {
@@ -60,8 +60,8 @@ func alive(label string) bool {
 	return false
 }
 
-// sweep removes the sandboxes that were made for a place's owner, or lists them
-// only in a dry run, and says whether none can be left.
+// sweep removes the sandboxes that were made for a place's owner, or only lists
+// them in a dry run, and reports whether certainly none are left.
 func (res *Garbage) sweep(ctx context.Context, h *plugin.Host, p *node.Place) bool {
 	problems := len(res.Problems)
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)

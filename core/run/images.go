@@ -11,19 +11,19 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// ImageRule says which images of an environment are kept: those that every part of
-// it keeps, and those in use. A part that is nil keeps all.
+// ImageRule says which images of an environment to keep: those that every part
+// of the rule keeps, and those in use. A nil part keeps all.
 type ImageRule struct {
-	Newest *int64         // as many of those that were used last
-	Within *time.Duration // those used within this time; one whose time is not known is kept
-	MiB    *int64         // those used last that fit
+	Newest *int64         // this many of the most recently used images
+	Within *time.Duration // images used within this time, and images whose time of use is not known
+	MiB    *int64         // the most recently used images that fit
 }
 
-// Any says whether the rule has a part.
+// Any reports whether the rule has a part.
 func (r ImageRule) Any() bool { return r.Newest != nil || r.Within != nil || r.MiB != nil }
 
-// pick are the images that rule does not keep, those used last first. What is in
-// use counts towards the number and the size.
+// pick returns the images that rule does not keep, most recently used first.
+// Images in use count towards the number and the size.
 func pick(all []environment.KeptImage, rule ImageRule, now time.Time) (out []environment.KeptImage) {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b environment.KeptImage) int { return b.Used.Compare(a.Used) })
@@ -47,7 +47,7 @@ func pick(all []environment.KeptImage, rule ImageRule, now time.Time) (out []env
 // imagesTimeout bounds one answer of an environment about its images.
 const imagesTimeout = 2 * time.Minute
 
-// Pruned is what PruneImages did, or with a dry run would do.
+// Pruned is the result of PruneImages, or of its dry run.
 type Pruned struct {
 	Removed  []PrunedImage
 	Kept     int // images of all environments that stay
@@ -62,9 +62,9 @@ type PrunedImage struct {
 	Used        time.Time // zero: not known
 }
 
-// PruneImages removes the images that rule does not keep, of every environment
-// that keeps images; dry only says which. It must not be called while an attempt
-// runs: what one trial no longer needs the next one starts from.
+// PruneImages removes the images that rule does not keep, in every environment
+// that keeps images; dry only lists them. Do not call it while an attempt runs:
+// the next trial may start from an image that the previous one no longer needs.
 func PruneImages(ctx context.Context, h *plugin.Host, rule ImageRule, dry bool) (*Pruned, error) {
 	res := &Pruned{}
 	p := &pruning{rule, dry, res}
@@ -91,14 +91,14 @@ func PruneImages(ctx context.Context, h *plugin.Host, rule ImageRule, dry bool) 
 	return res, nil
 }
 
-// pruning is one call of PruneImages.
+// pruning is the state of one call of PruneImages.
 type pruning struct {
 	rule ImageRule
 	dry  bool
 	res  *Pruned
 }
 
-// of is PruneImages for one environment.
+// of does the work of PruneImages for one environment.
 func (p *pruning) of(ctx context.Context, name string, env environment.Environment) error {
 	k, ok := env.(environment.Keeper)
 	if !ok {

@@ -15,7 +15,7 @@ func TestWhatARuleDoesNotKeepIsPickedNewestFirst(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	ago := func(h int) time.Time { return now.Add(-time.Duration(h) * time.Hour) }
-	// In no order; used is in use; when is not known when it was used.
+	// In no order; used is in use; the time of use of when is not known.
 	all := []environment.KeptImage{
 		{Ref: "old", Used: ago(100), SizeMiB: 100},
 		{Ref: "new", Used: ago(1), SizeMiB: 100},
@@ -48,8 +48,8 @@ func TestWhatARuleDoesNotKeepIsPickedNewestFirst(t *testing.T) {
 	}
 }
 
-// keeper has three images, of which one cannot be dropped and one is taken into
-// use between the two calls.
+// keeper has three images. One cannot be removed, and one comes into use
+// between the two calls.
 type keeper struct {
 	environment.Environment
 

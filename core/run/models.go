@@ -11,7 +11,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// Models are the models that some cells use, each once, by label.
+// Models returns the models that some cells use, without duplicates, by label.
 func Models(cells ...*config.Cell) []*cell.Model {
 	var used []*cell.Model
 	add := func(ms map[string]*cell.Model) {
@@ -37,7 +37,7 @@ func Models(cells ...*config.Cell) []*cell.Model {
 	return used
 }
 
-// gateway serves the models of a run; nil when it uses none.
+// gateway makes the gateway of a run; nil when it uses no models.
 func (s *Spec) gateway(dir string) (*gateway.Gateway, error) {
 	ms := Models(s.Plan.Experiment.Cells...)
 	if len(ms) == 0 {
@@ -49,15 +49,16 @@ func (s *Spec) gateway(dir string) (*gateway.Gateway, error) {
 		sum = sum.Plus(one)
 	}
 	l := s.Limits
-	// The underscore: folders of attempts beside it have names of letters and digits.
+	// Folders of attempts in the same folder have names of letters and digits,
+	// without an underscore.
 	return gateway.New(gateway.Options{
 		Dir: dir + "/_g", Dialects: s.Dialects, Models: ms, Replay: Replay(s.FindRun), Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: sum,
 		Cells: s.budgets(spent), Log: s.Log,
 	})
 }
 
-// budgets are those of the cells, with what was spent of them before the run
-// was resumed.
+// budgets returns the budgets of the cells, with the amounts that were spent
+// before the run was resumed.
 func (s *Spec) budgets(spent map[string]ledger.Amount) []gateway.Cell {
 	cells := make([]gateway.Cell, len(s.Plan.Experiment.Cells))
 	for i, c := range s.Plan.Experiment.Cells {
@@ -73,9 +74,9 @@ func (s *Spec) budgets(spent map[string]ledger.Amount) []gateway.Cell {
 	return cells
 }
 
-// spentBefore is what the attempts of a run have spent so far, by trial, also
-// those that were killed. A cost that is not known counts nothing: without a
-// known price there is no budget in USD.
+// spentBefore returns what the attempts of a run have spent so far, by trial,
+// including attempts that were killed. An unknown cost counts as zero: without
+// a known price there is no budget in USD.
 func spentBefore(index *store.Index) map[string]ledger.Amount {
 	spent := map[string]ledger.Amount{}
 	for id, s := range index.Spent() {
@@ -88,8 +89,8 @@ func spentBefore(index *store.Index) map[string]ledger.Amount {
 	return spent
 }
 
-// Replay reads the runs that models are replayed from; find is the folder of a
-// run, nil takes the name as a path.
+// Replay returns a function that reads the runs that models are replayed from.
+// find finds the folder of a run; nil uses the name as a path.
 func Replay(find func(name string) (string, error)) func(string) (gateway.Recording, error) {
 	return func(name string) (gateway.Recording, error) {
 		dir := name

@@ -17,7 +17,8 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// imagesInFlight is how many images are prepared at a time: registries count requests.
+// imagesInFlight is how many images are prepared at a time; registries limit
+// the rate of requests.
 const imagesInFlight = 3
 
 // PreparedImage is an image that trials start from.
@@ -25,9 +26,9 @@ type PreparedImage struct {
 	Environment string // plugin
 	Ref         string
 	Build       string // folder that it is built from
-	Digest      string // empty: the environment prepares no images
+	Digest      string // empty: the environment does not prepare images
 	Tasks       []string
-	Error       string // why it cannot be had
+	Error       string // why the image is not available
 }
 
 // imageJob is one image of one environment.
@@ -38,9 +39,10 @@ type imageJob struct {
 	made        PreparedImage
 }
 
-// PrepareImages pulls and builds what the trials of a plan start from. say, safe for concurrent
-// use, gets the lines of pulls and builds. What cannot be had is in the answer;
-// an error means that ctx ended, or that a task cannot be asked for.
+// PrepareImages pulls and builds the images that the trials of a plan start
+// from. It calls say, which must be safe for concurrent use, with the lines of
+// pulls and builds. Images that are not available have an Error in the answer;
+// an error means that ctx ended, or that a task cannot be asked for its images.
 func PrepareImages(ctx context.Context, p *plan.Plan, plugins trial.Plugins, say func(image, line string)) ([]PreparedImage, error) {
 	jobs, err := imagesOf(p)
 	if err != nil {
@@ -67,7 +69,8 @@ func PrepareImages(ctx context.Context, p *plan.Plan, plugins trial.Plugins, say
 	return images, nil
 }
 
-// imagesOf are the images of a plan, each once an environment and configuration.
+// imagesOf returns the images of a plan, without duplicates per environment and
+// configuration.
 func imagesOf(p *plan.Plan) ([]imageJob, error) {
 	var jobs []imageJob
 	seen := map[string]int{}

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// todo are the trials that still have to be run, in the order of the plan.
+// todo returns the trials that still have to run, in the order of the plan.
 func todo(o Options) []item {
 	index := o.Store.Index()
 	var items []item
@@ -29,9 +29,9 @@ func todo(o Options) []item {
 	return items
 }
 
-// Open says whether a trial still has to be run, and how many retries it has
-// had: it has no final outcome, its last one is to be retried, or it is one of
-// those that the user wants again.
+// Open reports whether a trial still has to run, and how many retries it has
+// had. It has to run if it has no final outcome, if its last outcome is to be
+// retried, or if the user wants it to run again.
 func Open(t *store.TrialState, r config.Retry, more []record.Outcome) (retries int, run bool) {
 	if t.Invalid != "" || t.Refused != "" {
 		return 0, false
@@ -54,17 +54,17 @@ func Open(t *store.TrialState, r config.Retry, more []record.Outcome) (retries i
 	}
 }
 
-// again says whether an attempt is one that is retried. An error that will be
-// the same next time is not, nor one that counts as measured.
+// again reports whether an attempt is retried. An error that would be the same
+// next time is not retried, and neither is an attempt that counts as measured.
 func again(r config.Retry, o record.Outcome, end record.AgentEnd, retryable bool) bool {
 	return r.Max > 0 && retryable && !o.MeasuredAfter(end) && slices.Contains(r.On, o)
 }
 
-// watcher hands events on, one after another.
+// watcher passes events on, one after another.
 type watcher struct {
 	mu   sync.Mutex
 	to   func(Event)
-	last Event // whose counts live events repeat
+	last Event // live events repeat its counts
 }
 
 func (w *watcher) tell(e Event) {

@@ -22,45 +22,45 @@ import (
 type Job struct {
 	Trial   *plan.Trial
 	Attempt *store.Attempt
-	// Live is told what happens; it does not block.
+	// Live receives the events of the attempt; it does not block.
 	Live func(record.Event)
 }
 
-// Executor carries out attempts. It is safe for concurrent use.
+// Executor runs attempts. It is safe for concurrent use.
 type Executor interface {
-	// Attempt carries out one attempt and publishes its result, which it
-	// returns. Everything that goes wrong in the attempt is in the result; an
-	// error means that the result could not be written. When ctx ends the
-	// attempt is cancelled, cleaned up and published soon.
+	// Attempt runs one attempt, publishes its result and returns it. Every
+	// failure within the attempt is in the result; an error means that the
+	// result could not be written. When ctx ends, the attempt is soon
+	// cancelled, cleaned up and published.
 	Attempt(ctx context.Context, j Job) (record.Result, error)
 }
 
-// Options say how a run is carried out.
+// Options are the options of Carry.
 type Options struct {
 	Plan     *plan.Plan
 	Store    *store.Run
 	Executor Executor
 	Retry    config.Retry
 	Limits   config.RunLimits
-	// Again are outcomes whose trials are run once more, beside those that have
-	// no final outcome. Never a measured one.
+	// Again lists outcomes whose trials run once more, in addition to the
+	// trials without a final outcome. Measured outcomes are not allowed.
 	Again []record.Outcome
-	// Watch is told what happens, one event after another; nil: nobody. It must
-	// not block for long.
+	// Watch receives the events, one after another; nil means no watcher. It
+	// must not block for long.
 	Watch func(Event)
 }
 
-// EventKind says what an Event is about.
+// EventKind is the kind of an Event.
 type EventKind int
 
 // The kinds of events.
 const (
-	Began    EventKind = iota // an attempt
-	Live                      // something in an attempt that is under way
-	Ended                     // an attempt, with its result
+	Began    EventKind = iota // an attempt began
+	Live                      // something happened in a running attempt
+	Ended                     // an attempt ended, with its result
 	Lost                      // an attempt whose result could not be written
-	Waiting                   // for the next attempt of a trial
-	Stopping                  // nothing more begins in the run, or in the cell of Trial; Text says why
+	Waiting                   // a trial waits for its next attempt
+	Stopping                  // no more attempts begin in the run, or in the cell of Trial; Text says why
 )
 
 // Event is something that happened in a run.
@@ -72,29 +72,29 @@ type Event struct {
 	Live    record.Event   // with Live
 	Wait    time.Duration  // with Waiting
 	Text    string
-	// To, Running and Left count trials: to be run at all, under way now, and
-	// neither begun nor ended.
+	// To, Running and Left count trials: all that have to run, those that are
+	// running now, and those that have not begun.
 	To, Running, Left int
 }
 
-// Report is how carrying out a plan ended.
+// Report says how carrying out a plan ended.
 type Report struct {
-	// Stopped is why the run, or some of its cells, ended before all was done;
-	// empty: all was done.
+	// Stopped is the reason why the run, or some of its cells, ended early;
+	// empty if everything was done.
 	Stopped string
-	// Broken is the failure to write the run folder that stopped it.
+	// Broken is the failed write to the run folder that stopped the run.
 	Broken error
-	// Ran counts attempts that were published now.
+	// Ran counts the attempts that were published in this call.
 	Ran int
 }
 
-// brokenLimit is how many attempts in a row may fail to be written until the
-// run folder is held to be unusable.
+// brokenLimit is how many attempts in a row may fail to be written before the
+// run folder counts as unusable.
 const brokenLimit = 3
 
 // Schedule runs every trial of the plan that is not settled yet, and returns when
-// all attempts that it began have ended. When ctx ends nothing more begins,
-// and the attempts under way are cancelled.
+// all attempts that it began have ended. When ctx ends, no more attempts begin
+// and the running ones are cancelled.
 func Schedule(ctx context.Context, o Options) (Report, error) {
 	for _, a := range o.Again {
 		if a.Measured() {
@@ -145,10 +145,11 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 	return s.report, nil
 }
 
-// processors is how many this process may use, before Execute lowers it.
+// processors is the number of processors of this machine that we may use,
+// before the core reduces its own share.
 var processors = runtime.GOMAXPROCS(0)
 
-// inFlight is how many attempts run at the same time.
+// inFlight returns how many attempts run at the same time.
 func inFlight(l config.RunLimits) int {
 	if l.InFlight != nil && *l.InFlight > 0 {
 		return *l.InFlight
@@ -156,14 +157,14 @@ func inFlight(l config.RunLimits) int {
 	return processors
 }
 
-// item is a trial that is still to be run.
+// item is a trial that still has to run.
 type item struct {
 	trial   *plan.Trial
 	retries int       // made so far
-	ready   time.Time // not before; zero: at once
+	ready   time.Time // earliest start; zero: at once
 }
 
-// finished is the end of an attempt.
+// finished is an attempt that ended.
 type finished struct {
 	item   item
 	number int
@@ -175,27 +176,27 @@ type finished struct {
 type scheduler struct {
 	o     Options
 	limit int
-	late  <-chan struct{} // closed when the run's time is over
+	late  <-chan struct{} // closed when the time limit of the run is reached
 
 	to      int
 	queue   []item
-	delayed []item // that wait for their next attempt, earliest first
+	delayed []item // trials that wait for their next attempt, earliest first
 	running int
 	done    chan finished
 	events  watcher
 
 	stopped string
-	cells   map[int]string // those that were stopped, with the reason
+	cells   map[int]string // stopped cells, with the reasons
 	broken  int            // attempts in a row that could not be written
 	used    store.Spend
 	report  Report
 }
 
-// Interrupted is the Text of a Stopping event where the caller ended the run.
+// Interrupted is the Text of the Stopping event when the caller ended the run.
 const Interrupted = "interrupted"
 
-// stop keeps further attempts from beginning, unless all is done anyway. The first
-// reason is kept.
+// stop keeps further attempts from beginning, unless everything is done anyway.
+// The first reason is kept.
 func (s *scheduler) stop(why string) {
 	if len(s.queue)+len(s.delayed)+s.running > 0 {
 		s.stopRun(why)
@@ -210,8 +211,8 @@ func (s *scheduler) stopRun(why string) {
 	s.tell(Event{Kind: Stopping, Text: why})
 }
 
-// stopCell keeps further attempts from beginning in the cell of a trial. Attempts
-// under way go on.
+// stopCell keeps further attempts from beginning in the cell of a trial.
+// Running attempts continue.
 func (s *scheduler) stopCell(t *plan.Trial, why string) {
 	if _, already := s.cells[t.Cell]; already {
 		return
@@ -225,7 +226,7 @@ func (s *scheduler) stopCell(t *plan.Trial, why string) {
 	s.tell(Event{Kind: Stopping, Trial: t, Text: why})
 }
 
-// reasons are why the run or some of its cells were stopped.
+// reasons says why the run or some of its cells were stopped.
 func (s *scheduler) reasons() string {
 	if s.stopped != "" {
 		return s.stopped
@@ -237,8 +238,8 @@ func (s *scheduler) reasons() string {
 	return strings.Join(whys, "; ")
 }
 
-// promote moves what has waited long enough into the queue, and says whether
-// there is something to start.
+// promote moves trials that have waited long enough into the queue, and reports
+// whether there is something to start.
 func (s *scheduler) promote(now time.Time) bool {
 	for len(s.delayed) > 0 && !s.delayed[0].ready.After(now) {
 		s.queue = append(s.queue, s.delayed[0])
@@ -247,7 +248,7 @@ func (s *scheduler) promote(now time.Time) bool {
 	return len(s.queue) > 0
 }
 
-// delay lets a trial wait for its next attempt.
+// delay makes a trial wait for its next attempt.
 func (s *scheduler) delay(it item) {
 	i, _ := slices.BinarySearchFunc(s.delayed, it, func(a, b item) int { return a.ready.Compare(b.ready) })
 	s.delayed = slices.Insert(s.delayed, i, it)
@@ -306,8 +307,8 @@ func (s *scheduler) end(f finished) {
 	s.tell(Event{Kind: Ended, Trial: f.item.trial, Attempt: f.number, Result: &f.result})
 }
 
-// unwritten ends an attempt whose record could not be written. Its trial stays
-// without an outcome, so that resume runs it again.
+// unwritten handles the end of an attempt whose result could not be written.
+// Its trial keeps no outcome, so that a resumed run repeats it.
 func (s *scheduler) unwritten(it item, number int, err error) {
 	s.broken++
 	s.tell(Event{Kind: Lost, Trial: it.trial, Attempt: number, Text: err.Error()})
@@ -319,10 +320,10 @@ func (s *scheduler) unwritten(it item, number int, err error) {
 	}
 }
 
-// spend counts what was used of the run's budget. An unknown cost counts as
-// nothing; the gateway enforces budgets.
+// spend counts the use of the run's budget. Unknown amounts are not counted;
+// the gateway enforces budgets.
 func (s *scheduler) spend(r *record.Result) {
-	if r == nil { // what the run spent before it was resumed
+	if r == nil { // count what the run spent before it was resumed
 		for _, t := range s.o.Store.Index().Trials {
 			for i := range t.Attempts {
 				s.used.Add(t.Attempts[i].Spend())
@@ -347,9 +348,9 @@ func (s *scheduler) tell(e Event) {
 	s.events.tell(e)
 }
 
-// backoff is how long to wait before the next attempt. It doubles with each retry
-// and is random between half and all of it, so that trials that failed together are
-// not repeated together.
+// backoff returns how long to wait before the next attempt. The wait doubles
+// with each attempt made, and is random between half and all of it, so that
+// trials that failed together are not retried together.
 func backoff(r config.Retry, made int) time.Duration {
 	d := r.Wait
 	for range made {

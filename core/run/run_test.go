@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// planOf is a plan of n trials, and its store.
+// planOf makes a plan of n trials, and its store.
 func planOf(t *testing.T, n int) (*plan.Plan, *store.Run) {
 	t.Helper()
 	p, r, err := newRun(t.TempDir(), n)
@@ -77,7 +77,7 @@ func trials(n int) *plan.Plan {
 	return p
 }
 
-// fake is an executor that does what it is told.
+// fake is an executor that does what the test says.
 type fake struct {
 	attempt  func(ctx context.Context, j run.Job) record.Result
 	running  atomic.Int64
@@ -161,7 +161,7 @@ func TestNoMoreThanInFlightRunAtTheSameTime(t *testing.T) {
 
 var retry = config.Retry{Max: 2, On: []record.Outcome{record.EnvironmentError}, Wait: time.Minute, MaxWait: time.Hour}
 
-// failing is an infrastructure error n times, then a pass.
+// failing gives an infrastructure error n times, then a pass.
 func failing(n int, retryable bool) func(context.Context, run.Job) record.Result {
 	return func(_ context.Context, j run.Job) record.Result {
 		if j.Attempt.Number() <= n {
@@ -275,7 +275,8 @@ func TestACancelEndsWhatRunsAndBeginsNothing(t *testing.T) {
 	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Cancelled: 3, record.NotRun: 7}) {
 		t.Errorf("outcomes %v", got)
 	}
-	// Resumed, everything is run, and the sum is what was planned.
+	// When the run is resumed, everything runs, and the sum is the number of
+	// planned trials.
 	schedule(t, run.Options{Plan: p, Store: r, Executor: &fake{attempt: always(record.Passed)}})
 	if got := counts(r); !maps.Equal(got, map[record.Outcome]int{record.Passed: 10}) {
 		t.Errorf("after the resume: %v", got)
@@ -318,7 +319,7 @@ func TestTheBudgetOfTheRunEndsIt(t *testing.T) {
 	}
 }
 
-// broken cannot write its results.
+// broken is an executor that cannot write its results.
 type broken struct{ after atomic.Int64 }
 
 func (b *broken) Attempt(_ context.Context, j run.Job) (record.Result, error) {
@@ -389,8 +390,8 @@ func TestInvalidAndRefusedTrialsAreCountedAndNotRun(t *testing.T) {
 	}
 }
 
-// refused is what an attempt comes to whose request the budget of a cell or of
-// the run refuses, as core/trial has it.
+// refused is the result of an attempt whose request the budget of a cell or of
+// the run refuses, as core/trial makes it.
 func refused(scope record.Scope) record.Result {
 	return record.Result{Outcome: record.NotRun, Error: &record.Error{Boundary: record.ByConfig, Message: "limit used", Stops: scope}}
 }

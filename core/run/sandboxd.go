@@ -10,8 +10,9 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
-// InstallSandboxd copies the program to where control folders can link to it, and
-// returns the copy. Fails where no run could start on this machine.
+// InstallSandboxd copies the program to a place that control folders can link
+// to, and returns the path of the copy. If it fails, no run can start on this
+// machine.
 func InstallSandboxd(program string) (string, error) {
 	dir, err := node.Dir()
 	if err != nil {
@@ -25,8 +26,9 @@ func InstallSandboxd(program string) (string, error) {
 	return installed, nil
 }
 
-// pruneSandboxd removes copies of other builds that nobody has used for a day:
-// they may lie in memory. A living process may still link to its own.
+// pruneSandboxd removes copies of other builds that were not used for a day,
+// because they may take up memory. A living process may still link to its own
+// copy.
 func pruneSandboxd(keep string) {
 	now := time.Now()
 	_ = os.Chtimes(keep, now, now) // it is in use
@@ -36,7 +38,7 @@ func pruneSandboxd(keep string) {
 	old, _ := filepath.Glob(filepath.Join(filepath.Dir(keep), "sandboxd-*")) // the pattern is good
 	for _, path := range old {
 		if fi, err := os.Stat(path); err == nil && path != keep && now.Sub(fi.ModTime()) > 24*time.Hour {
-			_ = os.Remove(path) // it stays for the next time
+			_ = os.Remove(path) // if it fails, the next call tries again
 		}
 	}
 }

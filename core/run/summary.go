@@ -10,65 +10,68 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// Summary is summary.json: what came of a run, counted.
+// Summary is summary.json: the counted results of a run.
 type Summary struct {
-	Version    int       `json:"version"` // of this file's form: 1
+	Version    int       `json:"version"` // version of the format of this file: 1
 	Run        string    `json:"run"`
 	Experiment string    `json:"experiment"`
 	Created    time.Time `json:"created"`
 	Updated    time.Time `json:"updated"`
 	// Complete says that every trial has a final outcome.
 	Complete bool `json:"complete"`
-	// Planned is the number of trials: the sum over Outcomes.
+	// Planned is the number of trials, the sum over Outcomes.
 	Planned  int                    `json:"planned"`
 	Outcomes map[record.Outcome]int `json:"outcomes"`
 	Attempts int                    `json:"attempts"` // published
 	Lost     int                    `json:"lost"`     // attempts whose process was killed before they were published
-	// Policy says what counts as measured.
+	// Policy says which trials count as measured.
 	Policy string `json:"policy"`
 	Cells  []Row  `json:"cells"`
 	// Tasks has a row for each task in each cell, so that agents are not mixed
-	// with each other, with the oracle, or with one that does nothing.
+	// with each other, with the oracle, or with an agent that does nothing.
 	Tasks []Row `json:"tasks"`
-	// Marks are why the numbers must be read with care.
+	// Marks are the reasons to read the numbers with care.
 	Marks []string `json:"marks,omitempty"`
-	// Usage is of all attempts, also of those that were not accepted, or killed.
+	// Usage covers all attempts, including those that were killed or not
+	// accepted.
 	CostUSD  *float64 `json:"cost_usd"` // null: not known, or no model was used
 	Unpriced bool     `json:"unpriced,omitempty"`
 	Tokens   int64    `json:"tokens"`
-	// Estimated is how many requests have a usage that the provider did not tell.
+	// Estimated is how many requests have a usage that the provider did not
+	// report.
 	Estimated int64 `json:"estimated_requests,omitempty"`
 }
 
 // Row is one line of a table of a summary.
 type Row struct {
 	Name    string `json:"name"`              // the key of a cell, or a task
-	Dataset string `json:"dataset,omitempty"` // of a task whose name several datasets have
-	Cell    string `json:"cell,omitempty"`    // of a task: the key of the cell; empty where there is one only
+	Dataset string `json:"dataset,omitempty"` // of a task whose name occurs in several datasets
+	Cell    string `json:"cell,omitempty"`    // of a task: the key of the cell; empty if there is only one cell
 	Agent   string `json:"agent"`             // of the cell
 	Model   string `json:"model,omitempty"`
 	Planned int    `json:"planned"`
-	// Measured are the trials that say something about the agent: see Policy.
+	// Measured counts the trials that say something about the agent: see
+	// Policy.
 	Measured int                    `json:"measured"`
 	Passed   int                    `json:"passed"`
 	Outcomes map[record.Outcome]int `json:"outcomes"`
-	// OfPlanned and OfMeasured are Passed over both denominators, from 0 to 1;
-	// null when there is nothing to divide by. The first one is the headline: it
-	// has no trial left out.
+	// OfPlanned and OfMeasured are Passed divided by the two denominators, from
+	// 0 to 1; null when the denominator is 0. OfPlanned is the headline,
+	// because it leaves out no trial.
 	OfPlanned  *float64 `json:"pass_rate_of_planned"`
 	OfMeasured *float64 `json:"pass_rate_of_measured"`
-	// Score is the mean over the measured trials; one that ended in an error
-	// before it had a score counts as 0. Null when none has a score.
+	// Score is the mean over the measured trials; a trial that ended in an
+	// error before it had a score counts as 0. Null when no trial has a score.
 	Score *float64 `json:"mean_score"`
-	// Scores are the means of the scores by name, over the trials in which no
-	// score decides.
+	// Scores are the means of the scores by name, over the trials that have no
+	// deciding score.
 	Scores map[string]float64 `json:"mean_scores,omitempty"`
 	Oracle bool               `json:"oracle,omitempty"`
-	// Exposed are the measured trials whose result could have been influenced
-	// by what the agent left running or changed.
+	// Exposed counts the measured trials whose result may have been influenced
+	// by processes that the agent left running, or by its changes.
 	Exposed int `json:"exposed"`
-	// Budget are the measured trials whose agent was stopped by the budget of
-	// its attempt.
+	// Budget counts the measured trials whose agent was stopped by the budget
+	// of its attempt.
 	Budget int `json:"ended_by_budget"`
 
 	others  map[string][]float64
@@ -77,22 +80,22 @@ type Row struct {
 	without int // measured trials that ended in an error without a score
 }
 
-// Policy is which trials count as measured. It is decided here once, for all
+// Policy says which trials count as measured. It is defined here once, for all
 // tables.
 const Policy = "measured are passed, failed, scored, agent_error, and, once the agent has worked, verifier_error, artifact_missing and " +
 	"integrity_violation; everything else says nothing about the agent"
 
-// infrastructureMark is the share of trials with an infrastructure outcome
-// from which a table is marked.
+// infrastructureMark is the share of trials with an infrastructure outcome at
+// which a table is marked.
 const infrastructureMark = 0.05
 
-// place is a row of the table of tasks.
+// place identifies a row of the table of tasks.
 type place struct {
 	task, dataset string
 	cell          int
 }
 
-// Summarize counts what came of a run.
+// Summarize counts the results of a run.
 func Summarize(m *store.Manifest, x *store.Index) *Summary {
 	s := &Summary{
 		Version: 1, Run: m.Header.Run, Experiment: m.Header.Experiment, Created: m.Header.Created, Updated: time.Now().UTC(),
@@ -141,8 +144,8 @@ func Summarize(m *store.Manifest, x *store.Index) *Summary {
 	return s
 }
 
-// use adds what an attempt used, whether it was accepted or not, and also when
-// its process was killed.
+// use adds the usage of an attempt, whether or not it was accepted, and also
+// when its process was killed.
 func (s *Summary) use(a *store.AttemptState) {
 	if a.Result == nil {
 		s.Lost++
@@ -210,7 +213,7 @@ func (r *Row) finish() {
 	}
 }
 
-// count counts what marks are made of.
+// count counts the facts that marks are based on.
 func count(facts map[string]int, t *store.TrialState, a *store.AttemptState) {
 	if t.Outcome().Infrastructure() && !t.Measured() {
 		facts["infrastructure"]++
@@ -229,8 +232,8 @@ func count(facts map[string]int, t *store.TrialState, a *store.AttemptState) {
 	}
 }
 
-// mixed names the plugins and images that accepted attempts had in different
-// versions.
+// mixed names the plugins and images of which the accepted attempts used
+// different versions.
 func mixed(x *store.Index) []string {
 	first, more := map[string]string{}, map[string]bool{}
 	for _, t := range x.Trials {
@@ -248,7 +251,7 @@ func mixed(x *store.Index) []string {
 	return slices.Sorted(maps.Keys(more))
 }
 
-// mark says why the numbers must be read with care.
+// mark adds the reasons to read the numbers with care.
 func (s *Summary) mark(x *store.Index, facts map[string]int) {
 	add := func(n int, one, many string) {
 		if n > 0 {

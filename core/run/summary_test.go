@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// state is a trial of cell c with attempts of these outcomes.
+// state makes a trial of cell c with attempts of these outcomes.
 func state(c int, task string, outcomes ...record.Outcome) *store.TrialState {
 	t := &store.TrialState{Trial: &store.Trial{ID: task, Task: task, Cell: c}}
 	for i, o := range outcomes {
@@ -81,13 +81,12 @@ func TestTrialsThatTheirBudgetEndedAreCounted(t *testing.T) {
 	}
 }
 
-// A cell whose passes could have been forged must not look like one whose
-// passes were earned.
+// A cell with results that may be forged must be marked.
 func TestExposedResultsAreCountedInTheirRows(t *testing.T) {
 	t.Parallel()
 	exposed, unmeasured := state(0, "t1", record.Passed), state(0, "t3", record.VerifierError)
 	exposed.Attempts[0].Result.Integrity = record.Exposed
-	unmeasured.Attempts[0].Result.Integrity = record.Exposed // it counts for nothing
+	unmeasured.Attempts[0].Result.Integrity = record.Exposed // it must not be counted
 	m := cells(2)
 	s := run.Summarize(m, &store.Index{Trials: []*store.TrialState{exposed, state(0, "t2", record.Passed), unmeasured, state(1, "t1", record.Passed)}})
 	if got := []int{s.Cells[0].Exposed, s.Cells[1].Exposed, s.Tasks[0].Exposed, s.Tasks[1].Exposed}; !slices.Equal(got, []int{1, 0, 1, 0}) {
@@ -95,14 +94,14 @@ func TestExposedResultsAreCountedInTheirRows(t *testing.T) {
 	}
 }
 
-// worked is a trial whose agent worked; what came of it then has no score.
+// worked makes a trial whose agent worked, with an outcome that has no score.
 func worked(c int, task string, o record.Outcome) *store.TrialState {
 	t := state(c, task, o)
 	t.Attempts[0].Result.AgentEnd, t.Attempts[0].Result.Score = record.Yielded, nil
 	return t
 }
 
-// An agent that breaks what grades it must not take the attempt out of the
+// An agent that breaks its verification must not take the attempt out of the
 // denominator.
 func TestAnAttemptWithoutAResultIsMeasuredOnceTheAgentHasWorked(t *testing.T) {
 	t.Parallel()
@@ -136,7 +135,7 @@ func TestAnAttemptWithoutAResultIsMeasuredOnceTheAgentHasWorked(t *testing.T) {
 	}
 }
 
-// The passes of an oracle are not those of an agent.
+// The passes of an oracle must not count as those of an agent.
 func TestTheTableOfTasksDoesNotPoolCells(t *testing.T) {
 	t.Parallel()
 	s := run.Summarize(cells(2), &store.Index{Trials: []*store.TrialState{
@@ -234,8 +233,8 @@ func TestASecondDriftIsSeenAfterOneWasAccepted(t *testing.T) {
 	}
 }
 
-// Waits double up to the longest, and are spread, so that what failed together
-// does not come back together.
+// Waits double up to the longest, and are randomised, so that trials that
+// failed together are not retried together.
 func TestWaitsDoubleAndAreSpread(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -258,7 +257,7 @@ func TestWaitsDoubleAndAreSpread(t *testing.T) {
 	})
 }
 
-// A resume goes on with the retries where the killed process stopped.
+// A resumed run continues with the retries where the killed process stopped.
 func TestRetriesAreCountedAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	failed := func(n int) *store.TrialState {
@@ -280,8 +279,8 @@ func TestRetriesAreCountedAcrossProcesses(t *testing.T) {
 	}
 }
 
-// Images are built anew on another machine: what then differs is said, since a
-// plan cannot know it.
+// Images are built again on another machine. The summary reports differences,
+// which a plan cannot know.
 func TestAttemptsOfDifferentVersionsAreMarked(t *testing.T) {
 	t.Parallel()
 	first, second := state(0, "t1", record.Passed), state(0, "t2", record.Passed)
@@ -295,7 +294,8 @@ func TestAttemptsOfDifferentVersionsAreMarked(t *testing.T) {
 	}
 }
 
-// What a resume reads of a run of 10,000 finished trials, and its summary.
+// The time that a resume takes to read a run of 10,000 finished trials, and to
+// summarise it.
 func BenchmarkResumeScanOfTenThousandTrials(b *testing.B) {
 	p, r, err := newRun(b.TempDir(), 10000)
 	if err != nil {

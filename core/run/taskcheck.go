@@ -13,15 +13,15 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// guard checks that a task's files are still those of the plan: a run may take days,
-// and a task that was edited meanwhile would be graded under the old digest.
+// guard checks whether a task's files are still those of the plan: a run may
+// take days, and an edit during the run would be graded under the old digest.
 type guard struct {
-	seen  sync.Map // place of the task in the plan to how its files look
+	seen  sync.Map // index of the task in the plan to the digest of looks
 	again func(ctx context.Context, t *plan.Task) (digest string, err error)
 }
 
-// check fails if the content of the task differs from the plan. It does not read
-// files again whose size, mode and times are the same. It is safe for concurrent use.
+// check fails when the content of the task differs from the plan. It does not
+// read files again whose metadata is unchanged. It is safe for concurrent use.
 func (g *guard) check(ctx context.Context, place int, t *plan.Task) error {
 	now, err := looks(t.Task.Dir)
 	if err != nil {
@@ -41,7 +41,8 @@ func (g *guard) check(ctx context.Context, place int, t *plan.Task) error {
 	return nil
 }
 
-// looks is a digest of names, modes, sizes and times of change below dir.
+// looks returns a digest of the names, modes, sizes and modification times
+// below dir.
 func looks(dir string) (string, error) {
 	h := sha256.New()
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -58,14 +59,15 @@ func looks(dir string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// reader loads a task again, by the format that made it.
+// reader returns a function that loads a task again with the format that made
+// it.
 func reader(formats []task.Format, o task.Options) func(context.Context, *plan.Task) (string, error) {
 	return func(ctx context.Context, t *plan.Task) (string, error) {
 		for _, f := range formats {
 			if f.Name() != t.Task.Format && len(formats) > 1 {
 				continue
 			}
-			o.Lenient = true // it was taken before; only its content counts
+			o.Lenient = true // the task was accepted before; only its content matters
 			now, ps, err := f.Load(ctx, t.Task.Dir, o)
 			switch {
 			case err != nil:

@@ -86,9 +86,9 @@ func TestATaskThatIsEditedDuringTheRunIsSeen(t *testing.T) {
 		}
 	}
 	check("", 1)
-	check("", 1) // looks as it did: not read again
+	check("", 1) // unchanged metadata: not read again
 	write("a", time.Minute)
-	check("", 2) // touched, and the same
+	check("", 2) // touched, but the content is the same
 	write("b", time.Second)
 	check("was changed during the run: it was sha256:a and is sha256:b", 3)
 	write("broken", time.Second)

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// Attempt is the folder of an attempt that is under way. It is safe for
+// Attempt is the folder of an attempt that is in progress. It is safe for
 // concurrent use.
 type Attempt struct {
 	run    *Run
@@ -26,7 +26,7 @@ type Attempt struct {
 	files  map[string]*appended
 	closed bool
 
-	writing sync.Mutex // one file beside its name at a time
+	writing sync.Mutex // serialises writes of whole files
 }
 
 // appended is an open file of JSON lines.
@@ -35,8 +35,8 @@ type appended struct {
 	torn bool
 }
 
-// Begin makes the folder of the next attempt of a trial, and no other berth
-// can make the same one.
+// Begin makes the folder of the next attempt of a trial. No other process can
+// make the same one.
 func (r *Run) Begin(trial string) (*Attempt, error) {
 	r.mu.Lock()
 	t := r.index.byID[trial]
@@ -72,7 +72,7 @@ func (r *Run) Begin(trial string) (*Attempt, error) {
 		r.mu.Lock()
 		t.attempt(number)
 		r.mu.Unlock()
-		// Not durable: the folder alone says that there was an attempt.
+		// Not durable: the folder alone shows that there was an attempt.
 		return a, r.journal.append(Entry{Kind: AttemptBegan, Trial: trial, Attempt: number}, false)
 	}
 }
@@ -80,11 +80,12 @@ func (r *Run) Begin(trial string) (*Attempt, error) {
 // Dir is the absolute path of the attempt's folder.
 func (a *Attempt) Dir() string { return a.dir }
 
-// Number is 1 for the first attempt of a trial.
+// Number returns the number of the attempt, 1 for the first one of a trial.
 func (a *Attempt) Number() int { return a.number }
 
 // Append adds v as one line of JSON to a file of the attempt, such as
-// record.EventsFile. A line that a full disk cut off is ended before the next one.
+// record.EventsFile. If a full disk cut off the previous line, Append ends that
+// line first.
 func (a *Attempt) Append(file string, v any) error {
 	if !local(file) {
 		return fmt.Errorf("append to %q: not a path below the attempt", file)
@@ -118,8 +119,8 @@ func (a *Attempt) Append(file string, v any) error {
 	return nil
 }
 
-// line is v as one line of JSON, with its end. What is JSON already, in one
-// line, is taken as it is.
+// line returns v as one line of JSON, with its line end. JSON in one line is
+// used unchanged.
 func line(v any) ([]byte, error) {
 	if raw, ok := v.(json.RawMessage); ok && bytes.IndexByte(raw, '\n') < 0 && json.Valid(raw) {
 		return append(slices.Clip(raw), '\n'), nil
@@ -128,9 +129,9 @@ func line(v any) ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// WriteFile writes a file of the attempt beside its name and renames it: a
-// reader, also after this process was killed, sees all of it or none. Its folder
-// must exist.
+// WriteFile writes a file of the attempt under a temporary name and renames it,
+// so that a reader sees all of it or nothing, even if this process is killed.
+// The folder of the file must exist.
 func (a *Attempt) WriteFile(file string, data []byte) error {
 	if !local(file) {
 		return fmt.Errorf("write %q: not a path below the attempt", file)
@@ -149,15 +150,15 @@ func (a *Attempt) WriteFile(file string, data []byte) error {
 	return err
 }
 
-// Publish ends the attempt: result.json reaches the disk and takes its name,
-// then the journal says so, on the disk, too. The attempt counts from the moment
-// that result.json has its name, and never before. Once: a second call is an
+// Publish ends the attempt: it writes result.json to the disk and renames it,
+// then writes the journal entry, also to the disk. The attempt counts from the
+// moment that result.json has its name, and never before. A second call is an
 // error.
 //
-// What was appended, and what WriteFile wrote, is the kernel's by now and outlives
-// a kill of this process; nobody waits until it is on the disk. A power cut may
-// cost it for the attempts that ended in the last half minute, but not their
-// results.
+// Appended lines and files from WriteFile are in the kernel's cache by then and
+// survive a kill of this process; nothing waits until they are on the disk. A
+// power cut may lose them for the attempts that ended in the last half minute,
+// but not their results.
 func (a *Attempt) Publish(r record.Result) error {
 	if err := a.close(); err != nil {
 		return fmt.Errorf("publish attempt: %w", err)
@@ -176,8 +177,8 @@ func (a *Attempt) Publish(r record.Result) error {
 	return a.run.journal.append(Entry{Kind: AttemptEnded, Trial: a.trial, Attempt: a.number, Brief: brief}, true)
 }
 
-// Abandon closes the files of an attempt that was not published. It stays in
-// its folder and does not count.
+// Abandon closes the files of an attempt that was not published. Its folder
+// stays, but the attempt does not count.
 func (a *Attempt) Abandon() error {
 	if err := a.close(); !errors.Is(err, os.ErrClosed) {
 		return err

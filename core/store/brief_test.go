@@ -18,7 +18,7 @@ func TestABriefHasWhatResumeCompares(t *testing.T) {
 		Image:   &environment.ImageFacts{Digest: "sha256:3"},
 		Usage:   []record.Usage{{Requests: 2, InputTokens: 10, OutputTokens: 5, CostUSD: &usd}, {Requests: 1, InputTokens: 1}},
 	})
-	// The image of a task is another in another environment.
+	// A task may have a different image in another environment.
 	want := map[string]string{"environment e": "sha256:1", "agent a": "sha256:2", "image of t in e": "sha256:3"}
 	if !maps.Equal(b.Digests, want) {
 		t.Errorf("digests %v, want %v", b.Digests, want)

@@ -9,16 +9,16 @@
 //	  summary.json            counts and tables, made again at the end of each writer
 //	  trials/<task>--<cell>--<repetition>-<id8>/attempt-N/
 //
-// A line of a journal carries a checksum; that of the end of an attempt is on
-// the disk before Publish returns. A torn last line is what a crash leaves; it is skipped, as
-// is any line that fails its checksum, and an attempt whose line is gone is
-// found by its result.json. Nothing is looked up in an index that is not made
-// again from these files. Attempts are never deleted or overwritten.
+// A line of a journal carries a checksum. The line that ends an attempt is on
+// the disk before Publish returns. A crash may leave an incomplete last line;
+// readers skip it, like any line that fails its checksum, and find an attempt
+// whose line is missing by its result.json. Every index is rebuilt from these
+// files. Attempts are never deleted or overwritten.
 //
-// A writer says in its journal who it is before it does anything else, and
-// that it ended. A second berth sees the first one there, on whatever machine
-// it is, and by a lock on this machine's own disk.
+// A writer first records its identity in its journal, and records its end last.
+// Another process sees it there, on any machine, and by a lock on the local
+// disk of this machine.
 //
-// The package must not know plugins, must not decide what is run (core/run
-// does), and must not compute statistics.
+// The package must not know plugins, must not decide what runs (core/run does),
+// and must not compute statistics.
 package store

@@ -6,8 +6,9 @@ import (
 	"github.com/berth-eval/berth/core/store/node"
 )
 
-// OpenWithoutLock is Open without its guard, to show the damage that it
-// prevents: it locks the folder elsewhere, and asks nobody.
+// OpenWithoutLock is Open without its protection, to show the damage that it
+// prevents: it locks the folder elsewhere, and does not check for other
+// writers.
 func OpenWithoutLock(dir, elsewhere string) (*Run, error) {
 	m, err := ReadManifest(dir)
 	if err != nil {

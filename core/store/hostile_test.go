@@ -12,8 +12,8 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// A run folder may be a stranger's. Reading it must end, in bounded memory, and
-// open nothing that is no regular file of it.
+// A run folder may come from a stranger. Reading it must end, in bounded
+// memory, and open nothing but its regular files.
 func TestAFileOfARunThatIsNoFileIsRefused(t *testing.T) {
 	t.Parallel()
 	for place, want := range map[string]string{store.ManifestFile: "manifest.jsonl: not a regular file", store.JournalDir: "journal"} {
@@ -32,7 +32,7 @@ func TestAFileOfARunThatIsNoFileIsRefused(t *testing.T) {
 	}
 }
 
-// strange makes things of which none is a regular file.
+// strange makes things that are not regular files.
 var strange = map[string]func(path string) error{
 	"a pipe":           func(path string) error { return syscall.Mkfifo(path, 0o600) },
 	"a link to zeros":  func(path string) error { return os.Symlink("/dev/zero", path) },
@@ -43,7 +43,7 @@ var strange = map[string]func(path string) error{
 	"a link to nowhere": func(path string) error { return os.Symlink("/nonexistent", path) },
 }
 
-// hostileRun is a run with two trials, of which the first one has an attempt
+// hostileRun makes a run with two trials, of which the first has an attempt
 // that is in no journal.
 func hostileRun(t *testing.T) string {
 	t.Helper()
@@ -113,7 +113,7 @@ func TestWhatCannotBeAFolderOfATrialDoesNotEndTheReading(t *testing.T) {
 	}
 }
 
-// A sparse file costs its author nothing.
+// A huge sparse file is cheap to make.
 func TestATerabyteOfZerosIsNotRead(t *testing.T) {
 	t.Parallel()
 	dir := hostileRun(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/untrusted"
 )
 
-// Index is what is known of every trial of a run, made of its files.
+// Index is the state of every trial of a run, read from its files.
 type Index struct {
 	Trials []*TrialState // in the order of the manifest
 	// Torn and Damaged count lines of journals that could not be read.
@@ -29,7 +29,7 @@ type Index struct {
 type Writer struct {
 	Name  string
 	Began Entry
-	Ended bool // it said that it ended; else it lives, or was killed
+	Ended bool // it recorded its end; otherwise it is alive or was killed
 }
 
 // TrialState is one trial and its attempts.
@@ -41,18 +41,18 @@ type TrialState struct {
 // AttemptState is one attempt.
 type AttemptState struct {
 	Number int
-	// Result is nil while the attempt is under way, and for ever when it was
-	// not published: its process was killed.
+	// Result is nil while the attempt is in progress, and remains nil when its
+	// process was killed before it was published.
 	Result *Brief
-	// Lost is what the attempt has used so far when it has no result: its
-	// record of exchanges is written as they end.
+	// Lost is what an attempt without a result has used so far: its exchanges
+	// are recorded as they end.
 	Lost Spend
 
 	found bool // in its result.json, and in no journal
 }
 
-// Spent is what the attempts of each trial have used of models so far, by the id
-// of the trial, also those that were killed.
+// Spent returns the use of models by the attempts of each trial so far, by
+// trial id, including attempts that were killed.
 func (x *Index) Spent() map[string]Spend {
 	spent := map[string]Spend{}
 	for _, t := range x.Trials {
@@ -67,7 +67,7 @@ func (x *Index) Spent() map[string]Spend {
 	return spent
 }
 
-// Spend is what models were used in the attempt, with or without a result.
+// Spend returns the use of models in the attempt, with or without a result.
 func (a *AttemptState) Spend() Spend {
 	if a.Result != nil {
 		return a.Result.Spend
@@ -75,8 +75,8 @@ func (a *AttemptState) Spend() Spend {
 	return a.Lost
 }
 
-// Accepted is the attempt that the trial points at: the last one that settled
-// it, or else the last one that was published; nil when there is none.
+// Accepted returns the attempt that counts for the trial: the last one that
+// settled it, or else the last one that was published; nil when there is none.
 func (t *TrialState) Accepted() *AttemptState {
 	var last *AttemptState
 	for i := range t.Attempts {
@@ -88,7 +88,7 @@ func (t *TrialState) Accepted() *AttemptState {
 	return last
 }
 
-// Outcome is the one outcome of the trial.
+// Outcome returns the one outcome of the trial.
 func (t *TrialState) Outcome() record.Outcome {
 	if t.Invalid != "" {
 		return record.TaskInvalid
@@ -99,7 +99,7 @@ func (t *TrialState) Outcome() record.Outcome {
 	return record.NotRun
 }
 
-// Measured says whether the trial counts as measured.
+// Measured reports whether the trial counts as measured.
 func (t *TrialState) Measured() bool {
 	a := t.Accepted()
 	return t.Invalid == "" && a != nil && a.Result.Measured()
@@ -112,7 +112,7 @@ func (t *TrialState) next() int {
 	return t.Attempts[len(t.Attempts)-1].Number + 1
 }
 
-// ended notes the result of an attempt, known or not.
+// ended records the end of an attempt, with its result if known.
 func (t *TrialState) ended(number int, b *Brief) {
 	a := t.attempt(number)
 	if a.Result == nil {
@@ -120,7 +120,7 @@ func (t *TrialState) ended(number int, b *Brief) {
 	}
 }
 
-// attempt finds the attempt of that number, or adds it.
+// attempt returns the attempt with that number, adding it if needed.
 func (t *TrialState) attempt(number int) *AttemptState {
 	i, ok := slices.BinarySearchFunc(t.Attempts, number, func(a AttemptState, n int) int { return a.Number - n })
 	if !ok {
@@ -129,7 +129,7 @@ func (t *TrialState) attempt(number int) *AttemptState {
 	return &t.Attempts[i]
 }
 
-// Trial finds a trial by its id; nil when there is none.
+// Trial returns the trial with that id; nil when there is none.
 func (x *Index) Trial(id string) *TrialState { return x.byID[id] }
 
 func newIndex(m *Manifest) *Index {
@@ -153,8 +153,8 @@ func (x *Index) clone() *Index {
 	return &c
 }
 
-// Read reads the plan of the run in dir and what became of it, without writing
-// anything. It may be called while the run is going on.
+// Read reads the plan and the state of the run in dir, without writing
+// anything. It may be called while the run is in progress.
 func Read(dir string) (*Manifest, *Index, error) {
 	m, err := ReadManifest(dir)
 	if err != nil {
@@ -179,7 +179,7 @@ func readIndex(dir string, m *Manifest) (*Index, error) {
 	return x, nil
 }
 
-// maxAttempts is the highest number of an attempt that is believed.
+// maxAttempts is the highest attempt number that is accepted as valid.
 const maxAttempts = 10_000
 
 func (x *Index) take(j *Journal) {
@@ -207,8 +207,9 @@ func (x *Index) take(j *Journal) {
 	x.Writers = append(x.Writers, w)
 }
 
-// walk looks for attempts that no journal speaks of, or not of their end.
-// Numbers follow one another, so that one question a trial is enough.
+// walk looks for attempts that no journal mentions, or whose end no journal
+// mentions. Attempts are numbered without gaps, so one lookup per trial is
+// enough.
 func (x *Index) walk(dir string) error {
 	for _, t := range x.Trials {
 		folder := filepath.Join(dir, TrialsDir, filepath.FromSlash(t.Dir))
@@ -218,7 +219,7 @@ func (x *Index) walk(dir string) error {
 				break
 			}
 			if errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
-				x.Damaged++ // no berth made a folder there: the others are still read
+				x.Damaged++ // not made by this program; the other trials are still read
 				break
 			}
 			if err != nil {
@@ -235,11 +236,11 @@ func (x *Index) walk(dir string) error {
 	return nil
 }
 
-// look finds the result of an attempt that was published and not written down.
+// look finds the result of an attempt that was published but is in no journal.
 func (x *Index) look(t *TrialState, a *AttemptState, folder string) {
 	dir := filepath.Join(folder, AttemptDir(a.Number))
 	if fi, err := os.Lstat(dir); err == nil && !fi.IsDir() {
-		x.Damaged++ // a link leads to what is no attempt of this run
+		x.Damaged++ // a link may lead to something that is no attempt of this run
 		return
 	}
 	r, err := ReadResult(dir)
@@ -248,15 +249,15 @@ func (x *Index) look(t *TrialState, a *AttemptState, folder string) {
 		return
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		x.Damaged++ // published whole, changed since: it is not believed
+		x.Damaged++ // changed since it was published, so it is not trusted
 	}
 	if a.Lost, err = exchanged(dir); err != nil {
 		x.Damaged++
 	}
 }
 
-// maxResult is how many bytes a result.json may have. The texts of one verdict
-// have 4 MiB at most, the findings of an attempt as much.
+// maxResult is the largest size of a result.json in bytes. The texts of one
+// verdict have at most 4 MiB, and so do the findings of an attempt.
 const maxResult = 256 << 20
 
 // ReadResult reads result.json of the attempt in dir.

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-eval/berth/core/untrusted"
 )
 
-// EntryKind says what a line of a journal is about.
+// EntryKind is the kind of a journal entry.
 type EntryKind string
 
 // The kinds of entries.
@@ -44,17 +44,17 @@ type Entry struct {
 	Attempt int           `json:"attempt,omitempty"`
 	Brief   *Brief        `json:"result,omitempty"` // of an attempt that ended
 	Note    string        `json:"note,omitempty"`
-	// Accepted is a drift that the user accepted by flag, with Noted.
+	// Accepted is a drift that the user accepted by a flag, with Noted.
 	Accepted string `json:"accepted,omitempty"`
 }
 
-// Brief is what tables need of the result of an attempt.
+// Brief is the part of an attempt's result that tables need.
 type Brief struct {
 	Outcome   record.Outcome   `json:"outcome"`
 	AgentEnd  record.AgentEnd  `json:"agent_end,omitempty"`
 	Integrity record.Integrity `json:"integrity"`
 	Score     *float64         `json:"score,omitempty"`
-	// Scores are those of an attempt in which nothing decides.
+	// Scores are the scores of an attempt without a deciding score.
 	Scores    map[string]float64 `json:"scores,omitempty"`
 	Start     time.Time          `json:"start"`
 	End       time.Time          `json:"end"`
@@ -62,16 +62,16 @@ type Brief struct {
 	Spend
 	Oracle    bool              `json:"oracle,omitempty"`
 	Modified  bool              `json:"modified,omitempty"`
-	Error     string            `json:"error,omitempty"` // its boundary, and what happened
+	Error     string            `json:"error,omitempty"` // boundary and message
 	Retryable bool              `json:"retryable,omitempty"`
 	Digests   map[string]string `json:"digests,omitempty"`
 }
 
-// Measured says whether the attempt counts as measured.
+// Measured reports whether the attempt counts as measured.
 func (b *Brief) Measured() bool { return b.Outcome.MeasuredAfter(b.AgentEnd) }
 
-// BriefOf is what tables need of r. Digests are those of all that resume
-// compares: plugins by kind and name, bundles by name, and the image.
+// BriefOf returns the part of r that tables need. Digests are those that resume
+// compares: of plugins by kind and name, of bundles by name, and of the image.
 func BriefOf(r *record.Result) *Brief {
 	b := &Brief{
 		Outcome: r.Outcome, AgentEnd: r.AgentEnd, Integrity: r.Integrity, Score: r.Score, Start: r.Start, End: r.End,
@@ -102,7 +102,7 @@ func BriefOf(r *record.Result) *Brief {
 	return b
 }
 
-// cut shortens s to n bytes and says so.
+// cut shortens s to n bytes and marks that it was cut.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -112,7 +112,8 @@ func cut(s string, n int) string {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// JournalLine is one line of a journal, for its schema: what sealed is, read.
+// JournalLine is one line of a journal as a type for its schema: sealed with a
+// decoded entry.
 type JournalLine struct {
 	Sum   string `json:"sum"` // CRC-32C of the bytes of Entry, 8 hex digits
 	Entry Entry  `json:"entry"`
@@ -162,7 +163,7 @@ func (j *journal) append(e Entry, durable bool) error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if j.torn { // begin a new line, so that only the torn one is lost
+	if j.torn { // begin a new line, so that only the incomplete one is lost
 		b = append([]byte{'\n'}, b...)
 	}
 	n, err := j.f.Write(b)
@@ -185,29 +186,29 @@ func (j *journal) close() error {
 	return errors.Join(j.f.Sync(), j.f.Close())
 }
 
-// Bounds of journals that are read.
+// Bounds of reading journals.
 const (
 	maxEntry    = 1 << 20 // bytes of one line
 	maxJournal  = 4 << 30 // bytes of one journal
 	maxJournals = 100_000
 )
 
-// Journal is what one writer wrote.
+// Journal is the journal of one writer.
 type Journal struct {
 	Writer  string // name of the file without its ending
 	Entries []Entry
-	// Torn counts lines that a crash or a full disk left unfinished; Damaged
-	// those that fail their checksum, and gaps in the numbers.
+	// Torn counts incomplete lines left by a crash or a full disk. Damaged
+	// counts lines that fail their checksum, and gaps in the numbers.
 	Torn, Damaged int
 }
 
-// tail is how much of the end of a journal is looked at for its last line,
-// which is short when the writer ended.
+// tail is how many bytes at the end of a journal are searched for its last
+// line, which is short if the writer ended properly.
 const tail = 4 << 10
 
-// ends reads the first line of a journal, which says who writes it, and
-// whether the last one says that it ended. began is nil when there is no whole
-// first line: its writer had no time to begin anything.
+// ends reads the first line of a journal, which identifies the writer, and
+// checks whether the last line records its end. began is nil when the first
+// line is incomplete: such a writer cannot have begun anything.
 func ends(file string) (began *Entry, ended bool, err error) {
 	f, err := untrusted.Open(filepath.Dir(file), filepath.Base(file), maxJournal)
 	if err != nil {
@@ -234,8 +235,8 @@ func ends(file string) (began *Entry, ended bool, err error) {
 	return began, whole && ok && e.Kind == WriterEnded, nil
 }
 
-// readJournal reads what can be read of a journal; only a disk that fails is
-// an error.
+// readJournal reads every readable line of a journal; only a failed read from
+// the disk is an error.
 func readJournal(r io.Reader) (j Journal, err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	for {
@@ -302,5 +303,5 @@ func readJournals(dir string) ([]Journal, error) {
 		j.Writer = writer
 		all = append(all, j)
 	}
-	return all, nil // names begin with the time
+	return all, nil // file names begin with the time
 }

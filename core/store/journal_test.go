@@ -15,7 +15,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// entries are n entries with their lines.
+// entries makes n entries with their lines.
 func entries(t testing.TB, n int) (all []Entry, data []byte, ends []int) {
 	t.Helper()
 	for i := range n {
@@ -30,12 +30,11 @@ func entries(t testing.TB, n int) (all []Entry, data []byte, ends []int) {
 	return all, data, ends
 }
 
-// However much of a journal reached the disk, every whole line of it is read,
-// and nothing else.
+// However much of a journal reached the disk, exactly its whole lines are read.
 func TestACutJournalLosesTheTornLineOnly(t *testing.T) {
 	t.Parallel()
 	all, data, ends := entries(t, 4)
-	var naive []Entry // the damage: one reader of JSON for all of it reads all or nothing
+	var naive []Entry // for comparison: a single JSON decoder for the whole file reads all or nothing
 	if err := json.Unmarshal(slices.Concat([]byte("["), bytes.ReplaceAll(data[:len(data)-5], []byte("\n"), []byte(",")), []byte("]")), &naive); err == nil || len(naive) > 0 {
 		t.Errorf("without lines %d entries of a torn file are read, %v: the test proves nothing", len(naive), err)
 	}
@@ -61,7 +60,7 @@ func TestACutJournalLosesTheTornLineOnly(t *testing.T) {
 	}
 }
 
-// A changed byte costs its line at most, and is never believed.
+// A changed byte loses at most its line, and is never accepted.
 func TestAChangedByteCostsItsLine(t *testing.T) {
 	t.Parallel()
 	all, data, ends := entries(t, 3)
@@ -81,7 +80,7 @@ func TestAChangedByteCostsItsLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			line, _ := slices.BinarySearch(ends, i+1)
-			joined := i == ends[line]-1 // the end of the line: two become one
+			joined := i == ends[line]-1 // the end of the line: two lines become one
 			for _, e := range j.Entries {
 				if !has(all, e) {
 					t.Fatalf("byte %d changed by %#x: believed %+v", i, flip, e)
@@ -97,8 +96,8 @@ func TestAChangedByteCostsItsLine(t *testing.T) {
 	}
 }
 
-// withoutSums is the damage: how many entries, none of which was written, a
-// reader believes that looks at no checksum.
+// withoutSums shows the damage without checksums: it counts the entries that
+// were never written and that such a reader accepts.
 func withoutSums(written []Entry, data []byte) (n int) {
 	for line := range bytes.Lines(data) {
 		var l struct{ Entry Entry }
@@ -119,7 +118,7 @@ func TestAJournalGoesOnAfterATornLine(t *testing.T) {
 		noticed bool
 		want    int
 	}{
-		"without the guard": {false, 1}, // the damage: what comes next is lost, too
+		"without the guard": {false, 1}, // the damage: the next line is lost, too
 		"guarded":           {true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +138,7 @@ func goesOn(t *testing.T, noticed bool, want int) {
 	if err = j.append(Entry{Kind: Noted, Note: "a"}, true); err != nil {
 		t.Fatal(err)
 	}
-	// What a full disk does: a part of a line, and an error.
+	// The effect of a full disk: a part of a line, and an error.
 	if _, err = j.f.WriteString(`{"sum":"0000`); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Names of what is in a run folder.
+// Names of files and folders in a run folder.
 const (
 	ExperimentDir = "experiment"
 	ManifestFile  = "manifest.jsonl"
@@ -15,11 +15,11 @@ const (
 	TrialsDir     = "trials"
 )
 
-// maxName is how many bytes of a task's name its folder keeps.
+// maxName is how many bytes of a task's name are in the name of its folder.
 const maxName = 80
 
-// Name makes s, which may hold anything, safe as a part of a file name:
-// letters, digits, "." "_" and "-", not at its beginning "." or "-", at most
+// Name makes s, which may contain anything, safe as a part of a file name:
+// letters, digits, "." "_" and "-", not beginning with "." or "-", at most
 // limit bytes, never empty. Different s may give the same name.
 func Name(s string, limit int) string {
 	var b strings.Builder
@@ -48,14 +48,14 @@ func Name(s string, limit int) string {
 	return name
 }
 
-// TrialDir names the folder of a trial, below TrialsDir. cell is the slug of
-// the cell, id the trial's.
+// TrialDir returns the name of the folder of a trial, below TrialsDir. cell is
+// the slug of the cell, id the id of the trial.
 func TrialDir(task, cell string, repetition int, id string) string {
 	return fmt.Sprintf("%s--%s--%d-%s", Name(task, maxName), Name(cell, maxName), repetition, Name(id[:min(8, len(id))], 8))
 }
 
-// keptName is the name of a file of the experiment in ExperimentDir,
-// slash-separated.
+// keptName returns the slash-separated name of a file of the experiment in
+// ExperimentDir.
 func keptName(name string) string {
 	local := filepath.FromSlash(name)
 	if !filepath.IsLocal(local) {
@@ -64,13 +64,16 @@ func keptName(name string) string {
 	return filepath.ToSlash(filepath.Clean(local))
 }
 
-// Kept is where the run in dir keeps a file of its experiment, by [File.Name].
+// Kept returns where the run in dir keeps a file of its experiment, by
+// [File.Name].
 func Kept(dir, name string) string {
 	return filepath.Join(dir, ExperimentDir, filepath.FromSlash(keptName(name)))
 }
 
-// AttemptDir names the folder of an attempt, below that of its trial.
+// AttemptDir returns the name of the folder of an attempt, below that of its
+// trial.
 func AttemptDir(attempt int) string { return fmt.Sprintf("attempt-%d", attempt) }
 
-// local says whether a path that was read from a file stays below its folder.
+// local reports whether a path that was read from a file stays below its
+// folder.
 func local(path string) bool { return path != "" && filepath.IsLocal(filepath.FromSlash(path)) }

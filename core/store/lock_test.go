@@ -20,10 +20,11 @@ import (
 	"github.com/berth-eval/berth/core/store/node"
 )
 
-// helperEnv says what this test binary is to do instead of testing.
+// helperEnv says what this test binary does instead of testing.
 const helperEnv = "BERTH_STORE_TEST_HELPER"
 
-// helper is another process on the same run folder, or one on a full disk.
+// helper is another process on the same run folder, or a process on a full
+// disk.
 func helper() int {
 	args := strings.Split(os.Getenv(helperEnv), "|")
 	fail := func(err error) int {
@@ -65,7 +66,7 @@ func TestASecondBerthIsRefusedAndToldWho(t *testing.T) {
 	}
 }
 
-// The damage without the lock: both begin what neither has done.
+// The damage without the lock: both processes begin the same trials.
 func TestDamageTwoBerthsDoEachTrialTwice(t *testing.T) {
 	t.Parallel()
 	r := create(t, 3)
@@ -128,7 +129,7 @@ func TestAKilledBerthHoldsNothing(t *testing.T) {
 	}
 }
 
-// foreign writes the journal of a berth that has not ended.
+// foreign writes the journal of a process that did not record its end.
 func foreign(t *testing.T, dir string, p node.Process) {
 	t.Helper()
 	e, err := json.Marshal(store.Entry{Kind: store.WriterBegan, Seq: 1, Time: time.Now().UTC(), Process: &p})
@@ -142,7 +143,7 @@ func foreign(t *testing.T, dir string, p node.Process) {
 	}
 }
 
-// On a shared folder the lock of this machine says nothing about the others.
+// In a shared folder the lock of this machine does not cover other machines.
 func TestABerthOnAnotherMachineIsSeen(t *testing.T) {
 	t.Parallel()
 	self := node.Self()
@@ -183,8 +184,8 @@ func TestABerthOnAnotherMachineIsSeen(t *testing.T) {
 	}
 }
 
-// takenOver gives the user's word that the other one is gone, which does not
-// count when it is seen to live.
+// takenOver passes the user's word that the other process is gone, which is
+// ignored if that is known to live.
 func takenOver(t *testing.T, dir string, lives bool) {
 	t.Helper()
 	r, err := store.Open(dir, "test", true)
@@ -201,8 +202,8 @@ func takenOver(t *testing.T, dir string, lives bool) {
 	}
 }
 
-// A full disk: the helper has a disk of 256 KiB in a mount namespace of its
-// own, fills it in the middle of attempts, makes room, and goes on.
+// A full disk: the helper has a disk of 256 KiB in its own mount namespace,
+// fills it during attempts, frees space, and continues.
 func TestAFullDiskLosesNothingThatWasPublished(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -269,8 +270,8 @@ func onAFullDisk(dir string) error {
 	return nil
 }
 
-// naiveOnAFullDisk shows the damage: a file that is written in place loses what
-// it held.
+// naiveOnAFullDisk shows the damage: a file that is overwritten in place loses
+// its old content.
 func naiveOnAFullDisk(dir string) error {
 	name, fill := filepath.Join(dir, "naive.json"), filepath.Join(dir, "fill")
 	held := strings.Repeat("trial passed\n", 100)
@@ -288,7 +289,7 @@ func naiveOnAFullDisk(dir string) error {
 	return errors.Join(os.Remove(name), os.Remove(fill))
 }
 
-// fillUp leaves not one byte of the disk.
+// fillUp fills the disk to the last byte.
 func fillUp(file string) {
 	f, err := os.Create(file)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/berth-eval/berth/core/untrusted"
 )
 
-// FormVersion is the version of the form of manifests and journals.
+// FormVersion is the version of the format of manifests and journals.
 const FormVersion = 1
 
-// Header is the first line of a manifest: the run as a whole.
+// Header is the first line of a manifest, about the run as a whole.
 type Header struct {
 	Version    int       `json:"version"`
 	Run        string    `json:"run"` // id, unique
@@ -28,23 +28,24 @@ type Header struct {
 	Berth      string    `json:"berth"` // version of the program that planned it
 	// Dir is the folder that relative paths of the experiment start from.
 	Dir string `json:"dir"`
-	// Variables are the values of variables as JSON, without the sensitive ones.
+	// Variables are the values of variables as JSON, without the sensitive
+	// ones.
 	Variables map[string]json.RawMessage `json:"variables,omitempty"`
-	// AllowEnv are the host variables that tasks may ask for; AllowRead the
-	// folders that functions of the experiment may read; Lenient turns unknown
+	// AllowEnv lists the host variables that tasks may use. AllowRead lists the
+	// folders that functions of the experiment may read. Lenient turns unknown
 	// keys in tasks into warnings.
 	AllowEnv  []string `json:"allow_env,omitempty"`
 	AllowRead []string `json:"allow_read,omitempty"`
 	Lenient   bool     `json:"lenient,omitempty"`
 	// SkipRefused leaves out tasks that a cell refuses.
 	SkipRefused bool `json:"skip_refused,omitempty"`
-	// Try is the command that the run stands for, when it was not made from a
-	// file; null otherwise.
+	// Try is the command that made the run without an experiment file; null
+	// otherwise.
 	Try json.RawMessage `json:"try,omitempty"`
-	// Files are digests of the files of the experiment, "sha256:" and hex, by
-	// their path in ExperimentDir.
+	// Files are the digests of the files of the experiment, "sha256:" and hex,
+	// by their path in ExperimentDir.
 	Files map[string]string `json:"files,omitempty"`
-	// Trials is how many lines of trials follow.
+	// Trials is the number of lines of trials that follow.
 	Trials int `json:"trials"`
 }
 
@@ -57,22 +58,24 @@ type Cell struct {
 	Choices map[string]string `json:"choices"`
 	Agent   string            `json:"agent"`
 	Model   string            `json:"model,omitempty"`
-	// Environment is the label of its block, as are Agent and Model.
+	// Environment is the label of its block, like Agent and Model.
 	Environment string `json:"environment"`
-	// Identity is all of the cell that is part of a trial's id, by dataset.
+	// Identity is the part of the cell that a trial's id depends on, by
+	// dataset.
 	Identity map[string]json.RawMessage `json:"identity"`
-	// Models are where the models of the cell are, by who uses them: they decide
-	// no result, but who gets a key and all that an agent says.
+	// Models are the endpoints of the cell's models, by who uses them. They do
+	// not affect results, but they decide who receives API keys and everything
+	// that an agent sends.
 	Models map[string]Endpoint `json:"models,omitempty"`
 }
 
-// Endpoint is where requests to a model go, and with what.
+// Endpoint says where requests to a model go, and with which key.
 type Endpoint struct {
 	Address string `json:"address,omitempty"` // empty: the provider's own
-	// Key says where the key comes from, such as ${secret("NAME")}, never what it
-	// is; empty: there is none.
+	// Key says where the key comes from, such as ${secret("NAME")}; it never
+	// contains the key. Empty means no key.
 	Key string `json:"key,omitempty"`
-	// Replay is the run that answers instead; empty: none.
+	// Replay is the run that is replayed instead; empty means none.
 	Replay string `json:"replay,omitempty"`
 }
 
@@ -85,15 +88,15 @@ type Trial struct {
 	Dataset    string `json:"dataset"`
 	Cell       int    `json:"cell"` // Index of a Cell
 	Repetition int    `json:"repetition"`
-	// Invalid says why the task cannot be run; the outcome is then
-	// task_invalid from the beginning.
+	// Invalid says why the task cannot run; its outcome is task_invalid from
+	// the beginning.
 	Invalid string `json:"invalid,omitempty"`
-	// Refused says why the cell cannot run the task; the user chose to leave it
-	// out, and the outcome stays not_run.
+	// Refused says why the cell cannot run the task, which the user chose to
+	// leave out; its outcome stays not_run.
 	Refused string `json:"refused,omitempty"`
 }
 
-// Manifest is the plan of a run as it was stored.
+// Manifest is the stored plan of a run.
 type Manifest struct {
 	Header Header
 	Cells  []Cell
@@ -107,7 +110,7 @@ type ManifestLine struct {
 	Trial *Trial  `json:"trial,omitempty"`
 }
 
-// SharedNames are the names of tasks that several datasets have.
+// SharedNames returns the names of tasks that several datasets have.
 func (m *Manifest) SharedNames() map[string]bool {
 	first, shared := map[string]string{}, map[string]bool{}
 	for i := range m.Trials {
@@ -125,7 +128,7 @@ func (m *Manifest) write(file string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Cleanup() //nolint:errcheck // what is left is a temporary file
+	defer f.Cleanup() //nolint:errcheck // only a temporary file may remain
 	w := bufio.NewWriterSize(f, 64<<10)
 	enc := json.NewEncoder(w)
 	m.Header.Trials = len(m.Trials)
@@ -142,11 +145,11 @@ func (m *Manifest) write(file string) error {
 	return f.CloseAtomicallyReplace()
 }
 
-// ErrNoRun means that a folder is no run folder, or one whose plan was never
+// ErrNoRun means that a folder is not a run folder, or that its plan was never
 // written.
 var ErrNoRun = errors.New("not a run folder")
 
-// Bounds of a manifest that is read; that of trials is the one of a plan.
+// Bounds of reading a manifest; the number of trials is bounded as in a plan.
 const (
 	maxManifest = 4 << 30  // bytes
 	maxLine     = 32 << 20 // bytes of one line

@@ -26,7 +26,7 @@ func TestAManifestIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// A plan that was changed by hand or cut must not be carried out: trials would
+// A plan that was edited by hand or cut must not be run, because trials would
 // silently be missing.
 func TestAManifestThatIsNotWholeIsRefused(t *testing.T) {
 	t.Parallel()

@@ -6,13 +6,13 @@ import (
 	"strconv"
 )
 
-// Recorded is a run whose attempts are played again.
+// Recorded is a run whose attempts are replayed.
 type Recorded struct {
 	dir   string
 	index *Index
 }
 
-// OpenRecorded reads the run in a folder.
+// OpenRecorded opens the run in a folder.
 func OpenRecorded(dir string) (*Recorded, error) {
 	_, index, err := Read(dir)
 	if err != nil {
@@ -21,8 +21,8 @@ func OpenRecorded(dir string) (*Recorded, error) {
 	return &Recorded{dir, index}, nil
 }
 
-// Attempt is the folder of the accepted attempt of a trial: the same trial, or
-// the only one of the same task and repetition.
+// Attempt returns the folder of the accepted attempt of a trial: the same
+// trial, or the only one of the same task and repetition.
 func (r *Recorded) Attempt(trial, task string, repetition int) (string, error) {
 	t := r.index.Trial(trial)
 	if t == nil {

@@ -32,16 +32,17 @@ type Run struct {
 	index *Index
 }
 
-// File is a file of the experiment as it was given.
+// File is a file of the experiment in its original form.
 type File struct {
-	// Name is slash-separated and relative to the folder of the experiment;
-	// one that is absolute, or leads out of it, is kept below outside/.
+	// Name is slash-separated and relative to the folder of the experiment. A
+	// file with an absolute name, or one that leads out of the folder, is kept
+	// below outside/.
 	Name  string
 	Bytes []byte
 }
 
-// Create makes the run folder of a new run below parent, named for the
-// experiment and the time, and begins to write it. The run's id is set here.
+// Create makes the folder of a new run below parent, named after the experiment
+// and the time, and opens it for writing. It sets the run's id.
 func Create(parent string, m *Manifest, files []File) (*Run, error) {
 	parent, err := filepath.Abs(parent)
 	if err != nil {
@@ -77,14 +78,14 @@ func Create(parent string, m *Manifest, files []File) (*Run, error) {
 	if err = r.begin(false); err != nil {
 		return nil, err
 	}
-	// Last: a folder without a manifest is no run.
+	// Last, because a folder without a manifest is not a run.
 	if err = m.write(filepath.Join(dir, ManifestFile)); err != nil {
 		return nil, errors.Join(fmt.Errorf("create run: manifest: %w", err), r.Close())
 	}
 	return r, nil
 }
 
-// keep writes a file of the experiment as it was given.
+// keep stores a file of the experiment in its original form.
 func keep(dir string, f File) error {
 	file := filepath.Join(dir, filepath.FromSlash(keptName(f.Name)))
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -150,7 +151,7 @@ func (r *Run) begin(takeOver bool) (err error) {
 	}
 	err = r.journal.append(Entry{Kind: WriterBegan, Process: &self, Berth: r.berth}, true)
 	if err == nil {
-		err = vacant(r.Dir, writer, takeOver) // somebody on another machine may have come at the same moment
+		err = vacant(r.Dir, writer, takeOver) // a process on another machine may have opened the run at the same moment
 	}
 	if err != nil {
 		err = errors.Join(err, r.end())
@@ -158,12 +159,12 @@ func (r *Run) begin(takeOver bool) (err error) {
 	return err
 }
 
-// BusyError says that another writer of the run has not ended.
+// BusyError says that another writer did not record its end.
 type BusyError struct {
 	Dir     string
 	Process node.Process
 	Since   time.Time
-	Alive   bool // seen to live; otherwise it is on another machine
+	Alive   bool // known to live; otherwise it is on another machine
 }
 
 // Error names the other process and says what to do.
@@ -175,8 +176,8 @@ func (e *BusyError) Error() string {
 		e.Dir, e.Process, e.Since.Format(time.RFC3339))
 }
 
-// vacant fails with a *BusyError if a writer other than self may be at work. With
-// takeOver, writers that cannot be seen from here are taken to have ended.
+// vacant fails with a *BusyError when a writer other than self may be active.
+// takeOver ignores writers whose state cannot be seen from this machine.
 func vacant(dir, self string, takeOver bool) error {
 	entries, err := untrusted.Dir(dir, JournalDir, maxJournals)
 	if err != nil {
@@ -200,8 +201,8 @@ func vacant(dir, self string, takeOver bool) error {
 	return nil
 }
 
-// recover writes down what a killed writer had no time to: attempts whose
-// result is in its place but in no journal.
+// recover records what a killed writer could not: attempts that have a result
+// but no journal entry for it.
 func (r *Run) recover() error {
 	for _, t := range r.index.Trials {
 		for _, a := range t.Attempts {
@@ -216,10 +217,10 @@ func (r *Run) recover() error {
 	return nil
 }
 
-// Note writes down something that a reader of the run should know.
+// Note records something that a reader of the run should know.
 func (r *Run) Note(text string) error { return r.note(Entry{Kind: Noted, Note: text}) }
 
-// Accept writes down a drift that the user accepted.
+// Accept records a drift that the user accepted.
 func (r *Run) Accept(drift string) error {
 	return r.note(Entry{Kind: Noted, Note: "drift accepted: " + drift, Accepted: drift})
 }
@@ -232,15 +233,15 @@ func (r *Run) note(e Entry) error {
 	return r.journal.append(e, true)
 }
 
-// Index is what is known of every trial now. It is a copy.
+// Index returns a copy of the current state of every trial.
 func (r *Run) Index() *Index {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.index.clone()
 }
 
-// WriteFile writes a file of the run beside its name and renames it. name is
-// slash-separated and relative to the run folder.
+// WriteFile writes a file of the run under a temporary name and renames it.
+// name is slash-separated and relative to the run folder.
 func (r *Run) WriteFile(name string, data []byte) error {
 	if !local(name) {
 		return fmt.Errorf("write %q: not a path below the run folder", name)
@@ -248,8 +249,8 @@ func (r *Run) WriteFile(name string, data []byte) error {
 	return replace(filepath.Join(r.Dir, filepath.FromSlash(name)), data)
 }
 
-// Close says in the journal that this writer ended, and opens the lock. The
-// attempts that it began and did not publish stay as they are.
+// Close records the end of this writer in the journal, and releases the lock.
+// Attempts that it began and did not publish stay as they are.
 func (r *Run) Close() error {
 	return errors.Join(r.end(), r.lock.Release())
 }
@@ -262,8 +263,8 @@ func (r *Run) end() error {
 	return errors.Join(err, r.journal.close())
 }
 
-// folder fails for what is no folder, also for a link to one: what is written
-// into a run stays in it.
+// folder fails if name is not a folder, also if it is a link to one: files
+// written into a run must stay in it.
 func folder(name string) error {
 	fi, err := os.Lstat(name)
 	if err == nil && !fi.IsDir() {
@@ -272,7 +273,7 @@ func folder(name string) error {
 	return err
 }
 
-// newFolder makes parent/name, or, when it exists, parent/name-2 and so on.
+// newFolder makes parent/name or, if it exists, parent/name-2 and so on.
 func newFolder(parent, name string) (string, error) {
 	for n := 1; ; n++ {
 		dir := filepath.Join(parent, name)
@@ -286,16 +287,17 @@ func newFolder(parent, name string) (string, error) {
 	}
 }
 
-// newID is 16 random bytes in hex.
+// newID returns 16 random bytes in hex.
 func newID() (string, error) {
 	var b [16]byte
 	_, err := rand.Read(b[:])
 	return hex.EncodeToString(b[:]), err
 }
 
-// replace writes a file beside its name, waits until it is on the disk, and
-// renames it. The temporary file is in the same folder without trying first
-// whether another would do, which costs as much as the rest.
+// replace writes a file under a temporary name, waits until it is on the disk,
+// and renames it. It names the folder of the temporary file, because otherwise
+// renameio tests first whether another folder would do, which takes as long as
+// everything else.
 func replace(name string, data []byte) error {
 	return renameio.WriteFile(name, data, 0o644, renameio.WithTempDir(filepath.Dir(name)))
 }

@@ -11,17 +11,18 @@ import (
 	"github.com/berth-eval/berth/core/untrusted"
 )
 
-// Spend is what models were used, in all roles. The zero value is nothing.
+// Spend is the use of models, in all roles. The zero value means no use.
 type Spend struct {
 	CostUSD  *float64 `json:"cost_usd,omitempty"` // null: not known, or no model was used
 	Unpriced bool     `json:"unpriced,omitempty"` // a model was used whose price is not known
 	Tokens   int64    `json:"tokens,omitempty"`   // input and output
 	Requests int64    `json:"requests,omitempty"` // to models
-	// Estimated is how many requests have a usage that the provider did not tell.
+	// Estimated is how many requests have a usage that the provider did not
+	// report.
 	Estimated int64 `json:"estimated_requests,omitempty"`
 }
 
-// Add puts more on top. Costs that are not known add nothing to those that are.
+// Add adds more. An unknown cost adds nothing to a known one.
 func (s *Spend) Add(more Spend) {
 	s.Tokens += more.Tokens
 	s.Requests += more.Requests
@@ -37,7 +38,7 @@ func (s *Spend) Add(more Spend) {
 	s.CostUSD = &sum
 }
 
-// exchange is what a line of record.ExchangesFile says about usage.
+// exchange is the part of a line of record.ExchangesFile that is about usage.
 type exchange struct {
 	Request string `json:"request"`
 	Retry   bool   `json:"retry"`
@@ -49,21 +50,21 @@ type exchange struct {
 	Estimated bool     `json:"estimated"`
 }
 
-// Bounds of a record of exchanges that is read.
+// Bounds of reading a record of exchanges.
 const (
 	maxExchange  = 16 << 20 // bytes of one line
 	maxExchanges = 4 << 30  // bytes of all of it
 )
 
-// exchanged is what the attempt in dir has used by its record of exchanges. A
-// line that the kill cut off is left out.
+// exchanged returns what the attempt in dir has used according to its record of
+// exchanges. It leaves out a line that was cut off by a kill.
 func exchanged(dir string) (Spend, error) {
 	var sum Spend
 	counted := map[string]bool{} // requests that came to something
 	cut, err := untrusted.Lines(dir, record.ExchangesFile, maxExchange, maxExchanges, func(line []byte) {
 		var x exchange
 		if json.Unmarshal(line, &x) != nil || x.Usage == nil {
-			return // the kill cut it off, or it came to nothing
+			return // cut off by a kill, or without an effect
 		}
 		one := Spend{CostUSD: x.CostUSD, Unpriced: x.CostUSD == nil, Tokens: x.Usage.Input + x.Usage.Output}
 		if !x.Retry || !counted[x.Request] {

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// The process of an attempt was killed after some of its requests, and in the
-// middle of a line.
+// The process of an attempt was killed after some of its requests, in the
+// middle of writing a line.
 func TestWhatAKilledAttemptHasSpentIsKnown(t *testing.T) {
 	t.Parallel()
 	r := create(t, 1)
@@ -24,7 +24,7 @@ func TestWhatAKilledAttemptHasSpentIsKnown(t *testing.T) {
 	err = os.Mkdir(filepath.Dir(file), 0o755)
 	for _, line := range []map[string]any{
 		{"request": "1", "usage": usage, "cost_usd": 0.25},
-		{"request": "1", "usage": usage, "cost_usd": 0.25, "retry": true}, // counts as one request, and costs again
+		{"request": "1", "usage": usage, "cost_usd": 0.25, "retry": true}, // counts as one request, but costs again
 		{"request": "2", "status": 503},
 		{"request": "2", "usage": usage, "retry": true},
 	} {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// manifest is a plan of n trials in one cell.
+// manifest makes a plan of n trials in one cell.
 func manifest(n int) *store.Manifest {
 	m := &store.Manifest{
 		Header: store.Header{Experiment: "exp", Berth: "test", Dir: "/exp"},
@@ -144,8 +144,8 @@ func TestWhatAttemptIsAccepted(t *testing.T) {
 	}
 }
 
-// A killed writer leaves a folder without a result: it counts for nothing, and
-// the next attempt has a number of its own.
+// A killed writer leaves a folder without a result: it does not count, and the
+// next attempt gets a new number.
 func TestAnAttemptThatWasNotPublishedDoesNotCount(t *testing.T) {
 	t.Parallel()
 	r := create(t, 1)
@@ -173,8 +173,8 @@ func TestAnAttemptThatWasNotPublishedDoesNotCount(t *testing.T) {
 	}
 }
 
-// The kill that falls between the name of result.json and the line of the
-// journal loses nothing, and the one who finds it counts it once.
+// A kill between the rename of result.json and the line in the journal loses
+// nothing, and the next process counts the result once.
 func TestAResultThatNoJournalKnowsIsFound(t *testing.T) {
 	t.Parallel()
 	r := create(t, 1)
@@ -190,7 +190,7 @@ func TestAResultThatNoJournalKnowsIsFound(t *testing.T) {
 	if err = errors.Join(err, r.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // the second and third time it stands in a journal
+	for range 3 { // the second and third time it is in a journal
 		if got := read(t, r.Dir).Trials[0]; got.Outcome() != record.Passed || len(got.Attempts) != 1 {
 			t.Fatalf("outcome %s, attempts %+v", got.Outcome(), got.Attempts)
 		}

@@ -20,13 +20,13 @@ import (
 	"syscall"
 )
 
-// ErrNotPlain means that something is neither a regular file nor, on the way to
-// one, a folder.
+// ErrNotPlain means that a path is not a regular file, or that a part of the
+// path is not a folder.
 var ErrNotPlain = errors.New("not a regular file")
 
-// Open opens the file of that slash-separated name below dir for reading. dir
-// itself may be reached by links; below it they are refused, as is a file of
-// more than limit bytes. Fails with fs.ErrNotExist and ErrNotPlain.
+// Open opens the file with that slash-separated name below dir for reading. The
+// path of dir itself may contain links; below dir they are refused, as is a
+// file of more than limit bytes. Fails with fs.ErrNotExist and ErrNotPlain.
 func Open(dir, name string, limit int64) (*os.File, error) {
 	f, size, err := open(dir, name)
 	if err != nil {
@@ -57,7 +57,7 @@ func open(dir, name string) (f *os.File, size int64, err error) {
 			return nil, 0, fmt.Errorf("%s: %w: %s", whole, ErrNotPlain, kind(fi.Mode()))
 		}
 	}
-	// O_NONBLOCK: it may have become a pipe since, which is not waited for.
+	// O_NONBLOCK: if the file has become a pipe in the meantime, do not block.
 	f, err = root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, at(whole, err)
@@ -72,13 +72,14 @@ func open(dir, name string) (f *os.File, size int64, err error) {
 	return f, fi.Size(), nil
 }
 
-// openRoot opens the folder dir. The name ends so that the kernel opens nothing
-// but a folder: os.OpenRoot looks at what it has opened, and would wait for a pipe.
+// openRoot opens the folder dir. The "/." at the end makes the kernel refuse
+// anything but a folder: os.OpenRoot checks the type only after opening, and
+// would block on a pipe.
 func openRoot(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir + string(filepath.Separator) + ".")
 }
 
-// at is err with the whole path, instead of the part of it that a root knows.
+// at returns err with the whole path instead of the part below the root.
 func at(whole string, err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pe.Err
@@ -86,7 +87,7 @@ func at(whole string, err error) error {
 	return fmt.Errorf("read %s: %w", whole, err)
 }
 
-// kind says in a word what something is that is no regular file.
+// kind names the type of something that is not a regular file.
 func kind(m fs.FileMode) string {
 	switch {
 	case m.IsDir():
@@ -104,7 +105,7 @@ func kind(m fs.FileMode) string {
 	}
 }
 
-// Read is all of a file that Open would open.
+// Read returns the content of a file that Open would open.
 func Read(dir, name string, limit int64) ([]byte, error) {
 	f, err := Open(dir, name, limit)
 	if err != nil {
@@ -112,15 +113,16 @@ func Read(dir, name string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(b)) > limit { // it grew since
+	if err == nil && int64(len(b)) > limit { // it grew in the meantime
 		err = fmt.Errorf("%s: it has more than %d bytes", filepath.Join(dir, name), limit)
 	}
 	return b, err
 }
 
-// Lines calls each with the lines of a file, without their ends; the bytes are
-// valid until each returns. Only the first limit bytes are read, and a line of
-// more than longest bytes is left out: cut says that one of them was needed.
+// Lines calls each with the lines of a file, without their line ends; the bytes
+// are valid until each returns. It reads only the first limit bytes and skips
+// lines of more than longest bytes; cut reports that one of these bounds
+// applied.
 func Lines(dir, name string, longest int, limit int64, each func(line []byte)) (cut bool, err error) {
 	f, size, err := open(dir, name)
 	if err != nil {
@@ -145,12 +147,13 @@ func Lines(dir, name string, longest int, limit int64, each func(line []byte)) (
 	}
 }
 
-// ErrLong means that a line was longer than it may be, and was skipped.
+// ErrLong means that a line was longer than allowed, and was skipped.
 var ErrLong = errors.New("line is too long")
 
-// Line returns the next line without its end, and io.EOF with the last one if
-// that has no end. Of a line of more than longest bytes the rest is skipped, and
-// the error wraps ErrLong, and io.EOF at the end.
+// Line returns the next line without its line end, and io.EOF with the last
+// line if that has no line end. It skips the rest of a line of more than
+// longest bytes and returns an error that wraps ErrLong, and io.EOF at the end
+// of the file.
 func Line(r *bufio.Reader, longest int) ([]byte, error) {
 	var line []byte
 	long := false
@@ -173,16 +176,16 @@ func Line(r *bufio.Reader, longest int) ([]byte, error) {
 	}
 }
 
-// Bounds of what List looks at.
+// Bounds of List.
 const (
 	maxDepth = 64 // folders in folders
 	batch    = 1000
 )
 
-// List lists what is below dir and is no folder, slash-separated, in order,
-// without following links, folders above their content. At most limit names
-// are returned, and ten times as many looked at; more says that some are
-// missing, also those of a folder that cannot be read.
+// List returns the slash-separated names of everything below dir except
+// folders, sorted. It does not follow links, and lists a folder before its
+// content. It returns at most limit names and looks at ten times as many; more
+// reports that some are missing, also when a folder cannot be read.
 func List(dir string, limit int) (names []string, more bool, err error) {
 	root, err := openRoot(dir)
 	if err != nil {
@@ -210,7 +213,7 @@ func List(dir string, limit int) (names []string, more bool, err error) {
 	return names, more, nil
 }
 
-// read is what a folder holds, in order, or limit entries of it.
+// read returns the sorted content of a folder, or limit entries of it.
 func read(root *os.Root, name string, limit int) (entries []fs.DirEntry, whole bool) {
 	fi, err := root.Lstat(name)
 	if err != nil || !fi.IsDir() {
@@ -233,8 +236,9 @@ func read(root *os.Root, name string, limit int) (entries []fs.DirEntry, whole b
 	return entries, whole
 }
 
-// Dir is what the folder of that name below dir holds, in order. It is an error
-// if it is no folder, or a link to one, or holds more than limit entries.
+// Dir returns the sorted content of the folder with that name below dir. It
+// fails if the name is not a folder, is a link to one, or has more than limit
+// entries.
 func Dir(dir, name string, limit int) ([]fs.DirEntry, error) {
 	root, err := openRoot(dir)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-eval/berth/core/untrusted"
 )
 
-// strange is a folder with one of everything, and what a reader must not do
-// with it.
+// strange makes a folder with a file of every kind, for readers that must cope
+// with all of them.
 func strange(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -103,7 +103,8 @@ func TestAListIsBoundedAndFollowsNothing(t *testing.T) {
 	}
 }
 
-// deep makes folders in dir until their path is longer than any call takes.
+// deep makes nested folders in dir until their path is longer than any system
+// call accepts.
 func deep(t *testing.T, dir string) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
@@ -121,7 +122,7 @@ func deep(t *testing.T, dir string) {
 		}
 		root = sub
 	}
-	for i := range 70 { // and more of them than List goes down
+	for i := range 70 { // deeper than List descends
 		name := fmt.Sprint(i)
 		sub := root
 		if err = root.Mkdir(name, 0o700); err == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Lock keeps a folder for this process among all processes of this user on
-// this machine. The kernel opens it however the process ends.
+// Lock reserves a folder for this process among all processes of this user on
+// this machine. The kernel releases it however the process ends.
 type Lock struct {
 	lock *flock.Flock
 }
@@ -23,7 +23,7 @@ type Lock struct {
 // HeldError says that another process holds a lock.
 type HeldError struct {
 	Path string
-	By   Process // zero when it did not write its name yet
+	By   Process // zero when it has not written its name yet
 }
 
 // Error names the holder.
@@ -62,7 +62,8 @@ func Acquire(path string) (*Lock, error) {
 			break
 		}
 		held := &HeldError{Path: path, By: holder(file)}
-		// Nobody who is gone holds a lock: somebody sweeps, or takes it just now.
+		// A dead process holds no lock: another process is sweeping, or is just
+		// taking it.
 		if tries == sweepTries || held.By.State() != Dead {
 			return nil, held
 		}
@@ -70,7 +71,8 @@ func Acquire(path string) (*Lock, error) {
 	}
 	b, err := json.Marshal(Self())
 	if err == nil {
-		// In place: the name of the file must stay with the lock on it.
+		// Written in place, because the name of the file must stay with its
+		// lock.
 		err = os.WriteFile(file, b, 0o600)
 	}
 	if err != nil {
@@ -80,31 +82,31 @@ func Acquire(path string) (*Lock, error) {
 	return l, nil
 }
 
-// FolderError says that a lock cannot be kept in the runtime folder: it is full,
-// or cannot be written.
+// FolderError says that a lock cannot be stored in the runtime folder, because
+// it is full or not writable.
 type FolderError struct {
 	Dir string
 	Err error
 }
 
-// Error names the way out.
+// Error says what to do.
 func (e *FolderError) Error() string {
 	return fmt.Sprintf("a lock in the runtime folder: %v: make room in %s, or set %s to a short path of your own on a local disk", e.Err, e.Dir, EnvDir)
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *FolderError) Unwrap() error { return e.Err }
 
-// How often, and how long each time, a lock that only a sweeper can hold is
-// waited for.
+// How often, and how long each time, to wait for a lock that only a sweeper can
+// hold.
 const (
 	sweepTries = 100
 	sweepWait  = 10 * time.Millisecond
 )
 
-// try locks file, or returns nil when another process holds it. A file that was
-// removed before it was locked is no lock: somebody else may hold the one that
-// has its name by now.
+// try locks file, or returns nil when another process holds it. If the file was
+// removed before it was locked, try starts over, because another process may
+// hold the new file of that name.
 func try(file string) (*flock.Flock, error) {
 	for {
 		l := flock.New(file)
@@ -121,7 +123,7 @@ func try(file string) (*flock.Flock, error) {
 	}
 }
 
-// named says whether the file that is locked still has its name.
+// named reports whether the locked file still has its name.
 func named(l *flock.Flock) bool {
 	mine, err := l.Stat()
 	if err != nil {
@@ -131,7 +133,8 @@ func named(l *flock.Flock) bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// holder is the process that wrote its name into a lock; zero when none did.
+// holder returns the process that wrote its name into a lock; zero when none
+// did.
 func holder(file string) (by Process) {
 	if b, err := os.ReadFile(file); err == nil {
 		_ = json.Unmarshal(b, &by) // a name that is not written yet stays zero
@@ -139,7 +142,8 @@ func holder(file string) (by Process) {
 	return by
 }
 
-// remove removes a lock's file, which only who holds it may do, and opens it.
+// remove removes the file of a lock, which only its holder may do, and releases
+// the lock.
 func remove(l *flock.Flock) error {
 	var err error
 	if named(l) {
@@ -148,7 +152,7 @@ func remove(l *flock.Flock) error {
 	return errors.Join(err, l.Unlock())
 }
 
-// Release opens the lock.
+// Release releases the lock.
 func (l *Lock) Release() error {
 	if !l.lock.Locked() {
 		return nil
@@ -165,7 +169,7 @@ func sweepLocks(dir string) error {
 	for _, e := range entries {
 		file := filepath.Join(dir, locksDir, e.Name())
 		if !e.Type().IsRegular() || holder(file).State() != Dead {
-			continue // also one whose holder has not written its name yet
+			continue // also if the holder has not written its name yet
 		}
 		l, tryErr := try(file)
 		if err = errors.Join(err, tryErr); l != nil {

@@ -1,10 +1,10 @@
-// Package node knows the places on this machine's own disk: where sockets,
-// locks and control folders of a running berth lie, who owns them, and which
-// were left by a process that is gone. It also says who a process is, so that
-// another one, perhaps on another machine, can name it and see whether it
-// still lives.
+// Package node manages the places of running processes on the local disk of
+// this machine: the folders for their sockets, locks and control folders. It
+// knows who owns a place, and which places were left by dead processes. It also
+// identifies processes, so that another process, perhaps on another machine,
+// can name one and check whether it still lives.
 //
-// It must not know what a run folder holds, and must not touch anything
+// It must not know what a run folder contains, and must not touch anything
 // outside its own folder.
 package node
 
@@ -12,15 +12,16 @@ import (
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
-// EnvDir names the folder to use instead of the usual ones.
+// EnvDir is the variable that overrides the runtime folder.
 const EnvDir = runtimedir.Env
 
-// Dir is the folder for what must not lie on a shared file system: see
-// [runtimedir.Finder.Dir].
+// Dir returns the folder for files that must not lie on a shared file system:
+// see [runtimedir.Finder.Dir].
 func Dir() (string, error) { return runtimedir.Dir() }
 
-// disk is a folder of this user on a local disk for what is too large for
-// memory; empty when dir is on a disk itself, or there is no other.
+// disk returns a folder of this user on a local disk for files that are too
+// large for memory; empty when dir is on a disk itself, or there is no such
+// folder.
 func disk(dir string) string {
 	if !runtimedir.InMemory(dir) {
 		return ""

@@ -19,7 +19,7 @@ import (
 const helperEnv = "BERTH_NODE_TEST_HELPER"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(helperEnv) != "" { // claims a place and is killed
+	if os.Getenv(helperEnv) != "" { // the child claims a place and is killed
 		p, err := node.Claim("label-of-the-killed", "/run", []string{"e"})
 		if err != nil {
 			panic(err)
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// own gives the test a runtime folder of its own.
+// own gives the test its own runtime folder.
 func own(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "bnt")
@@ -116,7 +116,7 @@ func TestAPlaceInMemoryHasADiskBesideIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk := p.Disk
-	if err = p.Leave(); err != nil { // as a kill does
+	if err = p.Leave(); err != nil { // leaves the same state as a kill
 		t.Fatal(err)
 	}
 	stale, err := node.Stale()
@@ -199,8 +199,9 @@ func TestAPlaceWithoutAnOwnerIsStillRemoved(t *testing.T) {
 	}
 }
 
-// A process that is killed while it makes or removes its place may leave the
-// lock alone. Cleaners take it, and never that of a place which is being made.
+// A process that is killed while it makes or removes its place may leave only
+// the lock. Cleaners remove it, but never the lock of a place that is being
+// made.
 func TestALockWithoutAPlaceIsRemoved(t *testing.T) {
 	runtime := own(t)
 	places := filepath.Join(runtime, "p")
@@ -295,7 +296,7 @@ func TestALockIsHeldByOneAtATimeAlthoughItsFileIsRemoved(t *testing.T) {
 			}
 		})
 	}
-	all.Go(func() { // a sweeper takes nothing away
+	all.Go(func() { // a sweeper must remove nothing
 		for turns.Load() < 200 && t.Context().Err() == nil {
 			if _, err := node.Stale(); err != nil {
 				t.Error(err)
@@ -309,7 +310,7 @@ func TestALockIsHeldByOneAtATimeAlthoughItsFileIsRemoved(t *testing.T) {
 	}
 }
 
-// hold takes the lock, if it is free, for a moment.
+// hold takes the lock for a moment if it is free.
 func hold(t *testing.T, dir string, holders, turns *atomic.Int64) {
 	t.Helper()
 	l, err := node.Acquire(dir)
@@ -345,10 +346,10 @@ func TestTheLockOfAKilledProcessIsSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone := node.Self()
-	gone.Start = 1 // a process with the number of this one, of long ago
+	gone.Start = 1 // an old process with the same PID
 	b, err := json.Marshal(gone)
 	if err == nil {
-		err = os.WriteFile(names[0], b, 0o600) // as a kill leaves it
+		err = os.WriteFile(names[0], b, 0o600) // the state that a kill leaves
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -398,7 +399,7 @@ func TestAProcessIsKnownByMoreThanItsNumber(t *testing.T) {
 	}
 	p := self
 	p.PID, p.Start = cmd.Process.Pid, 0
-	for p.State() == node.Alive && t.Context().Err() == nil { // until it is a zombie, which is dead
+	for p.State() == node.Alive && t.Context().Err() == nil { // until it is a zombie, which counts as dead
 		continue
 	}
 	if s := p.State(); s != node.Dead {

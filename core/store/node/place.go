@@ -18,24 +18,25 @@ import (
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
-// Owner says whose a place is; owner.json in it.
+// Owner says who owns a place. It is stored there in owner.json.
 type Owner struct {
 	// Label marks everything that plugins make for the process: see
-	// environment.Labels. It is the run's, so that a process that resumes a run
-	// has the same one.
+	// environment.Labels. It belongs to the run, so that a process that resumes
+	// a run has the same label.
 	Label   string    `json:"label"`
 	Run     string    `json:"run,omitempty"` // the run folder, absolute; empty: none
 	Process Process   `json:"process"`
 	Since   time.Time `json:"since"`
 	// Environments are the plugins that may have made sandboxes under Label.
 	Environments []string `json:"environments,omitempty"`
-	// Disk is a folder beside the place for what is too large for it, when that
-	// is in memory; empty when it is not. Whoever needs it makes it.
+	// Disk is another folder, on a disk, for files that are too large for a
+	// place in memory; empty when the place is not in memory. It is created
+	// when it is first needed.
 	Disk string `json:"disk,omitempty"`
 }
 
-// Place is the folder of one running process. It is locked as long as the
-// process lives; the kernel opens the lock however it ends.
+// Place is the folder of one running process. It is locked while the process
+// lives; the kernel releases the lock however the process ends.
 type Place struct {
 	Owner
 	Dir  string
@@ -49,8 +50,9 @@ const (
 	locksDir   = "l"
 )
 
-// Claim makes a place for this process. label marks what it makes, run is the
-// folder of its run, and environments are the plugins that it is going to use.
+// Claim makes a place for this process. label marks everything that the process
+// makes, run is the folder of its run, and environments are the plugins that it
+// is going to use.
 func Claim(label, run string, environments []string) (*Place, error) {
 	dir, err := Dir()
 	if err != nil {
@@ -61,13 +63,14 @@ func Claim(label, run string, environments []string) (*Place, error) {
 		return nil, fmt.Errorf("runtime folder: %w", err)
 	}
 	p := &Place{Owner: Owner{Label: label, Run: run, Process: Self(), Since: time.Now().UTC(), Environments: environments}}
-	for tries := 0; p.lock == nil; tries++ { // a cleaner may hold a lock that it takes for one left behind
+	for tries := 0; p.lock == nil; tries++ { // a cleaner may hold a lock that it believes to be stale
 		var id [4]byte
 		if _, err = rand.Read(id[:]); err != nil {
 			return nil, err
 		}
 		p.Dir = filepath.Join(parent, hex.EncodeToString(id[:]))
-		// First: a folder whose lock is open is stale.
+		// First lock, then make the folder: a folder without a held lock is
+		// stale.
 		if p.lock, err = try(lockOf(p.Dir)); err != nil || p.lock == nil && tries == sweepTries {
 			return nil, errors.Join(fmt.Errorf("runtime folder: %s cannot be locked", lockOf(p.Dir)), err)
 		}
@@ -88,14 +91,14 @@ func Claim(label, run string, environments []string) (*Place, error) {
 	return p, nil
 }
 
-// The lock of a place lies beside it, so that removing the folder does not
-// remove what another process holds.
+// The lock of a place lies next to it, so that removing the folder does not
+// remove a lock that another process holds.
 func lockOf(dir string) string { return dir + lockSuffix }
 
-// Folders are those that Release removes and that exist.
+// Folders returns the existing folders that Release removes.
 func (p *Place) Folders() []string {
 	dirs := []string{p.Dir}
-	if filepath.Base(p.Disk) == filepath.Base(p.Dir) { // else it was not written by Claim
+	if filepath.Base(p.Disk) == filepath.Base(p.Dir) { // otherwise it was not written by Claim
 		if _, err := os.Lstat(p.Disk); err == nil {
 			dirs = append(dirs, p.Disk)
 		}
@@ -103,7 +106,7 @@ func (p *Place) Folders() []string {
 	return dirs
 }
 
-// Release removes the place and all in it. Idempotent.
+// Release removes the place with its content. Idempotent.
 func (p *Place) Release() error {
 	if p.lock == nil {
 		return nil
@@ -120,7 +123,7 @@ func (p *Place) Release() error {
 	return err
 }
 
-// Leave opens the lock and leaves the place as it is, for the next cleaner.
+// Leave releases the lock and leaves the place as it is, for the next cleaner.
 func (p *Place) Leave() error {
 	if p.lock == nil {
 		return nil
@@ -130,7 +133,7 @@ func (p *Place) Leave() error {
 	return err
 }
 
-// Living are the owners of places whose process lives.
+// Living returns the owners of places whose process lives.
 func Living() ([]Owner, error) {
 	places, err := places()
 	var owners []Owner
@@ -139,19 +142,19 @@ func Living() ([]Owner, error) {
 		ok, lockErr := l.TryLock()
 		if ok {
 			err = errors.Join(err, letGo(l, dir))
-		} else if o := ownerOf(dir); lockErr == nil && o.Process.State() != Dead { // else a cleaner holds it
+		} else if o := ownerOf(dir); lockErr == nil && o.Process.State() != Dead { // otherwise a cleaner holds it
 			owners = append(owners, o)
 		}
 	}
 	return owners, err
 }
 
-// places are the folders of all places, also of those in a folder that became
-// full, and is not used for new ones.
+// places returns the folders of all places, also those in a folder that became
+// full and is no longer used for new places.
 func places() (dirs []string, err error) {
 	folders := runtimedir.Dirs()
 	if len(folders) == 0 {
-		_, err = Dir() // says why
+		_, err = Dir() // gives the reason
 		return nil, err
 	}
 	for _, dir := range folders {
@@ -169,8 +172,8 @@ func places() (dirs []string, err error) {
 	return dirs, err
 }
 
-// letGo opens the lock of a place, and removes it when the place is gone: to try
-// a lock is to make it.
+// letGo releases the lock of a place, and removes its file when the place is
+// gone, because trying to lock it creates the file.
 func letGo(l *flock.Flock, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return remove(l)
@@ -178,8 +181,8 @@ func letGo(l *flock.Flock, dir string) error {
 	return l.Unlock()
 }
 
-// sweepPlaces removes the locks of places that were never made, or are gone,
-// because their process was killed at that moment.
+// sweepPlaces removes the locks of places that do not exist, because their
+// process was killed while making or removing them.
 func sweepPlaces(dir string) error {
 	locks, err := filepath.Glob(filepath.Join(dir, placesDir, "*"+lockSuffix))
 	for _, file := range locks {
@@ -195,9 +198,9 @@ func sweepPlaces(dir string) error {
 	return err
 }
 
-// Stale claims the places of processes that are gone. Each is locked until it
-// is released: of two cleaners only one gets it. Locks of folders that such
-// processes left are removed.
+// Stale claims the places of dead processes. Each is locked until it is
+// released, so that only one of two cleaners gets it. Stale also removes the
+// locks of folders that such processes left.
 func Stale() ([]*Place, error) {
 	dirs, err := places()
 	for _, dir := range runtimedir.Dirs() {
@@ -211,7 +214,7 @@ func Stale() ([]*Place, error) {
 		if lockErr != nil || !ok {
 			continue
 		}
-		if _, statErr := os.Stat(p.Dir); statErr != nil { // released a moment ago
+		if _, statErr := os.Stat(p.Dir); statErr != nil { // released in the meantime
 			err = errors.Join(err, p.Release())
 			continue
 		}
@@ -222,7 +225,7 @@ func Stale() ([]*Place, error) {
 	return stale, err
 }
 
-// ownerOf reads who made a place; what cannot be read is nobody's.
+// ownerOf reads the owner of a place; zero if it cannot be read.
 func ownerOf(dir string) (o Owner) {
 	b, err := os.ReadFile(filepath.Join(dir, ownerFile))
 	if err != nil || json.Unmarshal(b, &o) != nil {

@@ -8,21 +8,21 @@ import (
 	"syscall"
 )
 
-// Process says who a process is, for others to name it and to see whether it
+// Process identifies a process, so that others can name it and check whether it
 // lives.
 type Process struct {
 	Host string `json:"host"`
 	PID  int    `json:"pid"`
-	// Start is when the process started, in clock ticks after the boot: a PID
-	// is used again, the pair is not. 0: not known.
+	// Start is the start time of the process, in clock ticks after the boot: a
+	// PID may be reused, but the pair is unique. 0: not known.
 	Start uint64 `json:"start,omitempty"`
-	// Boot and Namespace say in which boot of which kernel, and in which
-	// namespace, PID means something.
+	// Boot and Namespace identify the boot of the machine and the PID namespace
+	// in which PID is valid.
 	Boot      string `json:"boot,omitempty"`
 	Namespace string `json:"pid_namespace,omitempty"`
 }
 
-// Self is this process.
+// Self returns this process.
 func Self() Process {
 	p := Process{PID: os.Getpid()}
 	p.Host, _ = os.Hostname() //nolint:errcheck // an unknown host stays unnamed
@@ -39,7 +39,7 @@ func Self() Process {
 // String names the process for people.
 func (p Process) String() string { return fmt.Sprintf("pid %d on %s", p.PID, p.Host) }
 
-// State is what is known of a process.
+// State is what is known about a process.
 type State int
 
 // The states.
@@ -49,14 +49,14 @@ const (
 	Dead
 )
 
-// State says whether p lives, as far as can be seen from here.
+// State returns whether p lives, as far as this process can see.
 func (p Process) State() State {
 	self := Self()
 	switch {
 	case p.Host != self.Host && p.Boot != self.Boot:
 		return Unknown
 	case p.Host == self.Host && p.Boot != self.Boot:
-		return Dead // this machine was started again since
+		return Dead // this machine was rebooted since then
 	case p.Namespace != self.Namespace:
 		return Unknown
 	}
@@ -68,14 +68,14 @@ func (p Process) State() State {
 	case errors.Is(err, os.ErrNotExist):
 		return Dead
 	case err == nil && p.Start != 0 && now != p.Start:
-		return Dead // the number belongs to another process by now
+		return Dead // the PID belongs to another process now
 	default:
 		return Alive
 	}
 }
 
-// started reads when a process started: field 22 of /proc/PID/stat, after the
-// name, which is in brackets and may hold anything.
+// started reads the start time of a process: field 22 of /proc/PID/stat,
+// counted after the name, which is in parentheses and may contain anything.
 func started(pid int) (uint64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -86,7 +86,7 @@ func started(pid int) (uint64, error) {
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("/proc/%d/stat is %q", pid, b)
 	}
-	if fields[0] == "Z" { // a dead process that nobody has waited for
+	if fields[0] == "Z" { // a zombie
 		return 0, os.ErrNotExist
 	}
 	var start uint64

@@ -62,7 +62,7 @@ func TestRefusals(t *testing.T) {
 			{name: "of a service", change: func(s *environment.Spec) { s.Services = []environment.Service{{Name: "x", User: "7"}} }, want: `"7"`, many: "-"},
 			{name: "of COPY", change: func(s *environment.Spec) { s.Image = dockerfile(t, "FROM a\nCOPY --chown=7 Dockerfile /x\n") }, want: `"7"`, many: "-"},
 			{name: "a relative workdir", change: func(s *environment.Spec) { s.Workdir = "app" }, want: "not absolute"},
-			{name: "a workdir in /proc", change: func(s *environment.Spec) { s.Workdir = "/app/../proc/x" }, want: "not the task's"},
+			{name: "a workdir in /proc", change: func(s *environment.Spec) { s.Workdir = "/app/../proc/x" }, want: "is reserved"},
 			{name: "a mount on /berth", change: func(s *environment.Spec) { s.Mounts = []environment.Mount{{Source: "/usr", Target: "/berth/x"}} }, want: "own folders"},
 			{name: "a mount on /", change: func(s *environment.Spec) { s.Mounts = []environment.Mount{{Source: "/usr", Target: "/"}} }, want: "own folders"},
 			{name: "a relative mount", change: func(s *environment.Spec) { s.Mounts = []environment.Mount{{Source: "usr", Target: "/x"}} }, want: "not absolute"},

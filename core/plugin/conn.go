@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/berth-eval/berth/plugins/agent"
@@ -102,6 +103,10 @@ func (c conn) explain(ctx context.Context, p *process, method string, err error)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timeout.C:
+		if p.conn.GetState() == connectivity.Ready {
+			return fmt.Errorf("%s: the plugin answered with the code UNAVAILABLE, which a plugin must not use: it means that the process of the plugin is gone, "+
+				"but it is running. What it said: %s", op, status.Convert(err).Message())
+		}
 		p.kill() // it no longer answers: start a new one next time
 		<-p.done
 	}

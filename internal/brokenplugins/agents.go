@@ -14,7 +14,6 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/loop"
-	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/model/chat"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -176,8 +175,9 @@ func (c caller) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (ag
 		answer := chat.Message{Role: chat.User}
 		for _, call := range reply.Calls {
 			var a arguments
-			if err := errors.Join(config.Decode(call.Arguments, &a), loop.Call(&step, call.ID, call.Name, call.Arguments)); err != nil {
-				return agent.Yield{}, err
+			if wrong := loop.Arguments(&step, call, &a); wrong != nil {
+				answer.Results = append(answer.Results, *wrong)
+				continue
 			}
 			res, err := c.Shell.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", a.Cmd}, Dir: c.Setup.Workdir})
 			if err != nil {

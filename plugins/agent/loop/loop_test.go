@@ -89,6 +89,39 @@ func TestATurnIsRecordedAsAValidTrajectory(t *testing.T) {
 	}
 }
 
+func TestBrokenArgumentsOfAModelAreAnswered(t *testing.T) {
+	t.Parallel()
+	var args struct {
+		Command string `berth:"command" required:"true" doc:"What to run."`
+	}
+	for text, want := range map[string]string{
+		`{"command": "ls`:     "wrong",
+		`["ls"]`:              "wrong",
+		`"ls"`:                "wrong",
+		`{"command": 1}`:      "command",
+		`{"comand": "ls"}`:    "comand",
+		``:                    "command",
+		"\xff":                "wrong",
+		`{"command": "echo"}`: "",
+	} {
+		step := trajectory.Step{StepID: 1, Source: trajectory.Model, Message: trajectory.Text("")}
+		answer := loop.Arguments(&step, chat.Call{ID: "c", Name: "run", Arguments: json.RawMessage(text)}, &args)
+		switch {
+		case want == "" && (answer != nil || args.Command != "echo"):
+			t.Errorf("%s: got %+v and %+v; want it decoded", text, answer, args)
+		case want != "" && (answer == nil || !answer.Failed || answer.CallID != "c" || !strings.Contains(answer.Text, want)):
+			t.Errorf("%s: got %+v; want an answer with %q", text, answer, want)
+		}
+		b, err := json.Marshal(trajectory.Trajectory{Agent: trajectory.Agent{Name: "a", Version: "1"}, Steps: []trajectory.Step{step}})
+		if err != nil || len(step.ToolCalls) != 1 {
+			t.Fatalf("%s: %v, %d calls in the step", text, err, len(step.ToolCalls))
+		}
+		for _, v := range trajectory.Validate(b) {
+			t.Errorf("%s: %v", text, v)
+		}
+	}
+}
+
 func TestTheLimitOfStepsEndsATurn(t *testing.T) {
 	t.Parallel()
 	r := &record{}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/model/chat"
 	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -59,14 +60,44 @@ func (r *Recorder) Of(reply chat.Reply, message string) trajectory.Step {
 	return s
 }
 
-// Call adds a tool call to s. arguments must marshal to a JSON object.
+// Call adds a tool call to s. arguments are what marshals to a JSON object, or
+// JSON of the model; if that is no object, the call is recorded with the text as
+// "input".
 func Call(s *trajectory.Step, id, name string, arguments any) error {
+	if text, is := arguments.(json.RawMessage); is && len(text) > 0 && !isObject(text) {
+		arguments = map[string]string{"input": strings.ToValidUTF8(string(text), "\uFFFD")}
+	}
 	raw, err := json.Marshal(arguments)
 	if err != nil {
 		return fmt.Errorf("record a call of %s: %w", name, err)
 	}
 	s.ToolCalls = append(s.ToolCalls, trajectory.ToolCall{ID: id, Name: name, Arguments: raw})
 	return nil
+}
+
+func isObject(text []byte) bool {
+	var o map[string]json.RawMessage
+	return json.Unmarshal(text, &o) == nil && o != nil
+}
+
+// Arguments adds a call of the model to s and decodes its arguments into the
+// struct that into points to, by the rules of config.Decode. Models make
+// mistakes: if the arguments do not fit, Arguments returns an answer that tells
+// the model so, and adds it to s. The caller sends it instead of running the
+// call. Otherwise the answer is nil.
+func Arguments(s *trajectory.Step, c chat.Call, into any) *chat.Result {
+	raw := c.Arguments
+	if len(raw) == 0 {
+		raw = json.RawMessage("{}")
+	}
+	err := errors.Join(Call(s, c.ID, c.Name, raw), config.Decode(raw, into))
+	if err == nil {
+		return nil
+	}
+	answer := &chat.Result{CallID: c.ID, Failed: true, Text: fmt.Sprintf("The arguments of %s are wrong: %s. Nothing was run. Call it again with a JSON object that fits its parameters.",
+		c.Name, strings.TrimSuffix(err.Error(), "."))}
+	Observe(s, c.ID, answer.Text)
+	return answer
 }
 
 // Observe adds the output of a call to s. call is the id of a call of the step,

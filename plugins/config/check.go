@@ -12,9 +12,9 @@ import (
 	"github.com/berth-eval/berth/plugins/suggest"
 )
 
-// Problems compares a configuration with the schema and reports everything
-// that does not fit: unknown names, wrong types, what is required and absent.
-// Empty and null are a configuration without fields. It needs no plugin.
+// Problems compares a configuration with the schema and reports every mismatch:
+// unknown names, wrong types, missing required fields. Empty and null are a
+// configuration without fields. It needs no plugin.
 func (s Schema) Problems(raw json.RawMessage) Problems {
 	return s.problems("", raw)
 }
@@ -61,7 +61,8 @@ func (s Schema) unknown(key string) string {
 	return fmt.Sprintf("%q is not known here. Known: %s.", key, strings.Join(names, ", "))
 }
 
-// checkValue compares one value with the type of f. Null is an absent value.
+// checkValue compares one value with the type of f. Null means that the value
+// is absent.
 func (f Field) checkValue(at Path, raw json.RawMessage) Problems {
 	if isNull(raw) {
 		return nil
@@ -94,8 +95,8 @@ func (f Field) checkType(at Path, t Type, raw json.RawMessage) Problems {
 	return nil
 }
 
-// checkScalar is what is wrong with one plain value, or "". A secret is not
-// quoted.
+// checkScalar returns what is wrong with one plain value, or "". It does not
+// quote a secret.
 func (f Field) checkScalar(t Type, raw json.RawMessage) string {
 	shown := string(raw)
 	if f.Secret {
@@ -134,8 +135,8 @@ func (f Field) checkScalar(t Type, raw json.RawMessage) string {
 	return ""
 }
 
-// meant is the allowed word that is near to s, as a sentence. Of a secret it
-// says nothing.
+// meant returns a sentence with the allowed word that is near to s. It is empty
+// for a secret.
 func (f Field) meant(s string) string {
 	best := suggest.Word(s, f.Enum)
 	if best == "" || f.Secret {
@@ -144,8 +145,8 @@ func (f Field) meant(s string) string {
 	return fmt.Sprintf(" Did you mean %q?", best)
 }
 
-// integer reads a JSON number that is whole, however it is written (5, 5.0,
-// 5e3). Exponents beyond those of a float64 are refused before they cost.
+// integer reads a JSON number that is whole, in any notation (5, 5.0, 5e3). It
+// refuses exponents beyond those of a float64 before they use memory or time.
 func integer(raw json.RawMessage) (*big.Int, bool) {
 	var n json.Number
 	if isNull(raw) || raw[0] == '"' || json.Unmarshal(raw, &n) != nil {
@@ -195,7 +196,8 @@ type entry struct {
 }
 
 // objectOf reads a JSON object in the order of its keys. encoding/json would
-// take the last of two equal keys and ignore letter case; both hide mistakes.
+// take the last of two equal keys and ignore letter case, and both hide
+// mistakes.
 func objectOf(raw json.RawMessage) (obj []entry, err error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	tok, err := d.Token()

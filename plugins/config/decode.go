@@ -8,10 +8,10 @@ import (
 )
 
 // Decode reads the strict JSON of a configuration into the struct that into
-// points to, and sets the defaults of what is absent. Unknown names, wrong
-// types and absent required fields are errors, all of them at once, as
-// [Problems]. An absent nested block has its own defaults, unless it is a
-// pointer, which stays nil. It does not call [Validator]; see [Validate].
+// points to, and sets the defaults of absent fields. Unknown names, wrong types
+// and absent required fields are errors, all reported at once as [Problems]. An
+// absent nested block has its own defaults, unless it is a pointer, which stays
+// nil. Decode does not call [Validator]; see [Validate].
 func Decode(raw json.RawMessage, into any) error {
 	if ps := decode(raw, into); len(ps) > 0 {
 		return ps

@@ -1,6 +1,6 @@
-// Package config is the configuration of a plugin: one Go struct with tags is
-// the only declaration, from which the schema, the defaults, the strict
-// decoding and the reference come.
+// Package config handles the configuration of a plugin. One Go struct with tags
+// is the only declaration. The schema, the defaults, the strict decoding and
+// the reference are derived from it.
 //
 //	type Config struct {
 //		Socket  string        `berth:"socket" default:"unix:///run/engine.sock" doc:"API socket."`
@@ -11,10 +11,10 @@
 //	}
 //
 // A plugin in another language writes the same [Schema] by hand, as JSON, and
-// names what is wrong by a path such as "mount[1].source".
+// reports a problem with a path such as "mount[1].source".
 //
-// What must not be here: HCL, expressions, files and lines. They belong to the
-// host (core/config), which evaluates on the plugin's behalf and turns a path
-// into a place in the user's file. This package depends on the standard
-// library alone.
+// This package must not know HCL, expressions, files or lines. They belong to
+// the host (core/config), which evaluates on the plugin's behalf and turns a
+// path into a place in the user's file. This package depends only on the
+// standard library.
 package config

@@ -2,8 +2,8 @@ package config
 
 import "encoding/json"
 
-// JSONSchema is the schema as a JSON Schema (draft 2020-12), for editors and
-// for authors in other languages.
+// JSONSchema returns the schema as a JSON Schema (draft 2020-12), for editors
+// and for authors in other languages.
 func (s Schema) JSONSchema() (json.RawMessage, error) {
 	m := s.object()
 	m["$schema"] = "https://json-schema.org/draft/2020-12/schema"

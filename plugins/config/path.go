@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Path says where in a configuration something is, as text that any language
-// can write: names separated by dots, list elements and repeated blocks by
-// number from 0, map keys and labeled blocks as JSON strings.
+// Path is a place in a configuration, as text that any language can write:
+// names separated by dots, list elements and repeated blocks by number from 0,
+// map keys and labeled blocks as JSON strings.
 //
 //	timeout
 //	mount[1].source
@@ -27,7 +27,7 @@ type Step struct {
 	Index int    // for StepIndex, from 0
 }
 
-// StepKind says which part of a [Step] counts.
+// StepKind says which field of a [Step] is set.
 type StepKind int
 
 // The kinds of steps.
@@ -37,7 +37,7 @@ const (
 	StepKey                       // ["key"]
 )
 
-// Attr is the path of an attribute or block below p.
+// Attr returns the path of an attribute or block below p.
 func (p Path) Attr(name string) Path {
 	if p == "" {
 		return Path(name)
@@ -45,13 +45,13 @@ func (p Path) Attr(name string) Path {
 	return p + Path("."+name)
 }
 
-// Index is the path of the i-th element or block of p, from 0.
+// Index returns the path of the i-th element or block of p, from 0.
 func (p Path) Index(i int) Path { return p + Path("["+strconv.Itoa(i)+"]") }
 
-// Key is the path of one entry of a map, or of the block with that label.
+// Key returns the path of one entry of a map, or of the block with that label.
 func (p Path) Key(key string) Path { return p + Path("["+strconv.Quote(key)+"]") }
 
-// String is the path, or "configuration" for the empty one, for messages.
+// String returns the path for messages, or "configuration" for the empty path.
 func (p Path) String() string {
 	if p == "" {
 		return "configuration"
@@ -59,8 +59,9 @@ func (p Path) String() string {
 	return string(p)
 }
 
-// Steps takes p apart. A path that cannot be read gives the steps up to the
-// fault and an error, so that a message can still be placed near it.
+// Steps splits p into steps. If part of the path cannot be read, it returns the
+// steps before that part and an error, so that a message can still point near
+// it.
 func (p Path) Steps() ([]Step, error) {
 	var steps []Step
 	rest := string(p)
@@ -119,7 +120,8 @@ func bracket(s string) (Step, string, error) {
 	return Step{Kind: StepIndex, Index: int(i)}, rest, nil
 }
 
-// closingQuote is where the JSON string that s begins with ends, or -1.
+// closingQuote returns the index of the closing quote of the JSON string that s
+// begins with, or -1.
 func closingQuote(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
@@ -132,12 +134,12 @@ func closingQuote(s string) int {
 	return -1
 }
 
-// quote is s as a JSON string, without the escapes that are for HTML.
+// quote returns s as a JSON string, without HTML escapes.
 func quote(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(s); err != nil { // a string always encodes
+	if err := e.Encode(s); err != nil { // cannot happen for a string
 		return strconv.Quote(s)
 	}
 	return strings.TrimSuffix(b.String(), "\n")

@@ -17,15 +17,15 @@ var (
 	typeRaw      = reflect.TypeFor[json.RawMessage]()
 )
 
-// member is a field of the schema and where its value goes in the struct.
+// member is a field of the schema and the place of its value in the struct.
 type member struct {
 	Field
 	index   []int    // for reflect.Value.FieldByIndex
 	members []member // of a block
 }
 
-// SchemaOf reads the schema of a configuration from the tags of the struct
-// that v is, or points to:
+// SchemaOf reads the schema of a configuration from the tags of the struct that
+// v is or points to:
 //
 //	berth:"name"       the name; berth:"-" leaves the field out; every exported field needs one of them
 //	doc:"..."          what it is for
@@ -38,14 +38,15 @@ type member struct {
 // (both: any JSON value), slices, maps with string keys and pointers to these
 // (nil when absent) are attributes. Structs and pointers to structs are nested
 // blocks, slices of structs repeated blocks, maps of structs labeled blocks;
-// embedded structs lend their fields. An error is a bug in the plugin.
+// the fields of embedded structs belong to the outer struct. An error is a bug
+// in the plugin.
 func SchemaOf(v any) (Schema, error) {
 	k := knownOf(v)
-	// The caller may change what it gets, so nothing of it is shared.
+	// The caller may change the result, so it shares nothing.
 	return Schema{Fields: fieldsOf(k.members)}, k.err
 }
 
-// known is what has been read of a struct.
+// known is the schema of a struct that was read before.
 type known struct {
 	members []member
 	schema  Schema // shared: must not be changed
@@ -92,8 +93,8 @@ func membersOf(v any) ([]member, error) {
 	return structMembers(t, nil, nil)
 }
 
-// structMembers reads the fields of t. above are the structs that t is in,
-// index is where t is embedded.
+// structMembers reads the fields of t. above are the structs that t is nested
+// in. index is where t is embedded.
 func structMembers(t reflect.Type, above []reflect.Type, index []int) (ms []member, err error) {
 	if slices.Contains(above, t) {
 		return nil, fmt.Errorf("%s contains itself: a schema has an end", t)
@@ -166,7 +167,8 @@ func flag(sf reflect.StructField, name string) (bool, error) {
 	return v, nil
 }
 
-// typeOf is the type of a field, and the struct of its block if it is one.
+// typeOf returns the type of a field and, if it is a block, the struct of the
+// block.
 func typeOf(t reflect.Type) (Type, reflect.Type, error) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -8,43 +8,43 @@ import (
 	"strings"
 )
 
-// Limits of a schema that [Schema.Check] accepts. They bound what a plugin can
-// make the host do; no honest configuration comes near.
+// Limits of a schema that [Schema.Check] accepts. They limit the work that a
+// plugin can cause in the host, and are far above any real configuration.
 const (
-	maxDepth  = 16  // blocks in blocks, or lists in lists
+	maxDepth  = 16  // blocks in blocks or lists in lists
 	maxFields = 512 // of one block
 )
 
-// Schema describes the configuration of a plugin. It travels in Describe as
-// JSON and holds nothing that JSON cannot. The zero value is a plugin that
-// takes no configuration.
+// Schema describes the configuration of a plugin. It is sent in Describe as
+// JSON, so it contains only values that JSON can express. The zero value is a
+// plugin without configuration.
 type Schema struct {
 	Fields []Field `json:"fields,omitempty"`
 }
 
 // Field is one attribute or block of a configuration.
 type Field struct {
-	// Name is how the field is written: lower case letters, digits and
-	// underscores, beginning with a letter.
+	// Name is the field's name: lower case letters, digits and underscores,
+	// beginning with a letter.
 	Name string `json:"name"`
 	Type Type   `json:"type"`
 	// Doc is one or more sentences for the reference and for messages.
 	Doc string `json:"doc,omitempty"`
-	// Default is what an absent attribute means, as the JSON value that could
-	// have been given. Empty: no default. Blocks have none.
+	// Default is the value of an absent attribute, as JSON. Empty: no default.
+	// Blocks have none.
 	Default json.RawMessage `json:"default,omitempty"`
 	// Required fields must be given; they have no default.
 	Required bool `json:"required,omitempty"`
 	// Secret values are kept out of every file, log and argument list.
 	Secret bool `json:"secret,omitempty"`
-	// Enum lists the strings that are allowed; empty: any. Also for the
+	// Enum lists the allowed strings; empty: any. It also applies to the
 	// elements of a list or map of strings.
 	Enum []string `json:"enum,omitempty"`
-	// Fields are those of the block; empty for attributes.
+	// Fields are the fields of a block; empty for attributes.
 	Fields []Field `json:"fields,omitempty"`
 }
 
-// Type is what a field holds, written as in HCL:
+// Type is the type of a field, written as in HCL:
 //
 //	string  bool  int  float
 //	duration              a string such as "90s" or "1h30m"
@@ -96,7 +96,7 @@ func (t Type) inner(prefix string) (Type, bool) {
 	return Type(rest), ok
 }
 
-// valid says whether t is a type of an attribute at the given depth.
+// valid reports whether t is a type of an attribute at the given depth.
 func (t Type) valid(depth int) bool {
 	if depth > maxDepth {
 		return false
@@ -115,7 +115,7 @@ func (t Type) valid(depth int) bool {
 	return false
 }
 
-// leaf is the innermost element type of t.
+// leaf returns the innermost element type of t.
 func (t Type) leaf() Type {
 	for {
 		e, ok := t.List()
@@ -129,7 +129,7 @@ func (t Type) leaf() Type {
 	}
 }
 
-// Field returns the field of that name, or nil.
+// Field returns the field with that name, or nil.
 func (s Schema) Field(name string) *Field {
 	for i := range s.Fields {
 		if s.Fields[i].Name == name {
@@ -144,8 +144,8 @@ func (f Field) Schema() Schema { return Schema{Fields: f.Fields} }
 
 var fieldName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 
-// Check reports everything that is wrong with a schema that came from
-// elsewhere: names, types, defaults that do not fit, fields twice. A schema
+// Check reports everything that is wrong with a schema from outside this
+// package: names, types, defaults that do not fit, duplicate fields. A schema
 // made by [SchemaOf] has passed it.
 func (s Schema) Check() error {
 	return errors.Join(s.check("", 0)...)

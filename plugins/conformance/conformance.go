@@ -1,6 +1,6 @@
-// Package conformance carries out the clauses of a contract's kit, under
-// go test and from the command line alike, so that a plugin in any language is
-// held to the same words as one in this tree.
+// Package conformance runs the clauses of a contract's kit, both under go test
+// and from the command line, so that the same clauses test plugins in any
+// language.
 //
 // It must not know any contract: the clauses are in the kits, such as
 // environmenttest.
@@ -21,28 +21,28 @@ import (
 )
 
 // Clause is one promise of a contract. S is what the kit tests: a plugin and
-// what it needs to be tried.
+// everything needed to test it.
 type Clause[S any] struct {
-	// Name says what holds, as a clause: "exit code is a result, not an error".
+	// Name states the promise, as a clause: "exit code is a result, not an
+	// error".
 	Name string
-	// Guards is the accident that the clause guards against.
+	// Guards is the accident that the clause prevents.
 	Guards string
-	// Time is how long the clause may take on a machine that is not busy, see
-	// Patience; 0 means ten seconds. A clause that takes longer has failed, and
-	// the next one begins.
+	// Time is how long the clause may take on an idle machine, see Patience; 0
+	// means ten seconds. A clause that takes longer has failed.
 	Time time.Duration
-	// Proof marks the clause that shows the plugin at work, doing what plugins of
-	// its kind are for. A plugin of which no such clause passed is not tested.
+	// Proof marks the clause that shows the plugin doing what plugins of its
+	// kind are for. A plugin that has passed no such clause counts as untested.
 	Proof bool
-	// Skip says why the clause does not apply to s; empty means that it does.
-	// Nil: it always applies.
+	// Skip returns why the clause does not apply to s, or an empty string if it
+	// does. If Skip is nil, the clause always applies.
 	Skip func(s S) string
-	// Run tries the clause. ctx ends with its time.
+	// Run tests the clause. ctx ends when its time is up.
 	Run func(ctx context.Context, t *T, s S)
 }
 
-// T is how a clause reports. Its methods are safe for concurrent use; Fatalf
-// must be called from the goroutine that runs the clause.
+// T is how a clause reports its result. Its methods are safe for concurrent
+// use. Fatalf must be called from the goroutine that runs the clause.
 type T struct {
 	mu       sync.Mutex
 	failures []string
@@ -50,7 +50,7 @@ type T struct {
 	cleanups []func()
 }
 
-// Errorf marks the clause as failed and goes on.
+// Errorf marks the clause as failed and continues.
 func (t *T) Errorf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +63,7 @@ func (t *T) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// Logf adds a line that is shown when the clause fails.
+// Logf adds a line that is shown if the clause fails.
 func (t *T) Logf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *T) TempDir() string {
 	return dir
 }
 
-// Status is how a clause went.
+// Status is the result of a clause.
 type Status string
 
 // The statuses.
@@ -97,20 +97,20 @@ const (
 	Skip Status = "skip"
 )
 
-// Result is one clause, tried.
+// Result is the result of one clause.
 type Result struct {
 	Clause string        `json:"clause"`
 	Guards string        `json:"guards"`
 	Status Status        `json:"status"`
 	Detail []string      `json:"detail,omitempty"` // what was wrong, or why it was skipped
-	Proof  bool          `json:"proof,omitempty"`  // the clause shows the plugin at work
-	Hung   bool          `json:"hung,omitempty"`   // it used up its time: no clause after it was tried
+	Proof  bool          `json:"proof,omitempty"`  // see Clause.Proof
+	Hung   bool          `json:"hung,omitempty"`   // it used up its time; no clause after it was run
 	Took   time.Duration `json:"took_ns"`
 }
 
-// Run tries the clauses on s, one after the other, and calls each with every
-// result as it is known. It stops at the first clause that uses up its time,
-// since those after it would wait for the same thing, and returns false.
+// Run tests the clauses on s, one after the other, and calls each with every
+// result. It stops at the first clause that uses up its time, because those
+// after it would probably hang too, and returns false.
 func Run[S any](ctx context.Context, s S, clauses []Clause[S], each func(Result)) bool {
 	for i := range clauses {
 		if ctx.Err() != nil {
@@ -124,7 +124,8 @@ func Run[S any](ctx context.Context, s S, clauses []Clause[S], each func(Result)
 	return true
 }
 
-// Only is the clauses whose name contains words, in any case; empty: all.
+// Only returns the clauses whose name contains words, ignoring case; empty:
+// all.
 func Only[S any](clauses []Clause[S], words string) (out []Clause[S]) {
 	for i := range clauses {
 		if strings.Contains(strings.ToLower(clauses[i].Name), strings.ToLower(words)) {
@@ -134,7 +135,7 @@ func Only[S any](clauses []Clause[S], words string) (out []Clause[S]) {
 	return out
 }
 
-// Test tries every clause as a subtest, up to the first one that uses up its
+// Test runs every clause as a subtest, up to the first one that uses up its
 // time.
 func Test[S any](t *testing.T, s S, clauses []Clause[S]) {
 	t.Helper()
@@ -220,9 +221,9 @@ func (t *T) clean() {
 	}
 }
 
-// inTime runs f in a goroutine of its own, which Fatalf may end, and says
-// whether it ended within limit and a moment more: a clause sees the end of its
-// context first.
+// inTime runs f in a goroutine of its own, which Fatalf may end. It reports
+// whether f ended within limit and a moment more, because a clause first sees
+// the end of its context.
 func inTime(limit time.Duration, f func()) bool {
 	done := make(chan struct{})
 	go func() {

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// Load is what the processes of a plugin come to: those that it started, with
-// their descendants, and itself.
+// Load describes the processes of a plugin: itself and those that it started,
+// with their descendants.
 type Load struct {
 	Processes int
-	// Running says that a thread of theirs has something to do, whether or not it
+	// Running means that one of their threads is runnable, whether or not it
 	// has a processor.
 	Running bool
 }
 
-// A plugin is looked at several times. It is at rest if it has nothing to do at
-// most of them.
+// A plugin is checked several times. It is at rest if it has nothing to do in
+// most of the checks.
 const (
 	looks    = 10
 	lookTime = 25 * time.Millisecond
 )
 
-// Calms fails the clause unless the plugin comes to rest within d, on a machine
-// that is not busy: as many processes as before at most, and nothing to do. A
-// call that is cancelled returns to the caller at once, whatever the plugin
-// does, so its end does not show that the plugin has stopped. A nil load shows
-// nothing: the plugin is in the process of the kit.
+// Calms fails the clause unless the plugin comes to rest within d on an idle
+// machine: it has at most as many processes as before, and nothing to do. A
+// cancelled call returns to the caller at once, whatever the plugin does, so
+// its return does not show that the plugin has stopped. If load is nil, the
+// plugin runs in the process of the kit, and Calms checks nothing.
 func (t *T) Calms(ctx context.Context, load func() Load, before Load, d time.Duration) {
 	if load == nil {
 		return

@@ -20,7 +20,7 @@ func Patience(d time.Duration) time.Duration {
 }
 
 func patience(d time.Duration, loadavg string, processors int) time.Duration {
-	last, _, _ := strings.Cut(loadavg, " ") // minute
+	last, _, _ := strings.Cut(loadavg, " ") // over the last minute
 	load, err := strconv.ParseFloat(last, 64)
 	if err != nil || !(load > float64(processors)) {
 		return d

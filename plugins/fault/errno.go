@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// Errno gives an error of the kernel its sentinel, so that what failed inside
-// can be told apart outside. An error that has one already, or that has none to
-// get, stays as it is.
+// Errno wraps an error of the kernel in its sentinel, so that callers outside
+// the sandbox can tell errors apart. An error that already has a sentinel, or
+// for which there is none, stays unchanged.
 func Errno(err error) error {
 	var no syscall.Errno
 	if err == nil || !errors.As(err, &no) || Sandbox.find(err) != nil {

@@ -1,11 +1,11 @@
-// Package fault carries the errors of the contracts across gRPC. It has every
-// sentinel, a vocabulary for each side (what plugins answer, and what sandboxd
-// answers), and the interceptors that encode and decode.
+// Package fault carries the errors of the contracts across gRPC. It defines
+// every sentinel, a vocabulary for each side (the answers of plugins and of
+// sandboxd), and the interceptors that encode and decode errors.
 //
-// Plugin authors do not need it: they return plain errors that wrap the
-// sentinels of agent, environment, verifier and sandbox, which are those here. It
-// must not know how anything is done, and no reason may exist that plugin.proto
-// or sandbox.proto does not list.
+// Plugin authors do not need it. They return plain errors that wrap the
+// sentinels of agent, environment, verifier and sandbox, which are the ones in
+// this package. It contains no other logic, and it must not have a reason that
+// plugin.proto or sandbox.proto does not list.
 package fault
 
 import (
@@ -14,20 +14,22 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// MaxMessage is the size of the largest message of a plugin, in bytes, both ways.
+// MaxMessage is the size of a plugin's largest message in either direction, in
+// bytes.
 const MaxMessage = 32 << 20
 
-// The sentinels of no contract in particular.
+// The sentinels that belong to no single contract.
 var (
-	// ErrInvalid is a message that makes no sense: an enumeration that is not
-	// given, JSON that is none.
+	// ErrInvalid means that a message is invalid: for example, an enumeration
+	// is not set, or a field is not valid JSON.
 	ErrInvalid = errors.New("invalid request")
-	// ErrUnknownPlugin means that the binary serves no plugin of that name.
+	// ErrUnknownPlugin means that the binary serves no plugin with that name.
 	ErrUnknownPlugin = errors.New("no such plugin in this binary")
-	// ErrPanic is a bug in the plugin that this call met; other calls go on.
+	// ErrPanic means that the call hit a bug in the plugin. Other calls
+	// continue.
 	ErrPanic = errors.New("bug in the plugin")
 	// ErrUnavailable means that the connection, or the process behind it, is
-	// gone. No plugin encodes it: gRPC itself says so.
+	// gone. Plugins never send it; gRPC itself reports it.
 	ErrUnavailable = errors.New("connection is gone")
 )
 
@@ -63,8 +65,8 @@ var (
 	ErrGone      = errors.New("connection to the sandbox is gone")
 )
 
-// Plugin is the vocabulary of plugin.proto. A row added here, and to the list in
-// that file, is all that a new sentinel needs.
+// Plugin is the vocabulary of plugin.proto. A new sentinel needs only a row
+// here and in the list in that file.
 var Plugin = &Vocabulary{gone: ErrUnavailable, reasons: []reason{
 	{ErrPanic, "PANIC", codes.Internal},
 	{ErrInvalid, "INVALID", codes.InvalidArgument},
@@ -99,7 +101,7 @@ var Sandbox = &Vocabulary{gone: ErrGone, reasons: []reason{
 	{ErrGone, "GONE", codes.Unavailable},
 }}
 
-// reason is one sentinel, its name on the wire, and the code beside it.
+// reason is one sentinel, its name in messages, and its gRPC code.
 type reason struct {
 	err  error
 	name string

@@ -11,25 +11,26 @@ import (
 )
 
 const (
-	// window is how far a sender may run ahead of a slow reader, in bytes. That it
-	// is fixed saves the pings by which gRPC would measure the network after each
-	// message: twice the system calls, and as many wake-ups of the other process.
+	// window is how far a sender may run ahead of a slow reader, in bytes. With
+	// a fixed size gRPC sends no pings to measure the network after each
+	// message. Those would double the system calls and wake up the other
+	// process as often.
 	window = 4 << 20
 
-	// workers carry out calls one after the other, with stacks that have grown
-	// already; a call that finds none of them idle gets a goroutine of its own.
+	// workers execute calls one after the other, on stacks that have already
+	// grown. If all are busy, a call gets a goroutine of its own.
 	workers = 2
 )
 
-// ServerOptions is what every gRPC server of the contracts has: errors encoded,
-// panics of a call turned into errors of that call, the size of messages
-// bounded. panicked is told of each panic; it may be nil.
+// ServerOptions returns the options of every gRPC server of the contracts: it
+// encodes errors, turns a panic into an error of its call, and limits the size
+// of messages. panicked is called for each panic; it may be nil.
 func ServerOptions(panicked func(method string, value any, stack []byte)) []grpc.ServerOption {
 	if panicked == nil {
 		panicked = func(string, any, []byte) {}
 	}
 	guard := func(method string, err *error) {
-		if p := recover(); p != nil { // one attempt's bug must not end its neighbours
+		if p := recover(); p != nil { // a bug in one attempt must not end the others
 			panicked(method, p, debug.Stack())
 			*err = fmt.Errorf("%w: panic in %s: %v", ErrPanic, method, p)
 		}
@@ -50,14 +51,14 @@ func ServerOptions(panicked func(method string, value any, stack []byte)) []grpc
 	}
 }
 
-// DialOptions is what a connection to such a server is made with.
+// DialOptions returns the options of a connection to such a server.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(sizes...), grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
 	}
 }
 
-// Client is conn with its errors decoded and the size of messages bounded.
+// Client returns conn with decoded errors and limited message sizes.
 func Client(conn grpc.ClientConnInterface) grpc.ClientConnInterface { return decoding{conn} }
 
 type decoding struct{ conn grpc.ClientConnInterface }
@@ -79,14 +80,15 @@ func (d decoding) NewStream(ctx context.Context, desc *grpc.StreamDesc, method s
 type decodingStream struct {
 	grpc.ClientStream
 
-	caller context.Context // of the call: the stream's own ends with the stream
+	caller context.Context // context of the call; the stream's own context ends with the stream
 }
 
 func (s decodingStream) SendMsg(m any) error { return s.decode(s.ClientStream.SendMsg(m)) }
 
 func (s decodingStream) RecvMsg(m any) error { return s.decode(s.ClientStream.RecvMsg(m)) }
 
-// decode leaves io.EOF alone, by which gRPC means the end of the stream.
+// decode leaves io.EOF unchanged, because gRPC uses it for the end of the
+// stream.
 func (s decodingStream) decode(err error) error {
 	if errors.Is(err, io.EOF) {
 		return err

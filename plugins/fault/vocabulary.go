@@ -14,28 +14,28 @@ import (
 	"github.com/berth-eval/berth/plugins/config"
 )
 
-// Vocabulary is the sentinels that keep their identity across gRPC, in one
-// contract. The first of them that an error wraps is the one that travels.
+// Vocabulary lists the sentinels that keep their identity across gRPC in one
+// contract. If an error wraps several, the first in the list is sent.
 type Vocabulary struct {
 	reasons []reason
-	gone    error // the connection broke
+	gone    error // the error for a broken connection
 }
 
 const (
 	// domain marks our reasons in google.rpc.ErrorInfo.
 	domain = "berth"
-	// maxText is how much of an error's text travels, in bytes: it goes into a
-	// header, for which gRPC has limits of its own.
+	// maxText is how many bytes of an error's text are sent. The text goes into
+	// a header, and gRPC limits the size of headers.
 	maxText = 4 << 10
-	// clockStep is how much earlier than the caller's the other side's clock for
-	// the same deadline may ring.
+	// clockStep is how much earlier the other side's clock may reach the same
+	// deadline than the caller's.
 	clockStep = 100 * time.Millisecond
 )
 
-// Encode turns an error of a server into a status: the sentinel that it wraps
-// becomes a reason, and problems of a configuration become that of ErrBadConfig.
-// A status that the server got from somewhere else loses its code, which would
-// say something about this call that is not so. A nil error stays nil.
+// Encode turns an error of a server into a status. A sentinel that the error
+// wraps becomes a reason, and problems of a configuration become the reason of
+// ErrBadConfig. A status that the server got from another service loses its
+// code, because the code would be wrong for this call. A nil error stays nil.
 func (v *Vocabulary) Encode(err error) error {
 	if err == nil {
 		return nil
@@ -49,7 +49,7 @@ func (v *Vocabulary) Encode(err error) error {
 	}
 	if r := v.find(err); r != nil {
 		s, detailed := status.New(r.code, text).WithDetails(&errdetails.ErrorInfo{Reason: r.name, Domain: domain})
-		if detailed != nil { // cannot be: the code is not OK and the detail is a message
+		if detailed != nil { // always true: the code is not OK and the detail is a message
 			return status.Error(r.code, text)
 		}
 		return s.Err()
@@ -63,7 +63,7 @@ func (v *Vocabulary) Encode(err error) error {
 	return status.Error(codes.Unknown, text)
 }
 
-// find is the first reason whose sentinel err wraps; nil without one.
+// find returns the first reason whose sentinel err wraps, or nil.
 func (v *Vocabulary) find(err error) *reason {
 	for i := range v.reasons {
 		if errors.Is(err, v.reasons[i].err) {
@@ -73,7 +73,7 @@ func (v *Vocabulary) find(err error) *reason {
 	return nil
 }
 
-// sentinel is the error of a reason's name; nil without one.
+// sentinel returns the error for a reason's name, or nil.
 func (v *Vocabulary) sentinel(name string) error {
 	for _, r := range v.reasons {
 		if r.name == name {
@@ -83,9 +83,9 @@ func (v *Vocabulary) sentinel(name string) error {
 	return nil
 }
 
-// DecodeCall is Decode of an error of a call that was made with ctx. When ctx
-// has ended, that is what the error is: gRPC may call a deadline that the other
-// side saw first a cancel.
+// DecodeCall is Decode for an error of a call that was made with ctx. If ctx
+// has ended, it returns the error of ctx: gRPC may report a deadline as a
+// cancellation if the other side reached it first.
 func (v *Vocabulary) DecodeCall(ctx context.Context, err error) error {
 	switch code := status.Code(err); code {
 	case codes.Canceled, codes.DeadlineExceeded:
@@ -104,9 +104,9 @@ func (v *Vocabulary) DecodeCall(ctx context.Context, err error) error {
 	return v.Decode(err)
 }
 
-// Decode gives the sentinel back that Encode put away, with the other side's own
-// text. A server in another language may send only the code. What is no status
-// stays as it is.
+// Decode restores the sentinel that Encode sent, with the other side's own
+// text. A server in another language may send only the code. An error that is
+// not a status stays unchanged.
 func (v *Vocabulary) Decode(err error) error {
 	if err == nil {
 		return nil
@@ -140,8 +140,8 @@ func (v *Vocabulary) Decode(err error) error {
 	}
 }
 
-// Parts is an error as the name of its reason, if it has one, and its text, for a
-// message that holds several errors. Both are empty for no error.
+// Parts returns the name of an error's reason, if it has one, and its text, for
+// a message that holds several errors. Both are empty for a nil error.
 func (v *Vocabulary) Parts(err error) (name, text string) {
 	if err == nil {
 		return "", ""
@@ -152,7 +152,7 @@ func (v *Vocabulary) Parts(err error) (name, text string) {
 	return "", err.Error()
 }
 
-// Join is the error that Parts took apart.
+// Join returns the error that Parts split.
 func (v *Vocabulary) Join(name, text string) error {
 	if text == "" {
 		return nil
@@ -163,7 +163,8 @@ func (v *Vocabulary) Join(name, text string) error {
 	return errors.New(text)
 }
 
-// remote is an error of the other side: its text, and what it wrapped there.
+// remote is an error of the other side: its text and the sentinel that it
+// wrapped there.
 type remote struct {
 	text string
 	is   error

@@ -5,14 +5,15 @@ import (
 	"github.com/berth-eval/berth/plugins/proto/v1/modelpb"
 )
 
-// EndpointToProto is e as it travels.
+// EndpointToProto converts e to its message.
 func EndpointToProto(e Endpoint) *modelpb.ModelEndpoint {
 	return &modelpb.ModelEndpoint{
 		Host: e.Host, HostUrl: e.HostURL, Inside: e.Inside, Token: e.Token, Dialect: string(e.Dialect), Name: e.Name, ParametersJson: e.Parameters,
 	}
 }
 
-// EndpointFromProto is the endpoint that p says, or a fault of the message.
+// EndpointFromProto converts p to an endpoint, or returns an error if p is
+// invalid.
 func EndpointFromProto(p *modelpb.ModelEndpoint) (Endpoint, error) {
 	parameters, err := wire.JSON("parameters of model "+p.GetName(), p.GetParametersJson())
 	if err == nil && p.GetDialect() == "" {
@@ -24,12 +25,13 @@ func EndpointFromProto(p *modelpb.ModelEndpoint) (Endpoint, error) {
 	}, err
 }
 
-// InfoToProto is i as it travels.
+// InfoToProto converts i to its message.
 func InfoToProto(i Info) *modelpb.ModelInfo {
 	return &modelpb.ModelInfo{Dialect: string(i.Dialect), Name: i.Name}
 }
 
-// InfoFromProto is the model that p says, or a fault of the message.
+// InfoFromProto converts p to the description of a model, or returns an error
+// if p is invalid.
 func InfoFromProto(p *modelpb.ModelInfo) (Info, error) {
 	if p.GetDialect() == "" {
 		return Info{}, wire.Invalid("model %q has no dialect", p.GetName())

@@ -1,5 +1,5 @@
-// Package model says how a plugin reaches a model: an endpoint of the core's
-// gateway, a token that lives as long as the turn, and what may be asked.
+// Package model defines how a plugin reaches a model: an endpoint of the core's
+// gateway, a token that is valid for one turn, and the parameters of requests.
 //
 // It must not know any provider's own library.
 package model
@@ -9,7 +9,7 @@ import "encoding/json"
 // Dialect is the wire format that an endpoint speaks.
 type Dialect string
 
-// The dialects. A plugin says in Check which of them it can speak.
+// The dialects. A plugin lists in Check those that it can speak.
 const (
 	DialectAnthropic  Dialect = "anthropic"   // Messages
 	DialectOpenAI     Dialect = "openai"      // Responses
@@ -18,19 +18,19 @@ const (
 	DialectScript     Dialect = "script"      // replies from a file; answers in every dialect
 )
 
-// Endpoint is one model as a plugin may use it. The provider's key is not in
-// it: the gateway holds that.
+// Endpoint is one model that a plugin may use. It does not contain the
+// provider's key, which only the gateway has.
 type Endpoint struct {
 	Host       string          `json:"host,omitempty"`       // base address on the host: "unix:/path" or "http://127.0.0.1:port"
 	HostURL    string          `json:"host_url,omitempty"`   // the same for clients that cannot use a socket: "http://127.0.0.1:port"; may be empty
-	Inside     string          `json:"inside,omitempty"`     // base URL inside the sandbox: "http://127.0.0.1:port"; empty: not offered there
-	Token      string          `json:"token,omitempty"`      // of this session only; dies with the turn
+	Inside     string          `json:"inside,omitempty"`     // base URL inside the sandbox: "http://127.0.0.1:port"; empty if there is none
+	Token      string          `json:"token,omitempty"`      // valid only in this session and until the turn ends
 	Dialect    Dialect         `json:"dialect"`              //
-	Name       string          `json:"name"`                 // as the provider knows the model
-	Parameters json.RawMessage `json:"parameters,omitempty"` // JSON object the experiment wants in each request
+	Name       string          `json:"name"`                 // the provider's name for the model
+	Parameters json.RawMessage `json:"parameters,omitempty"` // JSON object that the experiment sets in each request
 }
 
-// Info is what Check is told of a model before any endpoint exists.
+// Info is what Check gets to know of a model before any endpoint exists.
 type Info struct {
 	Dialect Dialect `json:"dialect"`
 	Name    string  `json:"name"`

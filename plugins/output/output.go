@@ -1,5 +1,5 @@
-// Package output keeps what a foreign program prints within bounds: the
-// beginning and the end of it, in a file and in memory, however much it is.
+// Package output limits the output of an external program: it keeps the
+// beginning and the end, in a file or in memory, however long the output is.
 //
 // It must not know what the output means, nor where it comes from.
 package output
@@ -13,31 +13,32 @@ import (
 	"sync"
 )
 
-// File is a writer that keeps the first Head and the last Tail bytes of what is
-// written, and a line between them that says how much was left out. It takes
-// everything, and fails only when the file does. Safe for concurrent use.
+// File is a writer that keeps the first Head and the last Tail bytes, and
+// writes a line between them that says how many bytes were left out. It accepts
+// any amount of data, and fails only if the underlying file fails. Safe for
+// concurrent use.
 type File struct {
 	mu    sync.Mutex
-	path  string         // of the file to be made, from Create
+	path  string         // of the file that Create will make
 	file  io.WriteCloser // nil: nothing was written yet
 	head  int64
 	total int64
-	size  int    // of the ring
-	tail  []byte // ring of the last bytes after the head, made when there are any
-	full  bool   // the ring has come around
-	next  int    // where the ring goes on
+	size  int    // of the ring, in bytes
+	tail  []byte // ring of the last bytes after the head, allocated when needed
+	full  bool   // the ring has wrapped around
+	next  int    // where the ring continues
 	err   error
 }
 
-// Bounds that fit the output of a test suite, in bytes.
+// Limits for the output of a test suite, in bytes.
 const (
 	DefaultHead = 8 << 20
 	DefaultTail = 1 << 20
 )
 
-// Create makes a File with the default bounds; it replaces a file of that name
-// and follows no link. A program that prints nothing leaves no file: there is one
-// from the first byte on.
+// Create returns a File with the default limits. It replaces a file with that
+// name and follows no link. The file is created with the first byte, so a
+// program that prints nothing leaves none.
 func Create(path string) (*File, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -45,7 +46,7 @@ func Create(path string) (*File, error) {
 	return &File{path: path, head: DefaultHead, size: DefaultTail}, nil
 }
 
-// open makes the file that Create promised.
+// open creates the file for Create.
 func (f *File) open() {
 	if f.file != nil || f.err != nil {
 		return
@@ -56,12 +57,13 @@ func (f *File) open() {
 	}
 }
 
-// New makes a File of w, which Close closes. head and tail are in bytes.
+// New makes a File that writes to w. Close closes w. head and tail are in
+// bytes.
 func New(w io.WriteCloser, head, tail int) *File {
 	return &File{file: w, head: int64(head), size: tail}
 }
 
-// Write keeps what belongs to the head or the tail. It reports len(p).
+// Write keeps the bytes that belong to the head or the tail. It returns len(p).
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +107,7 @@ func (f *File) ring(p []byte) {
 	}
 }
 
-// rest is what is in the ring, in order.
+// rest returns the contents of the ring, in order.
 func (f *File) rest() []byte {
 	if !f.full {
 		return f.tail
@@ -113,7 +115,7 @@ func (f *File) rest() []byte {
 	return append(append([]byte{}, f.tail[f.next:]...), f.tail[:f.next]...)
 }
 
-// Total is how many bytes were written.
+// Total returns how many bytes were written.
 func (f *File) Total() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,14 +143,13 @@ func (f *File) Close() error {
 	return errors.Join(f.err, f.file.Close())
 }
 
-// Tail is a writer that keeps the last bytes of what is written. Safe for
-// concurrent use.
+// Tail is a writer that keeps the last bytes. Safe for concurrent use.
 type Tail struct{ file File }
 
 // NewTail makes a Tail of size bytes.
 func NewTail(size int) *Tail { return &Tail{File{size: size}} }
 
-// Write reports len(p) and never fails.
+// Write returns len(p) and never fails.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.file.mu.Lock()
 	defer t.file.mu.Unlock()
@@ -157,7 +158,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what was kept, as valid UTF-8, with a note when there was more.
+// String returns the kept bytes as valid UTF-8, with a note if there were more.
 func (t *Tail) String() string {
 	t.file.mu.Lock()
 	defer t.file.mu.Unlock()
@@ -169,9 +170,10 @@ func (t *Tail) String() string {
 	return text
 }
 
-// Middle is s with its middle left out if it is longer than limit bytes: the
-// first and the last half of what may stay, whole characters, and a line
-// between them that says how much is missing. Invalid UTF-8 is replaced.
+// Middle shortens s if it is longer than limit bytes. It keeps half of limit
+// from the beginning and half from the end, in whole characters, with a line
+// between them that says how many bytes were left out. It replaces invalid
+// UTF-8.
 func Middle(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {

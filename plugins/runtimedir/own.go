@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Own is this user's folder in one that everybody can write to. It is made when
-// there is none.
+// Own returns this user's folder in a shared folder that every user can write
+// to. It makes the folder if there is none.
 func (f Finder) Own(shared string) (string, error) { return f.own(shared, false) }
 
-// own is berth-UID in a shared folder or, where somebody else has taken that
-// name, a folder with a random name. That is found again by its owner, so
-// nothing else must be remembered. With an error it returns the folder of ours
-// that cannot be used, if there is one.
+// own returns berth-UID in a shared folder or, if another user has taken that
+// name, a folder with a random name. It finds that folder again by its owner,
+// so nothing else must be stored. With an error it returns our folder that
+// cannot be used, if there is one.
 func (f Finder) own(shared string, sockets bool) (string, error) {
 	if err := safe(shared); err != nil {
 		return "", err
@@ -37,8 +37,8 @@ func (f Finder) own(shared string, sockets bool) (string, error) {
 	return dir, usable(dir, sockets)
 }
 
-// random is the first folder of ours whose name begins with prefix, or a new
-// one. Processes that make one at the same moment take the first by name.
+// random returns our first folder whose name begins with prefix, or a new one.
+// Processes that make one at the same moment all use the first by name.
 func random(shared, prefix string) (string, error) {
 	dir, err := firstOwned(shared, prefix)
 	if dir != "" || err != nil {
@@ -58,8 +58,8 @@ func random(shared, prefix string) (string, error) {
 	return dir, err
 }
 
-// firstOwned is the first folder of ours whose name begins with prefix; empty:
-// there is none.
+// firstOwned returns our first folder whose name begins with prefix, or an
+// empty string if there is none.
 func firstOwned(shared, prefix string) (string, error) {
 	entries, err := os.ReadDir(shared) // sorted
 	if err != nil {
@@ -73,12 +73,13 @@ func firstOwned(shared, prefix string) (string, error) {
 	return "", nil
 }
 
-// errTaken means that a name is in use for something that is not ours alone.
+// errTaken means that the name is in use for something that does not belong to
+// us alone.
 var errTaken = errors.New("it cannot be used")
 
-// Make makes dir, which may exist, and says what is wrong with it: it must be a
-// folder of ours, and no link to one, that nobody else can enter. Its parent must
-// be one in which nobody else can put something in its place.
+// Make makes dir, which may exist, and returns what is wrong with it. It must
+// be a folder of ours, not a link, that no other user can enter. No other user
+// may be able to replace it in its parent folder.
 func Make(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -89,7 +90,7 @@ func Make(dir string) error {
 	return nil
 }
 
-// owned says what keeps dir from being a folder of ours alone.
+// owned returns why dir is not a folder of ours that only we can enter.
 func owned(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -106,8 +107,8 @@ func owned(dir string) error {
 	return nil
 }
 
-// Ours says what keeps dir from being a folder of ours in which nobody else can
-// make or rename anything. Others may look into it.
+// Ours returns why dir is not a folder of ours in which only we can create or
+// rename files. Other users may read it.
 func Ours(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -127,12 +128,12 @@ func Ours(dir string) error {
 	return nil
 }
 
-// nobody is the owner of what belongs to no id of our user namespace, such as
-// the machine's root.
+// nobody is the owner of files whose owner has no id in our user namespace,
+// such as the machine's root.
 const nobody = 65534
 
-// safe says what keeps dir from being a folder in which what we make stays what
-// we made: others may make things in it only if it is sticky.
+// safe returns why other users could replace what we create in dir. They may be
+// able to write to dir only if it is sticky.
 func safe(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -157,8 +158,8 @@ func owner(info fs.FileInfo) int {
 	return int(st.Uid)
 }
 
-// usable makes dir and says what is wrong with it. sockets says that there will
-// be sockets and programs in it.
+// usable makes dir and returns what is wrong with it. sockets says that it will
+// contain sockets and programs.
 func usable(dir string, sockets bool) error {
 	switch {
 	case !filepath.IsAbs(dir):
@@ -183,7 +184,7 @@ func tooLong(dir string) error {
 	return fmt.Errorf("%s: the path has %d bytes, more than %d, too long for the sockets in it", dir, len(dir), MaxPath)
 }
 
-// Writable says whether a file can be written in dir, by writing one.
+// Writable checks that a file can be written in dir, by writing one.
 func Writable(dir string) error {
 	f, err := os.CreateTemp(dir, ".try-")
 	if err != nil {
@@ -193,11 +194,11 @@ func Writable(dir string) error {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
-// leastMiB is what a run needs for the program that is PID 1 in its sandboxes,
-// and a few attempts.
+// leastMiB is the space that a run needs for the program that is PID 1 in its
+// sandboxes, and for a few attempts.
 const leastMiB = 32
 
-// roomy says what keeps a run from going on in dir for long.
+// roomy returns why dir has too little space for a run.
 func roomy(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -209,14 +210,14 @@ func roomy(dir string) error {
 	return nil
 }
 
-// remote are the magic numbers (statfs) of file systems whose locks, sockets
-// or owners cannot be relied on.
+// remote are the magic numbers (statfs) of file systems whose locks, sockets or
+// owners are not reliable.
 var remote = map[int64]string{
 	0x6969: "NFS", 0xff534d42: "CIFS", 0xfe534d42: "SMB", 0x0bd00bd0: "Lustre", 0x47504653: "GPFS", 0x00c36400: "Ceph",
 	0x65735546: "FUSE", 0x01021997: "9p", 0x19830326: "BeeGFS", 0xaad7aaea: "PanFS", 0x20030528: "OrangeFS", 0x5346414f: "AFS",
 }
 
-// Local refuses a folder that is not there or not on this machine.
+// Local refuses a folder that does not exist or is not on this machine.
 func Local(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -228,15 +229,16 @@ func Local(dir string) error {
 	return nil
 }
 
-// InMemory says whether dir is on a file system in memory.
+// InMemory reports whether dir is on a file system in memory.
 func InMemory(dir string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(dir, &st) == nil && (st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC)
 }
 
-// kept says whether what a user leaves in /dev/shm outlives his sessions: logind
-// removes it after the last one (RemoveIPC, on by default) unless the user is
-// the system's, and a run may be no part of a session.
+// kept reports whether the files that a user leaves in /dev/shm outlive the
+// user's sessions. logind removes them after the last session (RemoveIPC, on by
+// default) unless the user is a system user, and a run may belong to no
+// session.
 func kept(uid int) bool {
 	_, err := os.Stat("/run/systemd/users")
 	return uid < 1000 || errors.Is(err, fs.ErrNotExist)

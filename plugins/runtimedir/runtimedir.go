@@ -1,15 +1,14 @@
-// Package runtimedir finds the folders in which Berth and its plugins keep what
-// must lie on this machine and belong to this user alone: sockets, locks,
+// Package runtimedir finds the folders for data of Berth and its plugins that
+// must be on this machine and belong to this user alone: sockets, locks,
 // control folders, records of sandboxes. It is the only place that knows where
-// they may be.
+// these folders may be.
 //
-// Folders that everybody can write to, such as /tmp, are shared with people who
-// may have been there first. So nothing in them is taken by its name: a folder
-// counts if it is a folder and no link, belongs to this user, is closed to
-// everybody else, and a file can be written in it. What does not count is passed
-// over for the next choice.
+// Folders that every user can write to, such as /tmp, may already contain
+// folders of other users. So a name in them proves nothing: a folder is used
+// only if it is not a link, belongs to this user, is closed to all other users,
+// and a file can be written in it. Otherwise the next choice is tried.
 //
-// It must not know what is kept in these folders, and removes nothing from them.
+// It must not know what these folders contain, and removes nothing from them.
 package runtimedir
 
 import (
@@ -19,56 +18,58 @@ import (
 	"path/filepath"
 )
 
-// Env names the folder to use instead of the usual ones.
+// Env is the variable that names the folder to use instead of the usual ones.
 const Env = "BERTH_RUNTIME_DIR"
 
-// MaxPath is how long the path of the folder may be, in bytes: an attempt's
-// folder in it adds 24, which makes the 60 that an attempt may have, so that its
-// sockets stay under 100.
+// MaxPath is the longest path of the folder, in bytes. An attempt's folder in
+// it adds 24, which makes the 60 that an attempt may have, so that the paths of
+// its sockets stay under 100.
 const MaxPath = 36
 
-// Finder finds the folders of a user. The zero value is of no use: see For.
+// Finder finds the folders of a user. The zero value cannot be used; see For.
 type Finder struct {
-	UID    int                 // as the machine knows it, which is not what os.Getuid says in every user namespace
+	UID    int                 // on the machine, which can differ from os.Getuid in a user namespace
 	Getenv func(string) string // of the process
-	// Memory and Temp are folders in memory and on a disk that everybody can
+	// Memory and Temp are folders, in memory and on a disk, that every user can
 	// write to.
 	Memory, Temp []string
 }
 
-// For is the finder of this machine for a user.
+// For returns the finder of this machine for a user.
 func For(uid int) Finder {
 	return Finder{UID: uid, Getenv: os.Getenv, Memory: []string{"/dev/shm"}, Temp: []string{"/tmp", "/var/tmp"}}
 }
 
-// Dir is [Finder.Dir] for the user of this process.
+// Dir calls [Finder.Dir] for the user of this process.
 func Dir() (string, error) { return For(os.Getuid()).Dir() }
 
-// Dirs is [Finder.Dirs] for the user of this process.
+// Dirs calls [Finder.Dirs] for the user of this process.
 func Dirs() []string { return For(os.Getuid()).Dirs() }
 
-// Lasting is [Finder.Lasting] for the user of this process.
+// Lasting calls [Finder.Lasting] for the user of this process.
 func Lasting() (string, error) { return For(os.Getuid()).Lasting() }
 
-// Disk is [Finder.Disk] for the user of this process.
+// Disk calls [Finder.Disk] for the user of this process.
 func Disk() string { return For(os.Getuid()).Disk() }
 
-// Dir is the folder for what runs now. It is the first that can be used of:
-// $BERTH_RUNTIME_DIR, which must be usable when it is set; berth in
+// Dir returns the folder for data of current runs. It is the first usable one
+// of: $BERTH_RUNTIME_DIR, which must be usable if it is set; berth in
 // $XDG_RUNTIME_DIR; a folder of this user in memory (/dev/shm);
 // $XDG_STATE_HOME/berth or ~/.local/state/berth; a folder of this user in
-// $TMPDIR, /tmp or /var/tmp. It is made when it does not exist.
+// $TMPDIR, /tmp or /var/tmp. Dir makes it if it does not exist.
 //
-// Its path is short enough for sockets, programs can be executed in it, it is on
-// a disk of this machine and, unless the user names it, has some space left. Memory is preferred: files that come and go on a
-// disk cost as much as all else that the core does.
+// Its path is short enough for sockets, programs can be executed in it, it is
+// on a disk of this machine and, unless the user names it, has some space left.
+// Memory is preferred, because on a disk creating and removing files costs as
+// much as everything else that the core does.
 func (f Finder) Dir() (string, error) {
 	dir, _, err := f.choose()
 	return dir, err
 }
 
-// Dirs are the folder of Dir and those before it that cannot be used any more,
-// since they are full, for example. What was made in them is still there.
+// Dirs returns the folder of Dir and the earlier choices that can no longer be
+// used, for example because they are full. They may still contain files of
+// earlier runs.
 func (f Finder) Dirs() []string {
 	dir, passed, err := f.choose()
 	if err == nil {
@@ -104,8 +105,8 @@ func (f Finder) choose() (dir string, passed []string, err error) {
 	return "", passed, fmt.Errorf("no runtime folder can be made: set %s to a short path of your own on a local disk: tried\n%w", Env, errors.Join(errs...))
 }
 
-// choices are the ways to a folder, best first. With an error they return the
-// folder that cannot be used, if there is one.
+// choices returns the functions that find a folder, best first. With an error
+// they return the folder that cannot be used, if there is one.
 func (f Finder) choices() []func() (string, error) {
 	all := []func() (string, error){
 		func() (string, error) {
@@ -133,8 +134,8 @@ func (f Finder) choices() []func() (string, error) {
 	return all
 }
 
-// Session is $XDG_RUNTIME_DIR when it is this user's. After su it is often that
-// of somebody else, whose folder must not be used even by root.
+// Session returns $XDG_RUNTIME_DIR if it belongs to this user. After su it
+// often belongs to another user, and not even root may use that one.
 func (f Finder) Session() (string, error) {
 	dir := f.Getenv("XDG_RUNTIME_DIR")
 	if dir == "" {
@@ -146,7 +147,7 @@ func (f Finder) Session() (string, error) {
 	return dir, nil
 }
 
-// state is the folder in the user's home.
+// state returns the folder in the user's home.
 func (f Finder) state() (string, error) {
 	state := f.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(state) {
@@ -154,7 +155,8 @@ func (f Finder) state() (string, error) {
 		if !filepath.IsAbs(home) {
 			return "", errors.New("HOME is not set")
 		}
-		// Before anything is made in it: it may be somebody else's, after su.
+		// Check this before making anything in it: after su it may belong to
+		// another user.
 		if err := Ours(home); err != nil {
 			return "", fmt.Errorf("HOME: %w", err)
 		}
@@ -173,10 +175,10 @@ func (f Finder) state() (string, error) {
 	return dir, usable(dir, true)
 }
 
-// Lasting is the folder for what all sessions and jobs of this user on this
-// machine must agree on, whatever their environment names for such things: what
-// they keep in one engine, for example. So it is in /tmp or /var/tmp, and only
-// where that cannot be it is the folder of Dir.
+// Lasting returns the folder for data that all sessions and jobs of this user
+// on this machine must share, for example what they keep in one engine,
+// whatever their environment variables say. So it is in /tmp or /var/tmp. If
+// that is impossible, it is the folder of Dir.
 func (f Finder) Lasting() (string, error) {
 	for _, shared := range f.Temp {
 		if dir, err := f.own(shared, false); err == nil {
@@ -186,8 +188,9 @@ func (f Finder) Lasting() (string, error) {
 	return f.Dir()
 }
 
-// Disk is a folder on a disk of this machine for what is too large for memory,
-// in $TMPDIR or /var/tmp; empty when there is none. Its path may be long.
+// Disk returns a folder on a disk of this machine, in $TMPDIR or /var/tmp, for
+// data that is too large for memory. It is empty if there is none. Its path may
+// be long.
 func (f Finder) Disk() string {
 	temps := []string{"/var/tmp"}
 	if t := f.Getenv("TMPDIR"); filepath.IsAbs(t) {

@@ -1,5 +1,5 @@
-// Package suggest finds, for a word that is not on a list, the one that was
-// probably meant. Every message about an unknown name ends with what it says.
+// Package suggest finds, for an unknown word, the known word that was probably
+// meant. Every message about an unknown name ends with its suggestion.
 //
 // It must not decide whether a name is known.
 package suggest
@@ -12,17 +12,17 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// longest is the longest word that is compared, in bytes: the time grows with
-// the square of it.
+// longest is the longest word that is compared, in bytes. The time grows with
+// the square of the length.
 const longest = 100
 
-// few is how many words a message lists.
+// few is the largest number of words that a message lists.
 const few = 12
 
-// Word is the word of known that is nearest to name, without regard to case;
-// empty when none is near. Of several the first wins.
+// Word returns the word of known that is nearest to name, ignoring case, or an
+// empty string if none is near. If several are equally near, the first wins.
 func Word(name string, known []string) string {
-	best, least := "", 1+min(3, (len(name)+1)/3) // one slip in two letters is another word
+	best, least := "", 1+min(3, (len(name)+1)/3) // with more than one mistake in two letters it is another word
 	for _, k := range known {
 		if len(name) > longest || len(k) > longest {
 			continue
@@ -34,9 +34,9 @@ func Word(name string, known []string) string {
 	return best
 }
 
-// Hint completes a message about a name that is unknown, as a sentence with a
-// space before it: " Did you mean …?", or all known words if they are few, or
-// nothing.
+// Hint returns a sentence, with a space before it, for the end of a message
+// about an unknown name: " Did you mean …?", or all known words if they are
+// few, or nothing.
 func Hint(name string, known []string) string {
 	if best := Word(name, known); best != "" {
 		return fmt.Sprintf(" Did you mean %q?", best)
@@ -63,8 +63,8 @@ func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// distance counts slips of the fingers: letters that are wrong, missing, too
-// many, or, once, swapped with their neighbor.
+// distance counts typing mistakes: letters that are wrong, missing or extra, or
+// swapped with their neighbor.
 func distance(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] == b[i] {

@@ -19,7 +19,7 @@ type Violation struct {
 	Message string `json:"message"`
 }
 
-// String is one line.
+// String returns the violation on one line.
 func (v Violation) String() string {
 	if v.Path == "" {
 		return v.Message
@@ -27,11 +27,11 @@ func (v Violation) String() string {
 	return v.Path + ": " + v.Message
 }
 
-// Parse reads a trajectory and reports every rule that it breaks; the
-// trajectory is nil if and only if there is one. It accepts what the format's
-// own validator accepts, with its leniency: numbers as text ("5"), whole
-// floats as integers, words as truth values, NaN. What was given in such a
-// way comes back in its proper type; a number that is not finite is left out.
+// Parse reads a trajectory and reports every rule that it breaks. The
+// trajectory is nil if and only if a rule is broken. Parse accepts what the
+// format's own validator accepts: numbers as text ("5"), whole floats as
+// integers, words as truth values, NaN. It returns such values in their proper
+// type, and leaves out numbers that are not finite.
 func Parse(data []byte) (*Trajectory, []Violation) {
 	var doc any
 	d := json.NewDecoder(bytes.NewReader(quoteNaN(data)))
@@ -64,8 +64,8 @@ func Validate(data []byte) []Violation {
 	return vs
 }
 
-// quoteNaN makes texts of the three words that Python writes for numbers which
-// JSON does not have.
+// quoteNaN quotes the three words that Python writes for numbers that JSON does
+// not have.
 func quoteNaN(data []byte) []byte {
 	if !bytes.Contains(data, []byte("NaN")) && !bytes.Contains(data, []byte("Infinity")) {
 		return data
@@ -102,8 +102,8 @@ func nonFinite(b []byte) string {
 	return ""
 }
 
-// validator walks a document and collects what is wrong with it. Each of its
-// methods returns the value in its proper type.
+// validator walks a document and collects its violations. Each of its methods
+// returns the value in its proper type.
 type validator struct{ found []Violation }
 
 func (v *validator) bad(path, format string, args ...any) {
@@ -116,15 +116,15 @@ type check func(path string, x any) any
 // field is one key of an object.
 type field struct {
 	required bool // must be there
-	nullable bool // may be null, which is the same as absent
+	nullable bool // may be null, which means absent
 	check    check
 }
 
 func req(c check) field { return field{required: true, check: c} }
 func opt(c check) field { return field{nullable: true, check: c} }
 
-// object validates a JSON object that has no other keys than these. Null values
-// of nullable keys are left out of the result, which is nil when x is no object.
+// object validates a JSON object that may have only these keys. The result
+// leaves out null values of nullable keys. It is nil if x is not an object.
 func (v *validator) object(path string, x any, fields map[string]field) map[string]any {
 	m, ok := x.(map[string]any)
 	if !ok {
@@ -179,7 +179,7 @@ func (v *validator) text(path string, x any) any {
 	return s
 }
 
-// free is an object of whatever the writer likes.
+// free accepts any object.
 func (v *validator) free(path string, x any) any {
 	if _, ok := x.(map[string]any); !ok {
 		v.bad(path, "must be an object, got %s", show(x))
@@ -188,7 +188,7 @@ func (v *validator) free(path string, x any) any {
 	return x
 }
 
-// digits is what could be a number, as text.
+// digits returns x as text if it could be a number.
 func digits(x any) string {
 	switch x := x.(type) {
 	case json.Number:
@@ -201,7 +201,7 @@ func digits(x any) string {
 	return ""
 }
 
-// integer takes whole numbers, also as floats, texts and truth values.
+// integer accepts whole numbers, also as floats, texts and truth values.
 func (v *validator) integer(path string, x any) any {
 	text := digits(x)
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -214,7 +214,7 @@ func (v *validator) integer(path string, x any) any {
 	return int64(0)
 }
 
-// atLeastZero takes whole numbers from 0 on.
+// atLeastZero accepts whole numbers from 0 on.
 func (v *validator) atLeastZero(path string, x any) any {
 	n := v.integer(path, x)
 	if i, ok := n.(int64); ok && i < 0 {
@@ -223,8 +223,8 @@ func (v *validator) atLeastZero(path string, x any) any {
 	return n
 }
 
-// number takes numbers, also as texts and truth values. One that is not finite
-// becomes nil.
+// number accepts numbers, also as texts and truth values. A number that is not
+// finite becomes nil.
 func (v *validator) number(path string, x any) any {
 	text := digits(x)
 	f, err := strconv.ParseFloat(text, 64)
@@ -238,8 +238,8 @@ func (v *validator) number(path string, x any) any {
 	return f
 }
 
-// logprob takes what number takes; one that is not finite, as of a token of
-// probability 0, becomes the least number.
+// logprob accepts what number accepts. A number that is not finite, such as
+// that of a token with probability 0, becomes the least number.
 func (v *validator) logprob(path string, x any) any {
 	if n := v.number(path, x); n != nil {
 		return n
@@ -247,7 +247,7 @@ func (v *validator) logprob(path string, x any) any {
 	return -math.MaxFloat64
 }
 
-// truth takes truth values, also as words and as 0 and 1.
+// truth accepts truth values, also as words and as 0 and 1.
 func (v *validator) truth(path string, x any) any {
 	switch strings.ToLower(fmt.Sprint(x)) {
 	case "true", "1", "1.0", "yes", "y", "on", "t":
@@ -260,7 +260,7 @@ func (v *validator) truth(path string, x any) any {
 	}
 }
 
-// word takes one of the texts allowed.
+// word accepts one of the allowed texts.
 func (v *validator) word(allowed ...string) check {
 	return func(path string, x any) any {
 		s, ok := x.(string)

@@ -15,7 +15,7 @@ var versions = []string{
 	"ATIF-v1.5", "ATIF-v1.6", "ATIF-v1.7", "ATIF-v1.8",
 }
 
-// agentOnly are the keys that a step has only when the agent made it.
+// agentOnly are the keys that only a step of the agent may have.
 var agentOnly = []string{"model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics"}
 
 func (v *validator) trajectory(path string, x any, embedded bool) any {
@@ -39,7 +39,7 @@ func (v *validator) trajectory(path string, x any, embedded bool) any {
 	return t
 }
 
-// sequence holds that there is a step and that their ids are 1, 2, 3, ….
+// sequence checks that there is a step and that the step ids are 1, 2, 3, ….
 func (v *validator) sequence(path string, x any) {
 	steps, ok := x.([]any)
 	if !ok {
@@ -109,7 +109,7 @@ func (v *validator) step(path string, x any) any {
 	return s
 }
 
-// answered holds that each observation with a call's id answers a call of the
+// answered checks that each observation with a call's id answers a call of the
 // same step.
 func (v *validator) answered(path string, s map[string]any) {
 	calls, _ := s["tool_calls"].([]any)
@@ -128,7 +128,7 @@ func (v *validator) answered(path string, s map[string]any) {
 	}
 }
 
-// effort is a text or a number.
+// effort accepts a text or a number.
 func (v *validator) effort(path string, x any) any {
 	switch x := x.(type) {
 	case string:
@@ -183,7 +183,7 @@ func (v *validator) subagentRef(path string, x any) any {
 	return r
 }
 
-// content is a text, or a list of parts.
+// content accepts a text or a list of parts.
 func (v *validator) content(path string, x any) any {
 	switch x.(type) {
 	case string:
@@ -267,8 +267,8 @@ var (
 	isoTime = regexp.MustCompile(`^(\d{2})(?::?(\d{2})(?::?(\d{2})(?:[.,]\d+)?)?)?(?:Z|[+-](\d{2})(?::?(\d{2})(?::?\d{2}(?:[.,]\d+)?)?)?)?$`)
 )
 
-// timestamp takes ISO 8601: a date, or a date and a time with any one
-// character between them, with or without a zone.
+// timestamp accepts ISO 8601: a date, or a date and a time with any one
+// character between them, with or without a time zone.
 func (v *validator) timestamp(path string, x any) any {
 	s, ok := x.(string)
 	if !ok || !validTimestamp(s) {

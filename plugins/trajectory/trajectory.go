@@ -1,9 +1,9 @@
-// Package trajectory is the record of what an agent did, in the Agent
-// Trajectory Interchange Format (ATIF): types, a validator that agrees with
-// the format's own, and a writer that makes a trajectory of steps.
+// Package trajectory records what an agent did, in the Agent Trajectory
+// Interchange Format (ATIF): types, a validator that agrees with the format's
+// own, and a writer that makes a trajectory from steps.
 //
-// It must not know any agent or model provider, and reads no file that is not
-// named to it.
+// It must not know any agent or model provider, and reads no file except those
+// that the caller names.
 package trajectory
 
 import (
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Versions of the format. One schema validates them all; Write uses the oldest
-// that can say what is written.
+// Versions of the format. One schema validates them all. Write uses the oldest
+// one that supports the contents.
 const (
 	Version      = "ATIF-v1.7"
 	VersionAudio = "ATIF-v1.8"
@@ -29,12 +29,12 @@ type Trajectory struct {
 	Steps         []Step          `json:"steps"` // at least one; step ids are 1…n
 	Notes         string          `json:"notes,omitempty"`
 	FinalMetrics  *FinalMetrics   `json:"final_metrics,omitempty"`
-	ContinuedRef  string          `json:"continued_trajectory_ref,omitempty"` // file that goes on from this one
+	ContinuedRef  string          `json:"continued_trajectory_ref,omitempty"` // file that continues this one
 	Extra         json.RawMessage `json:"extra,omitempty"`                    // a JSON object
 	Subagents     []Trajectory    `json:"subagent_trajectories,omitempty"`
 }
 
-// Agent says whose trajectory it is.
+// Agent describes the agent of a trajectory.
 type Agent struct {
 	Name            string            `json:"name"`
 	Version         string            `json:"version"`
@@ -43,7 +43,7 @@ type Agent struct {
 	Extra           json.RawMessage   `json:"extra,omitempty"`
 }
 
-// Source is who made a step.
+// Source says who made a step.
 type Source string
 
 // The sources. The zero value is not valid.
@@ -53,8 +53,8 @@ const (
 	Model  Source = "agent"
 )
 
-// Step is one message with what it led to. The fields from ModelName to
-// Metrics belong to steps of the agent only.
+// Step is one message and its results. The fields from ModelName to Metrics
+// belong to steps of the agent only.
 type Step struct {
 	StepID           int64           `json:"step_id"`             // 1…n; Write sets it
 	Timestamp        string          `json:"timestamp,omitempty"` // ISO 8601; see Stamp
@@ -66,8 +66,8 @@ type Step struct {
 	ToolCalls        []ToolCall      `json:"tool_calls,omitempty"`
 	Metrics          *Metrics        `json:"metrics,omitempty"`
 	Observation      *Observation    `json:"observation,omitempty"`
-	CopiedContext    bool            `json:"is_copied_context,omitempty"` // taken over from elsewhere, not made here
-	LLMCallCount     *int64          `json:"llm_call_count,omitempty"`    // 0: no model was asked
+	CopiedContext    bool            `json:"is_copied_context,omitempty"` // copied from elsewhere, not made in this step
+	LLMCallCount     *int64          `json:"llm_call_count,omitempty"`    // 0: no model call
 	Extra            json.RawMessage `json:"extra,omitempty"`
 }
 
@@ -79,12 +79,12 @@ type ToolCall struct {
 	Extra     json.RawMessage `json:"extra,omitempty"`
 }
 
-// Observation is what came back.
+// Observation holds the results of a step.
 type Observation struct {
 	Results []Result `json:"results"`
 }
 
-// Result is one answer of the world.
+// Result is one result.
 type Result struct {
 	SourceCallID string          `json:"source_call_id,omitempty"` // id of a tool call of the same step
 	Content      *Content        `json:"content,omitempty"`
@@ -92,7 +92,7 @@ type Result struct {
 	Extra        json.RawMessage `json:"extra,omitempty"`
 }
 
-// SubagentRef points at the trajectory of a subagent: embedded, by id, or in a
+// SubagentRef refers to the trajectory of a subagent: embedded, by id, or in a
 // file, by path. One of the two is set.
 type SubagentRef struct {
 	TrajectoryID   string          `json:"trajectory_id,omitempty"`
@@ -103,7 +103,7 @@ type SubagentRef struct {
 
 // Metrics are the model's usage for one step. Nil means not known.
 type Metrics struct {
-	PromptTokens       *int64          `json:"prompt_tokens,omitempty"` // cached ones included
+	PromptTokens       *int64          `json:"prompt_tokens,omitempty"` // includes cached ones
 	CompletionTokens   *int64          `json:"completion_tokens,omitempty"`
 	CachedTokens       *int64          `json:"cached_tokens,omitempty"`
 	CostUSD            *float64        `json:"cost_usd,omitempty"`
@@ -123,14 +123,14 @@ type FinalMetrics struct {
 	Extra            json.RawMessage `json:"extra,omitempty"`
 }
 
-// Content is a text, or parts when there is more than text. Parts that are not
-// nil win.
+// Content is a text, or parts if there is more than text. If Parts is not nil,
+// Text is ignored.
 type Content struct {
 	Text  string
 	Parts []Part
 }
 
-// Text makes a Content of a text.
+// Text makes a Content from a text.
 func Text(s string) Content { return Content{Text: s} }
 
 // Part is a piece of multimodal content.
@@ -150,17 +150,17 @@ const (
 	PartAudio PartType = "audio"
 )
 
-// PartSource is the file of an image or a sound.
+// PartSource is the file of an image or of audio.
 type PartSource struct {
 	MediaType   string   `json:"media_type"`
 	Path        string   `json:"path"`                   // relative to the trajectory's file, or a URL
-	DurationSec *float64 `json:"duration_sec,omitempty"` // of a sound
+	DurationSec *float64 `json:"duration_sec,omitempty"` // of audio
 }
 
 // Effort is a reasoning effort: a word, or a number in decimal.
 type Effort string
 
-// UnmarshalJSON takes a string or a number.
+// UnmarshalJSON accepts a string or a number.
 func (e *Effort) UnmarshalJSON(b []byte) error {
 	var s string
 	if json.Unmarshal(b, &s) == nil {
@@ -183,7 +183,7 @@ func (c Content) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c.Text)
 }
 
-// UnmarshalJSON takes a string or a list of parts.
+// UnmarshalJSON accepts a string or a list of parts.
 func (c *Content) UnmarshalJSON(b []byte) error {
 	if bytes.HasPrefix(bytes.TrimSpace(b), []byte("[")) {
 		c.Text, c.Parts = "", []Part{}
@@ -193,7 +193,7 @@ func (c *Content) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &c.Text)
 }
 
-// MarshalJSON writes a text part with its text, also when that is empty.
+// MarshalJSON writes a text part with its text even if that is empty.
 func (p Part) MarshalJSON() ([]byte, error) {
 	if p.Type == PartText {
 		return json.Marshal(struct {
@@ -223,5 +223,5 @@ func (c ToolCall) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(c))
 }
 
-// Stamp writes t as a timestamp of a step: UTC, to the millisecond.
+// Stamp returns t as a timestamp of a step: UTC, to the millisecond.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }

@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// ErrNoSteps means that there is nothing to write: a trajectory has a step.
+// ErrNoSteps means that there is nothing to write: a trajectory needs at least
+// one step.
 var ErrNoSteps = errors.New("trajectory has no steps")
 
-// New makes a trajectory of the steps that were recorded, also of those of an
-// agent that was killed. It numbers the steps, adds up the totals, and takes
-// out what the format does not allow, so that one odd step never loses the
-// rest; the violations say what was taken out. The steps themselves are not
-// changed. Fails with ErrNoSteps.
+// New makes a trajectory from recorded steps, also from those of an agent that
+// was killed. It numbers the steps, adds up the totals, and removes what the
+// format does not allow, so that one invalid step never loses the others. The
+// violations say what was removed. The given steps are not changed. Fails with
+// ErrNoSteps.
 func New(agent Agent, session string, steps []Step) (*Trajectory, []Violation, error) {
 	if len(steps) == 0 {
 		return nil, nil, ErrNoSteps
@@ -32,7 +33,7 @@ func New(agent Agent, session string, steps []Step) (*Trajectory, []Violation, e
 	return t, v.found, nil
 }
 
-// mend takes out of a step what the format does not allow.
+// mend removes from a step what the format does not allow.
 func (v *validator) mend(path string, s *Step) {
 	if !slices.Contains([]Source{System, User, Model}, s.Source) {
 		v.bad(path+".source", "was %q, taken as system", s.Source)
@@ -96,8 +97,8 @@ func (v *validator) mendObject(path string, raw *json.RawMessage) {
 	}
 }
 
-// total adds up the steps that were made here. A cost is unknown when that of
-// any step with a model's usage is.
+// total adds up the steps that were not copied. The cost is unknown if any step
+// with a model's usage has an unknown cost.
 func total(steps []Step) *FinalMetrics {
 	n := int64(len(steps))
 	f := &FinalMetrics{Steps: &n}
@@ -131,9 +132,9 @@ func add[N int64 | float64](sum **N, n *N) {
 
 var numberLists = regexp.MustCompile(`\[\n\s+(?:-?[0-9][0-9.eE+-]*,?\s+)+\]`)
 
-// Encode writes a trajectory: the schema version that its content needs, two
-// spaces of indent, lists of numbers on one line. A trajectory that breaks a
-// rule is an error that names the rules.
+// Encode writes a trajectory with the schema version that its content needs, an
+// indent of two spaces, and lists of numbers on one line. If the trajectory
+// breaks rules, it returns an error that names them.
 func Encode(t *Trajectory) ([]byte, error) {
 	c := *t
 	c.SchemaVersion = c.version()
@@ -150,7 +151,7 @@ func Encode(t *Trajectory) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
-// version is the oldest that can say what is in t.
+// version returns the oldest version that supports everything in t.
 func (t *Trajectory) version() string {
 	for i := range t.Steps {
 		s := &t.Steps[i]

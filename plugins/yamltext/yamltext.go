@@ -1,6 +1,6 @@
-// Package yamltext looks at YAML of strangers before a parser does.
+// Package yamltext checks YAML from untrusted sources before a parser reads it.
 //
-// It must not parse: what a text means is the parser's.
+// It must not parse the text; that is left to the parser.
 package yamltext
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// MaxDepth is how deep a text may nest. The memory that a parser takes grows
-// with the square of it: 200 KiB of brackets took 15 GB.
+// MaxDepth is how deep a text may nest. The memory that a parser uses grows
+// with the square of the depth: 200 KiB of brackets took 15 GB.
 const MaxDepth = 200
 
-// Check returns an error with the line where text nests deeper than MaxDepth:
-// by brackets, or by dashes on one line. Nesting by indentation is bounded by
-// the text's own size, which the caller bounds.
+// Check returns an error with the line where text nests deeper than MaxDepth,
+// by brackets or by dashes on one line. Nesting by indentation is limited by
+// the text's size, which the caller limits.
 func Check(text []byte) error {
 	open, dashes, line := 0, 0, 0
 	for _, t := range lexer.Tokenize(string(text)) {

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-eval/berth/plugins/fault"
 )
 
-// Serve serves until stop is called, which waits for the end. Errors that come
-// through the connection are those of the contracts again.
+// Serve serves until stop is called. stop waits for the end. Errors that come
+// through the connection are decoded to those of the contracts.
 func Serve(server *grpc.Server) (conn grpc.ClientConnInterface, stop func(), err error) {
 	l := bufconn.Listen(1 << 20)
 	client, err := grpc.NewClient("passthrough:inprocess", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -25,7 +25,7 @@ func Serve(server *grpc.Server) (conn grpc.ClientConnInterface, stop func(), err
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(l) // it ends with Stop
+		_ = server.Serve(l) // it returns after Stop
 	}()
 	return fault.Client(client), func() {
 		_ = client.Close()

@@ -1,5 +1,5 @@
-// Package servetest serves shims in process over real gRPC, with the
-// interceptors that a plugin and its host have.
+// Package servetest serves shims in process over real gRPC, with the same
+// interceptors as a plugin and its host.
 //
 // It is for tests of shims only.
 package servetest
@@ -13,8 +13,8 @@ import (
 	"github.com/berth-eval/berth/plugins/internal/inprocess"
 )
 
-// Dial serves what register registers until the test ends, and returns a
-// connection to it.
+// Dial serves the services that register registers until the test ends, and
+// returns a connection to them.
 func Dial(t *testing.T, register func(*grpc.Server)) grpc.ClientConnInterface {
 	t.Helper()
 	server := grpc.NewServer(fault.ServerOptions(nil)...)

@@ -1,6 +1,6 @@
-// Package wire has what every gRPC shim of a contract needs to convert values:
-// words and enumerations, times, text that is valid, and the faults that a shim
-// itself can find.
+// Package wire contains what every gRPC shim of a contract needs to convert
+// values: words and enumerations, times, valid text, and the errors that a shim
+// itself can detect.
 //
 // It must not know any contract, nor build servers or clients.
 package wire
@@ -18,26 +18,26 @@ import (
 // MaxLine is the size of the longest log line in one message, in bytes.
 const MaxLine = 64 << 10
 
-// Invalid is an ErrInvalid that says what is wrong.
+// Invalid returns an ErrInvalid that says what is wrong.
 func Invalid(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", fault.ErrInvalid, fmt.Sprintf(format, a...))
 }
 
-// Pair is one word of Go and its number on the wire.
+// Pair is one word in Go and its number in messages.
 type Pair[G ~string, P ~int32] struct {
 	Word   G
 	Number P
 }
 
-// Enum is a vocabulary. Zero on the wire, and a word that is not in it, are
-// faults, never defaults.
+// Enum maps words to numbers. A zero in a message, and a number that is not in
+// the list, are errors, never defaults.
 type Enum[G ~string, P ~int32] struct {
 	Name  string // for messages: "role"
 	Pairs []Pair[G, P]
 }
 
-// To is the number of word; 0 for one that is not in the vocabulary, which the
-// other side refuses.
+// To returns the number of word. It returns 0 for a word that is not in the
+// list, and the other side refuses that.
 func (e Enum[G, P]) To(word G) P {
 	for _, p := range e.Pairs {
 		if p.Word == word {
@@ -47,7 +47,7 @@ func (e Enum[G, P]) To(word G) P {
 	return 0
 }
 
-// From is the word of number, or an ErrInvalid.
+// From returns the word of number, or an ErrInvalid.
 func (e Enum[G, P]) From(number P) (G, error) {
 	for _, p := range e.Pairs {
 		if p.Number == number {
@@ -60,8 +60,8 @@ func (e Enum[G, P]) From(number P) (G, error) {
 	return "", Invalid("%s %d is not known", e.Name, number)
 }
 
-// Millis is d in milliseconds, rounded away from zero: a limit must not become
-// 0, which means none.
+// Millis returns d in milliseconds, rounded away from zero: a limit must not
+// become 0, which means no limit.
 func Millis(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	switch rest := d - time.Duration(ms)*time.Millisecond; {
@@ -73,19 +73,21 @@ func Millis(d time.Duration) int64 {
 	return ms
 }
 
-// Duration is ms milliseconds; what does not fit is the longest there is.
+// Duration returns ms milliseconds as a duration. A value that does not fit
+// becomes the longest duration.
 func Duration(ms int64) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Millisecond)
 	return time.Duration(max(-most, min(most, ms))) * time.Millisecond
 }
 
-// Text is s with every byte that is not UTF-8 replaced: gRPC refuses to send it.
+// Text replaces every byte of s that is not UTF-8, because gRPC refuses to send
+// it.
 func Text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// Texts is Text for each of list.
+// Texts applies Text to each element of list.
 func Texts(list []string) []string { return Each(list, Text) }
 
-// TextMap is Text for each value of m, and each key.
+// TextMap applies Text to each key and value of m.
 func TextMap(m map[string]string) map[string]string {
 	if m == nil {
 		return nil
@@ -97,8 +99,8 @@ func TextMap(m map[string]string) map[string]string {
 	return out
 }
 
-// Lines cuts a line into pieces of at most MaxLine bytes, whole characters
-// each, without a line's end. An empty line is one piece.
+// Lines cuts a line into pieces of at most MaxLine bytes. It does not split
+// characters and removes the line end. An empty line is one piece.
 func Lines(line string) []string {
 	line = Text(strings.TrimRight(line, "\r\n"))
 	var pieces []string
@@ -112,7 +114,7 @@ func Lines(line string) []string {
 	return append(pieces, line)
 }
 
-// JSON checks that raw is one JSON value or empty; name is for the message.
+// JSON checks that raw is empty or one JSON value. name is used in the error.
 func JSON(name string, raw []byte) (json.RawMessage, error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -135,7 +137,7 @@ func Each[A, B any](list []A, f func(A) B) []B {
 	return out
 }
 
-// EachErr converts a list and stops at the first fault; nil stays nil.
+// EachErr converts a list and stops at the first error; nil stays nil.
 func EachErr[A, B any](list []A, f func(A) (B, error)) ([]B, error) {
 	if list == nil {
 		return nil, nil
@@ -163,8 +165,8 @@ func Values[A, B any](m map[string]A, f func(A) B) map[string]B {
 	return out
 }
 
-// ValuesErr converts the values of a map and stops at the first fault, which
-// gets the key in front; nil stays nil.
+// ValuesErr converts the values of a map and stops at the first error, which it
+// prefixes with the key; nil stays nil.
 func ValuesErr[A, B any](m map[string]A, f func(A) (B, error)) (map[string]B, error) {
 	if m == nil {
 		return nil, nil

@@ -1,5 +1,5 @@
-// Package wiretest checks converters: a field that is added to a message and
-// forgotten in a converter fails its round trip.
+// Package wiretest checks converters: the round trip fails if a field is added
+// to a message and forgotten in a converter.
 //
 // It is for tests of shims only.
 package wiretest
@@ -16,12 +16,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Words gives each vocabulary a valid word: fill cannot make one up.
+// Words gives each vocabulary a valid word, because fill cannot invent one.
 type Words map[reflect.Type]string
 
-// RoundTrip fills a G, field by field, with values that are not zero and all
-// differ, and wants it back unchanged from the wire; then the same for the
-// message, so that no field of it is left unread.
+// RoundTrip fills a G with different non-zero values in all fields, converts it
+// to a message and back, and checks that it is unchanged. Then it does the same
+// for the message, so that every field of it must be read.
 func RoundTrip[G any, P proto.Message](t *testing.T, words Words, to func(G) P, from func(P) (G, error)) {
 	t.Helper()
 	var in G
@@ -50,7 +50,7 @@ func RoundTrip[G any, P proto.Message](t *testing.T, words Words, to func(G) P, 
 	}
 }
 
-// over sends a message through its bytes.
+// over encodes and decodes a message.
 func over[P proto.Message](t *testing.T, m P) P {
 	t.Helper()
 	b, err := proto.Marshal(m)
@@ -67,13 +67,13 @@ func over[P proto.Message](t *testing.T, m P) P {
 	return out
 }
 
-// fill sets every exported field of v to a value that is not zero, distinct
-// where the type has enough of them.
+// fill sets every exported field of v to a non-zero value. The values differ if
+// the type has enough of them.
 func fill(t *testing.T, v reflect.Value, words Words, n *int64) {
 	t.Helper()
 	*n++
 	switch v.Interface().(type) {
-	case time.Duration: // on the wire in milliseconds
+	case time.Duration: // sent in milliseconds
 		v.SetInt(*n * int64(time.Millisecond))
 		return
 	case json.RawMessage:
@@ -172,7 +172,7 @@ func scalar(f protoreflect.FieldDescriptor, n *int64) protoreflect.Value {
 	switch f.Kind() {
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString(fmt.Sprintf("s%d", *n))
-	case protoreflect.BytesKind: // of JSON where JSON is wanted
+	case protoreflect.BytesKind: // JSON, for fields that need it
 		return protoreflect.ValueOfBytes(fmt.Appendf(nil, "%d", *n))
 	case protoreflect.BoolKind:
 		return protoreflect.ValueOfBool(true)

@@ -6,10 +6,10 @@ import (
 	"net/http"
 )
 
-// anthropic is Anthropic's Messages.
+// anthropic speaks Anthropic's Messages API.
 type anthropic struct{}
 
-// anthropicVersion is the one version of the API that there is.
+// anthropicVersion is the only version of the API.
 const anthropicVersion = "2023-06-01"
 
 func (anthropic) path(string) string { return "/v1/messages" }
@@ -26,9 +26,9 @@ func (anthropic) request(name string, r Request) map[string]any {
 	}
 	var messages []object
 	for i := range r.Messages {
-		// The provider caches what stands before a mark. Two are enough: what
-		// the last request wrote is read, and the next one reads what this one
-		// writes.
+		// The provider caches what precedes a mark. Two marks are enough: this
+		// request reads the cache that the last one wrote, and writes the cache
+		// for the next one.
 		messages = append(messages, anthropicMessage(&r.Messages[i], i >= len(r.Messages)-3))
 	}
 	q := object{"model": name, "max_tokens": limit, "messages": messages}
@@ -68,7 +68,7 @@ func anthropicMessage(m *Message, recent bool) object {
 	if m.Text != "" || len(blocks) == 0 && len(m.Calls) == 0 {
 		text := m.Text
 		if text == "" {
-			text = "(nothing)" // an empty block is refused
+			text = "(nothing)" // the API refuses an empty block
 		}
 		blocks = append(blocks, object{"type": "text", "text": text})
 	}
@@ -129,7 +129,7 @@ func (anthropic) reply(body []byte) (Reply, error) {
 	return r, nil
 }
 
-// sum adds up what is known; nil when the first is not.
+// sum adds up the known values. It is nil if the first is unknown.
 func sum(first *int64, more ...*int64) *int64 {
 	if first == nil {
 		return nil

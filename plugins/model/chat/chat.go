@@ -1,12 +1,12 @@
-// Package chat is a narrow way to talk to a model through the endpoint that the
-// core gives to a plugin: one question, one whole reply, whatever dialect the
-// endpoint speaks.
+// Package chat is a small client for a model, through the endpoint that the
+// core gives to a plugin: one request, one complete reply, in any dialect of
+// the endpoint.
 //
 //	m, err := chat.Dial(setup.Models["default"])
 //	reply, err := m.Ask(ctx, chat.Request{Messages: []chat.Message{{Role: chat.User, Text: "…"}}})
 //
-// It must not hold a provider's key, know a price, stream, or use a vendor's
-// own library: metering, budgets and pace are the gateway's.
+// It must not hold a provider's key, know a price, stream, or use a provider's
+// own library. The gateway does metering, budgets and rate limits.
 package chat
 
 import (
@@ -18,34 +18,35 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Model answers. One value may be used from several goroutines.
+// Model answers requests. One value may be used from several goroutines.
 type Model interface {
-	// Ask sends a conversation and returns the reply to it. What may pass on a
-	// second try is tried again, until ctx ends or the tries are used up. Fails
-	// with ErrTooLong, ErrUnavailable or ErrRefused.
+	// Ask sends a conversation and returns the reply to it. It retries
+	// temporary errors until ctx ends or the tries are used up. Fails with
+	// ErrTooLong, ErrUnavailable or ErrRefused.
 	Ask(ctx context.Context, r Request) (Reply, error)
 }
 
-// What Ask fails with, beside the end of its context.
+// The errors of Ask, in addition to the end of its context.
 var (
-	// ErrTooLong: the conversation does not fit into the model's context.
+	// ErrTooLong means that the conversation does not fit into the model's
+	// context.
 	ErrTooLong = errors.New("the conversation is too long for the model")
-	// ErrUnavailable: the model could not be reached, or gave no usable answer,
-	// after all tries. It is also agent.ErrModel.
+	// ErrUnavailable means that the model could not be reached, or gave no
+	// usable answer, after all tries. It is also agent.ErrModel.
 	ErrUnavailable = &modelError{"the model gives no answer"}
-	// ErrRefused: the endpoint will not answer this request, however often it
-	// is asked: the token is no longer good, a budget is spent, or the request
-	// makes no sense to it. It is also agent.ErrModel.
+	// ErrRefused means that retrying cannot help: the token is no longer valid,
+	// a budget is spent, or the endpoint rejects the request as invalid. It is
+	// also agent.ErrModel.
 	ErrRefused = &modelError{"the model refuses the request"}
 )
 
-// modelError is an error that the core counts as the model's.
+// modelError is an error that the core attributes to the model.
 type modelError struct{ text string }
 
 func (e *modelError) Error() string { return e.text }
 func (e *modelError) Unwrap() error { return agent.ErrModel }
 
-// Role is who said a message.
+// Role is the author of a message.
 type Role string
 
 // The roles. The zero value is not valid.
@@ -54,25 +55,25 @@ const (
 	Assistant Role = "assistant"
 )
 
-// Request is a conversation that waits for a reply.
+// Request is a conversation to reply to.
 type Request struct {
-	System   string // instructions that stand above the conversation; may be empty
+	System   string // instructions before the conversation; may be empty
 	Messages []Message
 	Tools    []Tool
-	// Effort is how hard the model should think, in the provider's own word
-	// ("low", "high"); empty leaves it to the provider.
+	// Effort is how hard the model should think, in the provider's own terms
+	// ("low", "high"). Empty leaves it to the provider.
 	Effort string
-	// MaxTokens bounds the reply; 0 leaves it to the provider, or is
-	// DefaultMaxTokens where the dialect wants a number.
+	// MaxTokens limits the reply. 0 leaves it to the provider, or means
+	// DefaultMaxTokens in dialects that need a number.
 	MaxTokens   int64
 	Temperature *float64 // nil leaves it to the provider
 }
 
-// DefaultMaxTokens is the bound of a reply in dialects that want one.
+// DefaultMaxTokens is the limit of a reply in dialects that need one.
 const DefaultMaxTokens = 16384
 
-// Message is one part of a conversation. Calls belong to the assistant's, and
-// Results and Images to the user's.
+// Message is one message of a conversation. Calls belong to the assistant, and
+// Results and Images to the user.
 type Message struct {
 	Role    Role
 	Text    string
@@ -87,7 +88,7 @@ type Image struct {
 	Data      []byte
 }
 
-// Tool is what the model may call.
+// Tool is a tool that the model may call.
 type Tool struct {
 	Name        string
 	Description string
@@ -98,9 +99,9 @@ type Tool struct {
 type Call struct {
 	ID        string
 	Name      string
-	Arguments json.RawMessage // as the model wrote them: may be no valid JSON
-	// Signature is what some providers want to have back with the call; to be
-	// kept as it is. Empty without.
+	Arguments json.RawMessage // as the model wrote them; may be invalid JSON
+	// Signature is a value that some providers need back with the call,
+	// unchanged. Empty for other providers.
 	Signature string
 }
 
@@ -114,35 +115,35 @@ type Result struct {
 // Stop is why a reply ended.
 type Stop string
 
-// The reasons. What a provider says beyond them is Done.
+// The reasons. Any other reason of a provider becomes Done.
 const (
 	Done    Stop = "done"
-	Length  Stop = "length"  // cut off at MaxTokens or at the model's own bound
-	Refused Stop = "refused" // the model, or a filter, would not answer
+	Length  Stop = "length"  // cut off at MaxTokens or at the model's own limit
+	Refused Stop = "refused" // the model or a filter refused to answer
 )
 
-// Reply is what the model said.
+// Reply is the model's reply.
 type Reply struct {
 	Text     string
-	Thinking string // what the provider shows of it
+	Thinking string // as far as the provider shows it
 	Calls    []Call
 	Stop     Stop
-	Model    string // as the provider names it
+	Model    string // the provider's name for it
 	Usage    Usage
 	Tries    int // requests that were sent for it, at least 1
 }
 
-// Usage is what the provider says that a reply used, in tokens. Nil means that
-// it did not say.
+// Usage is the number of tokens that a reply used, as reported by the provider.
+// Nil means that it reported none.
 type Usage struct {
-	Input     *int64 // with Cached
-	Cached    *int64 // of Input
-	Output    *int64 // with Reasoning
-	Reasoning *int64 // of Output
+	Input     *int64 // includes Cached
+	Cached    *int64 // part of Input
+	Output    *int64 // includes Reasoning
+	Reasoning *int64 // part of Output
 }
 
-// Dialects are those that a client here speaks, the most usual first: what a
-// plugin says in its Needs.
+// Dialects returns the dialects that a client here speaks, the most common
+// first. A plugin lists them in its Needs.
 func Dialects() []model.Dialect {
 	return []model.Dialect{model.DialectOpenAIChat, model.DialectAnthropic, model.DialectOpenAI, model.DialectGemini}
 }

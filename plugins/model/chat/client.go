@@ -18,11 +18,11 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// maxReply is how large a reply may be, in bytes.
+// maxReply is the largest size of a reply, in bytes.
 const maxReply = 32 << 20
 
-// Tries and pauses of a request that may pass on a second try. The gateway
-// keeps pace with the provider; this is for what comes through all the same.
+// Tries and pauses of a request that is retried. The gateway keeps to the
+// provider's rate limits; these handle the errors that still occur.
 const (
 	maxTries   = 6
 	firstPause = 500 * time.Millisecond
@@ -41,7 +41,7 @@ type Client struct {
 
 var _ Model = (*Client)(nil)
 
-// dialect turns conversations into requests, and answers into replies.
+// dialect turns conversations into requests and answers into replies.
 type dialect interface {
 	path(name string) string
 	authorize(h http.Header, token string)
@@ -55,8 +55,8 @@ var spoken = map[model.Dialect]dialect{
 	model.DialectOpenAI: openai{}, model.DialectGemini: gemini{},
 }
 
-// Dial makes a client of an endpoint. Nothing is sent yet. It fails when the
-// endpoint has no address on the host, or speaks a dialect that is not among
+// Dial makes a client of an endpoint. It sends nothing yet. It fails if the
+// endpoint has no address on the host or speaks a dialect that is not among
 // Dialects.
 func Dial(e model.Endpoint) (*Client, error) {
 	c := &Client{end: e, pause: firstPause}
@@ -86,7 +86,7 @@ func Dial(e model.Endpoint) (*Client, error) {
 	return c, nil
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Ask implements Model.
@@ -120,11 +120,11 @@ func (c *Client) Ask(ctx context.Context, r Request) (Reply, error) {
 	}
 }
 
-// failure is one try that gave no reply.
+// failure is a try that gave no reply.
 type failure struct {
 	err   error
-	again bool          // another try may pass
-	after time.Duration // not before; 0: nobody said
+	again bool          // another try may succeed
+	after time.Duration // wait at least this long; 0: not known
 }
 
 func (f *failure) because(tries int) error {
@@ -163,10 +163,11 @@ func (c *Client) once(ctx context.Context, body []byte) (Reply, *failure) {
 	return reply, nil
 }
 
-// tooLong are the ways in which providers say that a conversation does not fit.
+// tooLong matches the messages with which providers say that a conversation
+// does not fit.
 var tooLong = regexp.MustCompile(`(?i)context[_ ](length|window)|too (long|many (input )?tokens)|maximum (context|number of tokens)|prompt is longer|input length .* exceed`)
 
-// refusal is an answer that is no success.
+// refusal converts an answer with an error status.
 func refusal(resp *http.Response, body []byte) *failure {
 	said := message(body)
 	err := fmt.Errorf("status %d: %s", resp.StatusCode, said)
@@ -182,7 +183,8 @@ func refusal(resp *http.Response, body []byte) *failure {
 	}
 }
 
-// message is what an error's body says, in each dialect the same way.
+// message returns the message in an error's body, which is in the same place in
+// each dialect.
 func message(body []byte) string {
 	var e struct {
 		Error struct{ Message string }
@@ -219,5 +221,5 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// errNothing means that an answer holds no reply.
+// errNothing means that an answer contains no reply.
 var errNothing = errors.New("it holds no message")

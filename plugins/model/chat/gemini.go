@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// gemini is Google's generateContent.
+// gemini speaks Google's generateContent API.
 type gemini struct{}
 
 func (gemini) path(name string) string {
@@ -19,7 +19,8 @@ func (gemini) path(name string) string {
 
 func (gemini) authorize(h http.Header, token string) { h.Set("X-Goog-Api-Key", token) }
 
-// ownID begins the ids of calls that the provider gave none. They are not sent.
+// ownID begins the ids of calls to which the provider gave none. They are not
+// sent.
 const ownID = "berth-call-"
 
 func (gemini) request(_ string, r Request) map[string]any {
@@ -97,7 +98,7 @@ func geminiParts(m *Message, names map[string]string) (out []object) {
 	return out
 }
 
-// geminiAnswer is a reply in the words of the provider.
+// geminiAnswer is a reply in the provider's format.
 type geminiAnswer struct {
 	Model      string `json:"modelVersion"`
 	Candidates []struct {
@@ -125,7 +126,7 @@ type geminiAnswer struct {
 	} `json:"usageMetadata"`
 }
 
-// geminiRefusals are the reasons of an end that are no end of the work.
+// geminiRefusals are the finish reasons that mean a refusal.
 var geminiRefusals = []string{"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "IMAGE_SAFETY"}
 
 func (gemini) reply(body []byte) (Reply, error) {

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// openai is OpenAI's Responses.
+// openai speaks OpenAI's Responses API.
 type openai struct{}
 
 func (openai) path(string) string { return "/v1/responses" }
@@ -19,7 +19,8 @@ func (openai) request(name string, r Request) map[string]any {
 	for i := range r.Messages {
 		input = append(input, openaiItems(&r.Messages[i])...)
 	}
-	// Nothing is left with the provider: the conversation is sent each time.
+	// The provider stores nothing: each request contains the whole
+	// conversation.
 	q := object{"model": name, "input": input, "store": false}
 	if r.System != "" {
 		q["instructions"] = r.System
@@ -43,8 +44,8 @@ func (openai) request(name string, r Request) map[string]any {
 	return q
 }
 
-// openaiItems is one message as items of the input: results and calls are items
-// of their own.
+// openaiItems converts one message to items of the input. Results and calls are
+// separate items.
 func openaiItems(m *Message) (out []object) {
 	for _, r := range m.Results {
 		out = append(out, object{"type": "function_call_output", "call_id": r.CallID, "output": r.Text})
@@ -67,7 +68,7 @@ func openaiItems(m *Message) (out []object) {
 	return out
 }
 
-// openaiAnswer is a reply in the words of the provider.
+// openaiAnswer is a reply in the provider's format.
 type openaiAnswer struct {
 	Model, Status string
 	Incomplete    struct{ Reason string } `json:"incomplete_details"`

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// openaiChat is OpenAI's Chat Completions, which most servers speak.
+// openaiChat speaks OpenAI's Chat Completions API, which most servers support.
 type openaiChat struct{}
 
 type object = map[string]any
@@ -44,8 +44,8 @@ func (openaiChat) request(name string, r Request) map[string]any {
 	return q
 }
 
-// openaiMessages is one message as the dialect has it: results are messages of
-// their own, before what else the user says.
+// openaiMessages converts one message. Results become separate messages, before
+// the rest of the user's message.
 func openaiMessages(m *Message) (out []object) {
 	for _, r := range m.Results {
 		out = append(out, object{"role": "tool", "tool_call_id": r.CallID, "content": r.Text})
@@ -133,7 +133,7 @@ func (openaiChat) reply(body []byte) (Reply, error) {
 	return r, nil
 }
 
-// textOf is a string, or the text of a list of parts.
+// textOf returns a string, or the text of a list of parts.
 func textOf(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

@@ -1,7 +1,7 @@
-// Package chattest is a model for tests: it answers from a function, over a
-// real Unix socket, in the dialects of package chat.
+// Package chattest is a model for tests. It answers with the results of a
+// function, over a real Unix socket, in the dialects of package chat.
 //
-// It must not be used outside tests, and judges nothing.
+// It must not be used outside tests, and checks nothing.
 package chattest
 
 import (
@@ -21,25 +21,25 @@ import (
 	"github.com/berth-eval/berth/plugins/model/chat"
 )
 
-// Token is what requests must carry.
+// Token is the token that requests must carry.
 const Token = "berth-test-token"
 
-// Question is a request as the model has got it.
+// Question is a request that the model received.
 type Question struct {
-	Number int             // 1…
+	Number int             // from 1
 	Body   json.RawMessage // as it was sent
 	Last   string          // text of the last message
-	Turns  int             // replies of the model in the request
+	Turns  int             // replies of the model that the request contains
 	Header http.Header
 }
 
-// Answer is what the model says to a question.
+// Answer is the model's answer to a question.
 type Answer struct {
 	Text     string
 	Thinking string
 	Calls    []chat.Call
 	Stop     chat.Stop
-	Usage    *[2]int64 // tokens of input and of output; nil: bytes of the body, and of the text
+	Usage    *[2]int64 // tokens of input and of output; if nil, bytes of the body and of the text
 	Status   int       // 0 is 200
 	Header   http.Header
 	Body     string // instead of everything above
@@ -53,8 +53,8 @@ type Server struct {
 	questions []Question
 }
 
-// Serve starts a model that lives as long as t. answer is called for one
-// question at a time.
+// Serve starts a model that runs until t ends. It calls answer for one question
+// at a time.
 func Serve(t testing.TB, d model.Dialect, answer func(Question) Answer) *Server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chat") // short: it is part of a socket's path
@@ -77,20 +77,20 @@ func Serve(t testing.TB, d model.Dialect, answer func(Question) Answer) *Server 
 	return s
 }
 
-// Script answers with one text after the other, by the number of replies in
-// the question; the last one again and again.
+// Script answers with one text after the other, by the number of replies in the
+// question. It repeats the last one.
 func Script(texts ...string) func(Question) Answer {
 	return func(q Question) Answer { return Answer{Text: texts[min(q.Turns, len(texts)-1)]} }
 }
 
-// Questions are those that were asked so far.
+// Questions returns the questions that were asked so far.
 func (s *Server) Questions() []Question {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Question(nil), s.questions...)
 }
 
-// entry is a message, or what a dialect has in its place.
+// entry is a message, or the equivalent in a dialect.
 type entry struct {
 	Role           string
 	Type           string
@@ -101,7 +101,7 @@ type entry struct {
 // asked reads a request. A reply of the model may be several entries in a row.
 func asked(body []byte) Question {
 	var r struct{ Messages, Input, Contents []entry }
-	_ = json.Unmarshal(body, &r) // what cannot be read has no messages
+	_ = json.Unmarshal(body, &r) // a body that cannot be read has no messages
 	q := Question{Body: body}
 	before := false
 	for _, m := range append(append(r.Messages, r.Input...), r.Contents...) {
@@ -148,7 +148,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(Quest
 
 type object = map[string]any
 
-// as is the answer in the dialect that is asked for at the path.
+// as returns the answer in the dialect that belongs to the path.
 func (a Answer) as(path string) object {
 	switch {
 	case strings.HasSuffix(path, "/messages"):
@@ -232,7 +232,7 @@ func (a Answer) openaiChat() object {
 	}
 }
 
-// text is a string, or the text of a list of parts or blocks.
+// text returns a string, or the text of a list of parts or blocks.
 func text(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -242,7 +242,7 @@ func text(raw json.RawMessage) string {
 		Text    string
 		Content string
 	}
-	_ = json.Unmarshal(raw, &parts) // what cannot be read says nothing
+	_ = json.Unmarshal(raw, &parts) // parts that cannot be read have no text
 	var out []string
 	for _, p := range parts {
 		out = append(out, p.Text+p.Content)

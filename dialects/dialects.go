@@ -1,5 +1,5 @@
 // Package dialects is the list of the dialects of model providers that Berth
-// speaks. A new one is a folder beside this file, with a type that implements
+// speaks. A new dialect is a subfolder with a type that implements
 // dialect.Dialect, and a line here.
 package dialects
 
@@ -13,8 +13,8 @@ import (
 	"github.com/berth-eval/berth/dialects/scripted"
 )
 
-// All are the dialects, with the scripted model and the shipped price table. The
-// last dialect takes what fits several.
+// All holds the dialects, the scripted model and the shipped price table. If a
+// request fits several dialects, the last one handles it.
 var All = dialect.Set{
 	Dialects: []dialect.Dialect{anthropic.Dialect{}, openai.Dialect{}, gemini.Dialect{}, openaichat.Dialect{}},
 	Script:   scripted.Open, Models: prices.Shipped,

@@ -1,7 +1,7 @@
 // Package anthropic is the dialect of Anthropic's Messages API.
 //
-// It must not know a session, a budget or a script: it reads and writes the
-// wire format, and nothing else.
+// It must not know sessions, budgets or scripts: it only reads and writes the
+// wire format.
 package anthropic
 
 import (
@@ -141,8 +141,8 @@ type meter struct {
 	odd bool // a record of usage could not be read
 }
 
-// usage is the provider's record. Its input tokens are without cached and
-// written ones.
+// usage is the provider's record of usage. Its input tokens exclude tokens read
+// from or written to the cache.
 type usage struct {
 	Input      *dialect.Tokens `json:"input_tokens"`
 	CacheWrite *dialect.Tokens `json:"cache_creation_input_tokens"`
@@ -156,8 +156,8 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
-// take puts what a later record says over what an earlier one said: in a
-// stream the last one counts, and it may leave things out; output only grows.
+// take merges a later record into an earlier one: in a stream the last record
+// counts, but it may omit fields; the number of output tokens only grows.
 func (m *meter) take(raw json.RawMessage) {
 	var u usage
 	if len(raw) == 0 || string(raw) == "null" {
@@ -201,7 +201,7 @@ func value(p *dialect.Tokens) int64 {
 	return int64(*p)
 }
 
-// whole says whether all that is paid for was said.
+// whole reports whether the record covers everything that is charged.
 func (m *meter) whole() bool { return !m.odd && m.raw.Input != nil && m.raw.Output != nil }
 
 // Event implements dialect.Meter.

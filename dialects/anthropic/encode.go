@@ -18,21 +18,21 @@ type message struct {
 	Content json.RawMessage `json:"content"`
 }
 
-// block is one block of content, as far as a script looks at it.
+// block is one block of content, with the fields that a script needs.
 type block struct {
 	Type    string          `json:"type"`
 	Text    string          `json:"text"`
 	Content json.RawMessage `json:"content"` // of a tool result
 }
 
-// text is what is said in content.
+// text returns the text of content.
 func text(content json.RawMessage) string {
 	var s string
 	if json.Unmarshal(content, &s) == nil {
 		return s
 	}
 	var blocks []block
-	_ = json.Unmarshal(content, &blocks) // what cannot be read says nothing
+	_ = json.Unmarshal(content, &blocks) // content that cannot be read has no text
 	var parts []string
 	for _, b := range blocks {
 		switch b.Type {
@@ -121,7 +121,8 @@ func (Dialect) Whole(s scripted.Speech) []byte {
 	return dialect.JSON(envelope(s, content, stopReason(s), usageOf(s.Usage, s.Usage.Output)))
 }
 
-// input is the arguments of a call, which this dialect always has as an object.
+// input returns the arguments of a call, which are always an object in this
+// dialect.
 func input(t scripted.ToolCall) string {
 	a := t.ArgumentText()
 	if len(a) == 0 || a[0] != '{' {

@@ -8,19 +8,19 @@ import (
 	"github.com/berth-eval/berth/dialects/internal/wire"
 )
 
-// known are the members of a request that make the provider fetch and run
-// nothing.
+// known are the members of a request that do not make the provider fetch or run
+// anything.
 var known = map[string]bool{
 	"model": true, "messages": true, "system": true, "max_tokens": true, "metadata": true, "stop_sequences": true, "stream": true,
 	"temperature": true, "top_k": true, "top_p": true, "thinking": true, "tools": true, "tool_choice": true, "cache_control": true,
 	"context_management": true, "output_config": true, "output_format": true, "service_tier": true, "speed": true, "inference_geo": true,
 }
 
-// kept are members that stand for what the provider keeps.
+// kept are members that refer to data stored by the provider.
 var kept = map[string]bool{"container": true}
 
-// own are how the types of tools begin that the client runs, and those that
-// search nothing but the tools of the request.
+// own are the prefixes of the types of tools that the client runs, or that
+// search only the tools of the request.
 var own = []string{"bash_", "text_editor_", "computer_", "browser_toolset_", "memory_", "tool_search_tool_"}
 
 func hostedTool(raw json.RawMessage) (string, bool) {
@@ -50,13 +50,13 @@ func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) 
 	return s.Dropped, s.Refused
 }
 
-// plain are the types of blocks that hold text, or what the client did.
+// plain are the types of blocks that contain text, or actions of the client.
 var plain = map[string]bool{
 	"text": true, "thinking": true, "redacted_thinking": true, "tool_use": true, "tool_reference": true, "tool_search_tool_result": true,
 	"compaction": true, "fallback": true,
 }
 
-// content looks at blocks, and at what they hold.
+// content checks blocks and their content.
 func content(raw json.RawMessage, s *wire.Restriction, depth int) {
 	if depth > wire.Depth {
 		s.Refuse("content in content")
@@ -80,7 +80,7 @@ func content(raw json.RawMessage, s *wire.Restriction, depth int) {
 	})
 }
 
-// source looks at where an image or a document comes from.
+// source checks the source of an image or a document.
 func source(of string, raw json.RawMessage, s *wire.Restriction, depth int) {
 	b, ok := s.Block(raw, "content", "url", "file_id")
 	switch {

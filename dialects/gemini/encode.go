@@ -25,8 +25,8 @@ type content struct {
 	} `json:"parts"`
 }
 
-// text is what is said in it; the answer of a function counts as its JSON, or
-// as its output when it is nothing else.
+// text returns the text of the content. The result of a function counts as its
+// JSON, or as its output if it has nothing else.
 func (c *content) text() string {
 	var parts []string
 	for _, p := range c.Parts {
@@ -104,7 +104,7 @@ func usageOf(u dialect.Usage) object {
 	return o
 }
 
-// call is a wish to use a tool.
+// call makes a function call.
 func call(s scripted.Speech, i int) object {
 	args := s.Tools[i].ArgumentText()
 	if args == "" || args[0] != '{' {

@@ -1,7 +1,7 @@
 // Package gemini is the dialect of Google's Gemini API, generateContent.
 //
-// It must not know a session, a budget or a script: it reads and writes the
-// wire format, and nothing else.
+// It must not know sessions, budgets or scripts: it only reads and writes the
+// wire format.
 package gemini
 
 import (
@@ -24,7 +24,7 @@ func (Dialect) Name() model.Dialect { return model.DialectGemini }
 // Base implements dialect.Dialect.
 func (Dialect) Base() string { return "https://generativelanguage.googleapis.com" }
 
-// methods are what can be asked of a model, behind a colon in the path.
+// methods are the methods of a model, after a colon in the path.
 var methods = map[string]dialect.Call{
 	"generateContent":       {Kind: dialect.Generate},
 	"streamGenerateContent": {Kind: dialect.Generate, Stream: true},
@@ -120,8 +120,8 @@ func (Dialect) Rates() map[string][]string {
 // Hide implements dialect.Dialect.
 func (Dialect) Hide(dialect.Event) bool { return false }
 
-// KeepAlive implements dialect.Dialect. Its libraries take comments for data, and
-// pass over blank lines.
+// KeepAlive implements dialect.Dialect. The provider's libraries read comments
+// as data, and skip blank lines.
 func (Dialect) KeepAlive() []byte { return []byte("\r\n\r\n") }
 
 // failures are the statuses of the provider's own errors.
@@ -179,7 +179,7 @@ type reply struct {
 		FinishReason string
 	}
 	Usage    json.RawMessage `json:"usageMetadata"`
-	Feedback *struct{}       `json:"promptFeedback"` // it refused the prompt
+	Feedback *struct{}       `json:"promptFeedback"` // set when the prompt was refused
 	Error    *struct {
 		Message, Status string
 	}

@@ -8,18 +8,17 @@ import (
 	"github.com/berth-eval/berth/dialects/internal/wire"
 )
 
-// known are the members of a request that make the provider fetch and run
-// nothing. The provider takes two spellings of each.
+// known are the members of a request that do not make the provider fetch or run
+// anything. The provider accepts two spellings of each.
 var known = both("model", "contents", "systemInstruction", "tools", "toolConfig", "safetySettings", "generationConfig", "labels", "store", "serviceTier", "generateContentRequest")
 
-// kept are members that stand for what the provider keeps.
+// kept are members that refer to data stored by the provider.
 var kept = both("cachedContent")
 
 // own are the members of a tool that the client runs.
 var own = both("functionDeclarations", "computerUse")
 
-// ofPart are the members of a part that hold text or bytes, or say something
-// about them.
+// ofPart are the members of a part that contain or describe text or bytes.
 var ofPart = both("text", "thought", "thoughtSignature", "inlineData", "functionCall", "functionResponse", "videoMetadata", "mediaResolution", "partMetadata")
 
 func both(names ...string) map[string]bool {
@@ -30,7 +29,7 @@ func both(names ...string) map[string]bool {
 	return m
 }
 
-// snake is a name in the provider's other spelling.
+// snake returns a name in the provider's other spelling.
 func snake(name string) string {
 	var b strings.Builder
 	for _, c := range name {
@@ -60,7 +59,7 @@ func seal(body *dialect.Object, s *wire.Restriction, depth int) {
 			}
 		})
 	}
-	for _, name := range []string{"generateContentRequest", "generate_content_request"} { // whose tokens are to be counted
+	for _, name := range []string{"generateContentRequest", "generate_content_request"} { // the request whose tokens are to be counted
 		in, err := dialect.ParseObject(body.Get(name))
 		switch {
 		case err != nil:
@@ -74,14 +73,14 @@ func seal(body *dialect.Object, s *wire.Restriction, depth int) {
 	}
 }
 
-// tools leaves the client's functions in each tool. The provider takes one that
-// stands alone for a list of one.
+// tools keeps only the client's functions in each tool. The provider accepts a
+// single tool in place of a list of one.
 func tools(body *dialect.Object, s *wire.Restriction) {
 	var left []json.RawMessage
 	dropped := false
 	dialect.Each(body.Get("tools"), func(raw json.RawMessage) {
 		o, err := dialect.ParseObject(raw)
-		if err != nil { // what is no tool does not leave
+		if err != nil { // not a tool, so it stays
 			dropped = true
 			return
 		}
@@ -104,7 +103,7 @@ func tools(body *dialect.Object, s *wire.Restriction) {
 	}
 }
 
-// parts looks at what a message, or the answer of a function, holds.
+// parts checks the parts of a message, or of the result of a function.
 func parts(raw json.RawMessage, s *wire.Restriction, depth int) {
 	if depth > wire.Depth {
 		s.Refuse("parts in parts")

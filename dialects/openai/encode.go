@@ -15,7 +15,7 @@ var _ scripted.Voice = Dialect{}
 
 type object map[string]any
 
-// item is one item of the input, as far as a script looks at it.
+// item is one item of the input, with the fields that a script needs.
 type item struct {
 	Type    string          `json:"type"`
 	Role    string          `json:"role"`
@@ -30,15 +30,15 @@ type tool struct {
 	Tools []tool `json:"tools"` // of a namespace
 }
 
-// Text is a string, or the text of a list of parts; this dialect and Chat
-// Completions write it alike.
+// Text returns a string, or the text of a list of parts. This dialect and Chat
+// Completions have the same format.
 func Text(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s
 	}
 	var parts []struct{ Text string }
-	_ = json.Unmarshal(raw, &parts) // what cannot be read says nothing
+	_ = json.Unmarshal(raw, &parts) // parts that cannot be read have no text
 	var out []string
 	for _, p := range parts {
 		if p.Text != "" {
@@ -59,7 +59,8 @@ func names(tools []tool) (out []string) {
 	return out
 }
 
-// Talk implements scripted.Voice. A turn of the model is one run of its items.
+// Talk implements scripted.Voice. A turn of the model is a sequence of its
+// items.
 func (Dialect) Talk(body *dialect.Object) (scripted.Talk, error) {
 	var t scripted.Talk
 	var tools []tool
@@ -114,8 +115,8 @@ func usageOf(u dialect.Usage) object {
 	}
 }
 
-// items are the output of a reply. The second result is the part of each item
-// that a stream builds up in pieces.
+// items returns the output items of a reply, and the part of each item that a
+// stream sends in pieces.
 func items(s scripted.Speech) (all []object, texts []string) {
 	add := func(o object, text string) { all, texts = append(all, o), append(texts, text) }
 	if s.Thinking != "" {
@@ -188,7 +189,7 @@ func (st *stream) say(name string, o object) {
 	st.out = append(st.out, wire.SSE(name, o))
 }
 
-// with is o with other values for some members.
+// with returns a copy of o with other values for some members.
 func (o object) with(over object) object {
 	c := object{}
 	maps.Copy(c, o)
@@ -262,7 +263,8 @@ func (Dialect) Counted(tokens int64) []byte {
 // Listed implements dialect.Dialect.
 func (Dialect) Listed(names []string) []byte { return Listed(names) }
 
-// Listed answers a question for models as all of the provider's APIs do.
+// Listed returns the list of models in the format of all of the provider's
+// APIs.
 func Listed(names []string) []byte {
 	data := []object{}
 	for _, n := range names {

@@ -1,7 +1,7 @@
 // Package openai is the dialect of OpenAI's Responses API.
 //
-// It must not know a session, a budget or a script: it reads and writes the
-// wire format, and nothing else.
+// It must not know sessions, budgets or scripts: it only reads and writes the
+// wire format.
 package openai
 
 import (
@@ -113,8 +113,8 @@ var failures = map[dialect.FailureKind]struct {
 	dialect.Unreachable: {http.StatusBadGateway, "server_error", "server_error"},
 }
 
-// Failure is an answer of the gateway in the words that the provider's APIs
-// share.
+// Failure makes an answer of the gateway in the error format that the
+// provider's APIs share.
 func Failure(f dialect.Failure) dialect.Response {
 	w := failures[f.Kind]
 	return wire.Answer(w.status, f.Retry, object{
@@ -132,7 +132,7 @@ func (Dialect) Meter() dialect.Meter { return &meter{} }
 
 type meter struct{ r dialect.Reading }
 
-// take reads the provider's record.
+// take reads the provider's record of usage.
 func (m *meter) take(raw json.RawMessage) bool {
 	var u *struct {
 		Input   *dialect.Tokens `json:"input_tokens"`

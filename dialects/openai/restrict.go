@@ -7,8 +7,8 @@ import (
 	"github.com/berth-eval/berth/dialects/internal/wire"
 )
 
-// known are the members of a request that make the provider fetch and run
-// nothing.
+// known are the members of a request that do not make the provider fetch or run
+// anything.
 var known = map[string]bool{
 	"model": true, "input": true, "instructions": true, "tools": true, "tool_choice": true, "parallel_tool_calls": true, "max_tool_calls": true,
 	"max_output_tokens": true, "temperature": true, "top_p": true, "top_logprobs": true, "reasoning": true, "text": true, "include": true,
@@ -17,8 +17,8 @@ var known = map[string]bool{
 	"prompt_cache_retention": true, "prompt_cache_options": true,
 }
 
-// kept are members that stand for what the provider keeps: a conversation, or a
-// prompt with tools of its own.
+// kept are members that refer to data stored by the provider: a conversation,
+// or a prompt with its own tools.
 var kept = map[string]bool{"previous_response_id": true, "conversation": true, "prompt": true}
 
 // own are the types of tools that the client runs.
@@ -34,7 +34,7 @@ func hostedTool(raw json.RawMessage) (string, bool) {
 		switch {
 		case kind == "shell" && name == "environment" && string(v) != "null":
 			hosted = hosted || wire.TypeOf(v) != "local"
-		case kind == "namespace" && name == "tools": // which are functions
+		case kind == "namespace" && name == "tools": // its tools are functions
 			dialect.Each(v, func(t json.RawMessage) {
 				if k := wire.TypeOf(t); !hosted && !own[k] {
 					outside, hosted = k, true
@@ -60,16 +60,16 @@ func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) 
 	return s.Dropped, s.Refused
 }
 
-// plain are the types of items that hold no content: what the model said or
-// wished, and what came of it as text.
+// plain are the types of items without content: output or tool calls of the
+// model, and text results.
 var plain = map[string]bool{
 	"function_call": true, "custom_tool_call": true, "local_shell_call": true, "local_shell_call_output": true, "shell_call_output": true,
 	"apply_patch_call": true, "apply_patch_call_output": true, "computer_call": true, "tool_search_call": true, "reasoning": true,
 	"compaction": true, "compaction_summary": true, "compaction_trigger": true,
 }
 
-// sealed looks at one item of the conversation, and takes tools out of it that
-// the provider would run; nil: nothing is left.
+// sealed checks one item of the conversation and removes tools that the
+// provider would run; nil if nothing is left.
 func sealed(raw json.RawMessage, s *wire.Restriction) json.RawMessage {
 	b, ok := s.Block(raw, "role", "content", "output", "tools", "environment")
 	switch {
@@ -81,7 +81,7 @@ func sealed(raw json.RawMessage, s *wire.Restriction) json.RawMessage {
 	case b.Type == "additional_tools" || b.Type == "tool_search_output":
 		return without(raw, s)
 	case b.Type == "shell_call" && (b.Get("environment") == nil || wire.TypeOf(b.Get("environment")) == "local"):
-	case b.Type == "": // an id alone is one
+	case b.Type == "": // an item with only an id is a reference
 		s.Refuse("item_reference")
 	default:
 		s.Refuse(b.Type)
@@ -89,7 +89,7 @@ func sealed(raw json.RawMessage, s *wire.Restriction) json.RawMessage {
 	return raw
 }
 
-// without is an item less its tools that the provider would run.
+// without returns an item without the tools that the provider would run.
 func without(raw json.RawMessage, s *wire.Restriction) json.RawMessage {
 	o, err := dialect.ParseObject(raw)
 	if err != nil {
@@ -111,13 +111,13 @@ func without(raw json.RawMessage, s *wire.Restriction) json.RawMessage {
 	return o.Bytes()
 }
 
-// text are the types of parts that hold text or bytes.
+// text are the types of parts that contain text or bytes.
 var text = map[string]bool{
 	"input_text": true, "output_text": true, "text": true, "refusal": true, "summary_text": true, "reasoning_text": true, "input_audio": true,
 	"encrypted_content": true,
 }
 
-// parts looks at the content of a message or of an output.
+// parts checks the content of a message or of an output.
 func parts(raw json.RawMessage, s *wire.Restriction) {
 	dialect.Each(raw, func(part json.RawMessage) {
 		b, ok := s.Block(part, "image_url", "file_url", "file_id", "file_data")

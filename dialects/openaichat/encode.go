@@ -106,7 +106,7 @@ func (Dialect) Whole(s scripted.Speech) []byte {
 	})
 }
 
-// Stream implements scripted.Voice. Its last event but one holds the usage.
+// Stream implements scripted.Voice. The usage is in its second to last event.
 func (Dialect) Stream(s scripted.Speech) [][]byte {
 	var out [][]byte
 	chunk := func(choices []object, usage any) {
@@ -145,7 +145,8 @@ func (Dialect) Stream(s scripted.Speech) [][]byte {
 	return append(out, []byte("data: [DONE]\n\n"))
 }
 
-// Counted implements scripted.Voice; the dialect has no such question.
+// Counted implements scripted.Voice; the dialect has no request that counts
+// tokens.
 func (Dialect) Counted(tokens int64) []byte { return dialect.JSON(object{"input_tokens": tokens}) }
 
 // Listed implements dialect.Dialect.

@@ -1,8 +1,8 @@
 // Package openaichat is the dialect of OpenAI's Chat Completions API, which
-// many other servers speak, too.
+// many other servers also speak.
 //
-// It must not know a session, a budget or a script: it reads and writes the
-// wire format, and nothing else.
+// It must not know sessions, budgets or scripts: it only reads and writes the
+// wire format.
 package openaichat
 
 import (
@@ -91,8 +91,8 @@ func (Dialect) Rates() map[string][]string {
 	return map[string][]string{"service_tier": {"auto", "default", "flex"}}
 }
 
-// Hide implements dialect.Dialect: a chunk that holds usage and no choice is there
-// because usage was asked for.
+// Hide implements dialect.Dialect: a chunk with usage and without choices
+// exists only because usage was requested.
 func (Dialect) Hide(e dialect.Event) bool {
 	var d struct {
 		Choices []json.RawMessage
@@ -128,7 +128,8 @@ type meter struct {
 	odd bool // the last record of usage could not be read
 }
 
-// take reads the provider's record. Some servers tell it with each event.
+// take reads the provider's record of usage. Some servers send it with each
+// event.
 func (m *meter) take(raw json.RawMessage) {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return
@@ -143,7 +144,7 @@ func (m *meter) take(raw json.RawMessage) {
 		OutputDetails struct {
 			Reasoning dialect.Tokens `json:"reasoning_tokens"`
 		} `json:"completion_tokens_details"`
-		Hit dialect.Tokens `json:"prompt_cache_hit_tokens"` // as some servers say it
+		Hit dialect.Tokens `json:"prompt_cache_hit_tokens"` // the name on some servers
 	}
 	if m.odd = json.Unmarshal(raw, &u) != nil || u.Input == nil || u.Output == nil; m.odd {
 		return
@@ -182,7 +183,7 @@ func (m *meter) Event(e dialect.Event) {
 	}
 	m.take(d.Usage)
 	for _, c := range d.Choices {
-		m.r.Ended = m.r.Ended || c.Finish != nil // some servers say no more than this
+		m.r.Ended = m.r.Ended || c.Finish != nil // some servers send no other end marker
 		m.r.Said += int64(len(c.Delta.Content) + len(c.Delta.ReasoningContent) + len(c.Delta.Reasoning))
 		for _, t := range c.Delta.ToolCalls {
 			m.r.Said += int64(len(t.Function.Arguments))

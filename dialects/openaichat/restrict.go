@@ -7,9 +7,9 @@ import (
 	"github.com/berth-eval/berth/dialects/internal/wire"
 )
 
-// known are the members of a request that make the provider fetch and run
-// nothing: those of the API, and those by which other servers take samples,
-// templates and bounds.
+// known are the members of a request that do not make the provider fetch or run
+// anything: those of the API, and those with which other servers set sampling,
+// templates and limits.
 var known = set(
 	"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "max_tokens", "max_completion_tokens",
 	"temperature", "top_p", "n", "stop", "stream", "stream_options", "seed", "logprobs", "top_logprobs", "logit_bias", "frequency_penalty",
@@ -40,7 +40,7 @@ func hostedTool(raw json.RawMessage) (string, bool) {
 	if kind != "" {
 		return kind, kind != "function" && kind != "custom"
 	}
-	name, hosted := "", false // servers that take a tool without a type may know it by its members
+	name, hosted := "", false // servers that accept a tool without a type may recognise it by its members
 	dialect.Fields(raw, func(member string, _ json.RawMessage) {
 		if !ofTool[member] && !hosted {
 			name, hosted = member, true
@@ -65,14 +65,14 @@ func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) 
 	return s.Dropped, s.Refused
 }
 
-// text are the types of parts that hold text or bytes.
+// text are the types of parts that contain text or bytes.
 var text = set("", "text", "refusal", "thinking", "reasoning", "input_text", "output_text", "input_audio")
 
-// media are the types of parts that name a file; of a member of the same name,
-// or directly.
+// media are the types of parts that name a file, either in a member with the
+// same name or directly.
 var media = set("image_url", "video_url", "audio_url", "input_image", "file", "input_file")
 
-// part looks at a part of a message.
+// part checks a part of a message.
 func part(raw json.RawMessage, s *wire.Restriction) {
 	names := []string{"image_url", "video_url", "audio_url", "file", "file_id", "file_url"}
 	b, ok := s.Block(raw, names...)

@@ -1,5 +1,5 @@
-// Package prices is the table of the prices and limits of models that is
-// shipped. It is dated and names its source.
+// Package prices holds the shipped table of prices and limits of models. It has
+// a date and a source.
 package prices
 
 import (
@@ -16,7 +16,7 @@ import (
 //go:embed prices.yaml
 var shipped []byte
 
-// table is the file. Prices are in USD per million tokens.
+// table is the content of the file. Prices are in USD per million tokens.
 type table struct {
 	Date   string           `yaml:"date"`
 	Source string           `yaml:"source"`
@@ -25,12 +25,12 @@ type table struct {
 
 type entry struct {
 	Price     `yaml:",inline"`
-	Tiers     []Price `yaml:"tiers"` // the smallest first
+	Tiers     []Price `yaml:"tiers"` // smallest first
 	Context   int64   `yaml:"context"`
 	MaxOutput int64   `yaml:"max_output"`
 }
 
-// Price is that of a model, or of a tier of it.
+// Price is the price of a model, or of one of its tiers.
 type Price struct {
 	Above       int64    `yaml:"above"` // of a tier only
 	Input       *float64 `yaml:"input"`
@@ -40,7 +40,7 @@ type Price struct {
 	Output      *float64 `yaml:"output"`
 }
 
-// Shipped is the table of this program, by the names of models.
+// Shipped returns the table of this program, by the names of models.
 var Shipped = sync.OnceValue(func() map[string]dialect.Known {
 	models, err := parse(shipped)
 	if err != nil {

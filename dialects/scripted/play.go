@@ -16,18 +16,18 @@ import (
 	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
-// bytesPerToken is what texts come to, roughly. Scripts that measure say what
-// they use.
+// bytesPerToken estimates the number of tokens of a text. Scripts for
+// measurements state their usage.
 const bytesPerToken = 4
 
 // Send answers a request as a provider would. The body of the answer ends when
-// ctx does.
+// ctx ends.
 func (s *Session) Send(ctx context.Context, q dialect.Request) (*http.Response, error) {
 	voice, ok := q.Dialect.(Voice)
 	if !ok {
 		return nil, fmt.Errorf("a scripted model does not speak %s", q.Dialect.Name())
 	}
-	body := q.Body.Without(q.Dialect.Fleeting()) // what differs from run to run changes nothing
+	body := q.Body.Without(q.Dialect.Fleeting()) // members that differ from run to run have no effect
 	if q.Call.Kind == dialect.Count {
 		return whole(http.StatusOK, nil, voice.Counted(estimate(len(body)))), nil
 	}
@@ -80,7 +80,7 @@ func (r *Reply) play(ctx context.Context, voice Voice, q dialect.Request, speech
 	return &http.Response{StatusCode: http.StatusOK, Header: h, Body: p}, nil
 }
 
-// array makes one JSON array of the data of events.
+// array makes one JSON array from the data of events.
 func array(events [][]byte) [][]byte {
 	out := make([][]byte, len(events))
 	for i, e := range events {
@@ -97,7 +97,7 @@ func array(events [][]byte) [][]byte {
 	return out
 }
 
-// speech is the reply in the terms of a dialect.
+// speech converts the reply to the form that dialects use.
 func (r *Reply) speech(q dialect.Request, t Talk, body []byte) Speech {
 	sum := sha256.Sum256(body)
 	s := Speech{
@@ -145,7 +145,7 @@ func (e *Error) response(d dialect.Dialect) *http.Response {
 	return whole(e.Status, f.Header, f.Body)
 }
 
-// player is the body of an answer that comes event by event.
+// player is the body of an answer that is sent event by event.
 type player struct {
 	ctx    context.Context //nolint:containedctx // of one answer: a body has no other way to know that it is over
 	events [][]byte
@@ -155,11 +155,11 @@ type player struct {
 	left   []byte
 }
 
-// spoil breaks the events in the way that the script says.
+// spoil breaks the events in the way that the script requests.
 func (p *player) spoil() {
 	n := len(p.events)
 	switch p.how {
-	case "cut", "stall": // in the middle of the event in the middle
+	case "cut", "stall": // in the middle of the middle event
 		p.events = p.events[:n/2+1]
 		middle := p.events[n/2]
 		p.events[n/2] = middle[:len(middle)/2]

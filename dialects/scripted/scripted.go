@@ -1,9 +1,9 @@
-// Package scripted is a model that replies from a file: text, tool calls, errors,
-// delays and broken streams, in every dialect. What it says depends on the
-// request and the file alone, and, for failures that are given a number of
-// times, on how often they were given in the session.
+// Package scripted is a model that replies from a file: text, tool calls,
+// errors, delays and broken streams, in every dialect. Its replies depend only
+// on the request and the file and, for failures with a number of repetitions,
+// on how often they were sent in the session.
 //
-// It must not know a budget, a token or a socket.
+// It must not know budgets, tokens or sockets.
 package scripted
 
 import (
@@ -26,13 +26,13 @@ import (
 	"github.com/berth-eval/berth/plugins/yamltext"
 )
 
-// Script is what a file says. It is safe for concurrent use.
+// Script is the content of a file. It is safe for concurrent use.
 type Script struct {
 	name    string
 	replies []Reply
 }
 
-// file is a script as YAML.
+// file is a script in YAML.
 type file struct {
 	Chunk   int     `yaml:"chunk"`
 	Replies []Reply `yaml:"replies"`
@@ -41,7 +41,7 @@ type file struct {
 // Reply is one answer, or one way to fail.
 type Reply struct {
 	When     *When    `yaml:"when" json:"when"`
-	Times    int      `yaml:"times" json:"times"` // 0: once for a failure without when, else without end
+	Times    int      `yaml:"times" json:"times"` // 0: once for a failure without when, otherwise unlimited
 	Thinking string   `yaml:"thinking" json:"thinking"`
 	Text     string   `yaml:"text" json:"text"`
 	Tools    []Tool   `yaml:"tools" json:"tools"`
@@ -49,17 +49,18 @@ type Reply struct {
 	Usage    *Usage   `yaml:"usage" json:"usage"`
 	Delay    Duration `yaml:"delay" json:"delay"` // before the first byte
 	Pace     Duration `yaml:"pace" json:"pace"`   // before each further event of a stream
-	Chunk    int      `yaml:"chunk" json:"chunk"` // characters of a piece of a stream; 0: all at once
+	Chunk    int      `yaml:"chunk" json:"chunk"` // characters in a piece of a stream; 0: all at once
 	Error    *Error   `yaml:"error" json:"error"`
 	Break    string   `yaml:"break" json:"break"` // drop, cut, garbage, stall, no_end
-	Raw      string   `yaml:"raw" json:"raw"`     // the body as it is
+	Raw      string   `yaml:"raw" json:"raw"`     // the body, sent unchanged
 }
 
-// When is for which requests a reply is. All that is given must hold.
+// When says which requests a reply answers. All conditions that are set must
+// hold.
 type When struct {
-	Turn   *int   `yaml:"turn" json:"turn"`     // so many replies of the model are in the request
-	Last   string `yaml:"last" json:"last"`     // regular expression on what was said since: by the user, or by tools
-	System string `yaml:"system" json:"system"` // regular expression on the instructions
+	Turn   *int   `yaml:"turn" json:"turn"`     // the request contains this many replies of the model
+	Last   string `yaml:"last" json:"last"`     // regular expression for the text since the last reply, from the user or from tools
+	System string `yaml:"system" json:"system"` // regular expression for the instructions
 	Tool   string `yaml:"tool" json:"tool"`     // this tool is offered
 
 	last, system *regexp.Regexp
@@ -71,7 +72,7 @@ type Tool struct {
 	Arguments any    `yaml:"arguments" json:"arguments"` // an object, or a string for a tool that takes text
 }
 
-// Usage is what the reply says that it used, in tokens.
+// Usage is the usage that the reply reports, in tokens.
 type Usage struct {
 	Input      int64 `yaml:"input" json:"input"`
 	Cached     int64 `yaml:"cached" json:"cached"`
@@ -81,12 +82,12 @@ type Usage struct {
 	Reasoning  int64 `yaml:"reasoning" json:"reasoning"`
 }
 
-// Error is an answer with a status that is no success.
+// Error is an answer with an error status.
 type Error struct {
 	Status     int      `yaml:"status" json:"status"`
 	Message    string   `yaml:"message" json:"message"`
 	RetryAfter Duration `yaml:"retry_after" json:"retry_after"` // 0: no header
-	Body       string   `yaml:"body" json:"body"`               // instead of the dialect's own
+	Body       string   `yaml:"body" json:"body"`               // instead of the body of the dialect
 }
 
 // Duration is written as "200ms".
@@ -96,7 +97,7 @@ type Duration time.Duration
 func (d *Duration) UnmarshalYAML(n ast.Node) error {
 	var s string
 	if err := yaml.NodeToValue(n, &s); err != nil {
-		s = n.String() // a number or a list, which the message shows
+		s = n.String() // a number or a list; the message shows it
 	}
 	if err := d.parse(s); err != nil {
 		return fmt.Errorf("line %d: %w", n.GetToken().Position.Line, err)
@@ -122,10 +123,10 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return d.parse(s)
 }
 
-// breaks are the ways to break off.
+// breaks are the ways to break an answer.
 var breaks = []string{"", "drop", "cut", "garbage", "stall", "no_end"}
 
-// Open reads a script. The function that it returns begins a session with it.
+// Open reads a script. The function that it returns starts a session.
 func Open(path string) (func() dialect.Scripted, error) {
 	s, err := Load(path)
 	if err != nil {
@@ -134,8 +135,8 @@ func Open(path string) (func() dialect.Scripted, error) {
 	return func() dialect.Scripted { return s.Session() }, nil
 }
 
-// Load reads a script: YAML with a list of replies, or, in a file that ends in
-// .jsonl, one reply a line.
+// Load reads a script: YAML with a list of replies or, in a file that ends in
+// .jsonl, one reply per line.
 func Load(path string) (*Script, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -194,8 +195,8 @@ func Parse(b []byte, lines bool) (*Script, error) {
 	return &Script{replies: f.Replies}, nil
 }
 
-// places are the lines on which the replies of a text in YAML begin, as far as
-// they can be told: an alias stands elsewhere.
+// places returns the lines on which the replies of a YAML text begin, as far as
+// they can be determined: the content of an alias is elsewhere.
 func places(b []byte) (at []int) {
 	f, err := parser.ParseBytes(b, 0)
 	if err != nil || len(f.Docs) == 0 {
@@ -251,7 +252,8 @@ func (r *Reply) check() (err error) {
 	return nil
 }
 
-// fails says whether it is no answer that a conversation could go on from.
+// fails reports whether the reply is a failure, after which a conversation
+// cannot continue.
 func (r *Reply) fails() bool { return r.Error != nil || r.Break != "" }
 
 func (w *When) holds(t Talk) bool {
@@ -259,17 +261,17 @@ func (w *When) holds(t Talk) bool {
 		(w.Tool == "" || slices.Contains(t.Tools, w.Tool))
 }
 
-// Session is a script in the use of one session. It is safe for concurrent use.
+// Session is the use of a script in one session. It is safe for concurrent use.
 type Session struct {
 	script *Script
 	mu     sync.Mutex
-	given  map[int]int // how often, by the place of the reply
+	given  map[int]int // how often, by the index of the reply
 }
 
-// Session begins anew.
+// Session starts a new session.
 func (s *Script) Session() *Session { return &Session{script: s, given: map[int]int{}} }
 
-// ErrNoReply means that the script says nothing to a request.
+// ErrNoReply means that the script has no reply to a request.
 var ErrNoReply = errors.New("the script has no reply to this")
 
 // next chooses the reply to a request.

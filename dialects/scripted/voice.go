@@ -6,26 +6,26 @@ import (
 	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
-// Voice is a dialect in which a scripted model can reply as the provider would.
+// Voice is a dialect in which a scripted model can reply like the provider.
 type Voice interface {
 	dialect.Dialect
 
-	// Talk is what a scripted model goes by.
+	// Talk returns the parts of a request that a scripted model looks at.
 	Talk(body *dialect.Object) (Talk, error)
-	// Whole is a reply in one piece.
+	// Whole encodes a reply as one body.
 	Whole(s Speech) []byte
-	// Stream is a reply as events, in order, each with its blank line.
+	// Stream encodes a reply as events, in order, each with its blank line.
 	Stream(s Speech) [][]byte
-	// Counted answers a question for a number of tokens.
+	// Counted answers a request to count tokens.
 	Counted(tokens int64) []byte
 }
 
 // Talk is a request as a scripted model sees it.
 type Talk struct {
-	Turn   int      // how many replies of the model are in it
-	Last   string   // text after the last of them: of the user, or of tools
+	Turn   int      // how many replies of the model it contains
+	Last   string   // text after the last of them, from the user or from tools
 	System string   // instructions
-	Tools  []string // names of the tools that are offered
+	Tools  []string // names of the offered tools
 }
 
 // Speech is a reply of a scripted model.
@@ -37,17 +37,17 @@ type Speech struct {
 	Tools    []ToolCall
 	Stop     Stop
 	Usage    dialect.Usage
-	Chunk    int // characters of a piece of a stream; 0: all at once
+	Chunk    int // characters in a piece of a stream; 0: all at once
 }
 
-// ToolCall is a wish of the model to use a tool.
+// ToolCall is a tool call of the model.
 type ToolCall struct {
 	Name      string
-	Arguments json.RawMessage // an object; or a string, for a tool that takes text
-	Custom    bool            // the tool takes text where the dialect has such tools
+	Arguments json.RawMessage // an object, or a string for a tool that takes text
+	Custom    bool            // the tool takes text, if the dialect has such tools
 }
 
-// Stop is why a reply ends.
+// Stop is the reason why a reply ends.
 type Stop string
 
 // The stops. The zero value is Done, or Tools when there are tool calls.
@@ -78,7 +78,7 @@ func Pieces(s string, n int) []string {
 	return append(out, s[start:])
 }
 
-// ArgumentText is what a tool call says, as text.
+// ArgumentText returns the arguments of a tool call as text.
 func (t ToolCall) ArgumentText() string {
 	var s string
 	if json.Unmarshal(t.Arguments, &s) == nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
-// byHand is a CLI as a person starts it on the host. Its bundle is where its
-// programs expect it, for this process alone: that is all that it shares with a
-// sandbox.
+// byHand is a CLI started on the host, as a person would do it. Only this
+// process sees the bundle at the path where its programs expect it; it shares
+// nothing else with a sandbox.
 type byHand struct {
 	Bundle   string // folder on the host
 	Argv     []string
@@ -28,11 +28,11 @@ type byHand struct {
 	Deadline time.Duration
 }
 
-// handed is what came of it.
+// handed is the result.
 type handed struct {
 	Began  time.Time     // right before fork and exec
-	CPU    time.Duration // of the CLI and all that it waited for
-	Output string        // the end of both
+	CPU    time.Duration // of the CLI and of all processes that it waited for
+	Output string        // the end of stdout and stderr
 	Error  string
 }
 
@@ -70,7 +70,7 @@ func (h byHand) run(ctx context.Context) (out handed, err error) {
 	return out, err
 }
 
-// startByHand is this program in a mount namespace of its own: it puts the
+// startByHand runs in this program in its own mount namespace. It mounts the
 // bundle where its programs expect it, and starts the CLI.
 func startByHand(ctx context.Context) error {
 	var h byHand
@@ -98,16 +98,15 @@ func startByHand(ctx context.Context) error {
 	return json.NewEncoder(os.Stdout).Encode(answer)
 }
 
-// ownSession starts a program in a session of its own, as commands in a sandbox
-// are: Linux shares processors among sessions first (sched_autogroup_enabled), and
-// on a busy machine one that is new waits longer at first than one that has been
-// there.
+// ownSession starts a program in its own session, like commands in a sandbox:
+// Linux shares processors among sessions first (sched_autogroup_enabled), and
+// on a busy machine a new session waits longer at first than an existing one.
 func ownSession() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 // mountBundle mounts a folder at bundle.Place, over an empty file system, so
-// that nothing has to be there but the first folder of that path.
+// that only the first folder of that path has to exist.
 func mountBundle(folder string) error {
 	from, err := os.Open(folder)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
-// pluginStart is the time from nothing to the first answer of a small plugin,
-// beside starting the same program by hand, which refuses and ends.
+// pluginStart measures the time until a small plugin gives its first answer,
+// compared with starting the same program by hand, which refuses to run and
+// exits.
 func (b *bench) pluginStart(ctx context.Context, f *figures) error {
 	var ours, bare []time.Duration
 	cache := filepath.Join(b.dir, "cache")
@@ -38,7 +39,7 @@ func (b *bench) pluginStart(ctx context.Context, f *figures) error {
 			return err
 		}
 		began = time.Now()
-		_ = exec.CommandContext(ctx, filepath.Join(b.bin, "plugins", "nop")).Run() // it says that it is a plugin, and fails
+		_ = exec.CommandContext(ctx, filepath.Join(b.bin, "plugins", "nop")).Run() // it prints that it is a plugin, and fails
 		if i > 0 {
 			ours, bare = append(ours, took), append(bare, time.Since(began))
 		}
@@ -48,8 +49,9 @@ func (b *bench) pluginStart(ctx context.Context, f *figures) error {
 	return nil
 }
 
-// commands is one command in a sandbox, through the relay as a plugin does it,
-// beside fork, exec and wait of the same program on the host, in turn.
+// commands measures one command in a sandbox, through the relay as for a
+// plugin, compared with fork, exec and wait of the same program on the host,
+// alternating.
 func (b *bench) commands(ctx context.Context, f *figures) error {
 	box, err := b.sandbox(ctx, "local")
 	if err != nil {
@@ -97,7 +99,7 @@ type made struct {
 }
 
 func (m *made) close() {
-	for i := len(m.undo) - 1; i >= 0; i-- { //nolint:modernize // undo grows while it is read by nobody else
+	for i := len(m.undo) - 1; i >= 0; i-- { //nolint:modernize // nothing else reads undo at the same time
 		m.undo[i]()
 	}
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
-// crowded is how many trials are at work at once.
+// crowded is how many trials run at the same time.
 const crowded = 16
 
-// crowd is the memory, the disk and the time of 16 trials of a CLI at once, on
-// `local`, beside the same CLI started 16 times by hand at once. The provider
-// answers the first requests when all 16 have come, so that all are there at the
-// same time; memory is read then, and every half second.
+// crowd measures the memory, disk and time of 16 concurrent trials of a CLI on
+// `local`, compared with the same CLI started 16 times by hand. The provider
+// answers the first requests only when all 16 have arrived, so that all are
+// running at the same time. Memory is read then, and every half second.
 //
-// Memory is the sum over all processes that belong to it: the core, its plugins,
-// sandboxd, the CLIs and their tools; the benchmark itself is not in it. PSS counts a
-// page that several processes have for each of them in part: what they share is
-// counted once. The file systems of the sandboxes are in memory, too, and are said
-// beside it. Processor time is that of all processes, as getrusage counts those
-// that were waited for.
+// Memory is the sum over all processes involved: the core, its plugins,
+// sandboxd, the CLIs and their tools, without the benchmark itself. PSS divides
+// a page that several processes have among them, so shared pages are counted
+// once. The file systems of the sandboxes are also in memory; they are reported
+// separately. Processor time is that of all processes, as getrusage counts
+// those that were waited for.
 func (b *bench) crowd(ctx context.Context, f *figures, p program) error {
 	m, err := b.meter(ctx, p, crowded, crowded)
 	if errors.Is(err, errMissing) {
@@ -61,7 +61,7 @@ func (b *bench) crowd(ctx context.Context, f *figures, p program) error {
 		return err
 	}
 	theirs.cpu = 0
-	for _, h := range hands { // without what it takes to start it in its mount namespace
+	for _, h := range hands { // without the time to start it in its mount namespace
 		theirs.cpu += h.CPU
 	}
 	kept, homes, whole := onDisk(m.runs)/crowded, onDisk(m.homes)/crowded, onDisk(filepath.Dir(m.start.bundle))
@@ -88,14 +88,14 @@ func mib(n int64) string {
 	return fmt.Sprintf("%d MB", n>>20)
 }
 
-// gathering is what many at once took.
+// gathering is what many concurrent trials used.
 type gathering struct {
 	wall, cpu time.Duration
 	peak      census
-	inside    int64 // bytes that the sandboxes' own file systems held, all together
+	inside    int64 // bytes in all of the sandboxes' own file systems
 }
 
-// together has many CLIs work at once, and measures until they are done.
+// together runs many CLIs at the same time, and measures until they are done.
 func (m *meter) together(ctx context.Context, p *provider, do func() error) (g gathering, err error) {
 	var mu sync.Mutex
 	look := func() {
@@ -146,7 +146,8 @@ func (m *meter) together(ctx context.Context, p *provider, do func() error) (g g
 	return g, err
 }
 
-// children is the processor time of all that was started and waited for.
+// children returns the processor time of all processes that were started and
+// waited for.
 func children() time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &r); err != nil {
@@ -155,27 +156,27 @@ func children() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// kind is whose a process is.
+// kind says which part a process belongs to.
 type kind int
 
 // The kinds.
 const (
 	ofCore kind = iota
 	ofPlugins
-	ofSandboxd // and what builds the sandbox
+	ofSandboxd // and the program that builds the sandbox
 	ofCLI
-	ofTools // that the CLI started
+	ofTools // started by the CLI
 	kinds
 )
 
-// memory is that of some processes, in bytes.
+// memory is the memory of some processes, in bytes.
 type memory struct {
 	pss, rss int64
 	file     int64 // of pss, pages of files
 	mapped   int64 // of rss, pages of files
 }
 
-// census is the memory of all processes that this one has started.
+// census is the memory of all descendants of this process.
 type census [kinds]memory
 
 func (c census) all() (sum memory) {
@@ -185,10 +186,10 @@ func (c census) all() (sum memory) {
 	return sum
 }
 
-// count reads the memory of all processes that this one has started, without
-// those that only start a CLI by hand.
+// count reads the memory of all descendants of this process, except those that
+// only start a CLI by hand.
 func count(bin string) (c census) {
-	self, _ := os.Readlink("/proc/self/exe") // "" is nobody's
+	self, _ := os.Readlink("/proc/self/exe") // "" matches no process
 	for pid, p := range family(os.Getpid()) {
 		if p.exe == self || p.exe == "" {
 			continue
@@ -224,7 +225,7 @@ func table(file string) map[string]int64 {
 	out := map[string]int64{}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return out // it has ended
+		return out // the process has ended
 	}
 	for line := range strings.Lines(string(text)) {
 		name, rest, _ := strings.Cut(line, ":")
@@ -236,8 +237,8 @@ func table(file string) map[string]int64 {
 	return out
 }
 
-// inSandboxes is what the file systems of all CLIs hold that are there now, each
-// file system once: those of sandboxes, which are in memory.
+// inSandboxes returns how many bytes the file systems of all running CLIs
+// contain, each file system once: those of the sandboxes, which are in memory.
 func inSandboxes() (sum int64) {
 	seen := map[syscall.Fsid]bool{}
 	for pid := range family(os.Getpid()).programs() {
@@ -254,11 +255,11 @@ func inSandboxes() (sum int64) {
 	return sum
 }
 
-// onDisk is what a folder takes on disk, in bytes, a file with several names
-// once.
+// onDisk returns the size of a folder on disk, in bytes. A file with several
+// names counts once.
 func onDisk(dir string) (sum int64) {
 	seen := map[uint64]bool{}
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error { // a figure: what cannot be read is not in it
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error { // a measurement, so files that cannot be read are left out
 		if err != nil {
 			return nil //nolint:nilerr // as above
 		}

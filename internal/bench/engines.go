@@ -22,12 +22,13 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
-// engineImage is what scripts/engines-for-tests gives to its engines.
+// engineImage is the image that scripts/engines-for-tests loads into its
+// engines.
 const engineImage = "localhost/berth-test/base:1"
 
-// engine is what sandboxes on Docker or Podman cost, beside the same engine told
-// the same by hand: create, start, remove, by the very requests that the plugin
-// sent. Each is measured by whoever may use it: Podman by an ordinary user.
+// engine measures the cost of sandboxes on Docker or Podman, compared with the
+// same requests (create, start, remove) sent by hand. Each engine is measured
+// by a user who may use it: Podman by an ordinary user.
 func (b *bench) engine(ctx context.Context, f *figures, name, path string) error {
 	m := &measured{bench: b, name: name, path: path, api: unixClient(path)}
 	if err := m.there(ctx); err != nil {
@@ -52,7 +53,7 @@ type measured struct {
 
 // request is a request that the plugin sent.
 type request struct {
-	prefix, query string // of its path: all before /containers/create
+	prefix, query string // of its path: everything before /containers/create
 	body          []byte
 	name          string // of the container
 }
@@ -66,7 +67,7 @@ func unixClient(path string) *http.Client {
 	}}
 }
 
-// call is one request to the engine, which must be answered by a success.
+// call sends one request to the engine and expects success.
 func (m *measured) call(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -117,7 +118,7 @@ func (m *measured) all(ctx context.Context, f *figures) error {
 	return m.crowd(ctx, f)
 }
 
-// spec asks for a sandbox as a plain trial does.
+// spec returns the specification of a sandbox, as a plain trial makes it.
 func (m *measured) spec(control string) environment.Spec {
 	return environment.Spec{
 		Labels: environment.Labels{Owner: "bench", Trial: "bench", Attempt: 1}, Image: environment.Image{Ref: engineImage},
@@ -161,7 +162,7 @@ func (m *measured) close(ctx context.Context, x *box) error {
 	return errors.Join(err, x.folder.Close())
 }
 
-// bare is a container made, started and removed by hand.
+// bare creates, starts and removes a container by hand.
 func (m *measured) bare(ctx context.Context) error {
 	name := "berth-bench-" + m.next()
 	body := bytes.ReplaceAll(m.made.body, []byte(m.made.name), []byte(name))
@@ -176,7 +177,7 @@ func (m *measured) bare(ctx context.Context) error {
 	return err
 }
 
-// times does something n times, so many at once.
+// times runs do n times, with the given concurrency.
 func times(ctx context.Context, n, flight int, do func(context.Context) error) (time.Duration, error) {
 	work := make(chan struct{}, n)
 	for range n {
@@ -199,7 +200,8 @@ func times(ctx context.Context, n, flight int, do func(context.Context) error) (
 	return time.Since(began), errors.Join(errs...)
 }
 
-// rate is sandboxes a second, in turn with the engine told by hand.
+// rate measures sandboxes per second, alternating with direct requests to the
+// engine.
 func (m *measured) rate(ctx context.Context, f *figures, flight int) error {
 	const rounds = 5
 	n := max(8, 2*flight)
@@ -229,7 +231,8 @@ func (m *measured) rate(ctx context.Context, f *figures, flight int) error {
 	return nil
 }
 
-// crowd is the plugin's memory with 32 sandboxes, and a command in one of them.
+// crowd measures the plugin's memory with 32 sandboxes, and the time of a
+// command in one of them.
 func (m *measured) crowd(ctx context.Context, f *figures) error {
 	var mu sync.Mutex
 	var all []*box
@@ -286,7 +289,8 @@ func (m *measured) crowd(ctx context.Context, f *figures) error {
 	return nil
 }
 
-// exec runs a command by the engine's own means: make, start to its end, ask.
+// exec runs a command by the engine's own API: create, start until the end,
+// inspect.
 func (m *measured) exec(ctx context.Context, id string) error {
 	name, _, _ := strings.Cut(id, "@")
 	text, err := m.call(ctx, http.MethodPost, "/v1.40/containers/"+name+"/exec", []byte(`{"AttachStdout": true, "AttachStderr": true, "Cmd": ["/bin/true"]}`))
@@ -320,7 +324,7 @@ func between(text, before, after string) string {
 	return text
 }
 
-// rss is the memory of the newest process of a program, in MB.
+// rss returns the memory of the newest process of a program, in MB.
 func rss(program string) float64 {
 	best, kib := 0, 0
 	files, err := filepath.Glob("/proc/[0-9]*/exe")
@@ -346,14 +350,15 @@ func rss(program string) float64 {
 	return float64(kib) / 1000
 }
 
-// changes is what a run changed of an engine.
+// changes counts the changes that a run made to an engine.
 type changes struct {
-	others float64 // a trial
+	others float64 // per trial
 	text   string
 }
 
-// count runs trials through a proxy on the engine's socket, which counts what
-// changes the engine, and keeps how a container is made.
+// count runs trials through a proxy on the engine's socket. The proxy counts
+// the requests that change the engine, and keeps the request that creates a
+// container.
 func (m *measured) count(ctx context.Context) (changes, error) {
 	const trials = 8
 	socket := filepath.Join(m.dir, m.name+".sock")
@@ -383,7 +388,7 @@ func (m *measured) count(ctx context.Context) (changes, error) {
 	if control == "" {
 		control = between(string(m.made.body), `"source":"`, `"`)
 	}
-	m.made.body = bytes.ReplaceAll(m.made.body, []byte(control), []byte(m.dir)) // the folder of that trial is gone
+	m.made.body = bytes.ReplaceAll(m.made.body, []byte(control), []byte(m.dir)) // the folder of that trial no longer exists
 	others := 0
 	var text []string
 	for _, k := range slices.Sorted(maps.Keys(p.kinds)) {
@@ -395,7 +400,7 @@ func (m *measured) count(ctx context.Context) (changes, error) {
 	return changes{float64(others) / trials, fmt.Sprintf("in %d trials: %s", trials, strings.Join(text, ", "))}, nil
 }
 
-// on changes an experiment to this engine.
+// on changes an experiment to use this engine.
 func (m *measured) on(dir, socket string) error {
 	file := filepath.Join(dir, "berth.hcl")
 	text, err := os.ReadFile(file)
@@ -414,7 +419,7 @@ func (m *measured) on(dir, socket string) error {
 	return errors.Join(os.WriteFile(toml, []byte(s), 0o600), os.RemoveAll(filepath.Join(dir, "tasks", "t0", "environment")))
 }
 
-// counting passes requests on and counts those that change something.
+// counting forwards requests and counts those that change something.
 type counting struct {
 	api *http.Client
 
@@ -444,10 +449,10 @@ func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.Body.Close()
 	maps.Copy(w.Header(), a.Header)
 	w.WriteHeader(a.StatusCode)
-	_, _ = io.Copy(w, a.Body) // the plugin is gone
+	_, _ = io.Copy(w, a.Body) // fails only if the plugin is gone
 }
 
-// look counts a request.
+// look counts a request if it changes something.
 func (c *counting) look(r *http.Request, body []byte) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return

@@ -24,24 +24,24 @@ import (
 	"github.com/berth-eval/berth/dialects"
 )
 
-// What the gateway is measured with: a request as agents send them late in a
-// conversation, and streams as providers send them.
+// The load for the gateway: a request as agents send it late in a conversation,
+// and streams as providers send them.
 const (
 	requestBytes  = 50 << 10
-	firstBytes    = 400 // requests each way
+	firstBytes    = 400 // requests for each way
 	streamEvents  = 400
 	streamPace    = 5 * time.Millisecond
 	manyStreams   = 64
 	longestSilent = 30 * time.Second
 )
 
-// way is a way to a provider.
+// way is a connection to a provider: direct or through the gateway.
 type way struct {
 	url, token string
 	client     *http.Client
 }
 
-// gateway measures what the gateway adds to a request, with recording on.
+// gateway measures what the gateway adds to a request while it records.
 func (b *bench) gateway(ctx context.Context, f *figures) (err error) {
 	provider := httptest.NewServer(http.HandlerFunc(provide))
 	defer provider.Close()
@@ -63,7 +63,7 @@ func (b *bench) gateway(ctx context.Context, f *figures) (err error) {
 		Append: func(_ string, line any) {
 			mu.Lock()
 			defer mu.Unlock()
-			_ = json.NewEncoder(lines).Encode(line) // a figure, no record
+			_ = json.NewEncoder(lines).Encode(line) // a measurement, so a failed write does not matter
 		},
 	})
 	if err != nil {
@@ -91,8 +91,8 @@ func (b *bench) gateway(ctx context.Context, f *figures) (err error) {
 	return atOnce(ctx, f, direct, through)
 }
 
-// provide answers as a provider: a stream with as many events as the header
-// asks for.
+// provide answers like a provider: with a stream of as many events as the
+// header asks for.
 func provide(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -112,10 +112,11 @@ func provide(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "event: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":9}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
 }
 
-// bodies differ, as those of a conversation do, so that each is recorded.
+// bodies makes request bodies differ, as in a conversation, so that each is
+// recorded.
 var bodies atomic.Int64
 
-// ask sends one request and returns when its first byte came, and its last.
+// ask sends one request and returns the times of its first and last byte.
 func (w way) ask(ctx context.Context, events int) (first, last time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longestSilent)
 	defer cancel()
@@ -190,8 +191,8 @@ func oneStream(ctx context.Context, f *figures, direct, through way) error {
 	return nil
 }
 
-// atOnce measures the memory of many streams: that of this process, which is
-// client, gateway and provider, with the gateway and without it.
+// atOnce measures the memory of many streams, with the gateway and without it.
+// This process is client, gateway and provider.
 func atOnce(ctx context.Context, f *figures, direct, through way) error {
 	var peak [2]int64
 	for i, w := range []way{direct, through} {
@@ -227,7 +228,7 @@ func atOnce(ctx context.Context, f *figures, direct, through way) error {
 	return nil
 }
 
-// resident is the memory of this process, in bytes; 0: not known.
+// resident returns the memory of this process, in bytes; 0: not known.
 func resident() int64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	fields := strings.Fields(string(b))

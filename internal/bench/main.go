@@ -1,9 +1,9 @@
-// Command bench prints the figures that Berth holds itself to, each measured in
-// the same run as what it is compared with: `make bench`. Absolute times are for
-// information; machines differ and are shared.
+// Command bench prints Berth's performance figures, each measured in the same
+// run as the figure that it is compared with: `make bench`. Absolute times are
+// for information; machines differ and are shared.
 //
-// It measures the built programs from outside wherever that is possible, and
-// asserts nothing.
+// It measures the built programs from outside where possible, and asserts
+// nothing.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 // row is one figure.
 type row struct{ what, got, with, holds, wanted string }
 
-// figures collects rows, and what could not be measured.
+// figures collects rows, and the names of measurements that were skipped.
 type figures struct {
 	rows    []row
 	skipped []string
@@ -111,14 +111,14 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// bench is what the parts share.
+// bench is the state that the parts share.
 type bench struct {
 	bin     string // folder of the built programs
 	dir     string // for everything temporary, short
 	figures figures
 }
 
-// quantile is the value at q (0…1) of times, which it sorts.
+// quantile returns the quantile q (0…1) of times, which it sorts.
 func quantile(times []time.Duration, q float64) time.Duration {
 	slices.Sort(times)
 	return times[min(len(times)-1, int(q*float64(len(times))))]

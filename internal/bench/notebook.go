@@ -25,8 +25,8 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// start is how a plugin starts its CLI in a sandbox: what a person would have to
-// type.
+// start is how a plugin starts its CLI in a sandbox: everything needed to start
+// it by hand.
 type start struct {
 	argv, env []string
 	files     map[string]string // by their path in the sandbox
@@ -34,8 +34,8 @@ type start struct {
 	bundle    string // on the host
 }
 
-// notebook is a shell that starts nothing. It writes down what a plugin sends to
-// a sandbox, and answers its look around by that of the host.
+// notebook is a shell that starts nothing. It records what a plugin sends to a
+// sandbox, and answers queries about the system with those of the host.
 type notebook struct {
 	pb.UnimplementedSandboxShellServer
 
@@ -45,8 +45,8 @@ type notebook struct {
 	stdin []byte
 }
 
-// startOf asks the plugin of a CLI how it starts it for a message. The error
-// says what to do when the bundle is missing.
+// startOf asks the plugin of a CLI how it starts the CLI for a message. The
+// error says what to do when the bundle is missing.
 func (b *bench) startOf(ctx context.Context, name, url, message string, dialect model.Dialect) (start, error) {
 	var s start
 	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(b.bin, "plugins")}})
@@ -102,8 +102,8 @@ func (b *bench) startOf(ctx context.Context, name, url, message string, dialect 
 	return start{texts(n.cli.GetArgv()), texts(n.cli.GetEnv()), n.files, string(n.stdin), needs.Bundles[0].Source}, x.Close(ctx, "", deaf{})
 }
 
-// errMissing means that something is not on this machine that is no part of the
-// tree.
+// errMissing means that something that is not part of the tree is missing on
+// this machine.
 var errMissing = errors.New("cannot be started here")
 
 // Exec implements pb.SandboxShellServer.
@@ -113,7 +113,7 @@ func (n *notebook) Exec(st grpc.BidiStreamingServer[pb.ExecRequest, pb.ExecReply
 		return err
 	}
 	c := m.GetStart()
-	if argv := texts(c.GetArgv()); len(argv) > 2 && argv[1] == "-c" { // it looks around
+	if argv := texts(c.GetArgv()); len(argv) > 2 && argv[1] == "-c" { // a query about the system
 		out, failed := exec.CommandContext(st.Context(), "/bin/sh", argv[1:]...).Output()
 		if failed == nil {
 			failed = st.Send(&pb.ExecReply{Is: &pb.ExecReply_Stdout{Stdout: out}})
@@ -194,8 +194,8 @@ func (deaf) Log(string) error { return nil }
 // Artifact implements agent.Recorder.
 func (deaf) Artifact(string) error { return nil }
 
-// at is the start in a new folder, with another address of the model: instead of
-// the agent's folder in a sandbox it has one there, with the same files.
+// at returns the start in a new folder, with another address of the model: the
+// agent's folder in the sandbox is replaced by one in dir with the same files.
 func (s start) at(dir, before, url string) (byHand, error) {
 	home := filepath.Join(dir, "agent")
 	put := strings.NewReplacer(cli.Home, home, before, url)

@@ -10,18 +10,18 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
-// process is one as the kernel tells of it.
+// process is a process as described by the kernel.
 type process struct {
 	pid, parent int
 	exe         string        // path of its program, in its own mount namespace
 	cpu         time.Duration // and of the children that it waited for, in steps of 10 ms
 }
 
-// processes are some, by their ids.
+// processes are processes by their PIDs.
 type processes map[int]process
 
-// family are all processes that descend from one, without itself. Those that
-// end meanwhile may be missing.
+// family returns all descendants of a process. Those that end meanwhile may be
+// missing.
 func family(root int) processes {
 	all := processes{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // a pattern that is right
@@ -59,7 +59,7 @@ func family(root int) processes {
 	return out
 }
 
-// programs are those that run a file of a bundle.
+// programs returns the processes that run a file of a bundle.
 func (ps processes) programs() processes {
 	out := processes{}
 	for pid, p := range ps {
@@ -70,7 +70,7 @@ func (ps processes) programs() processes {
 	return out
 }
 
-// cpu is the processor time of those that are not among others.
+// cpu returns the processor time of the processes that are not in others.
 func (ps processes) cpu(others processes) (sum time.Duration) {
 	for pid, p := range ps {
 		if _, is := others[pid]; !is {

@@ -18,11 +18,11 @@ import (
 	"github.com/berth-eval/berth/dialects/scripted"
 )
 
-// modelName is the name of its model.
+// modelName is the name of the provider's model.
 const modelName = "scripted"
 
-// provider is a scripted model behind an address of its own, which a CLI can ask
-// by hand, and the gateway for it. It notes when the first request of each
+// provider is a scripted model with its own address, for CLIs that are started
+// by hand and for the gateway. It records when the first request of each
 // conversation arrived.
 type provider struct {
 	*httptest.Server
@@ -34,7 +34,7 @@ type provider struct {
 	hold    func(ctx context.Context)
 }
 
-// newProvider answers from a script of YAML.
+// newProvider makes a provider that answers from a script in YAML.
 func newProvider(text string) (*provider, error) {
 	s, err := scripted.Parse([]byte(text), false)
 	if err != nil {
@@ -45,14 +45,14 @@ func newProvider(text string) (*provider, error) {
 	return p, nil
 }
 
-// during sets what is done while a first request waits for its answer.
+// during sets a function that runs while a first request waits for its answer.
 func (p *provider) during(hold func(ctx context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hold = hold
 }
 
-// take are the arrivals since the last time.
+// take returns the arrivals since the previous call.
 func (p *provider) take() []time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +61,7 @@ func (p *provider) take() []time.Time {
 	return out
 }
 
-// first notes an arrival.
+// first records an arrival.
 func (p *provider) first(at time.Time) (hold func(ctx context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,8 +69,8 @@ func (p *provider) first(at time.Time) (hold func(ctx context.Context)) {
 	return p.hold
 }
 
-// ServeHTTP implements http.Handler. What is no question for the model is
-// answered as the gateway answers it.
+// ServeHTTP implements http.Handler. It answers requests that are not for the
+// model like the gateway.
 func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := time.Now()
 	d, call, ok := dialects.All.Of(r)
@@ -128,7 +128,7 @@ func (p *provider) reply(r *http.Request, at time.Time, d dialect.Dialect, call 
 	return p.script.Send(r.Context(), dialect.Request{Dialect: d, Call: call, Facts: facts, Body: body})
 }
 
-// unpacked is the body of a request without its packing.
+// unpacked returns the decompressed body of a request.
 func unpacked(r *http.Request) (io.Reader, error) {
 	switch enc := r.Header.Get("Content-Encoding"); enc {
 	case "", "identity":

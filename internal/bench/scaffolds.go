@@ -23,7 +23,7 @@ import (
 type program struct {
 	name    string
 	dialect model.Dialect
-	tool    string // its shell, and the argument with the command
+	tool    string // its shell tool, and the parameter with the command
 	arg     string
 }
 
@@ -33,15 +33,16 @@ var programs = []program{
 	{"pi", model.DialectOpenAIChat, "bash", "command"},
 }
 
-// script is what its model says: one call that solves the task, and a last word.
+// script is the script of its model: one call that solves the task, and a final
+// message.
 func (p program) script() string {
 	const usage = "usage: {input: 100, output: 10}"
 	return fmt.Sprintf("replies:\n  - {when: {turn: 0}, text: I write it., tools: [{name: %s, arguments: {%s: %q}}], %s}\n  - {when: {turn: 1}, text: done, %s}\n",
 		p.tool, p.arg, strings.TrimSpace(work), usage, usage)
 }
 
-// lay writes an experiment of that many trials of the CLI, whose model is at an
-// address.
+// lay writes an experiment with that many trials of the CLI, with a model at
+// the address.
 func (b *bench) lay(name string, p program, url string, repeat, flight int) (string, error) {
 	dir, err := b.experiment(name, p.name, 1, repeat, flight)
 	if err != nil {
@@ -57,7 +58,7 @@ func (b *bench) lay(name string, p program, url string, repeat, flight int) (str
 	return dir, os.WriteFile(file, []byte(hcl), 0o600)
 }
 
-// base is an address of a provider as its libraries write it.
+// base returns the base URL of a provider as its libraries write it.
 func (p program) base(url string) string {
 	if p.dialect == model.DialectAnthropic {
 		return url
@@ -65,30 +66,33 @@ func (p program) base(url string) string {
 	return url + "/v1"
 }
 
-// How often the first request is timed, and how often before that counts.
+// How many first requests are measured, and how many before that are not.
 const (
 	timed   = 15
 	untimed = 3
 )
 
-// firstRequest is the time from where the core begins to open the agent's
-// session to the arrival of the CLI's first request at the provider, beside the
-// time from fork and exec of the same CLI by hand to the arrival of its first
-// request at the same kind of provider. One run of 18 trials, one in flight, the
-// first three of which do not count; while a trial's first request waits for its
-// answer, the CLI is started by hand, and then in bubblewrap. So what else the
-// machine does meets all of them, and they never work at the same time.
+// firstRequest measures the time from when the core begins to open the agent's
+// session until the CLI's first request arrives at the provider. It compares it
+// with the time from fork and exec of the same CLI by hand until its first
+// request arrives at the same kind of provider. There is one run of 18 trials,
+// one at a time, the first three of which do not count. While a trial's first
+// request waits for its answer, the CLI is started by hand, and then in
+// bubblewrap. So other load of the machine affects all of them equally, and
+// they never work at the same time.
 //
-// The clock of a trial begins with the line phase_start, setup, who: agent, in its
-// events.jsonl: what the core does for a session (folders, relay, gateway) is in it,
-// and so are Open, the first message, all that the plugin does in the sandbox
-// before, and the gateway. That of the other two begins right before fork. Both
-// end where the provider, in this process, has read the head of the request.
+// The time of a trial begins with the line phase_start, setup, who: agent, in
+// its events.jsonl. So it includes the core's work for a session (folders,
+// relay, gateway), Open, the first message, everything that the plugin does in
+// the sandbox before, and the gateway. The time of the other two begins right
+// before fork. All end when the provider, in this process, has read the head of
+// the request.
 //
-// By hand has the same bundle at the same path, the same arguments, variables and
-// files as the plugin sends to a sandbox (notebook), and a fresh home in memory, as
-// a sandbox has one (Codex writes a database, and waits for the disk); bubblewrap
-// (unshare-all, with the network of the host) has the same, too.
+// By hand, the CLI gets the same bundle at the same path, the same arguments,
+// variables and files as the plugin sends to a sandbox (notebook), and a new
+// home folder in memory, as in a sandbox (Codex writes a database, and waits
+// for the disk). The same holds for bubblewrap (unshare-all, with the network
+// of the host).
 func (b *bench) firstRequest(ctx context.Context, f *figures, p program) error {
 	m, err := b.meter(ctx, p, timed+untimed, 1)
 	if errors.Is(err, errMissing) {
@@ -150,7 +154,8 @@ func (b *bench) firstRequest(ctx context.Context, f *figures, p program) error {
 	return nil
 }
 
-// report makes the rows: of trials, by hand, and in bubblewrap, if it is there.
+// report makes the rows: of trials, by hand, and in bubblewrap if it is
+// installed.
 func (m *meter) report(f *figures, took, used [][]time.Duration) {
 	whole := func(d time.Duration) string { return fmt.Sprintf("%.0f", float64(d)/float64(time.Millisecond)) }
 	var times, cpu []string
@@ -165,17 +170,17 @@ func (m *meter) report(f *figures, took, used [][]time.Duration) {
 	f.add(m.p.name+": its own processor time until then, p50", cpu[0], strings.Join(cpu[1:], ", "), more(used), "")
 }
 
-// meter is a run of a CLI, and what is needed to start the same CLI by hand.
+// meter is a run of a CLI, and everything needed to start the same CLI by hand.
 type meter struct {
 	p            program
 	b            *bench
-	ours, theirs *provider // of trials, and of those by hand
+	ours, theirs *provider // of trials, and of CLIs started by hand
 	start        start
 	dir, runs    string
-	homes        string // folder for those by hand
+	homes        string // home folders for CLIs started by hand
 }
 
-// placeholder is the model's address in what the notebook wrote down.
+// placeholder is the model's address in the start that the notebook recorded.
 const placeholder = "http://127.0.0.1:65533"
 
 func (b *bench) meter(ctx context.Context, p program, repeat, flight int) (m *meter, err error) {
@@ -183,7 +188,7 @@ func (b *bench) meter(ctx context.Context, p program, repeat, flight int) (m *me
 	if m.start, err = b.startOf(ctx, p.name, placeholder, "Write 42 into answer.txt.\n", p.dialect); err != nil {
 		return nil, err
 	}
-	if m.homes, err = os.MkdirTemp("/dev/shm", "bb"); err != nil { // there is none, or it is not ours
+	if m.homes, err = os.MkdirTemp("/dev/shm", "bb"); err != nil { // missing, or not writable for us
 		m.homes, err = os.MkdirTemp(b.dir, "homes")
 	}
 	if err != nil {
@@ -222,8 +227,8 @@ func (m *meter) hand(ctx context.Context, dir string) (handed, error) {
 	return out, err
 }
 
-// solved says whether the CLI has done what it was told: a figure of one that
-// failed is none.
+// solved checks that the CLI did its task; otherwise its measurement is
+// invalid.
 func solved(file string) error {
 	got, err := os.ReadFile(file)
 	if err == nil && strings.TrimSpace(string(got)) != "42" {
@@ -232,7 +237,8 @@ func solved(file string) error {
 	return err
 }
 
-// bubble starts the CLI in bubblewrap, with what it needs of the host.
+// bubble starts the CLI in bubblewrap, with the parts of the host that it
+// needs.
 func (m *meter) bubble(ctx context.Context, dir string) (began time.Time, err error) {
 	h, err := m.start.at(dir, placeholder, m.theirs.URL)
 	if err != nil {
@@ -254,8 +260,8 @@ func (m *meter) bubble(ctx context.Context, dir string) (began time.Time, err er
 	return began, solved(filepath.Join(h.Dir, "answer.txt"))
 }
 
-// opens are the times at which the core began to open the agents' sessions of
-// all attempts of the only run in a folder, in order.
+// opens returns the times at which the core began to open the agents' sessions,
+// in order, for all attempts of the only run in a folder.
 func opens(runs string) ([]time.Time, error) {
 	files, err := filepath.Glob(filepath.Join(runs, "*", "trials", "*", "attempt-*", record.EventsFile))
 	if err != nil {

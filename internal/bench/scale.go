@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// scale is planning, resuming and showing 10,000 trials.
+// scale measures planning, resuming and showing 10,000 trials.
 func (b *bench) scale(ctx context.Context, f *figures) error {
 	const trials = 10_000
 	dir, err := b.experiment("scale", "oracle", 100, trials/100, 4)
@@ -41,9 +41,9 @@ func (b *bench) scale(ctx context.Context, f *figures) error {
 	return nil
 }
 
-// finished is a run of the experiment in dir in which every trial has a result,
-// none of which was run: the program begins it and is interrupted, and the
-// results are written in its place.
+// finished makes a run of the experiment in dir in which every trial has a
+// result, although none was run: the program begins the run and is interrupted,
+// and this function writes the results.
 func (b *bench) finished(ctx context.Context, dir string) (string, error) {
 	runs := filepath.Join(b.dir, "scale-runs")
 	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "berth"), "run", dir, "--runs", runs)

@@ -23,14 +23,15 @@ func agentSetup(dir string) agent.Setup {
 	return agent.Setup{Session: "bench", Role: agent.RoleAgent, View: dir, Scratch: dir}
 }
 
-// the two scripts of a trial that does nothing: the agent's and the test's.
+// The two scripts of a trial that does almost nothing: the agent's and the
+// test's.
 const (
 	work = "echo 42 > answer.txt\n"
 	test = "mkdir -p /logs/verifier\nif [ \"$(cat answer.txt 2>/dev/null)\" = 42 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
 )
 
-// experiment writes tasks and an experiment of that many repetitions into a new
-// folder, and returns it. The agent is "nop" or "oracle".
+// experiment writes tasks and an experiment with that many repetitions into a
+// new folder, and returns the folder. The agent is "nop" or "oracle".
 func (b *bench) experiment(name, who string, tasks, repeat, inFlight int) (string, error) {
 	dir := filepath.Join(b.dir, name)
 	files := map[string]string{"berth.hcl": fmt.Sprintf(`experiment "bench" {
@@ -71,14 +72,14 @@ agent "a" {
 	return dir, nil
 }
 
-// used is what a finished program took.
+// used is what a finished program used.
 type used struct {
 	wall, cpu time.Duration
-	rss       int64 // KiB, the largest
+	rss       int64 // KiB, maximum
 	out       string
 }
 
-// berth runs the built program and follows its own processor time and memory,
+// berth runs the built program and measures its own processor time and memory,
 // without those of plugins and sandboxes.
 func (b *bench) berth(ctx context.Context, args ...string) (u used, err error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "berth"), args...)
@@ -105,7 +106,7 @@ func (b *bench) berth(ctx context.Context, args ...string) (u used, err error) {
 	}
 }
 
-// look reads the program's own figures; the last before its end count.
+// look reads the program's own usage; the last values before its end count.
 func (u *used) look(pid int) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -123,9 +124,10 @@ func (u *used) look(pid int) {
 
 func tail(s string) string { return s[max(0, len(s)-2000):] }
 
-// localTrials is whole trials a second on `local`, beside bubblewrap running
-// the very commands that such a trial runs in its sandbox, in turn, five
-// rounds: of nop the tests, of oracle the solution and the tests.
+// localTrials measures whole trials per second on `local`, compared with
+// bubblewrap running the same commands as such a trial runs in its sandbox,
+// alternating, for five rounds: for nop the tests, for oracle the solution and
+// the tests.
 func (b *bench) localTrials(ctx context.Context, f *figures) error {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
@@ -161,8 +163,9 @@ func (b *bench) localTrials(ctx context.Context, f *figures) error {
 	return nil
 }
 
-// bubble is bubblewrap's arguments for what a trial of the task runs inside: as
-// many namespaces, and the same programs with the same arguments.
+// bubble returns bubblewrap's arguments for the commands of a trial of the
+// task: with the same number of namespaces, and the same programs and
+// arguments.
 func bubble(ctx context.Context, dir string, solve bool) ([]string, error) {
 	t, problems, err := harbor.Format{}.Load(ctx, dir, task.Options{})
 	if err != nil || t == nil {
@@ -178,14 +181,15 @@ func bubble(ctx context.Context, dir string, solve bool) ([]string, error) {
 		"--tmpfs", "/tmp", "--dir", "/app", "--chdir", "/app", "--ro-bind", filepath.Join(dir, "tests"), "/tests",
 	}
 	if solve {
-		// Two commands in turn need a program that starts them, as sandboxd does.
+		// Two commands in sequence need a program that starts them, like
+		// sandboxd.
 		both := quoted(t.Stages[0].Reference.Argv) + "; exec " + quoted(tests.Command)
 		return append(args, "--ro-bind", filepath.Join(dir, "solution"), "/solution", "sh", "-c", both), nil
 	}
 	return append(args, tests.Command...), nil
 }
 
-// quoted is argv as a line of the shell.
+// quoted returns argv as a line for a shell.
 func quoted(argv []string) string {
 	words := make([]string, len(argv))
 	for i, w := range argv {
@@ -202,7 +206,7 @@ func list(v []float64, format string) string {
 	return strings.Join(parts, " ")
 }
 
-// loop calls do n times, so many at once.
+// loop calls do n times, with the given concurrency.
 func loop(n, flight int, do func() error) error {
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -219,7 +223,7 @@ func loop(n, flight int, do func() error) error {
 	return errors.Join(errs...)
 }
 
-// coreCost is the processor time and memory of the core's own process.
+// coreCost measures the processor time and memory of the core's own process.
 func (b *bench) coreCost(ctx context.Context, f *figures) error {
 	const few, many = 20, 320
 	var at [2]used

@@ -98,7 +98,7 @@ func when(bad bool, text string) error {
 
 func shell(agent.CheckRequest) (agent.Needs, error) { return agent.Needs{Shell: true}, nil }
 
-// run gives a script to a shell in the sandbox.
+// run runs a script with a shell in the sandbox.
 func run(ctx context.Context, address, script string) error {
 	box, err := sandbox.Dial(address)
 	if err != nil {
@@ -109,7 +109,7 @@ func run(ctx context.Context, address, script string) error {
 	return err
 }
 
-// acts is an agent, and a session of it, that does nothing but what is set.
+// acts is an agent and its session, which do only what the fields set.
 type acts struct {
 	check func(agent.CheckRequest) (agent.Needs, error)
 	turn  func(context.Context, *acts, agent.Message, agent.Recorder) (agent.Yield, error)
@@ -151,7 +151,7 @@ func (a *acts) Close(_ context.Context, logs string, _ agent.Recorder) error {
 	return a.close(a, logs)
 }
 
-// caller is a loop that gives its model one tool.
+// caller is a loop that offers its model one tool.
 type caller struct{ *loop.Session[struct{}] }
 
 var tool = chat.Tool{

@@ -1,6 +1,6 @@
 // Command brokenplugins serves plugins that each break their contract in one
-// way, chosen by the name it is started under. It is what the conformance kits
-// are tried on: a kit that passes one of them tests nothing.
+// way, chosen by the name of the program. They test the conformance kits: a kit
+// that accepts one of them misses a fault.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 
 // table is plugins by name.
 type table map[string]struct {
-	how  string // it is broken
+	how  string // how it is broken
 	make func(plugins.Info) plugins.Plugin
 }
 

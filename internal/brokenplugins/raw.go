@@ -15,7 +15,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// described are plugins that describe themselves badly.
+// described are plugins with a bad description.
 var described = table{
 	"nameless": {"says neither its version nor what it is for", func(i plugins.Info) plugins.Plugin {
 		return plugins.Verifier(plugins.Info{Name: i.Name}, nil, none, verify(verifiersFail))
@@ -36,8 +36,8 @@ func (moody) Validate() []config.Problem {
 	return nil
 }
 
-// raw are plugins without this module's server: in another language, an author
-// has no more than the .proto files, and nothing refuses bad input for him.
+// raw are plugins without this module's server: an author who uses another
+// language has only the .proto files, and nothing refuses bad input for him.
 var raw = map[string]func(plugins.Info){
 	"lax-agent":    func(i plugins.Info) { serveRaw(i, pluginpb.PluginKind_PLUGIN_KIND_AGENT) },
 	"lax-verifier": func(i plugins.Info) { serveRaw(i, pluginpb.PluginKind_PLUGIN_KIND_VERIFIER) },
@@ -53,7 +53,7 @@ func serveRaw(i plugins.Info, kind pluginpb.PluginKind) {
 	})
 }
 
-// lax accepts whatever it is asked.
+// lax accepts every request.
 type lax struct {
 	goplugin.NetRPCUnsupportedPlugin
 	pluginpb.UnimplementedPluginServer

@@ -107,13 +107,14 @@ var verifiers = table{
 	})},
 }
 
-// asked is what some of them remember; it should be nothing.
+// asked is state that some of them keep between requests, which they should
+// not.
 var asked atomic.Int64
 
 var failed = verifier.Verdict{Decision: verifier.Fail}
 
-// particular is the configuration of a verifier that passes everything without
-// the right word.
+// particular is the configuration of a verifier that passes everything unless
+// the word is set.
 type particular struct {
 	Word string `berth:"word" doc:"What makes it judge."`
 }
@@ -149,7 +150,7 @@ func (wordless) Rewrite(context.Context, verifier.Request, verifier.Verdict, str
 	return "", errors.New("words fail me")
 }
 
-// askModel judges an answer that is there by what the model says.
+// askModel judges an existing answer by the reply of the model.
 func askModel(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
 	got, err := r.ReadFile("attempt/artifacts/answer.txt", 1<<10)
 	if err != nil {

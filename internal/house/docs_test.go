@@ -47,8 +47,8 @@ func TestBrokenLinks(t *testing.T) {
 	}
 }
 
-// A newcomer types what the README says: each `make` command in it, and in the
-// other documents of the root, is a target of the Makefile.
+// A newcomer types the commands of the README: each `make` command in it, and
+// in the other documents of the root, must be a target of the Makefile.
 func TestMakeCommandsInDocumentsExist(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
@@ -73,7 +73,7 @@ func TestMakeCommandsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// The tables of faults name tests, without "Test"; what they name is there.
+// The tables of faults name tests, without "Test"; those tests must exist.
 func TestFaultsNameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))

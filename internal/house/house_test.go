@@ -21,14 +21,14 @@ const (
 	root   = "../.."
 )
 
-// pkg is what `go list` says about one of our packages.
+// pkg is the information of `go list` about one of our packages.
 type pkg struct {
 	ImportPath, Name, Dir              string
 	Imports, TestImports, XTestImports []string
 	GoFiles, TestGoFiles, XTestGoFiles []string
 }
 
-// rel is the import path below the module: "core/plan".
+// rel returns the import path below the module: "core/plan".
 func (p pkg) rel() string { return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/") }
 
 // goList runs `go list` in the root of the tree.
@@ -51,7 +51,7 @@ var listed = struct {
 	pkgs []pkg
 }{}
 
-// packages lists all packages of the module, once a process.
+// packages lists all packages of the module, once per process.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	listed.Lock()
@@ -89,7 +89,7 @@ func (f file) generated() bool {
 }
 
 // files reads every text file below dir that git does not ignore by the rules
-// of this tree; testdata is left out, since it holds what is given from outside.
+// of this tree, except testdata, which holds input from outside.
 func files(t *testing.T, dir string) []file {
 	t.Helper()
 	var found []file

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The core must do the same for everybody, so it must not know anybody's name,
-// not even in a comment: a name is where a special case begins. What the core
-// offers in general (an executor, a dialect's folder) is not in these lists.
+// The core must treat everyone the same, so it must not contain anyone's name,
+// not even in a comment: special cases begin with names. General features of
+// the core (an executor, the folder of a dialect) are not in these lists.
 var (
 	engines = []string{
 		"podman", "docker", "containerd", "kubernetes", "apptainer", "singularity", "bubblewrap", "bwrap", "gvisor",
@@ -40,8 +40,8 @@ func words(lists ...[]string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i:` + strings.Join(all, "|") + `)`)
 }
 
-// findName is the first match of re in s that begins a word, also inside an
-// identifier: dockerHost, useDocker and use_docker, but not "decline" for
+// findName returns the first match of re in s that begins a word, also inside
+// an identifier: dockerHost, useDocker and use_docker, but not "decline" for
 // "cline".
 func findName(re *regexp.Regexp, s string) string {
 	for _, m := range re.FindAllStringIndex(s, -1) {
@@ -55,7 +55,7 @@ func findName(re *regexp.Regexp, s string) string {
 func isLower(b byte) bool  { return b >= 'a' && b <= 'z' }
 func isLetter(b byte) bool { return isLower(b) || b >= 'A' && b <= 'Z' }
 
-// namesIn lists "word in: line" for each line of a file of core that has a
+// namesIn lists "word in: line" for each line of a core file that contains a
 // forbidden word.
 func namesIn(f file) []string {
 	var found []string
@@ -72,10 +72,10 @@ func TestCoreKnowsNobodysName(t *testing.T) {
 	seen := 0
 	for _, f := range files(t, "core") {
 		if strings.HasSuffix(f.path, "_test.go") {
-			continue // what a test is given stands for what a user writes
+			continue // the input of a test represents what a user writes
 		}
 		if f.path == "core/gateway/price/prices.yaml" {
-			continue // a table: what is looked up in it is the name that the experiment says
+			continue // a table that is looked up by names from the experiment
 		}
 		seen++
 		for _, hit := range namesIn(f) {

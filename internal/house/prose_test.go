@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of what a person reads: the width of a line, the lines of a paragraph
-// and the words of a sentence.
+// Limits for documents: the width of a line, the lines of a paragraph and the
+// words of a sentence.
 const (
 	maxColumns        = 100
 	maxParagraphLines = 6
@@ -23,12 +23,12 @@ var (
 	item = regexp.MustCompile(`^ {0,3}(?:[-*]|\d+\.) `)
 	// code is a piece of code, which counts as one word.
 	code = regexp.MustCompile("`[^`]*`")
-	// target is that of a link, which nobody reads.
+	// target is the target of a link, which is not read.
 	target = regexp.MustCompile(`\]\([^)]*\)`)
 )
 
-// prose yields the paragraphs and list items of a document, without code,
-// tables, headings, comments and what is generated.
+// prose returns the paragraphs and list items of a document, without code,
+// tables, headings, comments and generated text.
 func prose(text string) [][]string {
 	var all [][]string
 	var now []string
@@ -63,7 +63,7 @@ func prose(text string) [][]string {
 	return all
 }
 
-// unreadable says what makes the prose of a document hard to read.
+// unreadable reports what makes the prose of a document hard to read.
 func unreadable(text string) []string {
 	var faults []string
 	for _, paragraph := range prose(text) {
@@ -85,8 +85,8 @@ func unreadable(text string) []string {
 	return faults
 }
 
-// The documents at the top and the pages of docs/ stay readable. docs/reference
-// is generated.
+// The documents at the top level and the pages of docs/, except the generated
+// docs/reference, must stay readable.
 func TestDocumentsAreReadable(t *testing.T) {
 	t.Parallel()
 	read := 0

@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// maxFileLines is the length at which a reader loses the thread of a file. Tests
-// have the same limit. Packages have none: a package is as large as what it
-// offers.
+// maxFileLines is the largest length of a file, also of tests. Packages have no
+// limit.
 const maxFileLines = 500
 
 func lines(s string) int { return strings.Count(s, "\n") }
@@ -37,10 +36,10 @@ func TestNoFileIsTooLong(t *testing.T) {
 	}
 }
 
-// nolint finds a directive; its groups are the linters and the reason.
+// nolint matches a directive; its groups are the linters and the reason.
 var nolint = regexp.MustCompile(`//\s*nolint(:[a-z0-9,]+)?(.*)$`)
 
-// unexplained says what is wrong with the nolint directive in line, or "".
+// unexplained returns the fault of the nolint directive in line, or "".
 func unexplained(line string) string {
 	m := nolint.FindStringSubmatch(line)
 	switch {
@@ -83,7 +82,7 @@ func TestUnexplained(t *testing.T) {
 	}
 }
 
-// Work that is put off is an issue, not a comment.
+// Open work belongs in an issue, not in a comment.
 func TestNothingIsLeftToDoInAComment(t *testing.T) {
 	t.Parallel()
 	todo := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`)
@@ -96,7 +95,7 @@ func TestNothingIsLeftToDoInAComment(t *testing.T) {
 	}
 }
 
-// A package says in its own words what it is for.
+// Every package has a comment that says what it is for.
 func TestEveryPackageHasAParagraph(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
@@ -109,7 +108,7 @@ func TestEveryPackageHasAParagraph(t *testing.T) {
 	}
 }
 
-// packageComment is all that stands above the package clauses of p.
+// packageComment returns the text above the package clauses of p.
 func packageComment(t *testing.T, p pkg) string {
 	t.Helper()
 	var doc strings.Builder

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// only says where alone an import may stand: heavy things live in the one
-// folder that needs them.
+// only lists the folders that alone may import something: heavy dependencies
+// stay in the one folder that needs them.
 var only = []struct {
 	prefix string
 	in     []string
@@ -23,11 +23,11 @@ var only = []struct {
 	{"charm.land", []string{"cmd/berth", "internal"}},
 }
 
-// under says whether path is dir or below it.
+// under reports whether path is dir or below it.
 func under(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// layers are the packages of the core from the lowest up. A package imports only
-// what is in a lower layer, and its own folder.
+// layers are the packages of the core, lowest first. A package imports only
+// packages of lower layers, and its own subfolders.
 var layers = [][]string{
 	{"cell", "redact", "untrusted", "record"},
 	{"models"},
@@ -37,13 +37,13 @@ var layers = [][]string{
 	{"run"},
 }
 
-// layer is the place in layers of a folder of the core, or -1.
+// layer returns the index in layers of a folder of the core, or -1.
 func layer(name string) int {
 	return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, name) })
 }
 
-// trespass says why the package from (a path below the module) must not import
-// to (a full import path), or "".
+// trespass returns the reason why the package from (a path below the module)
+// must not import to (a full import path), or "".
 func trespass(from, to string) string {
 	for _, o := range only {
 		if under(to, o.prefix) && !slices.ContainsFunc(o.in, func(d string) bool { return under(from, d) }) {
@@ -82,7 +82,7 @@ func trespass(from, to string) string {
 	return ""
 }
 
-// upward says why core/name must not import ours, or "".
+// upward returns the reason why core/name must not import ours, or "".
 func upward(name, ours string) string {
 	inner, core := strings.CutPrefix(ours, "core/")
 	if other, _, _ := strings.Cut(inner, "/"); core && other != name && layer(other) >= layer(name) {
@@ -106,7 +106,7 @@ func TestNoImportCrossesAWall(t *testing.T) {
 		}
 		for _, imp := range slices.Concat(p.TestImports, p.XTestImports) {
 			if strings.HasPrefix(p.rel(), "core/") && (strings.HasPrefix(imp, module+"/core/") || imp == module+"/dialects") {
-				continue // a test may use what is above
+				continue // a test may import higher layers
 			}
 			if why := trespass(p.rel(), imp); why != "" {
 				t.Errorf("%s imports %s: %s", p.rel(), imp, why)
@@ -115,8 +115,8 @@ func TestNoImportCrossesAWall(t *testing.T) {
 	}
 }
 
-// The wall itself, tried with one violation of each kind and what is allowed
-// beside it.
+// The rules themselves, tested with one violation of each kind and with similar
+// imports that are allowed.
 func TestTrespass(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -163,7 +163,7 @@ func TestTrespass(t *testing.T) {
 	}
 }
 
-// What a program links, whoever imported it.
+// Programs must not link certain packages, whoever imports them.
 func TestNoProgramLinksWhatItMustNot(t *testing.T) {
 	t.Parallel()
 	engines := []string{
@@ -178,8 +178,8 @@ func TestNoProgramLinksWhatItMustNot(t *testing.T) {
 		{"./plugins/...", slices.Concat(engines, core)},
 		{"./core/...", engines},
 		{"./cmd/berth", engines},
-		// os/exec waits for children, and so does the reaper of PID 1: each would
-		// take the other's.
+		// os/exec waits for children, and so does the reaper of PID 1: each
+		// would take the other's.
 		{"./cmd/berth-sandboxd", slices.Concat(engines, core, []string{"os/exec"})},
 		{"./agents/...", slices.Concat(engines, core)},
 		{"./verifiers/...", slices.Concat(engines, core)},

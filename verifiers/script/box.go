@@ -33,8 +33,8 @@ func (s shell) Exists(ctx context.Context, path string) (bool, error) {
 	return err == nil, err
 }
 
-// Remove is done by the sandbox's own rm. That it may lie does no harm: what is
-// still there is looked for again.
+// Remove uses the sandbox's own rm. A manipulated rm does no harm, because the
+// caller checks again whether the file exists.
 func (s shell) Remove(ctx context.Context, path string) error {
 	said := output.NewTail(1 << 10)
 	r, err := s.client.Exec(ctx, sandbox.Command{Argv: []string{"rm", "-rf", "--", path}, User: "0", Dir: "/", Stdout: said, Stderr: said})

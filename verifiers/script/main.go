@@ -1,9 +1,9 @@
 // Command script serves the verifier that runs the task's own test program in
 // the sandbox and reads the scores that it writes.
 //
-// What stands in the sandbox is hostile: a score counts only if the file was
-// not there before the tests, was read by sandboxd itself as a regular file,
-// after everything that the tests left running was killed, and is a finite
+// The content of the sandbox is untrusted. A score counts only if its file did
+// not exist before the tests, if sandboxd itself read it as a regular file
+// after killing everything that the tests left running, and if it is a finite
 // number. Anything else is a finding or an error, never a score.
 package main
 

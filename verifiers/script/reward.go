@@ -19,23 +19,24 @@ import (
 )
 
 // Bounds of a reward file. It is written by a program that the agent may have
-// changed, so it is read like any hostile input.
+// changed, so it is untrusted input.
 const (
 	maxReward = 64 << 10 // bytes
 	maxScores = 256
 	maxName   = 128 // bytes of a score's name
 )
 
-// decimal is how one number is written; hexadecimal, infinity and underscores,
-// which Go would take, are not numbers to other readers of the same file.
+// decimal is the format of a number. Hexadecimal numbers, infinity and
+// underscores, which Go would accept, are not numbers for other readers of the
+// same file.
 var decimal = regexp.MustCompile(`^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
 
-// bad is an ErrBadReward.
+// bad makes an ErrBadReward.
 func bad(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", verifier.ErrBadReward, fmt.Sprintf(format, a...))
 }
 
-// number is the finite value of text.
+// number returns the finite value of text.
 func number(text string) (float64, error) {
 	if !decimal.MatchString(text) {
 		return 0, bad("%.60q is not a decimal number", text)
@@ -47,7 +48,7 @@ func number(text string) (float64, error) {
 	return v, nil
 }
 
-// numberFile reads a file that holds one number, the score called name.
+// numberFile reads a file with one number, the score called name.
 func numberFile(data []byte, name string) (map[string]float64, error) {
 	text := strings.TrimSpace(string(data))
 	if text == "" {
@@ -60,8 +61,8 @@ func numberFile(data []byte, name string) (map[string]float64, error) {
 	return map[string]float64{name: v}, nil
 }
 
-// jsonFile reads a file that holds one object of names to finite numbers, or
-// booleans, which are 1 and 0.
+// jsonFile reads a file with one object of names to finite numbers, or to
+// booleans, which count as 1 and 0.
 func jsonFile(data []byte) (map[string]float64, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -127,7 +128,8 @@ func member(d *json.Decoder) (string, float64, error) {
 	}
 }
 
-// contradiction says in which score two files differ; empty: in none.
+// contradiction returns the name of a score that differs between two files;
+// empty: none.
 func contradiction(a, b map[string]float64) string {
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		if other, both := b[name]; both && other != a[name] {

@@ -25,7 +25,7 @@ type fixture struct {
 	*sandboxtest.Box
 
 	t       *testing.T
-	client  *sandbox.Client // of the verifier
+	client  *sandbox.Client // that the verifier uses
 	request verifier.Request
 }
 
@@ -44,7 +44,7 @@ func newFixture(t *testing.T, program string) *fixture {
 	return r
 }
 
-// sh runs a command of the agent's.
+// sh runs a command as the agent.
 func (r *fixture) sh(command string) {
 	r.t.Helper()
 	said := output.NewTail(1 << 10)
@@ -103,8 +103,8 @@ func TestInARealSandbox(t *testing.T) {
 	}
 }
 
-// Tests that cannot be run are no better for an agent than tests that fail: it
-// may have removed what they need.
+// Tests that cannot run count as failed for an agent, because it may have
+// removed something that they need.
 func TestTestsThatCannotStartCountAsFailed(t *testing.T) {
 	t.Parallel()
 	for name, command := range map[string][]string{
@@ -146,8 +146,8 @@ func codes(findings []verifier.Finding) string {
 	return strings.Join(list, " ")
 }
 
-// A daemon's double fork breaks any tree; what writes on when the tests have
-// ended is killed before the reward is read.
+// A double fork leaves the process tree of the tests. A process that still
+// writes after the tests is killed before the reward is read.
 func TestADaemonOfTheTestsIsKilledBeforeTheReading(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, `setsid sh -c 'setsid sh -c "while :; do echo 1 > /tmp/v/late; done" &' >/dev/null 2>&1
@@ -160,7 +160,8 @@ until [ -e /tmp/v/late ]; do :; done; echo 0 > /tmp/v/reward.txt`)
 	r.sh("rm -f /tmp/v/late; sleep 0.2; ! [ -e /tmp/v/late ]")
 }
 
-// A gigabyte of output fills neither memory nor disk, and the reward counts.
+// A large amount of output fills neither memory nor disk, and the reward
+// counts.
 func TestAFloodOfOutputIsCut(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, `head -c 200000000 /dev/zero | tr '\0' x; echo the end; echo 1 > /tmp/v/reward.txt`)

@@ -19,20 +19,20 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// outputFile is where the test program's output goes, in the scratch folder, if
-// it prints anything.
+// outputFile is the file for the test program's output in the scratch folder,
+// if there is output.
 const outputFile = "test-stdout.txt"
 
-// shown is how much of the end of the output goes into the rationale, in bytes.
+// shown is how many bytes of the end of the output go into the rationale.
 const shown = 4 << 10
 
-// box is what the verifier does in the sandbox.
+// box is the part of the sandbox client that the verifier uses.
 type box interface {
-	// Run runs a command as sandbox.Client.Exec does.
+	// Run runs a command like sandbox.Client.Exec.
 	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
-	// Exists says whether there is anything of that name.
+	// Exists reports whether the path exists.
 	Exists(ctx context.Context, path string) (bool, error)
-	// Remove removes it.
+	// Remove removes the path.
 	Remove(ctx context.Context, path string) error
 	Close() error
 }
@@ -42,8 +42,8 @@ type script struct {
 	dial func(address string) (box, error)
 }
 
-// Verify runs the test program and reads the scores that it leaves. Whether
-// they are enough is for the task's rule of success to say.
+// Verify runs the test program and reads the scores that it leaves. The task's
+// rule of success decides whether they are high enough.
 func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)) (v verifier.Verdict, err error) {
 	settings, err := settingsOf(r.Settings)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 		return v, fmt.Errorf("%w; %s, see %s", err, how, outputFile)
 	}
 	if err != nil {
-		log(how) // a verdict would have said it
+		log(how) // otherwise the verdict would have contained it
 		return v, err
 	}
 	v.Scores = make(map[string]verifier.Score, len(scores))
@@ -110,17 +110,17 @@ const (
 	notFound      = 127
 )
 
-// notStarted says whether err means that the sandbox could not start the test
-// program: it, its interpreter, its user or its folder is missing, or there is
-// no room for another process.
+// notStarted reports whether err means that the sandbox could not start the
+// test program: the program, its interpreter, its user or its folder is
+// missing, or no more processes are possible.
 func notStarted(err error) bool {
 	return errors.Is(err, sandbox.ErrNoProgram) || errors.Is(err, sandbox.ErrNotFound) || errors.Is(err, sandbox.ErrDenied) ||
 		errors.Is(err, sandbox.ErrNoRoom)
 }
 
-// failed is the verdict when the tests could not be run. The agent has had the
-// sandbox, and may have removed what they need: that must not be better for it
-// than a test that fails.
+// failed returns the verdict when the tests could not run. The agent may have
+// removed something that they need, and that must not give it a better result
+// than a failed test.
 func failed(v verifier.Verdict, files []task.RewardFile, why string) verifier.Verdict {
 	v.Decision, v.Scores = verifier.Fail, map[string]verifier.Score{}
 	for _, f := range files {
@@ -136,7 +136,8 @@ func failed(v verifier.Verdict, files []task.RewardFile, why string) verifier.Ve
 	return v
 }
 
-// settingsOf reads what the task says, strictly: it decides what is a score.
+// settingsOf reads the settings of the task, strictly, because they decide what
+// is a score.
 func settingsOf(raw json.RawMessage) (task.Script, error) {
 	var s task.Script
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -159,9 +160,9 @@ func settingsOf(raw json.RawMessage) (task.Script, error) {
 	return s, nil
 }
 
-// fresh removes reward files that were there before the tests: they are not
-// the tests' word. The folder was made afresh after the agent, so only a
-// program that still runs can have written one, or a verifier before this one.
+// fresh removes reward files from before the tests, because the tests did not
+// write them. The folder was recreated after the agent's turn, so only a
+// program that is still running, or an earlier verifier, can have written one.
 func fresh(ctx context.Context, b box, files []task.RewardFile, again bool) ([]verifier.Finding, error) {
 	var findings []verifier.Finding
 	for _, f := range files {
@@ -186,8 +187,9 @@ func fresh(ctx context.Context, b box, files []task.RewardFile, again bool) ([]v
 	return findings, nil
 }
 
-// tests is the test program, what it leaves running killed and the reward files
-// read when it ends, all in one call: each is a way to the sandbox and back.
+// tests returns one command that runs the test program, kills what it leaves
+// running and reads the reward files at the end: separate calls would each cost
+// a round trip to the sandbox.
 func tests(s task.Script, r verifier.Request) sandbox.Command {
 	c := sandbox.Command{Argv: s.Command, User: r.User, Sweep: true, Unwritten: true}
 	for _, k := range slices.Sorted(maps.Keys(r.Env)) {
@@ -199,9 +201,8 @@ func tests(s task.Script, r verifier.Request) sandbox.Command {
 	return c
 }
 
-// run runs the tests and keeps what they print within bounds. Where a reward
-// file that is to be unwritten is there, it fails with sandbox.ErrExists and
-// nothing has run.
+// run runs the tests and bounds their output. If a reward file that must not
+// exist yet does exist, run fails with sandbox.ErrExists and has run nothing.
 func run(ctx context.Context, b box, c sandbox.Command, scratch string, end io.Writer) (sandbox.Result, error) {
 	file, err := output.Create(filepath.Join(scratch, outputFile))
 	if err != nil {
@@ -222,11 +223,12 @@ func run(ctx context.Context, b box, c sandbox.Command, scratch string, end io.W
 	return result, nil
 }
 
-// errNoReward is an ErrBadReward: there is no reward at all.
+// errNoReward is an ErrBadReward: there is no reward.
 var errNoReward = bad("the tests wrote none")
 
-// rewards are the scores in the answers about each file. Every file that exists
-// must be good, and no two may contradict each other; the first counts.
+// rewards returns the scores from the answers about each file. Every existing
+// file must be valid, and no two may contradict each other; the first one
+// counts.
 func rewards(files []task.RewardFile, answers []sandbox.Answer) (map[string]float64, error) {
 	var found map[string]float64
 	where := ""

@@ -22,11 +22,11 @@ const (
 	rewardText = "/logs/verifier/reward.txt"
 )
 
-// fake is a sandbox of files. Run does what the test program would.
+// fake is a sandbox that consists of files. Run plays the test program.
 type fake struct {
 	files  map[string]string
 	faults map[string]error // of Read
-	stuck  bool             // nothing can be removed
+	stuck  bool             // files cannot be removed
 	left   []string
 	ran    sandbox.Command
 	run    func(f *fake, c sandbox.Command) (sandbox.Result, error)
@@ -83,7 +83,7 @@ func (f *fake) Close() error {
 	return nil
 }
 
-// writes is a test program that writes files.
+// writes plays a test program that writes files.
 func writes(files map[string]string) func(*fake, sandbox.Command) (sandbox.Result, error) {
 	return func(f *fake, _ sandbox.Command) (sandbox.Result, error) {
 		maps.Copy(f.files, files)
@@ -171,7 +171,7 @@ func TestRewards(t *testing.T) {
 	}
 }
 
-// rewardFiles are files with these contents; "-" is none.
+// rewardFiles makes files with these contents; "-" is no file.
 func rewardFiles(json, text string) map[string]string {
 	files := map[string]string{rewardJSON: json, rewardText: text}
 	maps.DeleteFunc(files, func(_, content string) bool { return content == "-" })
@@ -217,7 +217,7 @@ func TestTheTestsRunAsTheTaskSays(t *testing.T) {
 	}
 }
 
-// A reward written before the tests is the agent's word, not theirs.
+// A reward from before the tests was written by the agent, not by the tests.
 func TestAStaleRewardIsRemovedAndFound(t *testing.T) {
 	t.Parallel()
 	f := &fake{files: map[string]string{rewardJSON: `{"reward": 1}`}, run: writes(map[string]string{rewardText: "0"})}

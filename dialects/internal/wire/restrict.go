@@ -8,27 +8,27 @@ import (
 	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
-// Restriction is what becomes of a request from a sandbox without a network: what would
-// make the provider fetch or run something is taken out where it is merely
-// offered, and refused where the request depends on it. Dialects list what they
-// know to be harmless; anything else counts as one of the two.
+// Restriction restricts a request from a sandbox without a network. A feature
+// that would make the provider fetch or run something is removed if it is only
+// offered, and refused if the request depends on it. Dialects list the features
+// that are known to be harmless; all others are removed or refused.
 type Restriction struct {
-	Allowed []string // names that the experiment allows all the same
-	Dropped []string // names of what was taken out
-	Refused string   // the first name of what cannot be taken out; empty: nothing
+	Allowed []string // names that the experiment allows anyway
+	Dropped []string // names of the removed features
+	Refused string   // the first name that cannot be removed; empty: none
 }
 
-// maxName is how many bytes of a name are told, which a client chose.
+// maxName is how many bytes of a name, which a client chose, are reported.
 const maxName = 100
 
-// Refuse says that the request has what cannot be taken out.
+// Refuse records that the request has a feature that cannot be removed.
 func (s *Restriction) Refuse(name string) {
 	if s.Refused == "" && !slices.Contains(s.Allowed, name) {
 		s.Refused = name[:min(len(name), maxName)]
 	}
 }
 
-// Drop says that something is to be taken out; false: it may stay.
+// Drop records that a feature is to be removed; false: it may stay.
 func (s *Restriction) Drop(name string) bool {
 	if slices.Contains(s.Allowed, name) {
 		return false
@@ -40,11 +40,11 @@ func (s *Restriction) Drop(name string) bool {
 	return true
 }
 
-// maxDropped is how many names of what was taken out are told.
+// maxDropped is how many names of removed features are reported.
 const maxDropped = 20
 
-// Members takes out the members of a request that are not known, and refuses
-// those that stand for something that the provider keeps.
+// Members removes the members of a request that are not known, and refuses
+// those that refer to data stored by the provider.
 func (s *Restriction) Members(body *dialect.Object, known, kept map[string]bool) {
 	for _, name := range slices.Clone(body.Names()) {
 		switch {
@@ -59,8 +59,8 @@ func (s *Restriction) Members(body *dialect.Object, known, kept map[string]bool)
 
 func given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }
 
-// Tools takes out the tools that outside names, unless the request insists on
-// one.
+// Tools removes the tools that outside names, and refuses the request if it
+// insists on one of them.
 func (s *Restriction) Tools(body *dialect.Object, outside func(json.RawMessage) (string, bool)) {
 	hosted := func(raw json.RawMessage) (string, bool) {
 		name, ok := outside(raw)
@@ -76,16 +76,16 @@ func (s *Restriction) Tools(body *dialect.Object, outside func(json.RawMessage) 
 	})
 }
 
-// Inline refuses media unless it is in the request itself: as a data URL, or in
-// base64. What is absent is fine.
+// Inline refuses media unless the request itself contains it, as a data URL or
+// in base64. An absent value is allowed.
 func (s *Restriction) Inline(name string, raw json.RawMessage) {
 	if given(raw) && !inline(raw) {
 		s.Refuse(name)
 	}
 }
 
-// inline says whether a string is a data URL or begins as base64 does, which no
-// address does: it has a colon near its beginning.
+// inline reports whether a string is a data URL or starts like base64. No URL
+// does, because it has a colon near its beginning.
 func inline(raw json.RawMessage) bool {
 	if len(raw) < 2 || raw[0] != '"' {
 		return false
@@ -102,8 +102,9 @@ func inline(raw json.RawMessage) bool {
 	return true
 }
 
-// Map replaces each element of an array with what f makes of it; nil takes it
-// out. What is no array, and what stays as it is, is returned as it was.
+// Map replaces each element of an array with the result of f; nil removes it.
+// Values that are not arrays, and arrays that do not change, are returned as
+// they are.
 func Map(raw json.RawMessage, f func(json.RawMessage) json.RawMessage) json.RawMessage {
 	if len(raw) == 0 || raw[0] != '[' {
 		return raw
@@ -122,13 +123,13 @@ func Map(raw json.RawMessage, f func(json.RawMessage) json.RawMessage) json.RawM
 	return dialect.JSON(out)
 }
 
-// Block is one object of a request, of which some members were looked up.
+// Block is an object of a request with some of its members.
 type Block struct {
 	Type   string
 	values map[string]json.RawMessage
 }
 
-// Get is the value of a member that was asked for; nil: there is none.
+// Get returns the value of a member that was looked up; nil if there is none.
 func (b *Block) Get(name string) json.RawMessage {
 	if v := b.values[name]; given(v) {
 		return v
@@ -136,9 +137,9 @@ func (b *Block) Get(name string) json.RawMessage {
 	return nil
 }
 
-// Block looks the type and some members of an object up. A member that is there
-// twice is refused, since which of the two counts is the provider's choice. ok is
-// false for what is refused, and for what is no object, which is text.
+// Block looks up the type and some members of an object. It refuses a duplicate
+// member, because the provider may use either value. ok is false if the object
+// is refused, and for values that are not objects, which are text.
 func (s *Restriction) Block(raw json.RawMessage, names ...string) (b Block, ok bool) {
 	twice := ""
 	b.values = make(map[string]json.RawMessage, len(names)+1)
@@ -162,6 +163,5 @@ func (s *Restriction) Block(raw json.RawMessage, names ...string) (b Block, ok b
 	return b, ok
 }
 
-// Depth is how deep content may hold content: what real requests do, and as much
-// again.
+// Depth is how deep content may be nested: twice as deep as in real requests.
 const Depth = 6

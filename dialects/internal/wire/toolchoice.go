@@ -6,25 +6,25 @@ import (
 	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
-// choice is what a request says of which tool is to be used, in the shapes of
-// all dialects that have it as `tool_choice`.
+// choice is the tool that a request chooses, in the forms of all dialects that
+// have `tool_choice`.
 type choice struct {
 	Type, Name, Mode string
 	Tools            []json.RawMessage
 	Allowed          *choice `json:"allowed_tools"`
 }
 
-// must says whether some tool has to be used.
+// must reports whether the model has to use a tool.
 func (c *choice) must() bool {
 	return c.Type == "required" || c.Type == "any" || c.Type == "allowed_tools" && c.Mode == "required"
 }
 
-// loose are choices that name no type of tools.
+// loose are choices that do not name a type of tool.
 var loose = map[string]bool{"auto": true, "none": true, "any": true, "tool": true, "required": true}
 
-// Forced is the tool of the provider's that a request insists on: by its name or
-// type, or because nothing else is left to be used; empty: none. hosted names a
-// tool when it is one of those.
+// Forced returns the tool of the provider that a request insists on, by its
+// name or type, or because no other tool is left; empty: none. hosted returns
+// the name of a tool of the provider.
 func Forced(body *dialect.Object, hosted func(json.RawMessage) (string, bool)) string {
 	raw := body.Get("tool_choice")
 	var c choice
@@ -43,7 +43,7 @@ func Forced(body *dialect.Object, hosted func(json.RawMessage) (string, bool)) s
 	forced, others := "", 0
 	for _, t := range c.Tools {
 		var named struct{ Name string }
-		_ = json.Unmarshal(t, &named) // what is no tool is not ours to judge
+		_ = json.Unmarshal(t, &named) // something that is not a tool is ignored
 		name, ok := hosted(t)
 		switch {
 		case !ok:

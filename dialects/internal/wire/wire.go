@@ -1,5 +1,5 @@
-// Package wire holds what the folders of the dialects share: how requests are
-// read and restricted, and how answers and events are written.
+// Package wire holds code that the dialects share: reading and restricting
+// requests, and writing answers and events.
 package wire
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
-// Bearer is the token of an Authorization header; empty: there is none.
+// Bearer returns the token of an Authorization header; empty if there is none.
 func Bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -23,15 +23,15 @@ func Bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// Answer is a whole answer in JSON. One that is final says so to the clients
-// that look for it.
+// Answer makes a complete JSON answer. If it is final, it tells clients not to
+// retry.
 func Answer(status int, retry time.Duration, body any, final bool) dialect.Response {
 	h := http.Header{"Content-Type": {"application/json"}}
 	if retry > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(retry.Seconds())), 10))
 	}
 	if final {
-		h.Set("X-Should-Retry", "false") // the vendors' libraries obey it
+		h.Set("X-Should-Retry", "false") // the libraries of the providers obey it
 	}
 	return dialect.Response{Status: status, Header: h, Body: dialect.JSON(body)}
 }
@@ -42,8 +42,7 @@ var inlineKeys = [][]byte{[]byte(`"data"`), []byte(`"url"`), []byte(`"image_url"
 // minInline is how long a string must be to count as a file, in bytes.
 const minInline = 1024
 
-// Inline says how many bytes of raw are files in base64, and how many files
-// there are.
+// Inline returns the total size of the base64 files in raw, and their number.
 func Inline(raw []byte) (size, count int64) {
 	for _, key := range inlineKeys {
 		rest := raw
@@ -72,7 +71,7 @@ func Inline(raw []byte) (size, count int64) {
 }
 
 // DropTools removes the tools for which drop is true, and the choice of a tool
-// when it can no longer be met.
+// if it can no longer be satisfied.
 func DropTools(body *dialect.Object, drop func(json.RawMessage) bool) {
 	kept, dropped := 0, 0
 	left := Map(body.Get("tools"), func(t json.RawMessage) json.RawMessage {
@@ -93,8 +92,8 @@ func DropTools(body *dialect.Object, drop func(json.RawMessage) bool) {
 	}
 }
 
-// Overlay is a JSON object with the members of another over its own. Without
-// one of them it is the other.
+// Overlay merges the members of over into under; members of over take
+// precedence. If one is nil, the result is the other.
 func Overlay(under, over json.RawMessage) json.RawMessage {
 	if under == nil {
 		return bytes.Clone(over)
@@ -113,7 +112,7 @@ func Overlay(under, over json.RawMessage) json.RawMessage {
 	return o.Bytes()
 }
 
-// SetBearer makes key the only key of a request; empty leaves none.
+// SetBearer makes key the only key of a request; an empty key removes all.
 func SetBearer(r *http.Request, key string) {
 	r.Header.Del("Authorization")
 	if key != "" {
@@ -121,13 +120,13 @@ func SetBearer(r *http.Request, key string) {
 	}
 }
 
-// Garbage says whether the data of an event is not what a dialect sends: JSON,
-// nothing, or the mark at the end.
+// Garbage reports whether the data of an event is not what a dialect sends:
+// JSON, nothing, or the end marker.
 func Garbage(data []byte) bool {
 	return len(data) > 0 && !bytes.Equal(data, []byte("[DONE]")) && !json.Valid(data)
 }
 
-// SSE is an event with a name, or without one when name is empty.
+// SSE makes an event with a name, or without one if name is empty.
 func SSE(name string, v any) []byte {
 	b := append([]byte("data: "), dialect.JSON(v)...)
 	if name != "" {
@@ -136,9 +135,9 @@ func SSE(name string, v any) []byte {
 	return append(b, '\n', '\n')
 }
 
-// TypeOf is the member `type` of a tool, spelled like this: a reader that is
-// less strict would take "TYPE" for it, too, and see another tool than the
-// provider does. What is there twice, or is no text, is a type that nobody knows.
+// TypeOf returns the member `type` of a tool, in exactly this spelling: a more
+// tolerant reader would also accept "TYPE", and see another tool than the
+// provider does. A duplicate or non-string type becomes an unknown type.
 func TypeOf(raw json.RawMessage) string {
 	kind, times := "", 0
 	dialect.Fields(raw, func(name string, v json.RawMessage) {

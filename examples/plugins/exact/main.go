@@ -1,4 +1,4 @@
-// Command exact is a verifier: does answer.txt hold what the reference does?
+// Command exact is a verifier that compares answer.txt with the reference.
 package main
 
 import (
@@ -17,7 +17,7 @@ func (exactVerifier) Verify(_ context.Context, r verifier.Request, _ func(string
 		return v, err
 	}
 	got, err := r.ReadFile("attempt/artifacts/answer.txt", 1<<20)
-	if err != nil { // what the agent left, or did not leave, is no fault of ours
+	if err != nil { // a missing or bad answer is not an error of the verifier
 		return verifier.Judge(false, err.Error()), nil
 	}
 	return verifier.Judge(bytes.Equal(bytes.TrimSpace(got), bytes.TrimSpace(want)), "compared answer.txt"), nil

@@ -1,4 +1,4 @@
-// Command greeter is an agent: it runs the message as a command of the shell.
+// Command greeter is an agent that runs the message as a shell command.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command plainbox is an environment: bubblewrap around the host's programs.
+// Command plainbox is an environment that uses bubblewrap around the host's
+// programs.
 package main
 
 import (
@@ -17,14 +18,14 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// view is what a sandbox sees of the host, and what it has of its own.
+// view lists what a sandbox sees of the host, and what is its own.
 const view = `--unshare-all --die-with-parent --as-pid-1 --clearenv --uid 0 --gid 0 --cap-add ALL --hostname sandbox --chdir /
 	--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/sbin /sbin --symlink usr/lib /lib --symlink usr/lib64 /lib64
 	--ro-bind /etc/passwd /etc/passwd --ro-bind /etc/group /etc/group --ro-bind-try /etc/alternatives /etc/alternatives
 	--proc /proc --ro-bind /proc/sys /proc/sys --dev /dev --perms 1777 --tmpfs /tmp --perms 1777 --dir /var/tmp --dir /root`
 
 type plainboxEnvironment struct {
-	environment.Plain // refuses what this one has not
+	environment.Plain // refuses the features that this environment does not have
 
 	mu    sync.Mutex
 	boxes map[string]box
@@ -40,7 +41,7 @@ func (p *plainboxEnvironment) Create(ctx context.Context, s environment.Spec) (m
 	if report, _ := p.Check(ctx, s); report.Err() != nil {
 		return made, report.Err()
 	}
-	if _, err := os.Stat(s.Control); err != nil || ctx.Err() != nil { // bubblewrap itself would fail too late to tell
+	if _, err := os.Stat(s.Control); err != nil || ctx.Err() != nil { // bubblewrap itself would fail too late to report it
 		return made, errors.Join(err, ctx.Err())
 	}
 	workdir := cmp.Or(s.Workdir, "/app")
@@ -71,7 +72,7 @@ func (p *plainboxEnvironment) Destroy(_ context.Context, id string) (r environme
 	delete(p.boxes, id)
 	p.mu.Unlock()
 	if ok {
-		_ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGKILL) // the group: bubblewrap has children of its own before it makes the sandbox
+		_ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGKILL) // the whole group: bubblewrap starts children before it makes the sandbox
 		<-b.ended
 	}
 	return r, nil
@@ -80,7 +81,7 @@ func (p *plainboxEnvironment) Destroy(_ context.Context, id string) (r environme
 func (p *plainboxEnvironment) List(_ context.Context, owner string) (ids []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for id, b := range p.boxes { // that is all: sandboxes die with this process
+	for id, b := range p.boxes { // this is enough, because sandboxes die with this process
 		if owner == "" || b.owner == owner {
 			ids = append(ids, id)
 		}

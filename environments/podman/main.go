@@ -1,7 +1,7 @@
 //go:build remote && containers_image_openpgp && exclude_graphdriver_btrfs
 
-// Command podman is the environment plugin "podman": sandboxes as containers
-// of Podman, of which no part needs root.
+// Command podman is the environment plugin "podman". Its sandboxes are Podman
+// containers, and no part of it needs root.
 package main
 
 import (

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A copy is a tree that is made from the host once and then only read. It
-// appears under its name only when complete, and its name says what it was made
-// from:
+// A copy is a tree that is made from the host once and then only read. It gets
+// its name only when it is complete. The name contains a fingerprint of the
+// host's state:
 //
 //	<kind>-<fingerprint>/  tree/  list (every path of tree)  lock
 //
-// Users of a copy hold a shared lock on it, so that nobody removes folders
-// that are layers of somebody's overlay.
+// Users of a copy hold a shared lock on it, so that no process removes folders
+// that are layers of a mounted overlay.
 
 // Copy is one copy in use.
 type Copy struct {
@@ -26,7 +26,7 @@ type Copy struct {
 	lock *os.File
 }
 
-// Close gives the copy up.
+// Close releases the copy.
 func (c *Copy) Close() error { return c.lock.Close() }
 
 // recipe is how to make one kind of copy.
@@ -49,7 +49,7 @@ func (s *State) get(r recipe) (*Copy, error) {
 	if c, openErr := open(name); openErr == nil {
 		return c, nil
 	}
-	// One builder at a time; the others then find what it made.
+	// One process builds at a time. The others then find its copy.
 	turn, err := lock(filepath.Join(s.base, r.kind+".lock"), unix.LOCK_EX)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.kind, err)
@@ -69,7 +69,7 @@ func (s *State) get(r recipe) (*Copy, error) {
 	return c, nil
 }
 
-// open locks a copy and looks whether all of it is there.
+// open locks a copy and checks that it is complete.
 func open(name string) (*Copy, error) {
 	l, err := lock(filepath.Join(name, "lock"), unix.LOCK_SH)
 	if err != nil {
@@ -82,8 +82,8 @@ func open(name string) (*Copy, error) {
 	return &Copy{tree, l}, nil
 }
 
-// complete looks for each path of list below tree: 30 ms for the 17,000
-// folders of a skeleton, once a process.
+// complete checks that each path of list exists below tree. It takes 30 ms for
+// the 17,000 folders of a skeleton, once per process.
 func complete(tree, list string) error {
 	text, err := os.ReadFile(list)
 	if err != nil {
@@ -110,7 +110,7 @@ func complete(tree, list string) error {
 
 const endOfList = "\x00end\n"
 
-// build makes the copy beside its name and renames it.
+// build makes the copy under a temporary name and renames it.
 func (s *State) build(r recipe, name string) (err error) {
 	tmp, err := os.MkdirTemp(s.base, r.kind+"-new-")
 	if err != nil {
@@ -138,7 +138,8 @@ func (s *State) build(r recipe, name string) (err error) {
 	if err = os.WriteFile(filepath.Join(tmp, "lock"), nil, 0o600); err != nil {
 		return err
 	}
-	// A damaged copy goes out of the way: a sandbox may still have it as a layer.
+	// Rename a damaged copy instead of removing it, because a sandbox may still
+	// use it as a layer.
 	dead, err := os.MkdirTemp(s.base, r.kind+"-dead-")
 	if err != nil {
 		return err
@@ -149,8 +150,8 @@ func (s *State) build(r recipe, name string) (err error) {
 	return os.Rename(tmp, name)
 }
 
-// removeOthers removes copies of older states of the host that nobody uses.
-// What cannot be removed now is removed another time.
+// removeOthers removes copies of older states of the host that are not in use.
+// Copies that cannot be removed now are removed another time.
 func (s *State) removeOthers(kind, keep string) {
 	all, err := filepath.Glob(filepath.Join(s.base, kind+"-*"))
 	if err != nil {
@@ -175,7 +176,7 @@ func (s *State) removeOthers(kind, keep string) {
 	}
 }
 
-// lock opens path, which it makes if only its folder is there, and locks it.
+// lock opens path, or makes it if its folder exists, and locks it.
 func lock(path string, how int) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// private are names of files that hold a user's or a machine's credentials for
-// registries and repositories, wherever they are.
+// private are names of files that contain a user's or a machine's credentials
+// for registries and repositories, in any folder.
 var private = []string{"npmrc", ".npmrc", "pip.conf", "gitconfig", ".gitconfig", ".netrc", ".pypirc", ".git-credentials"}
 
 // Hidden lists what a sandbox must not see of root, as paths relative to it:
@@ -46,17 +46,18 @@ func (s *State) Hidden(root string) ([]string, error) {
 	return now.Hidden, now.remember(file)
 }
 
-// rememberFor is how long the list of what is hidden serves without a new look.
+// rememberFor is how long the list of hidden paths is used before a new search.
 const rememberFor = time.Hour
 
-// looked is what a look at a folder of the host found.
+// looked is the result of searching a folder of the host.
 type looked struct {
 	Time    time.Time `json:"time"`
 	Hidden  []string  `json:"hidden"`
-	Folders []folder  `json:"folders"` // that were looked into
+	Folders []folder  `json:"folders"` // folders that were searched
 }
 
-// folder is what changes with the names in a folder, and with its mode.
+// folder identifies the state of a folder: it changes with the names in the
+// folder and with the folder's mode.
 type folder struct {
 	Path    string `json:"path"` // relative to root
 	Inode   uint64 `json:"inode"`
@@ -67,7 +68,8 @@ func folderOf(rel string, st *unix.Stat_t) folder {
 	return folder{rel, st.Ino, st.Ctim.Nano()}
 }
 
-// remembered reads what remember wrote; false: there is nothing of use.
+// remembered reads what remember wrote. It returns false if there is no usable
+// result.
 func remembered(file string) (looked, bool) {
 	var l looked
 	text, err := os.ReadFile(file)
@@ -107,7 +109,8 @@ func (l *looked) remember(file string) error {
 	return nil
 }
 
-// Cover returns a layer over root that hides those paths; nil: there is none.
+// Cover returns a layer over root that hides those paths, or nil if there are
+// none.
 func (s *State) Cover(root string, hidden []string) (*Copy, error) {
 	if len(hidden) == 0 {
 		return nil, nil
@@ -122,7 +125,7 @@ func (s *State) Cover(root string, hidden []string) (*Copy, error) {
 	})
 }
 
-// whiteouts makes what an overlay takes for a name that is not there.
+// whiteouts makes the entries that an overlay treats as deleted names.
 func whiteouts(tree string, hidden []string, list *bufio.Writer) error {
 	for _, rel := range hidden {
 		at := filepath.Join(tree, rel)
@@ -133,7 +136,7 @@ func whiteouts(tree string, hidden []string, list *bufio.Writer) error {
 			return fmt.Errorf("hide %s: %w", rel, err)
 		}
 		if strings.Contains(rel, "\n") {
-			continue // not a name of the list
+			continue // the list cannot hold this name
 		}
 		if _, err := list.WriteString(rel + "\n"); err != nil {
 			return err
@@ -142,7 +145,7 @@ func whiteouts(tree string, hidden []string, list *bufio.Writer) error {
 	return nil
 }
 
-// hider finds what is to be hidden.
+// hider finds the paths to hide.
 type hider struct {
 	root  string
 	slots chan struct{}
@@ -177,7 +180,7 @@ func (h *hider) walk(rel string) {
 	for _, n := range names {
 		var st unix.Stat_t
 		if unix.Fstatat(fd, n, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-			continue // it went away
+			continue // it was removed in the meantime
 		}
 		name := filepath.Join(rel, n)
 		isFolder := st.Mode&unix.S_IFMT == unix.S_IFDIR
@@ -200,7 +203,7 @@ func (h *hider) walk(rel string) {
 	}
 }
 
-// fail keeps an error, but for what went away or nobody may look into.
+// fail keeps an error, unless the file was removed or no user may read it.
 func (h *hider) fail(rel string, err error) {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return

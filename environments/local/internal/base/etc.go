@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withheld are names under /etc that no sandbox sees: what describes this
-// machine, its users' keys, or its network. What only some users may read, what
-// is private by its name, and files that hold a password in an address are left
-// out in any case.
+// withheld are names under /etc that no sandbox sees: files about this machine,
+// its users' keys, or its network. In addition, Etc always leaves out files
+// that not every user may read, files with private names, and files that
+// contain an address with a password.
 var withheld = []string{
 	"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "passwd-", "group-", ".pwd.lock",
 	"subuid", "subuid-", "subgid", "subgid-", "machine-id", "hostname", "hosts", "resolv.conf", "fstab", "mtab", "crypttab", "environment",
@@ -31,7 +31,7 @@ var withheld = []string{
 	"cloud", "amazon", "google", "azure", "puppet", "salt", "ansible", "exports", "auto.master", "postgresql", "mysql", "grafana",
 }
 
-// written are files of our own in their place.
+// written are our own files in their place.
 var written = map[string]string{
 	"hosts":       "127.0.0.1 localhost berth\n::1 localhost berth\n",
 	"hostname":    "berth\n",
@@ -41,10 +41,11 @@ var written = map[string]string{
 	"shadow":      "root:*:19000:0:99999:7:::\n",
 }
 
-// Etc returns a filtered copy of etc, which is /etc but for tests. A copy,
-// where /usr is an overlay: it is small (500 files), its files belong to us, so
-// that programs inside can change them in place (useradd,
-// update-alternatives), and what is secret is not there, instead of covered.
+// Etc returns a filtered copy of etc, which is /etc except in tests. It is a
+// copy, while /usr is an overlay, because /etc is small (500 files). The copied
+// files belong to us, so programs inside can change them in place (useradd,
+// update-alternatives). Secret files are not in the copy at all, instead of
+// being covered.
 func (s *State) Etc(etc string) (*Copy, error) {
 	return s.get(recipe{
 		kind:        "etc",
@@ -53,7 +54,7 @@ func (s *State) Etc(etc string) (*Copy, error) {
 	})
 }
 
-// visible says whether a sandbox may see a path below /etc.
+// visible reports whether a sandbox may see a path below /etc.
 func visible(rel string, info fs.FileInfo) bool {
 	if slices.Contains(withheld, rel) {
 		return false
@@ -69,22 +70,23 @@ func visible(rel string, info fs.FileInfo) bool {
 	case info.IsDir():
 		return info.Mode().Perm()&0o005 == 0o005
 	case info.Mode().IsRegular():
-		// As everybody, not as we: a group of ours may read what is secret.
+		// Check the permission of other users, not ours: a group of ours may be
+		// allowed to read secret files.
 		return info.Mode().Perm()&0o004 != 0
 	default:
 		return info.Mode()&fs.ModeSymlink != 0
 	}
 }
 
-// password is an address with a user and a password in it, as package managers
-// and proxies have them.
+// password matches an address with a user and a password in it, as in the
+// settings of package managers and proxies.
 var password = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@"'<>]+:[^\s/@"'<>]+@[A-Za-z0-9\[]`)
 
-// maxLooked is how much of a file is searched for passwords, in bytes.
+// maxLooked is how many bytes of a file are searched for passwords.
 const maxLooked = 1 << 20
 
-// hasPassword says whether a file holds an address with a password; what cannot
-// be read is said elsewhere.
+// hasPassword reports whether a file contains an address with a password. It
+// returns false for a file that cannot be read; another step reports that.
 func hasPassword(path string) bool {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -96,7 +98,7 @@ func hasPassword(path string) bool {
 	return bytes.Contains(text, []byte("://")) && password.Match(text)
 }
 
-// walkEtc calls do for everything that is visible, folders first.
+// walkEtc calls do for every visible path, folders first.
 func walkEtc(etc string, do func(path, rel string, info fs.FileInfo) error) error {
 	return filepath.WalkDir(etc, func(path string, d fs.DirEntry, err error) error {
 		if d == nil {
@@ -118,7 +120,7 @@ func walkEtc(etc string, do func(path, rel string, info fs.FileInfo) error) erro
 		}
 		info, err := d.Info()
 		if err != nil || !visible(rel, info) {
-			return skip //nolint:nilerr // it went away: as if it had never been there
+			return skip //nolint:nilerr // it was removed in the meantime
 		}
 		if info.Mode().IsRegular() && hasPassword(path) {
 			return nil
@@ -127,13 +129,13 @@ func walkEtc(etc string, do func(path, rel string, info fs.FileInfo) error) erro
 	})
 }
 
-// filePrint tells two states of /etc apart.
+// filePrint returns a fingerprint of the state of /etc.
 func filePrint(etc string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, withheld, written)
 	err := walkEtc(etc, func(path, rel string, info fs.FileInfo) error {
 		if info.IsDir() {
-			fmt.Fprintf(h, "%q\n", rel) // its time changes with what is withheld
+			fmt.Fprintf(h, "%q\n", rel) // without its time, which also changes with withheld files
 			return nil
 		}
 		target := ""
@@ -185,8 +187,8 @@ func copyEtc(etc, tree string, list *bufio.Writer) error {
 	return os.Symlink("/proc/self/mounts", filepath.Join(tree, "mtab"))
 }
 
-// copyRegular copies one file. One that is replaced at this moment is left
-// out, as in a package that was not installed; it changes the print.
+// copyRegular copies one file. A file that is being replaced at this moment is
+// left out; the replacement changes the fingerprint.
 func copyRegular(from, to string) error {
 	fd, err := unix.Open(from, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

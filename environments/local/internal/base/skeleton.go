@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Skeleton returns a copy of the folders, and only the folders, of root. As
-// the topmost lower layer it makes every folder of the host appear as ours, and
-// so writable, to an ordinary user whose overlay of /usr would otherwise show
-// folders of an id that does not exist inside. Host files stay what they are:
-// they can be shadowed and removed from view, not changed.
+// Skeleton returns a copy of only the folders of root, without files. As the
+// topmost lower layer it makes every folder of the host appear as ours, and so
+// writable, to an ordinary user. Without it, that user's overlay of /usr would
+// show folders of an id that does not exist inside. Host files stay as they
+// are: they can be replaced and hidden, not changed in place.
 //
 // It takes seconds the first time (17,000 folders, 68 MiB on ext4). A folder
-// that is newer than the skeleton is merely not writable.
+// that was made after the skeleton is only not writable.
 func (s *State) Skeleton(root string) (*Copy, error) {
 	return s.get(recipe{
 		kind:        "skeleton" + strings.ReplaceAll(root, "/", "."),
@@ -41,8 +41,8 @@ var packageLists = []string{
 	"/lib/apk/db/installed", "/var/lib/pacman/local",
 }
 
-// folderPrint tells two states of a tree apart cheaply: by the times of its
-// folders to the second level and of the lists of packages.
+// folderPrint returns a fingerprint of the state of a tree. To be fast, it uses
+// only the times of the folders to the second level and of the package lists.
 func folderPrint(root string) (string, error) {
 	h := sha256.New()
 	note := func(path string) {
@@ -81,7 +81,7 @@ type skeleton struct {
 	err   error
 }
 
-// copy makes what is below from, in parallel where a slot is free. to is
+// copy copies the folders below from, in parallel if a slot is free. to is
 // relative to the root.
 func (s *skeleton) copy(from, to string) {
 	entries, err := os.ReadDir(from)
@@ -95,7 +95,7 @@ func (s *skeleton) copy(from, to string) {
 		}
 		f, t := from+"/"+e.Name(), filepath.Join(to, e.Name())
 		if strings.ContainsAny(e.Name(), "\n\x00") {
-			continue // not a name of the list; the folder is merely not writable
+			continue // the list cannot hold this name; the folder is only not writable
 		}
 		err := unix.Mkdir(filepath.Join(s.root, t), 0o755)
 		s.note(t, err)
@@ -114,7 +114,7 @@ func (s *skeleton) copy(from, to string) {
 	}
 }
 
-// note writes path into the list, or keeps err.
+// note writes path to the list, or keeps err.
 func (s *skeleton) note(path string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package base keeps what is made once per machine and user and shared by all
-// sandboxes: the folder for state, the copy of /etc and the skeleton of /usr.
+// Package base keeps the data that is made once per machine and user and that
+// all sandboxes share: the state folder, the copy of /etc and the skeleton of
+// /usr.
 //
 // It only reads the host and writes below its own folder. It must not know
 // namespaces or sandboxes.
@@ -14,24 +15,24 @@ import (
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
-// version is that of everything below a state folder. Another version uses
-// another folder: two builds never read each other's state.
+// version is the version of everything below a state folder. Another version
+// uses another folder, so two builds never read each other's state.
 const version = "local-1"
 
 // State is a folder on node-local disk that belongs to us alone.
 type State struct {
 	Boxes string // records of sandboxes
-	Work  string // for files that nobody else opens by name
+	Work  string // for files that no other process opens by name
 
-	bases []func() (string, error) // folders in which copies of the host may be, best first
-	base  string                   // the one that is in use, once UseBase has found it
+	bases []func() (string, error) // folders for copies of the host, best first
+	base  string                   // the one in use, once UseBase has found it
 }
 
-// Places are where state may be, for a user. Each finds or makes a folder in
-// which nobody else can put anything.
+// Places are the possible folders for a user's state. Each function finds or
+// makes a folder that no other user can write to.
 type Places struct {
-	Top   func() (string, error)   // for what runs now: see package runtimedir
-	Cache []func() (string, error) // for copies of the host, best first: ~/.cache, which nothing cleans up
+	Top   func() (string, error)   // for data of current runs: see package runtimedir
+	Cache []func() (string, error) // for copies of the host, best first: ~/.cache, which no cleaner removes
 }
 
 // Open finds and makes the folders of this user and version.
@@ -48,8 +49,8 @@ func Open(p Places) (*State, error) {
 			return nil, fmt.Errorf("state folder: %w", err)
 		}
 	}
-	// Cleaners of /tmp remove old empty folders, and the skeleton is nothing
-	// else: the state folder is the last choice for it.
+	// Cleaners of /tmp remove old empty folders, and the skeleton consists only
+	// of these. So the state folder is the last choice for it.
 	for _, cache := range p.Cache {
 		s.bases = append(s.bases, func() (string, error) {
 			dir, err := cache()
@@ -60,7 +61,7 @@ func Open(p Places) (*State, error) {
 	return s, nil
 }
 
-// In is the folder of Berth in one that belongs to this user, such as ~/.cache.
+// In finds Berth's folder in one that belongs to this user, such as ~/.cache.
 func In(parent string) func() (string, error) {
 	return func() (string, error) {
 		if err := os.MkdirAll(parent, 0o700); err != nil {
@@ -77,9 +78,10 @@ func In(parent string) func() (string, error) {
 	}
 }
 
-// UseBase chooses the folder for copies of the host: the first that is ours, on
-// this machine, in which a file can be written, and for which use succeeds. use
-// may make copies: a disk may be full before they are complete.
+// UseBase chooses the folder for copies of the host: the first one that is ours
+// and on this machine, in which a file can be written, and for which use
+// succeeds. use may make copies, because a disk may be full before they are
+// complete.
 func (s *State) UseBase(use func(dir string) error) error {
 	return s.TryBase(func(dir string) error {
 		s.base = dir
@@ -87,7 +89,7 @@ func (s *State) UseBase(use func(dir string) error) error {
 	})
 }
 
-// TryBase is UseBase without the choice: it says whether there is such a folder.
+// TryBase checks whether UseBase would find a folder, without choosing it.
 func (s *State) TryBase(use func(dir string) error) error {
 	var errs []error
 	for _, choice := range s.bases {

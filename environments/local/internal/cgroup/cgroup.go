@@ -1,9 +1,9 @@
-// Package cgroup keeps limits of a sandbox with control groups (version 2),
-// where this user may make some: as root, or below a group that systemd or a
+// Package cgroup enforces limits of a sandbox with control groups (version 2),
+// if this user may make some: as root, or below a group that systemd or a
 // cluster has delegated to the user.
 //
 // It must not move a process that it did not make, nor change a group that is
-// not its own, except to switch controllers on for its own.
+// not its own, except to enable controllers for its own groups.
 package cgroup
 
 import (
@@ -39,9 +39,9 @@ type Parent struct {
 	has []Controller
 }
 
-// Find finds the nearest group around this process below which it may make
-// groups with at least one of the controllers; nil when there is none, with why
-// in one sentence.
+// Find returns the nearest group around this process below which it may make
+// groups with at least one of the controllers. If there is none, it returns nil
+// and the reason in one sentence.
 func Find() (*Parent, string) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -78,7 +78,7 @@ func Find() (*Parent, string) {
 // search goes from the group path up to the root of the file system at.
 func search(at, path string) *Parent {
 	if !filepath.IsAbs(path) || strings.HasPrefix(path, "/..") {
-		return nil // of another namespace
+		return nil // it belongs to another namespace
 	}
 	for path = filepath.Clean(path); ; path = filepath.Dir(path) {
 		p := &Parent{dir: filepath.Join(at, path)}
@@ -91,7 +91,7 @@ func search(at, path string) *Parent {
 	}
 }
 
-// enabled are the controllers that groups below dir have.
+// enabled returns the controllers that groups below dir have.
 func enabled(dir string) (has []Controller) {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
 	if err != nil {
@@ -106,8 +106,9 @@ func enabled(dir string) (has []Controller) {
 	return has
 }
 
-// writable says whether we may make groups below dir and start processes in
-// them: a process changes groups below a common one only if we may write there.
+// writable reports whether we may make groups below dir and start processes in
+// them. A process may move between two groups only if it may write to their
+// common parent.
 func writable(dir string) bool {
 	for _, path := range []string{dir, filepath.Join(dir, "cgroup.procs")} {
 		if unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS) != nil {
@@ -117,14 +118,15 @@ func writable(dir string) bool {
 	return true
 }
 
-// At is the group dir as a parent, with the controllers that it has, perhaps
-// none. It is for tests: Find looks for what this process may use.
+// At returns the group dir as a parent, with its controllers, possibly none. It
+// is for tests; Find looks for a group that this process may use.
 func At(dir string) *Parent { return &Parent{dir: dir, has: enabled(dir)} }
 
-// Has says whether a limit of that kind is kept. A nil Parent keeps none.
+// Has reports whether limits of that kind are enforced. A nil Parent enforces
+// none.
 func (p *Parent) Has(c Controller) bool { return p != nil && slices.Contains(p.has, c) }
 
-// Limits of one group. Zero means none.
+// Limits are the limits of one group. Zero means no limit.
 type Limits struct {
 	CPUMilli  int64 // thousandths of a core
 	MemoryMiB int64
@@ -137,11 +139,11 @@ type Group struct {
 	dir  *os.File
 }
 
-// period is that of cpu.max, in microseconds: the kernel's default.
+// period is the period in cpu.max, in microseconds: the kernel's default.
 const period = 100_000
 
-// Make makes a group of that name. A limit whose controller is not there is
-// left out: ask Has.
+// Make makes a group with that name. It ignores a limit whose controller is
+// missing; check with Has.
 func (p *Parent) Make(name string, l Limits) (*Group, error) {
 	g := &Group{Path: filepath.Join(p.dir, name)}
 	if err := os.Mkdir(g.Path, 0o755); err != nil {
@@ -159,8 +161,8 @@ func (p *Parent) Make(name string, l Limits) (*Group, error) {
 
 func (p *Parent) limit(g *Group, l Limits) error {
 	for _, v := range p.settings(l) {
-		// Not os.WriteFile: the kernel answers O_CREATE with something else than
-		// that there is no such file.
+		// Not os.WriteFile: with O_CREATE the kernel does not report that a
+		// file is missing.
 		f, err := os.OpenFile(filepath.Join(g.Path, v.file), os.O_WRONLY, 0)
 		if errors.Is(err, fs.ErrNotExist) && v.optional {
 			continue
@@ -176,7 +178,7 @@ func (p *Parent) limit(g *Group, l Limits) error {
 	return nil
 }
 
-// setting is what to write into one file of a group.
+// setting is the value for one file of a group.
 type setting struct {
 	file, text string
 	optional   bool
@@ -191,24 +193,24 @@ func (p *Parent) settings(l Limits) (all []setting) {
 	}
 	if l.MemoryMiB > 0 && p.Has(Memory) {
 		all = append(all, setting{file: "memory.max", text: strconv.FormatInt(l.MemoryMiB<<20, 10)},
-			// Else the limit is one of memory, and swap is free. A kernel without
-			// swap has no such file.
+			// Otherwise only memory would be limited, and swap would be
+			// unlimited. A kernel without swap has no such file.
 			setting{file: "memory.swap.max", text: "0", optional: true})
 	}
 	return all
 }
 
-// FD is for clone into the group.
+// FD returns the descriptor for clone into the group.
 func (g *Group) FD() int { return int(g.dir.Fd()) }
 
-// Usage is what a group used. Zero means not known.
+// Usage is what a group has used. Zero means not known.
 type Usage struct {
 	CPU, Throttled time.Duration
 	PeakMiB        int64
 	OOMKills       int64
 }
 
-// Usage reads what the group used so far.
+// Usage reads what the group has used so far.
 func (g *Group) Usage() (u Usage) {
 	cpu := numbers(filepath.Join(g.Path, "cpu.stat"))
 	u.CPU, u.Throttled = time.Duration(cpu["usage_usec"])*time.Microsecond, time.Duration(cpu["throttled_usec"])*time.Microsecond
@@ -237,17 +239,17 @@ func numbers(file string) map[string]int64 {
 	return all
 }
 
-// removeTime is how long the kernel may take to empty a group whose processes
-// are dead.
+// removeTime is how long the kernel may take to empty a group after its
+// processes have died.
 const removeTime = 2 * time.Second
 
-// Close removes the group, whose processes have ended.
+// Close removes the group. Its processes must have ended.
 func (g *Group) Close() error {
 	return errors.Join(g.dir.Close(), Remove(g.Path))
 }
 
-// Remove removes a group that perhaps another process made. One that is gone is
-// no error.
+// Remove removes a group that another process may have made. It is no error if
+// the group is gone.
 func Remove(path string) error {
 	deadline := time.Now().Add(removeTime)
 	for {

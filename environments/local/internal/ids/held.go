@@ -18,28 +18,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heldMark tells the process that Enter starts who it is: uid and gid of the
-// user, as the host knows them.
+// heldMark is the variable that tells the process that Enter starts the uid and
+// gid of the user on the host.
 const heldMark = "BERTH_LOCAL_HELD"
 
-// heldChannel is the descriptor on which that process first hears that its ids
-// are mapped, and then asks the process outside.
+// heldChannel is the descriptor on which that process first learns that its ids
+// are mapped, and then sends requests to the process outside.
 const heldChannel = 3
 
-// heldCaps are what that process needs in its own user namespace: writing the
-// maps of sandboxes, and killing what runs under their ids. They are ambient,
-// because it is executed before its ids are mapped.
+// heldCaps are the capabilities that this process needs in its own user
+// namespace: to write the maps of sandboxes, and to kill processes with their
+// ids. They are ambient, because it is executed before its ids are mapped.
 var heldCaps = []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL}
 
-// Enter finds out what this process can do. Where an ordinary user has
-// subordinate ids it executes this program again inside a user namespace that
-// has them, once for all sandboxes, and returns only there: entering them for
-// each sandbox would cost two setuid programs a sandbox. The process outside
-// passes on standard input, output, error and the exit code, dies with the one
-// inside, and takes it along when it is killed.
+// Enter finds out what this process can do. If an ordinary user has subordinate
+// ids, it executes this program again inside a user namespace that has them,
+// and returns only in that process. All sandboxes share this namespace, because
+// entering the ids for each sandbox would cost two setuid programs each time.
+// The process outside passes on standard input, output, error and the exit
+// code, ends with the one inside, and ends the one inside when it is killed.
 //
 // Call it first in main, before anything is written or served. An error means
-// that no sandbox can be made in safety.
+// that no sandbox can be made safely.
 func Enter() (*Process, error) {
 	if mark := os.Getenv(heldMark); mark != "" {
 		return resume(mark)
@@ -55,13 +55,13 @@ func Enter() (*Process, error) {
 	}
 	p.Mode = OneID
 	if err := enter(p); err != nil {
-		p.Why = err.Error() // one id is left, and Check says so where it matters
+		p.Why = err.Error() // one id is left, and Check reports this when it matters
 	}
 	return p, nil
 }
 
-// enter starts this program again with the user's subordinate ids, and does
-// not return unless that cannot be done.
+// enter starts this program again with the user's subordinate ids. It returns
+// only if that fails.
 func enter(p *Process) error {
 	tools, ranges, err := find(p.UID)
 	if err != nil {
@@ -71,14 +71,14 @@ func enter(p *Process) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx // is this program: it ends when we are ended
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx // it is this program and ends when we are ended
 	cmd.Args[0] = os.Args[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%d", heldMark, p.UID, p.GID))
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWUSER, AmbientCaps: heldCaps,
-		Pdeathsig: syscall.SIGKILL, // follows this thread: main has locked itself to it
+		Pdeathsig: syscall.SIGKILL, // belongs to this thread, to which main has locked itself
 	}
 	err = cmd.Start()
 	_ = theirs.Close()
@@ -94,11 +94,11 @@ func enter(p *Process) error {
 		_ = ours.Close()
 		return errors.Join(err, cmd.Process.Kill(), ignoreExit(cmd.Wait()))
 	}
-	signal.Ignore(syscall.SIGINT) // as go-plugin's own processes: the host decides when we end
+	signal.Ignore(syscall.SIGINT) // like go-plugin's own processes: the host decides when we end
 	go serveOutside(ours)
 	if err := ignoreExit(cmd.Wait()); err != nil {
 		fmt.Fprintln(os.Stderr, "local:", err)
-		os.Exit(1) //nolint:forbidigo // this process is the shell of the one that ended
+		os.Exit(1) //nolint:forbidigo // the process that this one stands for has ended
 	}
 	code := cmd.ProcessState.ExitCode()
 	if code < 0 { // killed by a signal
@@ -108,7 +108,8 @@ func enter(p *Process) error {
 	return nil
 }
 
-// find finds the helpers and the ids of a user, or says what is missing.
+// find returns the helpers and the ids of a user, or an error that says what is
+// missing.
 func find(uid int) (tools [2]string, ranges [2]span, err error) {
 	for i, name := range []string{"newuidmap", "newgidmap"} {
 		if tools[i], err = exec.LookPath(name); err != nil {
@@ -123,7 +124,7 @@ func find(uid int) (tools [2]string, ranges [2]span, err error) {
 	return tools, ranges, nil
 }
 
-// HasRanges says whether Enter could enter subordinate ids of a user.
+// HasRanges reports whether Enter could use subordinate ids of a user.
 func HasRanges(uid int) bool {
 	_, _, err := find(uid)
 	return err == nil
@@ -136,13 +137,13 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// mapTime is how long a helper may take: milliseconds, where the user is in
-// /etc/passwd.
+// mapTime is how long a helper may take. It takes milliseconds if the user is
+// in /etc/passwd.
 const mapTime = 10 * time.Second
 
 // mapBoth maps 1… to the subordinate ids and self to the user. The helpers are
-// setuid programs that check the files themselves. Both run at once; each
-// costs some milliseconds.
+// setuid programs that check the files themselves. Both run at the same time;
+// each takes some milliseconds.
 func mapBoth(pid int, tools [2]string, ranges [2]span, own [2]int) error {
 	var errs [2]error
 	var work sync.WaitGroup
@@ -162,7 +163,7 @@ func mapBoth(pid int, tools [2]string, ranges [2]span, own [2]int) error {
 	return errors.Join(errs[:]...)
 }
 
-// pair is a channel between the process outside and the one inside.
+// pair makes a channel between the process outside and the one inside.
 func pair() (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -171,7 +172,7 @@ func pair() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "channel"), os.NewFile(uintptr(fds[1]), "channel"), nil
 }
 
-// resume is Enter in the process inside.
+// resume is the part of Enter in the process inside.
 func resume(mark string) (*Process, error) {
 	p := &Process{Mode: Held}
 	if _, err := fmt.Sscanf(mark, "%d:%d", &p.UID, &p.GID); err != nil {
@@ -192,16 +193,16 @@ func resume(mark string) (*Process, error) {
 	return p, nil
 }
 
-// outside asks the process that stayed in the host's user namespace for what
-// only the user there may do.
+// outside sends requests to the process that stayed in the host's user
+// namespace, for actions that only the user there may do.
 type outside struct {
 	mu      sync.Mutex
 	ask     *json.Encoder
 	answers *json.Decoder
 }
 
-// killRequest names a process by number and start time, so that a number that
-// was given out anew hits nobody.
+// killRequest names a process by number and start time, so that it cannot hit
+// another process that got the same number.
 type killRequest struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"`
@@ -211,10 +212,11 @@ type killReply struct {
 	Errno int `json:"errno"`
 }
 
-// Kill kills a process of a sandbox that perhaps another process of this
-// plugin made. start is its start time in ticks; unix.ESRCH means that it is
-// gone. In mode Held the first processes of others belong to ids of a
-// namespace that is not around ours, and only the user outside may kill them.
+// Kill kills a process of a sandbox that another process of this plugin may
+// have made. start is its start time in ticks; unix.ESRCH means that it is
+// gone. In mode Held the first processes of other plugin processes belong to
+// ids of a namespace that does not contain ours, so only the user outside may
+// kill them.
 func (p *Process) Kill(pid int, start uint64) error {
 	err := kill(pid, start)
 	if !errors.Is(err, unix.EPERM) || p.outside == nil {
@@ -236,7 +238,7 @@ func (p *Process) Kill(pid int, start uint64) error {
 	return nil
 }
 
-// serveOutside answers until the process inside ends.
+// serveOutside answers requests until the process inside ends.
 func serveOutside(channel *os.File) {
 	requests, replies := json.NewDecoder(channel), json.NewEncoder(channel)
 	for {
@@ -257,8 +259,8 @@ func serveOutside(channel *os.File) {
 	}
 }
 
-// kill kills by descriptor: between the look at the start time and the signal
-// the number may not change hands.
+// kill kills by descriptor, so that the number cannot go to another process
+// between the check of the start time and the signal.
 func kill(pid int, start uint64) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -271,9 +273,9 @@ func kill(pid int, start uint64) error {
 	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 }
 
-// Started is the start time of a process in clock ticks since boot, which
-// together with its number names it for ever. A zombie counts as gone:
-// unix.ESRCH.
+// Started returns the start time of a process in clock ticks since boot.
+// Together with the process number it identifies the process permanently. A
+// zombie counts as gone: unix.ESRCH.
 func Started(pid int) (uint64, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
@@ -282,7 +284,8 @@ func Started(pid int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The name in the second field may hold anything; the last ")" ends it.
+	// The name in the second field may contain anything, but the last ")" ends
+	// it.
 	f := strings.Fields(string(text)[strings.LastIndexByte(string(text), ')')+1:])
 	if len(f) < 20 {
 		return 0, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))

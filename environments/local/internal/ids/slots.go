@@ -14,20 +14,21 @@ import (
 var ErrNoRange = errors.New("all ranges of user ids are in use by sandboxes on this machine")
 
 // The ranges of the host's root: 4,096 of them, from 0x70000000 to 0x7FFFFFFF.
-// systemd's list of ids in use (UIDS-GIDS.md) leaves them to nobody: those of
+// systemd's list of ids in use (UIDS-GIDS.md) assigns them to nothing: those of
 // its containers end below, and subuid files begin far below.
 const (
 	firstRange = 0x70000000
 	rangeCount = 4096
 )
 
-// slotsFile is locked at one byte a range. Not in the state folder, whose place
-// depends on the environment: two processes must never look at two files.
+// slotsFile is locked at one byte per range. It is not in the state folder,
+// because the place of that depends on the environment, and all processes must
+// use the same file.
 const slotsFile = "/run/berth-local-ids"
 
-// slots hands ranges out. A range is a lock on one byte of a file, which the
-// kernel releases when the process ends, however it ends, and with it end its
-// sandboxes.
+// slots assigns ranges. A range is a lock on one byte of a file. The kernel
+// releases the lock when the process ends for any reason, and the sandboxes of
+// the process end with it.
 type slots struct {
 	mu    sync.Mutex
 	file  *os.File
@@ -43,7 +44,7 @@ func openSlots() (*slots, error) {
 }
 
 func slotsIn(file string) (*slots, error) {
-	// Nobody else can put something in its place: /run belongs to root.
+	// No other user can replace the file, because /run belongs to root.
 	fd, err := unix.Open(file, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open %s, which keeps sandboxes from sharing ids: %w", file, err)
@@ -51,8 +52,8 @@ func slotsIn(file string) (*slots, error) {
 	return &slots{file: os.NewFile(uintptr(fd), file)}, nil
 }
 
-// takenBySubordinates marks ranges that a subuid or subgid file gives to
-// somebody: the usual tools give none out up here, but an administrator may.
+// takenBySubordinates marks ranges that a subuid or subgid file assigns to a
+// user. The usual tools assign none this high, but an administrator may.
 func takenBySubordinates(files ...string) (taken [rangeCount]bool) {
 	for _, file := range files {
 		all, err := spans(file, func(string) bool { return true })
@@ -70,7 +71,8 @@ func takenBySubordinates(files ...string) (taken [rangeCount]bool) {
 	return taken
 }
 
-// take returns the first host id of a range that nobody on this machine has.
+// take returns the first host id of a range that no process on this machine
+// uses.
 func (s *slots) take() (base int, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +103,9 @@ func (s *slots) release(i int) {
 	}
 }
 
-// lock changes the lock of one byte. Of the open file description, not of the
-// process: those of a process would go with any descriptor of the file.
+// lock changes the lock of one byte. The lock belongs to the open file
+// description, because a lock of the process would end when any descriptor of
+// the file is closed.
 func (s *slots) lock(i int, kind int16) error {
 	return unix.FcntlFlock(s.file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Start: int64(i), Len: 1})
 }

@@ -15,11 +15,11 @@ const (
 	subgid = "/etc/subgid"
 )
 
-// span is some consecutive ids.
+// span is a range of consecutive ids.
 type span struct{ first, count int }
 
-// spans reads all lines of a file of subordinate ids that which accepts. A
-// line that cannot be read is skipped, as newuidmap does.
+// spans returns all lines of a file of subordinate ids that which accepts. It
+// skips a line that cannot be read, as newuidmap does.
 func spans(file string, which func(name string) bool) (all []span, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -41,7 +41,7 @@ func spans(file string, which func(name string) bool) (all []span, err error) {
 	return all, s.Err()
 }
 
-// mine finds a line with enough ids for a sandbox that names the user uid, by
+// mine returns a line with enough ids for a sandbox that names the user uid, by
 // name or number.
 func mine(file string, uid int) (span, error) {
 	number := strconv.Itoa(uid)
@@ -49,7 +49,7 @@ func mine(file string, uid int) (span, error) {
 	if u, err := user.LookupId(number); err == nil {
 		name = u.Username
 	} else if login := os.Getenv("USER"); login != "" {
-		name = login // of a directory service; newuidmap asks that itself, so a lie gains nothing
+		name = login // from a directory service; a false name gains nothing, because newuidmap asks the service itself
 	}
 	all, err := spans(file, func(s string) bool { return s == name || s == number })
 	if err != nil && !os.IsNotExist(err) {

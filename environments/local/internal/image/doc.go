@@ -1,7 +1,8 @@
-// Package image applies a Dockerfile that runs nothing to the host's own
-// programs as the base: it says what the image says about itself, and packs
-// the files that it copies.
+// Package image applies a Dockerfile without RUN instructions to the host's own
+// programs as the base image. It determines the image's settings and packs the
+// files that the Dockerfile copies.
 //
 // It only reads the build folder, and never through a link that leads out of
-// it. It must not know sandboxes. What cannot be applied is refused by line.
+// it. It must not know sandboxes. It refuses, with the line, what cannot be
+// applied.
 package image

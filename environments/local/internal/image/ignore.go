@@ -14,8 +14,8 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// patterns are of a .dockerignore or of --exclude: the last one that matches
-// decides, and one with a leading ! brings back.
+// patterns are those of a .dockerignore or of --exclude. The last one that
+// matches decides, and a leading ! includes the file again.
 type patterns []string
 
 // readIgnore reads the .dockerignore that belongs to a Dockerfile.
@@ -51,12 +51,12 @@ func readIgnore(root *os.Root, dockerfile string) (all patterns, err error) {
 	return all, s.Err()
 }
 
-// exceptions says whether one of them brings something back.
+// exceptions reports whether one of the patterns begins with !.
 func (ps patterns) exceptions() bool {
 	return slices.ContainsFunc(ps, func(p string) bool { return strings.HasPrefix(p, "!") })
 }
 
-// match says whether name, or a folder above it, is left out.
+// match reports whether name, or a folder above it, is left out.
 func (ps patterns) match(name string) bool {
 	out := false
 	for _, pattern := range ps {

@@ -11,27 +11,27 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// Image is what a Dockerfile comes to.
+// Image is the result of reading a Dockerfile.
 type Image struct {
 	Facts    environment.ImageFacts
-	From     string                // what it is meant to be built on; empty: no Dockerfile
-	Refusals []environment.Problem // what cannot be applied; all of them
+	From     string                // the base image that it names; empty: there is no Dockerfile
+	Refusals []environment.Problem // everything that cannot be applied
 
 	steps []dockerfile.Step
 	dir   string
 	file  string
 }
 
-// Base is ImageFacts.Base where the host's own programs are the base.
+// Base is the value of ImageFacts.Base if the host's own programs are the base.
 const Base = "host"
 
-// elsewhere is said wherever something is refused.
+// elsewhere ends every refusal.
 const elsewhere = `choose an environment that builds images (environment "podman" or "docker")`
 
-// Read reads the Dockerfile of a build; with no build folder the image is the
-// base alone. An error means that it cannot be read (environment.ErrBadImage)
-// or makes no sense (environment.ErrBuildFailed); what cannot be applied is in
-// Refusals.
+// Read reads the Dockerfile of a build. Without a build folder the image is
+// only the base. An error means that the file cannot be read
+// (environment.ErrBadImage) or is invalid (environment.ErrBuildFailed).
+// Refusals lists what cannot be applied.
 func Read(build environment.Image) (*Image, error) {
 	im := &Image{Facts: environment.ImageFacts{Base: Base, Digest: build.Digest}, dir: build.Build, file: build.File}
 	if build.Build == "" {
@@ -67,7 +67,7 @@ func Read(build environment.Image) (*Image, error) {
 	return im, nil
 }
 
-// path is how the Dockerfile is named in messages.
+// path returns the name of the Dockerfile for messages.
 func (im *Image) path() string { return filepath.Join(im.dir, im.file) }
 
 func (im *Image) refuse(line int, what, why string) {
@@ -77,16 +77,16 @@ func (im *Image) refuse(line int, what, why string) {
 	})
 }
 
-// isReserved says whether a path of the image is one that no file can be in.
+// isReserved reports whether a path of the image cannot contain files.
 func isReserved(p string) bool {
 	top, _, _ := strings.Cut(strings.TrimPrefix(p, "/"), "/")
 	return slices.Contains([]string{"proc", "dev", "sys", "berth"}, top)
 }
 
-// Empty says whether Pack has nothing to write.
+// Empty reports whether Pack has nothing to write.
 func (im *Image) Empty() bool { return len(im.steps) == 0 }
 
-// Owners are the users and groups that the files are to belong to, beside root.
+// Owners returns the users and groups other than root that will own the files.
 func (im *Image) Owners() (names []string) {
 	for _, s := range im.steps {
 		if s.Copy == nil {

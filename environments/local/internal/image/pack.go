@@ -18,10 +18,10 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// Pack writes what the image copies and its folders as a tar archive whose
-// names are absolute paths inside. exists says whether a path inside is a
-// folder of the base. A source that is a link out of the build folder, or no
-// regular file or folder, is an error (environment.ErrBuildFailed).
+// Pack writes the files that the image copies and its folders as a tar archive
+// with absolute paths. exists reports whether a path inside is a folder of the
+// base. A source that is a link out of the build folder, or neither a regular
+// file nor a folder, is an error (environment.ErrBuildFailed).
 func (im *Image) Pack(w io.Writer, exists func(path string) bool) error {
 	if im.dir == "" {
 		return nil
@@ -54,13 +54,13 @@ type packer struct {
 	tar     *tar.Writer
 	ignored patterns
 	exists  func(string) bool
-	made    map[string]bool // folders of the archive
+	made    map[string]bool // folders that are in the archive
 
-	c       *dockerfile.Copy // at hand
+	c       *dockerfile.Copy // the current instruction
 	exclude patterns
 }
 
-// folder makes a folder of WORKDIR.
+// folder adds a folder of WORKDIR.
 func (p *packer) folder(dir string) error {
 	if p.made[dir] || p.exists(dir) {
 		return nil
@@ -69,7 +69,7 @@ func (p *packer) folder(dir string) error {
 	return p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755})
 }
 
-// note remembers a folder and those above it.
+// note records a folder and those above it.
 func (p *packer) note(dir string) {
 	for ; !p.made[dir]; dir = path.Dir(dir) {
 		p.made[dir] = true
@@ -115,7 +115,7 @@ func (p *packer) copy(c *dockerfile.Copy) error {
 	return nil
 }
 
-// clean is a path of the build folder: as in Docker, a leading slash and
+// clean returns a path in the build folder. As in Docker, a leading slash and
 // leading .. mean the folder itself.
 func clean(p string) string {
 	if p = strings.TrimPrefix(path.Join("/", p), "/"); p == "" {
@@ -124,9 +124,9 @@ func clean(p string) string {
 	return p
 }
 
-// source copies one thing that a source names.
+// source copies one file or folder that an instruction names.
 func (p *packer) source(name, to string, isFolder bool) error {
-	info, err := p.root.Stat(name) // through links, but never out of the folder
+	info, err := p.root.Stat(name) // follows links, but never out of the folder
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,8 @@ func (p *packer) source(name, to string, isFolder bool) error {
 	return p.file(name, to, info)
 }
 
-// glob finds the files that a pattern names and .dockerignore leaves in.
+// glob returns the files that match a pattern and are not left out by
+// .dockerignore.
 func (p *packer) glob(pattern string) (found []string, err error) {
 	all := []string{pattern}
 	if strings.ContainsAny(pattern, `*?[\`) {
@@ -168,10 +169,10 @@ func (p *packer) glob(pattern string) (found []string, err error) {
 	return found, nil
 }
 
-// left says whether a file is left out.
+// left reports whether a file is left out.
 func (p *packer) left(name string) bool { return p.ignored.match(name) || p.exclude.match(name) }
 
-// tree copies what is in a folder.
+// tree copies the contents of a folder.
 func (p *packer) tree(name, to string) error {
 	if !p.exists(to) && !p.made[to] {
 		p.note(to)
@@ -226,8 +227,8 @@ func (p *packer) entry(from, at string) error {
 	}
 }
 
-// hasException says whether an exception (!name) brings something back of a
-// folder that is left out.
+// hasException reports whether an exception (!name) includes a file of a folder
+// that is left out.
 func (p *packer) hasException(dir string) bool {
 	some := false
 	err := fs.WalkDir(p.root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
@@ -242,7 +243,7 @@ func (p *packer) hasException(dir string) bool {
 
 // file copies one regular file.
 func (p *packer) file(from, at string, info fs.FileInfo) error {
-	if !info.Mode().IsRegular() { // before it is opened: a FIFO would block
+	if !info.Mode().IsRegular() { // checked before it is opened, because a FIFO would block
 		return fmt.Errorf("%q is neither a file nor a folder (%v)", from, info.Mode().Type())
 	}
 	f, err := p.root.Open(from)
@@ -273,7 +274,7 @@ func (p *packer) write(h *tar.Header, r io.Reader) error {
 	return nil
 }
 
-// header writes h with the owner and mode that the instruction asks for.
+// header writes h with the owner and mode that the instruction sets.
 func (p *packer) header(h *tar.Header) error {
 	if h.Typeflag != tar.TypeSymlink && p.c.Mode != "" {
 		mode, err := strconv.ParseUint(p.c.Mode, 8, 12)
@@ -294,7 +295,7 @@ func (p *packer) header(h *tar.Header) error {
 		}
 	}
 	switch p.c.Group {
-	case "": // as in Docker: the group of the same number; of a name that is known inside only
+	case "": // as in Docker: the group with the user's number; for a name, only the sandbox knows it
 		h.Gid = h.Uid
 	case "0":
 		h.Gname = "root"

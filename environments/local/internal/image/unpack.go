@@ -15,9 +15,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// unpack copies what is in an archive, as ADD does, and says whether name was
-// one. Its owners become root's, or those of --chown: ids of whoever packed it
-// mean nothing here.
+// unpack copies the contents of an archive, like ADD, and reports whether name
+// was an archive. The owner of the files becomes root or that of --chown,
+// because the ids of the user who packed the archive have no meaning here.
 func (p *packer) unpack(name, to string) (done bool, err error) {
 	f, err := p.root.Open(name)
 	if err != nil {
@@ -48,7 +48,7 @@ func (p *packer) unpack(name, to string) (done bool, err error) {
 // member writes one entry of an archive.
 func (p *packer) member(h *tar.Header, to string, r io.Reader) error {
 	n := &tar.Header{
-		Typeflag: h.Typeflag, Name: path.Join(to, path.Join("/", h.Name)), // .. ends at the folder
+		Typeflag: h.Typeflag, Name: path.Join(to, path.Join("/", h.Name)), // .. cannot leave the folder
 		Mode: h.Mode & 0o7777, ModTime: h.ModTime, Size: h.Size, Linkname: h.Linkname,
 	}
 	switch h.Typeflag {
@@ -69,7 +69,7 @@ func (p *packer) member(h *tar.Header, to string, r io.Reader) error {
 	}
 }
 
-// archiveOf returns the tar archive in f, or nil when it holds none.
+// archiveOf returns the tar archive in f, or nil if f contains none.
 func archiveOf(f io.Reader) (io.Reader, error) {
 	b := bufio.NewReaderSize(f, 64<<10)
 	head, err := b.Peek(6)
@@ -90,12 +90,12 @@ func archiveOf(f io.Reader) (io.Reader, error) {
 		err = nil
 	}
 	if err != nil {
-		return nil, nil //nolint:nilerr // not what it looks like: copied as a file, as in Docker
+		return nil, nil //nolint:nilerr // not a valid archive: copied as a file, as in Docker
 	}
 	b = bufio.NewReaderSize(r, 64<<10)
 	head, err = b.Peek(263)
 	if err != nil || !strings.HasPrefix(string(head[257:]), "ustar") {
-		return nil, nil //nolint:nilerr // too short, or no tar
+		return nil, nil //nolint:nilerr // too short, or not a tar archive
 	}
 	return b, nil
 }

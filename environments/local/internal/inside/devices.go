@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices makes a minimal /dev. Nodes cannot be made in a user namespace, so
-// the host's are bound, each onto an empty file.
+// devices makes a minimal /dev. Nodes cannot be made in a user namespace, so it
+// binds the host's nodes onto empty files.
 func (b *builder) devices() error {
 	const dev = root + "/dev"
 	for _, f := range []Folder{{"", 0o755}, {"/pts", 0o755}, {"/shm", 0o1777}} {
@@ -58,8 +58,8 @@ func (b *builder) devices() error {
 }
 
 // proc mounts the process table of our pid namespace. The kernel refuses it
-// with EPERM when the /proc we came from has parts masked by other mounts, as
-// in a container: there is no way round that, and none is tried.
+// with EPERM if other mounts mask parts of the /proc that we came from, as in a
+// container. There is no way around that.
 func (b *builder) proc() error {
 	const at = root + "/proc"
 	if err := os.Mkdir(at, 0o555); err != nil {
@@ -75,9 +75,9 @@ func (b *builder) proc() error {
 	return readOnly(at + "/sys")
 }
 
-// routes closes what no sandbox needs of a public network: link-local
-// addresses, where clouds hand out the machine's own credentials. Commands
-// cannot change it: NET_ADMIN is not among their capabilities.
+// routes blocks link-local addresses, which no sandbox needs: clouds serve the
+// machine's own credentials there. Commands cannot undo it, because NET_ADMIN
+// is not among their capabilities.
 func (b *builder) routes() error {
 	if b.plan.Nameserver == "" {
 		return nil
@@ -87,7 +87,7 @@ func (b *builder) routes() error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	// struct rtentry of linux/route.h; uintptr is its unsigned long.
+	// struct rtentry of linux/route.h, where uintptr is unsigned long.
 	type rtentry struct {
 		_                     uintptr
 		dst, gateway, genmask unix.RawSockaddrInet4
@@ -111,7 +111,7 @@ func (b *builder) routes() error {
 	return nil
 }
 
-// resolver says where names are looked up.
+// resolver writes which server resolves names.
 func (b *builder) resolver() error {
 	if b.plan.Nameserver == "" {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errBroken is what a step fails with that a test wants to fail.
+// errBroken is the error of a step that a test makes fail.
 var errBroken = errors.New("broken on purpose, by a test")
 
 // step is one stage of the set-up.
@@ -20,7 +20,7 @@ type step struct {
 	do   func() error
 }
 
-// Steps are the names of all steps, in their order.
+// Steps returns the names of all steps, in order.
 func Steps() (names []string) {
 	for _, s := range (&builder{}).steps() {
 		names = append(names, s.name)
@@ -28,10 +28,10 @@ func Steps() (names []string) {
 	return names
 }
 
-// Enter builds the sandbox and returns in it, with probe set when the caller
-// is to end and not to become sandboxd. On an error the caller must report it
-// with Fail and exit at once. On success the caller executes something, which
-// closes the channel: that is what the plugin waits for.
+// Enter builds the sandbox and returns inside it. If probe is set, the caller
+// must end instead of becoming sandboxd. On an error the caller must report it
+// with Fail and exit at once. On success the caller executes another program,
+// which closes the channel, and the plugin waits for that.
 //
 // The caller has locked its goroutine to the first thread.
 func Enter() (probe bool, err error) {
@@ -46,7 +46,7 @@ func Enter() (probe bool, err error) {
 			return false, &stepError{s.name, err}
 		}
 	}
-	// An end of the channel without this is a death, not success.
+	// If the channel closes without this message, the process died.
 	_, err = unix.Write(Channel, []byte(Ready))
 	return b.plan.Probe, err
 }
@@ -59,7 +59,7 @@ type stepError struct {
 func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
 
-// Fail sends err to the plugin. An error means that there is none.
+// Fail sends err to the plugin. It returns an error if there is no plugin.
 func Fail(err error) error {
 	f := Failure{Step: "execute sandboxd", Text: err.Error()}
 	if s, ok := errors.AsType[*stepError](err); ok {
@@ -75,17 +75,17 @@ func Fail(err error) error {
 	return unix.Sendto(Channel, data, unix.MSG_NOSIGNAL, nil)
 }
 
-// builder holds what one step leaves to the next.
+// builder is the state that one step leaves to the next.
 type builder struct {
 	plan   Plan
-	fds    []int          // that came with the plan
-	opened map[string]int // path of a Source → descriptor, from before Staging was covered
-	serial int            // of mount points beside the root
+	fds    []int          // received with the plan
+	opened map[string]int // path of a Source → descriptor, opened before Staging was covered
+	serial int            // of mount points outside the root
 }
 
-// root is the root of the sandbox, relative to the staging folder, which is
-// the working directory while mounts are made: absolute paths of the host would
-// show in /proc/mounts.
+// root is the root of the sandbox, relative to the staging folder. That folder
+// is the working directory during the mounts, because absolute paths of the
+// host would show in /proc/mounts.
 const root = "root"
 
 func (b *builder) steps() []step {
@@ -119,7 +119,7 @@ func (b *builder) steps() []step {
 // maxFDs is the kernel's limit for one message (SCM_MAX_FD).
 const maxFDs = 253
 
-// receive waits for the plan, which comes when our ids are mapped.
+// receive waits for the plan, which comes after our ids are mapped.
 func (b *builder) receive() error {
 	data, oob := make([]byte, MaxPlan), make([]byte, unix.CmsgSpace(maxFDs*4))
 	n, oobn, flags, _, err := unix.Recvmsg(Channel, data, oob, unix.MSG_CMSG_CLOEXEC)
@@ -152,9 +152,10 @@ func (b *builder) receive() error {
 	return nil
 }
 
-// alone is the guard against the worst accident: these steps in the host's own
-// namespaces. PID 1 of a fresh pid namespace, the host's user 0 not among our
-// ids, and no namespace shared with the plugin, or nothing happens.
+// alone makes sure that these steps never run in the host's own namespaces,
+// which would be the worst accident. It fails unless this is PID 1 of a new pid
+// namespace, the host's user 0 is not among our ids, and no namespace is shared
+// with the plugin.
 func (b *builder) alone() error {
 	if os.Getpid() != 1 {
 		return fmt.Errorf("pid is %d, not 1", os.Getpid())
@@ -176,8 +177,8 @@ func (b *builder) alone() error {
 		return err
 	}
 	for line := range strings.Lines(string(text)) {
-		// Inside, host, count. The initial namespace shows itself as one line
-		// 0 0 2^32-1.
+		// Inside, host, count. The initial namespace has exactly one line: 0 0
+		// 2^32-1.
 		if f := strings.Fields(line); len(f) != 3 || f[1] == "0" && !b.plan.Nested || f[2] == "4294967295" {
 			return fmt.Errorf("uid_map has the line %q: user 0 of the host would be mapped", strings.TrimSpace(line))
 		}
@@ -188,8 +189,8 @@ func (b *builder) alone() error {
 	return nil
 }
 
-// keyring gives up the session keyring of whoever started the plugin: it may
-// hold tickets, and it would come along.
+// keyring leaves the session keyring of the user who started the plugin. It may
+// contain tickets and would otherwise be inherited.
 func keyring() error {
 	_, _, errno := unix.Syscall(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0)
 	switch errno {
@@ -202,21 +203,23 @@ func keyring() error {
 
 func (b *builder) limits() error {
 	unix.Umask(0o022)
-	// One byte: the only value at which the kernel does not start the host's
-	// crash handler, as the host's root, on what a hostile program left.
+	// A limit of one byte is the only value with which the kernel does not
+	// start the host's crash handler, as the host's root, on a core dump of a
+	// hostile program.
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
 		return err
 	}
 	if n := b.plan.Nproc; n > 0 {
-		// Counted per user namespace and user, so neither the host's processes
-		// nor other sandboxes count (Linux 5.14).
+		// The kernel counts per user namespace and user, so neither the host's
+		// processes nor other sandboxes count (Linux 5.14).
 		return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n})
 	}
 	return nil
 }
 
-// ownGroup makes our control group the root of what is seen of them. Not at
-// clone: the namespace would begin at the plugin's own.
+// ownGroup makes our control group the visible root of the groups. It cannot be
+// done at clone, because the namespace would then begin at the plugin's own
+// group.
 func ownGroup() error {
 	err := unix.Unshare(unix.CLONE_NEWCGROUP)
 	if errors.Is(err, unix.EINVAL) {
@@ -225,18 +228,18 @@ func ownGroup() error {
 	return err
 }
 
-// noUserNamespaces forbids further ones, as an engine's default does: most
-// kernel holes need the capabilities that they give.
+// noUserNamespaces forbids further user namespaces, like the default of
+// container engines: most kernel exploits need the capabilities that they give.
 func noUserNamespaces() error {
 	return os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
 }
 
 func (b *builder) hostname() error { return unix.Sethostname([]byte(b.plan.Host)) }
 
-// pivot makes root the root and lets go of the host's tree. Both arguments are
-// ".": the old root is mounted over the new one and detached from there, so no
-// folder for it is needed. Detaching it is what makes the host unreachable;
-// chroot would not.
+// pivot makes root the root and detaches the host's tree. Both arguments are
+// ".": the old root is mounted over the new one and detached from there, so it
+// needs no folder. Detaching makes the host unreachable, which chroot would
+// not.
 func (b *builder) pivot() error {
 	if err := os.Chdir(root); err != nil {
 		return err
@@ -251,7 +254,7 @@ func (b *builder) pivot() error {
 		return err
 	}
 	for _, fd := range b.opened {
-		// The host's folders can still be reached through these.
+		// The host's folders can still be reached through these descriptors.
 		if err := unix.Close(fd); err != nil {
 			return err
 		}
@@ -274,8 +277,8 @@ func (b *builder) pivot() error {
 	return err
 }
 
-// workdir is made after the root was changed: a link on its path leads nowhere
-// but into the sandbox.
+// workdir makes the working folder. It runs after the root was changed, so a
+// link on the path can lead only into the sandbox.
 func (b *builder) workdir() error {
 	if b.plan.Workdir == "" {
 		return nil

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// files unpacks the archive that the plugin made of what an image copies. It
-// runs after the root was changed, so whatever a link on the way says, nothing
-// outside of the sandbox can be meant.
+// files unpacks the archive that the plugin made of the files that an image
+// copies. It runs after the root was changed, so no link can lead out of the
+// sandbox.
 func (b *builder) files() error {
 	defer func() {
 		for _, fd := range b.fds {
@@ -47,8 +47,8 @@ func (b *builder) files() error {
 	}
 }
 
-// pread reads at an offset: the description behind the descriptor is shared by
-// all sandboxes of one image.
+// pread reads at an offset, because all sandboxes of one image share the file
+// description.
 type pread int
 
 func (fd pread) ReadAt(p []byte, off int64) (int, error) {
@@ -62,7 +62,7 @@ func (fd pread) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// unpack makes one entry and the folders above it.
+// unpack creates one entry and the folders above it.
 func unpack(h *tar.Header, r io.Reader) error {
 	name := path.Join("/", h.Name)
 	if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
@@ -108,7 +108,8 @@ func unpack(h *tar.Header, r io.Reader) error {
 	return unix.Chmod(name, mode) // after chown, which clears setuid
 }
 
-// own gives name its owner; names are looked up in the sandbox's own files.
+// own sets the owner of name. It looks up user names in the sandbox's own
+// files.
 func own(name string, h *tar.Header) error {
 	uid, gid := h.Uid, h.Gid
 	for _, w := range []struct {
@@ -124,16 +125,16 @@ func own(name string, h *tar.Header) error {
 		}
 		*w.id = id
 		if h.Gname == "" {
-			gid = id // as in Docker: the group has the number of the user
+			gid = id // as in Docker: the group with the user's number
 		}
 	}
 	if uid == 0 && gid == 0 {
-		return nil // who we are
+		return nil // it is our own id
 	}
 	return os.Lchown(name, uid, gid)
 }
 
-// lookup finds the id of name in a file of the form name:x:id:….
+// lookup returns the id of name in a file with lines of the form name:x:id:….
 func lookup(file, name string) (int, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sources opens every folder that is given as a path: Staging may cover it.
+// sources opens every folder that is given as a path, because the mount on
+// Staging may cover it.
 func (b *builder) sources() error {
 	b.opened = map[string]int{}
 	all := []Source{}
@@ -37,17 +38,17 @@ func (b *builder) sources() error {
 	return nil
 }
 
-// staging makes the one file system that holds all the sandbox can write: root,
-// and the upper layers beside it, where the sandbox cannot see them. It ends
-// with the namespace: nothing is to be deleted, whatever was written.
+// staging makes the one file system for everything that the sandbox can write:
+// root and, where the sandbox cannot see them, the upper layers. It ends with
+// the namespace, so nothing has to be deleted.
 func (b *builder) staging() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
 	options := "mode=0755"
 	if b.plan.SizeMiB > 0 {
-		// A file for each page: empty files cost memory, too, that size does not
-		// count.
+		// One inode per page, because empty files also use memory that the size
+		// does not include.
 		options += ",size=" + strconv.FormatInt(b.plan.SizeMiB, 10) + "m,nr_inodes=" + strconv.FormatInt(max(16<<10, b.plan.SizeMiB<<8), 10)
 	}
 	if err := unix.Mount("berth", b.plan.Staging, "tmpfs", unix.MS_NODEV, options); err != nil {
@@ -59,8 +60,8 @@ func (b *builder) staging() error {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
-	// A mount of its own, so that pivot_root has a mount point, and the upper
-	// layers stay outside of it.
+	// root is a mount of its own because pivot_root needs a mount point. The
+	// upper layers stay outside of it.
 	if err := unix.Mount(root, root, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind the root: %w", err)
 	}
@@ -100,9 +101,9 @@ func (b *builder) layer(i int, l Layer) error {
 			return err
 		}
 	}
-	// userxattr: in a user namespace overlayfs may not write trusted.*. No
-	// index, no redirect: they are off with userxattr, and rename of a folder
-	// of the host falls back to copying (EXDEV), as programs expect.
+	// userxattr: in a user namespace overlayfs may not write trusted.*. It
+	// turns off index and redirect, so renaming a folder of the host fails with
+	// EXDEV, and programs copy it instead.
 	options := "lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + upper + ",workdir=" + work + ",userxattr"
 	if err := unix.Mount("berth", target, "overlay", 0, options); err != nil {
 		return fmt.Errorf("mount an overlay: %w", err)
@@ -110,7 +111,7 @@ func (b *builder) layer(i int, l Layer) error {
 	return nil
 }
 
-// attach mounts s beside the root and returns where.
+// attach mounts s outside the root and returns the mount point.
 func (b *builder) attach(s Source) (string, error) {
 	b.serial++
 	at := "l" + strconv.Itoa(b.serial)
@@ -135,8 +136,8 @@ func (b *builder) bind(s Source, at string) error {
 	if !ok {
 		return fmt.Errorf("%s was not opened", s.Path)
 	}
-	// With all that is mounted below: the kernel refuses to show what another
-	// mount of the host covers.
+	// Include all mounts below: the kernel refuses to show a folder that
+	// another mount of the host covers.
 	if err := unix.Mount("/proc/self/fd/"+strconv.Itoa(fd), at, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("bind %s: %w", s.Path, err)
 	}
@@ -150,8 +151,8 @@ func (b *builder) folders() error {
 		}
 	}
 	for i, m := range b.plan.Mounts {
-		// Attached here, while the host can be reached, and moved to its place
-		// when paths can lead nowhere else.
+		// Mount it now, while the host can be reached, and move it to its place
+		// later, when no path can lead out of the sandbox.
 		at := root + mountPlace(i)
 		if err := os.MkdirAll(at, 0o700); err != nil {
 			return err
@@ -166,10 +167,10 @@ func (b *builder) folders() error {
 	return nil
 }
 
-// folder makes a folder whose parent is there.
+// folder makes a folder whose parent exists.
 func folder(at string, mode uint32) error {
 	err := unix.Mkdir(at, mode)
-	if err == nil && mode&0o022 == 0 { // limits has set the umask, which leaves the rest alone
+	if err == nil && mode&0o022 == 0 { // otherwise the umask, which limits has set, gives the right mode
 		return nil
 	}
 	if err != nil && !errors.Is(err, unix.EEXIST) {
@@ -181,13 +182,13 @@ func folder(at string, mode uint32) error {
 	return nil
 }
 
-// mountHall is where mounts wait until the root was changed.
+// mountHall holds the mounts until the root was changed.
 const mountHall = "/.berth-mounts"
 
 func mountPlace(i int) string { return mountHall + "/" + strconv.Itoa(i) }
 
-// mounts moves the further folders to their places. What it removes it removes
-// one by one, never with what is below: that could be the host's.
+// mounts moves the further folders to their places. It removes mount points one
+// by one and never recursively, because their contents could be the host's.
 func (b *builder) mounts() error {
 	if len(b.plan.Mounts) == 0 {
 		return nil
@@ -223,9 +224,10 @@ func (b *builder) control() error {
 	return readOnly(target)
 }
 
-// readOnly adds flags to a mount and all below it. Not with a remount of
-// mount(2): that sets all flags anew, and leaving out one that the host's mount
-// has (nodev, noexec, relatime …) is refused in a user namespace with EPERM.
+// readOnly adds flags to a mount and all mounts below it. It does not use a
+// remount of mount(2), which replaces all flags: in a user namespace, leaving
+// out one that the host's mount has (nodev, noexec, relatime …) is refused with
+// EPERM.
 func readOnly(at string) error {
 	err := unix.MountSetattr(unix.AT_FDCWD, at, unix.AT_RECURSIVE, &unix.MountAttr{
 		Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,

@@ -8,24 +8,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A filter of system calls, with what an engine's default profile refuses and
-// what nothing else here does: system calls that no capability guards and
-// through which kernels were broken most (keys, bpf, performance counters,
-// userfaultfd, io_uring), and sockets to the machine's hypervisor, which belong
-// to no network namespace and so are a network where there is to be none.
+// A filter of system calls. Like the default profile of container engines, it
+// refuses system calls that no capability guards and that kernel exploits used
+// most (keys, bpf, performance counters, userfaultfd, io_uring). It also
+// refuses sockets to the machine's hypervisor: they belong to no network
+// namespace, so a sandbox without a network could use them.
 
 // abi is one way to make system calls on a machine.
 type abi struct {
 	arch   uint32   // AUDIT_ARCH_*
 	socket uint32   // number of socket
-	denied []uint32 // numbers that are refused altogether
+	denied []uint32 // numbers that are always refused
 }
 
-// abis of each machine, the native one first.
+// abis are those of each machine, the native one first.
 var abis = map[string][]abi{
 	"amd64": {
 		{unix.AUDIT_ARCH_X86_64, 41, []uint32{248, 249, 250, 298, 321, 323, 425, 426, 427}},
-		// 102 is socketcall, whose arguments a filter cannot see.
+		// 102 is socketcall; a filter cannot see its arguments.
 		{unix.AUDIT_ARCH_I386, 359, []uint32{102, 286, 287, 288, 336, 357, 374, 425, 426, 427}},
 	},
 	"arm64": {
@@ -34,10 +34,11 @@ var abis = map[string][]abi{
 	},
 }
 
-// x32 marks system calls of a third way on x86-64, which nothing uses.
+// x32 marks system calls of a third ABI on x86-64, which no program uses.
 const x32 = 0x40000000
 
-// program is the filter for a machine: allow what it does not know.
+// program returns the filter for a machine. It allows system calls that it does
+// not know.
 func program(machine string) (p []unix.SockFilter) {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -78,8 +79,9 @@ func program(machine string) (p []unix.SockFilter) {
 	return append(p, unix.SockFilter{Code: ret, K: allow})
 }
 
-// filterCalls puts the filter on this thread, and so on all that comes of it.
-// It needs CAP_SYS_ADMIN in our user namespace, since no_new_privs stays off.
+// filterCalls sets the filter on this thread, and so on all processes that it
+// starts. It needs CAP_SYS_ADMIN in our user namespace, because no_new_privs
+// stays off.
 func filterCalls() error {
 	p := program(runtime.GOARCH)
 	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}

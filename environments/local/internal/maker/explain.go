@@ -15,11 +15,11 @@ import (
 // elsewhere ends every hint.
 const elsewhere = `or choose an environment that runs containers (environment "podman" or "docker")`
 
-// ErrForbidden means that this machine does not let us make sandboxes at all;
-// the text says why and what to do, in one line.
+// ErrForbidden means that this machine does not allow us to make sandboxes. The
+// text says why and what to do, in one line.
 var ErrForbidden = errors.New("this machine forbids it")
 
-// explainClone turns the errno of a refused clone into what the reader can do.
+// explainClone turns the errno of a refused clone into advice.
 func explainClone(err error) error {
 	switch {
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
@@ -39,8 +39,8 @@ func explainClone(err error) error {
 	}
 }
 
-// explainMount turns a refused mount of our own side into what the reader can
-// do: only the host's root makes any.
+// explainMount turns a refused mount outside the sandbox into advice. Only the
+// host's root makes such mounts.
 func explainMount(dir string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EPERM):
@@ -53,19 +53,19 @@ func explainMount(dir string, err error) error {
 	}
 }
 
-// tooOld is about a system call that this kernel does not have.
+// tooOld returns the error for a system call that this kernel does not have.
 func tooOld(what string) error {
 	return fmt.Errorf("%w: this kernel is too old (%s): Linux 5.12 or newer is needed; %s", ErrForbidden, what, elsewhere)
 }
 
-// forbidden says whether namespaces are switched off, not used up.
+// forbidden reports whether namespaces are switched off, as opposed to used up.
 func forbidden() bool {
 	text, err := os.ReadFile("/proc/sys/user/max_user_namespaces")
 	return err == nil && strings.TrimSpace(string(text)) == "0"
 }
 
-// explain turns a failed step into what the reader can do. cause is an error of
-// our own side, if it was one.
+// explain turns a failed step into advice. cause is the error of our own side,
+// if there was one.
 func explain(f inside.Failure, cause error) error {
 	if errors.Is(cause, ids.ErrNoRange) {
 		return fmt.Errorf("%w: %w", environment.ErrNoCapacity, cause)

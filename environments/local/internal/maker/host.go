@@ -17,7 +17,7 @@ import (
 	"github.com/berth-eval/berth/environments/local/internal/uplink"
 )
 
-// fresh are the folders of a sandbox that have nothing of the host, parents
+// fresh are the folders of a sandbox that contain nothing of the host, parents
 // first.
 var fresh = []inside.Folder{
 	{Path: "tmp", Mode: 0o1777},
@@ -48,7 +48,7 @@ var fresh = []inside.Folder{
 	{Path: "media", Mode: 0o755},
 }
 
-// IsFresh says whether an absolute path inside is one of those folders.
+// IsFresh reports whether an absolute path inside is one of those folders.
 func IsFresh(path string) bool {
 	for _, f := range fresh {
 		if "/"+f.Path == path {
@@ -58,14 +58,14 @@ func IsFresh(path string) bool {
 	return false
 }
 
-// host is what all sandboxes see of this machine.
+// host is the part of this machine that all sandboxes see.
 type host struct {
 	staging  string // an existing folder
 	etc      *base.Copy
 	folders  []string // visible, relative to the root, parents first: usr, usr/local if that is a mount
 	links    []inside.Link
-	cover    map[string]*base.Copy // by folder; none where there is nothing to hide
-	skeleton map[string]*base.Copy // by folder; none where the folder's ids can be shifted
+	cover    map[string]*base.Copy // by folder; none if there is nothing to hide
+	skeleton map[string]*base.Copy // by folder; none if the folder's ids can be shifted
 }
 
 func (h *host) close() error {
@@ -79,8 +79,8 @@ func (h *host) close() error {
 	return errors.Join(errs...)
 }
 
-// openHost looks at this machine and makes the copies. Slow the first time
-// on a machine: the skeleton takes seconds.
+// openHost inspects this machine and makes the copies. It is slow the first
+// time on a machine: the skeleton takes seconds.
 func (m *Maker) openHost() (*host, error) {
 	h, err := lookAround()
 	if err != nil {
@@ -138,10 +138,11 @@ func (h *host) copy(state *base.State, shift *shifter) (err error) {
 	return nil
 }
 
-// shifter says of which folders ids can be shifted into a sandbox.
+// shifter reports which folders' ids can be shifted into a sandbox.
 type shifter struct{ ns *os.File } // a user namespace; nil: no ids are shifted
 
-// shifter makes one for the host's root, and one that shifts nothing for others.
+// shifter makes a shifter. For users other than the host's root it shifts
+// nothing.
 func (m *Maker) shifter() (s *shifter, end func(), err error) {
 	if m.process.Mode != ids.RealRoot {
 		return &shifter{}, func() {}, nil
@@ -168,7 +169,8 @@ func (s *shifter) can(dir string) (bool, error) {
 	return canShift(dir, s.ns)
 }
 
-// needs refuses a folder for copies whose ids cannot be shifted, where they must be.
+// needs refuses a folder for copies if ids must be shifted and its ids cannot
+// be.
 func (s *shifter) needs(dir string) error {
 	if s.ns == nil {
 		return nil
@@ -180,7 +182,7 @@ func (s *shifter) needs(dir string) error {
 	return err
 }
 
-// lookAround finds what is visible; it makes nothing.
+// lookAround finds the visible folders. It makes nothing.
 func lookAround() (h *host, err error) {
 	h = &host{}
 	for _, dir := range []string{"/tmp", "/mnt", "/var/tmp", "/run"} {
@@ -196,9 +198,10 @@ func lookAround() (h *host, err error) {
 	return h, err
 }
 
-// visible looks at /usr, /bin, /lib and so on below top: links into /usr on a
-// merged system, folders of their own (so layers of their own) on an old one;
-// and what is mounted below them, which an overlay of the folder does not show.
+// visible finds /usr, /bin, /lib and so on below top. On a merged system they
+// are links into /usr; on an old one they are folders, and so separate layers.
+// It also finds the mounts below them, because an overlay of the folder does
+// not show those.
 func visible(top string) (folders []string, links []inside.Link, err error) {
 	folders = []string{"usr"}
 	for _, name := range []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
@@ -236,8 +239,8 @@ func visible(top string) (folders []string, links []inside.Link, err error) {
 	return folders, links, nil
 }
 
-// mountPoints are the paths on which something is mounted, in the order of the
-// mounts, each once.
+// mountPoints returns the paths on which something is mounted, in the order of
+// the mounts, each once.
 func mountPoints(file string) (points []string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -262,7 +265,7 @@ func mountPoints(file string) (points []string, err error) {
 	return points, s.Err()
 }
 
-// plan says what the sandbox is made of. The descriptors are the caller's.
+// plan describes the parts of the sandbox. The caller owns the descriptors.
 func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, err error) {
 	p = &inside.Plan{
 		Version: inside.Version, Outside: m.outside, Nested: m.process.Nested, Staging: h.staging, Links: h.links, Fresh: fresh, Host: "berth",
@@ -279,10 +282,10 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 		}
 	}()
 	if m.process.Mode == ids.RealRoot {
-		// Ids are shifted into the sandbox's range by mounts of the host's
-		// folders that only the sandbox gets: there root owns /usr, so it is
-		// writable (in the overlay) with no skeleton, and setuid programs work.
-		// The sandbox's ids could not walk to our folders by path, either.
+		// Ids are shifted into the sandbox's range by separate mounts of the
+		// host's folders for each sandbox. There root owns /usr, so /usr is
+		// writable (in the overlay) without a skeleton, and setuid programs
+		// work. The sandbox's ids could also not reach our folders by path.
 		if src.ns, err = s.userNamespace(); err != nil {
 			return nil, nil, err
 		}
@@ -304,13 +307,13 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 		p.Layers = append(p.Layers, inside.Layer{Target: "etc", Lower: []inside.Source{src.folder(h.etc.Path, true)}})
 	}
 	if !o.probe {
-		// It belongs to nobody inside, and is read-only.
+		// Inside, the control folder belongs to no user, and it is read-only.
 		control := src.folder(o.Control, false)
 		p.Control = &control
 	}
 	for _, mount := range o.Mounts {
-		// Where ids cannot be shifted its files belong to nobody, and can be read
-		// as everybody can read them.
+		// If ids cannot be shifted, its files belong to no user inside and are
+		// readable with the permissions of other users.
 		shift := false
 		if src.ns != nil {
 			shift, err = canShift(mount.Source, src.ns)
@@ -319,7 +322,7 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 		p.Mounts = append(p.Mounts, inside.Mount{Source: src.folder(mount.Source, shift), Target: mount.Target})
 	}
 	if o.Files != nil {
-		// A descriptor of its own: the caller's stays open.
+		// Duplicate the descriptor, because the caller's stays open.
 		fd, err := unix.FcntlInt(o.Files.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		src.note(err)
 		if err == nil {
@@ -330,10 +333,10 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 	return p, src.fds, src.err
 }
 
-// sourcer turns folders of the host into what a sandbox can mount: by path
-// where the sandbox's root is our user, else as detached mounts.
+// sourcer turns folders of the host into mountable sources: paths if the
+// sandbox's root is our user, else detached mounts.
 type sourcer struct {
-	ns  *os.File // user namespace to whose ids folders are shifted, or nil
+	ns  *os.File // user namespace to which ids of folders are shifted, or nil
 	fds []int
 	err error
 }
@@ -353,10 +356,9 @@ func (s *sourcer) folder(path string, ids bool) inside.Source {
 	return inside.Source{FD: len(s.fds)}
 }
 
-// shifted makes a detached mount of dir in which the host's ids 0… appear as
-// 0… of the user namespace ns.
-// Not every file system can do that: most disks since Linux 5.12 to 5.19, a
-// tmpfs since 6.3, an overlay never.
+// shifted makes a detached mount of dir in which the host's ids 0… appear as 0…
+// of the user namespace ns. Not every file system supports that: most disks do
+// since Linux 5.12 to 5.19, a tmpfs since 6.3, an overlay never.
 func shifted(dir string, ns *os.File, ids bool) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -376,8 +378,8 @@ func shifted(dir string, ns *os.File, ids bool) (int, error) {
 	return fd, nil
 }
 
-// canShift says whether ids of dir can be shifted. An error says that nothing
-// can be mounted.
+// canShift reports whether ids of dir can be shifted. An error means that
+// nothing can be mounted.
 func canShift(dir string, ns *os.File) (bool, error) {
 	fd, err := shifted(dir, ns, true)
 	switch {

@@ -1,5 +1,5 @@
-// Package maker makes and removes sandboxes out of namespaces over the host's
-// own programs.
+// Package maker makes and removes sandboxes from namespaces with the host's own
+// programs.
 //
 // This package only prepares and starts; package inside does the work in the
 // namespaces. It must not mount anything in the host's namespace, and it must
@@ -31,7 +31,7 @@ type Maker struct {
 	init    *os.File // local-init
 	outside map[string]string
 	spawner *spawner
-	groups  *cgroup.Parent // nil: there are none for us
+	groups  *cgroup.Parent // nil if we may use none
 
 	mu    sync.Mutex
 	boxes map[string]*box // made by this process
@@ -45,22 +45,22 @@ type Maker struct {
 
 // Order describes one sandbox to create.
 type Order struct {
-	Owner   string // whom List finds it for
+	Owner   string // the owner for List
 	Trial   string
 	Attempt int
 
 	Control string // folder, mounted read-only at /berth
 	Mounts  []Mount
-	Files   *os.File // tar archive that is unpacked at the root, or nil; stays the caller's
+	Files   *os.File // tar archive that is unpacked at the root, or nil; the caller closes it
 	Workdir string   // absolute, or empty
-	SizeMiB int64    // of all that the sandbox writes, in MiB; 0: half of the memory
+	SizeMiB int64    // limit of everything that the sandbox writes, in MiB; 0: half of the memory
 	ShmMiB  int64    // of /dev/shm, in MiB; 0: a folder like any other
-	Nproc   int64    // processes a user of the sandbox may have
+	Nproc   int64    // limit of processes per user of the sandbox
 	Limits  cgroup.Limits
-	Public  bool // network: connected to the host's; only where Uplink says so
+	Public  bool // connected to the host's network; only if Uplink returns a program
 
-	probe   bool   // build it and end: nothing runs in it
-	breakAt string // name of a step that is to fail: only tests set it
+	probe   bool   // build it and end without running a program
+	breakAt string // name of a step that must fail: only tests set it
 }
 
 // Mount is a folder of the host that is mounted read-only.
@@ -72,8 +72,8 @@ type Box struct {
 	PID int // of sandboxd, in our pid namespace
 }
 
-// Usage is what a sandbox used. Without a control group only its CPU time is
-// known.
+// Usage is what a sandbox has used. Without a control group only its CPU time
+// is known.
 type Usage = cgroup.Usage
 
 // box is a sandbox of this process.
@@ -87,8 +87,8 @@ type box struct {
 	err     error
 }
 
-// New prepares to make sandboxes with the ids of process. local-init lies at
-// initPath. It makes nothing.
+// New prepares to make sandboxes with the ids of process. initPath is the path
+// of local-init. It makes no file.
 func New(process *ids.Process, places base.Places, initPath string) (*Maker, error) {
 	m := &Maker{process: process, places: places, boxes: map[string]*box{}, outside: map[string]string{}, spawner: newSpawner()}
 	for _, name := range []string{"user", "mnt", "pid"} {
@@ -104,12 +104,13 @@ func New(process *ids.Process, places base.Places, initPath string) (*Maker, err
 	return m, err
 }
 
-// state is the folder for state, made when a sandbox is tried, made or looked for.
+// state returns the state folder. It makes the folder on first use.
 func (m *Maker) state() (*base.State, error) {
 	return m.opened.get(func() (*base.State, error) { return base.Open(m.places) })
 }
 
-// WorkFolder is a folder of ours for files that nobody else opens by name.
+// WorkFolder returns a folder of ours for files that no other process opens by
+// name.
 func (m *Maker) WorkFolder() (string, error) {
 	s, err := m.state()
 	if err != nil {
@@ -118,8 +119,8 @@ func (m *Maker) WorkFolder() (string, error) {
 	return s.Work, nil
 }
 
-// openInit opens local-init, which is executed through the descriptor: no id
-// of a sandbox need be able to walk to it.
+// openInit opens local-init. It is executed through the descriptor, so that the
+// ids of a sandbox need no access to its path.
 func openInit(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -135,8 +136,8 @@ func openInit(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Create starts a sandbox. When it returns without an error, sandboxd runs as
-// PID 1 of the sandbox; after an error nothing is left running.
+// Create starts a sandbox. If it returns no error, sandboxd runs as PID 1 of
+// the sandbox. After an error nothing is left running.
 func (m *Maker) Create(ctx context.Context, o Order) (Box, error) {
 	h, err := m.host.get(m.openHost)
 	if err != nil {
@@ -166,19 +167,21 @@ func (m *Maker) Create(ctx context.Context, o Order) (Box, error) {
 	return Box{ID: id, PID: started.cmd.Process.Pid}, nil
 }
 
-// Keeps says whether limits of that kind are kept by a control group.
+// Keeps reports whether a control group enforces limits of that kind.
 func (m *Maker) Keeps(c cgroup.Controller) bool { return m.parent().Has(c) }
 
-// parent is where control groups are made; nil where that does not work.
+// parent returns the group in which control groups are made, or nil if that
+// does not work.
 func (m *Maker) parent() *cgroup.Parent {
 	p, err := m.grouped.get(func() (*cgroup.Parent, error) {
 		if m.groups == nil {
 			return nil, nil
 		}
-		// There are more ways in which it may not work than can be asked for.
+		// Try it, because there are more possible reasons for failure than can
+		// be checked.
 		g, err := m.groups.Make("berth-"+newID(), cgroup.Limits{})
 		if err != nil {
-			return nil, nil //nolint:nilerr // then limits are not kept, and granted says so
+			return nil, nil //nolint:nilerr // then limits are not enforced, and granted reports that
 		}
 		s, err := m.start(g)
 		if err == nil {
@@ -195,8 +198,8 @@ func (m *Maker) parent() *cgroup.Parent {
 	return p
 }
 
-// Uplink is the name of the program that connects sandboxes to the public
-// network; empty: there is none.
+// Uplink returns the name of the program that connects sandboxes to the public
+// network, or an empty string if there is none.
 func (m *Maker) Uplink() string {
 	if p := uplink.Find(); p != nil {
 		return p.Name
@@ -204,7 +207,7 @@ func (m *Maker) Uplink() string {
 	return ""
 }
 
-// connect gives a sandbox the network it is to have.
+// connect gives a sandbox the network of its order.
 func (m *Maker) connect(ctx context.Context, s *started, o Order) (*uplink.Link, error) {
 	if !o.Public {
 		return nil, nil
@@ -218,11 +221,12 @@ func (m *Maker) connect(ctx context.Context, s *started, o Order) (*uplink.Link,
 
 func closeLink(l *uplink.Link) {
 	if l != nil {
-		_ = l.Close() // its network is gone with the sandbox in any case
+		_ = l.Close() // its network ends with the sandbox in any case
 	}
 }
 
-// group makes the control group of a sandbox, if it has a limit that one keeps.
+// group makes the control group of a sandbox if it has a limit that a group
+// enforces.
 func (m *Maker) group(id string, l cgroup.Limits) (*cgroup.Group, error) {
 	if l == (cgroup.Limits{}) || m.parent() == nil {
 		return nil, nil
@@ -237,7 +241,7 @@ func closeGroup(g *cgroup.Group) error {
 	return g.Close()
 }
 
-// build writes the record and has the sandbox built.
+// build writes the record and builds the sandbox.
 func (m *Maker) build(ctx context.Context, s *started, h *host, id string, o Order) error {
 	r := record{ID: id, Owner: o.Owner, Trial: o.Trial, Attempt: o.Attempt, PID: s.cmd.Process.Pid}
 	if s.group != nil {
@@ -254,18 +258,18 @@ func (m *Maker) build(ctx context.Context, s *started, h *host, id string, o Ord
 	return s.send(ctx, plan, fds)
 }
 
-// newID makes an id that no other sandbox has: 80 random bits.
+// newID returns an id that no other sandbox has: 80 random bits.
 func newID() string {
 	return "local-" + strings.ToLower(rand.Text()[:16])
 }
 
 // Destroy kills everything in a sandbox and frees it. Killing PID 1 ends its
-// pid namespace, and with the last process go mounts, tmpfs and network. It
-// works for sandboxes of other processes of this user as well; an id that is
-// unknown or gone is no error.
+// pid namespace; mounts, tmpfs and network end with the last process. It also
+// works for sandboxes of other processes of this user. An id that is unknown or
+// gone is no error.
 func (m *Maker) Destroy(ctx context.Context, id string) (Usage, error) {
 	if !validID(id) {
-		return Usage{}, nil // we never made one
+		return Usage{}, nil // there is no sandbox of ours
 	}
 	m.mu.Lock()
 	b := m.boxes[id]
@@ -275,7 +279,7 @@ func (m *Maker) Destroy(ctx context.Context, id string) (Usage, error) {
 	}
 	b.once.Do(func() {
 		_ = b.cmd.Process.Kill() // it may have ended by itself
-		_ = b.cmd.Wait()         // "signal: killed" is what we asked for
+		_ = b.cmd.Wait()         // "signal: killed" is expected
 		closeLink(b.link)
 		if s := b.cmd.ProcessState; s != nil {
 			b.usage.CPU = s.UserTime() + s.SystemTime()
@@ -292,7 +296,7 @@ func (m *Maker) Destroy(ctx context.Context, id string) (Usage, error) {
 	return b.usage, b.err
 }
 
-// Close destroys every sandbox of this process and lets go of what it holds.
+// Close destroys every sandbox of this process and releases its resources.
 func (m *Maker) Close() error {
 	m.mu.Lock()
 	var all []string
@@ -302,7 +306,7 @@ func (m *Maker) Close() error {
 	m.mu.Unlock()
 	var errs []error
 	for _, id := range all {
-		_, err := m.Destroy(context.Background(), id) // waits for a killed process, nothing else
+		_, err := m.Destroy(context.Background(), id) // waits only for a killed process
 		errs = append(errs, err)
 	}
 	if h, ok := m.host.made(); ok {
@@ -312,7 +316,8 @@ func (m *Maker) Close() error {
 	return errors.Join(append(errs, m.init.Close())...)
 }
 
-// InitPath is where local-init lies beside the plugin's own executable.
+// InitPath returns the path of local-init, which is in the folder of the
+// plugin's own executable.
 func InitPath() (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -321,8 +326,8 @@ func InitPath() (string, error) {
 	return filepath.Join(filepath.Dir(exe), "libexec", "local-init"), nil
 }
 
-// onceOK computes a value once and keeps it; a failure is tried again by the
-// next caller. Callers at the same time wait for one another.
+// onceOK computes a value once and keeps it. After a failure the next caller
+// tries again. Concurrent callers wait for one another.
 type onceOK[T any] struct {
 	mu    sync.Mutex
 	done  bool

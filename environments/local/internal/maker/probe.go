@@ -9,10 +9,10 @@ import (
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 )
 
-// Probe says whether sandboxes can be made on this machine, by building one of
-// the host's /usr alone in which nothing runs, and by writing to the folders that
-// sandboxes need. It leaves nothing but these folders behind, takes some
-// milliseconds the first time, and no time once it succeeded.
+// Probe checks whether sandboxes can be made on this machine. It builds one
+// with only the host's /usr, in which no program runs, and writes to the
+// folders that sandboxes need. It leaves only these folders behind. It takes
+// some milliseconds the first time, and no time after a success.
 func (m *Maker) Probe(ctx context.Context) error {
 	_, err := m.probe.get(func() (struct{}, error) { return struct{}{}, m.tryOut(ctx) })
 	return err
@@ -34,7 +34,8 @@ func (m *Maker) tryOut(ctx context.Context) error {
 			return fmt.Errorf("try a sandbox: %w", err)
 		}
 		defer shift.ns.Close()
-		// Where ids cannot be shifted a skeleton would do, and that is durable.
+		// If ids cannot be shifted, a real sandbox uses a skeleton, but that
+		// stays on disk, so Probe leaves the folder out.
 		h.folders = slices.DeleteFunc(h.folders, func(f string) bool {
 			ok, shiftErr := shift.can("/" + f)
 			err = errors.Join(err, shiftErr)

@@ -20,8 +20,8 @@ import (
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 )
 
-// record is what is on disk of a sandbox, so that any process of this plugin
-// finds it: one small file, for as long as the sandbox.
+// record is the file about a sandbox, so that any process of this plugin can
+// find the sandbox. It is small and exists as long as the sandbox.
 type record struct {
 	ID      string `json:"id"`
 	Owner   string `json:"owner"`
@@ -40,8 +40,8 @@ func validID(id string) bool { return idForm.MatchString(id) }
 
 func recordPath(s *base.State, id string) string { return filepath.Join(s.Boxes, id+".json") }
 
-// boot tells two boots of the machine apart, after which numbers of processes
-// mean something else.
+// boot identifies the current boot of the machine. Process numbers of another
+// boot have no meaning.
 var boot = sync.OnceValue(func() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -70,10 +70,10 @@ func (m *Maker) write(r *record) (err error) {
 	return nil
 }
 
-// whole makes a file that is there whole or not at all, whenever we are killed:
-// it has no name until it is written. It is not synced to disk: after a crash of
-// the machine nothing of the sandbox is left either. Where the file system knows
-// no nameless files, it is renamed from a name that sweep knows.
+// whole writes a file that is either complete or does not exist, even if we are
+// killed: it has no name until it is written. It is not synced to disk, because
+// after a crash of the machine the sandbox is gone too. On a file system
+// without nameless files it is renamed from a name that sweep removes.
 func whole(dir, name string, data []byte) error {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err == nil {
@@ -107,7 +107,7 @@ func (m *Maker) forget(id string) error {
 	return nil
 }
 
-// read reads a record; fs.ErrNotExist when there is none.
+// read reads a record. It fails with fs.ErrNotExist if there is none.
 func (m *Maker) read(id string) (r record, err error) {
 	state, err := m.state()
 	if err != nil {
@@ -123,10 +123,10 @@ func (m *Maker) read(id string) (r record, err error) {
 	return r, nil
 }
 
-// List returns the ids of all sandboxes of this user that carry owner, or all
-// with an empty owner: those that run, and those of which a killed process left
-// the record, which Destroy removes. Sandboxes of another pid namespace, which
-// cannot be looked at from here, are left out.
+// List returns the ids of all sandboxes of this user that have that owner, or
+// of all if owner is empty. They are the running ones and those whose record a
+// killed process left, which Destroy removes. Sandboxes of another pid
+// namespace are left out, because they cannot be checked from here.
 func (m *Maker) List(owner string) ([]string, error) {
 	state, err := m.state()
 	if err != nil {
@@ -144,7 +144,7 @@ func (m *Maker) List(owner string) ([]string, error) {
 		}
 		r, err := m.read(id)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // ended this moment
+			continue // it has just ended
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list sandboxes: %w", err)
@@ -156,11 +156,12 @@ func (m *Maker) List(owner string) ([]string, error) {
 	return all, nil
 }
 
-// keepDead is how long the record of a sandbox that ended with its process
-// waits for a Destroy.
+// keepDead is how long the record of a sandbox that ended with its process is
+// kept for a Destroy.
 const keepDead = time.Hour
 
-// sweep removes records that nobody came for: they hold nothing but a name.
+// sweep removes old records that were never destroyed. They contain only a
+// name.
 func (m *Maker) sweep(state *base.State) {
 	entries, err := os.ReadDir(state.Boxes)
 	if err != nil {
@@ -172,7 +173,7 @@ func (m *Maker) sweep(state *base.State) {
 			continue
 		}
 		id, ok := strings.CutSuffix(e.Name(), ".json")
-		if !ok { // half written when its process was killed
+		if !ok { // incomplete: its process was killed while writing
 			_ = os.Remove(filepath.Join(state.Boxes, e.Name()))
 			continue
 		}
@@ -186,7 +187,7 @@ func (m *Maker) sweep(state *base.State) {
 	}
 }
 
-// discard frees what a record of a dead sandbox stands for.
+// discard frees what a record of a dead sandbox refers to.
 func (m *Maker) discard(r record) error {
 	var err error
 	if r.Group != "" && r.Boot == boot() {

@@ -19,18 +19,19 @@ import (
 	"github.com/berth-eval/berth/environments/local/internal/inside"
 )
 
-// setUpTime is how long local-init may take: it needs some milliseconds, or
+// setUpTime is how long local-init may take. It needs some milliseconds, or
 // seconds on a machine that swaps.
 const setUpTime = 30 * time.Second
 
-// spawner is a thread that starts processes. Their death signal follows the
-// thread that made them, not the process, and a Go thread may end.
+// spawner is a thread that starts processes. The death signal of a process is
+// sent when the thread that started it ends, and a Go thread may end before its
+// process.
 type spawner struct{ work chan func() }
 
 func newSpawner() *spawner {
 	s := &spawner{make(chan func())}
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread is the spawner's
+		runtime.LockOSThread() // never unlocked: the thread belongs to the spawner
 		for do := range s.work {
 			do()
 		}
@@ -46,15 +47,15 @@ func (s *spawner) start(cmd *exec.Cmd) error {
 
 func (s *spawner) close() { close(s.work) }
 
-// started is a process in fresh namespaces that waits for its plan.
+// started is a process in new namespaces that waits for its plan.
 type started struct {
 	cmd     *exec.Cmd
 	ours    *net.UnixConn
 	release func()
-	group   *cgroup.Group // or nil; the caller's
+	group   *cgroup.Group // or nil; belongs to the caller
 }
 
-// start clones into fresh namespaces and, if there is one, a control group.
+// start clones into new namespaces and, if there is one, a control group.
 func (m *Maker) start(group *cgroup.Group) (*started, error) {
 	maps, err := m.process.Maps()
 	if err != nil {
@@ -65,21 +66,21 @@ func (m *Maker) start(group *cgroup.Group) (*started, error) {
 		maps.Release()
 		return nil, err
 	}
-	// The file of descriptor 4, inside.Channel+1. The path is looked up in the
-	// child, in the host's /proc.
+	// Descriptor 4 is inside.Channel+1. The child resolves the path, in the
+	// host's /proc.
 	cmd := exec.Command("/proc/self/fd/4") //nolint:noctx // lives longer than any context; Destroy ends it
 	cmd.Args = []string{"local-init"}
-	// Nothing of the host's environment. One processor for a straight line of
-	// system calls.
+	// The host's environment is not passed on. One processor is enough for a
+	// sequence of system calls.
 	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off"}
 	cmd.Dir = "/"
-	cmd.Stderr = os.Stderr // sandboxd lets go of it once it is connected
+	cmd.Stderr = os.Stderr // sandboxd closes it once it is connected
 	cmd.ExtraFiles = []*os.File{theirs, m.init}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC |
 			unix.CLONE_NEWUTS | unix.CLONE_NEWNET,
 		Pdeathsig:   syscall.SIGKILL,
-		Setsid:      true, // no way to the terminal of whoever started us (TIOCSTI)
+		Setsid:      true, // no access to the terminal of the user who started us (TIOCSTI)
 		UidMappings: maps.UID, GidMappings: maps.GID,
 		GidMappingsEnableSetgroups: maps.Setgroups,
 		Credential:                 maps.Become,
@@ -97,16 +98,16 @@ func (m *Maker) start(group *cgroup.Group) (*started, error) {
 	return &started{cmd: cmd, ours: ours, release: maps.Release, group: group}, nil
 }
 
-// userNamespace opens the sandbox's.
+// userNamespace opens the sandbox's user namespace.
 func (s *started) userNamespace() (*os.File, error) {
 	return os.Open(fmt.Sprintf("/proc/%d/ns/user", s.cmd.Process.Pid))
 }
 
-// end kills what was started and frees it.
+// end kills the process and frees its resources.
 func (s *started) end() {
 	_ = s.ours.Close()
 	_ = s.cmd.Process.Kill() // it may have ended by itself
-	_ = s.cmd.Wait()         // "signal: killed" is what we asked for
+	_ = s.cmd.Wait()         // "signal: killed" is expected
 	s.release()
 }
 
@@ -138,7 +139,7 @@ func (s *started) send(ctx context.Context, plan *inside.Plan, fds []int) error 
 	return failure(text)
 }
 
-// failure reads what local-init said.
+// failure reads the answer of local-init.
 func failure(text []byte) error {
 	if len(text) >= len(inside.Ready) && string(text[:len(inside.Ready)]) == inside.Ready {
 		text = text[len(inside.Ready):]
@@ -150,8 +151,8 @@ func failure(text []byte) error {
 	return explain(f, nil)
 }
 
-// channel is a pair of sockets. Sequenced packets, so that the plan is one
-// message whatever its size.
+// channel makes a pair of sockets. It uses sequenced packets, so that the plan
+// is one message of any size.
 func channel() (ours *net.UnixConn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package uplink connects the network of a sandbox to the host's, through a
-// program of this machine that speaks TCP and UDP on its behalf: pasta or
-// slirp4netns. No bridge, no packet filter and no root is needed.
+// program of this machine that handles TCP and UDP for it: pasta or
+// slirp4netns. It needs no bridge, no packet filter and no root.
 //
 // It only starts and ends that program. It must not be used for a sandbox that
 // was not granted the public network.
@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Program is one that can connect a sandbox.
+// Program is a program that can connect a sandbox.
 type Program struct {
 	Name string
 	path string
@@ -32,11 +32,11 @@ type Program struct {
 // Nameserver is the address inside at which the host's resolver answers.
 const Nameserver = "10.0.2.3"
 
-// Packages says what to install where Find finds nothing.
+// Packages says what to install if Find finds nothing.
 const Packages = "the package passt or slirp4netns (they need " + tun + ", readable and writable)"
 
-// arguments are those of each program. Neither lets the sandbox reach the host's
-// loopback.
+// arguments are the arguments of each program. Neither lets the sandbox reach
+// the host's loopback.
 var arguments = map[string]func(userns, netns string) []string{
 	"pasta": func(userns, netns string) []string {
 		all := []string{
@@ -45,30 +45,30 @@ var arguments = map[string]func(userns, netns string) []string{
 			"--userns", userns, "--netns", netns, "--no-netns-quit",
 		}
 		if os.Geteuid() == 0 {
-			all = append(all, "--runas", "0:0") // as nobody it may not enter the namespaces
+			all = append(all, "--runas", "0:0") // as user nobody it could not enter the namespaces
 		}
 		return all
 	},
 	"slirp4netns": func(userns, netns string) []string {
 		all := []string{"--configure", "--mtu=65520", "--disable-host-loopback", "--userns-path=" + userns, "--netns-type=path"}
-		if os.Geteuid() == 0 { // it gives up root's rights; of an ordinary user it has none
+		if os.Geteuid() == 0 { // it drops root's rights; an ordinary user has none to drop
 			all = append(all, "--enable-sandbox", "--enable-seccomp")
 		}
 		return append(all, netns, "tap0")
 	},
 }
 
-// tun is the device through which both work.
+// tun is the device that both programs use.
 const tun = "/dev/net/tun"
 
-// Find looks for a program that can work for this user, nil when there is none.
+// Find returns a program that works for this user, or nil if there is none.
 func Find() *Program {
 	if unix.Faccessat(unix.AT_FDCWD, tun, unix.R_OK|unix.W_OK, unix.AT_EACCESS) != nil {
 		return nil
 	}
 	names := []string{"pasta", "slirp4netns"}
 	if os.Geteuid() == 0 {
-		slices.Reverse(names) // slirp4netns gives up more of root
+		slices.Reverse(names) // slirp4netns drops more of root's rights
 	}
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -85,11 +85,11 @@ type Link struct{ cmd *exec.Cmd }
 const upTime = 10 * time.Second
 
 // Connect connects the network of the process pid, which waits in namespaces of
-// its own, and returns when it has a route to everywhere. start starts a
-// process whose death signal follows a thread that lasts.
+// its own, and returns when it has a default route. start starts a process from
+// a thread that does not end, because its death signal depends on that thread.
 func (p *Program) Connect(ctx context.Context, pid int, start func(*exec.Cmd) error) (*Link, error) {
 	ns := "/proc/" + strconv.Itoa(pid) + "/ns/"
-	cmd := exec.Command(p.path, arguments[p.Name](ns+"user", ns+"net")...) //nolint:noctx // lives as long as the sandbox; Close ends it
+	cmd := exec.Command(p.path, arguments[p.Name](ns+"user", ns+"net")...) //nolint:noctx // runs as long as the sandbox; Close ends it
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
@@ -123,7 +123,7 @@ func (l *Link) Close() error {
 	return nil
 }
 
-// routed says whether the network of a process has a default route.
+// routed reports whether the network of a process has a default route.
 func routed(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/net/route")
 	if err != nil {
@@ -137,13 +137,13 @@ func routed(pid int) bool {
 	return false
 }
 
-// tail keeps the last words of a program, for errors.
+// tail keeps the end of a program's output, for errors.
 type tail struct{ b bytes.Buffer }
 
 var _ io.Writer = (*tail)(nil)
 
-// Write is called by one goroutine of os/exec; String after it has ended, or
-// when nothing is said any more that matters.
+// Write is called by one goroutine of os/exec. String is called after that
+// goroutine has ended, or when further output does not matter.
 func (t *tail) Write(p []byte) (int, error) {
 	if t.b.Len() < 4096 {
 		t.b.Write(p)

@@ -18,8 +18,8 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// Facts asks the server about itself. Every field of its answer is optional:
-// servers of several generations give it.
+// Facts asks the server about itself. Every field of the answer is optional,
+// because servers of several versions answer.
 func (p *podman) Facts(ctx context.Context) (engine.Facts, error) {
 	on, err := p.on(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func (p *podman) Facts(ctx context.Context) (engine.Facts, error) {
 	return factsOf(i), nil
 }
 
-// ids is how many user ids containers have.
+// ids returns how many user ids containers have.
 func ids(m []idtools.IDMap) (n int) {
 	for _, r := range m {
 		n += r.Size
@@ -40,7 +40,7 @@ func ids(m []idtools.IDMap) (n int) {
 	return n
 }
 
-// factsOf is what an answer comes to.
+// factsOf converts an answer.
 func factsOf(i *define.Info) (f engine.Facts) {
 	f = engine.Facts{Version: i.Version.Version}
 	defer func() {
@@ -69,7 +69,7 @@ func factsOf(i *define.Info) (f engine.Facts) {
 		case !h.Security.Rootless:
 			return h.CgroupsVersion != "v2" || slices.Contains(h.CgroupControllers, controller)
 		case h.CgroupsVersion != "v2" || h.CgroupManager != "systemd":
-			return false // nobody has given this user groups of its own
+			return false // this user has no delegated control groups
 		default:
 			return slices.Contains(h.CgroupControllers, controller)
 		}
@@ -94,7 +94,7 @@ func factsOf(i *define.Info) (f engine.Facts) {
 	return f
 }
 
-// noPublic says why rootless containers have no network of their own.
+// noPublic returns why rootless containers have no network of their own.
 func noPublic(h *define.HostInfo) string {
 	if !h.Security.Rootless {
 		return ""
@@ -110,7 +110,7 @@ func noPublic(h *define.HostInfo) string {
 	return ""
 }
 
-// storeProblems looks at where images and containers are kept.
+// storeProblems checks where images and containers are stored.
 func storeProblems(s *define.StoreInfo) []environment.Problem {
 	ps := engine.SharedStore("Podman", s.GraphRoot, "graphroot in ~/.config/containers/storage.conf")
 	if s.GraphDriverName == "vfs" {

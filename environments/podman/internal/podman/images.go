@@ -21,7 +21,7 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// Inspect returns what an image says about itself.
+// Inspect returns the settings of an image.
 func (p *podman) Inspect(ctx context.Context, ref string) (engine.Image, error) {
 	on, err := p.on(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (p *podman) Inspect(ctx context.Context, ref string) (engine.Image, error) 
 	return im, nil
 }
 
-// lineWriter passes lines on.
+// lineWriter passes on complete lines.
 type lineWriter struct {
 	log  func(string)
 	rest string
@@ -87,11 +87,12 @@ func (p *podman) Pull(ctx context.Context, ref string, log func(string)) error {
 	return engine.PullError(err)
 }
 
-// CannotBuild knows of nothing: the engine's builder reads what BuildKit reads.
+// CannotBuild returns an empty string: the engine's builder supports what
+// BuildKit supports.
 func (p *podman) CannotBuild(dockerfile.Wants) string { return "" }
 
-// Build makes an image. The bindings' own Build packs a folder by itself, and
-// prints to our output: the endpoint is asked directly.
+// Build makes an image. It calls the endpoint directly, because Build of the
+// bindings packs a folder by itself and prints to our output.
 func (p *podman) Build(ctx context.Context, b engine.Build, log func(string)) error {
 	on, err := p.on(ctx)
 	if err != nil {
@@ -112,7 +113,7 @@ func (p *podman) Build(ctx context.Context, b engine.Build, log func(string)) er
 	query := url.Values{
 		"dockerfile": {string(files)}, "labels": {string(labels)}, "t": {b.Name}, "layers": {"1"}, "rm": {"1"}, "forcerm": {"1"},
 		"pullpolicy":   {"missing"},
-		"outputformat": {"application/vnd.docker.distribution.manifest.v2+json"}, // keeps SHELL
+		"outputformat": {"application/vnd.docker.distribution.manifest.v2+json"}, // this format keeps SHELL
 	}
 	r, err := conn.DoRequest(on, b.Context, http.MethodPost, "/build", query, http.Header{"Content-Type": {"application/x-tar"}})
 	if err != nil {
@@ -143,10 +144,11 @@ func (p *podman) Load(ctx context.Context, r io.Reader) ([]string, error) {
 	return out.Names, nil
 }
 
-// LoadsOCI says that it reads OCI archives: every version does.
+// LoadsOCI is true: every version reads OCI archives.
 func (p *podman) LoadsOCI() bool { return true }
 
-// FindsLocal is true: the engine names so what it builds.
+// FindsLocal is true: Podman gives the images that it builds names under
+// localhost/.
 func (p *podman) FindsLocal() bool { return true }
 
 // Tag gives an image another name.

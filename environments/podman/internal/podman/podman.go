@@ -1,8 +1,8 @@
 //go:build remote && containers_image_openpgp && exclude_graphdriver_btrfs
 
-// Package podman is Podman as an [engine.Engine], through the bindings of its
-// own API. It converts, finds or starts the API's server, and decides nothing
-// about sandboxes.
+// Package podman implements [engine.Engine] for Podman with the bindings of its
+// own API. It finds or starts the API's server. Otherwise it only converts and
+// makes no decision about sandboxes.
 package podman
 
 import (
@@ -28,13 +28,13 @@ import (
 	"github.com/berth-eval/berth/environments/internal/engine"
 )
 
-// New is the environment.
+// New returns the environment.
 func New() *engine.Environment {
 	s := &servers{}
 	return engine.New(engine.Options{Name: "podman", Default: s.address, Dial: dial, Help: help})
 }
 
-// help says what to do when the server does not answer.
+// help returns what to do when the server does not answer.
 func help(address string, err error) string {
 	path := strings.TrimPrefix(address, "unix://")
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -53,7 +53,7 @@ type podman struct {
 
 func dial(address string) (engine.Engine, error) { return &podman{address: address}, nil }
 
-// joined has the values of a connection and the life of a call.
+// joined combines the values of a connection with the lifetime of a call.
 type joined struct {
 	context.Context
 	conn context.Context //nolint:containedctx // see podman.conn
@@ -66,11 +66,11 @@ func (j joined) Value(key any) any {
 	return j.Context.Value(key)
 }
 
-// idle is how many connections are kept for the next calls: as many as there
-// are calls at a time.
+// idle is how many connections are kept for later calls: as many as there are
+// calls at a time.
 const idle = 16
 
-// on is ctx as the bindings want it.
+// on returns ctx in the form that the bindings need.
 func (p *podman) on(ctx context.Context) (context.Context, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *podman) on(ctx context.Context) (context.Context, error) {
 	return joined{ctx, p.conn}, nil
 }
 
-// told is err in the words of package engine.
+// told converts err to the errors of package engine.
 func told(err error) error {
 	if err == nil {
 		return nil
@@ -102,7 +102,7 @@ func told(err error) error {
 	return err
 }
 
-// spec is a container in Podman's words.
+// spec converts a container to Podman's type.
 func spec(c engine.Container) *specgen.SpecGenerator {
 	s := &specgen.SpecGenerator{}
 	s.Name, s.Labels, s.Hostname = c.Name, c.Labels, c.Hostname
@@ -138,7 +138,8 @@ func spec(c engine.Container) *specgen.SpecGenerator {
 		s.SelinuxOpts = []string{"disable"}
 	}
 	s.HealthConfig = &manifest.Schema2HealthConfig{Test: []string{"NONE"}}
-	// Servers from 5.3 on refuse a container that does not say this, checked or not.
+	// Servers from 5.3 on refuse a container without these settings, even if it
+	// has no health check.
 	s.HealthLogDestination, s.HealthMaxLogCount, s.HealthMaxLogSize = define.DefaultHealthCheckLocalDestination, define.DefaultHealthMaxLogCount, define.DefaultHealthMaxLogSize
 	for _, m := range c.Mounts {
 		s.Mounts = append(s.Mounts, specs.Mount{
@@ -150,8 +151,8 @@ func spec(c engine.Container) *specgen.SpecGenerator {
 	return s
 }
 
-// resources are limits kept by control groups; nil: none, which is what an
-// engine without them wants.
+// resources returns the limits that control groups enforce, or nil if there are
+// none. An engine without control groups accepts only nil.
 func resources(c engine.Container) *specs.LinuxResources {
 	r, some := &specs.LinuxResources{}, false
 	if n := c.Limits.CPUMilli; n > 0 {
@@ -170,8 +171,8 @@ func resources(c engine.Container) *specs.LinuxResources {
 	return r
 }
 
-// rlimits are named one by one: Podman's defaults are above what a user without
-// CAP_SYS_RESOURCE may set, and then nothing starts.
+// rlimits sets each limit explicitly: Podman's defaults are higher than a user
+// without CAP_SYS_RESOURCE may set, and then no container starts.
 func rlimits(nproc int64) []specs.POSIXRlimit {
 	var all []specs.POSIXRlimit
 	add := func(name string, resource int, want uint64) {
@@ -210,7 +211,7 @@ func (p *podman) Start(ctx context.Context, name string) error {
 	return told(containers.Start(on, name, nil))
 }
 
-// State says how a container is.
+// State returns the state of a container.
 func (p *podman) State(ctx context.Context, name string) (engine.State, error) {
 	on, err := p.on(ctx)
 	if err != nil {
@@ -234,7 +235,7 @@ func (p *podman) Kill(ctx context.Context, name string) error {
 		return err
 	}
 	if err = containers.Kill(on, name, new(containers.KillOptions).WithSignal("KILL")); err != nil {
-		if code, _ := bindings.CheckResponseCode(err); code != http.StatusConflict { // it does not run
+		if code, _ := bindings.CheckResponseCode(err); code != http.StatusConflict { // it is not running
 			return told(err)
 		}
 	}
@@ -242,8 +243,8 @@ func (p *podman) Kill(ctx context.Context, name string) error {
 	return told(err)
 }
 
-// Remove kills and removes a container. One that ends by itself in the moment
-// in which it is killed makes Podman give up (seen with 4.3.1): then it is told
+// Remove kills and removes a container. If the container ends by itself while
+// it is being killed, Podman gives up (seen with 4.3.1), and Remove tries
 // again.
 func (p *podman) Remove(ctx context.Context, name string) error {
 	on, err := p.on(ctx)
@@ -274,7 +275,7 @@ func filters(labels map[string]string) map[string][]string {
 	return f
 }
 
-// has says whether labels have all that are wanted.
+// has reports whether labels contain all wanted ones.
 func has(labels, wanted map[string]string) bool {
 	for k, v := range wanted {
 		if got, ok := labels[k]; !ok || got != v {
@@ -334,7 +335,7 @@ func (p *podman) Volumes(ctx context.Context, labels map[string]string) ([]engin
 	}
 	var all []engine.Listed
 	for _, v := range list {
-		if has(v.Labels, labels) { // Podman 4.3 lists what has any of the labels, not all
+		if has(v.Labels, labels) { // Podman 4.3 lists volumes with any of the labels, not all
 			all = append(all, engine.Listed{ID: v.Name, Name: v.Name, Labels: v.Labels})
 		}
 	}
@@ -369,7 +370,7 @@ func (p *podman) Changed(ctx context.Context, name string) ([]string, error) {
 	return all, nil
 }
 
-// split is a name of an image without and with its tag.
+// split splits the name of an image into the name without its tag and the tag.
 func split(image string) (repo, tag string) {
 	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {
 		return image[:i], image[i+1:]
@@ -377,5 +378,5 @@ func split(image string) (repo, tag string) {
 	return image, "latest"
 }
 
-// drain reads the rest of a body, so that its connection is used again.
+// drain reads the rest of a body, so that its connection can be reused.
 func drain(r io.ReadCloser) { _, _ = io.Copy(io.Discard, io.LimitReader(r, 1<<20)); _ = r.Close() }

@@ -19,11 +19,11 @@ import (
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
-// startTime is the longest that podman may take to listen: the first start of
-// a user sets up its storage.
+// startTime is the longest time until podman must listen. The first start of a
+// user sets up its storage.
 const startTime = 30 * time.Second
 
-// servers finds the server of the user, or starts one of its own.
+// servers finds the user's server, or starts one of its own.
 type servers struct {
 	mu     sync.Mutex
 	found  string
@@ -32,9 +32,9 @@ type servers struct {
 	stderr *tail
 }
 
-// address is the user's socket, if somebody listens there, or that of our own
-// server, which is started when it is needed, again if it has died, and ends
-// with this process.
+// address returns the user's socket if a server listens there, or else that of
+// our own server. Our server is started when it is needed, restarted if it has
+// died, and ends with this process.
 func (s *servers) address() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *servers) address() (string, error) {
 	return address, err
 }
 
-// candidates are where the sockets of this user's servers are by custom.
+// candidates returns the usual places of the sockets of this user's servers.
 func candidates() []string {
 	var all []string
 	if run, err := runtimedir.For(os.Getuid()).Session(); err == nil {
@@ -80,7 +80,8 @@ func candidates() []string {
 	return append(all, fmt.Sprintf("/run/user/%d/podman/podman.sock", os.Getuid()))
 }
 
-// listens says whether somebody does: systemd for a unit that starts later, too.
+// listens reports whether a process listens at path. systemd also listens for a
+// unit that it starts later.
 func listens(path string) bool {
 	if info, err := os.Stat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
 		return false
@@ -95,8 +96,8 @@ func listens(path string) bool {
 	return true
 }
 
-// start starts a server. It is of our process group, and gets a signal when we
-// end: nothing of it is left, whatever ends us.
+// start starts a server. The server belongs to our process group and gets a
+// signal when we end, so that it always ends with us.
 func (s *servers) start() (string, error) {
 	binary, err := exec.LookPath("podman")
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *servers) start() (string, error) {
 		return "", err
 	}
 	socket := filepath.Join(dir, fmt.Sprintf("podman-%d.sock", os.Getpid()))
-	_ = os.Remove(socket) // of a process that had our number
+	_ = os.Remove(socket) // of an earlier process with our number
 	cmd := exec.CommandContext(context.Background(), binary, "system", "service", "--time=0", "unix://"+socket)
 	if cmd.Env, err = environ(); err != nil {
 		return "", err
@@ -115,15 +116,15 @@ func (s *servers) start() (string, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	s.stderr = &tail{}
 	cmd.Stderr, cmd.Dir = s.stderr, "/"
-	// A rootless podman is two processes, and the second, which serves, has the
-	// same stderr: a killed first one must not have Wait wait for the second.
+	// A rootless podman is two processes, and the second, which serves, shares
+	// stderr. If the first is killed, Wait must not wait for the second.
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return "", fmt.Errorf("start podman system service: %w", err)
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // what it said is in stderr
+		_ = cmd.Wait() // its output is in stderr
 		_ = os.Remove(socket)
 		close(ended)
 	}()
@@ -142,8 +143,8 @@ func (s *servers) start() (string, error) {
 	return "unix://" + socket, nil
 }
 
-// inNamespace is what there is to say to root of a user namespace, whom podman
-// takes for the machine's.
+// inNamespace returns a hint for root of a user namespace, whom podman takes
+// for the machine's root.
 func inNamespace() string {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	if f := bytes.Fields(text); err != nil || os.Getuid() != 0 || len(f) == 3 && string(f[2]) == "4294967295" {
@@ -152,23 +153,23 @@ func inNamespace() string {
 	return ": berth is root of a user namespace, who may not use the folders of the machine's root: start it outside of the namespace, or choose environment \"local\""
 }
 
-// environ is what podman needs of our environment and no more: images with odd
-// variables have been shown parts of a server's (CVE-2026-57231).
+// environ returns only the part of our environment that podman needs, because
+// certain images could read other variables of a server (CVE-2026-57231).
 func environ() (env []string, err error) {
 	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"} {
 		v, ok := os.LookupEnv(name)
 		if name == "TMPDIR" && ok {
 			info, statErr := os.Stat(v)
-			ok = statErr == nil && info.IsDir() // podman fails with one that is gone
+			ok = statErr == nil && info.IsDir() // podman fails if the folder does not exist
 		}
 		if ok {
 			env = append(env, name+"="+v)
 		}
 	}
 	run, err := runtimedir.For(os.Getuid()).Session()
-	if err != nil { // a job on a cluster has none, or one that is gone, and after su it is somebody else's
-		// All processes of this user must give it the same one: it notes that in
-		// its database.
+	if err != nil { // a job on a cluster has none, or one that is gone; after su it belongs to another user
+		// All processes of this user must use the same folder, because podman
+		// stores it in its database.
 		dir, placeErr := engine.Lasting()
 		if placeErr != nil {
 			return nil, placeErr

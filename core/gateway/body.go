@@ -13,7 +13,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// readBody reads and unpacks the body of the request, when there is room for it.
+// readBody reads and decompresses the body of the request when there is room
+// for it.
 func (x *exchange) readBody(ctx context.Context) ([]byte, error) {
 	most := mostOf(&x.e.up.model)
 	known := x.r.ContentLength
@@ -42,7 +43,8 @@ func (x *exchange) readBody(ctx context.Context) ([]byte, error) {
 	return b, nil
 }
 
-// readUntil says how long the client may take, which is no longer than its turn.
+// readUntil sets the time until which the client may send, at most until the
+// end of its turn.
 func (x *exchange) readUntil(t time.Time) {
 	_ = x.control.SetReadDeadline(t)
 	if x.life.Err() != nil {
@@ -50,15 +52,15 @@ func (x *exchange) readUntil(t time.Time) {
 	}
 }
 
-// drain reads on in a request that was refused: most clients read an answer only
-// when they have sent everything.
+// drain reads the rest of a refused request: most clients read an answer only
+// after they have sent everything.
 func (x *exchange) drain() {
 	x.readUntil(time.Now().Add(slowest))
 	_, _ = io.CopyN(io.Discard, x.r.Body, maxDrained)
 }
 
-// read reads a body of at most so many bytes, for the first of which there is
-// room already.
+// read reads a body of at most most bytes. Room for the first bytes is already
+// reserved.
 func (h *held) read(in io.Reader, first, most int64) ([]byte, error) {
 	in = io.LimitReader(in, most+1)
 	b := make([]byte, 0, first+bytes.MinRead)
@@ -87,7 +89,7 @@ func (h *held) read(in io.Reader, first, most int64) ([]byte, error) {
 	}
 }
 
-// unpacking is the body of a request without its packing.
+// unpacking returns the decompressed body of a request.
 func unpacking(r *http.Request, most int64) (in io.Reader, end func(), err error) {
 	end = func() {}
 	switch enc := strings.ToLower(r.Header.Get("Content-Encoding")); enc {

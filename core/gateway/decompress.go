@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// errUnfit means that what came back is no answer of a provider.
+// errUnfit means that the answer does not come from a provider.
 var errUnfit = errors.New("it does not answer as a provider does")
 
-// fit makes an answer one that can be metered and passed on, or says why it is
-// none; its body is closed then.
+// fit prepares an answer for metering and passing on. If it is not a usable
+// answer, fit says why and closes its body.
 func fit(resp *http.Response) (*http.Response, error) {
 	var err error
 	if s := resp.StatusCode; s < http.StatusOK || s > 599 {
 		err = fmt.Errorf("%w: status %d", errUnfit, s)
 	}
-	// A provider that packs its answer although it was asked not to: clients
-	// are told of no packing, and what is packed cannot be metered.
+	// Some providers compress the answer although they were asked not to.
+	// Clients do not expect that, and a compressed answer cannot be metered.
 	switch enc := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); enc {
 	case "", "identity":
 	case "gzip", "x-gzip":
@@ -36,8 +36,8 @@ func fit(resp *http.Response) (*http.Response, error) {
 	return resp, nil
 }
 
-// unpacked reads a body that is packed with gzip. What it holds comes in
-// pieces, so a bomb is no more than a long answer.
+// unpacked reads a gzip body. It decompresses in pieces, so a decompression
+// bomb is only a long answer.
 type unpacked struct {
 	io.ReadCloser
 
@@ -55,8 +55,9 @@ func (u *unpacked) Read(p []byte) (n int, err error) {
 	return u.z.Read(p)
 }
 
-// moved is what is said of an answer that leads elsewhere. Nobody follows it: the
-// key and the conversation are for the address that the experiment names.
+// moved returns the error for a redirect. Redirects are not followed, because
+// the key and the conversation are only for the address that the experiment
+// names.
 func (s *session) moved(resp *http.Response) error {
 	to, err := url.Parse(resp.Header.Get("Location"))
 	if err != nil || to.Host == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 )
 
-// host is the address of the provider, for people.
+// host returns the host of the provider's address, for messages.
 func (u *upstream) host() string {
 	if at, err := url.Parse(u.base); err == nil && at.Host != "" {
 		return at.Host
@@ -27,7 +27,7 @@ func (u *upstream) host() string {
 	return u.base
 }
 
-// inWords says in a few words why host did not answer.
+// inWords says briefly why host did not answer.
 func inWords(host string, err error) string {
 	if silent, ok := errors.AsType[*silentError](err); ok {
 		return fmt.Sprintf("no answer from %s: %s", host, silent)
@@ -65,7 +65,7 @@ func inWords(host string, err error) string {
 	}
 }
 
-// trouble is why the provider did not serve a request, without what is secret.
+// trouble says why the provider did not serve a request, without secrets.
 func (x *exchange) trouble(resp *http.Response, err error) error {
 	if err != nil {
 		return errors.New(clip(string(x.clean([]byte(inWords(x.e.up.host(), err))))))
@@ -73,7 +73,7 @@ func (x *exchange) trouble(resp *http.Response, err error) error {
 	return errors.New(refusalInWords(x.e.up.host(), resp.StatusCode))
 }
 
-// refusalInWords is what a status without success says.
+// refusalInWords describes an error status.
 func refusalInWords(host string, status int) string {
 	switch status {
 	case http.StatusUnauthorized:
@@ -87,8 +87,8 @@ func refusalInWords(host string, status int) string {
 	}
 }
 
-// told is what a log says of a provider that was asked for patience or failed,
-// or has come back.
+// told is the log message for a provider that limited requests, failed, or has
+// recovered.
 func told(model string, s ratelimit.State) string {
 	if s.Failing == 0 {
 		return fmt.Sprintf("model %s: the provider takes as many requests as before", model)
@@ -100,7 +100,7 @@ func told(model string, s ratelimit.State) string {
 	return text
 }
 
-// roughly is a duration that nobody measures.
+// roughly returns an approximate duration for messages.
 func roughly(d time.Duration) string {
 	if d < 90*time.Second {
 		return fmt.Sprintf("%d s", max(1, int(d.Round(time.Second).Seconds())))

@@ -2,24 +2,25 @@ package gateway
 
 import "hash/maphash"
 
-// known is a request whose tokens the provider has told, by digests of its
-// parts: what the next one has in common with it is known, too.
+// known is a request whose number of tokens the provider reported, with digests
+// of its parts. The parts that the next request has in common with it are then
+// known, too.
 type known struct {
-	part       int // bytes of each part but the last
+	part       int // bytes of each part except the last
 	head, tail []uint64
 	size       int   // of the request, in bytes
 	inline     int64 // bytes of files in it
 	input      int64 // tokens
 }
 
-// Bounds of what is kept of a request: how small a part is at least, in bytes,
-// and how many there are at most, counted from each end.
+// Bounds of the digests of a request: the smallest size of a part in bytes, and
+// the largest number of parts, counted from each end.
 const (
 	minPart  = 64
 	maxParts = 4096
 )
 
-// seam is how many tokens the places can come to at which a request is cut.
+// seam is how many extra tokens cutting a request into parts can cause.
 const seam = 8
 
 func knownOf(b []byte, inline, input int64) known {
@@ -32,10 +33,10 @@ func knownOf(b []byte, inline, input int64) known {
 	return k
 }
 
-// fresh is how many bytes of b are neither where k begins nor where it ends,
-// and so may be any tokens.
+// fresh returns how many bytes of b are in neither the beginning nor the end of
+// k, so that their number of tokens is unknown.
 func (k *known) fresh(b []byte) int {
-	most := min(k.size, len(b)) // what is at both ends counts once
+	most := min(k.size, len(b)) // bytes at both ends count once
 	head := 0
 	for _, h := range k.head {
 		if head+k.part > most || maphash.Bytes(seed, b[head:head+k.part]) != h {
@@ -54,14 +55,14 @@ func (k *known) fresh(b []byte) int {
 	return len(b) - head - tail
 }
 
-// most is how many tokens of text b has at most, of which so many bytes are
-// files, when so many bytes make one token.
+// most returns the largest possible number of text tokens in b, of which inline
+// bytes are files, when perToken bytes make one token.
 func (k *known) most(b []byte, inline, perToken int64) int64 {
 	text := int64(len(b)) - inline
 	if k.size == 0 {
 		return text / perToken
 	}
-	// Files that are new are no text.
+	// New files are not text.
 	fresh := min(text, max(0, int64(k.fresh(b))-max(0, inline-k.inline)))
 	return min(text, k.input+seam+fresh/perToken)
 }

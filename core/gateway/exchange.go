@@ -33,23 +33,23 @@ type exchange struct {
 	body    *dialect.Object
 	facts   dialect.Facts
 	worst   dialect.Usage
-	price   *cell.Price // of the model that is asked; nil: not known
-	hide    bool        // events that are there for us only
-	early   bool        // the answer has begun, with nothing but signs of life
-	held    *held       // the memory that the exchange takes; nil: none
-	lost    error       // why the answer of the provider is not passed on
-	failing error       // why the provider did not serve the last try, when it is asked again
+	price   *cell.Price // of the requested model; nil: not known
+	hide    bool        // hide the events that only we asked for
+	early   bool        // the answer has begun, but only with keep-alives
+	held    *held       // the memory reserved for the exchange; nil: none
+	lost    error       // why the provider's answer is not passed on
+	failing error       // why the last try failed, when the provider is asked again
 	line    Exchange
-	digest  uint64 // of the request, in this process
+	digest  uint64 // of the request, valid only in this process
 
-	keep     bool         // it is to be written down
-	asked    []byte       // body, without what is secret
-	answered bool         // reply holds what came back, as far as it came
+	keep     bool         // it is to be recorded
+	asked    []byte       // body without secrets
+	answered bool         // reply holds the answer as far as it was received
 	reply    bytes.Buffer //
 }
 
-// What a file in a request comes to, in tokens: for each, and bytes for one
-// more (a page of a document has some 100 KB).
+// Estimates for a file in a request: tokens per file, and bytes per further
+// token (a page of a document has some 100 KB).
 const (
 	fileTokens  = 4096
 	bytesInline = 64
@@ -72,7 +72,7 @@ func (x *exchange) refuse(f dialect.Failure) {
 	}
 }
 
-// serve carries the exchange out and writes it down.
+// serve runs the exchange and records it.
 func (x *exchange) serve(ctx context.Context) {
 	x.line = Exchange{Time: time.Now().UTC(), Role: x.s.spec.Role, Name: x.e.name, Model: x.e.up.model.Name, Dialect: string(x.d.Name())}
 	// A client that does not read or write must not outlive its turn.
@@ -100,7 +100,7 @@ func (x *exchange) serve(ctx context.Context) {
 	x.generate(ctx, hold)
 }
 
-// read reads the request and what is to be known of it.
+// read reads the request and its facts.
 func (x *exchange) read(ctx context.Context) bool {
 	b, err := x.readBody(ctx)
 	if err == nil {
@@ -116,7 +116,7 @@ func (x *exchange) read(ctx context.Context) bool {
 	switch {
 	case x.life.Err() != nil:
 		x.fail(dialect.Over, "the turn that this token is good for is over")
-	case errors.Is(err, errTooMany): // which the client has to change
+	case errors.Is(err, errTooMany): // the client has to change the request
 		x.fail(dialect.Overloaded, "%s", err)
 	case errors.Is(err, errNoRoom):
 		x.s.setDown(err)
@@ -127,14 +127,14 @@ func (x *exchange) read(ctx context.Context) bool {
 	return false
 }
 
-// leave gives back what the exchange took of the memory.
+// leave releases the memory of the exchange.
 func (x *exchange) leave() {
 	if x.held != nil {
 		x.held.leave()
 	}
 }
 
-// reserve sets aside what the request could cost at most, and waits until
+// reserve reserves the largest possible cost of the request, and waits until
 // there is room for it.
 func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	limits := x.limits()
@@ -164,7 +164,7 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	return x.s.g.ledger.Reserve(ctx, need, x.s.accounts...)
 }
 
-// unreserved says why there was no room.
+// unreserved answers a request for which there was no room.
 func (x *exchange) unreserved(err error) {
 	if spent, over := errors.AsType[*ledger.SpentError](err); over {
 		if spent.Unit != "requests" {
@@ -177,11 +177,11 @@ func (x *exchange) unreserved(err error) {
 	}
 }
 
-// generate asks the provider and passes on what it says.
+// generate asks the provider and passes its answer on.
 func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 	done := false
 	defer func() {
-		if !done { // by a panic that ends the connection
+		if !done { // by a panic that closes the connection
 			hold.Settle(hold.Amount())
 		}
 	}()
@@ -207,11 +207,11 @@ func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 	x.settle(m.Read(), resp.StatusCode, broken, hold)
 	done = true
 	if broken.any() {
-		panic(http.ErrAbortHandler) // the client must see that it is not the end
+		panic(http.ErrAbortHandler) // the client must see that the answer is incomplete
 	}
 }
 
-// send asks the provider, or the script.
+// send sends the request to the provider or the script.
 func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 	if x.e.up.replay != nil {
 		return x.played()
@@ -226,7 +226,7 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 	return x.roundTrip(ctx, req)
 }
 
-// count passes a question for a number of tokens on; it costs nothing.
+// count passes on a request to count tokens, which costs nothing.
 func (x *exchange) count(ctx context.Context) {
 	resp, err := x.send(ctx)
 	if err != nil {
@@ -240,8 +240,8 @@ func (x *exchange) count(ctx context.Context) {
 	}
 }
 
-// unanswered is for a request that got no answer at all. A provider that was
-// asked works on, and may charge for it, when the client is gone.
+// unanswered handles a request without an answer. A provider that has received
+// it may continue, and charge for it, after the client has gone.
 func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold, sent bool) {
 	if ctx.Err() != nil {
 		x.line.Error = "the client went away"
@@ -264,7 +264,7 @@ func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold,
 	x.unreached(err)
 }
 
-// unreached tells the client that nobody answers.
+// unreached tells the client that the provider could not be reached.
 func (x *exchange) unreached(err error) {
 	name := x.e.up.model.Name
 	if r, ok := errors.AsType[*replayError](err); ok {
@@ -276,8 +276,7 @@ func (x *exchange) unreached(err error) {
 	x.fail(dialect.Unreachable, "the provider of model %q cannot be reached", name)
 }
 
-// failed remembers a request that may come again as a retry, and whether it
-// was counted.
+// failed remembers a request that may be retried, and whether it was counted.
 func (x *exchange) failed(yes, counted bool) {
 	x.e.mu.Lock()
 	defer x.e.mu.Unlock()
@@ -288,9 +287,9 @@ func (x *exchange) failed(yes, counted bool) {
 	}
 }
 
-// settle ends the reservation with what the provider says was used. Where it
-// said nothing, of an answer that was broken off, what had come is estimated,
-// and the budget keeps the worst.
+// settle ends the reservation with the usage that the provider reports. If an
+// answer was cut off before the usage was reported, the usage is estimated from
+// what was received, and the budget keeps the worst case.
 func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *ledger.Hold) {
 	ok := status >= 200 && status < 300
 	u := r.Usage
@@ -338,38 +337,39 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 	hold.Settle(actual)
 }
 
-// beyond is how many times what a request and its answer can have a provider may
-// report before it is not believed: it may have worked in several rounds.
+// beyond bounds the usage that a provider may report, as a multiple of the
+// possible usage of a request and its answer. A higher number is not believed.
+// Providers may work in several rounds.
 const beyond = 16
 
-// believed says whether the request can have used that much.
+// believed reports whether the request can have used that much.
 func (x *exchange) believed(u dialect.Usage) bool {
 	most := beyond * max(x.limits().Context, x.worst.Input+x.worst.Output)
 	return u.Input <= most && u.Output <= most
 }
 
-// maxRaw is how long the provider's own record of usage may be that is kept, in
-// bytes.
+// maxRaw is the largest size of the provider's own record of usage that is
+// kept, in bytes.
 const maxRaw = 64 << 10
 
-// usualBytes is how many bytes of a request make a token, roughly.
+// usualBytes is roughly how many bytes of a request make a token.
 const usualBytes = 4
 
-// input is how many tokens the request has when so many bytes make one: at
-// most, with one byte. A conversation grows, so what it has in common with the
-// last request is known, and only what is new is estimated.
+// input returns the number of tokens of the request if perToken bytes make one;
+// with 1, the largest possible number. Conversations grow, so the part in
+// common with the last request is known, and only the new part is estimated.
 func (x *exchange) input(perToken int64) int64 {
 	x.e.mu.Lock()
 	defer x.e.mu.Unlock()
 	files := x.facts.Images*fileTokens + x.facts.Inline/bytesInline
 	text := x.e.known.most(x.body.Bytes(), x.facts.Inline, perToken)
-	if x.facts.Continues != "" { // all that was said before may be in it
+	if x.facts.Continues != "" { // it may contain all earlier messages
 		text += x.e.most
 	}
 	return text + files
 }
 
-// add puts the exchange on the account of its model.
+// add adds the exchange to the usage of its model.
 func (x *exchange) add(u dialect.Usage, requests int64, cost float64, known, ok bool) {
 	e := x.e
 	e.mu.Lock()
@@ -395,13 +395,13 @@ func (x *exchange) add(u dialect.Usage, requests int64, cost float64, known, ok 
 	}
 }
 
-// said is how the answer begins.
+// said returns the beginning of the answer.
 func (x *exchange) said() string {
 	b := x.reply.Bytes()
 	return clip(strings.ToValidUTF8(string(b[:min(len(b), 1<<10)]), "�"))
 }
 
-// judge says whether the provider could serve.
+// judge decides whether the provider could serve.
 func (x *exchange) judge(status int, r dialect.Reading, broken breakage) {
 	failed := func(format string, args ...any) { x.down(fmt.Errorf(format, args...), hopeless(nil, status)) }
 	refusal := refusalInWords(x.e.up.host(), status)
@@ -411,7 +411,7 @@ func (x *exchange) judge(status int, r dialect.Reading, broken breakage) {
 		failed("%s: %w", refusal, models.ErrRateLimited)
 	case x.lost != nil:
 		failed("%w", x.lost)
-	case status == http.StatusUnauthorized: // what it says of the key is not passed on
+	case status == http.StatusUnauthorized: // the provider's message about the key is not passed on
 		failed("%s", refusal)
 	case status >= 400 && x.line.Cause == CauseRequest:
 		x.refused(fmt.Sprintf("the provider of model %q says: status %d: %s", x.e.up.model.Name, status, x.line.Upstream))
@@ -433,5 +433,5 @@ func (x *exchange) judge(status int, r dialect.Reading, broken breakage) {
 	}
 }
 
-// statusOverloaded is what some providers say when they are.
+// statusOverloaded is the status that some providers use when overloaded.
 const statusOverloaded = 529

@@ -1,12 +1,12 @@
 // Package gateway is the proxy between agents and model providers. Each session
-// of an agent, a judge or a simulated user gets an address and tokens of its
-// own; the gateway knows by them who asks, puts the provider's key in, meters
-// what the provider says was used, and keeps budgets.
+// of an agent, a judge or a simulated user gets its own address and tokens, by
+// which the gateway identifies it. The gateway adds the provider's key, meters
+// the reported usage, and enforces budgets.
 //
-// What travels is the provider's own wire format (package dialect and the folders
-// of the dialects), passed through with every field and event that nobody here
-// knows. No name of a provider belongs in this package, no key in a file, an
-// error or a log, and no wire format is translated into another.
+// Requests and answers keep the provider's own wire format (package dialect and
+// the folders of the dialects); unknown fields and events are passed through.
+// This package must not contain the name of a provider. Keys must not appear in
+// files, errors or logs, and no wire format is translated into another.
 package gateway
 
 import (
@@ -33,41 +33,43 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Options are what a gateway is made of.
+// Options are the options of a gateway.
 type Options struct {
-	// Dir is a folder of this gateway alone, on node-local disk, with a path of
-	// at most 80 bytes. It is made, and removed by Close.
+	// Dir is a folder for this gateway only, on a local disk, with a path of at
+	// most 80 bytes. New creates it and Close removes it.
 	Dir string
-	// Dialects are those that it speaks, at least one, and what else it knows of
+	// Dialects are the supported dialects, at least one, and other data about
 	// providers.
 	Dialects dialect.Set
-	// Models are all that sessions may ask for.
+	// Models are all models that sessions may use.
 	Models []*cell.Model
-	// Run is the budget of the whole run, and Spent what of it was spent before.
+	// Run is the budget of the whole run, and Spent the part of it that was
+	// spent before.
 	Run   ledger.Limit
 	Spent ledger.Amount
-	// Cells are budgets of parts of the run, beside its own.
+	// Cells are budgets of parts of the run, in addition to that of the run.
 	Cells []Cell
-	// Transport carries requests to providers; nil is the usual one.
+	// Transport carries requests to providers; nil means the default.
 	Transport http.RoundTripper
-	// Replay finds a run that a model is to be replayed from.
+	// Replay finds the run that a model is replayed from.
 	Replay func(run string) (Recording, error)
-	// RateLimit is how requests to providers are limited; the zero value is usual.
+	// RateLimit is how requests to providers are limited; the zero value is the
+	// default.
 	RateLimit ratelimit.Options
 	// Silence is how long a client of a stream hears nothing while its request
 	// waits, and a sixth of that for one that wants a whole answer; 0: 10 s.
 	Silence time.Duration
-	// Record is how many bytes of bodies an attempt may keep, packed; 0: 256 MiB.
+	// Record is how many bytes of compressed bodies an attempt may keep; 0: 256
+	// MiB.
 	Record int64
 	Log    zerolog.Logger
 }
 
-// Cell is the budget of what all models are used for in all attempts of some
-// trials.
+// Cell is a budget for the use of all models in all attempts of some trials.
 type Cell struct {
 	Name   string        // for people; may be empty
 	Trials []string      // ids
-	Models []*cell.Model // that they use
+	Models []*cell.Model // used by them
 	Limit  ledger.Limit
 	Spent  ledger.Amount // before
 }
@@ -89,23 +91,23 @@ type Gateway struct {
 	replays  map[string]Recording       // by the name of the run
 }
 
-// upstream is one model of the experiment with what it is reached by.
+// upstream is one model of the experiment and how to reach it.
 type upstream struct {
 	model   cell.Model
 	price   *cell.Price
 	others  map[string]*cell.Price // of allow_models
 	key     string
-	dialect dialect.Dialect // nil: the script answers in any
+	dialect dialect.Dialect // nil: the script answers in any dialect
 	base    string
-	script  func() dialect.Scripted // begins a session of a scripted model; nil: it is none
-	replay  Recording               // nil: it is not replayed
-	health  *health                 // of its provider; nil: it has none
+	script  func() dialect.Scripted // starts a session of a scripted model; nil: not scripted
+	replay  Recording               // nil: not replayed
+	health  *health                 // of its provider; nil: no provider
 	probes  sync.Map                // *probe, by the name of the model
 }
 
 // New makes a gateway. Fails when a key or a script is missing, when a budget
-// in USD could not be held because a price is not known, or when a model asks
-// for what this program cannot do.
+// in USD could not be enforced because a price is not known, or when a model
+// needs an unsupported feature.
 func New(o Options) (*Gateway, error) {
 	if o.Transport == nil {
 		o.Transport = transport()
@@ -160,10 +162,11 @@ func (g *Gateway) openCells() error {
 	return nil
 }
 
-// errNoPrice says why a budget in USD cannot be held.
+// errNoPrice says why a budget in USD cannot be enforced.
 var errNoPrice = fmt.Errorf("its price is not known, so a budget in USD cannot be held: add a price block, or bound tokens")
 
-// bounds says why a budget in USD cannot be held with this model.
+// bounds returns the reason why a budget in USD cannot be enforced with this
+// model.
 func (u *upstream) bounds() error {
 	for _, name := range append([]string{u.model.Name}, u.model.AllowModels...) {
 		switch {
@@ -177,8 +180,8 @@ func (u *upstream) bounds() error {
 	return nil
 }
 
-// priceOf is the price of the model that a request names: the block's is that of
-// the block's model alone. Nil: not known.
+// priceOf returns the price of the model that a request names. The price of the
+// model block applies only to the block's own model. Nil: not known.
 func (u *upstream) priceOf(name string) *cell.Price {
 	if name == u.model.Name || u.script != nil {
 		return u.price
@@ -186,14 +189,14 @@ func (u *upstream) priceOf(name string) *cell.Price {
 	return u.others[name]
 }
 
-// transport has no limit for an answer: that is the watchdog's. HTTPS_PROXY and
-// its kin are those of this process.
+// transport does not limit the time of an answer, which is the task of the
+// watchdog. It uses HTTPS_PROXY and similar variables of this process.
 func transport() http.RoundTripper {
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second,
 		TLSHandshakeTimeout: 20 * time.Second,
 		DisableCompression:  true, ForceAttemptHTTP2: true,
-		WriteBufferSize: 64 << 10, // a conversation leaves in few writes
+		WriteBufferSize: 64 << 10, // sends a conversation in few writes
 	}
 }
 
@@ -212,7 +215,7 @@ func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
 		return nil, fmt.Errorf("unknown provider %q: choose from %s", m.Provider, strings.Join(g.o.Dialects.Providers(), ", "))
 	}
 	if u.otherRate() {
-		u.price, u.others = nil, nil // the table has the usual one
+		u.price, u.others = nil, nil // the table has the usual price
 	}
 	switch {
 	case m.Replay != "":
@@ -256,7 +259,7 @@ func (g *Gateway) Session(ctx context.Context, spec models.Spec) (models.Session
 	return s, nil
 }
 
-// accounts are the budgets that a session draws on, its own first.
+// accounts returns the budgets that a session uses, its own first.
 func (g *Gateway) accounts(spec *models.Spec) []*ledger.Account {
 	as := []*ledger.Account{g.account(spec)}
 	if c := g.cells[spec.Trial]; c != nil {
@@ -265,8 +268,8 @@ func (g *Gateway) accounts(spec *models.Spec) []*ledger.Account {
 	return append(as, g.run)
 }
 
-// account is the budget of one role in one attempt, the same for all of its
-// sessions.
+// account returns the budget of one role in one attempt, which all of its
+// sessions share.
 func (g *Gateway) account(spec *models.Spec) *ledger.Account {
 	key := spec.Trial + "/" + strconv.Itoa(spec.Attempt) + "/" + spec.Role
 	g.mu.Lock()
@@ -284,15 +287,15 @@ func (g *Gateway) account(spec *models.Spec) *ledger.Account {
 	return a
 }
 
-// Settled is what the run has spent, with what it had spent before.
+// Settled returns what the run has spent, including what was spent before.
 func (g *Gateway) Settled() ledger.Amount { return g.run.Settled() }
 
-// socket is the path of the next session's socket.
+// socket returns the path of the next session's socket.
 func (g *Gateway) socket() string {
 	return filepath.Join(g.o.Dir, strconv.FormatInt(g.count.Add(1), 36))
 }
 
-// Close removes the gateway's folder. Sessions are closed before.
+// Close removes the gateway's folder. Sessions must be closed before.
 func (g *Gateway) Close() error {
 	if t, ok := g.o.Transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()

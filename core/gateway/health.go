@@ -16,22 +16,23 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// health is what a run has seen of one provider, with one key and model.
+// health is the state of one provider, for one key and model, as seen by the
+// run.
 type health struct {
 	limiter *ratelimit.Limiter
 
 	mu     sync.Mutex
 	served bool // since this process began
 	why    string
-	ended  map[string]bool // attempts in a row that ended so, without a success in between
+	ended  map[string]bool // consecutive attempts that ended in this way, without a success in between
 }
 
 // maxEqual is how many attempts in a row may end in the same way without an
-// answer of the provider, before another one ends the run.
+// answer of the provider; one more ends the run.
 const maxEqual = 5
 
-// healthOf is the one for the address, the key and the name of a model, which
-// all cells that use it share.
+// healthOf returns the health for the address, the key and the name of a model.
+// All cells that use the model share it.
 func (g *Gateway) healthOf(u *upstream) *health {
 	id := u.base + " " + u.key + " " + u.model.Name
 	if h := g.health[id]; h != nil {
@@ -57,7 +58,7 @@ func (h *health) hasServed() bool {
 	return h.served
 }
 
-// ok notes an answer.
+// ok records an answer.
 func (h *health) ok() {
 	if h == nil {
 		return
@@ -67,7 +68,7 @@ func (h *health) ok() {
 	h.served, h.why, h.ended = true, "", nil
 }
 
-// gone notes that an attempt ended because the provider did not serve.
+// gone records that an attempt ended because the provider did not serve.
 func (h *health) gone(attempt string, why error) {
 	if h == nil {
 		return
@@ -80,8 +81,8 @@ func (h *health) gone(attempt string, why error) {
 	h.ended[attempt] = true
 }
 
-// after is how many attempts in a row have ended as this failure would end
-// another.
+// after returns how many attempts in a row have ended in the same way as this
+// failure would end another one.
 func (h *health) after(attempt string, why error) int {
 	if h == nil {
 		return 0
@@ -94,7 +95,8 @@ func (h *health) after(attempt string, why error) int {
 	return len(h.ended)
 }
 
-// withoutDigits is a failure without what differs from one to the next.
+// withoutDigits returns a failure without the digits, which differ from one to
+// the next.
 func withoutDigits(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -104,8 +106,8 @@ func withoutDigits(s string) string {
 	}, s)
 }
 
-// hopeless says whether a provider that has never served will not, however
-// often it is asked: nobody is there, or it does not want this key.
+// hopeless reports whether a provider that has never served will keep failing,
+// however often it is asked: nothing listens there, or it rejects this key.
 func hopeless(err error, status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
@@ -120,14 +122,14 @@ func hopeless(err error, status int) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)
 }
 
-// attempt names the attempt of a session.
+// attempt returns the name of the attempt of a session.
 func (s *session) attempt() string {
 	return s.spec.Trial + "/" + strconv.Itoa(s.spec.Attempt)
 }
 
-// down notes that the provider did not serve. One that cannot serve at all, or
-// has failed several attempts in the same way, ends the run: every further
-// attempt would end so.
+// down records that the provider did not serve. A provider that cannot serve at
+// all, or has failed several attempts in the same way, ends the run, because
+// every further attempt would end in the same way.
 func (x *exchange) down(why error, hopeless bool) {
 	u := x.e.up
 	err := fmt.Errorf("provider of model %q: %w", u.model.Name, why)
@@ -142,12 +144,12 @@ func (x *exchange) down(why error, hopeless bool) {
 	}
 }
 
-// halt ends the turn, and the run with it.
+// halt ends the turn and the run.
 func (s *session) halt(why error) {
 	s.endTurn(&models.Refusal{Scope: record.ScopeRun, Provider: true, Err: why})
 }
 
-// ended notes at the end of a turn how the attempt would end now.
+// ended records at the end of a turn how the attempt would end now.
 func (s *session) ended() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// pipe is a listener whose connections are handed to it one by one.
+// pipe is a listener that is given its connections one by one.
 type pipe struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -14,7 +14,7 @@ type pipe struct {
 
 func newPipe() *pipe { return &pipe{conns: make(chan net.Conn), done: make(chan struct{})} }
 
-// serve hands a connection over and returns when it is closed.
+// serve passes a connection to the listener and returns when it is closed.
 func (p *pipe) serve(c net.Conn) {
 	t := &tracked{Conn: c, closed: make(chan struct{})}
 	select {
@@ -43,7 +43,7 @@ func (p *pipe) Close() error {
 // Addr implements net.Listener.
 func (p *pipe) Addr() net.Addr { return &net.UnixAddr{Name: "inside", Net: "unix"} }
 
-// tracked is a connection that tells when it is closed.
+// tracked is a connection that signals when it is closed.
 type tracked struct {
 	net.Conn
 	once   sync.Once

@@ -10,10 +10,10 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// seed is that of the digests by which a request is known that comes again.
+// seed is the seed of the digests that recognise a repeated request.
 var seed = maphash.MakeSeed()
 
-// policy makes the request one that the experiment wants.
+// policy changes the request as the experiment requires.
 func (x *exchange) policy() bool {
 	u := x.e.up
 	edit := dialect.Edit{Parameters: u.model.Parameters, AskUsage: x.facts.Stream && x.facts.Silent}
@@ -31,7 +31,7 @@ func (x *exchange) policy() bool {
 		return false
 	}
 	x.hide = edit.AskUsage
-	if x.body.Changed() { // parameters may have changed them
+	if x.body.Changed() { // parameters may have changed the facts
 		f, err := x.d.Facts(x.call, x.body)
 		if err != nil {
 			x.reject(dialect.BadRequest, "%s", err)
@@ -49,8 +49,9 @@ func (x *exchange) policy() bool {
 	return true
 }
 
-// seal keeps from the provider what would reach what the sandbox must not: what
-// is merely offered is taken out, and a request that depends on it is refused.
+// seal keeps the provider from fetching or running anything that the sandbox
+// must not reach: features that are only offered are removed, and a request
+// that depends on one is refused.
 func (x *exchange) seal() bool {
 	if x.s.spec.Hosted {
 		return true
@@ -71,7 +72,7 @@ func (x *exchange) seal() bool {
 	return true
 }
 
-// clip keeps what comes from a client short in a record.
+// clip shortens text from a client for a record.
 func clip(s string) string {
 	const limit = 200
 	if len(s) > limit {

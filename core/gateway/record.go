@@ -19,39 +19,39 @@ const (
 	ExchangesFile = record.ExchangesFile
 )
 
-// Exchange is one line of exchanges.jsonl: a request and what came of it. Their
-// bodies are beside it.
+// Exchange is one line of exchanges.jsonl: a request and its result. The bodies
+// are stored separately.
 type Exchange struct {
 	recording.Entry
 
 	Time      time.Time       `json:"time"`
 	Role      string          `json:"role"`
-	Name      string          `json:"name"` // by which the plugin asks for the model
+	Name      string          `json:"name"` // name by which the plugin asks for the model
 	Model     string          `json:"model"`
-	Asked     string          `json:"asked,omitempty"` // the model that was asked for, when it was another
+	Asked     string          `json:"asked,omitempty"` // the model that was requested, if it differs
 	Dialect   string          `json:"dialect"`
 	Stream    bool            `json:"stream,omitempty"`
-	Retry     bool            `json:"retry,omitempty"`    // of a request that had no success
-	Status    int             `json:"status"`             // of HTTP; 0: there was no answer
-	Error     string          `json:"error,omitempty"`    // what the gateway said itself
-	Upstream  string          `json:"upstream,omitempty"` // what the provider said went wrong
+	Retry     bool            `json:"retry,omitempty"`    // of a request that had failed
+	Status    int             `json:"status"`             // HTTP status; 0: there was no answer
+	Error     string          `json:"error,omitempty"`    // error of the gateway itself
+	Upstream  string          `json:"upstream,omitempty"` // error that the provider reported
 	Cause     Cause           `json:"cause,omitempty"`    // of a refusal (4xx), where known: request or provider
-	Broken    string          `json:"broken,omitempty"`   // who cut the answer off: provider, client or gateway
+	Broken    string          `json:"broken,omitempty"`   // which side cut the answer off: provider, client or gateway
 	Usage     *dialect.Usage  `json:"usage,omitempty"`
-	Estimated bool            `json:"estimated,omitempty"` // the provider did not say all of the usage
+	Estimated bool            `json:"estimated,omitempty"` // the provider did not report all of the usage
 	Raw       json.RawMessage `json:"raw_usage,omitempty"` // the provider's own record of it
 	CostUSD   *float64        `json:"cost_usd,omitempty"`  // absent: not known
-	Limit     int             `json:"limit,omitempty"`     // requests allowed in flight at its provider; absent: not paced
-	Tries     int             `json:"tries,omitempty"`     // that the provider refused or failed before this answer
+	Limit     int             `json:"limit,omitempty"`     // requests allowed in flight at its provider; absent: not limited
+	Tries     int             `json:"tries,omitempty"`     // tries that the provider refused or failed before this answer
 	Waited    time.Duration   `json:"waited_ns,omitempty"` // for room in a budget, or for a provider
-	Unkept    bool            `json:"unkept,omitempty"`    // only the digests of its bodies are kept: there were too many
+	Unkept    bool            `json:"unkept,omitempty"`    // only the digests of its bodies are kept, because there was no room
 	FirstByte time.Duration   `json:"first_byte_ns,omitempty"`
 	Took      time.Duration   `json:"took_ns,omitempty"`
 }
 
-// digests names the request, for the record and for a replay of it. It takes
-// longer than all else before a request leaves, so it is done while the answer
-// is on its way, or after it.
+// digests computes the digests of the request, for the record and for a replay.
+// This takes longer than everything else before a request is sent, so it is
+// done while the answer is on its way, or after it.
 func (x *exchange) digests() {
 	if x.asked != nil {
 		return
@@ -61,11 +61,11 @@ func (x *exchange) digests() {
 	if x.call.Kind == dialect.Count {
 		x.line.Kind = recording.KindCount
 	}
-	// The path says which model is asked and whether a stream is wanted, in
-	// the dialects whose body does not.
-	x.line.Match, _ = recording.DigestOf(func(w io.Writer) error { // which does not fail
+	// In some dialects only the path contains the model and whether a stream is
+	// requested.
+	x.line.Match, _ = recording.DigestOf(func(w io.Writer) error { // cannot fail
 		_, _ = io.WriteString(w, x.line.Path+"\n")
-		if raw := x.body.Bytes(); len(raw) > 0 && &raw[0] == &x.asked[0] { // nothing is secret in it
+		if raw := x.body.Bytes(); len(raw) > 0 && &raw[0] == &x.asked[0] { // it contains no secret
 			return x.body.WriteWithout(w, x.d.Fleeting())
 		}
 		_, err := w.Write(x.clean(x.body.Without(x.d.Fleeting())))
@@ -73,8 +73,8 @@ func (x *exchange) digests() {
 	})
 }
 
-// finish writes the exchange down while the client has its answer already, and
-// then lets the turn end.
+// finish records the exchange while the client already has its answer, and then
+// lets the turn end.
 func (x *exchange) finish(leave func()) {
 	x.s.count(&x.line)
 	if !x.keep || x.s.spec.Append == nil {
@@ -91,16 +91,16 @@ func (x *exchange) finish(leave func()) {
 				x.s.find("model_record", verifier.Note, err.Error())
 			}
 		}
-		<-before // lines stand in the order in which answers ended
+		<-before // lines are in the order in which answers ended
 		if x.line.Unkept && x.line.Usage == nil {
-			return // a client may have them by the thousand
+			return // a client may have thousands of them
 		}
 		x.s.spec.Append(ExchangesFile, &x.line)
 	}()
 }
 
-// inLine is when the exchange before this one is written down, and what to
-// close when this one is.
+// inLine returns a channel that is closed when the previous exchange is
+// recorded, and the channel to close when this one is.
 func (s *session) inLine() (before <-chan struct{}, done chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,11 +113,11 @@ func (s *session) inLine() (before <-chan struct{}, done chan struct{}) {
 	return before, done
 }
 
-// maxRecord is how much of the disk the bodies of an attempt may take: 256 MiB,
-// packed. A long conversation takes some 20.
+// maxRecord is how many bytes on disk the compressed bodies of an attempt may
+// take: 256 MiB. A long conversation takes some 20 MiB.
 const maxRecord = 256 << 20
 
-// store keeps the bodies, as long as there is room for those of the attempt.
+// store keeps the bodies while the attempt has room for them.
 func (x *exchange) store() error {
 	dir := filepath.Join(x.s.spec.Dir, RecordDir)
 	room := x.s.g.roomOf(x.s.spec.Dir)
@@ -139,7 +139,7 @@ func (x *exchange) store() error {
 	return nil
 }
 
-// record is how many bytes of bodies an attempt may keep.
+// record returns how many bytes of bodies an attempt may keep.
 func (g *Gateway) record() int64 {
 	if g.o.Record > 0 {
 		return g.o.Record
@@ -147,8 +147,8 @@ func (g *Gateway) record() int64 {
 	return maxRecord
 }
 
-// roomOf is the room for bodies in the folder of an attempt, for all of its
-// sessions.
+// roomOf returns the room for bodies in the folder of an attempt, shared by all
+// of its sessions.
 func (g *Gateway) roomOf(dir string) *recording.Room {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -12,16 +12,18 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Cause is whose fault it is that a provider refused a request.
+// Cause says why a provider refused a request.
 type Cause string
 
-// The causes. The zero value is: it was not refused, or nobody can say.
+// The causes. Empty means that the request was not refused, or that the cause
+// is unknown.
 const (
 	CauseRequest  Cause = "request"
 	CauseProvider Cause = "provider"
 )
 
-// mayBeRequest says whether a status can be about what a request says.
+// mayBeRequest reports whether a status can be caused by the content of a
+// request.
 func mayBeRequest(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, // about the key
@@ -32,29 +34,29 @@ func mayBeRequest(status int) bool {
 	}
 }
 
-// probe is whether a provider answered the smallest request for a model.
+// probe records whether a provider answered the smallest request for a model.
 type probe struct {
 	mu       sync.Mutex
 	at       time.Time
 	answered bool
 }
 
-// How long a probe may take, and how long what it said is believed.
+// How long a probe may take, and how long its result is valid.
 const (
 	probeTime = 30 * time.Second
 	probeGood = 10 * time.Second
 )
 
-// cause finds out whether a refused request has caused that itself. It has when
-// the provider answers the smallest request for the same model. Whatever else
-// comes back, from a refusal to a provider that is down, does not blame the agent.
+// cause finds out whether the content of a refused request is the cause. It is
+// if the provider answers the smallest request for the same model. With any
+// other result of that test the agent is not blamed.
 func (x *exchange) cause(status int) Cause {
 	u := x.e.up
 	switch {
 	case !mayBeRequest(status):
 		return CauseProvider
 	case x.e.play != nil:
-		return CauseProvider // its script says so, whatever is asked
+		return CauseProvider // a scripted model says so itself
 	case u.replay != nil:
 		return CauseRequest
 	}
@@ -69,8 +71,8 @@ func (x *exchange) cause(status int) Cause {
 	return CauseProvider
 }
 
-// probe says whether the provider answers the smallest request for the model that
-// x asked for.
+// probe reports whether the provider answers the smallest request for the model
+// that x requested.
 func (x *exchange) probe(ctx context.Context) bool {
 	known, _ := x.e.up.probes.LoadOrStore(x.line.Model, &probe{})
 	p, ok := known.(*probe)
@@ -87,7 +89,7 @@ func (x *exchange) probe(ctx context.Context) bool {
 }
 
 // smallest sends the smallest request, with the parameters of the experiment,
-// and reads nothing of an answer but its status.
+// and reads only the status of the answer.
 func (x *exchange) smallest(ctx context.Context) bool {
 	call, text := x.d.Smallest(x.line.Model)
 	body, err := dialect.ParseObject(text)
@@ -112,21 +114,21 @@ func (x *exchange) smallest(ctx context.Context) bool {
 	return resp.StatusCode < 300
 }
 
-// refused says that a request was refused for what it says itself.
+// refused records that a request was refused because of its content.
 func (x *exchange) refused(why string) {
 	x.s.setRefused(fmt.Errorf("a request of the %s was refused: %s", x.s.spec.Role, why))
 	x.s.find("request_refused", verifier.Note, fmt.Sprintf("a request of the %s was refused for what it asks: %s", x.s.spec.Role, why))
 }
 
-// reject is for a request that the gateway itself does not serve.
+// reject answers a request that the gateway itself does not serve.
 func (x *exchange) reject(kind dialect.FailureKind, format string, args ...any) {
 	x.refused("the gateway says: " + fmt.Sprintf(format, args...))
 	x.fail(kind, format, args...)
 }
 
-// notServed is for what reaches no model at all. One that has been answered
-// before may ask for more than models as well: a list of features, a place for
-// statistics.
+// notServed records a request that reaches no model. A client that has already
+// been answered may request things other than models, such as a list of
+// features or an address for statistics.
 func (s *session) notServed(what string) {
 	s.find("not_served", verifier.Note, fmt.Sprintf("the %s sent %s", s.spec.Role, what))
 	s.mu.Lock()

@@ -13,20 +13,20 @@ import (
 	"github.com/berth-eval/berth/core/gateway/dialect"
 )
 
-// breakage says who ended an answer before its end; empty: nobody.
+// breakage says which side ended an answer early; empty: none.
 type breakage string
 
-// Who it can be.
+// The sides.
 const (
 	byProvider breakage = "provider"
 	byClient   breakage = "client"
-	byGateway  breakage = "gateway" // it had given signs of life, so an error cannot be told
+	byGateway  breakage = "gateway" // after a keep-alive, an error can no longer be sent
 )
 
 func (b breakage) any() bool { return b != "" }
 
-// perHop are headers of one connection, which do not travel on, and those that
-// the gateway decides.
+// perHop are the headers of one connection, which are not passed on, and those
+// that the gateway sets itself.
 var perHop = map[string]bool{
 	"Connection": true, "Proxy-Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true,
 	"Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "Content-Length": true,
@@ -34,8 +34,8 @@ var perHop = map[string]bool{
 	"X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "X-Real-Ip": true,
 }
 
-// request is what goes to the provider: the client's, with its own key and
-// what the policy changed.
+// request makes the request to the provider: the client's, with our key and the
+// changes of the policy.
 func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	b := x.body.Bytes()
 	target, err := url.Parse(x.e.up.base + x.call.Path)
@@ -57,7 +57,7 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// relay passes an answer on as it comes, and lets the meter read it.
+// relay passes an answer on as it arrives, and lets the meter read it.
 func (x *exchange) relay(ctx context.Context, resp *http.Response, m dialect.Meter) breakage {
 	if !x.early {
 		h := x.w.Header()
@@ -91,7 +91,7 @@ func (x *exchange) relay(ctx context.Context, resp *http.Response, m dialect.Met
 	return broken
 }
 
-// begin begins the answer, unless signs of life did.
+// begin begins the answer, unless keep-alives have begun it.
 func (x *exchange) begin(status int) {
 	if !x.early {
 		x.w.WriteHeader(status)
@@ -101,12 +101,11 @@ func (x *exchange) begin(status int) {
 // eventStream is the media type of a stream of events.
 const eventStream = "text/event-stream"
 
-// maxFailure is how much of an answer without success is passed on: 1 MiB.
+// maxFailure is how many bytes of an error answer are passed on: 1 MiB.
 const maxFailure = 1 << 20
 
-// relayFailure passes an answer on that is no success, without the key, which
-// some providers repeat. An agent can do nothing about the key: of that it is
-// told in our words.
+// relayFailure passes on an error answer without the key, which some providers
+// repeat. An agent cannot fix the key, so errors about it get our own message.
 func (x *exchange) relayFailure(resp *http.Response) breakage {
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxFailure))
 	if err != nil {
@@ -133,7 +132,7 @@ func (x *exchange) relayFailure(resp *http.Response) breakage {
 	return ""
 }
 
-// kindOf is the failure that comes nearest to a status.
+// kindOf returns the kind of failure that is closest to a status.
 func kindOf(status int) dialect.FailureKind {
 	switch {
 	case status == http.StatusTooManyRequests || status == statusOverloaded:
@@ -154,7 +153,7 @@ func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m diale
 				err = x.control.Flush()
 			}
 		}
-		// The meter works while the client has the bytes already.
+		// The meter works after the client has received the bytes.
 		events.Write(p, func(e dialect.Event) {
 			m.Event(e)
 			if x.hide && !x.d.Hide(e) && err == nil {
@@ -172,8 +171,8 @@ func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m diale
 	return broken
 }
 
-// copy reads to the end, and says who did not let it come. What is kept and
-// passed on holds no key.
+// copy reads to the end, and returns the side that ended the answer early. The
+// recorded and forwarded bytes contain no key.
 func (x *exchange) copy(ctx context.Context, from io.ReadCloser, to func([]byte) error) breakage {
 	buf := make([]byte, 32<<10)
 	x.answered = true

@@ -11,13 +11,14 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Recording is a run whose exchanges are played again.
+// Recording is a run whose exchanges are replayed.
 type Recording interface {
-	// Attempt is the folder of the attempt that answers for one of this run.
+	// Attempt returns the folder of the recorded attempt that stands for an
+	// attempt of this run.
 	Attempt(trial, task string, repetition int) (dir string, err error)
 }
 
-// recorded is the run that a model is replayed from.
+// recorded returns the run that a model is replayed from.
 func (g *Gateway) recorded(name string) (Recording, error) {
 	if r := g.replays[name]; r != nil {
 		return r, nil
@@ -33,7 +34,7 @@ func (g *Gateway) recorded(name string) (Recording, error) {
 	return r, nil
 }
 
-// player plays what a role and a model said in an attempt.
+// player returns the player for a role and a model in an attempt.
 func (s *session) player(e *entry, d dialect.Dialect) (*recording.Player, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -66,12 +67,12 @@ func (x *exchange) played() (*http.Response, error) {
 	return nil, &replayError{err}
 }
 
-// replayError is why a record cannot answer.
+// replayError says why a record cannot answer.
 type replayError struct{ err error }
 
 func (e *replayError) Error() string { return e.err.Error() }
 
 func (e *replayError) Unwrap() error { return e.err }
 
-// clean is a body without what is secret in this session.
+// clean returns a body without the secrets of this session.
 func (x *exchange) clean(b []byte) []byte { return x.s.secrets.clean(b) }

@@ -8,17 +8,17 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// limits are those of the model that the request asks.
+// limits returns the limits of the requested model.
 func (x *exchange) limits() price.Limits {
 	m := x.e.up.model
 	m.Name = x.line.Model
 	return price.LimitsOf(&x.s.g.o.Dialects, &m)
 }
 
-// refers says whether the request refers to content that is not in it, such as
-// a document by its address or a prompt that the provider keeps. How long that
-// is cannot be known. An answer to this session from which the request goes on
-// is no such content.
+// refers reports whether the request refers to content outside it, such as a
+// document by its address or a prompt stored by the provider, whose length
+// cannot be known. A request that continues an earlier answer of this session
+// does not count.
 func (x *exchange) refers() bool {
 	bounded := false
 	for _, a := range x.s.accounts {
@@ -42,7 +42,8 @@ func (x *exchange) refers() bool {
 	return refused != ""
 }
 
-// usualRate takes out of the request what would change the price of its tokens.
+// usualRate removes members of the request that would change the price of its
+// tokens.
 func (x *exchange) usualRate() {
 	for _, name := range dialect.Dearer(x.body, x.d.Rates()) {
 		x.s.find("price_tier", verifier.Note, fmt.Sprintf("taken out of requests, because it changes the price of tokens: %s = %s; to use it, set it in the parameters of the model block, "+
@@ -51,7 +52,7 @@ func (x *exchange) usualRate() {
 	}
 }
 
-// otherRate says whether the parameters of a model choose another price than
+// otherRate reports whether the parameters of a model choose another price than
 // that of the table.
 func (u *upstream) otherRate() bool {
 	if u.model.Price != nil || u.dialect == nil || len(u.model.Parameters) == 0 {

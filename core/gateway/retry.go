@@ -13,17 +13,17 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 )
 
-// silence is how long a client of a stream hears nothing while its request
-// waits, and between signs of life after that. Clients give up after minutes.
+// silence is how long a client of a stream waits for the first keep-alive, and
+// between keep-alives. Clients give up after minutes.
 const silence = 10 * time.Second
 
-// wholeSilence is how many times as long a client hears nothing that wants an
-// answer in one piece: with the first sign the answer has a status, and an error
+// wholeSilence is the factor by which a client waits longer that wants a whole
+// answer: the first keep-alive fixes the status of the answer, and an error
 // after it can only break the connection.
 const wholeSilence = 6
 
-// waiting notes that the request waits, and gives the client signs of life. end
-// must be called before anything else is written.
+// waiting records that the request waits, and sends keep-alives to the client.
+// Call end before writing anything else.
 func (x *exchange) waiting() (end func()) {
 	begin := time.Now()
 	noWait := x.s.wait.begin()
@@ -35,8 +35,8 @@ func (x *exchange) waiting() (end func()) {
 	}
 }
 
-// signing gives the client signs of life. end must be called before anything
-// else is written.
+// signing sends keep-alives to the client. Call end before writing anything
+// else.
 func (x *exchange) signing() (end func()) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -49,11 +49,11 @@ func (x *exchange) signing() (end func()) {
 	}
 }
 
-// events says whether the client wants a stream of events.
+// events reports whether the client wants a stream of events.
 func (x *exchange) events() bool { return x.facts.Stream && !x.call.Array }
 
-// sign is a sign of life for the client, its media type, and how often it is
-// given. Spaces before JSON mean nothing.
+// sign returns the keep-alive for the client, its media type, and the interval.
+// Spaces before JSON mean nothing.
 func (x *exchange) sign() (sign []byte, kind string, every time.Duration) {
 	every = x.s.g.silence()
 	switch {
@@ -66,7 +66,7 @@ func (x *exchange) sign() (sign []byte, kind string, every time.Duration) {
 	}
 }
 
-// signs writes signs of life until stop.
+// signs sends keep-alives until stop is closed.
 func (x *exchange) signs(stop <-chan struct{}) {
 	sign, kind, every := x.sign()
 	t := time.NewTicker(every)
@@ -83,14 +83,14 @@ func (x *exchange) signs(stop <-chan struct{}) {
 			x.early = true
 		}
 		if _, err := x.w.Write(sign); err != nil {
-			return // the client is gone, which its context says, too
+			return // the client has gone; its context shows that, too
 		}
 		_ = x.control.Flush()
 	}
 }
 
-// late tells a client of a failure that has had signs of life; false: nothing
-// can be said any more but that the answer breaks off.
+// late reports a failure to a client that has received keep-alives. It returns
+// false if the only way left is to cut the answer off.
 func (x *exchange) late(f dialect.Failure) bool {
 	switch {
 	case x.events():
@@ -110,10 +110,10 @@ func (g *Gateway) silence() time.Duration {
 	return silence
 }
 
-// paced asks the provider when it may be asked, and again when it has asked
-// for patience or could not answer, until it is given up. Nothing of this is
-// seen by the client, and nothing is charged to it. done says what came of the
-// answer and must be called. sent is zero when the provider was not asked.
+// paced sends the request when the rate limit allows it, and again after the
+// provider limited it or could not answer, until the provider is given up. The
+// client does not see this, and is not charged for it. Call done with the
+// result of the answer. sent is zero when the provider was not asked.
 func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Time, done func(ratelimit.Result), err error) {
 	if x.e.up.health == nil { // there is no provider
 		sent = time.Now()
@@ -144,7 +144,7 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 		x.failing = x.trouble(resp, err)
 		x.s.wait.addSince(sent)
 		x.line.Waited += time.Since(sent)
-		if hopeless(err, 0) && !x.e.up.health.hasServed() { // no wait makes it better
+		if hopeless(err, 0) && !x.e.up.health.hasServed() { // waiting does not help
 			turn.Done(ratelimit.Nothing, 0, "")
 			return resp, sent, func(ratelimit.Result) {}, err
 		}
@@ -164,8 +164,8 @@ func (x *exchange) acquire(ctx context.Context, p *ratelimit.Limiter) (*ratelimi
 	return p.Acquire(ctx)
 }
 
-// resultOf says what an answer says about the provider, and how long it asks
-// to wait.
+// resultOf returns what an answer says about the provider, and how long the
+// provider asks to wait.
 func resultOf(resp *http.Response, err error) (ratelimit.Result, time.Duration) {
 	if err != nil {
 		return ratelimit.Failed, 0
@@ -185,8 +185,7 @@ func resultOf(resp *http.Response, err error) (ratelimit.Result, time.Duration) 
 // longestRetryAfter is how long a provider may ask to wait: 10 minutes.
 const longestRetryAfter = 10 * time.Minute
 
-// retryAfter reads how long to wait, in seconds or as a date; 0: it is not
-// said.
+// retryAfter reads how long to wait, in seconds or as a date; 0: not given.
 func retryAfter(h http.Header) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	d := time.Duration(0)

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// secrets are what must not be written down, and not be told to a client: the
-// keys of a session, also as JSON and addresses write them.
+// secrets are values that must not be recorded or sent to a client: the keys of
+// a session, also in their JSON and URL encodings.
 type secrets struct{ values [][]byte }
 
-// minSecret is how long a key must be, in bytes, to be looked for in what is
-// said: servers that want none are given words such as "EMPTY", which are no
-// secrets, and which a conversation may hold.
+// minSecret is the smallest length in bytes of a key that is removed from text:
+// servers that need no key get words such as "EMPTY", which are not secret and
+// may occur in a conversation.
 const minSecret = 12
 
-// hidden stands in their place.
+// hidden replaces secrets.
 var hidden = []byte("[hidden]")
 
 func (s *secrets) add(value string) {
@@ -34,7 +34,7 @@ func (s *secrets) add(value string) {
 	}
 }
 
-// clean is b without them. b itself is not changed.
+// clean returns b without secrets. It does not change b.
 func (s *secrets) clean(b []byte) []byte {
 	for _, v := range s.values {
 		if bytes.Contains(b, v) {
@@ -52,17 +52,19 @@ func (s *secrets) cleanAll(values []string) []string {
 	return out
 }
 
-// filter takes them out of bytes that come in pieces.
+// filter returns a filter that removes the secrets from bytes that arrive in
+// pieces.
 func (s *secrets) filter() *filter { return &filter{s: s} }
 
-// filter holds back what may be the beginning of a secret until it is known.
+// filter holds back bytes that may be the beginning of a secret until this is
+// known.
 type filter struct {
 	s    *secrets
 	held []byte
 }
 
-// next is what can be passed on of the bytes so far. It is good until the next
-// call.
+// next returns the bytes that can be passed on so far. They are valid until the
+// next call.
 func (f *filter) next(p []byte) []byte {
 	if len(f.held) > 0 {
 		p = append(f.held, p...)
@@ -76,11 +78,11 @@ func (f *filter) next(p []byte) []byte {
 	return p[:n]
 }
 
-// rest is what was held back at the end.
+// rest returns the bytes that were held back at the end.
 func (f *filter) rest() []byte { return f.held }
 
-// begun is how many bytes at the end of p are the beginning of v, and not all of
-// it.
+// begun returns how many bytes at the end of p are the beginning of v, but not
+// all of it.
 func begun(p, v []byte) int {
 	for n := min(len(p), len(v)-1); n > 0; n-- {
 		if p[len(p)-n] == v[0] && bytes.HasPrefix(v, p[len(p)-n:]) {

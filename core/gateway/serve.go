@@ -44,12 +44,12 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) { //nolint:c
 	x.serve(ctx)
 }
 
-// other answers what belongs to no dialect: a look whether somebody is there,
-// an offer to speak another protocol, a mistake.
+// other answers requests that belong to no dialect: checks whether the server
+// is up, offers of another protocol, mistakes.
 func (s *session) other(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Header.Get("Upgrade") != "":
-		// Clients that try a web socket first then ask as usual.
+		// Clients that try a web socket first then send an ordinary request.
 		w.WriteHeader(http.StatusUpgradeRequired)
 	case r.Method == http.MethodHead, r.Method == http.MethodGet && r.URL.Path == "/":
 		w.WriteHeader(http.StatusOK)

@@ -28,12 +28,11 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// session is the models of one session of a plugin. It implements
-// models.Session.
+// session implements models.Session: the models of one session of a plugin.
 type session struct {
 	g         *Gateway
 	spec      models.Spec
-	accounts  []*ledger.Account // that it draws on: the attempt's, the cell's if there is one, the run's
+	accounts  []*ledger.Account // that it uses: the attempt's, the cell's if there is one, the run's
 	entries   map[string]*entry // by token
 	endpoints map[string]model.Endpoint
 	server    *http.Server
@@ -41,26 +40,26 @@ type session struct {
 	serving   sync.WaitGroup
 	wait      waits
 	secrets   secrets
-	underWay  atomic.Int64 // bytes that are held for requests
-	replies   atomic.Int64 // and for answers
+	underWay  atomic.Int64 // bytes held for requests
+	replies   atomic.Int64 // bytes held for answers
 
 	mu       sync.Mutex
-	life     context.Context //nolint:containedctx // of the turn under way: a request has to end with it
+	life     context.Context //nolint:containedctx // of the current turn: a request has to end with it
 	end      context.CancelCauseFunc
-	inside   int              // requests under way
-	idle     chan struct{}    // closed when the last of them is gone; nil while nobody waits
+	inside   int              // requests in progress
+	idle     chan struct{}    // closed when the last of them has ended; nil while nothing waits
 	health   *health          // of the provider that down is about
 	down     error            // why the provider did not serve the last request; nil: it did
-	refused  error            // why the last request was refused although the provider serves
+	refused  error            // why the last request was refused because of its content
 	answered bool             // a request got a whole answer
 	asked    bool             // a request came
-	last     *record.Exchange // the last one that is over; nil: none
-	unserved bool             // one did not get a whole answer
+	last     *record.Exchange // the last one that ended; nil: none
+	unserved bool             // a request did not get a whole answer
 	findings []verifier.Finding
 	spent    chan struct{}
 	refusal  *models.Refusal        // why spent is closed
-	watched  map[*watchdog]struct{} // requests to providers that are under way
-	written  chan struct{}          // closed when the last exchange so far is written down
+	watched  map[*watchdog]struct{} // requests to providers in progress
+	written  chan struct{}          // closed when the last exchange so far is recorded
 }
 
 // entry is one model of a session.
@@ -68,18 +67,18 @@ type entry struct {
 	name   string // by which the plugin asks for it
 	up     *upstream
 	play   dialect.Scripted  // nil: the model is not scripted
-	player *recording.Player // of a replayed model, once it was asked
+	player *recording.Player // of a replayed model, after its first request
 	token  string
 
 	mu     sync.Mutex
-	known  known           // the last request that told its usage
-	most   int64           // tokens of the largest exchange, with its answer
-	failed map[uint64]bool // requests without success by their digest: whether they were counted
+	known  known           // the last request with reported usage
+	most   int64           // tokens of the largest exchange, including its answer
+	failed map[uint64]bool // digests of failed requests: whether they were counted
 	usage  record.Usage
 	priced bool // all of it has a known price
 }
 
-// errRevoked is why a request ends with the turn that it belongs to.
+// errRevoked is the reason why a request ends with its turn.
 var errRevoked = errors.New("the turn is over")
 
 func (g *Gateway) open(ctx context.Context, spec models.Spec) (_ *session, err error) {
@@ -104,7 +103,7 @@ func (g *Gateway) open(ctx context.Context, spec models.Spec) (_ *session, err e
 	}
 	s.server = &http.Server{
 		Handler: s, ReadHeaderTimeout: 30 * time.Second, MaxHeaderBytes: 256 << 10,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // clients that go away are no news
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // clients that go away are not worth logging
 	}
 	host, url, err := s.listenHost(ctx)
 	if err != nil {
@@ -161,7 +160,7 @@ func (s *session) add(name string, m *cell.Model) error {
 }
 
 // listenHost opens the private socket, and a loopback port for clients that
-// cannot use one.
+// cannot use sockets.
 func (s *session) listenHost(ctx context.Context) (host, url string, err error) {
 	path := s.g.socket()
 	var lc net.ListenConfig
@@ -193,7 +192,7 @@ func (s *session) listenInside(ctx context.Context) (string, error) {
 }
 
 func (s *session) serve(l net.Listener) {
-	s.serving.Go(func() { _ = s.server.Serve(l) }) // it ends with Close, by an error that says so
+	s.serving.Go(func() { _ = s.server.Serve(l) }) // ends with Close, with an error that says so
 }
 
 // Endpoints implements models.Session.
@@ -209,8 +208,8 @@ func (s *session) Allow(ctx context.Context) error {
 	return nil
 }
 
-// Revoke implements models.Session. It ends what is under way and waits
-// until that is settled.
+// Revoke implements models.Session. It ends the requests in progress and waits
+// until they are settled.
 func (s *session) Revoke(ctx context.Context) error {
 	defer s.ended()
 	s.mu.Lock()
@@ -235,7 +234,7 @@ func (s *session) Revoke(ctx context.Context) error {
 	}
 }
 
-// enter lets a request in, or not when there is no turn. leave must be called.
+// enter lets a request in if there is a turn. The caller must call leave.
 func (s *session) enter() (ctx context.Context, leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,8 +262,8 @@ func (s *session) Refusal() *models.Refusal {
 	return s.refusal
 }
 
-// refuse notes that a budget had no room for a request. The first refusal
-// stays.
+// refuse records that a budget had no room for a request. The first refusal is
+// kept.
 func (s *session) refuse(by *ledger.SpentError, why error) {
 	r := &models.Refusal{First: by.First, Err: why}
 	switch by.Account {
@@ -278,7 +277,7 @@ func (s *session) refuse(by *ledger.SpentError, why error) {
 	s.endTurn(r)
 }
 
-// endTurn ends the turn. The first reason stays.
+// endTurn ends the turn. The first reason is kept.
 func (s *session) endTurn(r *models.Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,8 +316,8 @@ func (s *session) Last() *record.Exchange {
 	return s.last
 }
 
-// count takes an exchange that is over into account. One without a status and
-// without an error is a look at the list of models.
+// count counts a finished exchange. One without a status and without an error
+// was a request for the list of models.
 func (s *session) count(e *Exchange) {
 	if e.Status == 0 && e.Error == "" && e.Broken == "" {
 		return
@@ -340,7 +339,7 @@ func (s *session) Findings() []verifier.Finding {
 	return slices.Clone(s.findings)
 }
 
-// maxFindings keeps a client from filling the record with the same news.
+// maxFindings keeps a client from filling the record with the same finding.
 const maxFindings = 50
 
 func (s *session) find(code string, severity verifier.Severity, text string) {
@@ -352,7 +351,7 @@ func (s *session) find(code string, severity verifier.Severity, text string) {
 	}
 }
 
-// Usage implements models.Session: one line a model that was asked.
+// Usage implements models.Session, with one line per model that was used.
 func (s *session) Usage() []record.Usage {
 	byModel := map[string]*record.Usage{}
 	var order []string
@@ -388,7 +387,7 @@ func (s *session) sorted() []*entry {
 	return slices.SortedFunc(maps.Values(s.entries), func(a, b *entry) int { return strings.Compare(a.name, b.name) })
 }
 
-// add puts b on top of a. A cost that is not known makes the sum unknown.
+// add adds b to a. An unknown cost makes the sum unknown.
 func add(a, b *record.Usage) {
 	a.Requests += b.Requests
 	a.InputTokens += b.InputTokens
@@ -405,7 +404,7 @@ func add(a, b *record.Usage) {
 	a.CostUSD = &sum
 }
 
-// Close implements models.Session. The tokens are worth nothing after it.
+// Close implements models.Session. The tokens are invalid afterwards.
 func (s *session) Close(ctx context.Context) error {
 	err := s.Revoke(ctx)
 	if s.server != nil {
@@ -418,7 +417,8 @@ func (s *session) Close(ctx context.Context) error {
 	return err
 }
 
-// Serve lets a session of a Gateway answer at l, too, until it is closed.
+// Serve also lets a session of a Gateway answer at l, until the session is
+// closed.
 func Serve(of models.Session, l net.Listener) error {
 	s, ok := of.(*session)
 	if !ok {

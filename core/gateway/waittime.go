@@ -5,19 +5,20 @@ import (
 	"time"
 )
 
-// waits sums up the time in which at least one request waited.
+// waits adds up the time in which at least one request waited.
 type waits struct {
 	mu    sync.Mutex
 	now   int
 	since time.Time
-	spans []span // that are over; they do not overlap, the latest is last
+	spans []span // past spans; they do not overlap, the latest is last
 	total time.Duration
 }
 
 // span is a time in which a request waited.
 type span struct{ from, to time.Time }
 
-// begin says that a request waits; the function that it no longer does.
+// begin records that a request waits, and the returned function that it no
+// longer does.
 func (w *waits) begin() (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

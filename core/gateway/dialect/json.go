@@ -14,38 +14,38 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// ErrNotObject means that a body is no JSON object.
+// ErrNotObject means that a body is not a JSON object.
 var ErrNotObject = errors.New("the body is no JSON object")
 
 // Object is a JSON object whose members keep their order and their bytes, so
-// that what is not edited travels as it came.
+// that everything that is not edited is passed on unchanged.
 type Object struct {
 	names   []string
 	values  map[string]json.RawMessage
-	raw     []byte // as it came
-	edited  []byte // as it is after an edit; nil: to be made
+	raw     []byte // original bytes
+	edited  []byte // bytes after an edit; nil: not encoded yet
 	changed bool
 }
 
-// Bounds of what a request may hold: each of its parts takes memory many times
-// its size in bytes. A conversation that fills the largest context of today has
-// less than a tenth of this many values.
+// Bounds of a request: each part of it takes many times its size in memory. A
+// conversation that fills the largest current context has less than a tenth of
+// this many values.
 const (
 	MaxMembers = 1000
 	MaxValues  = 1_000_000
 )
 
-// ErrTooMany means that a body has more parts than a request has.
+// ErrTooMany means that a body has too many parts.
 var ErrTooMany = fmt.Errorf("the body has more than %d members, or %d values in all", MaxMembers, MaxValues)
 
-// tooMany says whether valid JSON has more than so many values.
+// tooMany reports whether valid JSON has more than MaxValues values.
 func tooMany(b []byte) bool {
 	n, text := 0, false
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {
 		case c == '"':
 			text = !text
-		case c == '\\': // only a string has one
+		case c == '\\': // occurs only in a string
 			i++
 		case !text && (c == '{' || c == '[' || c == ','):
 			n++
@@ -54,8 +54,8 @@ func tooMany(b []byte) bool {
 	return n > MaxValues
 }
 
-// ParseObject reads an object. The bytes are kept, not copied, and must not
-// change any more.
+// ParseObject parses an object. It keeps b without copying it, so b must not be
+// changed afterwards.
 func ParseObject(b []byte) (*Object, error) {
 	if !view(b).IsObject() || !json.Valid(b) {
 		return nil, ErrNotObject
@@ -66,7 +66,7 @@ func ParseObject(b []byte) (*Object, error) {
 	o := &Object{values: map[string]json.RawMessage{}, raw: b}
 	Fields(b, func(name string, v json.RawMessage) {
 		if _, twice := o.values[name]; twice {
-			o.changed = true // who reads the first one must see what we saw
+			o.changed = true // duplicate member: encode again, so that all readers see the value that we saw
 		} else if len(o.names) <= MaxMembers {
 			o.names = append(o.names, name)
 		}
@@ -78,7 +78,8 @@ func ParseObject(b []byte) (*Object, error) {
 	return o, nil
 }
 
-// Each calls f with each element of an array, or with what stands alone.
+// Each calls f with each element of an array, or once with a value that is not
+// an array.
 func Each(raw json.RawMessage, f func(json.RawMessage)) {
 	if v := view(raw); v.IsArray() {
 		v.ForEach(func(_, e gjson.Result) bool {
@@ -90,8 +91,8 @@ func Each(raw json.RawMessage, f func(json.RawMessage)) {
 	}
 }
 
-// Fields calls f with each member of an object, also with those whose name
-// occurs twice. False: it is no object.
+// Fields calls f with each member of an object, including duplicates. It
+// returns false if the value is not an object.
 func Fields(raw json.RawMessage, f func(name string, value json.RawMessage)) bool {
 	v := view(raw)
 	if !v.IsObject() {
@@ -104,32 +105,33 @@ func Fields(raw json.RawMessage, f func(name string, value json.RawMessage)) boo
 	return true
 }
 
-// view reads valid JSON without copying it: a body may be large.
+// view parses valid JSON without copying it, because a body may be large.
 func view(raw []byte) gjson.Result {
 	return gjson.Parse(unsafe.String(unsafe.SliceData(raw), len(raw)))
 }
 
-// within is the part of raw where v was found.
+// within returns the part of raw where v was found.
 func within(raw []byte, v gjson.Result) json.RawMessage {
 	end := v.Index + len(v.Raw)
 	return raw[v.Index:end:end]
 }
 
-// Names are those of its members, in order. They must not be changed.
+// Names returns the names of the members, in order. The caller must not change
+// the slice.
 func (o *Object) Names() []string { return o.names }
 
-// Get is the value of a member; nil: there is none.
+// Get returns the value of a member; nil if there is none.
 func (o *Object) Get(name string) json.RawMessage { return o.values[name] }
 
-// Into reads a member into v, and leaves v alone when it is absent, null or of
-// another type.
+// Into decodes a member into v. It leaves v unchanged if the member is absent,
+// null or of another type.
 func (o *Object) Into(name string, v any) {
 	if raw := o.values[name]; raw != nil {
-		_ = json.Unmarshal(raw, v) // what cannot be read is not ours to judge
+		_ = json.Unmarshal(raw, v) // the provider judges a value that cannot be read
 	}
 }
 
-// Set gives a member a value.
+// Set sets the value of a member.
 func (o *Object) Set(name string, v json.RawMessage) {
 	if _, ok := o.values[name]; !ok {
 		o.names = append(o.names, name)
@@ -138,7 +140,7 @@ func (o *Object) Set(name string, v json.RawMessage) {
 	o.changed, o.edited = true, nil
 }
 
-// SetString gives a member a string.
+// SetString sets a member to a string.
 func (o *Object) SetString(name, v string) { o.Set(name, JSON(v)) }
 
 // Delete removes a member.
@@ -156,7 +158,7 @@ func (o *Object) Delete(name string) {
 	o.changed, o.edited = true, nil
 }
 
-// WriteWithout writes the object as JSON less some members.
+// WriteWithout writes the object as JSON without some members.
 func (o *Object) WriteWithout(w io.Writer, without []string) error {
 	c := &Object{names: slices.Clone(o.names), values: maps.Clone(o.values), raw: o.raw, changed: o.changed}
 	for _, n := range without {
@@ -169,18 +171,18 @@ func (o *Object) WriteWithout(w io.Writer, without []string) error {
 	return c.write(w)
 }
 
-// Without is the object as JSON less some members.
+// Without returns the object as JSON without some members.
 func (o *Object) Without(names []string) []byte {
 	var b bytes.Buffer
-	_ = o.WriteWithout(&b, names) // which does not fail
+	_ = o.WriteWithout(&b, names) // cannot fail
 	return b.Bytes()
 }
 
-// Changed says whether it was edited.
+// Changed reports whether the object was edited.
 func (o *Object) Changed() bool { return o.changed }
 
-// Bytes is the object as JSON: as it came, unless it was edited. They must not be
-// changed.
+// Bytes returns the object as JSON: the original bytes, unless it was edited.
+// The caller must not change them.
 func (o *Object) Bytes() []byte {
 	switch {
 	case !o.changed:
@@ -194,7 +196,7 @@ func (o *Object) Bytes() []byte {
 		size += len(n) + len(v)
 	}
 	b.Grow(size)
-	_ = o.write(&b) // which does not fail
+	_ = o.write(&b) // cannot fail
 	o.edited = b.Bytes()
 	return o.edited
 }
@@ -219,8 +221,8 @@ func (o *Object) write(w io.Writer) error {
 	return err
 }
 
-// Merge puts the members of an object over those of o: objects are merged,
-// anything else replaces what was there.
+// Merge merges an object into o: objects are merged recursively, other values
+// replace those of o.
 func (o *Object) Merge(over json.RawMessage) error {
 	p, err := ParseObject(over)
 	if err != nil {
@@ -241,7 +243,8 @@ func (o *Object) Merge(over json.RawMessage) error {
 	return nil
 }
 
-// Problem is what the member "error" of an answer says; empty: there is none.
+// Problem returns the text of the member "error" of an answer; empty if there
+// is none.
 func Problem(raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return ""

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Dearer are the members of a request that choose a price other than the usual
-// one, by the rates of its dialect.
+// Dearer returns the members of a request that choose another price than the
+// usual one, according to the rates of its dialect.
 func Dearer(body *Object, rates map[string][]string) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(rates)) {

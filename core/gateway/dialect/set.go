@@ -10,29 +10,31 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Set is what a gateway knows of model providers. The zero value knows none.
+// Set is the knowledge of a gateway about model providers. The zero value knows
+// none.
 type Set struct {
-	// Dialects are the dialects that it speaks. The last one takes a request that
-	// fits several. A scripted model speaks it to a client that names none.
+	// Dialects are the supported dialects. The last one handles a request that
+	// fits several, and is the dialect of a scripted model for a client that
+	// does not name one.
 	Dialects []Dialect
-	// Script reads the file of a scripted model. The function that it returns
-	// begins a session with the model. Nil: there are no scripted models.
+	// Script reads the file of a scripted model and returns a function that
+	// starts a session with it. Nil: there are no scripted models.
 	Script func(path string) (session func() Scripted, err error)
-	// Models tells what is known of models by their names, at the addresses of their
-	// providers. Nil: nothing.
+	// Models returns the known models by name, at the addresses of their
+	// providers. Nil: none are known.
 	Models func() map[string]Known
 }
 
-// Known is what is known of a model.
+// Known is the known data of a model.
 type Known struct {
 	Price     *cell.Price // nil: not known
-	Context   int64       // tokens of input that a request may have; 0: not known
-	MaxOutput int64       // tokens that an answer may have; 0: not known
+	Context   int64       // largest number of input tokens of a request; 0: not known
+	MaxOutput int64       // largest number of tokens of an answer; 0: not known
 }
 
 // Scripted is a session with a scripted model. It is safe for concurrent use.
 type Scripted interface {
-	// Send replies as a provider would. The body of the reply ends when ctx does.
+	// Send replies like a provider. The body of the reply ends when ctx ends.
 	Send(ctx context.Context, q Request) (*http.Response, error)
 }
 
@@ -44,10 +46,10 @@ type Request struct {
 	Body    *Object
 }
 
-// ErrDropped means that a script ends the connection without an answer.
+// ErrDropped means that a script closes the connection without an answer.
 var ErrDropped = errors.New("the script drops the connection")
 
-// Known is what is known of a model by its name. The zero value: nothing.
+// Known returns the known data of a model by its name; zero if there is none.
 func (s *Set) Known(name string) Known {
 	if s.Models == nil {
 		return Known{}
@@ -55,10 +57,10 @@ func (s *Set) Known(name string) Known {
 	return s.Models()[strings.TrimPrefix(name, "models/")]
 }
 
-// Usual is the last dialect. The set must have one.
+// Usual returns the last dialect. The set must have one.
 func (s *Set) Usual() Dialect { return s.Dialects[len(s.Dialects)-1] }
 
-// Named is the dialect of that name, or nil.
+// Named returns the dialect with that name, or nil.
 func (s *Set) Named(name model.Dialect) Dialect {
 	for _, d := range s.Dialects {
 		if d.Name() == name {
@@ -68,7 +70,7 @@ func (s *Set) Named(name model.Dialect) Dialect {
 	return nil
 }
 
-// Providers are the names of all dialects, and of the scripted model, which
+// Providers returns the names of all dialects, and of the scripted model, which
 // replies in each of them.
 func (s *Set) Providers() []string {
 	var names []string
@@ -78,7 +80,7 @@ func (s *Set) Providers() []string {
 	return append(names, string(model.DialectScript))
 }
 
-// Of finds the dialect of a request, and what it is for.
+// Of returns the dialect of a request, and its call.
 func (s *Set) Of(r *http.Request) (Dialect, Call, bool) {
 	for _, d := range s.Dialects {
 		if c, ok := d.Call(r); ok {

@@ -3,26 +3,26 @@ package dialect
 import "bytes"
 
 // maxEvent is how many bytes of one event are kept for reading, 32 MiB. A
-// larger one passes by unread.
+// larger event is passed on without being read.
 const maxEvent = 32 << 20
 
 // Event is one server-sent event.
 type Event struct {
 	Name string // of its last `event:` line; empty: none
-	Data []byte // its `data:` lines, joined by line feeds; good until the next event
-	Raw  []byte // all its bytes, with the blank line; good until the next event
+	Data []byte // its `data:` lines, joined by line feeds; valid until the next event
+	Raw  []byte // all its bytes, with the blank line; valid until the next event
 }
 
-// Events cuts a stream of bytes into server-sent events, wherever the pieces
-// that arrive are cut: in a line, in a character, between \r and \n. The zero
-// value is ready. Not safe for concurrent use.
+// Events splits a stream of bytes into server-sent events. The pieces may be
+// cut anywhere: in a line, in a character, between \r and \n. The zero value is
+// ready for use. Not safe for concurrent use.
 type Events struct {
-	buf      []byte // of the event that is under way
+	buf      []byte // of the current event
 	scanned  int    // of buf, up to the last whole line
 	tooLarge bool
 }
 
-// Write takes the next bytes and calls do for each event that they end.
+// Write adds bytes and calls do for each event that they complete.
 func (s *Events) Write(p []byte, do func(Event)) {
 	for len(p) > 0 {
 		i := bytes.IndexByte(p, '\n')
@@ -44,11 +44,11 @@ func (s *Events) Write(p []byte, do func(Event)) {
 	}
 }
 
-// Rest is what came after the last blank line: an event that was cut off.
+// Rest returns the bytes after the last blank line: an event that was cut off.
 func (s *Events) Rest() []byte { return s.buf }
 
 func (s *Events) keep(p []byte) {
-	if len(p) > 2 && len(s.buf)+len(p) > maxEvent { // 2: a blank line is seen in any case
+	if len(p) > 2 && len(s.buf)+len(p) > maxEvent { // 2: a blank line is always detected
 		s.tooLarge = true
 		s.buf, s.scanned = append(s.buf[:0], 'x'), 0
 		p = p[len(p)-1:]
@@ -58,7 +58,7 @@ func (s *Events) keep(p []byte) {
 
 func parseEvent(raw []byte) Event {
 	e := Event{Raw: raw}
-	var all bytes.Buffer // of several lines of data
+	var all bytes.Buffer // for several data lines
 	lines := 0
 	for line := range bytes.SplitSeq(raw, []byte{'\n'}) {
 		line = bytes.TrimSuffix(line, []byte{'\r'})

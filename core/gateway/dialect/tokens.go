@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// MaxTokens is the largest number of tokens that is believed: more than any
-// model takes, and few enough that sums of them never overflow.
+// MaxTokens is the largest number of tokens that is accepted: more than any
+// model uses, and small enough that sums never overflow.
 const MaxTokens = 1 << 40
 
 // Tokens is a number of tokens as providers and clients write it: 12, 12.0,
-// 1.2e1 or "12". A larger one than MaxTokens is MaxTokens; one that is negative
-// or no number is an error. Null leaves it alone.
+// 1.2e1 or "12". A number above MaxTokens becomes MaxTokens; a negative number,
+// or a value that is not a number, is an error. Null changes nothing.
 type Tokens int64
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -31,7 +31,8 @@ func (t *Tokens) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Times is a and b multiplied, at most MaxTokens. Neither may be negative.
+// Times multiplies t and n; the result is at most MaxTokens. Neither may be
+// negative.
 func (t Tokens) Times(n Tokens) Tokens {
 	if n > 0 && t > MaxTokens/n {
 		return MaxTokens

@@ -1,6 +1,6 @@
-// Package ledger keeps budgets. What a request could cost at most is reserved
-// before it leaves and settled when it is known what it did cost, so a budget
-// holds however many requests are under way.
+// Package ledger enforces budgets. The largest possible cost of a request is
+// reserved before it is sent, and settled when its actual cost is known, so a
+// budget holds however many requests are in flight.
 //
 // It must not know what a request is, or what a token costs.
 package ledger
@@ -12,14 +12,14 @@ import (
 	"sync"
 )
 
-// Amount is what is spent. The zero value is nothing.
+// Amount is an amount spent. The zero value is nothing.
 type Amount struct {
 	Requests int64
 	Tokens   int64   // input and output
-	USD      float64 // of known prices
+	USD      float64 // at known prices
 }
 
-// Plus is a and b together.
+// Plus returns the sum of a and b.
 func (a Amount) Plus(b Amount) Amount {
 	return Amount{a.Requests + b.Requests, a.Tokens + b.Tokens, a.USD + b.USD}
 }
@@ -28,7 +28,7 @@ func (a Amount) minus(b Amount) Amount {
 	return Amount{a.Requests - b.Requests, a.Tokens - b.Tokens, a.USD - b.USD}
 }
 
-// none says that a is nothing, but for what rounding leaves of a sum.
+// none reports whether a is zero, except for rounding errors.
 func (a Amount) none() bool { return a.Requests == 0 && a.Tokens == 0 && a.USD < slack }
 
 // Limit bounds an account. Nil means no bound.
@@ -38,13 +38,13 @@ type Limit struct {
 	USD      *float64 `json:"cost_usd,omitempty"`
 }
 
-// None says that nothing is bound.
+// None reports whether there is no bound.
 func (l Limit) None() bool { return l.Requests == nil && l.Tokens == nil && l.USD == nil }
 
-// slack is what rounding may add to a sum of prices, in USD.
+// slack is the largest rounding error of a sum of prices, in USD.
 const slack = 1e-9
 
-// exceeded says by what a exceeds l; empty: it does not.
+// exceeded returns the unit in which a exceeds l; empty if it does not.
 func (l Limit) exceeded(a Amount) string {
 	switch {
 	case l.Requests != nil && a.Requests > *l.Requests:
@@ -58,17 +58,17 @@ func (l Limit) exceeded(a Amount) string {
 	}
 }
 
-// SpentError says that a budget has no room for a request, and will have none.
+// SpentError says that a budget has no room for a request, now or later.
 type SpentError struct {
 	Account *Account // whose budget
 	Unit    string   // requests, tokens or USD
 	Limit   string
 	Spent   string
-	Need    string // what the request could take at most
-	First   bool   // nothing was spent or reserved: the budget cannot pay for one such request
+	Need    string // the largest amount that the request could use
+	First   bool   // nothing was spent or reserved: the budget is too small for one such request
 }
 
-// Error names the budget and the figures.
+// Error describes the budget with its figures.
 func (e *SpentError) Error() string {
 	if e.First {
 		return fmt.Sprintf("the budget of the %s, %s %s, is too small for its first request, which could take up to %s",
@@ -104,7 +104,7 @@ type Ledger struct {
 	changed chan struct{} // closed when a reservation ends
 }
 
-// New is a ledger without accounts.
+// New makes a ledger without accounts.
 func New() *Ledger { return &Ledger{changed: make(chan struct{})} }
 
 // Account is one budget. It is guarded by its ledger.
@@ -116,15 +116,15 @@ type Account struct {
 	reserved Amount
 }
 
-// Open makes an account of which something may be spent already.
+// Open makes an account; part of its budget may already be spent.
 func (l *Ledger) Open(name string, limit Limit, already Amount) *Account {
 	return &Account{ledger: l, name: name, limit: limit, settled: already}
 }
 
-// Limit is what it was opened with.
+// Limit returns the limit of the account.
 func (a *Account) Limit() Limit { return a.limit }
 
-// Settled is what is spent for good, without what is under way.
+// Settled returns the settled amount, without reservations.
 func (a *Account) Settled() Amount {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
@@ -138,9 +138,9 @@ type Hold struct {
 	once     sync.Once
 }
 
-// Reserve sets an amount aside in all accounts, or in none. When there is room
-// but for other reservations, it waits for them. Fails with a *SpentError, or
-// with the cause of ctx.
+// Reserve reserves an amount in all accounts, or in none. If only other
+// reservations take up the room, it waits for them. Fails with a *SpentError,
+// or with the cause of ctx.
 func (l *Ledger) Reserve(ctx context.Context, need Amount, accounts ...*Account) (*Hold, error) {
 	for {
 		l.mu.Lock()
@@ -170,7 +170,8 @@ func (l *Ledger) Reserve(ctx context.Context, need Amount, accounts ...*Account)
 	}
 }
 
-// Settle ends a reservation with what was spent. Later calls do nothing.
+// Settle ends a reservation with the amount that was spent. Later calls do
+// nothing.
 func (h *Hold) Settle(actual Amount) {
 	h.once.Do(func() {
 		if len(h.accounts) == 0 {
@@ -188,5 +189,5 @@ func (h *Hold) Settle(actual Amount) {
 	})
 }
 
-// Amount is what was reserved.
+// Amount returns the reserved amount.
 func (h *Hold) Amount() Amount { return h.amount }

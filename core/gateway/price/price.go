@@ -1,7 +1,7 @@
-// Package price says what tokens cost: from the experiment, else from a table.
-// What is not known stays unknown, which is not zero.
+// Package price computes the cost of tokens, with prices from the experiment or
+// else from a table. An unknown cost stays unknown, which differs from zero.
 //
-// It must not meter anything, and knows no provider but as data in the table.
+// It must not meter anything, and knows providers only as data in the table.
 package price
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Of is the price of a model: that of its block, else, for a provider's own
-// address, that of the table; nil when it is not known. A scripted model
+// Of returns the price of a model: that of its block or else, at a provider's
+// own address, that of the table; nil when it is not known. A scripted model
 // without a price is free.
 func Of(table *dialect.Set, m *cell.Model) *cell.Price {
 	zero := 0.0
@@ -23,26 +23,29 @@ func Of(table *dialect.Set, m *cell.Model) *cell.Price {
 	case m.Provider == string(model.DialectScript):
 		return &cell.Price{Input: &zero, CachedInput: &zero, CacheWrite: &zero, Output: &zero}
 	case m.BaseURL != "":
-		return nil // somebody else's price
+		return nil // the price of another provider
 	}
 	return table.Known(m.Name).Price
 }
 
-// Limits are how many tokens a request to a model and its answer may have.
+// Limits are the largest numbers of tokens of a request to a model and of its
+// answer.
 type Limits struct {
 	Context int64 // of a request
 	Output  int64 // of an answer; 0: not known
-	Usual   int64 // that an answer is taken to have at most when the request does not bound it
+	Usual   int64 // assumed limit of an answer when the request does not set one
 }
 
-// What is taken of a model that neither its block nor the table knows.
+// The values assumed for a model that neither its block nor the table
+// describes.
 const (
 	assumedContext = 1 << 20
 	assumedOutput  = 16384
 )
 
-// LimitsOf a model are those of its block, else those of the table. Few answers
-// are as long as the model allows, so Usual is less.
+// LimitsOf returns the limits of a model from its block, or else from the
+// table. Usual is lower than the model's limit, because few answers are that
+// long.
 func LimitsOf(table *dialect.Set, m *cell.Model) Limits {
 	known := table.Known(m.Name)
 	l := Limits{
@@ -59,13 +62,13 @@ const million = 1e6
 // parts are the prices of a request.
 type parts = cell.PriceTier
 
-// all are the prices of a model, each with where it begins, in order.
+// all returns the prices of a model with their lower bounds, in order.
 func all(p *cell.Price) []parts {
 	return append([]parts{{Above: -1, Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, CacheHour: p.CacheHour, Output: p.Output}}, p.Tiers...)
 }
 
-// Cost is what the usage of one request costs in USD; false: a price that it
-// needs is not known.
+// Cost returns the cost of the usage of one request in USD; false if a price
+// that it needs is not known.
 func Cost(p *cell.Price, u dialect.Usage) (float64, bool) {
 	if p == nil {
 		return 0, u == dialect.Usage{}
@@ -98,10 +101,9 @@ func Cost(p *cell.Price, u dialect.Usage) (float64, bool) {
 	return sum, known
 }
 
-// AtMost is what a request with at most so many tokens costs at most; nothing
-// when no price is known. hour says that input may be written to a cache for an
-// hour. A kind of input without a price counts as the dearest
-// other.
+// AtMost returns the largest possible cost of a request with these numbers of
+// tokens; 0 when no price is known. hour says that input may be cached for an
+// hour. A kind of input without a price counts at the highest other price.
 func AtMost(p *cell.Price, input, output int64, hour bool) float64 {
 	if p == nil {
 		return 0
@@ -131,8 +133,8 @@ func dearest(prices ...*float64) float64 {
 	return top
 }
 
-// Highest is the price of the dearest kind of token of a model; false when one
-// that is always paid is not known.
+// Highest returns the price of the most expensive kind of token of a model;
+// false when a price that always applies is not known.
 func Highest(p *cell.Price) (float64, bool) {
 	if !Bounds(p) {
 		return 0, false
@@ -144,7 +146,7 @@ func Highest(p *cell.Price) (float64, bool) {
 	return top, true
 }
 
-// Bounds says whether a budget in USD can be held with a price.
+// Bounds reports whether a budget in USD can be enforced with a price.
 func Bounds(p *cell.Price) bool {
 	if p == nil {
 		return false

@@ -1,7 +1,7 @@
-// Package ratelimit decides how many requests may be under way at one provider with
-// one key and model, for all attempts together: one more after each round of
-// successes, half as many when the provider asks for patience, and none at all
-// for as long as it says.
+// Package ratelimit decides how many requests may be in flight at one provider
+// with one key and model, for all attempts together: one more after each round
+// of successes, half as many when the provider limits requests, and none at all
+// while the provider says so.
 //
 // It must not know what a request is, or send one.
 package ratelimit
@@ -13,68 +13,68 @@ import (
 	"time"
 )
 
-// Result is what came of a request.
+// Result is the result of a request.
 type Result int
 
 // The results.
 const (
-	Served  Result = iota // the provider answered, with whatever
-	Limited               // it asked for patience
+	Served  Result = iota // the provider answered, with any answer
+	Limited               // the provider limited the request
 	Failed                // it could not answer
-	Nothing               // it says nothing about the provider: the client went away
+	Nothing               // says nothing about the provider: the client went away
 )
 
-// Options of a limiter. The zero value is usual.
+// Options are the options of a limiter. The zero value means the defaults.
 type Options struct {
-	// Max is how many requests may be under way at most; 0: 256. A number that
-	// is given is also where it begins.
+	// Max is the largest number of requests in flight; 0: 256. If it is set, it
+	// is also the initial limit.
 	Max int
-	// GiveUpAfter is how long a provider may fail without a success before it is
-	// given up; 0: 10 minutes.
+	// GiveUpAfter is how long a provider may fail without a success before the
+	// limiter gives up; 0: 10 minutes.
 	GiveUpAfter time.Duration
-	// First and Longest are the waits after failures, doubled from one to the
-	// other where the provider does not say; 0: 1 s and 60 s.
+	// First and Longest are the waits after failures, doubled from First to
+	// Longest if the provider does not say how long to wait; 0: 1 s and 60 s.
 	First, Longest time.Duration
-	// Tell is called when a request has failed, once for all that began under the
-	// same limit, and when the limit has come back; nil: nobody is told. It must
-	// not block.
+	// Tell is called when a request has failed, once for all requests that
+	// began under the same limit, and when the limit has recovered; nil: no
+	// calls. It must not block.
 	Tell func(State)
 }
 
-// Where a limiter begins, and the most that it allows, when nobody says.
+// The default initial and largest limits.
 const (
 	usualStart = 16
 	usualMax   = 256
 )
 
-// State is how a limiter stands.
+// State is the state of a limiter.
 type State struct {
-	Limit    int           // requests that may be under way
-	InFlight int           // that are
-	Waiting  int           // that wait
+	Limit    int           // requests that may be in flight
+	InFlight int           // requests in flight
+	Waiting  int           // requests that wait
 	Pause    time.Duration // until the next may begin; 0: now
 	Failing  time.Duration // since the first failure after the last success; 0: it serves
-	Left     time.Duration // until it is given up, when it fails
+	Left     time.Duration // until the limiter gives up, while the provider fails
 	Result   Result        // of the last request
-	Why      string        // it was not served
+	Why      string        // it was not served; empty: it was served
 }
 
-// Limiter paces the requests to one provider. It is safe for concurrent use.
+// Limiter limits the requests to one provider. It is safe for concurrent use.
 type Limiter struct {
 	o Options
 
 	mu       sync.Mutex
 	changed  chan struct{}
 	limit    float64
-	before   float64 // the limit before it fell; 0: it has come back
+	before   float64 // the limit before it fell; 0: it has recovered
 	inFlight int
 	waiting  int
-	epoch    int // of the limit: a failure counts once for all that began under it
+	epoch    int // of the limit: failures count once for all requests that began under it
 	fails    int // epochs without a success
 	until    time.Time
 	since    time.Time // of the first failure after the last success
 	last     Result    // of the last request
-	why      string    // it was not served
+	why      string    // it was not served; empty: it was served
 }
 
 // New makes a limiter.
@@ -97,15 +97,15 @@ func New(o Options) *Limiter {
 	return p
 }
 
-// Turn is the right to one request.
+// Turn is the permission for one request.
 type Turn struct {
 	p     *Limiter
 	epoch int
 	once  sync.Once
 }
 
-// Acquire waits until a request may begin. Done must be called on what it
-// returns. Fails with the cause of ctx only.
+// Acquire waits until a request may begin. The caller must call Done on the
+// result. Fails only with the cause of ctx.
 func (p *Limiter) Acquire(ctx context.Context) (*Turn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,15 +124,15 @@ func (p *Limiter) Acquire(ctx context.Context) (*Turn, error) {
 	}
 }
 
-// sleep waits for a change, for the end of the pause, or for ctx. It is called
-// with the lock, and has it when it returns.
+// sleep waits for a change, for the end of the pause, or for ctx. It releases
+// the lock while it waits.
 func (p *Limiter) sleep(ctx context.Context, pause time.Duration) {
 	changed := p.changed
 	p.mu.Unlock()
 	defer p.mu.Lock()
 	var end <-chan time.Time
 	if pause > 0 {
-		// Those who wait do not begin all at once.
+		// Waiting requests must not all begin at the same time.
 		t := time.NewTimer(pause + rand.N(pause/10+time.Millisecond)) //nolint:gosec // a wait is no secret
 		defer t.Stop()
 		end = t.C
@@ -144,9 +144,9 @@ func (p *Limiter) sleep(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// Done says what came of the request. after is how long the provider asks to
-// wait; 0: it does not say. why is for people, and empty when it was served.
-// Later calls do nothing.
+// Done reports the result of the request. after is how long the provider asks
+// to wait; 0: not given. why is for messages, and empty when the request was
+// served. Later calls do nothing.
 func (t *Turn) Done(r Result, after time.Duration, why string) {
 	t.once.Do(func() { t.p.done(t.epoch, r, after, why) })
 }
@@ -203,14 +203,14 @@ func (p *Limiter) failed(epoch int, r Result, after time.Duration) bool {
 	return fresh
 }
 
-// GivenUp says whether the provider has failed for longer than the patience.
+// GivenUp reports whether the provider has failed for longer than GiveUpAfter.
 func (p *Limiter) GivenUp() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.since.IsZero() && time.Since(p.since) > p.o.GiveUpAfter
 }
 
-// State is how it stands now.
+// State returns the current state.
 func (p *Limiter) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()

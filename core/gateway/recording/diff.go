@@ -14,12 +14,12 @@ import (
 // Difference is the first place where two requests differ.
 type Difference struct {
 	Path     string // in JSON: messages[3].content[0].text
-	Message  int    // index of the message that it is in; -1: in none
-	Recorded string // what was there, shortened
-	Now      string // what is there, shortened
+	Message  int    // index of the message that contains it; -1: none
+	Recorded string // recorded value, shortened
+	Now      string // current value, shortened
 }
 
-// String is the difference on one line.
+// String returns the difference on one line.
 func (d Difference) String() string {
 	where := d.Path
 	if d.Message >= 0 {
@@ -28,8 +28,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: recorded %s, now %s", where, d.Recorded, d.Now)
 }
 
-// Diff finds the first difference of two JSON texts, in the order of the
-// first one; false: there is none.
+// Diff finds the first difference between two JSON texts, in the order of the
+// first one; false if there is none.
 func Diff(recorded, now []byte) (Difference, bool) {
 	var a, b any
 	if decode(recorded, &a) != nil || decode(now, &b) != nil {
@@ -49,7 +49,7 @@ func decode(b []byte, v *any) error {
 	return d.Decode(v)
 }
 
-// lists are the members that hold the messages of a conversation.
+// lists are the members that contain the messages of a conversation.
 var lists = []string{"messages[", "input[", "contents["}
 
 func message(path string) int {
@@ -139,8 +139,8 @@ func text(v any) string {
 	return short(string(b))
 }
 
-// common is how many bytes two strings begin with alike, up to a whole
-// character.
+// common returns the length in bytes of the common beginning of two strings, up
+// to a whole character.
 func common(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -152,13 +152,13 @@ func common(a, b string) int {
 	return n
 }
 
-// What is shown of a text: some before the place, and some after it.
+// How many bytes of a text are shown before and after a position.
 const (
 	before = 20
 	after  = 80
 )
 
-// clip is s around a place, quoted.
+// clip returns the part of s around a position, quoted.
 func clip(s string, at int) string {
 	from := max(0, at-before)
 	for from > 0 && !utf8.RuneStart(s[from]) {

@@ -1,9 +1,9 @@
-// Package recording keeps what went between a client and a model, each body once,
-// compressed and named by its content, and plays it again: to a request that is
-// the same the same answer, byte for byte, and to any other none, but where it
-// differs.
+// Package recording stores the exchanges between a client and a model and
+// replays them. Each body is stored once, compressed and named by its digest.
+// An equal request gets the same answer, byte for byte; any other request gets
+// an error that says where it differs.
 //
-// It must not know a provider, a budget or a socket.
+// It must not know providers, budgets or sockets.
 package recording
 
 import (
@@ -25,13 +25,14 @@ import (
 	"github.com/berth-eval/berth/core/untrusted"
 )
 
-// Entry is what a line of the record says of the bodies of an exchange.
+// Entry is the part of a line of the record that is about the bodies of an
+// exchange.
 type Entry struct {
 	Kind    string `json:"kind"`            // generate or count
 	Path    string `json:"path"`            // at the provider, without its address
-	Match   string `json:"match"`           // digest of the request without what may differ from run to run
-	Request string `json:"request"`         // digest of the body that went to the provider
-	Reply   string `json:"reply,omitempty"` // digest of what came back, as far as it came; empty: nothing
+	Match   string `json:"match"`           // digest of the request without the members that may differ between runs
+	Request string `json:"request"`         // digest of the body that was sent to the provider
+	Reply   string `json:"reply,omitempty"` // digest of the answer as far as it was received; empty: nothing was received
 	Type    string `json:"content_type,omitempty"`
 }
 
@@ -44,13 +45,13 @@ const (
 // blobs is the folder of the bodies.
 const blobs = "blobs"
 
-// Digest names a body.
+// Digest returns the name of a body.
 func Digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// DigestOf names what write writes.
+// DigestOf returns the digest of the bytes that write writes.
 func DigestOf(write func(io.Writer) error) (string, error) {
 	h := sha256.New()
 	if err := write(h); err != nil {
@@ -59,14 +60,14 @@ func DigestOf(write func(io.Writer) error) (string, error) {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Room is how many bytes of bodies may be kept, as they are on the disk. Once a
-// body does not fit, no further one is kept. Safe for concurrent use.
+// Room is how many bytes of compressed bodies may still be stored. Once a body
+// does not fit, no further one is stored. Safe for concurrent use.
 type Room struct {
 	left atomic.Int64
 	full atomic.Bool
 }
 
-// NewRoom is room for n bytes.
+// NewRoom makes room for n bytes.
 func NewRoom(n int64) *Room {
 	r := &Room{}
 	r.left.Store(n)
@@ -80,7 +81,7 @@ func (r *Room) take(n int) bool {
 	return !r.full.Load()
 }
 
-// maxBody is how large a body may be, unpacked: 256 MiB.
+// maxBody is the largest size of a decompressed body: 256 MiB.
 const maxBody = 256 << 20
 
 var encoder = sync.OnceValues(func() (*zstd.Encoder, error) {
@@ -95,7 +96,7 @@ func place(dir, digest string) string {
 	return filepath.Join(dir, blobs, strings.TrimPrefix(digest, "sha256:")+".zst")
 }
 
-// Store keeps a body in dir, if there is room, and returns its digest. Safe for
+// Store stores a body in dir if there is room, and returns its digest. Safe for
 // concurrent use.
 func Store(dir string, body []byte, room *Room) (digest string, kept bool, err error) {
 	digest = Digest(body)
@@ -123,7 +124,7 @@ func Store(dir string, body []byte, room *Room) (digest string, kept bool, err e
 	return digest, true, nil
 }
 
-// Fetch is a body that Store kept, checked against its name.
+// Fetch returns a body that Store stored, verified by its digest.
 func Fetch(dir, digest string) ([]byte, error) {
 	raw := strings.TrimPrefix(digest, "sha256:")
 	if len(raw) != 2*sha256.Size || strings.Trim(raw, "0123456789abcdef") != "" {

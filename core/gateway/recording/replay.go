@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/untrusted"
 )
 
-// line is what a player reads of a line of the record.
+// line is the part of a line of the record that a player uses.
 type line struct {
 	Entry
 	Role   string `json:"role"`
@@ -22,7 +22,7 @@ type line struct {
 	Broken string `json:"broken"`
 }
 
-// Player plays the exchanges of one role with one model in one attempt. It is
+// Player replays the exchanges of one role with one model in one attempt. It is
 // safe for concurrent use.
 type Player struct {
 	dir     string
@@ -32,21 +32,21 @@ type Player struct {
 	without []string // members of a request that may differ
 }
 
-// Bounds of a record that is played.
+// Bounds of reading a record.
 const (
 	maxLine   = 16 << 20 // bytes of one line
 	maxRecord = 4 << 30  // bytes of all lines
 )
 
-// Open reads the record of an attempt: the file of lines, which lies in the
-// folder of the bodies. without are the members of a request that were left
-// out of Entry.Match.
+// Open reads the record of an attempt: the file of lines, which is in the same
+// folder as the bodies. without are the members of a request that are excluded
+// from Entry.Match.
 func Open(file, role, name string, without []string) (*Player, error) {
 	p := &Player{dir: filepath.Dir(file), without: without}
 	cut, err := untrusted.Lines(p.dir, filepath.Base(file), maxLine, maxRecord, func(text []byte) {
 		var l line
 		if json.Unmarshal(text, &l) != nil {
-			return // a line that a crash cut off
+			return // a line that was cut off by a crash
 		}
 		if l.Role == role && l.Name == name && l.Match != "" && l.Reply != "" {
 			p.lines = append(p.lines, l)
@@ -63,13 +63,13 @@ func Open(file, role, name string, without []string) (*Player, error) {
 }
 
 // DiffersError says that a request was not recorded, and where it differs from
-// the one that comes next in the record.
+// the next request in the record.
 type DiffersError struct {
 	Exchange   int // 1…, of the record
 	Difference Difference
 }
 
-// Error is where it differs.
+// Error says where the request differs.
 func (e *DiffersError) Error() string {
 	return fmt.Sprintf("the request differs from exchange %d of the recorded run: %s", e.Exchange, e.Difference)
 }
@@ -77,9 +77,9 @@ func (e *DiffersError) Error() string {
 // ErrOver means that the record has no further exchange of this kind.
 var ErrOver = errors.New("the recorded run has no further exchange")
 
-// Play answers a request: match is its digest without what may differ, body the
-// whole of it. A request that was recorded several times gets the answers in
-// turn, and then the last one again.
+// Play answers a request: match is its digest without the members that may
+// differ, body the whole request. A request that was recorded several times
+// gets the answers in turn, and then the last one again.
 func (p *Player) Play(kind, match string, body []byte) (*http.Response, error) {
 	i, err := p.choose(kind, match)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *Player) Play(kind, match string, body []byte) (*http.Response, error) {
 	return &http.Response{StatusCode: l.Status, Header: http.Header{"Content-Type": {l.Type}}, Body: io.NopCloser(content)}, nil
 }
 
-// choose is the place of the exchange to play; -1: none is the same.
+// choose returns the index of the exchange to replay; -1 if none matches.
 func (p *Player) choose(kind, match string) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *Player) choose(kind, match string) (int, error) {
 	return again, nil
 }
 
-// differs compares a request with the first that was not played yet.
+// differs compares a request with the first one that was not replayed yet.
 func (p *Player) differs(kind string, body []byte) error {
 	p.mu.Lock()
 	at := -1
@@ -165,7 +165,7 @@ func (p *Player) strip(body []byte) []byte {
 	return b
 }
 
-// breaks is an answer that breaks off.
+// breaks is the rest of an answer that was cut off.
 type breaks struct{}
 
 func (breaks) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

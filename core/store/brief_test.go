@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
@@ -25,5 +26,15 @@ func TestABriefHasWhatResumeCompares(t *testing.T) {
 	}
 	if b.Error != "environment: gone" || !b.Retryable || b.Tokens != 16 || b.Requests != 3 || *b.CostUSD != 0.25 || !b.Unpriced {
 		t.Errorf("brief: %+v", b)
+	}
+}
+
+// The journal has the beginning of a long error and its cause, which is its end.
+func TestABriefKeepsTheCauseOfAnError(t *testing.T) {
+	t.Parallel()
+	message := "image build failed: Dockerfile in " + strings.Repeat("dir/", 200) + "task: no such program: gcc"
+	b := store.BriefOf(&record.Result{Error: &record.Error{Boundary: record.ByEnvironment, Message: message}})
+	if len(b.Error) > 410 || !strings.HasPrefix(b.Error, "environment: image build failed") || !strings.HasSuffix(b.Error, "no such program: gcc") {
+		t.Errorf("%q", b.Error)
 	}
 }

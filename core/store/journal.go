@@ -102,12 +102,13 @@ func BriefOf(r *record.Result) *Brief {
 	return b
 }
 
-// cut shortens s to n bytes and marks that it was cut.
+// cut shortens s to n bytes and marks that. It keeps the end, which has the cause of
+// an error.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	return strings.ToValidUTF8(s[:n], "") + " …"
+	return strings.ToValidUTF8(s[:n/3], "") + " … " + strings.ToValidUTF8(s[len(s)-2*n/3:], "")
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -315,7 +315,7 @@ func (c *Commands) say(res *output.AgentList) {
 		t.Row(terminal.Clean(b.ID()), terminal.Short(b.Digest, 19), fmt.Sprint(b.Bytes>>20), fmt.Sprint(len(b.Packages)), terminal.Clean(b.Problem))
 	}
 	if t.Len() > 0 {
-		t.Write(c.Out, c.Color)
+		t.Write(c.Printer)
 	} else {
 		c.Printf("no bundles in %s\n", res.Folder)
 	}

@@ -112,7 +112,7 @@ func (a *app) planTables(p *output.Plan) {
 	for _, c := range p.Cells {
 		cells.Row(terminal.Clean(cmp.Or(c.Key, c.Agent)), terminal.Clean(c.Agent), terminal.Clean(c.Model), terminal.Clean(c.Environment), strconv.Itoa(c.Trials))
 	}
-	cells.Write(a.Out, a.Color)
+	cells.Write(a.Printer)
 	a.Printf("\n")
 	tasks := terminal.Table{Head: []string{"dataset", "task", "digest"}}
 	for i, t := range p.Tasks {
@@ -127,7 +127,7 @@ func (a *app) planTables(p *output.Plan) {
 		}
 		tasks.Row(terminal.Clean(t.Dataset), terminal.Clean(t.Name), digest)
 	}
-	tasks.Write(a.Out, a.Color)
+	tasks.Write(a.Printer)
 	if n := len(p.Tasks) - maxPlanned; n > 0 {
 		a.Printf("… and %d more; use --json to list them\n", n)
 	}
@@ -137,7 +137,7 @@ func (a *app) planTables(p *output.Plan) {
 		for _, t := range p.List {
 			list.Row(t.ID[:12], terminal.Clean(t.Task), terminal.Clean(p.Cells[t.Cell].Slug), strconv.Itoa(t.Repetition))
 		}
-		list.Write(a.Out, a.Color)
+		list.Write(a.Printer)
 		a.Printf("\n")
 	}
 	a.Printf("at most %s\n", terminal.Count(p.Cost.Attempts, "attempt", "attempts"))

@@ -70,7 +70,7 @@ program is started once, to ask which plugins it serves.`,
 			if t.Len() == 0 {
 				return &exit{exitUsage, fmt.Errorf("no plugins in %s: run make build, or set BERTH_PLUGIN_PATH", strings.Join(res.Folders, ", "))}
 			}
-			t.Write(a.Out, a.Color)
+			t.Write(a.Printer)
 			return nil
 		},
 	}
@@ -192,7 +192,7 @@ func (a *app) pluginText(e *output.PluginEntry, fields []pluginconfig.Field) {
 	a.Printf("\n")
 	t := terminal.Table{Head: []string{"config", "type", "default", "what"}}
 	fieldRows(&t, "", fields)
-	t.Write(a.Out, a.Color)
+	t.Write(a.Printer)
 }
 
 func fieldRows(t *terminal.Table, prefix string, fields []pluginconfig.Field) {
@@ -208,7 +208,7 @@ func fieldRows(t *terminal.Table, prefix string, fields []pluginconfig.Field) {
 		if f.Secret {
 			doc += " A secret."
 		}
-		t.Row(prefix+terminal.Clean(f.Name), string(f.Type), terminal.Clean(def), terminal.Short(doc, 100))
+		t.Row(prefix+terminal.Clean(f.Name), string(f.Type), terminal.Clean(def), terminal.Clean(doc))
 		fieldRows(t, prefix+terminal.Clean(f.Name)+".", f.Fields)
 	}
 }

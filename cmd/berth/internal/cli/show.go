@@ -113,7 +113,7 @@ func (a *app) showRuns() error {
 		}
 		t.Row(terminal.Clean(filepath.Base(l.Dir)), when, strconv.Itoa(l.Planned), terminal.Clean(text))
 	}
-	t.Write(a.Out, a.Color)
+	t.Write(a.Printer)
 	return nil
 }
 

@@ -22,7 +22,7 @@ func TrialHead(p *terminal.Printer, m *store.Manifest, t *store.TrialState, show
 	p.Printf("%s  %s  repetition %d\n", terminal.Paint(p.Color, terminal.Bold, terminal.Clean(t.Task)), terminal.Clean(m.Cells[t.Cell].Key), t.Repetition)
 	p.Printf("trial   %s\noutcome %s\n", t.ID, terminal.Paint(p.Color, tui.StyleOf(t.Outcome()), string(t.Outcome())))
 	if why := t.Invalid + t.Refused; why != "" {
-		p.Printf("because %s\n", terminal.Clean(why))
+		p.Hang("because ", why)
 	}
 	for _, at := range t.Attempts {
 		mark := "  "
@@ -58,9 +58,9 @@ func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
 	case f.Result == nil:
 		p.Printf("no result: the attempt is running, or its process was killed\n\n")
 	default:
-		resultText(p, f.Result)
+		resultText(p, f.Result, all)
 	}
-	t := terminal.Table{Head: []string{"phase", "stage", "who", "start", "time", "error"}, Right: []bool{4: true}}
+	t := terminal.Table{Head: []string{"phase", "stage", "who", "start", "time", "error"}, Right: []bool{4: true}, Below: true}
 	for _, p := range f.Phases {
 		took := "…"
 		if !p.End.IsZero() {
@@ -70,9 +70,9 @@ func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
 		if p.Turn > 1 {
 			name += " " + strconv.Itoa(p.Turn)
 		}
-		t.Row(name, terminal.Short(p.Stage, 30), string(p.Who), p.Start.Local().Format("15:04:05.000"), took, terminal.Short(p.Error, 80))
+		t.Row(name, terminal.Clean(p.Stage), string(p.Who), p.Start.Local().Format("15:04:05.000"), took, terminal.Clean(p.Error))
 	}
-	t.Write(p.Out, p.Color)
+	t.Write(p)
 	stepsText(p, f.Steps, all)
 	logText(p, f.Log, all)
 	for _, c := range f.Cut {
@@ -97,10 +97,10 @@ func millis(d time.Duration) string {
 }
 
 // resultText prints the result of an attempt.
-func resultText(p *terminal.Printer, r *record.Result) {
+func resultText(p *terminal.Printer, r *record.Result, all bool) {
 	line := func(key, value string) {
 		if value != "" {
-			p.Printf("%-10s %s\n", key, terminal.Clean(value))
+			p.Hang(fmt.Sprintf("%-10s ", key), value)
 		}
 	}
 	p.Printf("%-10s %s\n", "outcome", terminal.Paint(p.Color, tui.StyleOf(r.Outcome), string(r.Outcome)))
@@ -127,7 +127,7 @@ func resultText(p *terminal.Printer, r *record.Result) {
 			text += " (stage " + v.Stage + ")"
 		}
 		if v.Rationale != "" {
-			text += ": " + terminal.Short(v.Rationale, 200)
+			text += ": " + brief(v.Rationale, 200, all)
 		}
 		line("verdict", text)
 	}
@@ -227,19 +227,27 @@ func stepsText(p *terminal.Printer, steps []record.Step, all bool) {
 			p.Printf("  %s\n", h)
 		}
 		s := &steps[from+i].Step
-		p.Printf("  %3d %-6s %s\n", s.StepID, s.Source, terminal.Short(messageText(s.Message), 160))
+		p.Hang(fmt.Sprintf("  %3d %-6s ", s.StepID, s.Source), brief(messageText(s.Message), 160, all))
 		for _, c := range s.ToolCalls {
-			p.Printf("             → %s %s\n", terminal.Clean(c.Name), terminal.Short(string(c.Arguments), 140))
+			p.Hang("             → ", terminal.Clean(c.Name)+" "+brief(string(c.Arguments), 140, all))
 		}
 		if s.Observation == nil {
 			continue
 		}
 		for _, r := range s.Observation.Results {
 			if r.Content != nil {
-				p.Printf("             ← %s\n", terminal.Short(messageText(*r.Content), 140))
+				p.Hang("             ← ", brief(messageText(*r.Content), 140, all))
 			}
 		}
 	}
+}
+
+// brief returns a text without its middle, or all of it.
+func brief(s string, width int, all bool) string {
+	if all {
+		return s
+	}
+	return terminal.Ends(s, width)
 }
 
 // messageText returns the text of a message, with the type of each picture in

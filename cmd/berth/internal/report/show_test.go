@@ -351,3 +351,43 @@ func TestTrialsWithShortIDsAreShown(t *testing.T) {
 		t.Errorf("%s\nlacks the trial", &out)
 	}
 }
+
+// The table of tasks fits a terminal of 80 columns with all that it can have.
+func TestTheTableOfTasksFitsATerminal(t *testing.T) {
+	t.Parallel()
+	half, all := 0.5, 1.0
+	row := func(name, cell string) run.Row {
+		return run.Row{
+			Name: name, Cell: cell, Agent: "a", Planned: 200, Measured: 100, Passed: 100, OfPlanned: &half, OfMeasured: &all, Score: &half, Exposed: 3, Budget: 4,
+		}
+	}
+	s := &run.Summary{Cells: []run.Row{row("agent=claude-code model=opus", "")}}
+	for _, name := range []string{"organization/first-task", "organization/second-task"} {
+		s.Tasks = append(s.Tasks, row(name, "agent=claude-code model=opus"))
+	}
+	var b bytes.Buffer
+	report.Summary(&terminal.Printer{Out: &b, Width: 80}, s)
+	for line := range strings.Lines(b.String()) {
+		if len([]rune(line)) > 81 {
+			t.Errorf("%d columns: %s", len([]rune(line)), line)
+		}
+	}
+	if strings.Contains(b.String(), "…") || !strings.Contains(b.String(), "50.0% (100/200)") {
+		t.Errorf("something is cut:\n%s", &b)
+	}
+	t.Log("\n" + b.String())
+}
+
+// With --all nothing is cut; without it the end stays, which has the cause.
+func TestTextsKeepTheirEnd(t *testing.T) {
+	t.Parallel()
+	said := strings.Repeat("word ", 100) + "the cause"
+	full := &output.ShowFull{Steps: []record.Step{{Step: trajectory.Step{StepID: 1, Source: trajectory.Model, Message: trajectory.Text(said)}}}}
+	for _, all := range []bool{false, true} {
+		var b bytes.Buffer
+		report.AttemptText(&terminal.Printer{Out: &b}, full, all)
+		if strings.Contains(b.String(), said) != all || !strings.Contains(b.String(), "the cause\n") {
+			t.Errorf("all %t:\n%s", all, &b)
+		}
+	}
+}

@@ -49,6 +49,7 @@ func rows(p *terminal.Printer, what string, rows []run.Row) {
 	if cells {
 		t.Head, t.Right = append(t.Head, "cell"), append(t.Right, false)
 	}
+	t.Above = len(t.Head)
 	t.Right = append(t.Right, true, true, true, true, true, true, true)
 	t.Head = append(t.Head, "passed", "of planned", "of measured")
 	if scores {
@@ -56,7 +57,7 @@ func rows(p *terminal.Printer, what string, rows []run.Row) {
 	}
 	others := otherScores(rows)
 	for _, name := range others {
-		t.Head, t.Right = append(t.Head, "mean "+terminal.Short(name, 20)), append(t.Right, true)
+		t.Head, t.Right = append(t.Head, "mean "+terminal.Clean(name)), append(t.Right, true)
 	}
 	if t.Head = append(t.Head, "not measured"); exposed {
 		t.Head = append(t.Head, "exposed")
@@ -71,9 +72,9 @@ func rows(p *terminal.Printer, what string, rows []run.Row) {
 			name = r.Agent
 		}
 		name = named(name, r.Dataset)
-		row := []string{terminal.Short(name, 60)}
+		row := []string{terminal.Clean(name)}
 		if cells {
-			row = append(row, terminal.Short(r.Cell, 60))
+			row = append(row, terminal.Clean(r.Cell))
 		}
 		row = append(row, strconv.Itoa(r.Passed), rate(r.OfPlanned, r.Passed, r.Planned), rate(r.OfMeasured, r.Passed, r.Measured))
 		if scores {
@@ -92,7 +93,7 @@ func rows(p *terminal.Printer, what string, rows []run.Row) {
 		}
 		t.Row(row...)
 	}
-	t.Write(p.Out, p.Color)
+	t.Write(p)
 }
 
 // means are the means of a row's scores by these names.
@@ -191,7 +192,7 @@ func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, all bool) {
 		slices.SortStableFunc(trials, func(p, q *store.TrialState) int { return interest(p) - interest(q) })
 		trials = trials[:maxTrials]
 	}
-	t := terminal.Table{Head: []string{"trial", "task", "cell", "rep", "outcome", "score", "time", "note"}, Right: []bool{3: true, 5: true, 6: true}}
+	t := terminal.Table{Head: []string{"trial", "task", "cell", "rep", "outcome", "score", "time", "note"}, Right: []bool{3: true, 5: true, 6: true}, Below: true}
 	shared := m.SharedNames()
 	for _, tr := range trials {
 		task := tr.Task
@@ -206,10 +207,10 @@ func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, all bool) {
 			took = terminal.Seconds(acc.Result.End.Sub(acc.Result.Start))
 			remark = briefNote(tr, acc)
 		}
-		t.Row(Short(tr.ID, 8), terminal.Short(task, 40), terminal.Short(m.Cells[tr.Cell].Slug, 30), strconv.Itoa(tr.Repetition),
-			terminal.Paint(p.Color, tui.StyleOf(o), string(o)), score, took, terminal.Short(remark, 80))
+		t.Row(Short(tr.ID, 8), terminal.Clean(task), terminal.Clean(m.Cells[tr.Cell].Slug), strconv.Itoa(tr.Repetition),
+			terminal.Paint(p.Color, tui.StyleOf(o), string(o)), score, took, terminal.Clean(remark))
 	}
-	t.Write(p.Out, p.Color)
+	t.Write(p)
 	if n := len(x.Trials) - len(trials); n > 0 {
 		p.Printf("… and %d more; use --all to list them\n", n)
 	}

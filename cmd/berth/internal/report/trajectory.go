@@ -75,7 +75,7 @@ func observed(o *trajectory.Observation, text func(mark, s string)) {
 // and role have not changed, or if all steps have the same.
 func headings(steps []record.Step) func(i int) string {
 	of := func(i int) string {
-		return fmt.Sprintf("stage %s, %s", terminal.Short(steps[i].Stage, 60), steps[i].Role)
+		return fmt.Sprintf("stage %s, %s", terminal.Clean(steps[i].Stage), steps[i].Role)
 	}
 	several := slices.ContainsFunc(steps, func(s record.Step) bool { return s.Stage != steps[0].Stage || s.Role != steps[0].Role })
 	last := ""

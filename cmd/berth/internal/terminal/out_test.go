@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 )
 
@@ -63,7 +65,7 @@ func TestTablesAreAlignedByColumnsOfTheScreen(t *testing.T) {
 	tab.Row(terminal.Paint(true, terminal.Good, "good"), "123", "painted")
 	tab.Row("x", "1", "")
 	var b bytes.Buffer
-	tab.Write(&b, false)
+	tab.Write(&terminal.Printer{Out: &b})
 	want := "name    n  note\n日本    7  wide\n\x1b[32mgood\x1b[0m  123  painted\nx       1\n"
 	if b.String() != want {
 		t.Errorf("got\n%q\nwant\n%q", b.String(), want)
@@ -188,7 +190,7 @@ func TestTextDoesNotSteerTheTerminal(t *testing.T) {
 		p.Printf("%s\t%s\n", terminal.Paint(color, terminal.Bold, "title"), "a\x1b]0;x\x07\r\u202eb")
 		table := terminal.Table{Head: []string{"id"}}
 		table.Row("c\x1b[2J\nd")
-		table.Write(&out, color)
+		table.Write(p)
 		got := regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(out.String(), "")
 		if color == (got == out.String()) {
 			t.Errorf("color %t: colors are in %q", color, &out)
@@ -196,5 +198,54 @@ func TestTextDoesNotSteerTheTerminal(t *testing.T) {
 		if strings.ContainsAny(got, "\x1b\x07\r\u202e") || strings.Count(got, "\n") != 3 || !strings.Contains(got, "title\t") {
 			t.Errorf("color %t: %q", color, got)
 		}
+	}
+}
+
+// The cause of an error stands at its end.
+func TestEndsKeepsTheEnd(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{"short": "short", "image build failed: Dockerfile in DIR: no space left": "image b…no space left", "日本日本日本日本日本日本": "日本日…本日本日本日本"} {
+		if got := terminal.Ends(in, 21); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
+
+// On a terminal no cell is cut and no line is too long; elsewhere a row is one
+// line.
+func TestTablesFitTheTerminalAndCutNothing(t *testing.T) {
+	t.Parallel()
+	const why = "environment: image build failed: Dockerfile in tasks/one: step 3 ended with 127: no such program: gcc"
+	for _, width := range []int{0, 60, 80, 200} {
+		tab := terminal.Table{Head: []string{"task", "of measured", "ended by budget", "note"}, Right: []bool{1: true, 2: true}, Below: true}
+		tab.Row("organization/task-with-a-very-long-name-that-matters", "50.0% (1/2)", "1", why)
+		var b bytes.Buffer
+		tab.Write(&terminal.Printer{Out: &b, Width: width})
+		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+		for _, l := range lines {
+			if width > 0 && ansi.StringWidth(l) > width {
+				t.Errorf("width %d: %q is too long", width, l)
+			}
+		}
+		text := strings.Join(strings.Fields(b.String()), " ")
+		if !strings.Contains(text, why) || !strings.Contains(text, "50.0% (1/2)") || strings.Contains(text, "…") {
+			t.Errorf("width %d: something is cut or torn:\n%s", width, &b)
+		}
+		if one := len(lines) == 2; one != (width == 0 || width == 200) {
+			t.Errorf("width %d: %d lines:\n%s", width, len(lines), &b)
+		}
+	}
+}
+
+func TestTextHangsFromItsLabel(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	p := &terminal.Printer{Out: &b, Width: 30}
+	p.Hang("error     ", "no such program in the image: gcc")
+	p.Width = 0
+	p.Hang("error     ", "no such program in the image: gcc")
+	want := "error     no such program in\n          the image: gcc\nerror     no such program in the image: gcc\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", &b, want)
 	}
 }

@@ -33,6 +33,9 @@ type Printer struct {
 	// Live says that Err is a terminal on which lines can be written again, and
 	// that says how many it has.
 	Live bool
+	// Width is how many columns Out has; 0: it is no terminal, and lines are not
+	// wrapped.
+	Width int
 }
 
 // New is a printer; env is asked for NO_COLOR and TERM.
@@ -46,7 +49,7 @@ func New(stdout, stderr io.Writer, env func(string) (string, bool)) *Printer {
 	color = color && smart
 	return &Printer{
 		Out: &keeper{to: stdout}, Err: stderr, Color: color && Terminal(stdout), ErrColor: color && Terminal(stderr),
-		Live: smart && sized(stderr),
+		Live: smart && columns(stderr) > 0, Width: columns(stdout),
 	}
 }
 
@@ -56,15 +59,18 @@ func Terminal(w io.Writer) bool {
 	return ok && term.IsTerminal(f.Fd())
 }
 
-// sized says whether w is a terminal with room for something: those that
-// programs make (script, containers) often have no size, and show no block.
-func sized(w io.Writer) bool {
+// columns is the width of a terminal with room for something, else 0: those that
+// programs make (script, containers) often have no size.
+func columns(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
-		return false
+		return 0
 	}
 	width, height, err := term.GetSize(f.Fd())
-	return err == nil && width > 0 && height > 0
+	if err != nil || height <= 0 {
+		return 0
+	}
+	return max(width, 0)
 }
 
 // Answer writes v as JSON when that was asked for, and says whether it did.
@@ -242,57 +248,36 @@ func tame(s string) string {
 	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
 }
 
-// Short is Clean, cut to width columns.
+// Short is Clean, cut to width columns. Errors lose their cause this way: Ends is
+// for them.
 func Short(s string, width int) string { return ansi.Truncate(Clean(s), width, "…") }
 
-// Table is columns of text. A cell may be painted; what else it holds does not
-// steer the terminal.
-type Table struct {
-	Head  []string
-	Right []bool // columns that are aligned to the right
-	rows  [][]string
+// Ends is Clean without the middle of what is longer than width columns: the end
+// of an error has its cause.
+func Ends(s string, width int) string {
+	s = Clean(s)
+	over := ansi.StringWidth(s) - width
+	if over <= 0 {
+		return s
+	}
+	begin := width / 3
+	return ansi.Truncate(s, begin, "") + "…" + ansi.TruncateLeft(s, begin+over+1, "")
 }
 
-// Row adds a row.
-func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
+// Wrap breaks a line that is clean already at words, so that it fits into width
+// columns, and indents what follows the first break. Width 0 is no limit.
+func Wrap(s string, width, indent int) string {
+	if width == 0 {
+		return s
+	}
+	const narrow = 20 // columns, also where less is left
+	return strings.ReplaceAll(ansi.Wrap(s, max(width-indent, narrow), ""), "\n", "\n"+strings.Repeat(" ", indent))
+}
 
-// Len is the number of rows.
-func (t *Table) Len() int { return len(t.rows) }
-
-// Write writes the table, with the head in bold on a terminal.
-func (t *Table) Write(w io.Writer, color bool) {
-	widths := make([]int, len(t.Head))
-	for i, h := range t.Head {
-		widths[i] = ansi.StringWidth(h)
-	}
-	for _, r := range t.rows {
-		for i, c := range r {
-			r[i] = steady(c, true)
-			if i < len(widths) {
-				widths[i] = max(widths[i], ansi.StringWidth(r[i]))
-			}
-		}
-	}
-	line := func(cells []string, st Style) {
-		var b strings.Builder
-		for i, c := range cells {
-			if i > 0 {
-				b.WriteString("  ")
-			}
-			pad := strings.Repeat(" ", max(0, widths[i]-ansi.StringWidth(c)))
-			c = Paint(color, st, c)
-			if i < len(t.Right) && t.Right[i] {
-				b.WriteString(pad + c)
-			} else {
-				b.WriteString(c + pad)
-			}
-		}
-		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
-	}
-	line(t.Head, Bold)
-	for _, r := range t.rows {
-		line(r, Plain)
-	}
+// Hang prints a label and a text. On a terminal the text is wrapped at words, and
+// all its lines begin where the first one does.
+func (p *Printer) Hang(label, text string) {
+	p.Printf("%s%s\n", label, Wrap(Clean(text), p.Width, ansi.StringWidth(label)))
 }
 
 // Seconds is a duration for people: 12.4 s, 3m05s, 2h10m.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/run"
@@ -56,7 +55,9 @@ func (b *block) Update(m tea.Msg) (tea.Model, tea.Cmd) {
 		return b, next()
 	case tea.WindowSizeMsg:
 		b.mu.Lock()
-		b.width = m.Width
+		if m.Width > 0 { // some have no size
+			b.width = m.Width
+		}
 		b.mu.Unlock()
 	}
 	return b, nil
@@ -110,7 +111,7 @@ func (b *block) print(lines []string) {
 	width := b.width
 	b.mu.Unlock()
 	for _, line := range lines {
-		b.program.Send(tea.Println(ansi.Wrap(line, width, ""))()) // Program.Println would block after its end
+		b.program.Send(tea.Println(terminal.Wrap(line, width, 4))()) // Program.Println would block after its end
 	}
 }
 

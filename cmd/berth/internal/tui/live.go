@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
@@ -45,10 +47,10 @@ func New(o Options) Watcher {
 	}
 	s := &state{o: o, start: time.Now(), outcomes: map[record.Outcome]int{}, running: map[string]*attempt{}}
 	for _, c := range o.Cells {
-		s.cellWidth = max(s.cellWidth, len(terminal.Short(c, 30)))
+		s.cellWidth = max(s.cellWidth, min(ansi.StringWidth(terminal.Clean(c)), maxCell))
 	}
 	for _, t := range o.Tasks {
-		s.taskWidth = max(s.taskWidth, len(terminal.Short(t, 40)))
+		s.taskWidth = max(s.taskWidth, min(ansi.StringWidth(terminal.Clean(t)), maxTask))
 	}
 	if o.Block {
 		return newBlock(s)
@@ -143,12 +145,22 @@ func (s *state) live(e run.Event) {
 	}
 }
 
+// Columns of names in the block. In lines, which stay, names are whole.
+const maxTask, maxCell = 40, 30
+
+func (s *state) brief(name string, width int) string {
+	if !s.o.Block {
+		return terminal.Clean(name)
+	}
+	return terminal.Short(name, width)
+}
+
 func (s *state) name(e run.Event) string {
 	cell := ""
 	if e.Trial.Cell < len(s.o.Cells) {
-		cell = terminal.Short(s.o.Cells[e.Trial.Cell], 30)
+		cell = s.o.Cells[e.Trial.Cell]
 	}
-	n := fmt.Sprintf("%-*s  %-*s  %d", s.taskWidth, terminal.Short(e.Trial.Task, 40), s.cellWidth, cell, e.Trial.Repetition)
+	n := fmt.Sprintf("%-*s  %-*s  %d", s.taskWidth, s.brief(e.Trial.Task, maxTask), s.cellWidth, s.brief(cell, maxCell), e.Trial.Repetition)
 	if e.Attempt > 1 {
 		n += fmt.Sprintf(" (attempt %d)", e.Attempt)
 	}
@@ -180,7 +192,7 @@ func note(r *record.Result) string {
 		notes = append(notes, string(r.Integrity))
 	}
 	if r.Error != nil {
-		notes = append(notes, terminal.Short(fmt.Sprintf("%s: %s", r.Error.Boundary, r.Error.Message), 100))
+		notes = append(notes, terminal.Ends(fmt.Sprintf("%s: %s", r.Error.Boundary, r.Error.Message), 400))
 	}
 	return strings.Join(notes, ", ")
 }

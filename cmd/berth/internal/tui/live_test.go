@@ -74,3 +74,18 @@ func TestEveryOutcomeHasAStyle(t *testing.T) {
 		}
 	}
 }
+
+// A line stays, so it names what it is about in full and has the cause of an
+// error.
+func TestLinesCutNoNameAndNoCause(t *testing.T) {
+	t.Parallel()
+	task := strings.Repeat("long-", 20) + "name"
+	var b bytes.Buffer
+	w := tui.New(tui.Options{Err: &b, Cells: []string{"oracle"}, Tasks: []string{task}})
+	message := "image build failed: " + strings.Repeat("step ", 200) + "ended with 127: no such program"
+	w.Event(ended(trial(task, 0), record.Result{Outcome: record.EnvironmentError, Error: &record.Error{Boundary: record.ByEnvironment, Message: message}}, 1))
+	w.Close()
+	if !strings.Contains(b.String(), task) || !strings.Contains(b.String(), "image build failed") || !strings.Contains(b.String(), "ended with 127: no such program\n") {
+		t.Errorf("%s", &b)
+	}
+}

@@ -65,7 +65,7 @@ func (c *Cell) identity(datasets ...Dataset) json.RawMessage {
 	}
 	var sets []any
 	for _, d := range datasets {
-		set := omitempty{"label": d.Label, "verify": d.Verify, "lenient": d.Lenient}
+		set := omitempty{"label": d.Label, "verify": d.Verify, "lenient": d.Lenient, "allow_env": d.AllowEnv}
 		if s := d.Success; s != nil {
 			set["success"] = map[string]any{"key": s.Score, "at_least": s.AtLeast}
 		}

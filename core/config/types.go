@@ -137,14 +137,16 @@ type Dataset struct {
 	Label  string `berth:"-"`
 	Format string `berth:"format" required:"true" doc:"Task format of the folder."`
 	// Path is absolute once the experiment is loaded.
-	Path    string    `berth:"path" required:"true" doc:"Folder of tasks, relative to the folder of the experiment."`
-	Include []string  `berth:"include" doc:"Globs of task names to run. Absent: all."`
-	Exclude []string  `berth:"exclude" doc:"Globs of task names to leave out."`
-	Limit   int       `berth:"limit" doc:"Number of tasks to keep, the first ones by name. 0: all."`
-	Sample  int       `berth:"sample" doc:"Number of tasks to draw at random, with seed. 0: all."`
-	Seed    int64     `berth:"seed" doc:"Seed of sample: the same seed draws the same tasks."`
-	Lenient bool      `berth:"lenient" doc:"Unknown keys in the tasks' files are warnings instead of errors."`
-	Verify  task.Mode `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode, instead of the experiment's; snapshot and separate are not implemented yet."`
+	Path    string   `berth:"path" required:"true" doc:"Folder of tasks, relative to the folder of the experiment."`
+	Include []string `berth:"include" doc:"Globs of task names to run. Absent: all."`
+	Exclude []string `berth:"exclude" doc:"Globs of task names to leave out."`
+	Limit   int      `berth:"limit" doc:"Number of tasks to keep, the first ones by name. 0: all."`
+	Sample  int      `berth:"sample" doc:"Number of tasks to draw at random, with seed. 0: all."`
+	Seed    int64    `berth:"seed" doc:"Seed of sample: the same seed draws the same tasks."`
+	Lenient bool     `berth:"lenient" doc:"Unknown keys in the tasks' files are warnings instead of errors."`
+	// AllowEnv are patterns as of path.Match.
+	AllowEnv []string  `berth:"allow_env" doc:"Host variables that the tasks may read, such as [\"EVAL_*\"]; as with --allow-env."`
+	Verify   task.Mode `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode, instead of the experiment's; snapshot and separate are not implemented yet."`
 	// Success replaces the rule of the tasks; nil keeps it.
 	Success *task.Success `berth:"-"`
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
@@ -145,8 +144,9 @@ func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *
 // task asks whether a cell can run a task.
 func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) error {
 	c, n, t := a.plan.Experiment.Cells[cell], a.plan.needs[cell], a.plan.Tasks[place].Task
+	o := task.Options{AllowEnv: a.plan.Tasks[place].AllowEnv, LookupEnv: a.in.Options.LookupEnv}
 	known := feasible.Known{Agent: n.Agent, User: n.User, Verifiers: n.Verifiers, Gateway: a.in.Gateway}
-	refused := feasible.Unsupported(t, tc, known)
+	refused := append(feasible.HostVars(t, o), feasible.Unsupported(t, tc, known)...)
 	if len(refused) == 0 && n.Agent != nil {
 		report, err := a.environment(ctx, c, tc, t, *n.Agent)
 		if err != nil {
@@ -199,31 +199,6 @@ func (a *asker) environment(ctx context.Context, c *config.Cell, tc cell.Cell, t
 	return r, nil
 }
 
-// missing lists host variables that are not set.
-func (m *maker) missing() {
-	lookup := m.in.Options.LookupEnv
-	if lookup == nil {
-		lookup = func(string) (string, bool) { return "", false }
-	}
-	for i := range m.plan.Tasks {
-		t := m.plan.Tasks[i].Task
-		if t == nil {
-			continue
-		}
-		for _, name := range needed(t) {
-			if _, ok := lookup(name); ok {
-				continue
-			}
-			at := slices.IndexFunc(m.plan.Missing, func(x Missing) bool { return x.Kind == MissingVariable && x.Name == name })
-			if at < 0 {
-				at = len(m.plan.Missing)
-				m.plan.Missing = append(m.plan.Missing, Missing{Kind: MissingVariable, Name: name})
-			}
-			m.plan.Missing[at].For = union(m.plan.Missing[at].For, []string{"task " + t.Name})
-		}
-	}
-}
-
 // secrets checks the secrets of every cell, and of the verifiers that its tasks
 // use.
 func (m *maker) secrets() {
@@ -244,27 +219,4 @@ func (m *maker) secrets() {
 			}
 		}
 	}
-}
-
-// needed returns the host variables that a task asks for and that have no
-// default.
-func needed(t *task.Task) []string {
-	envs := []task.Env{t.Environment.Env}
-	for i := range t.Stages {
-		s := &t.Stages[i]
-		envs = append(envs, s.Agent.Env, s.Verify.Env)
-	}
-	for i := range t.MCPServers {
-		envs = append(envs, t.MCPServers[i].Env, t.MCPServers[i].Headers)
-	}
-	var names []string
-	for _, e := range envs {
-		for _, v := range e {
-			if v.Host != "" && v.Default == nil {
-				names = append(names, v.Host)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }

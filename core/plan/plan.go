@@ -51,6 +51,8 @@ type Task struct {
 	Dataset string
 	Path    string // relative to the dataset
 	Name    string
+	// AllowEnv are the patterns of the host variables that the task may read.
+	AllowEnv []string
 	// Task is nil when the task is invalid; Problems then say why.
 	Task     *task.Task
 	Problems []task.Problem
@@ -82,15 +84,14 @@ type MissingKind string
 
 // The kinds of missing things.
 const (
-	MissingVariable MissingKind = "host_variable"
-	MissingPlugin   MissingKind = "plugin"
+	MissingPlugin MissingKind = "plugin"
 )
 
 // Missing is something that the run needs and this machine does not have.
 type Missing struct {
 	Kind MissingKind `json:"kind"`
 	Name string      `json:"name"`
-	// For lists what needs it: cells, or a task.
+	// For lists the cells that need it.
 	For []string `json:"for,omitempty"`
 	Why string   `json:"why,omitempty"`
 }
@@ -157,7 +158,6 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 	m.later()
 	m.identities()
 	m.trials()
-	m.missing()
 	m.secrets()
 	if len(p.Trials) > 0 && !p.runnable() {
 		m.problems.add(Problem{Severity: config.Error, Summary: "no trial can be run", Detail: "Every task is invalid. The warnings say why; `berth task check DIR` lists all that is wrong."})

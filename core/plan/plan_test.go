@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -276,16 +275,52 @@ func TestRefusalsAreByNameAndOnce(t *testing.T) {
 	}
 }
 
-func TestMissingPluginsAndVariablesAreNamed(t *testing.T) {
+func TestMissingPluginsAreNamed(t *testing.T) {
 	t.Parallel()
-	dir := folder(t, map[string]string{"one": "env API"})
-	p := plans(t, load(t, dir, two), &plugins{missing: "second"})
-	var got []string
-	for _, m := range p.Missing {
-		got = append(got, string(m.Kind)+" "+m.Name)
+	p := plans(t, load(t, folder(t, map[string]string{"one": ""}), two), &plugins{missing: "second"})
+	if len(p.Missing) != 1 || p.Missing[0].Name != `agent "second"` || !p.Blocked() {
+		t.Errorf("missing %+v", p.Missing)
 	}
-	if want := []string{"host_variable API", `plugin agent "second"`}; !slices.Equal(got, want) || !p.Blocked() {
-		t.Errorf("missing %q, want %q", got, want)
+}
+
+func TestHostVariablesThatAreNotGivenRefuseATask(t *testing.T) {
+	t.Parallel()
+	lookup := func(name string) (string, bool) { return "v", name != "UNSET" }
+	for _, tt := range []struct {
+		variable string
+		flag     []string
+		dataset  []string
+		want     string // in the refusal; empty: none
+	}{
+		{"API", nil, nil, "API is not let through: allow it with --allow-env API, or with allow_env in the dataset."},
+		{"API", []string{"API"}, nil, ""},
+		{"API_KEY", nil, []string{"OTHER", "API_*"}, ""},
+		{"API", nil, []string{"API_*"}, "API is not let through"},
+		{"UNSET", nil, []string{"*"}, "UNSET is not set."},
+	} {
+		e := load(t, folder(t, map[string]string{"one": "env " + tt.variable, "two": ""}), two)
+		for i := range e.Cells {
+			e.Cells[i].Datasets[0].AllowEnv = tt.dataset
+		}
+		p, err := plan.Make(t.Context(), plan.Input{
+			Experiment: e, Formats: []task.Format{format{}}, Plugins: &plugins{}, Gateway: true,
+			Options: task.Options{AllowEnv: tt.flag, LookupEnv: lookup},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.want == "" {
+			if p.Blocked() {
+				t.Errorf("%+v: %+v", tt, p.Problems)
+			}
+			continue
+		}
+		if len(p.Problems) != 1 || !p.Problems[0].Refusal || !strings.Contains(p.Problems[0].Detail, tt.want) || p.Tasks[0].Task == nil || !p.Blocked() {
+			t.Errorf("%+v: %+v", tt, p.Problems)
+		}
+		if p.SkipRefused(); p.Blocked() {
+			t.Errorf("%+v: the other task cannot be run", tt)
+		}
 	}
 }
 

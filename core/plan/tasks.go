@@ -18,7 +18,7 @@ func (m *maker) tasks(ctx context.Context) error {
 	sources := map[string]string{} // label to everything that decides which tasks it has
 	for i := range m.plan.Experiment.Cells {
 		for _, d := range m.plan.Experiment.Cells[i].Datasets {
-			source, err := json.Marshal([]any{d.Format, d.Path, d.Include, d.Exclude, d.Limit, d.Sample, d.Seed, d.Lenient})
+			source, err := json.Marshal([]any{d.Format, d.Path, d.Include, d.Exclude, d.Limit, d.Sample, d.Seed, d.Lenient, d.AllowEnv})
 			if err != nil {
 				return err
 			}
@@ -44,7 +44,7 @@ func (m *maker) load(ctx context.Context, d config.Dataset) error {
 		return fmt.Errorf("dataset %q: no task format %q: choose from %s", d.Label, d.Format, formatNames(m.in.Formats))
 	}
 	o := m.in.Options
-	o.Lenient = o.Lenient || d.Lenient
+	o.Lenient, o.AllowEnv = o.Lenient || d.Lenient, slices.Concat(o.AllowEnv, d.AllowEnv)
 	listing, err := task.List(ctx, m.in.Formats[at], d.Path, task.ListOptions{Options: o, Include: d.Include, Exclude: d.Exclude})
 	if err != nil {
 		return fmt.Errorf("dataset %q: %w", d.Label, err)
@@ -64,7 +64,7 @@ func (m *maker) load(ctx context.Context, d config.Dataset) error {
 	}
 	for i := range items {
 		it := &items[i]
-		t := Task{Dataset: d.Label, Path: it.Path, Name: it.Name(), Task: it.Task, Problems: it.Problems}
+		t := Task{Dataset: d.Label, Path: it.Path, Name: it.Name(), AllowEnv: o.AllowEnv, Task: it.Task, Problems: it.Problems}
 		m.datasets[d.Label] = append(m.datasets[d.Label], len(m.plan.Tasks))
 		m.plan.Tasks = append(m.plan.Tasks, t)
 		if it.Task == nil {

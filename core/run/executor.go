@@ -48,7 +48,7 @@ func (s *Spec) executor(place *node.Place, served *gateway.Gateway) (*here, erro
 	if served != nil {
 		h.models = served
 	}
-	h.guard = &guard{again: reader(s.Formats, task.Options{AllowEnv: header.AllowEnv, LookupEnv: s.LookupEnv})}
+	h.guard = &guard{again: reader(s.Formats)}
 	var accept func(drift string) error
 	if s.AcceptDrift {
 		accept = s.Store.Accept
@@ -84,11 +84,12 @@ func (h *here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 	if h.place.Disk != "" {
 		disk = filepath.Join(h.place.Disk, number)
 	}
+	env := task.Options{AllowEnv: t.AllowEnv, LookupEnv: h.LookupEnv}
 	return trial.Run(ctx, trial.Input{
 		Run: h.run, Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
 		Host: h.hostname, Berth: h.Berth, Task: t.Task, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],
 		Record: j.Attempt, Runtime: runtime, Disk: disk, Sandboxd: h.sandboxd, Plugins: trial.PluginsOf(h.Host), Checker: h.Plan.Checker, Gateway: h.models,
-		LookupEnv: h.LookupEnv, Live: j.Live, Drift: h.drift,
+		LookupEnv: env.Lookup, Live: j.Live, Drift: h.drift,
 	})
 }
 

@@ -61,14 +61,14 @@ func looks(dir string) (string, error) {
 
 // reader returns a function that loads a task again with the format that made
 // it.
-func reader(formats []task.Format, o task.Options) func(context.Context, *plan.Task) (string, error) {
+func reader(formats []task.Format) func(context.Context, *plan.Task) (string, error) {
 	return func(ctx context.Context, t *plan.Task) (string, error) {
 		for _, f := range formats {
 			if f.Name() != t.Task.Format && len(formats) > 1 {
 				continue
 			}
-			o.Lenient = true // the task was accepted before; only its content matters
-			now, ps, err := f.Load(ctx, t.Task.Dir, o)
+			// The task was accepted before; only its content matters.
+			now, ps, err := f.Load(ctx, t.Task.Dir, task.Options{Lenient: true, AllowEnv: t.AllowEnv})
 			switch {
 			case err != nil:
 				return "", err

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -44,15 +45,29 @@ type SampleFile struct {
 type Options struct {
 	// Lenient turns unknown keys into warnings.
 	Lenient bool
-	// AllowEnv are the host variables that the task's files may ask for.
+	// AllowEnv are patterns, as of path.Match, of the host variables that the
+	// task's files may ask for.
 	AllowEnv []string
-	// LookupEnv reads a host variable and reports whether it is set. It is
-	// called only for names in AllowEnv. Nil means that none is set.
+	// LookupEnv reads a host variable and reports whether it is set. Lookup
+	// calls it only for names that AllowEnv allows. Nil means that none is set.
 	LookupEnv func(string) (string, bool)
 }
 
 // EnvAllowed says whether the task's files may ask for the host variable.
-func (o *Options) EnvAllowed(name string) bool { return slices.Contains(o.AllowEnv, name) }
+func (o *Options) EnvAllowed(name string) bool {
+	return slices.ContainsFunc(o.AllowEnv, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok && err == nil
+	})
+}
+
+// Lookup reads a host variable that is allowed. Any other one is not set.
+func (o *Options) Lookup(name string) (string, bool) {
+	if o.LookupEnv == nil || !o.EnvAllowed(name) {
+		return "", false
+	}
+	return o.LookupEnv(name)
+}
 
 // Severity is how bad a problem is.
 type Severity string

@@ -1,6 +1,9 @@
 package task
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Feature is something that a task can ask for and that not every environment
 // or version of the core offers.
@@ -21,6 +24,8 @@ const (
 	FeatureMCP         Feature = "mcp"    // tool servers for the agent
 	FeatureSkills      Feature = "skills" // skill folders for the agent
 	FeaturePrior       Feature = "prior"  // a trajectory to continue from
+
+	FeatureHostVariables Feature = "host variables" // that have no default
 )
 
 // Need is one feature that a task asks for.
@@ -40,6 +45,9 @@ func (t *Task) Needs() []Need {
 		ns = append(ns, Need{f, stage, fmt.Sprintf(format, args...)})
 	}
 	t.environmentNeeds(add)
+	if names := t.HostVars(); len(names) > 0 {
+		add(FeatureHostVariables, "", "%s", strings.Join(names, ", "))
+	}
 	if len(t.Stages) > 1 {
 		add(FeatureStages, "", "%d stages", len(t.Stages))
 	}

@@ -49,10 +49,10 @@ func (v *Value) resolve(lookup func(string) (string, bool)) (string, error) {
 	}
 }
 
-// hosts adds the names of the host variables in v.
+// hosts sets the names of the host variables in v, to true if v has no default.
 func (v *Value) hosts(names map[string]bool) {
 	if v.Host != "" {
-		names[v.Host] = true
+		names[v.Host] = names[v.Host] || v.Default == nil
 	}
 	for i := range v.Parts {
 		v.Parts[i].hosts(names)
@@ -93,6 +93,44 @@ func (e Env) HostVars() []string {
 	for _, v := range e {
 		v.hosts(names)
 	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Envs are all variables and headers of t.
+func (t *Task) Envs() []Env {
+	es := []Env{t.Environment.Env}
+	for i := range t.Environment.Sidecars {
+		es = append(es, t.Environment.Sidecars[i].Env)
+	}
+	for i := range t.Services {
+		es = append(es, t.Services[i].Command.Env)
+	}
+	for i := range t.MCPServers {
+		es = append(es, t.MCPServers[i].Env, t.MCPServers[i].Headers)
+	}
+	for i := range t.Stages {
+		s := &t.Stages[i]
+		es = append(es, s.Agent.Env, s.Verify.Env)
+		if s.Reference != nil {
+			es = append(es, s.Reference.Env)
+		}
+		for _, c := range slices.Concat(s.Setup, s.Hooks) {
+			es = append(es, c.Env)
+		}
+	}
+	return es
+}
+
+// HostVars returns the names of the host variables that t cannot do without,
+// sorted: it asks for them and gives no default.
+func (t *Task) HostVars() []string {
+	names := map[string]bool{}
+	for _, e := range t.Envs() {
+		for _, v := range e {
+			v.hosts(names)
+		}
+	}
+	maps.DeleteFunc(names, func(_ string, needed bool) bool { return !needed })
 	return slices.Sorted(maps.Keys(names))
 }
 

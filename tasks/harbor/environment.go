@@ -150,26 +150,11 @@ func (d *decoder) value(path, text string) task.Value {
 		d.bad(path, "Malformed template", "%q does not name a host variable.", text)
 		return task.Value{}
 	}
-	if !d.options.EnvAllowed(name) {
-		if def != nil {
-			d.warn(path, "Host variable is not let through", "The default of %s is used. Allow it with --allow-env %s.", name, name)
-			return task.Value{Text: *def}
-		}
-		d.bad(path, "Host variable is not let through", "%s asks for %s of this host. Allow it with --allow-env %s.", path, name, name)
-		return task.Value{}
-	}
-	if def == nil && !d.isSet(name) {
-		d.bad(path, "Host variable is not set", "%s asks for %s of this host. Set it.", path, name)
+	if def != nil && !d.options.EnvAllowed(name) {
+		d.warn(path, "Host variable is not let through", "The default of %s is used. Allow it with --allow-env %s.", name, name)
+		return task.Value{Text: *def}
 	}
 	return task.Value{Host: name, Default: def}
-}
-
-func (d *decoder) isSet(name string) bool {
-	if d.options.LookupEnv == nil {
-		return false
-	}
-	_, ok := d.options.LookupEnv(name)
-	return ok
 }
 
 func (d *decoder) server(t *table, before []task.MCPServer) task.MCPServer {

@@ -120,7 +120,7 @@ func TestFormatKeepsItsPromises(t *testing.T) {
 			minimal().with("instruction.md", "").write(t),
 			minimal().with("tests/test.sh", "").write(t),
 			minimal().with("environment/Dockerfile", "").write(t),
-			configured("[environment.env]\nA = \"${HOME}\"\n").write(t),
+			configured("[environment.env]\nA = \"${1HOME}\"\n").write(t),
 		},
 	})
 }

@@ -219,7 +219,7 @@ func TestHostVariables(t *testing.T) {
 	o := task.Options{AllowEnv: []string{"SET", "UNSET", "TOKEN"}, LookupEnv: lookup}
 	for _, tt := range []struct {
 		name, value string
-		want        string // resolved; empty means that it is refused
+		want        string // resolved; empty means that the task or the value is refused
 	}{
 		{"a literal", "abc", "abc"},
 		{"a dollar", "a$b", "a$b"},
@@ -235,15 +235,29 @@ func TestHostVariables(t *testing.T) {
 	} {
 		got, problems := configured("[environment.env]\nA = '"+tt.value+"'").load(t, o)
 		if got == nil {
-			if tt.want != "" || problems[0].Key != "environment.env.A" || problems[0].Line != 2 {
+			if tt.name != "a name that is none" || problems[0].Key != "environment.env.A" || problems[0].Line != 2 {
 				t.Errorf("%s: refused: %v; want %q", tt.name, problems, tt.want)
 			}
 			continue
 		}
-		env, err := got.Environment.Env.Resolve(lookup)
-		if want := strings.TrimPrefix(tt.want, "empty"); err != nil || tt.want == "" || env["A"] != want {
+		env, err := got.Environment.Env.Resolve(o.Lookup)
+		if want := strings.TrimPrefix(tt.want, "empty"); (err != nil) != (tt.want == "") || env["A"] != want {
 			t.Errorf("%s: got %q, %v; want %q", tt.name, env["A"], err, tt.want)
 		}
+	}
+}
+
+func TestATaskThatNeedsHostVariablesIsValid(t *testing.T) {
+	t.Parallel()
+	toml := "[verifier.env]\nKEY = '${KEY}'\n[environment.env]\nA = '${OTHER:-x}'\n" +
+		"[[environment.mcp_servers]]\nname = \"a\"\nurl = \"http://x\"\nheaders = {Authorization = \"Bearer ${TOKEN}\"}"
+	got, problems := configured(toml).load(t, task.Options{})
+	if got == nil {
+		t.Fatalf("refused: %v", problems)
+	}
+	needs := got.Needs()
+	if len(needs) != 2 || needs[0] != (task.Need{Feature: task.FeatureHostVariables, Detail: "KEY, TOKEN"}) {
+		t.Errorf("needs %+v", needs)
 	}
 }
 

@@ -50,7 +50,7 @@ task is invalid.`,
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&format, "format", "", "task `FORMAT` (default: detected from the files)")
-	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks use this `VARIABLE` of the host; may be repeated")
+	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks use this `VARIABLE` of the host, or those like EVAL_*; may be repeated")
 	fs.BoolVar(&f.Lenient, "lenient", false, "treat unknown keys in tasks as warnings")
 	return cmd
 }

@@ -46,7 +46,7 @@ func (f *Flags) Register(cmd *cobra.Command) {
 	fs.StringArrayVar(&f.Vars, "var", nil, "set a variable of the experiment, `NAME=VALUE`; may be repeated")
 	fs.StringArrayVar(&f.VarFiles, "var-file", nil, "read variables from a `FILE`; may be repeated")
 	fs.StringArrayVar(&f.AllowRead, "allow-read", nil, "let functions of the experiment also read files below `DIR`; may be repeated")
-	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks use this `VARIABLE` of the host; may be repeated")
+	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks use this `VARIABLE` of the host, or those like EVAL_*; may be repeated")
 	fs.BoolVar(&f.SkipRefused, "skip-refused", false, "skip tasks that a cell cannot run, and count them as not_run")
 	fs.BoolVar(&f.Lenient, "lenient", false, "treat unknown keys in tasks as warnings")
 }
@@ -199,10 +199,7 @@ func (l *Loaded) Complain(to *terminal.Printer) error {
 }
 
 func missingText(m plan.Missing) string {
-	s := fmt.Sprintf("%s %s", strings.ReplaceAll(string(m.Kind), "_", " "), m.Name)
-	if m.Kind == plan.MissingPlugin {
-		s = m.Name
-	}
+	s := m.Name
 	if m.Why != "" {
 		s += ": " + m.Why
 	}

@@ -26,7 +26,7 @@ type Config struct {
 	MaxTokens       int64         `berth:"max_tokens" default:"0" doc:"Bound of one reply, in tokens; 0 leaves it to the provider, or is 16384 where the provider wants a number."`
 }
 
-// Bounds of the configuration.
+// Limits of the configuration.
 const (
 	minOutput = 1000
 	maxOutput = 1 << 20

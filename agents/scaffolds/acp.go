@@ -27,7 +27,7 @@ type ACP struct {
 	Permissions map[string]string `berth:"permissions" doc:"Answers to requests for permission, by the kind of the call: allow or reject. Kinds are read, edit, delete, move, search, execute, think, fetch, switch_mode and other; \"default\" applies to kinds that are not listed, and is allow unless set."`
 }
 
-// kinds are those of calls, in the protocol.
+// kinds are the kinds of tool calls in the protocol.
 var kinds = []string{"default", "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
 
 // Validate implements config.Validator.
@@ -45,7 +45,7 @@ func (c *ACP) Validate() (ps []config.Problem) {
 	return ps
 }
 
-// speaker is the plugin of agents that speak the protocol.
+// speaker returns the plugin of agents that speak the protocol.
 func speaker() plugins.Plugin {
 	return plugins.Agent(plugins.Info{
 		Name: "acp", Version: version, Env: []string{bundle.EnvDir},

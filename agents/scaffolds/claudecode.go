@@ -38,17 +38,17 @@ func startClaudeCode(r *cli.Run) (cli.Start, error) {
 		Stdin: r.Message, Files: r.SkillLinks("claude/skills"),
 		Env: map[string]string{
 			"CLAUDE_CONFIG_DIR": cli.Home + "/claude", "ANTHROPIC_BASE_URL": r.URL, "ANTHROPIC_API_KEY": r.Model.Token,
-			"ANTHROPIC_DEFAULT_HAIKU_MODEL": r.Model.Name, "CLAUDE_CODE_SUBAGENT_MODEL": r.Model.Name, // one model, whatever it is for
+			"ANTHROPIC_DEFAULT_HAIKU_MODEL": r.Model.Name, "CLAUDE_CODE_SUBAGENT_MODEL": r.Model.Name, // the same model for every purpose
 			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1",
-			"ANTHROPIC_AUTH_TOKEN": "", "CLAUDE_CODE_OAUTH_TOKEN": "", "CLAUDE_CODE_USE_BEDROCK": "", "CLAUDE_CODE_USE_VERTEX": "", "ANTHROPIC_CUSTOM_HEADERS": "", // the image's
-			"IS_SANDBOX":              "1",       // it runs as root, too
-			"CLAUDE_CODE_MAX_RETRIES": "2",       // the gateway tries again, and knows when
-			"API_TIMEOUT_MS":          "3600000", // the deadline of the turn is the core's
+			"ANTHROPIC_AUTH_TOKEN": "", "CLAUDE_CODE_OAUTH_TOKEN": "", "CLAUDE_CODE_USE_BEDROCK": "", "CLAUDE_CODE_USE_VERTEX": "", "ANTHROPIC_CUSTOM_HEADERS": "", // clears those of the image
+			"IS_SANDBOX":              "1",       // allows running as root
+			"CLAUDE_CODE_MAX_RETRIES": "2",       // the gateway retries, and knows when to
+			"API_TIMEOUT_MS":          "3600000", // the core enforces the deadline of the turn
 		},
 	}
 	start.Options(
 		"--model", r.Model.Name, "--resume", r.Session, "--effort", s.ReasoningEffort, "--max-turns", r.MaxTurns(),
-		"--append-system-prompt-file", start.Text("claude/system.md", s.SystemPrompt), // an argument ends at 128 KiB
+		"--append-system-prompt-file", start.Text("claude/system.md", s.SystemPrompt), // an argument may have at most 128 KiB
 		"--tools", strings.Join(s.AllowedTools, ","), "--disallowedTools", strings.Join(s.DeniedTools, ","),
 	)
 	if len(r.Servers) > 0 {
@@ -56,10 +56,10 @@ func startClaudeCode(r *cli.Run) (cli.Start, error) {
 		start.Argv = append(start.Argv, "--strict-mcp-config", "--mcp-config", servers)
 	}
 	if r.Shell != "" {
-		start.Env["SHELL"] = r.Shell // it wants bash or zsh, and looks for them here
+		start.Env["SHELL"] = r.Shell // it needs bash or zsh, and looks for it in this variable
 	}
-	// What settings in the working folder say of variables goes before its
-	// environment, and what is said here before both.
+	// Variables in the settings of the working folder override the environment.
+	// These settings override both.
 	env := map[string]string{"NO_PROXY": r.Direct, "no_proxy": r.Direct}
 	maps.Copy(env, start.Env)
 	maps.Copy(env, s.Env)
@@ -88,7 +88,7 @@ func (e *claudeEvents) End(x cli.Exit) (agent.Yield, error) {
 		end.Refused = "the model refused"
 	}
 	if r.Terminal == "api_error" && r.Status == nil {
-		end.Status = new(int) // nobody answered
+		end.Status = new(int) // there was no answer
 	}
 	if r.IsError || end.Status != nil {
 		end.Wrong = cmp.Or(strings.Join(r.Errors, "; "), r.Text, unsaid)

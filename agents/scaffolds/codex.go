@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// rustArch is this machine, as the names of Codex's programs have it.
+// rustArch is this machine in the names of Codex's programs.
 var rustArch = map[string]string{"x64": "x86_64", "arm64": "aarch64"}[npmArch] + "-unknown-linux-musl"
 
 func codex() cli.Scaffold {
@@ -49,7 +49,8 @@ func startCodex(r *cli.Run) (cli.Start, error) {
 	return start, err
 }
 
-// codexConfig is config.toml. A JSON text is a text of TOML, too.
+// codexConfig returns config.toml. It writes texts as JSON, because a JSON text
+// is also a TOML text.
 func codexConfig(r *cli.Run) (string, error) {
 	var b strings.Builder
 	set := func(key, value string) { fmt.Fprintf(&b, "%s = %s\n", key, quote(value)) }
@@ -66,7 +67,7 @@ func codexConfig(r *cli.Run) (string, error) {
 	set("base_url", r.URL+"/v1")
 	set("env_key", "BERTH_MODEL_TOKEN")
 	set("wire_api", "responses")
-	// The gateway tries again, and knows when; until then it says nothing.
+	// The gateway retries, and knows when to. It sends nothing until then.
 	b.WriteString("request_max_retries = 1\nstream_max_retries = 1\nstream_idle_timeout_ms = 3600000\n")
 	for _, s := range r.Servers {
 		fmt.Fprintf(&b, "[mcp_servers.%s]\n", quote(s.Name))
@@ -89,7 +90,7 @@ func codexConfig(r *cli.Run) (string, error) {
 	return b.String(), nil
 }
 
-// codexEvents reads what `codex exec --json` prints.
+// codexEvents reads the output of `codex exec --json`.
 type codexEvents struct {
 	book *cli.Transcript
 	end  cli.Ending
@@ -110,7 +111,7 @@ type codexEvent struct {
 	} `json:"error"`
 }
 
-// codexItem is a message, or a call with its result.
+// codexItem is a message or a call with its result.
 type codexItem struct {
 	ID        string          `json:"id"`
 	Type      string          `json:"type"`
@@ -159,7 +160,8 @@ func (e *codexEvents) Line(line []byte) {
 	}
 }
 
-// call begins a call. It says so at its start, some at their end only.
+// call begins a call. Some calls are reported when they start, others only when
+// they end.
 func (e *codexEvents) call(i *codexItem) {
 	name, args := "", any(nil)
 	switch i.Type {

@@ -11,11 +11,11 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
-// npmArch is this machine's processor, as npm's packages call it.
+// npmArch is this machine's processor in the names of npm packages.
 var npmArch = map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 
-// node adds what a CLI for Node.js needs: the runtime, which npm has as a
-// package, the libraries of C and C++, and a shell for images without one.
+// node adds what a CLI for Node.js needs: the runtime, which is an npm package,
+// the libraries of C and C++, and a shell for images without one.
 func node(r bundle.Recipe) bundle.Recipe {
 	runtime := "node-linux-" + npmArch
 	r.NPM = append(r.NPM, runtime+"@24.21.0")
@@ -27,7 +27,7 @@ func node(r bundle.Recipe) bundle.Recipe {
 	return r
 }
 
-// python adds what a program of PyPI needs: Debian's Python with its libraries,
+// python adds what a PyPI program needs: Debian's Python with its libraries,
 // and a shell for images without one.
 func python(r bundle.Recipe) bundle.Recipe {
 	r.Debian = append(
@@ -40,7 +40,7 @@ func python(r bundle.Recipe) bundle.Recipe {
 	return r
 }
 
-// quote is a text as JSON has it, and TOML.
+// quote returns a text in quotes that are valid in JSON and TOML.
 func quote(s string) string {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -57,7 +57,7 @@ func quotes(list []string) string {
 	return strings.Join(out, ", ")
 }
 
-// What is said of an end.
+// Messages about how a turn ended.
 const (
 	midway   = "it ended in the middle of a turn"
 	noResult = "it ended without a result"
@@ -78,8 +78,8 @@ func given(m map[string]any) map[string]any {
 	return m
 }
 
-// mcpServers returns servers in the form that most CLIs share; remote is the
-// CLI's word for a server that speaks streamable HTTP.
+// mcpServers returns servers in the form that most CLIs share. remote is the
+// CLI's name for a server that speaks streamable HTTP.
 func mcpServers(list []agent.Server, remote string) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for _, s := range list {

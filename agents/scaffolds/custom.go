@@ -58,7 +58,8 @@ type customEvent struct {
 	Output    []string          `berth:"output" doc:"Paths of the token counts of the response."`
 }
 
-// problems are those of a declaration; version is that of the settings.
+// problems returns the problems of a declaration. version is the version in the
+// settings.
 func (d *declaration) problems(version string) (ps []config.Problem) {
 	if d.Bundle != "" {
 		if _, v, err := bundle.Parse(d.Bundle); err != nil || v == "" {
@@ -76,9 +77,9 @@ func (d *declaration) problems(version string) (ps []config.Problem) {
 	return ps
 }
 
-// scaffold is what all declared programs have in common. texts are those that
-// are filled, beside the declaration's own: a setting that stands in one of them
-// is one that the program has something for.
+// scaffold returns the part that all declared programs share. texts are the
+// texts with placeholders in addition to those of the declaration. If one
+// contains the placeholder of a setting, the program supports that setting.
 func (d *declaration) scaffold(name string, texts ...string) cli.Scaffold {
 	s := cli.Scaffold{Name: name, Version: version, Logs: d.Logs, ModelName: "model"}
 	if len(d.Command) == 0 {
@@ -105,7 +106,7 @@ func (d *declaration) scaffold(name string, texts ...string) cli.Scaffold {
 	return s
 }
 
-// filler puts what a run has in the place of the words for it.
+// filler replaces placeholders with the values of a run.
 func filler(r *cli.Run, message string) func(string) string {
 	return strings.NewReplacer(
 		"{model}", r.Model.Name, "{url}", r.URL, "{token}", r.Model.Token, "{message}", message, "{session}", r.Session, "{home}", cli.Home, "{bundle}", cli.Bundle,
@@ -123,7 +124,7 @@ func (d *declaration) start(r *cli.Run, command []string, env map[string]string,
 	for k, v := range env {
 		start.Env[k] = fill(v)
 	}
-	r.Settings.Env = nil // they are in, filled
+	r.Settings.Env = nil // they are already added, with placeholders filled
 	for _, path := range slices.Sorted(maps.Keys(d.Files)) {
 		start.Files = append(start.Files, cli.File{Path: path, Data: fill(d.Files[path].Text)})
 	}
@@ -142,7 +143,7 @@ func (c *Custom) Validate() (ps []config.Problem) {
 	return ps
 }
 
-// custom is the plugin whose CLI the experiment declares.
+// custom returns the plugin whose CLI the experiment declares.
 func custom() plugins.Plugin {
 	return plugins.Agent(plugins.Info{
 		Name: "cli", Version: version, Env: []string{bundle.EnvDir},
@@ -183,11 +184,11 @@ func (c *Custom) start(r *cli.Run) (cli.Start, error) {
 	return start, nil
 }
 
-// customEvents reads what the experiment says how to read.
+// customEvents reads the output in the way that the experiment declares.
 type customEvents struct {
 	c     *Custom
 	book  *cli.Transcript
-	lines []string // of standard output, as it is
+	lines []string // of standard output, unchanged
 	end   cli.Ending
 }
 
@@ -219,7 +220,7 @@ func (e *customEvents) Line(line []byte) {
 	}
 }
 
-// maxLines is how many lines of a text are the message, the last ones.
+// maxLines is how many lines at the end of a text become the message.
 const maxLines = 2000
 
 func (e *customEvents) read(v *customEvent, id string, at any) {
@@ -253,7 +254,7 @@ func (e *customEvents) End(x cli.Exit) (agent.Yield, error) {
 	return e.book.Judge(x, e.end)
 }
 
-// at is the value at a path, or nil.
+// at returns the value at a path, or nil.
 func at(v any, path string) any {
 	if path == "" {
 		return nil
@@ -275,7 +276,7 @@ func at(v any, path string) any {
 	return v
 }
 
-// textAt is a value as text: a text as it is, anything else as JSON.
+// textAt returns a value as text: a text unchanged, any other value as JSON.
 func textAt(v any, path string) string {
 	switch is := at(v, path).(type) {
 	case nil:
@@ -303,7 +304,7 @@ func rawAt(v any, path string) json.RawMessage {
 	return b
 }
 
-// total adds the numbers at paths; nil when there is none.
+// total adds the numbers at paths. It is nil if there are none.
 func total(v any, paths []string) (sum *int64) {
 	for _, p := range paths {
 		if n, ok := at(v, p).(float64); ok {
@@ -316,7 +317,7 @@ func total(v any, paths []string) (sum *int64) {
 	return sum
 }
 
-// fits says whether values stand where they should.
+// fits reports whether v has the wanted values at their paths.
 func fits(v any, want map[string]string) bool {
 	for path, value := range want {
 		is := textAt(v, path)

@@ -42,7 +42,7 @@ func startGemini(r *cli.Run) (cli.Start, error) {
 	start.JSON("gemini/.gemini/settings.json", given(map[string]any{
 		"security": map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"}},
 		"privacy":  map[string]any{"usageStatisticsEnabled": false},
-		// The gateway tries again, and knows when.
+		// The gateway retries, and knows when to.
 		"general":    map[string]any{"maxAttempts": 2, "enableAutoUpdate": false, "enableAutoUpdateNotification": false},
 		"model":      given(map[string]any{"maxSessionTurns": s.MaxTurns}),
 		"tools":      given(map[string]any{"core": s.AllowedTools, "exclude": s.DeniedTools}),
@@ -51,7 +51,7 @@ func startGemini(r *cli.Run) (cli.Start, error) {
 	return start, nil
 }
 
-// trusted are servers in the form of Gemini CLI and Qwen Code.
+// trusted returns servers in the form of Gemini CLI and Qwen Code.
 func trusted(list []agent.Server) map[string]map[string]any {
 	out := mcpServers(list, "http")
 	for _, s := range out {
@@ -68,7 +68,7 @@ func trusted(list []agent.Server) map[string]map[string]any {
 // geminiEvents reads stream-json.
 type geminiEvents struct {
 	book *cli.Transcript
-	text strings.Builder // of the message that is open
+	text strings.Builder // of the current message
 	end  cli.Ending
 }
 
@@ -95,7 +95,7 @@ type geminiEvent struct {
 }
 
 // Line implements cli.Events. Texts come in pieces without an id, so a message
-// ends where a call begins.
+// ends when a call begins.
 func (e *geminiEvents) Line(line []byte) {
 	var v geminiEvent
 	if !cli.Parse(line, &v) {
@@ -127,14 +127,14 @@ func (e *geminiEvents) Line(line []byte) {
 	}
 }
 
-// say hands over the text so far.
+// say adds the text so far as a message.
 func (e *geminiEvents) say() {
 	e.book.Say("", e.text.String())
 	e.text.Reset()
 }
 
-// End implements cli.Events. Its exit code is the status of a failed request, or
-// says that a limit of its own ended it.
+// End implements cli.Events. The exit code is the status of a failed request,
+// or tells that a limit of the CLI ended the turn.
 func (e *geminiEvents) End(x cli.Exit) (agent.Yield, error) {
 	e.end.Limit = e.end.Limit || x.ExitCode == 53
 	return e.book.Judge(x, e.end)

@@ -1,6 +1,6 @@
-// Command scaffolds serves agents that are programs of their own and run inside
-// the sandbox, unmodified. Each is a declaration in a file of its own: what its
-// bundle is made of, how it is started, and how what it prints is read.
+// Command scaffolds serves agents that are separate programs and run unmodified
+// inside the sandbox. Each is declared in its own file: what its bundle
+// contains, how it is started, and how its output is read.
 //
 // It must not know an environment, a task or a provider's address.
 package main
@@ -10,10 +10,10 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/cli"
 )
 
-// version is that of the declarations.
+// version is the version of the declarations.
 const version = "1.0.0"
 
-// scaffolds are the declarations.
+// scaffolds returns the declarations.
 func scaffolds() []cli.Scaffold {
 	return []cli.Scaffold{claudeCode(), codex(), pi(), geminiCLI(), miniSWEAgent(), nanobot(), openCode(), qwenCode(), openClaw(), openHands()}
 }

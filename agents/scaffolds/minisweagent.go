@@ -17,7 +17,7 @@ func miniSWEAgent() cli.Scaffold {
 		Doc: "mini-SWE-agent as it is on PyPI, inside the sandbox. A short driver prints its conversation as it goes on.",
 		Recipe: python(bundle.Recipe{
 			Version: "2.4.6",
-			PyPI:    []string{"mini-swe-agent=={version}", "mcp==2.3.0"}, // which litellm needs and does not ask for
+			PyPI:    []string{"mini-swe-agent=={version}", "mcp==2.3.0"}, // litellm needs mcp but does not declare it
 		}),
 		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectAnthropic},
 		Knobs:     []cli.Knob{cli.Effort, cli.MaxTurns, cli.SystemPrompt},

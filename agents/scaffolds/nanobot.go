@@ -17,7 +17,7 @@ func nanobot() cli.Scaffold {
 		Doc: "nanobot as it is on PyPI, inside the sandbox. A short driver prints what it does as it goes on.",
 		Recipe: python(bundle.Recipe{
 			Version: "0.3.5", PyPI: []string{"nanobot-ai=={version}"},
-			Drop: []string{"python/nanobot/{tui,web}"}, // its own interfaces
+			Drop: []string{"python/nanobot/{tui,web}"}, // its own user interfaces
 		}),
 		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectOpenAI, model.DialectAnthropic},
 		Knobs:     []cli.Knob{cli.Effort, cli.MaxTurns, cli.SystemPrompt, cli.MCP, cli.Skills},

@@ -23,7 +23,7 @@ func openClaw() cli.Scaffold {
 		Doc: "OpenClaw, unmodified, inside the sandbox. A short driver prints its transcript as it is stored.",
 		Recipe: node(bundle.Recipe{
 			Version: "2026.9.6", NPM: []string{"openclaw@{version}"}, Links: map[string]string{"openclaw": "npm/node_modules/openclaw/openclaw.mjs"},
-			// With this mark it wants to clean up after an older version first.
+			// With this file it first tries to clean up after an older version.
 			Drop: []string{"npm/node_modules/openclaw/.openclaw-lifecycle-pending"},
 		}),
 		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectOpenAI, model.DialectAnthropic},
@@ -41,13 +41,13 @@ func startOpenClaw(r *cli.Run) (cli.Start, error) {
 	start := cli.Start{
 		Argv: []string{
 			cli.Bundle + "/bin/node", home + "/drive.mjs", cli.Bundle + "/npm/node_modules/openclaw/openclaw.mjs", home + "/state", cmp.Or(r.Session, uuid.NewString()),
-			"--timeout", "604800", // the deadline of the turn is the core's
+			"--timeout", "604800", // the core enforces the deadline of the turn
 		},
 		Env: map[string]string{
 			"OPENCLAW_STATE_DIR": home + "/state", "OPENCLAW_CONFIG_PATH": home + "/openclaw.json", "OPENCLAW_HOME": home, "OPENCLAW_NO_RESPAWN": "1",
 			"OPENCLAW_NO_AUTO_UPDATE": "1", "OPENCLAW_OFFLINE": "1", "OPENCLAW_TELEMETRY": "0", "NODE_NO_WARNINGS": "1", "BERTH_MODEL_TOKEN": r.Model.Token,
 		},
-		Files: []cli.File{{Path: "openclaw/state/.keep"}}, // it must be there
+		Files: []cli.File{{Path: "openclaw/state/.keep"}}, // this folder must exist
 	}
 	start.Options("--message-file", start.Text(fmt.Sprintf("openclaw/message-%d.md", r.Turn), r.Message), "--thinking", r.Settings.ReasoningEffort)
 	start.Text("openclaw/drive.mjs", openClawDriver)
@@ -67,8 +67,8 @@ func startOpenClaw(r *cli.Run) (cli.Start, error) {
 	return start, nil
 }
 
-// openClawEvents reads its transcript, whose messages are those of pi, and what
-// the driver says of its end.
+// openClawEvents reads its transcript, whose messages have pi's format, and the
+// driver's report of how it ended.
 type openClawEvents struct{ piEvents }
 
 // Line implements cli.Events.

@@ -42,8 +42,8 @@ func startOpenCode(r *cli.Run) (cli.Start, error) {
 		},
 	}
 	start.Options("--session", r.Session)
-	// It installs this package into each folder of configuration, for plugins
-	// written there, unless the folder looks as if it had.
+	// It installs this package into each configuration folder, for plugins in
+	// that folder, unless the package seems to be installed already.
 	const types = "@opencode-ai/plugin"
 	start.Files = append(start.Files, cli.File{Path: "opencode/config/opencode/node_modules/.keep"})
 	start.JSON("opencode/config/opencode/package-lock.json", map[string]any{"packages": map[string]any{"": map[string]any{"dependencies": map[string]string{types: "*"}}}})
@@ -83,20 +83,20 @@ func startOpenCode(r *cli.Run) (cli.Start, error) {
 	return start, nil
 }
 
-// openCodeRules are what the model may use; the last rule that fits counts, and
-// "*" is sorted first. A tool that is denied is not offered.
+// openCodeRules returns what the model may use. The last rule that matches
+// counts, and "*" sorts first. A denied tool is not offered.
 func openCodeRules(r *cli.Run) map[string]string {
 	rules := map[string]string{"*": "allow"}
 	if len(r.Settings.AllowedTools) > 0 {
-		rules = map[string]string{"*": "deny", "external_directory": "allow", "doom_loop": "allow"} // which are no tools
+		rules = map[string]string{"*": "deny", "external_directory": "allow", "doom_loop": "allow"} // the last two are not tools
 		for _, m := range r.Servers {
-			rules[m.Name+"_*"] = "allow" // which are not its own
+			rules[m.Name+"_*"] = "allow" // tools of servers
 		}
 	}
 	for word, tools := range map[string][]string{"allow": r.Settings.AllowedTools, "deny": r.Settings.DeniedTools} {
 		for _, t := range tools {
 			if slices.Contains([]string{"write", "patch", "apply_patch"}, t) {
-				t = "edit" // one rule is for all that change files
+				t = "edit" // one rule covers all tools that change files
 			}
 			if rules[t] != "deny" {
 				rules[t] = word
@@ -106,7 +106,7 @@ func openCodeRules(r *cli.Run) map[string]string {
 	return rules
 }
 
-// openCodeEvents reads what `opencode run --format json` prints.
+// openCodeEvents reads the output of `opencode run --format json`.
 type openCodeEvents struct {
 	book *cli.Transcript
 	end  cli.Ending
@@ -137,7 +137,7 @@ type openCodeEvent struct {
 			} `json:"metadata"`
 		} `json:"state"`
 		Tokens *struct {
-			Input     int64 `json:"input"` // without what is cached
+			Input     int64 `json:"input"` // without cached ones
 			Output    int64 `json:"output"`
 			Reasoning int64 `json:"reasoning"`
 			Cache     struct {
@@ -148,8 +148,8 @@ type openCodeEvent struct {
 	} `json:"part"`
 }
 
-// Line implements cli.Events. A call is told when it has its result; a step ends
-// when all of its calls have theirs.
+// Line implements cli.Events. A call is reported when it has its result. A step
+// ends when all of its calls have results.
 func (e *openCodeEvents) Line(line []byte) {
 	var v openCodeEvent
 	if !cli.Parse(line, &v) {
@@ -176,7 +176,7 @@ func (e *openCodeEvents) Line(line []byte) {
 		e.book.Result(p.CallID, out, p.State.Status == "error")
 	case "step_finish":
 		if e.end.Reason = p.Reason; p.Reason != "" && p.Reason != "tool-calls" {
-			e.end.Open = "" // else a permission that nobody gave, for one
+			e.end.Open = "" // otherwise a permission was refused, for example
 		}
 		if t := p.Tokens; t != nil {
 			e.book.Used(cli.Tokens(t.Input+t.Cache.Read+t.Cache.Write, t.Cache.Read, t.Output+t.Reasoning))

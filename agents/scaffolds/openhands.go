@@ -15,8 +15,8 @@ import (
 //go:embed openhands.py
 var openHandsDriver string
 
-// openHandsTools are those of OpenHands that can be left out. Those for thinking
-// and for saying that it is done are always there.
+// openHandsTools are the tools of OpenHands that can be left out. Those for
+// thinking and for finishing are always there.
 var openHandsTools = []string{"terminal", "file_editor", "task_tracker", "task_tool_set"}
 
 func openHands() cli.Scaffold {
@@ -25,10 +25,11 @@ func openHands() cli.Scaffold {
 		Doc: "OpenHands, the agent of its command line as it is on PyPI, inside the sandbox. A short driver prints what it does as it goes on.",
 		Recipe: python(bundle.Recipe{
 			Version: "1.16.0",
-			// It does not name a version of its server, whose newest is for another version of the rest.
+			// It does not pin the version of its server, and the newest server
+			// does not fit.
 			PyPI:    []string{"openhands=={version}", "openhands-agent-server==1.21.0"},
 			Sources: []string{"func-timeout==4.3.5"}, BuildWith: []string{"setuptools==80.9.0"},
-			AnyPython: []string{"openhands"}, // it says 3.12 alone, its libraries 3.12 and later
+			AnyPython: []string{"openhands"}, // it declares only 3.12, its libraries 3.12 and later
 			Drop:      []string{"python/googleapiclient/discovery_cache/documents", "python/litellm/proxy/_experimental/out"},
 		}),
 		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectOpenAI, model.DialectAnthropic},

@@ -38,17 +38,17 @@ func startPi(r *cli.Run) (cli.Start, error) {
 	}
 	start.Options(
 		"--model", r.Model.Name, "--session", r.Session, "--thinking", s.ReasoningEffort,
-		"--append-system-prompt", start.Text("pi/system.md", s.SystemPrompt), // of an argument it thinks that it may be a file
+		"--append-system-prompt", start.Text("pi/system.md", s.SystemPrompt), // as an argument, the text itself could be taken for a file name
 		"--tools", strings.Join(s.AllowedTools, ","),
 	)
 	start.JSON("pi/models.json", map[string]any{"providers": map[string]any{"berth": piProvider(r, "BERTH_MODEL_TOKEN", nil)}})
-	// The gateway tries again, and knows when.
+	// The gateway retries, and knows when to.
 	start.Text("pi/settings.json", `{"retry": {"enabled": false, "provider": {"maxRetries": 1}}}`)
 	return start, nil
 }
 
-// piProvider is the model as pi wants to know it, and OpenClaw, which stands on
-// pi. compat is what its API can do beside what they expect; nil: nothing.
+// piProvider describes the model for pi and for OpenClaw, which is based on pi.
+// compat lists further features of the API that they do not expect; nil: none.
 func piProvider(r *cli.Run, key string, compat map[string]bool) map[string]any {
 	e := r.Settings.ReasoningEffort
 	return map[string]any{
@@ -63,7 +63,7 @@ func piProvider(r *cli.Run, key string, compat map[string]bool) map[string]any {
 	}
 }
 
-// piEvents reads what `pi --mode json` prints, and OpenClaw's transcript.
+// piEvents reads the output of `pi --mode json` and OpenClaw's transcript.
 type piEvents struct {
 	book *cli.Transcript
 	end  cli.Ending
@@ -80,7 +80,7 @@ type piEvent struct {
 		Stop    string          `json:"stopReason"`
 		Error   string          `json:"errorMessage"`
 		Usage   *struct {
-			Input      int64 `json:"input"` // without what is cached
+			Input      int64 `json:"input"` // without cached ones
 			Output     int64 `json:"output"`
 			CacheRead  int64 `json:"cacheRead"`
 			CacheWrite int64 `json:"cacheWrite"`
@@ -116,5 +116,5 @@ func (e *piEvents) Line(line []byte) {
 	}
 }
 
-// End implements cli.Events. Its exit code is 0 also when the model failed.
+// End implements cli.Events. The exit code is 0 even if the model failed.
 func (e *piEvents) End(x cli.Exit) (agent.Yield, error) { return e.book.Judge(x, e.end) }

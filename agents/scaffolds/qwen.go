@@ -17,7 +17,7 @@ func qwenCode() cli.Scaffold {
 		Recipe: node(bundle.Recipe{
 			Version: "0.24.4", NPM: []string{"@qwen-code/qwen-code@{version}"}, Links: map[string]string{
 				"qwen": "npm/node_modules/@qwen-code/qwen-code/cli-entry.js",
-				"rg":   "npm/node_modules/@qwen-code/qwen-code/vendor/ripgrep/" + npmArch + "-linux/rg", // which is packed without its x bit
+				"rg":   "npm/node_modules/@qwen-code/qwen-code/vendor/ripgrep/" + npmArch + "-linux/rg", // in the package it is not executable
 			},
 		}),
 		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectAnthropic, model.DialectOpenAI, model.DialectGemini},
@@ -31,7 +31,7 @@ func qwenCode() cli.Scaffold {
 
 func startQwen(r *cli.Run) (cli.Start, error) {
 	s := r.Settings
-	api := map[model.Dialect][2]string{ // and the word in the names of its variables
+	api := map[model.Dialect][2]string{ // with the word in the names of its variables
 		model.DialectOpenAIChat: {"openai", "OPENAI"}, model.DialectOpenAI: {"openai-responses", "OPENAI"},
 		model.DialectAnthropic: {"anthropic", "ANTHROPIC"}, model.DialectGemini: {"gemini", "GEMINI"},
 	}[r.Model.Dialect]
@@ -48,25 +48,25 @@ func startQwen(r *cli.Run) (cli.Start, error) {
 	start.JSON("qwen/settings.json", given(map[string]any{
 		"privacy": map[string]any{"usageStatisticsEnabled": false}, "telemetry": map[string]any{"enabled": false},
 		"general": map[string]any{"enableAutoUpdate": false},
-		// The gateway tries again, and knows when.
+		// The gateway retries, and knows when to.
 		"model": map[string]any{"generationConfig": given(map[string]any{
 			"maxRetries": 1, "reasoning": given(map[string]any{"effort": s.ReasoningEffort}),
 		})},
 		"tools":       given(map[string]any{"core": s.AllowedTools}),
 		"permissions": given(map[string]any{"deny": qwenDenied(r)}),
-		// It would ask the model what is worth remembering after each turn.
+		// Otherwise it asks the model after each turn what to remember.
 		"memory":     map[string]any{"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
 		"mcpServers": trusted(r.Servers),
 	}))
 	return start, nil
 }
 
-// qwenUnlisted are the tools that its list of allowed ones leaves alone.
+// qwenUnlisted are the tools that its list of allowed ones does not affect.
 var qwenUnlisted = []string{
 	"agent", "enter_worktree", "exit_worktree", "get_goal", "list_agents", "record_artifact", "report_findings", "send_message", "skill", "task_stop", "update_goal",
 }
 
-// qwenDenied are the tools that the model may not use.
+// qwenDenied returns the tools that the model may not use.
 func qwenDenied(r *cli.Run) []string {
 	denied := slices.Clone(r.Settings.DeniedTools)
 	if len(r.Settings.AllowedTools) == 0 {
@@ -74,7 +74,7 @@ func qwenDenied(r *cli.Run) []string {
 	}
 	denied = append(denied, qwenUnlisted...)
 	if len(r.Servers) == 0 {
-		denied = append(denied, "tool_search", "tool_call") // through which servers are reached
+		denied = append(denied, "tool_search", "tool_call") // servers are reached through these
 	}
 	return slices.DeleteFunc(denied, func(t string) bool {
 		return slices.Contains(r.Settings.AllowedTools, t) && !slices.Contains(r.Settings.DeniedTools, t)
@@ -84,8 +84,8 @@ func qwenDenied(r *cli.Run) []string {
 // qwenEvents reads stream-json.
 type qwenEvents struct{ streamjson.Reader }
 
-// End implements cli.Events. Its exit code says when a limit of its own ended
-// it, which prints no result.
+// End implements cli.Events. If a limit of the CLI ended the turn, the CLI
+// prints no result, and only the exit code shows it.
 func (e *qwenEvents) End(x cli.Exit) (agent.Yield, error) {
 	end := cli.Ending{Limit: x.ExitCode == 53}
 	switch r := e.Last; {
@@ -93,7 +93,7 @@ func (e *qwenEvents) End(x cli.Exit) (agent.Yield, error) {
 		end.Open = noResult
 	case r.IsError:
 		end.Wrong = cmp.Or(r.Error.Message, unsaid)
-		end.Open = noResult // nothing says what the requests that failed have used
+		end.Open = noResult // the usage of failed requests is not reported
 	default:
 		end.Message = r.Text
 	}

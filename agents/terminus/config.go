@@ -24,7 +24,7 @@ type Config struct {
 	RawContent      bool     `berth:"raw_content" default:"false" doc:"Whether the trajectory keeps the model's replies as they came, without tool calls made of them."`
 }
 
-// Bounds of the configuration.
+// Limits of the configuration.
 const (
 	minRows, maxRows       = 10, 200
 	minColumns, maxColumns = 40, 500

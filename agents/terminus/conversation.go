@@ -15,24 +15,25 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// bytesPerToken and imageTokens are for what no reply has told the size of yet.
+// bytesPerToken and imageTokens are for estimates of what no reply has counted
+// yet.
 const (
 	bytesPerToken = 3
 	imageTokens   = 1600
 )
 
-// conversation is what was said, and how long it is: as the provider counted
-// it with the last reply, and an estimate for what came since. So nothing is
+// conversation is the conversation so far and its length: the provider's count
+// in the last reply, plus an estimate for later messages. So no message is
 // counted twice.
 type conversation struct {
 	messages []chat.Message
 	counted  int64 // tokens up to the last reply
-	since    int64 // an estimate of those since
+	since    int64 // an estimate of later ones
 }
 
 func (c *conversation) empty() bool { return len(c.messages) == 0 }
 
-// long says whether there is anything that a summary could replace.
+// long reports whether there are messages that a summary could replace.
 func (c *conversation) long() bool { return len(c.messages) > 3 }
 
 func (c *conversation) tokens() int64 { return c.counted + c.since }
@@ -56,8 +57,9 @@ func (c *conversation) answer(r chat.Reply) {
 	}
 }
 
-// without is the conversation without its newest messages, of about so many
-// tokens, and without a message that waits for a reply. The first stays.
+// without returns the conversation without its newest messages, of about that
+// many tokens, and without a message that waits for a reply. The first message
+// always stays.
 func (c *conversation) without(tokens int64) []chat.Message {
 	out := c.messages
 	for len(out) > 1 && (tokens > 0 || out[len(out)-1].Role == chat.User) {
@@ -67,7 +69,7 @@ func (c *conversation) without(tokens int64) []chat.Message {
 	return out
 }
 
-// shortening is how a conversation is made shorter: each way needs less room
+// shortening is a way to make a conversation shorter. Each way needs less space
 // than the one before.
 type shortening int
 
@@ -77,7 +79,7 @@ const (
 	bare                    // the instruction and the screen
 )
 
-// What is asked to make a conversation shorter.
+// The prompts for making a conversation shorter.
 const (
 	askSummary = `Your work is about to be handed over to somebody who knows nothing of it but the task. This one time reply in plain text: tell in detail what was done and found so far, which files and programs matter, what was tried and did not work, and what is left to do. Type nothing.`
 
@@ -107,12 +109,12 @@ Now go on with the work, in the form that was described at the beginning. %s`
 // reserve is how many tokens must be free for a summary.
 const reserve = 4000
 
-// maxDrops is how often more of the end is left out when a summary does not
-// fit either.
+// maxDrops is how often more of the end is left out when the summary still does
+// not fit.
 const maxDrops = 4
 
-// shorten replaces the conversation by a shorter one. A way that does not work
-// gives room to the next; only the end of ctx is an error.
+// shorten replaces the conversation with a shorter one. If one way does not
+// work, it tries the next. Only the end of ctx is an error.
 func (w *worker) shorten(ctx context.Context, r *loop.Recorder, how shortening) error {
 	w.summaries++
 	w.asked = false
@@ -134,7 +136,7 @@ func (w *worker) shorten(ctx context.Context, r *loop.Recorder, how shortening) 
 	return errors.Join(r.Step(step), r.Note(trajectory.User, said))
 }
 
-// shorter makes the shorter conversation, and says how.
+// shorter makes the shorter conversation in the given way.
 func (w *worker) shorter(ctx context.Context, sub *subagents, how shortening) (c conversation, _ shortening, err error) {
 	if how == full {
 		if c, err = w.handOver(ctx, sub); err == nil {
@@ -158,8 +160,8 @@ func (w *worker) shorter(ctx context.Context, sub *subagents, how shortening) (c
 	return c, bare, nil
 }
 
-// handOver makes a summary, lets a successor ask about it, and has the
-// questions answered by whoever knows.
+// handOver makes a summary, lets a successor ask questions about it, and has
+// them answered from the full conversation.
 func (w *worker) handOver(ctx context.Context, sub *subagents) (c conversation, err error) {
 	drop := int64(0)
 	if w.c.ContextTokens > 0 {
@@ -198,8 +200,8 @@ func (w *worker) handOver(ctx context.Context, sub *subagents) (c conversation, 
 	return c, nil
 }
 
-// subagents asks a model beside the conversation, and records each answer as a
-// trajectory of its own.
+// subagents asks a model outside the conversation and records each answer as a
+// separate trajectory.
 type subagents struct {
 	n       int
 	r       *loop.Recorder
@@ -208,7 +210,7 @@ type subagents struct {
 	refs    []trajectory.SubagentRef
 }
 
-// errEmpty means that a model had nothing to say.
+// errEmpty means that the model gave an empty answer.
 var errEmpty = errors.New("the answer is empty")
 
 func (s *subagents) ask(ctx context.Context, what string, q chat.Request) (string, error) {

@@ -1,7 +1,7 @@
-// Command terminus serves an agent that works at a terminal: a model sees the
-// screen, says what to type and how long to wait, and sees the screen again.
-// The loop, the screen and the conversation are on the host; the sandbox needs
-// nothing but a shell.
+// Command terminus serves an agent that works at a terminal. A model sees the
+// screen, replies with keystrokes and how long to wait, and sees the screen
+// again. The loop, the screen and the conversation are on the host. The sandbox
+// needs only a shell.
 //
 // It must not know a provider or an environment.
 package main
@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/loop"
 )
 
-// name and version stand in trajectories, too.
+// name and version also appear in trajectories.
 const (
 	name    = "terminus"
 	version = "1.0.0"

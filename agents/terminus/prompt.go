@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
-// The parts of a prompt that do not change.
+// The fixed parts of a prompt.
 const (
 	introduction = `You work alone at a Linux terminal to carry out a task. Nobody answers questions; decide for yourself and go on until the task is done.
 
@@ -83,7 +83,7 @@ Write the whole reply again in the form that was described.`
 	cutOff = `it was cut off, because it was longer than one reply may be. Write a shorter one: type long files in several parts`
 )
 
-// prompt is the first message of a conversation.
+// prompt returns the first message of a conversation.
 func (w *worker) prompt(instruction, prior, screen string) string {
 	var b strings.Builder
 	b.WriteString(introduction)
@@ -105,7 +105,8 @@ func (w *worker) prompt(instruction, prior, screen string) string {
 	return b.String()
 }
 
-// servers tells of the task's MCP servers, which are reached from the terminal.
+// servers describes the task's MCP servers, which are reached from the
+// terminal.
 func servers(list []agent.Server) string {
 	if len(list) == 0 {
 		return ""
@@ -126,17 +127,17 @@ func servers(list []agent.Server) string {
 	return b.String()
 }
 
-// Bounds of skills: of one file, in bytes, and how many.
+// Limits of skills: bytes of one file, and number of files.
 const (
 	maxSkill  = 64 << 10
 	maxSkills = 100
 )
 
-// listSkills prints the skill files below its arguments, each ended by a zero
-// byte: a folder is a skill, or holds skills.
+// listSkills prints the skill files below its arguments, each followed by a
+// zero byte. A folder is a skill or contains skills.
 const listSkills = `for d; do for f in "$d"/SKILL.md "$d"/*/SKILL.md; do if [ -f "$f" ]; then printf '%s\000' "$f"; fi; done; done`
 
-// skill is the head of a skill file.
+// skill is the header of a skill file.
 type skill struct {
 	Name        string `yaml:"name"`
 	Description string `yaml:"description"`
@@ -144,7 +145,8 @@ type skill struct {
 
 var front = regexp.MustCompile(`(?s)\A\x{FEFF}?---\r?\n(.*?)\r?\n---`)
 
-// skills tells of the skills in the sandbox. What cannot be read is left out.
+// skills describes the skills in the sandbox. It leaves out skills that cannot
+// be read.
 func skills(ctx context.Context, box sandbox.Shell, folders []string) (string, error) {
 	if len(folders) == 0 {
 		return "", nil
@@ -163,7 +165,7 @@ func skills(ctx context.Context, box sandbox.Shell, folders []string) (string, e
 		}
 		text, err := box.ReadFile(ctx, path, maxSkill)
 		if err != nil {
-			continue // no plain file, or too large: no skill
+			continue // not a regular file, or too large
 		}
 		var s skill
 		if m := front.FindSubmatch(text); m == nil || yaml.Unmarshal(m[1], &s) != nil || s.Name == "" {
@@ -177,13 +179,13 @@ func skills(ctx context.Context, box sandbox.Shell, folders []string) (string, e
 	return "\nFor some work there are instructions in the sandbox. Read the file of a skill before you do what it is for.\n<available_skills>\n" + b.String() + "</available_skills>\n", nil
 }
 
-// line makes one line of text that cannot be taken for a tag.
+// line converts text to one line that cannot be taken for a tag.
 func line(s string) string {
 	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "\uFFFD")
 	return strings.NewReplacer("<", "&lt;", ">", "&gt;", "&", "&amp;").Replace(s)
 }
 
-// bounded keeps the first bytes of what is written.
+// bounded keeps the first bytes that are written to it.
 type bounded struct {
 	to   *strings.Builder
 	left int

@@ -11,22 +11,22 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
-// opener is what a terminal needs of a shell.
+// opener is what a terminal needs from the sandbox.
 type opener interface {
 	Terminal(ctx context.Context, spec sandbox.TerminalSpec) (*sandbox.Terminal, error)
 	JoinTerminal(ctx context.Context, id string, offset int64) (*sandbox.Terminal, error)
 }
 
 // terminal is the shell that the agent types into. It is kept from turn to
-// turn, and begun anew when it has ended.
+// turn, and started again if it has ended.
 type terminal struct {
 	box   opener
 	tty   *screen.TTY
 	cast  *screen.Cast
 	spec  sandbox.TerminalSpec
-	shell []string // nil: the first of shells that is there
+	shell []string // nil: the first of shells that exists
 
-	begun  int // how many there were
+	begun  int // number of terminals so far
 	offset int64
 	held   *sandbox.Terminal
 	cancel context.CancelFunc
@@ -35,7 +35,7 @@ type terminal struct {
 // shells are tried in this order.
 var shells = [][]string{{"bash"}, {"sh"}}
 
-// attach takes hold of the terminal, or begins one.
+// attach connects to the terminal, or starts one.
 func (t *terminal) attach(ctx context.Context) error {
 	ctx, t.cancel = context.WithCancel(ctx)
 	if t.begun > 0 {
@@ -54,7 +54,7 @@ func (t *terminal) attach(ctx context.Context) error {
 	return t.open(ctx)
 }
 
-// open begins a terminal. ctx is that of the hold.
+// open starts a terminal. ctx lasts as long as the connection to it.
 func (t *terminal) open(ctx context.Context) error {
 	choice := shells
 	if len(t.shell) > 0 {
@@ -77,8 +77,8 @@ func (t *terminal) open(ctx context.Context) error {
 	return fmt.Errorf("begin a terminal: %w", err)
 }
 
-// detach lets go of the terminal, which runs on. What was recorded of it is in
-// the file then.
+// detach disconnects from the terminal, which keeps running. Its recording is
+// then complete in the file.
 func (t *terminal) detach() error {
 	t.cancel()
 	if t.held != nil {
@@ -88,7 +88,7 @@ func (t *terminal) detach() error {
 	return t.cast.Flush()
 }
 
-// Waiting for a shell to show that it is there.
+// Timing of the wait until a shell is ready.
 const (
 	readyPause = 50 * time.Millisecond
 	readyTries = 60
@@ -114,13 +114,14 @@ func (t *terminal) ready(ctx context.Context) error {
 	return nil
 }
 
-// gap is how long there is between two commands at least: a shell that has got
-// a line takes a moment before the terminal is the started program's.
+// gap is the shortest time between two commands. After a shell has got a line,
+// it takes a moment until the started program has the terminal.
 const gap = 50 * time.Millisecond
 
-// do types one command and waits. A note says what else the model should know.
+// do types one command and waits. note contains anything else that the model
+// should know.
 func (t *terminal) do(ctx context.Context, c protocol.Command) (note string, err error) {
-	typed := t.tty.Type(c.Keystrokes) // when it fails, the reader knows why
+	typed := t.tty.Type(c.Keystrokes) // if it fails, the reader has the reason
 	if err = t.tty.Wait(ctx, max(c.Duration, gap)); err != nil {
 		return "", err
 	}

@@ -21,7 +21,7 @@ import (
 const castFile = "terminal.cast"
 
 // maxBad is how many replies in a row may be unusable before the agent gives
-// up: a model that has not found the format by then never will.
+// up. A model that does not use the format by then will not learn it.
 const maxBad = 10
 
 // maxPrior is how much of an earlier trajectory goes into the prompt, in bytes.
@@ -246,7 +246,7 @@ func (w *worker) observation(p *protocol.Reply, notes []string) string {
 	return b.String()
 }
 
-// shown is a view as text for the model.
+// shown returns a view as text for the model.
 func shown(v screen.View) string {
 	switch {
 	case v.Unchanged:

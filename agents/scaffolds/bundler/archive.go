@@ -98,7 +98,7 @@ func Import(ctx context.Context, dir string, r io.Reader, again bool) (b bundle.
 	return settle(dir, work, m)
 }
 
-// forEverybody sets the modes of a bundle: everybody can read it and only the
+// forEverybody sets the modes of a bundle: every user can read it and only the
 // owner can change it, whatever the archive says.
 func forEverybody(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -95,7 +95,7 @@ func (o *Order) there(b bundle.Bundle) (bundle.Bundle, error) {
 	return b, nil
 }
 
-// lock holds one name in a folder of bundles.
+// lock locks one name in a folder of bundles.
 func lock(ctx context.Context, dir, id string) (unlock func(), err error) {
 	if dir == "" {
 		return nil, fmt.Errorf("no folder for bundles is known: set HOME or %s", bundle.EnvDir)
@@ -164,7 +164,7 @@ func (k *kitchen) fill(r bundle.Recipe) bundle.Recipe {
 	return r
 }
 
-// place gives what is in work/whole its name, with the manifest.
+// place moves work/whole to its final name and adds the manifest.
 func (k *kitchen) place(m bundle.Manifest) (bundle.Bundle, error) {
 	whole := filepath.Join(k.work, "whole")
 	sum, err := bundle.Measure(filepath.Join(whole, bundle.Root))
@@ -193,12 +193,12 @@ func settle(dir, work string, m bundle.Manifest) (bundle.Bundle, error) {
 		return old, nil
 	}
 	from, to := filepath.Join(work, "whole"), filepath.Join(dir, m.ID())
-	// Other users of the machine use the bundle, whatever the umask.
+	// Other users of the machine use the bundle, so the umask must not count.
 	if err := errors.Join(os.Chmod(from, 0o755), os.Chmod(filepath.Join(from, bundle.ManifestFile), 0o644)); err != nil { //nolint:gosec // that is wanted
 		return bundle.Bundle{}, err
 	}
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
-	if err != nil { // there is none, or this file system cannot
+	if err != nil { // there is no bundle, or this file system does not support it
 		if err = os.Rename(to, filepath.Join(work, "before")); err == nil || errors.Is(err, fs.ErrNotExist) {
 			err = os.Rename(from, to)
 		}
@@ -206,7 +206,7 @@ func settle(dir, work string, m bundle.Manifest) (bundle.Bundle, error) {
 	return bundle.Bundle{Manifest: m, Folder: to}, err
 }
 
-// remove removes a tree, also one with folders that cannot be written to.
+// remove removes a tree, also one with read-only folders.
 func remove(dir string) error {
 	if err := os.RemoveAll(dir); err == nil {
 		return nil
@@ -224,16 +224,16 @@ func remove(dir string) error {
 type kitchen struct {
 	order Order
 	root  string // of the bundle
-	work  string // of ours, gone afterwards
+	work  string // our temporary folder
 }
 
-// run runs a client of a registry in dir, with the environment and env.
+// run runs a client of a registry in dir, with our environment and env.
 func (k *kitchen) run(ctx context.Context, dir string, env []string, argv ...string) ([]byte, error) {
 	return k.runWith(ctx, dir, append(os.Environ(), env...), argv...)
 }
 
-// runWith runs a client of a registry in dir, with env and nothing else, and
-// writes to the log.
+// runWith runs a client of a registry in dir, with only env as its environment,
+// and writes to the log.
 func (k *kitchen) runWith(ctx context.Context, dir string, env []string, argv ...string) ([]byte, error) {
 	if _, err := exec.LookPath(argv[0]); err != nil {
 		return nil, fmt.Errorf("%s is not on this machine, but is needed to build the bundle: install it, or build the bundle on another machine and copy it with `berth agent export` and `berth agent import`", argv[0])
@@ -268,7 +268,7 @@ func (k *kitchen) runWith(ctx context.Context, dir string, env []string, argv ..
 // finish prepares the tree for use in a sandbox: it drops unneeded files, adds
 // the links in bin, makes programs use the bundle's loader, and sets modes.
 func (k *kitchen) finish(ctx context.Context, r bundle.Recipe) error {
-	root, err := os.OpenRoot(k.root) // links in packages lead nowhere else
+	root, err := os.OpenRoot(k.root) // links in packages cannot lead out of it
 	if err != nil {
 		return err
 	}
@@ -298,7 +298,7 @@ func (k *kitchen) finish(ctx context.Context, r bundle.Recipe) error {
 		if err != nil {
 			return fmt.Errorf("link %q: the packages have no file %s", name, r.Links[name])
 		}
-		if !info.IsDir() { // some packages forget that a program is one
+		if !info.IsDir() { // some packages do not mark their programs as executable
 			if err = root.Chmod(r.Links[name], 0o755); err != nil {
 				return err
 			}

@@ -19,7 +19,7 @@ import (
 // one they were linked with.
 const loaderName = "ld.so"
 
-// machine is what differs between processors.
+// machine describes a kind of processor.
 type machine struct {
 	multiarch string // Debian's name
 	loader    string // file of the loader in Debian
@@ -31,7 +31,7 @@ var machines = map[string]machine{
 }
 
 // fit makes every program of the bundle use the bundle's own loader, and sets
-// modes that let everybody read it. The program then runs in any image because
+// modes that let every user read it. The program then runs in any image because
 // it uses neither the image's loader nor its libraries. Programs that it starts
 // still find those of the image, because no variable is set. /proc/self/exe
 // still names the program, which it would not if it were started through the

@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// maxFile is how long a file of a bundle may be that is read, in bytes.
+// maxFile is the largest file of a bundle that is read, in bytes.
 const maxFile = 64 << 20
 
-// readInside reads a regular file below dir, also through links, but none that
-// lead out of it: what is in a bundle may come from a stranger.
+// readInside reads a regular file below dir. It follows links, but none that
+// lead out of dir, because the contents of a bundle may not be trusted.
 func readInside(dir, name string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

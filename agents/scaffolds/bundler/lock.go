@@ -19,15 +19,16 @@ import (
 // Lock is a small file with all that is needed to rebuild the same bundle later
 // or on another machine. It does not contain the packages.
 type Lock struct {
-	Format   int              `json:"format"` // of this file: 1
+	Format   int              `json:"format"` // version of this file's format: 1
 	Name     string           `json:"name"`
 	Version  string           `json:"version"`
 	Arch     string           `json:"arch"`
 	Digest   string           `json:"digest"` // of the bundle
 	Recipe   bundle.Recipe    `json:"recipe"`
 	Packages []bundle.Package `json:"packages"`
-	// NPM are npm's own files, byte by byte, since they are part of the bundle:
-	// package.json and package-lock.json. Empty when no package is npm's.
+	// NPM are npm's own files, byte by byte, because they are part of the
+	// bundle: package.json and package-lock.json. It is empty if the bundle has
+	// no npm packages.
 	NPM map[string]string `json:"npm,omitempty"`
 }
 
@@ -53,7 +54,7 @@ func LockOf(b bundle.Bundle) (Lock, error) {
 	return l, nil
 }
 
-// maxLock is how long a lock may be, in bytes.
+// maxLock is the largest size of a lock, in bytes.
 const maxLock = 64 << 20
 
 // ReadLock reads a lock as JSON.
@@ -77,7 +78,7 @@ func ReadLock(r io.Reader) (l Lock, err error) {
 	return l, nil
 }
 
-// unpack puts npm's files where they were, as they were: they are part of the
+// unpack writes npm's files to dir unchanged, because they are part of the
 // bundle.
 func (l *Lock) unpack(dir string) error {
 	for _, name := range npmFiles {
@@ -92,7 +93,8 @@ func (l *Lock) unpack(dir string) error {
 	return nil
 }
 
-// versions are the packages of a registry with their versions, joined by with.
+// versions returns the packages of a registry with their versions. with stands
+// between name and version.
 func (l *Lock) versions(from, with string) (out []string) {
 	for _, p := range l.Packages {
 		if p.From == from {
@@ -105,7 +107,7 @@ func (l *Lock) versions(from, with string) (out []string) {
 // holds returns an error that lists packages which differ from the lock.
 func (l *Lock) holds(ps []bundle.Package) error {
 	key := func(p bundle.Package) string { return p.From + " " + p.Name + " " + p.Version }
-	by := func(list []bundle.Package) map[string]string { // one may be there several times
+	by := func(list []bundle.Package) map[string]string { // a package may occur several times
 		m := map[string]string{}
 		for _, p := range list {
 			m[key(p)] = p.Integrity

@@ -17,7 +17,8 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
-// python is the Python of the suite, which bundles with packages of PyPI have.
+// python is the Python version of the suite, which bundles with PyPI packages
+// contain.
 const python = "3.13"
 
 // pypi installs wheels into python/. Only the recipe's sources are built: pip
@@ -80,7 +81,7 @@ func unansweredPyPI(err error) error {
 	return unanswered(err, index, "PIP_INDEX_URL")
 }
 
-// wheels is the folder in work with those that were built.
+// wheels is the folder in work for the wheels that were built.
 const wheels = "wheels"
 
 // sources builds wheels of packages that PyPI has only as source archives. It
@@ -161,7 +162,7 @@ func (k *kitchen) source(ctx context.Context, spec, archives string, env []strin
 	return p, os.Rename(wheel, filepath.Join(k.work, wheels, filepath.Base(wheel)))
 }
 
-// only is the one file in a folder.
+// only returns the one file in a folder.
 func only(dir string) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -173,19 +174,19 @@ func only(dir string) (string, error) {
 	return filepath.Join(dir, entries[0].Name()), nil
 }
 
-// seen are the variables that code of a package sees while it is built: what pip
-// and Python need to work and to find their registry.
+// seen matches the variables that the code of a package sees while it is built:
+// those that pip and Python need to work and to find their registry.
 var seen = regexp.MustCompile(`(?i)^(PATH|HOME|LANG|LC_[A-Z]+|PIP_[A-Z_]+|PYENV_[A-Z_]+|[A-Z]+_PROXY|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE)=`)
 
-// buildEnv is the environment for a build: the same time for all files, and no
-// compiler.
+// buildEnv returns the environment for a build. It sets the same time for all
+// files and no compiler.
 func buildEnv(environ []string) []string {
 	env := slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return !seen.MatchString(v) })
 	return append(env, "SOURCE_DATE_EPOCH=315532800", "CC=false", "CXX=false", "PYTHONHASHSEED=0", "PYTHONDONTWRITEBYTECODE=1", quietPip[0])
 }
 
-// foreign is a program of Python that prints which packages of a report say that
-// they are for another Python.
+// foreign is a Python program. It prints the packages of a report that declare
+// that they are for another Python.
 const foreign = `import json, sys
 from pip._vendor.packaging.specifiers import SpecifierSet
 for p in json.load(open(sys.argv[1]))["install"]:
@@ -194,11 +195,11 @@ for p in json.load(open(sys.argv[1]))["install"]:
         print(m["name"], m["version"], m["requires_python"], sep="\t")
 `
 
-// rightPython refuses packages that say that they are for another Python, but
-// those that the recipe names.
+// rightPython refuses packages that declare that they are for another Python,
+// except those that the recipe names.
 func (k *kitchen) rightPython(ctx context.Context, r bundle.Recipe, report string) error {
 	if len(r.AnyPython) == 0 {
-		return nil // pip has seen to that
+		return nil // pip has checked that
 	}
 	out, err := k.run(ctx, k.work, nil, "python3", "-c", foreign, report, python)
 	if err != nil {
@@ -216,10 +217,10 @@ func (k *kitchen) rightPython(ctx context.Context, r bundle.Recipe, report strin
 
 var between = regexp.MustCompile(`[-_.]+`)
 
-// plain is a package's name as PyPI compares names.
+// plain returns a package's name in the form in which PyPI compares names.
 func plain(name string) string { return between.ReplaceAllString(strings.ToLower(name), "-") }
 
-// reported are the packages of a report of pip.
+// reported returns the packages of a report of pip.
 func reported(raw []byte) ([]bundle.Package, error) {
 	var list struct {
 		Install []struct {
@@ -287,7 +288,7 @@ func ownLists(dir string) error {
 		for line := range strings.Lines(string(raw)) {
 			line = strings.TrimPrefix(line, "../../")
 			name, _, _ := strings.Cut(line, ",")
-			if _, err = os.Lstat(filepath.Join(dir, filepath.FromSlash(name))); err == nil || strings.HasPrefix(line, `"`) { // which has a comma in its name
+			if _, err = os.Lstat(filepath.Join(dir, filepath.FromSlash(name))); err == nil || strings.HasPrefix(line, `"`) { // such a line has a comma in its name
 				out.WriteString(line)
 			} else if !errors.Is(err, fs.ErrNotExist) {
 				return err

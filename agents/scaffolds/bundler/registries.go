@@ -56,7 +56,7 @@ func (k *kitchen) npm(ctx context.Context, r bundle.Recipe) ([]bundle.Package, e
 	if err != nil {
 		return nil, err
 	}
-	if k.order.Lock == nil { // which is kept as it is
+	if k.order.Lock == nil { // a lock's file is kept unchanged
 		if raw, err = anywhere(raw); err == nil {
 			err = os.WriteFile(file, raw, 0o644)
 		}
@@ -87,7 +87,7 @@ func anywhere(raw []byte) ([]byte, error) {
 	return append(out, '\n'), err
 }
 
-// locked are the packages of an npm lock file.
+// locked returns the packages of an npm lock file.
 func locked(raw []byte) ([]bundle.Package, error) {
 	var lock struct {
 		Packages map[string]struct {
@@ -117,11 +117,11 @@ func locked(raw []byte) ([]bundle.Package, error) {
 	return out, nil
 }
 
-// suite is the release of Debian whose packages are used: one for all bundles,
-// whatever the machine that makes them.
+// suite is the Debian release whose packages all bundles use, whatever machine
+// builds them.
 const suite = "trixie"
 
-// mirror is where the packages of Debian come from.
+// mirror is the server of the Debian packages.
 func mirror() string { return cmp.Or(os.Getenv("BERTH_DEBIAN_MIRROR"), "http://deb.debian.org/debian") }
 
 // silent matches the errors of apt, npm and pip for a registry that does not
@@ -129,8 +129,8 @@ func mirror() string { return cmp.Or(os.Getenv("BERTH_DEBIAN_MIRROR"), "http://d
 var silent = regexp.MustCompile(`(?i)could not resolve|temporary failure|name or service not known|could not connect|unable to connect|connection (refused|timed out|reset|failed)|` +
 	`network is unreachable|read timed out|failed to establish|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET|ENETUNREACH`)
 
-// unanswered adds to err, if it is about a registry that does not answer, the
-// address and the variable that sets another one.
+// unanswered adds the address, and the variable that sets another one, to err
+// if it is about a registry that does not answer.
 func unanswered(err error, address, variable string) error {
 	if !silent.MatchString(err.Error()) {
 		return err
@@ -139,9 +139,9 @@ func unanswered(err error, address, variable string) error {
 		address, variable, err)
 }
 
-// debian unpacks the named Debian packages into the root, without their
-// dependencies, which are meant for whole systems. apt works in folders of its
-// own and takes nothing from the machine but the archive's keys.
+// debian unpacks the named Debian packages into the root without their
+// dependencies, which are meant for whole systems. apt works in its own folders
+// and uses nothing of the machine except the archive's keys.
 func (k *kitchen) debian(ctx context.Context, r bundle.Recipe) ([]bundle.Package, error) {
 	if len(r.Debian) == 0 {
 		return nil, nil
@@ -193,7 +193,7 @@ func (k *kitchen) debian(ctx context.Context, r bundle.Recipe) ([]bundle.Package
 	return out, fitLoader(k.root, m)
 }
 
-// aptHome makes the folders and the configuration of an apt of our own.
+// aptHome makes the folders and the configuration of a separate apt.
 func aptHome(dir string) (env []string, err error) {
 	const keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
 	if _, err = os.Stat(keys); err != nil {
@@ -261,11 +261,12 @@ func (k *kitchen) compile(ctx context.Context) error {
 		filepath.Join(k.root, loaderName), "--library-path", filepath.Join(k.root, "lib"), program,
 		"-m", "compileall", "-q", "-q", "--invalidation-mode", "unchecked-hash", "-s", k.root, "-p", bundle.Place, "-x", "bad|lib2to3/tests",
 	}, folders...)
-	// What compileall itself imports it must not write: that names this folder.
+	// compileall must not write byte code of the modules that it imports
+	// itself, because that would contain the path of this folder.
 	_, err := k.run(ctx, k.work, []string{"PYTHONHOME=" + filepath.Join(k.root, "usr"), "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0"}, argv...)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 && ctx.Err() == nil && !strings.Contains(err.Error(), "Traceback") {
-		return nil // a file with test data that is no Python is no loss
+		return nil // test data that is not valid Python may stay uncompiled
 	}
-	return errors.Join(err, ctx.Err()) // one that was killed in the middle is
+	return errors.Join(err, ctx.Err()) // a compiler that was killed is an error
 }

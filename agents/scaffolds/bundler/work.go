@@ -12,9 +12,10 @@ import (
 // making is the prefix of the folders in which bundles are built.
 const making = ".making-"
 
-// workIn makes a folder to make a bundle in, beside the bundles, and removes
-// those of makers that were killed. The maker holds a lock on its own: the system
-// takes it from a process that ends, however that is.
+// workIn makes a temporary folder for building a bundle, next to the bundles,
+// and removes those of processes that were killed. Each process holds a lock on
+// its own folder. The kernel releases the lock when the process ends for any
+// reason.
 func workIn(dir string) (work string, done func() error, err error) {
 	left, err := filepath.Glob(filepath.Join(dir, making+"*"))
 	if err != nil {
@@ -22,7 +23,7 @@ func workIn(dir string) (work string, done func() error, err error) {
 	}
 	for _, l := range left {
 		if f, mine := hold(l); mine {
-			_ = remove(l) // what cannot be removed, as another user's, stays
+			_ = remove(l) // a folder that cannot be removed, such as another user's, stays
 			_ = f.Close()
 		}
 	}
@@ -32,12 +33,13 @@ func workIn(dir string) (work string, done func() error, err error) {
 		}
 		if f, mine := hold(work); mine {
 			return work, func() error { return errors.Join(remove(work), f.Close()) }, nil
-		} // another maker took it for one that was left
+		} // another process removed it because it looked abandoned
 	}
 	return "", nil, fmt.Errorf("no folder can be held in %s", dir)
 }
 
-// hold locks a folder, if nobody has and it is still the one of this name.
+// hold locks a folder if no other process has locked it and it still has this
+// name.
 func hold(dir string) (*os.File, bool) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package streamjson reads the events of Claude Code, which Qwen Code has taken
-// over, and the contents of messages in the form of Anthropic's API and of pi.
+// Package streamjson reads the events of Claude Code, which Qwen Code also
+// uses, and the contents of messages in the form of Anthropic's API and of pi.
 //
-// It does not say what came of a turn: each declaration does.
+// It does not decide how a turn ended; each declaration does that.
 package streamjson
 
 import (
@@ -15,18 +15,18 @@ import (
 // Reader reads stream-json.
 type Reader struct {
 	Transcript *cli.Transcript
-	// Whole: the parts of an answer come as messages with ids of their own, and
-	// each says what all of it used. Else they share an id.
+	// Whole says that the parts of an answer come as messages with different
+	// ids, each with the usage of the whole answer. Otherwise they share an id.
 	Whole bool
-	Last  *Result // nil: there was none
+	Last  *Result // nil if there was none
 }
 
-// event is one, as far as it is read.
+// event is one event, with only the fields that are read.
 type event struct {
 	Type      string `json:"type"`
 	Subtype   string `json:"subtype"`
 	Session   string `json:"session_id"`
-	Parent    string `json:"parent_tool_use_id"` // call that started the sub-agent
+	Parent    string `json:"parent_tool_use_id"` // the call that started the sub-agent
 	Synthetic bool   `json:"isSynthetic"`
 	APIError  bool   `json:"is_api_error_message"`
 	Message   struct {
@@ -76,7 +76,7 @@ func (e *Reader) Line(line []byte) {
 		}
 	case "assistant":
 		if v.APIError || v.Message.Model == "<synthetic>" {
-			return // the CLI's own words about an error, which the result has, too
+			return // the CLI's own text about an error, which is also in the result
 		}
 		m := Message(v.Message.Content)
 		if m.ID = v.Message.ID; e.Whole {
@@ -92,7 +92,7 @@ func (e *Reader) Line(line []byte) {
 			if b.Type == "tool_result" {
 				book.Result(b.CallID, Text(b.Content), b.IsError)
 			} else if b.Text != "" && (v.Synthetic || v.Parent != "") {
-				book.Note("user", b.Text) // what the CLI adds, or what a sub-agent is told
+				book.Note("user", b.Text) // text that the CLI adds, or a message to a sub-agent
 			}
 		}
 	case "result":
@@ -101,7 +101,8 @@ func (e *Reader) Line(line []byte) {
 	}
 }
 
-// block is one of a message's content, in the form of Anthropic's API or of pi.
+// block is one block of a message's content, in the form of Anthropic's API or
+// of pi.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`
@@ -115,8 +116,8 @@ type block struct {
 	IsError   bool            `json:"is_error"`
 }
 
-// blocksOf are the blocks of a content; a text is one. What is no block is left
-// out.
+// blocksOf returns the blocks of a content. A text counts as one block.
+// Anything else is left out.
 func blocksOf(content json.RawMessage) (out []block) {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
@@ -133,7 +134,7 @@ func blocksOf(content json.RawMessage) (out []block) {
 	return out
 }
 
-// Message is what the model said in a content.
+// Message converts a content to a message of the model.
 func Message(content json.RawMessage) (m cli.Message) {
 	for _, b := range blocksOf(content) {
 		switch b.Type {
@@ -148,8 +149,8 @@ func Message(content json.RawMessage) (m cli.Message) {
 	return m
 }
 
-// Text is the text of a tool's result, with a word for each block of another
-// kind.
+// Text returns the text of a tool's result, with a word for each block of
+// another kind.
 func Text(content json.RawMessage) (text string) {
 	for _, b := range blocksOf(content) {
 		switch {
@@ -162,7 +163,7 @@ func Text(content json.RawMessage) (text string) {
 	return text
 }
 
-// joined are two texts; an empty one leaves no line.
+// joined joins two texts with a newline. An empty text adds no line.
 func joined(a, b string) string {
 	if a == "" || b == "" {
 		return a + b

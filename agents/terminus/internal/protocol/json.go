@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// fields are the members of a reply, in the order that is asked for.
+// fields are the members of a reply, in the requested order.
 var fields = []string{"analysis", "plan", "commands", "task_complete"}
 
-// maxObjects is how many braces are looked at for the beginning of a reply.
+// maxObjects is how many braces are tried as the beginning of a reply.
 const maxObjects = 100
 
 // member is one member of an object, in the order of the text.
@@ -21,7 +21,7 @@ type member struct {
 	value json.RawMessage
 }
 
-// parseJSON reads the object of a reply, wherever it is in the text.
+// parseJSON reads the object of a reply, anywhere in the text.
 func parseJSON(text string) (Reply, error) {
 	var r Reply
 	object, before, after, err := find(text, &r)
@@ -38,9 +38,9 @@ func parseJSON(text string) (Reply, error) {
 }
 
 // find finds the object that is a reply: the first with commands or
-// task_complete. Without one it tries to mend the first object that there is.
+// task_complete. If there is none, it tries to repair the first object.
 func find(text string, r *Reply) (object []member, before, after string, err error) {
-	var other []member // of the first object that is no reply
+	var other []member // of the first object that is not a reply
 	some := false      // there is one
 	first := -1
 	for at, tries := 0, 0; tries < maxObjects; tries++ {
@@ -53,7 +53,7 @@ func find(text string, r *Reply) (object []member, before, after string, err err
 			first = i
 		}
 		end := balanced(text[i:])
-		if end < 0 { // it is never closed: what is inside may be
+		if end < 0 { // it is never closed, but an object inside it may be
 			at = i + 1
 			continue
 		}
@@ -87,7 +87,7 @@ func find(text string, r *Reply) (object []member, before, after string, err err
 	return nil, "", "", fmt.Errorf("the JSON object cannot be read: %w", bad)
 }
 
-// mended reads an object after what is wrong with it was put right.
+// mended reads an object after repairing it.
 func (r *Reply) mended(s string) ([]member, error) {
 	out, said := mend(s)
 	got, err := decode(out)
@@ -101,8 +101,8 @@ func isReply(ms []member) bool {
 	return slices.ContainsFunc(ms, func(m member) bool { return m.name == "commands" || m.name == "task_complete" })
 }
 
-// scan calls each for the bytes outside of strings, until it says no. It says
-// whether the text ended inside a string.
+// scan calls each for the bytes outside of strings until it returns false. It
+// reports whether the text ended inside a string.
 func scan(s string, each func(i int, c byte) bool) (inside bool) {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -120,8 +120,8 @@ func scan(s string, each func(i int, c byte) bool) (inside bool) {
 	return inside
 }
 
-// balanced is the length of the object that s begins with; -1: it is not
-// closed.
+// balanced returns the length of the object that s begins with, or -1 if the
+// object is not closed.
 func balanced(s string) int {
 	depth, end := 0, -1
 	scan(s, func(i int, c byte) bool {
@@ -139,8 +139,8 @@ func balanced(s string) int {
 	return end
 }
 
-// closed adds the brackets that are missing at the end of s. A string that is
-// not closed stays so: nobody knows what else it would have said.
+// closed adds the missing brackets at the end of s. It does not close a string,
+// because the rest of the string is unknown.
 func closed(s string) string {
 	var open []byte
 	inside := scan(s, func(_ int, c byte) bool {
@@ -163,9 +163,9 @@ func closed(s string) string {
 	return strings.TrimRight(strings.TrimSpace(s), "`, \n") + string(open)
 }
 
-// mend puts right what models often get wrong in JSON: control characters and
-// unknown escapes in strings, commas before a closing bracket. said is empty
-// when there was nothing to mend.
+// mend repairs common mistakes of models in JSON: control characters and
+// unknown escapes in strings, and commas before a closing bracket. said is
+// empty if there was nothing to repair.
 func mend(s string) (out, said string) {
 	var b strings.Builder
 	inside := false
@@ -261,7 +261,7 @@ func (r *Reply) members(ms []member) error {
 	}
 }
 
-// text reads a field that should be a text.
+// text reads a field that must be a text.
 func (r *Reply) text(name string, seen map[string]json.RawMessage) string {
 	raw, ok := seen[name]
 	if !ok {

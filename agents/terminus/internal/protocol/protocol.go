@@ -1,8 +1,9 @@
-// Package protocol reads the replies of a model that works at a terminal: what
-// it thinks, what it types, and whether it is done. It is tolerant, and says
-// what it tolerated, so that the model can do better.
+// Package protocol parses the replies of a model that works at a terminal: its
+// thoughts, its keystrokes, and whether it is done. It tolerates mistakes and
+// reports them, so that the model can correct them.
 //
-// It must not know a terminal or a conversation: text in, meaning out.
+// It must not know a terminal or a conversation. It only converts text to a
+// Reply.
 package protocol
 
 import (
@@ -12,7 +13,7 @@ import (
 	"time"
 )
 
-// Bounds of a command's duration.
+// Limits of a command's duration.
 const (
 	DefaultDuration = time.Second
 	MaxDuration     = time.Minute
@@ -24,17 +25,17 @@ type Command struct {
 	Duration   time.Duration
 }
 
-// Reply is what a model wants.
+// Reply is a parsed reply of the model.
 type Reply struct {
 	Analysis string
 	Plan     string
 	Commands []Command
 	Complete bool
-	// Warnings tell the model what was put right.
+	// Warnings tell the model what was repaired.
 	Warnings []string
 }
 
-// maxWarnings is how much the model is told about one reply.
+// maxWarnings is the largest number of warnings about one reply.
 const maxWarnings = 10
 
 func (r *Reply) warn(format string, args ...any) {
@@ -46,8 +47,8 @@ func (r *Reply) warn(format string, args ...any) {
 	}
 }
 
-// said is a reply without what some models think aloud at its beginning, which
-// may hold drafts of it.
+// said returns a reply without the thoughts that some models put at its
+// beginning, because they may contain drafts of the reply.
 func said(text string) string {
 	trimmed := strings.TrimSpace(text)
 	if strings.HasPrefix(trimmed, "<think>") {
@@ -68,7 +69,7 @@ const (
 )
 
 // Parse reads a reply. An error says what is wrong with it, in words for the
-// model; nothing of such a reply is to be carried out.
+// model. Nothing of such a reply may be executed.
 func (f Format) Parse(text string) (Reply, error) {
 	var r Reply
 	var err error
@@ -85,7 +86,7 @@ func (f Format) Parse(text string) (Reply, error) {
 	return r, nil
 }
 
-// joined warns of commands that run into the next one.
+// joined warns about commands that run into the next one.
 func (r *Reply) joined() {
 	for i := 0; i+1 < len(r.Commands); i++ {
 		k := r.Commands[i].Keystrokes
@@ -96,8 +97,8 @@ func (r *Reply) joined() {
 	}
 }
 
-// isKey says whether keystrokes look like the name of a key, such as C-c or Up:
-// one word that begins like one.
+// isKey reports whether keystrokes look like the name of a key, such as C-c or
+// Up: one word that begins like one.
 func isKey(k string) bool {
 	if strings.ContainsAny(k, " \t") {
 		return false
@@ -122,7 +123,7 @@ func (r *Reply) duration(at int, text string) time.Duration {
 	return time.Duration(n * float64(time.Second))
 }
 
-// yes reads a word for true.
+// yes reports whether a word means true.
 func (r *Reply) yes(text string) bool {
 	switch strings.ToLower(strings.TrimSpace(text)) {
 	case "true", "1", "yes":

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// parseXML reads a reply in tags. It is no XML in the strict sense: text
-// between tags stands for itself, so that keystrokes need no escapes.
+// parseXML reads a reply in tags. It is not strict XML: text between tags is
+// taken literally, so that keystrokes need no escapes.
 func parseXML(text string) (Reply, error) {
 	var r Reply
 	body, before, after, ok := r.tag(text, "response", true)
@@ -29,7 +29,7 @@ func parseXML(text string) (Reply, error) {
 	commands, head, tail, has := r.tag(body, "commands", true)
 	rest := body
 	if has {
-		rest = head + tail // what is typed must not be taken for tags
+		rest = head + tail // keystrokes must not be taken for tags
 	}
 	for _, f := range []struct {
 		name string
@@ -64,8 +64,9 @@ func parseXML(text string) (Reply, error) {
 	return r, nil
 }
 
-// tag finds the first element of a name: what is in it, before it and after
-// it. With lenient, one that is not closed goes to the end, with a warning.
+// tag finds the first element with a name. It returns the text in it, before it
+// and after it. If lenient is set, an element that is not closed extends to the
+// end, with a warning.
 func (r *Reply) tag(text, name string, lenient bool) (inner, before, after string, ok bool) {
 	open := strings.Index(text, "<"+name)
 	for open >= 0 && !strings.ContainsRune(" \t\r\n/>", next(text[open+1+len(name):])) {
@@ -97,7 +98,7 @@ func (r *Reply) tag(text, name string, lenient bool) (inner, before, after strin
 	return text[end+1 : end+at], text[:open], text[end+at+len(closing):], true
 }
 
-// next is the first character of s; 0 at its end, which no tag has.
+// next returns the first character of s, or 0 at its end, which is in no tag.
 func next(s string) rune {
 	for _, c := range s {
 		return c
@@ -107,7 +108,7 @@ func next(s string) rune {
 
 var anyTag = regexp.MustCompile(`<([a-z_]+)[ \t\r\n/>]`)
 
-// unknown warns of tags that mean nothing.
+// unknown warns about unknown tags.
 func (r *Reply) unknown(text string) {
 	var told []string
 	for _, m := range anyTag.FindAllStringSubmatch(text, -1) {
@@ -123,8 +124,8 @@ var (
 	entity    = regexp.MustCompile(`&(lt|gt|amp|quot|apos);`)
 )
 
-// plain is text without the brackets of CDATA around it: no program wants to have
-// them typed.
+// plain removes CDATA brackets around text, because no program wants them as
+// input.
 func (r *Reply) plain(text string) string {
 	in, ok := strings.CutPrefix(strings.TrimLeft(text, " \t\r\n"), "<![CDATA[")
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxCast is how large a recording may become, in bytes.
+// maxCast is the largest size of a recording, in bytes.
 const maxCast = 64 << 20
 
 // Cast records a terminal as asciicast v2
@@ -22,7 +22,7 @@ type Cast struct {
 	out   *bufio.Writer
 	begun time.Time
 	size  int64
-	rest  []byte // the beginning of a character of which more is to come
+	rest  []byte // an incomplete character at the end of the output
 	full  bool
 	err   error
 }
@@ -44,7 +44,7 @@ func NewCast(path string, rows, columns int, now time.Time) (*Cast, error) {
 	return c, nil
 }
 
-// Output records what a program printed.
+// Output records output of a program.
 func (c *Cast) Output(b []byte) {
 	if c == nil {
 		return
@@ -59,7 +59,7 @@ func (c *Cast) Output(b []byte) {
 	}
 }
 
-// Input records what was typed.
+// Input records keystrokes.
 func (c *Cast) Input(b []byte) {
 	if c == nil {
 		return
@@ -79,7 +79,7 @@ func (c *Cast) Mark(label string) {
 	c.event("m", label)
 }
 
-// Flush writes what was recorded so far to the file.
+// Flush writes everything recorded so far to the file.
 func (c *Cast) Flush() error {
 	if c == nil {
 		return nil
@@ -117,7 +117,7 @@ func (c *Cast) event(kind, data string) {
 }
 
 func (c *Cast) write(v any) {
-	b, err := json.Marshal(v) // it replaces what is no UTF-8
+	b, err := json.Marshal(v) // it replaces invalid UTF-8
 	if err == nil {
 		var n int
 		n, err = c.out.Write(append(b, '\n'))
@@ -128,8 +128,7 @@ func (c *Cast) write(v any) {
 	}
 }
 
-// whole is the length of b without a character at its end of which more is to
-// come.
+// whole returns the length of b without an incomplete character at its end.
 func whole(b []byte) int {
 	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
 		if c := b[len(b)-i]; utf8.RuneStart(c) {

@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// flood takes the beginning of plain output of many lines past the emulator,
-// which shows a megabyte a second: lines that would leave the screen before
-// anybody can look go straight into the history, and the emulator gets those
-// that stay. It says how many bytes are done; 0: this is no such output. The
-// result is the same as if the emulator had got all of it.
+// flood handles the beginning of plain output of many lines without the
+// emulator, which processes only a megabyte per second. Lines that would leave
+// the screen before the next look go directly into the history, and the
+// emulator gets the others. It returns how many bytes it has handled; 0 means
+// that the output is of another kind. The result is the same as if the emulator
+// had got all of it.
 func (t *TTY) flood(b []byte) int {
 	m := t.screen.Modes()
 	rows, columns := t.o.Rows, t.o.Columns
@@ -20,11 +21,11 @@ func (t *TTY) flood(b []byte) int {
 	if !plain(b[:end]) {
 		return 0
 	}
-	t.write(b[:first]) // the rest of the line that is there already
+	t.write(b[:first]) // the rest of the current line
 	lines := bytes.SplitAfter(b[first:end], newline)
-	lines = lines[:len(lines)-1] // behind the last new line is nothing
+	lines = lines[:len(lines)-1] // the part after the last newline is empty
 	old := t.screen.Lines()
-	for len(old) < rows-1 { // the cursor stands on the last row, which is blank
+	for len(old) < rows-1 { // the cursor is on the last row, which is blank
 		old = append(old, "")
 	}
 	for _, l := range old {
@@ -39,7 +40,7 @@ func (t *TTY) flood(b []byte) int {
 			}
 		}
 	}
-	skip := rows - 1 // what was there, and is in the history already
+	skip := rows - 1 // lines of the old screen, which are in the history already
 	for _, l := range kept {
 		_, _ = t.screen.Write(l) // it never fails
 		for _, gone := range t.screen.Scrolled() {
@@ -55,8 +56,8 @@ func (t *TTY) flood(b []byte) int {
 
 var newline = []byte{'\n'}
 
-// plain says whether b is ASCII text in lines that each end in "\r\n", so that
-// a character is a column and a line begins at the first one.
+// plain reports whether b is ASCII text in lines that each end in "\r\n", so
+// that each character is one column and each line begins at the first one.
 func plain(b []byte) bool {
 	for i, c := range b {
 		switch {

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// keep is how much of the beginning and of the end of the lines that scrolled
-// by is kept between two looks, in bytes each. It is more than a screen holds,
-// so that a look can tell what it has seen before.
+// keep is how many bytes of the beginning, and of the end, of the scrolled
+// lines are kept between two looks. It is more than a screen holds, so that a
+// look can recognize the lines that it has seen before.
 const keep = 256 << 10
 
-// log holds lines: the first and the last of them, and how many are missing
-// between.
+// log holds the first and the last lines, and the number of missing ones
+// between them.
 type log struct {
 	head, tail         []string
 	headSize, tailSize int
-	lines, bytes       int // missing
+	lines, bytes       int // missing ones
 }
 
 func (l *log) add(line string) {
@@ -32,23 +32,23 @@ func (l *log) add(line string) {
 	}
 }
 
-// View is what a look at a terminal shows.
+// View is the result of a look at a terminal.
 type View struct {
-	// Whole says that Text is the whole screen; else it is what came since the
-	// last look.
+	// Whole says that Text is the whole screen. Otherwise it is the output
+	// since the last look.
 	Whole bool
-	// Unchanged says that nothing came since the last look.
+	// Unchanged says that there was no output since the last look.
 	Unchanged bool
 	Text      string
-	// Lines and Bytes are how many are left out of Text.
+	// Lines and Bytes are the numbers of lines and bytes left out of Text.
 	Lines, Bytes int
 }
 
-// looker turns a screen and its history into views, each of which goes on
-// where the one before ended.
+// looker turns a screen and its history into views. Each view continues where
+// the last one ended.
 type looker struct {
 	limit  int // of a view, in bytes
-	past   log // lines that scrolled by since the last look
+	past   log // lines scrolled off since the last look
 	seen   []string
 	before string // the last view of an alternate screen
 }
@@ -69,14 +69,15 @@ func (k *looker) look(visible []string, alternate bool) View {
 	changed := known < len(k.seen)
 	switch {
 	case changed && known >= len(k.seen)-1:
-		// The last line went on: show it again, as it is now.
+		// The last line has become longer: show it again in its current form.
 	case changed && len(past.head) == 0:
 		k.seen = visible
 		v := limited(visible, nil, 0, 0, k.limit)
 		v.Whole = true
 		return v
 	case changed:
-		// The screen was drawn anew, and then more came: show all that differs.
+		// The screen was redrawn and then more output came: show everything
+		// that differs.
 	}
 	fresh := append(append([]string(nil), past.head...), past.tail...)
 	cut := len(past.head)
@@ -95,7 +96,8 @@ func (k *looker) look(visible []string, alternate bool) View {
 	return limited(fresh[:cut], fresh[cut:], past.lines, past.bytes, k.limit)
 }
 
-// prefix is how many of the lines seen are where the lines of now begin.
+// prefix returns how many of the lines in seen are unchanged at the beginning
+// of past and visible.
 func prefix(seen, past, visible []string) int {
 	n := 0
 	for n < len(seen) {
@@ -116,8 +118,8 @@ func prefix(seen, past, visible []string) int {
 	return n
 }
 
-// limited joins lines to a view of at most limit bytes. Between head and tail,
-// lines of so many bytes are missing already.
+// limited joins lines to a view of at most limit bytes. lines and bytes are the
+// numbers that are already missing between head and tail.
 func limited(head, tail []string, lines, bytes, limit int) View {
 	v := View{Lines: lines, Bytes: bytes}
 	size := 0
@@ -147,8 +149,8 @@ func limited(head, tail []string, lines, bytes, limit int) View {
 	return v
 }
 
-// takeFirst is as many lines as fit, how many, and the bytes of the others. A
-// first line that is too long is cut.
+// takeFirst returns as many lines as fit, how many they are, and the number of
+// bytes of the others. It cuts a first line that is too long.
 func takeFirst(lines []string, limit int) (text string, n, rest int) {
 	size := 0
 	for n < len(lines) && size+len(lines[n])+1 <= limit {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// named are keys by name, as people of tmux know them.
+// named are the keys by their names in tmux.
 var named = map[string]string{
 	"Enter": "\r", "Tab": "\t", "BTab": "\x1b[Z", "Escape": "\x1b", "Esc": "\x1b", "Space": " ", "BSpace": "\x7f", "Backspace": "\x7f",
 	"Up": "\x1b[A", "Down": "\x1b[B", "Right": "\x1b[C", "Left": "\x1b[D", "Home": "\x1b[H", "End": "\x1b[F",
@@ -16,15 +16,16 @@ var named = map[string]string{
 	"F7": "\x1b[18~", "F8": "\x1b[19~", "F9": "\x1b[20~", "F10": "\x1b[21~", "F11": "\x1b[23~", "F12": "\x1b[24~",
 }
 
-// cursor are the keys that an application may want in another form.
+// cursor are the keys that have another form if an application asks for it.
 var cursor = []string{"Up", "Down", "Right", "Left", "Home", "End"}
 
-// Keys are the bytes that keystrokes stand for. Text that is the name of one
-// key (Enter, C-c, M-x, Up, F5) is that key, any other text is itself; a new
-// line is the Enter key, or a line feed in a text of several lines, unless a
-// program has the whole screen. Shells take both, but what follows the line that
-// starts a program may arrive while the shell still edits: the kernel then makes
-// no new line of an Enter, and the program waits for one for ever.
+// Keys converts keystrokes to bytes. Text that is the name of one key (Enter,
+// C-c, M-x, Up, F5) becomes that key; any other text is sent literally. A
+// newline becomes the Enter key, or a line feed in a text of several lines,
+// unless a program uses the whole screen. Shells accept both. But the text
+// after a line that starts a program may arrive while the shell still edits.
+// The kernel then does not convert Enter to a newline, and the program would
+// wait for one forever.
 func Keys(text string, m Modes) []byte {
 	if b, ok := key(text, m); ok {
 		return []byte(b)
@@ -70,7 +71,7 @@ func key(name string, m Modes) (string, bool) {
 	switch c := rest[0]; {
 	case c >= 'a' && c <= 'z':
 		return string(rune(c - 'a' + 1)), true
-	case c >= '@' && c <= '_': // A to Z and [ \ ] ^ _ among them
+	case c >= '@' && c <= '_': // includes A to Z and [ \ ] ^ _
 		return string(rune(c - '@')), true
 	case c == '?':
 		return "\x7f", true

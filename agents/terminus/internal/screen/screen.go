@@ -1,8 +1,9 @@
-// Package screen is a terminal as a person would use it: what is typed goes to
-// a program in the sandbox, and what that prints becomes a screen with a
-// history. All of it is on the host; the sandbox needs nothing but a program.
+// Package screen is a terminal like one that a person uses: keystrokes go to a
+// program in the sandbox, and its output becomes a screen with a history. All
+// of it is on the host. The sandbox needs only the program.
 //
-// It must not know a model or a protocol. The bytes that it reads are hostile.
+// It must not know a model or a protocol. The bytes that it reads cannot be
+// trusted.
 package screen
 
 import (
@@ -14,17 +15,18 @@ import (
 	"github.com/charmbracelet/x/vt"
 )
 
-// Screen is what a terminal shows. Methods are not safe for concurrent use.
+// Screen is the contents of a terminal. Methods are not safe for concurrent
+// use.
 type Screen interface {
-	// Write takes output of a program. It never fails, whatever comes.
+	// Write processes output of a program. It never fails.
 	Write(b []byte) (int, error)
-	// Lines are the visible lines without blanks at their ends, and without
+	// Lines returns the visible lines without trailing blanks, and without
 	// blank lines at the bottom.
 	Lines() []string
-	// Scrolled are the lines that have left the screen at the top since it was
-	// last asked, the oldest first. Ask after each Write: few are kept.
+	// Scrolled returns the lines that have left the screen at the top since the
+	// last call, oldest first. Call it after each Write, because few are kept.
 	Scrolled() []string
-	// Modes are the modes that matter to whoever looks or types.
+	// Modes returns the modes that matter for looking and typing.
 	Modes() Modes
 	// Close ends the screen.
 	Close()
@@ -32,21 +34,21 @@ type Screen interface {
 
 // Modes of a screen.
 type Modes struct {
-	Alternate  bool // a program has the whole screen, such as an editor
-	CursorKeys bool // arrow keys are sent as the application wants them
-	Margins    bool // only a part of the screen scrolls, or may
+	Alternate  bool // a program uses the whole screen, such as an editor
+	CursorKeys bool // the application has asked for its own form of arrow keys
+	Margins    bool // only a part of the screen scrolls, or may scroll
 	CursorRow  int  // from 0
 }
 
-// Bounds of what output can make the emulator do.
+// Limits on the work that output can cause in the emulator.
 const (
-	piece      = 4 << 10 // bytes that are written between two looks at the history
+	piece      = 4 << 10 // bytes that are written before the history is read again
 	maxHistory = 2 * piece
-	maxRepeat  = 250 // how often one sequence may repeat something; more than most screens are wide
+	maxRepeat  = 250 // how often one sequence may repeat an action; more than most screens are wide
 )
 
-// emulator implements Screen with a library. A program that makes the library
-// fail gets a fresh screen.
+// emulator implements Screen with a library. If a program's output makes the
+// library panic, the emulator continues with a new screen.
 type emulator struct {
 	rows, columns int
 	answer        func([]byte)
@@ -57,8 +59,8 @@ type emulator struct {
 	drained    chan struct{}
 }
 
-// New makes a screen. answer gets what the terminal answers to a program that
-// asks it something; it must not block, and is called from another goroutine.
+// New makes a screen. answer is called with the terminal's answers to requests
+// of a program. It must not block, and is called from another goroutine.
 func New(rows, columns int, answer func([]byte)) Screen {
 	e := &emulator{rows: rows, columns: columns, answer: answer}
 	e.begin()
@@ -96,8 +98,8 @@ func (e *emulator) begin() {
 	}(e.vt, e.drained)
 }
 
-// tooOften swallows a sequence that would repeat something more often than any
-// screen is large: a few bytes must not keep us busy.
+// tooOften drops a sequence that would repeat an action more often than any
+// screen is large, because a few bytes must not cause much work.
 func tooOften(params ansi.Params) bool {
 	n, _, _ := params.Param(0, 1)
 	return n > maxRepeat
@@ -112,7 +114,7 @@ func (e *emulator) setMode(m ansi.Mode, on bool) {
 // Write implements Screen.
 func (e *emulator) Write(b []byte) (n int, err error) {
 	defer func() {
-		if recover() != nil { // a bug of the library, met by what a program printed
+		if recover() != nil { // a bug in the library, caused by a program's output
 			e.Close()
 			e.begin()
 			n, err = len(b), nil
@@ -162,9 +164,9 @@ func (e *emulator) Modes() Modes {
 
 // Close implements Screen.
 func (e *emulator) Close() {
-	// The library's own Close races with its Read: end that first.
+	// The library's own Close races with its Read, so end Read first.
 	if c, ok := e.vt.InputPipe().(io.Closer); ok {
-		_ = c.Close() // of a pipe: it never fails
+		_ = c.Close() // closing a pipe never fails
 		<-e.drained
 	}
 	_ = e.vt.Close() // likewise

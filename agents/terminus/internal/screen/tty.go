@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// Wire is the raw end of a terminal: plugins/sandbox has one.
+// Wire is the raw connection of a terminal. Package sandbox has one.
 type Wire interface {
 	Read(b []byte) (int, error)
 	Write(b []byte) (int, error)
 }
 
-// Bounds between reading and showing.
+// Limits between reading and showing.
 const (
 	readSize  = 32 << 10 // bytes of one read
-	queueSize = 64       // reads that wait to be shown; then reading waits
-	// settle is how long a look waits at most for what was read already to be
-	// shown.
+	queueSize = 64       // reads that wait to be shown; when it is full, reading waits
+	// settle is the longest time that a look waits until the output read so far
+	// is shown.
 	settle = 15 * time.Second
 )
 
@@ -28,25 +28,25 @@ const (
 type Options struct {
 	Rows, Columns int
 	Limit         int   // of a view, in bytes
-	Cast          *Cast // nil: nothing is recorded
+	Cast          *Cast // nil: no recording
 }
 
-// TTY is a terminal that is looked at and typed into. Its screen outlives the
-// wires that it is attached to. Look, Type and Wait may be called from one
+// TTY is a terminal to look at and to type into. Its screen outlives the wires
+// that it is attached to. Look, Type and Wait may be called from only one
 // goroutine at a time.
 type TTY struct {
 	o       Options
 	answers chan []byte
 
-	mu     sync.Mutex // of screen and looker
+	mu     sync.Mutex // guards screen and looker
 	screen Screen
 	looker looker
 
 	wire    Wire
 	queue   chan []byte
-	waiting atomic.Int64 // bytes that were read and are not shown yet
+	waiting atomic.Int64 // bytes read and not shown yet
 	ended   chan struct{}
-	err     error // why reading ended; to be read once ended is closed
+	err     error // why reading ended; valid after ended is closed
 	all     sync.WaitGroup
 	stop    chan struct{}
 }
@@ -58,8 +58,8 @@ func NewTTY(o Options) *TTY {
 	return t
 }
 
-// answer passes on what the terminal says to a program. A program that asks
-// faster than it reads loses answers, and nothing waits for it.
+// answer passes the terminal's answers on to a program. If a program asks
+// faster than it reads, answers are dropped; the terminal never waits.
 func (t *TTY) answer(b []byte) {
 	select {
 	case t.answers <- b:
@@ -67,7 +67,7 @@ func (t *TTY) answer(b []byte) {
 	}
 }
 
-// Attach begins to read from w. Detach ends it, once reads of w fail.
+// Attach begins to read from w. It ends with Detach, after reads of w fail.
 func (t *TTY) Attach(w Wire) {
 	t.wire, t.queue = w, make(chan []byte, queueSize)
 	t.ended, t.stop = make(chan struct{}), make(chan struct{})
@@ -77,8 +77,8 @@ func (t *TTY) Attach(w Wire) {
 	t.all.Go(t.reply)
 }
 
-// Detach waits until nothing of the wire is under way. The caller has made its
-// reads and writes fail before.
+// Detach waits until no read or write of the wire is in progress. The caller
+// must have made them fail before.
 func (t *TTY) Detach() {
 	if t.stop == nil {
 		return
@@ -97,7 +97,7 @@ func (t *TTY) read() {
 		if n > 0 {
 			t.o.Cast.Output(b[:n])
 			t.waiting.Add(int64(n))
-			t.queue <- b[:n] // what shows it never ends before the queue does
+			t.queue <- b[:n] // the goroutine that shows it ends only after the queue
 		}
 		if err != nil {
 			t.err = err
@@ -123,7 +123,8 @@ func (t *TTY) show() {
 	}
 }
 
-// more adds what else was read already, so that a flood is seen as one.
+// more appends all other bytes that were read already, so that flood gets as
+// much as possible.
 func (t *TTY) more(b []byte) []byte {
 	for len(b) < queueSize*readSize {
 		select {
@@ -157,7 +158,7 @@ func (t *TTY) reply() {
 		select {
 		case b := <-t.answers:
 			if _, err := t.wire.Write(b); err != nil {
-				return // the reader learns why
+				return // the reader gets the reason
 			}
 		case <-t.stop:
 			return
@@ -178,8 +179,8 @@ func (t *TTY) Type(text string) error {
 	return err
 }
 
-// Wait waits for d, and then until what was read is shown. It fails when ctx
-// ends, and ends early when the terminal does.
+// Wait waits for d, and then until the output read so far is shown. It returns
+// an error when ctx ends, and returns early when the terminal ends.
 func (t *TTY) Wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -202,8 +203,8 @@ func (t *TTY) Wait(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Ended says whether the terminal's program has ended. An error means that the
-// terminal was lost.
+// Ended reports whether the terminal's program has ended. An error means that
+// the terminal was lost.
 func (t *TTY) Ended() (bool, error) {
 	select {
 	case <-t.ended:
@@ -216,21 +217,21 @@ func (t *TTY) Ended() (bool, error) {
 	}
 }
 
-// Look shows what came since the last look.
+// Look returns the output since the last look.
 func (t *TTY) Look() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.looker.look(t.screen.Lines(), t.screen.Modes().Alternate)
 }
 
-// Screen is the visible screen, whatever was looked at before.
+// Screen returns the visible screen, including what earlier looks have shown.
 func (t *TTY) Screen() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return limited(t.screen.Lines(), nil, 0, 0, t.o.Limit).Text
 }
 
-// Clear begins with an empty screen, for a new program. The terminal must be
+// Clear starts with an empty screen, for a new program. The terminal must be
 // detached.
 func (t *TTY) Clear() {
 	t.mu.Lock()

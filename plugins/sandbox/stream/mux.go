@@ -12,9 +12,9 @@ import (
 
 // Experimental: the core accepts no sandbox behind a byte stream yet.
 //
-// Where nothing can be mounted or connected, a backend gives one byte stream to
-// sandboxd, and yamux carries all connections on it. Each begins with its label,
-// and only the core opens them.
+// If nothing can be mounted or connected, a backend gives one byte stream to
+// sandboxd, and yamux carries all connections on it. Each begins with its
+// label, and only the core opens them.
 
 // NewMuxGiver returns the core's end of a byte stream. Closing it closes c.
 func NewMuxGiver(c io.ReadWriteCloser) (Giver, error) {

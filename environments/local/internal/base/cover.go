@@ -23,11 +23,11 @@ import (
 var private = []string{"npmrc", ".npmrc", "pip.conf", "gitconfig", ".gitconfig", ".netrc", ".pypirc", ".git-credentials"}
 
 // Hidden lists what a sandbox must not see of root, as paths relative to it:
-// files that not everybody may read, and files with private names. Searching
+// files that not every user may read, and files with private names. Searching
 // all of /usr takes half a second, so the result is cached for an hour, or
 // until a name below root is added, removed or replaced. If only the
 // permissions of a file change, this is noticed after at most an hour; until
-// then everybody could read the file.
+// then every user could read the file anyway.
 func (s *State) Hidden(root string) ([]string, error) {
 	file := filepath.Join(s.base, "hidden"+strings.ReplaceAll(root, "/", "."))
 	if before, ok := remembered(file); ok && before.holds(root) {

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// begin is prepare, create and services.
+// begin runs the phases prepare, create and services.
 func (a *attempt) begin(ctx context.Context) error {
 	err := a.phase(ctx, record.Phase{Name: record.PhasePrepare, Who: record.ByCore}, limits.Prepare, a.prepare)
 	if err != nil {
@@ -41,7 +41,7 @@ func (a *attempt) begin(ctx context.Context) error {
 	if err == nil {
 		err = a.sidecars(ctx, true)
 	}
-	if err != nil && a.sandbox.Gone() { // nobody but us has been in it
+	if err != nil && a.sandbox.Gone() { // nothing but the core has used it
 		return instead(err, record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err})
 	}
 	return err
@@ -56,7 +56,7 @@ func (a *attempt) startTime() time.Duration {
 	return t
 }
 
-// scaled is a time of the task as the experiment wants it; 0 is none.
+// scaled returns a time of the task as changed by the experiment; 0 means none.
 func scaled(asks, instead time.Duration, factor float64) time.Duration {
 	switch {
 	case instead > 0:
@@ -68,7 +68,7 @@ func scaled(asks, instead time.Duration, factor float64) time.Duration {
 	}
 }
 
-// prepare finds the plugins, asks them what they need, and makes the image.
+// prepare finds the plugins, asks them for their needs, and prepares the image.
 func (a *attempt) prepare(ctx context.Context) error {
 	if err := a.plugins(ctx); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (a *attempt) use(u record.PluginUsed) {
 	}
 }
 
-// ask asks an agent plugin what a session of it needs.
+// ask asks an agent plugin what one of its sessions needs.
 func (a *attempt) ask(ctx context.Context, ag agent.Agent, of record.PluginUsed, cell cell.Agent, role agent.Role) (agent.Needs, error) {
 	needs, err := a.in.Checker.Agent(ctx, ag, of, cell, role)
 	if err != nil {
@@ -180,7 +180,7 @@ func (a *attempt) ask(ctx context.Context, ag agent.Agent, of record.PluginUsed,
 	return needs, err
 }
 
-// image pulls or builds what the containers of the sandbox start from.
+// image pulls or builds the images of the containers of the sandbox.
 func (a *attempt) image(ctx context.Context) error {
 	err := a.oneImage(ctx, &a.spec.Image)
 	for i := range a.spec.Sidecars {
@@ -204,7 +204,7 @@ func (a *attempt) oneImage(ctx context.Context, im *environment.Image) error {
 		return p.Prepare(ctx, *im, a.spec.Config, func(line string) { a.recorder.Log("image", "", line) })
 	})
 	if errors.Is(err, environment.ErrUnsupported) {
-		return nil // Create takes the image as it is
+		return nil // Create uses the image as it is
 	}
 	if err == nil {
 		*im = made
@@ -212,9 +212,9 @@ func (a *attempt) oneImage(ctx context.Context, im *environment.Image) error {
 	return err
 }
 
-// sidecars starts those that do not wait for the main container, or with later
-// those that do, and adds to the record how each start went. A
-// sidecar that fails is the environment's failure.
+// sidecars starts the sidecars that do not wait for the main container or, with
+// later, those that do, and records how each start went. A failed sidecar is a
+// failure of the environment.
 func (a *attempt) sidecars(ctx context.Context, later bool) error {
 	if len(a.sandbox.Sidecars) == 0 {
 		return nil
@@ -235,13 +235,13 @@ func (a *attempt) sidecars(ctx context.Context, later bool) error {
 	return err
 }
 
-// environmentSays notes what the environment's plugin found odd.
+// environmentSays records a note of the environment's plugin.
 func (a *attempt) environmentSays(at record.PhaseName, code, text string) {
 	f := verifier.Finding{Code: code, Severity: verifier.Note, Text: text}
 	a.recorder.Finding(record.Phase{Name: at}, a.in.Cell.Environment.Plugin, f)
 }
 
-// create makes the sandbox and puts into it what belongs there from the start.
+// create makes the sandbox and its initial content.
 func (a *attempt) create(ctx context.Context) error {
 	if err := a.newAgentSandbox(ctx); err != nil {
 		return err
@@ -323,8 +323,8 @@ func (a *attempt) place(ctx context.Context, when task.PlacePhase, stage string)
 	return nil
 }
 
-// put places one resource. That the task's own files cannot be read is not the
-// sandbox's doing, whoever has been in it.
+// put places one resource. If the task's own files cannot be read, this is
+// never a fault of the sandbox.
 func (a *attempt) put(ctx context.Context, r *task.Resource, user string) (views.Sums, error) {
 	sums, err := a.sandbox.Put(ctx, a.task, r, user)
 	if _, ours := errors.AsType[*sandbox.FilesError](err); ours {

@@ -16,9 +16,9 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// mark says to the sandbox that what changes from now on is the agent's doing.
-// Until it has been looked for, an earlier mark stays: a stage that is not
-// verified in the sandbox hides nothing from the next.
+// mark makes the sandbox attribute changes from now on to the agent. An earlier
+// mark is kept until changes have been looked for, so that a stage that is not
+// verified in the sandbox hides nothing from the next one.
 func (a *attempt) mark(ctx context.Context) error {
 	if a.marked {
 		return nil
@@ -27,8 +27,8 @@ func (a *attempt) mark(ctx context.Context) error {
 	return a.sandbox.Mark(ctx)
 }
 
-// changedTools looks for what the agent changed of what the verification is about
-// to run: tools, start-up files, services.
+// changedTools looks for changes that the agent made to what the verification
+// is about to run: tools, start-up files, services.
 func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.VerifierUse) {
 	a := s.a
 	if !a.marked {
@@ -37,12 +37,12 @@ func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.Ve
 	a.marked = false
 	env, err := s.task.Verify.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return // the request of the first verifier fails with it
+		return // the request of the first verifier fails for the same reason
 	}
 	c := host.Commands{User: s.verifyUser(), Dir: a.sandbox.Dir, Placed: s.fresh()}
 	for _, u := range uses {
 		env = merge(env, cell.Strings(a.in.Cell.Verifiers[u.Name].Env))
-		var settings task.Script // other verifiers have other settings, and say nothing of a command
+		var settings task.Script // the settings of other verifiers differ, and have no command
 		if json.Unmarshal(u.Settings, &settings) == nil && len(settings.Command) > 0 {
 			c.Programs = append(c.Programs, settings.Command[0])
 		}
@@ -60,8 +60,8 @@ func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.Ve
 	s.suspectServices(p, now.Services)
 }
 
-// servicesAgain looks at the services once more, after the verification: what
-// they started meanwhile may be the agent's.
+// servicesAgain checks the services again after the verification, because the
+// agent may have caused what they started meanwhile.
 func (s *stage) servicesAgain(ctx context.Context, p record.Phase) {
 	if !s.a.sandbox.Served() || !s.a.touched || s.a.sandbox.Gone() {
 		return
@@ -78,8 +78,8 @@ func (s *stage) unknownChanges(p record.Phase, err error) {
 	s.a.recorder.Exposed(p, "changes_unknown", "cannot tell what the agent changed of what the verification runs: %s", err)
 }
 
-// suspectServices records services that run and that the agent could have
-// changed, each once.
+// suspectServices records running services that the agent could have changed,
+// each once.
 func (s *stage) suspectServices(p record.Phase, services []host.ServiceChange) {
 	for _, v := range services {
 		if slices.Contains(s.suspects, v.Name) {
@@ -95,8 +95,8 @@ func (s *stage) suspectServices(p record.Phase, services []host.ServiceChange) {
 	}
 }
 
-// listed are names for people: a few of them, quoted where that is needed, and
-// how many there are besides.
+// listed formats names for messages: a few of them, quoted where needed, and
+// the number of the others.
 func listed(names []string, more int) string {
 	var b strings.Builder
 	for i, name := range names {

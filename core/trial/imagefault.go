@@ -10,23 +10,23 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
-// imageFault is an error of the task, or nil, when the agent's first session has not
-// been able to start anything: the image lacks the user, the folder or the shell
-// that it was to work with, and that is so for every agent. Once one program ran
-// nobody can tell any more who removed what is missing.
+// imageFault returns an error of the task, or nil, when the agent's first
+// session could not start anything: the image lacks the user, the folder or the
+// shell that the agent needs, which would fail every agent. After one program
+// has run, the agent may have removed what is missing.
 func (s *stage) imageFault(ctx context.Context) error {
 	if s.i > 0 || s.a.sandbox.Gone() {
 		return nil
 	}
 	starts, err := s.a.sandbox.Starts(ctx, sessionID(s.a.role(), s.i+1))
 	if err != nil || starts.Started > 0 || starts.Refused == "" {
-		return nil //nolint:nilerr // what nobody can say is no excuse
+		return nil //nolint:nilerr // without certainty it is no excuse
 	}
 	return outcome.On(record.ByTask, fmt.Errorf("no program of the agent could be started in the sandbox: %s", starts.Refused))
 }
 
-// findMissingUsers notes which users of verifiers the sandbox does not have before the
-// agent comes. One may still be made, by the setup of a later stage.
+// findMissingUsers records which users of verifiers the sandbox lacks before
+// the agent starts. The setup of a later stage may still create one.
 func (a *attempt) findMissingUsers(ctx context.Context) error {
 	a.missingUsers = map[string]bool{}
 	for i := range a.task.Stages {

@@ -13,11 +13,11 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// callVerifier makes a call of a verifier. One process serves the verifications of
-// all attempts, so its end does not say which of them was the cause. A call whose
-// process ends is therefore repeated, once, in a process of its own. If that ends
-// too, the cause is what the agent left: the agent must not be tried again for
-// it. scratch is emptied before the second call.
+// callVerifier calls a verifier. One process serves the verifications of all
+// attempts, so when it ends, any of them may be the cause. A call whose process
+// ends is therefore repeated once, in a process of its own. If that process
+// ends too, the work of the agent is the cause, and the agent must not get
+// another attempt. scratch is emptied before the second call.
 func callVerifier[T any](ctx context.Context, s *stage, p VerifierPlugin, scratch string, f func(verifier.Verifier) (T, error)) (T, error) {
 	v, err := f(p.Verifier)
 	if !died(err) || p.OwnProcess == nil || !s.a.touched || ctx.Err() != nil {
@@ -40,8 +40,8 @@ func callVerifier[T any](ctx context.Context, s *stage, p VerifierPlugin, scratc
 	return v, err
 }
 
-// died says whether a call failed because the process of its plugin ended. A
-// panic ends the call alone.
+// died reports whether a call failed because the process of its plugin ended. A
+// panic ends only the call.
 func died(err error) bool {
 	return errors.Is(err, plugin.ErrPluginGone) && !errors.Is(err, fault.ErrPanic)
 }

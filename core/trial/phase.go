@@ -16,8 +16,8 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// attempt is one attempt under way. Its phases run one after another in one
-// goroutine. What other goroutines use is in recorder and sandbox, which have locks.
+// attempt is one attempt in progress. Its phases run one after another in one
+// goroutine. Other goroutines use only recorder and sandbox, which have locks.
 type attempt struct {
 	in       Input
 	task     *task.Task
@@ -35,18 +35,18 @@ type attempt struct {
 	envUsed      record.PluginUsed
 	spec         environment.Spec
 	sideEnv      map[string]map[string]string // of the sidecars, by name
-	sandboxes    map[string]*sandbox.Sandbox  // all that were created and not yet destroyed, by name
-	sandbox      *sandbox.Sandbox             // of them the agent's; nil before create and after destroy
+	sandboxes    map[string]*sandbox.Sandbox  // all that exist, by name
+	sandbox      *sandbox.Sandbox             // the one of the agent; nil before create and after destroy
 	session      *session                     // the agent's, while one is open
 	touched      bool                         // the agent may have run a command
-	missingUsers map[string]bool              // users of the task that the sandbox did not have before that
-	leftRunning  bool                         // by the agent, in live; or a service runs that it could have changed
-	marked       bool                         // a turn has begun, and what it changed has not been looked for
+	missingUsers map[string]bool              // users of the task that the sandbox lacked before that
+	leftRunning  bool                         // the agent left processes running in mode live, or a service runs that it could have changed
+	marked       bool                         // a turn has begun, and its changes have not been looked for yet
 }
 
-// phase runs one phase: with a deadline of its own, a heartbeat, a line in the
-// record at both ends, and its errors as at makes them. When the record cannot be
-// written any more, only the sandboxes are still destroyed.
+// phase runs one phase with its own deadline, a heartbeat, and a line in the
+// record at its start and end; at attributes its errors. When the record cannot
+// be written any more, only the sandboxes are still destroyed.
 func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration, f func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return a.at(p, context.Cause(ctx))
@@ -75,7 +75,7 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 	return err
 }
 
-// at is an error of a phase: attributed, and with the phase in it.
+// at makes the error of a phase: attributed, and with the phase.
 func (a *attempt) at(p record.Phase, err error) error {
 	if err == nil {
 		return nil
@@ -88,17 +88,17 @@ func (a *attempt) at(p record.Phase, err error) error {
 	return &f
 }
 
-// instead is f in the place of err, which it explains, and in the same phase.
+// instead returns f, which explains err, with the phase of err.
 func instead(err error, f record.Error) error {
 	at := outcome.Of(record.ByCore, err)
 	f.Phase, f.Stage = at.Phase, at.Stage
 	return &f
 }
 
-// owner is whose fault an error in work of that boundary is. Once the agent has
-// been in the sandbox, what fails there may fail because of what it did: then the
-// error is the agent's, and it earns no further attempt. What the host can show
-// to have another cause is attributed where it happens.
+// owner returns who is at fault for an error in work of that boundary. Once the
+// agent has used the sandbox, failures there may be caused by the agent: then
+// the error is the agent's, and it gets no further attempt. Causes that the
+// host can prove to be others are attributed where they happen.
 func (a *attempt) owner(work record.Boundary) record.Boundary {
 	if a.touched && (work == record.ByEnvironment || work == record.ByTask) {
 		return record.ByAgent
@@ -106,7 +106,7 @@ func (a *attempt) owner(work record.Boundary) record.Boundary {
 	return work
 }
 
-// failure is an error of a phase as the record has it.
+// failure returns an error of a phase in the form of the record.
 func (a *attempt) failure(err error) *record.Error {
 	f := *outcome.Of(record.ByCore, err)
 	f.Err = nil
@@ -114,7 +114,7 @@ func (a *attempt) failure(err error) *record.Error {
 	return &f
 }
 
-// beat tells whoever watches that a phase is still under way.
+// beat sends heartbeats while a phase is in progress.
 func (a *attempt) beat(p record.Phase) (stop func()) {
 	if !a.recorder.Watched() {
 		return func() {}
@@ -135,7 +135,7 @@ func (a *attempt) beat(p record.Phase) (stop func()) {
 		})
 		t.Reset(limits.Heartbeat)
 	})
-	return func() { // nothing is told after it has returned
+	return func() { // no heartbeat is sent after it has returned
 		mu.Lock()
 		defer mu.Unlock()
 		over = true
@@ -143,7 +143,7 @@ func (a *attempt) beat(p record.Phase) (stop func()) {
 	}
 }
 
-// frozenSince says whether the sandbox was frozen all through a phase.
+// frozenSince reports whether the sandbox was frozen during all of a phase.
 func (a *attempt) frozenSince(p record.Phase) bool {
 	return a.sandbox != nil && !a.sandbox.Frozen().IsZero() && !a.sandbox.Frozen().After(p.Start)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// PluginsOf is the plugins of a host, as attempts use them.
+// PluginsOf makes the plugins of a host available to attempts.
 func PluginsOf(h *plugin.Host) Plugins { return hosted{h} }
 
 type hosted struct{ h *plugin.Host }

@@ -23,13 +23,13 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// judgesRounds says whether a verifier speaks between turns rather than at the
-// end: it can, and the task has an interaction.
+// judgesRounds reports whether a verifier is called between turns rather than
+// at the end: it supports this, and the task has an interaction.
 func (s *stage) judgesRounds(name string) bool {
 	return s.a.task.Interaction != nil && s.a.verifiers[name].Traits.Rounds
 }
 
-// left is what is left of the total time of the interaction.
+// left returns the rest of the total time of the interaction.
 func (s *stage) left() (time.Duration, bool) {
 	in := s.a.task.Interaction
 	if in == nil || in.Total == 0 {
@@ -49,7 +49,7 @@ func (s *stage) charge(phase string, d time.Duration) {
 	}
 }
 
-// followUps is how many messages of the user may still come.
+// followUps returns how many further messages of the user are allowed.
 func (s *stage) followUps() int {
 	in := s.a.task.Interaction
 	if in == nil || s.a.in.Cell.User == nil {
@@ -58,9 +58,9 @@ func (s *stage) followUps() int {
 	return in.MaxFollowUps - (s.turns - 1)
 }
 
-// round comes after a turn if the task has an interaction: verifiers judge copies
-// that are taken while the sandbox is frozen, and the user answers. more says that
-// s.message is the next message to the agent.
+// round runs after a turn if the task has an interaction: verifiers judge
+// copies that are taken while the sandbox is frozen, and the user answers. more
+// reports that s.message is the next message to the agent.
 func (s *stage) round(ctx context.Context) (more bool, err error) {
 	var uses []task.VerifierUse
 	for _, u := range s.task.Verifiers {
@@ -72,7 +72,7 @@ func (s *stage) round(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	verdicts, err := s.judgeRound(ctx, uses)
-	s.out.Rounds = append(s.out.Rounds, verdicts...) // also those before an error
+	s.out.Rounds = append(s.out.Rounds, verdicts...) // including those before an error
 	if err != nil {
 		return false, err
 	}
@@ -81,7 +81,7 @@ func (s *stage) round(ctx context.Context) (more bool, err error) {
 	case !outcome.GoOn(verdicts) || s.followUps() <= 0:
 		return false, nil
 	case s.out.Failure != nil || s.out.AgentEnd != record.Yielded:
-		return false, nil //nolint:nilerr // the failure is kept in the stage: an agent that was cut off is not spoken to again
+		return false, nil //nolint:nilerr // the stage keeps the failure; an agent that was cut off gets no further message
 	case bounded && left <= 0:
 		at := s.phase(record.PhaseJudge, record.ByVerifier)
 		s.a.recorder.Note(at, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
@@ -90,8 +90,8 @@ func (s *stage) round(ctx context.Context) (more bool, err error) {
 	return s.nextMessage(ctx, uses, verdicts)
 }
 
-// judgeRound lets the verifiers of rounds judge copies. It returns the verdicts so
-// far also with an error.
+// judgeRound lets the verifiers of rounds judge copies. Also with an error it
+// returns the verdicts so far.
 func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdicts []verifier.Verdict, err error) {
 	if len(uses) == 0 {
 		return nil, nil
@@ -134,7 +134,7 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 	return verdicts, err
 }
 
-// roundCopies is the folder of the attempt with the copies of a round.
+// roundCopies returns the folder of the attempt with the copies of a round.
 func (s *stage) roundCopies(round int) string {
 	dir := filepath.Join(s.a.in.Record.Dir(), record.RoundsDir)
 	if len(s.a.task.Stages) > 1 {
@@ -166,8 +166,9 @@ func (s *stage) nextMessage(ctx context.Context, uses []task.VerifierUse, verdic
 	return true, nil
 }
 
-// userSays is one turn of the simulated user. Its last message is the answer,
-// whether the user says that it asks or that it is done. An empty one ends the loop.
+// userSays runs one turn of the simulated user. Its last message is the answer,
+// whether its turn ends with a question or not. An empty message ends the
+// interaction.
 func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duration, verdicts []verifier.Verdict) (string, error) {
 	if err := s.openUser(ctx); err != nil {
 		return "", err
@@ -185,7 +186,7 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 	case u.down() != nil:
 		return "", outcome.On(record.ByModel, fmt.Errorf("user %s: %w", s.a.in.Cell.User.Agent.Plugin, u.down()))
 	case f.end == record.Crashed, f.end == record.Timeout, f.end == record.Refused:
-		// Nobody knows what it would have said: the agent cannot be measured.
+		// Its answer is unknown, so the agent cannot be measured.
 		return "", outcome.On(record.ByUser, fmt.Errorf("user %s: its turn ended by %s: %s", s.a.in.Cell.User.Agent.Plugin, f.end, f.yield.Reason))
 	case f.end != record.Yielded: // by a limit of the experiment
 		s.a.recorder.Note(p, "user_ended", "the simulated user ended by %s: no further message", f.end)
@@ -194,7 +195,7 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 	return recorder.Cut(f.yield.Message, limits.MessageBytes), nil
 }
 
-// openUser opens the user's session, once a stage.
+// openUser opens the user's session, once per stage.
 func (s *stage) openUser(ctx context.Context) error {
 	if s.user != nil {
 		return nil
@@ -224,7 +225,7 @@ func (s *stage) openUser(ctx context.Context) error {
 	return err
 }
 
-// userView brings the attempt's part of the user's view up to date.
+// userView updates the attempt's part of the user's view.
 func (s *stage) userView(view string) error {
 	if err := os.RemoveAll(filepath.Join(view, views.AttemptFolder)); err != nil {
 		return err
@@ -232,8 +233,9 @@ func (s *stage) userView(view string) error {
 	return views.Attempt(view, s.a.in.Record.Dir(), "", task.RoleUser, nil)
 }
 
-// briefing is what the simulated user is told: its persona, the task, what the
-// agent said last, and the handoffs. Nothing else of a verdict is in it.
+// briefing returns the text for the simulated user: its persona, the task, the
+// agent's last message, and the handoffs of the verdicts, but nothing else of
+// them.
 func (s *stage) briefing(verdicts []verifier.Verdict) string {
 	var b strings.Builder
 	part := func(title, text string) {
@@ -255,8 +257,8 @@ func (s *stage) briefing(verdicts []verifier.Verdict) string {
 	return b.String()
 }
 
-// persona is what the experiment and the task say about the user. A secret one
-// is only in the view: this text is kept in the record.
+// persona returns the text of the experiment and the task about the user. A
+// secret persona is only in the view, because this text is recorded.
 func (s *stage) persona() string {
 	own := s.a.in.Cell.User.Persona
 	name := s.a.task.Interaction.User
@@ -274,7 +276,7 @@ func (s *stage) persona() string {
 	return own
 }
 
-// rewrite lets the verifiers check what is about to be said.
+// rewrite lets the verifiers check the next message.
 func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts []verifier.Verdict, text string) (string, error) {
 	for n, u := range uses {
 		plugin := s.a.verifiers[u.Name]

@@ -21,10 +21,10 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Run carries out one attempt and publishes its result, which it also returns.
-// Whatever goes wrong in the attempt is in the result; an error means that the
-// result could not be written. Run ends soon after ctx, and then the attempt is
-// cancelled, or preempted when the cause of ctx is ErrPreempted; what it made is
+// Run runs one attempt and publishes its result, which it also returns. Every
+// failure within the attempt is in the result; an error means that the result
+// could not be written. Run ends soon after ctx. The attempt is then cancelled,
+// or preempted if the cause of ctx is ErrPreempted. Everything that it made is
 // removed in any case, in bounded time.
 func Run(ctx context.Context, in Input) (record.Result, error) {
 	a, err := newAttempt(in)
@@ -71,8 +71,8 @@ func newAttempt(in Input) (*attempt, error) {
 	return a, nil
 }
 
-// stopped is why the attempt was stopped from outside, or nil. Any other error
-// is the failure of its stage.
+// stopped returns why the attempt was stopped from outside, or nil. Any other
+// error is the failure of its stage.
 func (a *attempt) stopped(ctx context.Context, err error) *record.Error {
 	if err == nil {
 		return nil
@@ -91,7 +91,7 @@ func (a *attempt) stopped(ctx context.Context, err error) *record.Error {
 	return nil
 }
 
-// allStages runs the stages until one says that the rest is not to be run.
+// allStages runs the stages until one says that the others must not run.
 func (a *attempt) allStages(ctx context.Context) error {
 	for i := range a.task.Stages {
 		s := a.newStage(i)
@@ -114,10 +114,10 @@ func (a *attempt) allStages(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil //nolint:nilerr // a failure that ends a stage only is kept there
+	return nil //nolint:nilerr // a failure that ends only a stage is kept there
 }
 
-// finish removes what the attempt made and decides what it came to.
+// finish removes everything that the attempt made and decides its outcome.
 func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 	a.destroy(ctx)
 	findings := a.recorder.All()
@@ -144,7 +144,7 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 	for i := range a.stages {
 		s := &a.stages[i]
 		sr := record.StageResult{Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd, Error: s.Failure, LastTurn: s.LastTurn}
-		if a.res.Integrity != record.Violated && s.Verified && len(s.Verdicts) > 0 { // also where a later stage has none
+		if a.res.Integrity != record.Violated && s.Verified && len(s.Verdicts) > 0 { // even if a later stage has none
 			sr.Rewards = s.Scores()
 		}
 		a.res.Stages = append(a.res.Stages, sr)
@@ -156,7 +156,8 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 	a.modes()
 }
 
-// scoreName is the score that tables show: the task's own, or the only one.
+// scoreName returns the score that tables show: the task's own, or the only
+// one.
 func (a *attempt) scoreName(scores map[string]float64) string {
 	if a.success.Score == "" && len(scores) == 1 {
 		for name := range scores {
@@ -166,8 +167,9 @@ func (a *attempt) scoreName(scores map[string]float64) string {
 	return a.success.Score
 }
 
-// modes says how it was verified, and whether a stronger mode would have seen
-// the same: it would have when the agent left nothing running in any stage.
+// modes records how the attempt was verified, and whether a stronger mode would
+// have given the same result, which is so when the agent left nothing running
+// in any stage.
 func (a *attempt) modes() {
 	var modes []string
 	same := false
@@ -213,12 +215,12 @@ func (a *attempt) publish() (record.Result, error) {
 	return r, nil
 }
 
-// folders are outside of the attempt's record.
+// folders are the folders of the attempt outside its record.
 func (a *attempt) folders() views.Folders {
 	return views.Folders{Runtime: a.in.Runtime, Disk: a.in.Disk}
 }
 
-// merge makes one set of variables; the later win.
+// merge merges variables; later ones take precedence.
 func merge(envs ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, e := range envs {

@@ -41,8 +41,8 @@ func (a *attempt) newAgentSandbox(ctx context.Context) (err error) {
 	return err
 }
 
-// newSandbox creates and connects a sandbox. It is among the sandboxes of the
-// attempt, and returned, as soon as there is something to destroy.
+// newSandbox creates and connects a sandbox. As soon as there is something to
+// destroy, the sandbox is registered in the attempt and returned.
 func (a *attempt) newSandbox(ctx context.Context, name string, o sandbox.Order) (*sandbox.Sandbox, error) {
 	process := a.environmentProcess()
 	w, err := sandbox.Create(o, func(spec environment.Spec) (environment.Sandbox, error) { return a.askForSandbox(ctx, spec) })
@@ -54,8 +54,8 @@ func (a *attempt) newSandbox(ctx context.Context, name string, o sandbox.Order) 
 	return w, a.connect(ctx, w)
 }
 
-// connect waits for the sandbox's first words. A sandbox whose environment dies
-// before them never says any: then nobody waits.
+// connect waits for the first message of the sandbox. If the environment's
+// process dies before, the message never comes, and connect stops waiting.
 func (a *attempt) connect(ctx context.Context, w *sandbox.Sandbox) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -67,7 +67,7 @@ func (a *attempt) connect(ctx context.Context, w *sandbox.Sandbox) error {
 					Err: fmt.Errorf("connect sandbox: its environment's process has ended: %w", plugin.ErrPluginGone),
 				})
 			}
-			_ = limits.Sleep(ctx, limits.Watch) // it ends early when ctx does
+			_ = limits.Sleep(ctx, limits.Watch) // ends early when ctx does
 		}
 	}()
 	_, err := call(ctx, record.ByEnvironment, "connect sandbox", limits.Connect, func(ctx context.Context) (struct{}, error) {
@@ -79,8 +79,8 @@ func (a *attempt) connect(ctx context.Context, w *sandbox.Sandbox) error {
 	return err
 }
 
-// orphaned is what explains the error err when the process that made the sandbox
-// has ended, and nil as long as that lives.
+// orphaned returns the error that explains err when the process that made the
+// sandbox has ended, and nil while it lives.
 func (a *attempt) orphaned(ctx context.Context, err error) error {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Check)
 	defer cancel()
@@ -94,8 +94,8 @@ func (a *attempt) orphaned(ctx context.Context, err error) error {
 	})
 }
 
-// environmentProcess says which process is behind the environment; 0 where nobody
-// knows.
+// environmentProcess returns the number of the environment's process; 0 if not
+// known.
 func (a *attempt) environmentProcess() int {
 	if p, ok := a.in.Plugins.(Incarnations); ok {
 		return p.Incarnation(a.in.Cell.Environment.Plugin)
@@ -103,14 +103,14 @@ func (a *attempt) environmentProcess() int {
 	return 0
 }
 
-// askForSandbox has the environment create a sandbox. When ctx ends it waits a little for the answer
-// before it cancels the call: an answer that nobody takes would be a sandbox
-// that nobody destroys.
+// askForSandbox makes the environment create a sandbox. When ctx ends, it waits
+// briefly for the answer before it cancels the call, because an answer that is
+// lost would be a sandbox that is never destroyed.
 func (a *attempt) askForSandbox(ctx context.Context, spec environment.Spec) (environment.Sandbox, error) {
 	patient, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	stop := context.AfterFunc(ctx, func() {
-		_ = limits.Sleep(patient, limits.Return) // it ends early when the answer is there
+		_ = limits.Sleep(patient, limits.Return) // ends early when the answer arrives
 		cancel(context.Cause(ctx))
 	})
 	defer stop()
@@ -119,8 +119,8 @@ func (a *attempt) askForSandbox(ctx context.Context, spec environment.Spec) (env
 	})
 }
 
-// environmentFiles is a folder with the resources that the environment plugin
-// itself reads; empty when there are none.
+// environmentFiles returns a folder with the resources that the environment
+// plugin itself reads; empty when there are none.
 func (a *attempt) environmentFiles() (string, error) {
 	names := a.task.Environment.Files
 	if len(names) == 0 {
@@ -133,8 +133,8 @@ func (a *attempt) environmentFiles() (string, error) {
 	return dir, views.Resources(dir, a.task, names)
 }
 
-// destroy removes the sandboxes. What cannot be removed is a finding: it does not
-// spoil a result that stands already.
+// destroy removes the sandboxes. One that cannot be removed is a finding, which
+// does not affect an existing result.
 func (a *attempt) destroy(ctx context.Context) {
 	if len(a.sandboxes) == 0 {
 		return
@@ -155,14 +155,14 @@ func (a *attempt) destroy(ctx context.Context) {
 	a.sandbox = nil
 }
 
-// destroySandbox removes one sandbox, and writes down how it and its sidecars
-// were. The result has what was left in the agent's.
+// destroySandbox removes one sandbox, and records the final state of it and its
+// sidecars. The result contains what was left in the agent's sandbox.
 func (a *attempt) destroySandbox(ctx context.Context, name string) error {
 	w := a.sandboxes[name]
 	delete(a.sandboxes, name)
 	sidecars, kept := w.KeepSidecars(ctx, a.in.Record, a.recorder.Text)
 	for _, s := range sidecars {
-		if s.Lost != "" && a.touched { // else it is the error that ended the attempt
+		if s.Lost != "" && a.touched { // otherwise it is the error that ended the attempt
 			a.environmentSays(record.PhaseDestroy, "sidecar_lost", fmt.Sprintf("sidecar %q was gone before the end: %s", s.Name, s.Lost))
 		}
 	}
@@ -184,7 +184,8 @@ func (a *attempt) destroySandbox(ctx context.Context, name string) error {
 	return errors.Join(kept, err, w.Shutdown())
 }
 
-// remove destroys a sandbox, with a new process of the plugin if that has died.
+// remove destroys a sandbox, with a new process of the plugin if the old one
+// died.
 func (a *attempt) remove(ctx context.Context, id string) (environment.Remains, error) {
 	for tries := 0; ; tries++ {
 		remains, err := call(ctx, record.ByEnvironment, "destroy sandbox", limits.Destroy, func(ctx context.Context) (environment.Remains, error) {

@@ -25,7 +25,7 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// session is one agent at work, or one that plays the user. Its access stands
+// session is a session of the agent or of the simulated user. It has access
 // only while it is opened or has a turn.
 type session struct {
 	a        *attempt
@@ -35,16 +35,16 @@ type session struct {
 	needs    agent.Needs
 	view     string
 	scratch  string
-	relay    *relay.Relay   // nil: it has no shell
-	models   models.Session // nil: it has no models
+	relay    *relay.Relay   // nil: no shell
+	models   models.Session // nil: no models
 	recorder *recorder.SessionRecorder
 
-	turns   int // begun
+	turns   int // number of turns begun
 	claimed *agent.Claim
 	silent  bool // a turn ended without a claim
 }
 
-// boundary is whose fault what the plugin of a role does is.
+// boundary returns who is at fault for what the plugin of a role does.
 func boundary(r agent.Role) record.Boundary {
 	if r == agent.RoleUser {
 		return record.ByUser
@@ -52,7 +52,7 @@ func boundary(r agent.Role) record.Boundary {
 	return record.ByAgent
 }
 
-// access lets the session in, until revoke.
+// access gives the session access, until revoke.
 func (s *session) access(ctx context.Context) error {
 	if s.relay != nil {
 		if err := s.relay.Open(ctx); err != nil {
@@ -65,12 +65,12 @@ func (s *session) access(ctx context.Context) error {
 	return nil
 }
 
-// errNotCut means that a call of a session may still be carried out in the
-// sandbox after its access was cut: nothing in there can be graded.
+// errNotCut means that a call of a session may still be running in the sandbox
+// after its access was cut, so that nothing in the sandbox can be graded.
 var errNotCut = errors.New("access was not cut")
 
-// revoke cuts the session off, at once and also in the middle of a call. It
-// outlives a cancel of ctx, but not for ever.
+// revoke cuts the session's access at once, even in the middle of a call. It
+// continues after a cancel of ctx, but only for a limited time.
 func (s *session) revoke(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 	defer cancel()
@@ -86,7 +86,7 @@ func (s *session) revoke(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// shut removes the addresses of a session that is over.
+// shut removes the addresses of a session that has ended.
 func (s *session) shut(ctx context.Context) error {
 	var errs []error
 	if s.relay != nil {
@@ -102,7 +102,7 @@ func (s *session) shut(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// modelled writes down what a session has used of its models, once it is over.
+// modelled records what a session that has ended used of its models.
 func (a *attempt) modelled(m models.Session, who string) {
 	a.res.Usage = append(a.res.Usage, m.Usage()...)
 	for _, f := range m.Findings() {
@@ -110,7 +110,7 @@ func (a *attempt) modelled(m models.Session, who string) {
 	}
 }
 
-// claim adds what the agent says that a turn has used.
+// claim adds the usage that the agent reports for a turn.
 func (s *session) claim(c *agent.Claim) {
 	if c == nil || c.Input == nil || c.Output == nil {
 		s.silent = true
@@ -135,9 +135,9 @@ func plus[N int64 | float64](sum **N, n *N) {
 	**sum += *n
 }
 
-// compare keeps what the agent says beside what the gateway counted, and
-// reports a difference. An agent that was stopped in a turn cannot have said
-// all.
+// compare stores the usage that the agent reported next to the gateway's, and
+// reports a difference. An agent that was stopped in a turn cannot have
+// reported everything.
 func (s *session) compare(used []record.Usage) {
 	if s.claimed == nil || s.role != agent.RoleAgent {
 		return
@@ -153,7 +153,8 @@ func (s *session) compare(used []record.Usage) {
 	}
 }
 
-// modelSpec is what every session asks the gateway for.
+// modelSpec returns the part of a request for models that all sessions have in
+// common.
 func (a *attempt) modelSpec(role string, named map[string]*cell.Model) models.Spec {
 	return models.Spec{
 		Trial: a.in.Trial, Attempt: a.in.Attempt, Task: a.task.Name, Repetition: a.in.Repetition, Role: role, Models: named,
@@ -170,13 +171,13 @@ type opening struct {
 	view   string
 	limits agent.Limits
 	stage  *task.Stage
-	number int // of the session in the attempt, for its names
+	number int // of the session in the attempt, used in names
 }
 
-// sessionID is the name of a session in the attempt and in its sandbox.
+// sessionID returns the name of a session in the attempt and in its sandbox.
 func sessionID(role agent.Role, number int) string { return fmt.Sprintf("%s-%d", role, number) }
 
-// open makes a session. What it made is gone again when it fails.
+// open opens a session. If it fails, it removes what it made.
 func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 	s := &session{a: a, role: o.role, needs: o.needs, view: o.view, id: sessionID(o.role, o.number)}
 	s.recorder = recorder.ForSession(a.recorder, o.role)
@@ -228,7 +229,7 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 	if o.role != agent.RoleUser {
 		spec.Inside = func(ctx context.Context, port int, serve func(net.Conn)) (*host.Port, error) {
 			p, failed := a.sandbox.Listen(ctx, port, serve)
-			return p, outcome.On(a.owner(record.ByEnvironment), failed) // no model has a part in it
+			return p, outcome.On(a.owner(record.ByEnvironment), failed) // no model is involved
 		}
 	} else if u := a.in.Cell.User; u != nil {
 		spec.Budget = u.Budget
@@ -243,7 +244,7 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 	return outcome.On(record.ByModel, err)
 }
 
-// agentSetup is what only a session in the sandbox of the task has.
+// agentSetup adds what only a session in the sandbox of the task has.
 func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
 	env, err := a.agentEnv(o)
 	if err != nil {
@@ -298,7 +299,7 @@ func (a *attempt) agentEnv(o opening) (map[string]string, error) {
 	return merge(a.sandbox.Env, phase, cell.Strings(o.cell.Env)), nil
 }
 
-// reference hands the task's own solution to the oracle.
+// reference gives the task's own solution to the oracle.
 func (a *attempt) reference(o opening, setup *agent.Setup) error {
 	ref := o.stage.Reference
 	if ref == nil {
@@ -321,12 +322,12 @@ func (a *attempt) reference(o opening, setup *agent.Setup) error {
 	return outcome.On(record.ByTask, fmt.Errorf("stage %s: the reference solution %q is no resource", o.stage.Name, ref.Resource))
 }
 
-// finished is how a turn ended.
+// finished is the result of a turn.
 type finished struct {
 	yield agent.Yield
 	end   record.AgentEnd
 	took  time.Duration // charged to the agent
-	err   error         // the plugin itself could not go on
+	err   error         // the plugin itself failed
 }
 
 // errBudget and errTurnTime are causes with which the core ends a turn.
@@ -335,11 +336,11 @@ var (
 	errTurnTime = errors.New("the time of the turn is over")
 )
 
-// turn hands one message to the agent and returns when its access is cut. At a
-// deadline access is cut first and the call cancelled second, so that what the
-// plugin does about its own end touches nothing that is graded. In between it
-// has limits.Farewell to say what it knows: what is said on a call that is
-// cancelled gets lost.
+// turn sends one message to the agent and returns after its access is cut. At a
+// deadline, access is cut first and the call is cancelled afterwards, so that
+// the plugin's clean-up cannot touch anything that is graded. In between, the
+// plugin has limits.Farewell to answer, because the answer of a cancelled call
+// is lost.
 func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration) finished {
 	s.turns++
 	if err := s.access(ctx); err != nil {
@@ -350,7 +351,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	s.recorder.Begin(m.Stage, m.Turn)
 	begin, before := time.Now(), s.waited()
 	var watching sync.WaitGroup
-	var why atomic.Pointer[error] // set before access is cut, since the call may end by that
+	var why atomic.Pointer[error] // set before access is cut, because that may end the call
 	var cut atomic.Int64          // nanoseconds since begin; 0: not cut
 	over := make(chan struct{})
 	watching.Go(func() {
@@ -371,7 +372,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	if p := why.Load(); p != nil {
 		cause = *p
 	} else if s.broke() {
-		cause = errBudget // the agent saw it before the watch did
+		cause = errBudget // the agent noticed it before the watch did
 	}
 	took := time.Since(begin)
 	if c := cut.Load(); c > 0 {
@@ -407,8 +408,8 @@ func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration
 	return f
 }
 
-// farewell waits for the end of a turn whose time or budget is over, but not for
-// long, and not when the run itself ends.
+// farewell waits briefly for the end of a turn whose time or budget is used up,
+// but not when the run itself ends.
 func farewell(ctx context.Context, cause error, over <-chan struct{}) {
 	if !errors.Is(cause, errTurnTime) && !errors.Is(cause, errBudget) {
 		return
@@ -422,7 +423,7 @@ func farewell(ctx context.Context, cause error, over <-chan struct{}) {
 	}
 }
 
-// endOf is the agent's own account of a turn as the record has it.
+// endOf converts the agent's own report of a turn to the form of the record.
 func endOf(y agent.Yield) (record.AgentEnd, error) {
 	switch y.End {
 	case agent.Done, agent.Asked:
@@ -438,7 +439,7 @@ func endOf(y agent.Yield) (record.AgentEnd, error) {
 	}
 }
 
-// broke says whether a budget of the session's models has run out.
+// broke reports whether a budget of the session's models is used up.
 func (s *session) broke() bool {
 	if s.models == nil {
 		return false
@@ -451,10 +452,10 @@ func (s *session) broke() bool {
 	}
 }
 
-// refused is why an attempt cannot go on after a budget has refused a request;
-// nil: none has, or it was the attempt's own budget, which ends the turn only.
-// An attempt without a request, or one that others left nothing to spend, says
-// nothing about its agent.
+// refused returns why an attempt cannot continue after a budget has refused a
+// request. It returns nil if no budget did, or if it was the attempt's own
+// budget, which ends only the turn. An attempt without a request, or one for
+// which others left no budget, says nothing about its agent.
 func refused(m models.Session) error {
 	if m == nil {
 		return nil
@@ -474,7 +475,8 @@ func refused(m models.Session) error {
 	}
 }
 
-// close ends the agent's session and keeps what it left on the host.
+// close closes the agent's session and keeps the files that it left on the
+// host.
 func (s *session) close(ctx context.Context, logs string) error {
 	if s.agent == nil {
 		return nil

@@ -23,8 +23,8 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// settle ends the agent: the programs that it ran, and the rest as the mode
-// says.
+// settle ends the programs that the agent ran, and the others as the mode
+// requires.
 func (s *stage) settle(ctx context.Context) error {
 	p := s.phase(record.PhaseSettle, record.ByEnvironment)
 	return s.a.phase(ctx, p, limits.Control+limits.Create, func(ctx context.Context) error {
@@ -78,7 +78,7 @@ func (s *stage) restart(ctx context.Context) error {
 		return err
 	}
 	if slices.Contains(started, sandbox.Entrypoint) {
-		if _, err := w.AwaitEntrypoint(ctx, &s.a.task.Environment); err != nil { // a note was made at the first start
+		if _, err := w.AwaitEntrypoint(ctx, &s.a.task.Environment); err != nil { // the first start has recorded a note
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func (s *stage) restart(ctx context.Context) error {
 	return nil
 }
 
-// collect takes out of the sandbox what the task declares, and closes the
+// collect copies what the task declares out of the sandbox, and closes the
 // agent's session if this was its last stage.
 func (s *stage) collect(ctx context.Context) error {
 	p := s.phase(record.PhaseCollect, record.ByEnvironment)
@@ -103,8 +103,8 @@ func (s *stage) collect(ctx context.Context) error {
 		}
 		if next := s.i + 1; next == len(s.a.task.Stages) || !s.a.task.Stages[next].SameSession {
 			if err := s.a.closeSession(ctx); err != nil {
-				// The agent's work is done. A plugin that dies of what it finds in the
-				// logs earns no further attempt.
+				// The agent's work is done. A plugin that dies because of the
+				// content of the logs gets no further attempt.
 				s.a.recorder.Note(p, "close_session", "%s", err)
 			}
 		}
@@ -122,21 +122,21 @@ func (s *stage) collect(ctx context.Context) error {
 	})
 }
 
-// used is what the agent's models have used so far.
+// used returns what the agent's models have used so far.
 func (a *attempt) used() (us []record.Usage) {
 	for _, u := range a.res.Usage {
 		if u.Role == string(agent.RoleAgent) {
 			us = append(us, u)
 		}
 	}
-	if s := a.session; s != nil && s.models != nil { // it goes on in the next stage
+	if s := a.session; s != nil && s.models != nil { // the session continues in the next stage
 		us = append(us, s.models.Usage()...)
 	}
 	return us
 }
 
-// artifacts is the folder of the stage's artifacts in the attempt: one for all
-// when there is one stage only.
+// artifacts returns the folder of the stage's artifacts in the attempt. With
+// only one stage there is no subfolder.
 func (s *stage) artifacts() string {
 	if len(s.a.task.Stages) == 1 {
 		return record.ArtifactsDir
@@ -167,13 +167,13 @@ func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) 
 		}
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // how long it takes depends on what is in the sandbox
+		return context.Cause(ctx) // its duration depends on the content of the sandbox
 	}
 	return outcome.On(record.ByCore, err)
 }
 
-// closeSession ends the agent's session: it is handed the logs that it asked
-// for, and what it left on the host is kept.
+// closeSession closes the agent's session. It passes on the logs that the
+// session asked for, and keeps the files that it left on the host.
 func (a *attempt) closeSession(ctx context.Context) error {
 	s := a.session
 	if s == nil {
@@ -203,8 +203,8 @@ func (a *attempt) closeSession(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// agentLogs copies the agent's own logs out of the sandbox. One that is not
-// there is no news.
+// agentLogs copies the agent's own logs out of the sandbox. A missing log is
+// ignored.
 func (a *attempt) agentLogs(ctx context.Context, s *session, to string) error {
 	var errs []error
 	for _, path := range s.needs.Logs {
@@ -222,8 +222,8 @@ func (a *attempt) agentLogs(ctx context.Context, s *session, to string) error {
 	return errors.Join(append(errs, collect.OpenUp(to))...)
 }
 
-// needsLive says that a task which failed may have needed what restarted
-// killed.
+// needsLive records that a failed task may have needed processes that mode
+// restarted killed.
 func (s *stage) needsLive() {
 	if len(s.killed) > 0 && outcome.StageOutcome(s.a.success, s.out) == record.Failed {
 		s.a.recorder.Note(s.phase(record.PhaseVerify, record.ByVerifier), "needs_live",

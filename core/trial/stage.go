@@ -25,21 +25,21 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// stage is one stage under way.
+// stage is one stage in progress.
 type stage struct {
 	a    *attempt
 	i    int
 	task *task.Stage
 	mode task.Mode
-	out  *outcome.Stage // what is known of it
+	out  *outcome.Stage // the facts about it
 
 	turns   int
-	charged time.Duration // against the total of the interaction
+	charged time.Duration // part of the interaction's total time that was used
 	user    *session
-	shell   *relay.Relay   // of the verifier that speaks
-	models  models.Session // of the verifier that speaks; nil without any
-	bulky   bool           // the artifacts last taken account for a full disk
-	killed  []string       // listening processes that restarted killed
+	shell   *relay.Relay   // of the current verifier
+	models  models.Session // of the current verifier; nil without any
+	bulky   bool           // the last artifacts are large enough to be the cause of a full disk
+	killed  []string       // listening processes that mode restarted killed
 
 	suspects []string // services that the agent could have changed
 	message  agent.Message
@@ -55,8 +55,8 @@ func (s *stage) phase(name record.PhaseName, who record.Boundary) record.Phase {
 	return record.Phase{Name: name, Stage: s.task.Name, Who: who, Turn: s.turns}
 }
 
-// run is a stage from setup to verify. An error ends the attempt; what ends
-// only the stage is in out.Failure.
+// run runs a stage from setup to verify. An error ends the attempt; a failure
+// that ends only the stage is in out.Failure.
 func (s *stage) run(ctx context.Context) (err error) {
 	ctx, end := s.a.sandbox.Ctx(ctx)
 	defer end()
@@ -83,8 +83,8 @@ func (s *stage) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// closeUser ends the simulated user's session and keeps what it left on the
-// host. What fails in that changes nothing about the agent's work.
+// closeUser closes the simulated user's session and keeps the files that it
+// left on the host. An error here does not affect the agent's work.
 func (s *stage) closeUser(ctx context.Context) {
 	if s.user == nil {
 		return
@@ -98,11 +98,11 @@ func (s *stage) closeUser(ctx context.Context) {
 	}
 }
 
-// lost makes an error that the end of the sandbox explains the agent's, if the
-// agent had come by then. It is no free retry: whoever ends the sandbox ends
-// the attempt. An outside cause that the host can show wins: a plugin of the
-// environment that has died takes its sandboxes along. An error in a sandbox
-// whose PID 1 the agent has changed is the agent's, too, whatever it is.
+// lost attributes an error to the agent if the end of the sandbox explains it
+// and the agent had started. The agent gets no free retry by ending the
+// sandbox. A cause outside the sandbox that the host can prove takes
+// precedence: when an environment's plugin dies, its sandboxes end with it. Any
+// error in a sandbox whose PID 1 the agent has changed is also the agent's.
 func (s *stage) lost(ctx context.Context, err error) error {
 	if _, stop := outcome.Stopped(ctx); stop && !errors.Is(context.Cause(ctx), sandbox.ErrLost) || errors.Is(err, plugin.ErrPluginGone) {
 		return err
@@ -125,7 +125,7 @@ func (s *stage) lost(ctx context.Context, err error) error {
 	return instead(err, record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)})
 }
 
-// tampered is what the agent has changed of PID 1, or nil.
+// tampered returns an error if the agent has changed PID 1, or nil.
 func (s *stage) tampered(ctx context.Context, err error) error {
 	if !s.a.touched || s.a.sandbox.Gone() {
 		return nil
@@ -141,8 +141,7 @@ func (s *stage) tampered(ctx context.Context, err error) error {
 	return nil
 }
 
-// setup brings the sandbox into the state in which the stage begins, and opens
-// the agent's session.
+// setup prepares the sandbox for the stage, and opens the agent's session.
 func (s *stage) setup(ctx context.Context) error {
 	a := s.a
 	err := a.phase(ctx, s.phase(record.PhaseSetup, a.owner(record.ByTask)), limits.Setup, func(ctx context.Context) error {
@@ -170,8 +169,8 @@ func (s *stage) setup(ctx context.Context) error {
 	return a.phase(ctx, s.phase(record.PhaseSetup, record.ByAgent), limits.Open+limits.Close, s.openAgent)
 }
 
-// openAgent opens a new session for the stage, unless the task goes on with the
-// one before.
+// openAgent opens a new session for the stage, unless the task continues the
+// previous one.
 func (s *stage) openAgent(ctx context.Context) error {
 	a := s.a
 	if s.task.SameSession && a.session != nil {
@@ -182,7 +181,7 @@ func (s *stage) openAgent(ctx context.Context) error {
 			a.recorder.Note(s.phase(record.PhaseSetup, record.ByAgent), "close_session", "%s", err)
 		}
 	}
-	if !a.touched { // what runs now is the task's, also what its setup started
+	if !a.touched { // everything that runs now belongs to the task, including what its setup started
 		if err := a.sandbox.Know(ctx); err != nil {
 			return outcome.On(record.ByEnvironment, err)
 		}
@@ -210,8 +209,8 @@ func (s *stage) openAgent(ctx context.Context) error {
 	return err
 }
 
-// placeTurn puts into the sandbox what is for the agent's turns. The reference
-// solution is not among it: an oracle has that in its view, and places it.
+// placeTurn puts the files for the agent's turns into the sandbox, except the
+// reference solution: an oracle has that in its view, and places it itself.
 func (s *stage) placeTurn(ctx context.Context) error {
 	for i := range s.a.task.Resources {
 		r := &s.a.task.Resources[i]
@@ -240,14 +239,15 @@ func (s *stage) view(role task.Role, name string, more func(dir string, room *vi
 	return dir, outcome.On(record.ByCore, err)
 }
 
-// agentTime is the deadline of one turn; 0 is none but the core's own.
+// agentTime returns the time limit of one turn; 0 means only the core's own
+// limit.
 func (s *stage) agentTime() time.Duration {
 	l := s.a.in.Cell.Limits
 	return scaled(s.task.Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
 }
 
-// work is everything between setup and settle: turns, and judgements between
-// them.
+// work runs everything between setup and settle: turns, and the verification of
+// rounds between them.
 func (s *stage) work(ctx context.Context) error {
 	text := views.Instruction(s.task)
 	s.message = agent.Message{Stage: s.task.Name, Text: text, Files: views.Files(s.task)}
@@ -266,7 +266,7 @@ func (s *stage) work(ctx context.Context) error {
 	}
 }
 
-// turn is one turn of the agent with its lines in the record.
+// turn runs one turn of the agent and records it.
 func (s *stage) turn(ctx context.Context, from string, round int) error {
 	a := s.a
 	s.turns++
@@ -303,7 +303,7 @@ func (s *stage) turn(ctx context.Context, from string, round int) error {
 	return a.at(p, s.turnFailed(ctx, p, err))
 }
 
-// lastTurn is what is known of a turn whose agent did not yield; nil: it did.
+// lastTurn describes a turn whose agent did not yield; nil if it did.
 func (s *stage) lastTurn(f *finished) *record.LastTurn {
 	if f.end == record.Yielded {
 		return nil
@@ -317,7 +317,7 @@ func (s *stage) lastTurn(f *finished) *record.LastTurn {
 	return last
 }
 
-// down is why the provider of the session's models could not serve.
+// down returns why the provider of the session's models could not serve.
 func (s *session) down() error {
 	if s.models == nil {
 		return nil
@@ -325,7 +325,7 @@ func (s *session) down() error {
 	return s.models.Down()
 }
 
-// hooks runs the task's collect commands, after access is cut. They are best
+// hooks runs the task's collect commands after access is cut. They are best
 // effort: a failure is a finding.
 func (s *stage) hooks(ctx context.Context) error {
 	if len(s.task.Hooks) == 0 {
@@ -354,8 +354,8 @@ func (s *stage) hooks(ctx context.Context) error {
 	})
 }
 
-// clean removes, before another stage, what the verification of this one put
-// into the sandbox, and makes the folder of the verifier's logs again.
+// clean removes what the verification of this stage put into the sandbox before
+// the next stage, and recreates the folder of the verifier's logs.
 func (s *stage) clean(ctx context.Context) error {
 	ctx, end := s.a.sandbox.Ctx(ctx)
 	defer end()
@@ -363,8 +363,8 @@ func (s *stage) clean(ctx context.Context) error {
 		if s.mode == task.ModeCopies {
 			return s.a.sandbox.Resume(ctx)
 		}
-		// The programs in the sandbox are the agent's by now, also the one that
-		// removes files.
+		// The agent may have changed the programs in the sandbox, including the
+		// one that removes files.
 		err := s.a.sandbox.Remove(ctx, s.fresh())
 		if err == nil {
 			err = s.a.sandbox.Folders(ctx, s.a.task.Paths.VerifierLogs)

@@ -29,8 +29,8 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// verify lets the verifiers that do not judge rounds speak, in the task's
-// order, each with what those before it said.
+// verify calls the verifiers that do not judge rounds, in the task's order,
+// each with the verdicts of those before it.
 func (s *stage) verify(ctx context.Context) error {
 	a := s.a
 	s.out.Verdicts, s.out.Rounds = s.reducedRounds(), nil
@@ -47,7 +47,7 @@ func (s *stage) verify(ctx context.Context) error {
 	}
 	limit := limits.Control
 	for range uses {
-		limit += 2*(s.verifyTime()+limits.Return) + limits.Control // it may be asked twice
+		limit += 2*(s.verifyTime()+limits.Return) + limits.Control // it may be called twice
 	}
 	return a.phase(ctx, p, limit+limits.Setup, func(ctx context.Context) error {
 		sums, err := s.fill(ctx, p, uses)
@@ -69,7 +69,7 @@ func (s *stage) verify(ctx context.Context) error {
 			}
 			s.out.Verdicts = append(s.out.Verdicts, v)
 		}
-		if err := s.tampered(ctx, nil); err != nil { // since settle, which looked for it
+		if err := s.tampered(ctx, nil); err != nil { // changed since settle, which checked it
 			return err
 		}
 		s.out.Verified = true
@@ -78,7 +78,7 @@ func (s *stage) verify(ctx context.Context) error {
 	})
 }
 
-// reducedRounds has one verdict for each verifier of rounds.
+// reducedRounds returns one verdict for each verifier of rounds.
 func (s *stage) reducedRounds() []verifier.Verdict {
 	if s.a.task.Interaction == nil {
 		return nil
@@ -86,17 +86,17 @@ func (s *stage) reducedRounds() []verifier.Verdict {
 	return outcome.Rounds(s.a.task.Interaction.Reduce, s.out.Rounds)
 }
 
-// verifyTime is how long one verifier may take.
+// verifyTime returns how long one verifier may take.
 func (s *stage) verifyTime() time.Duration {
 	l := s.a.in.Cell.Limits
 	return cmp.Or(scaled(s.task.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor), limits.Verify)
 }
 
-// verifyUser is whom the verifier's commands run as; empty is root.
+// verifyUser returns the user of the verifier's commands; empty means root.
 func (s *stage) verifyUser() string { return cmp.Or(s.task.Verify.User, s.a.sandbox.Made.Image.User) }
 
-// fresh are the folders that are made afresh for the verifier. That of its logs
-// exists, empty, also while the agent works.
+// fresh returns the folders that are recreated for the verifier. The folder of
+// its logs exists, empty, while the agent works, too.
 func (s *stage) fresh() []string {
 	var paths []string
 	for i := range s.a.task.Resources {
@@ -110,19 +110,19 @@ func (s *stage) fresh() []string {
 	}
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
-	return slices.DeleteFunc(paths, func(p string) bool { // one below another is fresh with it
+	return slices.DeleteFunc(paths, func(p string) bool { // a folder below another one is recreated with it
 		return slices.ContainsFunc(paths, func(q string) bool { return strings.HasPrefix(p, q+"/") })
 	})
 }
 
-// inSandbox says whether one of the verifiers works in the sandbox.
+// inSandbox reports whether one of the verifiers works in the sandbox.
 func (s *stage) inSandbox(uses []task.VerifierUse) bool {
 	return s.mode != task.ModeCopies && slices.ContainsFunc(uses, func(u task.VerifierUse) bool {
 		return s.a.verifiers[u.Name].Traits.Needs == verifier.NeedsSandbox
 	})
 }
 
-// fill makes the verifier's places afresh and puts its files there. It returns
+// fill recreates the verifier's folders and puts its files there. It returns
 // their sums.
 func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUse) (views.Sums, error) {
 	sums := views.Sums{}
@@ -161,8 +161,8 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 	return sums, nil
 }
 
-// verifierLogs keeps what the verifier's programs wrote in the sandbox, also
-// when they were cut off. It is best effort.
+// verifierLogs keeps the output files of the verifier's programs in the
+// sandbox, even if they were cut off. It is best effort.
 func (s *stage) verifierLogs(ctx context.Context, p record.Phase) {
 	source := s.a.task.Paths.VerifierLogs
 	if source == "" || s.mode == task.ModeCopies || s.a.sandbox.Gone() {
@@ -189,9 +189,9 @@ func (s *stage) verifierLogs(ctx context.Context, p record.Phase) {
 	}
 }
 
-// changed looks at the verifier's files again. They may be changed by the test
-// command itself; by somebody else only where the agent left something running,
-// and then the result is exposed already.
+// changed checks the verifier's files again. The test command itself may have
+// changed them; another process only if the agent left one running, and then
+// the result is exposed already.
 func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) error {
 	if len(sums) == 0 {
 		return nil
@@ -199,7 +199,7 @@ func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) er
 	now := views.Sums{}
 	for _, dir := range s.fresh() {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(sums)), func(name string) bool { return strings.HasPrefix(name, dir+"/") }) {
-			continue // such as the one for the verdict, into which nothing was put
+			continue // such as the folder for the verdict, which was empty
 		}
 		if err := s.a.sandbox.Sums(ctx, dir, now); err != nil {
 			s.a.recorder.Note(p, "tests_not_checked", "%s cannot be looked at again: %s", dir, err)
@@ -227,14 +227,14 @@ func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) er
 // judgement is one call of a verifier.
 type judgement struct {
 	use     task.VerifierUse
-	number  int // in the stage, for names
+	number  int // in the stage, used in names
 	round   int
-	left    int // follow-ups that may still come
+	left    int // remaining follow-ups
 	earlier []verifier.Verdict
 	copies  string // folder with the artifacts of a round; empty: those of the attempt
 }
 
-// judge asks one verifier, and checks what it says.
+// judge calls one verifier, and checks its verdict.
 func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error) {
 	a := s.a
 	plugin := a.verifiers[j.use.Name]
@@ -244,7 +244,7 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	}
 	v, err := callVerifier(ctx, s, plugin, r.Scratch, func(v verifier.Verifier) (verifier.Verdict, error) { return s.ask(ctx, j, v, r) })
 	if err != nil && s.models != nil && s.models.Down() != nil {
-		// Nothing in the sandbox keeps a model from answering.
+		// Nothing in the sandbox can keep a model from answering.
 		err = outcome.On(record.ByModel, fmt.Errorf("%w; the verifier says: %w", s.models.Down(), err))
 	}
 	if err = errors.Join(err, done()); err != nil {
@@ -266,7 +266,7 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	return v, nil
 }
 
-// request makes everything that a verifier is given. done takes it back.
+// request makes everything that a verifier gets. done undoes it.
 func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin) (r verifier.Request, done func() error, err error) {
 	a := s.a
 	id := fmt.Sprintf("verifier-%d-%d-%d", s.i+1, j.round, j.number)
@@ -296,7 +296,8 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		return r, done, outcome.On(record.ByCore, err)
 	}
 	undo = append(undo, func() error {
-		// What it wrote may be what it found in the sandbox. Its verdict stands.
+		// The files may come from the sandbox, so an error here does not affect
+		// the verdict.
 		if failed := collect.Folder(r.Scratch, s.verifierDir(j), a.recorder.Redactor()); failed != nil {
 			a.recorder.Note(s.phase(record.PhaseVerify, record.ByVerifier), "verifier_files", "%s", failed)
 		}
@@ -331,7 +332,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 			defer cancel()
 			shut := shell.Shut(end)
 			if a.sandbox.Gone() {
-				return nil // it is told elsewhere
+				return nil // it is reported elsewhere
 			}
 			return outcome.On(a.owner(record.ByEnvironment), shut)
 		})
@@ -341,9 +342,9 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	return r, done, outcome.On(record.ByCore, err)
 }
 
-// verifierDir is where the attempt keeps what a verifier wrote on the host:
-// verifier/, and in it a folder for each stage, round and verifier as far as
-// there are several.
+// verifierDir returns the folder where the attempt keeps the files that a
+// verifier wrote on the host: verifier/, with a subfolder for each stage, round
+// and verifier if there are several.
 func (s *stage) verifierDir(j judgement) string {
 	dir := filepath.Join(s.a.in.Record.Dir(), record.VerifierDir)
 	if len(s.a.task.Stages) > 1 {
@@ -358,8 +359,8 @@ func (s *stage) verifierDir(j judgement) string {
 	return dir
 }
 
-// plainName is a verifier's name as the name of a folder; one that cannot be
-// one is a number.
+// plainName returns a verifier's name as the name of a folder, or a number if
+// the name is not suitable.
 func plainName(name string, number int) string {
 	if name == "" || strings.ContainsFunc(name, func(r rune) bool {
 		return r != '-' && r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9')
@@ -369,8 +370,8 @@ func plainName(name string, number int) string {
 	return name
 }
 
-// attemptView adds the attempt so far to a view; the artifacts are those of the
-// stage, or the copies of a round.
+// attemptView adds the attempt so far to a view, with the artifacts of the
+// stage or the copies of a round.
 func (s *stage) attemptView(view, copies string, room *views.Room) error {
 	dir := s.a.in.Record.Dir()
 	if copies == "" {
@@ -378,7 +379,7 @@ func (s *stage) attemptView(view, copies string, room *views.Room) error {
 	}
 	err := views.Attempt(view, dir, copies, task.RoleVerifier, room)
 	if collect.RefusesName(err) || s.bulky && collect.NoSpace(err) {
-		return outcome.On(s.a.owner(record.ByEnvironment), err) // the names and the sizes are the agent's
+		return outcome.On(s.a.owner(record.ByEnvironment), err) // the agent chooses names and sizes
 	}
 	return err
 }
@@ -398,7 +399,7 @@ func (s *stage) judgeModels(ctx context.Context, cell cell.Verifier, plugin Veri
 	return endpoints, m, outcome.On(record.ByModel, m.Allow(ctx))
 }
 
-// ask calls the verifier. At its deadline its access is cut first.
+// ask calls the verifier. At its deadline it cuts the verifier's access first.
 func (s *stage) ask(ctx context.Context, j judgement, plugin verifier.Verifier, r verifier.Request) (verifier.Verdict, error) {
 	ctx, cancel := limits.Limited(ctx, "it", r.Timeout)
 	defer cancel()
@@ -417,7 +418,7 @@ func (s *stage) ask(ctx context.Context, j judgement, plugin verifier.Verifier, 
 	v, err := plugin.Verify(call, r, log)
 	err = limits.Caused(call, err)
 	if errors.Is(err, shell.ErrRevoked) && ctx.Err() != nil {
-		return v, context.Cause(ctx) // it ended by the cut, before it was cancelled
+		return v, context.Cause(ctx) // it ended because of the cut, before it was cancelled
 	}
 	return v, limits.Caused(ctx, err)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 )
 
-// waited is how long requests of the session waited for a provider.
+// waited returns how long requests of the session waited for a provider.
 func (s *session) waited() time.Duration {
 	if s.models == nil {
 		return 0
@@ -21,20 +21,20 @@ func (s *session) waited() time.Duration {
 	return s.models.Waited()
 }
 
-// unheard is whether a request that was under way at that time still waits for a
-// sign of its provider.
+// unheard reports whether a request that was sent before since still waits for
+// an answer of its provider.
 func (s *session) unheard(since time.Time) bool {
 	return s.models != nil && s.models.Silent(since)
 }
 
-// silencePoll is how often is looked whether a provider has answered.
+// silencePoll is the interval of the checks for an answer of the provider.
 const silencePoll = 50 * time.Millisecond
 
 // watch returns why a turn must end, or nil when it has ended by itself. limit
-// is for the time since begin less all that the session has ever waited for a
-// provider: such time is not the agent's. When the time is over while a provider
-// is silent, the turn ends with its first byte; if none comes, the time of that
-// silence is not the agent's either.
+// bounds the time since begin, without the time that the session has waited for
+// a provider. When the time is used up while a provider is silent, the turn
+// ends with the provider's first byte; if none comes, that silence does not
+// count as the agent's time either.
 func (s *session) watch(outside, turn context.Context, begin time.Time, limit time.Duration) error {
 	var spent <-chan struct{}
 	if s.models != nil {
@@ -44,7 +44,7 @@ func (s *session) watch(outside, turn context.Context, begin time.Time, limit ti
 	if s.role != agent.RoleUser {
 		lost = s.a.sandbox.Lost()
 	}
-	var over time.Time // since when there is no time left
+	var over time.Time // when the time was used up
 	for {
 		left := limit + s.waited() - time.Since(begin)
 		switch {
@@ -55,7 +55,7 @@ func (s *session) watch(outside, turn context.Context, begin time.Time, limit ti
 			left = 0
 		case !s.unheard(over):
 			return errTurnTime
-		default: // whether that time is the agent's is not known yet
+		default: // it is not known yet whether that time is the agent's
 			left = silencePoll
 		}
 		t := time.NewTimer(left)
@@ -77,10 +77,10 @@ func (s *session) watch(outside, turn context.Context, begin time.Time, limit ti
 	}
 }
 
-// turnFailed decides whether an attempt goes on after a turn. What the gateway
-// knows of its last answers counts before what the agent makes of them: a
-// provider that did not serve ends the attempt, also when the agent says that it
-// is done. An agent whose plugin could not go on is still graded on what it did.
+// turnFailed decides whether an attempt continues after a turn. What the
+// gateway knows of the last answers takes precedence over the agent's report: a
+// provider that did not serve ends the attempt, even if the agent says that it
+// is done. An agent whose plugin failed is still graded on its work.
 func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error {
 	a, models := s.a, s.a.session.models
 	if err == nil && s.out.AgentEnd == record.Crashed {
@@ -115,7 +115,7 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 	return nil
 }
 
-// unanswered is whether no request of a session got an answer.
+// unanswered reports whether no request of a session got an answer.
 func unanswered(m models.Session) bool {
 	return !slices.ContainsFunc(m.Usage(), func(u record.Usage) bool { return u.Requests > 0 })
 }

@@ -1,9 +1,9 @@
-// Package collect takes files out of a sandbox into an attempt. Everything it
-// is given is hostile: names, links, sizes, the archive itself. What it leaves
-// on the host are regular files and folders below one folder, nothing else.
+// Package collect copies files out of a sandbox into an attempt. All of its
+// input is untrusted: names, links, sizes, the archive itself. On the host it
+// creates only regular files and folders below one folder.
 //
-// It must not run anything and must not decide what is collected: that is the
-// task's.
+// It must not run anything, and must not decide what is collected: the task
+// decides that.
 package collect
 
 import (
@@ -30,15 +30,15 @@ import (
 // ManifestFile is the name of the manifest in the folder of artifacts.
 const ManifestFile = "manifest.json"
 
-// Status is what came of one artifact.
+// Status is the result of collecting one artifact.
 type Status string
 
 // The statuses.
 const (
 	OK      Status = "ok"
-	Failed  Status = "failed"  // see Reason; what was taken before stays
-	Empty   Status = "empty"   // a folder with nothing to take in it
-	Skipped Status = "skipped" // an earlier artifact has the same place
+	Failed  Status = "failed"  // see Reason; what was copied before stays
+	Empty   Status = "empty"   // a folder from which nothing was copied
+	Skipped Status = "skipped" // an earlier artifact has the same destination
 )
 
 // Entry is one line of the manifest.
@@ -53,28 +53,28 @@ type Entry struct {
 	Bytes       int64    `json:"bytes"`
 	Reason      string   `json:"reason,omitempty"`
 	Dropped     []string `json:"dropped,omitempty"`      // left out: links, devices, bad names; the first of them
-	DroppedMore int64    `json:"dropped_more,omitempty"` // how many further
+	DroppedMore int64    `json:"dropped_more,omitempty"` // number of further ones
 	Secrets     int      `json:"secrets_cut,omitempty"`  // secret values that were masked in it
 
-	missing bool // there is no such path
+	missing bool // the path does not exist
 }
 
 // Fetch writes a path of a service's container ("" is main) to w as a tar
-// archive: a folder's names are relative to it, with "./" first; a file is one
+// archive. Names in a folder are relative to it, with "./" first; a file is one
 // entry.
 type Fetch func(ctx context.Context, service, path string, w io.Writer) error
 
-// Artifact is a task's artifact, or one that is collected unasked.
+// Artifact is an artifact of the task, or one that is always collected.
 type Artifact struct {
 	task.Artifact
-	Implied bool // missing or empty is not worth a line
+	Implied bool // leave it out of the manifest if it is missing or empty
 }
 
 // Collector collects into one folder. A zero MaxBytes or MaxFiles means that of
 // package bound.
 type Collector struct {
-	Into     string // the folder; made when there is something to put into it
-	Workdir  string // that relative sources are relative to
+	Into     string // the folder; created when it is first needed
+	Workdir  string // base of relative sources
 	Fetch    Fetch
 	Redactor *redact.Redactor
 	Plain    bool // write no manifest
@@ -83,14 +83,14 @@ type Collector struct {
 
 	root         *os.Root // Into, once it is needed
 	bytes, files int64
-	full         string // what the limit of MaxBytes comes from, if it is the disk
+	full         string // why MaxBytes is lower than usual, if the disk is the reason
 	taken        []string
 }
 
-// All collects the artifacts in their order and writes the manifest, but none
-// of nothing when all were only implied. A failure
-// of one is its status, not an error; an error means that the host could not
-// write, or that ctx ended.
+// All collects the artifacts in order and writes the manifest, unless nothing
+// was found and all were only implied. The failure of one artifact is its
+// status, not an error; an error means that the host could not write, or that
+// ctx ended.
 func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 	if c.MaxBytes == 0 {
 		c.MaxBytes = limits.ArtifactBytes
@@ -98,8 +98,8 @@ func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 	if c.MaxFiles == 0 {
 		c.MaxFiles = limits.ArtifactEntries
 	}
-	// What an agent leaves fills no disk: half of the room stays for the record,
-	// for the view of a verifier and for other attempts.
+	// Artifacts must not fill the disk: half of the free space stays for the
+	// record, for the view of a verifier and for other attempts.
 	if room, ok := free(c.Into); ok && room/2 < c.MaxBytes && room/2 >= limits.ArtifactFills {
 		c.MaxBytes, c.full = room/2, ", half of what is free on this host's disk"
 	}
@@ -153,17 +153,17 @@ func (c *Collector) open() (*os.Root, error) {
 	return root, nil
 }
 
-// Bytes is how much was taken.
+// Bytes returns how many bytes were copied.
 func (c *Collector) Bytes() int64 { return c.bytes }
 
 func (c *Collector) close() {
 	if c.root != nil {
-		_ = c.root.Close() // a folder that was only read from
+		_ = c.root.Close() // a folder that was only read
 		c.root = nil
 	}
 }
 
-// remove removes what was taken of an artifact.
+// remove removes what was copied of an artifact.
 func (c *Collector) remove(name string) error {
 	root, err := c.open()
 	if err != nil {
@@ -220,8 +220,8 @@ func (c *Collector) one(ctx context.Context, a Artifact) (Entry, error) {
 	}
 	_, ours := errors.AsType[hostError](err)
 	if ours && NoSpace(err) && c.bytes >= limits.ArtifactFills {
-		// What the agent left filled the disk: as if it had been too much in the
-		// first place. The room is needed for the result.
+		// The artifacts filled the disk: treat this as if they had been too
+		// large, and remove them, because the result needs the space.
 		ours, err = false, errors.Join(fmt.Errorf("no room on this host's disk after %d bytes: %w", c.bytes, err), c.remove(x.to))
 	}
 	switch {
@@ -235,8 +235,8 @@ func (c *Collector) one(ctx context.Context, a Artifact) (Entry, error) {
 	return e, ctx.Err()
 }
 
-// fetch gives take the archive of a path. What take says comes before what the
-// sandbox says, which is only that nobody listens any more.
+// fetch passes the archive of a path to take. An error of take comes first; the
+// error of the sandbox then only says that nothing reads any more.
 func (c *Collector) fetch(ctx context.Context, service, source string, take func(*tar.Reader) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -250,7 +250,7 @@ func (c *Collector) fetch(ctx context.Context, service, source string, take func
 	}()
 	err := take(tar.NewReader(r))
 	if err == nil {
-		_, _ = io.Copy(io.Discard, r) // the padding behind the end
+		_, _ = io.Copy(io.Discard, r) // the padding after the end
 	}
 	_ = r.CloseWithError(errors.New("nobody takes the rest"))
 	cancel()
@@ -261,19 +261,19 @@ func (c *Collector) fetch(ctx context.Context, service, source string, take func
 	return err
 }
 
-// hostError marks a failure of this side, such as a full disk.
+// hostError marks a failure of the host, such as a full disk.
 type hostError struct{ err error }
 
 func (h hostError) Error() string { return h.err.Error() }
 func (h hostError) Unwrap() error { return h.err }
 
-// extraction writes one archive.
+// extraction is the state of writing one archive.
 type extraction struct {
 	c       *Collector
 	e       *Entry
 	to      string // below Into
 	implied bool
-	seen    bool // the first entry, which is the source itself
+	seen    bool // the first entry, the source itself, was read
 }
 
 func (x *extraction) run(r *tar.Reader) error {
@@ -312,7 +312,7 @@ func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 	case tar.TypeDir:
 		if rel == "" {
 			x.e.Type = "directory"
-			if x.implied { // nobody asked for it: it is made with what is in it
+			if x.implied { // an implied folder is created only with content
 				return nil
 			}
 		}
@@ -321,7 +321,7 @@ func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 		if rel == "" {
 			x.e.Type = "file"
 		}
-		if left := x.c.MaxBytes - x.c.bytes; h.Size > left { // not one byte of it, also if it is sparse
+		if left := x.c.MaxBytes - x.c.bytes; h.Size > left { // copy none of it, even if it is sparse
 			return x.tooMuch()
 		}
 		return x.file(name, r)
@@ -335,9 +335,9 @@ func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 	}
 }
 
-// below is a name of an archive relative to the source, "" for that itself. Names
-// that are too long or too deep for all the places that artifacts are copied to
-// are refused, since an agent makes them.
+// below returns a name of an archive relative to the source, "" for the source
+// itself. It refuses names that are too long or too deep for one of the places
+// that artifacts are copied to, because an agent chooses them.
 func below(name string) (string, error) {
 	name, err := archive.CheckName(name, archive.Limits{Name: archive.HostName, Depth: archive.HostDepth})
 	if name == "." {
@@ -375,7 +375,7 @@ func (x *extraction) file(name string, r io.Reader) error {
 	}
 	const fresh = os.O_CREATE | os.O_EXCL | os.O_WRONLY
 	f, err := root.OpenFile(name, fresh, 0o644)
-	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) { // mostly its folder came before it
+	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) { // usually an earlier entry has created its folder
 		if err = root.MkdirAll(filepath.Dir(name), 0o755); errors.Is(err, fs.ErrExist) || isNotDir(err) {
 			x.drop(name, "its folder's place is taken by a file")
 			return nil
@@ -409,7 +409,7 @@ func (x *extraction) tooMuch() error {
 	return fmt.Errorf("more than %d bytes%s", x.c.MaxBytes, x.c.full)
 }
 
-// markHost tells failures to write from failures to read.
+// markHost distinguishes write failures from read failures.
 type markHost struct{ w io.Writer }
 
 func (m markHost) Write(p []byte) (int, error) {
@@ -424,8 +424,8 @@ func hostly(err error) error {
 	return hostError{err}
 }
 
-// hostOrName drops an entry whose name this file system refuses; all else is
-// the host's failure.
+// hostOrName drops an entry whose name this file system refuses; any other
+// error is a failure of the host.
 func hostOrName(x *extraction, name string, err error) error {
 	if RefusesName(err) {
 		x.drop(name, "this host's file system refuses the name")
@@ -458,9 +458,9 @@ func kind(flag byte) string {
 	}
 }
 
-// excluded says whether a pattern leaves rel out: one without a slash matches a
-// name at any depth, one with a slash the path from the source on. A folder
-// takes what is below it along.
+// excluded reports whether a pattern excludes rel. A pattern without a slash
+// matches a name at any depth, one with a slash the path from the source. If a
+// folder is excluded, so is its content.
 func excluded(patterns []string, rel string) bool {
 	parts := strings.Split(rel, "/")
 	for _, p := range patterns {

@@ -11,20 +11,20 @@ import (
 
 func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
-// RefusesName is true for errors of this host that a name alone causes, which is
-// whoever made the name.
+// RefusesName reports whether the name alone caused an error of the host's file
+// system. Then the author of the name is responsible.
 func RefusesName(err error) bool {
 	return errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EILSEQ) ||
 		errors.Is(err, syscall.EISDIR)
 }
 
-// NoSpace is true for errors of a disk of this host that is full.
+// NoSpace reports whether an error means that a disk of this host is full.
 func NoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// free is how many bytes the disk has room for that dir is on, or will be on;
-// false: nobody can tell.
+// free returns how many bytes are free on the disk of dir, which need not exist
+// yet; false if this is not known.
 func free(dir string) (bytes int64, ok bool) {
 	for {
 		if _, err := os.Lstat(dir); err == nil || dir == filepath.Dir(dir) {

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-eval/berth/core/trial/limits"
 )
 
-// OpenUp makes a tree that came out of a sandbox readable and removable, whatever
-// modes its files and folders had there. It follows no link.
+// OpenUp makes a tree from a sandbox readable and removable, whatever the modes
+// of its files and folders were. It follows no links.
 func OpenUp(dir string) error {
 	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		switch {
@@ -32,8 +32,8 @@ func OpenUp(dir string) error {
 }
 
 // Folder copies the regular files below a folder of the host, which a plugin
-// wrote, into the folder to, with secrets masked. Links and special files are
-// left out. It stops at the bounds of an artifact and says so in an error.
+// wrote, to the folder to, with secrets masked. It leaves out links and special
+// files, and stops with an error at the bounds of an artifact.
 func Folder(from, to string, r *redact.Redactor) error {
 	root, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,8 +44,8 @@ func Folder(from, to string, r *redact.Redactor) error {
 	}
 	defer root.Close()
 	var size, files int64
-	// Not root.FS, which refuses names that are not UTF-8: what a plugin wrote may
-	// have come out of a sandbox.
+	// root.FS would refuse names that are not UTF-8, and the files of a plugin
+	// may come from a sandbox.
 	return filepath.WalkDir(from, func(full string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -57,7 +57,7 @@ func Folder(from, to string, r *redact.Redactor) error {
 		target := filepath.Join(to, p)
 		switch {
 		case d.IsDir() && p == ".":
-			return nil // an empty folder is not kept
+			return nil // empty folders are not kept
 		case d.IsDir():
 			return os.MkdirAll(target, 0o755)
 		case !d.Type().IsRegular():
@@ -74,7 +74,7 @@ func Folder(from, to string, r *redact.Redactor) error {
 			return fmt.Errorf("keep %s: more than %d bytes", filepath.Base(to), int64(limits.ArtifactBytes))
 		}
 		if err = copyMasked(root, p, target, info.Size(), r); NoSpace(err) {
-			err = errors.Join(err, os.Remove(target)) // the room is needed for the result
+			err = errors.Join(err, os.Remove(target)) // the result needs the space
 		}
 		return err
 	})

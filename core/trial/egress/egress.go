@@ -1,10 +1,10 @@
 // Package egress is the only way out of a sandbox whose network is a list of
-// hosts: a proxy in the core, which sandboxd carries connections to from a
-// loopback port inside. There is nothing to bypass, since the sandbox has no
-// network at all.
+// hosts: a proxy in the core, to which sandboxd forwards connections from a
+// loopback port inside. The sandbox has no other network, so the proxy cannot
+// be bypassed.
 //
-// It must not know what a phase is: it is told what may be reached from now
-// on. Everything that comes in by a connection is hostile.
+// It must not know what a phase is: the caller tells it what is allowed from
+// now on. Everything that arrives on a connection is untrusted.
 package egress
 
 import (
@@ -25,27 +25,28 @@ import (
 
 // Bounds of one proxy.
 const (
-	connections = 256              // at a time; more are closed at once
+	connections = 256              // at the same time; more are closed immediately
 	headerBytes = 64 << 10         // of one request's head
 	headTime    = 30 * time.Second // for the head of a request
 	dialTime    = 30 * time.Second // for looking a name up and connecting
 )
 
-// Options are what a proxy is made of. Zero values are the machine's own.
+// Options are the options of a proxy. The zero value uses this machine's
+// resolver, network and addresses.
 type Options struct {
 	// Lookup finds the addresses of a name.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Dial connects to an address.
 	Dial func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
-	// Own are the machine's own addresses, which count as private.
+	// Own returns the machine's own addresses, which count as private.
 	Own func() []netip.Addr
-	// Refused is told of each host that was asked for and not allowed, once a
-	// host, with why. It may be called at any time from any goroutine.
+	// Refused is called once for each host that was requested and not allowed,
+	// with the reason. It may be called at any time from any goroutine.
 	Refused func(host, why string)
 }
 
-// Proxy serves the connections of one sandbox. It begins with no host allowed.
-// Safe for concurrent use.
+// Proxy serves the connections of one sandbox. At first it allows no host. Safe
+// for concurrent use.
 type Proxy struct {
 	o    Options
 	life context.Context //nolint:containedctx // connections have no caller whose context they could take
@@ -53,7 +54,7 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	rules   Rules
-	open    map[net.Conn]string // from inside and to hosts, with the host; empty: not known yet
+	open    map[net.Conn]string // from inside and to hosts, with the host; empty: not yet known
 	refused map[string]bool
 	work    sync.WaitGroup
 }
@@ -78,7 +79,7 @@ func New(o Options) *Proxy {
 	return &Proxy{o: o, life: life, end: end, open: map[net.Conn]string{}, refused: map[string]bool{}}
 }
 
-// own are the addresses of this machine's interfaces.
+// own returns the addresses of this machine's interfaces.
 func own() []netip.Addr {
 	as, err := net.InterfaceAddrs()
 	if err != nil {
@@ -95,8 +96,8 @@ func own() []netip.Addr {
 	return out
 }
 
-// Allow says what may be reached from now on. What is open is cut: a connection
-// of one phase is not for the next.
+// Allow sets what is allowed from now on. It cuts all open connections, because
+// a connection of one phase must not be used in the next.
 func (p *Proxy) Allow(r Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,14 +107,15 @@ func (p *Proxy) Allow(r Rules) {
 	}
 }
 
-// Close cuts everything and waits until all is over.
+// Close cuts all connections and waits until their goroutines have ended.
 func (p *Proxy) Close() {
 	p.end()
 	p.Allow(Rules{})
 	p.work.Wait()
 }
 
-// enter notes a connection; false: there are too many, or it is over.
+// enter registers a connection; false: there are too many, or the proxy is
+// closed.
 func (p *Proxy) enter(c net.Conn, host string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +133,7 @@ func (p *Proxy) leave(c net.Conn) {
 	delete(p.open, c)
 }
 
-// Serve serves one connection from inside, and returns when that is over.
+// Serve serves one connection from inside, and returns when it is finished.
 func (p *Proxy) Serve(c net.Conn) {
 	p.work.Add(1)
 	defer p.work.Done()
@@ -157,14 +159,14 @@ func (p *Proxy) Serve(c net.Conn) {
 	p.forward(p.life, c, q)
 }
 
-// answer says why there is no connection.
+// answer tells the client why there is no connection.
 func answer(c net.Conn, code int, text string) {
 	_ = c.SetWriteDeadline(time.Now().Add(headTime))
 	_, _ = fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\nberth: %s\n",
 		code, http.StatusText(code), len(text)+len("berth: \n"), text)
 }
 
-// tunnel carries bytes, whatever they are.
+// tunnel copies bytes of any protocol.
 func (p *Proxy) tunnel(ctx context.Context, c net.Conn, in *bufio.Reader, q *http.Request) {
 	to := p.connect(ctx, c, q.Host, "")
 	if to == nil {
@@ -182,12 +184,13 @@ func (p *Proxy) tunnel(ctx context.Context, c net.Conn, in *bufio.Reader, q *htt
 	}()
 	_, _ = io.Copy(c, to)
 	half(c)
-	// The host has said all. What the sandbox still sends has nobody to hear it
-	// when the other half is closed, too; until then it may go on.
+	// The host has sent everything. If it has closed the other direction too,
+	// nothing reads what the sandbox still sends; until then the sandbox may
+	// continue.
 	<-done
 }
 
-// half ends one direction, or all where that is not possible.
+// half closes one direction, or both where that is not possible.
 func half(c net.Conn) {
 	if w, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = w.CloseWrite()
@@ -196,8 +199,8 @@ func half(c net.Conn) {
 	_ = c.Close()
 }
 
-// forward carries one request without TLS. The host that is asked is the one of
-// the URL, whatever the header says.
+// forward forwards one request without TLS. The host is the one in the URL,
+// whatever the header says.
 func (p *Proxy) forward(ctx context.Context, c net.Conn, q *http.Request) {
 	if q.URL.Scheme != "http" || q.URL.Host == "" {
 		answer(c, http.StatusBadRequest, "this is a proxy: it takes CONNECT host:port, and requests with a whole http:// URL")
@@ -220,26 +223,26 @@ func (p *Proxy) forward(ctx context.Context, c net.Conn, q *http.Request) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		_ = q.Write(to) // what went wrong shows in the answer, or in there being none
+		_ = q.Write(to) // an error shows in the answer, or in its absence
 	}()
-	_, _ = io.Copy(c, to) // it ends the connection after its answer
+	_, _ = io.Copy(c, to) // the server closes the connection after its answer
 	_ = to.Close()
-	_ = c.Close() // a body that nobody hears any more
+	_ = c.Close() // nothing reads the rest of the body
 	<-sent
 }
 
-// refusal is why a host may not be reached.
+// refusal says why a host may not be reached.
 type refusal struct{ host, why string }
 
 func (r *refusal) Error() string { return fmt.Sprintf("%s may not be reached: %s", r.host, r.why) }
 
-// connect connects to a host, or answers c why not and returns nil. usual is
-// the port where none is named.
+// connect connects to a host, or tells c why not and returns nil. usual is the
+// default port.
 func (p *Proxy) connect(ctx context.Context, c net.Conn, authority, usual string) net.Conn {
 	host, to, err := p.dial(ctx, authority, usual)
 	if err == nil {
 		if p.enter(to, host) {
-			if p.allowed(host) { // it was until now
+			if p.allowed(host) { // it was allowed until now
 				return to
 			}
 			p.leave(to)
@@ -256,8 +259,8 @@ func (p *Proxy) connect(ctx context.Context, c net.Conn, authority, usual string
 	return nil
 }
 
-// allowed says whether a name may still be reached; an address was looked at
-// when it was dialed, and Allow cuts what was open before.
+// allowed reports whether a name is still allowed. An address is checked when
+// it is dialed, and Allow cuts older connections.
 func (p *Proxy) allowed(host string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,8 +281,8 @@ func (p *Proxy) tell(r *refusal) {
 	}
 }
 
-// dial looks a name up once, and connects to what was found: no second look
-// could find another address.
+// dial looks a name up once, and connects to the addresses that were checked: a
+// second lookup could return others.
 func (p *Proxy) dial(ctx context.Context, authority, usual string) (host string, c net.Conn, err error) {
 	host, port, err := split(authority, usual)
 	if err != nil {
@@ -302,7 +305,7 @@ func (p *Proxy) dial(ctx context.Context, authority, usual string) (host string,
 	return host, nil, fmt.Errorf("connect to %s: %w", host, err)
 }
 
-// find is the addresses of a host that may be reached.
+// find returns the allowed addresses of a host.
 func (p *Proxy) find(ctx context.Context, rules Rules, host string) ([]netip.Addr, error) {
 	var found []netip.Addr
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -311,7 +314,7 @@ func (p *Proxy) find(ctx context.Context, rules Rules, host string) ([]netip.Add
 		}
 		found = []netip.Addr{a}
 	} else {
-		if !rules.name(host) { // nor is it looked up: that would tell its name server
+		if !rules.name(host) { // it is not looked up either, because that would tell its name server
 			return nil, &refusal{host, "the task may reach " + rules.String()}
 		}
 		if found, err = p.o.Lookup(ctx, host); err != nil {
@@ -334,7 +337,7 @@ func (p *Proxy) find(ctx context.Context, rules Rules, host string) ([]netip.Add
 	return good, nil
 }
 
-// split reads host and port of a request.
+// split returns host and port of a request.
 func split(authority, usual string) (host string, port uint16, err error) {
 	host, text, err := net.SplitHostPort(authority)
 	if err != nil && usual != "" {
@@ -351,8 +354,8 @@ func split(authority, usual string) (host string, port uint16, err error) {
 	return strings.ToValidUTF8(host, "?"), uint16(n), nil
 }
 
-// Env are the variables by which programs find a proxy on a loopback port of
-// their own. direct are names that are reached without it.
+// Env returns the variables by which programs find a proxy on a loopback port.
+// direct are names that are reached without it.
 func Env(port int, direct []string) map[string]string {
 	proxy := fmt.Sprintf("http://127.0.0.1:%d", port)
 	no := strings.Join(append([]string{"localhost", "127.0.0.1", "0.0.0.0", "::1"}, direct...), ",")

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Rules are the hosts that may be reached. The zero value allows none.
+// Rules are the allowed hosts. The zero value allows none.
 type Rules struct {
-	// Any allows every host that is not of this machine or a private network.
+	// Any allows every host outside this machine and private networks.
 	Any      bool
 	text     []string
 	names    map[string]bool // exactly
@@ -18,14 +18,16 @@ type Rules struct {
 	networks []netip.Prefix
 }
 
-// hostForm is a name in lower case, as DNS has it, with "_" as it is in use.
+// hostForm matches a DNS name in lower case; "_" is accepted because it is in
+// use.
 var hostForm = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 
-// numeric is what is or may be read as an address in another spelling.
+// numeric matches names that are, or could be read as, addresses in another
+// notation.
 var numeric = regexp.MustCompile(`(^|\.)(0x[0-9a-f]*|[0-9]+)$`)
 
-// Parse reads a list of host names, "*.name" (every name below it, not itself),
-// addresses and networks as address/bits.
+// Parse parses a list of host names, "*.name" (every name below it, but not the
+// name itself), addresses, and networks as address/bits.
 func Parse(allow []string) (Rules, error) {
 	r := Rules{text: slices.Clone(allow), names: map[string]bool{}}
 	for _, text := range allow {
@@ -51,7 +53,7 @@ func Parse(allow []string) (Rules, error) {
 	return r, nil
 }
 
-// String is the list as it was written.
+// String returns the list in its original form.
 func (r Rules) String() string {
 	switch {
 	case r.Any:
@@ -63,7 +65,7 @@ func (r Rules) String() string {
 	}
 }
 
-// name says whether a host of that name may be looked up and reached.
+// name reports whether a host with that name may be looked up and reached.
 func (r Rules) name(host string) bool {
 	if len(host) > 253 || !hostForm.MatchString(host) || numeric.MatchString(host) {
 		return false
@@ -74,13 +76,13 @@ func (r Rules) name(host string) bool {
 	return r.Any || r.names[host] || slices.ContainsFunc(r.suffixes, func(s string) bool { return strings.HasSuffix(host, s) && host != s[1:] })
 }
 
-// listed says whether an address is one of the list's.
+// listed reports whether the list contains an address.
 func (r Rules) listed(a netip.Addr) bool {
 	return slices.ContainsFunc(r.networks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// inner are networks that no name leads to unless they are listed: this
-// machine, those around it, and those that carry the addresses of others.
+// inner are networks that names must not lead to unless they are listed: this
+// machine, networks around it, and networks that embed other addresses.
 var inner = func() (ps []netip.Prefix) {
 	for _, s := range []string{
 		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16",
@@ -96,7 +98,7 @@ func isInner(a netip.Addr) bool {
 	return slices.ContainsFunc(inner, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Covers says whether whatever o allows is allowed by r.
+// Covers reports whether r allows everything that o allows.
 func (r Rules) Covers(o Rules) bool {
 	if o.Any && !r.Any {
 		return false
@@ -120,7 +122,7 @@ func (r Rules) Covers(o Rules) bool {
 	return true
 }
 
-// Inner are the entries that lead to this machine or a private network.
+// Inner returns the entries that lead to this machine or a private network.
 func (r Rules) Inner() Rules {
 	out := Rules{names: map[string]bool{}}
 	for name := range r.names {
@@ -136,7 +138,7 @@ func (r Rules) Inner() Rules {
 	return out
 }
 
-// Empty says that nothing is allowed.
+// Empty reports whether nothing is allowed.
 func (r Rules) Empty() bool { return !r.Any && len(r.names)+len(r.suffixes)+len(r.networks) == 0 }
 
 func overlapsInner(p netip.Prefix) bool {

@@ -13,13 +13,13 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Checker is the only place that asks agents and environments the question
-// Check. It keeps answers without a refusal, because the tasks of a plan and
-// the attempts of a run ask the same again and again. The zero value is ready;
-// a nil Checker keeps nothing. Safe for concurrent use.
+// Checker is the only place that calls Check of agents and environments. It
+// caches answers without a refusal, because the tasks of a plan and the
+// attempts of a run ask the same again and again. The zero value is ready for
+// use; a nil Checker caches nothing. Safe for concurrent use.
 type Checker struct{ answers sync.Map }
 
-// question names what is asked, and of which build of a plugin.
+// question identifies a question and the build of the plugin.
 type question struct {
 	Of   record.PluginUsed
 	Spec any
@@ -36,16 +36,16 @@ func (c *Checker) Agent(ctx context.Context, p agent.Agent, of record.PluginUsed
 		func(n agent.Needs) bool { return len(n.Refusals) == 0 })
 }
 
-// Environment asks what an environment refuses of spec, or would give less of.
-// spec is as Spec makes it.
+// Environment asks what an environment refuses of spec, or provides less of.
+// spec is made by Spec.
 func (c *Checker) Environment(ctx context.Context, p environment.Environment, of record.PluginUsed, spec environment.Spec) (environment.Report, error) {
 	return answer(ctx, c, question{of, spec},
 		func(ctx context.Context) (environment.Report, error) { return p.Check(ctx, spec) },
 		func(r environment.Report) bool { return len(r.Refusals) == 0 })
 }
 
-// answer is the kept answer to a question, or else that of ask, which is kept
-// if it is accepted.
+// answer returns the cached answer to a question, or else the answer of ask,
+// which is cached if it is accepted.
 func answer[T any](ctx context.Context, c *Checker, q question, ask func(context.Context) (T, error), accepted func(T) bool) (T, error) {
 	var none T
 	key, err := json.Marshal(q)

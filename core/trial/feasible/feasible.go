@@ -1,9 +1,9 @@
-// Package feasible says whether a task can run in a cell, in which mode it is
-// verified there, and what its environment is asked for: what the task wants,
-// reduced to what the experiment grants. A result under less than the task asks
-// for is marked. Plan asks before anything starts, and each attempt asks again.
-//
-// It asks plugins nothing but Check (Checker), and must not touch a file.
+// Package feasible decides whether a task can run in a cell, how it is verified
+// there, and what to request from its environment: what the task wants, reduced
+// to what the experiment grants. A result with less than the task asks for is
+// marked. Plan checks this before anything starts, and each attempt checks it
+// again.
+// It calls only Check of plugins (Checker), and must not touch files.
 package feasible
 
 import (
@@ -20,11 +20,11 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Problem is why a task cannot be run in a cell.
+// Problem says why a task cannot run in a cell.
 type Problem = environment.Problem
 
-// Known is what plan has found out of the plugins of a cell. A nil field is
-// not known, and nothing is refused for it.
+// Known is what plan knows about the plugins of a cell. Nothing is refused
+// because of a nil field, which is not known.
 type Known struct {
 	Agent     *agent.Needs
 	User      *agent.Needs
@@ -32,8 +32,9 @@ type Known struct {
 	Gateway   bool                       // there are models
 }
 
-// HostVars refuses a task if a host variable that it needs is not let through or
-// not set.
+// HostVars returns what a task needs and this version cannot do in a cell,
+// and what the cell must not do to the task. Plan calls it for every task and
+// cell, and a trial calls it again.
 func HostVars(t *task.Task, o task.Options) []Problem {
 	var why []string
 	for _, name := range t.HostVars() {
@@ -93,7 +94,7 @@ func Unsupported(t *task.Task, c cell.Cell, k Known) []Problem {
 	return ps
 }
 
-// later are the features that this core refuses by name, with what to do.
+// later are the features that this version refuses by name, with advice.
 var later = map[task.Feature]string{
 	task.FeatureCompose: "Its compose file was not read.",
 	task.FeatureWindows: "Berth has no Windows sandboxes.",
@@ -108,9 +109,9 @@ func inStage(name string) string {
 	return fmt.Sprintf("In stage %q. ", name)
 }
 
-// Mode is how a stage is verified: as the task declares (restarted when it
-// declares nothing), or more strictly when the experiment asks for that. A
-// declared mode is never weakened.
+// Mode returns how a stage is verified: as the task declares (restarted by
+// default), or more strictly if the experiment asks for that. A declared mode
+// is never weakened.
 func Mode(t *task.Task, s *task.Stage, asked task.Mode) (task.Mode, error) {
 	declared := t.ModeOf(s)
 	if declared == "" {
@@ -165,8 +166,9 @@ func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Probl
 	return ps
 }
 
-// Agent says why an agent that needs n cannot play its part, "agent" or "user", in a
-// cell. A nil n is not known, and nothing is refused for it.
+// Agent returns why an agent that needs n cannot play its part, "agent" or
+// "user", in a cell. A nil n is not known, and nothing is refused because of
+// it.
 func Agent(part string, a cell.Agent, n *agent.Needs, gateway bool) (ps []Problem) {
 	if n == nil {
 		return nil
@@ -206,9 +208,9 @@ func dialects(n *agent.Needs) string {
 	return strings.Join(ds, ", ")
 }
 
-// Spec is what the environment of a cell is asked for, less what only an
-// attempt knows (labels, folders, the resolved variables), and what the
-// experiment changed of what the task asks.
+// Spec returns what to request from the environment of a cell, except for data
+// that only an attempt knows (labels, folders, the resolved variables), and
+// what the experiment changed of the task's wishes.
 func Spec(t *task.Task, c cell.Cell, needs agent.Needs) (environment.Spec, []string, error) {
 	e := &t.Environment
 	given, modified, err := Network(t, c.Environment.Network)

@@ -7,8 +7,8 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Limits are those of the task, l, with those of the experiment, o, in their
-// place where they are not zero, and what was made less by that.
+// Limits returns the limits of the task, l, replaced by those of the
+// experiment, o, where these are not zero, and which limits became lower.
 func Limits(l, o task.Limits) (environment.Limits, []string) {
 	var changed []string
 	pick := func(name string, asks, given int64) int64 {

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// ask is what one part of a task asks to reach.
+// ask is the network access that one part of a task asks for.
 type ask struct {
 	who string
 	task.Network
@@ -28,19 +28,19 @@ func asks(t *task.Task) []ask {
 	return out
 }
 
-// noNetwork ends a refusal.
+// noNetwork is the end of a refusal.
 const noNetwork = "network = \"none\" in the environment block runs the task without any, and marks the result as modified"
 
-// Network decides how the sandbox is made: what the task asks and the
-// experiment grants, both; granted nil grants what the task asks. modified says
-// what the task gets less of. Granting nothing is always possible and marks the
-// result; everything between is refused.
+// Network decides how the sandbox is made, from what the task asks for and what
+// the experiment grants; a nil granted grants what the task asks for. modified
+// says what the task gets less of. Granting nothing is always possible and
+// marks the result; granting only a part is refused.
 //
-// With NetworkAllow the sandbox has no network, and what its phases may reach
-// at a time is Reach, through the core's proxy: lists, phases that differ, and
-// the public network that a task asks for. Of itself a sandbox on an engine's
-// network reaches this machine, its neighbours and private networks, too, so
-// only an experiment can grant that: with NetworkPublic.
+// With NetworkAllow the sandbox has no network, and Reach says which hosts each
+// phase may reach through the core's proxy. This covers lists, phases that
+// differ, and a public network that a task asks for. A sandbox on an engine's
+// network can also reach this machine, its neighbours and private networks, so
+// only an experiment can grant that, with NetworkPublic.
 func Network(t *task.Task, granted *task.Network) (given task.Network, modified []string, err error) {
 	all := asks(t)
 	if granted != nil && granted.Mode == task.NetworkNone {
@@ -71,15 +71,15 @@ func Network(t *task.Task, granted *task.Network) (given task.Network, modified 
 	return given, nil, nil
 }
 
-// Public says whether the agent of a stage may reach any public host, in a
-// sandbox that was made with that mode. Network has accepted the task.
+// Public reports whether the agent of a stage may reach any public host, in a
+// sandbox made with that mode. Network has accepted the task.
 func Public(t *task.Task, s *task.Stage, made task.NetworkMode) bool {
 	return made != task.NetworkNone && Reach(t, s).Turn.Any
 }
 
-// permitted says whether the experiment grants what a part of the task asks. An
-// address of this machine, or of a private network, is the user's to give: a
-// task is not trusted with what listens there.
+// permitted checks whether the experiment grants what a part of the task asks
+// for. Only the user may allow an address of this machine or of a private
+// network, because a task is not trusted with the services there.
 func permitted(a ask, granted *task.Network) error {
 	asked, err := rules(a.Network)
 	if err != nil {
@@ -115,18 +115,19 @@ func rules(n task.Network) (egress.Rules, error) {
 	}
 }
 
-// Reachable is what may be reached, by the step of a stage.
+// Reachable says which hosts may be reached in each step of a stage.
 type Reachable struct {
 	Setup   egress.Rules // and before the first stage
-	Turn    egress.Rules // and whatever else is between setup and settle
+	Turn    egress.Rules // and in all other steps between setup and settle
 	Settle  egress.Rules
 	Collect egress.Rules
 	Verify  egress.Rules
 }
 
-// Reach is what the steps of a stage may reach, where the sandbox was made with
-// NetworkAllow. What an agent left running reaches no more than the agent did,
-// and nothing while files are collected. Network has accepted the task.
+// Reach returns the hosts that the steps of a stage may reach if the sandbox
+// was made with NetworkAllow. Processes that an agent left running reach no
+// more than the agent did, and nothing while files are collected. Network has
+// accepted the task.
 func Reach(t *task.Task, s *task.Stage) Reachable {
 	of := func(n task.Network) egress.Rules {
 		r, err := rules(n)

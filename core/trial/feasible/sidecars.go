@@ -8,8 +8,8 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// SidecarSpecs is what an environment is asked for beside the main container: the
-// sidecars, less their control folders, and the main container's volumes.
+// SidecarSpecs returns the sidecars to request from an environment, without
+// their control folders, and the volumes of the main container.
 func SidecarSpecs(t *task.Task) ([]environment.Sidecar, []environment.Volume) {
 	var out []environment.Sidecar
 	e := &t.Environment
@@ -40,7 +40,7 @@ func volumes(vs []task.Volume) []environment.Volume {
 	return out
 }
 
-// SidecarEnv are the variables of the sidecars, by name.
+// SidecarEnv returns the variables of the sidecars, by name.
 func SidecarEnv(e *task.Environment, lookup func(string) (string, bool)) (map[string]map[string]string, error) {
 	out := map[string]map[string]string{}
 	for i := range e.Sidecars {

@@ -1,9 +1,8 @@
-// Package limits holds the limits of an attempt: how much of what comes out of a
-// sandbox or a plugin is recorded, how long each part may take when nobody says
-// otherwise, and the calls that enforce those times with an error that names
-// what took too long.
+// Package limits holds the limits of an attempt: how much output of a sandbox
+// or a plugin is recorded, the default time of each part, and the calls that
+// enforce those times with an error that names what took too long.
 //
-// It must not know what is waited for.
+// It must not know what the waits are for.
 package limits
 
 import (
@@ -13,7 +12,7 @@ import (
 	"time"
 )
 
-// Deadline is the cause of a context that ran into a limit of ours.
+// Deadline is the cause of a context that reached one of our limits.
 type Deadline struct {
 	What  string
 	Limit time.Duration
@@ -22,7 +21,7 @@ type Deadline struct {
 // Error says what took too long.
 func (d Deadline) Error() string { return fmt.Sprintf("%s took longer than %s", d.What, d.Limit) }
 
-// Is makes it a context.DeadlineExceeded.
+// Is makes it match context.DeadlineExceeded.
 func (d Deadline) Is(err error) bool { return err == context.DeadlineExceeded } //nolint:errorlint // that is what Is is for
 
 // Limited is context.WithTimeoutCause with a cause that says what took too long.
@@ -30,8 +29,7 @@ func Limited(ctx context.Context, what string, limit time.Duration) (context.Con
 	return context.WithTimeoutCause(ctx, limit, Deadline{what, limit})
 }
 
-// Caused prefers the reason why ctx ended to the bare "context canceled" of
-// whoever noticed.
+// Caused prefers the reason why ctx ended to a bare "context canceled".
 func Caused(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err

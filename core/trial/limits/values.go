@@ -6,7 +6,7 @@ import "time"
 const (
 	ArtifactBytes   = 4 << 30  // of file contents in one collection
 	ArtifactEntries = 100_000  // files and folders in one collection
-	ArtifactFills   = 16 << 20 // of artifacts that account for a full disk; a disk without room for so little was full before
+	ArtifactFills   = 16 << 20 // of artifacts that may be the cause of a full disk; a disk without room for so little was full before
 	ArtifactDropped = 50       // names of left out entries that the manifest lists
 	StepBytes       = 8 << 20  // of one step as JSON; what is longer is cut
 	StepText        = 1 << 20  // of one text in a step that had to be cut
@@ -32,10 +32,10 @@ const (
 	Check      = 30 * time.Second
 	Prepare    = 30 * time.Minute       // pull or build of an image
 	Create     = 10 * time.Minute       // start of a sandbox, where the task does not say
-	Connect    = 60 * time.Second       // sandboxd's first word
-	Watch      = 200 * time.Millisecond // between two looks at whether it can still come
+	Connect    = 60 * time.Second       // until the first message of sandboxd
+	Watch      = 200 * time.Millisecond // between two checks of whether it can still come
 	Service    = 60 * time.Second
-	Entrypoint = 60 * time.Second // an entrypoint of an image, until the agent comes all the same
+	Entrypoint = 60 * time.Second // an entrypoint of an image, before the agent starts anyway
 	Setup      = 10 * time.Minute // the task's own commands before a stage
 	Open       = 6 * time.Minute  // of an agent's session
 	Turn       = 24 * time.Hour   // an agent without a deadline still has one
@@ -47,8 +47,8 @@ const (
 	Verify     = 60 * time.Minute
 	Close      = 60 * time.Second // of an agent's session
 	Destroy    = 2 * time.Minute
-	Farewell   = 2 * time.Second  // for a turn to end by itself once its access is cut, before it is cancelled
-	Return     = 10 * time.Second // for a plugin's call to come back once it was cancelled
+	Farewell   = 2 * time.Second  // for a turn to end by itself after its access is cut, before it is cancelled
+	Return     = 10 * time.Second // for a plugin's call to return after it was cancelled
 	Lease      = 60 * time.Second
 	Heartbeat  = 15 * time.Second // a quarter of the lease
 )

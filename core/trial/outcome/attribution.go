@@ -14,20 +14,20 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// ErrPreempted is the cause with which a caller cancels an attempt that the
-// machine's owner takes away.
+// ErrPreempted is the cause with which a caller cancels an attempt because the
+// owner of the machine needs it.
 var ErrPreempted = errors.New("preempted")
 
-// Stop is a failure after which the cell or the run cannot go on. The attempt
-// says nothing about the agent: it counts as not run, and is made again when
-// the run is resumed. Its message is the text of err alone, which is all that a
-// reader has to know who sees why a run was stopped.
+// Stop is a failure after which the cell or the run cannot continue. The
+// attempt says nothing about the agent: it counts as not run, and is repeated
+// when the run is resumed. Its message is only the text of err, which must be
+// enough to understand why the run was stopped.
 func Stop(scope record.Scope, by record.Boundary, err error) *record.Error {
 	return &record.Error{Boundary: by, Outcome: record.NotRun, Stops: scope, Message: err.Error(), Err: err}
 }
 
-// On attributes an error to a boundary, once: one that was attributed nearer to
-// its place stays as it is.
+// On attributes an error to a boundary, unless it was already attributed closer
+// to its origin.
 func On(b record.Boundary, err error) error {
 	if err == nil {
 		return nil
@@ -38,11 +38,11 @@ func On(b record.Boundary, err error) error {
 	return Of(b, err)
 }
 
-// Model is who an error of by, an agent or the simulated user, is attributed to
-// when the gateway is asked. What was wrong with the last answers the gateway
-// knows, whatever by makes of it: a provider that could not serve is the model's
-// fault, a request that could not be served by's. A nil gateway knows nothing,
-// like one that nobody asked.
+// Model attributes an error of by, an agent or the simulated user, with the
+// knowledge of the gateway. The gateway knows what was wrong with the last
+// answers, whatever by reports: if a provider could not serve, the model is at
+// fault; if a request could not be served, by is. A nil gateway knows nothing,
+// like one without requests.
 func Model(by record.Boundary, gateway Gateway, err error) error {
 	f := Of(by, err)
 	if gateway == nil || f.Boundary != by || f.Outcome != usual[by].outcome && f.Outcome != record.ModelError || errors.Is(err, agent.ErrBadConfig) {
@@ -61,15 +61,15 @@ func Model(by record.Boundary, gateway Gateway, err error) error {
 	return err
 }
 
-// Gateway is what is known of the models of a session.
+// Gateway is the state of the models of a session.
 type Gateway interface {
 	Down() error    // why the provider could not serve, or nil
-	Refused() error // why it refused what was asked, or nil
-	Served() bool   // requests came, and each got a whole answer
+	Refused() error // why it refused the content of a request, or nil
+	Served() bool   // there were requests, and each got a whole answer
 }
 
-// Of is the failure that err wraps or, if it wraps none, what an error of b
-// makes of an attempt.
+// Of returns the failure that err wraps or, if it wraps none, the default
+// failure for an error of b.
 func Of(b record.Boundary, err error) *record.Error {
 	if f, ok := errors.AsType[*record.Error](err); ok {
 		return f
@@ -79,25 +79,25 @@ func Of(b record.Boundary, err error) *record.Error {
 	return f
 }
 
-// rules say what an error of a boundary makes of an attempt; the first that
-// fits. Whatever a sentinel does not say is in usual.
+// rules say how an error of a boundary affects an attempt; the first match
+// counts. All other errors are in usual.
 var rules = []struct {
 	by      record.Boundary // empty: any
 	is      error
 	outcome record.Outcome
 	retry   bool
 }{
-	// What a verifier judges is the agent's: an agent that finds what a verifier
-	// cannot take must not be tried again for it. These rules come first, because a
-	// panic in a plugin's process is ErrPluginGone, too.
+	// A verifier judges the work of the agent. If that work makes the verifier
+	// fail, the agent must not get another attempt. These rules come first,
+	// because a panic in a plugin's process is also an ErrPluginGone.
 	{record.ByVerifier, fault.ErrPanic, record.VerifierError, false},
-	// So is a bug of the agent's plugin that its turn met: it depends on what the
-	// agent did.
+	// The same holds for a panic of the agent's plugin during a turn: it
+	// depends on what the agent did.
 	{record.ByAgent, fault.ErrPanic, record.AgentError, false},
 	{"", plugin.ErrPluginGone, record.PluginCrashed, true},
 	{"", fault.ErrUnavailable, record.PluginCrashed, true},
 	{"", fault.ErrPanic, record.PluginCrashed, true},
-	{record.ByAgent, agent.ErrNoSession, record.PluginCrashed, true}, // its plugin was started anew
+	{record.ByAgent, agent.ErrNoSession, record.PluginCrashed, true}, // its plugin was restarted
 	{record.ByAgent, agent.ErrModel, record.ModelError, true},
 	{record.ByAgent, agent.ErrBadConfig, record.AgentError, false},
 	{record.ByUser, agent.ErrNoSession, record.PluginCrashed, true},
@@ -113,8 +113,8 @@ var rules = []struct {
 	{record.ByVerifier, verifier.ErrBadReward, record.VerifierError, false},
 }
 
-// usual is what errors of a boundary make of an attempt when no rule fits. A
-// failure of the core is the machine's: it is no fault of the agent.
+// usual says how errors of a boundary affect an attempt when no rule matches. A
+// failure of the core is a fault of the machine, not of the agent.
 var usual = map[record.Boundary]struct {
 	outcome record.Outcome
 	retry   bool
@@ -139,8 +139,8 @@ func classify(b record.Boundary, err error) (record.Outcome, bool) {
 	return u.outcome, u.retry
 }
 
-// Stopped says whether ctx was ended from outside the attempt, and as what
-// that counts.
+// Stopped reports whether ctx was ended from outside the attempt, and the
+// outcome that follows.
 func Stopped(ctx context.Context) (record.Outcome, bool) {
 	switch {
 	case ctx.Err() == nil:

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Check refuses a verdict that says nothing, or what cannot be.
+// Check refuses a verdict that is empty or impossible.
 func Check(v verifier.Verdict) error {
 	switch v.Decision {
 	case verifier.Pass, verifier.Fail, verifier.Continue, verifier.Scored:

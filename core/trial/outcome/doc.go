@@ -1,7 +1,8 @@
-// Package outcome says what an attempt comes to: who an error is attributed to,
+// Package outcome decides the result of an attempt: the attribution of errors,
 // scores reduced over rounds and stages, the outcome, and the integrity. The
-// attribution nearest to where an error happened stands. The decisions are pure
-// functions of what was seen, so that they can be repeated on a stored attempt.
+// attribution closest to the origin of an error counts. The decisions are pure
+// functions of recorded facts, so that they can be repeated on a stored
+// attempt.
 //
 // It must not run anything, read a file or a clock, or know a verifier or a
 // format by name.

@@ -12,23 +12,23 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Stage is what is known of one stage. The zero value is a stage that was
-// never run.
+// Stage holds the facts about one stage. The zero value is a stage that never
+// ran.
 type Stage struct {
 	Name     string
 	Ran      bool // its first turn began
-	Verified bool // all of its verifiers spoke, or it has none
+	Verified bool // all of its verifiers gave verdicts, or it has none
 	AgentEnd record.AgentEnd
 	LastTurn *record.LastTurn   // of an agent that did not yield
-	Verdicts []verifier.Verdict // rounds reduced, then those after settle, in order
-	Failure  *record.Error      // what kept it from its end
-	// Rounds are the verdicts of rounds that an error kept from being reduced. They
-	// are in the record, and count in no score.
+	Verdicts []verifier.Verdict // reduced verdicts of rounds, then those after settle, in order
+	Failure  *record.Error      // why it did not reach its end
+	// Rounds are the verdicts of rounds that could not be reduced because of an
+	// error. They are in the record, and count in no score.
 	Rounds []verifier.Verdict
 }
 
-// Scores are the named scores of a stage. Of two verifiers that give the same
-// name the later one wins: it has seen the earlier one's.
+// Scores returns the named scores of a stage. If two verifiers give the same
+// name, the later one counts, because it has seen the earlier score.
 func (s *Stage) Scores() map[string]float64 {
 	out := map[string]float64{}
 	for _, v := range s.Verdicts {
@@ -39,10 +39,10 @@ func (s *Stage) Scores() map[string]float64 {
 	return out
 }
 
-// Enough says whether the stage reached the scores that the task wants before
-// it goes on, and if not, why. A stage without verifiers reached them. Where
-// the verifiers gave no score of that name, their decisions count instead; an
-// error means that there are none either.
+// Enough reports whether the stage reached the scores that the task requires to
+// continue, and if not, why. A stage without verifiers did. If the verifiers
+// gave no score with that name, their decisions count instead; it is an error
+// if there are none either.
 func (s *Stage) Enough(least map[string]float64) (enough bool, why string, err error) {
 	if len(s.Verdicts) == 0 {
 		if s.Verified {
@@ -69,8 +69,8 @@ func (s *Stage) Enough(least map[string]float64) (enough bool, why string, err e
 	return true, "", nil
 }
 
-// missing is the error of a rule that names a score which the stage does not
-// have, where no decision can stand in for it.
+// missing returns the error of a rule that names a score that the stage does
+// not have, when no decision can replace it.
 func (s *Stage) missing(name string) error {
 	names := slices.Sorted(maps.Keys(s.Scores()))
 	if len(names) == 0 {
@@ -82,7 +82,7 @@ func (s *Stage) missing(name string) error {
 		name, s.Name, quoted(names), name)
 }
 
-// decided says whether its verifiers decided anything.
+// decided reports whether its verifiers decided anything.
 func (s *Stage) decided() bool {
 	_, says := stageRule(s.Verdicts)
 	return says
@@ -103,10 +103,10 @@ func quoted(names []string) string {
 }
 
 // Scores reduces the scores of all stages by the task's rule, name by name. A
-// stage without a score counts as 0, also one that was never run, so that
-// giving up early cannot raise a mean. Left out are a stage without verifiers
-// and, of the score that decides, a stage that its verifiers decided without
-// it. Nil when nothing was scored.
+// stage without a score counts as 0, even if it never ran, so that giving up
+// early cannot raise a mean. It leaves out stages without verifiers and, for
+// the deciding score, stages that the verifiers decided without it. Nil when
+// there are no scores.
 func Scores(success task.Success, stages []Stage, verifiers func(stage string) int) map[string]float64 {
 	names := map[string]bool{}
 	for i := range stages {
@@ -132,25 +132,27 @@ func Scores(success task.Success, stages []Stage, verifiers func(stage string) i
 	return out
 }
 
-// Facts are all that the outcome of an attempt depends on.
+// Facts are all facts that determine the outcome of an attempt.
 type Facts struct {
 	Success  task.Success
 	Named    bool    // the experiment names the score, not the task or its format
-	Stages   []Stage // of the task, in order, also those that were never run
+	Stages   []Stage // of the task, in order, including those that never ran
 	Scores   map[string]float64
 	Stopped  *record.Error // cancelled or preempted; nil when neither
-	Violated bool          // a finding says so
+	Violated bool          // according to a finding
 }
 
-// Outcome is the outcome of an attempt and, where an error decided it, which.
+// Outcome returns the outcome of an attempt and the error that decided it, if
+// any.
 //
-// In this order: an attempt that was stopped from outside is that. A failure of
-// ours in any stage is the attempt's: an attempt with a hole is not a score. A
-// violated record has no score; it is agent_error where an error of the agent's
-// ended a stage, else integrity_violation. Then the task's rule, which is an error of the
-// verifier's where it names a score that is missing; an attempt that passes it
-// is passed even if the agent's own end was bad. One that does not pass is
-// agent_error where the agent's plugin or the sandbox under it broke.
+// The rules apply in this order. An attempt that was stopped from outside has
+// that outcome. A failure of ours in any stage decides the attempt, because an
+// incomplete attempt has no score. An attempt with a violated record has no
+// score either; it is agent_error if an error of the agent ended a stage, else
+// integrity_violation. Then the task's rule applies; if it names a score that
+// is missing, this is an error of the verifier. An attempt that passes the rule
+// is passed even if the agent ended badly. One that does not pass is
+// agent_error if the agent's plugin, or the sandbox under it, broke.
 func Outcome(f Facts) (record.Outcome, *record.Error) {
 	if f.Stopped != nil {
 		return f.Stopped.Outcome, f.Stopped
@@ -187,11 +189,11 @@ func verifiedAll(ss []Stage) bool {
 }
 
 // rule applies the task's rule. A score that it names decides in the stages
-// that have it; in the others the verifiers' decisions do, and each of them
-// must pass. Nothing decides where the verifiers gave other scores alone and the
-// name is the format's; a name of the experiment's own is wrong then. A stage that
-// was not verified counts as a score of 0, or is not passed where no stage has
-// the score.
+// that have it; in the others the verifiers' decisions decide, and each must
+// pass. If the verifiers gave only other scores, nothing decides when the
+// format chose the name; when the experiment chose it, this is an error. A
+// stage that was not verified counts as a score of 0, or as not passed if no
+// stage has the score.
 func rule(f Facts) (record.Outcome, *record.Error) {
 	name := f.Success.Score
 	if name == "" {
@@ -226,7 +228,7 @@ func rule(f Facts) (record.Outcome, *record.Error) {
 	if len(scored) == 0 {
 		return decisions(f.Stages), nil
 	}
-	others = slices.DeleteFunc(others, func(s Stage) bool { return !s.Verified }) // they are 0 in the score
+	others = slices.DeleteFunc(others, func(s Stage) bool { return !s.Verified }) // they count as 0 in the score
 	switch {
 	case len(others) > 0 && decisions(others) != record.Passed:
 		return record.Failed, nil
@@ -239,7 +241,7 @@ func rule(f Facts) (record.Outcome, *record.Error) {
 	}
 }
 
-// otherScores says whether every stage that has verifiers was verified and has
+// otherScores reports whether every stage with verifiers was verified and has
 // scores, and no verifier decided anything.
 func otherScores(stages []Stage) bool {
 	some := false
@@ -256,8 +258,9 @@ func otherScores(stages []Stage) bool {
 	return some
 }
 
-// Undecided is a note about an attempt that is scored because its verifiers
-// gave other scores than the one that the rule names; empty for any other one.
+// Undecided returns a note about an attempt that is scored because its
+// verifiers gave other scores than the one that the rule names; empty for any
+// other attempt.
 func Undecided(f Facts, o record.Outcome) string {
 	if _, has := f.Scores[f.Success.Score]; has || f.Success.Score == "" || o != record.Scored {
 		return ""
@@ -270,15 +273,15 @@ func Undecided(f Facts, o record.Outcome) string {
 		"write success { key = %q  at_least = … } in the dataset block to say which one counts", f.Success.Score, quoted(names), names[0])
 }
 
-// decisions is what the verifiers' own decisions make of stages: every stage
-// that has verifiers must pass, and with scores alone nothing is decided.
+// decisions returns the outcome of the verifiers' own decisions: every stage
+// with verifiers must pass, and scores alone decide nothing.
 func decisions(stages []Stage) record.Outcome {
 	passes, decided := 0, false
 	for i := range stages {
 		s := &stages[i]
 		switch {
 		case !s.Verified:
-			return record.Failed // ended early: what was not reached is not passed
+			return record.Failed // ended early: a stage that was not reached is not passed
 		case len(s.Verdicts) == 0:
 			continue
 		}
@@ -301,8 +304,8 @@ func decisions(stages []Stage) record.Outcome {
 	}
 }
 
-// stageRule is the verifiers' own rule: no fail, and a pass. says is false when
-// there are only scores.
+// stageRule is the verifiers' own rule: no fail, and at least one pass. says is
+// false when there are only scores.
 func stageRule(vs []verifier.Verdict) (pass, says bool) {
 	fail := false
 	for _, v := range vs {
@@ -311,7 +314,7 @@ func stageRule(vs []verifier.Verdict) (pass, says bool) {
 			pass, says = true, true
 		case verifier.Fail:
 			fail, says = true, true
-		case verifier.Continue: // nobody answered: it is no pass
+		case verifier.Continue: // the user did not answer, so this is not a pass
 			says = true
 		default:
 		}
@@ -319,8 +322,8 @@ func stageRule(vs []verifier.Verdict) (pass, says bool) {
 	return pass && !fail, says
 }
 
-// StageOutcome is the outcome of one stage by itself, for its own line in the
-// record: by the success rule on its own score, or by its verdicts.
+// StageOutcome returns the outcome of one stage for its own line in the record:
+// by the success rule on its own score, or by its verdicts.
 func StageOutcome(success task.Success, s *Stage) record.Outcome {
 	switch {
 	case s.Failure != nil:
@@ -334,8 +337,9 @@ func StageOutcome(success task.Success, s *Stage) record.Outcome {
 	return o
 }
 
-// Integrity is how far the agent can have influenced the result, worst finding
-// first, with the reasons. verified is false when no verifier ever spoke.
+// Integrity returns how far the agent can have influenced the result, with the
+// reasons, worst finding first. verified is false when no verifier gave a
+// verdict.
 func Integrity(findings []record.Finding, verified bool) (record.Integrity, []string) {
 	worst := record.Checked
 	var reasons []string

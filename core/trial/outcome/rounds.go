@@ -8,9 +8,8 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Reduce makes one number of values, which are in the order in which they
-// came. ok is false when there are none. An empty reducer is the one given as
-// usual.
+// Reduce reduces values, in their order in time, to one number. ok is false
+// when there are none. An empty reducer means usual.
 func Reduce(r, usual task.Reducer, values []float64) (v float64, ok bool) {
 	if len(values) == 0 {
 		return 0, false
@@ -34,11 +33,11 @@ func Reduce(r, usual task.Reducer, values []float64) (v float64, ok bool) {
 	}
 }
 
-// Rounds makes one verdict per verifier from the verdicts of all rounds of a
-// stage, in the order in which the verifiers first spoke. Its scores are reduced
-// name by name over the rounds that gave them. Everything else, also the decision,
-// is the last round's: a later fail is never hidden by an earlier, better score.
-// An empty reducer is last.
+// Rounds merges the verdicts of all rounds of a stage into one verdict per
+// verifier, in the order of their first verdicts. Scores are reduced name by
+// name over the rounds that gave them. Everything else, including the decision,
+// comes from the last round: a later fail is never hidden by an earlier, better
+// score. An empty reducer means last.
 func Rounds(r task.Reducer, vs []verifier.Verdict) []verifier.Verdict {
 	var names []string
 	by := map[string][]verifier.Verdict{}
@@ -77,9 +76,9 @@ func reduceVerdicts(r task.Reducer, vs []verifier.Verdict) verifier.Verdict {
 	return last
 }
 
-// GoOn says whether the simulated user may answer after a round: somebody
-// wants to continue and nobody has failed the work. No verdicts at all (a task
-// whose user speaks without a judge) go on, too.
+// GoOn reports whether the simulated user may answer after a round: a verdict
+// asks to continue and none has failed the work. Without verdicts (a task whose
+// user speaks without a verifier) it continues, too.
 func GoOn(round []verifier.Verdict) bool {
 	if len(round) == 0 {
 		return true

@@ -2,8 +2,8 @@ package recorder
 
 import "github.com/berth-eval/berth/plugins/task"
 
-// HostValues are the values of the host's variables that a task may see: they
-// may be secret, and the record does without them.
+// HostValues returns the values of the host variables that a task may see. They
+// may be secret, so the record must not contain them.
 func HostValues(t *task.Task, lookup func(string) (string, bool)) []string {
 	var out []string
 	for _, e := range t.Envs() {

@@ -1,9 +1,9 @@
-// Package recorder writes the record of an attempt as it happens: events, steps,
-// turns, verdicts, findings, the log. Secret values are replaced in all of it,
-// and nothing is written that is longer than its limit.
+// Package recorder writes the record of an attempt as it happens: events,
+// steps, turns, verdicts, findings, the log. It replaces secret values
+// everywhere, and enforces the length limits.
 //
-// It knows exact secret values only and guesses nothing. It must not decide what
-// anything means.
+// It knows only exact secret values and guesses nothing. It must not decide
+// what anything means.
 package recorder
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Recorder writes the record as it happens. No secret passes it, and nothing
-// that is longer than its bound. Safe for concurrent use.
+// Recorder writes the record as it happens, without secrets and within the
+// limits. Safe for concurrent use.
 type Recorder struct {
 	to     Journal
 	redact atomic.Pointer[redact.Redactor]
@@ -32,13 +32,13 @@ type Recorder struct {
 	mu       sync.Mutex
 	secrets  []string
 	findings []record.Finding
-	more     int // findings that were not kept
+	more     int // findings beyond the limit
 	logged   int64
 	logMost  int64 // bytes
 	err      error // the first failure to write
 }
 
-// Journal is where lines go (package store).
+// Journal is where the lines are stored (package store).
 type Journal interface {
 	// Append adds v as one line of JSON to a file of the attempt, at once.
 	Append(file string, v any) error
@@ -50,7 +50,7 @@ func New(to Journal, now func() time.Time, live func(record.Event)) *Recorder {
 	return &Recorder{to: to, now: now, live: live, logMost: limits.LogBytes}
 }
 
-// Hide keeps further values out of all that is written from now on.
+// Hide hides further values in everything that is written from now on.
 func (s *Recorder) Hide(values ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,13 +58,13 @@ func (s *Recorder) Hide(values ...string) {
 	s.redact.Store(redact.New(s.secrets...))
 }
 
-// Redactor knows the values that are hidden.
+// Redactor returns the redactor of the hidden values.
 func (s *Recorder) Redactor() *redact.Redactor { return s.redact.Load() }
 
-// Watched says whether somebody sees events live.
+// Watched reports whether there is a live watcher.
 func (s *Recorder) Watched() bool { return s.live != nil }
 
-// Now is the time on the clock of the record.
+// Now returns the time of the record's clock.
 func (s *Recorder) Now() time.Time { return s.now() }
 
 // Append adds a line to a file of the record.
@@ -82,22 +82,22 @@ func (s *Recorder) Append(file string, v any) {
 	}
 }
 
-// Broken is the first failure to write, if there was one: an attempt whose
-// record has a hole does not go on.
+// Broken returns the first write failure, if any: an attempt with an incomplete
+// record does not continue.
 func (s *Recorder) Broken() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Event writes an event down and shows it.
+// Event records an event and sends it to the watcher.
 func (s *Recorder) Event(e record.Event) {
 	e.Time = s.now()
 	s.Append(record.EventsFile, e)
 	s.Tell(e)
 }
 
-// Tell shows an event to whoever watches, without writing it down.
+// Tell sends an event to the watcher without recording it.
 func (s *Recorder) Tell(e record.Event) {
 	if s.live == nil {
 		return
@@ -108,7 +108,7 @@ func (s *Recorder) Tell(e record.Event) {
 	s.live(e)
 }
 
-// Finding records something odd.
+// Finding records a finding.
 func (s *Recorder) Finding(at record.Phase, who string, f verifier.Finding) {
 	f.Code, f.Text = s.Text(f.Code, 100), s.Text(f.Text, limits.FindingText)
 	r := record.Finding{Finding: f, By: who, Phase: at.Name, Stage: at.Stage}
@@ -123,26 +123,25 @@ func (s *Recorder) Finding(at record.Phase, who string, f verifier.Finding) {
 	s.Event(record.Event{Type: record.EventFinding, Phase: at.Name, Stage: at.Stage, Finding: &r})
 }
 
-// Note records a finding of the core's that is worth knowing.
+// Note records a finding of the core with severity note.
 func (s *Recorder) Note(at record.Phase, code, format string, args ...any) {
 	s.Finding(at, ByCore, verifier.Finding{Code: code, Severity: verifier.Note, Text: fmt.Sprintf(format, args...)})
 }
 
-// Exposed records a finding of the core's: the result could have been
-// influenced.
+// Exposed records a finding of the core: the result could have been influenced.
 func (s *Recorder) Exposed(at record.Phase, code, format string, args ...any) {
 	s.Finding(at, ByCore, verifier.Finding{Code: code, Severity: verifier.Exposed, Text: fmt.Sprintf(format, args...)})
 }
 
-// Violated records a finding of the core's: what was graded cannot be trusted.
+// Violated records a finding of the core: the graded work cannot be trusted.
 func (s *Recorder) Violated(at record.Phase, code, format string, args ...any) {
 	s.Finding(at, ByCore, verifier.Finding{Code: code, Severity: verifier.Violated, Text: fmt.Sprintf(format, args...)})
 }
 
-// ByCore is who sees what the core itself sees.
+// ByCore is the source of the core's own findings.
 const ByCore = "core"
 
-// All are the findings so far.
+// All returns the findings so far.
 func (s *Recorder) All() []record.Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +162,7 @@ type line struct {
 	Text  string    `json:"text"`
 }
 
-// Log keeps a line of a plugin for people.
+// Log records a line of a plugin's log.
 func (s *Recorder) Log(from, stage, text string) {
 	text = s.Text(strings.TrimRight(text, "\n"), limits.LogLine)
 	s.mu.Lock()
@@ -179,7 +178,8 @@ func (s *Recorder) Log(from, stage, text string) {
 	s.Append(record.LogFile, line{Time: s.now(), From: from, Stage: stage, Text: text})
 }
 
-// Text is s without secrets, in UTF-8, and no longer than limit bytes.
+// Text returns t without secrets, in valid UTF-8, and no longer than limit
+// bytes.
 func (s *Recorder) Text(t string, limit int) string { return Cut(s.Redactor().Text(t), limit) }
 
 // Cut shortens s to limit bytes and says how much is missing.

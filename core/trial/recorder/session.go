@@ -12,8 +12,8 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// SessionRecorder is the Recorder of a session. It writes while a turn or Close runs, and
-// nothing that comes later: what a turn says after its end is not used.
+// SessionRecorder is the Recorder of a session. It writes while a turn or Close
+// runs, and ignores everything that comes later.
 type SessionRecorder struct {
 	s    *Recorder
 	role agent.Role
@@ -22,7 +22,7 @@ type SessionRecorder struct {
 	writing bool
 	stage   string
 	turn    int
-	message string // of the user, whose step the core writes itself
+	message string // of the user; the core itself records its step
 	first   bool
 	steps   int64
 	size    int64
@@ -30,28 +30,28 @@ type SessionRecorder struct {
 	stopped bool
 }
 
-// ForSession makes the pen of one session, for its role.
+// ForSession makes the recorder of one session, for its role.
 func ForSession(s *Recorder, role agent.Role) *SessionRecorder {
 	return &SessionRecorder{s: s, role: role, most: limits.Steps}
 }
 
 var errNotWriting = errors.New("the turn is over: nothing more is recorded")
 
-// Begin lets the session write about a turn, until End.
+// Begin lets the session record a turn, until End.
 func (p *SessionRecorder) Begin(stage string, turn int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writing, p.stage, p.turn, p.first = true, stage, turn, true
 }
 
-// Resume lets it write again, about the last turn.
+// Resume lets the session write again, about the last turn.
 func (p *SessionRecorder) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writing, p.first = true, false
 }
 
-// End is the end of a turn.
+// End ends a turn.
 func (p *SessionRecorder) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *SessionRecorder) Step(s trajectory.Step) error {
 	first := p.first
 	p.first = false
 	if first && s.Source == trajectory.User && s.Message.Parts == nil && s.Message.Text == p.message {
-		return nil // the core has written it already
+		return nil // the core has recorded it already
 	}
 	p.write(s)
 	p.s.Tell(record.Event{Type: record.EventStep, Stage: p.stage, Turn: p.turn, Who: record.ByAgent})
@@ -113,8 +113,8 @@ func (p *SessionRecorder) write(s trajectory.Step) {
 	p.s.Append(record.StepsFile, line)
 }
 
-// fit shortens a step until it is not too long. What it drops is named in the
-// texts that stay.
+// fit shortens a step until it fits. The texts that remain say what was
+// dropped.
 func fit(s trajectory.Step) trajectory.Step {
 	for limit := limits.StepText; limit >= limits.OutputTail; limit /= 16 {
 		short := shorten(s, limit)

@@ -15,15 +15,15 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// Whole is what a trajectory holds beside its steps.
+// Whole is the content of a trajectory besides its steps.
 type Whole struct {
 	Session string
 	Used    []record.Usage // of the agent's models, as it was metered; none: not known
 }
 
-// Trajectory makes the trajectory of the steps that the agent recorded in all of
-// its sessions so far, as JSON. It reads them back from the record, so that a
-// killed agent has one, too. Nil when there are no steps.
+// Trajectory makes the trajectory of the steps that the agent recorded in all
+// of its sessions so far, as JSON. It reads them from the record, so that a
+// killed agent has a trajectory, too. Nil when there are no steps.
 func (s *Recorder) Trajectory(at record.Phase, dir string, who trajectory.Agent, w Whole) ([]byte, error) {
 	steps, err := readSteps(filepath.Join(dir, record.StepsFile))
 	if err != nil || len(steps) == 0 {
@@ -50,8 +50,8 @@ func (s *Recorder) Trajectory(at record.Phase, dir string, who trajectory.Agent,
 	return pretty.Bytes(), err
 }
 
-// total puts what was metered in the place of what the steps say, which is the
-// agent's own account.
+// total replaces the totals of the steps, which the agent reported, by the
+// metered usage.
 func (w Whole) total(f *trajectory.FinalMetrics) {
 	if len(w.Used) == 0 {
 		return
@@ -69,7 +69,7 @@ func (w Whole) total(f *trajectory.FinalMetrics) {
 	}
 }
 
-// readSteps reads the steps of the agent. A torn last line is no error.
+// readSteps reads the steps of the agent. A torn last line is not an error.
 func readSteps(file string) ([]trajectory.Step, error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 // sandbox does not have.
 var ErrContainer = errors.New("there is no container")
 
-// in is the container of that name; "" and "main" are w itself.
+// in returns the container with that name; "" and "main" are w itself.
 func (w *Sandbox) in(service string) (*Sandbox, error) {
 	if service == "" || service == "main" {
 		return w, nil
@@ -29,8 +29,8 @@ func (w *Sandbox) in(service string) (*Sandbox, error) {
 	return side.Sandbox, nil
 }
 
-// own is ps without what sidecars listen on: their network is that of the main
-// container, and nobody here left it.
+// own returns ps without the sockets of sidecars, which share the network of
+// the main container and were not left by the agent.
 func (w *Sandbox) own(ctx context.Context, ps host.Processes) host.Processes {
 	if len(ps.Unattributed) == 0 || len(w.Sidecars) == 0 {
 		return ps
@@ -42,7 +42,7 @@ func (w *Sandbox) own(ctx context.Context, ps host.Processes) host.Processes {
 		}
 		others, err := side.Processes(ctx)
 		if err != nil {
-			continue // what is not known stays unattributed
+			continue // sockets of unknown origin stay unattributed
 		}
 		for _, p := range others.List {
 			for _, s := range p.Listening {
@@ -54,7 +54,7 @@ func (w *Sandbox) own(ctx context.Context, ps host.Processes) host.Processes {
 	return ps
 }
 
-// haltSides stops the sidecars. One that is gone stands still as it is.
+// haltSides stops the sidecars, except those that are gone.
 func (w *Sandbox) haltSides(ctx context.Context) error {
 	for _, side := range w.Sidecars {
 		if side.Gone() {
@@ -67,7 +67,7 @@ func (w *Sandbox) haltSides(ctx context.Context) error {
 	return nil
 }
 
-// resumeSides lets the sidecars go on.
+// resumeSides resumes the sidecars.
 func (w *Sandbox) resumeSides(ctx context.Context) error {
 	var errs []error
 	for _, side := range w.Sidecars {

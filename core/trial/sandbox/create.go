@@ -17,19 +17,19 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Order says what sandbox is to be created, and what its commands find there.
+// Order describes a sandbox to create, and the environment of its commands.
 type Order struct {
-	Spec     environment.Spec             // less the control folders, which Create makes
-	Folder   string                       // path of the control folder; those of sidecars begin with it
+	Spec     environment.Spec             // without the control folders, which Create makes
+	Folder   string                       // path of the control folder, and prefix of those of sidecars
 	Sandboxd string                       // path of the program
-	Task     *task.Environment            // has the sidecars, and what waits for what
+	Task     *task.Environment            // has the sidecars, and their dependencies
 	Sidecars map[string]map[string]string // variables of the sidecars, by name
-	Egress   egress.Options               // of the way to the hosts in Reach, with NetworkAllow
+	Egress   egress.Options               // for the connections to the hosts in Reach, with NetworkAllow
 	Reach    egress.Rules                 // until the first Allow
 }
 
-// Create makes the control folders and has create make the sandbox. When it
-// fails nothing is left. The sandbox is not connected yet.
+// Create makes the control folders and calls create to make the sandbox. When
+// it fails, nothing is left. The sandbox is not connected yet.
 func Create(o Order, create func(environment.Spec) (environment.Sandbox, error)) (_ *Sandbox, err error) {
 	w := &Sandbox{task: o.Task}
 	defer func() {
@@ -64,7 +64,7 @@ func Create(o Order, create func(environment.Spec) (environment.Sandbox, error))
 	return w, nil
 }
 
-// made is what the environment says that it made of a sidecar.
+// made stores what the environment reports about a sidecar.
 func (c *Sidecar) made(all []environment.SidecarSandbox, env map[string]string) {
 	i := slices.IndexFunc(all, func(m environment.SidecarSandbox) bool { return m.Name == c.task.Name })
 	if c.missing = i < 0; c.missing {
@@ -76,7 +76,7 @@ func (c *Sidecar) made(all []environment.SidecarSandbox, env map[string]string) 
 	c.Env = merge(m.Image.Env, env)
 }
 
-// merge makes one set of variables; those of more win.
+// merge merges variables; those of more take precedence.
 func merge(env, more map[string]string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, env)
@@ -84,7 +84,7 @@ func merge(env, more map[string]string) map[string]string {
 	return out
 }
 
-// Connect waits for the first words of the main container and of its sidecars.
+// Connect waits for the first messages of the main container and its sidecars.
 func (w *Sandbox) Connect(ctx context.Context) error {
 	for _, c := range w.Sidecars {
 		if c.missing {
@@ -101,7 +101,7 @@ func (w *Sandbox) Connect(ctx context.Context) error {
 	return g.Wait()
 }
 
-// connect waits for the first words of one container.
+// connect waits for the first message of one container.
 func (w *Sandbox) connect(ctx context.Context) (err error) {
 	if w.Made.Stream != "" {
 		return fmt.Errorf("%w: a sandbox behind a byte stream", environment.ErrUnsupported)
@@ -114,14 +114,14 @@ func (w *Sandbox) connect(ctx context.Context) (err error) {
 		w.Sandbox = nil
 		return err
 	}
-	if err = w.openWay(ctx); err != nil { // it adds to Env
+	if err = w.openWay(ctx); err != nil { // changes Env
 		return err
 	}
 	w.core, err = w.Own(ctx, w.session())
 	return err
 }
 
-// session is the core's own.
+// session returns the core's own session.
 func (w *Sandbox) session() host.Session {
 	return host.Session{ID: coreSession, Dir: w.Dir, Env: List(w.Env)}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
-// Describe lists processes for people. What they say of themselves is quoted.
+// Describe lists processes for messages. Text that they chose themselves is
+// quoted.
 func Describe(ps []host.Process, more []host.Socket) string {
 	var names []string
 	for i, p := range ps {

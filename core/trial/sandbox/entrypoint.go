@@ -13,15 +13,16 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Entrypoint is the name of the service that runs in the main container beside
+// Entrypoint is the name of the service that runs in the main container next to
 // the agent.
 const Entrypoint = "entrypoint"
 
-// idle is what an image's entrypoint is given to run in the main container,
-// instead of the image's own command: that is the agent's place to work.
+// idle is the command that an image's entrypoint is given to run in the main
+// container, instead of the image's own command, because the agent works there.
 var idle = []string{"sh", "-c", "sleep infinity"}
 
-// program is what runs in the main container beside the agent.
+// program returns the command that runs in the main container next to the
+// agent.
 func (w *Sandbox) program(e *task.Environment) []string {
 	switch img := &w.Made.Image; {
 	case len(e.Entrypoint) > 0:
@@ -49,20 +50,22 @@ func (w *Sandbox) StartEntrypoint(ctx context.Context, e *task.Environment) (not
 	return w.AwaitEntrypoint(ctx, e)
 }
 
-// How long the processes of an entrypoint must stay the same until it is taken
-// for a program in the foreground, which never runs the command that it is given.
+// How long the processes of an entrypoint must stay the same before it counts
+// as a program in the foreground, which never runs the command that it is
+// given.
 const (
 	quietServer  = 2 * time.Second // one of them listens
 	quietProgram = 10 * time.Second
 )
 
 // AwaitEntrypoint waits until the entrypoint of the image has done its work and
-// runs the idle command that it was given. It also stops when the entrypoint has
-// ended, when it is a program in the foreground, or after a minute (or the start
-// time of the task, if that is shorter). note says what happened instead.
+// runs the idle command that it was given. It also stops when the entrypoint
+// has ended, when it is a program in the foreground, or after a minute (or the
+// start time of the task, if that is shorter). note then says which of these
+// happened.
 func (w *Sandbox) AwaitEntrypoint(ctx context.Context, e *task.Environment) (note string, err error) {
 	if len(e.Entrypoint) > 0 || len(e.Command) > 0 {
-		return "", nil // it is not given the idle command
+		return "", nil // it does not get the idle command
 	}
 	limit := limits.Entrypoint
 	if t := e.StartTime.Std(); t > 0 {
@@ -70,7 +73,7 @@ func (w *Sandbox) AwaitEntrypoint(ctx context.Context, e *task.Environment) (not
 	}
 	var last []host.Key
 	begin := time.Now()
-	same := begin // since when nothing has changed
+	same := begin // time of the last change
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		ps, err := w.Processes(ctx)
 		if err != nil {
@@ -109,12 +112,12 @@ func (w *Sandbox) entrypointEnded(ctx context.Context) (note string, err error) 
 	return "", err
 }
 
-// entering is what the processes of a sandbox say of its entrypoint.
+// entering is the state of a sandbox's entrypoint according to its processes.
 type entering struct {
 	runs    bool // it has not ended
 	idle    bool // it runs the idle command
 	listens bool
-	busy    bool // something computes, or sleeps for a time
+	busy    bool // a process computes, or sleeps for a fixed time
 	keys    []host.Key
 }
 

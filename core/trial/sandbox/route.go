@@ -8,9 +8,9 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// route gives a sandbox without a network a way to the hosts that Allow names,
-// as soon as it connects, and its containers the variables by which programs
-// find that way. A sandbox of another mode needs none.
+// route gives a sandbox without a network a connection to the hosts that Allow
+// names, once it connects, and gives its containers the variables by which
+// programs find the proxy. Sandboxes of other modes need none.
 func (w *Sandbox) route(o Order) {
 	if o.Spec.Network.Mode != environment.NetworkAllow {
 		return
@@ -20,15 +20,15 @@ func (w *Sandbox) route(o Order) {
 	w.Made.Granted.How += ", hosts through a proxy of the core (CONNECT)"
 }
 
-// Allow says what may be reached from now on; what is open is cut. It does
-// nothing where the sandbox's network is none or public throughout.
+// Allow sets which hosts may be reached from now on, and cuts open connections.
+// It does nothing if the sandbox's network is always none or public.
 func (w *Sandbox) Allow(r egress.Rules) {
 	if w.way != nil {
 		w.way.Allow(r)
 	}
 }
 
-// openWay opens the port inside. It ends with the sandbox.
+// openWay opens the port inside. It closes with the sandbox.
 func (w *Sandbox) openWay(ctx context.Context) error {
 	if w.way == nil {
 		return nil
@@ -54,7 +54,7 @@ func (w *Sandbox) openWay(ctx context.Context) error {
 	return nil
 }
 
-// preset sets a variable that nobody has set.
+// preset sets a variable that is not set yet.
 func preset(env map[string]string, name, value string) {
 	if _, ok := env[name]; !ok {
 		env[name] = value

@@ -1,10 +1,11 @@
-// Package sandbox is one sandbox as a value: it is made, connects, is used by
-// the phases of an attempt, and ends. An attempt may hold several, and a task of
-// several containers has one for each sidecar, started, probed and waited for in
-// the order that the task says.
+// Package sandbox represents one sandbox, from its creation and connection,
+// through its use by the phases of an attempt, to its end. An attempt may have
+// several. A task with several containers has one for each sidecar, which are
+// started, probed and waited for in the order of the task.
 //
-// It must not know why a phase does what it does, and must not decide what a
-// failure means. What comes out of a sandbox is passed on as it is: hostile.
+// It must not know why a phase does something, and must not decide what a
+// failure means. It passes the output of a sandbox on unchanged; that output is
+// untrusted.
 package sandbox
 
 import (
@@ -35,45 +36,45 @@ import (
 )
 
 // ErrLost is the cause with which everything that needs the sandbox ends when
-// that is gone.
+// the sandbox is gone.
 var ErrLost = errors.New("the sandbox is gone")
 
-// Sandbox is one sandbox with what the core keeps about it, and with a sandbox
-// for each of its sidecars. It is made in two steps, since a sandbox that never
+// Sandbox is one sandbox with the core's data about it, and with a sandbox for
+// each of its sidecars. It is made in two steps, because a sandbox that never
 // connected must be destroyed, too: Create first, then Connect. Not safe for
-// concurrent use, but for Lost.
+// concurrent use, except for Lost.
 type Sandbox struct {
 	*host.Sandbox // nil until Connect
 
 	Made     environment.Sandbox
-	Process  int               // which process of the environment made it; 0: nobody knows
+	Process  int               // process of the environment that made it; 0: not known
 	Dir      string            // where commands start
 	Env      map[string]string // of every command
-	Known    []host.Key        // processes that ran before the agent came (Know)
-	User     string            // whom commands run as that name nobody; empty: root
+	Known    []host.Key        // processes that ran before the agent started (Know)
+	User     string            // user of commands that name no user; empty: root
 	Sidecars []*Sidecar        // in the order of the task; they end with it
 
-	used   bool // something was started in it that was none of the agent's
-	served bool // among it a service
+	used   bool // something other than the agent was started in it
+	served bool // including a service
 
-	task   *task.Environment // what waits for what; nil in a sidecar
+	task   *task.Environment // dependencies; nil in a sidecar
 	folder *host.Folder      // nil before Create made it
 	core   *sandbox.Client   // the core's own session: root, in Dir, with Env
-	way    *egress.Proxy     // nil: the network is none, or public throughout
-	frozen time.Time         // since when; zero: it runs
+	way    *egress.Proxy     // nil: the network is always none or public
+	frozen time.Time         // start of the freeze; zero: it runs
 }
 
 // coreSession is the name of the core's own session in a sandbox.
 const coreSession = "core"
 
-// Core is the core's own session in the sandbox.
+// Core returns the core's own session in the sandbox.
 func (w *Sandbox) Core() sandbox.Shell { return w.core }
 
-// Gone says whether the sandbox has ended.
+// Gone reports whether the sandbox has ended.
 func (w *Sandbox) Gone() bool { return w.Sandbox == nil || w.Err() != nil }
 
-// Able says whether the sandbox can still start a command: no other proof than
-// starting one. The program is our own, which every sandbox has.
+// Able reports whether the sandbox can still start a command, by starting one.
+// The program is our own, which every sandbox has.
 func (w *Sandbox) Able(ctx context.Context) bool {
 	if w.Gone() {
 		return false
@@ -84,8 +85,8 @@ func (w *Sandbox) Able(ctx context.Context) bool {
 	return err == nil || !errors.Is(err, sandbox.ErrNoRoom) && !errors.Is(err, sandbox.ErrGone) && ctx.Err() == nil
 }
 
-// Ctx is parent, but it ends with the sandbox, for the cause ErrLost. end frees
-// it.
+// Ctx returns a context that ends with parent, or with the sandbox, with the
+// cause ErrLost. end frees it.
 func (w *Sandbox) Ctx(parent context.Context) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	lost := w.Lost()
@@ -99,8 +100,8 @@ func (w *Sandbox) Ctx(parent context.Context) (ctx context.Context, end func()) 
 	return ctx, func() { cancel(nil) }
 }
 
-// Shutdown ends the sandbox's connections, with which its PID 1 ends, and
-// removes the control folder. Idempotent.
+// Shutdown closes the sandbox's connections, which ends its PID 1, and removes
+// the control folder. Idempotent.
 func (w *Sandbox) Shutdown() error {
 	var err error
 	if w.way != nil {
@@ -124,15 +125,15 @@ func (w *Sandbox) Shutdown() error {
 // FilesError means that the task's own files could not be read.
 type FilesError struct{ Err error }
 
-// Error is the cause.
+// Error describes the cause.
 func (e *FilesError) Error() string { return "files of the task: " + e.Err.Error() }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *FilesError) Unwrap() error { return e.Err }
 
-// Folders makes folders in the sandbox that anybody may write.
+// Folders makes folders in the sandbox that every user may write to.
 func (w *Sandbox) Folders(ctx context.Context, paths ...string) error {
-	below := map[string][]string{} // names by the folder that they are in: one call for each
+	below := map[string][]string{} // names by parent folder, for one call each
 	for _, p := range paths {
 		if p = path.Clean(p); p != "." && p != "/" {
 			below[path.Dir(p)] = append(below[path.Dir(p)], path.Base(p))
@@ -150,7 +151,7 @@ func (w *Sandbox) Folders(ctx context.Context, paths ...string) error {
 	return nil
 }
 
-// Absolute is a path in the sandbox.
+// Absolute returns an absolute path in the sandbox.
 func (w *Sandbox) Absolute(p string) string {
 	if path.IsAbs(p) {
 		return path.Clean(p)
@@ -158,8 +159,8 @@ func (w *Sandbox) Absolute(p string) string {
 	return path.Join(w.Dir, p)
 }
 
-// Put places one resource, which user owns then (empty: root), and returns the
-// Sums of its files.
+// Put places one resource, which then belongs to user (empty: root), and
+// returns the Sums of its files.
 func (w *Sandbox) Put(ctx context.Context, t *task.Task, res *task.Resource, user string) (views.Sums, error) {
 	place := w.Absolute(res.Place)
 	r, out := io.Pipe()
@@ -202,8 +203,8 @@ func (t *tail) String() string {
 	return string(t.b)
 }
 
-// Know notes what runs before the agent comes: it is the task's. Where nothing
-// was started there is nothing.
+// Know records the processes that run before the agent starts, which belong to
+// the task. If nothing was started, there are none.
 func (w *Sandbox) Know(ctx context.Context) error {
 	if !w.used {
 		return nil
@@ -213,8 +214,8 @@ func (w *Sandbox) Know(ctx context.Context) error {
 	return err
 }
 
-// End ends the agent: the first process of each of its commands, and what runs
-// from bundles. It says what is left in the main container.
+// End ends the agent: the first process of each of its commands, and everything
+// that runs from bundles. It returns what is left in the main container.
 func (w *Sandbox) End(ctx context.Context, bundles []string) (host.Processes, error) {
 	done, err := w.Settle(ctx, nil, bundles)
 	if err != nil {
@@ -247,10 +248,10 @@ func (w *Sandbox) Left(ctx context.Context, now host.Processes) (left []host.Pro
 	}
 }
 
-// HasUser fails with sandbox.ErrNotFound where the sandbox has no user of that
+// HasUser fails with sandbox.ErrNotFound if the sandbox has no user with that
 // name.
 func (w *Sandbox) HasUser(ctx context.Context, user string) error {
-	_, err := w.Fresh(ctx, user, 0) // it makes nothing, but looks the user up
+	_, err := w.Fresh(ctx, user, 0) // makes nothing, but looks the user up
 	return err
 }
 
@@ -260,7 +261,7 @@ func (w *Sandbox) StartService(ctx context.Context, s host.Service) (pid int, er
 	return w.Sandbox.StartService(ctx, s)
 }
 
-// Served says whether a service was ever started.
+// Served reports whether a service was ever started.
 func (w *Sandbox) Served() bool { return w.served }
 
 // exec runs a command of the core's own session.
@@ -269,7 +270,7 @@ func (w *Sandbox) exec(ctx context.Context, c sandbox.Command) (sandbox.Result, 
 	return w.core.Exec(ctx, c)
 }
 
-// Command runs a command of the task and makes an error of a bad end.
+// Command runs a command of the task and returns an error if it fails.
 func (w *Sandbox) Command(ctx context.Context, c *task.Command, env map[string]string, limit time.Duration) error {
 	w, err := w.in(c.Service)
 	if err != nil {
@@ -290,7 +291,7 @@ func (w *Sandbox) Command(ctx context.Context, c *task.Command, env map[string]s
 	return nil
 }
 
-// List is variables as a command takes them.
+// List returns variables in the form that commands need.
 func List(env map[string]string) []string {
 	out := make([]string, 0, len(env))
 	for _, k := range slices.Sorted(maps.Keys(env)) {
@@ -299,9 +300,9 @@ func List(env map[string]string) []string {
 	return out
 }
 
-// Healthy waits for a healthcheck: failures within its start period do not
-// count, after it Retries in a row are one too many. A probe that runs out of
-// its time is a failure like any other.
+// Healthy waits for a healthcheck to succeed. Failures within its start period
+// do not count; after that, it fails after Retries failures in a row. A probe
+// that times out is a failure.
 func (w *Sandbox) Healthy(ctx context.Context, h *task.Healthcheck) error {
 	begin := time.Now()
 	for failures := 0; ; {
@@ -327,14 +328,15 @@ func (w *Sandbox) Healthy(ctx context.Context, h *task.Healthcheck) error {
 
 // Halt stops everything in the sandbox, until Resume.
 func (w *Sandbox) Halt(ctx context.Context) error {
-	w.frozen = time.Now() // also where it fails half-way: Resume is needed then
+	w.frozen = time.Now() // even if it fails half-way, because then Resume is needed
 	if _, err := w.Freeze(ctx); err != nil {
 		return err
 	}
 	return w.haltSides(ctx)
 }
 
-// Resume lets it go on. It outlives a cancel, but not for ever.
+// Resume resumes it. It continues after a cancel of ctx, but only for a limited
+// time.
 func (w *Sandbox) Resume(ctx context.Context) error {
 	if w.frozen.IsZero() {
 		return nil
@@ -345,10 +347,10 @@ func (w *Sandbox) Resume(ctx context.Context) error {
 	return errors.Join(w.resumeSides(ctx), w.Thaw(ctx))
 }
 
-// Frozen is since when the sandbox stands still; zero: it runs.
+// Frozen returns when the sandbox was frozen; zero: it runs.
 func (w *Sandbox) Frozen() time.Time { return w.frozen }
 
-// ServiceOutput is the end of what a service wrote.
+// ServiceOutput returns the end of the output of a service.
 func (w *Sandbox) ServiceOutput(ctx context.Context, name string) string {
 	states, err := w.Services(ctx)
 	if err != nil {
@@ -414,7 +416,7 @@ func (w *Sandbox) Remove(ctx context.Context, paths []string) error {
 	return nil
 }
 
-// Fetch is a path of the sandbox as an archive.
+// Fetch writes a path of the sandbox as an archive.
 func (w *Sandbox) Fetch(ctx context.Context, service, path string, out io.Writer) error {
 	w, err := w.in(service)
 	if err != nil {

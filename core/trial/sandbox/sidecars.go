@@ -18,7 +18,7 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// program is what a sidecar's service is called in its sandboxd.
+// program is the name of a sidecar's service in its sandboxd.
 const program = "sidecar"
 
 // Sidecar is one sidecar of a sandbox.
@@ -29,7 +29,7 @@ type Sidecar struct {
 	missing bool // the environment did not make it
 }
 
-// named says whose error it is.
+// named adds the name of the sidecar to an error.
 func (c *Sidecar) named(err error) error {
 	if err == nil {
 		return nil
@@ -37,18 +37,18 @@ func (c *Sidecar) named(err error) error {
 	return fmt.Errorf("sidecar %q: %w", c.task.Name, err)
 }
 
-// StartedSidecar is how the start of one sidecar went.
+// StartedSidecar is the result of starting one sidecar.
 type StartedSidecar struct {
 	Name       string
 	Start, End time.Time
-	Err        error // nil: it is in the state that others wait for
+	Err        error // nil: it is in the state that other containers wait for
 }
 
-// StartSidecars starts the sidecars that do not wait for the main container, or
-// with later those that do, and waits until all are as the task wants them:
-// healthy where there is a healthcheck, at an end where another waits for that.
-// It stops at the first failure, which it returns. now is the clock of the
-// record.
+// StartSidecars starts the sidecars that do not wait for the main container or,
+// with later, those that do, and waits until all are in the state that the task
+// wants: healthy if there is a healthcheck, ended if another container waits
+// for that. It stops at the first failure, which it returns. now is the clock
+// of the record.
 func (w *Sandbox) StartSidecars(ctx context.Context, now func() time.Time, later bool) ([]StartedSidecar, error) {
 	done := map[string]chan struct{}{}
 	var these []*Sidecar
@@ -91,8 +91,8 @@ func (w *Sandbox) StartSidecars(ctx context.Context, now func() time.Time, later
 	return out, err
 }
 
-// waitsForMain says whether a sidecar waits for the main container, itself or
-// by way of others. A task has no circles.
+// waitsForMain reports whether a sidecar waits for the main container, directly
+// or indirectly. A task has no cycles.
 func (w *Sandbox) waitsForMain(name string, depth int) bool {
 	i := slices.IndexFunc(w.Sidecars, func(c *Sidecar) bool { return c.task.Name == name })
 	if i < 0 || depth > len(w.Sidecars) {
@@ -124,8 +124,8 @@ func (w *Sandbox) run(ctx context.Context, c *Sidecar) error {
 	return nil
 }
 
-// argv is what runs, as the compose specification says: an entrypoint of the
-// task takes the place of the image's with its command.
+// argv returns the command to run, by the rules of the compose specification:
+// an entrypoint of the task replaces the image's entrypoint and command.
 func (c *Sidecar) argv() []string {
 	img := c.Made.Image
 	switch {
@@ -138,19 +138,20 @@ func (c *Sidecar) argv() []string {
 	}
 }
 
-// awaited says whether any container waits for that state of name.
+// awaited reports whether a container waits for that state of name.
 func (w *Sandbox) awaited(name, state string) bool {
 	return w.task.DependsOn[name] == state ||
 		slices.ContainsFunc(w.Sidecars, func(c *Sidecar) bool { return c.task.DependsOn[name] == state })
 }
 
-// quick is how often a sidecar is probed at first. A program is ready when it
-// is, and not at the next of its healthcheck's intervals, which count failures.
+// quick is the first interval of probes of a sidecar. The intervals of its
+// healthcheck are for counting failures, and would delay a program that is
+// ready.
 const quick = 250 * time.Millisecond
 
-// healthy waits for a healthcheck, or for the program's end.
+// healthy waits until a healthcheck succeeds or the program ends.
 func (c *Sidecar) healthy(ctx context.Context, h task.Healthcheck) error {
-	h.StartPeriod += h.Interval // the first probe that counts comes after one
+	h.StartPeriod += h.Interval // the first probe that counts comes after one interval
 	h.StartInterval = min(h.StartInterval, task.Duration(quick))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -171,7 +172,7 @@ func (c *Sidecar) healthy(ctx context.Context, h task.Healthcheck) error {
 	return fmt.Errorf("not healthy: %w; its last output: %s", err, c.ServiceOutput(context.WithoutCancel(ctx), program))
 }
 
-// complete waits for the program's end.
+// complete waits until the program ends.
 func (c *Sidecar) complete(ctx context.Context) error {
 	for {
 		exit, over := c.exit(ctx)
@@ -189,8 +190,8 @@ func (c *Sidecar) complete(ctx context.Context) error {
 	}
 }
 
-// exit is the exit code of the program, once it has ended; a signal is a
-// negative one.
+// exit returns the exit code of the program, once it has ended; a signal is a
+// negative code.
 func (c *Sidecar) exit(ctx context.Context) (code int, over bool) {
 	states, err := c.Services(ctx)
 	if err != nil {
@@ -207,7 +208,7 @@ func (c *Sidecar) exit(ctx context.Context) (code int, over bool) {
 	return 0, false
 }
 
-// ended is an error if a program has failed by now.
+// ended returns an error if a program has failed.
 func ended(ctx context.Context, these []*Sidecar) error {
 	for _, c := range these {
 		if exit, over := c.exit(ctx); over && exit != 0 {
@@ -217,15 +218,15 @@ func ended(ctx context.Context, these []*Sidecar) error {
 	return nil
 }
 
-// SidecarRecord is where an attempt is written down.
+// SidecarRecord is where an attempt is recorded.
 type SidecarRecord interface {
 	Dir() string
 	WriteFile(file string, data []byte) error
 }
 
-// KeepSidecars looks at all sidecars, while they can still be asked, and writes what each said
-// to a file of the attempt. text is what may be written of a text, cut to a
-// length.
+// KeepSidecars gets the state of all sidecars while they are still reachable,
+// and writes the output of each to a file of the attempt. text returns a text
+// without secrets, cut to a length.
 func (w *Sandbox) KeepSidecars(ctx context.Context, to SidecarRecord, text func(string, int) string) ([]record.Sidecar, error) {
 	var out []record.Sidecar
 	var errs []error
@@ -254,7 +255,7 @@ func (w *Sandbox) KeepSidecars(ctx context.Context, to SidecarRecord, text func(
 	return out, errors.Join(errs...)
 }
 
-// output is the last 64 KiB that the program wrote to both outputs.
+// output returns the last 64 KiB of the program's output.
 func (c *Sidecar) output(ctx context.Context) []byte {
 	if c.Gone() {
 		return nil

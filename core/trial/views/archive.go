@@ -15,13 +15,13 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Sums are the SHA-256 of regular files in hex, by absolute path in a sandbox.
+// Sums are the SHA-256 sums of regular files in hex, by absolute path in a
+// sandbox.
 type Sums map[string]string
 
-// Archive writes a resource as a tar archive that is to be extracted into the
-// returned-by-Target folder of its place, and returns the sums of the files in
-// it. Owners are left to whoever extracts; times are zero, so that the same
-// resource gives the same bytes.
+// Archive writes a resource as a tar archive, to be extracted into the folder
+// that Target returns, and returns the sums of its files. The extracting side
+// sets the owners. Times are zero, so that equal resources give equal bytes.
 func Archive(w io.Writer, t *task.Task, r *task.Resource, place string) (Sums, error) {
 	root, err := os.OpenRoot(t.Dir)
 	if err != nil {
@@ -40,7 +40,7 @@ func Archive(w io.Writer, t *task.Task, r *task.Resource, place string) (Sums, e
 			name = path.Base(place)
 		}
 		if name == "" {
-			continue // the folder itself is made by whoever extracts
+			continue // the extracting side makes the folder itself
 		}
 		sum, err := add(tw, root, it, name)
 		if err != nil {
@@ -53,7 +53,8 @@ func Archive(w io.Writer, t *task.Task, r *task.Resource, place string) (Sums, e
 	return sums, tw.Close()
 }
 
-// Target is the folder in the sandbox into which Archive is to be extracted.
+// Target returns the folder in the sandbox into which Archive is to be
+// extracted.
 func Target(r *task.Resource, place string) string {
 	if r.Folder {
 		return place
@@ -88,7 +89,7 @@ func add(tw *tar.Writer, root *os.Root, it item, name string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// EmptyFolders is an archive of nothing but folders with a mode.
+// EmptyFolders makes an archive that contains only folders with a mode.
 func EmptyFolders(mode int64, names ...string) ([]byte, error) {
 	var b bytes.Buffer
 	tw := tar.NewWriter(&b)

@@ -16,16 +16,16 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// MaxLine is the longest line of a record that is shown to a role, in bytes;
-// the core itself writes none that is longer.
+// MaxLine is the longest line of a record that a role can see, in bytes; the
+// core itself writes no longer ones.
 const MaxLine = 32 << 20
 
-// filter makes of one line of a record what a role sees of it; nil: nothing. A
-// filter that is nil leaves a line as it is.
+// filter returns the part of one line of a record that a role may see; nil:
+// nothing. A nil filter keeps the line unchanged.
 type filter func(line map[string]json.RawMessage) map[string]json.RawMessage
 
-// shown says which records of an attempt a role sees, and how much of each
-// line. A role or a record that is not named here sees nothing.
+// shown lists the records of an attempt that a role may see, with the filter
+// for their lines. Roles and records that are not listed are not visible.
 var shown = map[task.Role]map[string]filter{
 	task.RoleVerifier: {
 		record.TurnsFile: nil, record.StepsFile: nil, record.SurfaceFile: nil, record.VerdictsFile: nil,
@@ -38,7 +38,7 @@ var shown = map[task.Role]map[string]filter{
 	},
 }
 
-// folders are what a role sees whole.
+// folders are the folders that a role may see completely.
 var folders = map[task.Role][]string{
 	task.RoleVerifier: {record.CapturesDir, record.FramesDir},
 	task.RoleUser:     {record.FramesDir},
@@ -81,7 +81,7 @@ func within(key string, f filter) filter {
 	}
 }
 
-// ofAgent leaves out what other roles did.
+// ofAgent removes the lines of other roles.
 func ofAgent(f filter) filter {
 	return func(line map[string]json.RawMessage) map[string]json.RawMessage {
 		var role task.Role
@@ -92,10 +92,10 @@ func ofAgent(f filter) filter {
 	}
 }
 
-// Attempt adds to the view in dir what role may see of the attempt so far,
-// copied from the attempt's folder; a record that does not exist yet is left
-// out. artifacts is the folder of those that a verifier gets, of one stage or
-// one round. Fails with ErrNoRoom when it does not fit into room.
+// Attempt copies the parts of the attempt so far that role may see from the
+// attempt's folder to the view in dir. Missing records are left out. artifacts
+// is the folder of the artifacts for a verifier, of one stage or one round.
+// Fails with ErrNoRoom when the view does not fit into room.
 func Attempt(dir, attempt, artifacts string, role task.Role, room *Room) error {
 	to := filepath.Join(dir, AttemptFolder)
 	if err := os.Mkdir(to, 0o700); err != nil {
@@ -120,7 +120,7 @@ func Attempt(dir, attempt, artifacts string, role task.Role, room *Room) error {
 }
 
 // addFolder copies a folder of the attempt into the view, as attempt/name. It
-// takes regular files and folders only; one that does not exist is left out.
+// copies only regular files and folders; a missing folder is left out.
 func addFolder(dir, from, name string, room *Room) error {
 	root, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -131,8 +131,8 @@ func addFolder(dir, from, name string, room *Room) error {
 	}
 	defer root.Close()
 	to := filepath.Join(dir, AttemptFolder, name)
-	// Not root.FS, which refuses names that are not UTF-8, and an agent may have
-	// made some.
+	// root.FS would refuse names that are not UTF-8, which an agent may have
+	// made.
 	return filepath.WalkDir(from, func(full string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -160,7 +160,7 @@ func addFolder(dir, from, name string, room *Room) error {
 	})
 }
 
-// roomFor takes the size of a file from room.
+// roomFor subtracts the size of a file from room.
 func roomFor(f *os.File, room *Room) error {
 	if room == nil {
 		return nil
@@ -172,7 +172,7 @@ func roomFor(f *os.File, room *Room) error {
 	return room.take(info.Size())
 }
 
-// readers are kept, since a reader of a record is made for every trial.
+// readers are reused, because every trial needs one.
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
 
 func copyRecord(from, to string, f filter, room *Room) (err error) {
@@ -219,7 +219,7 @@ func copyRecord(from, to string, f filter, room *Room) (err error) {
 	}
 }
 
-// filtered is what f leaves of a line, with its end; nil: nothing.
+// filtered returns what f keeps of a line, with its line end; nil: nothing.
 func filtered(line []byte, f filter) []byte {
 	if f == nil {
 		if !json.Valid(line) {
@@ -241,7 +241,8 @@ func filtered(line []byte, f filter) []byte {
 	return append(b, '\n')
 }
 
-// readLine returns the next line with its end; io.EOF also for one without.
+// readLine returns the next line with its end; io.EOF also for a line without
+// one.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var b bytes.Buffer
 	for {

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// item is one file, folder or link of a resource, as it is to be written.
+// item is one file, folder or link of a resource, to be written.
 type item struct {
 	name   string // slash-separated, below the resource; "" for the resource itself
 	mode   fs.FileMode
@@ -22,8 +22,8 @@ type item struct {
 	host   string // within the task's folder, for files
 }
 
-// items lists a resource in an order in which it can be written: a folder
-// comes before what is in it.
+// items lists a resource in an order in which it can be written: folders come
+// before their content.
 func items(t *task.Task, r *task.Resource, root *os.Root) ([]item, error) {
 	if !r.Folder {
 		it, err := fileItem(t, r, nil, root)
@@ -81,12 +81,12 @@ func fileItem(t *task.Task, r *task.Resource, e *task.Entry, root *os.Root) (ite
 	return it, nil
 }
 
-// Room is how many bytes of files may still be written to a place; nil is no
+// Room is how many more bytes of files may be written to a place; nil means no
 // bound.
 type Room struct{ Left int64 }
 
-// ErrNoRoom means that a view is larger than its Room. What was written of it
-// until then is left there.
+// ErrNoRoom means that a view is larger than its Room. What was written so far
+// stays there.
 var ErrNoRoom = errors.New("the view is larger than there is room for")
 
 func (r *Room) take(bytes int64) error {
@@ -99,7 +99,7 @@ func (r *Room) take(bytes int64) error {
 	return nil
 }
 
-// write puts the items of a resource below dir, as name.
+// write writes the items of a resource below dir, as name.
 func write(root *os.Root, its []item, dir, name string, room *Room) error {
 	base := filepath.Join(dir, filepath.FromSlash(name))
 	for _, it := range its {
@@ -141,16 +141,16 @@ func copyFile(root *os.Root, it item, to string) (err error) {
 	return newFile(to, in, it.mode|0o600)
 }
 
-// folder makes a folder, with those above it that are missing.
+// folder makes a folder, and missing parent folders.
 func folder(path string) error {
-	if os.Mkdir(path, 0o700) == nil { // mostly there is one above it, and nobody needs to look
+	if os.Mkdir(path, 0o700) == nil { // usually the parent exists, so no check is needed
 		return nil
 	}
 	return os.MkdirAll(path, 0o700)
 }
 
-// newFile writes a file that must not exist, and makes the folders above it
-// that are missing.
+// newFile writes a file that must not exist yet, and makes missing parent
+// folders.
 func newFile(to string, from io.Reader, mode fs.FileMode) (err error) {
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Folders are the two of an attempt; nothing else is in them.
+// Folders are the two working folders of an attempt.
 type Folders struct {
 	Runtime string // node-local, perhaps in memory
-	Disk    string // on a disk, made when it is needed; empty: Runtime is on one, or there is none
+	Disk    string // on a disk, created when it is needed; empty: Runtime is on a disk, or there is no other
 }
 
-// What may lie in the Runtime, which may be in memory, when there is a
-// Disk beside it: files that come and go on a disk cost as much as all else that
-// the core does, and next to nothing in memory.
+// Bounds for the use of Runtime, which may be in memory, when there is a Disk:
+// short-lived files on a disk cost as much time as everything else that the
+// core does, and almost none in memory.
 const (
 	inMemory   = 4 << 20   // largest view, in bytes
-	leftMemory = 256 << 20 // bytes that stay free; below them all goes to the disk
+	leftMemory = 256 << 20 // bytes that must stay free; with less, everything goes to the disk
 )
 
-// Make makes dir, which may exist, for us alone.
+// Make makes dir, which may exist, accessible only to this user.
 func Make(dir string) error {
 	if os.Mkdir(dir, 0o700) == nil {
 		return nil
@@ -30,8 +30,8 @@ func Make(dir string) error {
 	return os.MkdirAll(dir, 0o700)
 }
 
-// tight says that what is not bounded, or larger than what is usual, belongs on
-// the disk now.
+// tight reports whether unbounded or unusually large files belong on the disk
+// now.
 func (f Folders) tight() bool {
 	if f.Disk == "" {
 		return false
@@ -40,7 +40,7 @@ func (f Folders) tight() bool {
 	return unix.Statfs(f.Runtime, &fs) == nil && int64(fs.Bavail)*fs.Bsize < leftMemory //nolint:gosec // far below 2^63
 }
 
-// Large makes a folder of the attempt for what may be large.
+// Large makes a folder of the attempt for large files.
 func (f Folders) Large(name string) (string, error) {
 	dir := filepath.Join(f.Disk, name)
 	if f.Disk == "" {
@@ -58,7 +58,7 @@ func (f Folders) Scratch(name string) (string, error) {
 	return dir, Make(dir)
 }
 
-// View makes a view with build, in the Runtime if it fits there.
+// View makes a view with build, in Runtime if it fits there.
 func (f Folders) View(name string, build func(dir string, room *Room) error) (string, error) {
 	dir := filepath.Join(f.Runtime, name)
 	if f.Disk == "" {
@@ -80,8 +80,8 @@ func (f Folders) View(name string, build func(dir string, room *Room) error) (st
 	return dir, built(dir, build)
 }
 
-// built makes a view without a limit. One that fails takes no room on a disk that
-// may be full.
+// built makes a view without a limit. It removes a view that fails, because the
+// disk may be full.
 func built(dir string, build func(string, *Room) error) error {
 	err := build(dir, nil)
 	if err != nil {
@@ -90,7 +90,7 @@ func built(dir string, build func(string, *Room) error) error {
 	return err
 }
 
-// Remove removes all folders of the attempt outside of its record.
+// Remove removes all folders of the attempt outside its record.
 func (f Folders) Remove() error {
 	err := os.RemoveAll(f.Runtime)
 	if f.Disk != "" {

@@ -12,9 +12,9 @@ import (
 )
 
 // Build makes the view of a role in a stage as the new folder dir: task.json,
-// instruction.md and the resources of the role's audience under their names.
-// What the attempt itself made is added by Attempt. Fails with ErrNoRoom when
-// its files do not fit into room.
+// instruction.md and the resources for the role under their names. Attempt adds
+// what the attempt itself made. Fails with ErrNoRoom when its files do not fit
+// into room.
 func Build(dir string, t *task.Task, role task.Role, stage string, room *Room) error {
 	s := t.Stage(stage)
 	if s == nil {
@@ -55,8 +55,8 @@ func Build(dir string, t *task.Task, role task.Role, stage string, room *Room) e
 	return nil
 }
 
-// Instruction is the text of a stage's instruction; a picture stands in it as
-// its name in the view.
+// Instruction returns the text of a stage's instruction, with the name of each
+// picture in the view in its place.
 func Instruction(s *task.Stage) string {
 	var parts []string
 	for _, p := range s.Instruction {
@@ -69,7 +69,8 @@ func Instruction(s *task.Stage) string {
 	return strings.Join(parts, "\n")
 }
 
-// Files are the names, in the view, of the files of a multimodal instruction.
+// Files returns the names, in the view, of the files of a multimodal
+// instruction.
 func Files(s *task.Stage) []string {
 	var names []string
 	for _, p := range s.Instruction {
@@ -80,8 +81,8 @@ func Files(s *task.Stage) []string {
 	return names
 }
 
-// Resources writes the named resources, whoever their audience is, into the
-// folder dir: for the host's own plugins, never for a role.
+// Resources writes the named resources, for any audience, into the folder dir.
+// This is for plugins on the host, never for a role.
 func Resources(dir string, t *task.Task, names []string) error {
 	root, err := os.OpenRoot(t.Dir)
 	if err != nil {

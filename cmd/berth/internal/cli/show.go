@@ -19,25 +19,32 @@ import (
 
 func (a *app) showCommand() *cobra.Command {
 	all, steps := false, false
+	var f report.Filter
 	cmd := &cobra.Command{
 		Use:   "show [RUN [TRIAL [ATTEMPT]]]",
 		Short: "Show runs, the trials of a run, or one attempt",
 		Long: `Without arguments, lists the runs in ./runs. RUN is a folder, a name below
 ./runs, or last. TRIAL is the beginning of a trial's id or folder, or the name
 of a task with a single trial. ATTEMPT is a number; the default is the accepted
-attempt.`,
-		Example: "  berth show last\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last --json | jq .summary.outcomes",
+attempt. With filters, the tables above the list of trials still count the whole
+run. Costs and tokens are of all attempts of a trial.`,
+		Example: "  berth show last\n  berth show last --outcome failed,agent_error --sort cost\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.MaximumNArgs(3),
 
 		ValidArgsFunction: completeRun,
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := f.Check(); err != nil {
+				return err
+			}
 			switch {
+			case f.Set() && len(args) != 1:
+				return errors.New("--outcome, --cell, --task and --sort need a run and no trial. Example: berth show last --outcome failed")
 			case steps && len(args) < 2:
 				return errors.New("--trajectory needs a run and a trial. Example: berth show last 3f9a2c --trajectory")
 			case len(args) == 0:
 				return a.showRuns()
 			case len(args) == 1:
-				return a.showRun(args[0], all)
+				return a.showRun(args[0], &f, all)
 			default:
 				return a.showTrial(args, all, steps)
 			}
@@ -45,6 +52,10 @@ attempt.`,
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "print lists, logs and trajectories in full")
 	cmd.Flags().BoolVar(&steps, "trajectory", false, "print only the trajectory: what the agent did")
+	cmd.Flags().StringSliceVar(&f.Outcomes, "outcome", nil, "list only the trials of a run with these outcomes")
+	cmd.Flags().StringVar(&f.Cell, "cell", "", "list only the trials of this cell or agent (a name or a pattern like 'a*')")
+	cmd.Flags().StringVar(&f.Task, "task", "", "list only the trials of this task (a name or a pattern like 'a*')")
+	cmd.Flags().StringVar(&f.Sort, "sort", "", "sort trials by "+strings.Join(report.Sorts, ", ")+"; numbers begin with the largest")
 	return cmd
 }
 
@@ -118,7 +129,7 @@ func (a *app) showRuns() error {
 }
 
 // showRun prints a run: its tables, and the trials that need attention.
-func (a *app) showRun(name string, all bool) error {
+func (a *app) showRun(name string, f *report.Filter, all bool) error {
 	dir, err := report.FindRun(name)
 	if err != nil {
 		return err
@@ -128,7 +139,14 @@ func (a *app) showRun(name string, all bool) error {
 		return err
 	}
 	if a.JSON {
-		_, err = a.Answer(report.Run(dir, m, x))
+		res := report.Run(dir, m, x)
+		if f.Set() {
+			res.Trials = []output.ShowTrial{}
+			for _, t := range report.Select(m, x, f) {
+				res.Trials = append(res.Trials, report.Trial(dir, m, t, report.Writing(x) != nil))
+			}
+		}
+		_, err = a.Answer(res)
 		return err
 	}
 	s := run.Summarize(m, x)
@@ -139,7 +157,7 @@ func (a *app) showRun(name string, all bool) error {
 		a.Printf("running in %s since %s\n", w.Process, w.Time.Local().Format("15:04:05"))
 	}
 	a.Printf("\n")
-	report.Trials(a.Printer, m, x, all)
+	report.Trials(a.Printer, m, x, f, all)
 	a.Printf("\nshow a trial: berth show %s TRIAL\n", report.Display(dir))
 	return nil
 }

@@ -346,7 +346,7 @@ func TestTrialsWithShortIDsAreShown(t *testing.T) {
 		t.Errorf("%v, want both trials named", err)
 	}
 	var out bytes.Buffer
-	report.Trials(&terminal.Printer{Out: &out}, m, x, true)
+	report.Trials(&terminal.Printer{Out: &out}, m, x, &report.Filter{}, true)
 	if !strings.Contains(out.String(), "ab") {
 		t.Errorf("%s\nlacks the trial", &out)
 	}

@@ -185,14 +185,23 @@ func Outcomes(counts map[record.Outcome]int) string {
 // maxTrials is how many trials a table has without --all.
 const maxTrials = 40
 
-// Trials lists trials; those that need attention come first.
-func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, all bool) {
-	trials := slices.Clone(x.Trials)
-	if !all && len(trials) > maxTrials {
-		slices.SortStableFunc(trials, func(p, q *store.TrialState) int { return interest(p) - interest(q) })
+// Trials lists the trials that f selects. Without an order, those that need
+// attention come first if not all have room.
+func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, f *Filter, all bool) {
+	trials := Select(m, x, f)
+	selected := len(trials)
+	if !all && selected > maxTrials {
+		if f.Sort == "" {
+			slices.SortStableFunc(trials, func(p, q *store.TrialState) int { return interest(p) - interest(q) })
+		}
 		trials = trials[:maxTrials]
 	}
-	t := terminal.Table{Head: []string{"trial", "task", "cell", "rep", "outcome", "score", "time", "note"}, Right: []bool{3: true, 5: true, 6: true}, Below: true}
+	used := slices.ContainsFunc(trials, func(t *store.TrialState) bool { s := spend(t); return s.Tokens > 0 })
+	t := terminal.Table{Head: []string{"trial", "task", "cell", "rep", "outcome", "score", "time"}, Right: []bool{3: true, 5: true, 6: true}, Below: true}
+	if used {
+		t.Head, t.Right = append(t.Head, "USD", "tokens"), append(t.Right, true, true)
+	}
+	t.Head = append(t.Head, "note")
 	shared := m.SharedNames()
 	for _, tr := range trials {
 		task := tr.Task
@@ -207,11 +216,19 @@ func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, all bool) {
 			took = terminal.Seconds(acc.Result.End.Sub(acc.Result.Start))
 			remark = briefNote(tr, acc)
 		}
-		t.Row(Short(tr.ID, 8), terminal.Clean(task), terminal.Clean(m.Cells[tr.Cell].Slug), strconv.Itoa(tr.Repetition),
-			terminal.Paint(p.Color, tui.StyleOf(o), string(o)), score, took, terminal.Clean(remark))
+		row := []string{
+			Short(tr.ID, 8), terminal.Clean(task), terminal.Clean(m.Cells[tr.Cell].Slug), strconv.Itoa(tr.Repetition),
+			terminal.Paint(p.Color, tui.StyleOf(o), string(o)), score, took,
+		}
+		if used {
+			s := spend(tr)
+			cost, tokens := spent(&s)
+			row = append(row, cost, tokens)
+		}
+		t.Row(append(row, terminal.Clean(remark))...)
 	}
 	t.Write(p)
-	if n := len(x.Trials) - len(trials); n > 0 {
+	if n := selected - len(trials); n > 0 {
 		p.Printf("… and %d more; use --all to list them\n", n)
 	}
 }

@@ -90,7 +90,7 @@ func (t *Table) shrink(widths []int, width, first int) {
 			continue
 		}
 		least[i] = 0
-		for _, word := range strings.Fields(t.Head[first+i]) {
+		for word := range strings.FieldsSeq(t.Head[first+i]) {
 			least[i] = max(least[i], ansi.StringWidth(word))
 		}
 		for _, r := range t.rows {

@@ -1,0 +1,125 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// Filter selects and sorts the trials of a run. Empty fields select all.
+type Filter struct {
+	Outcomes   []string
+	Cell, Task string // names or patterns
+	Sort       string // one of Sorts
+}
+
+// Sorts are what trials can be sorted by; numbers begin with the largest.
+var Sorts = []string{"task", "cell", "outcome", "score", "time", "cost", "tokens"}
+
+// Set reports whether the filter selects or sorts anything.
+func (f *Filter) Set() bool { return len(f.Outcomes) > 0 || f.Cell+f.Task+f.Sort != "" }
+
+// Check returns an error for a value that cannot match any trial.
+func (f *Filter) Check() error {
+	for _, o := range f.Outcomes {
+		if !slices.Contains(record.Outcomes, record.Outcome(o)) {
+			return fmt.Errorf("--outcome: no outcome %q. The outcomes are %s", o, joined(record.Outcomes))
+		}
+	}
+	for flag, pattern := range map[string]string{"--cell": f.Cell, "--task": f.Task} {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("%s: %q is not a valid pattern: %w", flag, pattern, err)
+		}
+	}
+	if f.Sort != "" && !slices.Contains(Sorts, f.Sort) {
+		return fmt.Errorf("--sort: trials cannot be sorted by %q. Choose one of %s", f.Sort, strings.Join(Sorts, ", "))
+	}
+	return nil
+}
+
+func joined(outcomes []record.Outcome) string {
+	names := make([]string, len(outcomes))
+	for i, o := range outcomes {
+		names[i] = string(o)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Select returns the trials of a run that match, in the order that f wants.
+func Select(m *store.Manifest, x *store.Index, f *Filter) []*store.TrialState {
+	var trials []*store.TrialState
+	for _, t := range x.Trials {
+		cell := &m.Cells[t.Cell]
+		if (len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, string(t.Outcome()))) &&
+			matches(f.Task, t.Task, path.Base(t.Task)) && matches(f.Cell, cell.Key, cell.Slug, cell.Agent) {
+			trials = append(trials, t)
+		}
+	}
+	slices.SortStableFunc(trials, func(a, b *store.TrialState) int {
+		switch f.Sort {
+		case "task":
+			return cmp.Compare(a.Task, b.Task)
+		case "cell":
+			return cmp.Compare(m.Cells[a.Cell].Key, m.Cells[b.Cell].Key)
+		case "outcome":
+			return slices.Index(record.Outcomes, a.Outcome()) - slices.Index(record.Outcomes, b.Outcome())
+		}
+		return cmp.Compare(number(b, f.Sort), number(a, f.Sort))
+	})
+	return trials
+}
+
+// matches reports whether a name is wanted, or matches the pattern wanted.
+func matches(wanted string, names ...string) bool {
+	return wanted == "" || slices.ContainsFunc(names, func(name string) bool {
+		ok, err := path.Match(wanted, name)
+		return name == wanted || err == nil && ok
+	})
+}
+
+// number returns what a trial is sorted by; -1 if it has no such number.
+func number(t *store.TrialState, by string) float64 {
+	acc, s := t.Accepted(), spend(t)
+	switch {
+	case by == "score" && acc != nil && acc.Result.Score != nil:
+		return *acc.Result.Score
+	case by == "time" && acc != nil:
+		return acc.Result.End.Sub(acc.Result.Start).Seconds()
+	case by == "cost" && s.CostUSD != nil:
+		return *s.CostUSD
+	case by == "tokens":
+		return float64(s.Tokens)
+	}
+	return -1
+}
+
+// spend returns what models were used in all attempts of a trial.
+func spend(t *store.TrialState) (s store.Spend) {
+	for i := range t.Attempts {
+		s.Add(t.Attempts[i].Spend())
+	}
+	return s
+}
+
+// spent returns the cells of a trial in the columns of cost and tokens.
+func spent(s *store.Spend) (cost, tokens string) {
+	if s.Tokens == 0 {
+		return "", ""
+	}
+	cost, tokens = "unknown", fmt.Sprint(s.Tokens)
+	if s.CostUSD != nil {
+		cost = fmt.Sprintf("%.4f", *s.CostUSD)
+		if s.Unpriced {
+			cost = ">" + cost
+		}
+	}
+	if s.Estimated > 0 {
+		tokens = "~" + tokens
+	}
+	return cost, tokens
+}

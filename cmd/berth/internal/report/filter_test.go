@@ -1,0 +1,75 @@
+package report_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// The run has trial a, which passed and used tokens in a killed attempt, and b
+// and c, which did not run.
+func TestTrialsAreSelectedAndSorted(t *testing.T) {
+	t.Parallel()
+	m, x, err := store.Read(runOf(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		f    report.Filter
+		want string
+	}{
+		{report.Filter{}, "abc"},
+		{report.Filter{Outcomes: []string{"passed"}}, "a"},
+		{report.Filter{Outcomes: []string{"passed", "not_run"}}, "abc"},
+		{report.Filter{Outcomes: []string{"failed"}}, ""},
+		{report.Filter{Task: "one"}, "ab"},
+		{report.Filter{Task: "org/*"}, "ab"},
+		{report.Filter{Task: "two", Outcomes: []string{"passed"}}, ""},
+		{report.Filter{Cell: "a"}, "abc"},
+		{report.Filter{Cell: "agent=*"}, "abc"},
+		{report.Filter{Cell: "b"}, ""},
+		{report.Filter{Sort: "tokens"}, "abc"},
+		{report.Filter{Sort: "cost"}, "abc"},
+		{report.Filter{Sort: "time"}, "abc"},
+		{report.Filter{Sort: "task", Outcomes: []string{"not_run"}}, "bc"},
+	} {
+		got := ""
+		for _, tr := range report.Select(m, x, &tt.f) {
+			got += tr.ID[:1]
+		}
+		if got != tt.want {
+			t.Errorf("%+v selects %q, want %q", tt.f, got, tt.want)
+		}
+	}
+	x.Trials[0], x.Trials[2] = x.Trials[2], x.Trials[0]
+	for _, by := range []string{"tokens", "cost", "score", "time", "outcome"} {
+		if got := report.Select(m, x, &report.Filter{Sort: by}); got[0].ID[:1] != "a" {
+			t.Errorf("sorted by %s, trial %s is first", by, got[0].ID[:1])
+		}
+	}
+	var b bytes.Buffer
+	report.Trials(&terminal.Printer{Out: &b}, m, x, &report.Filter{Outcomes: []string{"passed"}}, false)
+	if text := b.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "2.0 s  0.5000    7920  attempt 2 of 2") {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestAFilterThatCannotMatchIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		f    report.Filter
+		want string
+	}{
+		{report.Filter{Outcomes: []string{"fail"}}, `no outcome "fail". The outcomes are passed, failed, `},
+		{report.Filter{Sort: "size"}, `by "size". Choose one of task, `},
+		{report.Filter{Task: "["}, `--task: "[" is not a valid pattern`},
+	} {
+		if err := tt.f.Check(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v", tt.f, err)
+		}
+	}
+}

@@ -270,6 +270,9 @@ func TestWhatAKilledMakerLeftGoes(t *testing.T) {
 	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
+	if would, err := bundler.Left(dir, true); err != nil || len(would) != 1 || would[0] != left {
+		t.Errorf("Left, dry: %q, %v; want %s", would, err, left)
+	}
 	if _, err = bundler.Make(t.Context(), order(dir)); err != nil {
 		t.Fatal(err)
 	}

@@ -12,21 +12,37 @@ import (
 // making is the prefix of the folders in which bundles are built.
 const making = ".making-"
 
-// workIn makes a temporary folder for building a bundle, next to the bundles,
-// and removes those of processes that were killed. Each process holds a lock on
+// Left removes the temporary folders in dir of processes that were killed, and
+// returns their paths. If dry, it removes nothing. Each process holds a lock on
 // its own folder. The kernel releases the lock when the process ends for any
 // reason.
-func workIn(dir string) (work string, done func() error, err error) {
-	left, err := filepath.Glob(filepath.Join(dir, making+"*"))
-	if err != nil {
-		return "", nil, err
+func Left(dir string, dry bool) (left []string, err error) {
+	all, err := filepath.Glob(filepath.Join(dir, making+"*"))
+	if err != nil || dir == "" {
+		return nil, err
 	}
-	for _, l := range left {
-		if f, mine := hold(l); mine {
-			_ = remove(l) // a folder that cannot be removed, such as another user's, stays
-			_ = f.Close()
+	for _, l := range all {
+		f, mine := hold(l)
+		if !mine {
+			continue
 		}
+		var wrong error
+		if !dry {
+			wrong = remove(l)
+		}
+		_ = f.Close()
+		if wrong == nil {
+			left = append(left, l)
+		}
+		err = errors.Join(err, wrong)
 	}
+	return left, err
+}
+
+// workIn makes a temporary folder for building a bundle, next to the bundles,
+// and removes those of processes that were killed.
+func workIn(dir string) (work string, done func() error, err error) {
+	_, _ = Left(dir, false) // a folder that cannot be removed, such as another user's, stays
 	for range 100 {
 		if work, err = os.MkdirTemp(dir, making); err != nil {
 			return "", nil, err

@@ -2,6 +2,7 @@ package scaffolds
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -72,9 +73,32 @@ func TestBundlesThatCannotBeUsedAreListed(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "bundle tool@1 has been changed") || !strings.Contains(out, "berth agent bundle half@2 --again") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	for id, want := range map[string]string{"tool@1": "has been changed", "half@2": "unexpected end", "tool": "expected NAME@VERSION"} {
+	for id, want := range map[string]string{"tool@1": "has been changed", "half@2": "unexpected end", "tool": "has been changed", "half": "no version is"} {
 		if code, _, stderr := tree.Berth(t, kept, "agent", "export", id, "x.tar.zst"); code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("export %s: exit code %d, %s", id, code, stderr)
+		}
+	}
+}
+
+// A name alone means the only version, and what a killed build left is removed.
+func TestBundlesWithoutAVersion(t *testing.T) {
+	kept := t.TempDir()
+	t.Setenv(bundle.EnvDir, kept)
+	small(t, kept, "#!/bin/sh\n")
+	if code, out, stderr := tree.Berth(t, kept, "agent", "lock", "tool"); code != 0 || !strings.Contains(out, `"version": "1"`) {
+		t.Errorf("lock: exit code %d\n%s%s", code, out, stderr)
+	}
+	if code, out, stderr := tree.Berth(t, kept, "agent", "export", "tool", "x.tar.zst"); code != 0 {
+		t.Errorf("export: exit code %d\n%s%s", code, out, stderr)
+	}
+	left := filepath.Join(kept, ".making-123")
+	e2etest.Write(t, left, map[string]string{"npm/package.json": "{}"})
+	for _, args := range [][]string{{"gc", "--dry-run"}, {"gc"}} {
+		if code, out, stderr := tree.Berth(t, kept, args...); code != 0 || !strings.Contains(out, left) {
+			t.Errorf("%q: exit code %d; want %s\n%s%s", args, code, left, out, stderr)
+		}
+		if _, err := os.Stat(left); (err == nil) != (len(args) == 2) {
+			t.Errorf("%q: the folder of the killed build: %v", args, err)
 		}
 	}
 }

@@ -187,6 +187,36 @@ func read(folder string) (b Bundle, err error) {
 	return b, nil
 }
 
+// Find opens the bundle NAME@VERSION in dir, or the only bundle NAME if id has
+// no version.
+func Find(dir, id string) (Bundle, error) {
+	name, version, err := Parse(id)
+	if err != nil {
+		return Bundle{}, err
+	}
+	if version != "" {
+		return Open(dir, name, version)
+	}
+	all, err := List(dir)
+	if err != nil {
+		return Bundle{}, err
+	}
+	var ids []string
+	for _, b := range all {
+		if b.Name == name {
+			ids, version = append(ids, b.ID()), b.Version
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return Bundle{}, fmt.Errorf("%w: %s: no version is in %s. Build one: berth agent bundle %s", ErrMissing, name, dir, name)
+	case 1:
+		return Open(dir, name, version)
+	default:
+		return Bundle{}, fmt.Errorf("bundle %q: which version? Installed are %s", name, strings.Join(ids, ", "))
+	}
+}
+
 // List returns the usable bundles in dir, sorted by name and version. Broken
 // returns the others.
 func List(dir string) (out []Bundle, err error) {

@@ -61,6 +61,24 @@ func TestABundleIsFoundAndMounted(t *testing.T) {
 	}
 }
 
+func TestANameAloneIsTheOnlyVersion(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	put(t, dir, manifest("a", "1"), map[string]string{"bin/a": "x"})
+	put(t, dir, manifest("b", "1"), map[string]string{"bin/b": "x"})
+	put(t, dir, manifest("b", "2"), map[string]string{"bin/b": "x"})
+	for _, id := range []string{"a", "a@1"} {
+		if b, err := bundle.Find(dir, id); err != nil || b.ID() != "a@1" {
+			t.Errorf("%s: got %s, %v; want a@1", id, b.ID(), err)
+		}
+	}
+	for id, want := range map[string]string{"b": "b@1, b@2", "c": "no version", "a@2": "berth agent bundle a@2", "b/..": "write NAME"} {
+		if _, err := bundle.Find(dir, id); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v; want %q", id, err, want)
+		}
+	}
+}
+
 func TestABundleThatIsMissingSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

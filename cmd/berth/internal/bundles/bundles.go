@@ -57,6 +57,9 @@ func (c *Commands) Digests() (map[string]string, error) {
 	return out, nil
 }
 
+// Left removes what killed builds of bundles left, as bundler.Left.
+func (c *Commands) Left(dry bool) ([]string, error) { return bundler.Left(c.dir(), dry) }
+
 // Command is `berth agent`.
 func (c *Commands) Command() *cobra.Command {
 	cmd := &cobra.Command{
@@ -164,22 +167,15 @@ func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, lo
 
 func (c *Commands) lockCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "lock NAME@VERSION",
+		Use:   "lock NAME[@VERSION]",
 		Short: "Print the packages of a bundle",
 		Long: `Prints, as JSON, all packages of an installed bundle with versions and digests.
 "berth agent bundle --lock" rebuilds the same bundle from this file, on another
-machine or later.`,
+machine or later. VERSION may be left out if one version is installed.`,
 		Example: "  berth agent lock NAME@1.2.3 > name.lock.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			name, version, err := bundle.Parse(args[0])
-			if err != nil {
-				return err
-			}
-			if version == "" {
-				return fmt.Errorf("lock %q: expected NAME@VERSION. berth agent list shows the versions", name)
-			}
-			b, err := bundle.Open(c.dir(), name, version)
+			b, err := bundle.Find(c.dir(), args[0])
 			if err != nil {
 				return err
 			}
@@ -326,19 +322,13 @@ func (c *Commands) say(res *output.AgentList) {
 
 func (c *Commands) exportCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "export NAME@VERSION FILE",
+		Use:     "export NAME[@VERSION] FILE",
 		Short:   "Write a bundle to an archive, for a machine without a network",
+		Long:    "Writes an installed bundle to an archive. VERSION may be left out if one version\nis installed.",
 		Example: "  berth agent export NAME@1.2.3 bundle.tar.zst",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) (err error) {
-			name, version, err := bundle.Parse(args[0])
-			if err != nil {
-				return err
-			}
-			if version == "" {
-				return fmt.Errorf("export %q: expected NAME@VERSION. berth agent list shows the versions", name)
-			}
-			b, err := bundle.Open(c.dir(), name, version)
+			b, err := bundle.Find(c.dir(), args[0])
 			if err != nil {
 				return err
 			}

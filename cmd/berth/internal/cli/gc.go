@@ -17,8 +17,9 @@ func (a *app) gcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove what killed runs left on this machine",
-		Long: `Removes sandboxes, sockets and folders of runs whose process is gone. It does
-not touch active runs or anything in run folders.
+		Long: `Removes sandboxes, sockets and folders of runs whose process is gone, and what
+builds of bundles left that were killed. It does not touch active runs or
+anything in run folders.
 
 Images that were built for tasks, or loaded from archives, are kept for the
 next run. The --images flags set a rule for each environment: images outside of
@@ -41,6 +42,11 @@ Berth did not create.`,
 				return err
 			}
 			res := &output.GC{DryRun: dry, Sandboxes: left.Sandboxes, Folders: left.Folders, Problems: left.Problems}
+			made, err := a.bundles().Left(dry)
+			res.Folders = append(res.Folders, made...)
+			if err != nil {
+				res.Problems = append(res.Problems, err.Error())
+			}
 			if rule.Any() {
 				images, err := run.PruneImages(cmd.Context(), h, rule, dry)
 				if err != nil {

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
 
-# What later plugins need to be pure Go; the same everywhere.
+# Tags that let all plugins build in pure Go; the same everywhere.
 export TAGS := remote containers_image_openpgp exclude_graphdriver_btrfs
 
 .PHONY: build run picture test test-quick test-scaffolds bench generate lint tools clean help

@@ -3,6 +3,7 @@
 // to what the experiment grants. A result with less than the task asks for is
 // marked. Plan checks this before anything starts, and each attempt checks it
 // again.
+//
 // It calls only Check of plugins (Checker), and must not touch files.
 package feasible
 
@@ -32,9 +33,8 @@ type Known struct {
 	Gateway   bool                       // there are models
 }
 
-// HostVars returns what a task needs and this version cannot do in a cell,
-// and what the cell must not do to the task. Plan calls it for every task and
-// cell, and a trial calls it again.
+// HostVars refuses a task if a host variable that it needs is not let through or
+// not set.
 func HostVars(t *task.Task, o task.Options) []Problem {
 	var why []string
 	for _, name := range t.HostVars() {
@@ -50,9 +50,9 @@ func HostVars(t *task.Task, o task.Options) []Problem {
 	return []Problem{{Summary: "task needs host variables", Detail: strings.Join(why, " ")}}
 }
 
-// Unsupported says, by name, what of a task this core cannot carry out in a
-// cell, and what the cell may not do to the task. Plan asks it for every task
-// and cell, and a trial asks it again.
+// Unsupported returns what a task needs and this version cannot do in a cell,
+// and what the cell must not do to the task. Plan calls it for every task and
+// cell, and a trial calls it again.
 func Unsupported(t *task.Task, c cell.Cell, k Known) []Problem {
 	var ps []Problem
 	add := func(summary, format string, args ...any) {

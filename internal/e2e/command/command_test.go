@@ -62,7 +62,8 @@ func TestHelpOfEveryCommand(t *testing.T) {
 	}
 }
 
-// What cannot be begun ends with 2, says why in one place, and prints no answer.
+// A command that cannot begin exits with 2, says why in one place, and prints
+// no answer.
 func TestErrorsOfUsage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -145,7 +146,7 @@ func TestErrorsOfUsage(t *testing.T) {
 	}
 }
 
-// What is wrong with the place that a command works in is said with the way out.
+// An error about the working folder says what to do.
 func TestPlacesThatDoNotDo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -174,7 +175,7 @@ func TestPlacesThatDoNotDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The shell is in the folder as it removes it.
+		// The shell removes the folder while it is in it.
 		cmd, out, stderr := tree.Command(t, gone, strings.Fields(args)...)
 		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `rmdir "$0" && exec "$@"`, gone, tree.Binary}
 		cmd.Args = append(cmd.Args, strings.Fields(args)...)
@@ -184,8 +185,8 @@ func TestPlacesThatDoNotDo(t *testing.T) {
 	}
 }
 
-// With --json a program reads why from the last line of stderr, whatever went
-// wrong, and when.
+// With --json a program can read the reason from the last line of stderr,
+// whatever went wrong, and whenever.
 func TestFailuresAsJSON(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -219,8 +220,8 @@ func TestFailuresAsJSON(t *testing.T) {
 	}
 }
 
-// A reader that goes away ends neither a plan nor a run, which has sandboxes to
-// remove; an answer that could not be written is an error.
+// When a reader closes its pipe, neither a plan nor a run ends, because a run
+// has sandboxes to remove; an answer that could not be written is an error.
 func TestReadersThatGoAway(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -254,7 +255,7 @@ func TestReadersThatGoAway(t *testing.T) {
 	}
 }
 
-// A pipe that lies among the files keeps nobody waiting.
+// A pipe among the files blocks no command.
 func TestAPipeAmongTheFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -337,8 +338,8 @@ func TestInitPlanAndValidate(t *testing.T) {
 	}
 }
 
-// A folder with nothing in it is two commands away from a run, and init again
-// changes nothing.
+// In an empty folder two commands lead to a run, and a second init changes
+// nothing.
 func TestInitAndRun(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -378,7 +379,7 @@ func TestCompletionKnowsTheCommands(t *testing.T) {
 	}
 }
 
-// A folder of somebody else's is not taken for a run, and not written to.
+// A foreign folder does not count as a run, and is not written to.
 func TestShowReadsOnly(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -391,7 +392,7 @@ func TestShowReadsOnly(t *testing.T) {
 	berth(t, dir, "show", "x").want(t, 2)
 }
 
-// One file that is no plugin is named, and keeps nobody from running tasks.
+// A file that is not a plugin is reported, and prevents no task from running.
 func TestDoctorAndListNameABrokenPlugin(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)

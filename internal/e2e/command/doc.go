@@ -1,4 +1,5 @@
-// Package command holds the tests of the built program as its users meet it:
-// commands, exit codes, what they print, and what is left after kills. It must
-// not look into the program; a behavior of one package is tested beside it.
+// Package command holds the tests of the built program from the view of its
+// users: commands, exit codes, output, and what is left after kills. It must
+// not look into the program; the behaviour of one package is tested in that
+// package.
 package command

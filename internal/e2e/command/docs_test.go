@@ -17,7 +17,8 @@ var (
 	axis     = regexp.MustCompile(`\bmatrix\.(\w+)`)
 )
 
-// whole makes an experiment of a part of one: whatever it declares is used.
+// whole completes a part of an experiment: it declares everything that the part
+// uses.
 func whole(block string) string {
 	if strings.Contains(block, "experiment \"") {
 		return block
@@ -59,9 +60,9 @@ func whole(block string) string {
 	return b.String()
 }
 
-// What a reader would copy from the documents is HCL, and names only what there
-// is. A block of a document is a part of an experiment, so that it may refer to
-// what stands elsewhere.
+// The blocks in the documents are valid HCL, and name only existing things. A
+// block is a part of an experiment, so it may refer to things defined
+// elsewhere.
 func TestBlocksOfTheDocumentsNameWhatThereIs(t *testing.T) {
 	t.Parallel()
 	documents, err := filepath.Glob(filepath.Join(tree.Root, "docs", "*.md"))

@@ -21,7 +21,7 @@ var (
 	aRun        = regexp.MustCompile(`runs/sweep-\w+`)
 )
 
-// tooMuch are the commands that are read, but not carried out.
+// tooMuch are the commands that are checked but not run.
 var tooMuch = []struct {
 	what   *regexp.Regexp
 	reason string
@@ -36,8 +36,8 @@ var tooMuch = []struct {
 	{regexp.MustCompile(`^berth gc\b`), "removes things of this machine"},
 }
 
-// typed are the command lines of a text in their order: those that stand on
-// lines of their own, and with all those inside sentences.
+// typed returns the command lines of a text in order: those on lines of their
+// own and, with all, also those inside sentences.
 func typed(text string, all bool) (lines []string) {
 	text = strings.ReplaceAll(text, "\\\n", " ")
 	for line := range strings.Lines(text) {
@@ -56,8 +56,8 @@ func typed(text string, all bool) (lines []string) {
 	return lines
 }
 
-// reader is a folder with what the documents take to be there, and the line of
-// a shell that stands in it.
+// reader makes a folder with the files that the documents expect, and returns a
+// function that runs a shell line in it.
 func reader(t *testing.T) func(line string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,9 +80,8 @@ func reader(t *testing.T) func(line string) (string, error) {
 // idOfTrial finds an id in a table of trials.
 var idOfTrial = regexp.MustCompile(`(?m)^[0-9a-f]{8}\b`)
 
-// What help and documents tell a reader to type works when it is typed, in the
-// order in which it stands there. What cannot be carried out in a test has at
-// least flags that there are.
+// The commands in help and documents work when they are typed in their order.
+// For commands that cannot run in a test, at least the flags must exist.
 func TestExamplesOfHelpAndDocumentsWork(t *testing.T) {
 	tree.NeedsSandbox(t)
 	t.Parallel()
@@ -102,7 +101,7 @@ func TestExamplesOfHelpAndDocumentsWork(t *testing.T) {
 			continue
 		}
 		sh := reader(t)
-		if out, err := sh("berth run"); err != nil { // what `show last` shows
+		if out, err := sh("berth run"); err != nil { // for `show last`
 			t.Fatalf("%v\n%s", err, out)
 		}
 		for _, line := range typed(text, false) {
@@ -131,8 +130,8 @@ func TestExamplesOfHelpAndDocumentsWork(t *testing.T) {
 	}
 }
 
-// Whoever copies the commands of docs/tasks.md into an empty folder has a task
-// that its solution passes and that an agent which does nothing fails.
+// Copying the commands of docs/tasks.md into an empty folder makes a task that
+// its solution passes and an agent that does nothing fails.
 func TestTheTaskOfTheDocumentsIsChecked(t *testing.T) {
 	tree.NeedsSandbox(t)
 	t.Parallel()
@@ -151,7 +150,7 @@ func TestTheTaskOfTheDocumentsIsChecked(t *testing.T) {
 	}
 }
 
-// withID is a command with an id of the last run, if it takes one.
+// withID adds an id of the last run to a command that takes one.
 func withID(line string, sh func(string) (string, error)) string {
 	if !anID.MatchString(line) {
 		return line
@@ -160,17 +159,17 @@ func withID(line string, sh func(string) (string, error)) string {
 	return anID.ReplaceAllString(line, idOfTrial.FindString(out))
 }
 
-// here is a command as it can be carried out in the folder of reader: the run
-// that an example names is another one, and jq need not be installed.
+// here changes a command so that it can run in the folder of reader: examples
+// name other runs, and jq may not be installed.
 func here(line string) string {
 	if line == "berth init" {
-		return "berth init new" // the folder has an experiment
+		return "berth init new" // the folder already has an experiment
 	}
 	line, _, _ = strings.Cut(line, " | jq")
 	return aRun.ReplaceAllString(line, "last")
 }
 
-// possible says whether a test can carry out a command.
+// possible reports whether a test can run a command.
 func possible(line string) bool {
 	for _, no := range tooMuch {
 		if no.what.MatchString(line) && !strings.Contains(line, "--dry-run") {

@@ -19,7 +19,7 @@ var tree e2etest.Checkout
 
 func TestMain(m *testing.M) { os.Exit(tree.Main(m)) }
 
-// result is what a command did.
+// result is the result of a command.
 type result struct {
 	code        int
 	out, stderr string

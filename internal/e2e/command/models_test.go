@@ -21,7 +21,7 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// modelled writes an experiment in which minisweagent works with model.m.
+// modelled writes an experiment in which minisweagent uses model.m.
 func modelled(t *testing.T, dir, inExperiment, model string) {
 	t.Helper()
 	e2etest.Write(t, dir, map[string]string{"experiment.hcl": fmt.Sprintf(`experiment "e2e" {
@@ -55,7 +55,7 @@ model "m" {
 `, inExperiment, model)})
 }
 
-// exchangesOf are the requests of the one attempt of a trial.
+// exchangesOf returns the requests of the only attempt of a trial.
 func exchangesOf(t *testing.T, tr *types.ShowTrial) []gateway.Exchange {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(tr.Attempts[0].Dir, filepath.FromSlash(gateway.ExchangesFile)))
@@ -80,9 +80,9 @@ const twoSteps = `replies:
     usage: {input: 600, output: 40}
 `
 
-// Each of 64 attempts costs 0.128 USD, and a request could cost some 0.2: the
-// budget is for about ten. It is never exceeded, and the others are not run: no
-// trial fails because of it.
+// Each of 64 attempts costs 0.128 USD, and one request could cost some 0.2, so
+// the budget suffices for about ten. It is never exceeded, and the other trials
+// do not run; none fails because of it.
 func TestABudgetThatOnlySomeCanAfford(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -126,8 +126,8 @@ func TestABudgetThatOnlySomeCanAfford(t *testing.T) {
 	}
 }
 
-// refuses is a provider that speaks Chat Completions. After so many answers it
-// refuses for a time.
+// refuses is a provider of Chat Completions. After a number of answers it
+// refuses requests for a time.
 type refuses struct {
 	after   int64
 	lasting time.Duration
@@ -171,9 +171,9 @@ func (p *refuses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// A provider refuses everything for longer than an agent has time, in the middle
-// of a run: no attempt fails, no agent's clock runs, and the pace falls and comes
-// back. The environment E2E_REFUSING makes it longer.
+// In the middle of a run, a provider refuses everything for longer than the
+// agents' time limit: no attempt fails, no agent's clock runs, and the rate
+// falls and recovers. The variable E2E_REFUSING makes the time longer.
 func TestAProviderThatRefusesForAWhile(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -228,7 +228,8 @@ func TestAProviderThatRefusesForAWhile(t *testing.T) {
 	}
 }
 
-// traffic is what went between a model and the agents of a run, by task.
+// traffic returns the exchanges between a model and the agents of a run, by
+// task.
 func traffic(t *testing.T, show *types.ShowRun) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -240,9 +241,9 @@ func traffic(t *testing.T, show *types.ShowRun) map[string][]string {
 	return out
 }
 
-// A run is recorded, and runs again without the script: byte for byte the same
-// traffic, and the same rewards. A byte more in an instruction is told with its
-// place.
+// A run is recorded and replayed without the script: the traffic is equal byte
+// for byte, and so are the rewards. An additional byte in an instruction is
+// reported with its position.
 func TestARunIsReplayedWithoutItsModel(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)

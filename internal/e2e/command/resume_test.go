@@ -10,8 +10,8 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// asked is a folder with a complete run of an experiment that has a model with a
-// key, a file that a function reads, and replies in a file.
+// asked makes a folder with a complete run of an experiment that has a model
+// with a key, a file that a function reads, and replies in a file.
 func asked(t *testing.T) (dir, run string) {
 	t.Helper()
 	tree.NeedsSandbox(t)
@@ -90,7 +90,7 @@ func refused(t *testing.T, r result, parts ...string) {
 	}
 }
 
-// One edited line would send the key to whoever wrote it.
+// One edited line could send the key to the author of the edit.
 func TestAKeptExperimentThatWasChangedIsNotResumed(t *testing.T) {
 	t.Parallel()
 	dir, run := asked(t)
@@ -113,7 +113,7 @@ func TestAKeptExperimentThatWasChangedIsNotResumed(t *testing.T) {
 	if err := os.Remove(filepath.Join(kept, "link.hcl")); err != nil {
 		t.Fatal(err)
 	}
-	// What the user names is what he means.
+	// The user may name another experiment explicitly.
 	keyed(t, dir, "resume", "last", "--experiment", "experiment.hcl").want(t, 0)
 }
 
@@ -161,7 +161,7 @@ func TestARunThatOthersCanChangeNeedsTrust(t *testing.T) {
 		},
 	} {
 		if strings.Contains(name, "12345") && os.Getuid() != 0 {
-			continue // nobody else can be the owner
+			continue // these files always belong to the user
 		}
 		if err := spoil(false); err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ func TestARunThatOthersCanChangeNeedsTrust(t *testing.T) {
 	keyed(t, dir, "resume", "last").want(t, 0)
 }
 
-// What the experiment reads is in the run: the files where it was made may have
+// The run contains the files that the experiment reads: the originals may have
 // changed since, or be gone.
 func TestARunIsResumedWithTheFilesThatItKeeps(t *testing.T) {
 	t.Parallel()

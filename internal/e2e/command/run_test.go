@@ -55,8 +55,8 @@ func TestTheQuickstart(t *testing.T) {
 	}
 }
 
-// checkShown holds what design promises of every run: each phase says when and
-// who, and the planned trials are the sum over outcomes.
+// checkShown checks the invariants of every run: each phase says when and who,
+// and the number of planned trials is the sum over outcomes.
 func checkShown(t *testing.T, show *types.ShowRun) {
 	t.Helper()
 	sum := 0
@@ -110,7 +110,7 @@ func TestTryRunsOneTaskWithoutAFile(t *testing.T) {
 	}
 	again := berth(t, dir, "resume", "last")
 	again.want(t, 0)
-	// What came of it, not what it came through, decides --require.
+	// The final outcome decides --require, not the intermediate ones.
 	berth(t, dir, "try", "one", "--agent", "nop", "--require", "passed >= 1").want(t, 1)
 }
 
@@ -142,7 +142,7 @@ func TestTryTakesAModel(t *testing.T) {
 	}
 }
 
-// Every mode that help names is one that a task can be verified in.
+// Every mode that help names can be used for verification.
 func TestTryOffersNoModeThatIsRefused(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -174,7 +174,7 @@ func TestARunWhoseTasksAreAllInvalidDoesNotStart(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "runs")); err == nil {
 		t.Error("a run was made")
 	}
-	// The same holds where everything is refused and left out.
+	// The same holds when everything is refused and left out.
 	task(t, filepath.Join(dir, "tasks"), "bad", "true")
 	e2etest.Write(t, dir, map[string]string{"tasks/bad/task.toml": "schema_version = \"1.4\"\n[environment]\ngpus = 1\n"})
 	r := berth(t, dir, "run", "--skip-refused")
@@ -233,7 +233,7 @@ func TestWhatCouldChangeResultsIsRefusedWithADiff(t *testing.T) {
 	experiment(t, dir, "agent.oracle", "")
 	berth(t, dir, "run").want(t, 0)
 
-	// Limits of the run may change.
+	// The limits of the run may change.
 	experiment(t, dir, "agent.oracle", "  limits {\n    in_flight = 3\n  }")
 	berth(t, dir, "resume", "last", "--experiment", "experiment.hcl").want(t, 0)
 
@@ -258,7 +258,7 @@ func TestOtherPluginsAreRefusedOrMarked(t *testing.T) {
 	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
 	experiment(t, dir, "agent.oracle", "")
 	berth(t, dir, "run").want(t, 0)
-	// The same program with another digest, in front of the first.
+	// The same program with another digest, earlier in the search path.
 	bin := filepath.Join(dir, "bin")
 	b, err := os.ReadFile(filepath.Join(tree.Root, "bin", "plugins", "oracle"))
 	if err != nil {

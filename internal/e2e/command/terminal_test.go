@@ -14,9 +14,9 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// On a terminal one live block stays under the lines of finished trials. The
-// terminal is asked nothing: nobody would read its answer, and the shell would
-// take it for something typed.
+// On a terminal one live block stays below the lines of finished trials. The
+// program sends no queries to the terminal, because the shell would take the
+// answer for typed text.
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -48,7 +48,8 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 }
 
-// What tasks and sandboxes say, in names, output and files, steers no terminal.
+// Texts from tasks and sandboxes, in names, output and files, cannot control a
+// terminal.
 func TestHostileTextsOnATerminal(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -63,8 +64,8 @@ func TestHostileTextsOnATerminal(t *testing.T) {
 	for _, args := range [][]string{{"task", "check", "tasks"}, {"plan"}, {"run"}, {"show", "last"}, {"show", "last", "one"}, {"show", "last", "one", "1", "--json"}, {"show", "\x1b]0;pwned\a"}} {
 		cmd := exec.CommandContext(t.Context(), tree.Binary, args...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "TERM=xterm")
-		b, _ := captured(t, cmd, &window)                      // its exit code is not what this is about
-		if !strings.Contains(b, "pwned") && args[0] != "run" { // in which it is no finding, and so not shown
+		b, _ := captured(t, cmd, &window)                      // its exit code does not matter here
+		if !strings.Contains(b, "pwned") && args[0] != "run" { // there it is not a finding, and so not shown
 			t.Errorf("%q does not show what was said:\n%q", args, b)
 		}
 		for _, bad := range []string{"\x1b]", "\x07", "\x1b[2J", "\u009b", "\b"} {
@@ -75,8 +76,8 @@ func TestHostileTextsOnATerminal(t *testing.T) {
 	}
 }
 
-// progress is all that a run of two trials prints, on a terminal of that size;
-// nil: on none.
+// progress returns the output of a run of two trials on a terminal of that
+// size; nil means no terminal.
 func progress(t *testing.T, env string, size *pty.Winsize) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -95,8 +96,8 @@ func progress(t *testing.T, env string, size *pty.Winsize) string {
 	return string(b)
 }
 
-// calm fails when something that every run prints is missing, or when the
-// terminal is asked something or left without a cursor.
+// calm fails if a part that every run prints is missing, or if the terminal
+// received a query or is left without a cursor.
 func calm(t *testing.T, got string) {
 	t.Helper()
 	for _, want := range []string{"e2e/one", "passed", "failed", "2 trials planned = ", "written to runs/"} {
@@ -114,7 +115,7 @@ func calm(t *testing.T, got string) {
 	}
 }
 
-// window is the size of a usual terminal.
+// window is the size of an ordinary terminal.
 var window = pty.Winsize{Rows: 30, Cols: 100}
 
 // onTerminal runs a command on a terminal and returns what it printed.

@@ -14,7 +14,7 @@ import (
 )
 
 // TestTheTerminusExample runs the example with the scripted model: a program
-// that works only at a terminal, a pager, and one that prints 50,000 lines.
+// that needs a terminal, a pager, and one that prints 50,000 lines.
 func TestTheTerminusExample(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -78,7 +78,7 @@ const editorReplies = `replies:
     text: '{"analysis": "", "plan": "Wait.", "commands": [{"keystrokes": "", "duration": 1}]}'
 `
 
-// An editor takes the whole screen, and keys that are no text.
+// An editor uses the whole screen, and keys that are not text.
 func TestTerminusUsesAnEditor(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)

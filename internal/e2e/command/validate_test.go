@@ -11,9 +11,9 @@ import (
 	types "github.com/berth-eval/berth/cmd/berth/output"
 )
 
-// Every broken experiment of core/config is refused with 2 by the built
-// program, which names at least as many problems as its golden text, and
-// leaves no process behind.
+// The built program refuses every broken experiment of core/config with exit
+// code 2, reports at least as many problems as the golden text, and leaves no
+// process behind.
 func TestValidateOfBrokenExperiments(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(tree.Root, "core", "config", "testdata", "broken", "*.hcl"))

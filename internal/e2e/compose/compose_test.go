@@ -118,7 +118,7 @@ func TestATaskWithADatabase(t *testing.T) {
 	}
 }
 
-// oracle looks at what the attempt of the oracle left.
+// oracle checks the attempt of the oracle.
 func oracle(t *testing.T, r record.Result, folder string) {
 	t.Helper()
 	if r.Integrity != record.Checked || r.SameAs != "restarted" {
@@ -197,7 +197,7 @@ allowed_hosts = ["127.0.0.1"]
 )
 
 // A sandbox without a network reaches the listed address through the core, and
-// so does its sidecar; the next port of the same machine by no way.
+// so does its sidecar; they cannot reach the next port of the same machine.
 func TestAListOfHosts(t *testing.T) {
 	for _, name := range []string{"docker", "podman"} {
 		t.Run(name, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestAListOfHosts(t *testing.T) {
 	}
 }
 
-// leftNothing looks for what a run made at the engine itself.
+// leftNothing checks that nothing of a run is left in the engine.
 func (e engine) leftNothing(t *testing.T, run string) {
 	t.Helper()
 	for _, what := range [][]string{{"ps", "--all", "--quiet"}, {"volume", "ls", "--quiet"}} {

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// top is a short folder that everybody may look into; bin in it is what a
-// release has.
+// top is a short folder that every user may read; bin in it has the programs of
+// a release.
 var top, bin string
 
 func TestMain(m *testing.M) {
@@ -32,46 +32,45 @@ func TestMain(m *testing.M) {
 
 // build makes the programs once for all tests.
 func build() (err error) {
-	if top, err = os.MkdirTemp("/tmp", "bc"); err != nil { // short: sockets lie below it
+	if top, err = os.MkdirTemp("/tmp", "bc"); err != nil { // short, because sockets lie below it
 		return err
 	}
 	bin = filepath.Join(top, "bin")
-	if err = os.Chmod(top, 0o755); err != nil { //nolint:gosec // an ordinary user looks in
+	if err = os.Chmod(top, 0o755); err != nil { //nolint:gosec // an ordinary user reads it
 		return err
 	}
 	return e2etest.Build("../../..", bin, "./agents/nop", "./agents/oracle", "./environments/docker", "./environments/podman", "./environments/local", "./verifiers/script")
 }
 
-// engine is one that can be used here.
+// engine is an engine that can be used here.
 type engine struct{ e2etest.Engine }
 
 // image has a redis; scripts/engines-for-tests makes it.
 const image = "localhost/berth-test/redis:1"
 
-// patience bounds whatever an engine does.
+// patience is the longest wait for an engine.
 const patience = 5 * time.Minute
 
-// find looks for the engine of that name. The test is skipped, with why, where
-// there is none.
+// find returns the engine with that name, or skips the test with the reason.
 func find(t *testing.T, name string) engine {
 	t.Helper()
 	return engine{e2etest.FindEngine(t, name, image)}
 }
 
-// as makes a command of the engine's user.
+// as makes a command that runs as the engine's user.
 func (e engine) as(t *testing.T, dir, program string, args ...string) *exec.Cmd {
 	t.Helper()
 	return e.Command(bounded(t), t, dir, program, args...)
 }
 
-// ask asks the engine by its own command.
+// ask runs the engine's own command.
 func (e engine) ask(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	out, err := e.Ask(bounded(t), t, args...).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
 
-// bounded ends with the test, or after patience.
+// bounded returns a context that ends with the test, or after patience.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -79,7 +78,7 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// folder is one that belongs to the engine's user.
+// folder makes a folder that belongs to the engine's user.
 func (e engine) folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(top, "t")

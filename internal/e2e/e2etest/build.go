@@ -1,6 +1,6 @@
-// Package e2etest is what the end-to-end tests share: it builds Berth's programs,
-// runs them as a user would, finds container engines, and writes and reads files.
-// It must not know what is tested.
+// Package e2etest is the shared code of the end-to-end tests: it builds Berth's
+// programs, runs them like a user, finds container engines, and writes and
+// reads files. It must not know what is tested.
 package e2etest
 
 import (
@@ -13,13 +13,13 @@ import (
 	"slices"
 )
 
-// tags are those of the Makefile: without them a plugin or two cannot be built.
+// tags are those of the Makefile: some plugins cannot be built without them.
 const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs"
 
-// Build makes in bin what scripts/build makes: berth, berth-sandboxd, and in
+// Build builds into bin what scripts/build makes: berth, berth-sandboxd, and in
 // plugins/ the packages named, such as "./agents/nop". Any user may run them.
-// tree is the root of the module; a test that used it is not taken from the
-// cache when a file of it has changed.
+// tree is the root of the module; the result of a test that used it is not
+// cached when a file of the tree has changed.
 func Build(tree, bin string, plugins ...string) error {
 	if err := watch(tree); err != nil {
 		return err
@@ -41,7 +41,7 @@ func Build(tree, bin string, plugins ...string) error {
 	}
 	return filepath.WalkDir(bin, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil {
-			err = os.Chmod(path, 0o755) //nolint:gosec // an ordinary user executes them, too
+			err = os.Chmod(path, 0o755) //nolint:gosec // ordinary users run them, too
 		}
 		return err
 	})

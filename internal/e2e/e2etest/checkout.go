@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Checkout is the source tree with the programs that scripts/build makes in it.
+// Checkout is the source tree with the programs that scripts/build built in it.
 type Checkout struct {
 	Root      string // of the tree
 	Binary    string // bin/berth in it
-	NoSandbox string // why no sandbox can be made here, or empty
+	NoSandbox string // why no sandbox can be made here; empty: it can
 }
 
-// Main is for TestMain: it builds the tree that the test's folder is three
-// levels below, gives Berth a short runtime folder, and runs the tests. The
-// result is the exit code.
+// Main is for TestMain: it builds the tree, whose root is three levels above
+// the test's folder, gives Berth a short runtime folder, and runs the tests. It
+// returns the exit code.
 func (c *Checkout) Main(m *testing.M) int {
-	runtime, err := os.MkdirTemp("/tmp", "be2") // short: sockets lie below it
+	runtime, err := os.MkdirTemp("/tmp", "be2") // short, because sockets lie below it
 	if err == nil {
 		defer func() { _ = os.RemoveAll(runtime) }()
 		err = errors.Join(os.Setenv("BERTH_RUNTIME_DIR", runtime), c.build())
@@ -59,7 +59,8 @@ func (c *Checkout) NeedsSandbox(t *testing.T) {
 	}
 }
 
-// Command is berth with these arguments, in dir, and what it will have printed.
+// Command makes a command of berth with these arguments, in dir, and buffers
+// for its output.
 func (c *Checkout) Command(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, out, stderr *bytes.Buffer) {
 	t.Helper()
 	cmd = exec.CommandContext(t.Context(), c.Binary, args...)

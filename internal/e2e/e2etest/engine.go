@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// Help ends the reason of a skip.
+// Help is the end of the reason of a skip.
 const Help = ": run scripts/engines-for-tests --debian as root to have it tried"
 
-// Engine is a container engine that can be used here, with the user that it is
-// for. scripts/engines-for-tests starts them.
+// Engine is a container engine that can be used here, with its user.
+// scripts/engines-for-tests starts them.
 type Engine struct {
 	Name   string // of the plugin, and of the engine's own command
 	Socket string // unix:///path
 	User   *user.User
 }
 
-// FindEngine looks for the engine of that name, docker or podman. The test is
-// skipped, with why, where there is none, or where it lacks one of the images.
+// FindEngine returns the engine with that name, docker or podman. It skips the
+// test with the reason if there is none, or if it lacks one of the images.
 func FindEngine(t *testing.T, name string, images ...string) Engine {
 	t.Helper()
 	if testing.Short() {
@@ -67,8 +67,8 @@ func FindEngine(t *testing.T, name string, images ...string) Engine {
 	return e
 }
 
-// Command is a program of the engine's user, in dir, with nothing of the
-// environment but what a user has. Berth's runtime folder is dir/r.
+// Command makes a command that runs as the engine's user, in dir, with only a
+// user's usual environment. Berth's runtime folder is dir/r.
 func (e Engine) Command(ctx context.Context, t *testing.T, dir, program string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, program, args...)
@@ -88,7 +88,7 @@ func (e Engine) Command(ctx context.Context, t *testing.T, dir, program string, 
 	return cmd
 }
 
-// Ask is the engine's own command.
+// Ask makes a command of the engine's own client.
 func (e Engine) Ask(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	how := []string{"--host", e.Socket}
@@ -98,7 +98,7 @@ func (e Engine) Ask(ctx context.Context, t *testing.T, args ...string) *exec.Cmd
 	return e.Command(ctx, t, "/", e.Name, append(how, args...)...)
 }
 
-// Own gives dir and what is in it to the engine's user.
+// Own gives dir and its content to the engine's user.
 func (e Engine) Own(t *testing.T, dir string) {
 	t.Helper()
 	uid, err1 := strconv.Atoi(e.User.Uid)

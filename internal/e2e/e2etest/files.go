@@ -10,7 +10,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// Must fails the test if err is one.
+// Must fails the test if err is not nil.
 func Must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -18,7 +18,7 @@ func Must(t *testing.T, err error) {
 	}
 }
 
-// Write writes files, by name relative to dir. All of them can be executed.
+// Write writes files, by name relative to dir. All of them are executable.
 func Write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -27,8 +27,8 @@ func Write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// Read is the text of the file with these elements of a path. The test fails,
-// and goes on, if it cannot be read.
+// Read returns the text of the file with these path elements. If it cannot be
+// read, the test is marked as failed and continues.
 func Read(t *testing.T, path ...string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(path...))
@@ -38,7 +38,7 @@ func Read(t *testing.T, path ...string) string {
 	return string(b)
 }
 
-// Result is the result of an attempt, by its folder.
+// Result reads the result of the attempt in a folder.
 func Result(t *testing.T, attempt string) *record.Result {
 	t.Helper()
 	r, err := store.ReadResult(attempt)

@@ -15,18 +15,18 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// attacks are what the agent does, as root of its sandbox and without solving
-// its task, to pass nevertheless. $attacker is a program of sandboxd's own tests;
-// what it does is described there.
+// attacks are the actions of an agent, as root of its sandbox, to pass without
+// solving its task. $attacker is a program of sandboxd's own tests, which
+// describes its actions.
 var attacks = map[string]string{
-	// A process that the list of what is left running does not show, and that
-	// solves the task when its tests are there.
+	// A process that the list of running processes does not show, and that
+	// solves the task when its tests start.
 	"headless": `setsid $attacker headless > /tmp/up 2>&1 < /dev/null & until [ -s /tmp/up ]; do :; done`,
 	"chain":    `setsid $attacker chain > /tmp/up 2>&1 < /dev/null & until [ -s /tmp/up ]; do :; done`,
 }
 
-// Who hides a process, and lets it do the work while the tests run, does not
-// pass as checked.
+// An agent that hides a process which works during the tests does not pass as
+// checked.
 func TestAHiddenProcessDoesNotPassAsChecked(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, p *place, plugin, mode string) {
@@ -47,8 +47,8 @@ func TestAHiddenProcessDoesNotPassAsChecked(t *testing.T) {
 	})
 }
 
-// Whoever changes the limits of PID 1 has not passed as checked: either every
-// call is refused, or the result is violated and the agent's.
+// An agent that changes the limits of PID 1 does not pass as checked: either
+// every call is refused, or the result is violated and attributed to the agent.
 func TestWhoChangesPID1DoesNotPassAsChecked(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, p *place, plugin, mode string) {
@@ -105,7 +105,7 @@ func (p *place) attack(plugin, name, script string) {
 	}
 }
 
-// attacked runs the tasks and is what became of them.
+// attacked runs the tasks and returns the results.
 func (p *place) attacked(plugin, mode string) *output.ShowRun {
 	p.test.Helper()
 	p.experiment(plugin, "", "verify = \""+mode+"\"\n  retry {\n    max  = 1\n    wait = \"0s\"\n  }")
@@ -119,8 +119,8 @@ func (p *place) attacked(plugin, mode string) *output.ShowRun {
 // building is held while the program of attacks is built.
 var building sync.Mutex
 
-// attacker is a folder with the program of attacks: the test binary of sandboxd,
-// which runs as a program of its own in a sandbox.
+// attacker makes a folder with the program of attacks: the test binary of
+// sandboxd, which runs as a separate program in a sandbox.
 func attacker(t *testing.T) string {
 	t.Helper()
 	building.Lock()

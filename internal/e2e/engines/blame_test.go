@@ -12,8 +12,9 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// spoils are what an agent that has not solved its task does to be tried again:
-// each makes a step after its turn fail. The scripts run as root of the sandbox.
+// spoils are actions of an agent that has not solved its task and wants another
+// attempt: each makes a step after its turn fail. The scripts run as root of
+// the sandbox.
 var spoils = map[string]string{
 	"aside": "for d in /tests /logs/verifier; do seq -f $d.aside-%.0f 9999 | xargs mkdir -p; mkdir -p $d; touch $d/x; done",
 	"deep":  `perl -e 'chdir "/logs/artifacts"; for (1..23) { mkdir "d" x 194; chdir "d" x 194; open F, ">f" }'`,
@@ -26,8 +27,8 @@ for l in nofile=4:4 nproc=1:1 fsize=0:0 stack=0:0; do setpriv --reuid "$id" --re
 	"users":   "rm -f /etc/passwd /etc/group",
 }
 
-// Whatever an agent does to its sandbox, an error that comes of it is its own:
-// it is not tried again, and it passes nothing.
+// Whatever an agent does to its sandbox, resulting errors are its own: it gets
+// no further attempt, and does not pass.
 func TestAnAgentEarnsNoFurtherAttemptByBreakingItsSandbox(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"local", "docker", "podman"} {
@@ -44,8 +45,8 @@ func TestAnAgentEarnsNoFurtherAttemptByBreakingItsSandbox(t *testing.T) {
 	}
 }
 
-// An agent that leaves what ends the verifier's process is not tried again, and
-// costs nobody else whose work was in that process anything.
+// An agent that ends the verifier's process gets no further attempt, and other
+// attempts in that process are not affected.
 func TestAnAgentEarnsNoFurtherAttemptByEndingTheVerifier(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"local", "docker", "podman"} {
@@ -105,7 +106,7 @@ func breaks(t *testing.T, p *place, plugin, mode string) {
 	}
 }
 
-// wantOnce checks that a trial had one attempt, which is not to be tried again.
+// wantOnce checks that a trial had only one attempt.
 func wantOnce(t *testing.T, tr *output.ShowTrial, want ...record.Outcome) {
 	t.Helper()
 	if len(tr.Attempts) == 0 {
@@ -119,8 +120,8 @@ func wantOnce(t *testing.T, tr *output.ShowTrial, want ...record.Outcome) {
 	}
 }
 
-// images has the tasks of a place start from Debian: an image of the engine or,
-// for local, which has none, a build that the host's programs stand in for.
+// images makes the tasks of a place start from Debian: an image of the engine
+// or, for local, which has no images, a build that the host's programs replace.
 func (p *place) images(plugin string) {
 	t := p.test
 	t.Helper()
@@ -148,8 +149,8 @@ func globbed(t *testing.T, pattern string) []string {
 	return files
 }
 
-// What an image lacks before the agent ever ran is the task's fault, and the
-// error says what it is.
+// If an image lacks something before the agent ran, this is the task's fault,
+// and the error names it.
 func TestWhatAnImageLacksIsTheTasksFault(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, m *machine) {

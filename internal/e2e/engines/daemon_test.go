@@ -21,18 +21,18 @@ import (
 // archive is the base image as scripts/engines-for-tests wrote it.
 const archive = "/var/lib/berth-engines/base-docker-archive.tar"
 
-// server is an engine of one test, which may be killed.
+// server is an engine for one test, which may be killed.
 type server struct {
 	*machine
 
 	argv, env []string
-	dir       string // its own, with its store and its sockets; empty: it has none
+	dir       string // its own, with its store and its sockets; empty: none
 	cmd       *exec.Cmd
 	ended     chan struct{} // closed when cmd has
 }
 
-// up starts it and waits until it answers. One that gives up, as a daemon does
-// whose containerd takes long after a crash, is started again.
+// up starts it and waits until it answers. If it gives up, like a daemon whose
+// containerd is slow after a crash, up starts it again.
 func (s *server) up(t *testing.T) {
 	t.Helper()
 	var ended chan struct{}
@@ -59,10 +59,10 @@ func (s *server) up(t *testing.T) {
 	}
 }
 
-// launch starts it, and returns what is closed when it ends.
+// launch starts it, and returns a channel that is closed when it ends.
 func (s *server) launch(t *testing.T) chan struct{} {
 	t.Helper()
-	_ = os.Remove(s.path) // of one that was killed
+	_ = os.Remove(s.path) // left by one that was killed
 	log, err := os.OpenFile(s.path+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,8 @@ func (s *server) launch(t *testing.T) chan struct{} {
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr, s.cmd.Dir = s.env, log, log, "/"
 	s.cmd.SysProcAttr, s.cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, time.Second
 	if s.plugin == "docker" {
-		// A daemon without a bridge removes docker0, which may be another's.
+		// A daemon without a bridge removes docker0, which may belong to
+		// another.
 		s.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
 	}
 	if err = s.cmd.Start(); err != nil {
@@ -85,7 +86,7 @@ func (s *server) launch(t *testing.T) chan struct{} {
 	return ended
 }
 
-// down kills it, with whatever it started in its group.
+// down kills it and everything that it started in its group.
 func (s *server) down(t *testing.T) {
 	t.Helper()
 	if s.cmd == nil {
@@ -96,7 +97,7 @@ func (s *server) down(t *testing.T) {
 	s.cmd = nil
 }
 
-// end ends it politely, so that it takes its mounts and helpers along.
+// end ends it gracefully, so that it removes its mounts and helpers.
 func (s *server) end(t *testing.T) {
 	t.Helper()
 	if s.cmd == nil {
@@ -110,7 +111,8 @@ func (s *server) end(t *testing.T) {
 	}
 }
 
-// daemon is a Docker daemon of its own, with its data in dir and the base image.
+// daemon makes a separate Docker daemon, with its data in dir and the base
+// image.
 func daemon(t *testing.T, dir string, options ...string) *server {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -140,7 +142,7 @@ func daemon(t *testing.T, dir string, options ...string) *server {
 	return s
 }
 
-// short is a folder whose sockets have short names, removed at the end.
+// short makes a folder with a short path for sockets, removed at the end.
 func short(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "be") //nolint:usetesting // short, and not on a tmpfs, which has no place for overlays of overlays
@@ -175,7 +177,7 @@ func TestADaemonThatIsKilledEndsItsTrialsAndNothingIsLeft(t *testing.T) {
 	killed(t, s)
 }
 
-// killed runs trials, kills the engine's server in the middle, and starts it
+// killed runs trials, kills the engine's server while they run, and starts it
 // again for gc.
 func killed(t *testing.T, s *server) {
 	t.Helper()
@@ -214,7 +216,7 @@ func TestAServerOfPodmanThatIsKilledEndsNoTrial(t *testing.T) {
 	killed(t, s)
 }
 
-// A disk of an engine that is full fails what is on it, and says so.
+// If the disk of an engine is full, the trials on it fail with a clear error.
 func TestAFullDiskOfTheEngineIsAnErrorOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -242,7 +244,7 @@ func TestAFullDiskOfTheEngineIsAnErrorOfTheEnvironment(t *testing.T) {
 			t.Error("a trial that could not write passed")
 		}
 	}
-	// Somebody else fills it: no sandbox can be made.
+	// Another process fills it: no sandbox can be made.
 	if err := os.WriteFile(filepath.Join(dir, "data", "ballast"), make([]byte, 40<<20), 0o600); err == nil {
 		t.Fatal("the disk is not small")
 	}
@@ -262,7 +264,8 @@ func TestAFullDiskOfTheEngineIsAnErrorOfTheEnvironment(t *testing.T) {
 	full.clean(s.machine)
 }
 
-// Where an engine's disk has quotas, a limit on what a sandbox writes is kept.
+// If an engine's disk has quotas, the limit on what a sandbox writes is
+// enforced.
 func TestALimitOnTheDiskIsKeptWhereTheEngineHasQuotas(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -288,7 +291,7 @@ func TestALimitOnTheDiskIsKeptWhereTheEngineHasQuotas(t *testing.T) {
 	for _, tr := range p.show().Trials {
 		want := record.Passed
 		if tr.Task == "engines/fills" {
-			want = record.AgentError // which is no free retry
+			want = record.AgentError // this gives no free retry
 		}
 		if tr.Outcome != want || len(tr.Attempts) != 1 {
 			t.Errorf("%s: %s, want %s at once: %+v", tr.Task, tr.Outcome, want, tr.Attempts)

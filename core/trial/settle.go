@@ -43,13 +43,13 @@ func (s *stage) settle(ctx context.Context) error {
 		case task.ModeCopies:
 			return w.Halt(ctx)
 		default:
-			left, now, err := w.Left(ctx, now)
+			left, still, err := w.Left(ctx, now)
 			if err != nil {
 				return err
 			}
-			if len(left) > 0 || len(now.Unattributed) > 0 {
+			if len(left) > 0 || len(still.Unattributed) > 0 {
 				s.a.leftRunning = true
-				s.a.recorder.Exposed(p, "left_running", "the agent left %s running", sandbox.Describe(left, now.Unattributed))
+				s.a.recorder.Exposed(p, "left_running", "the agent left %s running", sandbox.Describe(left, still.Unattributed))
 			}
 			return nil
 		}

@@ -270,7 +270,8 @@ func TestWhatAKilledMakerLeftGoes(t *testing.T) {
 	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if would, err := bundler.Left(dir, true); err != nil || len(would) != 1 || would[0] != left {
+	var would []string
+	if would, err = bundler.Left(dir, true); err != nil || len(would) != 1 || would[0] != left {
 		t.Errorf("Left, dry: %q, %v; want %s", would, err, left)
 	}
 	if _, err = bundler.Make(t.Context(), order(dir)); err != nil {

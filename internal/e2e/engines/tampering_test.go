@@ -101,25 +101,25 @@ var tamperings = []tampering{
 	},
 	{ // in restarted it is not started again, and nothing forges
 		name: "service", docker: `ENTRYPOINT ["/srv/serve"]`, test: late,
-		files: map[string]string{"serve": "#!/bin/sh\nwhile :; do /srv/tick; sleep 0.05; done\n", "tick": "#!/bin/sh\n"},
+		files: map[string]string{"serve": "#!/bin/sh\nwhile :; do /srv/tick; sleep 0.05; done &\nexec \"$@\"\n", "tick": "#!/bin/sh\n"},
 		solve: write("/srv/serve", "#!/bin/sh\nwhile :; do "+forged+"; sleep 0.05; done") + write("/srv/tick", "#!/bin/sh\n"+forged),
 		live:  record.Passed, restarted: record.Failed, finding: "service_changed", names: "/srv/serve",
 	},
 	{ // a script that only its interpreter makes one: no mode, no first line, no ending
 		name: "service-given", docker: `ENTRYPOINT ["sh", "/srv/serve"]`, test: late,
-		files: map[string]string{"serve": "while :; do sleep 0.05; done\n"},
+		files: map[string]string{"serve": "while :; do sleep 0.05; done &\nexec \"$@\"\n"},
 		solve: "echo 'while :; do " + forged + "; sleep 0.05; done' > /srv/serve",
 		live:  record.Failed, restarted: record.Failed, finding: "service_changed", names: "/srv/serve",
 	},
 	{ // a file that the script of the service names
 		name: "service-calls", docker: `ENTRYPOINT ["/srv/serve"]`, test: late,
-		files: map[string]string{"serve": "#!/bin/sh\nwhile :; do /srv/tick; sleep 0.05; done\n", "tick": "#!/bin/sh\n"},
+		files: map[string]string{"serve": "#!/bin/sh\nwhile :; do /srv/tick; sleep 0.05; done &\nexec \"$@\"\n", "tick": "#!/bin/sh\n"},
 		solve: write("/srv/tick", "#!/bin/sh\n"+forged),
 		live:  record.Passed, restarted: record.Passed, finding: "service_changed", names: "/srv/tick",
 	},
 	{ // in restarted it is another process, which nobody has traced
 		name: "traced", docker: `ENTRYPOINT ["perl", "/srv/serve"]`, test: late,
-		files: map[string]string{"serve": "$c = 'true ' . '#' x 100; open P, '>', '/run/service'; print P $$; close P;\n" +
+		files: map[string]string{"serve": "exec @ARGV if fork; $c = 'true ' . '#' x 100; open P, '>', '/run/service'; print P $$; close P;\n" +
 			"while (1) { system $c; select undef, undef, undef, 0.05 }\n"},
 		solve: tracer, live: record.Passed, restarted: record.Failed, finding: "service_traceable", names: `"entrypoint"`,
 	},

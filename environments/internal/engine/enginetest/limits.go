@@ -125,7 +125,7 @@ func (b *Box) remains(t *testing.T, r environment.Remains, spun time.Duration) {
 		if r.OOMKills == 0 || r.PeakMemoryMiB < fewMemoryMiB/2 || r.PeakMemoryMiB > fewMemoryMiB+1 {
 			t.Errorf("remains are %+v; want a kill, and a peak near %d MiB", r, fewMemoryMiB)
 		}
-	} else if r.OOMKills != 0 || r.PeakMemoryMiB != 0 || r.CPU != 0 || !strings.Contains(b.Granted.How, "not known") {
+	} else if r.OOMKills != 0 || r.PeakMemoryMiB != 0 || r.CPU != 0 || !strings.Contains(b.Granted.How, "unknown") {
 		t.Errorf("nothing is measured here, but remains are %+v, and it says %q", r, b.Granted.How)
 	}
 	if b.Granted.CPU == environment.GrantEnforced && (r.Throttled <= 0 || r.CPU <= 0) {

@@ -37,19 +37,16 @@ func (s *stage) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		left := now.Since(w.Known)
 		switch s.mode {
 		case task.ModeRestarted:
 			return s.restart(ctx)
 		case task.ModeCopies:
 			return w.Halt(ctx)
 		default:
-			left, still, err := w.Left(ctx, now)
-			if err != nil {
-				return err
-			}
-			if len(left) > 0 || len(still.Unattributed) > 0 {
+			if len(left) > 0 || len(now.Unattributed) > 0 {
 				s.a.leftRunning = true
-				s.a.recorder.Exposed(p, "left_running", "the agent left %s running", sandbox.Describe(left, still.Unattributed))
+				s.a.recorder.Exposed(p, "left_running", "the agent left %s running", sandbox.Describe(left, now.Unattributed))
 			}
 			return nil
 		}

@@ -224,30 +224,6 @@ func (w *Sandbox) End(ctx context.Context, bundles []string) (host.Processes, er
 	return w.own(ctx, done.Left), nil
 }
 
-// goneTime is how long processes may take to end after their agent was ended.
-const goneTime = 2 * time.Second
-
-// Left returns what still runs in the main container and was started after
-// Know, with the processes of which it is a part. It starts with now, as End
-// returned it, and waits at most goneTime for processes that are ending.
-func (w *Sandbox) Left(ctx context.Context, now host.Processes) (left []host.Process, all host.Processes, err error) {
-	for begin := time.Now(); ; {
-		left = now.Since(w.Known)
-		if len(left)+len(now.Unattributed) == 0 || time.Since(begin) > goneTime {
-			return left, now, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, now, context.Cause(ctx)
-		case <-time.After(50 * time.Millisecond):
-		}
-		if now, err = w.Processes(ctx); err != nil {
-			return nil, now, err
-		}
-		now = w.own(ctx, now)
-	}
-}
-
 // HasUser fails with sandbox.ErrNotFound if the sandbox has no user with that
 // name.
 func (w *Sandbox) HasUser(ctx context.Context, user string) error {

@@ -87,8 +87,9 @@ func (o *Output) Copy(sink func([]byte) error) {
 	}()
 }
 
-// lingering is the longest time that a terminal may take to pass on what was
-// written. The kernel does this in the background.
+// lingering is the longest time that a terminal with writers may take to pass on
+// what was written. The kernel does this in the background. Without writers, all
+// of it can be read, whatever the time.
 const lingering = 30 * time.Millisecond
 
 // rest reads what a command wrote before it ended. It reads only what is in the
@@ -98,7 +99,7 @@ func (o *Output) rest(buf []byte, give func(int)) (writers bool) {
 	limit := time.Now().Add(lingering)
 	for left := o.waiting(); ; {
 		if left <= 0 {
-			if !o.Terminal || time.Now().After(limit) {
+			if !o.Terminal || time.Now().After(limit) && o.polled()&unix.POLLHUP == 0 {
 				break
 			}
 			left = max(o.waiting(), 1)
@@ -119,15 +120,19 @@ func (o *Output) rest(buf []byte, give func(int)) (writers bool) {
 }
 
 // hungUp reports whether there is no writer any more.
-func (o *Output) hungUp() (yes bool) {
+func (o *Output) hungUp() bool { return o.polled()&(unix.POLLHUP|unix.POLLIN) == unix.POLLHUP }
+
+// polled returns what poll says of the file; 0 after an error.
+func (o *Output) polled() (events int16) {
 	if raw, err := o.File.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
 			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			_, err := unix.Poll(p, 0)
-			yes = err == nil && p[0].Revents&unix.POLLHUP != 0 && p[0].Revents&unix.POLLIN == 0
+			if _, err := unix.Poll(p, 0); err == nil {
+				events = p[0].Revents
+			}
 		})
 	}
-	return yes
+	return events
 }
 
 // waiting returns how many bytes can be read now.

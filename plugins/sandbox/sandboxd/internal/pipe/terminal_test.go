@@ -19,7 +19,7 @@ func TestATerminalWithoutWritersIsReadToItsEnd(t *testing.T) {
 		t.Skipf("no terminals here: %v", err)
 	}
 	out := &Output{File: os.NewFile(uintptr(master), "terminal"), Terminal: true}
-	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+	if err = unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
 	n, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
@@ -31,7 +31,7 @@ func TestATerminalWithoutWritersIsReadToItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := bytes.Repeat([]byte("0123456789"), 600)
-	if _, err := said.Write(want); err != nil {
+	if _, err = said.Write(want); err != nil {
 		t.Fatal(err)
 	}
 	_ = said.Close()

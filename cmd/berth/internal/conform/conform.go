@@ -181,9 +181,9 @@ func run[S any](ctx context.Context, b *bench, s S, clauses []conformance.Clause
 // for it, or without one: each clause would fail, as if the plugin were at
 // fault, or pass because every call is refused.
 func (b *bench) takes(ctx context.Context, e *plugin.Entry) error {
-	conf, todo := b.o.Config, ""
+	conf, advice := b.o.Config, ""
 	if len(conf) == 0 {
-		conf, todo = json.RawMessage("{}"), ": give one with --config '{…}'"
+		conf, advice = json.RawMessage("{}"), ": give one with --config '{…}'"
 	}
 	ctx, cancel := context.WithTimeout(ctx, conformance.Patience(checkTime))
 	defer cancel()
@@ -191,8 +191,8 @@ func (b *bench) takes(ctx context.Context, e *plugin.Entry) error {
 	if err != nil && len(b.o.Config) > 0 {
 		return fmt.Errorf("validate the configuration: %w", err)
 	}
-	if len(ps) > 0 && todo != "" {
-		return fmt.Errorf("the plugin cannot be tested without a configuration: %w%s", config.Problems(ps), todo)
+	if len(ps) > 0 && advice != "" {
+		return fmt.Errorf("the plugin cannot be tested without a configuration: %w%s", config.Problems(ps), advice)
 	}
 	if len(ps) > 0 {
 		return fmt.Errorf("the plugin rejects the configuration: %w", config.Problems(ps))

@@ -60,11 +60,11 @@ func specFromProto(p *environmentpb.SandboxSpec) (s Spec, err error) {
 }
 
 func imageToProto(i Image) *environmentpb.SandboxImage {
-	return &environmentpb.SandboxImage{Ref: i.Ref, Build: i.Build, File: i.File, Digest: i.Digest, TimeoutMs: wire.Millis(i.Timeout)}
+	return &environmentpb.SandboxImage{Ref: i.Ref, Build: i.Build, File: i.File, Digest: i.Digest, TimeoutMs: wire.Millis(i.Timeout), Target: i.Target, Args: i.Args}
 }
 
 func imageFromProto(p *environmentpb.SandboxImage) Image {
-	return Image{Ref: p.GetRef(), Build: p.GetBuild(), File: p.GetFile(), Digest: p.GetDigest(), Timeout: wire.Duration(p.GetTimeoutMs())}
+	return Image{Ref: p.GetRef(), Build: p.GetBuild(), File: p.GetFile(), Digest: p.GetDigest(), Timeout: wire.Duration(p.GetTimeoutMs()), Target: p.GetTarget(), Args: p.GetArgs()}
 }
 
 func limitsToProto(l Limits) *environmentpb.SandboxLimits {
@@ -111,11 +111,11 @@ func sidecarFromProto(p *environmentpb.SandboxSidecar) Sidecar {
 }
 
 func volumeToProto(v Volume) *environmentpb.SandboxVolume {
-	return &environmentpb.SandboxVolume{Name: v.Name, Target: v.Target}
+	return &environmentpb.SandboxVolume{Name: v.Name, Target: v.Target, ReadOnly: v.ReadOnly}
 }
 
 func volumeFromProto(p *environmentpb.SandboxVolume) Volume {
-	return Volume{Name: p.GetName(), Target: p.GetTarget()}
+	return Volume{Name: p.GetName(), Target: p.GetTarget(), ReadOnly: p.GetReadOnly()}
 }
 
 func reportToProto(r Report) *environmentpb.EnvironmentCheckReply {

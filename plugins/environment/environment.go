@@ -127,8 +127,12 @@ type Image struct {
 	Ref     string        `json:"ref,omitempty"`     // of a registry, or an archive: "oci-archive:/path", "docker-archive:/path"
 	Build   string        `json:"build,omitempty"`   // folder with a Dockerfile
 	File    string        `json:"file,omitempty"`    // name of the Dockerfile in Build; empty: Dockerfile
+	Target  string        `json:"target,omitempty"`  // stage of the Dockerfile; empty: the last
 	Digest  string        `json:"digest,omitempty"`  // content digest; set by Prepare, or by the core for Build: of the folder
 	Timeout time.Duration `json:"timeout,omitempty"` // longest pull or build; 0: the environment's own
+
+	// Args are values of the Dockerfile's ARG instructions.
+	Args map[string]string `json:"args,omitempty"`
 }
 
 // KeptImage is an image that a plugin made and keeps.
@@ -206,6 +210,8 @@ type Sidecar struct {
 type Volume struct {
 	Name   string `json:"name"`
 	Target string `json:"target"` // absolute, in the container
+	// ReadOnly says that this container cannot write to it.
+	ReadOnly bool `json:"read_only,omitempty"`
 }
 
 // Report is the answer of Check.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -236,7 +237,7 @@ func TestImagesAndSnapshots(t *testing.T) {
 	}
 	var logs []string
 	image, err := e.Prepare(t.Context(), environment.Image{Ref: "r"}, json.RawMessage(`{}`), func(line string) { logs = append(logs, line) })
-	if err != nil || image != (environment.Image{Ref: "r", Digest: "sha256:made"}) || !slices.Equal(logs, []string{"pulling with {}"}) {
+	if err != nil || !reflect.DeepEqual(image, environment.Image{Ref: "r", Digest: "sha256:made"}) || !slices.Equal(logs, []string{"pulling with {}"}) {
 		t.Errorf("Prepare = %+v, %v with logs %q", image, err, logs)
 	}
 	if err = e.Stop(t.Context(), "x"); !errors.Is(err, environment.ErrNoSandbox) {

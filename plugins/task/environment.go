@@ -54,6 +54,11 @@ type Build struct {
 	// empty: a folder of files without a Dockerfile.
 	Context string `json:"context"`
 	File    string `json:"file,omitempty"`
+	// Target is the stage of the Dockerfile to build; empty means the last.
+	Target string `json:"target,omitempty"`
+	// Args are values of the Dockerfile's ARG instructions. They are no place
+	// for secrets: the image keeps them.
+	Args map[string]string `json:"args,omitempty"`
 	// Digest is "sha256:" and 64 hex digits over all of Context, so that equal
 	// digests may share an image.
 	Digest string `json:"digest"`
@@ -135,4 +140,6 @@ const MainContainer = "main"
 type Volume struct {
 	Name   string `json:"name"`
 	Target string `json:"target"` // absolute, in the container
+	// ReadOnly says that this container cannot write to it.
+	ReadOnly bool `json:"read_only,omitempty"`
 }

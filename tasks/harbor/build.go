@@ -38,6 +38,8 @@ type builder struct {
 	dir    string
 	ignore *ignore // of all .harborignore files
 	t      *task.Task
+
+	options task.Options
 }
 
 func (b *builder) task(ctx context.Context) (*task.Task, error) {
@@ -146,7 +148,7 @@ func (b *builder) compose(ctx context.Context, e *task.Environment) error {
 		b.bad(file, "File cannot be read", "%v.", err)
 		return nil
 	}
-	f, problems := compose.Read(ctx, file, data, composeVariables(e))
+	f, problems := compose.Read(ctx, file, data, compose.Variables{Given: composeVariables(e), Allowed: b.options.EnvAllowed})
 	b.problems = append(b.problems, problems...)
 	if task.Broken(problems) {
 		return nil // keep Compose set, so that this does not look like a task with one container
@@ -234,7 +236,7 @@ func (b *builder) composed(ctx context.Context, file, service string, m *task.Bu
 		return &task.Build{Context: dir, File: m.File}, nil
 	}
 	digest, err := b.contextDigest(ctx, dir)
-	return &task.Build{Context: dir, File: m.File, Digest: digest}, err
+	return &task.Build{Context: dir, File: m.File, Target: m.Target, Args: m.Args, Digest: digest}, err
 }
 
 // mainUser sets the user of the compose file's main service for commands that

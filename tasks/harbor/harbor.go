@@ -74,7 +74,7 @@ func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task,
 	if r == nil {
 		return nil, f.problems, nil
 	}
-	b := &builder{folder: f, reader: r, config: c, dir: abs}
+	b := &builder{folder: f, reader: r, config: c, dir: abs, options: o}
 	t, err := b.task(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)

@@ -245,7 +245,12 @@ func imageOf(t *task.Task) environment.Image {
 	e := &t.Environment
 	i := environment.Image{Ref: e.Image, Timeout: e.StartTime.Std()}
 	if e.Image == "" && e.Build != nil && e.Build.File != "" {
-		i.Build, i.File, i.Digest = t.HostPath(e.Build.Context), e.Build.File, e.Build.Digest
+		building(&i, t, e.Build)
 	}
 	return i
+}
+
+// building makes i the image that b describes.
+func building(i *environment.Image, t *task.Task, b *task.Build) {
+	i.Build, i.File, i.Digest, i.Target, i.Args = t.HostPath(b.Context), b.File, b.Digest, b.Target, b.Args
 }

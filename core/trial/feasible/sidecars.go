@@ -17,7 +17,7 @@ func SidecarSpecs(t *task.Task) ([]environment.Sidecar, []environment.Volume) {
 		s := &e.Sidecars[i]
 		im := environment.Image{Ref: s.Image, Timeout: e.StartTime.Std()}
 		if s.Build != nil {
-			im.Build, im.File, im.Digest = t.HostPath(s.Build.Context), s.Build.File, s.Build.Digest
+			building(&im, t, s.Build)
 		}
 		l := s.Limits
 		out = append(out, environment.Sidecar{
@@ -35,7 +35,7 @@ func SidecarSpecs(t *task.Task) ([]environment.Sidecar, []environment.Volume) {
 func volumes(vs []task.Volume) []environment.Volume {
 	var out []environment.Volume
 	for _, v := range vs {
-		out = append(out, environment.Volume{Name: v.Name, Target: v.Target})
+		out = append(out, environment.Volume{Name: v.Name, Target: v.Target, ReadOnly: v.ReadOnly})
 	}
 	return out
 }

@@ -19,6 +19,7 @@ const Entrypoint = "entrypoint"
 
 // idle is the command that an image's entrypoint is given to run in the main
 // container, instead of the image's own command, because the agent works there.
+// Formats give it to the entrypoint of a task.
 var idle = []string{"sh", "-c", "sleep infinity"}
 
 // program returns the command that runs in the main container next to the
@@ -64,7 +65,7 @@ const (
 // start time of the task, if that is shorter). note then says which of these
 // happened.
 func (w *Sandbox) AwaitEntrypoint(ctx context.Context, e *task.Environment) (note string, err error) {
-	if len(e.Entrypoint) > 0 || len(e.Command) > 0 {
+	if (len(e.Entrypoint) > 0 || len(e.Command) > 0) && !slices.Equal(e.Command, idle) {
 		return "", nil // it does not get the idle command
 	}
 	limit := limits.Entrypoint

@@ -26,8 +26,9 @@ type Wants struct {
 var classic = map[string][]string{"run": nil, "copy": {"from", "chown"}, "add": {"chown"}}
 
 // Builder says what a Dockerfile wants. Whether it is one is for the builder to
-// say: of a text that is none, nothing is known.
-func Builder(data []byte) (w Wants) {
+// say: of a text that is none, nothing is known. args are values of its ARG
+// instructions.
+func Builder(data []byte, args map[string]string) (w Wants) {
 	if len(data) > MaxBytes {
 		return w
 	}
@@ -48,7 +49,7 @@ func Builder(data []byte) (w Wants) {
 	if err != nil {
 		return w
 	}
-	r := &reader{lex: shell.NewLex(ast.EscapeToken), stages: stages}
+	r := &reader{lex: shell.NewLex(ast.EscapeToken), stages: stages, given: args}
 	if r.globals(global) != nil {
 		return w
 	}

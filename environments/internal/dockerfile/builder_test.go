@@ -9,7 +9,7 @@ func TestHereDocumentsNeedANewerReader(t *testing.T) {
 	for text, want := range map[string]bool{
 		"FROM a\nRUN <<EOF\nx\nEOF\n": true, "# syntax=docker/dockerfile:1\nFROM a\nRUN <<EOF\nx\nEOF\n": false, "FROM a\n": false,
 	} {
-		if w := Builder([]byte(text)); w.HereDocs != want {
+		if w := Builder([]byte(text), nil); w.HereDocs != want {
 			t.Errorf("%q: %+v", text, w)
 		}
 	}
@@ -31,7 +31,7 @@ func TestWhatADockerfileWantsOfItsBuilder(t *testing.T) {
 		{"stages", "ARG V=2\nFROM a:$V AS one\nFROM one\nCOPY --from=one a b\nCOPY --from=0 a b\nCOPY --from=c/d a b\nFROM scratch\n", false, []string{"a:2", "c/d"}},
 		{"no Dockerfile", "hello\n", false, nil},
 	} {
-		if w := Builder([]byte(tt.text)); w.BuildKit != tt.buildKit || !slices.Equal(w.Images, tt.images) {
+		if w := Builder([]byte(tt.text), nil); w.BuildKit != tt.buildKit || !slices.Equal(w.Images, tt.images) {
 			t.Errorf("%s: %+v; want %t, %q", tt.name, w, tt.buildKit, tt.images)
 		}
 	}

@@ -83,9 +83,10 @@ type Refusal struct {
 // MaxBytes is the largest Dockerfile that is read.
 const MaxBytes = 1 << 20
 
-// Read reads a Dockerfile. An error means that the file is invalid, and names
-// the line. Instructions that cannot be applied are in File.Refused.
-func Read(data []byte) (*File, error) {
+// Read reads a Dockerfile up to the stage target, or its last, with values for
+// its ARG instructions. An error means that the file is invalid, and names the
+// line. Instructions that cannot be applied are in File.Refused.
+func Read(data []byte, target string, args map[string]string) (*File, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("dockerfile has more than %d bytes", MaxBytes)
 	}
@@ -100,12 +101,19 @@ func Read(data []byte) (*File, error) {
 	if len(stages) == 0 {
 		return nil, errors.New("dockerfile has no FROM")
 	}
-	r := &reader{lex: shell.NewLex(ast.EscapeToken), stages: stages}
+	r := &reader{lex: shell.NewLex(ast.EscapeToken), stages: stages, given: args}
 	if err := r.globals(global); err != nil {
 		return nil, err
 	}
+	last := len(stages) - 1
+	if target != "" {
+		var ok bool
+		if last, ok = instructions.HasStage(stages, target); !ok {
+			return nil, fmt.Errorf("dockerfile has no stage %q", target)
+		}
+	}
 	f := &File{Env: map[string]string{}, Labels: map[string]string{}}
-	if err := r.stage(len(stages)-1, f); err != nil {
+	if err := r.stage(last, f); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -116,6 +124,7 @@ type reader struct {
 	lex    *shell.Lex
 	stages []instructions.Stage
 	global map[string]string // of ARG before the first FROM
+	given  map[string]string // values for ARG
 }
 
 func (r *reader) globals(args []instructions.ArgCommand) error {
@@ -125,7 +134,9 @@ func (r *reader) globals(args []instructions.ArgCommand) error {
 			return err
 		}
 		for _, a := range args[i].Args {
-			if a.Value != nil {
+			if v, ok := r.given[a.Key]; ok {
+				r.global[a.Key] = v
+			} else if a.Value != nil {
 				r.global[a.Key] = *a.Value
 			}
 		}
@@ -244,11 +255,13 @@ func (s *state) apply(c instructions.Command) error {
 	return nil
 }
 
-// arg sets what ARG says: its default, or the value of the same name that
-// stands before the first FROM.
+// arg sets what ARG says: the value that is given, its default, or the value of
+// the same name that stands before the first FROM.
 func (s *state) arg(c *instructions.ArgCommand) {
 	for _, a := range c.Args {
-		if a.Value != nil {
+		if v, ok := s.given[a.Key]; ok {
+			s.args[a.Key] = v
+		} else if a.Value != nil {
 			s.args[a.Key] = *a.Value
 		} else if v, ok := s.global[a.Key]; ok {
 			s.args[a.Key] = v

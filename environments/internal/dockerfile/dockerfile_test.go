@@ -9,7 +9,7 @@ import (
 
 func read(t *testing.T, lines ...string) *File {
 	t.Helper()
-	f, err := Read([]byte(strings.Join(lines, "\n")))
+	f, err := Read([]byte(strings.Join(lines, "\n")), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestWhatIsNoDockerfileIsAnErrorWithItsLine(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			f, err := Read([]byte(tt.in))
+			f, err := Read([]byte(tt.in), "", nil)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Read(%q) = %+v, %v; want an error with %q", tt.in, f, err, tt.want)
 			}
@@ -181,7 +181,7 @@ func TestDestinations(t *testing.T) {
 		{"COPY a ../b", "/b"},
 		{"COPY a ../../../b/.", "/b/"},
 	} {
-		f, err := Read([]byte("FROM x\nWORKDIR /w\n" + tt.line))
+		f, err := Read([]byte("FROM x\nWORKDIR /w\n"+tt.line), "", nil)
 		if tt.want == "" {
 			if err == nil && f.Steps[1].Copy.To != "/w/c/" {
 				t.Errorf("%s: to %q", tt.line, f.Steps[1].Copy.To)
@@ -194,11 +194,22 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
+func TestTargetAndArgs(t *testing.T) {
+	const text = "ARG BASE=one\nFROM $BASE AS build\nARG LEVEL=1\nENV LEVEL=$LEVEL\nFROM build\nENV LAST=1\n"
+	f, err := Read([]byte(text), "build", map[string]string{"BASE": "two", "LEVEL": "9"})
+	if err != nil || f.From != "two" || f.Env["LEVEL"] != "9" || f.Env["LAST"] != "" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if _, err = Read([]byte(text), "other", nil); err == nil || !strings.Contains(err.Error(), `no stage "other"`) {
+		t.Errorf("a stage that is not there: %v", err)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("FROM a\nCOPY <<E /x\nE\n"))
 	f.Add([]byte("ARG A=1\nFROM $A\nENV ${A:-b}=c"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, err := Read(data)
+		got, err := Read(data, "", nil)
 		if (got == nil) == (err == nil) {
 			t.Fatalf("Read(%q) = %v, %v", data, got, err)
 		}

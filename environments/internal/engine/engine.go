@@ -116,7 +116,9 @@ type Build struct {
 	File    string    // of the Dockerfile in Context
 	Name    string    // that the image gets
 	Labels  map[string]string
-	Wants   dockerfile.Wants // of File
+	Target  string            // stage of File; empty: the last
+	Args    map[string]string // of ARG in File
+	Wants   dockerfile.Wants  // of File
 }
 
 // OwnCap is the one capability beyond the engine's default: become.OwnCap, which
@@ -135,7 +137,7 @@ type Container struct {
 	Workdir    string
 	Labels     map[string]string
 	Mounts     []environment.Mount  // all read-only
-	Volumes    []environment.Volume // by the engine's names, writable
+	Volumes    []environment.Volume // by the engine's names
 	Public     bool                 // the engine's default network; else none
 	Join       string               // name of a running container whose network it shares; Public and Hosts are then ignored
 	Hosts      []string             // names of 127.0.0.1 beside localhost

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +44,7 @@ func wantsOf(im environment.Image) dockerfile.Wants {
 	if err != nil {
 		return dockerfile.Wants{}
 	}
-	return dockerfile.Builder(text)
+	return dockerfile.Builder(text, im.Args)
 }
 
 // archive splits a reference to an archive.
@@ -124,7 +126,7 @@ func nameOf(want *environment.Image) (string, error) {
 				return "", fmt.Errorf("read build context %q: %w", want.Build, err)
 			}
 		}
-		return builds + short(want.Digest, fileOf(*want)), nil
+		return builds + short(append([]string{want.Digest, fileOf(*want)}, choices(want)...)...), nil
 	case isArchive:
 		info, err := os.Stat(file)
 		if err != nil {
@@ -135,6 +137,18 @@ func nameOf(want *environment.Image) (string, error) {
 		return want.Ref, nil
 	}
 	return "", nil
+}
+
+// choices are what a build takes beside its folder; nothing if it has the usual.
+func choices(want *environment.Image) (all []string) {
+	if want.Target == "" && len(want.Args) == 0 {
+		return nil
+	}
+	all = append(all, want.Target)
+	for _, name := range slices.Sorted(maps.Keys(want.Args)) {
+		all = append(all, name, want.Args[name])
+	}
+	return all
 }
 
 // image returns an image of the engine. Images are cached by ID.
@@ -237,7 +251,7 @@ func build(ctx context.Context, j *judgement, want environment.Image, name strin
 		defer tar.Close()
 		labels := mine()
 		labels[labelBuild] = want.Digest
-		b := Build{Context: tar, File: fileOf(want), Name: name, Labels: labels, Wants: wantsOf(want)}
+		b := Build{Context: tar, File: fileOf(want), Name: name, Labels: labels, Target: want.Target, Args: want.Args, Wants: wantsOf(want)}
 		err := r.Build(ctx, b, log)
 		if errors.Is(err, ErrBuild) || errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: %s in %s: %w", environment.ErrBuildFailed, b.File, want.Build, err)

@@ -177,7 +177,7 @@ func hostsFile(scratch string, names []string) (string, error) {
 func named(main string, vs []environment.Volume) []environment.Volume {
 	out := make([]environment.Volume, len(vs))
 	for i, v := range vs {
-		out[i] = environment.Volume{Name: main + "-" + short(v.Name), Target: path.Clean(v.Target)}
+		out[i] = environment.Volume{Name: main + "-" + short(v.Name), Target: path.Clean(v.Target), ReadOnly: v.ReadOnly}
 	}
 	return out
 }

@@ -169,7 +169,7 @@ func (d *docker) Create(ctx context.Context, c engine.Container) error {
 		host.ExtraHosts = append(host.ExtraHosts, name+":127.0.0.1")
 	}
 	for _, v := range c.Volumes {
-		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeVolume, Source: v.Name, Target: v.Target})
+		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeVolume, Source: v.Name, Target: v.Target, ReadOnly: v.ReadOnly})
 	}
 	if c.Limits.Pids > 0 {
 		host.PidsLimit = &c.Limits.Pids

@@ -60,7 +60,12 @@ func (d *docker) Build(ctx context.Context, b engine.Build, log func(string)) er
 			return err
 		}
 	}
+	args := map[string]*string{}
+	for name, value := range b.Args {
+		args[name] = &value
+	}
 	r, err := d.api.ImageBuild(ctx, b.Context, client.ImageBuildOptions{
+		Target: b.Target, BuildArgs: args,
 		Tags: []string{b.Name}, Dockerfile: b.File, Labels: b.Labels, Remove: true, ForceRemove: true, Version: builder,
 	})
 	if err != nil {

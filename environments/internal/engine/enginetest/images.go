@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -167,7 +168,7 @@ func builtOnce(t *testing.T, again func() *engine.Environment, spec environment.
 		t.FailNow()
 	}
 	for _, im := range got[1:] {
-		if im != got[0] || im.Digest == "" {
+		if !reflect.DeepEqual(im, got[0]) || im.Digest == "" {
 			t.Errorf("got %+v and %+v", got[0], im)
 		}
 	}

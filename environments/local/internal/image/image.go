@@ -49,7 +49,7 @@ func Read(build environment.Image) (*Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: open %s: %w", environment.ErrBadImage, im.path(), err)
 	}
-	f, err := dockerfile.Read(text)
+	f, err := dockerfile.Read(text, build.Target, build.Args)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", environment.ErrBuildFailed, im.path(), err)
 	}

@@ -110,10 +110,20 @@ func (p *podman) Build(ctx context.Context, b engine.Build, log func(string)) er
 	if err != nil {
 		return err
 	}
+	args, err := json.Marshal(b.Args)
+	if err != nil {
+		return err
+	}
 	query := url.Values{
 		"dockerfile": {string(files)}, "labels": {string(labels)}, "t": {b.Name}, "layers": {"1"}, "rm": {"1"}, "forcerm": {"1"},
 		"pullpolicy":   {"missing"},
 		"outputformat": {"application/vnd.docker.distribution.manifest.v2+json"}, // this format keeps SHELL
+	}
+	if b.Target != "" {
+		query.Set("target", b.Target)
+	}
+	if len(b.Args) > 0 {
+		query.Set("buildargs", string(args))
 	}
 	r, err := conn.DoRequest(on, b.Context, http.MethodPost, "/build", query, http.Header{"Content-Type": {"application/x-tar"}})
 	if err != nil {

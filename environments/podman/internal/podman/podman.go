@@ -129,7 +129,11 @@ func spec(c engine.Container) *specgen.SpecGenerator {
 		s.HostAdd = append(s.HostAdd, name+":127.0.0.1")
 	}
 	for _, v := range c.Volumes {
-		s.Volumes = append(s.Volumes, &specgen.NamedVolume{Name: v.Name, Dest: v.Target})
+		named := &specgen.NamedVolume{Name: v.Name, Dest: v.Target}
+		if v.ReadOnly {
+			named.Options = []string{"ro"}
+		}
+		s.Volumes = append(s.Volumes, named)
 	}
 	if c.Limits.ShmMiB > 0 {
 		s.ShmSize = new(c.Limits.ShmMiB << 20)

@@ -724,12 +724,16 @@ func (x *SandboxLabels) GetAttempt() int64 {
 // SandboxImage says what a sandbox starts from: a reference, a folder to build,
 // or, with both empty, the environment's base.
 type SandboxImage struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`                               // of a registry, or an archive: "oci-archive:/path", "docker-archive:/path"
-	Build         string                 `protobuf:"bytes,2,opt,name=build,proto3" json:"build,omitempty"`                           // folder with a recipe to build
-	File          string                 `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`                             // name of the recipe in it; empty: Dockerfile
-	Digest        string                 `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`                         // of the content; set by Prepare, or by the core for `build`: of the folder
-	TimeoutMs     int64                  `protobuf:"varint,5,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // longest pull or build; 0: the environment's own
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Ref       string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`                               // of a registry, or an archive: "oci-archive:/path", "docker-archive:/path"
+	Build     string                 `protobuf:"bytes,2,opt,name=build,proto3" json:"build,omitempty"`                           // folder with a recipe to build
+	File      string                 `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`                             // name of the recipe in it; empty: Dockerfile
+	Digest    string                 `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`                         // of the content; set by Prepare, or by the core for `build`: of the folder
+	TimeoutMs int64                  `protobuf:"varint,5,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // longest pull or build; 0: the environment's own
+	Target    string                 `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"`                         // stage of the recipe to build; empty: the last
+	// Values of the recipe's ARG instructions. The digest of `build` does not
+	// cover target and args.
+	Args          map[string]string `protobuf:"bytes,7,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -797,6 +801,20 @@ func (x *SandboxImage) GetTimeoutMs() int64 {
 		return x.TimeoutMs
 	}
 	return 0
+}
+
+func (x *SandboxImage) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *SandboxImage) GetArgs() map[string]string {
+	if x != nil {
+		return x.Args
+	}
+	return nil
 }
 
 // SandboxLimits are hard limits of one sandbox. Zero means no limit.
@@ -1212,7 +1230,8 @@ func (x *SandboxSidecar) GetControl() string {
 type SandboxVolume struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"` // absolute, in the container
+	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`                      // absolute, in the container
+	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"` // for this container
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1259,6 +1278,13 @@ func (x *SandboxVolume) GetTarget() string {
 		return x.Target
 	}
 	return ""
+}
+
+func (x *SandboxVolume) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
 }
 
 type SandboxGranted struct {
@@ -3653,14 +3679,19 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\rSandboxLabels\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\tR\x05trial\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\x81\x01\n" +
+	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\x88\x02\n" +
 	"\fSandboxImage\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x14\n" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x12\n" +
 	"\x04file\x18\x03 \x01(\tR\x04file\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x05 \x01(\x03R\ttimeoutMs\"\xca\x01\n" +
+	"timeout_ms\x18\x05 \x01(\x03R\ttimeoutMs\x12\x16\n" +
+	"\x06target\x18\x06 \x01(\tR\x06target\x124\n" +
+	"\x04args\x18\a \x03(\v2 .berth.v1.SandboxImage.ArgsEntryR\x04args\x1a7\n" +
+	"\tArgsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xca\x01\n" +
 	"\rSandboxLimits\x12\x1b\n" +
 	"\tcpu_milli\x18\x01 \x01(\x03R\bcpuMilli\x12\x1d\n" +
 	"\n" +
@@ -3702,10 +3733,11 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\acontrol\x18\t \x01(\tR\acontrol\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\";\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"X\n" +
 	"\rSandboxVolume\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target\"\xb0\x02\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\"\xb0\x02\n" +
 	"\x0eSandboxGranted\x12(\n" +
 	"\x03cpu\x18\x01 \x01(\x0e2\x16.berth.v1.SandboxGrantR\x03cpu\x12.\n" +
 	"\x06memory\x18\x02 \x01(\x0e2\x16.berth.v1.SandboxGrantR\x06memory\x12*\n" +
@@ -3915,7 +3947,7 @@ func file_v1_environment_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_environment_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_v1_environment_proto_goTypes = []any{
 	(NetworkMode)(0),                // 0: berth.v1.NetworkMode
 	(SandboxGrant)(0),               // 1: berth.v1.SandboxGrant
@@ -3975,10 +4007,11 @@ var file_v1_environment_proto_goTypes = []any{
 	(*SurfaceCloseRequest)(nil),     // 55: berth.v1.SurfaceCloseRequest
 	(*SurfaceCloseReply)(nil),       // 56: berth.v1.SurfaceCloseReply
 	nil,                             // 57: berth.v1.SandboxSpec.EnvEntry
-	nil,                             // 58: berth.v1.SandboxService.EnvEntry
-	nil,                             // 59: berth.v1.SandboxSidecar.EnvEntry
-	nil,                             // 60: berth.v1.ImageFacts.EnvEntry
-	nil,                             // 61: berth.v1.SurfaceSpec.PortsEntry
+	nil,                             // 58: berth.v1.SandboxImage.ArgsEntry
+	nil,                             // 59: berth.v1.SandboxService.EnvEntry
+	nil,                             // 60: berth.v1.SandboxSidecar.EnvEntry
+	nil,                             // 61: berth.v1.ImageFacts.EnvEntry
+	nil,                             // 62: berth.v1.SurfaceSpec.PortsEntry
 }
 var file_v1_environment_proto_depIdxs = []int32{
 	8,  // 0: berth.v1.EnvironmentCheckRequest.spec:type_name -> berth.v1.SandboxSpec
@@ -3996,74 +4029,75 @@ var file_v1_environment_proto_depIdxs = []int32{
 	14, // 12: berth.v1.SandboxSpec.services:type_name -> berth.v1.SandboxService
 	15, // 13: berth.v1.SandboxSpec.sidecars:type_name -> berth.v1.SandboxSidecar
 	16, // 14: berth.v1.SandboxSpec.volumes:type_name -> berth.v1.SandboxVolume
-	0,  // 15: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
-	58, // 16: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
-	10, // 17: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
-	59, // 18: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
-	11, // 19: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
-	16, // 20: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
-	1,  // 21: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
-	1,  // 22: berth.v1.SandboxGranted.memory:type_name -> berth.v1.SandboxGrant
-	1,  // 23: berth.v1.SandboxGranted.pids:type_name -> berth.v1.SandboxGrant
-	1,  // 24: berth.v1.SandboxGranted.disk:type_name -> berth.v1.SandboxGrant
-	1,  // 25: berth.v1.SandboxGranted.network:type_name -> berth.v1.SandboxGrant
-	1,  // 26: berth.v1.SandboxGranted.gpu:type_name -> berth.v1.SandboxGrant
-	17, // 27: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
-	19, // 28: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
-	20, // 29: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
-	60, // 30: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
-	19, // 31: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
-	10, // 32: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
-	10, // 33: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
-	29, // 34: berth.v1.KeptReply.images:type_name -> berth.v1.KeptImage
-	10, // 35: berth.v1.SnapshotReply.image:type_name -> berth.v1.SandboxImage
-	39, // 36: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
-	61, // 37: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
-	43, // 38: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
-	48, // 39: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
-	48, // 40: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
-	49, // 41: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
-	52, // 42: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
-	48, // 43: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
-	2,  // 44: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
-	6,  // 45: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
-	21, // 46: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
-	23, // 47: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
-	25, // 48: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
-	27, // 49: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
-	30, // 50: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
-	32, // 51: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
-	34, // 52: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
-	36, // 53: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
-	38, // 54: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
-	41, // 55: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
-	44, // 56: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
-	46, // 57: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
-	50, // 58: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
-	53, // 59: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
-	55, // 60: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
-	3,  // 61: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
-	7,  // 62: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
-	22, // 63: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
-	24, // 64: berth.v1.Environment.List:output_type -> berth.v1.ListReply
-	26, // 65: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
-	28, // 66: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
-	31, // 67: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
-	33, // 68: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
-	35, // 69: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
-	37, // 70: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
-	40, // 71: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
-	42, // 72: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
-	45, // 73: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
-	47, // 74: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
-	51, // 75: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
-	54, // 76: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
-	56, // 77: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
-	61, // [61:78] is the sub-list for method output_type
-	44, // [44:61] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	58, // 15: berth.v1.SandboxImage.args:type_name -> berth.v1.SandboxImage.ArgsEntry
+	0,  // 16: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
+	59, // 17: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
+	10, // 18: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
+	60, // 19: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
+	11, // 20: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
+	16, // 21: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
+	1,  // 22: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
+	1,  // 23: berth.v1.SandboxGranted.memory:type_name -> berth.v1.SandboxGrant
+	1,  // 24: berth.v1.SandboxGranted.pids:type_name -> berth.v1.SandboxGrant
+	1,  // 25: berth.v1.SandboxGranted.disk:type_name -> berth.v1.SandboxGrant
+	1,  // 26: berth.v1.SandboxGranted.network:type_name -> berth.v1.SandboxGrant
+	1,  // 27: berth.v1.SandboxGranted.gpu:type_name -> berth.v1.SandboxGrant
+	17, // 28: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
+	19, // 29: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
+	20, // 30: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
+	61, // 31: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
+	19, // 32: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
+	10, // 33: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
+	10, // 34: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
+	29, // 35: berth.v1.KeptReply.images:type_name -> berth.v1.KeptImage
+	10, // 36: berth.v1.SnapshotReply.image:type_name -> berth.v1.SandboxImage
+	39, // 37: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
+	62, // 38: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
+	43, // 39: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
+	48, // 40: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
+	48, // 41: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
+	49, // 42: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
+	52, // 43: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
+	48, // 44: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
+	2,  // 45: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
+	6,  // 46: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
+	21, // 47: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
+	23, // 48: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
+	25, // 49: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
+	27, // 50: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
+	30, // 51: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
+	32, // 52: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
+	34, // 53: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
+	36, // 54: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
+	38, // 55: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
+	41, // 56: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
+	44, // 57: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
+	46, // 58: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
+	50, // 59: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
+	53, // 60: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
+	55, // 61: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
+	3,  // 62: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
+	7,  // 63: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
+	22, // 64: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
+	24, // 65: berth.v1.Environment.List:output_type -> berth.v1.ListReply
+	26, // 66: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
+	28, // 67: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
+	31, // 68: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
+	33, // 69: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
+	35, // 70: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
+	37, // 71: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
+	40, // 72: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
+	42, // 73: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
+	45, // 74: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
+	47, // 75: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
+	51, // 76: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
+	54, // 77: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
+	56, // 78: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
+	62, // [62:79] is the sub-list for method output_type
+	45, // [45:62] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_v1_environment_proto_init() }
@@ -4082,7 +4116,7 @@ func file_v1_environment_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_environment_proto_rawDesc), len(file_v1_environment_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   60,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -52,14 +52,17 @@ type Main struct {
 // that a sandbox has anyhow. The caller sets variables to such paths.
 const HostLogs = "/berth-logs/"
 
+// idle is the command of the main container in the format's own file, which a
+// task's file is merged with. It does nothing, because the agent works there.
+var idle = []string{"sh", "-c", "sleep infinity"}
+
 // maxServices bounds the containers of one task.
 const maxServices = 16
 
-// Read reads data, the content of the file that problems call name. The file may
-// name variables, and no others. What it returns beside an error among the
-// problems is of no use.
-func Read(ctx context.Context, name string, data []byte, variables map[string]string) (File, []task.Problem) {
-	k := &keys{file: name, variablesOf: variables}
+// Read reads data, the content of the file that problems call name. What it
+// returns beside an error among the problems is of no use.
+func Read(ctx context.Context, name string, data []byte, variables Variables) (File, []task.Problem) {
+	k := &keys{file: name, variables: variables}
 	clean := k.check(data)
 	if task.Broken(k.problems) {
 		return File{}, k.problems
@@ -77,7 +80,7 @@ func Read(ctx context.Context, name string, data []byte, variables map[string]st
 
 // load is the library with everything off that looks at the host. It panics
 // on some input (a type that is not what it expects), which is the file's fault.
-func load(ctx context.Context, name string, data []byte, variables map[string]string) (p *types.Project, err error) {
+func load(ctx context.Context, name string, data []byte, variables Variables) (p *types.Project, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the library gave up: %v", r)
@@ -86,9 +89,10 @@ func load(ctx context.Context, name string, data []byte, variables map[string]st
 	return loader.LoadWithContext(ctx, types.ConfigDetails{
 		WorkingDir:  "/",
 		ConfigFiles: []types.ConfigFile{{Filename: path.Base(name), Content: data}},
-		Environment: types.Mapping(variables),
+		Environment: types.Mapping(variables.Given),
 	}, func(o *loader.Options) {
 		o.SetProjectName("task", true)
+		o.Interpolate.Substitute = variables.substitute
 		o.SkipExtends, o.SkipInclude, o.SkipResolveEnvironment, o.SkipResolveLabels = true, true, true, true
 		o.SkipNormalization, o.SkipConsistencyCheck, o.SkipDefaultValues, o.ResolvePaths = true, true, true, false
 	})
@@ -182,7 +186,13 @@ func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 	}
 	if s.Build != nil {
 		out.Image = "" // the name that the built image would get, which nobody needs
+		if name == task.MainContainer && s.Build.Context == "" {
+			s.Build.Context = "." // of the format's own file, which this one is merged with
+		}
 		out.Build = c.build(at+".build", s.Build)
+	}
+	if name == task.MainContainer && s.Entrypoint != nil && s.Command == nil {
+		out.Command = slices.Clone(idle)
 	}
 	if s.Entrypoint != nil && len(s.Entrypoint) == 0 { // runs the command alone
 		if out.Entrypoint, out.Command = out.Command, nil; len(out.Entrypoint) == 0 {
@@ -251,22 +261,21 @@ var conditions = map[string]string{
 	types.ServiceConditionCompletedSuccessfully: task.StateCompleted,
 }
 
-// env are variables; those without a value were refused.
-func env(m types.MappingWithEquals) task.Env {
-	if len(m) == 0 {
-		return nil
-	}
-	out := task.Env{}
-	for k, v := range m {
-		if v != nil {
-			out[k] = task.Value{Text: *v}
-		}
-	}
-	return out
-}
-
 func (c *converter) build(at string, b *types.BuildConfig) *task.Build {
-	out := &task.Build{Context: path.Clean(b.Context), File: b.Dockerfile}
+	out := &task.Build{Context: path.Clean(b.Context), File: b.Dockerfile, Target: b.Target}
+	for name, value := range b.Args {
+		if strings.HasPrefix(name, "#") {
+			continue // where the library keeps names that begin with x-, which no ARG can have
+		}
+		if value == nil {
+			c.bad(at+".args", "Variable of the host", "%q has no value, so it would be taken from this host. Write one.", name)
+			continue
+		}
+		if out.Args == nil {
+			out.Args = map[string]string{}
+		}
+		out.Args[name] = *value
+	}
 	if out.File == "" {
 		out.File = "Dockerfile"
 	}
@@ -286,14 +295,12 @@ func (c *converter) volume(at string, v types.ServiceVolumeConfig) task.Volume {
 			"or copy files into the image.", v.Source, v.Target, v.Type)
 	case v.Source == "":
 		c.bad(at, "Volume has no name", "Write a name before %q, and the name under volumes: at the top of the file.", v.Target)
-	case v.ReadOnly:
-		c.bad(at, "Read-only volume", "%q is mounted read-only, which is not supported: mount it writable.", v.Source)
 	case v.Volume != nil && (v.Volume.NoCopy || v.Volume.Subpath != ""):
 		c.bad(at, "Option of a volume", "nocopy and subpath of %q are not supported.", v.Source)
 	case !path.IsAbs(v.Target):
 		c.bad(at, "Volume is not mounted on an absolute path", "Got %q.", v.Target)
 	}
-	return task.Volume{Name: v.Source, Target: path.Clean(v.Target)}
+	return task.Volume{Name: v.Source, Target: path.Clean(v.Target), ReadOnly: v.ReadOnly}
 }
 
 // The specification's defaults of a healthcheck.

@@ -48,13 +48,13 @@ volumes:
 `
 
 func TestRead(t *testing.T) {
-	f, problems := Read(t.Context(), "c.yaml", []byte(everything), nil)
+	f, problems := Read(t.Context(), "c.yaml", []byte(everything), Variables{})
 	var said []string
 	for _, p := range problems {
 		said = append(said, p.String())
 	}
 	if want := []string{
-		"c.yaml:17:26: warning: Default is used. NOPE of the host is not let through.",
+		"c.yaml:17:26: warning: Default is used. NOPE of the host is not let through. Allow it with --allow-env NOPE.",
 		"c.yaml:2:1: warning: Key without effect. Remove it: compose files have no version any more.",
 	}; !reflect.DeepEqual(said, want) {
 		t.Errorf("problems\n%s", strings.Join(said, "\n"))
@@ -102,11 +102,6 @@ func TestRefused(t *testing.T) {
 		{"volumes: [{type: tmpfs, target: /e}]", "Mount of the host"},
 		{"volumes: [/data]", "Volume has no name"},
 		{"volumes: ['data:/data']", "Volume is not declared"},
-		{"volumes: ['data:/data:ro']", "Read-only volume"},
-		{"environment: [HOME]", "Variable of the host"},
-		{"environment: {HOME: }", "Variable of the host"},
-		{"environment: {A: '${HOME}'}", "Variable of the host"},
-		{"environment: {A: $HOME}", "Variable of the host"},
 		{"command: echo $HOME", "Variable of the host"},
 		{"command: ['${A:?no}']", "Variable of the host"},
 		{"command: ['${A']", "Malformed variable"},
@@ -114,7 +109,13 @@ func TestRefused(t *testing.T) {
 		{"build: /etc", "Build is not of the task's own folder"},
 		{"build: https://example.com/x.git", "Build is not of the task's own folder"},
 		{"build: {context: ., dockerfile: ../x}", "Dockerfile is not in the build's folder"},
-		{"build: {context: ., args: {A: b}}", "args is not supported"},
+		{"build: {context: ., args: [HOME]}", "Variable of the host"},
+		{"build: {context: ., args: {A: '${HOME}'}}", "Variable of the host"},
+		{"build: {context: ., secrets: [x]}", "secrets is refused"},
+		{"environment: {A: '${HOME:+x}'}", "Variable of the host"},
+		{"command: ['${A:-${HOME}}']", "Variable of the host"},
+		{"command: ['${A:-b} ${HOME}']", "Variable of the host"},
+		{"build: {dockerfile: x}", "Build is not of the task's own folder"},
 		{"networks: {a: {aliases: [x]}}", "aliases is refused"},
 		{"deploy: {replicas: 2}", "replicas is not supported"},
 		{"volumes: ['${HOST_VERIFIER_LOGS_PATH}:/x']", "Variable of the host"},
@@ -136,7 +137,7 @@ func TestRefused(t *testing.T) {
 		{"healthcheck: *priv", "privileged is refused"},
 	} {
 		file := "x-p: &priv {privileged: true}\nservices:\n  b:\n    image: y\n    expose: [81]\n  a:\n    image: x\n    " + tt.service + "\n"
-		_, problems := Read(t.Context(), "c.yaml", []byte(file), nil)
+		_, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{})
 		found := false
 		for _, p := range problems {
 			found = found || strings.HasPrefix(p.Summary, tt.want) && p.Severity == task.Error && (p.Line == 8 || p.Line > 0 && (strings.Contains(tt.service, "*") || tt.service == "expose: [81]"))
@@ -172,7 +173,7 @@ func TestRefusedOnTop(t *testing.T) {
 		deep.String() + "services: {a: {build: *x11}}\n": "k0 is not supported",
 		deep.String() + "services: {a: {image: x, environment: *x11}}\n": "Too much",
 	} {
-		_, problems := Read(t.Context(), "c.yaml", []byte(file), nil)
+		_, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{})
 		found := false
 		for _, p := range problems {
 			found = found || p.Summary == want && p.Severity == task.Error
@@ -185,11 +186,11 @@ func TestRefusedOnTop(t *testing.T) {
 		"services: " + strings.Repeat("[", 100_000): "line 1: nested too deeply",
 		"#" + strings.Repeat(" ", 1<<20):            "larger than 1 MiB",
 	} {
-		if _, problems := Read(t.Context(), "c.yaml", []byte(file), nil); len(problems) != 1 || !strings.Contains(problems[0].Detail, want) {
+		if _, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{}); len(problems) != 1 || !strings.Contains(problems[0].Detail, want) {
 			t.Errorf("%.20q…: got %v, want %q", file, problems, want)
 		}
 	}
-	if f, problems := Read(t.Context(), "c.yaml", nil, nil); len(problems) > 0 || len(f.Sidecars) > 0 {
+	if f, problems := Read(t.Context(), "c.yaml", nil, Variables{}); len(problems) > 0 || len(f.Sidecars) > 0 {
 		t.Errorf("an empty file: %+v, %v", f, problems)
 	}
 }
@@ -215,9 +216,9 @@ func TestIgnored(t *testing.T) {
 networks:
   inner: {driver: bridge}
 `
-	f, problems := Read(t.Context(), "c.yaml", []byte(file), map[string]string{
+	f, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{Given: map[string]string{
 		"MAIN_IMAGE_NAME": "y", "HOST_VERIFIER_LOGS_PATH": HostLogs + "verifier", "ENV_VERIFIER_LOGS_PATH": "/logs/verifier",
-	})
+	}})
 	var warned []string
 	for _, p := range problems {
 		if p.Severity != task.Warning {
@@ -236,6 +237,84 @@ networks:
 	}
 }
 
+// Variables of containers may come from the host. Nothing else may.
+func TestHostVariables(t *testing.T) {
+	const file = `services:
+  a:
+    image: x${TAG:-1}
+    environment:
+      PLAIN: $$X${GIVEN}
+      WHOLE: ${KEY}
+      SHORT: $KEY
+      NEEDED: ${KEY:?is missing}
+      JOINED: "http://${USER}:${PASS:-none}@h/${DIR-d}/${OTHER:-o}"
+      DEFAULT: ${DIR-here}
+      NESTED: ${OTHER:-${KEY}}
+      UNSET: "[${OTHER:-}]"
+      FROM_HOST:
+  b:
+    image: y
+    environment: ["SAME=${KEY}", FROM_HOST]
+`
+	f, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{
+		Given: map[string]string{"GIVEN": "g"}, Allowed: func(name string) bool { return name != "OTHER" && name != "TAG" },
+	})
+	for _, p := range problems {
+		if p.Severity != task.Warning || p.Summary != "Default is used" || !strings.Contains(p.Detail, "OTHER") && !strings.Contains(p.Detail, "TAG") {
+			t.Errorf("%v", p)
+		}
+	}
+	if len(problems) != 4 || len(f.Sidecars) != 2 {
+		t.Fatalf("%d problems: %v; services: %+v", len(problems), problems, f.Sidecars)
+	}
+	key := task.Value{Host: "KEY"}
+	want := task.Env{
+		"PLAIN": {Text: "$Xg"}, "WHOLE": key, "SHORT": key, "NEEDED": key, "NESTED": key, "UNSET": {Text: "[]"},
+		"JOINED": {Parts: []task.Value{
+			{Text: "http://"}, {Host: "USER"}, {Text: ":"}, {Host: "PASS", Default: new("none")}, {Text: "@h/"}, {Host: "DIR", Default: new("d")}, {Text: "/o"},
+		}},
+		"DEFAULT": {Host: "DIR", Default: new("here")}, "FROM_HOST": {Host: "FROM_HOST"},
+	}
+	if got := f.Sidecars[0]; !reflect.DeepEqual(got.Env, want) || got.Image != "x1" {
+		t.Errorf("got\n %+v, want\n %+v; image %q", got.Env, want, got.Image)
+	}
+	if got := f.Sidecars[1].Env; !reflect.DeepEqual(got, task.Env{"SAME": key, "FROM_HOST": {Host: "FROM_HOST"}}) {
+		t.Errorf("a list: %+v", got)
+	}
+}
+
+func TestBuildsAndVolumes(t *testing.T) {
+	const file = `services:
+  main:
+    build: {target: dev, args: {VERSION: 3, x-flag: "y"}}
+    entrypoint: [/entry]
+    volumes: ["data:/data:ro"]
+  a:
+    build: {context: ./a, args: ["A=b"]}
+    entrypoint: [/entry]
+    volumes: [{type: volume, source: data, target: /d, read_only: true}]
+volumes: {data: {}}
+`
+	f, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{})
+	if len(problems) > 0 || len(f.Sidecars) != 1 {
+		t.Fatal(problems)
+	}
+	if want := (&task.Build{Context: ".", File: "Dockerfile", Target: "dev", Args: map[string]string{"VERSION": "3"}}); !reflect.DeepEqual(f.Main.Build, want) {
+		t.Errorf("main: %+v", f.Main.Build)
+	}
+	a := f.Sidecars[0]
+	if want := (&task.Build{Context: "a", File: "Dockerfile", Args: map[string]string{"A": "b"}}); !reflect.DeepEqual(a.Build, want) {
+		t.Errorf("a: %+v", a.Build)
+	}
+	if !f.Main.Volumes[0].ReadOnly || !a.Volumes[0].ReadOnly {
+		t.Errorf("volumes: %+v, %+v", f.Main.Volumes, a.Volumes)
+	}
+	// The base file of the format gives main, and no other, a command.
+	if !reflect.DeepEqual(f.Main.Command, []string{"sh", "-c", "sleep infinity"}) || a.Command != nil {
+		t.Errorf("commands: %q, %q", f.Main.Command, a.Command)
+	}
+}
+
 // Whatever stands in the file, reading it ends; what is not refused has no
 // way out of the task.
 func FuzzRead(f *testing.F) {
@@ -244,7 +323,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("a: &a [*a]\nservices: *a"))
 	f.Add([]byte("services: {a: &a {<<: *a, image: x}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, problems := Read(t.Context(), "c.yaml", data, nil)
+		file, problems := Read(t.Context(), "c.yaml", data, Variables{})
 		for _, p := range problems {
 			if p.Summary == "" || p.Detail == "" || p.Line < 0 {
 				t.Errorf("%q: %+v", data, p)

@@ -3,11 +3,9 @@ package compose
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	"github.com/compose-spec/compose-go/v2/template"
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
@@ -25,7 +23,7 @@ var allowed = map[string][]string{
 		"image", "build", "command", "entrypoint", "environment", "depends_on", "healthcheck", "volumes", "expose", "working_dir", "user",
 		"ports", "deploy", "restart", "networks", "container_name", "stdin_open", "tty", "platform",
 	},
-	"services.*.build":        {"context", "dockerfile"},
+	"services.*.build":        {"context", "dockerfile", "target", "args"},
 	"services.*.healthcheck":  {"test", "interval", "timeout", "retries", "start_period", "start_interval", "disable"},
 	"services.*.depends_on.*": {"condition"},
 	"services.*.volumes[]":    {"type", "source", "target", "read_only", "volume"},
@@ -51,7 +49,7 @@ var ignored = map[string]string{
 }
 
 // free are the places whose keys are names that the file chooses.
-var free = []string{"services", "volumes", "networks", "services.*.environment", "services.*.depends_on", "services.*.networks"}
+var free = []string{"services", "volumes", "networks", "services.*.environment", "services.*.build.args", "services.*.depends_on", "services.*.networks"}
 
 // dangerous say of keys that are refused what they would give away.
 var dangerous = map[string]string{
@@ -96,7 +94,7 @@ type keys struct {
 	anchors  map[string]ast.Node
 	nodes    int
 
-	variablesOf map[string]string // what the file may name beside its own
+	variables Variables
 }
 
 // at is the place of a path, or of what it lies in.
@@ -321,22 +319,13 @@ func (k *keys) value(path, form string, n ast.Node, depth int) {
 			if item == nil {
 				continue
 			}
-			if form == "services.*.environment" {
-				if s, ok := text(item); ok && !strings.Contains(s, "=") {
-					k.hostVariable(path, item.GetToken().Position, s)
-				}
-			}
 			k.mapping(path, form+"[]", item, depth+1)
-		}
-	case *ast.NullNode:
-		if strings.HasPrefix(form, "services.*.environment.") {
-			k.hostVariable(path, k.at(path), path[strings.LastIndexByte(path, '.')+1:])
 		}
 	case *ast.TagNode:
 		k.add(task.Error, v.GetToken().Position, path, "Tag is not supported", fmt.Sprintf("%q: write the value itself.", v.GetToken().Value))
 	default:
 		if s, ok := text(n); ok {
-			k.variables(path, n.GetToken().Position, s)
+			k.names(path, form, n.GetToken().Position, s)
 			if form == "services.*.volumes[]" {
 				k.shortVolume(path, n.GetToken().Position, s)
 			}
@@ -352,37 +341,6 @@ func text(n ast.Node) (string, bool) {
 		return v.Value.Value, true
 	default:
 		return "", false
-	}
-}
-
-func (k *keys) hostVariable(path string, p *token.Position, name string) {
-	k.add(task.Error, p, path, "Variable of the host", fmt.Sprintf("%q has no value, so it would be taken from this host. Write one.", name))
-}
-
-// variables refuses "${NAME}" without a default. With one, that is used: the
-// host's variables are nobody's here.
-func (k *keys) variables(path string, p *token.Position, s string) {
-	if !strings.Contains(s, "$") {
-		return
-	}
-	names := map[string]bool{}
-	_, err := template.SubstituteWithOptions(s, func(name string) (string, bool) {
-		names[name] = true
-		return "", false
-	}, template.WithoutLogging)
-	if err != nil && len(names) == 0 {
-		k.add(task.Error, p, path, "Malformed variable", fmt.Sprintf("%q: %s. A dollar sign alone is written $$.", s, firstLine(err.Error())))
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if _, given := k.variablesOf[name]; given {
-			continue
-		}
-		if strings.Contains(s, "${"+name+":-") || strings.Contains(s, "${"+name+"-") {
-			k.add(task.Warning, p, path, "Default is used", fmt.Sprintf("%s of the host is not let through.", name))
-			continue
-		}
-		k.add(task.Error, p, path, "Variable of the host", fmt.Sprintf("%q asks for %s of this host. Write the value, or a default as ${%s:-value}; "+
-			"a dollar sign that the container is to see is written $$.", s, name, name))
 	}
 }
 

@@ -38,7 +38,7 @@ type Process struct {
 	Started       uint64 // clock ticks since boot; with PID it identifies the process uniquely
 	KernelSession int
 	UID           uint32 // effective
-	State         string // one letter, as in /proc/<pid>/stat
+	State         string // one letter, as in /proc/<pid>/stat, of all threads: Z when all have ended, X when all are ending
 	Comm          string
 	Argv          []string
 	Executable    string // empty where it cannot be read
@@ -79,7 +79,8 @@ func (p Processes) Keys() []Key {
 }
 
 // Since returns what Sweep would kill: processes that are not in known, do not
-// descend from one in known, and belong to no service. Zombies are left out.
+// descend from one in known, and belong to no service. Dead processes are left
+// out, including those that are ending.
 func (p Processes) Since(known []Key) []Process {
 	old := map[Key]bool{}
 	for _, k := range known {

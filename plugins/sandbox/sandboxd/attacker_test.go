@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	os.Exit(sandboxtest.Main(m, sandboxtest.Inside{Before: sandboxd.LeaveOff, Programs: map[string]func([]string) error{
 		"signals": signals, "queued": queued, "intrude": intrude, "limits": limits, "socket": socket, "bomb": bomb, "naive": naive,
-		"headless": headless, "chain": chain, "vfork": vfork, "processors": processors,
+		"headless": headless, "chain": chain, "vfork": vfork, "lingering": lingering, "processors": processors,
 	}}))
 }
 
@@ -109,6 +109,36 @@ func vfork([]string) error {
 			_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
 		}
 	}
+	return nil
+}
+
+// lingering leaves a process that was killed and does not end: the kernel lets
+// the first process of a pid namespace end only after all others of the
+// namespace were waited for.
+func lingering([]string) error {
+	fork := func(flags uintptr) uintptr {
+		pid, _, _ := unix.RawSyscall6(unix.SYS_CLONE, flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		return pid
+	}
+	wait := func() {
+		for {
+			_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+		}
+	}
+	if fork(unix.CLONE_NEWUSER) > 0 {
+		fmt.Fprintln(os.Stdout, "up")
+		return nil
+	}
+	_, _, _ = unix.RawSyscall(unix.SYS_UNSHARE, unix.CLONE_NEWPID, 0, 0)
+	first := fork(0)
+	if first == 0 {
+		wait()
+	}
+	if fork(0) == 0 { // never waited for
+		_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+	_, _, _ = unix.RawSyscall(unix.SYS_KILL, first, uintptr(unix.SIGKILL), 0)
+	wait()
 	return nil
 }
 

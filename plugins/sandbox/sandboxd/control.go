@@ -168,7 +168,7 @@ func (d *daemon) describe(t proc.Table, sockets bool) (list []*pb.Process, rest 
 		from := of(p)
 		m := &pb.Process{
 			Pid: int64(p.PID), Parent: int64(p.Parent), Started: p.Started, KernelSession: int64(p.Session), Uid: more.UID,
-			State: string(rune(p.State)), Comm: p.Comm, CommandLine: cut(bytes.TrimRight(more.CommandLine, "\x00")),
+			State: state(p), Comm: p.Comm, CommandLine: cut(bytes.TrimRight(more.CommandLine, "\x00")),
 			Executable: cut([]byte(more.Executable)), Service: from.service, Session: from.session,
 		}
 		for _, inode := range more.Inodes {
@@ -185,6 +185,15 @@ func (d *daemon) describe(t proc.Table, sockets bool) (list []*pb.Process, rest 
 		}
 	}
 	return list, rest
+}
+
+// state returns the letter of a process's state. X is for a dead one that is not
+// a zombie yet.
+func state(p *proc.Process) string {
+	if p.Ending && !p.Zombie() {
+		return "X"
+	}
+	return string(rune(p.State))
 }
 
 func cut(b []byte) []byte { return b[:min(len(b), maxText)] }

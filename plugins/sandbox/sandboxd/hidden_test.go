@@ -79,6 +79,31 @@ func TestAProcessWithoutItsFirstThreadIsSeen(t *testing.T) {
 	}
 }
 
+// A process that is ending runs no code any more, however long its end takes. It
+// counts as gone; those that live beside it do not.
+func TestAProcessThatIsEndingIsNotLeft(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	background(t, b, sandboxtest.Program("lingering"))
+	ending := func() bool { // it has neither arguments nor memory any more
+		ps, err := b.Processes(t.Context())
+		return err == nil && slices.ContainsFunc(ps.List, func(p host.Process) bool { return len(p.Argv) == 0 && p.State != "Z" })
+	}
+	eventually(t, "the killed process is ending", ending)
+	s, err := b.Settle(t.Context(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := s.Left.Since(nil)
+	if len(left) != 1 || !slices.Contains(left[0].Argv, "lingering") {
+		t.Errorf("left are %+v, want the one that lives", left)
+	}
+	if _, err = b.Sweep(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "it has ended", func() bool { return !ending() })
+}
+
 // Of processes that live too short to be seen one is seen nevertheless.
 func TestAChainOfShortProcessesIsSeen(t *testing.T) {
 	t.Parallel()

@@ -66,6 +66,9 @@ func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleRepl
 	if err = s.kill(idle); err != nil {
 		return nil, err
 	}
+	if err = ended(restTime); err != nil {
+		return nil, err
+	}
 	return s.reply, c.d.atRest(func(t proc.Table) error {
 		s.reply.Left, s.reply.Unattributed = c.d.describe(t, true)
 		return nil
@@ -142,6 +145,29 @@ func died(c *command) error {
 	}
 }
 
+// ended waits until the processes that are ending now have ended, and what they
+// held, such as ports, is free. It does not wait for others that end meanwhile,
+// nor longer than within: a process can be kept from ending.
+func ended(within time.Duration) error {
+	var ending map[int]uint64 // start time by pid; nil: not looked at yet
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		t, err := table()
+		if err != nil {
+			return err
+		}
+		still := map[int]uint64{}
+		for _, p := range t {
+			if p.Ending && !p.Zombie() && (ending == nil || ending[p.PID] == p.Started) {
+				still[p.PID] = p.Started
+			}
+		}
+		if len(still) == 0 || time.Since(begin) > within {
+			return nil
+		}
+		ending = still
+	}
+}
+
 // stopped waits until a command's first process has stopped or ended.
 func stopped(c *command) error {
 	for begin := time.Now(); time.Since(begin) < killTime; time.Sleep(100 * time.Microsecond) {
@@ -156,7 +182,7 @@ func stopped(c *command) error {
 // member of its kernel session.
 func busy(t proc.Table, shell int) bool {
 	return slices.ContainsFunc(t, func(p proc.Process) bool {
-		return p.PID != shell && !p.Zombie() && (p.Parent == shell || p.Session == shell)
+		return p.PID != shell && !p.Dead() && (p.Parent == shell || p.Session == shell)
 	})
 }
 

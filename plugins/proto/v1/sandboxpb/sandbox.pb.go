@@ -736,7 +736,7 @@ type Process struct {
 	Started       uint64                 `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"` // clock ticks since boot; (pid, started) identifies a process uniquely
 	KernelSession int64                  `protobuf:"varint,4,opt,name=kernel_session,json=kernelSession,proto3" json:"kernel_session,omitempty"`
 	Uid           uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`                                   // effective
-	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                                // one letter, as in /proc/<pid>/stat, but for all threads: Z when all have ended
+	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                                // one letter, as in /proc/<pid>/stat, but for all threads: Z when all have ended, X when all are ending and none runs code again
 	Comm          []byte                 `protobuf:"bytes,7,opt,name=comm,proto3" json:"comm,omitempty"`                                  // at most 15 bytes
 	CommandLine   []byte                 `protobuf:"bytes,8,opt,name=command_line,json=commandLine,proto3" json:"command_line,omitempty"` // zero bytes between arguments, at most 1024 bytes
 	Executable    []byte                 `protobuf:"bytes,9,opt,name=executable,proto3" json:"executable,omitempty"`                      // target of /proc/<pid>/exe; empty if it cannot be read
@@ -1063,7 +1063,7 @@ type SettleReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Killed        []*Process             `protobuf:"bytes,1,rep,name=killed,proto3" json:"killed,omitempty"`             // as they were before
 	Stopped       []*Process             `protobuf:"bytes,2,rep,name=stopped,proto3" json:"stopped,omitempty"`           // shells of terminals with children
-	Left          []*Process             `protobuf:"bytes,3,rep,name=left,proto3" json:"left,omitempty"`                 // all remaining processes, by pid, as in Processes; read while all of them were stopped
+	Left          []*Process             `protobuf:"bytes,3,rep,name=left,proto3" json:"left,omitempty"`                 // all remaining processes, by pid, as in Processes; read while all of them were stopped, after waiting at most 2 s for those that were ending
 	Unattributed  []*Socket              `protobuf:"bytes,4,rep,name=unattributed,proto3" json:"unattributed,omitempty"` // as in Processes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

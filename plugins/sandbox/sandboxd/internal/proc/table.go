@@ -18,6 +18,7 @@ import (
 type Process struct {
 	PID, Parent, Session  int
 	State                 byte // of all its threads, see stat
+	Ending                bool // all its threads have ended or are in the kernel's exit: none runs code or starts a process again
 	Threads               int  // including those that have ended and were not yet waited for
 	Thread                int  // a living thread if there is one: the first, if it lives
 	Comm                  []byte
@@ -30,10 +31,14 @@ type Process struct {
 // yet waited for.
 func (p Process) Zombie() bool { return p.State == 'Z' || p.State == 'X' }
 
-// Still is true for a process that is stopped, traced or ended: none of its
+// Dead is true for a Zombie, and for a process that is Ending: it may still have
+// memory, files and ports, for a moment or longer.
+func (p Process) Dead() bool { return p.Zombie() || p.Ending }
+
+// Still is true for a process that is stopped, traced or dead: none of its
 // threads runs, or will run until another process makes it.
 func (p Process) Still() bool {
-	return p.State == 'T' || p.State == 't' || p.Zombie()
+	return p.State == 'T' || p.State == 't' || p.Dead()
 }
 
 // Moving returns the first process that is not Still, or nil. A process in
@@ -42,7 +47,7 @@ func (p Process) Still() bool {
 func (t Table) Moving() *Process {
 	parents := map[int]bool{} // parents of stopped processes
 	for _, p := range t {
-		if p.Still() && !p.Zombie() {
+		if p.Still() && !p.Dead() {
 			parents[p.Parent] = true
 		}
 	}
@@ -103,23 +108,34 @@ func stat(pid string, buf []byte) (Process, error) {
 	if !ok {
 		return Process{}, fmt.Errorf("/proc/%s/stat is %q", pid, b)
 	}
-	if p.Threads > 1 && p.Still() {
-		p.State, p.Thread = together(p, buf)
+	switch {
+	case !p.Still():
+	case p.Threads > 1:
+		p.State, p.Thread, p.Ending = together(p, buf)
+	case p.Ending && !p.Zombie():
+		// The kernel reads the number of threads before the flags, so a thread
+		// may have begun in between. Of a thread that is ending none begins.
+		if b, err = readAll("/proc/"+pid+"/stat", buf); err != nil {
+			return Process{}, err
+		}
+		again, ok := parseStat(b)
+		p.Ending = ok && again.Ending && again.Threads == 1
 	}
 	return p, nil
 }
 
 // together returns the state of a process whose first thread is stopped or has
-// ended, and one of its living threads. The stat line of a process shows the
+// ended, one of its living threads, and whether all threads are ending. The stat line of a process shows the
 // state of its first thread only. That thread may end, or be stopped by a
 // tracer, while others run, and the process must then not count as dead or
 // stopped. Threads can begin and end while they are read: unless all of them
 // were seen, the process counts as running.
-func together(p Process, buf []byte) (state byte, thread int) {
-	state, thread = p.State, p.PID
-	if p.Zombie() {
-		thread = 0
+func together(p Process, buf []byte) (state byte, thread int, ending bool) {
+	state, thread, ending = p.State, p.PID, p.Dead()
+	if p.Dead() {
+		state, thread = 'Z', 0
 	}
+	dying := state // of a thread that is ending and has not ended
 	names, err := names(p.dir() + "/task")
 	whole := err == nil && len(names) == p.Threads
 	for _, name := range names {
@@ -130,9 +146,13 @@ func together(p Process, buf []byte) (state byte, thread int) {
 			continue
 		}
 		whole = whole && t.Threads == p.Threads
-		if t.Zombie() {
+		if t.Dead() {
+			if !t.Zombie() {
+				dying = t.State
+			}
 			continue
 		}
+		ending = false
 		if thread == 0 {
 			thread = t.PID
 		}
@@ -141,12 +161,15 @@ func together(p Process, buf []byte) (state byte, thread int) {
 		}
 	}
 	if !whole && rank(state) < rank('R') {
-		state = 'R'
+		state, ending = 'R', false
+	}
+	if ending {
+		state = dying
 	}
 	if thread == 0 {
 		thread = p.PID
 	}
-	return state, thread
+	return state, thread, ending
 }
 
 // rank orders states. The state of a process is the highest of its threads.
@@ -203,6 +226,9 @@ func readAll(path string, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
+// exiting is the flag PF_EXITING of a thread (linux/sched.h).
+const exiting = 0x4
+
 // parseStat reads a line of /proc/<pid>/stat. The kernel writes it, but the
 // process chooses its name, which may contain anything, including parentheses
 // and newlines. So fields are counted from the last parenthesis.
@@ -217,7 +243,7 @@ func parseStat(b []byte) (p Process, ok bool) {
 		return p, false
 	}
 	// Numbered as in proc_pid_stat(5), whose field 3, the state, is f[0].
-	fields := [...]int{4, 6, 14, 15, 16, 17, 20, 22, 24}
+	fields := [...]int{4, 6, 14, 15, 16, 17, 20, 22, 24, 9}
 	var v [len(fields)]uint64
 	for i, n := range fields {
 		if v[i], ok = number(bytes.TrimPrefix(f[n-3], []byte("-"))); !ok {
@@ -227,6 +253,7 @@ func parseStat(b []byte) (p Process, ok bool) {
 	return Process{
 		PID: int(pid), State: f[0][0], Comm: bytes.Clone(b[begin+1 : end]), Parent: int(v[0]), Session: int(v[1]),
 		UserTicks: v[2] + v[4], SystemTick: v[3] + v[5], Threads: int(v[6]), Thread: int(pid), Started: v[7], RSSPages: int64(v[8]),
+		Ending: v[9]&exiting != 0,
 	}, true
 }
 

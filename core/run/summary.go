@@ -127,7 +127,7 @@ func Summarize(m *store.Manifest, x *store.Index) *Summary {
 		row.count(t, accepted)
 		count(facts, t, accepted)
 		for i := range t.Attempts {
-			s.use(&t.Attempts[i])
+			s.use(&t.Attempts[i], i == len(t.Attempts)-1 && x.UnderWay(t))
 		}
 	}
 	for i := range cells {
@@ -146,11 +146,12 @@ func Summarize(m *store.Manifest, x *store.Index) *Summary {
 
 // use adds the usage of an attempt, whether or not it was accepted, and also
 // when its process was killed.
-func (s *Summary) use(a *store.AttemptState) {
-	if a.Result == nil {
-		s.Lost++
-	} else {
+func (s *Summary) use(a *store.AttemptState, underWay bool) {
+	switch {
+	case a.Result != nil:
 		s.Attempts++
+	case !underWay:
+		s.Lost++
 	}
 	sum := store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens, Estimated: s.Estimated}
 	sum.Add(a.Spend())

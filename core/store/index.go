@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/untrusted"
 )
 
@@ -41,6 +43,10 @@ type TrialState struct {
 // AttemptState is one attempt.
 type AttemptState struct {
 	Number int
+	// Began is when the attempt began, and By the name of the writer that began it.
+	// Both are zero if no journal has its beginning.
+	Began time.Time
+	By    string
 	// Result is nil while the attempt is in progress, and remains nil when its
 	// process was killed before it was published.
 	Result *Brief
@@ -110,6 +116,32 @@ func (t *TrialState) next() int {
 		return 1
 	}
 	return t.Attempts[len(t.Attempts)-1].Number + 1
+}
+
+// Writing returns the process that writes the run at the moment, as far as it can
+// be seen from this machine; nil if there is none. A process on another machine
+// counts until it has recorded its end.
+func (x *Index) Writing() *Entry {
+	for i := range x.Writers {
+		if w := &x.Writers[i]; w.writes() {
+			return &w.Began
+		}
+	}
+	return nil
+}
+
+func (w *Writer) writes() bool {
+	return !w.Ended && w.Began.Process != nil && w.Began.Process.State() != node.Dead
+}
+
+// UnderWay reports whether the last attempt of a trial is in progress: it has no
+// result, and the process that began it still writes the run.
+func (x *Index) UnderWay(t *TrialState) bool {
+	if len(t.Attempts) == 0 {
+		return false
+	}
+	a := &t.Attempts[len(t.Attempts)-1]
+	return a.Result == nil && slices.ContainsFunc(x.Writers, func(w Writer) bool { return w.Name == a.By && w.writes() })
 }
 
 // ended records the end of an attempt, with its result if known.
@@ -200,6 +232,9 @@ func (x *Index) take(j *Journal) {
 			x.Damaged++
 		case e.Kind == AttemptEnded && e.Brief != nil:
 			t.ended(e.Attempt, e.Brief)
+		case e.Kind == AttemptBegan:
+			a := t.attempt(e.Attempt)
+			a.Began, a.By = e.Time, j.Writer
 		default:
 			t.attempt(e.Attempt)
 		}

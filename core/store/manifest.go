@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/untrusted"
 )
 
@@ -39,6 +40,9 @@ type Header struct {
 	Lenient   bool     `json:"lenient,omitempty"`
 	// SkipRefused leaves out tasks that a cell refuses.
 	SkipRefused bool `json:"skip_refused,omitempty"`
+	// Retry says which trials get another attempt; null in a run whose trials get
+	// none.
+	Retry *Retry `json:"retry,omitempty"`
 	// Try is the command that made the run without an experiment file; null
 	// otherwise.
 	Try json.RawMessage `json:"try,omitempty"`
@@ -47,6 +51,13 @@ type Header struct {
 	Files map[string]string `json:"files,omitempty"`
 	// Trials is the number of lines of trials that follow.
 	Trials int `json:"trials"`
+}
+
+// Retry says which trials get another attempt, as the experiment said when the run
+// was made.
+type Retry struct {
+	Max int              `json:"max"` // further attempts of a trial
+	On  []record.Outcome `json:"on"`  // outcomes after which there is one
 }
 
 // Cell is a cell of the manifest.

@@ -158,7 +158,29 @@ type ShowTrial struct {
 	CellKey  string         `json:"cell_key"`
 	Outcome  record.Outcome `json:"outcome"`
 	Accepted int            `json:"accepted,omitempty"` // number of the attempt; 0: none
+	Running  *ShowRunning   `json:"running,omitempty"`  // absent: no attempt is in progress
 	Attempts []ShowAttempt  `json:"attempts"`
+}
+
+// ShowRunning is the attempt of a trial that is in progress.
+type ShowRunning struct {
+	Attempt int           `json:"attempt"`
+	Start   time.Time     `json:"start"`
+	Age     float64       `json:"age_s"`           // seconds since Start
+	Phase   *record.Phase `json:"phase,omitempty"` // the newest one; absent before the first
+	// PhaseAge is the number of seconds since the start of Phase.
+	PhaseAge float64 `json:"phase_age_s,omitempty"`
+}
+
+// ShowFollow is one line of `berth show RUN TRIAL --follow`. Exactly one of the
+// fields after Attempt is set.
+type ShowFollow struct {
+	Attempt int             `json:"attempt,omitempty"` // of the trial; absent with Trial
+	Event   *record.Event   `json:"event,omitempty"`
+	Step    *record.Step    `json:"step,omitempty"`
+	Log     json.RawMessage `json:"log,omitempty"`
+	Result  *record.Result  `json:"result,omitempty"` // the attempt has ended
+	Trial   *ShowTrial      `json:"trial,omitempty"`  // the last line: the trial has ended, or its run
 }
 
 // ShowAttempt is one attempt in short.
@@ -170,7 +192,7 @@ type ShowAttempt struct {
 	AgentEnd  record.AgentEnd  `json:"agent_end,omitempty"`
 	Integrity record.Integrity `json:"integrity,omitempty"`
 	Score     *float64         `json:"score,omitempty"`
-	Start     time.Time        `json:"start,omitzero"`
+	Start     time.Time        `json:"start,omitzero"` // absent: not known
 	End       time.Time        `json:"end,omitzero"`
 	Phases    []record.Phase   `json:"phases"`
 	Findings  int              `json:"findings"`
@@ -191,6 +213,7 @@ const (
 // ShowFull is what `berth show RUN TRIAL ATTEMPT` says.
 type ShowFull struct {
 	Dir    string            `json:"dir"`
+	State  AttemptState      `json:"state"`
 	Result *record.Result    `json:"result"`           // null: not published, or Damaged
 	Damage string            `json:"damage,omitempty"` // why the result of a published attempt cannot be read
 	Phases []record.Phase    `json:"phases"`

@@ -265,10 +265,14 @@ func (a *app) sayRun(res *output.Run) {
 
 // header returns the header of the manifest for a new run.
 func (a *app) header(l *experiment.Loaded, f *experiment.Flags) store.Header {
-	return store.Header{
+	h := store.Header{
 		Experiment: l.Experiment.Name, Created: time.Now().UTC(), Berth: version, Dir: l.Experiment.Dir, Variables: l.Experiment.Variables,
 		AllowEnv: f.AllowEnv, AllowRead: f.AllowRead, Lenient: f.Lenient, SkipRefused: f.SkipRefused,
 	}
+	if r := l.Experiment.Retry; r.Max > 0 {
+		h.Retry = &store.Retry{Max: r.Max, On: r.On}
+	}
+	return h
 }
 
 // files returns the files of the experiment, for the run folder.

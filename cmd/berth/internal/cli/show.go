@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -18,7 +19,7 @@ import (
 )
 
 func (a *app) showCommand() *cobra.Command {
-	all, steps := false, false
+	all, steps, follow := false, false, false
 	var f report.Filter
 	cmd := &cobra.Command{
 		Use:   "show [RUN [TRIAL [ATTEMPT]]]",
@@ -27,16 +28,22 @@ func (a *app) showCommand() *cobra.Command {
 ./runs, or last. TRIAL is the beginning of a trial's id or folder, or the name
 of a task with a single trial. ATTEMPT is a number; the default is the accepted
 attempt. With filters, the tables above the list of trials still count the whole
-run. Costs and tokens are of all attempts of a trial.`,
-		Example: "  berth show last\n  berth show last --outcome failed,agent_error --sort cost\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last --json | jq .summary.outcomes",
+run. Costs and tokens are of all attempts of a trial.
+
+--follow prints phases, steps and lines of the log as they come, until the trial
+ends, also if it has not begun. Ctrl-C ends only the following, not the trial.
+With --json it prints a line of JSON for each.`,
+		Example: "  berth show last\n  berth show last --outcome failed,agent_error --sort cost\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.MaximumNArgs(3),
 
 		ValidArgsFunction: completeRun,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.Check(); err != nil {
 				return err
 			}
 			switch {
+			case follow && (len(args) != 2 || steps):
+				return errors.New("--follow needs a run and a trial, without an attempt or --trajectory. Example: berth show last 3f9a2c --follow")
 			case f.Set() && len(args) != 1:
 				return errors.New("--outcome, --cell, --task and --sort need a run and no trial. Example: berth show last --outcome failed")
 			case steps && len(args) < 2:
@@ -44,7 +51,10 @@ run. Costs and tokens are of all attempts of a trial.`,
 			case len(args) == 0:
 				return a.showRuns()
 			case len(args) == 1:
-				return a.showRun(args[0], &f, all)
+				f.All = all
+				return a.showRun(args[0], &f)
+			case follow:
+				return a.followTrial(cmd.Context(), args, all)
 			default:
 				return a.showTrial(args, all, steps)
 			}
@@ -52,7 +62,8 @@ run. Costs and tokens are of all attempts of a trial.`,
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "print lists, logs and trajectories in full")
 	cmd.Flags().BoolVar(&steps, "trajectory", false, "print only the trajectory: what the agent did")
-	cmd.Flags().StringSliceVar(&f.Outcomes, "outcome", nil, "list only the trials of a run with these outcomes")
+	cmd.Flags().BoolVar(&follow, "follow", false, "follow a trial until it ends")
+	cmd.Flags().StringSliceVar(&f.Outcomes, "outcome", nil, "list only the trials of a run with these outcomes, or those that are running")
 	cmd.Flags().StringVar(&f.Cell, "cell", "", "list only the trials of this cell or agent (a name or a pattern like 'a*')")
 	cmd.Flags().StringVar(&f.Task, "task", "", "list only the trials of this task (a name or a pattern like 'a*')")
 	cmd.Flags().StringVar(&f.Sort, "sort", "", "sort trials by "+strings.Join(report.Sorts, ", ")+"; numbers begin with the largest")
@@ -129,7 +140,7 @@ func (a *app) showRuns() error {
 }
 
 // showRun prints a run: its tables, and the trials that need attention.
-func (a *app) showRun(name string, f *report.Filter, all bool) error {
+func (a *app) showRun(name string, f *report.Filter) error {
 	dir, err := report.FindRun(name)
 	if err != nil {
 		return err
@@ -143,7 +154,7 @@ func (a *app) showRun(name string, f *report.Filter, all bool) error {
 		if f.Set() {
 			res.Trials = []output.ShowTrial{}
 			for _, t := range report.Select(m, x, f) {
-				res.Trials = append(res.Trials, report.Trial(dir, m, t, report.Writing(x) != nil))
+				res.Trials = append(res.Trials, report.Trial(dir, m, x, t))
 			}
 		}
 		_, err = a.Answer(res)
@@ -153,11 +164,11 @@ func (a *app) showRun(name string, f *report.Filter, all bool) error {
 	a.Printf("%s  %s  planned %s\n\n", terminal.Paint(a.Color, terminal.Bold, terminal.Clean(m.Header.Experiment)), report.Display(dir),
 		m.Header.Created.Local().Format("2006-01-02 15:04:05"))
 	report.Summary(a.Printer, s)
-	if w := report.Writing(x); w != nil {
+	if w := x.Writing(); w != nil {
 		a.Printf("running in %s since %s\n", w.Process, w.Time.Local().Format("15:04:05"))
 	}
 	a.Printf("\n")
-	report.Trials(a.Printer, m, x, f, all)
+	report.Trials(a.Printer, dir, m, x, f)
 	a.Printf("\nshow a trial: berth show %s TRIAL\n", report.Display(dir))
 	return nil
 }
@@ -178,7 +189,7 @@ func (a *app) showTrial(args []string, all, steps bool) error {
 		return err
 	}
 	if len(args) == 2 && a.JSON {
-		_, err = a.Answer(report.Trial(dir, m, t, report.Writing(x) != nil))
+		_, err = a.Answer(report.Trial(dir, m, x, t))
 		return err
 	}
 	number := 0
@@ -193,13 +204,13 @@ func (a *app) showTrial(args []string, all, steps bool) error {
 		number = t.Attempts[n-1].Number
 	}
 	if len(args) == 2 && !steps {
-		report.TrialHead(a.Printer, m, t, number)
+		report.TrialHead(a.Printer, m, t, report.Running(dir, x, t), number)
 	}
 	if number == 0 {
 		a.Printf("no attempt yet\n")
 		return nil
 	}
-	full, err := report.Attempt(report.Folder(dir, t, number), report.StateOf(t, number, report.Writing(x) != nil))
+	full, err := report.Attempt(report.Folder(dir, t, number), report.StateOf(x, t, number))
 	if err != nil {
 		return err
 	}
@@ -212,4 +223,40 @@ func (a *app) showTrial(args []string, all, steps bool) error {
 	}
 	report.AttemptText(a.Printer, full, all)
 	return nil
+}
+
+// followTrial prints what happens in a trial until the trial ends. A trial that
+// has ended is shown as without --follow.
+func (a *app) followTrial(ctx context.Context, args []string, all bool) error {
+	dir, err := report.FindRun(args[0])
+	if err != nil {
+		return err
+	}
+	m, x, err := store.Read(dir)
+	if err != nil {
+		return err
+	}
+	t, err := report.FindTrial(x, args[1])
+	if err != nil {
+		return err
+	}
+	f := &report.Follower{P: a.Printer, Dir: dir, Trial: t.ID, All: all}
+	over, err := f.Over()
+	switch {
+	case a.JSON:
+		err = f.Follow(ctx)
+	case over || err != nil:
+		err = errors.Join(err, a.showTrial(args, all, false))
+	default:
+		report.TrialHead(a.Printer, m, t, report.Running(dir, x, t), 0)
+		err = f.Follow(ctx)
+	}
+	switch {
+	case errors.Is(err, report.ErrNobodyRuns):
+		return &exit{exitIncomplete, fmt.Errorf("%w. Resume the run with: berth resume %s", err, report.Display(dir))}
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		a.Notef("no longer following. The run goes on\n")
+		return &exit{exitInterrupted, nil}
+	}
+	return err
 }

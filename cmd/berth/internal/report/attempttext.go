@@ -17,10 +17,11 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// TrialHead prints the trial and its attempts.
-func TrialHead(p *terminal.Printer, m *store.Manifest, t *store.TrialState, shown int) {
+// TrialHead prints the trial and its attempts. now is the one that is in progress,
+// if any; shown is marked.
+func TrialHead(p *terminal.Printer, m *store.Manifest, t *store.TrialState, now *output.ShowRunning, shown int) {
 	p.Printf("%s  %s  repetition %d\n", terminal.Paint(p.Color, terminal.Bold, terminal.Clean(t.Task)), terminal.Clean(m.Cells[t.Cell].Key), t.Repetition)
-	p.Printf("trial   %s\noutcome %s\n", t.ID, terminal.Paint(p.Color, tui.StyleOf(t.Outcome()), string(t.Outcome())))
+	p.Printf("trial   %s\noutcome %s\n", t.ID, outcomeText(p, t, now != nil))
 	if why := t.Invalid + t.Refused; why != "" {
 		p.Hang("because ", why)
 	}
@@ -29,14 +30,27 @@ func TrialHead(p *terminal.Printer, m *store.Manifest, t *store.TrialState, show
 		if at.Number == shown {
 			mark = "→ "
 		}
-		if at.Result == nil {
-			p.Printf("%sattempt %d  not published%s\n", mark, at.Number, lost(&at.Lost))
+		switch {
+		case now != nil && at.Number == now.Attempt:
+			p.Printf("%sattempt %d  running since %s (%s), %s%s\n", mark, at.Number, now.Start.Local().Format("15:04:05"),
+				terminal.Seconds(age(now.Start)), runningText(now), lost(&at.Lost))
+			continue
+		case at.Result == nil:
+			p.Printf("%sattempt %d  killed before it had a result%s\n", mark, at.Number, lost(&at.Lost))
 			continue
 		}
 		p.Printf("%sattempt %d  %s  %s  %s\n", mark, at.Number, terminal.Paint(p.Color, tui.StyleOf(at.Result.Outcome), string(at.Result.Outcome)),
 			at.Result.Start.Local().Format("2006-01-02 15:04:05"), terminal.Seconds(at.Result.End.Sub(at.Result.Start)))
 	}
 	p.Printf("\n")
+}
+
+// outcomeText is the outcome of a trial, or that it is running.
+func outcomeText(p *terminal.Printer, t *store.TrialState, now bool) string {
+	if now {
+		return terminal.Paint(p.Color, terminal.Bold, running)
+	}
+	return terminal.Paint(p.Color, tui.StyleOf(t.Outcome()), string(t.Outcome()))
 }
 
 // lost returns the usage of an attempt without a result.
@@ -55,22 +69,24 @@ func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
 	switch {
 	case f.Damage != "":
 		p.Printf("result.json is damaged; this is what the journal of the run has: %s\n\n", terminal.Clean(f.Damage))
+	case f.Result == nil && f.State == output.UnderWay:
+		p.Printf("no result yet: the attempt is running. Follow it with --follow\n\n")
 	case f.Result == nil:
-		p.Printf("no result: the attempt is running, or its process was killed\n\n")
+		p.Printf("no result: the process of the run was killed during this attempt\n\n")
 	default:
 		resultText(p, f.Result, all)
 	}
 	t := terminal.Table{Head: []string{"phase", "stage", "who", "start", "time", "error"}, Right: []bool{4: true}, Below: true}
 	for _, p := range f.Phases {
-		took := "…"
-		if !p.End.IsZero() {
-			took = millis(p.End.Sub(p.Start))
-		}
+		took := millis(p.End.Sub(p.Start))
 		name := string(p.Name)
 		if p.Turn > 1 {
 			name += " " + strconv.Itoa(p.Turn)
 		}
-		t.Row(name, terminal.Clean(p.Stage), string(p.Who), p.Start.Local().Format("15:04:05.000"), took, terminal.Clean(p.Error))
+		if p.End.IsZero() {
+			took = millis(age(p.Start)) + " so far"
+		}
+		t.Row(name, terminal.Clean(p.Stage), string(p.Who), p.Start.Local().Format(clock), took, terminal.Clean(p.Error))
 	}
 	t.Write(p)
 	stepsText(p, f.Steps, all)
@@ -226,18 +242,22 @@ func stepsText(p *terminal.Printer, steps []record.Step, all bool) {
 		if h := heading(from + i); h != "" {
 			p.Printf("  %s\n", h)
 		}
-		s := &steps[from+i].Step
-		p.Hang(fmt.Sprintf("  %3d %-6s ", s.StepID, s.Source), brief(messageText(s.Message), 160, all))
-		for _, c := range s.ToolCalls {
-			p.Hang("             → ", terminal.Clean(c.Name)+" "+brief(string(c.Arguments), 140, all))
-		}
-		if s.Observation == nil {
-			continue
-		}
-		for _, r := range s.Observation.Results {
-			if r.Content != nil {
-				p.Hang("             ← ", brief(messageText(*r.Content), 140, all))
-			}
+		stepText(p, &steps[from+i].Step, all)
+	}
+}
+
+// stepText prints a step: what was said, done and seen.
+func stepText(p *terminal.Printer, s *trajectory.Step, all bool) {
+	p.Hang(fmt.Sprintf("  %3d %-6s ", s.StepID, s.Source), brief(messageText(s.Message), 160, all))
+	for _, c := range s.ToolCalls {
+		p.Hang("             → ", terminal.Clean(c.Name)+" "+brief(string(c.Arguments), 140, all))
+	}
+	if s.Observation == nil {
+		return
+	}
+	for _, r := range s.Observation.Results {
+		if r.Content != nil {
+			p.Hang("             ← ", brief(messageText(*r.Content), 140, all))
 		}
 	}
 }
@@ -279,20 +299,29 @@ func logText(p *terminal.Printer, log []json.RawMessage, all bool) {
 		p.Printf("  … %d earlier lines; use --all to print them\n", from)
 	}
 	for _, raw := range log[from:] {
-		var l struct {
-			Time time.Time `json:"time"`
-			From string    `json:"from"`
-			Text string    `json:"text"`
-		}
-		if json.Unmarshal(raw, &l) != nil {
-			continue
-		}
-		for i, text := range terminal.Lines(l.Text) {
-			if i == 0 {
-				p.Printf("  %s %s: %s\n", l.Time.Local().Format("15:04:05.000"), terminal.Clean(l.From), text)
-			} else {
-				p.Printf("    %s\n", text)
-			}
+		var l logLine
+		if json.Unmarshal(raw, &l) == nil {
+			l.text(p)
 		}
 	}
 }
+
+// logLine is the part of a line of the log that is shown.
+type logLine struct {
+	Time time.Time `json:"time"`
+	From string    `json:"from"`
+	Text string    `json:"text"`
+}
+
+func (l *logLine) text(p *terminal.Printer) {
+	for i, text := range terminal.Lines(l.Text) {
+		if i == 0 {
+			p.Printf("  %s %s: %s\n", l.Time.Local().Format(clock), terminal.Clean(l.From), text)
+		} else {
+			p.Printf("    %s\n", text)
+		}
+	}
+}
+
+// clock is how times of events are written.
+const clock = "15:04:05.000"

@@ -16,6 +16,7 @@ type Filter struct {
 	Outcomes   []string
 	Cell, Task string // names or patterns
 	Sort       string // one of Sorts
+	All        bool   // print all that are selected
 }
 
 // Sorts are what trials can be sorted by; numbers begin with the largest.
@@ -27,8 +28,8 @@ func (f *Filter) Set() bool { return len(f.Outcomes) > 0 || f.Cell+f.Task+f.Sort
 // Check returns an error for a value that cannot match any trial.
 func (f *Filter) Check() error {
 	for _, o := range f.Outcomes {
-		if !slices.Contains(record.Outcomes, record.Outcome(o)) {
-			return fmt.Errorf("--outcome: no outcome %q. The outcomes are %s", o, joined(record.Outcomes))
+		if o != running && !slices.Contains(record.Outcomes, record.Outcome(o)) {
+			return fmt.Errorf("--outcome: no outcome %q. The outcomes are %s; and %s", o, joined(record.Outcomes), running)
 		}
 	}
 	for flag, pattern := range map[string]string{"--cell": f.Cell, "--task": f.Task} {
@@ -55,7 +56,7 @@ func Select(m *store.Manifest, x *store.Index, f *Filter) []*store.TrialState {
 	var trials []*store.TrialState
 	for _, t := range x.Trials {
 		cell := &m.Cells[t.Cell]
-		if (len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, string(t.Outcome()))) &&
+		if (len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, outcomeOf(x, t))) &&
 			matches(f.Task, t.Task, path.Base(t.Task)) && matches(f.Cell, cell.Key, cell.Slug, cell.Agent) {
 			trials = append(trials, t)
 		}
@@ -72,6 +73,14 @@ func Select(m *store.Manifest, x *store.Index, f *Filter) []*store.TrialState {
 		return cmp.Compare(number(b, f.Sort), number(a, f.Sort))
 	})
 	return trials
+}
+
+// outcomeOf is the outcome of a trial, or running.
+func outcomeOf(x *store.Index, t *store.TrialState) string {
+	if x.UnderWay(t) {
+		return running
+	}
+	return string(t.Outcome())
 }
 
 // matches reports whether a name is wanted, or matches the pattern wanted.

@@ -52,7 +52,7 @@ func TestTrialsAreSelectedAndSorted(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	report.Trials(&terminal.Printer{Out: &b}, m, x, &report.Filter{Outcomes: []string{"passed"}}, false)
+	report.Trials(&terminal.Printer{Out: &b}, t.TempDir(), m, x, &report.Filter{Outcomes: []string{"passed"}})
 	if text := b.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "2.0 s  0.5000    7920  attempt 2 of 2") {
 		t.Errorf("%s", text)
 	}

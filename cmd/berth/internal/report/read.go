@@ -14,7 +14,6 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/untrusted"
 )
 
@@ -28,22 +27,10 @@ func Line(dir string) output.RunLine {
 	}
 	s := run.Summarize(m, x)
 	l.Experiment, l.Created, l.Planned, l.Outcomes, l.Complete = s.Experiment, s.Created, s.Planned, s.Outcomes, s.Complete
-	if w := Writing(x); w != nil {
+	if w := x.Writing(); w != nil {
 		l.Busy = w.Process.String()
 	}
 	return l
-}
-
-// Writing returns the process that writes the run at the moment, if it can be
-// seen from this machine.
-func Writing(x *store.Index) *store.Entry {
-	for i := range x.Writers {
-		w := &x.Writers[i]
-		if !w.Ended && w.Began.Process != nil && w.Began.Process.State() != node.Dead {
-			return &w.Began
-		}
-	}
-	return nil
 }
 
 // Run returns a run with all its trials and attempts.
@@ -52,9 +39,8 @@ func Run(dir string, m *store.Manifest, x *store.Index) output.ShowRun {
 		Dir: dir, Run: m.Header, Summary: run.Summarize(m, x), Trials: []output.ShowTrial{}, Writers: []output.ShowWriter{},
 		Torn: x.Torn, Damaged: x.Damaged,
 	}
-	busy := Writing(x) != nil
 	for _, t := range x.Trials {
-		res.Trials = append(res.Trials, Trial(dir, m, t, busy))
+		res.Trials = append(res.Trials, Trial(dir, m, x, t))
 	}
 	for _, w := range x.Writers {
 		sw := output.ShowWriter{Name: w.Name, Berth: w.Began.Berth, Began: w.Began.Time, Ended: w.Ended}
@@ -69,18 +55,20 @@ func Run(dir string, m *store.Manifest, x *store.Index) output.ShowRun {
 	return res
 }
 
-// Trial returns a trial with its attempts; busy says that its run is in
-// progress.
-func Trial(dir string, m *store.Manifest, t *store.TrialState, busy bool) output.ShowTrial {
+// Trial returns a trial with its attempts.
+func Trial(dir string, m *store.Manifest, x *store.Index, t *store.TrialState) output.ShowTrial {
 	res := output.ShowTrial{Trial: *t.Trial, CellKey: m.Cells[t.Cell].Key, Outcome: t.Outcome(), Attempts: []output.ShowAttempt{}}
 	if acc := t.Accepted(); acc != nil {
 		res.Accepted = acc.Number
 	}
 	for _, at := range t.Attempts {
 		folder := Folder(dir, t, at.Number)
-		sa := output.ShowAttempt{Attempt: at.Number, Dir: folder, State: StateOf(t, at.Number, busy), Spend: at.Spend()}
+		sa := output.ShowAttempt{Attempt: at.Number, Dir: folder, State: StateOf(x, t, at.Number), Spend: at.Spend(), Start: at.Began}
 		if at.Result == nil {
 			sa.Phases = phasesOf(folder, sa.State == output.UnderWay, &[]string{})
+			if sa.State == output.UnderWay {
+				res.Running = runningOf(&at, sa.Phases)
+			}
 			res.Attempts = append(res.Attempts, sa)
 			continue
 		}
@@ -95,14 +83,13 @@ func Trial(dir string, m *store.Manifest, t *store.TrialState, busy bool) output
 	return res
 }
 
-// StateOf returns the state of an attempt of a trial; busy says that its run is
-// in progress.
-func StateOf(t *store.TrialState, number int, busy bool) output.AttemptState {
+// StateOf returns the state of an attempt of a trial.
+func StateOf(x *store.Index, t *store.TrialState, number int) output.AttemptState {
 	i := slices.IndexFunc(t.Attempts, func(a store.AttemptState) bool { return a.Number == number })
 	switch {
 	case i >= 0 && t.Attempts[i].Result != nil:
 		return output.Published
-	case busy && i == len(t.Attempts)-1:
+	case i == len(t.Attempts)-1 && x.UnderWay(t):
 		return output.UnderWay
 	default:
 		return output.Abandoned
@@ -178,7 +165,7 @@ func phasesOf(dir string, underWay bool, cut *[]string) []record.Phase {
 
 // Attempt returns one attempt with everything that can be shown.
 func Attempt(dir string, state output.AttemptState) (*output.ShowFull, error) {
-	full := &output.ShowFull{Dir: dir, Phases: []record.Phase{}, Files: []string{}}
+	full := &output.ShowFull{Dir: dir, State: state, Phases: []record.Phase{}, Files: []string{}}
 	switch fi, err := os.Lstat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("the folder of the attempt was removed: %s: only the journal of the run is left", dir)

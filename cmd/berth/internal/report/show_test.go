@@ -129,8 +129,8 @@ func TestEveryAttemptHasItsPhases(t *testing.T) {
 		t.Errorf("a killed attempt used 7920 tokens: it says %+v, the summary %d", spend, res.Summary.Tokens)
 	}
 	var text bytes.Buffer
-	report.TrialHead(&terminal.Printer{Out: &text}, m, x.Trials[0], 2)
-	if !strings.Contains(text.String(), "not published  1 request, 7920 tokens, 0.5000 USD") {
+	report.TrialHead(&terminal.Printer{Out: &text}, m, x.Trials[0], nil, 2)
+	if !strings.Contains(text.String(), "killed before it had a result  1 request, 7920 tokens, 0.5000 USD") {
 		t.Errorf("its spend is not shown: %s", text.String())
 	}
 	killed := attempts[0].Phases
@@ -192,7 +192,7 @@ func TestADamagedResultIsSaid(t *testing.T) {
 			if err = harm(filepath.Join(folder, record.ResultFile)); err != nil {
 				t.Fatal(err)
 			}
-			full, err := report.Attempt(folder, report.StateOf(x.Trials[0], 2, false))
+			full, err := report.Attempt(folder, report.StateOf(x, x.Trials[0], 2))
 			if err != nil || full.Damage == "" || full.Result != nil || len(full.Files) == 0 {
 				t.Fatalf("got %+v, %v", full, err)
 			}
@@ -346,7 +346,7 @@ func TestTrialsWithShortIDsAreShown(t *testing.T) {
 		t.Errorf("%v, want both trials named", err)
 	}
 	var out bytes.Buffer
-	report.Trials(&terminal.Printer{Out: &out}, m, x, &report.Filter{}, true)
+	report.Trials(&terminal.Printer{Out: &out}, t.TempDir(), m, x, &report.Filter{All: true})
 	if !strings.Contains(out.String(), "ab") {
 		t.Errorf("%s\nlacks the trial", &out)
 	}

@@ -187,12 +187,12 @@ const maxTrials = 40
 
 // Trials lists the trials that f selects. Without an order, those that need
 // attention come first if not all have room.
-func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, f *Filter, all bool) {
+func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, f *Filter) {
 	trials := Select(m, x, f)
 	selected := len(trials)
-	if !all && selected > maxTrials {
+	if !f.All && selected > maxTrials {
 		if f.Sort == "" {
-			slices.SortStableFunc(trials, func(p, q *store.TrialState) int { return interest(p) - interest(q) })
+			slices.SortStableFunc(trials, func(p, q *store.TrialState) int { return interest(x, p) - interest(x, q) })
 		}
 		trials = trials[:maxTrials]
 	}
@@ -208,7 +208,8 @@ func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, f *Filter, a
 		if shared[task] {
 			task = named(task, tr.Dataset)
 		}
-		o, score, took, remark := tr.Outcome(), "", "", tr.Invalid+tr.Refused
+		now := Running(dir, x, tr)
+		score, took, remark := "", "", tr.Invalid+tr.Refused
 		if acc := tr.Accepted(); acc != nil {
 			if acc.Result.Score != nil {
 				score = fmt.Sprintf("%.2f", *acc.Result.Score)
@@ -216,9 +217,15 @@ func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, f *Filter, a
 			took = terminal.Seconds(acc.Result.End.Sub(acc.Result.Start))
 			remark = briefNote(tr, acc)
 		}
+		if now != nil {
+			if remark != "" {
+				remark = fmt.Sprintf("; before: %s %s", tr.Outcome(), remark)
+			}
+			score, took, remark = "", terminal.Seconds(age(now.Start)), runningText(now)+remark
+		}
 		row := []string{
 			Short(tr.ID, 8), terminal.Clean(task), terminal.Clean(m.Cells[tr.Cell].Slug), strconv.Itoa(tr.Repetition),
-			terminal.Paint(p.Color, tui.StyleOf(o), string(o)), score, took,
+			outcomeText(p, tr, now != nil), score, took,
 		}
 		if used {
 			s := spend(tr)
@@ -233,17 +240,19 @@ func Trials(p *terminal.Printer, m *store.Manifest, x *store.Index, f *Filter, a
 	}
 }
 
-// interest puts errors before failures before the rest.
-func interest(t *store.TrialState) int {
+// interest puts errors before what is running before failures before the rest.
+func interest(x *store.Index, t *store.TrialState) int {
 	switch o := t.Outcome(); {
+	case x.UnderWay(t):
+		return 2
 	case !o.Measured() && o != record.NotRun:
 		return 0
 	case o == record.AgentError:
 		return 1
 	case o == record.Failed:
-		return 2
-	default:
 		return 3
+	default:
+		return 4
 	}
 }
 

@@ -87,6 +87,16 @@ func (p *Printer) Answer(v any) (bool, error) {
 	return true, nil
 }
 
+// Line writes v as one line of JSON, for an answer that comes bit by bit.
+func (p *Printer) Line(v any) error {
+	enc := json.NewEncoder(&quiet{p.Out})
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write answer: %w", err)
+	}
+	return nil
+}
+
 // quiet writes JSON with the control characters escaped that an encoder leaves
 // as they are, and that steer some terminals: DEL and those of the C1 set.
 type quiet struct{ to io.Writer }

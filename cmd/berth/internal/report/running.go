@@ -1,0 +1,73 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// running is the word for trials with an attempt in progress, which have no
+// outcome yet.
+const running = "running"
+
+// runningOf describes an attempt in progress, whose phases so far are given.
+func runningOf(at *store.AttemptState, phases []record.Phase) *output.ShowRunning {
+	r := &output.ShowRunning{Attempt: at.Number, Start: at.Began, Age: age(at.Began).Seconds()}
+	if n := len(phases); n > 0 {
+		p := phases[n-1]
+		for i := n - 1; i >= 0; i-- { // one that is in progress comes before one that has ended
+			if phases[i].End.IsZero() {
+				p = phases[i]
+				break
+			}
+		}
+		r.Phase, r.PhaseAge = &p, age(p.Start).Seconds()
+	}
+	return r
+}
+
+// age is the time since then, in milliseconds. Clocks of two machines may differ.
+func age(then time.Time) time.Duration {
+	return max(0, time.Since(then)).Round(time.Millisecond)
+}
+
+// runningText is the phase of an attempt in progress, and since when it takes.
+func runningText(r *output.ShowRunning) string {
+	if r.Phase == nil {
+		return "no phase yet"
+	}
+	return phaseName(r.Phase) + " for " + terminal.Seconds(time.Duration(r.PhaseAge*float64(time.Second)))
+}
+
+// phaseName is the name of a phase with its turn and its stage, where an attempt
+// can have several.
+func phaseName(p *record.Phase) string {
+	name := string(p.Name)
+	if p.Turn > 1 {
+		name += fmt.Sprintf(" %d", p.Turn)
+	}
+	if p.Service != "" {
+		name += " " + p.Service
+	}
+	if p.Stage != "" && p.Stage != mainStage {
+		name += " of stage " + p.Stage
+	}
+	return terminal.Clean(name)
+}
+
+// mainStage is the stage of tasks that declare none.
+const mainStage = "main"
+
+// Running returns the attempt of a trial that is in progress; nil if there is
+// none.
+func Running(dir string, x *store.Index, t *store.TrialState) *output.ShowRunning {
+	if !x.UnderWay(t) {
+		return nil
+	}
+	at := &t.Attempts[len(t.Attempts)-1]
+	return runningOf(at, phasesOf(Folder(dir, t, at.Number), true, &[]string{}))
+}

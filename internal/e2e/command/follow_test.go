@@ -1,0 +1,185 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	types "github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/schemas"
+)
+
+// slowRun starts a run of two trials, one after the other, in which an oracle
+// works for a few seconds.
+func slowRun(t *testing.T) (dir string, cmd *exec.Cmd) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, name := range []string{"one", "two"} {
+		task(t, filepath.Join(dir, "tasks"), name, "echo hello from "+name+"; for i in $(seq 30); do sleep 0.1; done; touch /app/done")
+	}
+	experiment(t, dir, "agent.oracle", "  limits {\n    in_flight = 1\n  }")
+	cmd, _, _ = tree.Command(t, dir, "run")
+	e2etest.Must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	return dir, cmd
+}
+
+// waitRunning returns the first trial that is in a turn of its agent.
+func waitRunning(t *testing.T, dir string) types.ShowTrial {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		r := berth(t, dir, "show", "last", "--json")
+		var show types.ShowRun
+		if r.code != 0 || json.Unmarshal([]byte(r.out), &show) != nil {
+			continue // it has not made its folder yet
+		}
+		for _, tr := range show.Trials {
+			if r := tr.Running; r != nil && r.Phase != nil && r.Phase.Name == record.PhaseTurn {
+				answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+				if r.Age <= 0 || r.PhaseAge <= 0 || r.Age < r.PhaseAge || show.Summary.Lost != 0 {
+					t.Errorf("running: %+v, lost %d", r, show.Summary.Lost)
+				}
+				return tr
+			}
+		}
+	}
+	t.Fatal("no trial began its turn")
+	return types.ShowTrial{}
+}
+
+// follow starts to follow a trial.
+func follow(t *testing.T, dir string, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+	t.Helper()
+	cmd, out, stderr := tree.Command(t, dir, append([]string{"show", "last", "--follow"}, args...)...)
+	e2etest.Must(t, cmd.Start())
+	return cmd, out, stderr
+}
+
+// A running trial is shown with its phase and age, and followed until it ends,
+// also one that has not begun. Ctrl-C ends the following alone.
+func TestARunningTrialIsShownAndFollowed(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir, run := slowRun(t)
+	now := waitRunning(t, dir)
+	first, other := filepath.Base(now.Task), "two"
+	if first == other {
+		other = "one"
+	}
+	text := berth(t, dir, "show", "last")
+	if line := lineWith(text.out, now.Task); !strings.Contains(line, "running") || !strings.Contains(line, "turn for ") {
+		t.Errorf("the list has %q of the trial in\n%s", line, text.out)
+	}
+	if text = berth(t, dir, "show", "last", "--outcome", "running"); lineWith(text.out, now.ID[:8]) == "" || strings.Contains(text.out, "\n"+other) {
+		t.Errorf("--outcome running:\n%s", text.out)
+	}
+	if text = berth(t, dir, "show", "last", first); !strings.Contains(text.out, "outcome running\n") || !strings.Contains(text.out, "attempt 1  running since ") ||
+		!strings.Contains(text.out, " so far") {
+		t.Errorf("one trial:\n%s", text.out)
+	}
+
+	current, currentOut, currentErr := follow(t, dir, first)
+	waiting, waitingOut, waitingErr := follow(t, dir, other)
+	stream, streamOut, streamErr := follow(t, dir, other, "--json")
+	left, leftOut, leftErr := follow(t, dir, other)
+	time.Sleep(time.Second)
+	e2etest.Must(t, left.Process.Signal(syscall.SIGINT))
+	stopped := finish(t, left, leftOut, leftErr)
+	if stopped.want(t, 130); !strings.Contains(stopped.stderr, "The run goes on") {
+		t.Errorf("Ctrl-C: %q", stopped.stderr)
+	}
+	for name, r := range map[string]result{first: finish(t, current, currentOut, currentErr), other: finish(t, waiting, waitingOut, waitingErr)} {
+		r.want(t, 0)
+		for _, want := range []string{" create\n", " turn\n", " turn took ", " verify\n", "hello from " + name, "outcome    passed", "\noutcome passed\n"} {
+			if !strings.Contains(r.out, want) {
+				t.Errorf("following %s: no %q in\n%s\n%s", name, want, r.out, r.stderr)
+			}
+		}
+		if waited := strings.Contains(r.stderr, "waiting for the trial to begin"); waited != (name == other) {
+			t.Errorf("following %s printed %q", name, r.stderr)
+		}
+	}
+	checkStream(t, finish(t, stream, streamOut, streamErr))
+	if err := run.Wait(); err != nil {
+		t.Errorf("the run that was followed: %v", err)
+	}
+	r := berth(t, dir, "show", "last", first, "--follow")
+	if r.want(t, 0); !strings.Contains(r.out, "outcome passed") || r.stderr != "" {
+		t.Errorf("following a trial that has ended:\n%s\n%s", r.out, r.stderr)
+	}
+}
+
+// checkStream checks what --follow prints with --json.
+func checkStream(t *testing.T, r result) {
+	t.Helper()
+	r.want(t, 0)
+	var kinds struct{ phases, results, trials int }
+	for line := range strings.Lines(r.out) {
+		var l types.ShowFollow
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if err := schemas.Check("cli-show-follow", []byte(line)); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		switch {
+		case l.Event != nil && l.Event.Type == record.EventPhaseStart:
+			kinds.phases++
+		case l.Result != nil && l.Result.Outcome == record.Passed:
+			kinds.results++
+		case l.Trial != nil && l.Trial.Outcome == record.Passed:
+			kinds.trials++
+		}
+	}
+	if kinds.phases < 5 || kinds.results != 1 || kinds.trials != 1 {
+		t.Errorf("%+v in\n%s", kinds, r.out)
+	}
+}
+
+// A run whose process was killed is not waited for.
+func TestATrialThatNobodyRunsIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir, run := slowRun(t)
+	now := waitRunning(t, dir)
+	cmd, out, stderr := follow(t, dir, now.ID)
+	time.Sleep(time.Second)
+	e2etest.Must(t, run.Process.Kill())
+	_ = run.Wait()
+	r := finish(t, cmd, out, stderr)
+	if r.want(t, 3); !strings.Contains(r.stderr, "the process of the run is gone") || !strings.Contains(r.stderr, "berth resume") || !strings.Contains(r.out, " turn\n") {
+		t.Errorf("%s\n%s", r.out, r.stderr)
+	}
+	for _, task := range []string{"one", "two"} {
+		r = berth(t, dir, "show", "last", task, "--follow")
+		if r.want(t, 3); !strings.Contains(r.stderr, "the process of the run is gone") {
+			t.Errorf("%s\n%s", r.out, r.stderr)
+		}
+	}
+	if r = berth(t, dir, "show", "last", now.ID); !strings.Contains(r.out, "outcome not_run") || !strings.Contains(r.out, "killed before it had a result") {
+		t.Errorf("%s", r.out)
+	}
+}
+
+// finish waits for a command to end.
+func finish(t *testing.T, cmd *exec.Cmd, out, stderr *bytes.Buffer) result {
+	t.Helper()
+	return ended(t, cmd, cmd.Wait(), out, stderr)
+}
+
+// lineWith returns the last line that has the text.
+func lineWith(out, text string) (found string) {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, text) {
+			found = line
+		}
+	}
+	return found
+}

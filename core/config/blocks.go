@@ -27,7 +27,7 @@ type experimentBlock struct {
 	Environment string   `berth:"environment" ref:"environment" doc:"Where sandboxes are created, unless the matrix has an axis environment."`
 	Agent       string   `berth:"agent" ref:"agent" doc:"The agent that works on the tasks. Required, unless the matrix has an axis agent."`
 	Model       string   `berth:"model" ref:"model" doc:"The model that the agent uses, unless its own block or an axis model says so."`
-	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it; snapshot and separate are not implemented yet."`
+	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it."`
 
 	Matrix   json.RawMessage `berth:"matrix" body:"axes" doc:"Axes: every combination of their values is a cell."`
 	Limits   RunLimits       `berth:"limits" per:"run" doc:"Limits of the whole run."`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -146,9 +147,14 @@ func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) err
 	c, n, t := a.plan.Experiment.Cells[cell], a.plan.needs[cell], a.plan.Tasks[place].Task
 	o := task.Options{AllowEnv: a.plan.Tasks[place].AllowEnv, LookupEnv: a.in.Options.LookupEnv}
 	known := feasible.Known{Agent: n.Agent, User: n.User, Verifiers: n.Verifiers, Gateway: a.in.Gateway}
+	env, used, err := a.environment(ctx, c, tc)
+	if err != nil {
+		return err
+	}
+	known.Environment = env
 	refused := append(feasible.HostVars(t, o), feasible.Unsupported(t, tc, known)...)
-	if len(refused) == 0 && n.Agent != nil {
-		report, err := a.environment(ctx, c, tc, t, *n.Agent)
+	if len(refused) == 0 && n.Agent != nil && env != nil {
+		report, err := a.sandboxes(ctx, c, tc, t, sandboxes{env, used, *n})
 		if err != nil {
 			return err
 		}
@@ -179,24 +185,46 @@ func (a *asker) refuse(cell, place int, why feasible.Problem) {
 	}
 }
 
-func (a *asker) environment(ctx context.Context, c *config.Cell, tc cell.Cell, t *task.Task, needs agent.Needs) (environment.Report, error) {
+// environment returns the environment of a cell; nil: it is not available.
+func (a *asker) environment(ctx context.Context, c *config.Cell, tc cell.Cell) (environment.Environment, record.PluginUsed, error) {
 	name := tc.Environment.Plugin
 	if a.gone["environment "+name] {
-		return environment.Report{}, nil
+		return nil, record.PluginUsed{}, nil
 	}
 	p, used, err := a.in.Plugins.Environment(ctx, name)
 	if err != nil {
-		return environment.Report{}, a.plugin(ctx, "environment", name, c.Key, err)
+		return nil, used, a.plugin(ctx, "environment", name, c.Key, err)
 	}
-	spec, _, err := feasible.Spec(t, tc, needs)
+	return p, used, nil
+}
+
+// sandboxes is whom to ask about the sandboxes of a task, and for what.
+type sandboxes struct {
+	env   environment.Environment
+	used  record.PluginUsed
+	needs Needs
+}
+
+// sandboxes asks whether the environment can create the sandboxes of a task.
+func (a *asker) sandboxes(ctx context.Context, c *config.Cell, tc cell.Cell, t *task.Task, of sandboxes) (environment.Report, error) {
+	spec, _, err := feasible.Spec(t, tc, *of.needs.Agent)
 	if err != nil {
 		return environment.Report{}, fmt.Errorf("task %s, cell %s: %w", t.Name, c.Key, err) // Unsupported lets none through
 	}
-	r, err := a.plan.Checker.Environment(ctx, p, used, spec)
+	specs := []environment.Spec{spec}
+	more, err := feasible.VerifierSpecs(t, tc, of.needs.Verifiers)
 	if err != nil {
-		return r, a.failed(ctx, fmt.Sprintf("environment %q", name), c.Key, err)
+		return environment.Report{}, fmt.Errorf("task %s, cell %s: %w", t.Name, c.Key, err)
 	}
-	return r, nil
+	var all environment.Report
+	for _, spec := range append(specs, more...) {
+		r, err := a.plan.Checker.Environment(ctx, of.env, of.used, spec)
+		if err != nil {
+			return r, a.failed(ctx, fmt.Sprintf("environment %q", tc.Environment.Plugin), c.Key, err)
+		}
+		all.Refusals, all.Degraded = union(all.Refusals, r.Refusals), union(all.Degraded, r.Degraded)
+	}
+	return all, nil
 }
 
 // secrets checks the secrets of every cell, and of the verifiers that its tasks

@@ -34,7 +34,7 @@ func (ps *problems) add(p Problem) {
 	old.Cells = union(old.Cells, p.Cells)
 }
 
-func union(a, b []string) []string {
+func union[T comparable](a, b []T) []T {
 	for _, s := range b {
 		if !slices.Contains(a, s) {
 			a = append(a, s)

@@ -115,7 +115,7 @@ func (h *Host) Environment(ctx context.Context, name string) (environment.Enviro
 	if err != nil {
 		return nil, record.PluginUsed{}, err
 	}
-	return environment.NewClient(s.conn(), name), s.used(), nil
+	return environment.NewClient(s.conn(), name, s.Capabilities...), s.used(), nil
 }
 
 // Incarnation returns the number, from 1, of the process that answers the next

@@ -266,6 +266,9 @@ type StageResult struct {
 	Rewards  map[string]float64 `json:"rewards,omitempty"`
 	Error    *Error             `json:"error,omitempty"`
 	LastTurn *LastTurn          `json:"last_turn,omitempty"` // absent when the agent yielded
+	// VerifierImage is the image of the sandbox in which the stage was verified,
+	// if that was not the agent's: a snapshot, or the verifier's own.
+	VerifierImage *environment.ImageFacts `json:"verifier_image,omitempty"`
 }
 
 // LastTurn describes the last turn of an agent that did not yield.

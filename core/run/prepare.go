@@ -9,12 +9,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
 )
 
 // imagesInFlight is how many images are prepared at a time; registries limit
@@ -85,16 +87,13 @@ func imagesOf(p *plan.Plan) ([]imageJob, error) {
 			continue
 		}
 		cell := c.On(&c.Datasets[d]) // no image depends on a secret
-		spec, _, err := feasible.Spec(p.Tasks[t.Place].Task, cell, agent.Needs{})
+		images, err := taskImages(p.Tasks[t.Place].Task, cell)
 		if err != nil {
 			return nil, fmt.Errorf("task %s: %w", t.Task, err)
 		}
-		images := []environment.Image{spec.Image}
-		for _, s := range spec.Sidecars {
-			images = append(images, s.Image)
-		}
+		block := cell.Environment.Config.JSON()
 		for _, im := range images {
-			key, err := json.Marshal([]any{cell.Environment.Plugin, spec.Config, im})
+			key, err := json.Marshal([]any{cell.Environment.Plugin, block, im})
 			if err != nil {
 				return nil, err
 			}
@@ -102,7 +101,7 @@ func imagesOf(p *plan.Plan) ([]imageJob, error) {
 			if !ok {
 				at = len(jobs)
 				seen[string(key)] = at
-				jobs = append(jobs, imageJob{environment: cell.Environment.Plugin, image: im, config: spec.Config, made: PreparedImage{
+				jobs = append(jobs, imageJob{environment: cell.Environment.Plugin, image: im, config: block, made: PreparedImage{
 					Environment: cell.Environment.Plugin, Ref: im.Ref, Build: im.Build,
 				}})
 			}
@@ -112,6 +111,23 @@ func imagesOf(p *plan.Plan) ([]imageJob, error) {
 		}
 	}
 	return jobs, nil
+}
+
+// taskImages returns the images of the sandboxes of a task.
+func taskImages(t *task.Task, c cell.Cell) ([]environment.Image, error) {
+	spec, _, err := feasible.Spec(t, c, agent.Needs{})
+	if err != nil {
+		return nil, err
+	}
+	specs, err := feasible.VerifierSpecs(t, c, nil)
+	var images []environment.Image
+	for _, spec := range append([]environment.Spec{spec}, specs...) {
+		images = append(images, spec.Image)
+		for _, s := range spec.Sidecars {
+			images = append(images, s.Image)
+		}
+	}
+	return images, err
 }
 
 func (j *imageJob) prepare(ctx context.Context, plugins trial.Plugins, say func(image, line string)) error {

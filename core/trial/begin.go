@@ -3,6 +3,7 @@ package trial
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,13 +35,7 @@ func (a *attempt) begin(ctx context.Context) error {
 	}
 	ctx, end := a.sandbox.Ctx(ctx)
 	defer end()
-	if err = a.sidecars(ctx, false); err != nil {
-		return err
-	}
-	err = a.phase(ctx, record.Phase{Name: record.PhaseServices, Who: record.ByTask}, limits.Create, a.services)
-	if err == nil {
-		err = a.sidecars(ctx, true)
-	}
+	err = a.programs(ctx, start{sandbox: a.sandbox, task: &a.task.Environment, services: a.task.Services, health: a.task.Healthcheck})
 	if err != nil && a.sandbox.Gone() { // nothing but the core has used it
 		return instead(err, record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err})
 	}
@@ -73,7 +68,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if err := a.plugins(ctx); err != nil {
 		return err
 	}
-	known := feasible.Known{Agent: &a.needs, Verifiers: map[string]verifier.Traits{}, Gateway: a.in.Gateway != nil}
+	known := feasible.Known{Agent: &a.needs, Verifiers: map[string]verifier.Traits{}, Gateway: a.in.Gateway != nil, Environment: a.env}
 	for name, v := range a.verifiers {
 		known.Verifiers[name] = v.Traits
 	}
@@ -92,7 +87,18 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return outcome.On(record.ByConfig, err)
 	}
 	a.res.Modified = modified
-	report, err := a.in.Checker.Environment(ctx, a.env, a.envUsed, a.spec)
+	if err = a.check(ctx, a.spec); err != nil {
+		return err
+	}
+	a.spec.Env, a.spec.Lease = merge(taskEnv, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease
+	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}
+	return a.images(ctx, a.env, &a.spec)
+}
+
+// check asks the environment whether it can create a sandbox of spec, and
+// records what it could not fully enforce.
+func (a *attempt) check(ctx context.Context, spec environment.Spec) error {
+	report, err := a.in.Checker.Environment(ctx, a.env, a.envUsed, spec)
 	if err != nil {
 		return outcome.On(record.ByEnvironment, fmt.Errorf("check: %w", err))
 	}
@@ -102,9 +108,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	for _, d := range report.Degraded {
 		a.environmentSays(record.PhasePrepare, "degraded", d.String())
 	}
-	a.spec.Env, a.spec.Lease = merge(taskEnv, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease
-	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}
-	return a.image(ctx)
+	return nil
 }
 
 // call bounds one call of a plugin and attributes its error.
@@ -180,28 +184,28 @@ func (a *attempt) ask(ctx context.Context, ag agent.Agent, of record.PluginUsed,
 	return needs, err
 }
 
-// image pulls or builds the images of the containers of the sandbox.
-func (a *attempt) image(ctx context.Context) error {
-	err := a.oneImage(ctx, &a.spec.Image)
-	for i := range a.spec.Sidecars {
-		s := &a.spec.Sidecars[i]
+// images pulls or builds the images of the containers of spec.
+func (a *attempt) images(ctx context.Context, env environment.Environment, spec *environment.Spec) error {
+	err := a.image(ctx, env, &spec.Image, spec.Config)
+	for i := range spec.Sidecars {
+		s := &spec.Sidecars[i]
 		if err != nil {
 			return err
 		}
-		if err = a.oneImage(ctx, &s.Image); err != nil {
+		if err = a.image(ctx, env, &s.Image, spec.Config); err != nil {
 			err = fmt.Errorf("sidecar %q: %w", s.Name, err)
 		}
 	}
 	return err
 }
 
-func (a *attempt) oneImage(ctx context.Context, im *environment.Image) error {
-	p, ok := a.env.(environment.Preparer)
+func (a *attempt) image(ctx context.Context, env environment.Environment, im *environment.Image, config json.RawMessage) error {
+	p, ok := env.(environment.Preparer)
 	if !ok || (im.Ref == "" && im.Build == "") {
 		return nil
 	}
 	made, err := call(ctx, record.ByEnvironment, "prepare image", limits.Prepare, func(ctx context.Context) (environment.Image, error) {
-		return p.Prepare(ctx, *im, a.spec.Config, func(line string) { a.recorder.Log("image", "", line) })
+		return p.Prepare(ctx, *im, config, func(line string) { a.recorder.Log("image", "", line) })
 	})
 	if errors.Is(err, environment.ErrUnsupported) {
 		return nil // Create uses the image as it is
@@ -212,21 +216,54 @@ func (a *attempt) oneImage(ctx context.Context, im *environment.Image) error {
 	return err
 }
 
+// start says which programs of a new sandbox to start.
+type start struct {
+	sandbox  *sandbox.Sandbox
+	task     *task.Environment
+	services []task.Service
+	health   *task.Healthcheck
+	stage    string          // empty: it is the agent's sandbox
+	not      map[string]bool // services not to start, by name
+	pure     bool            // nothing of the agent is in the sandbox
+}
+
+// blame attributes an error while programs are started. In a sandbox without
+// anything of the agent, it is never the agent's.
+func (p start) blame(b record.Boundary, err error) error {
+	if p.pure {
+		return outcome.On(b, err)
+	}
+	return err
+}
+
+// programs starts the sidecars, the image's entrypoint and the services of a
+// new sandbox.
+func (a *attempt) programs(ctx context.Context, p start) error {
+	if err := a.sidecars(ctx, p, false); err != nil {
+		return err
+	}
+	at := record.Phase{Name: record.PhaseServices, Stage: p.stage, Who: record.ByTask}
+	if err := a.phase(ctx, at, limits.Create, func(ctx context.Context) error { return p.blame(record.ByTask, a.services(ctx, p)) }); err != nil {
+		return err
+	}
+	return a.sidecars(ctx, p, true)
+}
+
 // sidecars starts the sidecars that do not wait for the main container or, with
 // later, those that do, and records how each start went. A failed sidecar is a
 // failure of the environment.
-func (a *attempt) sidecars(ctx context.Context, later bool) error {
-	if len(a.sandbox.Sidecars) == 0 {
+func (a *attempt) sidecars(ctx context.Context, of start, later bool) error {
+	if len(of.sandbox.Sidecars) == 0 {
 		return nil
 	}
 	var started []sandbox.StartedSidecar
-	all := record.Phase{Name: record.PhaseServices, Who: record.ByEnvironment}
+	all := record.Phase{Name: record.PhaseServices, Stage: of.stage, Who: record.ByEnvironment}
 	err := a.phase(ctx, all, a.startTime(), func(ctx context.Context) (err error) {
-		started, err = a.sandbox.StartSidecars(ctx, a.now, later)
-		return err
+		started, err = of.sandbox.StartSidecars(ctx, a.now, later)
+		return of.blame(record.ByEnvironment, err)
 	})
 	for _, s := range started {
-		p := record.Phase{Name: record.PhaseServices, Service: s.Name, Who: record.ByEnvironment, Start: s.Start, End: s.End}
+		p := record.Phase{Name: record.PhaseServices, Stage: of.stage, Service: s.Name, Who: record.ByEnvironment, Start: s.Start, End: s.End}
 		if s.Err != nil {
 			p.Error = a.recorder.Text(s.Err.Error(), limits.ErrorText)
 		}
@@ -261,62 +298,67 @@ func (a *attempt) create(ctx context.Context) error {
 	if err := w.Folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.VerifierLogs, a.task.Paths.Artifacts); err != nil {
 		return err
 	}
-	return a.place(ctx, task.PlaceCreate, "")
+	return a.place(ctx, w, task.PlaceCreate, "")
 }
 
 // services starts the image's entrypoint and the task's services, in order,
 // and waits until they are ready.
-func (a *attempt) services(ctx context.Context) error {
-	w := a.sandbox
-	note, err := w.StartEntrypoint(ctx, &a.task.Environment)
-	if err != nil {
-		return err
-	}
-	if note != "" {
-		a.recorder.Note(record.Phase{Name: record.PhaseServices}, "entrypoint", "%s", note)
-	}
-	for i := range a.task.Services {
-		if err := a.service(ctx, &a.task.Services[i]); err != nil {
-			return fmt.Errorf("service %q: %w", a.task.Services[i].Name, err)
+func (a *attempt) services(ctx context.Context, p start) error {
+	if !p.not[sandbox.Entrypoint] {
+		note, err := p.sandbox.StartEntrypoint(ctx, p.task)
+		if err != nil {
+			return err
+		}
+		if note != "" {
+			a.recorder.Note(record.Phase{Name: record.PhaseServices, Stage: p.stage}, "entrypoint", "%s", note)
 		}
 	}
-	if h := a.task.Healthcheck; h != nil {
-		if err := w.Healthy(ctx, h); err != nil {
+	for i := range p.services {
+		s := &p.services[i]
+		if p.not[s.Name] {
+			continue
+		}
+		if err := a.service(ctx, p.sandbox, s); err != nil {
+			return fmt.Errorf("service %q: %w", s.Name, err)
+		}
+	}
+	if p.health != nil {
+		if err := p.sandbox.Healthy(ctx, p.health); err != nil {
 			return fmt.Errorf("healthcheck of the task: %w", err)
 		}
 	}
 	return nil
 }
 
-func (a *attempt) service(ctx context.Context, s *task.Service) error {
+func (a *attempt) service(ctx context.Context, w *sandbox.Sandbox, s *task.Service) error {
 	env, err := s.Command.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
 		return outcome.On(record.ByConfig, err)
 	}
 	if s.Oneshot {
 		c := s.Command
-		return a.sandbox.Command(ctx, &c, env, cmp.Or(c.Time.Std(), limits.Service))
+		return w.Command(ctx, &c, env, cmp.Or(c.Time.Std(), limits.Service))
 	}
-	_, err = a.sandbox.StartService(ctx, host.Service{
-		Name: s.Name, Argv: s.Command.Argv, Dir: cmp.Or(s.Command.Dir, a.sandbox.Dir), User: s.Command.User, Env: sandbox.List(merge(a.sandbox.Env, env)),
+	_, err = w.StartService(ctx, host.Service{
+		Name: s.Name, Argv: s.Command.Argv, Dir: cmp.Or(s.Command.Dir, w.Dir), User: s.Command.User, Env: sandbox.List(merge(w.Env, env)),
 	})
 	if err != nil || s.Ready == nil {
 		return err
 	}
-	if err = a.sandbox.Healthy(ctx, s.Ready); err != nil {
-		return fmt.Errorf("not ready: %w; its last output: %s", err, a.sandbox.ServiceOutput(ctx, s.Name))
+	if err = w.Healthy(ctx, s.Ready); err != nil {
+		return fmt.Errorf("not ready: %w; its last output: %s", err, w.ServiceOutput(ctx, s.Name))
 	}
 	return nil
 }
 
-// place puts the resources of one moment into the sandbox.
-func (a *attempt) place(ctx context.Context, when task.PlacePhase, stage string) error {
+// place puts the resources of one moment into a sandbox.
+func (a *attempt) place(ctx context.Context, w *sandbox.Sandbox, when task.PlacePhase, stage string) error {
 	for i := range a.task.Resources {
 		r := &a.task.Resources[i]
 		if r.Phase != when || r.Place == "" || (r.Stage != "" && r.Stage != stage) {
 			continue
 		}
-		if _, err := a.put(ctx, r, ""); err != nil {
+		if _, err := a.put(ctx, w, r, ""); err != nil {
 			return fmt.Errorf("place %s: %w", r.Name, err)
 		}
 	}
@@ -325,8 +367,8 @@ func (a *attempt) place(ctx context.Context, when task.PlacePhase, stage string)
 
 // put places one resource. If the task's own files cannot be read, this is
 // never a fault of the sandbox.
-func (a *attempt) put(ctx context.Context, r *task.Resource, user string) (views.Sums, error) {
-	sums, err := a.sandbox.Put(ctx, a.task, r, user)
+func (a *attempt) put(ctx context.Context, w *sandbox.Sandbox, r *task.Resource, user string) (views.Sums, error) {
+	sums, err := w.Put(ctx, a.task, r, user)
 	if _, ours := errors.AsType[*sandbox.FilesError](err); ours {
 		err = outcome.On(record.ByTask, err)
 	}

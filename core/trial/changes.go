@@ -28,16 +28,16 @@ func (a *attempt) mark(ctx context.Context) error {
 }
 
 // changedTools looks for changes that the agent made to what the verification
-// is about to run: tools, start-up files, services.
-func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.VerifierUse) {
+// is about to run: tools, start-up files, services. It records the first two.
+func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.VerifierUse) (now host.Changed) {
 	a := s.a
 	if !a.marked {
-		return
+		return now
 	}
 	a.marked = false
 	env, err := s.task.Verify.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return // the request of the first verifier fails for the same reason
+		return now // the request of the first verifier fails for the same reason
 	}
 	c := host.Commands{User: s.verifyUser(), Dir: a.sandbox.Dir, Placed: s.fresh()}
 	for _, u := range uses {
@@ -48,16 +48,15 @@ func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.Ve
 		}
 	}
 	c.Env = sandbox.List(merge(a.sandbox.Env, env))
-	now, err := a.sandbox.Changes(ctx, c)
-	if err != nil {
+	if now, err = a.sandbox.Changes(ctx, c); err != nil {
 		s.unknownChanges(p, err)
-		return
+		return now
 	}
 	if len(now.Files) > 0 {
 		a.recorder.Exposed(p, "tools_changed", "programs, libraries or start-up files that the verification may use changed during the agent's turn: %s",
 			listed(now.Files, now.More))
 	}
-	s.suspectServices(p, now.Services)
+	return now
 }
 
 // servicesAgain checks the services again after the verification, because the

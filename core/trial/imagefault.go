@@ -30,7 +30,7 @@ func (s *stage) imageFault(ctx context.Context) error {
 func (a *attempt) findMissingUsers(ctx context.Context) error {
 	a.missingUsers = map[string]bool{}
 	for i := range a.task.Stages {
-		user := (&stage{a: a, task: &a.task.Stages[i]}).verifyUser()
+		user := a.newStage(i).verifyUser()
 		if _, known := a.missingUsers[user]; known || user == "" {
 			continue
 		}

@@ -112,7 +112,10 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 	}()
 	copies := s.roundCopies(round)
 	copying := phase(record.PhaseCopy, record.ByEnvironment)
-	err = a.phase(ctx, copying, limits.Collect, func(ctx context.Context) error { return s.artifactsInto(ctx, copying, copies) })
+	err = a.phase(ctx, copying, limits.Collect, func(ctx context.Context) error {
+		_, collected := s.artifactsInto(ctx, copying, copies)
+		return collected
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func Run(ctx context.Context, in Input) (record.Result, error) {
 	case err == nil:
 		err = a.allStages(ctx)
 	case a.sandbox != nil:
-		err = cmp.Or(a.orphaned(ctx, err), err)
+		err = cmp.Or(a.orphaned(ctx, a.sandbox, err), err)
 	}
 	a.finish(ctx, a.stopped(ctx, err))
 	return a.publish()
@@ -143,7 +143,7 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 	}
 	for i := range a.stages {
 		s := &a.stages[i]
-		sr := record.StageResult{Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd, Error: s.Failure, LastTurn: s.LastTurn}
+		sr := record.StageResult{Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd, Error: s.Failure, LastTurn: s.LastTurn, VerifierImage: s.VerifierImage}
 		if a.res.Integrity != record.Violated && s.Verified && len(s.Verdicts) > 0 { // even if a later stage has none
 			sr.Rewards = s.Scores()
 		}

@@ -24,26 +24,26 @@ const agentSandbox = "agent"
 
 // newAgentSandbox creates and connects the sandbox in which the agent works.
 func (a *attempt) newAgentSandbox(ctx context.Context) (err error) {
-	if a.spec.Scratch, err = a.folders().Scratch("env"); err == nil {
-		a.spec.Files, err = a.environmentFiles()
-	}
-	if err != nil {
-		return outcome.On(record.ByCore, err)
-	}
-	way := a.in.Egress
-	way.Refused = func(name, why string) {
-		a.recorder.Note(record.Phase{Who: record.ByCore}, "host_refused", "%s was asked for and may not be reached: %s", name, why)
-	}
 	a.sandbox, err = a.newSandbox(ctx, agentSandbox, sandbox.Order{
-		Spec: a.spec, Folder: filepath.Join(a.in.Runtime, "b"), Sandboxd: a.in.Sandboxd, Task: &a.task.Environment, Sidecars: a.sideEnv,
-		Egress: way, Reach: feasible.Reach(a.task, &a.task.Stages[0]).Setup,
+		Spec: a.spec, Folder: filepath.Join(a.in.Runtime, "b"), Task: &a.task.Environment, Sidecars: a.sideEnv,
+		Reach: feasible.Reach(a.task, &a.task.Stages[0]).Setup,
 	})
 	return err
 }
 
 // newSandbox creates and connects a sandbox. As soon as there is something to
 // destroy, the sandbox is registered in the attempt and returned.
-func (a *attempt) newSandbox(ctx context.Context, name string, o sandbox.Order) (*sandbox.Sandbox, error) {
+func (a *attempt) newSandbox(ctx context.Context, name string, o sandbox.Order) (_ *sandbox.Sandbox, err error) {
+	if o.Spec.Scratch, err = a.folders().Scratch("env-" + name); err == nil {
+		o.Spec.Files, err = a.environmentFiles(name, o.Task.Files)
+	}
+	if err != nil {
+		return nil, outcome.On(record.ByCore, err)
+	}
+	o.Sandboxd, o.Egress = a.in.Sandboxd, a.in.Egress
+	o.Egress.Refused = func(name, why string) {
+		a.recorder.Note(record.Phase{Who: record.ByCore}, "host_refused", "%s was asked for and may not be reached: %s", name, why)
+	}
 	process := a.environmentProcess()
 	w, err := sandbox.Create(o, func(spec environment.Spec) (environment.Sandbox, error) { return a.askForSandbox(ctx, spec) })
 	if err != nil {
@@ -80,12 +80,12 @@ func (a *attempt) connect(ctx context.Context, w *sandbox.Sandbox) error {
 }
 
 // orphaned returns the error that explains err when the process that made the
-// sandbox has ended, and nil while it lives.
-func (a *attempt) orphaned(ctx context.Context, err error) error {
+// sandbox w has ended, and nil while it lives.
+func (a *attempt) orphaned(ctx context.Context, w *sandbox.Sandbox, err error) error {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Check)
 	defer cancel()
 	_, dead := a.env.List(asking, a.in.Run)
-	if !errors.Is(dead, plugin.ErrPluginGone) && a.sandbox.Process == a.environmentProcess() {
+	if !errors.Is(dead, plugin.ErrPluginGone) && w.Process == a.environmentProcess() {
 		return nil
 	}
 	return instead(err, record.Error{
@@ -120,13 +120,12 @@ func (a *attempt) askForSandbox(ctx context.Context, spec environment.Spec) (env
 }
 
 // environmentFiles returns a folder with the resources that the environment
-// plugin itself reads; empty when there are none.
-func (a *attempt) environmentFiles() (string, error) {
-	names := a.task.Environment.Files
+// plugin itself reads for a sandbox; empty when there are none.
+func (a *attempt) environmentFiles(of string, names []string) (string, error) {
 	if len(names) == 0 {
 		return "", nil
 	}
-	dir, err := a.folders().Large("files") // levels and pages may be large
+	dir, err := a.folders().Large("files-" + of) // levels and pages may be large
 	if err != nil {
 		return "", err
 	}
@@ -147,6 +146,7 @@ func (a *attempt) destroy(ctx context.Context) {
 		for _, name := range slices.Sorted(maps.Keys(a.sandboxes)) {
 			errs = append(errs, a.destroySandbox(ctx, name))
 		}
+		errs = append(errs, a.dropSnapshots(ctx)) // which their sandboxes used
 		return errors.Join(errs...)
 	})
 	if err != nil {

@@ -43,6 +43,9 @@ func (s *stage) settle(ctx context.Context) error {
 			return s.restart(ctx)
 		case task.ModeCopies:
 			return w.Halt(ctx)
+		case task.ModeSnapshot, task.ModeSeparate:
+			s.listeningStopped(left)
+			return w.Halt(ctx)
 		default:
 			if len(left) > 0 || len(now.Unattributed) > 0 {
 				s.a.leftRunning = true
@@ -53,6 +56,23 @@ func (s *stage) settle(ctx context.Context) error {
 	})
 }
 
+// notRestarted records that a service was not started again.
+func (s *stage) notRestarted(name string, files []string) {
+	s.a.recorder.Note(s.phase(record.PhaseSettle, record.ByEnvironment), "service_not_restarted",
+		"service %q was not started again, since files that it runs changed during the agent's turn: %s. If the task is to change them, verify it in %q",
+		name, listed(files, 0), task.ModeLive)
+}
+
+// listeningStopped stores those of the processes that were listening and belong
+// to no service.
+func (s *stage) listeningStopped(ps []host.Process) {
+	for _, p := range ps {
+		if p.Service == "" && len(p.Listening) > 0 {
+			s.killed = append(s.killed, sandbox.Describe([]host.Process{p}, nil))
+		}
+	}
+}
+
 // restart kills everything but PID 1 and starts the task's own services again.
 func (s *stage) restart(ctx context.Context) error {
 	w := s.a.sandbox
@@ -60,16 +80,10 @@ func (s *stage) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, k := range killed {
-		if k.Service == "" && len(k.Listening) > 0 {
-			s.killed = append(s.killed, sandbox.Describe([]host.Process{k}, nil))
-		}
-	}
+	s.listeningStopped(killed)
 	started, changed, err := w.RestartServices(ctx)
 	for _, v := range changed {
-		s.a.recorder.Note(s.phase(record.PhaseSettle, record.ByEnvironment), "service_not_restarted",
-			"service %q was not started again, since files that it runs changed during the agent's turn: %s. If the task is to change them, verify it in %q",
-			v.Name, listed(v.Files, 0), task.ModeLive)
+		s.notRestarted(v.Name, v.Files)
 	}
 	if err != nil {
 		return err
@@ -95,11 +109,12 @@ func (s *stage) collect(ctx context.Context) error {
 	p := s.phase(record.PhaseCollect, record.ByEnvironment)
 	return s.a.phase(ctx, p, limits.Collect, func(ctx context.Context) error {
 		into := filepath.Join(s.a.in.Record.Dir(), filepath.FromSlash(s.artifacts()))
-		if err := s.artifactsInto(ctx, p, into); err != nil {
+		var err error
+		if s.collected, err = s.artifactsInto(ctx, p, into); err != nil {
 			return err
 		}
 		if next := s.i + 1; next == len(s.a.task.Stages) || !s.a.task.Stages[next].SameSession {
-			if err := s.a.closeSession(ctx); err != nil {
+			if err = s.a.closeSession(ctx); err != nil {
 				// The agent's work is done. A plugin that dies because of the
 				// content of the logs gets no further attempt.
 				s.a.recorder.Note(p, "close_session", "%s", err)
@@ -114,6 +129,9 @@ func (s *stage) collect(ctx context.Context) error {
 		})
 		if err == nil && b != nil {
 			err = s.a.in.Record.WriteFile(record.TrajectoryFile, b)
+		}
+		if err == nil && s.mode == task.ModeSeparate {
+			err = missingArtifact(s.collected)
 		}
 		return outcome.On(record.ByCore, err)
 	})
@@ -141,7 +159,7 @@ func (s *stage) artifacts() string {
 	return record.ArtifactsDir + "/" + s.task.Name
 }
 
-func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) error {
+func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) ([]collect.Entry, error) {
 	var as []collect.Artifact
 	if dir := s.a.task.Paths.Artifacts; dir != "" {
 		as = append(as, collect.Artifact{Artifact: task.Artifact{Source: dir}, Implied: true})
@@ -150,7 +168,7 @@ func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) 
 		as = append(as, collect.Artifact{Artifact: a})
 	}
 	if len(as) == 0 {
-		return nil
+		return nil, nil
 	}
 	c := collect.Collector{Into: into, Workdir: s.a.sandbox.Dir, Redactor: s.a.recorder.Redactor(), Fetch: s.a.sandbox.Fetch}
 	entries, err := c.All(ctx, as)
@@ -164,9 +182,9 @@ func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) 
 		}
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // its duration depends on the content of the sandbox
+		return nil, context.Cause(ctx) // its duration depends on the content of the sandbox
 	}
-	return outcome.On(record.ByCore, err)
+	return entries, outcome.On(record.ByCore, err)
 }
 
 // closeSession closes the agent's session. It passes on the logs that the
@@ -219,12 +237,12 @@ func (a *attempt) agentLogs(ctx context.Context, s *session, to string) error {
 	return errors.Join(append(errs, collect.OpenUp(to))...)
 }
 
-// needsLive records that a failed task may have needed processes that mode
-// restarted killed.
+// needsLive records that a failed task may have needed processes that were
+// stopped before the verification.
 func (s *stage) needsLive() {
 	if len(s.killed) > 0 && outcome.StageOutcome(s.a.success, s.out) == record.Failed {
 		s.a.recorder.Note(s.phase(record.PhaseVerify, record.ByVerifier), "needs_live",
-			"it failed after processes that were listening had been killed (%s): if the task grades what is left running, verify it in %q",
+			"it failed after processes that were listening had been stopped (%s): if the task grades what is left running, verify it in %q",
 			strings.Join(s.killed, "; "), task.ModeLive)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/core/models"
@@ -39,7 +40,12 @@ type stage struct {
 	shell   *relay.Relay   // of the current verifier
 	models  models.Session // of the current verifier; nil without any
 	bulky   bool           // the last artifacts are large enough to be the cause of a full disk
-	killed  []string       // listening processes that mode restarted killed
+	killed  []string       // listening processes that were stopped before the verification
+
+	collected []collect.Entry // artifacts of the stage
+
+	graded *sandbox.Sandbox // where the verifiers work: the agent's sandbox, or a second one
+	second *second          // nil: the verifiers need none
 
 	suspects []string // services that the agent could have changed
 	message  agent.Message
@@ -48,7 +54,7 @@ type stage struct {
 }
 
 func (a *attempt) newStage(i int) *stage {
-	return &stage{a: a, i: i, task: &a.task.Stages[i], out: &a.stages[i]}
+	return &stage{a: a, i: i, task: &a.task.Stages[i], out: &a.stages[i], graded: a.sandbox}
 }
 
 func (s *stage) phase(name record.PhaseName, who record.Boundary) record.Phase {
@@ -57,8 +63,8 @@ func (s *stage) phase(name record.PhaseName, who record.Boundary) record.Phase {
 
 // run runs a stage from setup to verify. An error ends the attempt; a failure
 // that ends only the stage is in out.Failure.
-func (s *stage) run(ctx context.Context) (err error) {
-	ctx, end := s.a.sandbox.Ctx(ctx)
+func (s *stage) run(outer context.Context) (err error) {
+	ctx, end := s.a.sandbox.Ctx(outer)
 	defer end()
 	if s.mode, err = feasible.Mode(s.a.task, s.task, s.a.in.Cell.Verify); err != nil {
 		return s.a.at(s.phase(record.PhaseSetup, record.ByConfig), err)
@@ -68,13 +74,17 @@ func (s *stage) run(ctx context.Context) (err error) {
 		may egress.Rules
 		run func(context.Context) error
 	}{
-		{reach.Setup, s.setup}, {reach.Turn, s.work}, {reach.Settle, s.settle}, {reach.Collect, s.collect}, {reach.Verify, s.verify},
+		{reach.Setup, s.setup}, {reach.Turn, s.work}, {reach.Settle, s.settle}, {reach.Collect, s.collect},
 	} {
 		s.a.sandbox.Allow(step.may)
 		if err = step.run(ctx); err != nil {
 			break
 		}
 	}
+	if err == nil {
+		err = s.grade(outer, reach)
+	}
+	s.second.stop()
 	s.closeUser(ctx)
 	s.out.Rounds = s.reducedRounds()
 	if err != nil {
@@ -112,10 +122,13 @@ func (s *stage) lost(ctx context.Context, err error) error {
 		s.a.recorder.Violated(record.Phase{Name: f.Phase, Stage: f.Stage}, "pid1_changed", "%s", changed)
 		return instead(err, record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: changed})
 	}
+	if s.second != nil && s.second.began {
+		return s.lostSecond(ctx, err)
+	}
 	if !s.a.sandbox.Gone() && (!s.a.touched || s.a.sandbox.Able(ctx)) {
 		return err
 	}
-	if dead := s.a.orphaned(ctx, err); dead != nil {
+	if dead := s.a.orphaned(ctx, s.a.sandbox, err); dead != nil {
 		return dead
 	}
 	if !s.a.touched {
@@ -125,18 +138,24 @@ func (s *stage) lost(ctx context.Context, err error) error {
 	return instead(err, record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("sandbox lost: %w", err)})
 }
 
-// tampered returns an error if the agent has changed PID 1, or nil.
+// tampered returns an error if PID 1 of the agent's or of the graded sandbox was
+// changed, by the agent or by its work during the tests, or nil.
 func (s *stage) tampered(ctx context.Context, err error) error {
-	if !s.a.touched || s.a.sandbox.Gone() {
+	if !s.a.touched {
 		return nil
 	}
-	if !errors.Is(err, host.ErrTampered) {
-		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
-		defer cancel()
-		err = s.a.sandbox.Untouched(asking)
-	}
-	if errors.Is(err, host.ErrTampered) {
-		return err
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
+	defer cancel()
+	for _, w := range slices.Compact([]*sandbox.Sandbox{s.a.sandbox, s.graded}) {
+		if w.Gone() {
+			continue
+		}
+		if !errors.Is(err, host.ErrTampered) {
+			err = w.Untouched(asking)
+		}
+		if errors.Is(err, host.ErrTampered) {
+			return err
+		}
 	}
 	return nil
 }
@@ -144,8 +163,11 @@ func (s *stage) tampered(ctx context.Context, err error) error {
 // setup prepares the sandbox for the stage, and opens the agent's session.
 func (s *stage) setup(ctx context.Context) error {
 	a := s.a
+	if err := s.prepareSecond(ctx); err != nil {
+		return err
+	}
 	err := a.phase(ctx, s.phase(record.PhaseSetup, a.owner(record.ByTask)), limits.Setup, func(ctx context.Context) error {
-		if err := a.place(ctx, task.PlaceSetup, s.task.Name); err != nil {
+		if err := a.place(ctx, a.sandbox, task.PlaceSetup, s.task.Name); err != nil {
 			return err
 		}
 		for i := range s.task.Setup {
@@ -218,7 +240,7 @@ func (s *stage) placeTurn(ctx context.Context) error {
 			(s.task.Reference != nil && r.Name == s.task.Reference.Resource) {
 			continue
 		}
-		if _, err := s.a.put(ctx, r, s.task.Agent.User); err != nil {
+		if _, err := s.a.put(ctx, s.a.sandbox, r, s.task.Agent.User); err != nil {
 			return outcome.On(s.a.owner(record.ByTask), fmt.Errorf("place %s: %w", r.Name, err))
 		}
 	}
@@ -362,6 +384,9 @@ func (s *stage) clean(ctx context.Context) error {
 	err := s.a.phase(ctx, s.phase(record.PhaseClean, record.ByEnvironment), limits.Setup, func(ctx context.Context) error {
 		if s.mode == task.ModeCopies {
 			return s.a.sandbox.Resume(ctx)
+		}
+		if feasible.InSecondSandbox(s.mode) {
+			return errors.Join(s.removeSecond(ctx), s.a.sandbox.Resume(ctx))
 		}
 		// The agent may have changed the programs in the sandbox, including the
 		// one that removes files.

@@ -34,12 +34,7 @@ import (
 func (s *stage) verify(ctx context.Context) error {
 	a := s.a
 	s.out.Verdicts, s.out.Rounds = s.reducedRounds(), nil
-	var uses []task.VerifierUse
-	for _, u := range s.task.Verifiers {
-		if !s.judgesRounds(u.Name) {
-			uses = append(uses, u)
-		}
-	}
+	uses := s.atEnd()
 	p := s.phase(record.PhaseVerify, record.ByVerifier)
 	if len(uses) == 0 {
 		s.out.Verified = true
@@ -54,8 +49,8 @@ func (s *stage) verify(ctx context.Context) error {
 		if err != nil {
 			return outcome.On(a.owner(record.ByEnvironment), fmt.Errorf("place the verifier's files: %w", err))
 		}
-		if s.inSandbox(uses) {
-			s.changedTools(ctx, p, uses)
+		if s.inSandbox(uses) && s.graded == a.sandbox {
+			s.suspectServices(p, s.changedTools(ctx, p, uses).Services)
 			defer s.servicesAgain(ctx, p)
 		}
 		defer s.verifierLogs(ctx, p)
@@ -78,6 +73,16 @@ func (s *stage) verify(ctx context.Context) error {
 	})
 }
 
+// atEnd returns the verifiers that do not judge rounds.
+func (s *stage) atEnd() (uses []task.VerifierUse) {
+	for _, u := range s.task.Verifiers {
+		if !s.judgesRounds(u.Name) {
+			uses = append(uses, u)
+		}
+	}
+	return uses
+}
+
 // reducedRounds returns one verdict for each verifier of rounds.
 func (s *stage) reducedRounds() []verifier.Verdict {
 	if s.a.task.Interaction == nil {
@@ -93,7 +98,14 @@ func (s *stage) verifyTime() time.Duration {
 }
 
 // verifyUser returns the user of the verifier's commands; empty means root.
-func (s *stage) verifyUser() string { return cmp.Or(s.task.Verify.User, s.a.sandbox.Made.Image.User) }
+func (s *stage) verifyUser() string { return cmp.Or(s.task.Verify.User, s.graded.Made.Image.User) }
+
+// places reports whether a resource is placed for the verifiers of the stage. If
+// their own image has their files, none is.
+func (s *stage) places(r *task.Resource) bool {
+	bundled := s.mode == task.ModeSeparate && s.task.VerifyFilesInImage
+	return r.Phase == task.PlaceVerify && r.Place != "" && (r.Stage == "" || r.Stage == s.task.Name) && !bundled
+}
 
 // fresh returns the folders that are recreated for the verifier. The folder of
 // its logs exists, empty, while the agent works, too.
@@ -101,8 +113,8 @@ func (s *stage) fresh() []string {
 	var paths []string
 	for i := range s.a.task.Resources {
 		r := &s.a.task.Resources[i]
-		if r.Phase == task.PlaceVerify && r.Place != "" && r.Folder && (r.Stage == "" || r.Stage == s.task.Name) {
-			paths = append(paths, s.a.sandbox.Absolute(r.Place))
+		if r.Folder && s.places(r) {
+			paths = append(paths, s.graded.Absolute(r.Place))
 		}
 	}
 	if p := s.a.task.Paths.VerifierLogs; p != "" {
@@ -129,8 +141,8 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 	if !s.inSandbox(uses) {
 		return sums, nil
 	}
-	if s.a.missingUsers[s.verifyUser()] {
-		if err := s.a.sandbox.HasUser(ctx, s.verifyUser()); err != nil {
+	if s.a.missingUsers[s.verifyUser()] && s.mode != task.ModeSeparate {
+		if err := s.graded.HasUser(ctx, s.verifyUser()); err != nil {
 			return nil, outcome.On(record.ByTask, fmt.Errorf("the verifier's user was missing before the agent came: %w", err))
 		}
 	}
@@ -139,7 +151,7 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 		if dir == path.Clean(s.a.task.Paths.VerifierLogs) {
 			mode = 0o777 // tests may write there as several users
 		}
-		moved, err := s.a.sandbox.Fresh(ctx, s.verifyUser(), mode, dir)
+		moved, err := s.graded.Fresh(ctx, s.verifyUser(), mode, dir)
 		if err != nil {
 			return nil, err
 		}
@@ -149,10 +161,10 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 	}
 	for i := range s.a.task.Resources {
 		r := &s.a.task.Resources[i]
-		if r.Phase != task.PlaceVerify || r.Place == "" || (r.Stage != "" && r.Stage != s.task.Name) {
+		if !s.places(r) {
 			continue
 		}
-		placed, err := s.a.put(ctx, r, s.verifyUser())
+		placed, err := s.a.put(ctx, s.graded, r, s.verifyUser())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Name, err)
 		}
@@ -165,14 +177,14 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 // sandbox, even if they were cut off. It is best effort.
 func (s *stage) verifierLogs(ctx context.Context, p record.Phase) {
 	source := s.a.task.Paths.VerifierLogs
-	if source == "" || s.mode == task.ModeCopies || s.a.sandbox.Gone() {
+	if source == "" || s.mode == task.ModeCopies || s.graded.Gone() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 	defer cancel()
 	c := collect.Collector{
 		Into: filepath.Join(s.a.in.Record.Dir(), record.VerifierDir), Plain: true, MaxBytes: limits.LogsBytes,
-		Redactor: s.a.recorder.Redactor(), Fetch: s.a.sandbox.Fetch,
+		Redactor: s.a.recorder.Redactor(), Fetch: s.graded.Fetch,
 	}
 	to := "logs"
 	if len(s.a.task.Stages) > 1 {
@@ -201,7 +213,7 @@ func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) er
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(sums)), func(name string) bool { return strings.HasPrefix(name, dir+"/") }) {
 			continue // such as the folder for the verdict, which was empty
 		}
-		if err := s.a.sandbox.Sums(ctx, dir, now); err != nil {
+		if err := s.graded.Sums(ctx, dir, now); err != nil {
 			s.a.recorder.Note(p, "tests_not_checked", "%s cannot be looked at again: %s", dir, err)
 			return nil
 		}
@@ -323,15 +335,15 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		return r, done, nil
 	}
 	r.User = s.verifyUser()
-	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d", s.i+1, j.number)), relay.Of(a.sandbox.Sandbox, host.Session{
-		ID: id, User: r.User, Dir: a.sandbox.Dir, Env: sandbox.List(merge(a.sandbox.Env, r.Env)), Grading: true,
+	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d", s.i+1, j.number)), relay.Of(s.graded.Sandbox, host.Session{
+		ID: id, User: r.User, Dir: s.graded.Dir, Env: sandbox.List(merge(s.graded.Env, r.Env)), Grading: true,
 	}))
 	if err == nil {
 		undo = append(undo, func() error {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 			defer cancel()
 			shut := shell.Shut(end)
-			if a.sandbox.Gone() {
+			if s.graded.Gone() {
 				return nil // it is reported elsewhere
 			}
 			return outcome.On(a.owner(record.ByEnvironment), shut)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -16,17 +17,29 @@ import (
 
 // NewClient returns the environment of that name behind conn. An interceptor of
 // conn must decode the errors. The value always implements Preparer, Keeper,
-// Snapshotter and Surface. Describe says which capabilities the plugin has; the
-// methods of other capabilities fail with ErrUnsupported.
-func NewClient(conn grpc.ClientConnInterface, plugin string) Environment {
-	return &client{Surface: NewSurfaceClient(conn, plugin), rpc: environmentpb.NewEnvironmentClient(conn), plugin: plugin}
+// Snapshotter and Surface. capabilities are those that Describe announced, for
+// Has; the methods of other capabilities fail with ErrUnsupported.
+func NewClient(conn grpc.ClientConnInterface, plugin string, capabilities ...string) Environment {
+	return &client{
+		Surface: NewSurfaceClient(conn, plugin), rpc: environmentpb.NewEnvironmentClient(conn), plugin: plugin, capabilities: capabilities,
+	}
+}
+
+// Has reports whether an environment has a capability: its plugin announced it,
+// or, for one that is no client, its type has the methods.
+func Has(e Environment, capability string) bool {
+	if c, ok := e.(*client); ok {
+		return slices.Contains(c.capabilities, capability)
+	}
+	return slices.Contains(Capabilities(e), capability)
 }
 
 type client struct {
 	Surface
 
-	rpc    environmentpb.EnvironmentClient
-	plugin string
+	rpc          environmentpb.EnvironmentClient
+	plugin       string
+	capabilities []string
 }
 
 var (

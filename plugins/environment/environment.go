@@ -63,13 +63,16 @@ type Keeper interface {
 	Drop(ctx context.Context, ref string) (bool, error)
 }
 
-// Snapshotter is optional (capability "snapshot"). Experimental: the core does
-// not call it yet, and it may change until the core does.
+// Snapshotter is optional (capability "snapshot"). The core uses it to verify an
+// attempt in a new sandbox on the files of the agent's.
 type Snapshotter interface {
 	// Stop ends the processes of a sandbox and keeps its file system.
 	Stop(ctx context.Context, id string) error
-	// Snapshot makes an image of the file system of a stopped sandbox. The
-	// caller removes it with Destroy of the returned Image.Ref.
+	// Snapshot makes an image of the file system of a sandbox whose processes
+	// were stopped, by Stop or by sandboxd (Freeze). The image says of itself
+	// what the image of the sandbox does: environment, entrypoint, user. The
+	// caller removes it with Destroy of the returned Image.Ref, after the
+	// sandboxes that use it.
 	Snapshot(ctx context.Context, id string) (Image, error)
 	// Changed lists the paths that differ from the image, sorted.
 	Changed(ctx context.Context, id string) ([]string, error)
@@ -87,7 +90,7 @@ const (
 	// reach nothing else that Spec.Network does not allow. Without this
 	// capability, a Spec with sidecars is refused.
 	CapabilitySidecars = "sidecars"
-	CapabilitySnapshot = "snapshot" // Snapshotter; experimental
+	CapabilitySnapshot = "snapshot" // Snapshotter
 	CapabilitySurface  = "surface"  // Surface; experimental
 )
 

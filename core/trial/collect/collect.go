@@ -324,7 +324,7 @@ func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 		if left := x.c.MaxBytes - x.c.bytes; h.Size > left { // copy none of it, even if it is sparse
 			return x.tooMuch()
 		}
-		return x.file(name, r)
+		return x.file(name, 0o644|h.FileInfo().Mode()&0o111, r)
 	default:
 		if rel == "" {
 			x.e.Type = "other"
@@ -364,7 +364,7 @@ func (x *extraction) folder(name string) error {
 	return nil
 }
 
-func (x *extraction) file(name string, r io.Reader) error {
+func (x *extraction) file(name string, mode fs.FileMode, r io.Reader) error {
 	root, err := x.c.open()
 	if err != nil {
 		return err
@@ -374,14 +374,14 @@ func (x *extraction) file(name string, r io.Reader) error {
 		return nil
 	}
 	const fresh = os.O_CREATE | os.O_EXCL | os.O_WRONLY
-	f, err := root.OpenFile(name, fresh, 0o644)
+	f, err := root.OpenFile(name, fresh, mode)
 	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) { // usually an earlier entry has created its folder
 		if err = root.MkdirAll(filepath.Dir(name), 0o755); errors.Is(err, fs.ErrExist) || isNotDir(err) {
 			x.drop(name, "its folder's place is taken by a file")
 			return nil
 		}
 		if err == nil {
-			f, err = root.OpenFile(name, fresh, 0o644)
+			f, err = root.OpenFile(name, fresh, mode)
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {

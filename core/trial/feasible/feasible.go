@@ -31,6 +31,8 @@ type Known struct {
 	User      *agent.Needs
 	Verifiers map[string]verifier.Traits // by the name that tasks use
 	Gateway   bool                       // there are models
+
+	Environment environment.Environment
 }
 
 // HostVars refuses a task if a host variable that it needs is not let through or
@@ -140,12 +142,12 @@ func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Probl
 		add("verification mode refused", "%s", err)
 		return ps
 	}
-	if mode == task.ModeSnapshot || mode == task.ModeSeparate {
-		instead := fmt.Sprintf("Use a task that is verified in %q or %q.", task.ModeLive, task.ModeRestarted)
-		if mode != t.ModeOf(s) {
-			instead = fmt.Sprintf("Write verify = %q, or leave verify out.", task.ModeRestarted)
-		}
-		add(fmt.Sprintf("verification mode %q is not supported yet", mode), "It needs a second sandbox. %s", instead)
+	if mode == task.ModeSnapshot && k.Environment != nil && !environment.Has(k.Environment, environment.CapabilitySnapshot) {
+		add(fmt.Sprintf("environment %q makes no snapshots", c.Environment.Plugin),
+			"Mode %q verifies a snapshot of the agent's sandbox. Choose another environment, or verify = %q.", mode, task.ModeRestarted)
+	}
+	if mode == task.ModeSeparate {
+		ps = append(ps, separateProblems(t, s, c)...)
 	}
 	for _, u := range s.Verifiers {
 		traits, ok := k.Verifiers[u.Name]
@@ -217,14 +219,7 @@ func Spec(t *task.Task, c cell.Cell, needs agent.Needs) (environment.Spec, []str
 	if err != nil {
 		return environment.Spec{}, nil, fmt.Errorf("network: %w", err)
 	}
-	s := environment.Spec{
-		Config: c.Environment.Config.JSON(), Workdir: e.Workdir, Users: slices.Clone(e.Users),
-		Network:  environment.Network{Mode: environment.NetworkMode(given.Mode), Allow: given.Allow},
-		Settings: e.Settings, Image: imageOf(t),
-	}
-	s.Sidecars, s.Volumes = SidecarSpecs(t)
-	limits, changed := Limits(e.Limits, c.Environment.Limits)
-	s.Limits = limits
+	s, changed := specOf(t, e, c, given)
 	modified = append(modified, changed...)
 	if in := t.Interaction; in != nil && in.MaxFollowUps > 0 && c.User == nil {
 		modified = append(modified, fmt.Sprintf("follow-ups: none instead of up to %d, since the experiment has no user", in.MaxFollowUps))
@@ -232,17 +227,35 @@ func Spec(t *task.Task, c cell.Cell, needs agent.Needs) (environment.Spec, []str
 	for _, b := range needs.Bundles {
 		s.Mounts = append(s.Mounts, environment.Mount{Source: b.Source, Target: b.Target})
 	}
+	s.Services = services(t)
+	return s, modified, nil
+}
+
+// specOf returns what to request for e, an environment of the task, and which
+// limits the experiment lowered.
+func specOf(t *task.Task, e *task.Environment, c cell.Cell, given task.Network) (environment.Spec, []string) {
+	s := environment.Spec{
+		Config: c.Environment.Config.JSON(), Workdir: e.Workdir, Users: slices.Clone(e.Users),
+		Network:  environment.Network{Mode: environment.NetworkMode(given.Mode), Allow: given.Allow},
+		Settings: e.Settings, Image: imageOf(t, e),
+	}
+	s.Sidecars, s.Volumes = SidecarSpecs(t, e)
+	var changed []string
+	s.Limits, changed = Limits(e.Limits, c.Environment.Limits)
+	return s, changed
+}
+
+func services(t *task.Task) (all []environment.Service) {
 	for _, sv := range t.Services {
-		s.Services = append(s.Services, environment.Service{
+		all = append(all, environment.Service{
 			Name: sv.Name, Argv: sv.Command.Argv, User: sv.Command.User, Workdir: sv.Command.Dir,
 			Oneshot: sv.Oneshot, Timeout: sv.Command.Time.Std(),
 		})
 	}
-	return s, modified, nil
+	return all
 }
 
-func imageOf(t *task.Task) environment.Image {
-	e := &t.Environment
+func imageOf(t *task.Task, e *task.Environment) environment.Image {
 	i := environment.Image{Ref: e.Image, Timeout: e.StartTime.Std()}
 	if e.Image == "" && e.Build != nil && e.Build.File != "" {
 		building(&i, t, e.Build)

@@ -22,6 +22,12 @@ func plainTask() *task.Task {
 	}
 }
 
+// snapshots is an environment that makes snapshots.
+type snapshots struct {
+	environment.Environment
+	environment.Snapshotter
+}
+
 type unsupportedCase struct {
 	name string
 	set  func(t *task.Task, c *cell.Cell, k *feasible.Known)
@@ -41,8 +47,6 @@ func unsupportedCases() []unsupportedCase {
 		{"captures without a surface", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
 			t.Stages[0].Captures = []task.Capture{{Name: "c"}}
 		}, "captures"},
-		{"separate", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Mode = task.ModeSeparate }, `"separate" is not supported yet: In stage "s". It needs a second sandbox. Use a task`},
-		{"snapshot by the experiment", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Verify = task.ModeSnapshot }, `"snapshot" is not supported yet: In stage "s". It needs a second sandbox. Write verify = "restarted"`},
 		{"stricter", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Verify = task.ModeRestarted }, ""},
 		{"weaker", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
 			t.Mode, c.Verify = task.ModeRestarted, task.ModeLive
@@ -98,6 +102,33 @@ func unsupportedCases() []unsupportedCase {
 	}
 }
 
+// secondCases are about a second sandbox.
+func secondCases() []unsupportedCase {
+	return []unsupportedCase{
+		{"separate, nothing to verify", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Mode = task.ModeSeparate }, "declares no artifacts"},
+		{"separate, with the folder of artifacts", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
+			t.Mode, t.Paths.Artifacts = task.ModeSeparate, "/logs/artifacts"
+		}, ""},
+		{"separate by the experiment, with the folder of artifacts", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			c.Verify, t.Paths.Artifacts = task.ModeSeparate, "/logs/artifacts"
+		}, "declares no artifacts"},
+		{"separate by the experiment", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			c.Verify, t.Stages[0].Artifacts = task.ModeSeparate, []task.Artifact{{Source: "/a"}}
+		}, ""},
+		{"separate with less network than asked", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			t.Mode, t.Stages[0].Artifacts = task.ModeSeparate, []task.Artifact{{Source: "/a"}}
+			t.Stages[0].Verify.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"b.example"}}
+			c.Environment.Network = &task.Network{Mode: task.NetworkNone}
+		}, ""},
+		{"snapshot by the experiment", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
+			c.Verify, k.Environment = task.ModeSnapshot, snapshots{}
+		}, ""},
+		{"snapshot where there are none", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
+			c.Verify, c.Environment.Plugin, k.Environment = task.ModeSnapshot, "odd", struct{ environment.Environment }{}
+		}, `environment "odd" makes no snapshots`},
+	}
+}
+
 // networkCases are about lists of hosts, and phases that differ.
 func networkCases() []unsupportedCase {
 	return []unsupportedCase{
@@ -127,7 +158,7 @@ func networkCases() []unsupportedCase {
 
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
-	for _, tt := range append(unsupportedCases(), networkCases()...) {
+	for _, tt := range slices.Concat(unsupportedCases(), secondCases(), networkCases()) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tk, c := plainTask(), cell.Cell{Agent: cell.Agent{Plugin: "a"}}

@@ -42,7 +42,10 @@ const noNetwork = "network = \"none\" in the environment block runs the task wit
 // network can also reach this machine, its neighbours and private networks, so
 // only an experiment can grant that, with NetworkPublic.
 func Network(t *task.Task, granted *task.Network) (given task.Network, modified []string, err error) {
-	all := asks(t)
+	return network(asks(t), granted)
+}
+
+func network(all []ask, granted *task.Network) (given task.Network, modified []string, err error) {
 	if granted != nil && granted.Mode == task.NetworkNone {
 		for _, a := range all {
 			if a.Mode != task.NetworkNone {

@@ -8,11 +8,11 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// SidecarSpecs returns the sidecars to request from an environment, without
-// their control folders, and the volumes of the main container.
-func SidecarSpecs(t *task.Task) ([]environment.Sidecar, []environment.Volume) {
+// SidecarSpecs returns the sidecars of e, an environment of the task, to request
+// from a plugin, without their control folders, and the volumes of the main
+// container.
+func SidecarSpecs(t *task.Task, e *task.Environment) ([]environment.Sidecar, []environment.Volume) {
 	var out []environment.Sidecar
-	e := &t.Environment
 	for i := range e.Sidecars {
 		s := &e.Sidecars[i]
 		im := environment.Image{Ref: s.Image, Timeout: e.StartTime.Std()}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -25,6 +26,8 @@ type Stage struct {
 	// Rounds are the verdicts of rounds that could not be reduced because of an
 	// error. They are in the record, and count in no score.
 	Rounds []verifier.Verdict
+
+	VerifierImage *environment.ImageFacts // of the second sandbox; nil: there was none
 }
 
 // Scores returns the named scores of a stage. If two verifiers give the same

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -179,6 +180,36 @@ func (w *Sandbox) Put(ctx context.Context, t *task.Task, res *task.Resource, use
 		return nil, &FilesError{packed}
 	}
 	return sums, err
+}
+
+// PutFiles copies a file or folder of the host, which was collected from
+// another sandbox, to an absolute path. It belongs to root.
+func (w *Sandbox) PutFiles(ctx context.Context, from, place string) error {
+	o := sandbox.UploadOptions{Limits: archive.Limits{Bytes: limits.ArtifactBytes, Entries: limits.ArtifactEntries}}
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return w.core.UploadFolder(ctx, from, place, o)
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	r, out := io.Pipe()
+	go func() {
+		t := tar.NewWriter(out)
+		packed := t.WriteHeader(&tar.Header{Name: path.Base(place), Mode: int64(info.Mode().Perm()), Size: info.Size(), Format: tar.FormatPAX})
+		if packed == nil {
+			_, packed = io.Copy(t, in)
+		}
+		_ = out.CloseWithError(errors.Join(packed, t.Close()))
+	}()
+	err = w.core.Upload(ctx, path.Dir(place), r, o)
+	_ = r.CloseWithError(errors.New("the upload has ended"))
+	return err
 }
 
 // tail keeps the end of what is written to it.

@@ -103,7 +103,7 @@ OPENAI_API_KEY, GEMINI_API_KEY). script/FILE answers from a file, without a key.
 	fs.StringVar(&tf.agent, "agent", defaultAgent, "`AGENT` plugin; oracle gets the solution of the task")
 	fs.StringVar(&tf.model, "model", "", "model of the agent: `PROVIDER/NAME`, or script/FILE")
 	fs.StringVar(&tf.environment, "environment", defaultEnvironment, "`ENVIRONMENT` plugin")
-	fs.StringVar(&tf.verify, "verify", "", "verification `MODE`, at least as strict as the task's: live, restarted")
+	fs.StringVar(&tf.verify, "verify", "", "verification `MODE`, at least as strict as the task's: live, restarted, snapshot, separate")
 	fs.StringVar(&tf.network, "network", "", "`NETWORK`; none runs the task without a network and marks the result")
 	fs.IntVar(&tf.repeat, "repeat", 1, "`NUMBER` of repetitions")
 	fs.StringVar(&to, "runs", report.RunsDir, "create the folder of the run in `DIR`")

@@ -12,8 +12,8 @@
 // experiment's block. It runs no command in a sandbox: the core does that
 // through sandboxd (sandbox.proto), in the same way for every environment.
 //
-// EXPERIMENTAL marks what no core uses yet: snapshots, surfaces, and sandboxes
-// behind a byte stream. It may change without a new protocol number until a
+// EXPERIMENTAL marks what no core uses yet: surfaces, and sandboxes behind a
+// byte stream. It may change without a new protocol number until a
 // core uses it. Such a core refuses a task that asks for it, and names it,
 // before anything starts.
 
@@ -88,15 +88,16 @@ type EnvironmentClient interface {
 	// sandbox or a process of this plugin uses it. It never removes an image that
 	// Kept does not list. Reasons as Kept.
 	Drop(ctx context.Context, in *DropRequest, opts ...grpc.CallOption) (*DropReply, error)
-	// Stop (capability "snapshot", EXPERIMENTAL) kills the processes of a sandbox
+	// Stop (capability "snapshot") kills the processes of a sandbox
 	// and keeps its file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED,
 	// NO_SANDBOX.
 	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopReply, error)
-	// Snapshot (capability "snapshot", EXPERIMENTAL) makes an image of the file
-	// system of a stopped sandbox. Reasons as Stop, and NO_CAPACITY.
+	// Snapshot (capability "snapshot") makes an image of the file system of a
+	// sandbox whose processes were stopped, by Stop or by sandboxd (Freeze). The
+	// image says of itself what the image of the sandbox does: environment,
+	// entrypoint, user. Reasons as Stop, and NO_CAPACITY.
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotReply, error)
-	// Changed (capability "snapshot", EXPERIMENTAL) lists the paths that differ from
-	// the image. Reasons as Stop.
+	// Changed (capability "snapshot") lists the paths that differ from the image. Reasons as Stop.
 	Changed(ctx context.Context, in *ChangedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ChangedReply], error)
 }
 
@@ -273,15 +274,16 @@ type EnvironmentServer interface {
 	// sandbox or a process of this plugin uses it. It never removes an image that
 	// Kept does not list. Reasons as Kept.
 	Drop(context.Context, *DropRequest) (*DropReply, error)
-	// Stop (capability "snapshot", EXPERIMENTAL) kills the processes of a sandbox
+	// Stop (capability "snapshot") kills the processes of a sandbox
 	// and keeps its file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED,
 	// NO_SANDBOX.
 	Stop(context.Context, *StopRequest) (*StopReply, error)
-	// Snapshot (capability "snapshot", EXPERIMENTAL) makes an image of the file
-	// system of a stopped sandbox. Reasons as Stop, and NO_CAPACITY.
+	// Snapshot (capability "snapshot") makes an image of the file system of a
+	// sandbox whose processes were stopped, by Stop or by sandboxd (Freeze). The
+	// image says of itself what the image of the sandbox does: environment,
+	// entrypoint, user. Reasons as Stop, and NO_CAPACITY.
 	Snapshot(context.Context, *SnapshotRequest) (*SnapshotReply, error)
-	// Changed (capability "snapshot", EXPERIMENTAL) lists the paths that differ from
-	// the image. Reasons as Stop.
+	// Changed (capability "snapshot") lists the paths that differ from the image. Reasons as Stop.
 	Changed(*ChangedRequest, grpc.ServerStreamingServer[ChangedReply]) error
 	mustEmbedUnimplementedEnvironmentServer()
 }

@@ -303,9 +303,9 @@ type PluginDescription struct {
 	Version string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"` // for people and lock files; never compared to decide behaviour
 	// What it can do beyond the required calls. For an environment: "images"
 	// (Prepare), "image_gc" (Kept, Drop), "sidecars" (Create makes
-	// SandboxSpec.sidecars and .volumes; without it Check refuses them), and,
-	// EXPERIMENTAL, "snapshot" (Stop, Snapshot, Changed) and "surface" (service
-	// Surface); For a verifier: "rewrite" (Rewrite).
+	// SandboxSpec.sidecars and .volumes; without it Check refuses them),
+	// "snapshot" (Stop, Snapshot, Changed) and, EXPERIMENTAL, "surface" (service
+	// Surface). For a verifier: "rewrite" (Rewrite).
 	Capabilities []string `protobuf:"bytes,4,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// The schema of its configuration, {"fields":[...]}:
 	//

@@ -1,0 +1,86 @@
+package feasible
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// InSecondSandbox reports whether verifiers work in another sandbox than the
+// agent did.
+func InSecondSandbox(m task.Mode) bool { return m == task.ModeSnapshot || m == task.ModeSeparate }
+
+// VerifierEnvironment returns the environment of the task in which a stage is
+// verified in mode m: that of its agent, unless the stage has one of its own.
+func VerifierEnvironment(t *task.Task, s *task.Stage, m task.Mode) *task.Environment {
+	if m == task.ModeSeparate && s.VerifyIn != nil {
+		return s.VerifyIn
+	}
+	return &t.Environment
+}
+
+// VerifierSpec returns what to request for the sandbox in which a stage is
+// verified in mode m, one of those of InSecondSandbox, and what the experiment
+// changed of the task's wishes. It has the network of the verify phase, and no
+// bundles of the agent. In mode snapshot, the image is only known when the
+// snapshot was made; until then it is the agent's.
+func VerifierSpec(t *task.Task, s *task.Stage, m task.Mode, c cell.Cell) (environment.Spec, []string, error) {
+	asks := []ask{{"the verifier of stage " + s.Name, t.NetworkOf(&s.Verify)}}
+	if asks[0].Mode == "" {
+		asks[0].Mode = task.NetworkNone
+	}
+	given, modified, err := network(asks, c.Environment.Network)
+	if err != nil {
+		return environment.Spec{}, nil, fmt.Errorf("network: %w", err)
+	}
+	spec, changed := specOf(t, VerifierEnvironment(t, s, m), c, given)
+	if user := s.Verify.User; user != "" && !slices.Contains(spec.Users, user) {
+		spec.Users = append(spec.Users, user)
+	}
+	if m == task.ModeSnapshot {
+		spec.Services = services(t)
+	}
+	return spec, append(modified, changed...), nil
+}
+
+// VerifierSpecs returns VerifierSpec of each stage of a task that is verified in
+// a second sandbox. A verifier that verifiers, by the name that tasks use, does
+// not name may need the sandbox.
+func VerifierSpecs(t *task.Task, c cell.Cell, verifiers map[string]verifier.Traits) (specs []environment.Spec, err error) {
+	for i := range t.Stages {
+		s := &t.Stages[i]
+		mode, err := Mode(t, s, c.Verify)
+		if err != nil || !InSecondSandbox(mode) || !slices.ContainsFunc(s.Verifiers, func(u task.VerifierUse) bool {
+			traits, known := verifiers[u.Name]
+			return !known || traits.Needs == verifier.NeedsSandbox
+		}) {
+			continue //nolint:nilerr // Unsupported reports it
+		}
+		spec, _, err := VerifierSpec(t, s, mode, c)
+		if err != nil {
+			return nil, err
+		}
+		specs = append(specs, spec)
+	}
+	return specs, nil
+}
+
+// separateProblems returns why a stage cannot be verified in an environment of
+// its own, with nothing of the agent's sandbox but the declared artifacts.
+func separateProblems(t *task.Task, s *task.Stage, c cell.Cell) (ps []Problem) {
+	if declared := t.ModeOf(s) == task.ModeSeparate; len(s.Artifacts) == 0 && (t.Paths.Artifacts == "" || !declared) {
+		ps = append(ps, Problem{
+			Summary: "task declares no artifacts",
+			Detail: inStage(s.Name) + fmt.Sprintf("Mode %q verifies only declared artifacts. Declare them in the task, or choose verify = %q.",
+				task.ModeSeparate, task.ModeRestarted),
+		})
+	}
+	if _, _, err := VerifierSpec(t, s, task.ModeSeparate, c); err != nil {
+		ps = append(ps, Problem{Summary: "network cannot be granted as the task asks", Detail: inStage(s.Name) + err.Error()})
+	}
+	return ps
+}

@@ -1,0 +1,275 @@
+package trial
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/collect"
+	"github.com/berth-eval/berth/core/trial/egress"
+	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/sandbox"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// second is the sandbox in which the verifiers of a stage work when the mode is
+// snapshot or separate. Its images are prepared while the agent works.
+type second struct {
+	name string // in attempt.sandboxes
+	spec environment.Spec
+	env  *task.Environment
+
+	began   bool // the stage has got as far as creating it
+	grading bool // the verifiers have begun, and run what the agent made
+
+	cancel context.CancelFunc // stops the preparation
+	ready  chan error         // its result
+}
+
+// stop ends the preparation of the images, and waits for its end.
+func (s *second) stop() {
+	if s == nil || s.cancel == nil {
+		return
+	}
+	s.cancel()
+	for range s.ready { // until it is closed
+	}
+	s.cancel = nil
+}
+
+// prepareSecond checks that the environment can create the second sandbox, and
+// begins to pull or build its images. It does nothing if the stage needs none.
+func (s *stage) prepareSecond(ctx context.Context) error {
+	if !feasible.InSecondSandbox(s.mode) || !s.inSandbox(s.atEnd()) {
+		return nil
+	}
+	a := s.a
+	p := s.phase(record.PhasePrepare, record.ByConfig)
+	spec, modified, err := feasible.VerifierSpec(a.task, s.task, s.mode, a.in.Cell)
+	if err != nil {
+		return a.at(p, err)
+	}
+	a.res.Modified = append(a.res.Modified, modified...)
+	e := feasible.VerifierEnvironment(a.task, s.task, s.mode)
+	env, err := e.Env.Resolve(a.in.LookupEnv)
+	if err != nil {
+		return a.at(p, fmt.Errorf("environment of the verifier: %w", err))
+	}
+	spec.Env, spec.Lease, spec.Labels = merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
+	s.second = &second{name: fmt.Sprintf("verifier-%d", s.i+1), spec: spec, env: e}
+	if s.mode == task.ModeSnapshot {
+		s.second.spec.Image, s.second.spec.Sidecars = a.spec.Image, slices.Clone(a.spec.Sidecars) // which are prepared
+	}
+	if err := a.check(ctx, s.second.spec); err != nil {
+		return a.at(p, err)
+	}
+	if s.mode == task.ModeSeparate {
+		s.second.prepare(ctx, a, a.env)
+	}
+	return nil
+}
+
+// prepare begins to pull or build the images.
+func (s *second) prepare(ctx context.Context, a *attempt, env environment.Environment) {
+	ctx, s.cancel = context.WithCancel(ctx)
+	s.ready = make(chan error, 1)
+	go func() {
+		defer close(s.ready)
+		s.ready <- a.images(ctx, env, &s.spec)
+	}()
+}
+
+// grade runs the verifiers, in the agent's sandbox or in the second one.
+func (s *stage) grade(ctx context.Context, reach feasible.Reachable) error {
+	if s.second != nil {
+		if err := s.createSecond(ctx, reach); err != nil {
+			return err
+		}
+	}
+	ctx, end := s.graded.Ctx(ctx)
+	defer end()
+	s.graded.Allow(reach.Verify)
+	return s.verify(ctx)
+}
+
+// createSecond creates the second sandbox and starts the programs of the task in
+// it. The agent's sandbox stays frozen until the next stage; after the last
+// stage, a snapshot stops it.
+func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) error {
+	a, w := s.a, s.second
+	w.began = true
+	programs := start{task: w.env, stage: s.task.Name, pure: s.mode == task.ModeSeparate}
+	p := s.phase(record.PhaseCreate, record.ByEnvironment)
+	err := a.phase(ctx, p, limits.Prepare+limits.Control+a.startTime(), func(ctx context.Context) (err error) {
+		if s.mode == task.ModeSnapshot {
+			programs.services, programs.health = a.task.Services, a.task.Healthcheck
+			programs.not, err = s.snapshot(ctx, p)
+		} else if err = <-w.ready; err == nil {
+			w.cancel()
+		}
+		if err != nil {
+			return outcome.On(record.ByEnvironment, err)
+		}
+		return outcome.On(record.ByEnvironment, s.newSecond(ctx, reach.Setup))
+	})
+	if err != nil {
+		return err
+	}
+	ctx, end := s.graded.Ctx(ctx)
+	defer end()
+	programs.sandbox = s.graded
+	if err = a.programs(ctx, programs); err != nil {
+		return err
+	}
+	if s.mode == task.ModeSeparate {
+		p := s.phase(record.PhaseSetup, record.ByEnvironment)
+		err = a.phase(ctx, p, limits.Collect, func(ctx context.Context) error { return outcome.On(record.ByEnvironment, s.placeArtifacts(ctx)) })
+	}
+	w.grading = err == nil
+	return err
+}
+
+// newSecond creates and connects the second sandbox, with the folders that the
+// task expects.
+func (s *stage) newSecond(ctx context.Context, reach egress.Rules) error {
+	a, w := s.a, s.second
+	sidecars, err := feasible.SidecarEnv(w.env, a.in.LookupEnv)
+	if err != nil {
+		return outcome.On(record.ByConfig, err)
+	}
+	made, err := a.newSandbox(ctx, w.name, sandbox.Order{
+		Spec: w.spec, Folder: filepath.Join(a.in.Runtime, fmt.Sprintf("g%d-", s.i+1)), Task: w.env, Sidecars: sidecars, Reach: reach,
+	})
+	if made != nil {
+		s.graded = made
+	}
+	if err != nil {
+		return err
+	}
+	s.out.VerifierImage = &made.Made.Image
+	for _, f := range append(made.Made.Findings, made.Hello.Findings...) {
+		a.environmentSays(record.PhaseCreate, "protection", f)
+	}
+	if err := made.Folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.VerifierLogs, a.task.Paths.Artifacts); err != nil {
+		return err
+	}
+	if s.mode == task.ModeSeparate && s.task.VerifyIn == nil {
+		return a.place(ctx, made, task.PlaceCreate, "")
+	}
+	return nil
+}
+
+// snapshot makes an image of the file system of the agent's sandbox, for the
+// second one. It returns the services that must not be started there, because
+// files that they run changed during the agent's turn.
+func (s *stage) snapshot(ctx context.Context, p record.Phase) (not map[string]bool, err error) {
+	a := s.a
+	not = map[string]bool{}
+	for _, v := range s.changedTools(ctx, p, s.atEnd()).Services {
+		if len(v.Files) > 0 {
+			not[v.Name] = true
+			s.notRestarted(v.Name, v.Files)
+		}
+	}
+	if err = s.tampered(ctx, nil); err != nil {
+		return nil, outcome.On(record.ByAgent, err)
+	}
+	env, ok := a.env.(environment.Snapshotter)
+	if !ok {
+		return nil, fmt.Errorf("snapshot: %w", environment.ErrUnsupported)
+	}
+	if s.i+1 == len(a.task.Stages) {
+		_, err = call(ctx, record.ByEnvironment, "stop sandbox", limits.Destroy, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, env.Stop(ctx, a.sandbox.Made.ID)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	image, err := call(ctx, record.ByEnvironment, "snapshot", limits.Prepare, func(ctx context.Context) (environment.Image, error) {
+		return env.Snapshot(ctx, a.sandbox.Made.ID)
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.snapshots = append(a.snapshots, image.Ref)
+	s.second.spec.Image = image
+	return not, nil
+}
+
+// placeArtifacts copies the artifacts of the stage to their paths in the second
+// sandbox.
+func (s *stage) placeArtifacts(ctx context.Context) error {
+	dir := filepath.Join(s.a.in.Record.Dir(), filepath.FromSlash(s.artifacts()))
+	for _, e := range s.collected {
+		if e.Status != collect.OK {
+			continue
+		}
+		host := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(e.Destination, record.ArtifactsDir+"/")))
+		if err := s.graded.PutFiles(ctx, host, s.a.sandbox.Absolute(e.Source)); err != nil {
+			return fmt.Errorf("place artifact %s: %w", e.Source, err)
+		}
+	}
+	return s.graded.Folders(ctx, s.a.task.Paths.Artifacts) // its mode may have changed
+}
+
+// missingArtifact returns an error if a declared artifact could not be collected:
+// without it, there is nothing to verify in another sandbox.
+func missingArtifact(entries []collect.Entry) error {
+	for _, e := range entries {
+		if e.Status == collect.Failed {
+			return outcome.On(record.ByVerifier, fmt.Errorf("%w: %s: %s", verifier.ErrArtifactMissing, e.Source, e.Reason))
+		}
+	}
+	return nil
+}
+
+// removeSecond removes the second sandbox between two stages.
+func (s *stage) removeSecond(ctx context.Context) error {
+	if s.second == nil {
+		return nil
+	}
+	var err error
+	if s.a.sandboxes[s.second.name] != nil {
+		err = s.a.destroySandbox(ctx, s.second.name)
+	}
+	s.graded = s.a.sandbox
+	return errors.Join(err, s.a.dropSnapshots(ctx))
+}
+
+// dropSnapshots removes the images of snapshots.
+func (a *attempt) dropSnapshots(ctx context.Context) error {
+	var errs []error
+	for _, ref := range a.snapshots {
+		_, err := a.remove(ctx, ref)
+		errs = append(errs, err)
+	}
+	a.snapshots = nil
+	return errors.Join(errs...)
+}
+
+// lostSecond attributes an error to the agent if the end of the second sandbox
+// explains it, and the verifiers had begun to run the agent's work there.
+func (s *stage) lostSecond(ctx context.Context, err error) error {
+	switch {
+	case s.graded == s.a.sandbox || !s.graded.Gone():
+		return err
+	case !s.second.grading:
+		return cmp.Or(s.a.orphaned(ctx, s.graded, err), instead(err, record.Error{
+			Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err,
+		}))
+	}
+	return cmp.Or(s.a.orphaned(ctx, s.graded, err), instead(err, record.Error{
+		Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("the verifier's sandbox was lost: %w", err),
+	}))
+}

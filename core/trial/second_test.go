@@ -1,0 +1,139 @@
+package trial_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// forges is what an agent does that would decide the verdict in its own sandbox:
+// it leaves a process that writes to the folders of the verifier, and changes
+// programs.
+const forges = `mkdir -p /app/out && echo 42 > /app/out/answer && printf '#!/bin/sh\necho hi\n' > /app/out/run && chmod 755 /app/out/run
+echo secret > /app/other
+setsid sh -c 'while sleep 0.02; do echo 1 > /logs/verifier/forged; done' > /dev/null 2>&1 &
+printf '#!/bin/sh\nexit 0\n' > /usr/local/bin/judge; chmod 755 /usr/local/bin/judge; mkdir -p /tests; echo planted > /tests/planted`
+
+func separate(b *bench) {
+	b.task.Mode = task.ModeSeparate
+	for i := range b.task.Stages {
+		b.task.Stages[i].Artifacts = []task.Artifact{{Source: "out", To: "renamed"}, {Source: "/app/out/run"}}
+	}
+}
+
+func TestASeparateVerifierSeesOnlyTheArtifacts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does(forges), tests(`sleep 0.1; test "$(cat /app/out/answer)" = 42 && test -x /app/out/run && ! test -e /app/other &&
+		! test -e /logs/verifier/forged && ! test -e /tests/planted && test -e /tests/own && ! test -e /usr/local/bin/judge && test "$MINE" = 1`))
+	separate(b)
+	withTests(t, b, map[string]string{"own": "1"})
+	b.task.Stages[0].VerifyIn = &task.Environment{
+		OS: "linux", Workdir: "/app", Env: task.Env{"MINE": task.Value{Text: "1"}}, Network: task.Network{Mode: task.NetworkNone},
+	}
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if r.Mode != "separate" || r.Stages[0].VerifierImage == nil {
+		t.Errorf("mode %s, stages %s", r.Mode, pretty(r.Stages))
+	}
+
+	// The same agent, verified in its own sandbox, decides the verdict.
+	b = newBench(t, does(forges), tests(`test -e /logs/verifier/forged || sleep 0.2; test -e /logs/verifier/forged && test -e /usr/local/bin/judge`))
+	b.task.Mode = task.ModeLive
+	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Exposed)
+}
+
+func TestAnArtifactThatIsMissingCannotBeVerifiedSeparately(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("mkdir /app/out"), tests("true"))
+	separate(b)
+	r := b.run(t.Context(), t)
+	want(t, r, record.ArtifactMissing, record.Yielded, record.Unknown)
+	if r.Error == nil || !strings.Contains(r.Error.Message, "/app/out/run") || r.Error.Boundary != record.ByVerifier {
+		t.Errorf("error %+v", r.Error)
+	}
+}
+
+// Harbor leaves the agent's sandbox as it is between two stages.
+func TestStagesThatAreVerifiedSeparatelyShareTheAgentsSandbox(t *testing.T) {
+	t.Parallel()
+	a := does("")
+	a.turn = func(ctx context.Context, a *actor, m agent.Message) (agent.Yield, error) {
+		script := forges
+		if m.Stage == "second" {
+			script = "pgrep -f verifier/forged && test -e /app/other && ! test -e /graded && echo 43 > /app/out/answer"
+		}
+		return agent.Yield{End: agent.Done}, a.sh(ctx, script)
+	}
+	b := newBench(t, a, tests(`touch /graded; ! test -e /logs/verifier/forged && grep -q '4[23]' /app/out/answer`))
+	b.task.Stages = append(b.task.Stages, b.task.Stages[0])
+	b.task.Stages[1].Name = "second"
+	separate(b)
+	b.task.Environment.Workdir = "/app"
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	for _, s := range r.Stages {
+		if s.Outcome != record.Passed {
+			t.Errorf("stage %s", pretty(s))
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(b.dir, "artifacts", "second", "renamed", "answer")); string(text) != "43\n" {
+		t.Errorf("artifacts of the second stage: %q, %v", text, err)
+	}
+}
+
+func TestAVerifierWithoutASandboxNeedsNoSecondOne(t *testing.T) {
+	t.Parallel()
+	j := &judge{
+		traits: verifier.Traits{Needs: verifier.NeedsNone},
+		verify: func(context.Context, verifier.Request) (verifier.Verdict, error) {
+			return reward(verifier.Pass, 1), nil
+		},
+	}
+	b := newBench(t, does("mkdir /app/out; touch /app/out/run"), j)
+	separate(b)
+	made := &counting{}
+	b.env = made.wrap
+	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
+	if made.created != 1 {
+		t.Errorf("%d sandboxes were created", made.created)
+	}
+}
+
+func TestASecondSandboxThatCannotBeCreatedIsNotTheAgentsFault(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("mkdir /app/out; touch /app/out/run"), tests("true"))
+	separate(b)
+	b.env = (&counting{refuse: 2}).wrap
+	r := b.run(t.Context(), t)
+	want(t, r, record.EnvironmentError, record.Yielded, record.Unknown)
+	if r.Error == nil || !r.Error.Retry || !strings.Contains(r.Error.Message, "no capacity") {
+		t.Errorf("error %+v", r.Error)
+	}
+}
+
+// counting counts the sandboxes that an environment creates, and refuses one.
+type counting struct {
+	environment.Environment
+
+	created, refuse int
+}
+
+func (c *counting) wrap(e environment.Environment) environment.Environment {
+	c.Environment = e
+	return c
+}
+
+func (c *counting) Create(ctx context.Context, spec environment.Spec) (environment.Sandbox, error) {
+	if c.created++; c.created == c.refuse {
+		return environment.Sandbox{}, environment.ErrNoCapacity
+	}
+	return c.Environment.Create(ctx, spec)
+}

@@ -1,0 +1,102 @@
+package engines
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+// second is a task that is verified in a second sandbox, with its outcomes.
+type second struct {
+	tampering
+
+	snapshot, separate record.Outcome
+}
+
+// seconds are solutions of tasks that are verified in a second sandbox. In the
+// agent's own sandbox all but "nothing" get the reward.
+var seconds = []second{
+	{tampering{name: "solved", solve: "echo 42 > /app/answer"}, record.Passed, record.Passed},
+	{tampering{name: "nothing", solve: "echo 41 > /app/answer"}, record.Failed, record.Failed},
+	{ // a process that waits for the tests and then writes the reward
+		tampering{name: "left", test: late, solve: "echo 41 > /app/answer\nsetsid sh -c 'until [ -e /tests/test.sh ]; do sleep 0.05; done; while :; do " + forged +
+			"; sleep 0.05; done' > /dev/null 2>&1 &"}, record.Failed, record.Failed,
+	},
+	{
+		tampering{name: "mount", test: late, solve: "echo 41 > /app/answer\nmount -t tmpfs none /opt 2> /dev/null; echo 1 > /opt/mounted\n" +
+			"setsid sh -c 'while :; do " + forged + "; sleep 0.05; done' > /dev/null 2>&1 &"}, record.Failed, record.Failed,
+	},
+	{ // a program of the image, which is only in the agent's files
+		tampering{name: "tool", solve: "echo 41 > /app/answer\n" + write("/usr/bin/cat", "#!/bin/sh\necho 42")}, record.Passed, record.Failed,
+	},
+	{
+		tampering{
+			name: "service", docker: `ENTRYPOINT ["/srv/serve"]`, test: late,
+			files: map[string]string{"serve": "#!/bin/sh\nwhile :; do /srv/tick; sleep 0.05; done &\nexec \"$@\"\n", "tick": "#!/bin/sh\n"},
+			solve: "echo 41 > /app/answer\n" + write("/srv/tick", "#!/bin/sh\n"+forged),
+		}, record.Failed, record.Failed,
+	},
+}
+
+// The same tasks have the same results in each environment. What an agent left
+// in its sandbox does not decide the verdict, and what it changed of the files
+// that a snapshot has is reported.
+func TestVerifiersInASecondSandbox(t *testing.T) {
+	t.Parallel()
+	for _, plugin := range []string{"local", "docker", "podman"} {
+		for _, mode := range []string{"snapshot", "separate"} {
+			t.Run(plugin+" "+mode, func(t *testing.T) {
+				t.Parallel()
+				if plugin == "local" && mode == "snapshot" {
+					t.Skip("local makes no snapshots yet")
+				}
+				verifiedInSecond(t, plugin, mode)
+			})
+		}
+	}
+}
+
+func verifiedInSecond(t *testing.T, plugin, mode string) {
+	t.Helper()
+	var env []string
+	if plugin != "local" {
+		env = append(env, machineFor(t, plugin, debian).env())
+	}
+	p := newPlace(t, env...)
+	for _, a := range seconds {
+		p.tampered(a.tampering)
+		file := filepath.Join("tasks", a.name, "task.toml")
+		text, err := os.ReadFile(filepath.Join(p.dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.write(file, "artifacts = [\"/app/answer\"]\n"+string(text))
+	}
+	p.experiment(plugin, "", fmt.Sprintf("verify = %q", mode))
+	p.berth(0, "run", ".", "--no-live")
+	trials := p.show().Trials
+	for _, a := range seconds {
+		i := slices.IndexFunc(trials, func(tr output.ShowTrial) bool { return strings.TrimPrefix(tr.Task, "engines/") == a.name })
+		if i < 0 {
+			t.Fatalf("%s is missing", a.name)
+		}
+		want, integrity := a.separate, record.Checked
+		if mode == "snapshot" {
+			want = a.snapshot
+			if a.name == "tool" {
+				integrity = record.Exposed
+			}
+		}
+		r := e2etest.Result(t, trials[i].Attempts[0].Dir)
+		if r.Outcome != want || r.Integrity != integrity || r.Mode != mode || r.Stages[0].VerifierImage == nil {
+			t.Errorf("%s: %s, %s in %s: %+v %+v; want %s, %s", a.name, r.Outcome, r.Integrity, r.Mode, r.Findings, r.Error, want, integrity)
+		}
+	}
+}

@@ -18,9 +18,10 @@ import (
 
 // mark makes the sandbox attribute changes from now on to the agent. An earlier
 // mark is kept until changes have been looked for, so that a stage that is not
-// verified in the sandbox hides nothing from the next one.
+// verified in the sandbox hides nothing from the next one. An agent without a
+// shell cannot change anything, so that there is nothing to mark.
 func (a *attempt) mark(ctx context.Context) error {
-	if a.marked {
+	if a.marked || !a.needs.Shell && !a.needs.Terminal {
 		return nil
 	}
 	a.marked = true

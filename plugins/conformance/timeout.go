@@ -11,10 +11,18 @@ import (
 // mostPatience is the largest factor by which a busy machine extends a timeout.
 const mostPatience = 20
 
+// PatienceVariable is an environment variable with the factor that Patience
+// uses instead of the load average, such as 4 in a container on a busy machine.
+const PatienceVariable = "BERTH_KIT_PATIENCE"
+
 // Patience scales a timeout for a busy machine. d is the timeout on an idle one.
 // If the load average is above the number of processors, the result grows with
-// it, up to twenty times d.
+// it, up to twenty times d. A positive number in PatienceVariable, up to twenty,
+// is used as the factor whatever the load.
 func Patience(d time.Duration) time.Duration {
+	if factor, err := strconv.ParseFloat(os.Getenv(PatienceVariable), 64); err == nil && factor > 0 {
+		return time.Duration(float64(d) * min(factor, mostPatience))
+	}
 	text, _ := os.ReadFile("/proc/loadavg") // Linux only
 	return patience(d, string(text), runtime.NumCPU())
 }

@@ -168,7 +168,8 @@ func hostile(ctx context.Context, t *conformance.T, s Subject) {
 		if s.Load != nil {
 			before = s.Load()
 		}
-		bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
+		deadline := conformance.Patience(2 * time.Second)
+		bounded, cancel := context.WithTimeout(ctx, deadline)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -179,7 +180,7 @@ func hostile(ctx context.Context, t *conformance.T, s Subject) {
 		}()
 		select {
 		case <-done:
-		case <-time.After(2*time.Second + conformance.Patience(patience)):
+		case <-time.After(deadline + conformance.Patience(patience)):
 			t.Errorf("%s: still working after its deadline", name)
 		}
 		cancel()

@@ -33,7 +33,7 @@ func ownMachine(t *testing.T) machine {
 	if err = os.CopyFS(filepath.Join(dir, "plugins"), os.DirFS(filepath.Join(m.dir, "plugins"))); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "plugins", "oracle"), "github.com/berth-eval/berth/agents/oracle")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, "plugins", "oracle"), "github.com/berth-eval/berth/agents/oracle")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, buildErr := build.CombinedOutput(); buildErr != nil {
 		t.Fatalf("build: %v\n%s", buildErr, out)

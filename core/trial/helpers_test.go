@@ -53,7 +53,7 @@ func newMachine() (m machine) {
 		"plugins/local":              "environments/local",
 		"plugins/libexec/local-init": "environments/local/local-init",
 	} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", filepath.Join(m.dir, out), "github.com/berth-eval/berth/"+pkg)
+		cmd := exec.CommandContext(ctx, "go", "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-o", filepath.Join(m.dir, out), "github.com/berth-eval/berth/"+pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if b, err := cmd.CombinedOutput(); err != nil {
 			m.err = fmt.Errorf("build %s: %w\n%s", pkg, err, b)

@@ -17,7 +17,7 @@ import (
 
 const (
 	module = "github.com/berth-eval/berth"
-	tags   = "remote containers_image_openpgp exclude_graphdriver_btrfs" // as in the Makefile
+	tags   = "remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotrace" // as in the Makefile
 	root   = "../.."
 )
 

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		defer os.RemoveAll(dir)
 		built = dir
 		for out, pkg := range map[string]string{"sandboxd": "./cmd/berth-sandboxd", "broken": "./internal/brokenplugins"} {
-			cmd := exec.CommandContext(context.Background(), "go", "build", "-o", filepath.Join(dir, out), pkg)
+			cmd := exec.CommandContext(context.Background(), "go", "build", "-tags", "grpcnotrace", "-trimpath", "-o", filepath.Join(dir, out), pkg)
 			cmd.Dir, cmd.Env = "../../../..", append(os.Environ(), "CGO_ENABLED=0")
 			if text, err := cmd.CombinedOutput(); err != nil {
 				panic(string(text))

@@ -38,7 +38,7 @@ func main() {
 
 // tags are the build tags of the Makefile. Some plugins cannot be built without
 // them.
-const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs"
+const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotrace"
 
 const head = "<!-- Written by cmd/berth/internal/gendocs: change the code, then run make generate. -->\n\n"
 

@@ -209,7 +209,8 @@ func In(t *testing.T, place Place, do func(t *testing.T)) {
 	})
 }
 
-// Each runs do once as each kind of user that this process can become.
+// Each runs do once as each kind of user that this process can become, or with
+// -short only as the kind that it is.
 func Each(t *testing.T, do func(t *testing.T, mode ids.Mode)) {
 	t.Helper()
 	for _, mode := range []ids.Mode{ids.RealRoot, ids.Held, ids.OneID} {
@@ -227,6 +228,8 @@ func Each(t *testing.T, do func(t *testing.T, mode ids.Mode)) {
 				t.Fatalf("this process should be in mode %q and is in mode %q: %s", only, names[Process.Mode], Process.Why)
 			case os.Getuid() != 0:
 				t.Skipf("needs root, to become a user with another kind of ids; we are user %d (%v)", os.Getuid(), Process.Mode)
+			case testing.Short():
+				t.Skip("other kinds of users are tried by make test, not by the quick gate")
 			default:
 				become(t, mode, "")
 			}

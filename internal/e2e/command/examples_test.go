@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
@@ -91,42 +92,72 @@ func TestExamplesOfHelpAndDocumentsWork(t *testing.T) {
 		e2etest.Must(t, err)
 		documents = append(documents, found...)
 	}
-	carriedOut, read := 0, map[string]bool{}
-	for _, document := range documents {
-		name, err := filepath.Rel(tree.Root, document)
-		e2etest.Must(t, err)
-		text := e2etest.Read(t, document)
-		all := typed(text, true)
-		if len(all) == 0 {
+	var examples checked
+	t.Run("of", func(t *testing.T) { // ends with the last of them
+		for _, document := range documents {
+			text := e2etest.Read(t, document)
+			name, err := filepath.Rel(tree.Root, document)
+			e2etest.Must(t, err)
+			if len(typed(text, true)) > 0 {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					examples.document(t, text)
+				})
+			}
+		}
+	})
+	if examples.carriedOut < 40 {
+		t.Errorf("only %d commands were found", examples.carriedOut)
+	}
+}
+
+// checked counts the command lines of all documents.
+type checked struct {
+	mu         sync.Mutex
+	carriedOut int
+	read       map[string]bool
+}
+
+// first reports whether no document had this line before.
+func (c *checked) first(line string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	had := c.read[line]
+	if c.read == nil {
+		c.read = map[string]bool{}
+	}
+	c.read[line] = true
+	return !had
+}
+
+// document carries out the commands of a document, and parses those that cannot
+// be carried out.
+func (c *checked) document(t *testing.T, text string) {
+	t.Helper()
+	sh := reader(t)
+	if out, err := sh("berth run"); err != nil { // for `show last`
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, line := range typed(text, false) {
+		if !possible(line) {
 			continue
 		}
-		sh := reader(t)
-		if out, err := sh("berth run"); err != nil { // for `show last`
-			t.Fatalf("%v\n%s", err, out)
-		}
-		for _, line := range typed(text, false) {
-			if !possible(line) {
-				continue
-			}
-			carriedOut++
-			read[line] = true
-			line = withID(here(line), sh)
-			if out, err := sh(line); err != nil {
-				t.Errorf("%s: %s: %v\n%s", name, line, err, out)
-			}
-		}
-		for _, line := range all {
-			if read[line] {
-				continue
-			}
-			read[line] = true
-			if out, err := sh(strings.NewReplacer("[", "", "]", "", "|", "", ">", "", "<", "").Replace(line) + " --help"); err != nil {
-				t.Errorf("%s: %s: %v\n%s", name, line, err, out)
-			}
+		c.first(line)
+		c.mu.Lock()
+		c.carriedOut++
+		c.mu.Unlock()
+		line = withID(here(line), sh)
+		if out, err := sh(line); err != nil {
+			t.Errorf("%s: %v\n%s", line, err, out)
 		}
 	}
-	if carriedOut < 40 {
-		t.Errorf("only %d commands were found", carriedOut)
+	for _, line := range typed(text, true) {
+		if !c.first(line) {
+			continue
+		}
+		if out, err := sh(strings.NewReplacer("[", "", "]", "", "|", "", ">", "", "<", "").Replace(line) + " --help"); err != nil {
+			t.Errorf("%s: %v\n%s", line, err, out)
+		}
 	}
 }
 

@@ -105,8 +105,10 @@ agent "nop" {
 }
 
 func TestATaskWithADatabase(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"docker", "podman"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e := find(t, name)
 			results, folders := e.run(t, e.folder(t, database(e, composeFile)), 0)
 			if o, n := results["oracle"].Outcome, results["nop"].Outcome; o != record.Passed || n != record.Failed {
@@ -146,8 +148,10 @@ func oracle(t *testing.T, r record.Result, folder string) {
 }
 
 func TestASidecarThatFailsIsNamed(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"docker", "podman"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e := find(t, name)
 			for want, file := range map[string]string{
 				`sidecar "db": not healthy`: strings.Replace(composeFile, "redis-server, --save", "redis-server, --no-such", 1),
@@ -199,8 +203,10 @@ allowed_hosts = ["127.0.0.1"]
 // A sandbox without a network reaches the listed address through the core, and
 // so does its sidecar; they cannot reach the next port of the same machine.
 func TestAListOfHosts(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"docker", "podman"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e := find(t, name)
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") }))
 			defer server.Close()
@@ -236,6 +242,7 @@ func (e engine) leftNothing(t *testing.T, run string) {
 }
 
 func TestLocalNamesWhoRunsSeveralContainers(t *testing.T) {
+	t.Parallel()
 	e := find(t, "docker")
 	e.Name = "local"
 	files := database(e, composeFile)

@@ -11,13 +11,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // tags are those of the Makefile: some plugins cannot be built without them.
-const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs"
+const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotrace"
 
-// Build builds into bin what scripts/build makes: berth, berth-sandboxd, and in
-// plugins/ the packages named, such as "./agents/nop". Any user may run them.
+// Build copies into bin what scripts/build makes: berth, berth-sandboxd, and in
+// plugins/ those that are named, such as "./agents/nop". A package below
+// internal/, which scripts/build leaves out, is built. Any user may run them.
 // tree is the root of the module; the result of a test that used it is not
 // cached when a file of the tree has changed.
 func Build(tree, bin string, plugins ...string) error {
@@ -27,16 +29,28 @@ func Build(tree, bin string, plugins ...string) error {
 	if err := os.MkdirAll(filepath.Join(bin, "plugins", "libexec"), 0o755); err != nil {
 		return err
 	}
-	for to, packages := range map[string][]string{
-		"":                {"./cmd/berth", "./cmd/berth-sandboxd"},
-		"plugins":         plugins,
-		"plugins/libexec": {"./environments/local/local-init"},
-	} {
-		args := append([]string{"build", "-tags", tags, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(bin, to) + "/"}, packages...)
-		cmd := exec.CommandContext(context.Background(), "go", args...)
+	if err := built(tree); err != nil {
+		return err
+	}
+	programs := []string{"berth", "berth-sandboxd", "plugins/libexec/local-init"}
+	for _, p := range plugins {
+		if !strings.HasPrefix(p, "./internal/") {
+			programs = append(programs, "plugins/"+filepath.Base(p))
+			continue
+		}
+		cmd := exec.CommandContext(context.Background(), "go", "build", "-tags", tags, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(bin, "plugins")+"/", p)
 		cmd.Dir, cmd.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %q: %w\n%s", packages, err, out)
+			return fmt.Errorf("build %q: %w\n%s", p, err, out)
+		}
+	}
+	for _, name := range programs {
+		text, err := os.ReadFile(filepath.Join(tree, "bin", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(bin, name), text, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("copy %s: %w", name, err)
 		}
 	}
 	return filepath.WalkDir(bin, func(path string, _ fs.DirEntry, err error) error {
@@ -45,6 +59,16 @@ func Build(tree, bin string, plugins ...string) error {
 		}
 		return err
 	})
+}
+
+// built runs scripts/build, which links a program only if it is out of date.
+func built(tree string) error {
+	cmd := exec.CommandContext(context.Background(), filepath.Join(tree, "scripts", "build"))
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("scripts/build: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // watch tells `go test` which files the result depends on.

@@ -39,13 +39,11 @@ func (c *Checkout) build() (err error) {
 	if c.Root, err = filepath.Abs("../../.."); err != nil {
 		return err
 	}
-	build := exec.Command(filepath.Join(c.Root, "scripts", "build")) //nolint:noctx // before any test there is no context
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
+	if err = built(c.Root); err != nil {
+		return err
 	}
 	c.Binary = filepath.Join(c.Root, "bin", "berth")
-	if out, err := exec.Command(c.Binary, "doctor").CombinedOutput(); err != nil { //nolint:noctx // the same
+	if out, err := exec.Command(c.Binary, "doctor").CombinedOutput(); err != nil { //nolint:noctx // before any test there is no context
 		c.NoSandbox = fmt.Sprintf("no sandbox can be made here: %s", out)
 	}
 	return nil

@@ -115,6 +115,7 @@ func asMap(v any) map[string]any {
 // What the protocol leaves to the client works with real agents: permissions are
 // those of the experiment, MCP servers are handed over, effort is an option.
 func TestAgentsOfTheProtocolAreGoverned(t *testing.T) {
+	t.Parallel()
 	refused := func(s scaffold) []string {
 		return []string{reply(0, s.call("I try it.", "touch /app/forbidden")), reply(1, done)}
 	}
@@ -140,7 +141,10 @@ func TestAgentsOfTheProtocolAreGoverned(t *testing.T) {
 				},
 			}[s.name]
 			for _, x := range list {
-				t.Run(x.name, func(t *testing.T) { x.try(t, s) })
+				t.Run(x.name, func(t *testing.T) {
+					t.Parallel()
+					x.try(t, s)
+				})
 			}
 		})
 	}
@@ -148,6 +152,7 @@ func TestAgentsOfTheProtocolAreGoverned(t *testing.T) {
 
 // An agent whose steps are used up is asked to stop, and does.
 func TestAgentsOfTheProtocolStop(t *testing.T) {
+	t.Parallel()
 	for _, s := range scaffolds {
 		if s.plugin != "acp" {
 			continue

@@ -25,6 +25,7 @@ var spoken = map[string]map[model.Dialect]string{
 
 // Each dialect that a CLI is said to speak carries calls and their results.
 func TestEachDialect(t *testing.T) {
+	t.Parallel()
 	for _, s := range scaffolds {
 		for d, effort := range spoken[s.name] {
 			t.Run(fmt.Sprintf("%s/%s", s.name, d), func(t *testing.T) {

@@ -173,8 +173,10 @@ func muslPlace(t *testing.T) place {
 
 // The example in an image with musl, as Alpine has it.
 func TestTheExampleWithMusl(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"docker", "podman"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e := find(t, name)
 			e.try(t, map[string]place{"musl": muslPlace(t)}, "")
 		})
@@ -184,8 +186,10 @@ func TestTheExampleWithMusl(t *testing.T) {
 // The example on real engines: agents that differ by one word solve the same
 // task in a Debian, in an image without a C library and as a user of the image.
 func TestTheExampleOnEngines(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"docker", "podman"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e := find(t, name)
 			e.try(t, places, "")
 		})
@@ -195,8 +199,10 @@ func TestTheExampleOnEngines(t *testing.T) {
 // A home on a read-only file system stays as it is, and the real programs work
 // all the same; so does root, whom no mode of a file keeps out.
 func TestAReadOnlyHome(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"docker", "podman"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e := find(t, name)
 			home, err := os.MkdirTemp("/tmp", "bsh")
 			e2etest.Must(t, err)
@@ -213,6 +219,7 @@ func TestAReadOnlyHome(t *testing.T) {
 // Each of the real programs solves a task in a container, and is gone at its
 // deadline when the verifier begins.
 func TestEachOnEngines(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("BERTH_TEST_SCAFFOLDS") == "" {
 		t.Skip("each agent on each engine is tried by `make test-scaffolds`")
 	}

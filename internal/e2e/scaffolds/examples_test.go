@@ -36,6 +36,7 @@ func init() {
 
 // The examples that declare an agent solve their task.
 func TestTheExamplesOfDeclarations(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]scaffold{"own-cli": copilot, "acp": {name: "acp-gemini", bundle: []string{"gemini-cli"}}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

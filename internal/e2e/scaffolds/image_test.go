@@ -60,6 +60,7 @@ func images(t *testing.T) map[string]brought {
 // What an image or the folder of a task says of other models and proxies does
 // not keep a CLI from the experiment's, and a message is a message.
 func TestNothingOfTheImageLeadsACLIElsewhere(t *testing.T) {
+	t.Parallel()
 	for _, s := range scaffolds {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

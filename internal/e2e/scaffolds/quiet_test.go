@@ -120,11 +120,13 @@ var chatter = map[string]string{
 // while it works. The counter counts: the same CLI with its chatter switched
 // on, and a command that the model runs, are seen.
 func TestNothingLeavesASandbox(t *testing.T) {
-	e := find(t, "podman")
-	o := outsideOf(t, &e)
+	t.Parallel()
 	for _, s := range scaffolds {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			e := find(t, "podman")
 			needs(t, s)
+			o := outsideOf(t, &e)
 			if all, questions := o.during(t, &e, s, "true"); all != 0 || questions != 0 {
 				t.Errorf("%d packets left, %d of them questions to a name server; want none", all, questions)
 			}

@@ -222,6 +222,7 @@ model "m" {
 
 // Each way of ending has its outcome and its end, with the real program.
 func TestEveryWayOfEnding(t *testing.T) {
+	t.Parallel()
 	for _, s := range scaffolds {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

@@ -243,12 +243,16 @@ func rawCall(namespace, name string) string {
 // Each setting that a CLI takes does what it says: seen in what reaches the
 // model, or in what the CLI does.
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	for _, s := range scaffolds {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			needs(t, s)
 			for _, x := range settingsOf(s) {
-				t.Run(x.name, func(t *testing.T) { x.try(t, s) })
+				t.Run(x.name, func(t *testing.T) {
+					t.Parallel()
+					x.try(t, s)
+				})
 			}
 		})
 	}
@@ -346,6 +350,7 @@ func offered(t *testing.T, request string) (names []string) {
 // What a CLI has nothing for is refused by name before anything starts, and so
 // is an effort that it would ignore.
 func TestSettingsThatACLIHasNothingFor(t *testing.T) {
+	t.Parallel()
 	refused := map[string]map[string]string{
 		"claude-code": {`reasoning_effort = "huge"`: `does not know the reasoning_effort "huge"`, `version = "0.0.1"`: "berth agent bundle claude-code@0.0.1"},
 		"codex": {

@@ -149,6 +149,7 @@ func (r *recorder) Artifact(string) error { return nil }
 // A second message goes on with the session: the model is shown what was said
 // before.
 func TestASecondMessageGoesOnWithTheSession(t *testing.T) {
+	t.Parallel()
 	for _, s := range scaffolds {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// The task: a database that another container fills once it is healthy, and a
-// test that asks it.
+// The task has a database, which another container fills when it is healthy,
+// and a test that queries it.
 const (
 	composeFile = `services:
   main:

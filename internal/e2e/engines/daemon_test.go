@@ -21,7 +21,7 @@ import (
 // archive is the base image as scripts/engines-for-tests wrote it.
 const archive = "/var/lib/berth-engines/base-docker-archive.tar"
 
-// server is an engine for one test, which may be killed.
+// server is an engine that one test starts and may kill.
 type server struct {
 	*machine
 
@@ -31,8 +31,8 @@ type server struct {
 	ended     chan struct{} // closed when cmd has
 }
 
-// up starts it and waits until it answers. If it gives up, like a daemon whose
-// containerd is slow after a crash, up starts it again.
+// up starts the server and waits until it answers. If the server gives up, up
+// starts it again: after a crash, containerd can be too slow for its daemon.
 func (s *server) up(t *testing.T) {
 	t.Helper()
 	var ended chan struct{}
@@ -59,7 +59,8 @@ func (s *server) up(t *testing.T) {
 	}
 }
 
-// launch starts it, and returns a channel that is closed when it ends.
+// launch starts the server, and returns a channel that is closed when the
+// server ends.
 func (s *server) launch(t *testing.T) chan struct{} {
 	t.Helper()
 	_ = os.Remove(s.path) // left by one that was killed
@@ -86,7 +87,7 @@ func (s *server) launch(t *testing.T) chan struct{} {
 	return ended
 }
 
-// down kills it and everything that it started in its group.
+// down kills the server and all processes of its group.
 func (s *server) down(t *testing.T) {
 	t.Helper()
 	if s.cmd == nil {
@@ -97,7 +98,7 @@ func (s *server) down(t *testing.T) {
 	s.cmd = nil
 }
 
-// end ends it gracefully, so that it removes its mounts and helpers.
+// end stops the server gracefully, so that it removes its mounts and helpers.
 func (s *server) end(t *testing.T) {
 	t.Helper()
 	if s.cmd == nil {

@@ -15,13 +15,14 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// Images that scripts/engines-for-tests gives to both engines.
+// These images are loaded into both engines by scripts/engines-for-tests.
 const (
 	base   = "localhost/berth-test/base:1"
 	debian = "docker.io/library/debian:bookworm-slim"
 )
 
-// machine is an engine, asked by that part of Docker's API which both speak.
+// machine is a container engine. It is asked with the part of Docker's API that
+// Docker and Podman both have.
 type machine struct {
 	plugin, path string
 	client       *http.Client
@@ -34,7 +35,7 @@ func machineAt(plugin, path string) *machine {
 	return &machine{plugin, path, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: patience}}
 }
 
-// env is what makes the plugin use this engine.
+// env returns the variables that make the plugin use this engine.
 func (m *machine) env() string {
 	if m.plugin == "docker" {
 		return "DOCKER_HOST=unix://" + m.path
@@ -42,7 +43,8 @@ func (m *machine) env() string {
 	return "CONTAINER_HOST=unix://" + m.path
 }
 
-// get asks the engine, and says whether it has what was asked for.
+// get sends a request to the engine, and reports whether the engine has what
+// was asked for.
 func (m *machine) get(ctx context.Context, path string, into any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://engine/v1.40"+path, http.NoBody)
 	if err != nil {
@@ -62,13 +64,13 @@ func (m *machine) get(ctx context.Context, path string, into any) error {
 	return json.NewDecoder(a.Body).Decode(into)
 }
 
-// container is one of a list.
+// container is an entry of the engine's list of containers.
 type container struct {
 	ID    string `json:"Id"`
 	State string
 }
 
-// containers are those of a run, or all of ours.
+// containers lists the containers of a run, or of all runs of Berth.
 func (m *machine) containers(t *testing.T, run string) (all []container) {
 	t.Helper()
 	label := "dev.berth.user"
@@ -85,8 +87,8 @@ func (m *machine) containers(t *testing.T, run string) (all []container) {
 	return all
 }
 
-// machineFor finds an engine of tests with an image; the test is skipped, with
-// why, where there is none.
+// machineFor finds an engine for tests that has an image. Without one it skips
+// the test and says why.
 func machineFor(t *testing.T, plugin, image string) *machine {
 	t.Helper()
 	if plugin == "podman" && os.Getuid() == 0 {
@@ -95,7 +97,8 @@ func machineFor(t *testing.T, plugin, image string) *machine {
 	return machineAt(plugin, strings.TrimPrefix(e2etest.FindEngine(t, plugin, image).Socket, "unix://"))
 }
 
-// run is the id of the only run of the place; empty: it has not begun.
+// run returns the id of the only run of the place, or nothing if the run has
+// not begun.
 func (p *place) run() string {
 	p.test.Helper()
 	files, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "manifest.jsonl"))

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// slow is a run of trials that work for a while, of which some are in their turn
-// when it returns.
+// slow starts a run whose trials work for a while. It returns when some of them
+// are in the agent's turn.
 func slow(t *testing.T, m *machine, more string) (*place, *session) {
 	t.Helper()
 	p := newPlace(t, m.env())
@@ -32,7 +32,7 @@ func slow(t *testing.T, m *machine, more string) (*place, *session) {
 	return p, s
 }
 
-// inTurn says whether some attempt is in its turn now.
+// inTurn reports whether an attempt is in the agent's turn now.
 func (p *place) inTurn() bool {
 	p.test.Helper()
 	files, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "trials", "*", "attempt-*", record.EventsFile))
@@ -63,7 +63,7 @@ func (p *place) inTurn() bool {
 }
 
 // clean checks that `berth gc` leaves nothing of the run: no container, no
-// process of a sandbox, nothing in the folder of sockets, no mount.
+// process of a sandbox, no file in the folder of sockets, and no mount.
 func (p *place) clean(m *machine) {
 	t := p.test
 	t.Helper()
@@ -92,8 +92,8 @@ func (p *place) clean(m *machine) {
 	poll(t, "the processes of the run are gone", func() bool { return len(processes(p.dir+"/")) == 0 })
 }
 
-// mounts are those of the whole machine, without what engines of others and
-// other tests keep.
+// mounts lists the mounts of the whole machine, without those of other engines
+// and other tests.
 func (p *place) mounts() []string {
 	p.test.Helper()
 	table, err := os.ReadFile("/proc/self/mountinfo")
@@ -103,7 +103,7 @@ func (p *place) mounts() []string {
 	return mountsOf(string(table), p.dir)
 }
 
-// kill ends a process by SIGKILL.
+// kill sends SIGKILL to a process.
 func kill(t *testing.T, what string, pids ...int) {
 	t.Helper()
 	if len(pids) == 0 {
@@ -127,7 +127,7 @@ func each(t *testing.T, f func(t *testing.T, m *machine)) {
 	}
 }
 
-// plugins are the processes of a plugin below a berth.
+// plugins returns the processes of a plugin that a berth has started.
 func plugins(s *session, name string) (pids []int) {
 	for _, pid := range processes(filepath.Join(bin, "plugins", name)) {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -168,7 +168,7 @@ func TestAPluginThatIsKilledLeavesNothing(t *testing.T) {
 	})
 }
 
-// conmon and containerd-shim are an engine's parents of a sandbox.
+// An engine starts each sandbox below conmon or containerd-shim.
 func TestASandboxWhoseParentIsKilledIsRemoved(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, m *machine) {

@@ -19,10 +19,10 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// patience bounds each thing that these tests wait for.
+// patience is the longest time that these tests wait for anything.
 const patience = 3 * time.Minute
 
-// What TestMain made for all tests.
+// TestMain sets these for all tests.
 var (
 	tree   string // the root of the module
 	top    string // a short folder: sockets lie below it
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// build makes the programs once for all tests.
+// build prepares the programs, once for all tests.
 func build() (err error) {
 	if tree, err = filepath.Abs("../../.."); err != nil {
 		return err
@@ -57,7 +57,7 @@ func build() (err error) {
 	return nil
 }
 
-// place is a working folder with an environment of its own.
+// place is a working folder with its own environment variables.
 type place struct {
 	test   *testing.T
 	dir    string
@@ -81,7 +81,7 @@ func newPlace(t *testing.T, env ...string) *place {
 	return p
 }
 
-// write puts a file into the place.
+// write writes a file into the place.
 func (p *place) write(name, text string) {
 	p.test.Helper()
 	path := filepath.Join(p.dir, name)
@@ -111,7 +111,7 @@ workdir = "/app"
 	p.write(filepath.Join(dir, "tests", "test.sh"), "#!/bin/sh\n"+test+"\n")
 }
 
-// The smallest task, which only the oracle passes.
+// Only the oracle passes this task, the smallest one.
 const (
 	solveTiny = ": > /app/done"
 	testTiny  = "if [ -e /app/done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt"
@@ -145,7 +145,7 @@ agent "oracle" {
 `, more, plugin, config))
 }
 
-// session is a berth under way.
+// session is a berth process that is running.
 type session struct {
 	*exec.Cmd
 
@@ -165,7 +165,7 @@ func (p *place) start(args ...string) *session {
 	return s
 }
 
-// hasEnded says whether it has.
+// hasEnded reports whether the process has ended.
 func (s *session) hasEnded() bool {
 	select {
 	case <-s.ended:
@@ -175,7 +175,8 @@ func (s *session) hasEnded() bool {
 	}
 }
 
-// end waits for a berth and returns its exit code; -1: a signal.
+// end waits until berth has ended and returns its exit code, or -1 if a signal
+// ended it.
 func (p *place) end(s *session) int {
 	p.test.Helper()
 	select {
@@ -187,7 +188,7 @@ func (p *place) end(s *session) int {
 	return s.ProcessState.ExitCode()
 }
 
-// berth runs one that must end with code, and returns what it printed.
+// berth runs a command that must end with code, and returns its output.
 func (p *place) berth(code int, args ...string) string {
 	p.test.Helper()
 	s := p.start(args...)
@@ -197,7 +198,7 @@ func (p *place) berth(code int, args ...string) string {
 	return s.out.String()
 }
 
-// show is what `berth show last --json` says.
+// show returns the output of `berth show last --json`.
 func (p *place) show() *output.ShowRun {
 	p.test.Helper()
 	var s output.ShowRun
@@ -207,7 +208,7 @@ func (p *place) show() *output.ShowRun {
 	return &s
 }
 
-// poll waits until done says true.
+// poll waits until done returns true.
 func poll(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
@@ -217,7 +218,7 @@ func poll(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// processes are those whose command line holds every one of the parts.
+// processes returns the processes whose command line contains all parts.
 func processes(parts ...string) (pids []int) {
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
-// plain is a user without ranges of ids, as scripts/engines-for-tests makes it,
-// with a home of its own that has the programs.
+// plain is a user without ranges of subordinate ids, made by
+// scripts/engines-for-tests. Its home has copies of the programs.
 type plain struct {
 	test     *testing.T
 	uid, gid uint32
@@ -69,8 +69,8 @@ func newPlain(t *testing.T) *plain {
 	return p
 }
 
-// run runs berth as the user, in a namespace of its own if wanted, and returns
-// what it said and its exit code.
+// run runs berth as the user, in its own namespace if wanted, and returns its
+// output and exit code.
 func (p *plain) run(dir string, namespace bool, args ...string) (out string, code int) {
 	t := p.test
 	t.Helper()
@@ -101,7 +101,7 @@ func (p *plain) run(dir string, namespace bool, args ...string) (out string, cod
 	return string(text), cmd.ProcessState.ExitCode()
 }
 
-// check is what doctor says of a thing.
+// check is a result of doctor.
 func check(t *testing.T, text, name string) output.DoctorCheck {
 	t.Helper()
 	var d output.Doctor
@@ -115,8 +115,8 @@ func check(t *testing.T, text, name string) output.DoctorCheck {
 	return d.Checks[i]
 }
 
-// Doctor says what root, a user without ranges, and root of a namespace without
-// ranges can do here: each is another.
+// Doctor tells root, a user without ranges of ids, and root of a namespace
+// without ranges what each of them can do here. The answers differ.
 func TestDoctorTellsWhoHasWhichIDs(t *testing.T) {
 	t.Parallel()
 	p := newPlain(t)
@@ -139,8 +139,8 @@ func TestDoctorTellsWhoHasWhichIDs(t *testing.T) {
 	}
 }
 
-// Without ranges of ids Podman's sandboxes have one user: a task with another is
-// refused by name, and one without runs.
+// Without ranges of ids, a sandbox of Podman has a single user. A task with
+// another user is refused with the reason; a task without one runs.
 func TestAUserWithoutRangesOfIDsRunsWhatNeedsOne(t *testing.T) {
 	t.Parallel()
 	p := newPlain(t)

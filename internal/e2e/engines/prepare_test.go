@@ -11,8 +11,8 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
-// Images are pulled, loaded and built ahead of a run, and what cannot be had is
-// named; no run begins.
+// Images are pulled, loaded and built before a run. If one is not available, an
+// error names it and no run begins.
 func TestImagesArePreparedAheadOfARun(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, m *machine) {
@@ -42,8 +42,8 @@ func TestImagesArePreparedAheadOfARun(t *testing.T) {
 	})
 }
 
-// Images that were built stay after a run, and go by a rule of the user: those
-// that nothing uses, and no others.
+// Images that a run has built stay after it. `berth gc` removes them by a rule
+// of the user, and only those that nothing uses.
 func TestImagesThatWereBuiltStayUntilARuleRemovesThem(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, m *machine) {

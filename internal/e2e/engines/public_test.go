@@ -15,9 +15,9 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// asks looks from inside a sandbox whether a server of the host is reached: by
-// the proxy that http_proxy names, and without it. bash opens the connections,
-// since images have few other programs.
+// asks tries to reach a server of the host from inside a sandbox: through the
+// proxy that http_proxy names, and directly. It opens the connections with
+// bash, because images have few other programs.
 const asks = `bash <<'END'
 asked() { # HOST PORT, then what to send
 	exec 3<>/dev/tcp/$1/$2 || return 1
@@ -34,8 +34,9 @@ cat /app/reached 2>/dev/null
 END
 :`
 
-// The public network that a task asks for is the core's proxy in every
-// environment. Neither by it nor past it are addresses of the host reached.
+// In every environment, the public network that a task asks for is a proxy of
+// the core. Addresses of the host are reached neither through the proxy nor
+// directly.
 func TestAPublicNetworkDoesNotReachTheHost(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"local", "docker", "podman"} {
@@ -74,7 +75,7 @@ func TestAPublicNetworkDoesNotReachTheHost(t *testing.T) {
 	}
 }
 
-// hostServer serves on all addresses of this machine, and says which these are.
+// hostServer serves on all addresses of this machine, and returns them.
 func hostServer(t *testing.T) (hosts []string, port string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "0.0.0.0:0") //nolint:gosec,noctx // all addresses are what is tried

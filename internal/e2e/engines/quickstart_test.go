@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// rewards runs the quickstart with its environment changed by one word.
+// rewards runs the quickstart in another environment and returns the rewards.
 func rewards(t *testing.T, environment string, env ...string) map[string]string {
 	t.Helper()
 	p := newPlace(t, env...)
@@ -41,7 +41,8 @@ func rewards(t *testing.T, environment string, env ...string) map[string]string 
 	return got
 }
 
-// One word of the experiment names where it runs; what is measured is the same.
+// The rewards are the same in every environment; a single word of the
+// experiment names it.
 func TestTheQuickstartHasTheSameRewardsEverywhere(t *testing.T) {
 	t.Parallel()
 	var first map[string]string
@@ -73,8 +74,8 @@ func TestTheQuickstartHasTheSameRewardsEverywhere(t *testing.T) {
 	}
 }
 
-// The sample that looks at its sandbox can fail: in a container that is given
-// everything it says so.
+// The sample that inspects its sandbox can fail: it does in a container with
+// all privileges that the sample looks for.
 func TestTheIsolationSampleFailsInAPrivilegedContainer(t *testing.T) {
 	t.Parallel()
 	m := machineFor(t, "docker", debian)

@@ -9,7 +9,8 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// A sandbox without a network has lo alone, and its agent has a model.
+// A sandbox without a network has only the interface lo, and its agent reaches
+// its model.
 func TestASealedSandboxHasLoAloneAndAModel(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, m *machine) {

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// podmanOfItsOwn is a server of Podman with a store of its own, for an ordinary
-// user, in dir, with the base image.
+// podmanOfItsOwn starts a Podman server with its own store in dir, for an
+// ordinary user, and gives it the base image.
 func podmanOfItsOwn(t *testing.T) *server {
 	t.Helper()
 	if os.Getuid() == 0 {
@@ -97,7 +97,7 @@ func (s *server) load(t *testing.T) {
 	}
 }
 
-// inside runs a script in the namespaces in which the engine has its mounts.
+// inside runs a script in the namespaces that contain the mounts of the engine.
 func (s *server) inside(script string) (string, error) {
 	argv := []string{"sh", "-c", script}
 	if s.plugin == "podman" {
@@ -111,9 +111,9 @@ func (s *server) inside(script string) (string, error) {
 	return string(out), err
 }
 
-// holds is what an engine of its own has: containers, mounts, and processes
-// that run on its files or are parents of its containers. What a runtime that
-// was killed notes of a container in files of its own is not looked at.
+// holds describes what an engine has: containers, mounts, and processes that
+// use its files or are parents of its containers. Notes about a container in
+// files of a runtime that was killed are not included.
 func (s *server) holds(t *testing.T) (all []string) {
 	t.Helper()
 	for _, c := range s.everything(t) {
@@ -146,11 +146,11 @@ func (s *server) holds(t *testing.T) (all []string) {
 	return all
 }
 
-// forgotten says whether a mount is one that dockerd itself left and never looks
-// for again, and that no container has: a network namespace that its own hook
-// bound after dockerd had given up on the container, since runc was killed in
-// between; or the first layer of a container that was being made when dockerd was
-// killed.
+// forgotten reports whether dockerd itself left a mount that it never looks for
+// again and that belongs to no container. There are two cases: a network
+// namespace that dockerd's own hook bound after dockerd had given up on the
+// container, because runc was killed in between; and the first layer of a
+// container that was being created when dockerd was killed.
 func (s *server) forgotten(mount string) bool {
 	if s.plugin != "docker" {
 		return false
@@ -159,8 +159,8 @@ func (s *server) forgotten(mount string) bool {
 		strings.Contains(mount, s.dir+"/data/overlay2/") && strings.HasSuffix(mount, "-init/merged")
 }
 
-// programs are the processes of a program, by how its name begins, on the
-// engine's files.
+// programs returns the processes that run on the engine's files and whose
+// program name begins with name.
 func (s *server) programs(name string) (pids []int) {
 	for _, pid := range processes(s.dir + "/") {
 		argv, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -171,7 +171,8 @@ func (s *server) programs(name string) (pids []int) {
 	return pids
 }
 
-// everything is every container of the engine, ours or not.
+// everything lists all containers of the engine, including those that are not
+// Berth's.
 func (s *server) everything(t *testing.T) (all []container) {
 	t.Helper()
 	if err := s.get(t.Context(), "/containers/json?all=1", &all); err != nil {
@@ -180,7 +181,7 @@ func (s *server) everything(t *testing.T) (all []container) {
 	return all
 }
 
-// mountsOf are all mounts of a table but those that are elsewhere.
+// mountsOf returns the mounts of a table, without those that are elsewhere.
 func mountsOf(table, own string) (all []string) {
 	for line := range strings.Lines(table) {
 		if f := strings.Fields(line); len(f) > 5 && !elsewhere(f[4], own) {
@@ -190,7 +191,7 @@ func mountsOf(table, own string) (all []string) {
 	return all
 }
 
-// elsewhere says whether a mount belongs to an engine that others use, or to
+// elsewhere reports whether a mount belongs to an engine that others use, or to
 // another test.
 func elsewhere(at, own string) bool {
 	if at == own || strings.HasPrefix(at, own+"/") {
@@ -204,8 +205,8 @@ func elsewhere(at, own string) bool {
 	return false
 }
 
-// Whatever is killed, at an instant that nobody chose, gc leaves the engine as
-// it was before the run: no container, no mount, no process.
+// Whichever process is killed, at a random instant, gc restores the state of
+// the engine from before the run: the same containers, mounts and processes.
 func TestWhateverIsKilledWheneverGCLeavesTheEngineAsItWas(t *testing.T) {
 	t.Parallel()
 	for name, made := range map[string]func(t *testing.T) *server{

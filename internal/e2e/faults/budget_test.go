@@ -40,8 +40,8 @@ func newSolver(t *testing.T) *solver {
 	return s
 }
 
-// experiment is one of an agent that asks this provider; limits are more lines
-// of its experiment block.
+// experiment returns an experiment whose agent uses this provider. limits are
+// further lines of the experiment block.
 func (s *solver) experiment(p *place, limits string) {
 	p.test.Helper()
 	p.experiment("agent = agent.loop\n  model = model.m\n  "+limits,
@@ -85,8 +85,8 @@ func TestABudgetThatIsUsedUpStopsTheRun(t *testing.T) {
 	}
 }
 
-// What a run had spent when it was killed is spent when it is resumed, also by
-// attempts that did not live to say so.
+// After a kill and a resume, the spending from before the kill counts, also
+// that of attempts that were killed before they recorded it.
 func TestABudgetIsAsSpentAfterAKill(t *testing.T) {
 	t.Parallel()
 	const (

@@ -19,12 +19,12 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
 
-// What the tests of examples/faults do to a harness without guards. That they
-// do not do it to berth is shown by TestTasksThatGoWrongOnPurpose.
+// These tests show what the tests of examples/faults do to a harness without
+// protection. TestTasksThatGoWrongOnPurpose shows that Berth is not affected.
 
-// unguarded grades in a sandbox as one writes it at first: run the test, read
-// the reward with the parser of the language, believe it. All of its trials are
-// in one sandbox.
+// unguarded grades in a sandbox in the simplest way: it runs the test, reads
+// the reward with the language's own parser, and trusts the result. All of its
+// trials share one sandbox.
 type unguarded struct {
 	test   *testing.T
 	box    *sandboxtest.Box
@@ -37,7 +37,7 @@ func newUnguarded(t *testing.T, o sandboxtest.Options) *unguarded {
 	return &unguarded{test: t, box: b, client: b.Shell("grader")}
 }
 
-// put gives it the test of a task of examples/faults.
+// put installs the test of a task of examples/faults.
 func (u *unguarded) put(task string) {
 	u.test.Helper()
 	b, err := os.ReadFile(filepath.Join(tree(), "examples", "faults", "tasks", task, "tests", "test.sh"))
@@ -54,8 +54,8 @@ func (u *unguarded) run(ctx context.Context, argv ...string) (sandbox.Result, er
 }
 
 // cutOff ends a test that takes too long as such a harness does: at a deadline
-// it kills the process that it started. The deadline is long enough for the test
-// to do its worst, which left says.
+// it kills the process that it started. The deadline leaves the test enough
+// time to do its damage, which left reports.
 func (u *unguarded) cutOff(left func() bool) {
 	u.test.Helper()
 	for seconds := 1; seconds <= 64; seconds *= 2 {
@@ -73,7 +73,7 @@ func (u *unguarded) cutOff(left func() bool) {
 	u.test.Error("the test leaves nothing: it proves nothing")
 }
 
-// reward is what the test wrote.
+// reward returns the reward that the test wrote.
 func (u *unguarded) reward() (float64, error) {
 	b, err := u.client.ReadFile(u.test.Context(), "/logs/verifier/reward.txt", 1<<10)
 	if err != nil {
@@ -82,7 +82,7 @@ func (u *unguarded) reward() (float64, error) {
 	return strconv.ParseFloat(strings.TrimSpace(string(b)), 64)
 }
 
-// runs are the processes of the sandbox that run a program.
+// runs returns the processes of the sandbox that run a program.
 func (u *unguarded) runs(program string) (pids []int) {
 	u.test.Helper()
 	ps, err := u.box.Processes(u.test.Context())
@@ -106,9 +106,9 @@ func (u *unguarded) eventually(what string, done func() bool) {
 	}
 }
 
-// A test that hangs: whoever waits for it waits for ever, and asking it to end
-// is no use; whoever has a deadline believes the reward of a test that never
-// ended, and leaves its processes.
+// A test that hangs: without a deadline the harness waits for ever, and the
+// test ignores requests to end. With a deadline the harness counts the reward
+// of a test that never ended, and leaves its processes running.
 func TestDamageATestThatHangs(t *testing.T) {
 	t.Parallel()
 	u := newUnguarded(t, sandboxtest.Options{})
@@ -146,13 +146,14 @@ func TestDamageATestThatHangs(t *testing.T) {
 	}
 }
 
-// A test that forks for ever: a deadline kills the first process only, its
-// reward counts, and where all trials have one limit, as those of one user do,
-// the next trial cannot even start its test.
+// A test that forks for ever: the deadline kills only the first process, and
+// the reward counts. If all trials share one limit on processes, as the trials
+// of one user do, the next trial cannot start its test.
 func TestDamageATestThatForksForEver(t *testing.T) {
 	t.Parallel()
-	// One id, since the limit is counted by user. There is a limit for this
-	// machine's sake; without one the machine would be what is full.
+	// The sandbox has one id, because the kernel counts the limit by user. The
+	// limit protects this machine: without it, the processes would use up those
+	// of the whole machine.
 	u := newUnguarded(t, sandboxtest.Options{OneID: true, Processes: 48})
 	u.put("forks")
 	u.cutOff(func() bool { return len(u.runs("perl")) > 10 })
@@ -165,8 +166,8 @@ func TestDamageATestThatForksForEver(t *testing.T) {
 	})
 }
 
-// A reward of NaN: the parser takes it, it is neither enough nor too little, it
-// makes the mean of all trials NaN, and no file of results can be written.
+// A reward of NaN: the parser accepts it, no comparison with it is true, the
+// mean of all trials becomes NaN, and the results cannot be written as JSON.
 func TestDamageARewardOfNaN(t *testing.T) {
 	t.Parallel()
 	u := newUnguarded(t, sandboxtest.Options{})
@@ -186,9 +187,9 @@ func TestDamageARewardOfNaN(t *testing.T) {
 	}
 }
 
-// A test that prints 1 GB, where no file may be larger than 32 MiB: a harness
-// that keeps all of it needs as much memory, dies of the file, and has no
-// results. Berth, under the same limit, needs a bounded part of both.
+// A test prints 1 GB, and no file may be larger than 32 MiB. A harness that
+// keeps all output needs as much memory, fails to write its file and has no
+// results. Berth, under the same limit, needs a bounded amount of both.
 func TestATestThatPrintsAGigabyte(t *testing.T) {
 	t.Parallel()
 	const (

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// diskEnv has a shepherd make a small disk first, for which it is in namespaces
-// of its own: "folder|size".
+// diskEnv makes a shepherd create a small disk first, in its own namespaces.
+// Its value is "folder|size".
 const diskEnv = "BERTH_E2E_DISK"
 
 func smallDisk(spec string) error {
@@ -35,13 +35,13 @@ func smallDisk(spec string) error {
 	if os.Getuid() == 0 {
 		return nil
 	}
-	// An ordinary user got a capability for this, which the command does not
-	// need: it inherits what the thread has that starts it.
+	// An ordinary user was given a capability for this. The command must not
+	// have it: it would inherit it from the thread that starts it.
 	runtime.LockOSThread()
 	return unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 }
 
-// ownMounts starts a shepherd where smallDisk can mount.
+// ownMounts starts a shepherd in namespaces in which smallDisk can mount.
 func ownMounts(c *exec.Cmd) {
 	a := c.SysProcAttr
 	if a.Cloneflags = syscall.CLONE_NEWNS; os.Getuid() == 0 {
@@ -54,8 +54,8 @@ func ownMounts(c *exec.Cmd) {
 	a.UidMappings, a.GidMappings, a.AmbientCaps = one(os.Getuid()), one(os.Getgid()), []uintptr{unix.CAP_SYS_ADMIN}
 }
 
-// On a disk that is full a run ends with a clear error, keeps all that was
-// finished, and goes on when there is room.
+// If the disk is full, a run ends with a clear error and keeps all results. It
+// can be resumed when there is space again.
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -118,9 +118,9 @@ cp -a runs/*/. second/
 	p.clean()
 }
 
-// An agent that has not solved its task and leaves more than the disk of the host
-// holds, where artifacts are kept or where a verifier gets them, is not tried
-// again for it.
+// An agent that has not solved its task gets no further attempt because it
+// leaves more than the disk of the host can hold, neither where artifacts are
+// kept nor where a verifier gets them.
 func TestArtifactsThatFillADiskEarnNoFurtherAttempt(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ disk, leaves string }{

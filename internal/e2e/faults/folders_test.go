@@ -13,14 +13,15 @@ import (
 	"testing"
 )
 
-// newcomer is a number that nobody has, like stranger, whose folders in /tmp and
-// the like these tests take away; squatter is who takes them.
+// newcomer is a user id that nobody has, like stranger. The tests take away its
+// folders in /tmp and other shared folders; squatter is the user who owns them
+// then.
 const (
 	newcomer = 54329
 	squatter = 54330
 )
 
-// set replaces variables of the place; one without a value is not set.
+// set changes variables of the place. A variable without a value is unset.
 func (p *place) set(vars ...string) {
 	for _, kv := range vars {
 		name, value, _ := strings.Cut(kv, "=")
@@ -31,8 +32,8 @@ func (p *place) set(vars ...string) {
 	}
 }
 
-// works wants what a user does first to work in p: to look at the machine, at the
-// plan, and to run a task.
+// works checks that the first commands of a user work in p: doctor, plan and a
+// run of one task.
 func (p *place) works(command ...string) {
 	t := p.test
 	t.Helper()
@@ -48,11 +49,11 @@ func (p *place) works(command ...string) {
 	}
 }
 
-// sharedFolders are where everybody may write.
+// sharedFolders are the folders in which everybody may write.
 var sharedFolders = []string{"/tmp", "/var/tmp", "/dev/shm"}
 
-// take makes folders of another user that have the names which berth uses for a
-// user.
+// take creates folders that belong to another user and have the names that
+// berth uses for a user.
 func take(t *testing.T, uid, by int) {
 	t.Helper()
 	for _, shared := range sharedFolders {
@@ -71,7 +72,7 @@ func take(t *testing.T, uid, by int) {
 	}
 }
 
-// vacate removes what the users of these tests have made in shared folders.
+// vacate removes what the users of these tests have created in shared folders.
 func vacate(t *testing.T) {
 	t.Helper()
 	for _, shared := range sharedFolders {
@@ -91,8 +92,8 @@ func vacate(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with the folders that berth would use first, a run finds
-// others; doctor and plan try the same ones.
+// If the folders that berth would use first cannot be used, a run finds others,
+// and doctor and plan try the same folders.
 func TestFoldersThatCannotBeUsedStopNobody(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to be several users")
@@ -141,8 +142,8 @@ func TestFoldersThatCannotBeUsedStopNobody(t *testing.T) {
 	}
 }
 
-// A home without space is passed over for the session's runtime folder, for
-// copies of the machine and for everything else.
+// If the home has no space, the runtime folder of the session is used instead,
+// for copies of the host and for everything else.
 func TestAHomeThatIsFullStopsNobody(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

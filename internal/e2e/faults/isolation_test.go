@@ -16,8 +16,8 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// users runs a test as this user and, when that is root, as an ordinary one,
-// too.
+// users runs a test as this user and, if this is root, also as an ordinary
+// user.
 func users(t *testing.T, f func(p *place)) {
 	t.Helper()
 	uids := []int{os.Getuid()}
@@ -32,7 +32,7 @@ func users(t *testing.T, f func(p *place)) {
 	}
 }
 
-// The sample that looks at its sandbox from inside passes, for root and for an
+// The sample that inspects its sandbox from inside passes, as root and as an
 // ordinary user.
 func TestTheIsolationSample(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestTheIsolationSample(t *testing.T) {
 }
 
 // attack is what a hostile solution tries as root of its sandbox. Each line of
-// the report is a name and an exit code.
+// its report is a name and an exit code.
 const attack = `
 set -u
 mkdir -p /logs/artifacts
@@ -77,14 +77,14 @@ chmod 4777 /usr/bin/env
 : > /app/done
 `
 
-// forbidden are the attempts of attack that must fail in every sandbox.
+// forbidden are the parts of attack that must fail in every sandbox.
 var forbidden = []string{"sysctl", "sysrq", "berth", "mknod", "mount_proc", "shadow"}
 
-// Root in a sandbox changes nothing of the host.
+// Root of a sandbox changes nothing on the host.
 func TestAnAttackByRootInsideChangesNothingOutside(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() == 0 {
-		// The damage: what the attack tries is what real root can do.
+		// First the damage: real root can do all that the attack tries.
 		name, err := os.ReadFile("/proc/sys/kernel/hostname")
 		if err == nil {
 			err = os.WriteFile("/proc/sys/kernel/hostname", name, 0)
@@ -97,8 +97,9 @@ func TestAnAttackByRootInsideChangesNothingOutside(t *testing.T) {
 		}
 	}
 	users(t, func(p *place) {
-		// Other programs of this machine may change a file in the same seconds, but
-		// not the same one each time. What an attack changes it changes again.
+		// Other programs of this machine may change a file in the same seconds,
+		// but not the same file each time. An attack that works changes its
+		// files each time.
 		before := hostFiles(p.test)
 		p.attack()
 		changed := differences(before, hostFiles(p.test))
@@ -118,7 +119,7 @@ func TestAnAttackByRootInsideChangesNothingOutside(t *testing.T) {
 	})
 }
 
-// attack runs it, and looks at what it reports.
+// attack runs the attack and checks its report.
 func (p *place) attack() {
 	t := p.test
 	t.Helper()
@@ -130,7 +131,7 @@ func (p *place) attack() {
 	p.clean()
 }
 
-// hostFiles are the files of the host that the attack is on.
+// hostFiles are the files of the host that the attack tries to change.
 func hostFiles(t *testing.T) map[string]string {
 	t.Helper()
 	all := sums(t, "/usr/bin")
@@ -138,7 +139,7 @@ func hostFiles(t *testing.T) map[string]string {
 	return all
 }
 
-// differences are the paths at which two answers of sums differ, and how.
+// differences lists the paths at which two results of sums differ, and how.
 func differences(was, is map[string]string) map[string]string {
 	found := map[string]string{}
 	for path, sum := range was {
@@ -189,10 +190,10 @@ func mapsZero(m string) bool {
 	return false
 }
 
-// sums are modes, owners, sizes, times and numbers of all files below dir, and
-// checksums of the small ones that this user can read. Nobody but the kernel
-// sets the time of the last change: a large file that was written to and made to
-// look as before is seen by it.
+// sums returns modes, owners, sizes, times and inode numbers of all files below
+// dir, and checksums of the small files that this user can read. Only the
+// kernel sets the ctime, so it shows that a large file was written to even if
+// everything else was restored.
 func sums(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -223,7 +224,8 @@ func sums(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// A file that is written and made to look as before is seen.
+// A change of a file is found even if its other times and its size are
+// restored.
 func TestAHiddenChangeIsSeen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,11 +17,11 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// killTrials is how many trials the run has that is killed again and again.
+// killTrials is the number of trials of the run that is killed repeatedly.
 const killTrials = 200
 
-// Killed at random instants and resumed, a run loses nothing that was finished,
-// counts nothing twice, and leaves nothing on the machine.
+// A run that is killed at random instants and resumed loses no result, counts
+// no trial twice, and leaves nothing on the machine.
 func TestKilledAtRandomInstantsNothingIsLostOrCountedTwice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loops of kills are part of make test, not of the quick gate")
@@ -84,7 +84,8 @@ func TestKilledAtRandomInstantsNothingIsLostOrCountedTwice(t *testing.T) {
 	t.Logf("%d kills, %d attempts lost to them, %d torn lines", kills, s.Summary.Lost, s.Torn)
 }
 
-// What gc would remove is what it removes: the sandboxes of a killed run, too.
+// A dry run of gc lists exactly what gc removes, including the sandboxes of a
+// killed run.
 func TestADryRunOfGCListsWhatGCRemoves(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -120,7 +121,7 @@ func TestADryRunOfGCListsWhatGCRemoves(t *testing.T) {
 	p.clean()
 }
 
-// endedOnce checks that no journal says twice that an attempt ended.
+// endedOnce checks that no journal records the end of an attempt twice.
 func endedOnce(t *testing.T, dir string) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -133,7 +134,7 @@ func endedOnce(t *testing.T, dir string) {
 	}
 }
 
-// wait waits for d, or for the end of s.
+// wait waits for the duration d or until s ends.
 func wait(s *session, d time.Duration) {
 	select {
 	case <-s.ended:
@@ -141,8 +142,8 @@ func wait(s *session, d time.Duration) {
 	}
 }
 
-// A second berth on a run folder is refused and told who the first is; that it
-// was killed is no obstacle.
+// A second berth on the same run folder is refused and told which process uses
+// it. If that process was killed, the second one starts.
 func TestTwoBerthsOnOneRunFolder(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -167,7 +168,7 @@ func TestTwoBerthsOnOneRunFolder(t *testing.T) {
 	if want := fmt.Sprintf("pid %d on ", first.pid); !strings.Contains(second.stderr, want) || !strings.Contains(second.stderr, "in use") {
 		t.Errorf("the second berth does not name the first (%s):\n%s", want, second.stderr)
 	}
-	// Another place of the same user, as from another login, sees the same.
+	// Another place of the same user, such as another login, sees the same.
 	other := newPlace(t)
 	for _, flag := range []string{"--no-live", "--take-over"} { // the user's word that the first is gone is not true
 		third := other.berth("resume", dir, flag).want(t, 2)
@@ -190,11 +191,11 @@ func TestTwoBerthsOnOneRunFolder(t *testing.T) {
 	p.clean()
 }
 
-// crashTrials is how many trials the run has in which a plugin is killed.
+// crashTrials is the number of trials of the run in which a plugin is killed.
 const crashTrials = 10
 
-// A plugin that is killed costs the attempts that it was at work on, and no
-// other; with `retry` not even these.
+// If a plugin is killed, only the attempts that it was working on are lost.
+// With `retry` these are repeated.
 func TestAPluginKilledInTheMiddleOfARun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loops of kills are part of make test, not of the quick gate")
@@ -255,8 +256,8 @@ func pluginKilled(t *testing.T, plugin string, retry bool) {
 	p.clean()
 }
 
-// killInCall kills a plugin while it is in a call, and says how often it took:
-// on a busy machine the call may be over before the signal is there.
+// killInCall kills a plugin during a call, and returns how many tries it took:
+// on a busy machine the call may have ended before the signal arrives.
 func (s *session) killInCall(plugin string) (kills int) {
 	t := s.place.test
 	t.Helper()

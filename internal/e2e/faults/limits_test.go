@@ -12,8 +12,8 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// lower does its task, and lowers a limit of PID 1, with that one's id where it
-// may take it.
+// lower solves its task and lowers a limit of PID 1. If it may, it first takes
+// the user id of PID 1.
 const lower = `
 : > /app/done
 id=$(sed -n 's/^Uid:[[:space:]]*\([0-9]*\).*/\1/p' /proc/1/status)
@@ -23,9 +23,9 @@ if setpriv --reuid "$id" --regid "$id" --clear-groups prlimit --pid 1 --nofile=6
 fi
 `
 
-// Root of a sandbox that lowers the limits of PID 1 is refused, or, where the
-// sandbox has one user id only, found out: the work does not count, and is not
-// tried again.
+// If root of a sandbox lowers the limits of PID 1, the kernel refuses it. In a
+// sandbox with a single user id it is detected: the work does not count, and
+// there is no further attempt.
 func TestWhoLowersTheLimitsOfPID1IsRefusedOrFoundOut(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("prlimit"); err != nil {

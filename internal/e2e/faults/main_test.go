@@ -15,7 +15,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
 
-// The tree, and what needPrograms made for all tests.
+// The source tree, and what needPrograms prepared for all tests.
 var (
 	tree = sync.OnceValue(func() string { // the root of the module
 		dir, err := filepath.Abs("../../..")
@@ -46,8 +46,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leftovers are the processes, mounts and folders in runtime places that are
-// there when they should not be; for processes it waits.
+// leftovers lists processes, mounts and folders in runtime places that should
+// not be there any more. It waits for processes to end.
 func leftovers() (left []string) {
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		left = nil
@@ -75,14 +75,15 @@ func leftovers() (left []string) {
 	return left
 }
 
-// needPrograms makes the programs, once for all tests.
+// needPrograms prepares the programs, once for all tests.
 var needPrograms = sync.OnceValue(build)
 
 func build() (err error) {
 	if top, err = os.MkdirTemp("/tmp", "bf"); err != nil { // short: sockets lie below it
 		return err
 	}
-	// What loses its parent becomes our child, where leftovers sees it.
+	// Orphaned processes become children of this process, where leftovers finds
+	// them.
 	if err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}

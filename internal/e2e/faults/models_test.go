@@ -21,12 +21,12 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// sessionToken is what the gateway gives to a session.
+// sessionToken matches the tokens that the gateway gives to sessions.
 var sessionToken = regexp.MustCompile(`berth-[0-9a-f]{48}`)
 
-// keyed is a provider that wants the key, speaks Chat Completions, and repeats
-// the key where it can: in the body and the headers of errors. It keeps what it
-// was asked.
+// keyed is a provider that requires the key, speaks Chat Completions, and
+// repeats the key wherever it can: in bodies and headers of errors. It keeps
+// the requests that it got.
 type keyed struct {
 	mu    sync.Mutex
 	asked int
@@ -69,9 +69,9 @@ func (p *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // The key of a provider and the tokens of sessions are in no file of a run, no
-// argument list and no environment of a process but the one that reads the key,
-// no log, nothing that the agent or the provider was told; while the run is under
-// way and after it.
+// log, no argument list and nothing that the agent or the provider was told,
+// and only the process that reads the key has it in its environment. This holds
+// during the run and after it.
 func TestKeysAndTokensOfModelsAreNowhere(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -141,7 +141,8 @@ model "m" {
 	p.clean()
 }
 
-// whatIsThere is the content of all files below dir, while they come and go.
+// whatIsThere returns the content of all files below dir while files are
+// created and removed.
 func whatIsThere(dir string) string {
 	var all strings.Builder
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -166,8 +167,8 @@ func hasNone(t *testing.T, where, text string) {
 	}
 }
 
-// unpacked is the content of all files below dir, those that are packed
-// unpacked.
+// unpacked returns the content of all files below dir, and unpacks compressed
+// ones.
 func unpacked(t *testing.T, dir string) string {
 	t.Helper()
 	d, err := zstd.NewReader(nil)
@@ -193,8 +194,8 @@ func unpacked(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// A provider at a wrong address stops the run at once, with one sentence; when it
-// is there the run is resumed and complete.
+// A provider at a wrong address stops the run at once, with a message of one
+// sentence. When the provider can be reached, the run is resumed and completed.
 func TestAProviderThatIsNotThereStopsTheRun(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -241,9 +242,9 @@ func TestAProviderThatIsNotThereStopsTheRun(t *testing.T) {
 // canary stands for a secret.
 const canary = "canary-4f1d9b7ae2c05368"
 
-// A secret of the experiment, and a variable of the host that a task asked for,
-// reach no file of the run, no argument list and no log, although the solution
-// prints the latter, in pieces and whole.
+// A secret of the experiment, and a variable of the host that a task asks for,
+// are in no file of the run, no argument list and no log, although the solution
+// prints the variable, whole and in pieces.
 func TestSecretsAreNowhere(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -294,8 +295,8 @@ mkdir -p /logs/artifacts; [ -n "$E2E_TOKEN" ] && echo "$E2E_TOKEN" > /logs/artif
 	p.clean()
 }
 
-// allOf is the content of all files below dir whose path has part in it, each
-// after its name.
+// allOf returns the content of all files below dir whose path contains part,
+// each after its name.
 func allOf(t *testing.T, dir, part string) string {
 	t.Helper()
 	var all bytes.Buffer

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// naive is a harness without guards, in a process of its own: what happens to
-// it is the damage that the guards of berth prevent. args[0] says what it does.
+// naive is a harness without protection, in its own process. What happens to it
+// is the damage that Berth prevents. args[0] says what it does.
 func naive(args []string) int {
 	f := map[string]func([]string) error{"run": naiveRun, "print": naivePrint, "share": naiveShare, "polite": naivePolite, "slow": naiveSlow}[args[0]]
 	if err := f(args[1:]); err != nil {
@@ -38,8 +38,8 @@ func (p *place) naively(env []string, args ...string) *session {
 	return p.shepherd(nil, append([]string{keepEnv + "=1", patienceEnv + "=1s"}, env...), append([]string{"/usr/bin/env", roleEnv + "=naive", self}, args...)...)
 }
 
-// naiveRun keeps the results in memory and writes them at the end, listens for
-// no signal, and each of its tasks leaves a process in a session of its own.
+// naiveRun keeps the results in memory, writes them at the end and handles no
+// signal. Each of its tasks leaves a process in another session.
 func naiveRun([]string) error {
 	var results strings.Builder
 	for i := range 1000 {
@@ -52,8 +52,8 @@ func naiveRun([]string) error {
 	return os.WriteFile("results.txt", []byte(results.String()), 0o600)
 }
 
-// naivePrint takes what a test prints as it comes, and writes it beside the
-// results, which come last.
+// naivePrint collects the output of a test as it comes and writes it beside the
+// results, which it writes last.
 func naivePrint(args []string) error {
 	out, err := exec.Command("sh", args[0]).CombinedOutput() //nolint:noctx // no guards
 	if err == nil {
@@ -65,9 +65,9 @@ func naivePrint(args []string) error {
 	return err
 }
 
-// naiveShare runs what the results do not have yet, as a resume does: as many
-// trials as args[0] says. It waits for the file "go" between looking and
-// running, which another one may do by chance.
+// naiveShare runs the trials that have no result yet, as a resume does; args[0]
+// is the number of trials. Between looking and running it waits for the file
+// "go", as long as another process might by chance.
 func naiveShare([]string) error {
 	done, err := os.ReadFile("results.txt")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -100,8 +100,8 @@ func naiveShare([]string) error {
 // shared is how many trials there are in the folder of naiveShare.
 const shared = 5
 
-// naivePolite lets a process that it started take away what was made, as an
-// environment's plugin would, when it is interrupted. That process is in the
+// naivePolite has a process that removes what was created when it is
+// interrupted, as the plugin of an environment would. That process is in the
 // same process group.
 func naivePolite([]string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT)
@@ -131,8 +131,8 @@ func naivePolite([]string) error {
 	return nil
 }
 
-// naiveSlow is interrupted cleanly, but what cleans up waits for something that
-// does not answer, and its handler of signals is there to the end.
+// naiveSlow handles an interrupt cleanly, but its clean-up waits for something
+// that does not answer, and its signal handler stays installed until the end.
 func naiveSlow([]string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT)
 	defer stop()
@@ -143,9 +143,9 @@ func naiveSlow([]string) error {
 	return nil
 }
 
-// sensitive lets what this test starts be interrupted and hung up on, also
-// where it was started in the background or under nohup: whoever listens for a
-// signal gives its children the default again.
+// sensitive makes the processes that this test starts end at SIGINT and SIGHUP,
+// also if the test was started in the background or under nohup: a process that
+// handles a signal gives its children the default.
 func sensitive(t *testing.T) {
 	t.Helper()
 	signals := make(chan os.Signal, 1)
@@ -153,8 +153,7 @@ func sensitive(t *testing.T) {
 	t.Cleanup(func() { signal.Stop(signals) })
 }
 
-// The damage of a kill and of a Ctrl-C: what was finished is lost, what was
-// started stays.
+// The damage of a kill and of a Ctrl-C: results are lost, and processes stay.
 func TestANaiveHarnessLosesAllAndLeavesProcesses(t *testing.T) {
 	t.Parallel()
 	sensitive(t)
@@ -176,8 +175,8 @@ func TestANaiveHarnessLosesAllAndLeavesProcesses(t *testing.T) {
 	}
 }
 
-// The damage of a Ctrl-C of a terminal: it is for all processes of the
-// foreground, also for the one that should clean up.
+// The damage of a Ctrl-C in a terminal: all processes of the foreground get the
+// signal, also the one that should clean up.
 func TestANaiveHarnessCannotCleanUpAfterASignalToTheGroup(t *testing.T) {
 	t.Parallel()
 	sensitive(t)
@@ -202,8 +201,8 @@ func TestANaiveHarnessCannotCleanUpAfterASignalToTheGroup(t *testing.T) {
 	}
 }
 
-// The damage of a handler that stays: who has waited enough presses Ctrl-C
-// again, and nothing comes of it.
+// The damage of a signal handler that stays installed: a second Ctrl-C has no
+// effect.
 func TestANaiveHarnessCannotBeEndedAtOnce(t *testing.T) {
 	t.Parallel()
 	sensitive(t)
@@ -222,7 +221,7 @@ func TestANaiveHarnessCannotBeEndedAtOnce(t *testing.T) {
 	<-s.ended
 }
 
-// The damage of two on one folder: each trial counts twice.
+// The damage of two processes on one folder: each trial counts twice.
 func TestTwoNaiveHarnessesCountAllTwice(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

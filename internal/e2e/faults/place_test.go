@@ -18,17 +18,17 @@ import (
 	"time"
 )
 
-// keepEnv leaves the variables of these tests to the command of a shepherd.
+// keepEnv keeps the variables of these tests for the command of a shepherd.
 const keepEnv = "BERTH_E2E_KEEP"
 
-// stranger is an ordinary user that tests of root become: a number that nobody
-// has, without subordinate ids.
+// stranger is an ordinary user that tests of root become. Nobody has this id,
+// and it has no subordinate ids.
 const stranger = 54322
 
 var places atomic.Int64
 
-// place is a user's machine for one test: folders for everything that berth
-// writes outside of its run folder, all of them empty at the beginning.
+// place holds the folders of a user for one test: those in which berth writes,
+// beside its run folder. All of them are empty at first.
 type place struct {
 	dir  string // the working directory; runs go to runs/ in it
 	uid  int
@@ -99,14 +99,14 @@ workdir = "/app"
 	p.write(filepath.Join(dir, "tests", "test.sh"), "#!/bin/sh\n"+test+"\n")
 }
 
-// The smallest task, which only the oracle passes.
+// Only the oracle passes this task, the smallest one.
 const (
 	solveTiny = ": > /app/done"
 	testTiny  = "if [ -e /app/done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt"
 )
 
-// experiment writes berth.hcl; body is what its experiment block has beside
-// datasets and environment, more is what stands after it.
+// experiment writes berth.hcl. body is added to its experiment block, and more
+// to the end of the file.
 func (p *place) experiment(body, more string) {
 	p.test.Helper()
 	p.write("berth.hcl", fmt.Sprintf(`experiment "e2e" {
@@ -131,7 +131,7 @@ agent "nop" {
 %s`, body, more))
 }
 
-// session is a berth under way.
+// session is a berth process that is running.
 type session struct {
 	place    *place
 	pid      int
@@ -140,20 +140,21 @@ type session struct {
 	out, err string // files
 }
 
-// result is how a berth ended, and what it left.
+// result says how berth ended, and what it left.
 type result struct {
 	ending
 
 	stdout, stderr string
 }
 
-// start starts berth under a shepherd. env is added to that of the place.
+// start starts berth under a shepherd, with env added to the variables of the
+// place.
 func (p *place) start(env []string, args ...string) *session {
 	p.test.Helper()
 	return p.shepherd(nil, env, append([]string{filepath.Join(bin, "berth")}, args...)...)
 }
 
-// shepherd starts a command; change may change how its shepherd is started.
+// shepherd starts a command. change may change how its shepherd is started.
 func (p *place) shepherd(change func(*exec.Cmd), env []string, argv ...string) *session {
 	t := p.test
 	t.Helper()
@@ -163,7 +164,8 @@ func (p *place) shepherd(change func(*exec.Cmd), env []string, argv ...string) *
 	cmd.Env = append(append(append([]string{}, p.env...), roleEnv+"=shepherd"), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if p.uid != os.Getuid() {
-		// The test binary lies in a folder of ours: read and execute what is open.
+		// The test binary is in a folder of this user. The shepherd executes
+		// the open file.
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(p.uid), Gid: uint32(p.uid), NoSetGroups: false} //nolint:gosec // small numbers
 		cmd.Path = openCopy()
 	}
@@ -205,7 +207,8 @@ func (p *place) shepherd(change func(*exec.Cmd), env []string, argv ...string) *
 	return s
 }
 
-// openCopy is the test binary where everybody may execute it.
+// openCopy returns the test binary in a folder in which everybody may execute
+// it.
 var openCopy = sync.OnceValue(func() string {
 	b, err := os.ReadFile(os.Args[0])
 	if err != nil {
@@ -228,13 +231,13 @@ func (p *place) output(name *string) *os.File {
 	return f
 }
 
-// berth runs one to its end.
+// berth runs a command until it has ended.
 func (p *place) berth(args ...string) result {
 	p.test.Helper()
 	return p.start(nil, args...).wait()
 }
 
-// wait waits until the berth and all that it started are gone.
+// wait waits until berth and all processes that it started have ended.
 func (s *session) wait() result {
 	t := s.place.test
 	t.Helper()
@@ -249,7 +252,7 @@ func (s *session) wait() result {
 	return s.result
 }
 
-// want ends the test when berth did not end with code.
+// want ends the test if berth did not end with code.
 func (r result) want(t *testing.T, code int) result {
 	t.Helper()
 	if r.Code != code {
@@ -265,7 +268,7 @@ func (s *session) signal(sig syscall.Signal) {
 	}
 }
 
-// child is the process of a plugin of this berth; 0: there is none.
+// child returns the process of a plugin of this berth, or 0 if there is none.
 func (s *session) child(name string) int {
 	for _, pid := range descendants(s.pid) {
 		if parent(pid) == s.pid && filepath.Base(strings.Fields(cmdline(pid) + " ?")[0]) == name {
@@ -275,7 +278,7 @@ func (s *session) child(name string) int {
 	return 0
 }
 
-// poll waits until done says true.
+// poll waits until done returns true.
 func poll(t *testing.T, what string, s *session, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
@@ -301,8 +304,8 @@ func read(file string) string {
 	return string(b)
 }
 
-// clean checks that nothing is left on the machine of runs that are over, once
-// `berth gc` was there.
+// clean checks that nothing of finished runs is left on the machine after
+// `berth gc`.
 func (p *place) clean() {
 	t := p.test
 	t.Helper()

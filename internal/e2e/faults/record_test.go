@@ -15,7 +15,7 @@ import (
 	"github.com/berth-eval/berth/core/run"
 )
 
-// run is the only run folder of the place.
+// run returns the only run folder of the place.
 func (p *place) run() string {
 	p.test.Helper()
 	dirs, err := filepath.Glob(filepath.Join(p.dir, "runs", "*"))
@@ -25,7 +25,7 @@ func (p *place) run() string {
 	return dirs[0]
 }
 
-// show is what `berth show RUN --json` says.
+// show returns the output of `berth show RUN --json`.
 func (p *place) show(dir string) *output.ShowRun {
 	p.test.Helper()
 	r := p.berth("show", dir, "--json").want(p.test, 0)
@@ -36,9 +36,9 @@ func (p *place) show(dir string) *output.ShowRun {
 	return &s
 }
 
-// sound checks what must hold of every run at every time, and returns it:
-// planned = sum over outcomes; every trial counts once; every phase has start,
-// end and who; the folder says what the index says.
+// sound checks what must hold for every run at any time, and returns the run:
+// the outcomes add up to the planned trials; every trial counts once; every
+// phase has a start, an end and who caused it; the files agree with the index.
 func (p *place) sound(dir string) *output.ShowRun {
 	t := p.test
 	t.Helper()
@@ -116,8 +116,8 @@ func soundPhases(t *testing.T, a *output.ShowAttempt, phases []record.Phase) {
 	}
 }
 
-// settled is sound, for a run that a berth ended by itself: summary.json says
-// the same.
+// settled is sound for a run that berth ended itself. It also checks that
+// summary.json agrees.
 func (p *place) settled(dir string) *output.ShowRun {
 	t := p.test
 	t.Helper()
@@ -138,8 +138,8 @@ func (p *place) settled(dir string) *output.ShowRun {
 	return s
 }
 
-// published are the attempts of a run folder that have a result, by their
-// folder, as the files say. It knows nothing of journals.
+// published returns the attempts of a run folder that have a result, by folder.
+// It reads the files and no journal.
 func published(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "trials", "*", "attempt-*", record.ResultFile))
@@ -157,7 +157,7 @@ func published(t *testing.T, dir string) map[string][]byte {
 	return all
 }
 
-// still checks that what was published is there as it was.
+// still checks that the results that were there before are unchanged.
 func still(t *testing.T, before, after map[string][]byte) {
 	t.Helper()
 	for f, b := range before {
@@ -167,7 +167,7 @@ func still(t *testing.T, before, after map[string][]byte) {
 	}
 }
 
-// line is what this test knows of a line of a journal.
+// line is the part of a journal line that these tests read.
 type line struct {
 	Entry struct {
 		Kind    string `json:"kind"`
@@ -176,7 +176,7 @@ type line struct {
 	} `json:"entry"`
 }
 
-// journal are the whole lines of all journals of a run.
+// journal returns the complete lines of all journals of a run.
 func journal(t *testing.T, dir string) (lines []line) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "journal", "*.jsonl"))
@@ -201,7 +201,7 @@ func journal(t *testing.T, dir string) (lines []line) {
 	return lines
 }
 
-// count are the lines of a kind in the journals of a run.
+// count returns the number of journal lines of a kind.
 func count(t *testing.T, dir, kind string) (n int) {
 	t.Helper()
 	for _, l := range journal(t, dir) {

@@ -15,37 +15,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roleEnv makes this test binary something else than a test.
+// roleEnv makes this test binary run as another program than a test.
 const roleEnv = "BERTH_E2E_ROLE"
 
-// patience is how long what a berth started may outlive it, if not patienceEnv
-// says less.
+// patience is how long processes that berth started may outlive it, unless
+// patienceEnv is shorter.
 const (
 	patience    = 15 * time.Second
 	patienceEnv = "BERTH_E2E_PATIENCE"
 )
 
-// fileEnv has a shepherd limit the size of every file that its command and what
-// that starts write, in bytes.
+// fileEnv makes a shepherd limit the size of every file that its command and
+// the descendants of the command write, in bytes.
 const fileEnv = "BERTH_E2E_FILE"
 
-// ending is what a shepherd saw.
+// ending is what a shepherd reports.
 type ending struct {
 	Code   int            `json:"code"`   // -1: ended by Signal
 	Signal syscall.Signal `json:"signal"` // 0: none
-	// Left are processes that outlived the command by more than patience: number and
-	// command line. The shepherd ended them.
+	// Left are the processes that outlived the command by more than patience:
+	// process id and command line. The shepherd ended them.
 	Left []string `json:"left"`
-	// Peak is the most memory that the command, or one process that it waited for,
-	// had, in bytes.
+	// Peak is the largest amount of memory of the command, or of a process that
+	// the command waited for, in bytes.
 	Peak int64 `json:"peak"`
-	// After is how long anything outlived the command.
+	// After is how long the last descendant outlived the command.
 	After time.Duration `json:"after_ns"`
 }
 
-// shepherd starts the command of its arguments, and is the process that
-// inherits whatever of it is orphaned, however deep. It tells its number, and
-// how it and all of its descendants ended, on file descriptor 3.
+// shepherd starts the command in its arguments. All orphaned descendants of the
+// command become its children. It reports its process id, and how the command
+// and its descendants ended, on file descriptor 3.
 func shepherd() int {
 	tell := os.NewFile(3, "tell")
 	fail := func(err error) int {
@@ -86,7 +86,7 @@ func shepherd() int {
 	return 0
 }
 
-// await reaps until the process pid and all others are gone.
+// await reaps children until pid and all others have ended.
 func await(pid int) (e ending, err error) {
 	var ended time.Time
 	limit := patience
@@ -126,7 +126,7 @@ func await(pid int) (e ending, err error) {
 	}
 }
 
-// descendants are the processes below pid.
+// descendants returns the processes below pid.
 func descendants(pid int) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

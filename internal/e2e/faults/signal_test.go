@@ -11,7 +11,7 @@ import (
 )
 
 // long starts a run of four trials, two at a time, that would take hours, and
-// waits until solutions run.
+// waits until solutions are running.
 func long(t *testing.T) (*place, *session) {
 	t.Helper()
 	p := newPlace(t)
@@ -30,8 +30,8 @@ func long(t *testing.T) (*place, *session) {
 	return p, s
 }
 
-// One Ctrl-C, or the TERM of a shutdown: what is under way is recorded as
-// cancelled, nothing is left, and that without `berth gc`.
+// After one Ctrl-C, or the TERM of a shutdown, running trials are recorded as
+// cancelled and nothing is left, without `berth gc`.
 func TestOneSignalEndsARunCleanly(t *testing.T) {
 	t.Parallel()
 	sensitive(t)
@@ -65,8 +65,8 @@ func TestOneSignalEndsARunCleanly(t *testing.T) {
 	}
 }
 
-// A Ctrl-C of a terminal goes to all processes of its foreground: the plugins
-// must not take it for theirs.
+// A Ctrl-C in a terminal goes to all processes of its foreground. The plugins
+// must not react to it.
 func TestASignalToTheWholeGroupIsAsClean(t *testing.T) {
 	t.Parallel()
 	p, s := long(t)
@@ -80,8 +80,8 @@ func TestASignalToTheWholeGroupIsAsClean(t *testing.T) {
 	p.clean()
 }
 
-// Two signals: a clean end that takes too long is not waited for. That it would
-// take long is shown first.
+// After a second signal, berth does not wait for a clean end that takes too
+// long. The test first shows that it would take long.
 func TestASecondSignalEndsARunAtOnce(t *testing.T) {
 	t.Parallel()
 	p, s := long(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// expected is what a task of examples/faults comes to.
+// expected is the expected result of a task of examples/faults.
 type expected struct {
 	task     string
 	outcomes []record.Outcome // any of them
@@ -23,8 +23,8 @@ type expected struct {
 	err      string // in its error
 }
 
-// The tasks that go wrong on purpose come to what issue and README say; that
-// with the flood is in TestATestThatPrintsAGigabyte.
+// The tasks that go wrong on purpose have the results that their README
+// promises. TestATestThatPrintsAGigabyte runs the one that prints too much.
 func TestTasksThatGoWrongOnPurpose(t *testing.T) {
 	t.Parallel()
 	invalid := []record.Outcome{record.VerifierError}
@@ -63,8 +63,8 @@ func onPurpose(t *testing.T, mode string, want []expected) {
 		}
 	}
 	p.experiment(fmt.Sprintf("verify = %q\n  matrix {\n    agent = [agent.oracle]\n  }\n  limits {\n    in_flight = 3\n  }", mode), "")
-	// As many processes as there may be try to make more, which is hard on
-	// everybody else on this machine.
+	// The largest allowed number of processes try to start more, which slows
+	// down this machine.
 	p.write("berth.hcl", strings.Replace(read(filepath.Join(p.dir, "berth.hcl")), `plugin = "local"`, "plugin = \"local\"\n  config {\n    pids = 256\n  }", 1))
 	r := p.berth("run", ".", "--no-live").want(t, 1) // complete, with errors
 	show := p.settled(p.run())
@@ -101,8 +101,8 @@ func (w *expected) check(t *testing.T, mode string, r *record.Result) {
 	}
 }
 
-// floodIsCut checks that a gigabyte that a test printed is not in the run, and
-// that what was kept says that it was cut.
+// floodIsCut checks that the run does not keep a gigabyte of output of a test,
+// and says that it was truncated.
 func (p *place) floodIsCut(show *output.ShowRun) {
 	t := p.test
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// What a crash of the machine, a bad disk or a careless hand does to a run
+// A crash of the machine, a bad disk or a mistake of the user can damage a run
 // folder.
 func TestARunFolderThatWasDamaged(t *testing.T) {
 	t.Parallel()
@@ -99,15 +99,16 @@ func journalFile(t *testing.T, dir string) (name string, text []byte) {
 	return files[0], text
 }
 
-// tearJournal cuts the last end of an attempt, and all after it, in the middle.
+// tearJournal cuts the journal in the middle of the last line that ends an
+// attempt.
 func tearJournal(t *testing.T, dir string) {
 	t.Helper()
 	name, text := journalFile(t, dir)
 	truncate(t, name, int64(bytes.LastIndex(text, []byte("attempt_ended"))+30))
 }
 
-// changeJournal makes a failed attempt one that passed. A reader that believes
-// any line of good JSON would count it.
+// changeJournal makes a failed attempt a passed one. A reader that trusts every
+// line of valid JSON would count it.
 func changeJournal(t *testing.T, dir string) {
 	t.Helper()
 	name, text := journalFile(t, dir)

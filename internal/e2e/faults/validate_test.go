@@ -9,9 +9,9 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
-// Experiments that are broken in one way each: the program says so with exit
-// code 2, starts nothing that stays, and makes no run. What it prints is golden
-// text in core/config.
+// For experiments with one mistake each, the program reports it with exit code
+// 2, leaves no process running and creates no run. core/config has the golden
+// texts of the messages.
 func TestBrokenExperimentsStartNothing(t *testing.T) {
 	t.Parallel()
 	from := filepath.Join(tree(), "core", "config", "testdata", "broken")

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 )
 
-// Agents that speak the Agent Client Protocol, as experiments declare them. Berth
-// has no code for any of them.
+// Experiments declare agents that speak the Agent Client Protocol. Berth has no
+// code for any single one of them.
 func init() {
 	scaffolds = append(scaffolds,
 		scaffold{
@@ -79,8 +79,8 @@ stream_max_retries = 0
 	)
 }
 
-// hcl is a configuration as the body of a block. What has labels in a
-// configuration is a block.
+// hcl returns a configuration as the body of a block. Values that have labels
+// become blocks.
 func hcl(t *testing.T, settings map[string]any) string {
 	t.Helper()
 	var b strings.Builder
@@ -112,8 +112,8 @@ func asMap(v any) map[string]any {
 	return out
 }
 
-// What the protocol leaves to the client works with real agents: permissions are
-// those of the experiment, MCP servers are handed over, effort is an option.
+// Real agents take what the protocol leaves to the client: the permissions of
+// the experiment, its MCP servers, and the effort as an option.
 func TestAgentsOfTheProtocolAreGoverned(t *testing.T) {
 	t.Parallel()
 	refused := func(s scaffold) []string {
@@ -150,7 +150,7 @@ func TestAgentsOfTheProtocolAreGoverned(t *testing.T) {
 	}
 }
 
-// An agent whose steps are used up is asked to stop, and does.
+// An agent that has used up its steps is asked to stop, and stops.
 func TestAgentsOfTheProtocolStop(t *testing.T) {
 	t.Parallel()
 	for _, s := range scaffolds {

@@ -12,8 +12,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
-// small makes a bundle by hand, of one program, and returns the beginning
-// of its digest.
+// small writes a bundle of one program and returns the beginning of its digest.
 func small(t *testing.T, dir, program string) string {
 	t.Helper()
 	folder := filepath.Join(dir, "tool@1")
@@ -29,8 +28,8 @@ func small(t *testing.T, dir, program string) string {
 	return sum.Digest[:len("sha256:")+12] // as people are told of it
 }
 
-// A run whose bundle has been made again, and is another one now, does not go on
-// unless the user says so; then it is marked.
+// If the bundle of a run was built again and differs, the run is resumed only
+// if the user accepts it, and is marked then.
 func TestAResumeWithAnotherBundleIsRefused(t *testing.T) {
 	tree.NeedsSandbox(t)
 	kept, dir := t.TempDir(), t.TempDir()
@@ -59,8 +58,8 @@ command = ["{bundle}/bin/tool"]`}
 	}
 }
 
-// A bundle that was changed or that is half there is listed with what is wrong,
-// and a script can tell by the exit code.
+// A changed or incomplete bundle is listed with what is wrong, and the exit
+// code says so too.
 func TestBundlesThatCannotBeUsedAreListed(t *testing.T) {
 	kept := t.TempDir()
 	t.Setenv(bundle.EnvDir, kept)
@@ -80,7 +79,8 @@ func TestBundlesThatCannotBeUsedAreListed(t *testing.T) {
 	}
 }
 
-// A name alone means the only version, and what a killed build left is removed.
+// A name without a version means the only version. gc removes what a killed
+// build left.
 func TestBundlesWithoutAVersion(t *testing.T) {
 	kept := t.TempDir()
 	t.Setenv(bundle.EnvDir, kept)

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// spoken are the dialects of CLIs that speak several, beside the best, which all
-// other tests use, and what an effort is in them.
+// spoken lists the dialects of CLIs that speak several, without the best one,
+// which all other tests use. The value is how the dialect states an effort.
 var spoken = map[string]map[model.Dialect]string{
 	"pi":        {model.DialectOpenAI: `"effort":"low"`, model.DialectAnthropic: ""},
 	"opencode":  {model.DialectOpenAI: `"effort":"low"`, model.DialectAnthropic: `"effort":"low"`},
@@ -23,7 +23,7 @@ var spoken = map[string]map[model.Dialect]string{
 	"openhands": {model.DialectOpenAI: `"low"`, model.DialectAnthropic: ""},
 }
 
-// Each dialect that a CLI is said to speak carries calls and their results.
+// In each dialect of a CLI, calls and their results reach the model.
 func TestEachDialect(t *testing.T) {
 	t.Parallel()
 	for _, s := range scaffolds {
@@ -53,7 +53,7 @@ func TestEachDialect(t *testing.T) {
 	}
 }
 
-// requests are the bodies of all requests.
+// requests returns the bodies of all requests.
 func (b *bench) requests(t *testing.T) string {
 	t.Helper()
 	b.mu.Lock()

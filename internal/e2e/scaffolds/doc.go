@@ -1,5 +1,6 @@
-// Package scaffolds tries agents that are programs of their own, the real ones
-// from their registries, through the built program: in the environment `local`,
-// in Docker and in rootless Podman, without a network, with a model that answers
-// from a file. `make test` tries three of them; `make test-scaffolds` all.
+// Package scaffolds tests agents that are programs of their own. The real
+// programs, from their registries, are run by the built berth in the
+// environment `local`, in Docker and in rootless Podman, without a network and
+// with a scripted model. `make test` runs three of them; `make test-scaffolds`
+// runs all.
 package scaffolds

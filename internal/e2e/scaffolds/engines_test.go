@@ -18,21 +18,21 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// Images of scripts/engines-for-tests: a Debian, and one that has a static
-// busybox and no library at all.
+// scripts/engines-for-tests provides these images: a Debian, and one with a
+// static busybox and no library.
 const (
 	debian  = "localhost/berth-test/debian:1"
 	busybox = "localhost/berth-test/base:1"
 )
 
-// patience bounds whatever an engine or a run does.
+// patience is the longest time that an engine or a run may take.
 const patience = 15 * time.Minute
 
-// engine is one that can be used here, and who uses it.
+// engine is a container engine that can be used here, with its user.
 type engine struct{ e2etest.Engine }
 
-// find looks for the engine of that name with both images. The test is skipped,
-// with why, where there is none.
+// find returns the engine of that name if it has both images. Otherwise it
+// skips the test and says why.
 func find(t *testing.T, name string) engine {
 	t.Helper()
 	return engine{e2etest.FindEngine(t, name, debian, busybox)}
@@ -64,8 +64,9 @@ func (e engine) programs(t *testing.T) string {
 	return dir
 }
 
-// folder has the programs of a release and the example, with a task for each
-// place, and is the engine's user's. config is added to the environment's.
+// folder makes a folder with the programs and the example, with a task for each
+// place. The folder belongs to the user of the engine. config is added to the
+// configuration of the environment.
 func (e engine) folder(t *testing.T, places map[string]place, config string) string {
 	t.Helper()
 	dir := e.programs(t)
@@ -91,8 +92,9 @@ func (e engine) folder(t *testing.T, places map[string]place, config string) str
 	return dir
 }
 
-// lay writes an experiment of a scaffold over one task for each trial, in an
-// image of the engine, and returns the folder of the programs and its own.
+// lay writes an experiment of a scaffold with one task for each trial, in an
+// image of the engine. It returns the folder of the programs and that of the
+// experiment.
 func (e engine) lay(t *testing.T, s scaffold, trials map[string]ending) (dir, x string) {
 	t.Helper()
 	dir = e.programs(t)
@@ -107,13 +109,13 @@ func (e engine) lay(t *testing.T, s scaffold, trials map[string]ending) (dir, x 
 	return dir, x
 }
 
-// used is an experiment with this engine in the place of local.
+// used returns an experiment with this engine instead of local.
 func (e engine) used(t *testing.T, experiment, config string) string {
 	t.Helper()
 	return change(t, experiment, "  plugin = \"local\"\n", fmt.Sprintf("  plugin = %q\n  config {\n    socket = %q\n%s  }\n", e.Name, e.Socket, config))
 }
 
-// change replaces what is known to be in a text.
+// change replaces a part of a text that must be there.
 func change(t *testing.T, text, from, to string) string {
 	t.Helper()
 	if !strings.Contains(text, from) {
@@ -122,14 +124,14 @@ func change(t *testing.T, text, from, to string) string {
 	return strings.Replace(text, from, to, 1)
 }
 
-// alone ends a test without a reward where there is a network, or a process of
-// the bundle.
+// alone ends a test without a reward if there is a network, or a process of the
+// bundle.
 const alone = `[ "$(wc -l </proc/net/route)" -le 1 ] || exit 1
 (` + nothingOfTheBundle + `) || exit 1
 `
 
-// places are what the same bundle runs in. The home of the user of busybox is
-// root's: it can be read only.
+// places are the images in which the same bundle runs. In busybox the home
+// belongs to root, so that its user can only read it.
 var places = map[string]place{
 	"debian":  {image: debian, test: "[ -e /lib/x86_64-linux-gnu ] || [ -e /lib/aarch64-linux-gnu ] || exit 1\n"},
 	"busybox": {image: busybox, test: "[ -e /lib ] || [ -e /lib64 ] || [ -e /usr/lib ] && exit 1\n"},
@@ -139,15 +141,15 @@ var places = map[string]place{
 	},
 }
 
-// place is a task of its own: what is added to its Dockerfile, to the agent of
-// its task.toml and to its test, and files beside its Dockerfile.
+// place is a task: what is added to its Dockerfile, to the agent block of its
+// task.toml and to its test, and files beside its Dockerfile.
 type place struct {
 	image, build, toml, test string
 	files                    map[string]string
 }
 
-// muslPlace is an image whose C library is musl, as in Alpine: Debian's package
-// of it on top of a static busybox. Nothing of glibc is in it.
+// muslPlace is an image whose C library is musl, as in Alpine: the package of
+// Debian and a static busybox, without glibc.
 func muslPlace(t *testing.T) place {
 	t.Helper()
 	dir := t.TempDir()
@@ -171,7 +173,7 @@ func muslPlace(t *testing.T) place {
 	}
 }
 
-// The example in an image with musl, as Alpine has it.
+// The example works in an image with musl, as in Alpine.
 func TestTheExampleWithMusl(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"docker", "podman"} {
@@ -183,8 +185,8 @@ func TestTheExampleWithMusl(t *testing.T) {
 	}
 }
 
-// The example on real engines: agents that differ by one word solve the same
-// task in a Debian, in an image without a C library and as a user of the image.
+// On real engines, agents that differ by one word solve the same task in a
+// Debian, in an image without a C library, and as a user of the image.
 func TestTheExampleOnEngines(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"docker", "podman"} {
@@ -196,8 +198,8 @@ func TestTheExampleOnEngines(t *testing.T) {
 	}
 }
 
-// A home on a read-only file system stays as it is, and the real programs work
-// all the same; so does root, whom no mode of a file keeps out.
+// The real programs work with a home on a read-only file system and leave it
+// unchanged, also as root, whom file modes do not restrict.
 func TestAReadOnlyHome(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"docker", "podman"} {
@@ -216,8 +218,8 @@ func TestAReadOnlyHome(t *testing.T) {
 	}
 }
 
-// Each of the real programs solves a task in a container, and is gone at its
-// deadline when the verifier begins.
+// Each of the real programs solves a task in a container. At its deadline it
+// ends before the verifier begins.
 func TestEachOnEngines(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("BERTH_TEST_SCAFFOLDS") == "" {
@@ -263,7 +265,7 @@ func (e engine) each(t *testing.T, s scaffold) {
 	}
 }
 
-// try runs the example in all places and looks at each trial.
+// try runs the example in all places and checks each trial.
 func (e engine) try(t *testing.T, places map[string]place, config string) {
 	t.Helper()
 	for _, s := range scaffolds {
@@ -285,8 +287,8 @@ func (e engine) try(t *testing.T, places map[string]place, config string) {
 	}
 }
 
-// counted looks at the record of one trial of the example: the tokens are those
-// of replies.yaml, by whoever counts.
+// counted checks the record of one trial of the example: all counts of tokens
+// are those of replies.yaml.
 func counted(t *testing.T, dir string) {
 	t.Helper()
 	r := e2etest.Result(t, dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// copilot is what examples/own-cli declares.
+// copilot is the agent that examples/own-cli declares.
 var copilot = scaffold{
 	name: "copilot", plugin: "cli", tool: "bash", arg: "command", more: map[string]string{"description": "a test"}, refuse: record.Yielded, time: 200,
 	// It lets no command begin with kill unless it is told a process.
@@ -22,8 +22,8 @@ var copilot = scaffold{
 	},
 }
 
-// A program that Berth has no code for ends in all the ways that the others do:
-// its declaration is the example's.
+// Berth has no code for this program. With the declaration of the example, it
+// passes the tests of all other programs.
 func init() {
 	raw, err := os.ReadFile("../../../examples/own-cli/berth.hcl")
 	if err != nil {
@@ -49,8 +49,8 @@ func TestTheExamplesOfDeclarations(t *testing.T) {
 	}
 }
 
-// resolved is the configuration of a scaffold that is declared in HCL, as its
-// plugin gets it.
+// resolved returns the configuration of a scaffold that is declared in HCL, as
+// its plugin gets it.
 func (s scaffold) resolved(t *testing.T) (settings map[string]any) {
 	t.Helper()
 	dir := t.TempDir()

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// brought is what an image, or the folder of a task, brings for the CLIs.
+// brought is what an image, or the folder of a task, contains for the CLIs.
 type brought struct {
 	docker  string            // added to the Dockerfile
 	files   map[string]string // of the working folder
@@ -18,8 +18,9 @@ type brought struct {
 
 const nowhereToGo = "http://127.0.0.1:9"
 
-// images are what must not keep a CLI from its model: settings and variables
-// that send it elsewhere, a proxy, and messages that look like something else.
+// images are what must not lead a CLI away from its model: settings and
+// variables that name another one, a proxy, and messages that look like options
+// or commands.
 func images(t *testing.T) map[string]brought {
 	t.Helper()
 	asJSON := func(v any) string {
@@ -57,8 +58,8 @@ func images(t *testing.T) map[string]brought {
 	}
 }
 
-// What an image or the folder of a task says of other models and proxies does
-// not keep a CLI from the experiment's, and a message is a message.
+// A CLI uses the model of the experiment, whatever an image or the folder of a
+// task says of models and proxies. A message is always taken as a message.
 func TestNothingOfTheImageLeadsACLIElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, s := range scaffolds {

@@ -16,8 +16,8 @@ var (
 	bundles string // folder of the bundles, kept from run to run
 )
 
-// always are the scaffolds that are tried when BERTH_TEST_SCAFFOLDS does not
-// say which: it is a list of names, or "all".
+// always are the scaffolds that are tested unless BERTH_TEST_SCAFFOLDS names
+// others: a list of names, or "all".
 var always = []string{"claude-code", "codex", "pi"}
 
 func TestMain(m *testing.M) {
@@ -31,14 +31,14 @@ func TestMain(m *testing.M) {
 	os.Exit(tree.Main(m))
 }
 
-// unreachable are the words of npm, apt and pip for a registry that is not
-// there.
+// unreachable matches the messages of npm, apt and pip if a registry cannot be
+// reached.
 var unreachable = regexp.MustCompile(`ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ENETUNREACH|ECONNRESET|Temporary failure|Could not resolve|Could not connect|Failed to establish|permission denied|is not on this machine|are not on this machine`)
 
 var made sync.Map // name → func() string, once a process
 
-// needs skips the test unless a scaffold is to be tried and its bundle can be
-// had.
+// needs skips the test unless the scaffold is to be tested and its bundle is
+// available.
 func needs(t *testing.T, s scaffold) {
 	t.Helper()
 	wanted := always
@@ -52,8 +52,8 @@ func needs(t *testing.T, s scaffold) {
 	bundled(t, s)
 }
 
-// bundled skips the test unless the scaffold's bundle can be had. It says which
-// version is tried.
+// bundled skips the test unless the scaffold's bundle is available. It logs the
+// version.
 func bundled(t *testing.T, s scaffold) {
 	t.Helper()
 	once, _ := made.LoadOrStore(s.name, sync.OnceValues(func() (string, string) {

@@ -17,14 +17,14 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// outside is a network namespace whose only way out leads nowhere, with a
-// packet filter that counts, and rootless Podman in it: what a sandbox with a
-// public network sends, slirp4netns sends there. A file holds the namespace: the
-// first thread of Podman's server may end up in that of a container, for Go
-// parks it where it is when a goroutine that was bound to it ends.
+// outside is a network namespace with rootless Podman, a way out that leads
+// nowhere, and a packet filter that counts. slirp4netns sends the packets of a
+// sandbox with a public network there. An open file keeps the namespace: the
+// first thread of Podman's server may be in the namespace of a container,
+// because Go parks it there when a goroutine that was locked to it ends.
 type outside struct{ net *os.File }
 
-// nowhere makes the way out, counts what leaves and becomes Podman's server.
+// nowhere creates the way out, counts what leaves, and becomes Podman's server.
 // A tun device that nobody reads takes every packet.
 const nowhere = `set -e
 ip link set lo up
@@ -39,8 +39,8 @@ exec setpriv --reuid "$1" --regid "$2" --clear-groups --inh-caps=-all env -i HOM
 	PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin podman system service --time=0 "$4"
 `
 
-// outsideOf starts a server of Podman for the user of e, whose sandboxes' way
-// out leads nowhere.
+// outsideOf starts a Podman server for the user of e. The way out of its
+// sandboxes leads nowhere.
 func outsideOf(t *testing.T, e *engine) outside {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -83,11 +83,12 @@ func outsideOf(t *testing.T, e *engine) outside {
 	return o
 }
 
-// countedBy is a rule of the filter, as iptables lists it with exact numbers.
+// countedBy matches a rule of the filter, as iptables lists it with exact
+// numbers.
 var countedBy = regexp.MustCompile(`(?m)^\s*(\d+)\s+\d+\s.*0\.0\.0\.0/0\s*(udp dpt:53)?\s*$`)
 
-// packets is how many packets have left so far, and how many of them were
-// questions to a name server.
+// packets returns how many packets have left so far, and how many of them were
+// DNS queries.
 func (o outside) packets(t *testing.T) (all, questions int) {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "nsenter", "--net=/proc/self/fd/3", "iptables", "-w", "60", "-nvxL", "OUTPUT")
@@ -105,9 +106,9 @@ func (o outside) packets(t *testing.T) (all, questions int) {
 	return all, questions
 }
 
-// chatter is what switches on again what the declarations switch off: telemetry,
-// updates and the like. Of one without an entry none is known that it has when it
-// is not used by hand.
+// chatter are settings that enable again what the declarations disable, such as
+// telemetry and updates. A CLI without an entry is not known to send anything
+// when nobody uses it interactively.
 var chatter = map[string]string{
 	"claude-code": `env = { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = "", DISABLE_TELEMETRY = "", DISABLE_ERROR_REPORTING = "", DISABLE_AUTOUPDATER = "" }`,
 	"codex":       `args = ["-c", "analytics.enabled=true", "-c", "features.plugins=true", "-c", "features.apps=true"]`,
@@ -116,9 +117,9 @@ var chatter = map[string]string{
 	"qwen-code":   `args = ["--telemetry", "--telemetry-otlp-endpoint", "http://telemetry.example:4317"]`,
 }
 
-// A CLI in a sandbox with a public network sends nothing and asks no name server
-// while it works. The counter counts: the same CLI with its chatter switched
-// on, and a command that the model runs, are seen.
+// While it works in a sandbox with a public network, a CLI sends no packet and
+// no DNS query. The counter sees the same CLI with its telemetry enabled, and a
+// command of the model.
 func TestNothingLeavesASandbox(t *testing.T) {
 	t.Parallel()
 	for _, s := range scaffolds {
@@ -145,8 +146,8 @@ func TestNothingLeavesASandbox(t *testing.T) {
 	}
 }
 
-// during runs a trial whose model has a command run, and returns how many
-// packets and questions left meanwhile.
+// during runs a trial in which the model calls a command. It returns how many
+// packets and DNS queries left during the trial.
 func (o outside) during(t *testing.T, e *engine, s scaffold, command string) (all, questions int) {
 	t.Helper()
 	replies := []string{ // Gemini CLI takes a shell in front of a command away

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// scaffold is one under test.
+// scaffold is an agent under test.
 type scaffold struct {
 	name    string
 	tool    string            // its shell, as it offers it to the model
@@ -34,12 +34,12 @@ type scaffold struct {
 	claims  bool              // says what it used
 	finish  string            // a command that says that it is done; empty: a text does
 	refuse  record.AgentEnd   // what it makes of a refusal
-	// settings are the configuration of the agent block, and bundle what `agent
-	// bundle` is told, if that is not the name.
+	// settings are the configuration of the agent block. bundle are the
+	// arguments of `agent bundle`, if they are not the name.
 	settings map[string]any
 	bundle   []string
 	kill     string // a command that kills it; empty: its shell is its child
-	// background is what it says of a command that takes long, when it goes on
+	// background is what it says of a command that takes long if it continues
 	// with the model meanwhile; empty: it waits for the command.
 	background string
 	late       bool   // tells of a call when it has ended
@@ -79,7 +79,7 @@ func (s scaffold) call(text, command string) string {
 	return fmt.Sprintf("text: %q, tools: [{name: %s, arguments: %s}]", text, s.tool, args)
 }
 
-// ending is a task for one way of ending, and what must come of it.
+// ending is a task for one way of ending, and the expected result.
 type ending struct {
 	replies []string
 	verify  string // a shell command that must succeed; empty: nothing is asked
@@ -89,10 +89,10 @@ type ending struct {
 	says    string // looked for in the yield's reason and the error
 }
 
-// usage is in every reply, so that counts can be compared.
+// usage is part of every reply, so that counts can be compared.
 const usage = "usage: {input: 100, cached: 60, output: 10}"
 
-// nothingOfTheBundle fails while a process runs a file of the bundle.
+// nothingOfTheBundle fails if a process runs a file of the bundle.
 const nothingOfTheBundle = `for p in /proc/[0-9]*; do case $(readlink "$p/exe") in /opt/berth/agent/*) exit 1 ;; esac; done`
 
 func (s scaffold) trials() map[string]ending {
@@ -109,7 +109,8 @@ func (s scaffold) trials() map[string]ending {
 		}
 		return at(name, 1, fmt.Sprintf("text: %q", "finished "+name))
 	}
-	// By then it must have called its tool, also on a machine that others use.
+	// This is the time in which it must have called its tool, also on a busy
+	// machine.
 	wait := time.Duration(cmp.Or(s.time, 45)) * time.Second
 	wait = max(wait, min(conformance.Patience(wait), 3*time.Minute))
 	words := "last words: I wait."
@@ -160,7 +161,7 @@ func (s scaffold) trials() map[string]ending {
 	return ts
 }
 
-// lay writes an experiment over one task for each trial.
+// lay writes an experiment with one task for each trial.
 func (s scaffold) lay(t *testing.T, dir string, trials map[string]ending) {
 	t.Helper()
 	replies := "replies:\n"
@@ -220,7 +221,8 @@ model "m" {
 `, plugin, hcl(t, s.settings)+s.config, model)})
 }
 
-// Each way of ending has its outcome and its end, with the real program.
+// With the real program, each way of ending has its own outcome and its own
+// agent end.
 func TestEveryWayOfEnding(t *testing.T) {
 	t.Parallel()
 	for _, s := range scaffolds {
@@ -235,7 +237,7 @@ func TestEveryWayOfEnding(t *testing.T) {
 	}
 }
 
-// run runs what was laid, and judges each trial.
+// run runs the experiment in dir and checks each trial.
 func (s scaffold) run(t *testing.T, dir string, trials map[string]ending) {
 	t.Helper()
 	code, _, stderr := tree.Berth(t, dir, "run", "--json")
@@ -256,13 +258,13 @@ func (s scaffold) run(t *testing.T, dir string, trials map[string]ending) {
 	}
 }
 
-// marked is a reply for the task of another name.
+// marked returns a reply for a task with another name.
 func (s scaffold) marked(reply, from, to string) string {
 	return strings.ReplaceAll(reply, "MARK-"+from, "MARK-"+to)
 }
 
-// recordTo is where what the CLIs print is copied to, for the tests of those who
-// read it: agents/scaffolds/testdata.
+// recordTo is the folder to which the output of the CLIs is copied. It is the
+// input of tests in agents/scaffolds/testdata.
 var recordTo = flag.String("record", "", "folder to copy what the CLIs print to")
 
 func (s scaffold) keep(t *testing.T, name, dir string) {
@@ -312,7 +314,7 @@ func (s scaffold) judge(t *testing.T, name string, want ending, dir string) {
 	}
 }
 
-// solved looks at the record of a trial with a call and a last word.
+// solved checks the record of a trial with one call and a final message.
 func (s scaffold) solved(t *testing.T, r *record.Result, dir string) {
 	if !s.chatty && (len(r.Usage) != 1 || r.Usage[0].Requests != 2 || r.Usage[0].InputTokens != 200 || r.Usage[0].OutputTokens != 20 || r.Usage[0].CachedTokens != 120) {
 		t.Errorf("usage %+v; want what the script counts", r.Usage)
@@ -334,7 +336,7 @@ func (s scaffold) solved(t *testing.T, r *record.Result, dir string) {
 	}
 }
 
-// called looks at the steps of a trial with a call and a last word.
+// called checks the steps of a trial with one call and a final message.
 func (s scaffold) called(t *testing.T, steps []trajectory.Step) {
 	t.Helper()
 	var calls int
@@ -357,7 +359,7 @@ func (s scaffold) called(t *testing.T, steps []trajectory.Step) {
 	}
 }
 
-// The example: agents that differ by one word solve the same task without a
+// In the example, agents that differ by one word solve the same task without a
 // network.
 func TestTheExample(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// setting is a setting of an experiment, and what it does with the real CLI.
+// setting is a setting of an experiment, and its effect on the real CLI.
 type setting struct {
 	name    string
 	model   string // name of the model
@@ -30,7 +30,7 @@ type setting struct {
 	verify  string
 }
 
-// Texts that only a setting brings.
+// Texts that only a setting can bring.
 const (
 	systemMark = "SYSTEM-MARK"
 	skillMark  = "SKILL-MARK"
@@ -49,8 +49,8 @@ const (
 }`
 )
 
-// server speaks the Model Context Protocol on its standard streams; its tool
-// tells what it has in its environment.
+// server speaks the Model Context Protocol on its standard streams. Its tool
+// returns its environment.
 const server = `#!/bin/sh
 while IFS= read -r line; do
 	id=$(printf '%s' "$line" | sed -n 's/.*"id":[ ]*\("[^"]*"\|[0-9][0-9]*\).*/\1/p')
@@ -66,14 +66,14 @@ while IFS= read -r line; do
 done
 `
 
-// reply is one for the request with so many replies in it.
+// reply is the reply to the request that follows so many replies.
 func reply(turn int, what string) string {
 	return fmt.Sprintf("  - {when: {turn: %d}, %s, %s}\n", turn, what, usage)
 }
 
 var done = "text: all is done"
 
-// settingsOf are the settings that a CLI has something for, by its name.
+// settingsOf returns the settings that a CLI supports, by its name.
 func settingsOf(s scaffold) []setting {
 	all := map[string][]setting{
 		"claude-code": {
@@ -152,7 +152,7 @@ func settingsOf(s scaffold) []setting {
 	return list
 }
 
-// settingsOfMore are those of CLIs that `make test-scaffolds` tries.
+// settingsOfMore returns those of CLIs that `make test-scaffolds` runs.
 func settingsOfMore(s scaffold) map[string][]setting {
 	return map[string][]setting{
 		"opencode": {
@@ -208,8 +208,8 @@ func settingsOfMore(s scaffold) map[string][]setting {
 	}
 }
 
-// rawCall is a call of a tool in a namespace, which a script has no word for, as
-// the Responses API streams it.
+// rawCall is a call of a tool in a namespace, as the Responses API streams it.
+// The format of scripts cannot express it.
 func rawCall(namespace, name string) string {
 	item := map[string]any{
 		"type": "function_call", "id": "fc_1", "call_id": "call_1", "namespace": namespace, "name": name, "arguments": "{}", "status": "completed",
@@ -240,8 +240,8 @@ func rawCall(namespace, name string) string {
 	return fmt.Sprintf("{when: {turn: 0}, raw: %s}", text)
 }
 
-// Each setting that a CLI takes does what it says: seen in what reaches the
-// model, or in what the CLI does.
+// Each setting that a CLI supports has its effect, which is seen in the
+// requests to the model or in what the CLI does.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	for _, s := range scaffolds {
@@ -315,7 +315,7 @@ func ran(t *testing.T, dir string) string {
 	return show.Trials[0].Attempts[0].Dir
 }
 
-// requests are the bodies that the CLI sent, as the gateway keeps them.
+// requests returns the bodies that the CLI sent, as the gateway keeps them.
 func requests(t *testing.T, attempt string) (all []string) {
 	t.Helper()
 	for line := range strings.Lines(e2etest.Read(t, attempt, gateway.ExchangesFile)) {
@@ -328,7 +328,7 @@ func requests(t *testing.T, attempt string) (all []string) {
 	return all
 }
 
-// offered are the names of the tools of a request, sorted.
+// offered returns the names of the tools of a request, sorted.
 func offered(t *testing.T, request string) (names []string) {
 	t.Helper()
 	var r struct {
@@ -347,8 +347,8 @@ func offered(t *testing.T, request string) (names []string) {
 	return names
 }
 
-// What a CLI has nothing for is refused by name before anything starts, and so
-// is an effort that it would ignore.
+// A setting that a CLI does not support is refused by name before anything
+// starts, and so is an effort that the CLI would ignore.
 func TestSettingsThatACLIHasNothingFor(t *testing.T) {
 	t.Parallel()
 	refused := map[string]map[string]string{

@@ -27,7 +27,7 @@ import (
 )
 
 // bench is one sandbox with an agent's bundle, and a model that can be reached
-// from inside it.
+// from inside.
 type bench struct {
 	agent agent.Agent
 	setup agent.Setup
@@ -41,7 +41,7 @@ type bench struct {
 	sent  []gateway.Exchange
 }
 
-// set makes a bench for a scaffold whose model answers from a script.
+// set prepares a bench for a scaffold with a scripted model.
 func set(t *testing.T, s scaffold, script string) *bench {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "bst")
@@ -146,8 +146,7 @@ func (r *recorder) Step(s trajectory.Step) error {
 func (r *recorder) Log(string) error      { return nil }
 func (r *recorder) Artifact(string) error { return nil }
 
-// A second message goes on with the session: the model is shown what was said
-// before.
+// A second message continues the session: the model sees what was said before.
 func TestASecondMessageGoesOnWithTheSession(t *testing.T) {
 	t.Parallel()
 	for _, s := range scaffolds {
@@ -182,7 +181,7 @@ func TestASecondMessageGoesOnWithTheSession(t *testing.T) {
 	}
 }
 
-// last is a reply after which it is done.
+// last is a reply after which the agent is done.
 func (s scaffold) last(text string) string {
 	if s.finish != "" {
 		return s.call(text, s.finish)
@@ -190,7 +189,7 @@ func (s scaffold) last(text string) string {
 	return fmt.Sprintf("text: %q", text)
 }
 
-// last is what the CLI printed on its standard error.
+// last returns what the CLI printed on its standard error.
 func last(scratch string) string {
 	files, _ := filepath.Glob(filepath.Join(scratch, "*stderr.txt"))
 	var all strings.Builder

@@ -1,6 +1,6 @@
-"""Runs mini-SWE-agent as it is, on a message from standard input, and prints what
-is said in its conversation as lines of JSON, as it goes on. The conversation is kept in a file,
-and a later message goes on with it."""
+"""Runs the unmodified mini-SWE-agent on a message from standard input and prints
+each message of its conversation as a line of JSON at once. It keeps the
+conversation in a file, and a later message continues it."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""Runs nanobot as it is, through its own library, on a message from standard
-input, and prints what happens as lines of JSON. It keeps its sessions in its home,
-and a later message goes on with the same one."""
+"""Runs the unmodified nanobot, through its own library, on a message from standard
+input and prints its events as lines of JSON. It keeps its sessions in its home, and
+a later message continues the same session."""
 
 import asyncio
 import json
@@ -22,8 +22,8 @@ def no_table(name):
     raise LookupError("no table of tokens: bytes are counted")
 
 
-# It would load the table from a server of OpenAI before each request. Without it,
-# as in a sandbox that has no network, bytes are counted.
+# Otherwise tiktoken loads the table from a server of OpenAI before each request.
+# Without the table, as in a sandbox without a network, nanobot counts bytes.
 tiktoken.get_encoding = no_table
 
 from nanobot.agent.hook import AgentHook  # noqa: E402
@@ -46,7 +46,7 @@ class Hook(AgentHook):
         if r is None:
             return
         if r.finish_reason == "error":
-            self.status = r.error_status_code or (0 if r.error_kind else None)  # 0: nobody answered
+            self.status = r.error_status_code or (0 if r.error_kind else None)  # 0: no response
             return
         self.refused = r.finish_reason if r.finish_reason in ("refusal", "content_filter") else None
         self.status = None
@@ -67,14 +67,14 @@ class Hook(AgentHook):
 
 
 async def main():
-    # What the sandbox has in its environment is there for its commands, too.
+    # Commands get the environment variables of the sandbox, too.
     with open(home + "/config.json") as f:
         config = json.load(f)
     config["tools"]["exec"] = {"allowedEnvKeys": sorted(k for k in os.environ if k != "BERTH_TOKEN")}
     with open(home + "/config.json", "w") as f:
         json.dump(config, f)
     bot = Nanobot.from_config(home + "/config.json", workspace=home + "/workspace")
-    # The project is where the task is; what nanobot remembers lies in its home.
+    # The project is the folder of the task. The memory of nanobot is in its home.
     talk = bot._loop.sessions.get_or_create(session)
     talk.metadata["workspace_scope"] = {"project_path": workdir}
     bot._loop.sessions.save(talk)

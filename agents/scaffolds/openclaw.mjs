@@ -1,6 +1,7 @@
-// Runs OpenClaw for one message. It prints nothing until it ends, so this prints
-// each entry of its transcript as soon as it is stored, a JSON object a line,
-// and at last {"type": "result", "error": {"message": …}} with what went wrong.
+// Runs OpenClaw for one message. OpenClaw prints nothing until it ends, so this
+// program prints each entry of its transcript as soon as it is stored, one JSON
+// object per line, and at the end {"type": "result", "error": {"message": …}} if
+// it failed.
 //
 //   node openclaw.mjs ENTRY STATE SESSION ARGUMENT…
 import { spawn } from "node:child_process";
@@ -11,8 +12,8 @@ import { zstdDecompressSync } from "node:zlib";
 const [entry, state, session, ...args] = process.argv.slice(2);
 const file = state + "/agents/main/agent/openclaw-agent.sqlite";
 
-// entries are those of the transcript after the one with number seq. A store
-// that is not there yet, or locked, has none for now.
+// entries returns the entries of the transcript after the one with number seq. It
+// returns none if the store does not exist yet or is locked.
 function entries(seq) {
   if (!existsSync(file)) return [];
   let db;

@@ -1,6 +1,6 @@
 """Runs OpenHands as `openhands --headless` does, with the same agent, on a message
-from standard input, and prints what happens as lines of JSON. The conversation is
-kept in its home, and a later message goes on with it."""
+from standard input and prints its events as lines of JSON. It keeps the
+conversation in its home, and a later message continues it."""
 
 import json
 import os
@@ -13,7 +13,7 @@ with open(home + "/settings.json") as f:
     settings = json.load(f)
 theirs = {k: v for k, v in os.environ.items() if k != "BERTH_TOKEN"}
 for k in [k for k in os.environ if k.startswith(("LLM_", "LMNR_", "OTEL_", "OPENHANDS_", "LITELLM_", "LOG_", "DEBUG"))]:
-    del os.environ[k]  # of the image: other models and places, tracing
+    del os.environ[k]  # variables of the image name other models and folders, or enable tracing
 os.environ.update(OPENHANDS_PERSISTENCE_DIR=home, OPENHANDS_SUPPRESS_BANNER="1", LITELLM_LOCAL_MODEL_COST_MAP="True", LOG_LEVEL="ERROR")
 os.environ.update(LLM_API_KEY=os.environ["BERTH_TOKEN"], LLM_BASE_URL=settings["url"], LLM_MODEL=settings["provider"] + "/" + settings["model"])
 os.environ.update({k: theirs[k] for k in settings["env"] or []})
@@ -30,7 +30,7 @@ from openhands.sdk.skills import load_skills_from_dir, skill  # noqa: E402
 from openhands.tools.preset.default import register_builtins_agents  # noqa: E402
 from openhands_cli.setup import load_agent_specs  # noqa: E402
 
-# It would clone a repository of skills, and choose an API by the model's name.
+# Otherwise it clones a repository of skills and chooses an API by the model's name.
 skill.load_public_skills = lambda **_: []
 LLM.uses_responses_api = lambda self: settings["dialect"] == "openai"
 
@@ -40,12 +40,12 @@ def say(type, **event):
 
 
 end = {"text": "", "reason": "", "limit": False, "refused": "", "wrong": ""}
-used = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0}  # and not told yet
+used = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0}  # since the last report
 
 
 def heard(ask):
-    """Tells each answer of the model as it comes. Those to condensers and
-    sub-agents count as used, and are no messages."""
+    """Reports each reply of the model as it comes. Replies to condensers and
+    sub-agents count in the usage and are no messages."""
 
     def answered(self, *args, **kwargs):
         r = ask(self, *args, **kwargs)
@@ -81,7 +81,7 @@ LLM.completion, LLM.responses = heard(LLM.completion), heard(LLM.responses)
 register_builtins_agents(enable_browser=False)
 agent = load_agent_specs(session, mcp_servers=settings["servers"], env_overrides_enabled=True, critic_disabled=True)
 os.environ.clear()
-os.environ.update(theirs)  # which commands get
+os.environ.update(theirs)  # commands get these variables
 
 skills = {name: s for kind in load_skills_from_dir(home + "/skills") for name, s in kind.items()}
 context = agent.agent_context
@@ -93,15 +93,15 @@ tools = [t for t in agent.tools if t.name not in settings["without"]]
 for t in tools:
     if t.name == "terminal":
         t.params.update(terminal_type="subprocess", shell_path=settings["shell"] or None)
-# The gateway tries again, and knows when; the deadline of the turn is the core's.
+# The gateway retries, and knows when to. The core enforces the deadline of the turn.
 llm, effort, knows = {"num_retries": 0, "timeout": 3600}, settings["effort"], get_features(agent.llm.model).supports_reasoning_effort
 if effort or not knows:
     llm["reasoning_effort"] = effort or None
 if settings["dialect"] == "openai-chat":
-    # As OpenAI's own, some models would be asked through another API.
+    # With OpenAI as the provider, LiteLLM would use another API for some models.
     llm.update(model="hosted_vllm/" + settings["model"], model_canonical_name=agent.llm.model)
 elif effort and not knows:
-    sys.exit(f"OpenHands knows no way to tell {settings['model']} a reasoning effort")
+    sys.exit(f"OpenHands cannot set a reasoning effort for {settings['model']}")
 condenser = agent.condenser.model_copy(update={"llm": agent.condenser.llm.model_copy(update=llm)})
 agent = agent.model_copy(update={"llm": agent.llm.model_copy(update=llm), "condenser": condenser, "agent_context": context, "tools": tools})
 talk = Conversation(

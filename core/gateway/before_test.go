@@ -9,8 +9,9 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// What a run has spent before it goes on is what its attempts said, and, of
-// those that were killed, what their exchanges came to, each request once.
+// The spending of a run before it is resumed is what its attempts recorded. For
+// attempts that were killed, it is the sum of their exchanges, each request
+// once.
 func TestWhatWasSpentBefore(t *testing.T) {
 	t.Parallel()
 	ended, killed, idle := strings.Repeat("a", 64), strings.Repeat("b", 64), strings.Repeat("c", 64)

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-eval/berth/dialects"
 )
 
-// atOnce is a provider that answers before it has read anything.
+// atOnce is a provider that responds without reading the request.
 type atOnce struct{ body string }
 
 // RoundTrip implements http.RoundTripper.
@@ -26,8 +26,8 @@ func (p atOnce) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, err
 }
 
-// What the gateway itself costs for a request of 50 KB, as late in a
-// conversation, with recording on.
+// This is the cost of the gateway itself for a request of 50 KB, as late in a
+// conversation, with recording.
 func BenchmarkRequest(b *testing.B) {
 	stream, err := os.ReadFile(filepath.Join("testdata", "anthropic.sse"))
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-eval/berth/dialects"
 )
 
-// An attempt costs 0.1 USD and could cost a little more: nine or ten fit into
-// the budget of the run, or of a cell.
+// An attempt costs 0.1 USD and may cost a little more: nine or ten attempts fit
+// into the budget of the run or of a cell.
 func TestABudgetHoldsInParallel(t *testing.T) {
 	t.Parallel()
 	limit := 1.0

@@ -20,8 +20,8 @@ const chatScript = `replies:
     usage: {input: 1100, output: 9}
 `
 
-// The client that our own agents use, in every dialect: what it says is
-// understood, and what is answered is read, also the second time.
+// The client of our own agents works in every dialect: its requests are
+// understood and it reads the replies, also in a second turn.
 func TestOurOwnClientInEveryDialect(t *testing.T) {
 	t.Parallel()
 	for _, d := range chat.Dialects() {

@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// What the real programs ask, each in its own way, beside the usual request.
+// Each of the real programs sends other requests beside the usual one.
 func TestWhatRealClientsAsk(t *testing.T) {
 	t.Parallel()
 	packed := func(s string) string {
@@ -72,8 +72,9 @@ func TestWhatRealClientsAsk(t *testing.T) {
 	}
 }
 
-// Numbers of a scripted model can be compared from run to run: ids of clients do
-// not change them, and counting says the same as asking.
+// The token counts of a scripted model can be compared between runs: ids of
+// clients do not change them, and a request to count tokens gives the same
+// number as the request itself.
 func TestTokensOfAScriptAreTheSameInEveryRun(t *testing.T) {
 	t.Parallel()
 	var seen []string

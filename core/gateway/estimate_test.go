@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/models"
 )
 
-// Never less is taken for new than is, and little more.
+// The estimate of new tokens is never too low, and only a little too high.
 func TestWhatIsNewOfARequest(t *testing.T) {
 	t.Parallel()
 	text := func(n int) []byte {
@@ -54,8 +54,8 @@ func TestWhatIsNewOfARequest(t *testing.T) {
 	}
 }
 
-// A request that is as long as the last one, and another, is not taken for it:
-// long spaces come to few tokens.
+// A different request of the same length as the last one is not mistaken for
+// it: long runs of spaces are few tokens.
 func TestAnotherRequestOfTheSameLengthHasNoRoom(t *testing.T) {
 	t.Parallel()
 	m := scripted(t, "replies:\n  - {text: x, usage: {input: 50, output: 1}}\n  - {text: x, usage: {input: 60, output: 1}}\n")
@@ -78,8 +78,8 @@ func TestAnotherRequestOfTheSameLengthHasNoRoom(t *testing.T) {
 	}
 }
 
-// An answer that tells no usage, or one that cannot be, counts as what its text
-// comes to, and says that it is an estimate.
+// If a response has no usage, or usage that is not plausible, the length of its
+// text is used and marked as an estimate.
 func TestAnAnswerWithoutCredibleUsageIsEstimated(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("many words ", 300)
@@ -114,7 +114,7 @@ func TestAnAnswerWithoutCredibleUsageIsEstimated(t *testing.T) {
 	}
 }
 
-// What is written to a cache for an hour has a price of its own.
+// Tokens that are written to a cache for an hour have their own price.
 func TestCacheWritesOfAnHourHaveTheirPrice(t *testing.T) {
 	t.Parallel()
 	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -77,8 +77,8 @@ func answersAndIsMetered(t *testing.T, dialect, path, body string, stream bool) 
 	}
 }
 
-// Every byte of a stream arrives, whatever pieces it comes in and whatever
-// events nobody here knows are in it; and it is metered.
+// Every byte of a stream reaches the client, whatever its pieces and unknown
+// events, and the usage is counted.
 func TestAStreamPassesUntouched(t *testing.T) {
 	t.Parallel()
 	for i, r := range requests {
@@ -95,7 +95,7 @@ func TestAStreamPassesUntouched(t *testing.T) {
 	}
 }
 
-// inPieces sends a stream with a flush after each piece.
+// inPieces sends a stream and flushes after each piece.
 func inPieces(all []byte, size int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -320,7 +320,7 @@ func TestRetriesAreCountedOnce(t *testing.T) {
 	}
 }
 
-// The key is in no answer and no file, the token in no file.
+// No response and no file contains the key, and no file contains the token.
 func TestSecretsStayWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	p := provide(t, func(w http.ResponseWriter, r *http.Request) {

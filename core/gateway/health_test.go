@@ -19,11 +19,11 @@ import (
 	"github.com/berth-eval/berth/core/record"
 )
 
-// usualPace waits for ten minutes for a provider that fails: a test that would
-// wait does not end.
+// usualPace waits ten minutes for a provider that fails, so a test that waited
+// would not end.
 func usualPace(_ *cell.Model, o *Options, _ *models.Spec) { o.RateLimit = ratelimit.Options{} }
 
-// closedPort is an address where nobody listens.
+// closedPort is an address on which no process listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	var lc net.ListenConfig
@@ -35,8 +35,8 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A provider that cannot be reached at all, or does not want the key, ends the
-// run with the first request, and with the address and the cause.
+// If a provider cannot be reached, or rejects the key, the first request ends
+// the run with the address and the cause.
 func TestAProviderThatNobodyCanReachEndsTheRun(t *testing.T) {
 	t.Parallel()
 	status := func(n int) string {
@@ -80,7 +80,8 @@ func TestAProviderThatNobodyCanReachEndsTheRun(t *testing.T) {
 	}
 }
 
-// One that has served before is waited for, and ends no run by itself.
+// The gateway waits for a provider that has served before; such a provider
+// alone does not end the run.
 func TestAProviderThatHasServedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{401, 503} {
@@ -103,8 +104,8 @@ func TestAProviderThatHasServedIsWaitedFor(t *testing.T) {
 	}
 }
 
-// When several attempts in a row have ended in the same way, another one that
-// would ends the run. An answer in between begins anew.
+// If several attempts in a row have ended in the same way, the next one ends
+// the run. A response in between resets the count.
 func TestEqualFailuresInARowEndTheRun(t *testing.T) {
 	t.Parallel()
 	var good atomic.Bool

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const canaryKey = "key-canary-5b1f"
 
-// recordingIn is the run in a folder.
+// recordingIn opens the recording of the run in a folder.
 func recordingIn(dir string) (Recording, error) { return store.OpenRecorded(dir) }
 
 // bench is a gateway with one model and one session of it.
@@ -113,7 +113,7 @@ func (b *bench) append(_ string, line any) {
 	}
 }
 
-// last is the last exchange that was written down, once none is under way.
+// last returns the last recorded exchange when no request is in progress.
 func (b *bench) last(t *testing.T) Exchange {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -143,7 +143,7 @@ func unixClient(address string) *http.Client {
 	}}}
 }
 
-// reply is an answer that was read to its end, or to where it broke.
+// reply is a response, up to its end or to where it broke.
 type reply struct {
 	status int
 	header http.Header
@@ -171,7 +171,7 @@ func (b *bench) ask(ctx context.Context, t *testing.T, path, body string, header
 	return reply{resp.StatusCode, resp.Header, string(all), err}
 }
 
-// A request of each dialect, with a stream or not.
+// There is a request for each dialect, with and without a stream.
 var requests = []struct {
 	dialect, path, body, streamPath, streamBody string
 }{
@@ -206,7 +206,7 @@ func priced(in, cached, write, out float64) *cell.Price {
 	return &cell.Price{Input: &in, CachedInput: &cached, CacheWrite: &write, Output: &out}
 }
 
-// provider is a server that answers as it is told, and keeps what it was asked.
+// provider is a server that responds as the test says, and keeps its requests.
 type provider struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -238,7 +238,7 @@ func (p *provider) model(dialect string) cell.Model {
 	return cell.Model{Provider: dialect, Name: "m1", BaseURL: base, APIKey: &key}
 }
 
-// recorded reads the bytes of a stream as a provider sent it.
+// recorded reads the bytes of a stream that a provider sent.
 func recorded(t *testing.T, dialect string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", dialect+".sse"))

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/models"
 )
 
-// rawProvider answers each connection with the same bytes and ends it.
+// rawProvider sends the same bytes on each connection and closes it.
 func rawProvider(t *testing.T, answer string) cell.Model {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
@@ -48,7 +48,7 @@ func rawAnswer(c net.Conn, answer string) {
 	_, _ = io.Copy(io.Discard, c)
 }
 
-// What comes before bodies.
+// These are heads of responses.
 const (
 	plainHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
 	eventHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
@@ -93,8 +93,8 @@ var hostiles = []hostile{
 	{name: "events with bytes that are no text", answer: eventHead + "data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"\xff\xfe\"}}\n\n" + began + ended, status: 200, input: 100, output: 1},
 }
 
-// Whatever a provider answers, the client gets an answer, nobody spends what
-// the provider did not say, and what the provider did wrong is not the agent's.
+// Whatever a provider sends, the client gets a response, the spending is what
+// the provider stated, and the agent is not blamed for the provider's errors.
 func TestAHostileProvider(t *testing.T) {
 	t.Parallel()
 	for _, tt := range hostiles {
@@ -140,8 +140,8 @@ func (tt *hostile) check(t *testing.T) {
 	}
 }
 
-// What a provider packs although nobody asked it to is unpacked, so that it is
-// metered and the client can read it.
+// If a provider compresses a response without being asked to, the gateway
+// decompresses it, so that its usage is counted and the client can read it.
 func TestAnAnswerThatIsPackedIsUnpacked(t *testing.T) {
 	t.Parallel()
 	b := start(t, rawProvider(t, strings.Replace(plainHead, "\r\n\r\n", "\r\nContent-Encoding: gzip\r\n\r\n", 1)+string(gzipped(t, `{"usage":{"input_tokens":3,"output_tokens":4}}`))))
@@ -151,7 +151,7 @@ func TestAnAnswerThatIsPackedIsUnpacked(t *testing.T) {
 	}
 }
 
-// An answer without an end, or a small one that becomes so, is broken off.
+// A response that never ends, or that decompresses to one, is cut off.
 func TestAnAnswerIsNotEndless(t *testing.T) {
 	t.Parallel()
 	bomb := string(gzipped(t, strings.Repeat("0", maxReply+1)))
@@ -162,8 +162,8 @@ func TestAnAnswerIsNotEndless(t *testing.T) {
 	}
 }
 
-// Some providers say the key again. It does not reach the client, a log or a
-// file, in whatever pieces it comes.
+// Some providers repeat the key. It reaches no client, log or file, in whatever
+// pieces it arrives.
 func TestAKeyThatIsSaidAgain(t *testing.T) {
 	t.Parallel()
 	said := "data: {\"type\":\"error\",\"error\":{\"type\":\"x\",\"message\":\"the key " + canaryKey + " is bad\"}}\n\n"
@@ -188,7 +188,8 @@ func TestAKeyThatIsSaidAgain(t *testing.T) {
 	}
 }
 
-// What is held back of an answer, because a key may begin so, comes in the end.
+// The part of a response that is held back, because it may be the start of a
+// key, is sent in the end.
 func TestWhatLooksLikeAKeyIsNotLost(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{canaryKey[:len(canaryKey)-1], "k", canaryKey[:5] + canaryKey[:7], strings.Repeat("key-", 9)} {
@@ -209,7 +210,7 @@ func TestWhatLooksLikeAKeyIsNotLost(t *testing.T) {
 	}
 }
 
-// A word that stands for no key at all is no secret.
+// A placeholder for a key that does not exist is not treated as a secret.
 func TestAShortKeyIsNoSecret(t *testing.T) {
 	t.Parallel()
 	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -225,7 +226,8 @@ func TestAShortKeyIsNoSecret(t *testing.T) {
 	}
 }
 
-// A request that says more than the record can hold does not spoil the record.
+// A request with more content than the record can hold does not damage the
+// record.
 func TestALongNameOfAModel(t *testing.T) {
 	t.Parallel()
 	b := start(t, scripted(t, oneReply))
@@ -258,8 +260,8 @@ func TestRequestsHaveLittleRoom(t *testing.T) {
 	}
 }
 
-// What a request could cost at most holds whatever it asks for, and however it
-// writes that.
+// The upper bound for the cost of a request holds, whatever the request asks
+// for and however it is written.
 func TestTheWorstCaseOfARequest(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -289,8 +291,8 @@ func TestTheWorstCaseOfARequest(t *testing.T) {
 	}
 }
 
-// A request that goes on from what the provider keeps may come to all that was
-// said before.
+// A request that continues a conversation kept by the provider may cost as much
+// as the whole conversation.
 func TestWhatTheProviderKeepsIsCounted(t *testing.T) {
 	t.Parallel()
 	m := scripted(t, "replies:\n  - {text: x, usage: {input: 600000, output: 100}}\n")
@@ -306,8 +308,8 @@ func TestWhatTheProviderKeepsIsCounted(t *testing.T) {
 	}
 }
 
-// What is not a request for a model does not leave, and nothing counts that has
-// no token of its own, however it is packed together.
+// Only requests to a model are forwarded, and a request without its own token
+// does not count, whatever it is bundled with.
 func TestAHostileClient(t *testing.T) {
 	t.Parallel()
 	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -357,7 +359,7 @@ func (p *provider) asked() int {
 	return len(p.paths)
 }
 
-// rawly sends bytes and says what comes back until the other side is done.
+// rawly sends bytes and returns what comes back until the connection is closed.
 func (b *bench) rawly(t *testing.T, request string) string {
 	t.Helper()
 	c, err := net.Dial("unix", strings.TrimPrefix(b.e.Host, "unix:")) //nolint:noctx // it is local

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-eval/berth/core/models"
 )
 
-// A request of more bytes or parts than requests have is refused before it
-// takes many times its size of the memory, and the client reads why.
+// A request with more bytes or parts than allowed is refused before it takes
+// many times its size of memory, and the client gets the reason.
 func TestARequestHasABoundedSize(t *testing.T) {
 	t.Parallel()
 	small := func(m *cell.Model, _ *Options, _ *models.Spec) { m.MaxRequestMiB = 1 }
@@ -62,7 +62,7 @@ func many(n int) string {
 	return b.String()
 }
 
-// send asks with a body that says how long it is, or does not.
+// send sends a request whose body has a Content-Length or not.
 func (b *bench) send(t *testing.T, body string, chunked bool) reply {
 	t.Helper()
 	var r io.Reader = strings.NewReader(body)
@@ -83,8 +83,8 @@ func (b *bench) send(t *testing.T, body string, chunked bool) reply {
 	return reply{resp.StatusCode, resp.Header, string(all), err}
 }
 
-// While all sessions together hold as much as they may, a request waits, and
-// that is not the agent's time.
+// While all sessions together use the allowed memory, a request waits. This
+// time does not count as the agent's.
 func TestAllSessionsShareTheMemory(t *testing.T) {
 	t.Parallel()
 	b := start(t, scripted(t, oneReply))
@@ -106,8 +106,8 @@ func TestAllSessionsShareTheMemory(t *testing.T) {
 	}
 }
 
-// An answer that takes more than there is ends, and whose fault that is depends
-// on who holds the rest.
+// A response that needs more memory than there is left is cut off. Who is at
+// fault depends on who uses the rest.
 func TestAnswersHaveLittleRoom(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", 4<<20)
@@ -139,8 +139,8 @@ func TestAnswersHaveLittleRoom(t *testing.T) {
 	}
 }
 
-// The record of an attempt takes a bounded part of the disk, whoever of it asks,
-// and says where it ends; what was paid is written down all the same.
+// The record of an attempt takes a bounded part of the disk, whichever session
+// writes it, and says where it ends. Costs are recorded all the same.
 func TestTheRecordOfAnAttemptIsBounded(t *testing.T) {
 	t.Parallel()
 	const most = 64 << 10

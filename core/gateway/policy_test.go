@@ -46,8 +46,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// A tool of the provider's does not leave because it is spelled, or stands, in
-// another way than most do.
+// A provider's tool is not forwarded because of an unusual spelling or place.
 func TestToolsOfTheProviderInDisguise(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, dialect, path, body, tool string }{
@@ -70,8 +69,8 @@ func TestToolsOfTheProviderInDisguise(t *testing.T) {
 	}
 }
 
-// What an allowed model costs is its own price, and unknown when that is not
-// known, whatever the experiment's model costs.
+// An allowed model has its own price, or none if that is unknown, whatever the
+// experiment's model costs.
 func TestTheCostOfAnAllowedModel(t *testing.T) {
 	t.Parallel()
 	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -91,8 +90,8 @@ func TestTheCostOfAnAllowedModel(t *testing.T) {
 	}
 }
 
-// A tool of the provider's that a request insists on cannot quietly be left
-// out: the request is refused, and never leaves.
+// If a request requires a tool of the provider, the tool cannot be left out.
+// The request is refused and not forwarded.
 func TestToolsOfTheProviderAreNotForced(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -14,8 +14,8 @@ import (
 
 const page = "<html><body>Log in to the network of this hotel</body></html>"
 
-// What a provider sends instead of a reply is its fault, whatever a client
-// makes of it.
+// If a provider sends something other than a reply, the provider is at fault,
+// however the client reacts.
 func TestAnAnswerThatIsNoneIsTheProvidersFault(t *testing.T) {
 	t.Parallel()
 	for i, r := range requests {
@@ -73,8 +73,8 @@ func TestAnAnswerThatIsNoneIsTheProvidersFault(t *testing.T) {
 	}
 }
 
-// A request that is refused for what it asks is the agent's: the provider
-// answers the smallest one. What follows counts.
+// If the provider refuses a request because of its content but serves the
+// smallest one, the agent is at fault. Later requests count.
 func TestARequestThatTheProviderRefusesIsTheAgents(t *testing.T) {
 	t.Parallel()
 	for i, r := range requests {
@@ -118,8 +118,8 @@ func TestARequestThatTheProviderRefusesIsTheAgents(t *testing.T) {
 	}
 }
 
-// A parameter of the experiment that the provider does not take is not the
-// agent's: the smallest request has it, too.
+// If the provider refuses a parameter of the experiment, the agent is not at
+// fault: the smallest request has the same parameter.
 func TestAParameterThatIsRefusedIsNotTheAgents(t *testing.T) {
 	t.Parallel()
 	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -134,8 +134,8 @@ func TestAParameterThatIsRefusedIsNotTheAgents(t *testing.T) {
 	}
 }
 
-// A refusal says nothing about the agent unless the provider answers the smallest
-// request.
+// A refusal says nothing about the agent unless the provider serves the
+// smallest request.
 func TestARefusalIsNotTheAgentsWhenNobodyCanTell(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusNotFound, 0} {
@@ -166,7 +166,7 @@ func TestARefusalIsNotTheAgentsWhenNobodyCanTell(t *testing.T) {
 	}
 }
 
-// A path that the gateway does not serve is named.
+// An error names a path that the gateway does not serve.
 func TestAPathThatIsNotServedIsNamed(t *testing.T) {
 	t.Parallel()
 	b := start(t, scripted(t, oneReply))

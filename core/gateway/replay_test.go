@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/dialects"
 )
 
-// recordedRun is a run with one attempt in which ask was asked.
+// recordedRun is a run with one attempt, which sent the request ask.
 func recordedRun(t *testing.T, m cell.Model, ask func(*bench)) string {
 	t.Helper()
 	run, err := store.Create(t.TempDir(), &store.Manifest{
@@ -48,8 +48,8 @@ func recordedRun(t *testing.T, m cell.Model, ask func(*bench)) string {
 	return run.Dir
 }
 
-// What was recorded is played again byte for byte, without the provider; what
-// differs is told with its place.
+// A recording is replayed byte for byte without the provider. The first
+// difference is reported with its position.
 func TestARunIsReplayed(t *testing.T) {
 	t.Parallel()
 	for i, r := range requests {

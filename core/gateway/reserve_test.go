@@ -13,8 +13,8 @@ import (
 	"github.com/berth-eval/berth/dialects"
 )
 
-// What the provider would add to a request is as long as its model allows, as
-// far as anybody can know: a budget that does not hold so much refuses it.
+// What the provider might add to a request is assumed to be as long as its
+// model allows. A budget that is smaller refuses the request.
 func TestContentThatIsElsewhereIsReserved(t *testing.T) {
 	t.Parallel()
 	const context, budget = 50_000, 40_000
@@ -110,7 +110,8 @@ func TestAnAnswerWithoutBoundIsReservedAsItsModelSays(t *testing.T) {
 	}
 }
 
-// What would make tokens dearer does not leave, unless the experiment says so.
+// Options that make tokens more expensive are not forwarded unless the
+// experiment allows them.
 func TestARequestHasTheUsualRate(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -144,7 +145,7 @@ func TestARequestHasTheUsualRate(t *testing.T) {
 	}
 }
 
-// Parameters that choose another rate have no price in the table.
+// Parameters that select another rate have no price in the table.
 func TestAnotherRateNeedsAPrice(t *testing.T) {
 	t.Parallel()
 	key, one := cell.Plain("k"), 1.0

@@ -93,10 +93,10 @@ var sealings = []sealing{
 	{"gemini", "/v1beta/models/m1:countTokens", `{"generateContentRequest":` + parts(`{"fileData":{"fileUri":"`+fetched+`"}}`) + `}`, "fileData", ""},
 }
 
-// A sandbox without a network does not reach one through its provider: what the
-// provider would fetch or run is taken out where it is merely offered, and the
-// request refused where it depends on it. Either is a finding, and names what
-// the experiment has to allow.
+// A sandbox without a network gets none through its provider. What the provider
+// would fetch or run is removed if it is only offered; if the request depends
+// on it, the request is refused. In both cases a finding names what the
+// experiment has to allow.
 func TestASealedSandboxReachesNothingThroughItsProvider(t *testing.T) {
 	t.Parallel()
 	for _, tt := range sealings {
@@ -128,7 +128,7 @@ func TestASealedSandboxReachesNothingThroughItsProvider(t *testing.T) {
 	}
 }
 
-// What agents usually send leaves as it came.
+// The usual requests of agents are forwarded unchanged.
 func TestASealedSandboxAsksItsModelAsUsual(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ dialect, path, body string }{

@@ -16,14 +16,14 @@ import (
 	"github.com/berth-eval/berth/core/models"
 )
 
-// patient paces quickly and gives nobody up.
+// patient retries quickly and without end.
 func patient(_ *cell.Model, o *Options, _ *models.Spec) {
 	o.RateLimit = ratelimit.Options{First: 5 * time.Millisecond, Longest: 20 * time.Millisecond}
 	o.Silence = 3 * time.Millisecond
 }
 
-// A provider that refuses for a while is not seen by the agent, and not
-// charged to it.
+// If a provider refuses for a while, the agent does not see it and its time
+// does not count.
 func TestAProviderThatAsksForPatienceIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for i, r := range requests {
@@ -63,8 +63,9 @@ func TestAProviderThatAsksForPatienceIsWaitedFor(t *testing.T) {
 	}
 }
 
-// An answer in one piece has signs of life, too; what goes wrong after them can
-// only break it off, and is told when the client asks again.
+// Keep-alive bytes are also sent before a response in one piece. An error after
+// them can only break off the response; the client gets the error when it sends
+// the request again.
 func TestSignsOfLifeBeforeAWholeAnswer(t *testing.T) {
 	t.Parallel()
 	slowly := func(_ *cell.Model, o *Options, _ *models.Spec) {
@@ -144,8 +145,8 @@ func TestAProviderThatStaysDownIsNotTheAgentsFault(t *testing.T) {
 	}
 }
 
-// Sessions share what is known of a provider: after it has refused one, the
-// others hold back.
+// Sessions share what is known about a provider: after it has refused one, the
+// others send fewer requests.
 func TestAllSessionsPaceTogether(t *testing.T) {
 	t.Parallel()
 	var under, most, refused atomic.Int64

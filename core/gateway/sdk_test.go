@@ -20,8 +20,8 @@ import (
 	"github.com/berth-eval/berth/core/models"
 )
 
-// sdkDir names the folder with the vendors' libraries, which scripts/sdk-tests
-// installs: venv and node.
+// sdkDir is the variable with the folder in which scripts/sdk-tests installs
+// the vendors' libraries: venv and node.
 const sdkDir = "BERTH_SDK_DIR"
 
 const sdkScript = `
@@ -36,9 +36,8 @@ replies:
     usage: {input: 1100, output: 9}
 `
 
-// The vendors' own libraries, unmodified, against a script and against the
-// replay of what was recorded then: they must understand both, and say the
-// same.
+// The vendors' own libraries, unmodified, use a scripted model and then a
+// replay of what was recorded. They must understand both and report the same.
 func TestTheVendorsLibraries(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv(sdkDir)
@@ -74,8 +73,8 @@ func TestTheVendorsLibraries(t *testing.T) {
 	}
 }
 
-// readsOverSigns holds that a library reads over the signs of life that come while a
-// provider asks for patience, before streams and before whole answers.
+// readsOverSigns checks that a library ignores the keep-alive bytes that come
+// while a provider delays, before streams and before whole responses.
 func readsOverSigns(t *testing.T, dialect string, client func(*bench) string) {
 	t.Helper()
 	behind := start(t, scripted(t, sdkScript))

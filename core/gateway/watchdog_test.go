@@ -11,15 +11,15 @@ import (
 	"github.com/berth-eval/berth/core/models"
 )
 
-// impatient is a model whose provider may be silent for a moment only.
+// impatient is a model whose provider may be silent only for a moment.
 func impatient(limit time.Duration) setting {
 	return func(m *cell.Model, _ *Options, _ *models.Spec) {
 		m.FirstByteTimeout, m.IdleTimeout = &limit, &limit
 	}
 }
 
-// A provider that accepts a request and says nothing, with or without a status,
-// is asked again, and the time is not the agent's.
+// If a provider accepts a request and sends nothing, with or without a status,
+// the request is sent again. The time does not count as the agent's.
 func TestAProviderThatHangsIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	for i, r := range requests {
@@ -54,7 +54,7 @@ func TestAProviderThatHangsIsAskedAgain(t *testing.T) {
 	}
 }
 
-// One that never answers is given up, and said to be down.
+// If a provider never responds, the gateway gives up and reports it as down.
 func TestAProviderThatHangsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	p := provide(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -71,8 +71,8 @@ func TestAProviderThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-// The wait for the first byte is one setting, for streams and for answers in one
-// piece.
+// One setting limits the wait for the first byte, for streams and for responses
+// in one piece.
 func TestTheLimitsOfSilence(t *testing.T) {
 	t.Parallel()
 	minute := time.Minute
@@ -90,8 +90,8 @@ func TestTheLimitsOfSilence(t *testing.T) {
 	}
 }
 
-// A stream that stalls is broken off, and the time of its silence is not the
-// agent's.
+// A stream that stalls is broken off. The time of its silence does not count as
+// the agent's.
 func TestAStreamThatStallsIsBrokenOff(t *testing.T) {
 	t.Parallel()
 	for i, r := range requests {
@@ -137,8 +137,8 @@ func TestAStreamThatStallsIsBrokenOff(t *testing.T) {
 	}
 }
 
-// A client that gives up on a provider that has failed it does not make that
-// the agent's fault.
+// If a client gives up on a provider that has failed, the agent is not at
+// fault.
 func TestAClientThatGivesUpOnAProviderThatFails(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -162,7 +162,7 @@ func TestAClientThatGivesUpOnAProviderThatFails(t *testing.T) {
 	}
 }
 
-// Spans of waiting that overlap count once.
+// Waiting times that overlap count once.
 func TestWaitsAreAUnion(t *testing.T) {
 	t.Parallel()
 	var w waits

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/recorder"
 )
 
-// Whoever watches hears of a phase as long as it lasts, and not after it.
+// A watcher is told of a phase while it lasts, and not after it.
 func TestAPhaseUnderWayIsHeardOf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

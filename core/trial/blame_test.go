@@ -21,8 +21,8 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Whatever the agent did to its sandbox, an error that comes of it afterwards is
-// the agent's and is not tried again, or there is none and its work is graded.
+// An error that follows from what the agent did to its sandbox is attributed to
+// the agent and is not retried. If there is no error, its work is graded.
 func TestWhatComesOfTheSandboxAfterTheAgentIsTheAgents(t *testing.T) {
 	t.Parallel()
 	const deep = `p=$(printf 'd%.0s' $(seq 194)); cd /logs/artifacts; i=0
@@ -82,7 +82,7 @@ while [ $i -lt 20 ]; do mkdir $p && cd $p && touch f || exit; i=$((i+1)); done`
 	}
 }
 
-// What the image lacks before the agent ever ran is no fault of the agent's.
+// If the image lacks something before the agent ran, the agent is not at fault.
 func TestWhatTheImageLacksIsTheTasks(t *testing.T) {
 	t.Parallel()
 	setup := func(script string) func(*bench) {
@@ -123,7 +123,8 @@ func TestWhatTheImageLacksIsTheTasks(t *testing.T) {
 	}
 }
 
-// Once a program of the agent ran, what is missing may be missing by its doing.
+// After a program of the agent has run, the agent may be the reason why
+// something is missing.
 func TestWhatTheAgentRemovedIsItsOwn(t *testing.T) {
 	t.Parallel()
 	a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
@@ -138,7 +139,7 @@ func TestWhatTheAgentRemovedIsItsOwn(t *testing.T) {
 	}
 }
 
-// The task's own files are the host's: an agent cannot have changed them.
+// The files of the task are on the host, so an agent cannot have changed them.
 func TestFilesOfTheTaskThatCannotBeReadAreTheTasks(t *testing.T) {
 	t.Parallel()
 	a := does("true")
@@ -159,8 +160,8 @@ func first(y agent.Yield, err error) func(error) (agent.Yield, error) {
 	return func(more error) (agent.Yield, error) { return y, errors.Join(err, more) }
 }
 
-// A plugin that dies of what it finds in the agent's logs costs the agent no
-// result, and gives it no further attempt.
+// A plugin that crashes because of the agent's logs neither discards the
+// agent's result nor gives the agent a further attempt.
 func TestAnAgentsPluginThatDiesOfTheLogsIsAFinding(t *testing.T) {
 	t.Parallel()
 	a := does("true")
@@ -171,10 +172,10 @@ func TestAnAgentsPluginThatDiesOfTheLogsIsAFinding(t *testing.T) {
 	}
 }
 
-// One process verifies for all attempts. When it dies, the verification is
-// repeated in a process of its own: if that dies, too, it is of what the agent
-// left, which is not tried again. A process that cannot be started is no fault of
-// an agent's.
+// One process verifies for all attempts. If it dies, the verification is
+// repeated in a separate process. If that dies as well, what the agent left is
+// the reason, and there is no further attempt. If a process cannot be started,
+// no agent is at fault.
 func TestAVerifiersProcessThatDiesIsAskedAgainAlone(t *testing.T) {
 	t.Parallel()
 	died := fmt.Errorf("%w: exit status 7", plugin.ErrPluginGone)
@@ -218,7 +219,7 @@ func TestAVerifiersProcessThatDiesIsAskedAgainAlone(t *testing.T) {
 	}
 }
 
-// A simulated user that fails says nothing about the agent.
+// If a simulated user fails, this says nothing about the agent.
 func TestASimulatedUserThatFailsIsNoFaultOfTheAgent(t *testing.T) {
 	t.Parallel()
 	ends := func(y agent.Yield, err error) func(*scripted) {
@@ -265,7 +266,7 @@ func TestASimulatedUserThatFailsIsNoFaultOfTheAgent(t *testing.T) {
 	}
 }
 
-// That its session does not close changes nothing about work that was judged.
+// If its session cannot be closed, work that was graded keeps its verdict.
 func TestASimulatedUserThatDoesNotCloseIsAFinding(t *testing.T) {
 	t.Parallel()
 	b := withRounds(t)
@@ -276,8 +277,8 @@ func TestASimulatedUserThatDoesNotCloseIsAFinding(t *testing.T) {
 	}
 }
 
-// What a verifier wrote on the host may be what it found in the sandbox: that it
-// cannot be kept does not spoil a verdict.
+// What a verifier wrote on the host may come from the sandbox. If it cannot be
+// kept, the verdict still counts.
 func TestFilesOfAVerifierThatCannotBeKeptAreAFinding(t *testing.T) {
 	t.Parallel()
 	j := tests("true")
@@ -317,7 +318,7 @@ func (g *gatewayOfAPort) Session(ctx context.Context, s models.Spec) (models.Ses
 	return portOpen{g.next, p.Close}, nil
 }
 
-// portOpen is a session whose models nobody asks for anything.
+// portOpen is a session whose models get no request.
 type portOpen struct {
 	models.Session
 
@@ -339,8 +340,8 @@ func (p portOpen) Silent(time.Time) bool                { return false }
 func (p portOpen) Served() bool                         { return true }
 func (p portOpen) Last() *record.Exchange               { return nil }
 
-// A port in the sandbox that cannot be opened, for the models of a later stage,
-// is no error of a model.
+// If a port in the sandbox cannot be opened for the models of a later stage, no
+// model is at fault.
 func TestAPortForModelsThatTheAgentTookIsTheAgents(t *testing.T) {
 	t.Parallel()
 	a := does(`python3 -c 'import os, socket

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// A budget that others share with the attempt, or that was too small from the
-// beginning, says nothing about the agent, whatever that makes of the refusal.
+// If a budget is shared with other attempts, or was too small from the start, a
+// refusal says nothing about the agent, however the agent reacts to it.
 func TestABudgetThatIsNotTheAttemptsFailsNoTrial(t *testing.T) {
 	t.Parallel()
 	why := errors.New("60 of 60 requests")
@@ -47,8 +47,8 @@ func TestABudgetThatIsNotTheAttemptsFailsNoTrial(t *testing.T) {
 	}
 }
 
-// A judge draws on the budgets of the cell and of the run, too: what it makes of
-// a refusal is no verdict.
+// A judge also uses the budgets of the cell and of the run. Its reaction to a
+// refusal is no verdict.
 func TestAJudgeWithoutBudgetGivesNoVerdict(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]error{"it judges": nil, "it fails": errors.New("403")} {

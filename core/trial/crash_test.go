@@ -20,8 +20,8 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// ownMachine is a plugin host of its own over copies of the programs, so that
-// what a test kills is nobody else's, with one more agent from this module.
+// ownMachine starts a separate plugin host with copies of the programs and one
+// more agent of this module, so that a test kills only its own processes.
 func ownMachine(t *testing.T) machine {
 	t.Helper()
 	m := getMachine(t)
@@ -46,7 +46,7 @@ func ownMachine(t *testing.T) machine {
 	return machine{dir: dir, sandboxd: m.sandboxd, host: host}
 }
 
-// running are the processes that run a program below dir.
+// running returns the processes that run a program below dir.
 func running(dir string) (pids []int) {
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
@@ -63,7 +63,7 @@ func running(dir string) (pids []int) {
 	return pids
 }
 
-// onHost takes the agent from the plugin host, too.
+// onHost also takes the agent from the plugin host.
 type onHost struct{ *bench }
 
 func (p onHost) Agent(ctx context.Context, name string) (agent.Agent, record.PluginUsed, error) {
@@ -73,8 +73,8 @@ func (p onHost) Agent(ctx context.Context, name string) (agent.Agent, record.Plu
 func (p onHost) Incarnation(environment string) int { return p.m.host.Incarnation(environment) }
 
 // TestPluginsAreKilledInATurn kills real plugin processes while a real agent
-// works. The attempt ends as plugin_crashed, the sandbox and all that ran in it
-// is gone, and the next attempt on the same host works.
+// works. The attempt ends as plugin_crashed, the sandbox and its processes are
+// removed, and the next attempt on the same host works.
 func TestPluginsAreKilledInATurn(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"oracle", "local"} {
@@ -115,8 +115,8 @@ func TestPluginsAreKilledInATurn(t *testing.T) {
 	}
 }
 
-// killWhenBusy waits until the solution is at work, and kills the processes of
-// a program.
+// killWhenBusy waits until the solution runs, and kills the processes of a
+// program.
 func killWhenBusy(program string) int {
 	time.Sleep(300 * time.Millisecond)
 	n := 0

@@ -70,7 +70,7 @@ func verdict(v verifier.Verdict, err error) *judge {
 	}}
 }
 
-// faultCase is one thing that goes wrong, and what it makes of an attempt.
+// faultCase is one fault, and its effect on an attempt.
 type faultCase struct {
 	name    string
 	agent   *scripted
@@ -337,7 +337,8 @@ func TestTheEndOfTheSandboxIsTheAgentsDoing(t *testing.T) {
 	}
 }
 
-// Nobody waits for the first word of a sandbox that died with its environment.
+// Nothing waits for the first message of a sandbox that died with its
+// environment.
 func TestAnEnvironmentThatDiesBeforeTheSandboxSpeaks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, does("true"), tests("true"))
@@ -377,8 +378,8 @@ func TestAVerifierThatHangsIsCutOff(t *testing.T) {
 	}
 }
 
-// TestCancelInEachPhase stops an attempt as each phase begins. Whatever it was
-// at, it ends soon, as cancelled, and leaves nothing.
+// TestCancelInEachPhase stops an attempt at the start of each phase. The
+// attempt ends soon, as cancelled, and leaves nothing.
 func TestCancelInEachPhase(t *testing.T) {
 	t.Parallel()
 	phases := []record.PhaseName{

@@ -29,8 +29,8 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// machine is what the tests share: programs, built once, and an environment
-// plugin that makes real sandboxes.
+// machine is what the tests share: programs that are built once, and an
+// environment plugin that makes real sandboxes.
 type machine struct {
 	dir      string
 	sandboxd string
@@ -41,7 +41,7 @@ type machine struct {
 var onMachine = sync.OnceValue(newMachine)
 
 // newMachine builds sandboxd and the environment that needs nothing installed,
-// as real programs, and starts a plugin host.
+// and starts a plugin host.
 func newMachine() (m machine) {
 	if m.dir, m.err = os.MkdirTemp("", "bt"); m.err != nil {
 		return m
@@ -179,7 +179,7 @@ func (ss *scriptedSession) Close(ctx context.Context, logs string, r agent.Recor
 	return err
 }
 
-// does is an agent that runs a script in its one turn.
+// does is an agent that runs a script in its only turn.
 func does(script string) *scripted {
 	return &scripted{
 		needs: agent.Needs{Shell: true},
@@ -210,7 +210,7 @@ func (j *judge) Verify(ctx context.Context, r verifier.Request, log func(string)
 	return j.verify(ctx, r)
 }
 
-// tests is a verifier that passes when a script in the sandbox ends with 0.
+// tests is a verifier that passes if a script in the sandbox ends with 0.
 func tests(script string) *judge {
 	return &judge{
 		traits: verifier.Traits{Needs: verifier.NeedsSandbox},
@@ -359,7 +359,7 @@ func (b *bench) input() trial.Input {
 	}
 }
 
-// run carries the attempt out and checks what holds for every attempt.
+// run runs the attempt and checks what holds for every attempt.
 func (b *bench) run(ctx context.Context, t *testing.T) record.Result {
 	t.Helper()
 	r, err := trial.Run(ctx, b.input())
@@ -398,7 +398,7 @@ func pretty(v any) string {
 	return string(data)
 }
 
-// want checks the three facts.
+// want checks outcome, agent end and integrity.
 func want(t *testing.T, r record.Result, o record.Outcome, e record.AgentEnd, i record.Integrity) {
 	t.Helper()
 	if r.Outcome != o || r.AgentEnd != e || r.Integrity != i {
@@ -406,7 +406,7 @@ func want(t *testing.T, r record.Result, o record.Outcome, e record.AgentEnd, i 
 	}
 }
 
-// found says whether a finding of that code is in the result.
+// found reports whether the result has a finding with that code.
 func found(r record.Result, code string) bool {
 	for _, f := range r.Findings {
 		if f.Code == code {
@@ -442,7 +442,7 @@ func (j *judge) Rewrite(_ context.Context, _ verifier.Request, _ verifier.Verdic
 	return j.rewrite(candidate), nil
 }
 
-// grep returns the files below dir that hold text.
+// grep returns the files below dir that contain text.
 func grep(t *testing.T, dir, text string) []string {
 	t.Helper()
 	var hits []string

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// From inside a sandbox without a network the model answers on a loopback
-// port, and what it used is in the result; token and key are in no file.
+// Inside a sandbox without a network, the model is served on a loopback port,
+// and its usage is in the result. Token and key are in no file.
 func TestAModelIsReachedFromInside(t *testing.T) {
 	t.Parallel()
 	script := filepath.Join(t.TempDir(), "s.yaml")

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// listener is a script that leaves a server behind, on a socket of the path
-// name, and waits until it listens.
+// listener is a script that leaves a server running on a socket with the path
+// name, and waits until the server listens.
 const listener = `python3 - <<'E'
 import os, socket
 s = socket.socket(socket.AF_UNIX); s.bind("/app/sock"); s.listen()
@@ -221,8 +221,8 @@ func TestADeadlineCutsFirstAndGradesWhatIsThere(t *testing.T) {
 	}
 }
 
-// An agent that notices that its access is cut can still say what it knows: its
-// call is not cancelled at once.
+// An agent that notices the loss of its sandbox can still return what it knows,
+// because its call is not cancelled at once.
 func TestWhatIsSaidAtADeadlineIsHeard(t *testing.T) {
 	t.Parallel()
 	a := &scripted{needs: agent.Needs{Shell: true}, turn: func(ctx context.Context, act *actor, _ agent.Message) (agent.Yield, error) {
@@ -246,7 +246,8 @@ func TestWhatIsSaidAtADeadlineIsHeard(t *testing.T) {
 	}
 }
 
-// A call of a plugin that never returns ends with its context, as calls of gRPC do.
+// A call of a plugin that never returns ends with its context, like calls of
+// gRPC.
 func TestAnAgentThatNeverReturnsIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	a := &scripted{needs: agent.Needs{Shell: true}, turn: func(ctx context.Context, act *actor, _ agent.Message) (agent.Yield, error) {
@@ -277,9 +278,9 @@ func TestCopiesNeedNoSandbox(t *testing.T) {
 	want(t, r, record.Passed, record.Yielded, record.Checked)
 }
 
-// TestCheats has agents that want the reward without the work. Each succeeds
-// where its guard is off, in live, and there the result says so; in restarted
-// none does.
+// TestCheats runs agents that try to get the reward without doing the work. In
+// the mode live, which does not protect against them, each succeeds and the
+// result says so. In restarted, none succeeds.
 func TestCheats(t *testing.T) {
 	t.Parallel()
 	// The test command reads what it is itself told to trust, late: once the

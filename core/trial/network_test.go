@@ -18,15 +18,14 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// ask defines a shell function that asks a host for / through the proxy that
-// the variables name, and succeeds when it is served.
+// ask defines a shell function that requests / of a host through the proxy in
+// the variables, and succeeds if it gets a response.
 const ask = `ask() { bash -c 'exec 3<>/dev/tcp/127.0.0.1/${http_proxy##*:} || exit 1
 printf "CONNECT $1:80 HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n" >&3; cat <&3' - "$1" | grep -q served; }
 none() { ! grep -v -w lo /proc/net/route | grep -v Iface; }
 `
 
-// Phases may reach what each of them lists, through the core and by no other
-// way.
+// Each phase reaches the hosts that it lists, and only through the core.
 func TestListsOfHosts(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {

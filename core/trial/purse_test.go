@@ -17,7 +17,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// purse is a gateway whose budget runs out when it is told.
+// purse is a gateway whose budget runs out when a test says so.
 type purse struct {
 	spent   chan struct{}
 	waited  atomic.Int64 // nanoseconds
@@ -74,7 +74,7 @@ func TestABudgetEndsTheTurnAndTheWorkIsGraded(t *testing.T) {
 	}
 }
 
-// withModel is an attempt whose agent has a model.
+// withModel returns an attempt whose agent has a model.
 func withModel(t *testing.T, a *scripted, j *judge, p *purse) *bench {
 	t.Helper()
 	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
@@ -107,8 +107,9 @@ func TestWaitingForAProviderIsNotChargedToTheAgent(t *testing.T) {
 	}
 }
 
-// At the end of its time the agent waits for a provider that is silent: whether
-// that was its own time is known when the silence ends.
+// When its time ends, the agent is waiting for a provider that does not
+// respond. Only the end of the wait tells whether the time counts as the
+// agent's.
 func TestATurnDoesNotEndWhileAProviderIsSilent(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []bool{false, true} {
@@ -187,8 +188,9 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	}
 }
 
-// A request that is refused for what it asks is the agent's, for an agent on the
-// host and one that ends with an exit code; it is named, and the work is graded.
+// If a provider refuses a request because of its content, the agent is at
+// fault, on the host as well as in the sandbox. The refusal is named, and the
+// work is graded.
 func TestARequestThatIsRefusedIsTheAgents(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("the agent sent POST /v1/traces, which the gateway does not serve")
@@ -217,8 +219,8 @@ func TestARequestThatIsRefusedIsTheAgents(t *testing.T) {
 	}
 }
 
-// An agent that gives up at the refusal is no faster than its budget: the turn
-// ends by that, and no error of the model is made of it.
+// An agent that gives up after a refusal ends its turn because of the budget.
+// This is no error of the model.
 func TestABudgetEndsTheTurnOfAnAgentThatGivesUpFirst(t *testing.T) {
 	t.Parallel()
 	p := &purse{spent: make(chan struct{})}
@@ -233,7 +235,7 @@ func TestABudgetEndsTheTurnOfAnAgentThatGivesUpFirst(t *testing.T) {
 	want(t, b.run(t.Context(), t), record.Passed, record.Budget, record.Checked)
 }
 
-// Why an agent crashed is in the result, with its last exchange.
+// The result says why an agent crashed, with its last exchange.
 func TestTheLastTurnOfAnAgentThatCrashedIsInTheResult(t *testing.T) {
 	t.Parallel()
 	p := &purse{spent: make(chan struct{}), last: &record.Exchange{Model: "m", Status: 400, Upstream: "no such field"}}

@@ -44,9 +44,9 @@ func lines[T any](t *testing.T, file string) []T {
 	return out
 }
 
-// TestSecretsReachNoFile plants secrets in every place where an attempt is
-// given one, has agent and verifier say them wherever they can, and looks for
-// them in every file that is left.
+// TestSecretsReachNoFile plants secrets in every place from which an attempt
+// gets one, makes agent and verifier repeat them wherever they can, and
+// searches every file that is left.
 func TestSecretsReachNoFile(t *testing.T) {
 	t.Parallel()
 	secrets := map[string]string{
@@ -108,8 +108,8 @@ func TestSecretsReachNoFile(t *testing.T) {
 	}
 }
 
-// TestMarkersOfHiddenResources plants a marker in every resource that somebody
-// may not see and looks for it in everything that role was given.
+// TestMarkersOfHiddenResources plants a marker in every resource that some role
+// may not see, and searches everything that this role was given.
 func TestMarkersOfHiddenResources(t *testing.T) {
 	t.Parallel()
 	b := withRounds(t)
@@ -155,8 +155,8 @@ func TestMarkersOfHiddenResources(t *testing.T) {
 	}
 }
 
-// plantMarkers adds resources, each with a marker that is named after who may
-// see it.
+// plantMarkers adds resources. Each contains a marker with the name of the role
+// that may see it.
 func plantMarkers(t *testing.T, b *bench) {
 	t.Helper()
 	for _, r := range []task.Resource{
@@ -176,8 +176,8 @@ func plantMarkers(t *testing.T, b *bench) {
 	b.task.Interaction.User = "references/user"
 }
 
-// lookFor fails when a role's view or what it was told holds a marker that is
-// not for it, or lacks one that is.
+// lookFor fails if the view or the requests of a role contain a marker that is
+// not for it, or lack one that is.
 func lookFor(t *testing.T, role, view, text string) {
 	t.Helper()
 	may := map[string][]string{
@@ -360,7 +360,8 @@ func TestAnExperimentGrantsLessNetwork(t *testing.T) {
 	}
 }
 
-// noSpace is a record that cannot be written once the agent was given its message.
+// noSpace is a record that cannot be written after the agent was given its
+// message.
 type noSpace struct {
 	*bench
 	full *bool

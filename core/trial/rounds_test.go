@@ -18,8 +18,8 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// withRounds is an attempt in which a supervisor wants the number 2 in a file,
-// the agent counts one up in each turn, and a user passes on what it is told.
+// withRounds returns an attempt in which a supervisor wants the number 2 in a
+// file, the agent adds one in each turn, and a user passes on what it is told.
 func withRounds(t *testing.T) *bench {
 	t.Helper()
 	supervisor := &judge{traits: verifier.Traits{Needs: verifier.NeedsNone, Rounds: true}}
@@ -208,7 +208,8 @@ func TestRewriteStandsBetweenUserAndAgent(t *testing.T) {
 	}
 }
 
-// withStages is a task of stages, each judged by how many lines a file has.
+// withStages returns a task of several stages, each graded by the number of
+// lines of a file.
 func withStages(t *testing.T, n int) *bench {
 	t.Helper()
 	b := newBench(t, does("echo x >> /app/lines"), nil)

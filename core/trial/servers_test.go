@@ -9,7 +9,8 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// The MCP servers of a task reach the agent whole, with what comes from the host.
+// The agent gets the complete MCP servers of a task, with the values of the
+// host.
 func TestServersOfATaskReachTheAgent(t *testing.T) {
 	t.Parallel()
 	var got []agent.Server

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// says is a verifier that looks at nothing and returns v.
+// says is a verifier that returns v and inspects nothing.
 func says(v verifier.Verdict) *judge {
 	return &judge{
 		traits: verifier.Traits{Needs: verifier.NeedsNone},
@@ -18,8 +18,8 @@ func says(v verifier.Verdict) *judge {
 	}
 }
 
-// The rule of most tasks names a score. A verifier that only says pass or fail
-// must not be counted as failed for that.
+// The rule of most tasks names a score. If a verifier gives only a decision,
+// the decision counts.
 func TestWhatAVerdictIsWorthWhereTheRuleNamesAScore(t *testing.T) {
 	t.Parallel()
 	zero, one := 0.0, 1.0

@@ -231,7 +231,7 @@ func (p *Ports) Dial(ctx context.Context, q *pb.DialRequest) (*pb.DialReply, err
 		var six error
 		if inside, six = dialer.DialContext(ctx, "tcp6", net.JoinHostPort("::1", port)); six != nil {
 			if errors.Is(err, syscall.ECONNREFUSED) {
-				return nil, fmt.Errorf("%w: nobody listens on port %s", fault.ErrNotFound, port)
+				return nil, fmt.Errorf("%w: no process listens on port %s", fault.ErrNotFound, port)
 			}
 			return nil, fault.Errno(err)
 		}

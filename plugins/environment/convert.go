@@ -31,7 +31,7 @@ func specToProto(s Spec) *environmentpb.SandboxSpec {
 		}),
 		Services: wire.Each(s.Services, serviceToProto), Sidecars: wire.Each(s.Sidecars, sidecarToProto),
 		Volumes: wire.Each(s.Volumes, volumeToProto),
-		Control: s.Control, LeaseMs: wire.Millis(s.Lease), Files: s.Files, SettingsJson: s.Settings, Scratch: s.Scratch,
+		Control: s.Control, Address: s.Address, LeaseMs: wire.Millis(s.Lease), Files: s.Files, SettingsJson: s.Settings, Scratch: s.Scratch,
 	}
 }
 
@@ -47,7 +47,7 @@ func specFromProto(p *environmentpb.SandboxSpec) (s Spec, err error) {
 		}),
 		Services: wire.Each(p.GetServices(), serviceFromProto), Sidecars: wire.Each(p.GetSidecars(), sidecarFromProto),
 		Volumes: wire.Each(p.GetVolumes(), volumeFromProto),
-		Control: p.GetControl(), Lease: wire.Duration(p.GetLeaseMs()), Files: p.GetFiles(), Scratch: p.GetScratch(),
+		Control: p.GetControl(), Address: p.GetAddress(), Lease: wire.Duration(p.GetLeaseMs()), Files: p.GetFiles(), Scratch: p.GetScratch(),
 	}
 	if s.Network.Mode, err = networkModes.From(p.GetNetwork().GetMode()); err != nil {
 		return s, err
@@ -98,7 +98,7 @@ func serviceFromProto(p *environmentpb.SandboxService) Service {
 func sidecarToProto(s Sidecar) *environmentpb.SandboxSidecar {
 	return &environmentpb.SandboxSidecar{
 		Name: s.Name, Image: imageToProto(s.Image), Argv: wire.Texts(s.Argv), Env: wire.TextMap(s.Env), User: s.User, Workdir: s.Workdir,
-		Limits: limitsToProto(s.Limits), Volumes: wire.Each(s.Volumes, volumeToProto), Control: s.Control,
+		Limits: limitsToProto(s.Limits), Volumes: wire.Each(s.Volumes, volumeToProto), Control: s.Control, Address: s.Address,
 	}
 }
 
@@ -106,7 +106,7 @@ func sidecarFromProto(p *environmentpb.SandboxSidecar) Sidecar {
 	return Sidecar{
 		Name: p.GetName(), Image: imageFromProto(p.GetImage()), Argv: p.GetArgv(), Env: p.GetEnv(), User: p.GetUser(),
 		Workdir: p.GetWorkdir(), Limits: limitsFromProto(p.GetLimits()),
-		Volumes: wire.Each(p.GetVolumes(), volumeFromProto), Control: p.GetControl(),
+		Volumes: wire.Each(p.GetVolumes(), volumeFromProto), Control: p.GetControl(), Address: p.GetAddress(),
 	}
 }
 

@@ -85,10 +85,14 @@ const (
 	CapabilityImages  = "images"   // Preparer
 	CapabilityImageGC = "image_gc" // Keeper
 	// CapabilitySidecars says that Create makes Spec.Sidecars and Spec.Volumes:
-	// a sandbox may have containers in addition to the main one. All containers
-	// of a sandbox share one private network, reach each other by name, and
-	// reach nothing else that Spec.Network does not allow. Without this
-	// capability, a Spec with sidecars is refused.
+	// a sandbox may have containers in addition to the main one. Each container
+	// has a network namespace of its own, with what Spec.Network allows and
+	// nothing else. sandboxd adds a network device that leads to the other
+	// containers: for this, each container of a sandbox with sidecars starts with
+	// the capability NET_ADMIN, which sandboxd gives up before anything else runs,
+	// and with the device /dev/net/tun. In each, the names of all containers, main
+	// among them, resolve to their addresses. Without this capability, a Spec with
+	// sidecars is refused.
 	CapabilitySidecars = "sidecars"
 	CapabilitySnapshot = "snapshot" // Snapshotter
 	CapabilitySurface  = "surface"  // Surface; experimental
@@ -118,6 +122,7 @@ type Spec struct {
 	Sidecars []Sidecar         `json:"sidecars,omitempty"`
 	Volumes  []Volume          `json:"volumes,omitempty"`  // of the main container
 	Control  string            `json:"control"`            // control folder of main, mounted read-only at /berth
+	Address  string            `json:"address,omitempty"`  // IPv4 address of main, with sidecars
 	Lease    time.Duration     `json:"lease"`              // a sandbox ends itself if the core is silent for this long
 	Files    string            `json:"files,omitempty"`    // folder on the host with the task's files for the environment
 	Settings json.RawMessage   `json:"settings,omitempty"` // the task's settings for the environment
@@ -206,6 +211,7 @@ type Sidecar struct {
 	Limits  Limits            `json:"limits"`
 	Volumes []Volume          `json:"volumes,omitempty"`
 	Control string            `json:"control"` // control folder of this container
+	Address string            `json:"address"` // its IPv4 address, which all containers know by Name
 }
 
 // Volume is a named volume, shared by the containers of one sandbox that list

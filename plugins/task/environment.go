@@ -118,8 +118,8 @@ type Sidecar struct {
 	// DependsOn maps the name of another container to the state that it must
 	// have reached first: "started", "healthy" or "completed".
 	DependsOn map[string]string `json:"depends_on,omitempty"`
-	// Expose are the TCP ports that the sidecar declares to listen on. All
-	// containers of a task share one network, so no two may name the same.
+	// Expose are the TCP ports that the sidecar declares to listen on. Others can
+	// be reached, too.
 	Expose  []int    `json:"expose,omitempty"`
 	Volumes []Volume `json:"volumes,omitempty"`
 }

@@ -37,7 +37,6 @@ func TestRulesOfContainers(t *testing.T) {
 		"sidecars[2].name is \"db\"":                func(e *Environment) { e.Sidecars[2].Name = "db" },
 		"sidecars[2].name is \"a b\"":               func(e *Environment) { e.Sidecars[2].Name = "a b" },
 		"must have either an image or a build":      func(e *Environment) { e.Sidecars[0].Image = "" },
-		"expose has 5432":                           func(e *Environment) { e.Sidecars[0].Expose = []int{5432} },
 		"expose has 70000":                          func(e *Environment) { e.Sidecars[0].Expose = []int{70000} },
 		"depends_on.no is not the name":             func(e *Environment) { e.DependsOn = map[string]string{"no": StateStarted} },
 		"depends_on.db is \"up\"":                   func(e *Environment) { e.DependsOn = map[string]string{"db": "up"} },

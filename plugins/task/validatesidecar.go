@@ -16,7 +16,6 @@ var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])
 func (c *checker) containers(key string, e *Environment) {
 	c.volumes(key, e.Volumes)
 	names := map[string]bool{MainContainer: true}
-	ports := map[int]string{}
 	for i := range e.Sidecars {
 		s := &e.Sidecars[i]
 		k := fmt.Sprintf("%s.sidecars[%d]", key, i)
@@ -35,10 +34,7 @@ func (c *checker) containers(key string, e *Environment) {
 		for _, p := range s.Expose {
 			if p < 1 || p > 0xffff {
 				c.bad(k+".expose", "has %d: it must be a port", p)
-			} else if other, ok := ports[p]; ok && other != s.Name {
-				c.bad(k+".expose", "has %d, as %s has: the containers of a task share one network, so their ports must differ", p, other)
 			}
-			ports[p] = s.Name
 		}
 	}
 	c.dependsOn(key, MainContainer, e.DependsOn, e)

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
 // ErrContainer means that a command or artifact names a container that the
@@ -27,31 +25,6 @@ func (w *Sandbox) in(service string) (*Sandbox, error) {
 		return nil, fmt.Errorf("container %q is gone: %w", service, side.Err())
 	}
 	return side.Sandbox, nil
-}
-
-// own returns ps without the sockets of sidecars, which share the network of
-// the main container and were not left by the agent.
-func (w *Sandbox) own(ctx context.Context, ps host.Processes) host.Processes {
-	if len(ps.Unattributed) == 0 || len(w.Sidecars) == 0 {
-		return ps
-	}
-	theirs := map[host.Socket]bool{}
-	for _, side := range w.Sidecars {
-		if side.Gone() {
-			continue
-		}
-		others, err := side.Processes(ctx)
-		if err != nil {
-			continue // sockets of unknown origin stay unattributed
-		}
-		for _, p := range others.List {
-			for _, s := range p.Listening {
-				theirs[s] = true
-			}
-		}
-	}
-	ps.Unattributed = slices.DeleteFunc(ps.Unattributed, func(s host.Socket) bool { return theirs[s] })
-	return ps
 }
 
 // haltSides stops the sidecars, except those that are gone.

@@ -49,9 +49,12 @@ func Create(o Order, create func(environment.Spec) (environment.Sandbox, error))
 		w.Sidecars = append(w.Sidecars, c)
 		for j := range o.Spec.Sidecars {
 			if s := &o.Spec.Sidecars[j]; s.Name == c.task.Name {
-				s.Control = c.folder.Path
+				s.Control, s.Address = c.folder.Path, addressOf(i+1).String()
 			}
 		}
+	}
+	if err = w.link(&o.Spec); err != nil {
+		return nil, err
 	}
 	if w.Made, err = create(o.Spec); err != nil {
 		return nil, err
@@ -101,8 +104,17 @@ func (w *Sandbox) Connect(ctx context.Context) error {
 	return g.Wait()
 }
 
-// connect waits for the first message of one container.
-func (w *Sandbox) connect(ctx context.Context) (err error) {
+// connect waits for the first message of one container, and until it has joined
+// the network of all.
+func (w *Sandbox) connect(ctx context.Context) error {
+	if err := w.first(ctx); err != nil || w.joined == nil {
+		return err
+	}
+	return w.joined.Wait(ctx)
+}
+
+// first waits for the first message of one container.
+func (w *Sandbox) first(ctx context.Context) (err error) {
 	if w.Made.Stream != "" {
 		return fmt.Errorf("%w: a sandbox behind a byte stream", environment.ErrUnsupported)
 	}

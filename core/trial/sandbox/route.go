@@ -2,10 +2,10 @@ package sandbox
 
 import (
 	"context"
-	"slices"
 
 	"github.com/berth-eval/berth/core/trial/egress"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
 )
 
 // route gives a sandbox without a network a connection to the hosts that Allow
@@ -18,6 +18,16 @@ func (w *Sandbox) route(o Order) {
 	w.way = egress.New(o.Egress)
 	w.way.Allow(o.Reach)
 	w.Made.Granted.How += ", hosts through a proxy of the core (CONNECT)"
+	if len(w.Sidecars) == 0 {
+		return
+	}
+	w.direct = []string{task.MainContainer, o.Spec.Address}
+	for _, side := range o.Spec.Sidecars {
+		w.direct = append(w.direct, side.Name, side.Address)
+	}
+	for _, side := range w.Sidecars {
+		side.way, side.direct = w.way, w.direct
+	}
 }
 
 // Allow sets which hosts may be reached from now on, and cuts open connections.
@@ -28,7 +38,7 @@ func (w *Sandbox) Allow(r egress.Rules) {
 	}
 }
 
-// openWay opens the port inside. It closes with the sandbox.
+// openWay opens the port in one container. It closes with the sandbox.
 func (w *Sandbox) openWay(ctx context.Context) error {
 	if w.way == nil {
 		return nil
@@ -37,18 +47,7 @@ func (w *Sandbox) openWay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var names []string
-	for _, side := range w.Sidecars {
-		names = append(names, side.task.Name)
-	}
-	if len(names) > 0 {
-		names = append(names, "main")
-	}
-	slices.Sort(names)
-	for k, v := range egress.Env(port.Number, names) {
-		for _, side := range w.Sidecars {
-			preset(side.Env, k, v)
-		}
+	for k, v := range egress.Env(port.Number, w.direct) {
 		preset(w.Env, k, v)
 	}
 	return nil

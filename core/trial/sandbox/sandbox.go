@@ -61,7 +61,10 @@ type Sandbox struct {
 	task   *task.Environment // dependencies; nil in a sidecar
 	folder *host.Folder      // nil before Create made it
 	core   *sandbox.Client   // the core's own session: root, in Dir, with Env
-	way    *egress.Proxy     // nil: the network is always none or public
+	way    *egress.Proxy     // of all containers; nil: the network is always none or public
+	direct []string          // names and addresses that are reached without it
+	net    *host.Network     // of its containers; nil: there is one, or it is a sidecar's
+	joined *host.Joining     // nil without net of the whole
 	frozen time.Time         // start of the freeze; zero: it runs
 }
 
@@ -116,6 +119,9 @@ func (w *Sandbox) Shutdown() error {
 	}
 	if w.Sandbox != nil {
 		err = errors.Join(err, w.Close())
+	}
+	if w.net != nil {
+		w.net.Close()
 	}
 	if w.folder != nil {
 		err = errors.Join(err, w.folder.Close())
@@ -252,7 +258,7 @@ func (w *Sandbox) End(ctx context.Context, bundles []string) (host.Processes, er
 	if err != nil {
 		return host.Processes{}, err
 	}
-	return w.own(ctx, done.Left), nil
+	return done.Left, nil
 }
 
 // HasUser fails with sandbox.ErrNotFound if the sandbox has no user with that

@@ -139,8 +139,8 @@ type Container struct {
 	Mounts     []environment.Mount  // all read-only
 	Volumes    []environment.Volume // by the engine's names
 	Public     bool                 // the engine's default network; else none
-	Join       string               // name of a running container whose network it shares; Public and Hosts are then ignored
-	Hosts      []string             // names of 127.0.0.1 beside localhost
+	Linked     bool                 // with the capability NET_ADMIN and the device /dev/net/tun, for sandboxd
+	Hosts      map[string]string    // addresses by name, beside localhost
 	Limits     environment.Limits   // those that the engine keeps
 	Nproc      int64                // RLIMIT_NPROC; 0: the engine's own
 	NoSELinux  bool                 // the container may connect to sockets of the host

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,11 +18,13 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// All containers of a sandbox share the network of the main one, as in a pod,
-// and all their names resolve to the loopback address. A sandbox without a
-// network is therefore isolated whatever the engine's bridges, firewall and
-// name server, and no engine runs out of subnets. In return, two containers
-// cannot listen on the same port.
+// Each container of a sandbox has a network namespace of its own, in which
+// sandboxd makes a device that leads through the core to the other containers. A
+// sandbox without a network is therefore isolated whatever the engine's bridges,
+// firewall and name server, and no engine runs out of subnets.
+
+// TUN is the device that sandboxd needs for this.
+const TUN = "/dev/net/tun"
 
 // parts is what a sandbox has in addition to its main container, by the
 // engine's names.
@@ -60,6 +63,9 @@ func (p parts) add(r *environment.Remains) {
 // judgeSidecars checks the sidecars and volumes.
 func (j *judgement) judgeSidecars(spec environment.Spec) {
 	j.judgeVolumes("main", spec.Volumes)
+	if _, err := os.Stat(TUN); err != nil && len(spec.Sidecars) > 0 {
+		j.refuse("Containers cannot be connected", fmt.Sprintf("This machine has no %s (%v). Load the kernel's module tun: sudo modprobe tun.", TUN, err))
+	}
 	names := map[string]bool{"main": true, "localhost": true}
 	for _, s := range spec.Sidecars {
 		side := &judgement{config: j.config, remote: j.remote, facts: j.facts}
@@ -106,6 +112,7 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 		}
 	}()
 	images := make([]Image, len(spec.Sidecars))
+	hosts := map[string]string{}
 	for i, s := range spec.Sidecars {
 		if !filepath.IsAbs(s.Control) {
 			return made, fmt.Errorf("control folder of container %q is %q: an absolute path is needed", s.Name, s.Control)
@@ -113,14 +120,17 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 		if images[i], err = e.image(ctx, j, s.Image, nil); err != nil {
 			return made, fmt.Errorf("container %q: %w", s.Name, err)
 		}
-		main.Hosts = append(main.Hosts, s.Name)
+		hosts[s.Name] = s.Address
 		p.containers = append(p.containers, part{name: main.Name + "-" + s.Name})
 	}
-	main.Hosts = append(main.Hosts, "main")
-	hosts, err := hostsFile(spec.Scratch, main.Hosts)
-	if err != nil {
-		return made, err
+	var file string
+	if main.Linked = len(images) > 0; main.Linked {
+		hosts["main"] = spec.Address
+		if file, err = hostsFile(spec.Scratch, hosts); err != nil {
+			return made, err
+		}
 	}
+	main.Hosts = hosts
 	if p.volumes, err = e.volumes(ctx, j.remote, spec, main.Name); err != nil {
 		return made, err
 	}
@@ -135,12 +145,13 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 		all.Go(func() error {
 			s := &spec.Sidecars[i]
 			c, f := j.sidecars[i], factsOf(images[i])
-			c.Name, c.Image, c.Join = p.containers[i].name, images[i].ID, main.Name
+			c.Name, c.Image, c.Linked = p.containers[i].name, images[i].ID, true
 			c.Labels = labels(spec.Labels, spec.Lease, f)
 			c.Labels[labelPart] = main.Name
+			c.Public, c.Hosts = main.Public, hosts
 			c.Workdir = cmp.Or(s.Workdir, f.Workdir)
 			c.Entrypoint = main.Entrypoint
-			c.Mounts = []environment.Mount{{Source: s.Control, Target: "/berth"}, {Source: hosts, Target: "/etc/hosts"}}
+			c.Mounts = []environment.Mount{{Source: s.Control, Target: "/berth"}, {Source: file, Target: "/etc/hosts"}}
 			c.Volumes = named(main.Name, s.Volumes)
 			ran, wrong := e.start(ctx, j.remote, c)
 			if wrong != nil {
@@ -161,13 +172,17 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 // hostsFile writes the hosts file of the sidecars. The main container has the
 // engine's own, which its root can change. Engines differ in whether containers
 // that join its network share that file.
-func hostsFile(scratch string, names []string) (string, error) {
+func hostsFile(scratch string, addresses map[string]string) (string, error) {
 	if !filepath.IsAbs(scratch) {
 		return "", fmt.Errorf("scratch folder is %q: an absolute path is needed", scratch)
 	}
 	file := filepath.Join(scratch, "hosts")
-	text := "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.0.1 " + strings.Join(names, " ") + "\n"
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil { //nolint:gosec // every user of the containers reads it
+	var text strings.Builder
+	text.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+	for _, name := range slices.Sorted(maps.Keys(addresses)) {
+		text.WriteString(addresses[name] + " " + name + "\n")
+	}
+	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil { //nolint:gosec // every user of the containers reads it
 		return "", fmt.Errorf("names of the containers: %w", err)
 	}
 	return file, os.Chmod(file, 0o644) //nolint:gosec // independent of the umask

@@ -26,7 +26,7 @@ const (
     volumes: ["shared:/shared"]
   db:
     image: ` + image + `
-    command: [redis-server, --save, "", --appendonly, "no", --dir, /shared]
+    command: [redis-server, --save, "", --appendonly, "no", --protected-mode, "no", --dir, /shared]
     healthcheck:
       test: ["CMD", "redis-cli", "ping"]
       interval: 1s
@@ -62,7 +62,7 @@ ok=1
 [ "$(redis-cli -h "$DB_HOST" get answer)" = 42 ] || ok=0
 [ "$(redis-cli -h "$DB_HOST" get seed)" = planted ] || ok=0
 [ "$(cat /shared/mark)" = marked ] || ok=0
-grep -v -w lo /proc/net/route | grep -v Iface && ok=0
+[ "$(grep -c 00FF1EAC /proc/net/route)" = 1 ] && [ "$(grep -c -v Iface /proc/net/route)" = 1 ] || ok=0
 echo $ok > /logs/verifier/reward.txt
 `
 )

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/conformance"
@@ -71,9 +74,23 @@ var sidecarClauses = []conformance.Clause[Subject]{
 				_, _ = try(ctx, t, m, "echo to the side | nc -w 5 side 7001") // the answer may come before the message is written
 				return false
 			})
+			// Both listen on one port, each on its own.
+			sh(ctx, t, m, "echo own > /tmp/own; (while nc -l -p 7001 </tmp/own; do :; done >/dev/null 2>&1 &) ; :")
+			eventually(ctx, t, "an answer of main on the sidecar's port", func() bool {
+				out, _ := try(ctx, t, c, "nc -w 5 main 7001 </dev/null")
+				return out == "own"
+			})
 			for who, shell := range map[string]*box{"main": main, "side": side} {
-				if out := sh(ctx, t, shell.shell(ctx, t), "cat /proc/net/route /proc/net/ipv6_route | grep -v -w lo | grep -v Iface; :"); out != "" {
+				// One network, 172.30.255.0/24, and nothing beyond it.
+				out := sh(ctx, t, shell.shell(ctx, t), "grep -v Iface /proc/net/route; grep -w -v lo /proc/net/ipv6_route | grep -v -e '^fe80' -e '^ff00'; :")
+				if f := strings.Fields(out); len(f) != 11 || f[1] != "00FF1EAC" || f[2] != "00000000" || f[7] != "00FFFFFF" {
 					t.Errorf("%s has routes: %s", who, out)
+				}
+				if out, r := try(ctx, t, shell.shell(ctx, t), "grep CapBnd /proc/self/status"); r.OK() {
+					bounding, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(out, "CapBnd:")), 16, 64)
+					if err != nil || bounding&(1<<12) != 0 {
+						t.Errorf("commands in %s can get NET_ADMIN: %s, %v", who, out, err)
+					}
 				}
 			}
 		},
@@ -162,9 +179,23 @@ func (s *Subject) pairOf(ctx context.Context, t *conformance.T, change func(*env
 		t.Fatalf("%v", err)
 	}
 	t.Cleanup(func() { _ = f.Close() })
+	n := host.NewNetwork()
+	t.Cleanup(n.Close)
+	var joining []*host.Joining
+	join := func(control, address string) {
+		j, wrong := n.Join(control, netip.PrefixFrom(netip.MustParseAddr(address), 24))
+		if wrong != nil {
+			t.Fatalf("%v", wrong)
+		}
+		joining = append(joining, j)
+	}
+	const first, second = "172.30.255.2", "172.30.255.3"
 	main = s.fresh(ctx, t, func(p *environment.Spec) {
+		join(p.Control, first)
+		join(f.Path, second)
+		p.Address = first
 		p.Volumes = []environment.Volume{{Name: "v", Target: "/shared"}}
-		p.Sidecars = []environment.Sidecar{{Name: "side", Image: p.Image, Control: f.Path, Volumes: []environment.Volume{{Name: "v", Target: "/vol"}}}}
+		p.Sidecars = []environment.Sidecar{{Name: "side", Image: p.Image, Control: f.Path, Address: second, Volumes: []environment.Volume{{Name: "v", Target: "/vol"}}}}
 		if change != nil {
 			change(p)
 		}
@@ -180,5 +211,10 @@ func (s *Subject) pairOf(ctx context.Context, t *conformance.T, change func(*env
 		t.Fatalf("connect the sidecar: %v", errors.Join(err, ctx.Err()))
 	}
 	t.Cleanup(func() { _ = side.core.Close() })
+	for _, j := range joining {
+		if err = j.Wait(ctx); err != nil {
+			t.Fatalf("%v: does each container have the device /dev/net/tun and start with NET_ADMIN?", err)
+		}
+	}
 	return main, side
 }

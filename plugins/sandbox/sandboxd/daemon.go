@@ -24,6 +24,7 @@ import (
 
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/become"
+	"github.com/berth-eval/berth/plugins/sandbox/link"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/port"
@@ -98,6 +99,9 @@ func Main(args []string) error {
 		}
 		if len(args) > 0 {
 			args = args[1:]
+		}
+		if err = link.Open(); err != nil {
+			return fmt.Errorf("sandboxd: network of the containers: %w", err)
 		}
 		return become.Become(path, args...)
 	}

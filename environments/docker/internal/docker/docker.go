@@ -159,14 +159,15 @@ func (d *docker) Create(ctx context.Context, c engine.Container) error {
 			NanoCPUs: c.Limits.CPUMilli * 1_000_000, Memory: c.Limits.MemoryMiB << 20, MemorySwap: c.Limits.MemoryMiB << 20,
 		},
 	}
-	switch {
-	case c.Join != "":
-		host.NetworkMode = container.NetworkMode("container:" + c.Join)
-	case c.Public:
+	if c.Public {
 		host.NetworkMode = "bridge"
 	}
-	for _, name := range c.Hosts {
-		host.ExtraHosts = append(host.ExtraHosts, name+":127.0.0.1")
+	if c.Linked {
+		host.CapAdd = append(host.CapAdd, "NET_ADMIN")
+		host.Devices = []container.DeviceMapping{{PathOnHost: engine.TUN, PathInContainer: engine.TUN, CgroupPermissions: "rw"}}
+	}
+	for name, address := range c.Hosts {
+		host.ExtraHosts = append(host.ExtraHosts, name+":"+address)
 	}
 	for _, v := range c.Volumes {
 		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeVolume, Source: v.Name, Target: v.Target, ReadOnly: v.ReadOnly})

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,8 @@ func Sidecars(t *testing.T, again func() *engine.Environment, spec environment.S
 	spec.Labels.Owner = "sidecars-" + filepath.Base(t.TempDir()) + time.Now().String()
 	spec.Scratch = t.TempDir()
 	spec.Volumes = []environment.Volume{{Name: "data", Target: "/data"}}
-	for _, name := range []string{"one", "two"} {
+	spec.Address = "172.30.255.2"
+	for i, name := range []string{"one", "two"} {
 		top, err := os.MkdirTemp("", "be") //nolint:usetesting // short, for sockets
 		if err != nil {
 			t.Fatal(err)
@@ -32,7 +34,7 @@ func Sidecars(t *testing.T, again func() *engine.Environment, spec environment.S
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = f.Close() })
-		spec.Sidecars = append(spec.Sidecars, environment.Sidecar{Name: name, Image: spec.Image, Control: f.Path, Volumes: spec.Volumes})
+		spec.Sidecars = append(spec.Sidecars, environment.Sidecar{Name: name, Image: spec.Image, Control: f.Path, Address: fmt.Sprint("172.30.255.", 3+i), Volumes: spec.Volumes})
 	}
 	b := Open(t, again(), spec)
 	if len(b.Sidecars) != 2 || b.Sidecars[0].Name != "one" || b.Sidecars[1].Name != "two" || b.Sidecars[1].PID == 0 {

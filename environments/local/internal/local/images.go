@@ -45,7 +45,7 @@ func newImages(dir func() (string, error)) *images {
 func (is *images) files(ref environment.Image, im *image.Image) (*packed, error) {
 	p := &packed{images: is, uses: 1}
 	if ref.Digest != "" {
-		p = is.take(ref.Digest + " " + ref.File)
+		p = is.take(fmt.Sprint(ref.Digest, " ", ref.File, " ", ref.Target, " ", ref.Args))
 	}
 	p.once.Do(func() { p.tar, p.err = is.pack(im) })
 	if p.err != nil {

@@ -119,14 +119,15 @@ func spec(c engine.Container) *specgen.SpecGenerator {
 	s.User, s.CapAdd = "0:0", []string{"CAP_" + engine.OwnCap}
 	s.IpcNS.NSMode = specgen.Private
 	s.NetNS.NSMode = specgen.NoNetwork
-	switch {
-	case c.Join != "":
-		s.NetNS = specgen.Namespace{NSMode: specgen.FromContainer, Value: c.Join}
-	case c.Public:
+	if c.Public {
 		s.NetNS.NSMode = specgen.Default
 	}
-	for _, name := range c.Hosts {
-		s.HostAdd = append(s.HostAdd, name+":127.0.0.1")
+	if c.Linked {
+		s.CapAdd = append(s.CapAdd, "CAP_NET_ADMIN")
+		s.Devices = []specs.LinuxDevice{{Path: engine.TUN}}
+	}
+	for name, address := range c.Hosts {
+		s.HostAdd = append(s.HostAdd, name+":"+address)
 	}
 	for _, v := range c.Volumes {
 		named := &specgen.NamedVolume{Name: v.Name, Dest: v.Target}

@@ -506,7 +506,10 @@ type SandboxSpec struct {
 	SettingsJson []byte `protobuf:"bytes,15,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"` // the task's settings for the environment
 	Scratch      string `protobuf:"bytes,16,opt,name=scratch,proto3" json:"scratch,omitempty"`                               // folder on node-local disk for the plugin, until Destroy
 	// Volumes of main. Like `sidecars`, set only with capability "sidecars".
-	Volumes       []*SandboxVolume `protobuf:"bytes,17,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	Volumes []*SandboxVolume `protobuf:"bytes,17,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	// IPv4 address of main, by which the sidecars know the name "main"; empty
+	// without sidecars.
+	Address       string `protobuf:"bytes,18,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -658,6 +661,13 @@ func (x *SandboxSpec) GetVolumes() []*SandboxVolume {
 		return x.Volumes
 	}
 	return nil
+}
+
+func (x *SandboxSpec) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
 }
 
 // SandboxLabels mark everything that a plugin makes for an attempt.
@@ -1116,7 +1126,12 @@ func (x *SandboxService) GetTimeoutMs() int64 {
 	return 0
 }
 
-// SandboxSidecar is an additional container of a task, with its own sandboxd.
+// SandboxSidecar is an additional container of a task, with its own sandboxd
+// and a network namespace of its own, which has what the network of the
+// SandboxSpec allows. With sidecars, every container starts with the capability
+// NET_ADMIN and the device /dev/net/tun: sandboxd makes a network device that
+// leads to the other containers, and gives the capability up before anything
+// else runs. All containers resolve the names of all to their addresses.
 type SandboxSidecar struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // its host name in the sandbox's network
@@ -1127,7 +1142,8 @@ type SandboxSidecar struct {
 	Workdir       string                 `protobuf:"bytes,6,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	Limits        *SandboxLimits         `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
 	Volumes       []*SandboxVolume       `protobuf:"bytes,8,rep,name=volumes,proto3" json:"volumes,omitempty"`
-	Control       string                 `protobuf:"bytes,9,opt,name=control,proto3" json:"control,omitempty"` // control folder of this container
+	Control       string                 `protobuf:"bytes,9,opt,name=control,proto3" json:"control,omitempty"`  // control folder of this container
+	Address       string                 `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"` // its IPv4 address
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1221,6 +1237,13 @@ func (x *SandboxSidecar) GetVolumes() []*SandboxVolume {
 func (x *SandboxSidecar) GetControl() string {
 	if x != nil {
 		return x.Control
+	}
+	return ""
+}
+
+func (x *SandboxSidecar) GetAddress() string {
+	if x != nil {
+		return x.Address
 	}
 	return ""
 }
@@ -3652,7 +3675,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2\x15.berth.v1.SandboxSpecR\x04spec\x12\x14\n" +
 	"\x05taken\x18\x03 \x01(\bR\x05taken\">\n" +
 	"\vCreateReply\x12/\n" +
-	"\asandbox\x18\x01 \x01(\v2\x15.berth.v1.SandboxMadeR\asandbox\"\xe5\x05\n" +
+	"\asandbox\x18\x01 \x01(\v2\x15.berth.v1.SandboxMadeR\asandbox\"\xff\x05\n" +
 	"\vSandboxSpec\x12/\n" +
 	"\x06labels\x18\x01 \x01(\v2\x17.berth.v1.SandboxLabelsR\x06labels\x12\x1f\n" +
 	"\vconfig_json\x18\x02 \x01(\fR\n" +
@@ -3672,7 +3695,8 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x05files\x18\x0e \x01(\tR\x05files\x12#\n" +
 	"\rsettings_json\x18\x0f \x01(\fR\fsettingsJson\x12\x18\n" +
 	"\ascratch\x18\x10 \x01(\tR\ascratch\x121\n" +
-	"\avolumes\x18\x11 \x03(\v2\x17.berth.v1.SandboxVolumeR\avolumes\x1a6\n" +
+	"\avolumes\x18\x11 \x03(\v2\x17.berth.v1.SandboxVolumeR\avolumes\x12\x18\n" +
+	"\aaddress\x18\x12 \x01(\tR\aaddress\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +
@@ -3720,7 +3744,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"timeout_ms\x18\b \x01(\x03R\ttimeoutMs\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xff\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x99\x03\n" +
 	"\x0eSandboxSidecar\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05image\x18\x02 \x01(\v2\x16.berth.v1.SandboxImageR\x05image\x12\x12\n" +
@@ -3730,7 +3754,9 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\aworkdir\x18\x06 \x01(\tR\aworkdir\x12/\n" +
 	"\x06limits\x18\a \x01(\v2\x17.berth.v1.SandboxLimitsR\x06limits\x121\n" +
 	"\avolumes\x18\b \x03(\v2\x17.berth.v1.SandboxVolumeR\avolumes\x12\x18\n" +
-	"\acontrol\x18\t \x01(\tR\acontrol\x1a6\n" +
+	"\acontrol\x18\t \x01(\tR\acontrol\x12\x18\n" +
+	"\aaddress\x18\n" +
+	" \x01(\tR\aaddress\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"X\n" +

@@ -139,17 +139,9 @@ func (c *converter) file(p *types.Project) File {
 func (c *converter) relations(f *File) {
 	e := task.Environment{Sidecars: f.Sidecars, DependsOn: f.Main.DependsOn}
 	health := map[string]*task.Healthcheck{}
-	ports := map[int]string{}
 	for i := range f.Sidecars {
 		s := &f.Sidecars[i]
 		health[s.Name] = s.Healthcheck
-		for _, p := range s.Expose {
-			if other, ok := ports[p]; ok {
-				c.bad("services."+s.Name+".expose", "Two services listen on one port",
-					"%s exposes %d, too: the containers of a task share one network, so their ports must differ.", other, p)
-			}
-			ports[p] = s.Name
-		}
 	}
 	one := func(name string, on map[string]string) {
 		for other, state := range on {

@@ -41,7 +41,7 @@ var allowed = map[string][]string{
 var ignored = map[string]string{
 	"ports":          "No port of the host is opened. The containers of the task reach each other by name.",
 	"restart":        "A service that ends is not started again.",
-	"networks":       "All containers of a task share one network.",
+	"networks":       "All containers of a task are in one network.",
 	"container_name": "The containers of the task reach the service by its own name.",
 	"stdin_open":     "Services have no input.",
 	"tty":            "Services have no terminal.",

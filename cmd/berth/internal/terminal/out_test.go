@@ -142,7 +142,7 @@ func (s text) WriteText(w io.Writer, color bool) error {
 }
 
 // A line of a file is shown as it is, but for what would steer the terminal,
-// and not whole when nobody could read it.
+// and without its middle when nobody could read it: the end has the cause.
 func TestExplanationsDoNotSteerTheTerminal(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -153,8 +153,8 @@ func TestExplanationsDoNotSteerTheTerminal(t *testing.T) {
 		{"\ta = 1", false, "\ta = 1\n"},
 		{"a\x1b[2J\x1b[31m\xff", false, "a�[2J�[31m�\n"},
 		{"a\x1b[2J", true, "\x1b[1ma�[2J\x1b[0m\n"},
-		{text(strings.Repeat("x", 1000)), false, strings.Repeat("x", 399) + "…\n"},
-		{text(strings.Repeat("x", 1000)), true, "\x1b[1m" + strings.Repeat("x", 399) + "…\x1b[0m\n"},
+		{text(strings.Repeat("x", 1000) + " why"), false, strings.Repeat("x", 133) + "…" + strings.Repeat("x", 262) + " why\n"},
+		{text(strings.Repeat("x", 1000) + " why"), true, "\x1b[1m" + strings.Repeat("x", 133) + "\x1b[0m…\x1b[1m" + strings.Repeat("x", 262) + " why\x1b[0m\n"},
 	} {
 		var b bytes.Buffer
 		p := &terminal.Printer{Err: &b, ErrColor: tt.color}

@@ -211,7 +211,8 @@ func Lines(s string) []string {
 	return lines
 }
 
-// maxLine is how much of a line of a user's file is shown, in columns.
+// maxLine is how much of a line of a user's file, or of a message about it, is
+// shown, in columns.
 const maxLine = 400
 
 // sgr is what colors a text and does nothing else to a terminal.
@@ -228,7 +229,7 @@ func (p *Printer) Explain(what interface {
 		return err
 	}
 	for line := range strings.Lines(b.String()) {
-		p.Notef("%s\n", ansi.Truncate(steady(strings.TrimSuffix(line, "\n"), p.ErrColor), maxLine, "…"))
+		p.Notef("%s\n", ends(steady(strings.TrimSuffix(line, "\n"), p.ErrColor), maxLine))
 	}
 	return nil
 }
@@ -264,8 +265,10 @@ func Short(s string, width int) string { return ansi.Truncate(Clean(s), width, "
 
 // Ends is Clean without the middle of what is longer than width columns: the end
 // of an error has its cause.
-func Ends(s string, width int) string {
-	s = Clean(s)
+func Ends(s string, width int) string { return ends(Clean(s), width) }
+
+// ends is Ends for what is clean already. Colors stay in it.
+func ends(s string, width int) string {
 	over := ansi.StringWidth(s) - width
 	if over <= 0 {
 		return s
@@ -309,6 +312,3 @@ func Count(n int, one, many string) string {
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
-
-// Fit cuts a line that is clean already to width columns.
-func Fit(s string, width int) string { return ansi.Truncate(s, width, "…") }

@@ -15,18 +15,22 @@ import (
 // maxShown is how many attempts the block lists.
 const maxShown = 8
 
+// hang is how far the further lines of a row are indented, in columns.
+const hang = 4
+
 // block keeps the attempts that are under way at the bottom of the terminal,
 // under the lines of those that have ended.
 type block struct {
 	mu      sync.Mutex // the state, between Event and View
 	s       *state
-	width   int
+	width   int // of the terminal, in columns
+	height  int // in lines
 	program *tea.Program
 	done    chan struct{}
 }
 
 func newBlock(s *state) *block {
-	b := &block{s: s, width: 80, done: make(chan struct{})}
+	b := &block{s: s, width: 80, height: 24, done: make(chan struct{})}
 	// Signals are the command's own, and nothing is read from the keyboard: so
 	// the terminal must not be asked what it can do, since its answer would be
 	// taken for what the user types next. Behind ssh it is not asked.
@@ -58,6 +62,9 @@ func (b *block) Update(m tea.Msg) (tea.Model, tea.Cmd) {
 		if m.Width > 0 { // some have no size
 			b.width = m.Width
 		}
+		if m.Height > 0 {
+			b.height = m.Height
+		}
 		b.mu.Unlock()
 	}
 	return b, nil
@@ -68,24 +75,25 @@ func (b *block) View() tea.View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
+	sum := strings.Split(terminal.Wrap(b.s.summary(now), b.width, hang), "\n")
 	var rows []string
 	for i, id := range b.s.order {
-		if i == maxShown {
-			rows = append(rows, fmt.Sprintf("  … and %d more", len(b.s.order)-maxShown))
-			break
-		}
 		a := b.s.running[id]
 		row := fmt.Sprintf("  %s  %-10s %8s", a.name, a.phase, terminal.Seconds(now.Sub(a.since)))
 		if a.steps > 0 {
 			row += "  " + terminal.Count(a.steps, "step", "steps")
 		}
-		rows = append(rows, row)
+		more := strings.Split(terminal.Wrap(row, b.width, hang), "\n")
+		if i == maxShown || i > 0 && len(rows)+len(more)+len(sum)+2 > b.height { // one line for the rest, and one above the block
+			rows = append(rows, fmt.Sprintf("  … and %d more", len(b.s.order)-i))
+			break
+		}
+		rows = append(rows, more...)
 	}
-	rows = append(rows, b.s.summary(now))
 	for i, r := range rows {
-		rows[i] = terminal.Paint(b.s.o.Color && i < len(rows)-1, terminal.Faint, terminal.Fit(r, b.width))
+		rows[i] = terminal.Paint(b.s.o.Color, terminal.Faint, r)
 	}
-	v := tea.NewView(strings.Join(rows, "\n"))
+	v := tea.NewView(strings.Join(append(rows, sum...), "\n"))
 	v.DisableBracketedPasteMode = true
 	return v
 }
@@ -111,7 +119,7 @@ func (b *block) print(lines []string) {
 	width := b.width
 	b.mu.Unlock()
 	for _, line := range lines {
-		b.program.Send(tea.Println(terminal.Wrap(line, width, 4))()) // Program.Println would block after its end
+		b.program.Send(tea.Println(terminal.Wrap(line, width, hang))()) // Program.Println would block after its end
 	}
 }
 

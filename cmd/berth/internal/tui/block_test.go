@@ -33,6 +33,36 @@ func (t *fakeTerminal) String() string {
 	return t.b.String()
 }
 
+// Names are whole: a row that is wider than the terminal is wrapped, and the block
+// is not higher than the terminal.
+func TestTheBlockCutsNoName(t *testing.T) {
+	t.Parallel()
+	task := "organization/" + strings.Repeat("a-long-name-", 12) + "end"
+	cell := "agent=" + strings.Repeat("claude-", 8) + "x"
+	s := newState(Options{Block: true, Cells: []string{cell}, Tasks: []string{task}})
+	b := &block{s: s, width: 60, height: 24}
+	for i := range 6 {
+		s.take(run.Event{Kind: run.Began, Trial: &plan.Trial{Trial: store.Trial{ID: fmt.Sprint(i), Task: task, Repetition: 1}}, To: 6})
+	}
+	for height, shown := range map[int]int{40: 6, 24: 4, 10: 1, 3: 1} {
+		b.height = height
+		text := b.View().Content
+		rows := strings.Split(text, "\n")
+		whole := strings.Join(strings.Fields(text), "")
+		if strings.Count(whole, task) != shown || strings.Count(whole, cell) != shown {
+			t.Errorf("%d lines show %d tasks, want %d:\n%s", height, strings.Count(whole, task), shown, text)
+		}
+		if strings.Contains(text, fmt.Sprintf("… and %d more", 6-shown)) != (shown < 6) || !strings.Contains(rows[len(rows)-1], "0 of 6 done") {
+			t.Errorf("%d lines:\n%s", height, text)
+		}
+		for _, row := range rows {
+			if len([]rune(row)) > 60 || len(rows) > max(height, 7) {
+				t.Errorf("%d lines, row of %d columns: %q", len(rows), len([]rune(row)), row)
+			}
+		}
+	}
+}
+
 // A line of the log goes above the block: the display makes room for it, so it
 // ends with the sequence that the display ends its lines with, and is as wide as
 // the terminal at most.

@@ -45,6 +45,14 @@ func New(o Options) Watcher {
 	if o.Every == 0 {
 		o.Every = 30 * time.Second
 	}
+	s := newState(o)
+	if o.Block {
+		return newBlock(s)
+	}
+	return newLines(s)
+}
+
+func newState(o Options) *state {
 	s := &state{o: o, start: time.Now(), outcomes: map[record.Outcome]int{}, running: map[string]*attempt{}}
 	for _, c := range o.Cells {
 		s.cellWidth = max(s.cellWidth, min(ansi.StringWidth(terminal.Clean(c)), maxCell))
@@ -52,10 +60,7 @@ func New(o Options) Watcher {
 	for _, t := range o.Tasks {
 		s.taskWidth = max(s.taskWidth, min(ansi.StringWidth(terminal.Clean(t)), maxTask))
 	}
-	if o.Block {
-		return newBlock(s)
-	}
-	return newLines(s)
+	return s
 }
 
 // state is what both displays know of a run.
@@ -145,22 +150,16 @@ func (s *state) live(e run.Event) {
 	}
 }
 
-// Columns of names in the block. In lines, which stay, names are whole.
+// The widest columns of names. A longer name is whole, and moves the rest of its
+// row to the right.
 const maxTask, maxCell = 40, 30
-
-func (s *state) brief(name string, width int) string {
-	if !s.o.Block {
-		return terminal.Clean(name)
-	}
-	return terminal.Short(name, width)
-}
 
 func (s *state) name(e run.Event) string {
 	cell := ""
 	if e.Trial.Cell < len(s.o.Cells) {
 		cell = s.o.Cells[e.Trial.Cell]
 	}
-	n := fmt.Sprintf("%-*s  %-*s  %d", s.taskWidth, s.brief(e.Trial.Task, maxTask), s.cellWidth, s.brief(cell, maxCell), e.Trial.Repetition)
+	n := fmt.Sprintf("%-*s  %-*s  %d", s.taskWidth, terminal.Clean(e.Trial.Task), s.cellWidth, terminal.Clean(cell), e.Trial.Repetition)
 	if e.Attempt > 1 {
 		n += fmt.Sprintf(" (attempt %d)", e.Attempt)
 	}

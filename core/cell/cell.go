@@ -68,6 +68,7 @@ type Verifier struct {
 	Config Values            `json:"config"`
 	Env    map[string]Text   `json:"env,omitempty"`
 	Models map[string]*Model `json:"models,omitempty"`
+	Budget                   // of its models, in all its calls of the attempt
 }
 
 // User is the user block: the agent that plays the simulated user.

@@ -141,6 +141,10 @@ type verifierBlock struct {
 	Models map[string]string `berth:"models" ref:"model" doc:"Models, by the name that the verifier asks for."`
 	Env    map[string]string `berth:"env" secrets:"true" doc:"Variables for the commands of the verification."`
 	Config json.RawMessage   `berth:"config" body:"config" doc:"Settings of the plugin; see its reference."`
+
+	CostUSD  *float64 `berth:"cost_usd" doc:"What the verifier's models may cost in an attempt, in USD. Each verifier has its own budget."`
+	Tokens   *int64   `berth:"tokens" doc:"Input and output tokens of the verifier's models in an attempt."`
+	Requests *int64   `berth:"requests" doc:"Requests of the verifier's models in an attempt."`
 }
 
 type userBlock struct {

@@ -108,6 +108,27 @@ user {
 	}
 }
 
+// Each verifier has a budget, which is part of the identity of trials.
+func TestBudgetsOfVerifiers(t *testing.T) {
+	with := func(cost string) string {
+		return fmt.Sprintf(base, "") + "\nverifier \"judge\" {\n  cost_usd = " + cost + "\n}\n"
+	}
+	e, ds := load(t, config.Options{LookupEnv: hostEnv}, with("0.5"))
+	if e == nil {
+		t.Fatal(ds)
+	}
+	v := e.Cells[0].Verifiers["judge"]
+	if v.CostUSD == nil || *v.CostUSD != 0.5 || v.Tokens != nil {
+		t.Errorf("got %+v", v)
+	}
+	if id := string(e.Cells[0].Identity(&e.Cells[0].Datasets[0])); !strings.Contains(id, `"cost_usd":0.5`) {
+		t.Errorf("the identity %s lacks the budget", id)
+	}
+	if _, ds = load(t, config.Options{LookupEnv: hostEnv}, with("-1")); !strings.Contains(ds.Error(), "Got -1. Write a number above 0") {
+		t.Errorf("a negative budget: %v", ds)
+	}
+}
+
 // A plugin is asked once, however many blocks and cells use it.
 func TestEachPluginIsAskedOnce(t *testing.T) {
 	asked := map[string]int{}

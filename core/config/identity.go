@@ -52,7 +52,10 @@ func (c *Cell) Identity(d *Dataset) json.RawMessage {
 func (c *Cell) identity(datasets ...Dataset) json.RawMessage {
 	verifiers := map[string]any{}
 	for label, v := range c.Verifiers {
-		verifiers[label] = omitempty{"plugin": v.Plugin, "config": settings(v.Config), "env": v.Env, "models": identityOfModels(v.Models)}
+		verifiers[label] = omitempty{
+			"plugin": v.Plugin, "config": settings(v.Config), "env": v.Env, "models": identityOfModels(v.Models),
+			"cost_usd": v.CostUSD, "tokens": v.Tokens, "requests": v.Requests,
+		}
 	}
 	id := omitempty{
 		"agent": identityOfAgent(&c.Agent), "environment": identityOfEnvironment(&c.Environment), "verifiers": verifiers, "per_trial": c.Limits,

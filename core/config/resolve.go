@@ -220,8 +220,10 @@ func (c *builder) verifier(b *hclsyntax.Block) {
 		return
 	}
 	defer func() { c.keep(r) }()
+	r.Report(checkVerifier(&v))
 	out := cell.Verifier{
 		Label: b.Labels[0], Plugin: v.Plugin, Env: c.texts(r, "env", v.Env), Models: c.models(r, v.Model, v.Models),
+		Budget: cell.Budget{CostUSD: v.CostUSD, Tokens: v.Tokens, Requests: v.Requests},
 	}
 	at := "plugin"
 	if out.Plugin == "" {

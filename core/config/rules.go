@@ -230,6 +230,14 @@ func checkPrice(r *rules, p *priceBlock) {
 	}
 }
 
+func checkVerifier(b *verifierBlock) []pluginconfig.Problem {
+	r := &rules{}
+	positive(r, "cost_usd", b.CostUSD)
+	positive(r, "tokens", b.Tokens)
+	positive(r, "requests", b.Requests)
+	return r.ps
+}
+
 func checkUser(b *userBlock) []pluginconfig.Problem {
 	r := &rules{}
 	if b.Environment != "" {

@@ -115,6 +115,35 @@ func TestABudgetInUSDNeedsAPrice(t *testing.T) {
 	}
 }
 
+// A verifier uses its own budget alone, in all its calls.
+func TestEachVerifierHasItsOwnBudget(t *testing.T) {
+	t.Parallel()
+	one := int64(1)
+	judge := func(name string) setting {
+		return func(_ *cell.Model, _ *Options, s *models.Spec) {
+			s.Role, s.Verifier, s.Budget.Requests = "judge", name, &one
+		}
+	}
+	b := start(t, scripted(t, "replies:\n  - {text: x, usage: {input: 20, output: 20}}\n"), judge("first"))
+	const hi = `{"model":"m1","max_tokens":20,"messages":[{"role":"user","content":"hi"}]}`
+	for i, tt := range []struct {
+		verifier string
+		status   int
+	}{{"first", 200}, {"second", 200}, {"first", 403}, {"second", 403}} {
+		spec := models.Spec{Trial: "t1", Attempt: 1, Role: "judge", Verifier: tt.verifier, Budget: cell.Budget{Requests: &one}, Models: b.spec.Models}
+		s := b.open(t, spec)
+		again := &bench{session: s, e: s.Endpoints()["default"], c: unixClient(s.Endpoints()["default"].Host)}
+		got := again.ask(t.Context(), t, "/v1/messages", hi)
+		if got.status != tt.status || tt.status == 403 && !strings.Contains(got.body, fmt.Sprintf(`budget of the attempt's judge \"%s\" is used up: 1 of 1 requests`, tt.verifier)) {
+			t.Errorf("request %d, of verifier %s: status %d, %s", i, tt.verifier, got.status, got.body)
+		}
+		again.c.CloseIdleConnections()
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestARefusalSaysWhoseBudgetItWas(t *testing.T) {
 	t.Parallel()
 	one, none, small := int64(1), int64(0), 0.001

@@ -269,9 +269,9 @@ func (g *Gateway) accounts(spec *models.Spec) []*ledger.Account {
 }
 
 // account returns the budget of one role in one attempt, which all of its
-// sessions share.
+// sessions share. Each verifier has its own.
 func (g *Gateway) account(spec *models.Spec) *ledger.Account {
-	key := spec.Trial + "/" + strconv.Itoa(spec.Attempt) + "/" + spec.Role
+	key := spec.Trial + "/" + strconv.Itoa(spec.Attempt) + "/" + spec.Role + "/" + spec.Verifier
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	a := g.attempts[key]
@@ -279,6 +279,9 @@ func (g *Gateway) account(spec *models.Spec) *ledger.Account {
 		name := "attempt"
 		if spec.Role != "agent" {
 			name += "'s " + spec.Role
+		}
+		if spec.Verifier != "" {
+			name += fmt.Sprintf(" %q", spec.Verifier)
 		}
 		b := spec.Budget
 		a = g.ledger.Open(name, ledger.Limit{Requests: b.Requests, Tokens: b.Tokens, USD: b.CostUSD}, ledger.Amount{})

@@ -34,8 +34,9 @@ type Spec struct {
 	Task       string // its name
 	Repetition int
 	Role       string // agent, user, judge
+	Verifier   string // of the role judge: its name
 	Models     map[string]*cell.Model
-	Budget     cell.Budget // shared by all sessions of the role in the attempt
+	Budget     cell.Budget // shared by all sessions of the role, and of the verifier, in the attempt
 	Hosted     bool        // tools that a provider runs itself, such as a search, may be used
 	// Dir is the folder of the attempt. Append adds a line of JSON to a file in
 	// it; nil writes nothing.

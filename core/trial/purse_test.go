@@ -29,9 +29,15 @@ type purse struct {
 	last    *record.Exchange
 	allowed int
 	revoked int
+	spec    *models.Spec // of the last session
 }
 
-func (p *purse) Session(context.Context, models.Spec) (models.Session, error) { return p, nil }
+func (p *purse) Session(_ context.Context, s models.Spec) (models.Session, error) {
+	if p.spec != nil {
+		*p.spec = s
+	}
+	return p, nil
+}
 
 func (p *purse) Endpoints() map[string]model.Endpoint {
 	return map[string]model.Endpoint{"default": {Name: "m", Token: "token-of-the-session"}}
@@ -179,6 +185,19 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	b.gateway = &purse{spent: make(chan struct{}), down: errors.New("529")}
 	if r := b.run(t.Context(), t); r.Outcome != record.ModelError || r.Error == nil || !strings.Contains(r.Error.Message, "529; the verifier says: no answer from the judge") {
 		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.ModelError)
+	}
+	// If the budget of a verifier is used up, the error says so.
+	spec := models.Spec{}
+	b = newBench(t, does("true"), judge)
+	one := int64(1)
+	b.gateway = &purse{spent: make(chan struct{}), refusal: &models.Refusal{Err: errors.New("the budget is used up")}, spec: &spec}
+	b.cell.Verifiers = map[string]cell.Verifier{"judge": {Label: "judge", Budget: cell.Budget{Requests: &one}}}
+	r := b.run(t.Context(), t)
+	if r.Outcome != record.VerifierError || r.Error == nil || !strings.Contains(r.Error.Message, "the budget is used up; the verifier says: no answer from the judge") {
+		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.VerifierError)
+	}
+	if spec.Verifier != "judge" || spec.Budget.Requests != &one {
+		t.Errorf("the gateway was asked for %+v; want the budget of the verifier", spec)
 	}
 	// And is not believed when the gateway answered all that it asked: a way out
 	// of a task that goes badly.

@@ -324,6 +324,25 @@ func TestTheFolderOfTheVerifiersLogsIsAlwaysThere(t *testing.T) {
 	}
 }
 
+// What tests add to the artifacts, or change there, is kept with the verifier's
+// files: the artifacts are what the agent left.
+func TestWhatTestsPutWithTheArtifactsIsKept(t *testing.T) {
+	t.Parallel()
+	b := withStages(t, 2)
+	b.agents["agent"] = does("mkdir -p /logs/artifacts/d; echo same > /logs/artifacts/d/same; echo agent > /logs/artifacts/both")
+	b.judges["judge"] = tests("echo tests > /logs/artifacts/both; mkdir -p /logs/artifacts/report; echo report > /logs/artifacts/report/out; true")
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	for file, content := range map[string]string{
+		"artifacts/s1/logs/artifacts/both": "agent\n", "artifacts/s1/logs/artifacts/d/same": "same\n", "artifacts/s1/logs/artifacts/report": "",
+		"verifier/s1/artifacts/both": "tests\n", "verifier/s1/artifacts/report/out": "report\n", "verifier/s1/artifacts/d": "",
+	} {
+		if got, err := os.ReadFile(filepath.Join(b.dir, file)); string(got) != content || (err == nil) != (content != "") {
+			t.Errorf("%s: %q, %v; want %q", file, got, err, content)
+		}
+	}
+}
+
 func TestRewardsOfAStageStayWhenALaterOneHasNone(t *testing.T) {
 	t.Parallel()
 	b := withStages(t, 2)

@@ -174,21 +174,28 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 }
 
 // verifierLogs keeps the output files of the verifier's programs in the
-// sandbox, even if they were cut off. It is best effort.
+// sandbox, even if they were cut off, and what they added to the artifacts or
+// changed there. It is best effort.
 func (s *stage) verifierLogs(ctx context.Context, p record.Phase) {
-	source := s.a.task.Paths.VerifierLogs
-	if source == "" || s.mode == task.ModeCopies || s.graded.Gone() {
+	if s.mode == task.ModeCopies || s.graded.Gone() {
+		return
+	}
+	into, paths := filepath.Join(s.a.in.Record.Dir(), record.VerifierDir), &s.a.task.Paths
+	s.keep(ctx, p, "logs", paths.VerifierLogs, &collect.Collector{Into: into, MaxBytes: limits.LogsBytes})
+	before := filepath.Join(s.a.in.Record.Dir(), filepath.FromSlash(s.artifacts()), strings.TrimPrefix(path.Clean(paths.Artifacts), "/"))
+	s.keep(ctx, p, "artifacts", paths.Artifacts, &collect.Collector{Into: into, Known: before})
+}
+
+// keep copies a folder of the sandbox after the verdict.
+func (s *stage) keep(ctx context.Context, p record.Phase, to, source string, c *collect.Collector) {
+	if source == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 	defer cancel()
-	c := collect.Collector{
-		Into: filepath.Join(s.a.in.Record.Dir(), record.VerifierDir), Plain: true, MaxBytes: limits.LogsBytes,
-		Redactor: s.a.recorder.Redactor(), Fetch: s.graded.Fetch,
-	}
-	to := "logs"
+	c.Plain, c.Redactor, c.Fetch = true, s.a.recorder.Redactor(), s.graded.Fetch
 	if len(s.a.task.Stages) > 1 {
-		to = s.task.Name + "/logs"
+		to = s.task.Name + "/" + to
 	}
 	entries, err := c.All(ctx, []collect.Artifact{{Artifact: task.Artifact{Source: source, To: to}, Implied: true}})
 	for _, e := range entries {
@@ -197,7 +204,7 @@ func (s *stage) verifierLogs(ctx context.Context, p record.Phase) {
 		}
 	}
 	if err != nil {
-		s.a.recorder.Note(p, "verifier_logs", "%s: %s", source, err)
+		s.a.recorder.Note(p, "verifier_"+path.Base(to), "%s: %s", source, err)
 	}
 }
 
@@ -258,6 +265,11 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	if err != nil && s.models != nil && s.models.Down() != nil {
 		// Nothing in the sandbox can keep a model from answering.
 		err = outcome.On(record.ByModel, fmt.Errorf("%w; the verifier says: %w", s.models.Down(), err))
+	}
+	if err != nil && s.models != nil {
+		if r := s.models.Refusal(); r != nil && r.Scope == "" && !r.Provider {
+			err = fmt.Errorf("%w; the verifier says: %w", r.Err, err)
+		}
 	}
 	if err = errors.Join(err, done()); err != nil {
 		return verifier.Verdict{}, err
@@ -321,7 +333,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	}
 	r.Env = merge(env, cell.Strings(own.Env))
 	var models models.Session
-	if r.Models, models, err = s.judgeModels(ctx, own, plugin); err != nil {
+	if r.Models, models, err = s.judgeModels(ctx, j.use.Name, own, plugin); err != nil {
 		return r, done, err
 	}
 	if s.models = models; models != nil {
@@ -396,11 +408,13 @@ func (s *stage) attemptView(view, copies string, room *views.Room) error {
 	return err
 }
 
-func (s *stage) judgeModels(ctx context.Context, cell cell.Verifier, plugin VerifierPlugin) (map[string]model.Endpoint, models.Session, error) {
+func (s *stage) judgeModels(ctx context.Context, name string, cell cell.Verifier, plugin VerifierPlugin) (map[string]model.Endpoint, models.Session, error) {
 	if len(plugin.Traits.Models) == 0 || s.a.in.Gateway == nil {
 		return nil, nil, nil
 	}
-	m, err := s.a.in.Gateway.Session(ctx, s.a.modelSpec("judge", cell.Models))
+	spec := s.a.modelSpec("judge", cell.Models)
+	spec.Verifier, spec.Budget = name, cell.Budget
+	m, err := s.a.in.Gateway.Session(ctx, spec)
 	if err != nil {
 		return nil, nil, outcome.On(record.ByModel, err)
 	}

@@ -78,6 +78,9 @@ type Collector struct {
 	Fetch    Fetch
 	Redactor *redact.Redactor
 	Plain    bool // write no manifest
+	// Known is a folder with an earlier copy of the only artifact. Files that are
+	// the same there are not copied again. Empty: there is none.
+	Known    string
 	MaxBytes int64
 	MaxFiles int64
 
@@ -312,9 +315,9 @@ func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 	case tar.TypeDir:
 		if rel == "" {
 			x.e.Type = "directory"
-			if x.implied { // an implied folder is created only with content
-				return nil
-			}
+		}
+		if rel == "" && x.implied || x.c.Known != "" { // created only with content
+			return nil
 		}
 		return x.folder(name)
 	case tar.TypeReg:
@@ -324,7 +327,8 @@ func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 		if left := x.c.MaxBytes - x.c.bytes; h.Size > left { // copy none of it, even if it is sparse
 			return x.tooMuch()
 		}
-		return x.file(name, 0o644|h.FileInfo().Mode()&0o111, r)
+		mode := 0o644 | h.FileInfo().Mode()&0o111
+		return x.unlessKnown(rel, h.Size, r, func(r io.Reader) error { return x.file(name, mode, r) })
 	default:
 		if rel == "" {
 			x.e.Type = "other"

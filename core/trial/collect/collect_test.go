@@ -316,6 +316,35 @@ func TestExclude(t *testing.T) {
 	}
 }
 
+// Of a folder that was copied before, only what is new or changed is copied.
+func TestWhatIsKnownIsNotCopiedAgain(t *testing.T) {
+	t.Parallel()
+	before, into := t.TempDir(), t.TempDir()
+	big := strings.Repeat("0123456789", 20_000)
+	for name, body := range map[string]string{"same": big, "changed": big, "longer": "x"} {
+		if err := os.WriteFile(filepath.Join(before, name), []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := big[:len(big)-1] + "!"
+	a := archives{"/a": pack(t, dir("./"), dir("./sub/"), file("./same", big), file("./changed", end), file("./longer", "xy"), file("./sub/new", "new"), dir("./empty/"))}
+	c := collect.Collector{Into: into, Fetch: a.fetch, Redactor: redact.New(), Plain: true, Known: before}
+	es, err := c.All(t.Context(), []collect.Artifact{{Artifact: task.Artifact{Source: "/a", To: "a"}, Implied: true}})
+	if err != nil || len(es) != 1 || es[0].Status != collect.OK || es[0].Files != 3 {
+		t.Fatalf("%+v, %v", es, err)
+	}
+	for name, want := range map[string]string{"changed": end, "longer": "xy", "sub/new": "new"} {
+		if got, err := os.ReadFile(filepath.Join(into, "a", name)); err != nil || string(got) != want {
+			t.Errorf("%s: %d bytes, %v; want %d", name, len(got), err, len(want))
+		}
+	}
+	for _, name := range []string{"same", "empty"} {
+		if _, err := os.Lstat(filepath.Join(into, "a", name)); err == nil {
+			t.Errorf("%s was copied", name)
+		}
+	}
+}
+
 func TestATornArchiveKeepsWhatCame(t *testing.T) {
 	t.Parallel()
 	whole := pack(t, dir("./"), file("a", "1"), file("b", strings.Repeat("2", 2000)))

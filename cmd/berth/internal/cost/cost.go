@@ -104,7 +104,7 @@ func trialCost(c *config.Cell, dialects *dialect.Set, n plan.Needs) (usd float64
 		add("the user", u.Agent.Models, u.CostUSD, u.Tokens)
 	}
 	for name, v := range c.Verifiers {
-		add(fmt.Sprintf("verifier %q", name), v.Models, nil, nil)
+		add(fmt.Sprintf("verifier %q", name), v.Models, v.CostUSD, v.Tokens)
 	}
 	return usd, unknown
 }

@@ -238,6 +238,7 @@ func TestImpostorsAreRefused(t *testing.T) {
 		"another process": {1, func(path string) { say(path, stream.Label{Kind: stream.Control}, nil) }, "not sandboxd"},
 		"another order":   {0, func(path string) { say(path, stream.Label{Kind: stream.Supply}, nil) }, "kind"},
 		"no label":        {0, func(path string) { say(path, stream.Label{}, []byte("GET / HTTP/1.1\r\n\r\n------------")) }, "not a label"},
+		"a refusal":       {1, func(path string) { say(path, stream.Label{}, []byte("brt1X0123456789abcdefthis is process 2")) }, `does not serve there: "this is process 2"`},
 		"nobody":          {0, func(string) {}, "deadline"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -73,6 +73,20 @@ func NewFolder(path, sandboxd string) (_ *Folder, err error) {
 	return f, nil
 }
 
+// Again listens once more in a folder whose socket Connect has removed, for a
+// test that nothing in the sandbox connects a second time.
+func (f *Folder) Again() (*net.UnixListener, error) {
+	socket := filepath.Join(f.Path, socketName)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("control folder %q: %w", f.Path, err)
+	}
+	if err = os.Chmod(socket, 0o666); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
 // checkParent refuses a place where the folder would be open to others, or
 // where sandboxd could not be executed.
 func checkParent(dir string) error {

@@ -48,6 +48,9 @@ var ErrTampered = fault.ErrTampered
 // after connect.
 const labelTime = 5 * time.Second
 
+// mostRefusal is the longest refusal of sandboxd that is read, in bytes.
+const mostRefusal = 1 << 10
+
 // Connect waits for sandboxd's two connections, then closes the listener and
 // removes the socket, so that nothing else can connect. No other program runs
 // in the sandbox before that. pid is sandboxd's process id as the environment
@@ -140,17 +143,22 @@ func (f *Folder) accept(kind stream.Kind, pid int) (*net.UnixConn, int, error) {
 		return nil, 0, err
 	}
 	peer, err := peerPID(c)
-	if err == nil && pid != 0 && peer != pid {
-		err = fmt.Errorf("peer is process %d, not sandboxd (%d)", peer, pid)
-	}
+	var l stream.Label
 	if err == nil {
 		_ = c.SetReadDeadline(time.Now().Add(labelTime))
-		var l stream.Label
-		if l, err = stream.ReadLabel(c); err == nil && l.Kind != kind {
-			err = fmt.Errorf("connection is of kind %q, not %q", byte(l.Kind), byte(kind))
-		}
-		_ = c.SetReadDeadline(time.Time{})
+		l, err = stream.ReadLabel(c)
 	}
+	switch {
+	case err != nil:
+	case l.Kind == stream.Refusal: // of whatever process
+		why, _ := io.ReadAll(io.LimitReader(c, mostRefusal))
+		err = fmt.Errorf("sandboxd does not serve there: %q", why)
+	case pid != 0 && peer != pid:
+		err = fmt.Errorf("peer is process %d, not sandboxd (%d)", peer, pid)
+	case l.Kind != kind:
+		err = fmt.Errorf("connection is of kind %q, not %q", byte(l.Kind), byte(kind))
+	}
+	_ = c.SetReadDeadline(time.Time{})
 	if err != nil {
 		return nil, 0, errors.Join(err, c.Close())
 	}

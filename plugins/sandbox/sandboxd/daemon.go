@@ -128,6 +128,7 @@ func Main(args []string) error {
 func Run(socket string) error {
 	d, err := newDaemon()
 	if err != nil {
+		refuse(socket, err)
 		return err
 	}
 	control, err := dial(socket, stream.Label{Kind: stream.Control})
@@ -249,6 +250,17 @@ func dial(path string, label stream.Label) (*net.UnixConn, error) {
 		return nil, errors.Join(fmt.Errorf("label a connection to the core: %w", err), c.Close())
 	}
 	return c, nil
+}
+
+// refuse tells the core why sandboxd does not serve here. The core would wait in
+// vain otherwise, and standard error may go nowhere.
+func refuse(socket string, why error) {
+	c, err := dial(socket, stream.Label{Kind: stream.Refusal})
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_, _ = io.WriteString(c, why.Error())
 }
 
 // closeStandardFiles points 0, 1 and 2 at /dev/null. So it does not matter if

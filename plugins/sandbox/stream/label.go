@@ -22,6 +22,7 @@ const (
 	Supply   Kind = 'F' // labels with descriptors, to sandboxd; the second
 	Shell    Kind = 'S' // gRPC SandboxShell; the ID is that of an Attach
 	Accepted Kind = 'L' // raw bytes; the ID was sent in the answer to a Listen
+	Refusal  Kind = 'X' // text: why sandboxd does not serve; instead of Control
 	Dialed   Kind = 'D' // raw bytes; the ID is that of a Dial
 )
 
@@ -81,7 +82,7 @@ func parseLabel(b []byte) (l Label, err error) {
 	}
 	l.Kind = Kind(b[len(magic)])
 	switch l.Kind {
-	case Control, Supply, Shell, Accepted, Dialed:
+	case Control, Supply, Shell, Accepted, Dialed, Refusal:
 	default:
 		return Label{}, fmt.Errorf("label of unknown kind %q", byte(l.Kind))
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestLabelSurvives(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []Kind{Control, Supply, Shell, Accepted, Dialed} {
+	for _, kind := range []Kind{Control, Supply, Shell, Accepted, Dialed, Refusal} {
 		want := Label{Kind: kind, ID: NewID()}
 		var b bytes.Buffer
 		if err := want.Send(&b); err != nil {

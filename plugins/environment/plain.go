@@ -1,14 +1,28 @@
 package environment
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
 )
 
-// Plain implements Check for an environment that runs the host's own programs
-// as root and has no images, other users, sandbox network, sidecars or limits.
-// Embed it and set Name, which appears in its messages.
-type Plain struct{ Name string }
+// Plain implements Check for an environment that runs programs as root and has
+// no other users, sandbox network, sidecars or limits. Embed it and set Name,
+// which appears in its messages.
+type Plain struct {
+	Name string
+	// Images says that the environment runs images: Check accepts every image.
+	// Otherwise the environment shows the host's programs, and Check accepts
+	// what Facts accepts.
+	Images bool
+}
 
 // Check refuses what such an environment does not have.
 func (e Plain) Check(_ context.Context, s Spec) (r Report, err error) {
@@ -19,7 +33,13 @@ func (e Plain) Check(_ context.Context, s Spec) (r Report, err error) {
 	}
 	none := s.Network.Mode == NetworkNone || s.Network.Mode == NetworkAllow // reached through the core's proxy
 	refuse(!none, fmt.Sprintf("Network %q", s.Network.Mode), "has none: use another environment")
-	refuse(s.Image.Ref != "" || s.Image.Build != "", "An image", "shows the host's programs: use an environment with images")
+	if !e.Images {
+		_, unfit := e.Facts(s.Image)
+		refuse(unfit != nil, fmt.Sprint("The task's image: ", unfit), "shows the host's programs: use an environment with images")
+		if unfit == nil && s.Image.Build != "" {
+			r.Degraded = append(r.Degraded, Problem{Summary: "The programs of this machine are used instead of the task's image", Detail: "To run the image, use an environment with images."})
+		}
+	}
 	refuse(len(s.Sidecars)+len(s.Volumes) > 0, "Several containers, or volumes", "makes one container: use an environment with sidecars")
 	refuse(len(s.Users) > 0, "A second user", "has only root: use another environment")
 	refuse(s.Limits.GPUs > 0, "A GPU", "has none: use another environment")
@@ -27,6 +47,92 @@ func (e Plain) Check(_ context.Context, s Spec) (r Report, err error) {
 		r.Degraded = append(r.Degraded, Problem{Summary: "Limits", Detail: e.Name + " keeps none"})
 	}
 	return r, nil
+}
+
+// mostDockerfile is the largest Dockerfile that Facts reads, in bytes.
+const mostDockerfile = 1 << 20
+
+// Facts reads the Dockerfile of a task for an environment that shows the host's
+// programs, for Create to return. It accepts FROM, absolute WORKDIR and
+// ENV NAME=VALUE, each on one line, without quotes and variables. Every other
+// instruction needs an environment with images, and is an error that names the
+// line. So is an image that is not built.
+func (Plain) Facts(i Image) (ImageFacts, error) {
+	f := ImageFacts{Base: "host", Digest: i.Digest}
+	if i.Ref != "" {
+		return f, fmt.Errorf("%q", i.Ref)
+	}
+	if i.Build == "" {
+		return f, nil
+	}
+	text, err := dockerfile(i)
+	if err != nil {
+		return f, fmt.Errorf("the Dockerfile: %w", err)
+	}
+	stages := 0
+	for n, line := range strings.Split(text, "\n") {
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		ok := !strings.ContainsAny(line, "$\\\"'`")
+		switch strings.ToUpper(words[0]) {
+		case "FROM":
+			stages++
+			ok = ok && len(words) == 2 && stages == 1
+		case "WORKDIR":
+			ok = ok && stages == 1 && len(words) == 2 && path.IsAbs(words[1])
+			f.Workdir = path.Clean(words[len(words)-1])
+		case "ENV":
+			ok = ok && stages == 1 && f.set(words[1:])
+		default:
+			ok = false
+		}
+		if !ok {
+			return f, fmt.Errorf("line %d of the Dockerfile, %.80q", n+1, strings.TrimSpace(line))
+		}
+	}
+	if stages == 0 {
+		return f, errors.New("a Dockerfile without FROM")
+	}
+	return f, nil
+}
+
+// set sets variables, each NAME=VALUE.
+func (f *ImageFacts) set(variables []string) bool {
+	for _, v := range variables {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" {
+			return false
+		}
+		if f.Env == nil {
+			f.Env = map[string]string{}
+		}
+		f.Env[name] = value
+	}
+	return len(variables) > 0
+}
+
+// dockerfile reads the Dockerfile of a build, which need not be a plain file.
+func dockerfile(i Image) (string, error) {
+	root, err := os.OpenRoot(i.Build)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(filepath.FromSlash(cmp.Or(i.File, "Dockerfile")), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if info, wrong := f.Stat(); wrong != nil || !info.Mode().IsRegular() {
+		return "", errors.Join(wrong, errors.New("not a file"))
+	}
+	data, err := io.ReadAll(io.LimitReader(f, mostDockerfile+1))
+	if err == nil && len(data) > mostDockerfile {
+		err = fmt.Errorf("more than %d bytes", mostDockerfile)
+	}
+	return string(data), err
 }
 
 // Err returns the first refusal as an error for Create to return, which wraps

@@ -41,11 +41,15 @@ func (p *plainboxEnvironment) Create(ctx context.Context, s environment.Spec) (m
 	if report, _ := p.Check(ctx, s); report.Err() != nil {
 		return made, report.Err()
 	}
-	if _, err := os.Stat(s.Control); err != nil || ctx.Err() != nil { // bubblewrap itself would fail too late to report it
+	if _, err = os.Stat(s.Control); err != nil || ctx.Err() != nil { // bubblewrap itself would fail too late to report it
 		return made, errors.Join(err, ctx.Err())
 	}
-	workdir := cmp.Or(s.Workdir, "/app")
-	args := append(strings.Fields(view), "--dir", workdir, "--ro-bind", s.Control, "/berth")
+	image, err := p.Facts(s.Image)
+	if err != nil {
+		return made, err
+	}
+	image.Workdir = cmp.Or(s.Workdir, image.Workdir, "/app")
+	args := append(strings.Fields(view), "--dir", image.Workdir, "--ro-bind", s.Control, "/berth")
 	for _, m := range s.Mounts {
 		args = append(args, "--ro-bind", m.Source, m.Target)
 	}
@@ -61,7 +65,7 @@ func (p *plainboxEnvironment) Create(ctx context.Context, s environment.Spec) (m
 	p.boxes[id] = b
 	no, yes := environment.GrantNo, environment.GrantEnforced
 	return environment.Sandbox{
-		ID: id, Image: environment.ImageFacts{Base: "host", Workdir: workdir},
+		ID: id, Image: image,
 		Granted: environment.Granted{CPU: no, Memory: no, Pids: no, Disk: no, Network: yes, How: "bubblewrap"},
 	}, nil
 }

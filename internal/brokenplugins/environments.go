@@ -1,133 +1,76 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
-	"errors"
-	"os"
-	"os/exec"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
-	"syscall"
+	"golang.org/x/sys/unix"
 
-	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
 // environments are the broken environments.
 var environments = table{
-	"sound":     {"not broken", env(func(b *box) environment.Environment { return b })},
-	"forgetful": {"loses sight of its sandboxes", env(func(b *box) environment.Environment { return &forgetful{b} })},
-	"clinging":  {"removes nothing", env(func(b *box) environment.Environment { return &clinging{b} })},
-	"stranded": {
-		"its engine is not there; not broken, and cannot be tried",
-		env(func(b *box) environment.Environment { return &stranded{b} }),
-	},
+	"sound":    {"not broken", boxed(fault{})},
+	"stranded": {"its engine is not there; not broken, and cannot be tried", env(fault{}, func(b *box) environment.Environment { return &stranded{b} })},
 	"unfurnished": {
 		"its registry is not reached; not broken, and cannot be tried",
-		env(func(b *box) environment.Environment { return &unfurnished{b} }),
+		env(fault{}, func(b *box) environment.Environment { return &unfurnished{b} }),
 	},
+
+	"hollow":      {"starts another program than sandboxd", boxed(fault{replace: []string{" /berth/sandboxd", " sleep 1000"}})},
+	"initiated":   {"puts an init in front of sandboxd", boxed(fault{replace: []string{" --as-pid-1", ""}})},
+	"vintage":     {"runs a sandboxd of its own", boxed(fault{replace: []string{"/berth --ro", "/berth --ro-bind SCRATCH/sandboxd /berth/sandboxd --ro"}, before: ownSandboxd})},
+	"roaming":     {"ignores the working folder", boxed(fault{replace: []string{"--dir WORKDIR", "--dir /app"}})},
+	"stuffy":      {"has a /tmp for root only", boxed(fault{replace: []string{"--perms 1777 --tmpfs /tmp", "--dir /tmp"}})},
+	"cramped":     {"has a /tmp of 32 MiB", boxed(fault{replace: []string{"--perms 1777 --tmpfs /tmp", "--perms 1777 --size 33554432 --tmpfs /tmp"}})},
+	"deviceless":  {"has three devices and no terminals", boxed(fault{replace: []string{"--dev /dev", threeDevices}})},
+	"rigid":       {"has a read-only root", boxed(fault{replace: []string{" /berth/sandboxd", " --remount-ro / /berth/sandboxd"}})},
+	"stingy":      {"allows 40 open files", boxed(fault{replace: []string{"bwrap ", "prlimit --nofile=40:40 bwrap "}})},
+	"antique":     {"has a seccomp profile from before openat2", boxed(fault{forbid: []uint32{unix.SYS_OPENAT2}})},
+	"handcuffed":  {"has a seccomp profile without kill", boxed(fault{forbid: []uint32{unix.SYS_KILL, unix.SYS_PIDFD_SEND_SIGNAL}})},
+	"serverless":  {"has a seccomp profile without listen", boxed(fault{forbid: []uint32{unix.SYS_LISTEN}})},
+	"trustful":    {"mounts folders so that they can be written", boxed(fault{replace: []string{"--ro-mounts", "--mounts"}})},
+	"careless":    {"mounts the control folder so that it can be written", boxed(fault{replace: []string{"--ro-bind CONTROL", "--bind CONTROL"}})},
+	"tunable":     {"lets root change the kernel's settings", boxed(fault{replace: []string{" --ro-bind /proc/sys /proc/sys", ""}})},
+	"mighty":      {"gives capabilities that cannot be dropped", boxed(fault{replace: []string{"--cap-add ALL", "--cap-add ALL --cap-drop CAP_SETPCAP"}})},
+	"transparent": {"shows the host's processes", boxed(fault{replace: []string{"--proc /proc", "--ro-bind /proc /proc"}})},
+	"open":        {"shows the host's /tmp", boxed(fault{replace: []string{"--perms 1777 --tmpfs /tmp", "--bind /tmp /tmp"}})},
+	"bare":        {"shows the host's devices", boxed(fault{replace: []string{"--dev /dev", "--dev-bind /dev /dev"}})},
+	"online":      {"has the host's network", boxed(fault{replace: []string{"--unshare-all", "--unshare-user --unshare-ipc --unshare-pid --unshare-uts"}})},
+	"communal":    {"has one /dev/shm for all", boxed(fault{replace: []string{"--dev /dev", "--dev /dev --bind SCRATCH/.. /dev/shm"}})},
+
+	"anonymous":  {"does not say what its image is", boxed(fault{made: func(m *environment.Sandbox) { m.Image.Base = "" }})},
+	"namesake":   {"gives all sandboxes one id", boxed(fault{made: func(m *environment.Sandbox) { m.ID = "box" }})},
+	"leaky":      {"gives its own variables to every command", boxed(fault{made: leak})},
+	"speechless": {"does not say which limits it keeps", boxed(fault{made: func(m *environment.Sandbox) { m.Granted = environment.Granted{} }})},
+	"boastful-box": {"claims limits that it does not keep", boxed(fault{made: func(m *environment.Sandbox) {
+		m.Granted.Memory, m.Granted.Pids, m.Granted.Disk = environment.GrantEnforced, environment.GrantEnforced, environment.GrantEnforced
+	}})},
+
+	"forgetful":     {"loses sight of its sandboxes", env(fault{}, func(b *box) environment.Environment { return &forgetful{b} })},
+	"hoarding":      {"lists sandboxes that are gone", env(fault{}, func(b *box) environment.Environment { return &hoarding{box: b} })},
+	"clinging":      {"removes nothing", env(fault{}, func(b *box) environment.Environment { return &clinging{b} })},
+	"pedantic":      {"fails to remove what is gone", env(fault{}, func(b *box) environment.Environment { return &pedantic{b} })},
+	"polite":        {"waits before it removes", env(fault{}, func(b *box) environment.Environment { return &polite{b} })},
+	"negative":      {"measures less than nothing", env(fault{}, func(b *box) environment.Environment { return &negative{b} })},
+	"undecided-box": {"checks a spec differently each time", env(fault{}, func(b *box) environment.Environment { return &wandering{b} })},
+	"stubborn":      {"leaves what it made when it is canceled", env(fault{}, func(b *box) environment.Environment { return &stubborn{b} })},
+	"resentful-box": {"makes nothing more after a failure", env(fault{}, func(b *box) environment.Environment { return &grudging{box: b} })},
+	"narrow":        {"makes four sandboxes at most", env(fault{}, func(b *box) environment.Environment { return &narrow{b} })},
+	"phoenix":       {"starts what has ended again", env(fault{}, func(b *box) environment.Environment { return &phoenix{b} })},
+	"lenient":       {"makes what it refuses", env(fault{}, func(b *box) environment.Environment { return &lenient{b} })},
+	"sociable": {"accepts users that it has not", env(fault{}, func(b *box) environment.Environment {
+		return &accepting{b, func(s *environment.Spec) { s.Users = nil }}
+	})},
+	"solitary": {"ignores sidecars", env(fault{}, func(b *box) environment.Environment {
+		return &accepting{b, func(s *environment.Spec) { s.Sidecars, s.Volumes = nil, nil }}
+	})},
+	"littering-box": {"leaves a process in a session of its own", env(fault{}, func(b *box) environment.Environment { return &messy{b} })},
+
+	"loose":      {"makes sidecars that are sandboxes of their own", withSidecars},
+	"blurred":    {"prepares images without a digest, and any name", env(fault{}, func(b *box) environment.Environment { return &blurred{b} })},
+	"faceless":   {"makes no image of what it prepares", env(fault{}, func(b *box) environment.Environment { return &faceless{b} })},
+	"sweeping":   {"says that it drops every image", env(fault{}, func(b *box) environment.Environment { return &sweeping{b} })},
+	"unchanging": {"makes snapshots of nothing", env(fault{}, func(b *box) environment.Environment { return &unchanging{b} })},
+	"blank":      {"has a surface without actions", env(fault{made: func(m *environment.Sandbox) { m.Surface = "s" }}, func(b *box) environment.Environment { return &blank{box: b} })},
 }
 
-func env(made func(*box) environment.Environment) func(plugins.Info) plugins.Plugin {
-	return func(i plugins.Info) plugins.Plugin {
-		return plugins.Environment(i, nil, made(&box{Plain: environment.Plain{Name: i.Name}, running: map[string]inside{}}))
-	}
-}
-
-// box is bubblewrap around the host's programs, as in examples/plugins/plainbox.
-type box struct {
-	environment.Plain
-
-	mu      sync.Mutex
-	running map[string]inside
-}
-
-// inside is one sandbox.
-type inside struct {
-	owner string
-	cmd   *exec.Cmd
-	ended chan struct{}
-}
-
-const view = `--unshare-all --die-with-parent --as-pid-1 --clearenv --uid 0 --gid 0 --cap-add ALL --hostname sandbox --chdir /
-	--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/sbin /sbin --symlink usr/lib /lib --symlink usr/lib64 /lib64
-	--ro-bind /etc/passwd /etc/passwd --ro-bind /etc/group /etc/group --ro-bind-try /etc/alternatives /etc/alternatives
-	--proc /proc --ro-bind /proc/sys /proc/sys --dev /dev --perms 1777 --tmpfs /tmp --perms 1777 --dir /var/tmp --dir /root`
-
-func (b *box) Create(ctx context.Context, s environment.Spec) (made environment.Sandbox, err error) {
-	if report, _ := b.Check(ctx, s); report.Err() != nil {
-		return made, report.Err()
-	}
-	if _, err := os.Stat(s.Control); err != nil || ctx.Err() != nil {
-		return made, errors.Join(err, ctx.Err())
-	}
-	workdir := cmp.Or(s.Workdir, "/app")
-	args := append(strings.Fields(view), "--dir", workdir, "--ro-bind", s.Control, "/berth")
-	for _, m := range s.Mounts {
-		args = append(args, "--ro-bind", m.Source, m.Target)
-	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "bwrap", append(args, "/berth/sandboxd")...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return made, err
-	}
-	id, in := strconv.Itoa(cmd.Process.Pid), inside{s.Labels.Owner, cmd, make(chan struct{})}
-	go func() { _ = cmd.Wait(); close(in.ended) }()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.running[id] = in
-	no := environment.GrantNo
-	return environment.Sandbox{
-		ID: id, Image: environment.ImageFacts{Base: "host", Workdir: workdir},
-		Granted: environment.Granted{CPU: no, Memory: no, Pids: no, Disk: no, Network: environment.GrantEnforced},
-	}, nil
-}
-
-func (b *box) Destroy(_ context.Context, id string) (environment.Remains, error) {
-	b.mu.Lock()
-	in, ok := b.running[id]
-	delete(b.running, id)
-	b.mu.Unlock()
-	if ok {
-		_ = syscall.Kill(-in.cmd.Process.Pid, syscall.SIGKILL)
-		<-in.ended
-	}
-	return environment.Remains{}, nil
-}
-
-func (b *box) List(_ context.Context, owner string) (ids []string, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for id, in := range b.running {
-		if owner == "" || in.owner == owner {
-			ids = append(ids, id)
-		}
-	}
-	return slices.Sorted(slices.Values(ids)), nil
-}
-
-type forgetful struct{ *box }
-
-func (*forgetful) List(context.Context, string) ([]string, error) { return nil, nil }
-
-type clinging struct{ *box }
-
-func (*clinging) Destroy(context.Context, string) (environment.Remains, error) {
-	return environment.Remains{}, nil
-}
-
-type stranded struct{ *box }
-
-func (*stranded) Check(context.Context, environment.Spec) (environment.Report, error) {
-	return environment.Report{Refusals: []environment.Problem{{Summary: "No engine runs here", Detail: "Start it."}}}, nil
-}
-
-type unfurnished struct{ *box }
-
-func (*unfurnished) Prepare(context.Context, environment.Image, json.RawMessage, func(string)) (environment.Image, error) {
-	return environment.Image{}, errors.New("pull: no such host")
-}
+const threeDevices = "--dir /dev --dev-bind /dev/null /dev/null --dev-bind /dev/zero /dev/zero --dev-bind /dev/urandom /dev/urandom"

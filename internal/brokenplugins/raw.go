@@ -10,6 +10,7 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/proto/v1/agentpb"
+	"github.com/berth-eval/berth/plugins/proto/v1/environmentpb"
 	"github.com/berth-eval/berth/plugins/proto/v1/pluginpb"
 	"github.com/berth-eval/berth/plugins/proto/v1/verifierpb"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -41,6 +42,7 @@ func (moody) Validate() []config.Problem {
 var raw = map[string]func(plugins.Info){
 	"lax-agent":    func(i plugins.Info) { serveRaw(i, pluginpb.PluginKind_PLUGIN_KIND_AGENT) },
 	"lax-verifier": func(i plugins.Info) { serveRaw(i, pluginpb.PluginKind_PLUGIN_KIND_VERIFIER) },
+	"lax-box":      func(i plugins.Info) { serveRaw(i, pluginpb.PluginKind_PLUGIN_KIND_ENVIRONMENT) },
 	"undecided":    func(i plugins.Info) { serveRaw(i, pluginpb.PluginKind_PLUGIN_KIND_VERIFIER) },
 	"twice":        func(i plugins.Info) { serveRaw(i, pluginpb.PluginKind_PLUGIN_KIND_VERIFIER) },
 }
@@ -65,6 +67,7 @@ type lax struct {
 func (l *lax) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
 	pluginpb.RegisterPluginServer(s, l)
 	agentpb.RegisterAgentServer(s, laxAgent{})
+	environmentpb.RegisterEnvironmentServer(s, laxBox{})
 	verifierpb.RegisterVerifierServer(s, laxVerifier{name: l.info.Name})
 	return nil
 }
@@ -91,6 +94,18 @@ type laxAgent struct {
 
 func (laxAgent) Check(context.Context, *agentpb.AgentCheckRequest) (*agentpb.AgentCheckReply, error) {
 	return &agentpb.AgentCheckReply{}, nil
+}
+
+type laxBox struct {
+	environmentpb.UnimplementedEnvironmentServer
+}
+
+func (laxBox) Check(context.Context, *environmentpb.EnvironmentCheckRequest) (*environmentpb.EnvironmentCheckReply, error) {
+	return &environmentpb.EnvironmentCheckReply{}, nil
+}
+
+func (laxBox) List(context.Context, *environmentpb.ListRequest) (*environmentpb.ListReply, error) {
+	return &environmentpb.ListReply{}, nil
 }
 
 type laxVerifier struct {

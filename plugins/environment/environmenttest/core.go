@@ -120,26 +120,6 @@ var coreClauses = []conformance.Clause[Subject]{
 			}
 		},
 	},
-	{
-		Name:   "a detached session does nothing more",
-		Guards: "an agent that goes on while it is graded",
-		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			b := s.borrowed(ctx, t)
-			who := sessionOf(b)
-			c, err := b.core.Shell(ctx, who)
-			if err != nil {
-				t.Fatalf("attach: %v", err)
-			}
-			defer func() { _ = c.Close() }()
-			sh(ctx, t, c, ":")
-			if err := b.core.Detach(ctx, who.ID); err != nil {
-				t.Fatalf("detach: %v", err)
-			}
-			if _, err := c.ReadFile(ctx, "/proc/self/status", 64<<10); err == nil {
-				t.Errorf("the session still reads files")
-			}
-		},
-	},
 }
 
 func beats(ctx context.Context, b *box) int {
@@ -198,6 +178,12 @@ var limitClauses = []conformance.Clause[Subject]{
 			ps, err := b.core.Processes(ctx)
 			if err != nil || len(ps.List) > 160 {
 				t.Errorf("%d processes run, %v; the limit is 128 (%q)", len(ps.List), err, out)
+			}
+			if _, err = b.core.Quiesce(ctx); err != nil {
+				t.Fatalf("quiesce: %v", err)
+			}
+			if got := sh(ctx, t, b.shell(ctx, t), "echo still here"); got != "still here" {
+				t.Errorf("afterwards: %q", got)
 			}
 		},
 	},
@@ -331,6 +317,7 @@ var abilityClauses = []conformance.Clause[Subject]{
 		Guards: "a machine that fills up with the remains of runs",
 		Time:   60 * time.Second,
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			s.common(ctx, t)
 			s.kit.mu.Lock()
 			boxes := []*box{s.kit.shared, s.kit.lent}
 			s.kit.shared, s.kit.lent = nil, nil
@@ -352,7 +339,7 @@ var abilityClauses = []conformance.Clause[Subject]{
 
 func without(capability string) func(Subject) string {
 	return func(s Subject) string {
-		if !slices.Contains(s.Capabilities, capability) {
+		if !s.serves(capability) {
 			return "it does not announce " + capability
 		}
 		return ""

@@ -35,6 +35,9 @@ type Subject struct {
 	// shell, and whatever else the environment requires. The kit sets labels,
 	// control folder and lease.
 	Spec environment.Spec
+	// Variable is the name of a variable that only the plugin's process has;
+	// empty: the plugin runs in this process.
+	Variable string
 	// Sandboxd is the path of the binary that goes into control folders.
 	Sandboxd string
 	// Runtime is a folder on node-local disk, not mounted noexec, with a short
@@ -66,7 +69,7 @@ func Run(t *testing.T, s Subject) {
 // Clauses returns all clauses of the kit in the order in which they run. The
 // subject must come from Start.
 func Clauses() []conformance.Clause[Subject] {
-	return slices.Concat(lifeClauses, placeClauses, commandClauses, fileClauses, wallClauses, coreClauses, limitClauses, sidecarClauses, abilityClauses)
+	return slices.Concat(lifeClauses, []conformance.Clause[Subject]{taskClause}, placeClauses, workClauses, wallClauses, coreClauses, limitClauses, sidecarClauses, abilityClauses)
 }
 
 // kit is what the clauses of one trial share.
@@ -75,6 +78,8 @@ type kit struct {
 	folder  string // 0700
 	binary  string
 	counter atomic.Int64
+	// refusesTasks is why taskClause is skipped; empty: it is not.
+	refusesTasks string
 
 	mu     sync.Mutex
 	shared *box
@@ -102,6 +107,9 @@ func (s Subject) Start(ctx context.Context) (_ Subject, done func() error, err e
 	s.kit = &kit{owner: "kit-" + filepath.Base(dir), folder: dir, binary: binary}
 	if err = s.refused(ctx); err == nil {
 		err = Prepare(ctx, s.Environment, s.Spec)
+	}
+	if err == nil {
+		s.kit.refusesTasks, err = s.taskRefusal(ctx)
 	}
 	if err != nil {
 		return s, nil, joined(err, os.RemoveAll(dir))
@@ -221,12 +229,25 @@ func (s *Subject) create(ctx context.Context, change func(*environment.Spec)) (*
 	if made.Stream != "" {
 		err = fmt.Errorf("the kit reaches sandboxes by their control folder, and this one offers a stream")
 	} else {
-		b.core, err = host.Connect(ctx, folder, made.PID, spec.Lease)
+		b.core, err = connect(ctx, folder, made.PID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", joined(err, b.destroy(context.WithoutCancel(ctx))))
 	}
 	return b, nil
+}
+
+// connectTime is how long after Create sandboxd may take to connect.
+const connectTime = 6 * time.Second
+
+func connect(ctx context.Context, f *host.Folder, pid int) (*host.Sandbox, error) {
+	soon, cancel := context.WithTimeout(ctx, conformance.Patience(connectTime))
+	defer cancel()
+	core, err := host.Connect(soon, f, pid, time.Minute)
+	if err != nil && soon.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("create returned, and no /berth/sandboxd connected within %v: start it as PID 1 of the sandbox (%w)", conformance.Patience(connectTime), err)
+	}
+	return core, err
 }
 
 func joined(err, other error) error {

@@ -37,13 +37,13 @@ func try(ctx context.Context, t *conformance.T, c *sandbox.Client, script string
 // alive reports whether a process of the host exists.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// eventually waits until f is true. If that does not come about, the clause
-// fails a moment before its time is used up: it waits for a result, and the
-// plugin does not hang.
+// eventually waits until f is true, five seconds on an idle machine. If that
+// does not come about, the clause fails before its time is used up: it waits for
+// a result, and the plugin does not hang.
 func eventually(ctx context.Context, t *conformance.T, what string, f func() bool) {
 	end := time.Now().Add(conformance.Patience(5 * time.Second))
 	if d, ok := ctx.Deadline(); ok {
-		end = d.Add(-time.Until(d) / 5)
+		end = earlier(end, d.Add(-time.Until(d)/5))
 	}
 	late := time.After(time.Until(end))
 	for !f() {
@@ -55,6 +55,13 @@ func eventually(ctx context.Context, t *conformance.T, what string, f func() boo
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

@@ -233,7 +233,7 @@ func (b *bench) tryEnvironment(ctx context.Context, e *plugin.Entry, report func
 	spec := b.o.Spec
 	spec.Config = b.o.Config
 	s, done, err := environmenttest.Subject{
-		Environment: env, Capabilities: e.Capabilities, Spec: spec, Sandboxd: b.o.Sandboxd, Runtime: b.dir,
+		Environment: env, Capabilities: e.Capabilities, Spec: spec, Sandboxd: b.o.Sandboxd, Runtime: b.dir, Variable: markKey,
 	}.Start(ctx)
 	if errors.Is(err, environment.ErrRefused) {
 		return fmt.Errorf("the environment cannot create a sandbox on this machine, so its clauses were not tested: %w", err)

@@ -1,0 +1,104 @@
+package conform_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/conform"
+	"github.com/berth-eval/berth/plugins/conformance"
+)
+
+// brokenBoxes is broken for environments.
+var brokenBoxes = []struct {
+	plugin, clause string
+	says           string // in what failed
+	short          bool   // it is tried with -short, too
+}{
+	{plugin: "hollow", clause: "create makes a sandbox in which sandboxd connects", says: "no /berth/sandboxd connected"},
+	{plugin: "initiated", clause: "create makes a sandbox in which sandboxd connects", says: "must be PID 1", short: true},
+	{plugin: "namesake", clause: "two sandboxes have two ids", short: true},
+	{plugin: "clinging", clause: "destroy ends everything inside"},
+	{plugin: "pedantic", clause: "destroy twice, and of an unknown id, is no error"},
+	{plugin: "polite", clause: "destroy does not wait for a command"},
+	{plugin: "negative", clause: "the remains are no nonsense"},
+	{plugin: "forgetful", clause: "list finds sandboxes by owner, until they are destroyed"},
+	{plugin: "stubborn", clause: "a create that is canceled leaves nothing"},
+	{plugin: "resentful-box", clause: "a create that fails leaves nothing, and the next one works"},
+	{plugin: "narrow", clause: "thirty-two sandboxes at once"},
+	{plugin: "phoenix", clause: "a sandbox ends when its core does", says: "started again"},
+	{plugin: "undecided-box", clause: "check starts nothing and answers twice the same"},
+	{plugin: "lenient", clause: "what check refuses create refuses, too", short: true},
+	{plugin: "lax-box", clause: "a configuration with an unknown key is refused"},
+
+	{plugin: "faceless", clause: "the Dockerfile of a task is built and run", short: true},
+
+	{plugin: "vintage", clause: "PID 1 is sandboxd, from the control folder", says: "is not the program"},
+	{plugin: "roaming", clause: "the working folder exists and can be written"},
+	{plugin: "stuffy", clause: "temporary folders are open to everybody"},
+	{plugin: "deviceless", clause: "devices that every program expects are there"},
+	{plugin: "leaky", clause: "nothing of the host's environment is inside", short: true},
+	{plugin: "sociable", clause: "a user of the spec can run commands"},
+	{plugin: "trustful", clause: "a mount of the spec is there and cannot be written", short: true},
+	{plugin: "communal", clause: "two sandboxes share nothing"},
+	{plugin: "anonymous", clause: "the image says what it is"},
+
+	{plugin: "handcuffed", clause: "a timeout kills the whole tree"},
+	{plugin: "stingy", clause: "commands at once do not mix"},
+	{plugin: "deviceless", clause: "a terminal is one"},
+	{plugin: "antique", clause: "a folder goes in and comes out as it was"},
+	{plugin: "cramped", clause: "fifty MiB go in and come out as a file", short: true},
+
+	{plugin: "careless", clause: "nothing under /berth can be changed", short: true},
+	{plugin: "tunable", clause: "the settings of the kernel cannot be changed"},
+	{plugin: "mighty", clause: "root inside gets the capabilities of a container's root and no others"},
+	{plugin: "transparent", clause: "the host's processes cannot be seen"},
+	{plugin: "open", clause: "the host's files cannot be seen"},
+	{plugin: "bare", clause: "no disk of the host can be opened"},
+	{plugin: "online", clause: "without network there is only lo"},
+	{plugin: "online", clause: "the host's loopback is not the sandbox's"},
+
+	{plugin: "handcuffed", clause: "freeze stops everything, and thaw lets it go on"},
+	{plugin: "handcuffed", clause: "quiesce kills everything, and commands work afterwards"},
+	{plugin: "rigid", clause: "a folder can be made afresh over what the agent put there"},
+	{plugin: "serverless", clause: "a port inside reaches the core"},
+	{plugin: "handcuffed", clause: "services are not what the agent left"},
+
+	{plugin: "speechless", clause: "what was asked for is answered in granted", short: true},
+	{plugin: "boastful-box", clause: "a limit of storage that is enforced holds"},
+	{plugin: "boastful-box", clause: "a limit of processes that is enforced holds"},
+	{plugin: "boastful-box", clause: "a limit of memory that is enforced holds"},
+
+	{plugin: "solitary", clause: "without the capability, sidecars and volumes are refused", short: true},
+	{plugin: "loose", clause: "containers of a sandbox reach each other by name, and nothing else"},
+	{plugin: "loose", clause: "containers have their own files and processes, and share volumes"},
+	{plugin: "loose", clause: "destroy ends the sidecars, too"},
+	{plugin: "loose", clause: "a create whose sidecar fails leaves nothing"},
+
+	{plugin: "blurred", clause: "an environment of images prepares them, and names one that is not there", short: true},
+	{plugin: "sweeping", clause: "an environment that keeps images lists them, and drops none that it does not list"},
+	{plugin: "unchanging", clause: "an environment of snapshots makes one that has the files"},
+	{plugin: "blank", clause: "an environment of surfaces has actions"},
+	{plugin: "hoarding", clause: "at the end nothing is left"},
+	{plugin: "littering-box", clause: "no process of the plugin is left when it has ended"},
+}
+
+// TestTheKitFindsBrokenEnvironments shows that each clause can fail. Many of
+// these plugins only wait.
+func TestTheKitFindsBrokenEnvironments(t *testing.T) {
+	t.Parallel()
+	bwrap(t)
+	for _, tt := range brokenBoxes {
+		if testing.Short() && !tt.short {
+			continue
+		}
+		t.Run(tt.plugin+": "+tt.clause, func(t *testing.T) {
+			t.Parallel()
+			results, err := try(t, tt.plugin, conform.Options{Only: tt.clause})
+			i := slices.IndexFunc(results, func(r conform.Result) bool { return r.Clause == tt.clause && r.Status == conformance.Fail })
+			if i < 0 || !strings.Contains(strings.Join(results[i].Detail, "\n"), tt.says) {
+				t.Errorf("results are %+v, error %v; want that clause to fail with %q", results, err, tt.says)
+			}
+		})
+	}
+}

@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/berth-eval/berth/plugins/conformance"
@@ -102,6 +105,8 @@ func TestABrokenFormatIsNamed(t *testing.T) {
 			return t
 		}}
 	}
+	var loads atomic.Int64
+	tried := map[string]bool{}
 	for _, tt := range []struct {
 		format task.Format
 		clause string
@@ -113,6 +118,10 @@ func TestABrokenFormatIsNamed(t *testing.T) {
 		{change(func(_ string, t *task.Task) { t.Digest = "sha256:" + strings.Repeat("0", 64) }), "a changed file changes the digest"},
 		{change(func(dir string, _ *task.Task) { _ = os.WriteFile(filepath.Join(dir, "cache"), []byte("x"), 0o600) }), "loading changes nothing"},
 		{change(func(_ string, t *task.Task) { t.Resources[0].Audience = task.Public() }), "an agent sees neither tests nor solution"},
+		{change(func(_ string, t *task.Task) { t.Dir = "sample" }), "a good folder is detected and loaded"},
+		{change(func(_ string, t *task.Task) { t.Description = strconv.FormatInt(loads.Add(1), 10) }), "sixteen at once get the same"},
+		{unmindful{}, "a folder that is not there is an error"},
+		{plain{follow: true}, "a pipe in the folder is reported, and does not hang"},
 		{plain{follow: true}, "a link out of the folder is reported, not followed"},
 		{plain{spoil: func(_ string, o task.Options, t *task.Task) *task.Task {
 			if o.LookupEnv != nil {
@@ -134,6 +143,12 @@ func TestABrokenFormatIsNamed(t *testing.T) {
 		if !slices.Contains(failed, tt.clause) {
 			t.Errorf("want %q to fail, failed: %q", tt.clause, failed)
 		}
+		tried[tt.clause] = true
+	}
+	for _, c := range Clauses() {
+		if !tried[c.Name] {
+			t.Errorf("no format of the table breaks the clause %q", c.Name)
+		}
 	}
 }
 
@@ -143,6 +158,17 @@ type silent struct{ plain }
 func (s silent) Load(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
 	t, _, err := s.plain.Load(ctx, dir, o)
 	return t, nil, err
+}
+
+// unmindful makes a task of what is not there.
+type unmindful struct{ plain }
+
+func (u unmindful) Load(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
+	t, problems, err := u.plain.Load(ctx, dir, o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &task.Task{}, nil, nil
+	}
+	return t, problems, err
 }
 
 // everything takes any folder for a task.

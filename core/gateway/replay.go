@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 
 	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/recording"
@@ -14,8 +15,18 @@ import (
 // Recording is a run whose exchanges are replayed.
 type Recording interface {
 	// Attempt returns the folder of the recorded attempt that stands for an
-	// attempt of this run.
-	Attempt(trial, task string, repetition int) (dir string, err error)
+	// attempt of this run. cell is the name of its cell.
+	Attempt(trial, cell, task string, repetition int) (dir string, err error)
+}
+
+// cellOf returns the name of the cell of a trial; empty if there are no cells.
+func (g *Gateway) cellOf(trial string) string {
+	for i := range g.o.Cells {
+		if c := &g.o.Cells[i]; slices.Contains(c.Trials, trial) {
+			return c.Name
+		}
+	}
+	return ""
 }
 
 // recorded returns the run that a model is replayed from.
@@ -41,7 +52,7 @@ func (s *session) player(e *entry, d dialect.Dialect) (*recording.Player, error)
 	if e.player != nil {
 		return e.player, nil
 	}
-	dir, err := e.up.replay.Attempt(s.spec.Trial, s.spec.Task, s.spec.Repetition)
+	dir, err := e.up.replay.Attempt(s.spec.Trial, s.g.cellOf(s.spec.Trial), s.spec.Task, s.spec.Repetition)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
@@ -55,16 +66,25 @@ func (x *exchange) played() (*http.Response, error) {
 	x.digests()
 	p, err := x.s.player(x.e, x.d)
 	var resp *http.Response
+	var ignored *recording.Difference
 	if err == nil {
-		resp, err = p.Play(x.line.Kind, x.line.Match, x.clean(x.body.Bytes()))
+		resp, ignored, err = p.Play(&recording.Request{Kind: x.line.Kind, Path: x.line.Path, Match: x.line.Match, Body: x.asked})
 	}
-	if err == nil {
-		return resp, nil
+	if err != nil {
+		if _, differs := errors.AsType[*recording.DiffersError](err); differs {
+			x.s.find("replay_differs", verifier.Note, err.Error())
+		}
+		x.s.g.o.Log.Warn().Msgf("replay of task %s (repetition %d, attempt %d), model %q: %s", x.s.spec.Task, x.s.spec.Repetition, x.s.spec.Attempt, x.e.up.model.Name, err)
+		return nil, &replayError{err}
 	}
-	if _, differs := errors.AsType[*recording.DiffersError](err); differs {
-		x.s.find("replay_differs", verifier.Note, err.Error())
+	if ignored != nil {
+		x.line.Alike = true
+		x.e.alike.Do(func() {
+			x.s.find("replay_alike", verifier.Note, fmt.Sprintf("requests differ from the recorded run in values that change from run to run, which is ignored (alike in the record of requests); "+
+				"the first: %s", ignored))
+		})
 	}
-	return nil, &replayError{err}
+	return resp, nil
 }
 
 // replayError says why a record cannot answer.

@@ -1,11 +1,14 @@
 package gateway
 
 import (
+	"bytes"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
@@ -80,6 +83,46 @@ func TestARunIsReplayed(t *testing.T) {
 				t.Errorf("%d: %s, down %v, findings %v", got.status, got.body, b2.Down(), b2.Findings())
 			}
 		})
+	}
+}
+
+// A replay on another day: what changes from run to run is ignored, and said in
+// the record. Another text is a warning at once, with its place.
+func TestAReplayIgnoresWhatChangesFromRunToRun(t *testing.T) {
+	t.Parallel()
+	path, body := streaming(1)
+	on := func(day, text string) string {
+		return strings.Replace(body, `"hi"`, `[{"type":"message","role":"user","id":"msg_`+day[8:]+`a1b2c3d4","content":"Today is `+day+`. `+text+`"}]`, 1)
+	}
+	p := provide(t, inPieces(recorded(t, "openai"), 100))
+	dir := recordedRun(t, p.model("openai"), func(b *bench) { b.ask(t.Context(), t, path, on("2026-11-22", "Look.")) })
+	p.Close()
+	for _, tt := range []struct{ request, want, finding, warning string }{
+		{on("2026-11-22", "Look."), "世界", "", ""},
+		{on("2026-11-23", "Look."), "世界", `replay_alike: requests differ from the recorded run in values that change from run to run, which is ignored (alike in the record of requests); ` +
+			`the first: message 0, at input[0].content: recorded "Today is 2026-11-22. Look.", now "Today is 2026-11-23. Look."`, ""},
+		{on("2026-11-23", "Listen."), "differs", `replay_differs: the request differs from exchange 1 of the recorded run: message 0, at input[0].content: ` +
+			`recorded "…day is ‹time›. Look.", now "…day is ‹time›. Listen."`, `replay of task x (repetition 1, attempt 1), model \"m1\": the request differs from exchange 1`},
+	} {
+		var log bytes.Buffer
+		b := start(t, cell.Model{Provider: "openai", Name: "m1", Replay: dir}, func(_ *cell.Model, o *Options, s *models.Spec) {
+			o.Log = zerolog.New(&log)
+			s.Trial, s.Task, s.Repetition = "other", "x", 1
+		})
+		got := b.ask(t.Context(), t, path, tt.request)
+		if !strings.Contains(got.body, tt.want) {
+			t.Errorf("%s: %d %s", tt.request, got.status, got.body)
+		}
+		said := ""
+		for _, f := range b.Findings() {
+			said += f.Code + ": " + f.Text
+		}
+		if said != tt.finding || !strings.Contains(log.String(), tt.warning) || (log.Len() == 0) != (tt.warning == "") {
+			t.Errorf("%s: finding\n%s\nwant\n%s\nlog %s", tt.request, said, tt.finding, &log)
+		}
+		if x := b.last(t); x.Alike != strings.HasPrefix(tt.finding, "replay_alike") {
+			t.Errorf("%s: alike %v in the record", tt.request, x.Alike)
+		}
 	}
 }
 

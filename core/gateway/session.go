@@ -68,6 +68,7 @@ type entry struct {
 	up     *upstream
 	play   dialect.Scripted  // nil: the model is not scripted
 	player *recording.Player // of a replayed model, after its first request
+	alike  sync.Once         // for the finding that recorded requests differ in values that change from run to run
 	token  string
 
 	mu     sync.Mutex

@@ -43,6 +43,9 @@ type Header struct {
 	// Retry says which trials get another attempt; null in a run whose trials get
 	// none.
 	Retry *Retry `json:"retry,omitempty"`
+	// Replay is the folder of the run that all models are replayed from,
+	// whatever the experiment says; empty means none.
+	Replay string `json:"replay,omitempty"`
 	// Try is the command that made the run without an experiment file; null
 	// otherwise.
 	Try json.RawMessage `json:"try,omitempty"`

@@ -8,36 +8,48 @@ import (
 
 // Recorded is a run whose attempts are replayed.
 type Recorded struct {
-	dir   string
-	index *Index
+	dir      string
+	manifest *Manifest
+	index    *Index
 }
 
 // OpenRecorded opens the run in a folder.
 func OpenRecorded(dir string) (*Recorded, error) {
-	_, index, err := Read(dir)
+	m, index, err := Read(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &Recorded{dir, index}, nil
+	return &Recorded{dir, m, index}, nil
 }
 
 // Attempt returns the folder of the accepted attempt of a trial: the same
-// trial, or the only one of the same task and repetition.
-func (r *Recorded) Attempt(trial, task string, repetition int) (string, error) {
+// trial, or the only one of the same task and repetition, or of these the only
+// one whose cell has the same name. Another time limit or budget makes another
+// trial, and is no reason not to replay.
+func (r *Recorded) Attempt(trial, cell, task string, repetition int) (string, error) {
 	t := r.index.Trial(trial)
 	if t == nil {
-		for i, other := range r.index.Trials {
+		var all, same []*TrialState
+		for _, other := range r.index.Trials {
 			if other.Task != task || other.Repetition != repetition {
 				continue
 			}
-			if t != nil {
-				return "", fmt.Errorf("%s has several trials of task %q and repetition %d, and none that is this one: replay the experiment that it ran", r.dir, task, repetition)
+			all = append(all, other)
+			if r.manifest.Cells[other.Cell].Key == cell {
+				same = append(same, other)
 			}
-			t = r.index.Trials[i]
 		}
-	}
-	if t == nil {
-		return "", fmt.Errorf("%s has no trial of task %q and repetition %d", r.dir, task, repetition)
+		switch {
+		case len(all) == 0:
+			return "", fmt.Errorf("%s has no trial of task %q and repetition %d", r.dir, task, repetition)
+		case len(all) == 1:
+			t = all[0]
+		case len(same) == 1:
+			t = same[0]
+		default:
+			return "", fmt.Errorf("%s has %d trials of task %q and repetition %d, and none that is this one, or the only one of its cell (%s): replay the experiment that it ran",
+				r.dir, len(all), task, repetition, cell)
+		}
 	}
 	a := t.Accepted()
 	if a == nil {

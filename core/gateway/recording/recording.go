@@ -1,7 +1,8 @@
 // Package recording stores the exchanges between a client and a model and
 // replays them. Each body is stored once, compressed and named by its digest.
-// An equal request gets the same answer, byte for byte; any other request gets
-// an error that says where it differs.
+// An equal request gets the same answer, byte for byte, and so does one that
+// differs only in values that change from run to run. Any other request gets an
+// error that says where it differs.
 //
 // It must not know providers, budgets or sockets.
 package recording

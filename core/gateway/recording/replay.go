@@ -20,6 +20,9 @@ type line struct {
 	Name   string `json:"name"`
 	Status int    `json:"status"`
 	Broken string `json:"broken"`
+
+	played bool
+	plain  string // digest of the request without the values that change from run to run; empty: not known yet
 }
 
 // Player replays the exchanges of one role with one model in one attempt. It is
@@ -28,8 +31,8 @@ type Player struct {
 	dir     string
 	mu      sync.Mutex
 	lines   []line
-	played  []bool
-	without []string // members of a request that may differ
+	given   map[string]int // by the Match of a request of this run: the exchange that answered it
+	without []string       // members of a request that may differ
 }
 
 // Bounds of reading a record.
@@ -42,7 +45,7 @@ const (
 // folder as the bodies. without are the members of a request that are excluded
 // from Entry.Match.
 func Open(file, role, name string, without []string) (*Player, error) {
-	p := &Player{dir: filepath.Dir(file), without: without}
+	p := &Player{dir: filepath.Dir(file), without: without, given: map[string]int{}}
 	cut, err := untrusted.Lines(p.dir, filepath.Base(file), maxLine, maxRecord, func(text []byte) {
 		var l line
 		if json.Unmarshal(text, &l) != nil {
@@ -58,12 +61,12 @@ func Open(file, role, name string, without []string) (*Player, error) {
 	if cut {
 		return nil, fmt.Errorf("replay %s: a line of it, or all of it, is too long to be read", file)
 	}
-	p.played = make([]bool, len(p.lines))
 	return p, nil
 }
 
 // DiffersError says that a request was not recorded, and where it differs from
-// the next request in the record.
+// the next request in the record. Values that change from run to run are shown
+// by the name of their kind.
 type DiffersError struct {
 	Exchange   int // 1…, of the record
 	Difference Difference
@@ -77,77 +80,126 @@ func (e *DiffersError) Error() string {
 // ErrOver means that the record has no further exchange of this kind.
 var ErrOver = errors.New("the recorded run has no further exchange")
 
-// Play answers a request: match is its digest without the members that may
-// differ, body the whole request. A request that was recorded several times
-// gets the answers in turn, and then the last one again.
-func (p *Player) Play(kind, match string, body []byte) (*http.Response, error) {
-	i, err := p.choose(kind, match)
+// Request is a request to be answered from a record.
+type Request struct {
+	Kind  string // as in Entry
+	Path  string
+	Match string // digest without the members that may differ
+	Body  []byte // the whole request
+}
+
+// Play answers a request with what the same request was answered in the record.
+// If there is none, it takes the next one that differs only in values that
+// change from run to run: ids, dates and times, durations, host names, process
+// numbers and temporary paths. ignored is then the first difference, and
+// otherwise nil. A request that was recorded several times gets the answers in
+// turn; one that is sent again after that gets its last answer again.
+func (p *Player) Play(r *Request) (resp *http.Response, ignored *Difference, err error) {
+	i, ignored, err := p.choose(r)
 	if err != nil {
-		return nil, err
-	}
-	if i < 0 {
-		return nil, p.differs(kind, body)
+		return nil, nil, err
 	}
 	l := p.lines[i]
 	if l.Status < http.StatusOK || l.Status > 599 {
-		return nil, fmt.Errorf("the record is damaged: exchange %d has the status %d", i+1, l.Status)
+		return nil, nil, fmt.Errorf("the record is damaged: exchange %d has the status %d", i+1, l.Status)
 	}
 	reply, err := Fetch(p.dir, l.Reply)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var content io.Reader = bytes.NewReader(reply)
 	if l.Broken != "" {
 		content = io.MultiReader(content, breaks{})
 	}
-	return &http.Response{StatusCode: l.Status, Header: http.Header{"Content-Type": {l.Type}}, Body: io.NopCloser(content)}, nil
+	return &http.Response{StatusCode: l.Status, Header: http.Header{"Content-Type": {l.Type}}, Body: io.NopCloser(content)}, ignored, nil
 }
 
-// choose returns the index of the exchange to replay; -1 if none matches.
-func (p *Player) choose(kind, match string) (int, error) {
+// choose returns the index of the exchange to replay.
+func (p *Player) choose(r *Request) (int, *Difference, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	again, some := -1, false
+	next, some := -1, false
 	for i := range p.lines {
-		some = some || p.lines[i].Kind == kind
-		if p.lines[i].Kind != kind || p.lines[i].Match != match {
+		if p.lines[i].Kind != r.Kind {
 			continue
 		}
-		if !p.played[i] {
-			p.played[i] = true
-			return i, nil
+		some = true
+		if p.lines[i].played {
+			continue
 		}
-		again = i
+		if p.lines[i].Match == r.Match {
+			return p.play(i, r), nil, nil
+		}
+		if next < 0 {
+			next = i
+		}
 	}
-	if !some {
-		return -1, ErrOver
+	if i, again := p.given[r.Match]; again {
+		return i, nil, nil
 	}
-	return again, nil
+	if !some || next < 0 {
+		return -1, nil, ErrOver
+	}
+	i, err := p.alike(r)
+	if err != nil {
+		return -1, nil, err
+	}
+	if i < 0 {
+		return -1, nil, p.differs(next, r)
+	}
+	recorded, err := Fetch(p.dir, p.lines[i].Request)
+	if err != nil {
+		return -1, nil, err
+	}
+	d, differ := Diff(p.strip(recorded), p.strip(r.Body))
+	if !differ {
+		d = Difference{Path: "how the same is written", Message: -1, Recorded: "one way", Now: "another"}
+	}
+	return p.play(i, r), &d, nil
 }
 
-// differs compares a request with the first one that was not replayed yet.
-func (p *Player) differs(kind string, body []byte) error {
-	p.mu.Lock()
-	at := -1
+// play marks an exchange as replayed.
+func (p *Player) play(i int, r *Request) int {
+	p.lines[i].played = true
+	p.given[r.Match] = i
+	return i
+}
+
+// alike returns the index of the first exchange that was not replayed yet and
+// differs only in values that change from run to run; -1: none.
+func (p *Player) alike(r *Request) (int, error) {
+	now := Digest(plainly(p.strip(r.Body)))
 	for i := range p.lines {
-		if !p.played[i] && p.lines[i].Kind == kind {
-			at = i
-			break
+		l := &p.lines[i]
+		if l.played || l.Kind != r.Kind || l.Path != r.Path {
+			continue
+		}
+		if l.plain == "" {
+			recorded, err := Fetch(p.dir, l.Request)
+			if err != nil {
+				return -1, err
+			}
+			l.plain = Digest(plainly(p.strip(recorded)))
+		}
+		if l.plain == now {
+			return i, nil
 		}
 	}
-	p.mu.Unlock()
-	if at < 0 {
-		return ErrOver
-	}
-	recorded, err := Fetch(p.dir, p.lines[at].Request)
+	return -1, nil
+}
+
+// differs says where a request differs from an exchange, apart from values that
+// change from run to run.
+func (p *Player) differs(i int, r *Request) error {
+	recorded, err := Fetch(p.dir, p.lines[i].Request)
 	if err != nil {
 		return err
 	}
-	d, differ := Diff(p.strip(recorded), p.strip(body))
+	d, differ := Diff(plainly(p.strip(recorded)), plainly(p.strip(r.Body)))
 	if !differ {
-		d = Difference{Path: "the address, or how the same is written", Message: -1, Recorded: short(p.lines[at].Path), Now: "another"}
+		d = Difference{Path: "the address", Message: -1, Recorded: short(p.lines[i].Path), Now: short(r.Path)}
 	}
-	return &DiffersError{Exchange: at + 1, Difference: d}
+	return &DiffersError{Exchange: i + 1, Difference: d}
 }
 
 func (p *Player) strip(body []byte) []byte {

@@ -275,9 +275,15 @@ func TestARunIsReplayedWithoutItsModel(t *testing.T) {
 	}
 	t.Logf("replayed: %v, scores %v", b, again.Summary.Outcomes)
 
+	// The flag does the same, and needs neither the key nor the time of the
+	// recorded run.
 	e2etest.Write(t, dir, map[string]string{"tasks/one/instruction.md": "Write the file done!\n"})
-	r := berth(t, dir, "run", "--json")
+	modelled(t, dir, "  agent = agent.one\n  per_trial {\n    agent_time = \"7m\"\n  }", "  provider = \"openai-chat\"\n  name = \"m\"\n  api_key = secret(\"NO_SUCH_KEY\")")
+	r := berth(t, dir, "run", "--json", "--replay", filepath.Base(first.Dir))
 	r.want(t, 1)
+	if !strings.Contains(r.stderr, `replay of task e2e/one (repetition 1, attempt 1), model "m": the request differs from exchange 1 of the recorded run: message 1, at messages[1].content`) {
+		t.Errorf("no warning says where the replay differs: %s", r.stderr)
+	}
 	last := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
 	for i := range last.Trials {
 		res := e2etest.Result(t, last.Trials[i].Attempts[0].Dir)

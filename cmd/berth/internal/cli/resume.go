@@ -114,6 +114,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	ef.AllowEnv = append(slices.Clone(m.Header.AllowEnv), ef.AllowEnv...)
 	ef.AllowRead = append(slices.Clone(m.Header.AllowRead), ef.AllowRead...)
 	ef.Lenient = ef.Lenient || m.Header.Lenient
+	ef.Replay = m.Header.Replay
 	ef.SkipRefused = ef.SkipRefused || m.Header.SkipRefused
 	l, err := a.load(ctx, path, ef)
 	if err != nil {

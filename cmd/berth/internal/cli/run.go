@@ -24,6 +24,7 @@ func (a *app) runCommand() *cobra.Command {
 		rf runFlags
 		to string
 
+		replay      string
 		prepareOnly bool
 	)
 	cmd := &cobra.Command{
@@ -42,6 +43,12 @@ incomplete, can be resumed; 130 interrupted.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := rf.requirements(); err != nil {
 				return err
+			}
+			if replay != "" {
+				var err error
+				if ef.Replay, err = report.FindRun(replay); err != nil {
+					return fmt.Errorf("--replay: %w", err)
+				}
 			}
 			l, err := a.load(cmd.Context(), experimentPath(args), &ef)
 			if err != nil {
@@ -69,6 +76,7 @@ incomplete, can be resumed; 130 interrupted.`,
 	ef.Register(cmd)
 	rf.register(cmd)
 	cmd.Flags().BoolVar(&prepareOnly, "prepare-only", false, "only pull and build the images of the tasks, and start nothing")
+	cmd.Flags().StringVar(&replay, "replay", "", "answer requests to models with what this `RUN` recorded, without asking a provider")
 	cmd.Flags().StringVar(&to, "runs", report.RunsDir, "create the folder of the run in `DIR`")
 	return cmd
 }

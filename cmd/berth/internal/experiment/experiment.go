@@ -21,6 +21,7 @@ import (
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins"
@@ -36,8 +37,11 @@ type Flags struct {
 	// SkipRefused skips tasks that a cell cannot run, and counts them as
 	// not_run.
 	SkipRefused bool
-	BaseDir     string // folder that relative paths start from; empty: the experiment's
-	Kept        func(name string) string
+	// Replay is the folder of a run that all models are replayed from; empty:
+	// what the experiment says.
+	Replay  string
+	BaseDir string // folder that relative paths start from; empty: the experiment's
+	Kept    func(name string) string
 }
 
 // Register adds the flags to a command.
@@ -104,6 +108,11 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	}
 	if l.Experiment == nil {
 		return nil
+	}
+	if f.Replay != "" {
+		for _, m := range run.Models(l.Experiment.Cells...) {
+			m.Replay, m.APIKey = f.Replay, nil // no provider is asked
+		}
 	}
 	if err = l.ask(ctx); err != nil {
 		return err

@@ -19,7 +19,7 @@ func miniSWEAgent() cli.Scaffold {
 			Version: "2.4.6",
 			PyPI:    []string{"mini-swe-agent=={version}", "mcp==2.3.0"}, // litellm needs mcp but does not declare it
 		}),
-		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectAnthropic},
+		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectOpenAI, model.DialectAnthropic},
 		Knobs:     []cli.Knob{cli.Effort, cli.MaxTurns, cli.SystemPrompt},
 		Logs:      []string{"mini/conversation.json"},
 		ModelName: "model",
@@ -31,9 +31,18 @@ func miniSWEAgent() cli.Scaffold {
 
 func startMini(r *cli.Run) (cli.Start, error) {
 	const home = cli.Home + "/mini"
+	access := map[string]any{"api_base": r.BaseURL(), "api_key": r.Model.Token, "num_retries": 0}
 	provider, system := "openai/", ""
-	if r.Model.Dialect == model.DialectAnthropic {
+	switch r.Model.Dialect {
+	case model.DialectAnthropic:
 		provider = "anthropic/"
+	case model.DialectOpenAI:
+		provider = "openai/responses/"
+	default:
+		// By a model's name and its effort LiteLLM may choose the Responses API, which
+		// the endpoint does not serve.
+		access["_skip_responses_api_bridge"] = true
+		access["allowed_openai_params"] = []string{"reasoning_effort"}
 	}
 	if p := r.Settings.SystemPrompt; p != "" {
 		system = "\n{% raw %}" + p + "{% endraw %}\n"
@@ -43,6 +52,6 @@ func startMini(r *cli.Run) (cli.Start, error) {
 		"agent": map[string]any{"step_limit": r.Settings.MaxTurns, "cost_limit": 0}, "model": given(map[string]any{"reasoning_effort": r.Settings.ReasoningEffort}),
 		"system": system,
 	})}
-	start.Env = map[string]string{"BERTH_MODEL": start.Marshal(map[string]any{"api_base": r.BaseURL(), "api_key": r.Model.Token, "num_retries": 0})}
+	start.Env = map[string]string{"BERTH_MODEL": start.Marshal(access)}
 	return start, nil
 }

@@ -3,6 +3,7 @@ package scaffolds
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,4 +66,11 @@ func (b *bench) requests(t *testing.T) string {
 		all.Write(body)
 	}
 	return all.String()
+}
+
+// exchanges are all that were recorded.
+func (b *bench) exchanges() []gateway.Exchange {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.sent)
 }

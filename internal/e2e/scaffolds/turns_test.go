@@ -1,6 +1,7 @@
 package scaffolds
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,15 +50,8 @@ func set(t *testing.T, s scaffold, script string) *bench {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	ctx := t.Context()
 	b := &bench{}
-	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(tree.Root, "bin", "plugins")}, Env: []string{"BERTH_BUNDLES=" + bundles}})
-	e2etest.Must(t, err)
-	t.Cleanup(h.Stop)
-	plugged := s.plugin
-	if plugged == "" {
-		plugged = s.name
-	}
-	b.agent, _, err = h.Agent(ctx, plugged)
-	e2etest.Must(t, err)
+	var h *plugin.Host
+	b.agent, h = s.serve(t)
 	var block []byte
 	if s.settings != nil {
 		block, err = json.Marshal(s.settings)
@@ -100,16 +94,27 @@ func set(t *testing.T, s scaffold, script string) *bench {
 	e2etest.Must(t, b.relay.Open(ctx))
 	b.setup = agent.Setup{
 		Session: "s", Role: agent.RoleAgent, View: filepath.Join(dir, "v"), Scratch: filepath.Join(dir, "o"), Shell: b.relay.Address(), Workdir: "/app", Config: block,
-		Models: b.models(t, dir, script, needs.Dialects),
+		Models: b.models(t, dir, script, cmp.Or(s.model, "gpt-5.5"), needs.Dialects),
 	}
 	return b
 }
 
-func (b *bench) models(t *testing.T, dir, script string, speaks []model.Dialect) map[string]model.Endpoint {
+// serve starts the plugins of the tree and returns the scaffold's.
+func (s scaffold) serve(t *testing.T) (agent.Agent, *plugin.Host) {
+	t.Helper()
+	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(tree.Root, "bin", "plugins")}, Env: []string{"BERTH_BUNDLES=" + bundles}})
+	e2etest.Must(t, err)
+	t.Cleanup(h.Stop)
+	a, _, err := h.Agent(t.Context(), cmp.Or(s.plugin, s.name))
+	e2etest.Must(t, err)
+	return a, h
+}
+
+func (b *bench) models(t *testing.T, dir, script, name string, speaks []model.Dialect) map[string]model.Endpoint {
 	t.Helper()
 	file := filepath.Join(dir, "replies.yaml")
 	e2etest.Must(t, os.WriteFile(file, []byte(script), 0o600))
-	m := &cell.Model{Label: "m", Provider: "script", Name: "gpt-5.5", Script: file}
+	m := &cell.Model{Label: "m", Provider: "script", Name: name, Script: file}
 	g, err := gateway.New(gateway.Options{Dialects: dialects.All, Dir: filepath.Join(dir, "g"), Models: []*cell.Model{m}})
 	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = g.Close() })

@@ -29,7 +29,8 @@ var kinds = []kind{
 	{"time", `\b(?:` + weekday + `,? )?\d{4}[-/]\d{2}[-/]\d{2}(?:[T _-]\d{2}[:-]?\d{2}(?:[:-]?\d{2}(?:[.,]\d+)?)?` + zone + `)?`, nil},
 	{"time", `\b(?:` + weekday + `,? )?(?:` + month + `\.? {1,2}\d{1,2}\b(?:,? {1,2}\d{4}\b)?|\d{1,2} ` + month + `,? \d{4}\b)(?:,? ` + clock + zone + `(?: \d{4}\b)?)?`, nil},
 	{"time", `\b(?:\d{1,2}/\d{1,2}/\d{4}|\d{1,2}\.\d{1,2}\.20\d{2})\b`, nil},
-	{"time", `\b` + clock, nil},
+	{"time", `\b[0-2]?\d:[0-5]\d(?::[0-5]\d(?:[.,]\d+)?(?: ?[AP]M\b)?| ?[AP]M\b)`, nil},
+	{"time", `(?:^|[\s(])[0-2]\d:[0-5]\d(?::[0-5]\d(?:[.,]\d+)?)?(?: ?[AP]M)?\b`, nil}, // and not a line and a column
 	{"time", `\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b`, nil},
 	{"time", `\b1[5-9]\d{8}(?:\d{3}|\d{6}|\d{9}|\.\d+)?\b`, nil}, // seconds since 1970, or parts of them
 	{"duration", `\b(?:\d+m)?\d+\.\d+ ?(?:[nµu]?s|ms|sec|secs|seconds?|min|minutes?|h|hours?)\b`, nil},
@@ -93,6 +94,9 @@ func plain(s string) string {
 		value := s[f[0]:f[1]]
 		if is := kinds[k].is; is != nil && !is(value) {
 			continue
+		}
+		if strings.ContainsAny(value[:1], " \t\n\r(") { // before a time
+			f[0]++
 		}
 		b.WriteString(s[at:f[0]])
 		b.WriteString("‹" + kinds[k].name + "›")

@@ -7,6 +7,9 @@ SHELL := /bin/bash
 # so that each package is compiled once.
 export TAGS := remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotrace
 
+# Tests of each scaffold with everything that may come to it.
+TABLES = TestEachFamilyOfModels|TestEveryFaultOfAProvider|TestARunOfEachIsReplayedTheNextDay
+
 .PHONY: build run picture test test-quick test-scaffolds bench generate lint tools clean help
 
 help: ## what can be made
@@ -25,8 +28,9 @@ test-quick: ## each Go test once: no race detector, no engines, no loops of kill
 	@scripts/test --quick
 
 test-scaffolds: ## all agents that are programs of their own, the real ones; makes their bundles first
-	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" -skip TestEachOnEngines ./internal/e2e/scaffolds
+	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" -skip 'TestEachOnEngines|$(TABLES)' ./internal/e2e/scaffolds
 	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" -run TestEachOnEngines -parallel 6 ./internal/e2e/scaffolds
+	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 90m -tags "$(TAGS)" -run '$(TABLES)' ./internal/e2e/scaffolds
 
 bench: build ## the figures, each beside what it is compared with
 	@go run -tags "$(TAGS)" ./internal/bench

@@ -72,6 +72,7 @@ func TestEachModelOfThePriceTableIsOfAFamily(t *testing.T) {
 // that it speaks: with a call and its result, under the model's name, and with
 // the effort that was asked for.
 func TestEachFamilyOfModels(t *testing.T) {
+	table(t)
 	for _, s := range scaffolds {
 		t.Run(s.name, func(t *testing.T) {
 			needs(t, s)

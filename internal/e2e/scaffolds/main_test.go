@@ -52,6 +52,15 @@ func needs(t *testing.T, s scaffold) {
 	bundled(t, s)
 }
 
+// table skips a test of each scaffold with everything that may come to it,
+// which takes long.
+func table(t *testing.T) {
+	t.Helper()
+	if os.Getenv("BERTH_TEST_SCAFFOLDS") == "" {
+		t.Skip("the tables of all agents are tried by `make test-scaffolds`")
+	}
+}
+
 // bundled skips the test unless the scaffold's bundle is available. It logs the
 // version.
 func bundled(t *testing.T, s scaffold) {

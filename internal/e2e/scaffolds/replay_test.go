@@ -27,6 +27,7 @@ const talkative = `[ ! -e /var/clock ] || . /var/clock; date; date +%F; date +%s
 // show, and each of them gets the recorded answer. Codex is a static program,
 // which libfaketime cannot reach: its commands load it from a file.
 func TestARunOfEachIsReplayedTheNextDay(t *testing.T) {
+	table(t)
 	ahead := map[string]string{"LD_PRELOAD": faketime(t), "FAKETIME": "+1d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 	for _, s := range append(scaffolds, scaffold{name: "terminus"}, scaffold{name: "minisweagent"}) {
 		t.Run(s.name, func(t *testing.T) {

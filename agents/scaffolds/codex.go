@@ -29,7 +29,7 @@ func codex() cli.Scaffold {
 		Logs:      []string{"codex/sessions"},
 		ModelName: "gpt-5.5",
 		Start:     startCodex,
-		Events:    func(b *cli.Transcript) cli.Events { return &codexEvents{b, cli.Ending{Open: midway}} },
+		Events:    func(b *cli.Transcript) cli.Events { return &codexEvents{book: b, end: cli.Ending{Open: midway}} },
 	}
 }
 
@@ -94,6 +94,9 @@ func codexConfig(r *cli.Run) (string, error) {
 type codexEvents struct {
 	book *cli.Transcript
 	end  cli.Ending
+	// said says that the model has said or called anything in this turn, and
+	// answered that nothing is awaited from it.
+	said, answered bool
 }
 
 type codexEvent struct {
@@ -149,8 +152,15 @@ func (e *codexEvents) Line(line []byte) {
 		e.completed(&v.Item)
 	case "turn.completed":
 		e.end = cli.Ending{}
+		var used agent.Claim
 		if u := v.Usage; u != nil {
-			e.book.UsedSoFar(cli.Tokens(u.Input, u.Cached, u.Output))
+			used = e.book.UsedSoFar(cli.Tokens(u.Input, u.Cached, u.Output))
+		}
+		if !e.answered { // a reply without text, such as a refusal, is in no event
+			if e.said {
+				used = agent.Claim{} // of other replies, too
+			}
+			e.book.Empty(used)
 		}
 	case "turn.failed":
 		e.end.Wrong = cmp.Or(v.Error.Message, unsaid)
@@ -160,9 +170,9 @@ func (e *codexEvents) Line(line []byte) {
 	}
 }
 
-// call begins a call. Some calls are reported when they start, others only when
-// they end.
-func (e *codexEvents) call(i *codexItem) {
+// call begins a call; false: the item is none. Some calls are reported when they
+// start, others only when they end.
+func (e *codexEvents) call(i *codexItem) bool {
 	name, args := "", any(nil)
 	switch i.Type {
 	case "command_execution":
@@ -174,25 +184,29 @@ func (e *codexEvents) call(i *codexItem) {
 	case "web_search":
 		name, args = "web_search", map[string]string{"query": i.Query}
 	default:
-		return
+		return false
 	}
 	raw, err := json.Marshal(args)
 	if err != nil {
 		raw = nil
 	}
 	e.book.Call("", i.ID, name, raw)
+	return true
 }
 
 func (e *codexEvents) completed(i *codexItem) {
 	switch i.Type {
 	case "agent_message":
+		e.said, e.answered = true, i.Text != ""
 		e.book.Say("", i.Text)
 	case "reasoning":
 		e.book.Think("", i.Text)
 	case "error":
 		e.book.Log("codex: %s", i.Message)
 	default:
-		e.call(i)
+		if e.call(i) {
+			e.said, e.answered = true, false
+		}
 		text := i.Output
 		switch {
 		case i.Error.Message != "":

@@ -97,6 +97,9 @@ func judge(t *testing.T, what string, y agent.Yield, err error, r *record) {
 		}
 		return
 	case what == "refuse": // what a CLI makes of it differs
+		if !slices.ContainsFunc(r.steps, func(s trajectory.Step) bool { return s.Source == trajectory.Model }) {
+			t.Errorf("the refusal is no step: %+v", r.steps)
+		}
 	case err != nil || y.End != want:
 		t.Errorf("got %+v, %v; want %s", y, err, want)
 	}
@@ -133,6 +136,86 @@ func TestSubagentsAreKeptApart(t *testing.T) {
 		t.Errorf("%+v, %v: %+v", y, err, r.steps)
 	}
 	valid(t, r.steps)
+}
+
+// read reads what a CLI printed, and keeps the files of its sub-agents in dir.
+func read(t *testing.T, scaffold string, lines ...string) *record {
+	t.Helper()
+	r := &record{}
+	if _, err := cli.Read(named(t, scaffold), strings.NewReader(strings.Join(lines, "\n")), cli.Exit{}, r); err != nil {
+		t.Fatal(err)
+	}
+	valid(t, r.steps)
+	return r
+}
+
+// has fails unless a step has metrics with these tokens.
+func has(t *testing.T, s trajectory.Step, input, output int64) {
+	t.Helper()
+	if m := s.Metrics; m == nil || m.PromptTokens == nil || *m.PromptTokens != input || m.CompletionTokens == nil || *m.CompletionTokens != output {
+		t.Errorf("metrics of %q are %+v, want %d and %d", s.Message.Text, m, input, output)
+	}
+}
+
+// One reply of OpenCode with two calls is one step with its usage, although each
+// call is reported with its result.
+func TestAReplyWithTwoCallsIsOneStep(t *testing.T) {
+	t.Parallel()
+	call := func(id string) string {
+		return `{"type":"tool_use","sessionID":"s","part":{"tool":"bash","callID":"` + id + `","state":{"status":"completed","input":{"command":"ls"},"output":"a"}}}`
+	}
+	r := read(
+		t, "opencode", `{"type":"step_start","sessionID":"s"}`, `{"type":"text","part":{"text":"I look."}}`, call("c1"), call("c2"),
+		`{"type":"step_finish","part":{"reason":"tool-calls","tokens":{"input":40,"output":10,"cache":{"read":60}}}}`,
+		`{"type":"step_start","sessionID":"s"}`, `{"type":"text","part":{"text":"done"}}`,
+		`{"type":"step_finish","part":{"reason":"stop","tokens":{"input":50,"output":11}}}`,
+	)
+	if len(r.steps) != 2 || len(r.steps[0].ToolCalls) != 2 || len(r.steps[0].Observation.Results) != 2 {
+		t.Fatalf("steps %+v", r.steps)
+	}
+	has(t, r.steps[0], 100, 10)
+	has(t, r.steps[1], 50, 11)
+}
+
+// A refusal is a step, although Codex prints nothing of it but its usage.
+func TestARefusalIsAStep(t *testing.T) {
+	t.Parallel()
+	done := `{"type":"turn.completed","usage":{"input_tokens":100,"cached_input_tokens":60,"output_tokens":10}}`
+	r := read(t, "codex", `{"type":"thread.started","thread_id":"t"}`, `{"type":"turn.started"}`, done)
+	if len(r.steps) != 1 || r.steps[0].Source != trajectory.Model {
+		t.Fatalf("steps %+v", r.steps)
+	}
+	has(t, r.steps[0], 100, 10)
+	command := `{"type":"item.completed","item":{"id":"i","type":"command_execution","command":"ls","aggregated_output":"a","exit_code":0,"status":"completed"}}`
+	if r = read(t, "codex", command, done); len(r.steps) != 2 || r.steps[1].Metrics != nil {
+		t.Errorf("after a call: %+v", r.steps)
+	}
+	said := `{"type":"item.completed","item":{"id":"j","type":"agent_message","text":"done"}}`
+	list := `{"type":"item.completed","item":{"id":"k","type":"todo_list","items":[]}}`
+	if r = read(t, "codex", command, said, list, done); len(r.steps) == 0 || r.steps[len(r.steps)-1].Source == trajectory.Model && r.steps[len(r.steps)-1].Message.Text == "" {
+		t.Errorf("after a list: %+v", r.steps)
+	}
+	if r = read(t, "codex", command, said, done); len(r.steps) != 2 || r.steps[1].Message.Text != "done" {
+		t.Errorf("after a text: %+v", r.steps)
+	}
+}
+
+// A reply without a call is a step, with what mini-SWE-agent answers to it.
+func TestAReplyWithoutACallIsAStep(t *testing.T) {
+	t.Parallel()
+	r := read(
+		t, "mini-swe-agent", `{"type": "session", "id": "conversation"}`,
+		`{"type": "message", "text": "I think.", "thinking": "", "calls": [], "usage": {"input_tokens": 100, "cached_tokens": 0, "output_tokens": 10}}`,
+		`{"type": "note", "text": "Tool call error"}`,
+		`{"type": "message", "text": "", "thinking": "", "calls": [], "usage": {"input_tokens": 110, "cached_tokens": 0, "output_tokens": 11}}`,
+		`{"type": "note", "text": "Tool call error"}`,
+		`{"type": "end", "text": "", "reason": "RepeatedFormatError", "limit": false, "wrong": null, "refused": null}`,
+	)
+	if len(r.steps) != 4 || r.steps[0].Message.Text != "I think." || r.steps[1].Source != trajectory.User {
+		t.Fatalf("steps %+v", r.steps)
+	}
+	has(t, r.steps[0], 100, 10)
+	has(t, r.steps[2], 110, 11)
 }
 
 // One odd event never loses the rest.

@@ -51,7 +51,7 @@ func startMini(r *cli.Run) (cli.Start, error) {
 	start.Argv = []string{cli.Bundle + "/bin/python", "-I", start.Text("mini/drive.py", miniDriver), cli.Bundle, home, provider + r.Model.Name, start.Marshal(map[string]any{
 		"agent": map[string]any{"step_limit": r.Settings.MaxTurns, "cost_limit": 0}, "model": given(map[string]any{"reasoning_effort": r.Settings.ReasoningEffort}),
 		"system": system,
-	})}
+	}), r.Session}
 	start.Env = map[string]string{"BERTH_MODEL": start.Marshal(access)}
 	return start, nil
 }

@@ -42,7 +42,7 @@ func startNanobot(r *cli.Run) (cli.Start, error) {
 	default:
 	}
 	start := cli.Start{
-		Argv:  []string{cli.Bundle + "/bin/python", "-I", home + "/drive.py", cli.Bundle, home, r.Workdir, "websocket:berth"},
+		Argv:  []string{cli.Bundle + "/bin/python", "-I", home + "/drive.py", cli.Bundle, home, r.Workdir, r.Session},
 		Stdin: r.Message, Files: r.SkillLinks("nanobot/workspace/skills"), Env: map[string]string{"BERTH_TOKEN": r.Model.Token},
 	}
 	start.Text("nanobot/drive.py", nanobotDriver)

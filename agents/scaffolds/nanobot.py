@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-bundle, home, workdir, session = sys.argv[1:5]
+bundle, home, workdir, session = sys.argv[1:5]  # an empty session is a new one
 sys.path.insert(0, bundle + "/python")
 
 from loguru import logger  # noqa: E402
@@ -75,13 +75,17 @@ async def main():
         json.dump(config, f)
     bot = Nanobot.from_config(home + "/config.json", workspace=home + "/workspace")
     # The project is the folder of the task. The memory of nanobot is in its home.
-    talk = bot._loop.sessions.get_or_create(session)
+    key = session or "websocket:berth"
+    talk = bot._loop.sessions.get_or_create(key)
+    while not session and talk.messages:
+        key += "+"
+        talk = bot._loop.sessions.get_or_create(key)
     talk.metadata["workspace_scope"] = {"project_path": workdir}
     bot._loop.sessions.save(talk)
-    say(type="session", id=session)
+    say(type="session", id=key)
     hook = Hook()
     async with bot:
-        r = await bot.run(sys.stdin.read(), session_key=session, channel="websocket", chat_id="berth", hooks=[hook])
+        r = await bot.run(sys.stdin.read(), session_key=key, channel="websocket", chat_id="berth", hooks=[hook])
     wrong = r.error or (r.content if r.stop_reason == "error" else None)
     say(type="end", text=(r.content or "").strip(), reason=r.stop_reason, limit=r.stop_reason == "max_iterations", refused=hook.refused, wrong=wrong, status=hook.status)
 

@@ -26,7 +26,10 @@ func openCode() cli.Scaffold {
 		Logs:      []string{"opencode/data/opencode/log"},
 		ModelName: "model",
 		Start:     startOpenCode,
-		Events:    func(b *cli.Transcript) cli.Events { return &openCodeEvents{b, cli.Ending{Open: midway}} },
+		Events: func(b *cli.Transcript) cli.Events {
+			b.Hold()
+			return &openCodeEvents{b, cli.Ending{Open: midway}}
+		},
 	}
 }
 
@@ -148,8 +151,8 @@ type openCodeEvent struct {
 	} `json:"part"`
 }
 
-// Line implements cli.Events. A call is reported when it has its result. A step
-// ends when all of its calls have results.
+// Line implements cli.Events. A call is reported when it has its result, and the
+// usage of a step after all of its calls.
 func (e *openCodeEvents) Line(line []byte) {
 	var v openCodeEvent
 	if !cli.Parse(line, &v) {
@@ -179,7 +182,9 @@ func (e *openCodeEvents) Line(line []byte) {
 			e.end.Open = "" // otherwise a permission was refused, for example
 		}
 		if t := p.Tokens; t != nil {
-			e.book.Used(cli.Tokens(t.Input+t.Cache.Read+t.Cache.Write, t.Cache.Read, t.Output+t.Reasoning))
+			used := cli.Tokens(t.Input+t.Cache.Read+t.Cache.Write, t.Cache.Read, t.Output+t.Reasoning)
+			e.book.Use("", used)
+			e.book.Used(used)
 		}
 		e.book.Next()
 	case "error":

@@ -107,7 +107,7 @@ func (e *piEvents) Line(line []byte) {
 		case "toolUse":
 			e.end.Open = midway
 		}
-		if u := m.Usage; u != nil && m.Stop != "error" {
+		if u := m.Usage; u != nil && (m.Stop != "error" || u.Input+u.CacheRead+u.Output > 0) { // a refusal is an error with usage
 			said.Usage = cli.Tokens(u.Input+u.CacheRead+u.CacheWrite, u.CacheRead, u.Output)
 		}
 		e.book.Message(said)

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
@@ -315,6 +316,16 @@ func (s *session) Last() *record.Exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last
+}
+
+// Cost implements models.Session.
+func (s *session) Cost(name string, input, cached, output int64) (float64, bool) {
+	for _, e := range s.sorted() {
+		if p := e.up.priceOf(name); p != nil {
+			return price.Cost(p, dialect.Usage{Input: input, Cached: cached, Output: output})
+		}
+	}
+	return 0, false
 }
 
 // count counts a finished exchange. One without a status and without an error

@@ -236,6 +236,7 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 	}
 	s.models, err = a.in.Gateway.Session(ctx, spec)
 	if err == nil {
+		s.recorder.Price(s.models.Cost)
 		setup.Models = s.models.Endpoints()
 		for _, e := range setup.Models {
 			a.recorder.Hide(e.Token)

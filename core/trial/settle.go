@@ -120,7 +120,7 @@ func (s *stage) collect(ctx context.Context) error {
 				s.a.recorder.Note(p, "close_session", "%s", err)
 			}
 		}
-		who := trajectory.Agent{Name: s.a.agentUsed.Name, Version: s.a.agentUsed.Version}
+		who := trajectory.Agent{Name: s.a.agentUsed.Name, Version: s.a.agentVersion()}
 		if m, ok := s.a.in.Cell.Agent.Models["default"]; ok {
 			who.ModelName = m.Name
 		}
@@ -135,6 +135,17 @@ func (s *stage) collect(ctx context.Context) error {
 		}
 		return outcome.On(record.ByCore, err)
 	})
+}
+
+// agentVersion returns the version of the agent: that of the program that its
+// plugin runs, if it comes in one bundle, or else that of the plugin.
+func (a *attempt) agentVersion() string {
+	if len(a.needs.Bundles) == 1 {
+		if _, version, ok := strings.Cut(a.needs.Bundles[0].Name, "@"); ok && version != "" {
+			return version
+		}
+	}
+	return a.agentUsed.Version
 }
 
 // used returns what the agent's models have used so far.

@@ -53,7 +53,7 @@ var scaffolds = []scaffold{
 	{name: "claude-code", tool: "Bash", arg: "command", claims: true, refuse: record.Refused, time: 15},
 	{name: "codex", tool: "exec_command", arg: "cmd", claims: true, refuse: record.Yielded, time: 15},
 	{name: "pi", tool: "bash", arg: "command", claims: true, refuse: record.Refused, time: 15},
-	{name: "mini-swe-agent", tool: "bash", arg: "command", claims: true, refuse: record.Crashed, finish: "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"},
+	{name: "mini-swe-agent", tool: "bash", arg: "command", claims: true, refuse: record.Refused, finish: "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"},
 	{name: "nanobot", tool: "exec", arg: "command", claims: true, refuse: record.Refused, background: "timed out"}, // its own limit for a command is 60 s
 	{name: "gemini-cli", tool: "run_shell_command", arg: "command", claims: true, refuse: record.Yielded},
 	{name: "opencode", tool: "bash", arg: "command", claims: true, refuse: record.Refused, late: true, time: 120},
@@ -304,6 +304,9 @@ func (s scaffold) judge(t *testing.T, name string, want ending, dir string) {
 			t.Errorf("finding %s: %s", f.Code, f.Text)
 		}
 	}
+	if name == "refuse" && !strings.Contains(e2etest.Read(t, dir, "trajectory.json"), `"source": "agent"`) {
+		t.Errorf("the refusal is not in the trajectory: %s", e2etest.Read(t, dir, "trajectory.json"))
+	}
 	s.keep(t, name, dir)
 	if name == "deadline" && !s.late && !strings.Contains(e2etest.Read(t, dir, "trajectory.json"), "sleep 3000") {
 		t.Errorf("the call that was under way is not in the trajectory: %s\nprinted: %s\nevents: %s", e2etest.Read(t, dir, "trajectory.json"),
@@ -329,6 +332,9 @@ func (s scaffold) solved(t *testing.T, r *record.Result, dir string) {
 	var tr trajectory.Trajectory
 	if err := json.Unmarshal(raw, &tr); err != nil {
 		t.Fatal(err)
+	}
+	if _, version, _ := strings.Cut(r.Bundles[0].Name, "@"); tr.Agent.Version != version {
+		t.Errorf("the agent is %+v, want the version of %s", tr.Agent, r.Bundles[0].Name)
 	}
 	s.called(t, tr.Steps)
 	if f := tr.FinalMetrics; !s.chatty && (f == nil || *f.PromptTokens != 200 || *f.CompletionTokens != 20) {

@@ -18,6 +18,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -194,6 +195,7 @@ func (a *cliAgent) Open(_ context.Context, setup agent.Setup) (agent.Session, er
 	}
 	x := &session{scaffold: s, settings: c, setup: setup, model: m, shell: box, close: box.Close}
 	x.book = newTranscript(m.Name, c.ReasoningEffort, setup.Scratch)
+	x.book.agent.Name, x.book.agent.Version = s.Name, cmp.Or(s.Recipe.Version, x.book.agent.Version)
 	if s.Dialog != nil {
 		x.dialog = s.Dialog(x.book)
 	}

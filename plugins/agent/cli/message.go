@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
 // Message is one message of the model, or a part of it. A Driver prints it as
@@ -50,10 +51,11 @@ func (b *Transcript) Message(m Message) {
 func (b *Transcript) Used(c agent.Claim) { b.spentNow = added(b.spentNow, c) }
 
 // UsedSoFar sets the usage of the whole session so far, for a CLI that reports
-// totals.
-func (b *Transcript) UsedSoFar(now agent.Claim) {
-	b.spentNow = added(b.spentNow, since(b.spentAll, now))
-	b.spentAll = now
+// totals. It returns what was used since the last total.
+func (b *Transcript) UsedSoFar(now agent.Claim) agent.Claim {
+	more := since(b.spentAll, now)
+	b.spentNow, b.spentAll = added(b.spentNow, more), now
+	return more
 }
 
 // since returns the usage since the total was before. A smaller total means
@@ -104,6 +106,7 @@ func Parse(line []byte, v any) bool {
 //	{"type": "session", "id": "…"}
 //	{"type": "message", …}    a Message
 //	{"type": "result", "id": "…", "text": "…", "failed": false}    of a call
+//	{"type": "note", "text": "…"}    what the agent itself tells the model
 //	{"type": "end", …}        an Ending
 func Driver(b *Transcript) Events { return &driver{book: b} }
 
@@ -130,7 +133,15 @@ func (d *driver) Line(line []byte) {
 	case "message":
 		var m Message
 		Parse(line, &m)
+		if m.Text == "" && m.Thinking == "" && len(m.Calls) == 0 {
+			d.book.Next()
+			d.book.Empty(m.Usage)
+			d.book.Used(m.Usage)
+			return
+		}
 		d.book.Message(m)
+	case "note":
+		d.book.Note(trajectory.User, v.Text)
 	case "result":
 		d.book.Result(v.ID, v.Text, v.Failed)
 	case "end":

@@ -29,6 +29,7 @@ type Transcript struct {
 	unsent []trajectory.Step // steps not recorded because of err
 	said   string            // the last text of the model
 	last   string            // the last text of this turn
+	agent  trajectory.Agent  // the CLI, in the files of sub-agents
 	model  string
 	effort string
 	dir    string // scratch; empty: nowhere
@@ -49,11 +50,16 @@ type Transcript struct {
 	subs    map[string]*Transcript
 	steps   []trajectory.Step // of a sub-agent
 	sub     string            // call that started the sub-agent; empty: the agent itself
+	goesOn  bool              // a sub-agent that goes on after the result of its call
+	ended   bool              // a sub-agent that has ended
+	hold    bool              // a step ends with Next only, not with the result of its last call
 	Session string            // the CLI's id of the session; set by Events
 }
 
 func newTranscript(model, effort, dir string) *Transcript {
-	return &Transcript{model: model, effort: effort, dir: dir, subs: map[string]*Transcript{}}
+	return &Transcript{
+		agent: trajectory.Agent{Name: "subagent", Version: "1", ModelName: model}, model: model, effort: effort, dir: dir, subs: map[string]*Transcript{},
+	}
 }
 
 // step returns the open step for the message id.
@@ -200,15 +206,33 @@ func (b *Transcript) Result(call, text string, failed bool) {
 		b.open.Observation = &trajectory.Observation{}
 	}
 	if sub, ok := b.subs[call]; ok {
-		if ref, ok := sub.close(); ok {
+		if ref, ok := sub.reference(); ok {
 			r.Subagents = append(r.Subagents, ref)
 		}
-		delete(b.subs, call)
+		if !sub.goesOn {
+			sub.close()
+			delete(b.subs, call)
+		}
 	}
 	b.open.Observation.Results = append(b.open.Observation.Results, r)
-	if b.pending--; b.pending <= 0 {
+	if b.pending--; b.pending <= 0 && !b.hold {
 		b.Flush()
 	}
+}
+
+// Hold makes a step last until Next, for a CLI that reports the calls of one
+// message one by one, each with its result.
+func (b *Transcript) Hold() { b.hold = true }
+
+// Empty ends a message of the model that has neither text nor calls, such as a
+// refusal, and maybe reasoning. c is its usage; the zero value is unknown.
+func (b *Transcript) Empty(c agent.Claim) {
+	if b.open == nil || len(b.open.ToolCalls) > 0 {
+		b.Flush()
+		b.step("")
+	}
+	b.Use(b.id, c)
+	b.Flush()
 }
 
 // Waits reports whether a call of the open message has no result yet: the given
@@ -330,42 +354,65 @@ func (b *Transcript) In(call string) *Transcript {
 	sub := b.subs[call]
 	if sub == nil {
 		sub = newTranscript(b.model, b.effort, b.dir)
-		sub.sub, sub.rec = call, b.rec
+		sub.sub, sub.rec, sub.agent = call, b.rec, b.agent
 		b.subs[call] = sub
 	}
 	return sub
 }
 
-// close writes the file of a sub-agent and returns a reference to it.
-func (b *Transcript) close() (trajectory.SubagentRef, bool) {
+// GoesOn says that the sub-agent of a call goes on in the background after the
+// result of the call. Ended says when it has ended.
+func (b *Transcript) GoesOn(call string) {
+	if call != "" {
+		b.In(call).goesOn = true
+	}
+}
+
+// Ended says that the sub-agent of a call has ended.
+func (b *Transcript) Ended(call string) {
+	if sub := b.subs[call]; sub != nil {
+		sub.ended = true
+	}
+}
+
+// file returns the path of a sub-agent's file, below dir.
+func (b *Transcript) file() string { return filepath.Join("subagents", fileName(b.sub)+".json") }
+
+// reference returns a reference to the file of a sub-agent, which close writes.
+func (b *Transcript) reference() (trajectory.SubagentRef, bool) {
+	return trajectory.SubagentRef{TrajectoryPath: "agent/" + filepath.ToSlash(b.file()), SessionID: b.sub}, b.dir != ""
+}
+
+// close writes the file of a sub-agent.
+func (b *Transcript) close() {
 	b.Flush()
-	name := filepath.Join("subagents", fileName(b.sub)+".json")
-	t, _, err := trajectory.New(trajectory.Agent{Name: "subagent", Version: "1", ModelName: b.model}, b.sub, b.steps)
-	if err != nil || b.dir == "" {
-		return trajectory.SubagentRef{}, false
+	if b.dir == "" {
+		return
 	}
-	raw, err := trajectory.Encode(t)
+	t, _, err := trajectory.New(b.agent, b.sub, b.steps)
 	if err == nil {
-		err = os.MkdirAll(filepath.Join(b.dir, "subagents"), 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(b.dir, name), raw, 0o644)
+		var raw []byte
+		if raw, err = trajectory.Encode(t); err == nil {
+			err = os.MkdirAll(filepath.Join(b.dir, "subagents"), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(b.dir, b.file()), raw, 0o644)
+		}
 	}
 	if err == nil && b.rec != nil {
-		err = b.rec.Artifact(name)
+		err = b.rec.Artifact(b.file())
 	}
 	if err != nil {
 		b.Log("the steps of a sub-agent cannot be kept: %s", err)
-		return trajectory.SubagentRef{}, false
 	}
-	return trajectory.SubagentRef{TrajectoryPath: "agent/" + filepath.ToSlash(name), SessionID: b.sub}, true
 }
 
 // end records all open steps at the end of a turn.
 func (b *Transcript) end() {
 	b.Flush()
 	for call, sub := range b.subs {
-		if ref, ok := sub.close(); ok {
+		ref, ok := sub.reference()
+		if sub.close(); ok && !sub.ended {
 			content := trajectory.Text("a sub-agent that did not end")
 			b.record(trajectory.Step{
 				Timestamp: trajectory.Stamp(time.Now()), Source: trajectory.System, Message: content,

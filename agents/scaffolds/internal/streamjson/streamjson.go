@@ -27,6 +27,8 @@ type event struct {
 	Subtype   string `json:"subtype"`
 	Session   string `json:"session_id"`
 	Parent    string `json:"parent_tool_use_id"` // the call that started the sub-agent
+	Call      string `json:"tool_use_id"`        // of a task: the call that started it
+	Goes      bool   `json:"is_backgrounded"`    // of a task that started
 	Synthetic bool   `json:"isSynthetic"`
 	APIError  bool   `json:"is_api_error_message"`
 	Message   struct {
@@ -71,8 +73,15 @@ func (e *Reader) Line(line []byte) {
 	}
 	switch v.Type {
 	case "system":
-		if v.Subtype == "init" {
+		switch v.Subtype {
+		case "init":
 			e.Transcript.Session = cmp.Or(v.Session, e.Transcript.Session)
+		case "task_started":
+			if v.Goes {
+				e.Transcript.GoesOn(v.Call)
+			}
+		case "task_notification":
+			e.Transcript.Ended(v.Call)
 		}
 	case "assistant":
 		if v.APIError || v.Message.Model == "<synthetic>" {

@@ -121,7 +121,7 @@ func (s *stubborn) Create(ctx context.Context, spec environment.Spec) (environme
 	select {
 	case <-ctx.Done():
 		return environment.Sandbox{}, ctx.Err()
-	case <-time.After(50 * time.Millisecond):
+	case <-time.After(time.Second): // most of the time that the kit takes until it is connected, on a busy machine, too
 		return made, err
 	}
 }

@@ -142,7 +142,8 @@ func TestTryTakesAModel(t *testing.T) {
 	}
 }
 
-// Every mode that help names can be used for verification.
+// Every mode that help names can be used for verification, or is refused because
+// of what this task and local lack.
 func TestTryOffersNoModeThatIsRefused(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -155,7 +156,13 @@ func TestTryOffersNoModeThatIsRefused(t *testing.T) {
 		t.Fatal("no modes in the help of berth try")
 	}
 	for mode := range strings.SplitSeq(modes, ", ") {
-		berth(t, dir, "try", "one", "--verify", mode).want(t, 0)
+		r := berth(t, dir, "try", "one", "--verify", mode)
+		lacks := map[string]string{"snapshot": `environment "local" makes no snapshots`, "separate": "task declares no artifacts"}[mode]
+		if lacks == "" {
+			r.want(t, 0)
+		} else if r.want(t, 2); !strings.Contains(r.stderr, lacks) {
+			t.Errorf("%s: %s", mode, r.stderr)
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ import (
 type Order struct {
 	Dir     string // folder of all bundles
 	Name    string
-	Version string // empty: the recipe's
+	Version string // empty: the recipe's; Latest: the newest one of the registry
 	Recipe  bundle.Recipe
 	Again   bool // build it even if it exists
 	// Lock rebuilds the bundle that the lock describes, with its name, version
@@ -60,6 +60,14 @@ func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
 	}
 	if o.Log == nil {
 		o.Log = func(string) {}
+	}
+	if o.Version == Latest && o.Lock == nil {
+		newest, err := o.newest(ctx)
+		if err != nil {
+			return bundle.Bundle{}, fmt.Errorf("bundle %s@%s: %w", o.Name, Latest, err)
+		}
+		o.Log(fmt.Sprintf("the newest version is %s@%s", o.Name, newest))
+		o.Version = newest
 	}
 	id := o.Name + "@" + o.Version
 	if _, _, err := bundle.Parse(id); err != nil {

@@ -26,6 +26,10 @@ import (
 // fakeNPM is an npm that installs what it is told without a network, and
 // counts how often it is asked.
 const fakeNPM = `#!/bin/sh
+case $1 in
+ping) exit ;;
+view) echo "$*" >>"$FAKE_NPM_COUNT.view"; echo "\"$FAKE_NPM_NEWEST\""; exit ;;
+esac
 echo x >>"$FAKE_NPM_COUNT"
 [ -z "$FAKE_NPM_FAIL" ] || { echo "npm error $FAKE_NPM_FAIL" >&2; exit 1; }
 mkdir -p node_modules/thing node_modules/.bin

@@ -50,7 +50,7 @@ func (k *kitchen) pypi(ctx context.Context, r bundle.Recipe) ([]bundle.Package, 
 		}
 		argv = append(argv, "--constraint", pins)
 	}
-	if _, err = k.run(ctx, k.work, quietPip, append(append(argv, "--"), r.PyPI...)...); err != nil {
+	if _, err = k.run(ctx, k.work, quietPip(), append(append(argv, "--"), r.PyPI...)...); err != nil {
 		return nil, unansweredPyPI(err)
 	}
 	if err = k.rightPython(ctx, r, report); err != nil {
@@ -70,8 +70,17 @@ func (k *kitchen) pypi(ctx context.Context, r bundle.Recipe) ([]bundle.Package, 
 	return append(ps, built...), ownScripts(dir)
 }
 
-// quietPip turns off pip's check for a newer version of itself.
-var quietPip = []string{"PIP_DISABLE_PIP_VERSION_CHECK=1"}
+// quietPip turns off pip's check for a newer version of itself. An index that does
+// not answer is given up after half a minute, unless the user says otherwise.
+func quietPip() []string {
+	env := []string{"PIP_DISABLE_PIP_VERSION_CHECK=1"}
+	for name, value := range map[string]string{"PIP_DEFAULT_TIMEOUT": "10", "PIP_RETRIES": "2"} {
+		if _, set := os.LookupEnv(name); !set {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
 
 func unansweredPyPI(err error) error {
 	index := "the index of pip's configuration (without one https://pypi.org/simple)"
@@ -106,7 +115,7 @@ func (k *kitchen) sources(ctx context.Context, r bundle.Recipe) (ps []bundle.Pac
 	pip := []string{"python3", "-m", "pip"}
 	report := filepath.Join(k.work, "tools.json")
 	argv := append(slices.Clone(pip), "install", "--quiet", "--no-input", "--no-deps", "--no-compile", "--only-binary=:all:", "--target", tools, "--report", report, "--")
-	if _, err = k.run(ctx, k.work, quietPip, append(argv, r.BuildWith...)...); err != nil {
+	if _, err = k.run(ctx, k.work, quietPip(), append(argv, r.BuildWith...)...); err != nil {
 		return nil, unansweredPyPI(err)
 	}
 	raw, err := os.ReadFile(report)
@@ -182,7 +191,7 @@ var seen = regexp.MustCompile(`(?i)^(PATH|HOME|LANG|LC_[A-Z]+|PIP_[A-Z_]+|PYENV_
 // files and no compiler.
 func buildEnv(environ []string) []string {
 	env := slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return !seen.MatchString(v) })
-	return append(env, "SOURCE_DATE_EPOCH=315532800", "CC=false", "CXX=false", "PYTHONHASHSEED=0", "PYTHONDONTWRITEBYTECODE=1", quietPip[0])
+	return append(env, "SOURCE_DATE_EPOCH=315532800", "CC=false", "CXX=false", "PYTHONHASHSEED=0", "PYTHONDONTWRITEBYTECODE=1", "PIP_DISABLE_PIP_VERSION_CHECK=1")
 }
 
 // foreign is a Python program. It prints the packages of a report that declare

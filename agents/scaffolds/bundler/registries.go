@@ -27,6 +27,9 @@ func (k *kitchen) npm(ctx context.Context, r bundle.Recipe) ([]bundle.Package, e
 	if len(r.NPM) == 0 {
 		return nil, nil
 	}
+	if err := k.answers(ctx); err != nil {
+		return nil, err
+	}
 	dir := filepath.Join(k.root, "npm")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
@@ -49,7 +52,7 @@ func (k *kitchen) npm(ctx context.Context, r bundle.Recipe) ([]bundle.Package, e
 		argv = append(append(argv, "--"), r.NPM...)
 	}
 	if _, err := k.run(ctx, dir, nil, argv...); err != nil {
-		return nil, unanswered(err, cmp.Or(os.Getenv("npm_config_registry"), "npm's registry"), "npm_config_registry")
+		return nil, unansweredNPM(err)
 	}
 	file := filepath.Join(dir, "package-lock.json")
 	raw, err := os.ReadFile(file)
@@ -127,7 +130,7 @@ func mirror() string { return cmp.Or(os.Getenv("BERTH_DEBIAN_MIRROR"), "http://d
 // silent matches the errors of apt, npm and pip for a registry that does not
 // answer.
 var silent = regexp.MustCompile(`(?i)could not resolve|temporary failure|name or service not known|could not connect|unable to connect|connection (refused|timed out|reset|failed)|` +
-	`network is unreachable|read timed out|failed to establish|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET|ENETUNREACH`)
+	`network is unreachable|read timed out|failed to establish|network timeout|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET|ENETUNREACH`)
 
 // unanswered adds the address, and the variable that sets another one, to err
 // if it is about a registry that does not answer.
@@ -216,8 +219,8 @@ APT::Architecture "%[2]s";
 APT::Architectures { "%[2]s"; };
 APT::Sandbox::User "";
 Acquire::Languages "none";
-Acquire::Retries "3";
-Acquire::http::Timeout "20";
+Acquire::Retries "1";
+Acquire::http::Timeout "10";
 APT::Update::Error-Mode "any";
 Debug::NoLocking "true";
 `, dir, runtime.GOARCH)

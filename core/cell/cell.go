@@ -39,6 +39,9 @@ type Agent struct {
 	// Models are keyed by the name that the agent asks for; "default" is the
 	// model of the block, or else of the cell. Empty when there is none.
 	Models map[string]*Model `json:"models,omitempty"`
+	// InFlight is the largest number of concurrent requests to models in all
+	// attempts of the agent together; 0 means no limit of its own.
+	InFlight int `json:"in_flight,omitempty"`
 }
 
 // Environment is an environment block.
@@ -155,8 +158,10 @@ func (c Cell) replaced(text func(Text) Text, values func(Values) Values) Cell {
 	}
 	keys := func(ms map[string]*Model) {
 		for _, m := range ms {
-			if m.APIKey != nil {
-				text(*m.APIKey)
+			for _, one := range m.Chain() {
+				for _, key := range one.Keys() {
+					text(key)
+				}
 			}
 		}
 	}

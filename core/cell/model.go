@@ -2,6 +2,7 @@ package cell
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/model"
@@ -15,7 +16,10 @@ type Model struct {
 	Provider string `json:"provider"` // the dialect
 	Name     string `json:"name"`     // as the provider knows it
 	APIKey   *Text  `json:"api_key,omitempty"`
-	BaseURL  string `json:"base_url,omitempty"` // empty: the provider's own
+	// APIKeys are several keys in place of APIKey. Requests are shared among
+	// them.
+	APIKeys []Text `json:"api_keys,omitempty"`
+	BaseURL string `json:"base_url,omitempty"` // empty: the provider's own
 	// Script is the absolute path of the file with the replies of a scripted
 	// model, and ScriptDigest its SHA-256, "sha256:" and hex. Both are empty
 	// for other models.
@@ -37,8 +41,8 @@ type Model struct {
 	// Replay serves the model from the exchanges of that run; empty means no
 	// replay.
 	Replay string `json:"replay,omitempty"`
-	// InFlight is the largest number of concurrent requests; 0 lets the gateway
-	// adapt it.
+	// InFlight is the largest number of concurrent requests with one key; 0
+	// lets the gateway adapt it.
 	InFlight int `json:"in_flight,omitempty"`
 	// ReserveOutput is how many output tokens budgets reserve for a request
 	// that does not bound its answer. ContextTokens is how many input tokens
@@ -51,6 +55,35 @@ type Model struct {
 	// gateway.
 	FirstByteTimeout *time.Duration `json:"first_byte_timeout_ns,omitempty"`
 	IdleTimeout      *time.Duration `json:"idle_timeout_ns,omitempty"`
+	// Fallback are the models that serve a request, in this order, if this one
+	// does not. They have the same provider.
+	Fallback []*Model `json:"fallback,omitempty"`
+}
+
+// Keys returns the keys of the model, in their order; none if it has none.
+func (m *Model) Keys() []Text {
+	if m.APIKey != nil {
+		return []Text{*m.APIKey}
+	}
+	return m.APIKeys
+}
+
+// Chain returns the models that may serve a request for m: m, then its
+// fallbacks, each followed by its own, without duplicates.
+func (m *Model) Chain() []*Model {
+	var chain []*Model
+	var add func(*Model)
+	add = func(m *Model) {
+		if slices.Contains(chain, m) {
+			return
+		}
+		chain = append(chain, m)
+		for _, f := range m.Fallback {
+			add(f)
+		}
+	}
+	add(m)
+	return chain
 }
 
 // Info returns the description of the model for plugins.

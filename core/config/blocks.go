@@ -90,6 +90,8 @@ type modelBlock struct {
 	Provider      string          `berth:"provider" required:"true" doc:"The provider's dialect; \"script\" replies from a file."`
 	Name          string          `berth:"name" doc:"The model, as the provider calls it. Required, unless there is a script."`
 	APIKey        string          `berth:"api_key" secret:"true" doc:"The provider's key, from secret(). It never enters a sandbox or a file."`
+	APIKeys       []string        `berth:"api_keys" secret:"true" doc:"Several keys, in place of api_key. Attempts are spread over them, and a request that one key cannot serve, because it is refused or limited, is served with another."`
+	Fallback      []string        `berth:"fallback" ref:"model" doc:"Models of the same provider that serve a request, in this order, if this one is down or overloaded, or all retries failed."`
 	BaseURL       string          `berth:"base_url" doc:"Address of the provider. Absent: the provider's own."`
 	Script        string          `berth:"script" doc:"File with the replies of a scripted model, relative to the folder of the experiment."`
 	Price         *priceBlock     `berth:"price" doc:"USD per million tokens. Absent: from the price table, or unknown, which is not zero."`
@@ -98,7 +100,7 @@ type modelBlock struct {
 	AllowHosted   []string        `berth:"allow_hosted" doc:"Tools that the provider may run or fetch with although the sandbox has no network, by the names in the finding hosted_tool."`
 	MaxRequestMiB int64           `berth:"max_request_mib" doc:"Largest request in MiB, at most 64. 0: 32."`
 	Replay        string          `berth:"replay" doc:"Run whose recorded replies are served instead of asking the provider."`
-	InFlight      int             `berth:"in_flight" doc:"Number of requests at the same time. 0: adapted to the provider's rate limit."`
+	InFlight      int             `berth:"in_flight" doc:"Number of requests at the same time with one key. 0: adapted to the provider's rate limit."`
 
 	ReserveOutput int64 `berth:"reserve_output" doc:"Tokens of output that budgets set aside for a request without an output limit. 0: 16384, or the model's own limit if that is lower."`
 	ContextTokens int64 `berth:"context_tokens" doc:"Tokens that a request may have; budgets set them aside when it refers to content that the provider holds or fetches. 0: as documented for the model, else 1048576."`
@@ -133,6 +135,8 @@ type agentBlock struct {
 	Models map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
 	Env    map[string]string `berth:"env" secrets:"true" doc:"Variables for the agent's own programs."`
 	Config json.RawMessage   `berth:"config" body:"config" doc:"Settings of the plugin; see its reference."`
+
+	InFlight int `berth:"in_flight" doc:"Number of requests to models at the same time, in all attempts of the agent together. 0: no limit of its own."`
 }
 
 type verifierBlock struct {

@@ -67,6 +67,7 @@ type builder struct {
 	diags hcl.Diagnostics
 	done  map[string]any  // by type and label of the block; nil values are broken
 	used  map[string]bool // the same
+	chain []string        // labels of the models that are being resolved, each a fallback of the one before
 }
 
 func (l *loader) builder(p matrix.Point) *builder {

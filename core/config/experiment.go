@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -90,8 +91,14 @@ func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
 		}
 	}
 	secrets := used.Uses()
-	if m := c.Model; m != nil && m.APIKey != nil && m.APIKey.Secret() != nil {
-		secrets = append(secrets, m.APIKey.Secret())
+	if c.Model != nil {
+		for _, m := range c.Model.Chain() {
+			for _, key := range m.Keys() {
+				if s := key.Secret(); s != nil && !slices.Contains(secrets, s) {
+					secrets = append(secrets, s)
+				}
+			}
+		}
 	}
 	return c.exp.missing(secrets)
 }

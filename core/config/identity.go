@@ -92,12 +92,20 @@ func identityOfEnvironment(e *cell.Environment) any {
 func identityOfModels(ms map[string]*cell.Model) any {
 	out := omitempty{}
 	for role, m := range ms {
-		out[role] = omitempty{
-			"provider": m.Provider, "name": m.Name, "script": m.ScriptDigest, "parameters": m.Parameters,
-			"allow_models": m.AllowModels, "allow_hosted": m.AllowHosted,
-		}
+		out[role] = identityOfModel(m)
 	}
 	return out
+}
+
+func identityOfModel(m *cell.Model) any {
+	var fallback []any
+	for _, f := range m.Fallback {
+		fallback = append(fallback, identityOfModel(f))
+	}
+	return omitempty{
+		"provider": m.Provider, "name": m.Name, "script": m.ScriptDigest, "parameters": m.Parameters,
+		"allow_models": m.AllowModels, "allow_hosted": m.AllowHosted, "fallback": fallback,
+	}
 }
 
 // settings are the configuration of a plugin; "secrets" says which of its strings

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -16,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config/internal/source"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -133,6 +135,10 @@ func (c *builder) model(label string) *cell.Model {
 		if m.APIKey != "" {
 			out.APIKey = new(c.text(r, "api_key", m.APIKey))
 		}
+		for i, key := range m.APIKeys {
+			out.APIKeys = append(out.APIKeys, c.text(r, pluginconfig.Path("api_keys").Index(i), key))
+		}
+		out.Fallback = c.fallback(r, out, m.Fallback)
 		if m.Script != "" {
 			out.Script = c.l.env.Place(m.Script)
 			content, err := c.l.env.ReadFile(m.Script)
@@ -156,6 +162,38 @@ func (c *builder) model(label string) *cell.Model {
 	})
 }
 
+// fallback resolves the models that serve if m does not.
+func (c *builder) fallback(r *source.Reading, m *cell.Model, labels []string) (out []*cell.Model) {
+	c.chain = append(c.chain, m.Label)
+	defer func() { c.chain = c.chain[:len(c.chain)-1] }()
+	wrong := func(i int, summary, detail string, args ...any) {
+		r.Report([]pluginconfig.Problem{{Path: pluginconfig.Path("fallback").Index(i), Summary: summary, Detail: fmt.Sprintf(detail, args...)}})
+	}
+	for i, label := range labels {
+		if at := slices.Index(c.chain, label); at >= 0 {
+			wrong(i, "Fallbacks form a loop", "%s: a model cannot be its own fallback. Remove one of these references.",
+				strings.Join(append(slices.Clone(c.chain[at:]), label), " → "))
+			continue
+		}
+		if slices.Contains(labels[:i], label) {
+			wrong(i, "Fallback is written twice", "model.%s is in the list already. Remove one of them.", label)
+			continue
+		}
+		f := c.model(label)
+		switch {
+		case f == nil: // reported
+		case f.Provider == string(model.DialectScript) || m.Provider == string(model.DialectScript):
+			wrong(i, "A scripted model has no fallback", "A fallback serves for a provider that is down, and a script is no provider: neither model.%s nor model.%s can be scripted.", m.Label, label)
+		case f.Provider != m.Provider:
+			wrong(i, "Fallback has another provider", "model.%s speaks %s, and model.%s speaks %s. Requests are not translated: choose a model with provider = %q.",
+				label, f.Provider, m.Label, m.Provider, m.Provider)
+		default:
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 func (c *builder) agent(label string) *cell.Agent {
 	if label == "" {
 		return nil
@@ -169,7 +207,10 @@ func (c *builder) agent(label string) *cell.Agent {
 		defer func() { c.keep(r) }()
 		out := &cell.Agent{
 			Label: label, Plugin: a.Plugin, Oracle: a.Oracle, Env: c.texts(r, "env", a.Env), Models: c.models(r, a.Model, a.Models),
-			Config: c.config(r, "config", KindAgent, a.Plugin, "plugin"),
+			Config: c.config(r, "config", KindAgent, a.Plugin, "plugin"), InFlight: a.InFlight,
+		}
+		if a.InFlight < 0 {
+			r.Report([]pluginconfig.Problem{{Path: "in_flight", Summary: "Wrong value", Detail: fmt.Sprintf("Got %d. Write a number of requests, or 0 for no limit.", a.InFlight)}})
 		}
 		if r.Broken {
 			return nil

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -184,6 +185,7 @@ func checkModel(b *modelBlock, providers []string) []pluginconfig.Problem {
 			r.add("base_url", "Wrong value", "Write an address such as \"https://host/v1\", without a user or password.")
 		}
 	}
+	checkKeys(r, b)
 	checkPrice(r, b.Price)
 	if len(b.Parameters) > 0 && b.Parameters[0] != '{' && string(b.Parameters) != "null" {
 		r.add("parameters", "Wrong value", "Write names and values: parameters { temperature = 0 }.")
@@ -197,6 +199,20 @@ func checkModel(b *modelBlock, providers []string) []pluginconfig.Problem {
 	lasting(r, "first_byte_timeout", b.FirstByteTimeout)
 	lasting(r, "idle_timeout", b.IdleTimeout)
 	return r.ps
+}
+
+func checkKeys(r *rules, b *modelBlock) {
+	if b.APIKey != "" && len(b.APIKeys) > 0 {
+		r.add("api_keys", "Two ways to write keys", "api_key is there as well. Keep one of them.")
+	}
+	if b.APIKeys != nil && len(b.APIKeys) == 0 {
+		r.add("api_keys", "No key", "The list is empty. Write api_keys = [secret(\"NAME\"), …], or remove it.")
+	}
+	for i, key := range b.APIKeys {
+		if slices.Contains(b.APIKeys[:i], key) {
+			r.add(pluginconfig.Path("api_keys").Index(i), "Key is written twice", "It is in the list already. Remove one of them.")
+		}
+	}
 }
 
 // maxRequestMiB is how large a request to a model may be made: a quarter of what

@@ -191,6 +191,8 @@ model "m" {
 	want := id(full + fmt.Sprintf(model, ""))
 	for name, text := range map[string]string{
 		"key, address, price": full + fmt.Sprintf(model, "api_key = secret(\"KEY\")\n base_url = \"http://x/v1\"\n price {\n input = 1\n }\n in_flight = 3\n reserve_output = 4096\n context_tokens = 9000\n first_byte_timeout = \"5m\"\n idle_timeout = \"2m\""),
+		"several keys":        full + fmt.Sprintf(model, "api_keys = [secret(\"KEY\"), secret(\"OTHER\")]"),
+		"requests in flight":  strings.Replace(full, `"loop"`, "\"loop\"\n  in_flight = 3", 1) + fmt.Sprintf(model, ""),
 		"labels":              strings.NewReplacer(`agent "a"`, `agent "b"`, "agent.a", "agent.b", `"t"`, `"u"`, "dataset.t", "dataset.u", `model "m"`, `model "n"`, "model.m", "model.n").Replace(full + fmt.Sprintf(model, "")),
 		"limits of the run":   strings.Replace(full, "agent       = agent.a", "agent = agent.a\n repeat = 7\n limits {\n in_flight = 3\n }\n retry {\n max = 3\n }", 1) + fmt.Sprintf(model, ""),
 		"how it is written":   strings.Replace(full, "turns = 3", "turns = \"3\" # three\n    effort = null", 1) + fmt.Sprintf(model, ""),
@@ -205,6 +207,7 @@ model "m" {
 		"configuration": strings.Replace(full, "turns = 3", "turns = 4", 1) + fmt.Sprintf(model, ""),
 		"model":         full + fmt.Sprintf(strings.Replace(model, `name     = "m"`, `name = "n"`, 1), ""),
 		"parameters":    full + fmt.Sprintf(model, "parameters {\n a = 1\n }"),
+		"fallback":      full + fmt.Sprintf(model, "fallback = [model.f]") + strings.Replace(fmt.Sprintf(model, ""), `"m"`, `"f"`, 1),
 		"mode":          strings.Replace(full, "agent       = agent.a", "agent = agent.a\n verify = \"separate\"", 1) + fmt.Sprintf(model, ""),
 		"limits":        strings.Replace(full, "agent       = agent.a", "agent = agent.a\n per_trial {\n max_steps = 3\n }", 1) + fmt.Sprintf(model, ""),
 		"oracle":        strings.Replace(full, `"loop"`, "\"loop\"\n  oracle = true", 1) + fmt.Sprintf(model, ""),

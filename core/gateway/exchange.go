@@ -41,6 +41,8 @@ type exchange struct {
 	failing error       // why the last try failed, when the provider is asked again
 	line    Exchange
 	digest  uint64 // of the request, valid only in this process
+	sent    []byte // the client's body, for a fallback; nil: there is none
+	key     int    // index of the key that is used
 
 	keep     bool         // it is to be recorded
 	asked    []byte       // body without secrets
@@ -92,6 +94,12 @@ func (x *exchange) serve(ctx context.Context) {
 		x.count(ctx)
 		return
 	}
+	leave, err := x.place(ctx)
+	if err != nil {
+		x.fail(dialect.Over, "the turn that this token is good for is over")
+		return
+	}
+	defer leave()
 	hold, err := x.reserve(ctx)
 	if err != nil {
 		x.unreserved(err)
@@ -105,6 +113,9 @@ func (x *exchange) read(ctx context.Context) bool {
 	b, err := x.readBody(ctx)
 	if err == nil {
 		x.body, err = dialect.ParseObject(b)
+	}
+	if x.e.next != nil {
+		x.sent = b
 	}
 	if err == nil {
 		x.facts, err = x.d.Facts(x.call, x.body)
@@ -145,7 +156,7 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	x.e.mu.Lock()
 	counted, again := x.e.failed[x.digest]
 	x.e.mu.Unlock()
-	x.line.Retry = again
+	x.line.Retry = x.line.Retry || again
 	each := x.facts.MaxOutput
 	switch {
 	case each == 0:
@@ -186,7 +197,24 @@ func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 		}
 	}()
 	resp, sent, turn, err := x.paced(ctx)
-	defer turn(ratelimit.Nothing)
+	defer func() { turn(ratelimit.Nothing) }()
+	for {
+		why := x.failover(ctx, resp, err)
+		if why == nil {
+			break
+		}
+		turn(ratelimit.Nothing)
+		if resp != nil {
+			_ = resp.Body.Close()
+		}
+		hold.Settle(ledger.Amount{})
+		var ok bool
+		if hold, ok = x.fallBack(ctx, why); !ok {
+			done = true
+			return
+		}
+		resp, sent, turn, err = x.paced(ctx)
+	}
 	if err != nil {
 		x.unanswered(ctx, err, hold, !sent.IsZero())
 		done = true
@@ -226,8 +254,27 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 	return x.roundTrip(ctx, req)
 }
 
+// place waits for one of the places that the agent has for requests, if their
+// number is limited. Fails only with the cause of ctx.
+func (x *exchange) place(ctx context.Context) (leave func(), err error) {
+	places := x.s.g.placesOf(&x.s.spec)
+	if places == nil {
+		return func() {}, nil
+	}
+	defer x.waiting()()
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 // count passes on a request to count tokens, which costs nothing.
 func (x *exchange) count(ctx context.Context) {
+	if x.e.up.health != nil {
+		x.use(x.candidates(nil)[0])
+	}
 	resp, err := x.send(ctx)
 	if err != nil {
 		x.unreached(err)

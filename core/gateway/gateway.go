@@ -87,7 +87,9 @@ type Gateway struct {
 	mu       sync.Mutex
 	records  map[string]*recording.Room // by the folder of the attempt
 	attempts map[string]*ledger.Account // by trial, attempt and role
-	health   map[string]*health         // by address, key and name of a model
+	health   map[string]*health         // by address, keys and name of a model
+	keys     map[string]*apiKey         // by address, key and name of a model
+	agents   map[string]chan struct{}   // places for requests, by agent and their number
 	replays  map[string]Recording       // by the name of the run
 }
 
@@ -96,8 +98,9 @@ type upstream struct {
 	model   cell.Model
 	price   *cell.Price
 	others  map[string]*cell.Price // of allow_models
-	key     string
-	dialect dialect.Dialect // nil: the script answers in any dialect
+	keys    []*apiKey              // at least one, if there is a provider
+	turn    atomic.Int64           // sessions so far, which begin with different keys
+	dialect dialect.Dialect        // nil: the script answers in any dialect
 	base    string
 	script  func() dialect.Scripted // starts a session of a scripted model; nil: not scripted
 	replay  Recording               // nil: not replayed
@@ -114,20 +117,24 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		o: o, models: map[*cell.Model]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, attempts: map[string]*ledger.Account{},
-		health: map[string]*health{}, replays: map[string]Recording{}, memory: newMemory(), records: map[string]*recording.Room{},
+		health: map[string]*health{}, keys: map[string]*apiKey{}, agents: map[string]chan struct{}{}, replays: map[string]Recording{}, memory: newMemory(), records: map[string]*recording.Room{},
 	}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
 	for _, m := range o.Models {
-		u, err := g.upstream(m)
-		if err != nil {
-			return nil, fmt.Errorf("model %q: %w", m.Label, err)
+		if err := g.add(m, *m); err != nil {
+			return nil, err
 		}
-		if o.Run.USD != nil {
-			if err = u.bounds(); err != nil {
+	}
+	for _, used := range o.Models {
+		for _, m := range used.Chain() {
+			as := *m
+			if used.Replay != "" { // the fallbacks are replayed with it, and need no key
+				as.Replay = used.Replay
+			}
+			if err := g.add(m, as); err != nil {
 				return nil, err
 			}
 		}
-		g.models[m] = u
 	}
 	if err := g.openCells(); err != nil {
 		return nil, err
@@ -138,6 +145,24 @@ func New(o Options) (*Gateway, error) {
 	return g, nil
 }
 
+// add makes the upstream of a model, with the settings of as.
+func (g *Gateway) add(m *cell.Model, as cell.Model) error {
+	if g.models[m] != nil {
+		return nil
+	}
+	u, err := g.upstream(&as)
+	if err != nil {
+		return fmt.Errorf("model %q: %w", m.Label, err)
+	}
+	if g.o.Run.USD != nil {
+		if err = u.bounds(); err != nil {
+			return err
+		}
+	}
+	g.models[m] = u
+	return nil
+}
+
 // openCells opens the budgets of cells.
 func (g *Gateway) openCells() error {
 	for i := range g.o.Cells {
@@ -145,13 +170,15 @@ func (g *Gateway) openCells() error {
 		if c.Limit.None() {
 			continue
 		}
-		for _, m := range c.Models {
-			u := g.models[m]
-			if c.Limit.USD == nil || u == nil {
-				continue
-			}
-			if err := u.bounds(); err != nil {
-				return fmt.Errorf("cell %s: %w", c.Name, err)
+		for _, used := range c.Models {
+			for _, m := range used.Chain() {
+				u := g.models[m]
+				if c.Limit.USD == nil || u == nil {
+					continue
+				}
+				if err := u.bounds(); err != nil {
+					return fmt.Errorf("cell %s: %w", c.Name, err)
+				}
 			}
 		}
 		a := g.ledger.Open(strings.TrimSpace("cell "+c.Name), c.Limit, c.Spent)
@@ -236,15 +263,11 @@ func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
 	if u.base == "" {
 		u.base = u.dialect.Base()
 	}
-	if m.APIKey != nil {
-		key, err := m.APIKey.Reveal()
-		if err != nil {
-			return nil, fmt.Errorf("api_key: %w", err)
-		}
-		u.key = key
+	if err := g.keysOf(u); err != nil {
+		return nil, err
 	}
 	u.health = g.healthOf(u)
-	if u.key == "" && m.BaseURL == "" {
+	if u.keys[0].value == "" && m.BaseURL == "" {
 		return nil, fmt.Errorf("it has no api_key: write api_key = secret(\"NAME\") with the variable that holds it")
 	}
 	return u, nil
@@ -266,6 +289,21 @@ func (g *Gateway) accounts(spec *models.Spec) []*ledger.Account {
 		as = append(as, c)
 	}
 	return append(as, g.run)
+}
+
+// placesOf returns the places for requests of the agent of a session, which all
+// of its attempts share; nil: their number is not limited.
+func (g *Gateway) placesOf(spec *models.Spec) chan struct{} {
+	if spec.InFlight == 0 {
+		return nil
+	}
+	id := strconv.Itoa(spec.InFlight) + " " + spec.Agent // it may depend on the cell
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.agents[id] == nil {
+		g.agents[id] = make(chan struct{}, spec.InFlight)
+	}
+	return g.agents[id]
 }
 
 // account returns the budget of one role in one attempt, which all of its

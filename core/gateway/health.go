@@ -11,16 +11,13 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 )
 
-// health is the state of one provider, for one key and model, as seen by the
+// health is the state of one provider, for the keys of a model, as seen by the
 // run.
 type health struct {
-	limiter *ratelimit.Limiter
-
 	mu     sync.Mutex
 	served bool // since this process began
 	why    string
@@ -31,22 +28,18 @@ type health struct {
 // answer of the provider; one more ends the run.
 const maxEqual = 5
 
-// healthOf returns the health for the address, the key and the name of a model.
+// healthOf returns the health for the address, the keys and the name of a model.
 // All cells that use the model share it.
 func (g *Gateway) healthOf(u *upstream) *health {
-	id := u.base + " " + u.key + " " + u.model.Name
-	if h := g.health[id]; h != nil {
-		return h
+	var values []string
+	for _, k := range u.keys {
+		values = append(values, k.value)
 	}
-	o := g.o.RateLimit
-	if u.model.InFlight > 0 {
-		o.Max = u.model.InFlight
+	id := u.base + " " + strings.Join(values, " ") + " " + u.model.Name
+	if g.health[id] == nil {
+		g.health[id] = &health{}
 	}
-	name, log := u.model.Name, g.o.Log
-	o.Tell = func(s ratelimit.State) { log.Warn().Msg(told(name, s)) }
-	h := &health{limiter: ratelimit.New(o)}
-	g.health[id] = h
-	return h
+	return g.health[id]
 }
 
 func (h *health) hasServed() bool {

@@ -17,7 +17,9 @@ var seed = maphash.MakeSeed()
 func (x *exchange) policy() bool {
 	u := x.e.up
 	edit := dialect.Edit{Parameters: u.model.Parameters, AskUsage: x.facts.Stream && x.facts.Silent}
-	if asked := x.facts.Model; asked != u.model.Name && !slices.Contains(u.model.AllowModels, asked) {
+	if x.line.FallbackFor != "" {
+		edit.Model = u.model.Name
+	} else if asked := x.facts.Model; asked != u.model.Name && !slices.Contains(u.model.AllowModels, asked) {
 		edit.Model = u.model.Name
 		x.line.Asked = clip(asked)
 		x.s.find("other_model", verifier.Note, fmt.Sprintf("the %s asked for model %q and was served by %q", x.s.spec.Role, clip(asked), u.model.Name))

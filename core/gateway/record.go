@@ -24,11 +24,18 @@ const (
 type Exchange struct {
 	recording.Entry
 
-	Time      time.Time       `json:"time"`
-	Role      string          `json:"role"`
-	Name      string          `json:"name"` // name by which the plugin asks for the model
-	Model     string          `json:"model"`
-	Asked     string          `json:"asked,omitempty"` // the model that was requested, if it differs
+	Time  time.Time `json:"time"`
+	Role  string    `json:"role"`
+	Name  string    `json:"name"` // name by which the plugin asks for the model
+	Model string    `json:"model"`
+	Asked string    `json:"asked,omitempty"` // the model that was requested, if it differs
+	// FallbackFor is the model that should have served the request. Empty: it
+	// is Model.
+	FallbackFor string `json:"fallback_for,omitempty"`
+	// Key is the position of the key in api_keys, from 1. Absent: the model has
+	// one key, or none.
+	Key int `json:"key,omitempty"`
+
 	Dialect   string          `json:"dialect"`
 	Stream    bool            `json:"stream,omitempty"`
 	Retry     bool            `json:"retry,omitempty"`    // of a request that had failed
@@ -61,6 +68,9 @@ func (x *exchange) digests() {
 	x.line.Path, x.line.Kind = x.call.Path, recording.KindGenerate
 	if x.call.Kind == dialect.Count {
 		x.line.Kind = recording.KindCount
+	}
+	if x.line.Match != "" { // of the request to the model for which this one is the fallback
+		return
 	}
 	// In some dialects only the path contains the model and whether a stream is
 	// requested.

@@ -53,7 +53,7 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 		}
 	}
 	req.Header.Set("Accept-Encoding", "identity")
-	x.d.Authorize(req, x.e.up.key)
+	x.d.Authorize(req, x.value())
 	return req, nil
 }
 

@@ -66,9 +66,12 @@ func (x *exchange) played() (*http.Response, error) {
 	x.digests()
 	p, err := x.s.player(x.e, x.d)
 	var resp *http.Response
-	var ignored *recording.Difference
+	var served recording.Served
 	if err == nil {
-		resp, ignored, err = p.Play(&recording.Request{Kind: x.line.Kind, Path: x.line.Path, Match: x.line.Match, Body: x.asked})
+		resp, served, err = p.Play(&recording.Request{Kind: x.line.Kind, Path: x.line.Path, Match: x.line.Match, Body: x.asked})
+	}
+	if err == nil && served.Fallback != "" {
+		err = x.playedBy(served.Fallback)
 	}
 	if err != nil {
 		if _, differs := errors.AsType[*recording.DiffersError](err); differs {
@@ -77,14 +80,27 @@ func (x *exchange) played() (*http.Response, error) {
 		x.s.g.o.Log.Warn().Msgf("replay of task %s (repetition %d, attempt %d), model %q: %s", x.s.spec.Task, x.s.spec.Repetition, x.s.spec.Attempt, x.e.up.model.Name, err)
 		return nil, &replayError{err}
 	}
-	if ignored != nil {
+	if served.Ignored != nil {
 		x.line.Alike = true
 		x.e.alike.Do(func() {
 			x.s.find("replay_alike", verifier.Note, fmt.Sprintf("requests differ from the recorded run in values that change from run to run, which is ignored (alike in the record of requests); "+
-				"the first: %s", ignored))
+				"the first: %s", served.Ignored))
 		})
 	}
 	return resp, nil
+}
+
+// playedBy makes a fallback the model that the answer is from.
+func (x *exchange) playedBy(name string) error {
+	for e := x.e.next; e != nil; e = e.next {
+		if e.up.model.Name == name {
+			x.s.find("model_fallback", verifier.Note, fmt.Sprintf("model %q did not serve in the recorded run, and %q was asked instead", x.line.Model, name))
+			x.line.FallbackFor, x.line.Model = x.line.Model, name
+			x.e, x.price = e, e.up.priceOf(name)
+			return nil
+		}
+	}
+	return fmt.Errorf("replay: the request was served by %q, which is no fallback of model %q any more: add it to fallback", name, x.e.up.model.Label)
 }
 
 // replayError says why a record cannot answer.

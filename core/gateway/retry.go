@@ -120,37 +120,32 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 		resp, err = x.send(ctx)
 		return resp, sent, func(ratelimit.Result) {}, err
 	}
-	p := x.e.up.health.limiter
-	quiet := func() {}
+	nothing := func(ratelimit.Result) {}
+	refused := map[int]bool{} // keys
 	for {
-		turn, waitErr := x.acquire(ctx, p)
+		keys := x.candidates(refused)
+		if why := x.pausing(keys); x.e.next != nil && why != nil {
+			return nil, time.Time{}, nothing, &pausedError{why}
+		}
+		turn, waitErr := x.acquire(ctx, keys)
 		if waitErr != nil {
-			return nil, time.Time{}, func(ratelimit.Result) {}, waitErr
+			return nil, time.Time{}, nothing, waitErr
 		}
-		sent, x.line.Limit = time.Now(), p.State().Limit
-		if x.failing != nil {
-			quiet = x.signing() // the client has waited for long
-		}
-		resp, err = x.send(ctx)
-		quiet()
-		r, after := resultOf(resp, err)
-		if ctx.Err() != nil {
-			r = ratelimit.Nothing
-		}
-		if r == ratelimit.Served || r == ratelimit.Nothing {
+		resp, sent, err = x.try(ctx)
+		r, after := x.resultOf(ctx, resp, err)
+		switch {
+		case r == ratelimit.Served && aboutKey(resp.StatusCode) && len(keys) > 1: // another key may be accepted
+			turn.Done(ratelimit.Nothing, 0, "")
+			refused[x.key] = true
+		case r == ratelimit.Served || r == ratelimit.Nothing:
+			if r == ratelimit.Served && !aboutKey(resp.StatusCode) {
+				x.accepted(refused)
+			}
 			var once sync.Once
 			return resp, sent, func(r ratelimit.Result) { once.Do(func() { turn.Done(r, 0, "") }) }, err
-		}
-		x.failing = x.trouble(resp, err)
-		x.s.wait.addSince(sent)
-		x.line.Waited += time.Since(sent)
-		if hopeless(err, 0) && !x.e.up.health.hasServed() { // waiting does not help
+		case !x.again(resp, err, sent, keys, func(why string) { turn.Done(r, after, why) }):
 			turn.Done(ratelimit.Nothing, 0, "")
-			return resp, sent, func(ratelimit.Result) {}, err
-		}
-		turn.Done(r, after, x.failing.Error())
-		if p.GivenUp() {
-			return resp, sent, func(ratelimit.Result) {}, err
+			return resp, sent, nothing, err
 		}
 		if resp != nil {
 			_ = resp.Body.Close()
@@ -159,9 +154,43 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 	}
 }
 
-func (x *exchange) acquire(ctx context.Context, p *ratelimit.Limiter) (*ratelimit.Turn, error) {
-	defer x.waiting()()
-	return p.Acquire(ctx)
+// try sends the request with the chosen key.
+func (x *exchange) try(ctx context.Context) (resp *http.Response, sent time.Time, err error) {
+	sent, x.line.Limit = time.Now(), x.e.up.keys[x.key].limiter.State().Limit
+	if x.failing != nil {
+		defer x.signing()() // the client has waited for long
+	}
+	resp, err = x.send(ctx)
+	return resp, sent, err
+}
+
+// resultOf returns what an answer says about the provider, and how long it asks
+// to wait.
+func (x *exchange) resultOf(ctx context.Context, resp *http.Response, err error) (ratelimit.Result, time.Duration) {
+	if ctx.Err() != nil {
+		return ratelimit.Nothing, 0
+	}
+	r, after := resultOf(resp, err)
+	isDown := down(resp, err)
+	x.e.up.keys[x.key].down.Store(isDown)
+	if x.e.next != nil && isDown {
+		r = ratelimit.Failed // also if it is overloaded: the fallback serves while this one pauses
+	}
+	return r, after
+}
+
+// again reports whether a request that failed is to be sent once more. It calls
+// failed with the reason, unless the failure says nothing about the provider's
+// rate.
+func (x *exchange) again(resp *http.Response, err error, sent time.Time, keys []int, failed func(why string)) bool {
+	x.failing = x.trouble(resp, err)
+	x.s.wait.addSince(sent)
+	x.line.Waited += time.Since(sent)
+	if hopeless(err, 0) && !x.e.up.health.hasServed() && x.e.next == nil { // waiting does not help
+		return false
+	}
+	failed(x.failing.Error())
+	return !x.gaveUp(keys) && (x.e.next == nil || !down(resp, err))
 }
 
 // resultOf returns what an answer says about the provider, and how long the

@@ -71,6 +71,8 @@ type entry struct {
 	player *recording.Player // of a replayed model, after its first request
 	alike  sync.Once         // for the finding that recorded requests differ in values that change from run to run
 	token  string
+	first  int    // index of the key that is preferred
+	next   *entry // the fallback; nil: none
 
 	mu     sync.Mutex
 	known  known           // the last request with reported usage
@@ -125,27 +127,26 @@ func (g *Gateway) open(ctx context.Context, spec models.Spec) (_ *session, err e
 }
 
 func (s *session) add(name string, m *cell.Model) error {
-	u := s.g.models[m]
-	if u == nil {
-		return fmt.Errorf("the gateway has no model %q", m.Label)
-	}
-	if s.accounts[0].Limit().USD != nil {
-		if err := u.bounds(); err != nil {
-			return err
-		}
-	}
 	b := make([]byte, 24)
 	if _, err := rand.Read(b); err != nil {
 		return err
 	}
-	e := &entry{
-		name: name, up: u, token: "berth-" + hex.EncodeToString(b), failed: map[uint64]bool{}, priced: true,
-		usage: record.Usage{Role: s.spec.Role, Model: u.model.Name},
+	token := "berth-" + hex.EncodeToString(b)
+	var e, last *entry
+	for _, one := range m.Chain() {
+		next, err := s.entry(name, one, token)
+		if err != nil {
+			return err
+		}
+		if last == nil {
+			e = next
+		} else {
+			last.next, next.usage.FallbackFor = next, e.up.model.Name
+		}
+		last = next
 	}
+	u := e.up
 	speaks := model.Dialect(u.model.Provider)
-	if u.script != nil {
-		e.play = u.script()
-	}
 	if u.dialect == nil {
 		speaks = s.g.o.Dialects.Usual().Name()
 		if len(s.spec.Dialects) > 0 {
@@ -154,11 +155,38 @@ func (s *session) add(name string, m *cell.Model) error {
 	} else if len(s.spec.Dialects) > 0 && !slices.Contains(s.spec.Dialects, speaks) {
 		return fmt.Errorf("model %q speaks %s, and the plugin speaks %v", m.Label, speaks, s.spec.Dialects)
 	}
-	s.entries[e.token] = e
-	s.secrets.add(e.token)
-	s.secrets.add(u.key)
-	s.endpoints[name] = model.Endpoint{Token: e.token, Dialect: speaks, Name: u.model.Name, Parameters: u.model.Parameters}
+	s.entries[token] = e
+	s.secrets.add(token)
+	s.endpoints[name] = model.Endpoint{Token: token, Dialect: speaks, Name: u.model.Name, Parameters: u.model.Parameters}
 	return nil
+}
+
+// entry makes the entry of one model of the session, or of one of its
+// fallbacks.
+func (s *session) entry(name string, m *cell.Model, token string) (*entry, error) {
+	u := s.g.models[m]
+	if u == nil {
+		return nil, fmt.Errorf("the gateway has no model %q", m.Label)
+	}
+	if s.accounts[0].Limit().USD != nil {
+		if err := u.bounds(); err != nil {
+			return nil, err
+		}
+	}
+	e := &entry{
+		name: name, up: u, token: token, failed: map[uint64]bool{}, priced: true,
+		usage: record.Usage{Role: s.spec.Role, Model: u.model.Name},
+	}
+	if u.script != nil {
+		e.play = u.script()
+	}
+	if n := int64(len(u.keys)); n > 0 {
+		e.first = int((u.turn.Add(1) - 1) % n)
+	}
+	for _, key := range u.keys {
+		s.secrets.add(key.value)
+	}
+	return e, nil
 }
 
 // listenHost opens the private socket, and a loopback port for clients that
@@ -337,7 +365,7 @@ func (s *session) count(e *Exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = true
-	s.last = &record.Exchange{Time: e.Time, Model: e.Model, Status: e.Status, Error: e.Error, Upstream: e.Upstream, Broken: e.Broken}
+	s.last = &record.Exchange{Time: e.Time, Model: e.Model, FallbackFor: e.FallbackFor, Key: e.Key, Status: e.Status, Error: e.Error, Upstream: e.Upstream, Broken: e.Broken}
 	s.unserved = s.unserved || e.Status < 200 || e.Status > 299 || e.Error != "" || e.Broken != "" || e.Upstream != ""
 }
 
@@ -363,7 +391,8 @@ func (s *session) find(code string, severity verifier.Severity, text string) {
 	}
 }
 
-// Usage implements models.Session, with one line per model that was used.
+// Usage implements models.Session, with one line per model that was used, and
+// one for its use as a fallback.
 func (s *session) Usage() []record.Usage {
 	byModel := map[string]*record.Usage{}
 	var order []string
@@ -377,10 +406,11 @@ func (s *session) Usage() []record.Usage {
 		if !priced {
 			u.CostUSD = nil
 		}
-		sum := byModel[u.Model]
+		id := u.Model + "\n" + u.FallbackFor
+		sum := byModel[id]
 		if sum == nil {
-			byModel[u.Model] = &u
-			order = append(order, u.Model)
+			byModel[id] = &u
+			order = append(order, id)
 			continue
 		}
 		add(sum, &u)
@@ -395,8 +425,14 @@ func (s *session) Usage() []record.Usage {
 	return out
 }
 
-func (s *session) sorted() []*entry {
-	return slices.SortedFunc(maps.Values(s.entries), func(a, b *entry) int { return strings.Compare(a.name, b.name) })
+// sorted returns the entries by name, each followed by its fallbacks.
+func (s *session) sorted() (all []*entry) {
+	for _, e := range slices.SortedFunc(maps.Values(s.entries), func(a, b *entry) int { return strings.Compare(a.name, b.name) }) {
+		for ; e != nil; e = e.next {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // add adds b to a. An unknown cost makes the sum unknown.

@@ -38,6 +38,10 @@ type Spec struct {
 	Models     map[string]*cell.Model
 	Budget     cell.Budget // shared by all sessions of the role, and of the verifier, in the attempt
 	Hosted     bool        // tools that a provider runs itself, such as a search, may be used
+	// Agent is the label of the agent, and InFlight the largest number of
+	// concurrent requests of all sessions with the label; 0: no such limit.
+	Agent    string
+	InFlight int
 	// Dir is the folder of the attempt. Append adds a line of JSON to a file in
 	// it; nil writes nothing.
 	Dir    string

@@ -222,14 +222,22 @@ func endpoints(c *config.Cell) map[string]store.Endpoint {
 	all := map[string]store.Endpoint{}
 	add := func(who string, ms map[string]*cell.Model) {
 		for role, m := range ms {
-			e := store.Endpoint{Address: m.BaseURL, Replay: m.Replay}
-			if m.APIKey != nil {
-				e.Key = "written in the experiment"
-				if m.APIKey.Secret() != nil {
-					e.Key = m.APIKey.String()
+			for i, m := range m.Chain() {
+				e, name := store.Endpoint{Address: m.BaseURL, Replay: m.Replay}, who+"."+role
+				var keys []string
+				for _, key := range m.Keys() {
+					shown := "written in the experiment"
+					if key.Secret() != nil {
+						shown = key.String()
+					}
+					keys = append(keys, shown)
 				}
+				e.Key = strings.Join(keys, ", ")
+				if i > 0 {
+					name += ".fallback." + m.Label
+				}
+				all[name] = e
 			}
-			all[who+"."+role] = e
 		}
 	}
 	add("agent", c.Agent.Models)

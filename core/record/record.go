@@ -233,6 +233,7 @@ type Finding struct {
 type Usage struct {
 	Role            string   `json:"role"`
 	Model           string   `json:"model"`
+	FallbackFor     string   `json:"fallback_for,omitempty"` // the model that should have served these requests; empty: it is Model
 	Requests        int64    `json:"requests"`
 	InputTokens     int64    `json:"input_tokens"` // including cached
 	CachedTokens    int64    `json:"cached_tokens,omitempty"`
@@ -281,12 +282,19 @@ type LastTurn struct {
 
 // Exchange is the last request of an agent to its models.
 type Exchange struct {
-	Time     time.Time `json:"time"`
-	Model    string    `json:"model"`
-	Status   int       `json:"status"`             // HTTP status; 0: there was no answer
-	Error    string    `json:"error,omitempty"`    // error of the gateway itself
-	Upstream string    `json:"upstream,omitempty"` // error that the provider reported
-	Broken   string    `json:"broken,omitempty"`   // which side cut the answer off: provider, client or gateway
+	Time  time.Time `json:"time"`
+	Model string    `json:"model"`
+	// FallbackFor is the model that should have served the request. Empty: it
+	// is Model.
+	FallbackFor string `json:"fallback_for,omitempty"`
+	// Key is the position of the key in api_keys, from 1. 0: the model has one
+	// key, or none.
+	Key int `json:"key,omitempty"`
+
+	Status   int    `json:"status"`             // HTTP status; 0: there was no answer
+	Error    string `json:"error,omitempty"`    // error of the gateway itself
+	Upstream string `json:"upstream,omitempty"` // error that the provider reported
+	Broken   string `json:"broken,omitempty"`   // which side cut the answer off: provider, client or gateway
 }
 
 // Result is result.json: one attempt.

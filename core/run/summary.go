@@ -40,6 +40,8 @@ type Summary struct {
 	// Estimated is how many requests have a usage that the provider did not
 	// report.
 	Estimated int64 `json:"estimated_requests,omitempty"`
+	// Fallback is how many requests a fallback served in place of the model.
+	Fallback int64 `json:"fallback_requests,omitempty"`
 }
 
 // Row is one line of a table of a summary.
@@ -153,9 +155,9 @@ func (s *Summary) use(a *store.AttemptState, underWay bool) {
 	case !underWay:
 		s.Lost++
 	}
-	sum := store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens, Estimated: s.Estimated}
+	sum := store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens, Estimated: s.Estimated, Fallback: s.Fallback}
 	sum.Add(a.Spend())
-	s.CostUSD, s.Unpriced, s.Tokens, s.Estimated = sum.CostUSD, sum.Unpriced, sum.Tokens, sum.Estimated
+	s.CostUSD, s.Unpriced, s.Tokens, s.Estimated, s.Fallback = sum.CostUSD, sum.Unpriced, sum.Tokens, sum.Estimated, sum.Fallback
 }
 
 func (r *Row) count(t *store.TrialState, a *store.AttemptState) {

@@ -84,7 +84,11 @@ func BriefOf(r *record.Result) *Brief {
 		b.Error, b.Retryable = cut(fmt.Sprintf("%s: %s", r.Error.Boundary, r.Error.Message), 400), r.Error.Retry
 	}
 	for _, u := range r.Usage {
-		b.Add(Spend{CostUSD: u.CostUSD, Unpriced: u.CostUSD == nil, Tokens: u.InputTokens + u.OutputTokens, Requests: u.Requests, Estimated: u.Estimated})
+		one := Spend{CostUSD: u.CostUSD, Unpriced: u.CostUSD == nil, Tokens: u.InputTokens + u.OutputTokens, Requests: u.Requests, Estimated: u.Estimated}
+		if u.FallbackFor != "" {
+			one.Fallback = u.Requests
+		}
+		b.Add(one)
 	}
 	for _, u := range r.Bundles {
 		b.Digests["bundle "+u.Name] = u.Digest

@@ -20,6 +20,8 @@ type Spend struct {
 	// Estimated is how many requests have a usage that the provider did not
 	// report.
 	Estimated int64 `json:"estimated_requests,omitempty"`
+	// Fallback is how many requests a fallback served in place of the model.
+	Fallback int64 `json:"fallback_requests,omitempty"`
 }
 
 // Add adds more. An unknown cost adds nothing to a known one.
@@ -27,6 +29,7 @@ func (s *Spend) Add(more Spend) {
 	s.Tokens += more.Tokens
 	s.Requests += more.Requests
 	s.Estimated += more.Estimated
+	s.Fallback += more.Fallback
 	s.Unpriced = s.Unpriced || more.Unpriced
 	if more.CostUSD == nil {
 		return
@@ -48,6 +51,8 @@ type exchange struct {
 	} `json:"usage"`
 	CostUSD   *float64 `json:"cost_usd"`
 	Estimated bool     `json:"estimated"`
+
+	FallbackFor string `json:"fallback_for"`
 }
 
 // Bounds of reading a record of exchanges.
@@ -73,6 +78,9 @@ func exchanged(dir string) (Spend, error) {
 		counted[x.Request] = true
 		if x.Estimated {
 			one.Estimated = 1
+		}
+		if x.FallbackFor != "" {
+			one.Fallback = one.Requests
 		}
 		sum.Add(one)
 	})

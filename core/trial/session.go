@@ -225,6 +225,7 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 	}
 	spec := a.modelSpec(string(o.role), o.cell.Models)
 	spec.Dialects, spec.Budget = o.needs.Dialects, a.in.Cell.Limits.Budget
+	spec.Agent, spec.InFlight = o.cell.Label, o.cell.InFlight
 	spec.Hosted = feasible.Public(a.task, o.stage, task.NetworkMode(a.spec.Network.Mode))
 	if o.role != agent.RoleUser {
 		spec.Inside = func(ctx context.Context, port int, serve func(net.Conn)) (*host.Port, error) {

@@ -9,6 +9,7 @@ package ratelimit
 import (
 	"context"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -107,41 +108,62 @@ type Turn struct {
 // Acquire waits until a request may begin. The caller must call Done on the
 // result. Fails only with the cause of ctx.
 func (p *Limiter) Acquire(ctx context.Context) (*Turn, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting++
-	defer func() { p.waiting-- }()
+	_, turn, err := Any(ctx, p)
+	return turn, err
+}
+
+// Any waits until a request may begin at one of several limiters, and returns
+// its index. The first in order is preferred. Otherwise as Acquire.
+func Any(ctx context.Context, of ...*Limiter) (int, *Turn, error) {
+	for _, p := range of {
+		p.wait(1)
+		defer p.wait(-1)
+	}
 	for {
-		if err := ctx.Err(); err != nil {
-			return nil, context.Cause(ctx)
+		if ctx.Err() != nil {
+			return 0, nil, context.Cause(ctx)
 		}
-		pause := time.Until(p.until)
-		if pause <= 0 && p.inFlight < int(p.limit) {
-			p.inFlight++
-			return &Turn{p: p, epoch: p.epoch}, nil
+		cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}}
+		least := time.Duration(0)
+		for i, p := range of {
+			turn, changed, pause := p.try()
+			if turn != nil {
+				return i, turn, nil
+			}
+			cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(changed)})
+			if pause > 0 && (least == 0 || pause < least) {
+				least = pause
+			}
 		}
-		p.sleep(ctx, pause)
+		if least > 0 {
+			// Waiting requests must not all begin at the same time.
+			t := time.NewTimer(least + rand.N(least/10+time.Millisecond)) //nolint:gosec // a wait is no secret
+			cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(t.C)})
+			reflect.Select(cases)
+			t.Stop()
+		} else {
+			reflect.Select(cases)
+		}
 	}
 }
 
-// sleep waits for a change, for the end of the pause, or for ctx. It releases
-// the lock while it waits.
-func (p *Limiter) sleep(ctx context.Context, pause time.Duration) {
-	changed := p.changed
-	p.mu.Unlock()
-	defer p.mu.Lock()
-	var end <-chan time.Time
-	if pause > 0 {
-		// Waiting requests must not all begin at the same time.
-		t := time.NewTimer(pause + rand.N(pause/10+time.Millisecond)) //nolint:gosec // a wait is no secret
-		defer t.Stop()
-		end = t.C
+func (p *Limiter) wait(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting += n
+}
+
+// try lets a request begin if it may. Otherwise it returns a channel that is
+// closed at the next change, and how long nothing may begin.
+func (p *Limiter) try() (*Turn, <-chan struct{}, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pause := time.Until(p.until)
+	if pause <= 0 && p.inFlight < int(p.limit) {
+		p.inFlight++
+		return &Turn{p: p, epoch: p.epoch}, nil, 0
 	}
-	select {
-	case <-changed:
-	case <-end:
-	case <-ctx.Done():
-	}
+	return nil, p.changed, max(0, pause)
 }
 
 // Done reports the result of the request. after is how long the provider asks

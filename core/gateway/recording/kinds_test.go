@@ -89,7 +89,7 @@ func TestARequestThatIsAlikeGetsTheAnswer(t *testing.T) {
 	}
 	play := func(body, want, ignored string) {
 		t.Helper()
-		resp, d, lost := p.Play(request(body))
+		resp, by, lost := p.Play(request(body))
 		if lost != nil {
 			t.Fatal(lost)
 		}
@@ -97,6 +97,7 @@ func TestARequestThatIsAlikeGetsTheAnswer(t *testing.T) {
 		if got, broken := io.ReadAll(resp.Body); broken != nil || string(got) != want {
 			t.Errorf("%s: %q, %v; want %q", body, got, broken, want)
 		}
+		d := by.Ignored
 		if (d == nil) != (ignored == "") || d != nil && !strings.Contains(d.String(), ignored) {
 			t.Errorf("%s: ignored %v, want %q", body, d, ignored)
 		}

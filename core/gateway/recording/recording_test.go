@@ -116,12 +116,12 @@ func TestTheSameRequestGetsTheSameAnswer(t *testing.T) {
 		ask, want string
 		broken    bool
 	}{{`{"a":2}`, "two", false}, {`{"a":1}`, "one", false}, {`{"a":1}`, "one again", true}, {`{"a":2}`, "two", false}} {
-		resp, _, err := p.Play(request(tt.ask))
+		resp, by, err := p.Play(request(tt.ask))
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(resp.Body)
-		if string(got) != tt.want || (err != nil) != tt.broken || resp.StatusCode != 200 {
+		if string(got) != tt.want || by != (Served{}) || (err != nil) != tt.broken || resp.StatusCode != 200 {
 			t.Errorf("%s: %q, %v", tt.ask, got, err)
 		}
 		_ = resp.Body.Close()

@@ -21,6 +21,9 @@ type line struct {
 	Status int    `json:"status"`
 	Broken string `json:"broken"`
 
+	Model       string `json:"model"`
+	FallbackFor string `json:"fallback_for"`
+
 	played bool
 	plain  string // digest of the request without the values that change from run to run; empty: not known yet
 }
@@ -88,30 +91,44 @@ type Request struct {
 	Body  []byte // the whole request
 }
 
+// Served says how a request was answered from a record.
+type Served struct {
+	// Fallback is the model that had served the request as a fallback; empty:
+	// the model itself had.
+	Fallback string
+	// Ignored is the first difference from the recorded request, in a value
+	// that changes from run to run; nil: there is none.
+	Ignored *Difference
+}
+
 // Play answers a request with what the same request was answered in the record.
 // If there is none, it takes the next one that differs only in values that
 // change from run to run: ids, dates and times, durations, host names, process
-// numbers and temporary paths. ignored is then the first difference, and
-// otherwise nil. A request that was recorded several times gets the answers in
-// turn; one that is sent again after that gets its last answer again.
-func (p *Player) Play(r *Request) (resp *http.Response, ignored *Difference, err error) {
+// numbers and temporary paths. A request that was recorded several times gets
+// the answers in turn; one that is sent again after that gets its last answer
+// again.
+func (p *Player) Play(r *Request) (*http.Response, Served, error) {
 	i, ignored, err := p.choose(r)
 	if err != nil {
-		return nil, nil, err
+		return nil, Served{}, err
 	}
 	l := p.lines[i]
 	if l.Status < http.StatusOK || l.Status > 599 {
-		return nil, nil, fmt.Errorf("the record is damaged: exchange %d has the status %d", i+1, l.Status)
+		return nil, Served{}, fmt.Errorf("the record is damaged: exchange %d has the status %d", i+1, l.Status)
 	}
 	reply, err := Fetch(p.dir, l.Reply)
 	if err != nil {
-		return nil, nil, err
+		return nil, Served{}, err
+	}
+	by := Served{Ignored: ignored}
+	if l.FallbackFor != "" {
+		by.Fallback = l.Model
 	}
 	var content io.Reader = bytes.NewReader(reply)
 	if l.Broken != "" {
 		content = io.MultiReader(content, breaks{})
 	}
-	return &http.Response{StatusCode: l.Status, Header: http.Header{"Content-Type": {l.Type}}, Body: io.NopCloser(content)}, ignored, nil
+	return &http.Response{StatusCode: l.Status, Header: http.Header{"Content-Type": {l.Type}}, Body: io.NopCloser(content)}, by, nil
 }
 
 // choose returns the index of the exchange to replay.

@@ -155,7 +155,11 @@ func resultText(p *terminal.Printer, r *record.Result, all bool) {
 		if u.CostUSD != nil {
 			cost = fmt.Sprintf("%.4f USD", *u.CostUSD)
 		}
-		line("usage", fmt.Sprintf("%s, %s: %d requests, %d in, %d out, %s%s", u.Role, u.Model, u.Requests, u.InputTokens, u.OutputTokens, cost, estimated(u.Estimated)))
+		name := u.Model
+		if u.FallbackFor != "" {
+			name += " (fallback for " + u.FallbackFor + ")"
+		}
+		line("usage", fmt.Sprintf("%s, %s: %d requests, %d in, %d out, %s%s", u.Role, name, u.Requests, u.InputTokens, u.OutputTokens, cost, estimated(u.Estimated)))
 	}
 	p.Printf("\n")
 }
@@ -176,9 +180,16 @@ func lastTurn(s *record.StageResult, several bool) (lines [][2]string) {
 	}
 	lines = append(lines, [2]string{"reason", why}, [2]string{"last words", t.Message})
 	if x := t.Exchange; x != nil {
-		text := fmt.Sprintf("%s: status %d", x.Model, x.Status)
+		name := x.Model
+		if x.FallbackFor != "" {
+			name += " (fallback for " + x.FallbackFor + ")"
+		}
+		if x.Key > 0 {
+			name += fmt.Sprintf(", key %d", x.Key)
+		}
+		text := fmt.Sprintf("%s: status %d", name, x.Status)
 		if x.Status == 0 {
-			text = x.Model + ": no answer"
+			text = name + ": no answer"
 		}
 		for _, more := range []string{x.Error, x.Upstream} {
 			if more != "" {

@@ -24,7 +24,7 @@ func Summary(p *terminal.Printer, s *run.Summary) {
 	}
 	p.Printf("%s\n", sum(s, p.Color))
 	if s.Tokens > 0 {
-		p.Printf("%s\n", tokensAndCost(&store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens, Estimated: s.Estimated}))
+		p.Printf("%s\n", tokensAndCost(&store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens, Estimated: s.Estimated, Fallback: s.Fallback}))
 	}
 	for _, m := range s.Marks {
 		p.Printf("%s %s\n", terminal.Paint(p.Color, terminal.Odd, "note:"), terminal.Clean(m))
@@ -160,7 +160,15 @@ func tokensAndCost(s *store.Spend) string {
 			cost = "more than " + cost
 		}
 	}
-	return fmt.Sprintf("%d tokens, %s%s", s.Tokens, cost, estimated(s.Estimated))
+	return fmt.Sprintf("%d tokens, %s%s%s", s.Tokens, cost, estimated(s.Estimated), byFallbacks(s.Fallback))
+}
+
+// byFallbacks marks requests that another model served.
+func byFallbacks(requests int64) string {
+	if requests == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s served by a fallback model)", terminal.Count(int(requests), "request", "requests"))
 }
 
 // estimated marks usage that the provider did not tell for all requests.

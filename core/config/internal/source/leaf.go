@@ -64,8 +64,13 @@ func (l *leaf) tree(v cty.Value, path pluginconfig.Path, inside []pluginconfig.S
 		return l.container(v, path, inside, secrets)
 	case l.field.Secret:
 		l.r.Masks = append(l.r.Masks, l.attr.Expr.Range())
+		l.r.unknown = append(l.r.unknown, path)
+		form := `secret("NAME")`
+		if l.want.IsListType() {
+			form = "[" + form + "]"
+		}
 		l.r.Fail(l.attr.NameRange, "A secret is written in plain text",
-			"The files of an experiment are stored with its runs. Put the value into a host variable and write %s = secret(\"NAME\").", l.attr.Name)
+			"The files of an experiment are stored with its runs. Put the value into a host variable and write %s = %s.", l.attr.Name, form)
 		return nil, false
 	case v.Type() == cty.String:
 		return v.AsString(), true

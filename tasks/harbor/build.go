@@ -170,6 +170,7 @@ func (b *builder) compose(ctx context.Context, e *task.Environment) error {
 	if e.Limits.MemoryMiB == 0 {
 		e.Limits.MemoryMiB = m.Limits.MemoryMiB
 	}
+	e.Limits.ShmMiB = m.Limits.ShmMiB
 	e.Entrypoint, e.Command, e.User, e.DependsOn, e.Volumes = m.Entrypoint, m.Command, m.User, m.DependsOn, m.Volumes
 	if e.Workdir == "" {
 		e.Workdir = m.Workdir

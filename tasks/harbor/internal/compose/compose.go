@@ -232,8 +232,14 @@ func (c *converter) ports(at string, s *types.ServiceConfig) (ports []int) {
 	return ports
 }
 
-// limits are those under deploy.
+// limits are those under deploy, or else those of the service itself.
 func (c *converter) limits(at string, s *types.ServiceConfig) (l task.Limits) {
+	for key, n := range map[string]float64{"cpus": float64(s.CPUS), "mem_limit": float64(s.MemLimit), "shm_size": float64(s.ShmSize)} {
+		if n < 0 {
+			c.bad(at+"."+key, "Limit is negative", "Write how much the service may use.")
+		}
+	}
+	l.CPUMilli, l.MemoryMiB, l.ShmMiB = int64(math.Round(float64(s.CPUS)*1000)), int64(s.MemLimit)>>20, int64(s.ShmSize)>>20
 	if s.Deploy == nil || s.Deploy.Resources.Limits == nil {
 		return l
 	}
@@ -241,8 +247,12 @@ func (c *converter) limits(at string, s *types.ServiceConfig) (l task.Limits) {
 	if asked.NanoCPUs < 0 || asked.MemoryBytes < 0 {
 		c.bad(at+".deploy", "Limit is negative", "Write how much the service may use.")
 	}
-	l.CPUMilli = int64(math.Round(float64(asked.NanoCPUs) * 1000))
-	l.MemoryMiB = int64(asked.MemoryBytes) >> 20
+	if asked.NanoCPUs > 0 {
+		l.CPUMilli = int64(math.Round(float64(asked.NanoCPUs) * 1000))
+	}
+	if asked.MemoryBytes > 0 {
+		l.MemoryMiB = int64(asked.MemoryBytes) >> 20
+	}
 	return l
 }
 

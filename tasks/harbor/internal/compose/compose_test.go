@@ -120,6 +120,7 @@ func TestRefused(t *testing.T) {
 		{"deploy: {replicas: 2}", "replicas is not supported"},
 		{"volumes: ['${HOST_VERIFIER_LOGS_PATH}:/x']", "Variable of the host"},
 		{"imge: x", "imge is not supported"},
+		{"mem_limit: -5", "Limit is negative"},
 		{"healthcheck: {tst: x}", "tst is not supported"},
 		{"healthcheck: {interval: 1s}", "Healthcheck has no test"},
 		{"depends_on: [nobody]", "Unknown service"},
@@ -211,6 +212,15 @@ func TestIgnored(t *testing.T) {
   b:
     image: ${MAIN_IMAGE_NAME}
     restart: unless-stopped
+    init: true
+    pull_policy: never
+    labels: {a.b: c}
+    logging: {driver: json-file, options: {max-size: 1m}}
+    stop_grace_period: 1s
+    stop_signal: SIGINT
+    cpus: 0.5
+    mem_limit: 256m
+    shm_size: 64m
     volumes: ["${HOST_VERIFIER_LOGS_PATH}:${ENV_VERIFIER_LOGS_PATH}"]
 networks:
   inner: {driver: bridge}
@@ -225,12 +235,13 @@ networks:
 		}
 		warned = append(warned, p.Key)
 	}
-	want := []string{"services.a.container_name", "services.a.ports", "services.a.networks", "services.a.tty", "services.a.platform", "services.b.restart"}
+	want := []string{"services.a.container_name", "services.a.ports", "services.a.networks", "services.a.tty", "services.a.platform", "services.b.restart",
+		"services.b.init", "services.b.pull_policy", "services.b.labels", "services.b.logging", "services.b.stop_grace_period", "services.b.stop_signal"}
 	if !reflect.DeepEqual(warned, want) {
 		t.Errorf("warned of %q, want %q", warned, want)
 	}
 	if sides := []task.Sidecar{
-		{Name: "a", Image: "x", Expose: []int{80, 81}, Limits: task.Limits{CPUMilli: 1500, MemoryMiB: 512}}, {Name: "b", Image: "y"},
+		{Name: "a", Image: "x", Expose: []int{80, 81}, Limits: task.Limits{CPUMilli: 1500, MemoryMiB: 512}}, {Name: "b", Image: "y", Limits: task.Limits{CPUMilli: 500, MemoryMiB: 256, ShmMiB: 64}},
 	}; !reflect.DeepEqual(f.Sidecars, sides) {
 		t.Errorf("got\n %+v, want\n %+v", f.Sidecars, sides)
 	}

@@ -22,6 +22,7 @@ var allowed = map[string][]string{
 	"services.*": {
 		"image", "build", "command", "entrypoint", "environment", "depends_on", "healthcheck", "volumes", "expose", "working_dir", "user",
 		"ports", "deploy", "restart", "networks", "container_name", "stdin_open", "tty", "platform",
+		"init", "pull_policy", "labels", "logging", "stop_grace_period", "stop_signal", "cpus", "mem_limit", "shm_size",
 	},
 	"services.*.build":        {"context", "dockerfile", "target", "args"},
 	"services.*.healthcheck":  {"test", "interval", "timeout", "retries", "start_period", "start_interval", "disable"},
@@ -46,6 +47,13 @@ var ignored = map[string]string{
 	"stdin_open":     "Services have no input.",
 	"tty":            "Services have no terminal.",
 	"platform":       "The engine's own platform is used.",
+
+	"init":              "The first process of every container is an init already.",
+	"pull_policy":       "The environment says when images are pulled.",
+	"labels":            "Containers and images have labels of their own.",
+	"logging":           "The output of a service is kept with the attempt.",
+	"stop_grace_period": "Services end with the sandbox.",
+	"stop_signal":       "Services end with the sandbox.",
 }
 
 // free are the places whose keys are names that the file chooses.

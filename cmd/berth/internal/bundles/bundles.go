@@ -150,9 +150,9 @@ func (c *Commands) makeAll(cmd *cobra.Command, o bundler.Order) error {
 			return errors.Join(append(failed, cmd.Context().Err())...)
 		}
 		o.Name, o.Recipe = name, recipes[name]
-		b, err := bundler.Make(cmd.Context(), o)
-		if err != nil {
-			failed = append(failed, err)
+		b, notMade := bundler.Make(cmd.Context(), o)
+		if notMade != nil {
+			failed = append(failed, notMade)
 			res.Missing = append(res.Missing, name+"@"+recipes[name].Version)
 			continue
 		}

@@ -41,6 +41,8 @@ func startClaudeCode(r *cli.Run) (cli.Start, error) {
 			"ANTHROPIC_DEFAULT_HAIKU_MODEL": r.Model.Name, "CLAUDE_CODE_SUBAGENT_MODEL": r.Model.Name, // the same model for every purpose
 			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1",
 			"ANTHROPIC_AUTH_TOKEN": "", "CLAUDE_CODE_OAUTH_TOKEN": "", "CLAUDE_CODE_USE_BEDROCK": "", "CLAUDE_CODE_USE_VERTEX": "", "ANTHROPIC_CUSTOM_HEADERS": "", // clears those of the image
+			"CLAUDE_CODE_DISABLE_LEGACY_MODEL_REMAP": "1", // Claude Opus 4.1 is asked for as such, and not as a newer model
+
 			"IS_SANDBOX":              "1",       // allows running as root
 			"CLAUDE_CODE_MAX_RETRIES": "2",       // the gateway retries, and knows when to
 			"API_TIMEOUT_MS":          "3600000", // the core enforces the deadline of the turn

@@ -12,14 +12,22 @@ import (
 	"github.com/berth-eval/berth/plugins/proto/v1/pluginpb"
 )
 
-// Describe asks the binary behind conn what it serves, and refuses an answer
-// that makes no sense. conn decodes errors (fault.Client).
-func Describe(ctx context.Context, conn grpc.ClientConnInterface) ([]Description, error) {
+// Describe asks the binary behind conn, which speaks the protocol number protocol,
+// what it serves, and refuses an answer that makes no sense. conn decodes errors
+// (fault.Client).
+func Describe(ctx context.Context, conn grpc.ClientConnInterface, protocol int) ([]Description, error) {
 	reply, err := pluginpb.NewPluginClient(conn).Describe(ctx, &pluginpb.DescribeRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("describe: %w", err)
 	}
-	list, err := wire.EachErr(reply.GetPlugins(), DescriptionFromProto)
+	list, err := wire.EachErr(reply.GetPlugins(), func(p *pluginpb.PluginDescription) (Description, error) {
+		if protocol >= 2 {
+			if unknown := config.UnknownKeys(p.GetConfigSchemaJson()); unknown != nil {
+				return Description{}, wire.Invalid("plugin %q: %s", p.GetName(), unknown)
+			}
+		}
+		return DescriptionFromProto(p)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("describe: %w", err)
 	}

@@ -79,7 +79,7 @@ func TestDescribeSaysWhatABinaryServes(t *testing.T) {
 	t.Parallel()
 	list := two()
 	conn, _ := dial(t, list)
-	got, err := Describe(t.Context(), conn)
+	got, err := Describe(t.Context(), conn, Protocol)
 	if err != nil || len(got) != 2 {
 		t.Fatalf("Describe = %+v, %v", got, err)
 	}

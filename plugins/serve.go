@@ -33,7 +33,14 @@ const (
 	CookieKey   = "BERTH_PLUGIN"
 	CookieValue = "7d9b3a62-plugin"
 	// Protocol is the newest protocol number; a new one only for a break.
-	Protocol = 1
+	Protocol = 2
+	// OldestProtocol is the oldest number that host and plugins still speak. They
+	// agree on the highest that both speak.
+	OldestProtocol = 1
+	// ProgramPrefix begins the name of every program in a plugin folder that is a
+	// plugin. The rest is a name of lower case letters, digits, - and _. Other
+	// programs there are never started.
+	ProgramPrefix = "berth-plugin-"
 	// SetName is what go-plugin calls our one set of services.
 	SetName = "berth"
 )
@@ -51,14 +58,14 @@ func serve(list []Plugin, stderr io.Writer) int {
 		return 1
 	}
 	if os.Getenv(CookieKey) != CookieValue {
-		fmt.Fprintf(stderr, "%s is a plugin of Berth and is started by it. Put it into a folder of $BERTH_PLUGIN_PATH and see: berth plugin list\n", name)
+		fmt.Fprintf(stderr, "%s is a plugin of Berth and is started by it. Put it into a folder of $BERTH_PLUGIN_PATH as %sNAME and see: berth plugin list\n", name, ProgramPrefix)
 		return 1
 	}
 	go endWithHost()
 	give := giveBackStdio()
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: CookieKey, MagicCookieValue: CookieValue, ProtocolVersion: Protocol},
-		VersionedPlugins: map[int]goplugin.PluginSet{Protocol: {SetName: &set{list: list}}},
+		VersionedPlugins: Sets(&set{list: list}),
 		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: stderr, JSONFormat: true}),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return newServer(stderr, list, append(opts, give...)...)
@@ -160,7 +167,17 @@ func Here(list ...Plugin) (conn grpc.ClientConnInterface, stop func(), err error
 	return inprocess.Serve(server)
 }
 
-// set registers the services of protocol 1.
+// Sets offers p for every protocol number that is spoken, for the configurations
+// of go-plugin. The services are the same in all of them.
+func Sets(p goplugin.Plugin) map[int]goplugin.PluginSet {
+	sets := map[int]goplugin.PluginSet{}
+	for number := OldestProtocol; number <= Protocol; number++ {
+		sets[number] = goplugin.PluginSet{SetName: p}
+	}
+	return sets
+}
+
+// set registers the services.
 type set struct {
 	goplugin.NetRPCUnsupportedPlugin
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +17,8 @@ import (
 
 // binary is one plugin binary, with its identity and its process.
 type binary struct {
-	host   *Host
-	path   string
+	host *Host
+	program
 	log    zerolog.Logger
 	cache  cache
 	digest string
@@ -30,7 +29,7 @@ type binary struct {
 	env      []string // names that the plugins of the binary asked for
 
 	turn chan struct{} // holds one token; its holder may change the fields below
-	file stamp         // of the file that was identified, or was found to be the same
+	file stamp         // of the program that was identified, or was found to be the same
 	bad  crashes
 
 	mu      sync.Mutex
@@ -56,9 +55,9 @@ const (
 	describeTime = 10 * time.Second
 )
 
-func newBinary(h *Host, path string) *binary {
+func newBinary(h *Host, p program) *binary {
 	b := &binary{
-		host: h, path: path, log: h.opts.Log.With().Str("plugin", filepath.Base(path)).Logger(),
+		host: h, program: p, log: h.opts.Log.With().Str("plugin", nameOf(p.path)).Logger(),
 		cache: cache{h.opts.Cache}, turn: make(chan struct{}, 1),
 	}
 	b.turn <- struct{}{}
@@ -68,12 +67,12 @@ func newBinary(h *Host, path string) *binary {
 // identify determines the digest of the binary and what it serves, from the
 // cache or by starting it once.
 func (b *binary) identify(ctx context.Context) (err error) {
-	if b.file, err = stampOf(b.path); err != nil {
+	if b.file, err = b.stamp(); err != nil {
 		return err
 	}
 	known := b.cache.read(b.path)
 	if b.digest = known.Digest; known.Stamp != b.file {
-		if b.digest, err = digestOf(b.path); err != nil {
+		if b.digest, err = b.program.digest(); err != nil {
 			return err
 		}
 		if known.Digest != b.digest {
@@ -100,7 +99,7 @@ func (b *binary) ask(ctx context.Context) ([]plugins.Description, int, error) {
 	defer p.stop()
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
-	list, err := plugins.Describe(ctx, fault.Client(p.conn))
+	list, err := plugins.Describe(ctx, fault.Client(p.conn), p.protocol)
 	if err != nil {
 		return nil, 0, fmt.Errorf("plugin %s: %w", b.path, err)
 	}
@@ -129,7 +128,7 @@ func (b *binary) acquire(ctx context.Context) (*process, error) {
 	select {
 	case <-b.turn:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for plugin %s to start: %w", filepath.Base(b.path), ctx.Err())
+		return nil, fmt.Errorf("wait for plugin %s to start: %w", b.name(), ctx.Err())
 	}
 	defer func() { b.turn <- struct{}{} }()
 	if p, err := b.current(); p != nil || err != nil { // another caller started it
@@ -171,7 +170,7 @@ func (b *binary) startOwn(ctx context.Context) (*process, error) {
 	select {
 	case <-b.turn:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for plugin %s to start: %w", filepath.Base(b.path), ctx.Err())
+		return nil, fmt.Errorf("wait for plugin %s to start: %w", b.name(), ctx.Err())
 	}
 	err := b.unchanged()
 	b.turn <- struct{}{}
@@ -228,21 +227,21 @@ func (b *binary) backoff(ctx context.Context) error {
 	case <-time.After(wait):
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for plugin %s to start: %w", filepath.Base(b.path), ctx.Err())
+		return fmt.Errorf("wait for plugin %s to start: %w", b.name(), ctx.Err())
 	}
 }
 
 // unchanged refuses a binary that differs from the one that was identified,
 // because a run would record the wrong digest.
 func (b *binary) unchanged() error {
-	now, err := stampOf(b.path)
+	now, err := b.stamp()
 	if err != nil {
 		return err
 	}
 	if now == b.file {
 		return nil
 	}
-	digest, err := digestOf(b.path)
+	digest, err := b.program.digest()
 	if err != nil {
 		return err
 	}
@@ -275,7 +274,7 @@ func (b *binary) names() string {
 		}
 	}
 	if len(names) == 0 {
-		return filepath.Base(b.path)
+		return b.name()
 	}
 	return strings.Join(names, ", ")
 }

@@ -4,11 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -17,25 +14,14 @@ import (
 )
 
 // cache stores, in a file for each path, the digest of a binary, valid as long
-// as the file is unchanged, and what the binary with that digest serves. It
+// as its files are unchanged, and what the binary with that digest serves. It
 // outlives the program. A cache file that cannot be read or is damaged counts
 // as absent, and the answer is computed again.
 type cache struct{ dir string }
 
 // cacheVersion changes with the format of the files; files of other versions
 // are ignored.
-const cacheVersion = 2
-
-// stamp identifies the state of a file: it changes when the file is written or
-// replaced.
-type stamp struct {
-	Path  string `json:"path"`
-	Dev   uint64 `json:"dev"`
-	Inode uint64 `json:"inode"`
-	Size  int64  `json:"size"`
-	MTime int64  `json:"mtime_ns"`
-	CTime int64  `json:"ctime_ns"` // cannot be set back by a writer of the file
-}
+const cacheVersion = 3
 
 // remembered is a cache entry for a binary. Without a valid stamp the digest
 // has to be computed again.
@@ -47,35 +33,9 @@ type remembered struct {
 	Plugins  []plugins.Description `json:"plugins"`
 }
 
-func stampOf(path string) (stamp, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return stamp{}, fmt.Errorf("look at plugin binary: %w", err)
-	}
-	s := stamp{Path: path, Size: info.Size(), MTime: info.ModTime().UnixNano()}
-	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-		s.Dev, s.Inode, s.CTime = sys.Dev, sys.Ino, sys.Ctim.Nano()
-	}
-	return s, nil
-}
-
 // settled is how old a change must be before a file's times are trusted: a
 // second change within one tick of the clock would not be visible.
 const settled = 2 * time.Second
-
-// digestOf returns the SHA-256 of a binary, as "sha256:…".
-func digestOf(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("read plugin binary: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // only read
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", fmt.Errorf("read plugin binary %s: %w", path, err)
-	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
-}
 
 func (c cache) file(path string) string {
 	sum := sha256.Sum256([]byte(path))

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -275,7 +274,7 @@ func (c *child) Stdout() io.ReadCloser { return c.relayR }
 func (c *child) Stderr() io.ReadCloser { return c.quietR }
 
 // Name implements runner.Runner.
-func (c *child) Name() string { return filepath.Base(c.path) }
+func (c *child) Name() string { return nameOf(c.path) }
 
 // ID implements runner.Runner.
 func (c *child) ID() string { return strconv.Itoa(c.pid()) }

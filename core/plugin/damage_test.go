@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,7 +31,7 @@ func playNaive() {
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: plugins.CookieKey, MagicCookieValue: plugins.CookieValue},
 		VersionedPlugins: map[int]goplugin.PluginSet{plugins.Protocol: {plugins.SetName: &dispenser{}}},
-		Cmd:              exec.CommandContext(context.Background(), filepath.Join(os.Getenv("BERTH_TEST_DIR"), "odd")),
+		Cmd:              exec.CommandContext(context.Background(), programOf(os.Getenv("BERTH_TEST_DIR"), "odd")),
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		Logger:           hclog.New(&hclog.LoggerOptions{Output: os.Stderr}),
 	})

@@ -52,7 +52,7 @@ func TestAPluginThatDoesNotStart(t *testing.T) {
 		"hang":   {"did not finish the handshake within 5s", "I am hang"},
 		"exit":   {"ended before the handshake (exit status 3)", "cannot find my own feet"},
 		"stray":  {`printed "Hello, I am a plugin!" on stdout before the handshake`},
-		"newer":  {`plugin "newer" speaks plugin protocol 4, this berth speaks 1: upgrade berth, or install a version of the plugin that speaks 1`},
+		"newer":  {`plugin "newer" speaks plugin protocol 4, this berth speaks 1 to 2: upgrade berth, or install a version of the plugin that speaks 2`},
 		"netrpc": {`speaks "netrpc" instead of grpc`},
 	} {
 		t.Run(role, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestAPluginThatDoesNotStart(t *testing.T) {
 func TestAFileThatIsNoProgram(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "junk"), []byte("\x00\x01junk"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "berth-plugin-junk"), []byte("\x00\x01junk"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	h, _ := newHost(t, Options{Dirs: []string{dir}})
@@ -323,7 +323,7 @@ func TestABinaryThatIsReplacedIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "odd")
+	path := programOf(dir, "odd")
 	if err = os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -464,7 +464,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer h.Stop()
-	binary := newBinary(h, bin)
+	binary := newBinary(h, program{path: bin})
 	for b.Loop() {
 		p, err := h.start(b.Context(), binary, nil)
 		if err != nil {

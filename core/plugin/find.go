@@ -62,40 +62,72 @@ func trusted(dir string) bool {
 	return info.IsDir() && (!ok || st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
-// programs lists the executable files in dirs, in search order, each file once.
-// A folder that does not exist is not an error; subfolders are not searched.
-func programs(dirs []string) ([]string, error) {
-	var paths []string
-	var seen []os.FileInfo
+// candidate is a program that is a plugin by its name. If it is not to be
+// started, fault says why.
+type candidate struct {
+	program
+
+	fault error
+}
+
+// candidates lists the plugins in dirs, in search order, each once, and the
+// executable files in them that are not started because of their names. A folder
+// that does not exist is not an error.
+func candidates(dirs []string) (found []candidate, ignored []string, err error) {
+	l := &listing{}
 	for _, dir := range dirs {
-		list, err := os.ReadDir(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		if dir, err = filepath.Abs(dir); err == nil {
+			err = l.folder(dir)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("look for plugins: %w", err)
-		}
-		for _, e := range list {
-			if strings.HasPrefix(e.Name(), ".") {
-				continue
-			}
-			path, err := filepath.Abs(filepath.Join(dir, e.Name()))
-			if err != nil {
-				return nil, fmt.Errorf("look for plugins: %w", err)
-			}
-			info, err := os.Stat(path)
-			if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-				continue // a broken link, a folder, a text file
-			}
-			same := func(other os.FileInfo) bool { return os.SameFile(info, other) }
-			if slices.ContainsFunc(seen, same) {
-				continue
-			}
-			seen = append(seen, info)
-			paths = append(paths, path)
+			return nil, nil, fmt.Errorf("look for plugins: %w", err)
 		}
 	}
-	return paths, nil
+	return l.found, l.ignored, nil
+}
+
+// listing is what candidates has found so far.
+type listing struct {
+	found   []candidate
+	ignored []string
+	seen    []os.FileInfo // of the programs in found
+}
+
+func (l *listing) folder(dir string) error {
+	list, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if fault := safeFolder(dir); fault != nil && len(list) > 0 {
+		l.found = append(l.found, candidate{program{path: dir}, fault})
+		return nil
+	}
+	for _, e := range list {
+		p, fault := programIn(dir, e.Name())
+		if path := filepath.Join(dir, e.Name()); errors.Is(fault, errNotNamed) && !slices.Contains(l.ignored, path) {
+			l.ignored = append(l.ignored, path)
+		}
+		if p.path != "" {
+			l.add(p, fault)
+		}
+	}
+	return nil
+}
+
+func (l *listing) add(p program, fault error) {
+	if info, err := os.Stat(p.path); err == nil {
+		if slices.ContainsFunc(l.seen, func(other os.FileInfo) bool { return os.SameFile(info, other) }) {
+			return
+		}
+		l.seen = append(l.seen, info)
+	}
+	if fault == nil {
+		fault = p.safe()
+	}
+	l.found = append(l.found, candidate{p, fault})
 }
 
 // scan finds the binaries and what they serve, once, and logs anything unusual.
@@ -107,18 +139,27 @@ func (h *Host) scan(ctx context.Context, log zerolog.Logger) error {
 	if h.scanned {
 		return nil
 	}
-	paths, err := programs(h.opts.Dirs)
+	list, ignored, err := candidates(h.opts.Dirs)
 	if err != nil {
 		return err
 	}
-	binaries := make([]*binary, len(paths))
-	faults := make([]error, len(paths))
+	for i, path := range h.opts.Programs {
+		p, err := programAt(path)
+		if err != nil {
+			return fmt.Errorf("look for plugin %s: %w", path, err)
+		}
+		list = slices.Insert(list, i, candidate{p, nil})
+	}
+	binaries := make([]*binary, len(list))
+	faults := make([]error, len(list))
 	var asking errgroup.Group
 	asking.SetLimit(4)
-	for i, path := range paths {
+	for i, c := range list {
 		asking.Go(func() error {
-			binaries[i] = newBinary(h, path)
-			faults[i] = binaries[i].identify(ctx)
+			binaries[i] = newBinary(h, c.program)
+			if faults[i] = c.fault; c.fault == nil {
+				faults[i] = binaries[i].identify(ctx)
+			}
 			return nil
 		})
 	}
@@ -129,7 +170,7 @@ func (h *Host) scan(ctx context.Context, log zerolog.Logger) error {
 	for i, b := range binaries {
 		h.add(b, faults[i], log)
 	}
-	h.scanned = true
+	h.ignored, h.scanned = ignored, true
 	return nil
 }
 
@@ -137,7 +178,7 @@ func (h *Host) scan(ctx context.Context, log zerolog.Logger) error {
 func (h *Host) add(b *binary, fault error, log zerolog.Logger) {
 	h.binaries = append(h.binaries, b)
 	if fault != nil {
-		log.Warn().Str("path", b.path).Err(fault).Msg("binary in a plugin folder cannot be asked what it serves")
+		log.Warn().Str("path", b.path).Err(fault).Msg("plugin cannot be used")
 		h.entries = append(h.entries, Entry{Path: b.path, Digest: b.digest, Error: fault.Error()})
 		return
 	}
@@ -174,7 +215,7 @@ func (h *Host) unknown(kind plugins.Kind, name string) error {
 	for _, e := range h.entries {
 		switch {
 		case e.Error != "":
-			broken = append(broken, fmt.Sprintf("%s could not be asked: %s", e.Path, e.Error))
+			broken = append(broken, fmt.Sprintf("%s cannot be used: %s", e.Path, e.Error))
 		case e.Kind == kind && !slices.Contains(known, e.Name):
 			known = append(known, e.Name)
 		case e.Name == name:
@@ -190,8 +231,23 @@ func (h *Host) unknown(kind plugins.Kind, name string) error {
 		fmt.Fprintf(&hint, "\n%ss that were found: %s", kind, strings.Join(known, ", "))
 	}
 	fmt.Fprintf(&hint, "\nsearched: %s", strings.Join(h.opts.Dirs, ", "))
+	if len(h.ignored) > 0 {
+		broken = append(broken, Ignored(h.ignored))
+	}
 	for _, b := range broken {
 		hint.WriteString("\n" + b)
 	}
 	return fmt.Errorf("%w: no %s %q%s", ErrUnknown, kind, name, hint.String())
+}
+
+// Ignored says why executable files in plugin folders are not started. There must
+// be at least one.
+func Ignored(paths []string) string {
+	const most = 5
+	more := ""
+	if n := len(paths) - most; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("not started: %s%s: the name of a plugin is %sNAME, with lower case letters, digits, - and _",
+		strings.Join(paths[:min(len(paths), most)], ", "), more, plugins.ProgramPrefix)
 }

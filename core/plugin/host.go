@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +44,9 @@ type Options struct {
 	// Dirs are searched in this order; the first binary that serves a name is
 	// used. Nil means the folders of SearchPath.
 	Dirs []string
+	// Programs are plugin binaries that the user named by their paths. They come
+	// before those in Dirs, and may have any name.
+	Programs []string
 	// Cache is the folder where digests and descriptions of binaries are
 	// cached; it is created if absent. Empty means no cache: every binary is
 	// started once to be asked.
@@ -69,6 +73,7 @@ type Host struct {
 	binaries []*binary
 	plugins  map[id]*served
 	entries  []Entry
+	ignored  []string // executable files in Dirs that are not named like a plugin
 }
 
 type id struct {
@@ -177,15 +182,15 @@ func (h *Host) Validate(ctx context.Context, kind plugins.Kind, name string, con
 	return plugins.Validate(ctx, s.conn(), kind, name, conf)
 }
 
-// Entry is one plugin, or one binary that could not be asked.
+// Entry is one plugin, or one binary that cannot be used.
 type Entry struct {
 	plugins.Description
 
 	Protocol   int    `json:"protocol"`              // protocol number that host and plugin speak
 	Path       string `json:"path"`                  // of the binary
-	Digest     string `json:"digest"`                // of the binary: sha256:…
+	Digest     string `json:"digest"`                // of the binary, or of all files in its folder: sha256:…
 	ShadowedBy string `json:"shadowed_by,omitempty"` // binary that comes first and serves the same name
-	Error      string `json:"error,omitempty"`       // why the binary could not be asked; it has no description then
+	Error      string `json:"error,omitempty"`       // why the binary cannot be used; it has no description then
 }
 
 // List returns every plugin that was found, in search order, with anything
@@ -197,6 +202,18 @@ func (h *Host) List(ctx context.Context) ([]Entry, error) {
 		return nil, err
 	}
 	return append([]Entry(nil), h.entries...), nil
+}
+
+// NotStarted returns the paths of executable files in plugin folders that are not
+// started, because they do not have the name of a plugin. The hint for the user is
+// Ignored.
+func (h *Host) NotStarted(ctx context.Context) ([]string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.scan(ctx, zerolog.Nop()); err != nil {
+		return nil, err
+	}
+	return slices.Clone(h.ignored), nil
 }
 
 // Stop ends every process: gracefully, and after two seconds by force. The host

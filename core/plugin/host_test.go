@@ -111,23 +111,20 @@ func TestListSaysEverything(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(first, "libexec"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	writeTo(t, filepath.Join(first, "libexec", "helper"), "odd")
-	writeTo(t, filepath.Join(first, "zz-broken"), "exit")
+	writeTo(t, programOf(first, "zz-broken"), "exit")
 	h, j := newHost(t, Options{Dirs: []string{first, filepath.Join(first, "absent"), second, first}})
 	list, err := h.List(t.Context())
 	if err != nil || len(list) != 5 {
 		t.Fatalf("List = %+v, %v; want two plugins of each odd binary and one that is broken", list, err)
 	}
-	if e := list[0]; e.Kind != plugins.KindAgent || e.Name != "odd" || e.Protocol != plugins.Protocol || e.Path != filepath.Join(first, "b-odd") || e.ShadowedBy != "" {
+	if e := list[0]; e.Kind != plugins.KindAgent || e.Name != "odd" || e.Protocol != plugins.Protocol || e.Path != programOf(first, "b-odd") || e.ShadowedBy != "" {
 		t.Errorf("first entry %+v", e)
 	}
-	if e := list[2]; !strings.Contains(e.Error, "feet") || e.Path != filepath.Join(first, "zz-broken") {
+	if e := list[2]; !strings.Contains(e.Error, "feet") || e.Path != programOf(first, "zz-broken") {
 		t.Errorf("broken binary: %+v, want its last words", e)
 	}
-	if e := list[3]; e.ShadowedBy != filepath.Join(first, "b-odd") {
+	if e := list[3]; e.ShadowedBy != programOf(first, "b-odd") {
 		t.Errorf("%+v, want that it is shadowed", e)
 	}
 	const said = "two binaries serve the same plugin"
@@ -176,7 +173,7 @@ func TestUnknownNames(t *testing.T) {
 func TestDescriptionsAreRememberedByDigest(t *testing.T) {
 	t.Parallel()
 	dir, cache := write(t, "odd", "odd"), filepath.Join(t.TempDir(), "cache")
-	path := filepath.Join(dir, "odd")
+	path := programOf(dir, "odd")
 	ask := func(started bool) []Entry {
 		t.Helper()
 		h, j := newHost(t, Options{Dirs: []string{dir}, Cache: cache})
@@ -201,7 +198,7 @@ func TestDescriptionsAreRememberedByDigest(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("cache has %v, %v; want one file", files, err)
 	}
-	for _, damage := range []string{"", "{", `{"version":99}`, `{"version":2,"digest":"` + first[0].Digest + `","plugins":[{"kind":"agent","name":"BAD NAME"}]}`} {
+	for _, damage := range []string{"", "{", `{"version":99}`, `{"version":3,"digest":"` + first[0].Digest + `","plugins":[{"kind":"agent","name":"BAD NAME"}]}`} {
 		if err = os.WriteFile(files[0], []byte(damage), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +224,7 @@ func TestDescriptionsAreRememberedByDigest(t *testing.T) {
 func TestDigestsAreRememberedAsLongAsTheFileIsTheSame(t *testing.T) {
 	t.Parallel()
 	dir := write(t, "odd", "odd")
-	path, c := filepath.Join(dir, "odd"), cache{filepath.Join(t.TempDir(), "cache")}
+	path, c := programOf(dir, "odd"), cache{filepath.Join(t.TempDir(), "cache")}
 	digest := func() string {
 		t.Helper()
 		h, _ := newHost(t, Options{Dirs: []string{dir}, Cache: c.dir})
@@ -242,7 +239,7 @@ func TestDigestsAreRememberedAsLongAsTheFileIsTheSame(t *testing.T) {
 		t.Errorf("%+v is remembered of a file that may still be written to; want the digest %s and no stamp", known, one)
 	}
 	var err error
-	if known.Stamp, err = stampOf(path); err != nil {
+	if known.Stamp, err = (program{path: path, folder: filepath.Dir(path)}).stamp(); err != nil {
 		t.Fatal(err)
 	}
 	known.Version, known.Digest = cacheVersion, "sha256:remembered"

@@ -52,6 +52,13 @@ func play(role string) {
 	case "newer":
 		fmt.Fprintln(os.Stdout, "1|4|unix|/nowhere|grpc|")
 		time.Sleep(time.Hour)
+	case "older": // as if the host spoke only protocol 1
+		if err := os.Setenv("PLUGIN_PROTOCOL_VERSIONS", "1"); err != nil {
+			panic(err)
+		}
+	case "misspelled-1", "misspelled-2":
+		playMisspelled(int(role[len(role)-1] - '0'))
+		return
 	case "netrpc":
 		fmt.Fprintln(os.Stdout, "1|1|unix|/nowhere|netrpc|")
 		time.Sleep(time.Hour)
@@ -161,8 +168,13 @@ func (judge) Rewrite(_ context.Context, _ verifier.Request, _ verifier.Verdict, 
 func write(t *testing.T, role, name string) string {
 	t.Helper()
 	dir := t.TempDir()
-	writeTo(t, filepath.Join(dir, name), role)
+	writeTo(t, programOf(dir, name), role)
 	return dir
+}
+
+// programOf returns the path of the program of the plugin name, which is a folder.
+func programOf(dir, name string) string {
+	return filepath.Join(dir, plugins.ProgramPrefix+name, plugins.ProgramPrefix+name)
 }
 
 func writeTo(t *testing.T, path, role string) {
@@ -177,6 +189,9 @@ func writeTo(t *testing.T, path, role string) {
 	// writing, and such a file cannot be executed.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}

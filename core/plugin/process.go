@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -21,10 +19,6 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
 )
-
-// protocols are the protocol numbers that this host speaks: the newest and the
-// one before it. So far they do not differ in the calls that we make.
-var protocols = []int{plugins.Protocol}
 
 // process is one run of a plugin binary.
 type process struct {
@@ -43,18 +37,14 @@ type process struct {
 // killed (Linux).
 func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("start plugin %s: %w", filepath.Base(b.path), err)
+		return nil, fmt.Errorf("start plugin %s: %w", b.name(), err)
 	}
 	c := newChild(b.path, h.environ(env), b.log)
 	stop := context.AfterFunc(ctx, c.kill) // plugin.Client.Start takes no context
 	p := &process{child: c, started: time.Now()}
-	sets := map[int]goplugin.PluginSet{}
-	for _, number := range protocols {
-		sets[number] = goplugin.PluginSet{plugins.SetName: &dispenser{}}
-	}
 	p.client = goplugin.NewClient(&goplugin.ClientConfig{ //nolint:contextcheck // ctx bounds the start, not the process
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: plugins.CookieKey, MagicCookieValue: plugins.CookieValue},
-		VersionedPlugins: sets,
+		VersionedPlugins: plugins.Sets(&dispenser{}),
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
 			c.cmd.Env, c.sockets = append(c.cmd.Env, cmd.Env...), dir
 			return c, nil
@@ -118,7 +108,7 @@ func (p *process) explainStart(b *binary, err error, timeout time.Duration) erro
 	case parts[4] != string(goplugin.ProtocolGRPC):
 		reason = fmt.Sprintf("it speaks %.40q instead of grpc", parts[4])
 	default:
-		if number, bad := strconv.Atoi(parts[1]); bad == nil && !slices.Contains(protocols, number) {
+		if number, bad := strconv.Atoi(parts[1]); bad == nil && (number < plugins.OldestProtocol || number > plugins.Protocol) {
 			reason = mismatch(name, number)
 			break
 		}
@@ -129,17 +119,11 @@ func (p *process) explainStart(b *binary, err error, timeout time.Duration) erro
 
 // mismatch is the message for two sides without a common protocol number.
 func mismatch(name string, number int) string {
-	ours := make([]string, len(protocols))
-	newest := 0
-	for i, n := range protocols {
-		ours[i] = strconv.Itoa(n)
-		newest = max(newest, n)
+	todo := fmt.Sprintf("upgrade the plugin to a version that speaks %d", plugins.Protocol)
+	if number > plugins.Protocol {
+		todo = fmt.Sprintf("upgrade berth, or install a version of the plugin that speaks %d", plugins.Protocol)
 	}
-	todo := fmt.Sprintf("upgrade the plugin to a version that speaks %d", newest)
-	if number > newest {
-		todo = fmt.Sprintf("upgrade berth, or install a version of the plugin that speaks %d", newest)
-	}
-	return fmt.Sprintf("plugin %q speaks plugin protocol %d, this berth speaks %s: %s", name, number, strings.Join(ours, " and "), todo)
+	return fmt.Sprintf("plugin %q speaks plugin protocol %d, this berth speaks %d to %d: %s", name, number, plugins.OldestProtocol, plugins.Protocol, todo)
 }
 
 // stop ends the process because it is no longer needed.
@@ -164,7 +148,7 @@ func (p *process) stopping() bool { return p.polite.Load() }
 
 // howItEnded says how the process ended and returns the last lines that it wrote.
 func (p *process) howItEnded() string {
-	return fmt.Sprintf("%s (%s)%s", filepath.Base(p.path), p.status(), p.words())
+	return fmt.Sprintf("%s (%s)%s", nameOf(p.path), p.status(), p.words())
 }
 
 // words returns the last lines of stderr, for the end of a message.

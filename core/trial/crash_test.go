@@ -33,7 +33,7 @@ func ownMachine(t *testing.T) machine {
 	if err = os.CopyFS(filepath.Join(dir, "plugins"), os.DirFS(filepath.Join(m.dir, "plugins"))); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, "plugins", "oracle"), "github.com/berth-eval/berth/agents/oracle")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, "plugins", "berth-plugin-oracle"), "github.com/berth-eval/berth/agents/oracle")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, buildErr := build.CombinedOutput(); buildErr != nil {
 		t.Fatalf("build: %v\n%s", buildErr, out)
@@ -86,7 +86,7 @@ func TestPluginsAreKilledInATurn(t *testing.T) {
 			killed := make(chan int, 1)
 			b.live = func(e record.Event) {
 				if e.Type == record.EventPhaseStart && e.Phase == record.PhaseTurn {
-					go func() { killed <- killWhenBusy(filepath.Join(b.m.dir, "plugins", name)) }()
+					go func() { killed <- killWhenBusy(filepath.Join(b.m.dir, "plugins", "berth-plugin-"+name)) }()
 				}
 			}
 			in := b.input()

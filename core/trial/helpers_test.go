@@ -50,7 +50,7 @@ func newMachine() (m machine) {
 	defer cancel()
 	for out, pkg := range map[string]string{
 		"berth-sandboxd":             "cmd/berth-sandboxd",
-		"plugins/local":              "environments/local",
+		"plugins/berth-plugin-local": "environments/local",
 		"plugins/libexec/local-init": "environments/local/local-init",
 	} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-tags", "grpcnotrace", "-trimpath", "-buildvcs=false", "-o", filepath.Join(m.dir, out), "github.com/berth-eval/berth/"+pkg)

@@ -39,7 +39,7 @@ func (b *bench) pluginStart(ctx context.Context, f *figures) error {
 			return err
 		}
 		began = time.Now()
-		_ = exec.CommandContext(ctx, filepath.Join(b.bin, "plugins", "nop")).Run() // it prints that it is a plugin, and fails
+		_ = exec.CommandContext(ctx, filepath.Join(b.bin, "plugins", "berth-plugin-nop")).Run() // it prints that it is a plugin, and fails
 		if i > 0 {
 			ours, bare = append(ours, took), append(bare, time.Since(began))
 		}

@@ -252,7 +252,7 @@ func (m *measured) crowd(ctx context.Context, f *figures) error {
 	}); err != nil {
 		return err
 	}
-	f.add(m.name+": plugin's memory with 32 sandboxes", fmt.Sprintf("%.1f MB", rss(filepath.Join(m.bin, "plugins", m.name))), "", "", "≤ 60 MB")
+	f.add(m.name+": plugin's memory with 32 sandboxes", fmt.Sprintf("%.1f MB", rss(filepath.Join(m.bin, "plugins", "berth-plugin-"+m.name))), "", "", "≤ 60 MB")
 	shell, err := all[0].core.Shell(ctx, host.Session{ID: "bench", Dir: "/"})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/berth-eval/berth/plugins"
 )
@@ -19,7 +20,7 @@ type table map[string]struct {
 }
 
 func main() {
-	name := filepath.Base(os.Args[0])
+	name := strings.TrimPrefix(filepath.Base(os.Args[0]), plugins.ProgramPrefix)
 	info := plugins.Info{Name: name, Version: "1.0.0", Doc: "Broken in one way, for trying the conformance kits."}
 	if serve, ok := raw[name]; ok {
 		serve(info)

@@ -21,7 +21,7 @@ from . import verifier as verifiers
 from .shell import ShellError
 
 _COOKIE = "7d9b3a62-plugin"
-_PROTOCOL = 1
+_PROTOCOLS = 1, 2
 _MAX_MESSAGE = 32 << 20
 _MAX_TEXT = 4 << 10  # of an error: it travels in a header
 
@@ -307,6 +307,12 @@ def _end_with_host():
     threading.Thread(target=wait, daemon=True).start()
 
 
+def _protocol(host):
+    """The highest protocol number that both sides speak, or our own highest. host is what the host speaks: "1,2"."""
+    both = [n for n in _PROTOCOLS if str(n) in host.split(",")]
+    return max(both or _PROTOCOLS)
+
+
 def serve(*plugins):
     """Makes this process a Berth plugin. Call it last: it returns when Berth is done with the process."""
     program = os.path.basename(sys.argv[0])
@@ -333,6 +339,6 @@ def serve(*plugins):
     socket = os.path.join(os.environ["PLUGIN_UNIX_SOCKET_DIR"], "plugin.sock")
     g.add_insecure_port("unix:" + socket)
     g.start()
-    print("1|%d|unix|%s|grpc|" % (_PROTOCOL, socket), flush=True)
+    print("1|%d|unix|%s|grpc|" % (_protocol(os.environ.get("PLUGIN_PROTOCOL_VERSIONS", "")), socket), flush=True)
     done.wait()
     g.stop(grace=1).wait()

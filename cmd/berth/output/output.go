@@ -264,6 +264,9 @@ type AgentList struct {
 type PluginList struct {
 	Folders []string      `json:"folders"` // that were searched
 	Plugins []PluginEntry `json:"plugins"`
+	// NotStarted are executable files in the folders that do not have the name of
+	// a plugin.
+	NotStarted []string `json:"not_started,omitempty"`
 }
 
 // PluginEntry is one plugin.

@@ -164,8 +164,22 @@ func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Probl
 		if ok && len(traits.Models) > 0 && !k.Gateway {
 			add(fmt.Sprintf("verifier %q needs a model", u.Name), "There is no gateway for models in this build.")
 		}
+		for _, name := range traits.Models {
+			if _, given := c.Verifiers[u.Name].Models[name]; k.Gateway && !given {
+				add(fmt.Sprintf("verifier %q needs a model", u.Name), "Set %s in a block verifier %q.", modelSetting(name), u.Name)
+			}
+		}
 	}
 	return ps
+}
+
+// modelSetting returns what to write in a block so that its plugin gets a model
+// under a name.
+func modelSetting(name string) string {
+	if name == "default" {
+		return "model = model.<name>"
+	}
+	return fmt.Sprintf("models = { %s = model.<name> }", name)
 }
 
 // Agent returns why an agent that needs n cannot play its part, "agent" or

@@ -61,7 +61,16 @@ func unsupportedCases() []unsupportedCase {
 		}, "sandbox of its own"},
 		{"a verifier with a model", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) {
 			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsNone, Models: []string{"default"}}
-		}, "needs a model"},
+		}, "There is no gateway"},
+		{"a verifier without its model", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) {
+			k.Gateway = true
+			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsNone, Models: []string{"default"}}
+		}, `verifier "v" needs a model: In stage "s". Set model = model.<name> in a block verifier "v".`},
+		{"a verifier without one of its models", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
+			k.Gateway = true
+			c.Verifiers = map[string]cell.Verifier{"v": {Plugin: "judge", Models: map[string]*cell.Model{"default": nil}}}
+			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsNone, Models: []string{"default", "small"}}
+		}, "Set models = { small = model.<name> }"},
 		{"rounds in the sandbox", func(t *task.Task, _ *cell.Cell, k *feasible.Known) {
 			t.Interaction = &task.Interaction{MaxFollowUps: 1}
 			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsSandbox, Rounds: true}

@@ -128,7 +128,7 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"run . --require agnet=oracle:passed=1", `no axis "agnet": did you mean "agent"?`},
 		{"run . --require passd=1", `unknown metric "passd": did you mean "passed"?`},
 		{"plugin info script-", `no plugin "script-"`},
-		{"plugin test none", "test none: no such file or directory. Example: berth plugin test bin/plugins/local"},
+		{"plugin test none", "test none: no such file or directory. Example: berth plugin test bin/plugins/berth-plugin-local"},
 		{"plugin test experiment.hcl --config x", `--config "x" is not JSON`},
 		{"init . --tasks x", "experiment.hcl exists"},
 	} {
@@ -294,7 +294,7 @@ func TestAnswersAsJSON(t *testing.T) {
 			t.Errorf("info of %s: %+v", p.Name, info)
 		}
 	}
-	kit := answer[types.PluginTest](t, berth(t, dir, "plugin", "test", filepath.Join(tree.Root, "bin", "plugins", "nop"), "--json"), "cli-plugin-test")
+	kit := answer[types.PluginTest](t, berth(t, dir, "plugin", "test", e2etest.Plugin(filepath.Join(tree.Root, "bin"), "nop"), "--json"), "cli-plugin-test")
 	if kit.Failed > 0 || kit.Passed == 0 || len(kit.Clauses) != kit.Passed+kit.Skipped {
 		t.Errorf("kit: %+v", kit)
 	}
@@ -392,12 +392,12 @@ func TestShowReadsOnly(t *testing.T) {
 	berth(t, dir, "show", "x").want(t, 2)
 }
 
-// A file that is not a plugin is reported, and prevents no task from running.
+// A plugin that does not start is reported, and prevents no task from running.
 func TestDoctorAndListNameABrokenPlugin(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
 	dir := t.TempDir()
-	e2etest.Write(t, dir, map[string]string{"plugins/broken": "#!/bin/sh\necho no >&2\nexit 3\n"})
+	e2etest.Write(t, dir, map[string]string{"plugins/berth-plugin-broken/berth-plugin-broken": "#!/bin/sh\necho no >&2\nexit 3\n"})
 	with := func(args ...string) result {
 		cmd, out, stderr := tree.Command(t, dir, args...)
 		cmd.Env = append(cmd.Env, "BERTH_PLUGIN_PATH="+filepath.Join(dir, "plugins"))
@@ -405,12 +405,12 @@ func TestDoctorAndListNameABrokenPlugin(t *testing.T) {
 	}
 	r := with("doctor")
 	r.want(t, 0)
-	if !strings.Contains(r.out, "plugin plugins/broken: ") || !strings.Contains(r.out, "This machine can run tasks") {
+	if !strings.Contains(r.out, "plugin plugins/berth-plugin-broken/berth-plugin-broken: ") || !strings.Contains(r.out, "This machine can run tasks") {
 		t.Errorf("doctor: %s", r.out)
 	}
 	r = with("plugin", "list")
 	r.want(t, 0)
-	if !strings.Contains(r.stderr, "plugins/broken: ") || !strings.Contains(r.out, "oracle") {
+	if !strings.Contains(r.stderr, "berth-plugin-broken: ") || !strings.Contains(r.out, "oracle") {
 		t.Errorf("list: %s%s", r.out, r.stderr)
 	}
 }

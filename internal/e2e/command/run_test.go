@@ -267,12 +267,12 @@ func TestOtherPluginsAreRefusedOrMarked(t *testing.T) {
 	berth(t, dir, "run").want(t, 0)
 	// The same program with another digest, earlier in the search path.
 	bin := filepath.Join(dir, "bin")
-	b, err := os.ReadFile(filepath.Join(tree.Root, "bin", "plugins", "oracle"))
+	b, err := os.ReadFile(e2etest.Plugin(filepath.Join(tree.Root, "bin"), "oracle"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e2etest.Write(t, bin, map[string]string{"plugins/oracle": string(b) + "\n"})
-	for _, name := range []string{"berth", "berth-sandboxd", "plugins/local", "plugins/nop", "plugins/script", "plugins/libexec"} {
+	e2etest.Write(t, bin, map[string]string{"plugins/berth-plugin-oracle": string(b) + "\n"})
+	for _, name := range []string{"berth", "berth-sandboxd", "plugins/berth-plugin-local", "plugins/berth-plugin-nop", "plugins/berth-plugin-script", "plugins/libexec"} {
 		if err = os.MkdirAll(filepath.Join(bin, "plugins"), 0o755); err == nil {
 			err = copyTo(filepath.Join(tree.Root, "bin", name), filepath.Join(bin, name))
 		}

@@ -18,8 +18,9 @@ import (
 const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotrace"
 
 // Build copies into bin what scripts/build makes: berth, berth-sandboxd, and in
-// plugins/ those that are named, such as "./agents/nop". A package below
-// internal/, which scripts/build leaves out, is built. Any user may run them.
+// plugins/ those that are named, such as "./agents/nop" (berth-plugin-nop). A
+// package below internal/, which scripts/build leaves out, is built. Any user may
+// run them.
 // tree is the root of the module; the result of a test that used it is not
 // cached when a file of the tree has changed.
 func Build(tree, bin string, plugins ...string) error {
@@ -35,10 +36,10 @@ func Build(tree, bin string, plugins ...string) error {
 	programs := []string{"berth", "berth-sandboxd", "plugins/libexec/local-init"}
 	for _, p := range plugins {
 		if !strings.HasPrefix(p, "./internal/") {
-			programs = append(programs, "plugins/"+filepath.Base(p))
+			programs = append(programs, "plugins/berth-plugin-"+filepath.Base(p))
 			continue
 		}
-		cmd := exec.CommandContext(context.Background(), "go", "build", "-tags", tags, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(bin, "plugins")+"/", p)
+		cmd := exec.CommandContext(context.Background(), "go", "build", "-tags", tags, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", Plugin(bin, filepath.Base(p)), p)
 		cmd.Dir, cmd.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %q: %w\n%s", p, err, out)
@@ -70,6 +71,9 @@ func built(tree string) error {
 	}
 	return nil
 }
+
+// Plugin returns the path of a plugin's program below bin.
+func Plugin(bin, name string) string { return filepath.Join(bin, "plugins", "berth-plugin-"+name) }
 
 // watch tells `go test` which files the result depends on.
 func watch(root string) error {

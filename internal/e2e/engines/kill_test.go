@@ -129,7 +129,7 @@ func each(t *testing.T, f func(t *testing.T, m *machine)) {
 
 // plugins returns the processes of a plugin that a berth has started.
 func plugins(s *session, name string) (pids []int) {
-	for _, pid := range processes(filepath.Join(bin, "plugins", name)) {
+	for _, pid := range processes(filepath.Join(bin, "plugins", "berth-plugin-"+name)) {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err == nil && strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", s.Process.Pid)) {
 			pids = append(pids, pid)

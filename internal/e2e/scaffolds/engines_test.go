@@ -56,7 +56,9 @@ func (e engine) programs(t *testing.T) string {
 	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	e2etest.Must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755)) //nolint:gosec // another user executes what is in it
-	for _, f := range []string{"berth", "berth-sandboxd", "plugins/terminus", "plugins/scaffolds", "plugins/script", "plugins/" + e.Name} {
+	for _, f := range []string{
+		"berth", "berth-sandboxd", "plugins/berth-plugin-terminus", "plugins/berth-plugin-scaffolds", "plugins/berth-plugin-script", "plugins/berth-plugin-" + e.Name,
+	} {
 		b, err := os.ReadFile(filepath.Join(tree.Root, "bin", filepath.FromSlash(f)))
 		e2etest.Must(t, err)
 		e2etest.Write(t, dir, map[string]string{"bin/" + f: string(b)})

@@ -92,6 +92,7 @@ func (a *app) doctor(ctx context.Context) (*output.Doctor, error) {
 	if !c.OK {
 		c.Remedy = "run make build, or set BERTH_PLUGIN_PATH to a folder of plugins"
 	}
+	c.Text += notStarted(ctx, h, "; ")
 	res.Checks = append(res.Checks, c)
 	for _, c := range res.Checks {
 		res.Ready = res.Ready && (c.OK || strings.HasPrefix(c.Name, brokenPlugin)) // the other plugins may work

@@ -44,7 +44,13 @@ func (a *app) pluginListCommand() *cobra.Command {
 		Short: "List the installed plugins",
 		Long: `Searches for plugins beside this program, in $BERTH_PLUGIN_PATH, and in the
 user's own folder, in this order. The first plugin with a name wins. A new
-program is started once, to ask which plugins it serves.`,
+program is started once, to ask which plugins it serves.
+
+A plugin is an executable file berth-plugin-NAME, or a folder berth-plugin-NAME
+that contains an executable file of the same name. A folder is for a plugin of
+several files, such as one in Python: its digest covers all of them. Programs
+with other names are never started. Files and folders that other users could
+change are refused.`,
 		Example: "  berth plugin list\n  berth plugin list --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,6 +72,9 @@ program is started once, to ask which plugins it serves.`,
 				default:
 					t.Row(e.Kind, e.Name, terminal.Clean(e.Version), strconv.Itoa(e.Protocol), e.Digest[:min(len(e.Digest), 19)], report.Display(e.Path))
 				}
+			}
+			if len(res.NotStarted) > 0 {
+				a.Notef("%s %s\n", terminal.Paint(a.ErrColor, terminal.Odd, "Note:"), terminal.Clean(plugin.Ignored(res.NotStarted)))
 			}
 			if t.Len() == 0 {
 				return &exit{exitUsage, fmt.Errorf("no plugins in %s: run make build, or set BERTH_PLUGIN_PATH", strings.Join(res.Folders, ", "))}
@@ -91,7 +100,8 @@ func (a *app) pluginEntries(ctx context.Context) (output.PluginList, error) {
 	for i := range entries {
 		res.Plugins = append(res.Plugins, pluginEntry(&entries[i]))
 	}
-	return res, nil
+	res.NotStarted, err = h.NotStarted(ctx)
+	return res, err
 }
 
 func pluginEntry(e *plugin.Entry) output.PluginEntry {
@@ -135,7 +145,7 @@ func (a *app) pluginInfoCommand() *cobra.Command {
 				found, fields = append(found, pe), append(fields, e.Schema)
 			}
 			if len(found) == 0 {
-				return fmt.Errorf("no plugin %q: %s", args[0], instead(entries, args[0]))
+				return fmt.Errorf("no plugin %q: %s%s", args[0], instead(entries, args[0]), notStarted(cmd.Context(), h, "\n"))
 			}
 			if done, err := a.Answer(output.PluginList{Folders: plugin.SearchPath(os.Getenv), Plugins: found}); done {
 				return err
@@ -151,6 +161,16 @@ func (a *app) pluginInfoCommand() *cobra.Command {
 	}
 }
 
+// notStarted returns, after before, a hint at executable files in plugin folders
+// that are not started because of their names; empty if there are none.
+func notStarted(ctx context.Context, h *plugin.Host, before string) string {
+	ignored, err := h.NotStarted(ctx)
+	if err != nil || len(ignored) == 0 {
+		return ""
+	}
+	return before + plugin.Ignored(ignored)
+}
+
 // instead returns what to do when no plugin has the name. A binary may serve
 // plugins with names other than its own.
 func instead(entries []plugin.Entry, name string) string {
@@ -163,7 +183,7 @@ func instead(entries []plugin.Entry, name string) string {
 	var served, known []string
 	for i := range entries {
 		known = append(known, entries[i].Name)
-		if e := &entries[i]; filepath.Base(e.Path) == filepath.Base(name) && e.Name != "" {
+		if e := &entries[i]; strings.TrimPrefix(filepath.Base(e.Path), plugins.ProgramPrefix) == strings.TrimPrefix(filepath.Base(name), plugins.ProgramPrefix) && e.Name != "" {
 			served = append(served, fmt.Sprintf("%s %q", e.Kind, e.Name))
 		}
 	}
@@ -232,7 +252,7 @@ the view), sandbox/ (files of the sandbox) and replies.yaml (what its models
 answer), or a folder of such folders.
 
 The exit code is 1 if a clause failed, and 2 if a plugin could not be tested.`,
-		Example: "  berth plugin test bin/plugins/local\n  berth plugin test ./my-verifier.py --case cases --config '{\"tolerance\": 0.1}'\n  berth plugin test ./my-agent --only \"a turn\"",
+		Example: "  berth plugin test bin/plugins/berth-plugin-local\n  berth plugin test ./my-verifier.py --case cases --config '{\"tolerance\": 0.1}'\n  berth plugin test ./my-agent --only \"a turn\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if config != "" && !json.Valid([]byte(config)) {

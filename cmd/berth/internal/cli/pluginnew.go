@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/newplugin"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/plugins"
 )
 
 func (a *app) pluginNewCommand() *cobra.Command {
@@ -22,9 +23,9 @@ func (a *app) pluginNewCommand() *cobra.Command {
 name of the folder. It passes berth plugin test as it is. The command prints
 what to run next.
 
-A Python plugin gets a copy of the module berth_plugin, and needs grpcio and
-protobuf. The go.mod of a Go plugin refers to the checkout of Berth in which
-this program was built, or to --berth.`,
+A Python plugin is a folder berth-plugin-NAME in DIR. It gets a copy of the
+module berth_plugin, and needs grpcio and protobuf. The go.mod of a Go plugin
+refers to the checkout of Berth in which this program was built, or to --berth.`,
 		Example: "  berth plugin new --kind verifier --lang python exact\n  berth plugin new --kind agent --lang go my-agent",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -71,7 +72,7 @@ func nextSteps(o *newplugin.Options, program string) []string {
 	}
 	return append(steps,
 		"berth plugin test "+withDot(report.Display(program)),
-		fmt.Sprintf("BERTH_PLUGIN_PATH=%s berth plugin info %s", o.Dir, filepath.Base(program)))
+		fmt.Sprintf("BERTH_PLUGIN_PATH=%s berth plugin info %s", o.Dir, strings.TrimPrefix(filepath.Base(program), plugins.ProgramPrefix)))
 }
 
 // withDot adds ./ to a relative path without a slash, so that a shell does not

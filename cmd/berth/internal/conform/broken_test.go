@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/conform"
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent/agenttest"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -226,7 +227,7 @@ func try(t *testing.T, plugin string, o conform.Options) (results []conform.Resu
 	if o.Shells != "" {
 		bwrap(t)
 		o.Dirs = []string{filepath.Join(dir, "shells")}
-		if err = errors.Join(os.Mkdir(o.Dirs[0], 0o700), os.Symlink(filepath.Join(built, "broken"), filepath.Join(o.Dirs[0], o.Shells))); err != nil {
+		if err = errors.Join(os.Mkdir(o.Dirs[0], 0o700), os.Symlink(filepath.Join(built, "broken"), filepath.Join(o.Dirs[0], plugins.ProgramPrefix+o.Shells))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -75,12 +75,11 @@ func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 		return fmt.Errorf("make a folder for the test: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	only, err := alone(o.Binary, dir)
-	if err != nil {
+	if err = executable(o.Binary); err != nil {
 		return fmt.Errorf("test %s: %w", o.Binary, err)
 	}
 	b := &bench{o: o, dir: dir, mark: markKey + "=" + filepath.Base(dir)}
-	if b.host, err = plugin.New(plugin.Options{Dirs: []string{only}, Env: []string{b.mark}, Log: o.Log}); err != nil {
+	if b.host, err = plugin.New(plugin.Options{Programs: []string{o.Binary}, Dirs: []string{}, Env: []string{b.mark}, Log: o.Log}); err != nil {
 		return fmt.Errorf("test %s: %w", o.Binary, err)
 	}
 	defer func() { b.host.Stop(); err = errors.Join(err, b.close()) }()
@@ -109,22 +108,16 @@ func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 	return errors.Join(refused...)
 }
 
-// alone makes a folder with nothing but the binary, so that no other binary is
-// asked or wins.
-func alone(path, dir string) (string, error) {
-	binary, err := filepath.Abs(path)
+// executable returns why the file at path cannot be a plugin.
+func executable(path string) error {
+	info, err := os.Stat(path)
 	if err != nil {
-		return "", err
-	}
-	info, err := os.Stat(binary)
-	if err != nil {
-		return "", fmt.Errorf("%w. Example: berth plugin test bin/plugins/local", errors.Unwrap(err))
+		return fmt.Errorf("%w. Example: berth plugin test bin/plugins/berth-plugin-local", errors.Unwrap(err))
 	}
 	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return "", errors.New("not an executable file. Example: berth plugin test bin/plugins/local")
+		return errors.New("not an executable file. Example: berth plugin test bin/plugins/berth-plugin-local")
 	}
-	only := filepath.Join(dir, "p")
-	return only, errors.Join(os.Mkdir(only, 0o700), os.Symlink(binary, filepath.Join(only, filepath.Base(binary))))
+	return nil
 }
 
 // bench is what the plugins of one binary are tried on.

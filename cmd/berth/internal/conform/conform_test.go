@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/conform"
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
 )
@@ -50,7 +51,7 @@ func TestWhatCannotRunHereIsRefusedOnce(t *testing.T) {
 	shells := t.TempDir() // has a folder for each environment in which the others are tried
 	for _, name := range []string{"stranded", "unfurnished", "rambler", "generous"} {
 		own := filepath.Join(shells, name)
-		if err := errors.Join(os.Mkdir(own, 0o700), os.Symlink(filepath.Join(built, "broken"), filepath.Join(own, name)),
+		if err := errors.Join(os.Mkdir(own, 0o700), os.Symlink(filepath.Join(built, "broken"), filepath.Join(own, plugins.ProgramPrefix+name)),
 			os.Symlink(filepath.Join(built, "broken"), filepath.Join(dir, name))); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -181,7 +182,7 @@ func pluginReference(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
 	top := strings.TrimSpace(string(root))
-	var mains []string
+	var mains, programs []string
 	for _, room := range []string{"agents", "environments", "verifiers"} {
 		found, bad := filepath.Glob(filepath.Join(top, room, "*", "main.go"))
 		if bad != nil {
@@ -189,6 +190,7 @@ func pluginReference(ctx context.Context) (string, error) {
 		}
 		for _, f := range found {
 			mains = append(mains, filepath.Dir(f))
+			programs = append(programs, filepath.Join(dir, filepath.Base(filepath.Dir(f))))
 		}
 	}
 	build := exec.CommandContext(ctx, "go", append([]string{"build", "-tags", tags, "-o", dir + "/"}, mains...)...)
@@ -196,7 +198,7 @@ func pluginReference(ctx context.Context) (string, error) {
 	if text, bad := build.CombinedOutput(); bad != nil {
 		return "", fmt.Errorf("build the plugins: %w: %s", bad, text)
 	}
-	host, err := plugin.New(plugin.Options{Dirs: []string{dir}})
+	host, err := plugin.New(plugin.Options{Programs: slices.Sorted(slices.Values(programs)), Dirs: []string{}})
 	if err != nil {
 		return "", err
 	}

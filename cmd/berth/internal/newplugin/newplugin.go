@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/python"
 )
 
@@ -30,7 +31,9 @@ type Options struct {
 	Language string // one of Languages
 	Kind     string // one of Kinds
 	// Dir is the folder to write to. It is made; if it exists it must be empty.
-	// Its last part is the name of the plugin.
+	// Its last part, without plugins.ProgramPrefix, is the name of the plugin. It
+	// is a folder of plugins: a plugin in Go is built into it, and one in Python,
+	// which has several files, is a folder in it.
 	Dir string
 	// Checkout is a source tree of Berth for the go.mod of a plugin in Go; empty:
 	// go.mod names the published module.
@@ -50,7 +53,7 @@ var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 // the program that `berth plugin test` takes. Fails without writing anything if
 // an option is wrong or the folder is not empty.
 func Write(o Options) (files []string, program string, err error) {
-	name := filepath.Base(o.Dir)
+	name := strings.TrimPrefix(filepath.Base(o.Dir), plugins.ProgramPrefix)
 	switch {
 	case !slices.Contains(Languages, o.Language):
 		return nil, "", fmt.Errorf("language %q: choose one of %s", o.Language, strings.Join(Languages, ", "))
@@ -67,9 +70,10 @@ func Write(o Options) (files []string, program string, err error) {
 		return nil, "", err
 	}
 	contents, err := goFiles(o, name)
-	program = name
+	program = plugins.ProgramPrefix + name
 	if o.Language == "python" {
 		contents, err = pythonFiles(o, name)
+		program = filepath.Join(program, program)
 	}
 	if err != nil {
 		return nil, "", err
@@ -143,13 +147,14 @@ func pythonFiles(o Options, name string) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []file{{name, main, 0o755}}
+	folder := plugins.ProgramPrefix + name // its digest covers all of its files
+	files := []file{{folder + "/" + folder, main, 0o755}}
 	err = fs.WalkDir(python.Module, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		text, err := python.Module.ReadFile(path)
-		files = append(files, file{path, text, 0o644})
+		files = append(files, file{folder + "/" + path, text, 0o644})
 		return err
 	})
 	return files, err

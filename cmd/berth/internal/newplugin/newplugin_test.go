@@ -16,7 +16,7 @@ func TestTheExamplesAreWhatIsWritten(t *testing.T) {
 	examples := filepath.Join("..", "..", "..", "..", "examples")
 	for kind, name := range map[string]string{"verifier": "exact", "agent": "greeter", "environment": "plainbox"} {
 		for language, want := range map[string]string{
-			"go": filepath.Join(examples, "plugins", name, "main.go"), "python": filepath.Join(examples, "plugins-python", name),
+			"go": filepath.Join(examples, "plugins", name, "main.go"), "python": filepath.Join(examples, "plugins-python", "berth-plugin-"+name, "berth-plugin-"+name),
 		} {
 			dir := filepath.Join(t.TempDir(), name)
 			files, _, err := newplugin.Write(newplugin.Options{Language: language, Kind: kind, Dir: dir})
@@ -74,7 +74,7 @@ func TestANameWithDashesIsAProgramThatCompiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 3 || program != filepath.Join(dir, "my-own_judge") {
+	if len(files) != 3 || program != filepath.Join(dir, "berth-plugin-my-own_judge") {
 		t.Errorf("got %v and %s", files, program)
 	}
 	main, err := os.ReadFile(files[0])

@@ -27,20 +27,23 @@
 // folder and serves gRPC without TLS on it. Then it prints one line to stdout
 // and flushes it:
 //
-//   1|1|unix|/path/of/the/socket|grpc|
+//   1|2|unix|/path/of/the/socket|grpc|
 //
 // The fields are the version of the handshake (1), the chosen protocol number,
 // network, address, "grpc", and an empty field. The plugin must print nothing
 // else to stdout before this line; the host logs what it prints afterwards. If
 // the line does not arrive within 20 seconds, the host kills the process.
 //
-// Protocol 1 consists of these services of package berth.v1: Plugin (this
+// Protocols 1 and 2 consist of these services of package berth.v1: Plugin (this
 // file), and Agent, Environment with Surface, or Verifier for the kinds of
 // plugins in the binary. It also needs grpc.health.v1.Health, which answers
 // SERVING for the service "plugin" (the reply is the two bytes 08 01). Within
 // one protocol number there are only additions: ignore fields and capabilities
 // that you do not know. The exception is what is marked EXPERIMENTAL: no core
 // uses it yet, and it may change or be removed until one does.
+//
+// Protocol 2 differs from 1 in one rule: an unknown key in config_schema_json is
+// an error. The host serves plugins of both, so a plugin that speaks only 1 works.
 //
 // The host also calls the following services of github.com/hashicorp/go-plugin,
 // which are optional (answer UNIMPLEMENTED): plugin.GRPCController/Shutdown,
@@ -313,8 +316,8 @@ type PluginDescription struct {
 	//
 	// Types: string, bool, int, float, duration, any, list(T), map(T), and the
 	// nested blocks block, list(block), map(block) with "fields" of their own.
-	// Further keys: required, secret (true), enum (a list of strings). Empty
-	// means that it takes no configuration.
+	// Further keys: required, secret (true), enum (a list of strings). Another key
+	// is an error since protocol 2. Empty means that it takes no configuration.
 	ConfigSchemaJson []byte          `protobuf:"bytes,5,opt,name=config_schema_json,json=configSchemaJson,proto3" json:"config_schema_json,omitempty"`
 	Doc              string          `protobuf:"bytes,6,opt,name=doc,proto3" json:"doc,omitempty"`           // one paragraph for `berth plugin info`
 	Verifier         *VerifierTraits `protobuf:"bytes,7,opt,name=verifier,proto3" json:"verifier,omitempty"` // set for a verifier only

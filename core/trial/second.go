@@ -196,11 +196,14 @@ func (s *stage) snapshot(ctx context.Context, p record.Phase) (not map[string]bo
 			return nil, err
 		}
 	}
-	image, err := call(ctx, record.ByEnvironment, "snapshot", limits.Prepare, func(ctx context.Context) (environment.Image, error) {
-		return env.Snapshot(ctx, a.sandbox.Made.ID)
-	})
+	ctx, cancel := limits.Limited(ctx, "snapshot", limits.Prepare)
+	defer cancel()
+	image, err := env.Snapshot(ctx, a.sandbox.Made.ID)
+	if errors.Is(err, environment.ErrRefused) { // the agent decides how much it writes
+		return nil, outcome.On(record.ByAgent, fmt.Errorf("snapshot: %w", err))
+	}
 	if err != nil {
-		return nil, err
+		return nil, outcome.On(record.ByEnvironment, fmt.Errorf("snapshot: %w", limits.Caused(ctx, err)))
 	}
 	a.snapshots = append(a.snapshots, image.Ref)
 	s.second.spec.Image = image

@@ -137,3 +137,68 @@ func (c *counting) Create(ctx context.Context, spec environment.Spec) (environme
 	}
 	return c.Environment.Create(ctx, spec)
 }
+
+// changes is what an agent may do to files, and changed how they must be found in
+// a snapshot. Deleted files and folders of the host count, too.
+const (
+	changes = `set -e
+rm /usr/bin/nproc; rm -rf /usr/share/base-files; mkdir /usr/share/base-files; echo mine > /usr/share/base-files/only
+echo text > /app/first; ln /app/first /app/second; ln -s /app/first /app/link; mkfifo /app/pipe
+rm -rf /srv; ln -s /app /srv; rmdir /opt; rm -rf /mnt; echo file > /mnt
+mkdir -p /app/deep/er; touch -d 2001-02-03T04:05:06Z /app/deep/er /app/deep /app/old; cp /usr/bin/true /app/suid; chmod 4755 /app/suid
+chown 12:34 /app/old 2> /dev/null || touch /app/oneid; truncate -s 10M /app/sparse; mkdir /app/closed; echo x > /app/closed/in; chmod 0 /app/closed/in /app/closed`
+	changed = `set -e
+! test -e /usr/bin/nproc; test "$(ls /usr/share/base-files)" = only; test "$(cat /usr/share/base-files/only)" = mine; test -x /usr/bin/env
+test "$(stat -c %i /app/first)" = "$(stat -c %i /app/second)"; test "$(readlink /app/link)" = /app/first; test -p /app/pipe
+test -L /srv; ! test -e /opt; test -f /mnt; test "$(stat -c %Y /app/deep)" = 981173106; test "$(stat -c %Y /app/deep/er)" = 981173106
+test "$(stat -c %Y /app/old)" = 981173106; test "$(stat -c %a /app/suid)" = 4755; test -e /app/oneid || test "$(stat -c %u:%g /app/old)" = 12:34
+test "$(stat -c %s /app/sparse)" = 10485760; test "$(stat -c %a /app/closed)" = 0; chmod 700 /app/closed; test "$(stat -c %a /app/closed/in)" = 0`
+)
+
+func TestASnapshotHasTheFilesOfTheAgent(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does(changes), tests(changed))
+	b.task.Mode = task.ModeSnapshot
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Exposed) // nproc is one of the tools
+	if r.Mode != "snapshot" || !found(r, "tools_changed") || r.Stages[0].VerifierImage == nil {
+		t.Errorf("mode %s, findings %s", r.Mode, pretty(r.Findings))
+	}
+}
+
+func TestASnapshotHasNothingElseOfTheAgents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does(`echo 1 > /app/x; echo 1 > /dev/shm/x
+setsid sh -c 'while sleep 0.02; do echo 1 > /logs/verifier/forged; done' > /dev/null 2>&1 &`),
+		tests(`sleep 0.1; test -e /app/x && ! test -e /logs/verifier/forged && ! test -e /dev/shm/x && ! pgrep -x sleep`))
+	b.task.Mode = task.ModeSnapshot
+	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
+}
+
+// After the last stage the agent's sandbox is stopped; before that it goes on.
+func TestStagesThatAreVerifiedInSnapshotsShareTheAgentsSandbox(t *testing.T) {
+	t.Parallel()
+	a := does("")
+	a.turn = func(ctx context.Context, a *actor, m agent.Message) (agent.Yield, error) {
+		script := "echo 42 > /app/answer; setsid sleep 1000 > /dev/null 2>&1 &"
+		if m.Stage == "second" {
+			script = "pgrep -f 'sleep 1000' && ! test -e /graded && echo 43 > /app/answer"
+		}
+		return agent.Yield{End: agent.Done}, a.sh(ctx, script)
+	}
+	b := newBench(t, a, tests(`touch /graded; grep -q '4[23]' /app/answer && ! pgrep -x sleep`))
+	b.task.Stages = append(b.task.Stages, b.task.Stages[0])
+	b.task.Stages[1].Name = "second"
+	b.task.Mode = task.ModeSnapshot
+	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
+}
+
+func TestASnapshotThatIsTooLargeIsNamed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("truncate -s 1T /app/sparse"), tests("true"))
+	b.task.Mode, b.task.Environment.Limits.StorageMiB = task.ModeSnapshot, 64
+	r := b.run(t.Context(), t)
+	if r.Error == nil || !strings.Contains(r.Error.Message, "larger than 64 MiB") || r.Outcome != record.AgentError {
+		t.Errorf("%s: %+v", r.Outcome, r.Error)
+	}
+}

@@ -72,7 +72,8 @@ type Snapshotter interface {
 	// were stopped, by Stop or by sandboxd (Freeze). The image says of itself
 	// what the image of the sandbox does: environment, entrypoint, user. The
 	// caller removes it with Destroy of the returned Image.Ref, after the
-	// sandboxes that use it.
+	// sandboxes that use it. ErrRefused means that the files that were written
+	// are more than a snapshot holds.
 	Snapshot(ctx context.Context, id string) (Image, error)
 	// Changed lists the paths that differ from the image, sorted.
 	Changed(ctx context.Context, id string) ([]string, error)

@@ -79,6 +79,8 @@ type Engine interface {
 	RemoveVolume(ctx context.Context, name string) error
 	// Volumes lists volumes by labels.
 	Volumes(ctx context.Context, labels map[string]string) ([]Listed, error)
+	// Written returns how many bytes of files a container has besides its image.
+	Written(ctx context.Context, name string) (int64, error)
 	// Commit makes an image of a container, with its labels.
 	Commit(ctx context.Context, name, image string) error
 	// Changed lists the paths that differ from the image.

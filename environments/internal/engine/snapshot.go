@@ -13,6 +13,11 @@ import (
 // snapshots is what the names of images begin with that Snapshot makes.
 const snapshots = "localhost/berth/snapshot:"
 
+// snapshotBytes is how many bytes of files a sandbox may have besides its image
+// when a snapshot of it is made: an agent could fill the disk of the engine with
+// a second copy.
+const snapshotBytes = 4 << 30
+
 // Stop ends the processes of a sandbox and keeps its files.
 func (e *Environment) Stop(ctx context.Context, id string) error {
 	r, name, err := e.of(id)
@@ -41,6 +46,14 @@ func (e *Environment) Snapshot(ctx context.Context, id string) (environment.Imag
 		return environment.Image{}, err
 	}
 	defer free()
+	written, err := r.Written(ctx, box)
+	if err != nil {
+		return environment.Image{}, fmt.Errorf("%s inspect: %w", r.name, gone(err))
+	}
+	if written > snapshotBytes {
+		return environment.Image{}, fmt.Errorf("%w: the files that were written in the sandbox have %d MiB; a snapshot holds %d MiB at most",
+			environment.ErrRefused, written>>20, snapshotBytes>>20)
+	}
 	ref := snapshots + strings.TrimPrefix(newName(), "berth-")
 	if err = r.Commit(ctx, box, ref); err != nil {
 		return environment.Image{}, fmt.Errorf("%s commit: %w", r.name, gone(err))

@@ -54,9 +54,6 @@ func TestVerifiersInASecondSandbox(t *testing.T) {
 		for _, mode := range []string{"snapshot", "separate"} {
 			t.Run(plugin+" "+mode, func(t *testing.T) {
 				t.Parallel()
-				if plugin == "local" && mode == "snapshot" {
-					t.Skip("local makes no snapshots yet")
-				}
 				verifiedInSecond(t, plugin, mode)
 			})
 		}

@@ -295,6 +295,15 @@ func (d *docker) Volumes(ctx context.Context, labels map[string]string) ([]engin
 	return all, nil
 }
 
+// Written returns how many bytes of files a container has besides its image.
+func (d *docker) Written(ctx context.Context, name string) (int64, error) {
+	r, err := d.api.ContainerInspect(ctx, name, client.ContainerInspectOptions{Size: true})
+	if err != nil || r.Container.SizeRw == nil {
+		return 0, told(err)
+	}
+	return *r.Container.SizeRw, nil
+}
+
 // Commit makes an image of a container.
 func (d *docker) Commit(ctx context.Context, name, image string) error {
 	_, err := d.api.ContainerCommit(ctx, name, client.ContainerCommitOptions{Reference: image, NoPause: true})

@@ -47,8 +47,11 @@ func Enter() (probe bool, err error) {
 		}
 	}
 	// If the channel closes without this message, the process died.
-	_, err = unix.Write(Channel, []byte(Ready))
-	return b.plan.Probe, err
+	var staging []byte
+	if !b.plan.Probe {
+		staging = unix.UnixRights(b.stagingFD)
+	}
+	return b.plan.Probe, unix.Sendmsg(Channel, []byte(Ready), staging, nil, 0)
 }
 
 type stepError struct {
@@ -81,6 +84,8 @@ type builder struct {
 	fds    []int          // received with the plan
 	opened map[string]int // path of a Source → descriptor, opened before Staging was covered
 	serial int            // of mount points outside the root
+
+	stagingFD int // the staging folder: the plugin keeps it, for snapshots
 }
 
 // root is the root of the sandbox, relative to the staging folder. That folder

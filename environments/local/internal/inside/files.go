@@ -33,6 +33,9 @@ func (b *builder) files() error {
 	}
 	in := pread(b.fds[b.plan.Files-1])
 	r := tar.NewReader(bufio.NewReaderSize(io.NewSectionReader(in, 0, 1<<62), 256<<10))
+	if b.plan.Snapshot {
+		return b.snapshot(r)
+	}
 	for {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -87,6 +90,10 @@ func unpack(h *tar.Header, r io.Reader) error {
 			return err
 		}
 		return os.Link(path.Join("/", h.Linkname), name)
+	case tar.TypeFifo:
+		if err := unix.Mkfifo(name, 0o600); err != nil {
+			return err
+		}
 	case tar.TypeReg:
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -57,6 +57,12 @@ func (b *builder) staging() error {
 	if err := os.Chdir(b.plan.Staging); err != nil {
 		return err
 	}
+	if !b.plan.Probe {
+		var err error
+		if b.stagingFD, err = unix.Open(".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+			return err
+		}
+	}
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
@@ -95,8 +101,8 @@ func (b *builder) layer(i int, l Layer) error {
 		}
 		lower[j] = at
 	}
-	upper, work := "u"+strconv.Itoa(i), "w"+strconv.Itoa(i)
-	for _, dir := range []string{upper, work} {
+	up, work := upper(i), "w"+strconv.Itoa(i)
+	for _, dir := range []string{up, work} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
@@ -104,7 +110,7 @@ func (b *builder) layer(i int, l Layer) error {
 	// userxattr: in a user namespace overlayfs may not write trusted.*. It
 	// turns off index and redirect, so renaming a folder of the host fails with
 	// EXDEV, and programs copy it instead.
-	options := "lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + upper + ",workdir=" + work + ",userxattr"
+	options := "lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + up + ",workdir=" + work + ",userxattr"
 	if err := unix.Mount("berth", target, "overlay", 0, options); err != nil {
 		return fmt.Errorf("mount an overlay: %w", err)
 	}

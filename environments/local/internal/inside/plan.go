@@ -11,8 +11,8 @@ package inside
 // returned.
 const Channel = 3
 
-// Ready is sent on Channel when all steps have succeeded. A Failure may still
-// follow if sandboxd cannot be executed.
+// Ready is sent on Channel when all steps have succeeded, with a descriptor of
+// the staging folder. A Failure may still follow if sandboxd cannot be executed.
 const Ready = "ready"
 
 // Version is the version of Plan. The plugin and local-init are built together,
@@ -39,7 +39,10 @@ type Plan struct {
 	Control *Source  `json:"control,omitempty"` // mounted read-only at /berth; nil only with Probe
 	Mounts  []Mount  `json:"mounts,omitempty"`  // further read-only folders
 	Files   int      `json:"files,omitempty"`   // descriptor of a tar archive to unpack at the root; 0: none
-	Workdir string   `json:"workdir,omitempty"` // absolute; made if it does not exist
+	// Snapshot says that the archive is one of Export: with it the sandbox has
+	// the files of the exported one, and no others.
+	Snapshot bool   `json:"snapshot,omitempty"`
+	Workdir  string `json:"workdir,omitempty"` // absolute; made if it does not exist
 	// Nameserver is the address of a resolver if the sandbox has a public
 	// network. Otherwise it is empty.
 	Nameserver string `json:"nameserver,omitempty"`

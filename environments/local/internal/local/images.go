@@ -83,19 +83,27 @@ func (is *images) pack(im *image.Image) (*os.File, error) {
 	if im.Empty() {
 		return nil, nil
 	}
+	f, err := is.nameless("image-")
+	if err != nil {
+		return nil, err
+	}
+	if err = im.Pack(&limited{f, memory()}, isBaseFolder); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// nameless makes a file that is gone with this process.
+func (is *images) nameless(prefix string) (*os.File, error) {
 	dir, err := is.dir()
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(dir, "image-")
+	f, err := os.CreateTemp(dir, prefix)
 	if err != nil {
 		return nil, err
 	}
-	err = os.Remove(f.Name())
-	if err == nil {
-		err = im.Pack(&limited{f, memory()}, isBaseFolder)
-	}
-	if err != nil {
+	if err = os.Remove(f.Name()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

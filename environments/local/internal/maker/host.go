@@ -327,7 +327,7 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 		src.note(err)
 		if err == nil {
 			src.fds = append(src.fds, fd)
-			p.Files = len(src.fds)
+			p.Files, p.Snapshot = len(src.fds), o.Snapshot
 		}
 	}
 	return p, src.fds, src.err

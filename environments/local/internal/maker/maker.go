@@ -52,12 +52,15 @@ type Order struct {
 	Control string // folder, mounted read-only at /berth
 	Mounts  []Mount
 	Files   *os.File // tar archive that is unpacked at the root, or nil; the caller closes it
-	Workdir string   // absolute, or empty
-	SizeMiB int64    // limit of everything that the sandbox writes, in MiB; 0: half of the memory
-	ShmMiB  int64    // of /dev/shm, in MiB; 0: a folder like any other
-	Nproc   int64    // limit of processes per user of the sandbox
-	Limits  cgroup.Limits
-	Public  bool // connected to the host's network; only if Uplink returns a program
+	// Snapshot says that Files is an archive of Export. The sandbox then has the
+	// files of the exported one.
+	Snapshot bool
+	Workdir  string // absolute, or empty
+	SizeMiB  int64  // limit of everything that the sandbox writes, in MiB; 0: half of the memory
+	ShmMiB   int64  // of /dev/shm, in MiB; 0: a folder like any other
+	Nproc    int64  // limit of processes per user of the sandbox
+	Limits   cgroup.Limits
+	Public   bool // connected to the host's network; only if Uplink returns a program
 
 	probe   bool   // build it and end without running a program
 	breakAt string // name of a step that must fail: only tests set it
@@ -79,7 +82,12 @@ type Usage = cgroup.Usage
 // box is a sandbox of this process.
 type box struct {
 	cmd     *exec.Cmd
-	release func() // of its ids
+	ended   sync.Once
+	maps    ids.Maps
+	staging *os.File // for Export
+	targets []string // of its layers
+	size    int64    // limit of its files, in bytes
+	release func()   // of its ids
 	group   *cgroup.Group
 	link    *uplink.Link
 	once    sync.Once
@@ -163,7 +171,10 @@ func (m *Maker) Create(ctx context.Context, o Order) (Box, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.boxes[id] = &box{cmd: started.cmd, release: started.release, group: group, link: link}
+	m.boxes[id] = &box{
+		cmd: started.cmd, maps: started.maps, staging: started.staging, targets: h.targets(), size: o.SizeMiB << 20,
+		release: started.release, group: group, link: link,
+	}
 	return Box{ID: id, PID: started.cmd.Process.Pid}, nil
 }
 
@@ -278,9 +289,11 @@ func (m *Maker) Destroy(ctx context.Context, id string) (Usage, error) {
 		return Usage{}, m.destroyForeign(ctx, id)
 	}
 	b.once.Do(func() {
-		_ = b.cmd.Process.Kill() // it may have ended by itself
-		_ = b.cmd.Wait()         // "signal: killed" is expected
+		b.end()
 		closeLink(b.link)
+		if b.staging != nil {
+			_ = b.staging.Close()
+		}
 		if s := b.cmd.ProcessState; s != nil {
 			b.usage.CPU = s.UserTime() + s.SystemTime()
 		}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/environments/local/internal/cgroup"
+	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/inside"
 )
 
@@ -52,7 +53,9 @@ type started struct {
 	cmd     *exec.Cmd
 	ours    *net.UnixConn
 	release func()
+	maps    ids.Maps
 	group   *cgroup.Group // or nil; belongs to the caller
+	staging *os.File      // of the sandbox; nil before send, and of a probe
 }
 
 // start clones into new namespaces and, if there is one, a control group.
@@ -95,7 +98,7 @@ func (m *Maker) start(group *cgroup.Group) (*started, error) {
 		maps.Release()
 		return nil, explainClone(err)
 	}
-	return &started{cmd: cmd, ours: ours, release: maps.Release, group: group}, nil
+	return &started{cmd: cmd, ours: ours, release: maps.Release, maps: maps, group: group}, nil
 }
 
 // userNamespace opens the sandbox's user namespace.
@@ -106,6 +109,9 @@ func (s *started) userNamespace() (*os.File, error) {
 // end kills the process and frees its resources.
 func (s *started) end() {
 	_ = s.ours.Close()
+	if s.staging != nil {
+		_ = s.staging.Close()
+	}
 	_ = s.cmd.Process.Kill() // it may have ended by itself
 	_ = s.cmd.Wait()         // "signal: killed" is expected
 	s.release()
@@ -127,7 +133,7 @@ func (s *started) send(ctx context.Context, plan *inside.Plan, fds []int) error 
 	if _, _, err = s.ours.WriteMsgUnix(data, unix.UnixRights(fds...), nil); err != nil {
 		return errors.Join(context.Cause(ctx), fmt.Errorf("send plan: %w", err))
 	}
-	text, err := io.ReadAll(s.ours)
+	text, err := s.answer()
 	switch {
 	case context.Cause(ctx) != nil:
 		return context.Cause(ctx)
@@ -137,6 +143,36 @@ func (s *started) send(ctx context.Context, plan *inside.Plan, fds []int) error 
 		return nil
 	}
 	return failure(text)
+}
+
+// answer reads what local-init sends until it closes the channel, and keeps the
+// descriptor that comes with it.
+func (s *started) answer() (text []byte, err error) {
+	data, oob := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(4))
+	for {
+		n, oobn, _, _, err := s.ours.ReadMsgUnix(data, oob)
+		if errors.Is(err, io.EOF) || err == nil && n == 0 {
+			return text, nil
+		}
+		if err != nil {
+			return text, err
+		}
+		text = append(text, data[:n]...)
+		messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+		if err != nil {
+			return text, err
+		}
+		for _, m := range messages {
+			fds, err := unix.ParseUnixRights(&m)
+			if err != nil {
+				return text, err
+			}
+			for _, fd := range fds {
+				unix.CloseOnExec(fd)
+				s.staging = os.NewFile(uintptr(fd), "staging")
+			}
+		}
+	}
 }
 
 // failure reads the answer of local-init.

@@ -347,6 +347,19 @@ func (p *podman) Volumes(ctx context.Context, labels map[string]string) ([]engin
 	return all, nil
 }
 
+// Written returns how many bytes of files a container has besides its image.
+func (p *podman) Written(ctx context.Context, name string) (int64, error) {
+	on, err := p.on(ctx)
+	if err != nil {
+		return 0, err
+	}
+	r, err := containers.Inspect(on, name, new(containers.InspectOptions).WithSize(true))
+	if err != nil || r.SizeRw == nil {
+		return 0, told(err)
+	}
+	return *r.SizeRw, nil
+}
+
 // Commit makes an image of a container.
 func (p *podman) Commit(ctx context.Context, name, image string) error {
 	on, err := p.on(ctx)

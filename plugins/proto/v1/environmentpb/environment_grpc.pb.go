@@ -95,7 +95,8 @@ type EnvironmentClient interface {
 	// Snapshot (capability "snapshot") makes an image of the file system of a
 	// sandbox whose processes were stopped, by Stop or by sandboxd (Freeze). The
 	// image says of itself what the image of the sandbox does: environment,
-	// entrypoint, user. Reasons as Stop, and NO_CAPACITY.
+	// entrypoint, user. Reasons as Stop, NO_CAPACITY, and REFUSED if the files
+	// that were written are more than a snapshot holds.
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotReply, error)
 	// Changed (capability "snapshot") lists the paths that differ from the image. Reasons as Stop.
 	Changed(ctx context.Context, in *ChangedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ChangedReply], error)
@@ -281,7 +282,8 @@ type EnvironmentServer interface {
 	// Snapshot (capability "snapshot") makes an image of the file system of a
 	// sandbox whose processes were stopped, by Stop or by sandboxd (Freeze). The
 	// image says of itself what the image of the sandbox does: environment,
-	// entrypoint, user. Reasons as Stop, and NO_CAPACITY.
+	// entrypoint, user. Reasons as Stop, NO_CAPACITY, and REFUSED if the files
+	// that were written are more than a snapshot holds.
 	Snapshot(context.Context, *SnapshotRequest) (*SnapshotReply, error)
 	// Changed (capability "snapshot") lists the paths that differ from the image. Reasons as Stop.
 	Changed(*ChangedRequest, grpc.ServerStreamingServer[ChangedReply]) error

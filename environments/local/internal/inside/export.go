@@ -1,0 +1,191 @@
+package inside
+
+import (
+	"archive/tar"
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The descriptors of a process that exports, and the argument that makes
+// local-init one.
+const (
+	ExportOut     = Channel     // the archive is written here
+	ExportStaging = Channel + 2 // the staging folder of the sandbox
+	ExportWord    = "export"
+)
+
+// What an archive of a snapshot says about an entry, as records of a PAX header.
+const (
+	paxRemoved = "BERTH.removed" // it does not exist, though the host's folder has it
+	paxOpaque  = "BERTH.opaque"  // nothing of the host's folder shows in it
+)
+
+// What an export that fails writes to its standard error begins with one of
+// these.
+const (
+	ExportError    = "export: "
+	ExportTooLarge = "too large: "
+)
+
+// ErrTooLarge means that files are larger than the limit of Export.
+var ErrTooLarge = errors.New("too large")
+
+// Export writes everything that was written in a sandbox to an archive, for the
+// Plan.Snapshot of another sandbox. Its processes must be stopped. It reads the
+// layers below the mounts, so mounts that were made in the sandbox do not
+// matter. It runs with the ids of the sandbox in a user namespace of its own,
+// in the host's mount namespace; nothing that it reads is followed as a link.
+// targets are those of Plan.Layers. It fails if the content of files is more
+// than limit bytes.
+func Export(targets []string, limit int64) error {
+	staging, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", ExportStaging))
+	if err != nil {
+		return err
+	}
+	defer staging.Close()
+	out := bufio.NewWriterSize(os.NewFile(ExportOut, "archive"), 256<<10)
+	x := &exporter{tar: tar.NewWriter(out), left: limit, limit: limit, seen: map[inode]string{}}
+	if err := x.layer(staging, root, "", append(slices.Clone(targets), "dev", "proc", "berth", strings.TrimPrefix(mountHall, "/"))); err != nil {
+		return err
+	}
+	for i, target := range targets {
+		if err := x.layer(staging, upper(i), target, nil); err != nil {
+			return err
+		}
+	}
+	return errors.Join(x.tar.Close(), out.Flush())
+}
+
+// upper returns the name of the upper folder of a layer.
+func upper(i int) string { return fmt.Sprintf("u%d", i) }
+
+type inode struct{ dev, ino uint64 }
+
+type exporter struct {
+	tar         *tar.Writer
+	left, limit int64
+	seen        map[inode]string // files with several names: the first one
+}
+
+// layer writes the content of the folder from as that of the folder to, without
+// the names in skip, which are relative to from.
+func (x *exporter) layer(staging *os.Root, from, to string, skip []string) error {
+	r, err := staging.OpenRoot(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return x.folder(r, ".", to, skip)
+}
+
+// folder writes the content of the folder name below r.
+func (x *exporter) folder(r *os.Root, name, to string, skip []string) error {
+	f, err := r.Open(name)
+	if err != nil {
+		return err
+	}
+	names, err := f.Readdirnames(-1)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		at := path.Join(name, n)
+		if slices.Contains(skip, at) {
+			continue
+		}
+		if err := x.entry(r, at, path.Join(to, n)); err != nil {
+			return fmt.Errorf("%s: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// entry writes one entry, and the content of a folder.
+func (x *exporter) entry(r *os.Root, name, as string) error {
+	info, err := r.Lstat(name)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return errors.New("its owner is not known")
+	}
+	h := &tar.Header{
+		Name: as, Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid), ModTime: info.ModTime(), Format: tar.FormatPAX,
+		PAXRecords: map[string]string{},
+	}
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		h.Typeflag = tar.TypeDir
+		if opaque(r, name) {
+			h.PAXRecords[paxOpaque] = "y"
+		}
+		if err = x.tar.WriteHeader(h); err != nil {
+			return err
+		}
+		return x.folder(r, name, as, nil)
+	case mode&fs.ModeSymlink != 0:
+		h.Typeflag = tar.TypeSymlink
+		if h.Linkname, err = r.Readlink(name); err != nil {
+			return err
+		}
+	case mode&fs.ModeCharDevice != 0 && st.Rdev == 0: // how an overlay marks what was removed
+		h.Typeflag, h.PAXRecords[paxRemoved] = tar.TypeReg, "y"
+	case mode&fs.ModeNamedPipe != 0:
+		h.Typeflag = tar.TypeFifo
+	case mode.IsRegular():
+		return x.file(r, name, h, st)
+	default:
+		return nil // a socket, whose process is gone
+	}
+	return x.tar.WriteHeader(h)
+}
+
+// file writes a regular file, or another name of one that was written.
+func (x *exporter) file(r *os.Root, name string, h *tar.Header, st *syscall.Stat_t) error {
+	key := inode{st.Dev, st.Ino}
+	if first, ok := x.seen[key]; ok {
+		h.Typeflag, h.Linkname = tar.TypeLink, first
+		return x.tar.WriteHeader(h)
+	}
+	if st.Nlink > 1 {
+		x.seen[key] = h.Name
+	}
+	if x.left -= st.Size; x.left < 0 {
+		return fmt.Errorf("%w: the files that were written in the sandbox are larger than %d MiB, which is the most that a snapshot holds", ErrTooLarge, x.limit>>20)
+	}
+	f, err := r.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h.Typeflag, h.Size = tar.TypeReg, st.Size
+	if err = x.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err = io.CopyN(x.tar, f, st.Size)
+	return err
+}
+
+// opaque reports whether a folder of an upper layer hides that of the host.
+func opaque(r *os.Root, name string) bool {
+	f, err := r.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var value [1]byte
+	n, err := unix.Fgetxattr(int(f.Fd()), "user.overlay.opaque", value[:])
+	return err == nil && n == 1 && value[0] == 'y'
+}

@@ -235,8 +235,10 @@ networks:
 		}
 		warned = append(warned, p.Key)
 	}
-	want := []string{"services.a.container_name", "services.a.ports", "services.a.networks", "services.a.tty", "services.a.platform", "services.b.restart",
-		"services.b.init", "services.b.pull_policy", "services.b.labels", "services.b.logging", "services.b.stop_grace_period", "services.b.stop_signal"}
+	want := []string{
+		"services.a.container_name", "services.a.ports", "services.a.networks", "services.a.tty", "services.a.platform", "services.b.restart",
+		"services.b.init", "services.b.pull_policy", "services.b.labels", "services.b.logging", "services.b.stop_grace_period", "services.b.stop_signal",
+	}
 	if !reflect.DeepEqual(warned, want) {
 		t.Errorf("warned of %q, want %q", warned, want)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/config"
@@ -41,6 +42,9 @@ const (
 	// plugin. The rest is a name of lower case letters, digits, - and _. Other
 	// programs there are never started.
 	ProgramPrefix = "berth-plugin-"
+	// AttemptKey is the metadata of calls that names the attempt that they belong
+	// to.
+	AttemptKey = "berth-attempt"
 	// SetName is what go-plugin calls our one set of services.
 	SetName = "berth"
 )
@@ -106,12 +110,13 @@ func endWithHost() {
 }
 
 // Logger logs to the host, which adds whose log it is. Records below Debug are
-// not sent. Safe to use before Serve.
+// not sent. The host knows the attempt of a record that is logged with the context
+// of a call: Logger().InfoContext(ctx, …). Safe to use before Serve.
 func Logger() *slog.Logger { return slog.New(logHandler(os.Stderr)) }
 
 // logHandler writes the keys that plugin.proto asks for.
 func logHandler(w io.Writer) slog.Handler {
-	return slog.NewJSONHandler(w, &slog.HandlerOptions{
+	return attemptHandler{slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level: slog.LevelDebug,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) > 0 {
@@ -131,7 +136,28 @@ func logHandler(w io.Writer) slog.Handler {
 			}
 			return a
 		},
-	})
+	})}
+}
+
+// attemptHandler adds the attempt of the call whose context a record is logged with.
+type attemptHandler struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h attemptHandler) Handle(ctx context.Context, r slog.Record) error {
+	if name := metadata.ValueFromIncomingContext(ctx, AttemptKey); len(name) == 1 {
+		r.AddAttrs(slog.String("@attempt", name[0]))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h attemptHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return attemptHandler{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h attemptHandler) WithGroup(name string) slog.Handler {
+	return attemptHandler{h.Handler.WithGroup(name)}
 }
 
 func levelName(l slog.Level) string {
@@ -151,8 +177,8 @@ func levelName(l slog.Level) string {
 func newServer(stderr io.Writer, list []Plugin, opts ...grpc.ServerOption) *grpc.Server {
 	log := slog.New(logHandler(stderr))
 	opts = append(opts, gate(list)...)
-	return grpc.NewServer(append(opts, fault.ServerOptions(func(method string, value any, stack []byte) {
-		log.Error("panic", "rpc", method, "value", fmt.Sprint(value), "stack", string(stack))
+	return grpc.NewServer(append(opts, fault.ServerOptions(func(ctx context.Context, method string, value any, stack []byte) {
+		log.ErrorContext(ctx, "panic", "rpc", method, "value", fmt.Sprint(value), "stack", string(stack))
 	})...)...)
 }
 

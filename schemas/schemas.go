@@ -75,6 +75,8 @@ func All() []Schema {
 		{"cli-plugin-list", "berth plugin list and info --json", output.PluginList{}},
 		{"cli-plugin-test", "berth plugin test --json", output.PluginTest{}},
 		{"cli-plugin-new", "berth plugin new --json", output.PluginNew{}},
+		{"cli-plugin-install", "berth plugin install --json", output.PluginInstall{}},
+		{"cli-plugin-lock", "berth plugin lock --json", output.PluginLock{}},
 		{"cli-doctor", "berth doctor --json", output.Doctor{}},
 		{"cli-prepare", "berth run --prepare-only --json", output.Prepare{}},
 		{"cli-gateway", "berth gateway --json", output.Gateway{}},

@@ -44,6 +44,10 @@ type loader struct {
 	broken bool
 }
 
+// LockFile is a file in the folder of an experiment that is no part of it. It names
+// the plugins that the experiment may use, and Load does not read it.
+const LockFile = source.LockFile
+
 // Load reads an experiment from a file, or from all *.hcl files of a folder,
 // with its cells, and reports every problem that it finds. It runs nothing, and
 // reads nothing but these files, the files of variables, and what functions

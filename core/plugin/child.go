@@ -32,6 +32,8 @@ type child struct {
 	startErr error
 
 	out, err *lines // its output, as log records
+	output   func() *output
+	attempts attempts
 
 	pipes  []*os.File // our ends of stdout and stderr
 	life   *os.File   // our end of stdin: the process sees EOF when we are gone
@@ -60,8 +62,9 @@ const maxHandshake = 4 << 10
 
 var _ runner.Runner = (*child)(nil)
 
-func newChild(path string, env []string, log zerolog.Logger) *child {
-	c := &child{path: path, out: newLines(log, "stdout"), err: newLines(log, "stderr"), done: make(chan struct{})}
+func newChild(path string, env []string, log zerolog.Logger, out func() *output) *child {
+	c := &child{path: path, output: out, done: make(chan struct{})}
+	c.out, c.err = newLines(c, log, "stdout"), newLines(c, log, "stderr")
 	c.cmd = &exec.Cmd{Path: path, Args: []string{path}, Env: env, Dir: "/"}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	c.relayR, c.relay = io.Pipe()

@@ -40,7 +40,7 @@ func (c conn) Invoke(ctx context.Context, method string, args, reply any, opts .
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.who, err)
 	}
-	return c.explain(ctx, p, method, p.conn.Invoke(ctx, method, args, reply, opts...))
+	return c.explain(ctx, p, method, p.conn.Invoke(p.attempts.serve(ctx), method, args, reply, opts...))
 }
 
 func (c conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -48,7 +48,7 @@ func (c conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method strin
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.who, err)
 	}
-	s, err := p.conn.NewStream(ctx, desc, method, opts...)
+	s, err := p.conn.NewStream(p.attempts.serve(ctx), desc, method, opts...)
 	if err != nil {
 		return nil, c.explain(ctx, p, method, err)
 	}

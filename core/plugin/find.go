@@ -36,14 +36,23 @@ func SearchPath(getenv func(string) string) []string {
 			dirs = append(dirs, d)
 		}
 	}
+	if own := OwnFolder(getenv); own != "" && trusted(own) {
+		dirs = append(dirs, own)
+	}
+	return dirs
+}
+
+// OwnFolder returns the folder for plugins of this user, which need not exist, or
+// an empty string if there is no home.
+func OwnFolder(getenv func(string) string) string {
 	data := getenv("XDG_DATA_HOME")
 	if !filepath.IsAbs(data) && getenv("HOME") != "" {
 		data = filepath.Join(getenv("HOME"), ".local", "share")
 	}
-	if own := filepath.Join(data, "berth", "plugins"); filepath.IsAbs(data) && trusted(own) {
-		dirs = append(dirs, own)
+	if !filepath.IsAbs(data) {
+		return ""
 	}
-	return dirs
+	return filepath.Join(data, "berth", "plugins")
 }
 
 // trusted reports whether a folder of plugins, which need not exist, belongs to

@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -67,6 +68,8 @@ type Host struct {
 	maxCrashes   int           // in a row, before a binary is no longer restarted
 	firstBackoff time.Duration // wait before the first restart, doubled for each further one
 
+	output atomic.Pointer[output] // never nil
+
 	mu       sync.Mutex
 	stopped  bool
 	scanned  bool
@@ -97,10 +100,12 @@ func New(opts Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{
+	h := &Host{
 		opts: opts, sockets: sockets, plugins: map[id]*served{},
 		startTimeout: 20 * time.Second, maxCrashes: 5, firstBackoff: 100 * time.Millisecond,
-	}, nil
+	}
+	h.Keep(nil, nil)
+	return h, nil
 }
 
 // Agent returns the agent with that name. Its process starts with the first

@@ -24,7 +24,9 @@ const (
 // lines logs the output of a plugin, line by line. A JSON object with the keys
 // of hclog becomes a record; any other line is logged at level debug.
 type lines struct {
-	log zerolog.Logger
+	log    zerolog.Logger
+	stream string
+	child  *child
 
 	mu      sync.Mutex
 	partial []byte // line that Write has not seen the end of
@@ -34,8 +36,8 @@ type lines struct {
 	dropped int
 }
 
-func newLines(log zerolog.Logger, stream string) *lines {
-	return &lines{log: log.With().Str("stream", stream).Logger()}
+func newLines(c *child, log zerolog.Logger, stream string) *lines {
+	return &lines{log: log.With().Str("stream", stream).Logger(), stream: stream, child: c}
 }
 
 // readFrom logs every line until the end; lines longer than the buffer of r are
@@ -82,7 +84,8 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 func (l *lines) line(raw []byte) {
-	raw = bytes.TrimRight(raw, "\r\n")
+	out := l.child.output()
+	raw = out.secrets.Bytes(bytes.TrimRight(raw, "\r\n"))
 	l.mu.Lock()
 	word := string(raw[:min(len(raw), maxWord)])
 	l.last = append(l.last, strings.ToValidUTF8(word, "\uFFFD"))
@@ -100,7 +103,7 @@ func (l *lines) line(raw []byte) {
 	l.mu.Unlock()
 	l.tell(dropped)
 	if !tooMany {
-		l.emit(raw)
+		l.emit(raw, now, out)
 	}
 }
 
@@ -119,7 +122,11 @@ func (l *lines) tell(dropped int) {
 	}
 }
 
-func (l *lines) emit(raw []byte) {
+func (l *lines) emit(raw []byte, now time.Time, out *output) {
+	line := Line{Time: now.UTC(), Plugin: l.child.Name(), PID: l.child.pid(), Stream: l.stream}
+	if out.keep != nil {
+		defer func() { out.keep(line) }()
+	}
 	var record map[string]any
 	if len(raw) > 0 && raw[0] == '{' && json.Unmarshal(raw, &record) == nil {
 		msg, okMsg := record["@message"].(string)
@@ -131,10 +138,13 @@ func (l *lines) emit(raw []byte) {
 					fields[k] = v
 				}
 			}
+			named, _ := record["@attempt"].(string)
+			line.Level, line.Text, line.Fields, line.Attempt = level.String(), msg, fields, l.child.attempts.of(named)
 			l.log.WithLevel(level).Fields(fields).Msg(msg)
 			return
 		}
 	}
+	line.Text, line.Attempt = strings.ToValidUTF8(string(raw), "\uFFFD"), l.child.attempts.of("")
 	l.log.Debug().Msg(string(raw))
 }
 

@@ -39,7 +39,7 @@ func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, er
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", b.name(), err)
 	}
-	c := newChild(b.path, h.environ(env), b.log)
+	c := newChild(b.path, h.environ(env), b.log, h.output.Load)
 	stop := context.AfterFunc(ctx, c.kill) // plugin.Client.Start takes no context
 	p := &process{child: c, started: time.Now()}
 	p.client = goplugin.NewClient(&goplugin.ClientConfig{ //nolint:contextcheck // ctx bounds the start, not the process

@@ -62,6 +62,17 @@ func (r *Redactor) Text(s string) string {
 	return s
 }
 
+// Bytes returns b without secrets, neither as they are nor as they stand in JSON.
+func (r *Redactor) Bytes(b []byte) []byte {
+	if !r.in(b) {
+		return b
+	}
+	for _, v := range r.encoded {
+		b = bytes.ReplaceAll(b, v, []byte(Mark))
+	}
+	return b
+}
+
 // JSON encodes v as one line without secrets in any of its strings and keys.
 func (r *Redactor) JSON(v any) ([]byte, error) {
 	b, err := json.Marshal(v)

@@ -95,6 +95,14 @@ func Execute(ctx context.Context, s Spec, watch Observer) (report Report, err er
 	if err != nil {
 		return report, err
 	}
+	if executor.output, err = s.keepOutput(executor); err != nil {
+		return report, err
+	}
+	defer func() {
+		if lost := executor.output.close(); lost != nil {
+			s.Log.Warn().Err(lost).Msg("some output of plugins was not kept")
+		}
+	}()
 	report, err = Schedule(ctx, Options{
 		Plan: s.Plan, Store: s.Store, Executor: executor, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Watch: watch,
 	})

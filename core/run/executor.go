@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
@@ -34,6 +35,7 @@ type here struct {
 	count    atomic.Int64
 	guard    *guard
 	drift    func(*record.Result) error
+	output   *output
 }
 
 // executor makes the executor for this machine, and reads the secrets of every
@@ -84,6 +86,9 @@ func (h *here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 	if h.place.Disk != "" {
 		disk = filepath.Join(h.place.Disk, number)
 	}
+	name := fmt.Sprintf("%s/%d", j.Trial.ID, j.Attempt.Number())
+	defer h.output.begin(name, j.Attempt)()
+	ctx = plugin.ForAttempt(ctx, name)
 	env := task.Options{AllowEnv: t.AllowEnv, LookupEnv: h.LookupEnv}
 	return trial.Run(ctx, trial.Input{
 		Run: h.run, Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),

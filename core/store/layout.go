@@ -12,7 +12,11 @@ const (
 	ManifestFile  = "manifest.jsonl"
 	JournalDir    = "journal"
 	SummaryFile   = "summary.json"
-	TrialsDir     = "trials"
+	// PluginsFile is what plugins wrote to stderr, a plugin.Line on each line. The
+	// run has such a file, and each attempt has one with the lines that were
+	// written in its calls, as far as this is known.
+	PluginsFile = "plugins.jsonl"
+	TrialsDir   = "trials"
 )
 
 // maxName is how many bytes of a task's name are in the name of its folder.

@@ -70,7 +70,7 @@ func (s *trouble) Close(_ *agentpb.CloseRequest, stream grpc.ServerStreamingServ
 }
 
 // dial serves s and returns its client.
-func dial(t *testing.T, s *trouble, panicked func(string, any, []byte)) grpc.ClientConnInterface {
+func dial(t *testing.T, s *trouble, panicked func(context.Context, string, any, []byte)) grpc.ClientConnInterface {
 	t.Helper()
 	l := bufconn.Listen(1 << 20)
 	server := grpc.NewServer(fault.ServerOptions(panicked)...)
@@ -213,7 +213,9 @@ func TestAPanicIsAnErrorOfItsCall(t *testing.T) {
 	for name, call := range calls {
 		var method, stack string
 		s := &trouble{panic: true}
-		conn := dial(t, s, func(m string, value any, trace []byte) { method, stack = fmt.Sprint(m, " ", value), string(trace) })
+		conn := dial(t, s, func(_ context.Context, m string, value any, trace []byte) {
+			method, stack = fmt.Sprint(m, " ", value), string(trace)
+		})
 		err := call(t.Context(), conn)
 		if !errors.Is(err, fault.ErrPanic) || !strings.Contains(err.Error(), "a bug") {
 			t.Errorf("%s: got %v, want ErrPanic", name, err)

@@ -25,13 +25,13 @@ const (
 // ServerOptions returns the options of every gRPC server of the contracts: it
 // encodes errors, turns a panic into an error of its call, and limits the size
 // of messages. panicked is called for each panic; it may be nil.
-func ServerOptions(panicked func(method string, value any, stack []byte)) []grpc.ServerOption {
+func ServerOptions(panicked func(ctx context.Context, method string, value any, stack []byte)) []grpc.ServerOption {
 	if panicked == nil {
-		panicked = func(string, any, []byte) {}
+		panicked = func(context.Context, string, any, []byte) {}
 	}
-	guard := func(method string, err *error) {
+	guard := func(ctx context.Context, method string, err *error) {
 		if p := recover(); p != nil { // a bug in one attempt must not end the others
-			panicked(method, p, debug.Stack())
+			panicked(ctx, method, p, debug.Stack())
 			*err = fmt.Errorf("%w: panic in %s: %v", ErrPanic, method, p)
 		}
 		*err = Plugin.Encode(*err)
@@ -41,11 +41,11 @@ func ServerOptions(panicked func(method string, value any, stack []byte)) []grpc
 		grpc.MaxSendMsgSize(MaxMessage),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.NumStreamWorkers(workers),
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, i *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
-			defer guard(i.FullMethod, &err)
+			defer guard(ctx, i.FullMethod, &err)
 			return next(ctx, req)
 		}),
 		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, i *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-			defer guard(i.FullMethod, &err)
+			defer guard(s.Context(), i.FullMethod, &err)
 			return next(srv, s)
 		}),
 	}

@@ -38,7 +38,17 @@ def _kind(plugin):
 
 def log(level, message, **fields):
     """Sends a log record to Berth. level is trace, debug, info, warn or error."""
-    print(json.dumps({"@level": level, "@message": message, **fields}), file=sys.stderr, flush=True)
+    attempt = getattr(_call, "attempt", "")
+    if attempt:
+        fields["@attempt"] = attempt
+    print(json.dumps({"@level": level, "@message": message, **fields}, default=str), file=sys.stderr, flush=True)
+
+
+_call = threading.local()  # of this thread: attempt, which the call belongs to
+
+
+def _attempt(context):
+    return dict(context.invocation_metadata() or ()).get("berth-attempt", "")
 
 
 def _field(number, data):
@@ -243,7 +253,10 @@ def _events(context, work, session=None):
     events = queue.SimpleQueue()
     end = object()
 
+    attempt = _attempt(context)
+
     def run():
+        _call.attempt = attempt
         try:
             work(events.put)
             events.put(end)
@@ -276,6 +289,7 @@ def _handlers(server, service, renamed=()):
 
 def _single(serve):
     def call(request, context):
+        _call.attempt = _attempt(context)
         try:
             return serve(request, context)
         except Exception as e:
@@ -285,6 +299,7 @@ def _single(serve):
 
 def _stream(serve):
     def call(request, context):
+        _call.attempt = _attempt(context)
         try:
             yield from serve(request, context)
         except Exception as e:

@@ -269,6 +269,26 @@ type PluginList struct {
 	NotStarted []string `json:"not_started,omitempty"`
 }
 
+// PluginLock is what `berth plugin lock` says.
+type PluginLock struct {
+	File    string       `json:"file"` // that was written
+	Plugins []PluginPart `json:"plugins"`
+}
+
+// PluginPart is a plugin that an experiment uses.
+type PluginPart struct {
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Digest  string `json:"digest"`
+}
+
+// PluginInstall is what `berth plugin install` says.
+type PluginInstall struct {
+	Path    string        `json:"path"` // where the plugin is now
+	Plugins []PluginEntry `json:"plugins"`
+}
+
 // PluginEntry is one plugin.
 type PluginEntry struct {
 	Kind         string          `json:"kind"`

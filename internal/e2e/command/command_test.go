@@ -37,7 +37,7 @@ func golden(t *testing.T, name, got string) {
 
 var commands = []string{
 	"", "init", "plan", "validate", "run", "try", "resume", "show", "task", "task check", "plugin", "plugin list", "plugin info",
-	"plugin test", "agent", "agent bundle", "agent list", "agent lock", "agent export", "agent import", "doctor", "gateway", "gc", "version", "completion",
+	"plugin test", "plugin install", "plugin lock", "agent", "agent bundle", "agent list", "agent lock", "agent export", "agent import", "doctor", "gateway", "gc", "version", "completion",
 }
 
 func TestHelpOfEveryCommand(t *testing.T) {

@@ -46,7 +46,7 @@ var workClauses = []conformance.Clause[Subject]{
 					want := strings.Repeat(fmt.Sprintf("line of %d\n", i), 200)
 					var out bytes.Buffer
 					r, err := c.Exec(ctx, sandbox.Command{
-						Argv: []string{"/bin/sh", "-c", fmt.Sprintf("i=0; while [ $i -lt 200 ]; do echo line of %d; i=$((i+1)); done", i)}, Stdout: &out,
+						Argv: []string{"/bin/sh", "-c", fmt.Sprintf("i=0; while [ $i -lt 200 ]; do echo line of %d; i=$((i+1)); done; sleep 0.3", i)}, Stdout: &out, // they overlap
 					})
 					if err != nil || !r.OK() || out.String() != want {
 						t.Errorf("command %d: %d bytes, %+v, %v", i, out.Len(), r, err)

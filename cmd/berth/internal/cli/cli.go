@@ -228,11 +228,18 @@ func cacheFolder() (string, error) {
 
 // load reads and plans an experiment. The caller closes it.
 func (a *app) load(ctx context.Context, path string, f *experiment.Flags) (*experiment.Loaded, error) {
+	return a.loadWith(ctx, path, f, false)
+}
+
+// loadWith is load; ignoreLock does not compare the plugins with the lock file.
+func (a *app) loadWith(ctx context.Context, path string, f *experiment.Flags, ignoreLock bool) (*experiment.Loaded, error) {
 	h, err := a.host()
 	if err != nil {
 		return nil, err
 	}
-	return experiment.Load(ctx, path, f, experiment.Options{Formats: a.formats, Host: h, Env: a.env, Environment: defaultEnvironment})
+	return experiment.Load(ctx, path, f, experiment.Options{
+		Formats: a.formats, Host: h, Env: a.env, Environment: defaultEnvironment, IgnoreLock: ignoreLock,
+	})
 }
 
 // experimentPath returns the file or folder of the experiment.

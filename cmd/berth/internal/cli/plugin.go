@@ -29,12 +29,12 @@ import (
 func (a *app) pluginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "plugin",
-		Short:   "List, test and create plugins",
+		Short:   "List, test, create, install and lock plugins",
 		Example: "  berth plugin list",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.pluginListCommand(), a.pluginInfoCommand(), a.pluginTestCommand(), a.pluginNewCommand())
+	cmd.AddCommand(a.pluginListCommand(), a.pluginInfoCommand(), a.pluginTestCommand(), a.pluginNewCommand(), a.pluginInstallCommand(), a.pluginLockCommand())
 	return cmd
 }
 

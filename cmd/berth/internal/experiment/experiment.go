@@ -77,6 +77,8 @@ type Options struct {
 	Env     func(string) (string, bool)
 	// Environment is the plugin for an experiment that names none.
 	Environment string
+	// IgnoreLock loads an experiment whose plugins differ from its lock file.
+	IgnoreLock bool
 }
 
 // Load reads an experiment, asks its plugins, and plans it. Problems of the
@@ -127,6 +129,9 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	l.Plan.Problems = append(l.Plan.Problems, cost.SmallBudgets(l.Plan, &dialects.All)...)
 	if f.SkipRefused {
 		l.Plan.SkipRefused()
+	}
+	if !o.IgnoreLock {
+		return l.checkLock(ctx)
 	}
 	return nil
 }

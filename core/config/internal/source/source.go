@@ -116,7 +116,11 @@ func (s *Source) parse(name string, src []byte) hcl.Diagnostics {
 	return diags
 }
 
-// hclFiles are the names of the *.hcl files of a folder, sorted.
+// LockFile is no part of the experiment in whose folder it is: it names the plugins
+// that the experiment may use.
+const LockFile = "berth.lock.hcl"
+
+// hclFiles are the names of the *.hcl files of a folder, sorted, except LockFile.
 func hclFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -124,7 +128,7 @@ func hclFiles(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if n := e.Name(); strings.HasSuffix(n, ".hcl") && !strings.HasPrefix(n, ".") && !e.IsDir() {
+		if n := e.Name(); strings.HasSuffix(n, ".hcl") && !strings.HasPrefix(n, ".") && !e.IsDir() && n != LockFile {
 			names = append(names, n)
 		}
 	}

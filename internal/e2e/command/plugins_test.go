@@ -1,0 +1,227 @@
+package command
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	types "github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+const talker = `#!/usr/bin/python3
+import sys
+from dataclasses import dataclass
+from berth_plugin import Agent, option, serve
+
+
+@dataclass
+class Config:
+    token: str = option(doc="A secret.", secret=True)
+
+
+class Talker(Agent):
+    name = "talker"
+    Config = Config
+
+    def turn(self, session, message):
+        print("my token is", session.config.token, file=sys.stderr, flush=True)
+        raise KeyError("no such thing as " + session.config.token)
+
+
+serve(Talker())
+`
+
+// pythonPlugin writes the folder of a plugin in Python into dir/plugins, which
+// berthWith searches.
+func pythonPlugin(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import grpc, google.protobuf").CombinedOutput(); err != nil {
+		t.Skipf("python3 has no grpc: install python3-grpcio and python3-protobuf: %s", out)
+	}
+	folder := filepath.Join(dir, "plugins", "berth-plugin-"+name)
+	e2etest.Write(t, folder, map[string]string{"berth-plugin-" + name: text})
+	e2etest.Must(t, os.Chmod(filepath.Join(folder, "berth-plugin-"+name), 0o755)) //nolint:gosec // a program
+	e2etest.Must(t, os.CopyFS(filepath.Join(folder, "berth_plugin"), os.DirFS(filepath.Join(tree.Root, "python", "berth_plugin"))))
+}
+
+// berthWith runs berth with the plugins in dir/plugins, and further variables.
+func berthWith(t *testing.T, dir string, env []string, args ...string) result {
+	t.Helper()
+	cmd, out, stderr := tree.Command(t, dir, args...)
+	cmd.Env = append(append(cmd.Env, "BERTH_PLUGIN_PATH="+filepath.Join(dir, "plugins")), env...)
+	return ended(t, cmd, cmd.Run(), out, stderr)
+}
+
+const judge = `#!/usr/bin/python3
+from berth_plugin import Verifier, serve
+
+
+class Judge(Verifier):
+    name = "judge"
+
+    def verify(self, request):
+        return True
+
+
+serve(Judge())
+`
+
+const judged = `
+experiment "judged" {
+  datasets = [dataset.d]
+  agent    = agent.nop
+}
+dataset "d" {
+  format = "harbor"
+  path   = "tasks"
+}
+agent "nop" {
+  plugin = "nop"
+}
+verifier "script" {
+  plugin = "judge"
+}
+`
+
+// A plugin is installed from a folder or an archive, locked, and refused if it has
+// changed since.
+func TestAPluginIsInstalledAndLocked(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	pythonPlugin(t, dir, "judge", judge)
+	task(t, filepath.Join(dir, "tasks"), "one", "true")
+	e2etest.Write(t, dir, map[string]string{"berth.hcl": judged, "plain": "text\n"})
+	data := filepath.Join(dir, "data")
+	with := func(args ...string) result {
+		cmd, out, stderr := tree.Command(t, dir, args...)
+		cmd.Env = append(cmd.Env, "XDG_DATA_HOME="+data)
+		return ended(t, cmd, cmd.Run(), out, stderr)
+	}
+	made := answer[types.PluginInstall](t, with("plugin", "install", "plugins/berth-plugin-judge", "--json"), "cli-plugin-install")
+	installed := filepath.Join(data, "berth", "plugins", "berth-plugin-judge")
+	if made.Path != installed || len(made.Plugins) != 1 || made.Plugins[0].Name != "judge" || !strings.HasPrefix(made.Plugins[0].Path, installed) {
+		t.Errorf("installed: %+v", made)
+	}
+	r := with("plugin", "install", "plugins/berth-plugin-judge")
+	if r.code != 2 || !strings.Contains(r.stderr, "--replace") {
+		t.Errorf("a second time: %+v", r)
+	}
+	if out, err := exec.CommandContext(t.Context(), "tar", "-czf", filepath.Join(dir, "judge.tgz"), "-C", filepath.Join(dir, "plugins"), "berth-plugin-judge").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	with("plugin", "install", "judge.tgz", "--replace").want(t, 0)
+	lock := answer[types.PluginLock](t, with("plugin", "lock", "--json"), "cli-plugin-lock")
+	if lock.File != filepath.Join(dir, "berth.lock.hcl") || len(lock.Plugins) != 3 {
+		t.Errorf("lock: %+v; want an agent, an environment and a verifier", lock)
+	}
+	with("validate").want(t, 0)
+	module := filepath.Join(installed, "berth_plugin", "verifier.py")
+	e2etest.Must(t, os.WriteFile(module, []byte(e2etest.Read(t, filepath.Dir(module), "verifier.py")+"# changed\n"), 0o600))
+	for _, command := range []string{"validate", "plan", "run"} {
+		r = with(command)
+		if r.code != 2 || !strings.Contains(r.stderr, "Plugin differs from berth.lock.hcl") || !strings.Contains(r.stderr, `verifier "judge" is sha256:`) {
+			t.Errorf("%s with a changed plugin: %+v", command, r)
+		}
+	}
+	with("plugin", "lock").want(t, 0)
+	with("validate").want(t, 0)
+}
+
+// Archives come from anywhere: what leads out of the folder, or is no plugin, is
+// refused, and nothing of it stays.
+func TestWhatIsNoPluginIsNotInstalled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const name = "berth-plugin-evil"
+	script := "#!/bin/sh\nexit 3\n"
+	file := func(path string) tar.Header {
+		return tar.Header{Name: path, Typeflag: tar.TypeReg, Mode: 0o4777, Size: int64(len(script))}
+	}
+	for want, entries := range map[string][]tar.Header{
+		"the archive: ":                {file("../" + name)},
+		"the archive: entry":           {{Name: name, Typeflag: tar.TypeSymlink, Linkname: "/etc"}, file(name + "/" + name)},
+		"files and folders at its top": {file(name + "/" + name), file("other")},
+		"the name of a plugin":         {file("evil/evil")},
+		"ended before":                 {file(name + "/" + name)},
+	} {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for _, h := range entries {
+			e2etest.Must(t, w.WriteHeader(&h))
+			if h.Size > 0 {
+				_, err := io.WriteString(w, script)
+				e2etest.Must(t, err)
+			}
+		}
+		e2etest.Must(t, w.Close())
+		e2etest.Write(t, dir, map[string]string{"evil.tar": b.String()})
+		cmd, out, stderr := tree.Command(t, dir, "plugin", "install", "evil.tar")
+		cmd.Env = append(cmd.Env, "XDG_DATA_HOME="+filepath.Join(dir, "data"))
+		r := ended(t, cmd, cmd.Run(), out, stderr)
+		left, _ := os.ReadDir(filepath.Join(dir, "data", "berth", "plugins")) //nolint:errcheck // it may not be there
+		if r.code != 2 || !strings.Contains(r.stderr, want) || len(left) > 0 {
+			t.Errorf("%+v: %+v, left %v; want an error with %q", entries, r, left, want)
+		}
+	}
+}
+
+// What a plugin writes to stderr is kept, with the type and the traceback of an
+// exception, but without the secrets of its configuration.
+func TestTheOutputOfPluginsIsKeptWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	pythonPlugin(t, dir, "talker", talker)
+	task(t, filepath.Join(dir, "tasks"), "one", "true")
+	e2etest.Write(t, dir, map[string]string{"berth.hcl": `
+experiment "talk" {
+  datasets = [dataset.d]
+  agent    = agent.talker
+}
+dataset "d" {
+  format = "harbor"
+  path   = "tasks"
+}
+agent "talker" {
+  plugin = "talker"
+  config {
+    token = secret("TALKER_TOKEN")
+  }
+}
+`})
+	const token = "open-sesame-4711"
+	r := berthWith(t, dir, []string{"TALKER_TOKEN=" + token}, "run", "berth.hcl", "-v")
+	if r.code != 1 && r.code != 0 {
+		t.Fatalf("code %d: %s%s", r.code, r.out, r.stderr)
+	}
+	if strings.Contains(r.out+r.stderr, token) {
+		t.Errorf("the secret is printed:\n%s%s", r.out, r.stderr)
+	}
+	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
+	if err != nil || len(runs) == 0 {
+		t.Fatalf("no run: %v", err)
+	}
+	out, err := exec.CommandContext(t.Context(), "grep", "-rlF", token, filepath.Join(dir, "runs")).CombinedOutput()
+	if err == nil {
+		t.Errorf("the secret is in %s", out)
+	}
+	attempts, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", "plugins.jsonl"))
+	if err != nil || len(attempts) != 1 {
+		t.Fatalf("the attempt keeps no output of plugins: %v, %v", attempts, err)
+	}
+	whole := e2etest.Read(t, filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(attempts[0])))), "plugins.jsonl")
+	for name, text := range map[string]string{"run": whole, "attempt": e2etest.Read(t, filepath.Dir(attempts[0]), "plugins.jsonl")} {
+		for _, want := range []string{"my token is [secret]", "KeyError", `Traceback (most recent call last)`, "in turn"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, text)
+			}
+		}
+	}
+}

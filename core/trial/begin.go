@@ -106,7 +106,10 @@ func (a *attempt) check(ctx context.Context, spec environment.Spec) error {
 		return outcome.On(record.ByEnvironment, fmt.Errorf("%w: %s", environment.ErrRefused, report.Refusals[0]))
 	}
 	for _, d := range report.Degraded {
-		a.environmentSays(record.PhasePrepare, "degraded", d.String())
+		if text := d.String(); !slices.Contains(a.degraded, text) { // another sandbox may have the same
+			a.degraded = append(a.degraded, text)
+			a.environmentSays(record.PhasePrepare, "degraded", text)
+		}
 	}
 	return nil
 }

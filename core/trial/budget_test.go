@@ -62,6 +62,7 @@ func TestAJudgeWithoutBudgetGivesNoVerdict(t *testing.T) {
 				return v, errors.Join(err, fails)
 			}
 			b := newBench(t, does("true"), j)
+			b.judgeModel("judge")
 			b.gateway = &purse{spent: make(chan struct{}), refusal: &models.Refusal{Scope: record.ScopeRun, Err: errors.New("60 of 60 requests")}}
 			r := b.run(t.Context(), t)
 			if r.Outcome != record.NotRun || r.Error == nil || r.Error.Stops != record.ScopeRun || !strings.HasPrefix(r.Error.Message, "limit used: 60 of 60 requests: raise it") {

@@ -93,6 +93,11 @@ func withModel(t *testing.T, a *scripted, j *judge, p *purse) *bench {
 	return b
 }
 
+// judgeModel gives the verifier "judge" a model with that name.
+func (b *bench) judgeModel(name string) {
+	b.cell.Verifiers = map[string]cell.Verifier{"judge": {Label: "judge", Models: map[string]*cell.Model{name: {Label: "m"}}}}
+}
+
 func TestWaitingForAProviderIsNotChargedToTheAgent(t *testing.T) {
 	t.Parallel()
 	for _, waited := range []time.Duration{0, time.Minute} {
@@ -186,6 +191,7 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	}
 	b = newBench(t, does("true"), judge)
 	b.gateway = &purse{spent: make(chan struct{}), down: errors.New("529")}
+	b.judgeModel("default")
 	if r := b.run(t.Context(), t); r.Outcome != record.ModelError || r.Error == nil || !strings.Contains(r.Error.Message, "529; the verifier says: no answer from the judge") {
 		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.ModelError)
 	}
@@ -194,7 +200,10 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	b = newBench(t, does("true"), judge)
 	one := int64(1)
 	b.gateway = &purse{spent: make(chan struct{}), refusal: &models.Refusal{Err: errors.New("the budget is used up")}, spec: &spec}
-	b.cell.Verifiers = map[string]cell.Verifier{"judge": {Label: "judge", Budget: cell.Budget{Requests: &one}}}
+	b.judgeModel("default")
+	limited := b.cell.Verifiers["judge"]
+	limited.Budget = cell.Budget{Requests: &one}
+	b.cell.Verifiers["judge"] = limited
 	r := b.run(t.Context(), t)
 	if r.Outcome != record.VerifierError || r.Error == nil || !strings.Contains(r.Error.Message, "the budget is used up; the verifier says: no answer from the judge") {
 		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.VerifierError)

@@ -59,7 +59,11 @@ func (s *stage) prepareSecond(ctx context.Context) error {
 	if err != nil {
 		return a.at(p, err)
 	}
-	a.res.Modified = append(a.res.Modified, modified...)
+	for _, m := range modified {
+		if !slices.Contains(a.res.Modified, m) { // the agent's sandbox may have the same
+			a.res.Modified = append(a.res.Modified, m)
+		}
+	}
 	e := feasible.VerifierEnvironment(a.task, s.task, s.mode)
 	env, err := e.Env.Resolve(a.in.LookupEnv)
 	if err != nil {

@@ -23,7 +23,7 @@ var environments = table{
 	"cramped":     {"has a /tmp of 32 MiB", boxed(fault{replace: []string{"--perms 1777 --tmpfs /tmp", "--perms 1777 --size 33554432 --tmpfs /tmp"}})},
 	"deviceless":  {"has three devices and no terminals", boxed(fault{replace: []string{"--dev /dev", threeDevices}})},
 	"rigid":       {"has a read-only root", boxed(fault{replace: []string{" /berth/sandboxd", " --remount-ro / /berth/sandboxd"}})},
-	"stingy":      {"allows 40 open files", boxed(fault{replace: []string{"bwrap ", "prlimit --nofile=40:40 bwrap "}})},
+	"stingy":      {"allows 24 open files", boxed(fault{replace: []string{"bwrap ", "prlimit --nofile=24:24 bwrap "}})},
 	"antique":     {"has a seccomp profile from before openat2", boxed(fault{forbid: []uint32{unix.SYS_OPENAT2}})},
 	"handcuffed":  {"has a seccomp profile without kill", boxed(fault{forbid: []uint32{unix.SYS_KILL, unix.SYS_PIDFD_SEND_SIGNAL}})},
 	"serverless":  {"has a seccomp profile without listen", boxed(fault{forbid: []uint32{unix.SYS_LISTEN}})},

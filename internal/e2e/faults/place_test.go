@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/berth-eval/berth/plugins"
 )
 
 // keepEnv keeps the variables of these tests for the command of a shepherd.
@@ -269,9 +271,9 @@ func (s *session) signal(sig syscall.Signal) {
 }
 
 // child returns the process of a plugin of this berth, or 0 if there is none.
-func (s *session) child(name string) int {
+func (s *session) child(plugin string) int {
 	for _, pid := range descendants(s.pid) {
-		if parent(pid) == s.pid && filepath.Base(strings.Fields(cmdline(pid) + " ?")[0]) == name {
+		if parent(pid) == s.pid && filepath.Base(strings.Fields(cmdline(pid) + " ?")[0]) == plugins.ProgramPrefix+plugin {
 			return pid
 		}
 	}

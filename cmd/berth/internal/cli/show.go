@@ -173,21 +173,34 @@ func (a *app) showRun(name string, f *report.Filter) error {
 	return nil
 }
 
+// chosen is the trial of a run that arguments name.
+type chosen struct {
+	dir      string
+	manifest *store.Manifest
+	index    *store.Index
+	trial    *store.TrialState
+}
+
+// choose finds the trial that RUN and TRIAL name.
+func choose(args []string) (c chosen, err error) {
+	if c.dir, err = report.FindRun(args[0]); err != nil {
+		return c, err
+	}
+	if c.manifest, c.index, err = store.Read(c.dir); err != nil {
+		return c, err
+	}
+	c.trial, err = report.FindTrial(c.index, args[1])
+	return c, err
+}
+
 // showTrial prints one attempt of a trial: the accepted one, or the one with
 // the given number. steps prints only its trajectory.
 func (a *app) showTrial(args []string, all, steps bool) error {
-	dir, err := report.FindRun(args[0])
+	c, err := choose(args)
 	if err != nil {
 		return err
 	}
-	m, x, err := store.Read(dir)
-	if err != nil {
-		return err
-	}
-	t, err := report.FindTrial(x, args[1])
-	if err != nil {
-		return err
-	}
+	dir, m, x, t := c.dir, c.manifest, c.index, c.trial
 	if len(args) == 2 && a.JSON {
 		_, err = a.Answer(report.Trial(dir, m, x, t))
 		return err
@@ -228,18 +241,11 @@ func (a *app) showTrial(args []string, all, steps bool) error {
 // followTrial prints what happens in a trial until the trial ends. A trial that
 // has ended is shown as without --follow.
 func (a *app) followTrial(ctx context.Context, args []string, all bool) error {
-	dir, err := report.FindRun(args[0])
+	c, err := choose(args)
 	if err != nil {
 		return err
 	}
-	m, x, err := store.Read(dir)
-	if err != nil {
-		return err
-	}
-	t, err := report.FindTrial(x, args[1])
-	if err != nil {
-		return err
-	}
+	dir, m, x, t := c.dir, c.manifest, c.index, c.trial
 	f := &report.Follower{P: a.Printer, Dir: dir, Trial: t.ID, All: all}
 	over, err := f.Over()
 	switch {

@@ -128,6 +128,9 @@ func (a *app) tried(ctx context.Context, dir string) ([]output.PluginEntry, erro
 // Another file or a folder is returned as it is.
 func unpacked(path, dir string) (string, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("no such file or folder: give the program of a plugin, its folder, or an archive of one of them")
+	}
 	if err != nil || !info.Mode().IsRegular() {
 		return path, err
 	}

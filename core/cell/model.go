@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -26,7 +27,7 @@ type Model struct {
 	Script       string `json:"script,omitempty"`
 	ScriptDigest string `json:"script_digest,omitempty"`
 	// Price is nil when it is not known, which differs from a price of zero.
-	Price *Price `json:"price,omitempty"`
+	Price *dialect.Price `json:"price,omitempty"`
 	// Parameters is a JSON object that is added to every request; empty means
 	// none.
 	Parameters json.RawMessage `json:"parameters,omitempty"`
@@ -89,26 +90,4 @@ func (m *Model) Chain() []*Model {
 // Info returns the description of the model for plugins.
 func (m *Model) Info() model.Info {
 	return model.Info{Dialect: model.Dialect(m.Provider), Name: m.Name}
-}
-
-// Price is in USD per million tokens. A nil field is not known.
-type Price struct {
-	Input       *float64 `json:"input,omitempty"`
-	CachedInput *float64 `json:"cached_input,omitempty"`
-	CacheWrite  *float64 `json:"cache_write,omitempty"`
-	CacheHour   *float64 `json:"cache_write_1h,omitempty"`
-	Output      *float64 `json:"output,omitempty"`
-	// Tiers are sorted by Above, smallest first.
-	Tiers []PriceTier `json:"tiers,omitempty"`
-}
-
-// PriceTier holds the prices of a request with more than Above input tokens.
-// They apply to all of its tokens. A nil field is not known.
-type PriceTier struct {
-	Above       int64    `json:"above"`
-	Input       *float64 `json:"input,omitempty"`
-	CachedInput *float64 `json:"cached_input,omitempty"`
-	CacheWrite  *float64 `json:"cache_write,omitempty"`
-	CacheHour   *float64 `json:"cache_write_1h,omitempty"`
-	Output      *float64 `json:"output,omitempty"`
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config/internal/source"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/task"
@@ -352,14 +353,14 @@ func oneOf(path pluginconfig.Path, what, got string, known []string) []plugincon
 }
 
 // priceOf is a price with its tiers in order.
-func priceOf(b *priceBlock) *cell.Price {
+func priceOf(b *priceBlock) *dialect.Price {
 	if b == nil {
 		return nil
 	}
-	p := &cell.Price{Input: b.Input, CachedInput: b.CachedInput, CacheWrite: b.CacheWrite, CacheHour: b.CacheHour, Output: b.Output}
+	p := &dialect.Price{Input: b.Input, CachedInput: b.CachedInput, CacheWrite: b.CacheWrite, CacheHour: b.CacheHour, Output: b.Output}
 	for _, t := range b.Tiers {
-		p.Tiers = append(p.Tiers, cell.PriceTier(t))
+		p.Tiers = append(p.Tiers, dialect.PriceTier(t))
 	}
-	slices.SortFunc(p.Tiers, func(a, b cell.PriceTier) int { return cmp.Compare(a.Above, b.Above) })
+	slices.SortFunc(p.Tiers, func(a, b dialect.PriceTier) int { return cmp.Compare(a.Above, b.Above) })
 	return p
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // The estimate of new tokens is never too low, and only a little too high.
@@ -122,7 +123,7 @@ func TestCacheWritesOfAnHourHaveTheirPrice(t *testing.T) {
 		_, _ = io.WriteString(w, `{"content":[],"usage":{"input_tokens":100,"cache_creation_input_tokens":3000,"cache_creation":{"ephemeral_5m_input_tokens":1000,"ephemeral_1h_input_tokens":2000},"output_tokens":0}}`)
 	})
 	m := p.model("anthropic")
-	m.Price = &cell.Price{Input: new(1e6), CacheWrite: new(2e6), CacheHour: new(3e6), Output: new(0.0)}
+	m.Price = &dialect.Price{Input: new(1e6), CacheWrite: new(2e6), CacheHour: new(3e6), Output: new(0.0)}
 	b := start(t, m)
 	b.ask(t.Context(), t, requests[0].path, requests[0].body)
 	if u := b.Usage()[0]; u.CostUSD == nil || *u.CostUSD != 100+2*1000+3*2000 {

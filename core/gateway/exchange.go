@@ -10,12 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/ledger"
-	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -33,12 +31,12 @@ type exchange struct {
 	body    *dialect.Object
 	facts   dialect.Facts
 	worst   dialect.Usage
-	price   *cell.Price // of the requested model; nil: not known
-	hide    bool        // hide the events that only we asked for
-	early   bool        // the answer has begun, but only with keep-alives
-	held    *held       // the memory reserved for the exchange; nil: none
-	lost    error       // why the provider's answer is not passed on
-	failing error       // why the last try failed, when the provider is asked again
+	price   *dialect.Price // of the requested model; nil: not known
+	hide    bool           // hide the events that only we asked for
+	early   bool           // the answer has begun, but only with keep-alives
+	held    *held          // the memory reserved for the exchange; nil: none
+	lost    error          // why the provider's answer is not passed on
+	failing error          // why the last try failed, when the provider is asked again
 	line    Exchange
 	digest  uint64 // of the request, valid only in this process
 	sent    []byte // the client's body, for a fallback; nil: there is none
@@ -166,7 +164,7 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	}
 	x.worst.Output = int64(each.Times(max(x.facts.Answers, 1)))
 	need := ledger.Amount{
-		Requests: 1, Tokens: x.worst.Input + x.worst.Output, USD: price.AtMost(x.price, x.worst.Input, x.worst.Output, x.facts.CacheHour),
+		Requests: 1, Tokens: x.worst.Input + x.worst.Output, USD: x.price.AtMost(x.worst.Input, x.worst.Output, x.facts.CacheHour),
 	}
 	if counted {
 		need.Requests = 0
@@ -363,12 +361,12 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 		u.Output = max(u.Output, (r.Said+2)/3)
 		actual.Tokens, actual.USD = hold.Amount().Tokens, hold.Amount().USD
 	}
-	cost, known := price.Cost(x.price, u)
+	cost, known := x.price.Cost(u)
 	if actual.Tokens == 0 {
 		actual.Tokens = u.Input + u.Output
 		actual.USD = cost
 		if !known {
-			actual.USD = price.AtMost(x.price, u.Input, u.Output, u.CacheHour > 0)
+			actual.USD = x.price.AtMost(u.Input, u.Output, u.CacheHour > 0)
 		}
 	}
 	x.line.Broken = string(broken)

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 const (
@@ -161,7 +162,7 @@ func TestSessionsAreSpreadOverKeys(t *testing.T) {
 }
 
 // withFallback gives the model a fallback at another server.
-func withFallback(to *provider, dialect string, price *cell.Price) setting {
+func withFallback(to *provider, dialect string, price *dialect.Price) setting {
 	return func(m *cell.Model, _ *Options, _ *models.Spec) {
 		f := to.model(dialect)
 		f.Label, f.Name, f.Price = "f", "m2", price

@@ -24,12 +24,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/ledger"
-	"github.com/berth-eval/berth/core/gateway/price"
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -96,11 +95,11 @@ type Gateway struct {
 // upstream is one model of the experiment and how to reach it.
 type upstream struct {
 	model   cell.Model
-	price   *cell.Price
-	others  map[string]*cell.Price // of allow_models
-	keys    []*apiKey              // at least one, if there is a provider
-	turn    atomic.Int64           // sessions so far, which begin with different keys
-	dialect dialect.Dialect        // nil: the script answers in any dialect
+	price   *dialect.Price
+	others  map[string]*dialect.Price // of allow_models
+	keys    []*apiKey                 // at least one, if there is a provider
+	turn    atomic.Int64              // sessions so far, which begin with different keys
+	dialect dialect.Dialect           // nil: the script answers in any dialect
 	base    string
 	script  func() dialect.Scripted // starts a session of a scripted model; nil: not scripted
 	replay  Recording               // nil: not replayed
@@ -197,7 +196,7 @@ var errNoPrice = fmt.Errorf("its price is not known, so a budget in USD cannot b
 func (u *upstream) bounds() error {
 	for _, name := range append([]string{u.model.Name}, u.model.AllowModels...) {
 		switch {
-		case price.Bounds(u.priceOf(name)):
+		case u.priceOf(name).Bounds():
 		case name == u.model.Name:
 			return fmt.Errorf("model %q: %w", u.model.Label, errNoPrice)
 		default:
@@ -209,7 +208,7 @@ func (u *upstream) bounds() error {
 
 // priceOf returns the price of the model that a request names. The price of the
 // model block applies only to the block's own model. Nil: not known.
-func (u *upstream) priceOf(name string) *cell.Price {
+func (u *upstream) priceOf(name string) *dialect.Price {
 	if name == u.model.Name || u.script != nil {
 		return u.price
 	}
@@ -228,11 +227,11 @@ func transport() http.RoundTripper {
 }
 
 func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
-	u := &upstream{model: *m, price: price.Of(&g.o.Dialects, m), others: map[string]*cell.Price{}}
+	u := &upstream{model: *m, price: PriceOf(&g.o.Dialects, m), others: map[string]*dialect.Price{}}
 	for _, name := range m.AllowModels {
 		other := *m
 		other.Name, other.Price = name, nil
-		u.others[name] = price.Of(&g.o.Dialects, &other)
+		u.others[name] = PriceOf(&g.o.Dialects, &other)
 	}
 	scripted := m.Provider == string(model.DialectScript)
 	if u.model.Name == "" && scripted {

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -202,8 +203,8 @@ func scripted(t *testing.T, text string) cell.Model {
 }
 
 // priced is a price in USD per million tokens.
-func priced(in, cached, write, out float64) *cell.Price {
-	return &cell.Price{Input: &in, CachedInput: &cached, CacheWrite: &write, Output: &out}
+func priced(in, cached, write, out float64) *dialect.Price {
+	return &dialect.Price{Input: &in, CachedInput: &cached, CacheWrite: &write, Output: &out}
 }
 
 // provider is a server that responds as the test says, and keeps its requests.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 

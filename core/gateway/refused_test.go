@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 const page = "<html><body>Log in to the network of this hotel</body></html>"

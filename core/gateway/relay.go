@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // breakage says which side ended an answer early; empty: none.

@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
-	"github.com/berth-eval/berth/core/gateway/recording"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -34,7 +33,7 @@ func (g *Gateway) recorded(name string) (Recording, error) {
 	if r := g.replays[name]; r != nil {
 		return r, nil
 	}
-	if g.o.Replay == nil {
+	if g.o.Replay == nil || g.o.Dialects.Replay == nil {
 		return nil, errors.New("replay: there are no runs to replay from")
 	}
 	r, err := g.o.Replay(name)
@@ -46,7 +45,7 @@ func (g *Gateway) recorded(name string) (Recording, error) {
 }
 
 // player returns the player for a role and a model in an attempt.
-func (s *session) player(e *entry, d dialect.Dialect) (*recording.Player, error) {
+func (s *session) player(e *entry, d dialect.Dialect) (dialect.Replayed, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.player != nil {
@@ -56,7 +55,7 @@ func (s *session) player(e *entry, d dialect.Dialect) (*recording.Player, error)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	e.player, err = recording.Open(filepath.Join(dir, filepath.FromSlash(ExchangesFile)), s.spec.Role, e.name, d.Fleeting())
+	e.player, err = s.g.o.Dialects.Replay(filepath.Join(dir, filepath.FromSlash(ExchangesFile)), s.spec.Role, e.name, d.Fleeting())
 	return e.player, err
 }
 
@@ -66,21 +65,21 @@ func (x *exchange) played() (*http.Response, error) {
 	x.digests()
 	p, err := x.s.player(x.e, x.d)
 	var resp *http.Response
-	var served recording.Served
+	var served dialect.Served
 	if err == nil {
-		resp, served, err = p.Play(&recording.Request{Kind: x.line.Kind, Path: x.line.Path, Match: x.line.Match, Body: x.asked})
+		resp, served, err = p.Answer(&dialect.Replay{Kind: x.line.Kind, Path: x.line.Path, Match: x.line.Match, Body: x.asked})
 	}
 	if err == nil && served.Fallback != "" {
 		err = x.playedBy(served.Fallback)
 	}
 	if err != nil {
-		if _, differs := errors.AsType[*recording.DiffersError](err); differs {
+		if errors.Is(err, dialect.ErrDiffers) {
 			x.s.find("replay_differs", verifier.Note, err.Error())
 		}
 		x.s.g.o.Log.Warn().Msgf("replay of task %s (repetition %d, attempt %d), model %q: %s", x.s.spec.Task, x.s.spec.Repetition, x.s.spec.Attempt, x.e.up.model.Name, err)
 		return nil, &replayError{err}
 	}
-	if served.Ignored != nil {
+	if served.Ignored != "" {
 		x.line.Alike = true
 		x.e.alike.Do(func() {
 			x.s.find("replay_alike", verifier.Note, fmt.Sprintf("requests differ from the recorded run in values that change from run to run, which is ignored (alike in the record of requests); "+

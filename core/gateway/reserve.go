@@ -3,16 +3,15 @@ package gateway
 import (
 	"fmt"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
-	"github.com/berth-eval/berth/core/gateway/price"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // limits returns the limits of the requested model.
-func (x *exchange) limits() price.Limits {
+func (x *exchange) limits() Limits {
 	m := x.e.up.model
 	m.Name = x.line.Model
-	return price.LimitsOf(&x.s.g.o.Dialects, &m)
+	return LimitsOf(&x.s.g.o.Dialects, &m)
 }
 
 // refers reports whether the request refers to content outside it, such as a

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // What the provider might add to a request is assumed to be as long as its
@@ -151,7 +152,7 @@ func TestAnotherRateNeedsAPrice(t *testing.T) {
 	key, one := cell.Plain("k"), 1.0
 	for name, tt := range map[string]struct {
 		parameters string
-		price      *cell.Price
+		price      *dialect.Price
 		ok         bool
 	}{
 		"usual":                 {`{"service_tier":"auto"}`, nil, true},

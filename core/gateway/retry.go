@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // silence is how long a client of a stream waits for the first keep-alive, and

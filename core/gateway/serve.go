@@ -6,7 +6,7 @@ import (
 	"maps"
 	"net/http"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // ServeHTTP answers one request of the session's plugin.

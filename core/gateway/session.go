@@ -19,12 +19,10 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/gateway/ledger"
-	"github.com/berth-eval/berth/core/gateway/price"
-	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -67,9 +65,9 @@ type session struct {
 type entry struct {
 	name   string // by which the plugin asks for it
 	up     *upstream
-	play   dialect.Scripted  // nil: the model is not scripted
-	player *recording.Player // of a replayed model, after its first request
-	alike  sync.Once         // for the finding that recorded requests differ in values that change from run to run
+	play   dialect.Scripted // nil: the model is not scripted
+	player dialect.Replayed // of a replayed model, after its first request
+	alike  sync.Once        // for the finding that recorded requests differ in values that change from run to run
 	token  string
 	first  int    // index of the key that is preferred
 	next   *entry // the fallback; nil: none
@@ -350,7 +348,7 @@ func (s *session) Last() *record.Exchange {
 func (s *session) Cost(name string, input, cached, output int64) (float64, bool) {
 	for _, e := range s.sorted() {
 		if p := e.up.priceOf(name); p != nil {
-			return price.Cost(p, dialect.Usage{Input: input, Cached: cached, Output: output})
+			return p.Cost(dialect.Usage{Input: input, Cached: cached, Output: output})
 		}
 	}
 	return 0, false

@@ -9,12 +9,12 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/berth-eval/berth/core/config"
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/task"
 )
 

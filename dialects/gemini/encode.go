@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/dialects/scripted"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 var _ scripted.Voice = Dialect{}

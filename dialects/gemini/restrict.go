@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/dialects/internal/wire"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // known are the members of a request that do not make the provider fetch or run

@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/dialects/internal/wire"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 )
 

@@ -3,8 +3,8 @@ package openai
 import (
 	"encoding/json"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/dialects/internal/wire"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // known are the members of a request that do not make the provider fetch or run

@@ -9,8 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 //go:embed prices.yaml
@@ -59,9 +58,9 @@ func parse(b []byte) (map[string]dialect.Known, error) {
 	}
 	models := map[string]dialect.Known{}
 	for name, e := range t.Models {
-		p := &cell.Price{Input: e.Input, CachedInput: e.CachedInput, CacheWrite: e.CacheWrite, CacheHour: e.CacheHour, Output: e.Output}
+		p := &dialect.Price{Input: e.Input, CachedInput: e.CachedInput, CacheWrite: e.CacheWrite, CacheHour: e.CacheHour, Output: e.Output}
 		for _, t := range e.Tiers {
-			p.Tiers = append(p.Tiers, cell.PriceTier(t))
+			p.Tiers = append(p.Tiers, dialect.PriceTier(t))
 		}
 		models[name] = dialect.Known{Price: p, Context: e.Context, MaxOutput: e.MaxOutput}
 	}

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // bytesPerToken estimates the number of tokens of a text. Scripts for

@@ -22,7 +22,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/yamltext"
 )
 

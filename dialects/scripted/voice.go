@@ -3,7 +3,7 @@ package scripted
 import (
 	"encoding/json"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // Voice is a dialect in which a scripted model can reply like the provider.

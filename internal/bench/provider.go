@@ -13,9 +13,9 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/dialects/scripted"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // modelName is the name of the provider's model.

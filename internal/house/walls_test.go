@@ -70,8 +70,9 @@ func trespass(from, to string) string {
 			return room + "/ imports only plugins/, its own folder and " + room + "/internal"
 		}
 	case "dialects":
-		if !under(ours, "dialects") && !under(ours, "plugins") && ours != "core/gateway/dialect" && ours != "core/cell" {
-			return "dialects/ imports plugins/, core/gateway/dialect and core/cell"
+		replays := name == "replay" && (ours == "core/gateway/recording" || ours == "core/untrusted")
+		if !under(ours, "dialects") && !under(ours, "plugins") && !replays {
+			return "dialects/ imports plugins/; dialects/replay also imports core/gateway/recording and core/untrusted"
 		}
 	case "core":
 		if !under(ours, "core") && !under(ours, "plugins") {
@@ -128,10 +129,12 @@ func TestTrespass(t *testing.T) {
 		{"plugins/agent", module + "/internal/x", "plugins/ imports nothing"},
 		{"core/run", module + "/core/trial", ""},
 		{"core/run", module + "/plugins/task", ""},
-		{"core/gateway/price", module + "/core/gateway/dialect", ""},
+		{"core/gateway", module + "/plugins/dialect", ""},
 		{"core/gateway", module + "/core/config", "below it"},
 		{"core/gateway", module + "/dialects/openai", "never a concrete"},
-		{"dialects/openai", module + "/core/gateway/dialect", ""},
+		{"dialects/openai", module + "/plugins/dialect", ""},
+		{"dialects/openai", module + "/core/gateway/recording", "dialects/ imports"},
+		{"dialects/replay", module + "/core/gateway/recording", ""},
 		{"dialects/openai", module + "/core/gateway", "dialects/ imports"},
 		{"core/gateway/recording", module + "/core/store", "below it"},
 		{"core/trial/sandbox", module + "/core/plan", "below it"},

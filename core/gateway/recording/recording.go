@@ -1,8 +1,5 @@
-// Package recording stores the exchanges between a client and a model and
-// replays them. Each body is stored once, compressed and named by its digest.
-// An equal request gets the same answer, byte for byte, and so does one that
-// differs only in values that change from run to run. Any other request gets an
-// error that says where it differs.
+// Package recording stores the exchanges between a client and a model. Each body
+// is stored once, compressed and named by its digest.
 //
 // It must not know providers, budgets or sockets.
 package recording

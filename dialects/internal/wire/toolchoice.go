@@ -3,7 +3,7 @@ package wire
 import (
 	"encoding/json"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // choice is the tool that a request chooses, in the forms of all dialects that

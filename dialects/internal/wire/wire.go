@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // Bearer returns the token of an Authorization header; empty if there is none.

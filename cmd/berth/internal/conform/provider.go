@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-eval/berth/core/gateway/dialect"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/dialects/scripted"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // command is what the kit's message to an agent asks for. It ends with the

@@ -8,9 +8,9 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
-	"github.com/berth-eval/berth/core/gateway/dialect"
-	"github.com/berth-eval/berth/core/gateway/price"
+	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -64,7 +64,7 @@ func tooSmall(dialects *dialect.Set, models map[string]*cell.Model, budgets []bu
 	for _, name := range slices.Sorted(maps.Keys(models)) {
 		of := models[name]
 		output := mostOutput(dialects, of)
-		usd := math.Ceil(price.AtMost(price.Of(dialects, of), firstInput, output, false)*100) / 100
+		usd := math.Ceil(gateway.PriceOf(dialects, of).AtMost(firstInput, output, false)*100) / 100
 		for _, b := range budgets {
 			has, least, unit := "", "", ""
 			switch {
@@ -87,7 +87,7 @@ func tooSmall(dialects *dialect.Set, models map[string]*cell.Model, budgets []bu
 // mostOutput is how many tokens of output are set aside for a request that has
 // no bound but that of the model's block.
 func mostOutput(dialects *dialect.Set, of *cell.Model) int64 {
-	limits := price.LimitsOf(dialects, of)
+	limits := gateway.LimitsOf(dialects, of)
 	d := dialects.Named(model.Dialect(of.Provider))
 	if d == nil || len(of.Parameters) == 0 {
 		return limits.Usual

@@ -10,9 +10,9 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
-	"github.com/berth-eval/berth/core/gateway/dialect"
-	"github.com/berth-eval/berth/core/gateway/price"
+	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // WorstCase is the cost if every trial uses up its budget in every attempt, or
@@ -80,7 +80,7 @@ func trialCost(c *config.Cell, dialects *dialect.Set, n plan.Needs) (usd float64
 		}
 		dearest := 0.0
 		for _, m := range models {
-			top, ok := price.Highest(price.Of(dialects, m))
+			top, ok := gateway.PriceOf(dialects, m).Highest()
 			if !ok {
 				unknown = append(unknown, unbounded{fmt.Sprintf("the price of model %q is not known: add a price block", m.Label), true})
 				return

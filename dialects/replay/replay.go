@@ -1,4 +1,10 @@
-package recording
+// Package replay answers requests to a model from the exchanges that the gateway
+// recorded in an attempt. An equal request gets the same answer, byte for byte,
+// and so does one that differs only in values that change from run to run. Any
+// other request gets an error that says where it differs.
+//
+// It must not know providers, budgets or sockets.
+package replay
 
 import (
 	"bytes"
@@ -10,12 +16,15 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/untrusted"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // line is the part of a line of the record that a player uses.
 type line struct {
-	Entry
+	recording.Entry
+
 	Role   string `json:"role"`
 	Name   string `json:"name"`
 	Status int    `json:"status"`
@@ -28,9 +37,9 @@ type line struct {
 	plain  string // digest of the request without the values that change from run to run; empty: not known yet
 }
 
-// Player replays the exchanges of one role with one model in one attempt. It is
-// safe for concurrent use.
-type Player struct {
+// player implements dialect.Replayed: it replays the exchanges of one role with
+// one model in one attempt.
+type player struct {
 	dir     string
 	mu      sync.Mutex
 	lines   []line
@@ -46,9 +55,9 @@ const (
 
 // Open reads the record of an attempt: the file of lines, which is in the same
 // folder as the bodies. without are the members of a request that are excluded
-// from Entry.Match.
-func Open(file, role, name string, without []string) (*Player, error) {
-	p := &Player{dir: filepath.Dir(file), without: without, given: map[string]int{}}
+// from recording.Entry.Match.
+func Open(file, role, name string, without []string) (dialect.Replayed, error) {
+	p := &player{dir: filepath.Dir(file), without: without, given: map[string]int{}}
 	cut, err := untrusted.Lines(p.dir, filepath.Base(file), maxLine, maxRecord, func(text []byte) {
 		var l line
 		if json.Unmarshal(text, &l) != nil {
@@ -80,47 +89,34 @@ func (e *DiffersError) Error() string {
 	return fmt.Sprintf("the request differs from exchange %d of the recorded run: %s", e.Exchange, e.Difference)
 }
 
+// Is makes the error match dialect.ErrDiffers.
+func (*DiffersError) Is(target error) bool { return target == dialect.ErrDiffers }
+
 // ErrOver means that the record has no further exchange of this kind.
 var ErrOver = errors.New("the recorded run has no further exchange")
 
-// Request is a request to be answered from a record.
-type Request struct {
-	Kind  string // as in Entry
-	Path  string
-	Match string // digest without the members that may differ
-	Body  []byte // the whole request
-}
-
-// Served says how a request was answered from a record.
-type Served struct {
-	// Fallback is the model that had served the request as a fallback; empty:
-	// the model itself had.
-	Fallback string
-	// Ignored is the first difference from the recorded request, in a value
-	// that changes from run to run; nil: there is none.
-	Ignored *Difference
-}
-
-// Play answers a request with what the same request was answered in the record.
-// If there is none, it takes the next one that differs only in values that
-// change from run to run: ids, dates and times, durations, host names, process
-// numbers and temporary paths. A request that was recorded several times gets
-// the answers in turn; one that is sent again after that gets its last answer
-// again.
-func (p *Player) Play(r *Request) (*http.Response, Served, error) {
+// Answer implements dialect.Replayed. It takes the exchange with the same
+// request, or the next one that differs only in values that change from run to
+// run: ids, dates and times, durations, host names, process numbers and
+// temporary paths. A request that was recorded several times gets the answers in
+// turn; one that is sent again after that gets its last answer again.
+func (p *player) Answer(r *dialect.Replay) (*http.Response, dialect.Served, error) {
 	i, ignored, err := p.choose(r)
 	if err != nil {
-		return nil, Served{}, err
+		return nil, dialect.Served{}, err
 	}
 	l := p.lines[i]
 	if l.Status < http.StatusOK || l.Status > 599 {
-		return nil, Served{}, fmt.Errorf("the record is damaged: exchange %d has the status %d", i+1, l.Status)
+		return nil, dialect.Served{}, fmt.Errorf("the record is damaged: exchange %d has the status %d", i+1, l.Status)
 	}
-	reply, err := Fetch(p.dir, l.Reply)
+	reply, err := recording.Fetch(p.dir, l.Reply)
 	if err != nil {
-		return nil, Served{}, err
+		return nil, dialect.Served{}, err
 	}
-	by := Served{Ignored: ignored}
+	by := dialect.Served{}
+	if ignored != nil {
+		by.Ignored = ignored.String()
+	}
 	if l.FallbackFor != "" {
 		by.Fallback = l.Model
 	}
@@ -132,7 +128,7 @@ func (p *Player) Play(r *Request) (*http.Response, Served, error) {
 }
 
 // choose returns the index of the exchange to replay.
-func (p *Player) choose(r *Request) (int, *Difference, error) {
+func (p *player) choose(r *dialect.Replay) (int, *Difference, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next, some := -1, false
@@ -164,7 +160,7 @@ func (p *Player) choose(r *Request) (int, *Difference, error) {
 	if i < 0 {
 		return -1, nil, p.differs(next, r)
 	}
-	recorded, err := Fetch(p.dir, p.lines[i].Request)
+	recorded, err := recording.Fetch(p.dir, p.lines[i].Request)
 	if err != nil {
 		return -1, nil, err
 	}
@@ -176,7 +172,7 @@ func (p *Player) choose(r *Request) (int, *Difference, error) {
 }
 
 // play marks an exchange as replayed.
-func (p *Player) play(i int, r *Request) int {
+func (p *player) play(i int, r *dialect.Replay) int {
 	p.lines[i].played = true
 	p.given[r.Match] = i
 	return i
@@ -184,19 +180,19 @@ func (p *Player) play(i int, r *Request) int {
 
 // alike returns the index of the first exchange that was not replayed yet and
 // differs only in values that change from run to run; -1: none.
-func (p *Player) alike(r *Request) (int, error) {
-	now := Digest(plainly(p.strip(r.Body)))
+func (p *player) alike(r *dialect.Replay) (int, error) {
+	now := recording.Digest(plainly(p.strip(r.Body)))
 	for i := range p.lines {
 		l := &p.lines[i]
 		if l.played || l.Kind != r.Kind || l.Path != r.Path {
 			continue
 		}
 		if l.plain == "" {
-			recorded, err := Fetch(p.dir, l.Request)
+			recorded, err := recording.Fetch(p.dir, l.Request)
 			if err != nil {
 				return -1, err
 			}
-			l.plain = Digest(plainly(p.strip(recorded)))
+			l.plain = recording.Digest(plainly(p.strip(recorded)))
 		}
 		if l.plain == now {
 			return i, nil
@@ -207,8 +203,8 @@ func (p *Player) alike(r *Request) (int, error) {
 
 // differs says where a request differs from an exchange, apart from values that
 // change from run to run.
-func (p *Player) differs(i int, r *Request) error {
-	recorded, err := Fetch(p.dir, p.lines[i].Request)
+func (p *player) differs(i int, r *dialect.Replay) error {
+	recorded, err := recording.Fetch(p.dir, p.lines[i].Request)
 	if err != nil {
 		return err
 	}
@@ -219,7 +215,7 @@ func (p *Player) differs(i int, r *Request) error {
 	return &DiffersError{Exchange: i + 1, Difference: d}
 }
 
-func (p *Player) strip(body []byte) []byte {
+func (p *player) strip(body []byte) []byte {
 	var o map[string]json.RawMessage
 	if json.Unmarshal(body, &o) != nil {
 		return body

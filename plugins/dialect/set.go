@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -20,6 +19,11 @@ type Set struct {
 	// Script reads the file of a scripted model and returns a function that
 	// starts a session with it. Nil: there are no scripted models.
 	Script func(path string) (session func() Scripted, err error)
+	// Replay opens the record of an attempt, to answer requests of a role to a
+	// model from it: file has the lines of the exchanges, name is what the role
+	// calls the model, and fleeting are the members of requests that do not count
+	// when requests are compared. Nil: no model can be replayed.
+	Replay func(file, role, name string, fleeting []string) (Replayed, error)
 	// Models returns the known models by name, at the addresses of their
 	// providers. Nil: none are known.
 	Models func() map[string]Known
@@ -27,9 +31,9 @@ type Set struct {
 
 // Known is the known data of a model.
 type Known struct {
-	Price     *cell.Price // nil: not known
-	Context   int64       // largest number of input tokens of a request; 0: not known
-	MaxOutput int64       // largest number of tokens of an answer; 0: not known
+	Price     *Price // nil: not known
+	Context   int64  // largest number of input tokens of a request; 0: not known
+	MaxOutput int64  // largest number of tokens of an answer; 0: not known
 }
 
 // Scripted is a session with a scripted model. It is safe for concurrent use.
@@ -48,6 +52,35 @@ type Request struct {
 
 // ErrDropped means that a script closes the connection without an answer.
 var ErrDropped = errors.New("the script drops the connection")
+
+// Replayed is a model whose answers were recorded. It is safe for concurrent use.
+type Replayed interface {
+	// Answer answers a request as it was answered in the record. Fails with
+	// ErrDiffers if the record has no such request.
+	Answer(q *Replay) (*http.Response, Served, error)
+}
+
+// Replay is a request to be answered from a record.
+type Replay struct {
+	Kind  string // as in the record
+	Path  string
+	Match string // digest without the members that may differ
+	Body  []byte // the whole request
+}
+
+// Served says how a request was answered from a record.
+type Served struct {
+	// Fallback is the model that had served the request as a fallback; empty:
+	// the model itself had.
+	Fallback string
+	// Ignored is the first difference from the recorded request, in a value
+	// that changes from run to run, in words; empty: there is none.
+	Ignored string
+}
+
+// ErrDiffers means that a request was not recorded. The error that wraps it says
+// where the request differs from the next one in the record.
+var ErrDiffers = errors.New("the request was not recorded")
 
 // Known returns the known data of a model by its name; zero if there is none.
 func (s *Set) Known(name string) Known {

@@ -19,10 +19,10 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/trial/collect"
@@ -46,7 +46,7 @@ func All() []Schema {
 	return []Schema{
 		{"manifest-line", "A line of manifest.jsonl of a run", store.ManifestLine{}},
 		{"journal-line", "A line of journal/*.jsonl of a run", store.JournalLine{}},
-		{"summary", "summary.json of a run", run.Summary{}},
+		{"summary", "summary.json of a run", summary.Summary{}},
 		{"result", "result.json of an attempt", record.Result{}},
 		{"event", "A line of events.jsonl of an attempt", record.Event{}},
 		{"turn", "A line of turns.jsonl of an attempt", record.Turn{}},
@@ -97,8 +97,8 @@ const module = "github.com/berth-eval/berth"
 
 // described are the folders whose comments become descriptions.
 var described = []string{
-	"core/store", "core/store/node", "core/run", "core/record", "core/plan", "core/config", "cmd/berth/internal/conform", "cmd/berth/output",
-	"core/trial/collect", "core/gateway", "core/gateway/recording", "core/gateway/dialect", "plugins/agent/bundle", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/trajectory", "plugins/conformance", "schemas",
+	"core/store", "core/store/node", "cmd/berth/summary", "core/record", "core/plan", "core/config", "cmd/berth/internal/conform", "cmd/berth/output",
+	"core/trial/collect", "core/gateway", "core/gateway/recording", "plugins/dialect", "plugins/agent/bundle", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/trajectory", "plugins/conformance", "schemas",
 }
 
 // comments are those of the described folders, read once.

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/conform"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -104,11 +104,11 @@ type PlanTask struct {
 
 // Run is what `berth run`, `berth try` and `berth resume` say at the end.
 type Run struct {
-	Dir     string       `json:"dir"` // of the run
-	Ran     int          `json:"ran"` // attempts published now
-	Stopped string       `json:"stopped,omitempty"`
-	Summary *run.Summary `json:"summary"`
-	Failed  []string     `json:"failed_requirements,omitempty"`
+	Dir     string           `json:"dir"` // of the run
+	Ran     int              `json:"ran"` // attempts published now
+	Stopped string           `json:"stopped,omitempty"`
+	Summary *summary.Summary `json:"summary"`
+	Failed  []string         `json:"failed_requirements,omitempty"`
 }
 
 // Runs is what `berth show` says without a run.
@@ -131,14 +131,14 @@ type RunLine struct {
 // ShowRun is what `berth show RUN` says. Planned of its summary is the number
 // of Trials, and the sum over outcomes.
 type ShowRun struct {
-	Dir     string       `json:"dir"`
-	Run     store.Header `json:"run"`
-	Summary *run.Summary `json:"summary"`
-	Trials  []ShowTrial  `json:"trials"`
-	Writers []ShowWriter `json:"writers"`
-	Notes   []string     `json:"notes,omitempty"`
-	Torn    int          `json:"torn_lines"`
-	Damaged int          `json:"damaged_lines"`
+	Dir     string           `json:"dir"`
+	Run     store.Header     `json:"run"`
+	Summary *summary.Summary `json:"summary"`
+	Trials  []ShowTrial      `json:"trials"`
+	Writers []ShowWriter     `json:"writers"`
+	Notes   []string         `json:"notes,omitempty"`
+	Torn    int              `json:"torn_lines"`
+	Damaged int              `json:"damaged_lines"`
 }
 
 // ShowWriter is a process that wrote the run.

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/run"
 )
 
 // run returns the only run folder of the place.
@@ -122,7 +122,7 @@ func (p *place) settled(dir string) *output.ShowRun {
 	t := p.test
 	t.Helper()
 	s := p.sound(dir)
-	var kept run.Summary
+	var kept summary.Summary
 	b, err := os.ReadFile(filepath.Join(dir, "summary.json"))
 	if err == nil {
 		err = json.Unmarshal(b, &kept)

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/internal/tui"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
@@ -133,14 +134,14 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	}
 	result, err := a.executeAndShow(ctx, j)
 	index := j.store.Index()
-	summary := run.Summarize(j.store.Manifest, index)
-	err = errors.Join(err, writeSummary(j.store, summary), j.store.Close())
+	counted := summary.Of(j.store.Manifest, index)
+	err = errors.Join(err, writeSummary(j.store, counted), j.store.Close())
 	if err != nil {
 		return &exit{exitIncomplete, fmt.Errorf("%w\nresume with: berth resume %s", err, report.Display(j.store.Dir))}
 	}
-	res := output.Run{Dir: j.store.Dir, Ran: result.Ran, Stopped: result.Stopped, Summary: summary}
+	res := output.Run{Dir: j.store.Dir, Ran: result.Ran, Stopped: result.Stopped, Summary: counted}
 	for _, r := range requirements {
-		res.Failed = append(res.Failed, r.Check(summary, j.store.Manifest)...)
+		res.Failed = append(res.Failed, r.Check(counted, j.store.Manifest)...)
 	}
 	if done, err := a.Answer(res); err != nil {
 		return err
@@ -167,7 +168,7 @@ func (a *app) verdict(ctx context.Context, res *output.Run, report run.Report) e
 }
 
 // erroneous counts the trials with an error outcome.
-func erroneous(s *run.Summary) int {
+func erroneous(s *summary.Summary) int {
 	n := 0
 	for o, k := range s.Outcomes {
 		switch o {
@@ -180,7 +181,7 @@ func erroneous(s *run.Summary) int {
 }
 
 // writeSummary writes summary.json.
-func writeSummary(r *store.Run, s *run.Summary) error {
+func writeSummary(r *store.Run, s *summary.Summary) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return fmt.Errorf("summary: %w", err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/images"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/run"
@@ -13,7 +14,7 @@ import (
 
 func (a *app) gcCommand() *cobra.Command {
 	dry := false
-	var images imageFlags
+	var kept imageFlags
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove what killed runs left on this machine",
@@ -28,7 +29,7 @@ Berth did not create.`,
 		Example: "  berth gc\n  berth gc --dry-run\n  berth gc --images-within 168h --images-gib 50",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rule, err := images.rule(cmd)
+			rule, err := kept.rule(cmd)
 			if err != nil {
 				return err
 			}
@@ -48,14 +49,12 @@ Berth did not create.`,
 				res.Problems = append(res.Problems, err.Error())
 			}
 			if rule.Any() {
-				images, err := run.PruneImages(cmd.Context(), h, rule, dry)
+				pruned, err := images.Prune(cmd.Context(), h, rule, dry)
 				if err != nil {
 					return err
 				}
-				res.ImagesKept, res.Problems = images.Kept, append(res.Problems, images.Problems...)
-				for _, im := range images.Removed {
-					res.Images = append(res.Images, output.GCImage(im))
-				}
+				res.Images, res.ImagesKept = pruned.Removed, pruned.Kept
+				res.Problems = append(res.Problems, pruned.Problems...)
 			}
 			if done, err := a.Answer(res); err != nil {
 				return err
@@ -69,7 +68,7 @@ Berth did not create.`,
 		},
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "list what would be removed, including sandboxes, and remove nothing")
-	images.declare(cmd)
+	kept.declare(cmd)
 	return cmd
 }
 
@@ -86,11 +85,11 @@ func (f *imageFlags) declare(cmd *cobra.Command) {
 }
 
 // rule returns the rule with the parts that were given.
-func (f *imageFlags) rule(cmd *cobra.Command) (run.ImageRule, error) {
+func (f *imageFlags) rule(cmd *cobra.Command) (images.Rule, error) {
 	if min(f.keep, f.gib, int64(f.within)) < 0 {
-		return run.ImageRule{}, errors.New("--images-keep, --images-within and --images-gib must not be negative: 0 keeps only images in use")
+		return images.Rule{}, errors.New("--images-keep, --images-within and --images-gib must not be negative: 0 keeps only images in use")
 	}
-	rule := run.ImageRule{}
+	rule := images.Rule{}
 	if cmd.Flags().Changed("images-keep") {
 		rule.Newest = &f.keep
 	}

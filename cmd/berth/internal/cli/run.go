@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
+	"github.com/berth-eval/berth/cmd/berth/internal/images"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/trial"
@@ -88,7 +88,7 @@ func (a *app) prepare(ctx context.Context, l *experiment.Loaded) error {
 		return a.startable(l) // prints what is wrong with the experiment
 	}
 	var mu sync.Mutex
-	images, err := run.PrepareImages(ctx, l.Plan, trial.PluginsOf(l.Host), func(image, line string) {
+	prepared, err := images.Prepare(ctx, l.Plan, trial.PluginsOf(l.Host), func(image, line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		a.Notef("%s: %s\n", report.Display(image), terminal.Clean(line))
@@ -96,9 +96,8 @@ func (a *app) prepare(ctx context.Context, l *experiment.Loaded) error {
 	if err != nil {
 		return err
 	}
-	failed, res := 0, &output.Prepare{Images: []output.Prepared{}}
-	for _, im := range images {
-		res.Images = append(res.Images, output.Prepared(im))
+	failed, res := 0, &output.Prepare{Images: prepared}
+	for _, im := range prepared {
 		if im.Error != "" {
 			failed++
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -160,7 +160,7 @@ func (a *app) showRun(name string, f *report.Filter) error {
 		_, err = a.Answer(res)
 		return err
 	}
-	s := run.Summarize(m, x)
+	s := summary.Of(m, x)
 	a.Printf("%s  %s  planned %s\n\n", terminal.Paint(a.Color, terminal.Bold, terminal.Clean(m.Header.Experiment)), report.Display(dir),
 		m.Header.Created.Local().Format("2006-01-02 15:04:05"))
 	report.Summary(a.Printer, s)

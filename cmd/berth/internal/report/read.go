@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/untrusted"
 )
@@ -25,7 +25,7 @@ func Line(dir string) output.RunLine {
 		l.Error = err.Error()
 		return l
 	}
-	s := run.Summarize(m, x)
+	s := summary.Of(m, x)
 	l.Experiment, l.Created, l.Planned, l.Outcomes, l.Complete = s.Experiment, s.Created, s.Planned, s.Outcomes, s.Complete
 	if w := x.Writing(); w != nil {
 		l.Busy = w.Process.String()
@@ -36,7 +36,7 @@ func Line(dir string) output.RunLine {
 // Run returns a run with all its trials and attempts.
 func Run(dir string, m *store.Manifest, x *store.Index) output.ShowRun {
 	res := output.ShowRun{
-		Dir: dir, Run: m.Header, Summary: run.Summarize(m, x), Trials: []output.ShowTrial{}, Writers: []output.ShowWriter{},
+		Dir: dir, Run: m.Header, Summary: summary.Of(m, x), Trials: []output.ShowTrial{}, Writers: []output.ShowWriter{},
 		Torn: x.Torn, Damaged: x.Damaged,
 	}
 	for _, t := range x.Trials {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -306,13 +306,13 @@ func TestRunsAreListedOldestFirst(t *testing.T) {
 func TestOfPlannedIsTheHeadlineAndTasksNameTheirCells(t *testing.T) {
 	t.Parallel()
 	half, all := 0.5, 1.0
-	row := func(name, cell string) run.Row {
-		return run.Row{Name: name, Cell: cell, Agent: "a", Planned: 2, Measured: 1, Passed: 1, OfPlanned: &half, OfMeasured: &all}
+	row := func(name, cell string) summary.Row {
+		return summary.Row{Name: name, Cell: cell, Agent: "a", Planned: 2, Measured: 1, Passed: 1, OfPlanned: &half, OfMeasured: &all}
 	}
 	var b bytes.Buffer
-	report.Summary(&terminal.Printer{Out: &b}, &run.Summary{
-		Cells: []run.Row{row("agent=a", ""), row("agent=b", "")},
-		Tasks: []run.Row{row("t1", "agent=a"), row("t1", "agent=b"), row("t2", "agent=a"), row("t2", "agent=b")},
+	report.Summary(&terminal.Printer{Out: &b}, &summary.Summary{
+		Cells: []summary.Row{row("agent=a", ""), row("agent=b", "")},
+		Tasks: []summary.Row{row("t1", "agent=a"), row("t1", "agent=b"), row("t2", "agent=a"), row("t2", "agent=b")},
 	})
 	for _, line := range []string{"cell     passed   of planned   of measured  not measured", "agent=a       1  50.0% (1/2)  100.0% (1/1)             1", "t1    agent=b       1  50.0% (1/2)"} {
 		if !strings.Contains(b.String(), line) {
@@ -325,9 +325,9 @@ func TestTablesCountWhatIsExposed(t *testing.T) {
 	t.Parallel()
 	for exposed, want := range map[int]string{0: "not measured\n", 2: "not measured  exposed\n"} {
 		rate := 1.0
-		row := run.Row{Name: "agent=a", Planned: 2, Measured: 2, Passed: 2, OfMeasured: &rate, OfPlanned: &rate, Exposed: exposed}
+		row := summary.Row{Name: "agent=a", Planned: 2, Measured: 2, Passed: 2, OfMeasured: &rate, OfPlanned: &rate, Exposed: exposed}
 		var b bytes.Buffer
-		report.Summary(&terminal.Printer{Out: &b}, &run.Summary{Cells: []run.Row{row}})
+		report.Summary(&terminal.Printer{Out: &b}, &summary.Summary{Cells: []summary.Row{row}})
 		if got := b.String(); !strings.Contains(got, want) || strings.Contains(got, "0        2\n") != (exposed == 2) {
 			t.Errorf("with %d exposed:\n%s", exposed, got)
 		}
@@ -356,12 +356,12 @@ func TestTrialsWithShortIDsAreShown(t *testing.T) {
 func TestTheTableOfTasksFitsATerminal(t *testing.T) {
 	t.Parallel()
 	half, all := 0.5, 1.0
-	row := func(name, cell string) run.Row {
-		return run.Row{
+	row := func(name, cell string) summary.Row {
+		return summary.Row{
 			Name: name, Cell: cell, Agent: "a", Planned: 200, Measured: 100, Passed: 100, OfPlanned: &half, OfMeasured: &all, Score: &half, Exposed: 3, Budget: 4,
 		}
 	}
-	s := &run.Summary{Cells: []run.Row{row("agent=claude-code model=opus", "")}}
+	s := &summary.Summary{Cells: []summary.Row{row("agent=claude-code model=opus", "")}}
 	for _, name := range []string{"organization/first-task", "organization/second-task"} {
 		s.Tasks = append(s.Tasks, row(name, "agent=claude-code model=opus"))
 	}

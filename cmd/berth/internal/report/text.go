@@ -9,13 +9,13 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/internal/tui"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 )
 
 // Summary prints cells, outcomes and marks of a run.
-func Summary(p *terminal.Printer, s *run.Summary) {
+func Summary(p *terminal.Printer, s *summary.Summary) {
 	rows(p, "cell", s.Cells)
 	p.Printf("\n")
 	if len(s.Tasks) > len(s.Cells) && len(s.Tasks) <= maxTasks {
@@ -37,7 +37,7 @@ const maxTasks = 50
 
 // rows prints one table of a summary with both denominators. The one of planned
 // trials comes first, because it includes every trial.
-func rows(p *terminal.Printer, what string, rows []run.Row) {
+func rows(p *terminal.Printer, what string, rows []summary.Row) {
 	scores, exposed, budget, cells := false, false, false, false
 	for i := range rows {
 		scores = scores || rows[i].Score != nil
@@ -97,7 +97,7 @@ func rows(p *terminal.Printer, what string, rows []run.Row) {
 }
 
 // means are the means of a row's scores by these names.
-func means(r *run.Row, names []string) (cells []string) {
+func means(r *summary.Row, names []string) (cells []string) {
 	for _, name := range names {
 		mean := ""
 		if v, ok := r.Scores[name]; ok {
@@ -113,7 +113,7 @@ func means(r *run.Row, names []string) (cells []string) {
 const maxScores = 4
 
 // otherScores are the names of scores in rows among which nothing decides.
-func otherScores(rows []run.Row) []string {
+func otherScores(rows []summary.Row) []string {
 	names := map[string]bool{}
 	for i := range rows {
 		for name := range rows[i].Scores {
@@ -142,7 +142,7 @@ func rate(r *float64, passed, n int) string {
 
 // sum returns the line of all outcomes, which add up to the number of planned
 // trials.
-func sum(s *run.Summary, color bool) string {
+func sum(s *summary.Summary, color bool) string {
 	var parts []string
 	for _, o := range record.Outcomes {
 		if n := s.Outcomes[o]; n > 0 {

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/suggest"
 )
@@ -31,17 +31,17 @@ type Rule struct {
 var pattern = regexp.MustCompile(`^(?:([^:]*):)?\s*([a-z_]+)\s*(>=|<=|==|=|>|<)\s*([a-z_]+|[-+0-9.eE]+)\s*$`)
 
 // metrics are the metrics that rules may use, by name.
-var metrics = map[string]func(r *run.Row) *float64{
-	"pass_rate":             func(r *run.Row) *float64 { return r.OfPlanned },
-	"pass_rate_of_planned":  func(r *run.Row) *float64 { return r.OfPlanned },
-	"pass_rate_of_measured": func(r *run.Row) *float64 { return r.OfMeasured },
-	"mean_score":            func(r *run.Row) *float64 { return r.Score },
-	"planned":               func(r *run.Row) *float64 { return number(r.Planned) },
-	"measured":              func(r *run.Row) *float64 { return number(r.Measured) },
-	"passed":                func(r *run.Row) *float64 { return number(r.Passed) },
-	"failed":                func(r *run.Row) *float64 { return number(r.Outcomes[record.Failed]) },
-	"exposed":               func(r *run.Row) *float64 { return number(r.Exposed) },
-	"unmeasured":            func(r *run.Row) *float64 { return number(r.Planned - r.Measured) },
+var metrics = map[string]func(r *summary.Row) *float64{
+	"pass_rate":             func(r *summary.Row) *float64 { return r.OfPlanned },
+	"pass_rate_of_planned":  func(r *summary.Row) *float64 { return r.OfPlanned },
+	"pass_rate_of_measured": func(r *summary.Row) *float64 { return r.OfMeasured },
+	"mean_score":            func(r *summary.Row) *float64 { return r.Score },
+	"planned":               func(r *summary.Row) *float64 { return number(r.Planned) },
+	"measured":              func(r *summary.Row) *float64 { return number(r.Measured) },
+	"passed":                func(r *summary.Row) *float64 { return number(r.Passed) },
+	"failed":                func(r *summary.Row) *float64 { return number(r.Outcomes[record.Failed]) },
+	"exposed":               func(r *summary.Row) *float64 { return number(r.Exposed) },
+	"unmeasured":            func(r *summary.Row) *float64 { return number(r.Planned - r.Measured) },
 }
 
 // metricNames are those of metrics, in order.
@@ -115,7 +115,7 @@ func (r Rule) Possible(m *store.Manifest) error {
 
 // Check returns what does not meet the rule, one line a cell. A metric that has
 // no value does not meet any rule; nor does a rule that no cell is named by.
-func (r Rule) Check(s *run.Summary, m *store.Manifest) (failed []string) {
+func (r Rule) Check(s *summary.Summary, m *store.Manifest) (failed []string) {
 	named := false
 	for i := range s.Cells {
 		if !r.names(&m.Cells[i]) {
@@ -139,7 +139,7 @@ func (r Rule) Check(s *run.Summary, m *store.Manifest) (failed []string) {
 	return failed
 }
 
-func cellName(r *run.Row) string {
+func cellName(r *summary.Row) string {
 	if r.Name == "" {
 		return r.Agent
 	}

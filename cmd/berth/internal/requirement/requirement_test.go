@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/requirement"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -33,7 +33,7 @@ func TestRequirements(t *testing.T) {
 	m := cells(2)
 	exposed := state(0, "t1", record.Passed)
 	exposed.Attempts[0].Result.Integrity = record.Exposed
-	s := run.Summarize(m, &store.Index{Trials: []*store.TrialState{
+	s := summary.Of(m, &store.Index{Trials: []*store.TrialState{
 		exposed, state(0, "t2", record.Passed), state(1, "t1", record.Failed), state(1, "t2", record.RateLimited),
 	}})
 	for rule, want := range map[string]string{

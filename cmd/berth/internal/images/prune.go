@@ -1,4 +1,6 @@
-package run
+// Package images prepares the images of a plan before its run, and removes images
+// that no run needs any more.
+package images
 
 import (
 	"context"
@@ -6,25 +8,26 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// ImageRule says which images of an environment to keep: those that every part
+// Rule says which images of an environment to keep: those that every part
 // of the rule keeps, and those in use. A nil part keeps all.
-type ImageRule struct {
+type Rule struct {
 	Newest *int64         // this many of the most recently used images
 	Within *time.Duration // images used within this time, and images whose time of use is not known
 	MiB    *int64         // the most recently used images that fit
 }
 
 // Any reports whether the rule has a part.
-func (r ImageRule) Any() bool { return r.Newest != nil || r.Within != nil || r.MiB != nil }
+func (r Rule) Any() bool { return r.Newest != nil || r.Within != nil || r.MiB != nil }
 
 // pick returns the images that rule does not keep, most recently used first.
 // Images in use count towards the number and the size.
-func pick(all []environment.KeptImage, rule ImageRule, now time.Time) (out []environment.KeptImage) {
+func pick(all []environment.KeptImage, rule Rule, now time.Time) (out []environment.KeptImage) {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b environment.KeptImage) int { return b.Used.Compare(a.Used) })
 	n, size := int64(0), int64(0)
@@ -47,25 +50,17 @@ func pick(all []environment.KeptImage, rule ImageRule, now time.Time) (out []env
 // imagesTimeout bounds one answer of an environment about its images.
 const imagesTimeout = 2 * time.Minute
 
-// Pruned is the result of PruneImages, or of its dry run.
+// Pruned is the result of Prune, or of its dry run.
 type Pruned struct {
-	Removed  []PrunedImage
+	Removed  []output.GCImage
 	Kept     int // images of all environments that stay
 	Problems []string
 }
 
-// PrunedImage is an image that was removed.
-type PrunedImage struct {
-	Environment string
-	Ref         string
-	SizeMiB     int64
-	Used        time.Time // zero: not known
-}
-
-// PruneImages removes the images that rule does not keep, in every environment
+// Prune removes the images that rule does not keep, in every environment
 // that keeps images; dry only lists them. Do not call it while an attempt runs:
 // the next trial may start from an image that the previous one no longer needs.
-func PruneImages(ctx context.Context, h *plugin.Host, rule ImageRule, dry bool) (*Pruned, error) {
+func Prune(ctx context.Context, h *plugin.Host, rule Rule, dry bool) (*Pruned, error) {
 	res := &Pruned{}
 	p := &pruning{rule, dry, res}
 	entries, err := h.List(ctx)
@@ -91,14 +86,14 @@ func PruneImages(ctx context.Context, h *plugin.Host, rule ImageRule, dry bool) 
 	return res, nil
 }
 
-// pruning is the state of one call of PruneImages.
+// pruning is the state of one call of Prune.
 type pruning struct {
-	rule ImageRule
+	rule Rule
 	dry  bool
 	res  *Pruned
 }
 
-// of does the work of PruneImages for one environment.
+// of does the work of Prune for one environment.
 func (p *pruning) of(ctx context.Context, name string, env environment.Environment) error {
 	k, ok := env.(environment.Keeper)
 	if !ok {
@@ -121,7 +116,7 @@ func (p *pruning) of(ctx context.Context, name string, env environment.Environme
 		}
 		if done {
 			kept--
-			p.res.Removed = append(p.res.Removed, PrunedImage{Environment: name, Ref: im.Ref, SizeMiB: im.SizeMiB, Used: im.Used})
+			p.res.Removed = append(p.res.Removed, output.GCImage{Environment: name, Ref: im.Ref, SizeMiB: im.SizeMiB, Used: im.Used})
 		}
 	}
 	p.res.Kept += kept

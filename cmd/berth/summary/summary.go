@@ -1,7 +1,10 @@
-package run
+// Package summary counts the results of a run. Everything that it says follows from
+// the files of the run.
+package summary
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -97,8 +100,8 @@ type place struct {
 	cell          int
 }
 
-// Summarize counts the results of a run.
-func Summarize(m *store.Manifest, x *store.Index) *Summary {
+// Of counts the results of a run.
+func Of(m *store.Manifest, x *store.Index) *Summary {
 	s := &Summary{
 		Version: 1, Run: m.Header.Run, Experiment: m.Header.Experiment, Created: m.Header.Created, Updated: time.Now().UTC(),
 		Outcomes: map[record.Outcome]int{}, Policy: Policy, Complete: true,
@@ -287,4 +290,11 @@ func (s *Summary) mark(x *store.Index, facts map[string]int) {
 	if !s.Complete {
 		s.Marks = append(s.Marks, "the run is not complete")
 	}
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -1,4 +1,4 @@
-package run
+package images
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -25,15 +26,15 @@ func TestWhatARuleDoesNotKeepIsPickedNewestFirst(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		rule ImageRule
+		rule Rule
 		want string
 	}{
-		{"no rule keeps all", ImageRule{}, ""},
-		{"the newest", ImageRule{Newest: new(int64(2))}, "old when"},
-		{"none", ImageRule{Newest: new(int64(0))}, "new day old when"},
-		{"by time, and not what may be new", ImageRule{Within: new(30 * time.Hour)}, "old"},
-		{"by size: a smaller one that fits stays", ImageRule{MiB: new(int64(250))}, "day when"},
-		{"each part counts", ImageRule{Newest: new(int64(3)), Within: new(2 * time.Hour)}, "day old"},
+		{"no rule keeps all", Rule{}, ""},
+		{"the newest", Rule{Newest: new(int64(2))}, "old when"},
+		{"none", Rule{Newest: new(int64(0))}, "new day old when"},
+		{"by time, and not what may be new", Rule{Within: new(30 * time.Hour)}, "old"},
+		{"by size: a smaller one that fits stays", Rule{MiB: new(int64(250))}, "day when"},
+		{"each part counts", Rule{Newest: new(int64(3)), Within: new(2 * time.Hour)}, "day old"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +73,7 @@ func TestWhatIsRemovedIsSaidAndADryRunRemovesNothing(t *testing.T) {
 	t.Parallel()
 	for _, dry := range []bool{true, false} {
 		k, res := &keeper{}, &Pruned{}
-		p := &pruning{ImageRule{Newest: new(int64(0))}, dry, res}
+		p := &pruning{Rule{Newest: new(int64(0))}, dry, res}
 		if err := p.of(t.Context(), "it", k); err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +81,7 @@ func TestWhatIsRemovedIsSaidAndADryRunRemovesNothing(t *testing.T) {
 		if dry {
 			removed, kept, problems, asked = 3, 0, 0, 0
 		}
-		if len(res.Removed) != removed || res.Removed[0] != (PrunedImage{Environment: "it", Ref: "good", SizeMiB: 7}) || res.Kept != kept || len(res.Problems) != problems || len(k.dropped) != asked {
+		if len(res.Removed) != removed || res.Removed[0] != (output.GCImage{Environment: "it", Ref: "good", SizeMiB: 7}) || res.Kept != kept || len(res.Problems) != problems || len(k.dropped) != asked {
 			t.Errorf("dry %v: %+v; asked to drop %q", dry, res, k.dropped)
 		}
 	}

@@ -1,4 +1,4 @@
-package run
+package images
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
@@ -23,29 +24,19 @@ import (
 // the rate of requests.
 const imagesInFlight = 3
 
-// PreparedImage is an image that trials start from.
-type PreparedImage struct {
-	Environment string // plugin
-	Ref         string
-	Build       string // folder that it is built from
-	Digest      string // empty: the environment does not prepare images
-	Tasks       []string
-	Error       string // why the image is not available
-}
-
 // imageJob is one image of one environment.
 type imageJob struct {
 	environment string
 	image       environment.Image
 	config      json.RawMessage
-	made        PreparedImage
+	made        output.Prepared
 }
 
-// PrepareImages pulls and builds the images that the trials of a plan start
+// Prepare pulls and builds the images that the trials of a plan start
 // from. It calls say, which must be safe for concurrent use, with the lines of
 // pulls and builds. Images that are not available have an Error in the answer;
 // an error means that ctx ended, or that a task cannot be asked for its images.
-func PrepareImages(ctx context.Context, p *plan.Plan, plugins trial.Plugins, say func(image, line string)) ([]PreparedImage, error) {
+func Prepare(ctx context.Context, p *plan.Plan, plugins trial.Plugins, say func(image, line string)) ([]output.Prepared, error) {
 	jobs, err := imagesOf(p)
 	if err != nil {
 		return nil, err
@@ -64,7 +55,7 @@ func PrepareImages(ctx context.Context, p *plan.Plan, plugins trial.Plugins, say
 	if err = work.Wait(); err != nil {
 		return nil, err
 	}
-	images := make([]PreparedImage, len(jobs))
+	images := make([]output.Prepared, len(jobs))
 	for i := range jobs {
 		images[i] = jobs[i].made
 	}
@@ -101,7 +92,7 @@ func imagesOf(p *plan.Plan) ([]imageJob, error) {
 			if !ok {
 				at = len(jobs)
 				seen[string(key)] = at
-				jobs = append(jobs, imageJob{environment: cell.Environment.Plugin, image: im, config: block, made: PreparedImage{
+				jobs = append(jobs, imageJob{environment: cell.Environment.Plugin, image: im, config: block, made: output.Prepared{
 					Environment: cell.Environment.Plugin, Ref: im.Ref, Build: im.Build,
 				}})
 			}

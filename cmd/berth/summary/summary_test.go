@@ -1,16 +1,13 @@
-package run_test
+package summary_test
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -42,7 +39,7 @@ func TestASummaryHasBothDenominators(t *testing.T) {
 		state(1, "t1", record.EnvironmentError, record.Passed), state(1, "t2", record.Cancelled), state(1, "t3", record.AgentError),
 		{Trial: &store.Trial{Task: "t5", Cell: 1, Invalid: "x"}},
 	}}
-	s := run.Summarize(cells(2), x)
+	s := summary.Of(cells(2), x)
 	sum := 0
 	for _, n := range s.Outcomes {
 		sum += n
@@ -64,7 +61,7 @@ func TestASummaryHasBothDenominators(t *testing.T) {
 
 func TestNothingToDivideByIsNoRate(t *testing.T) {
 	t.Parallel()
-	s := run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{state(0, "t", record.RateLimited)}})
+	s := summary.Of(cells(1), &store.Index{Trials: []*store.TrialState{state(0, "t", record.RateLimited)}})
 	if c := s.Cells[0]; c.OfMeasured != nil || c.OfPlanned == nil || *c.OfPlanned != 0 || !s.Complete {
 		t.Errorf("cell: %+v", c)
 	}
@@ -75,7 +72,7 @@ func TestTrialsThatTheirBudgetEndedAreCounted(t *testing.T) {
 	ended, other, unmeasured := state(0, "t1", record.Failed), state(0, "t2", record.Failed), state(0, "t3", record.ModelError)
 	ended.Attempts[0].Result.AgentEnd = record.Budget
 	unmeasured.Attempts[0].Result.AgentEnd = record.Budget
-	s := run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{ended, other, unmeasured}})
+	s := summary.Of(cells(1), &store.Index{Trials: []*store.TrialState{ended, other, unmeasured}})
 	if s.Cells[0].Budget != 1 || s.Tasks[0].Budget != 1 || s.Tasks[1].Budget != 0 {
 		t.Errorf("cells %+v, tasks %+v", s.Cells, s.Tasks)
 	}
@@ -88,7 +85,7 @@ func TestExposedResultsAreCountedInTheirRows(t *testing.T) {
 	exposed.Attempts[0].Result.Integrity = record.Exposed
 	unmeasured.Attempts[0].Result.Integrity = record.Exposed // it must not be counted
 	m := cells(2)
-	s := run.Summarize(m, &store.Index{Trials: []*store.TrialState{exposed, state(0, "t2", record.Passed), unmeasured, state(1, "t1", record.Passed)}})
+	s := summary.Of(m, &store.Index{Trials: []*store.TrialState{exposed, state(0, "t2", record.Passed), unmeasured, state(1, "t1", record.Passed)}})
 	if got := []int{s.Cells[0].Exposed, s.Cells[1].Exposed, s.Tasks[0].Exposed, s.Tasks[1].Exposed}; !slices.Equal(got, []int{1, 0, 1, 0}) {
 		t.Errorf("exposed in two cells, and of the first task in both: %v", got)
 	}
@@ -111,34 +108,25 @@ func TestAnAttemptWithoutAResultIsMeasuredOnceTheAgentHasWorked(t *testing.T) {
 		record.EnvironmentError: {0, 0}, record.ModelError: {0, 0}, record.RateLimited: {0, 0}, record.PluginCrashed: {0, 0},
 		record.TaskInvalid: {0, 0}, record.Preempted: {0, 0}, record.Cancelled: {0, 0}, record.NotRun: {0, 0},
 	} {
-		before := run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{state(0, "t", o)}}).Cells[0].Measured
-		after := run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{worked(0, "t", o)}}).Cells[0].Measured
+		before := summary.Of(cells(1), &store.Index{Trials: []*store.TrialState{state(0, "t", o)}}).Cells[0].Measured
+		after := summary.Of(cells(1), &store.Index{Trials: []*store.TrialState{worked(0, "t", o)}}).Cells[0].Measured
 		if got := [2]int{before, after}; got != want {
 			t.Errorf("%s: measured %v, want %v", o, got, want)
 		}
 	}
-	s := run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{
+	s := summary.Of(cells(1), &store.Index{Trials: []*store.TrialState{
 		state(0, "t1", record.Passed), worked(0, "t2", record.VerifierError), worked(0, "t3", record.IntegrityViolation), worked(0, "t4", record.AgentError),
 	}})
 	c := s.Cells[0]
 	if *c.OfMeasured != 0.25 || *c.OfPlanned != 0.25 || *c.Score != 0.125 || len(s.Marks) != 0 {
 		t.Errorf("of measured %v, of planned %v, score %v, marks %q", *c.OfMeasured, *c.OfPlanned, *c.Score, s.Marks)
 	}
-	broken := worked(0, "t", record.VerifierError)
-	broken.Attempts[0].Result.Retryable = true
-	r := config.Retry{Max: 3, On: []record.Outcome{record.VerifierError}}
-	if _, open := run.Open(broken, r, nil); open {
-		t.Error("an attempt that counts as measured is retried")
-	}
-	if _, open := run.Open(broken, r, []record.Outcome{record.VerifierError}); !open {
-		t.Error("it is not run again when the user asks for it")
-	}
 }
 
 // The passes of an oracle must not count as those of an agent.
 func TestTheTableOfTasksDoesNotPoolCells(t *testing.T) {
 	t.Parallel()
-	s := run.Summarize(cells(2), &store.Index{Trials: []*store.TrialState{
+	s := summary.Of(cells(2), &store.Index{Trials: []*store.TrialState{
 		state(0, "t2", record.Passed), state(0, "t1", record.Passed), state(1, "t1", record.Failed), state(1, "t2", record.Failed), state(1, "t2", record.Passed),
 	}})
 	var got []string
@@ -160,7 +148,7 @@ func TestTasksOfOneNameInTwoDatasetsHaveARowEach(t *testing.T) {
 		x.Trials = append(x.Trials, &store.TrialState{Trial: &m.Trials[i]})
 	}
 	var got []string
-	for _, r := range run.Summarize(m, x).Tasks {
+	for _, r := range summary.Of(m, x).Tasks {
 		got = append(got, r.Name+" "+r.Dataset)
 	}
 	if want := []string{"one left", "one right", "two "}; !slices.Equal(got, want) {
@@ -176,7 +164,7 @@ func TestScoresOfWhichNoneDecidesHaveMeans(t *testing.T) {
 		b := store.BriefOf(&record.Result{Outcome: record.Scored, Scores: map[string]float64{"correctness": 1, "style": style}})
 		x.Trials = append(x.Trials, &store.TrialState{Trial: &m.Trials[i], Attempts: []store.AttemptState{{Number: 1, Result: b}}})
 	}
-	s := run.Summarize(m, x)
+	s := summary.Of(m, x)
 	if got := s.Cells[0].Scores; got["correctness"] != 1 || got["style"] != 0.75 || len(s.Marks) == 0 || !strings.Contains(s.Marks[0], "success { key =") {
 		t.Errorf("means %v, marks %q", got, s.Marks)
 	}
@@ -188,94 +176,13 @@ func TestACostThatIsNotKnownIsNotZero(t *testing.T) {
 	known, unknown := state(0, "k", record.Passed), state(0, "u", record.Passed)
 	known.Attempts[0].Result.CostUSD = &usd
 	unknown.Attempts[0].Result.Unpriced = true
-	s := run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{unknown}})
+	s := summary.Of(cells(1), &store.Index{Trials: []*store.TrialState{unknown}})
 	if s.CostUSD != nil || !s.Unpriced {
 		t.Errorf("cost %v, unpriced %t", s.CostUSD, s.Unpriced)
 	}
-	s = run.Summarize(cells(1), &store.Index{Trials: []*store.TrialState{known, unknown}})
+	s = summary.Of(cells(1), &store.Index{Trials: []*store.TrialState{known, unknown}})
 	if s.CostUSD == nil || *s.CostUSD != 1.5 || !s.Unpriced {
 		t.Errorf("cost %v, unpriced %t", s.CostUSD, s.Unpriced)
-	}
-}
-
-func TestDriftIsOfWhatAttemptsWereMadeWith(t *testing.T) {
-	t.Parallel()
-	x := &store.Index{Trials: []*store.TrialState{state(0, "t1", record.Passed), state(0, "t2", record.Cancelled)}}
-	for name, tt := range map[string]struct {
-		now  map[string]string
-		want string
-	}{
-		"the same":               {map[string]string{"agent a": "sha256:0123456789abcdef"}, ""},
-		"another":                {map[string]string{"agent a": "sha256:fedcba9876543210"}, "agent a: sha256:0123456789ab → sha256:fedcba987654"},
-		"not known now":          {nil, ""},
-		"one that was not there": {map[string]string{"agent a": "sha256:0123456789abcdef", "agent b": "sha256:1"}, ""},
-	} {
-		var got []string
-		for _, d := range run.Drifts(x, tt.now) {
-			got = append(got, d.String())
-		}
-		if s := strings.Join(got, "; "); s != tt.want {
-			t.Errorf("%s: %q, want %q", name, s, tt.want)
-		}
-	}
-}
-
-func TestASecondDriftIsSeenAfterOneWasAccepted(t *testing.T) {
-	t.Parallel()
-	first, second := state(0, "t1", record.Passed), state(0, "t2", record.Passed)
-	second.Attempts[0].Result.Digests = map[string]string{"agent a": "sha256:second"}
-	x := &store.Index{Trials: []*store.TrialState{first, second}}
-	if d := run.Drifts(x, map[string]string{"agent a": "sha256:second"}); len(d) != 0 {
-		t.Errorf("what was accepted is a drift again: %v", d)
-	}
-	if d := run.Drifts(x, map[string]string{"agent a": "sha256:third"}); len(d) != 1 {
-		t.Errorf("drifts: %v", d)
-	}
-}
-
-// Waits double up to the longest, and are randomised, so that trials that
-// failed together are not retried together.
-func TestWaitsDoubleAndAreSpread(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p, r := planOf(t, 1)
-		var waits []time.Duration
-		schedule(t, run.Options{
-			Plan: p, Store: r, Executor: &fake{attempt: failing(9, true)},
-			Retry: config.Retry{Max: 4, On: []record.Outcome{record.EnvironmentError}, Wait: 10 * time.Second, MaxWait: 30 * time.Second},
-			Watch: func(e run.Event) {
-				if e.Kind == run.Waiting {
-					waits = append(waits, e.Wait)
-				}
-			},
-		})
-		for i, top := range []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second, 30 * time.Second} {
-			if len(waits) != 4 || waits[i] < top/2 || waits[i] > top {
-				t.Errorf("waits %v: the one at %d is not between %s and %s", waits, i, top/2, top)
-			}
-		}
-	})
-}
-
-// A resumed run continues with the retries where the killed process stopped.
-func TestRetriesAreCountedAcrossProcesses(t *testing.T) {
-	t.Parallel()
-	failed := func(n int) *store.TrialState {
-		ts := state(0, "t")
-		for i := range n {
-			ts.Attempts = append(ts.Attempts, store.AttemptState{Number: i + 1, Result: &store.Brief{Outcome: record.EnvironmentError, Retryable: true}})
-		}
-		return ts
-	}
-	for n, want := range map[int]bool{0: true, 1: true, 2: true, 3: false} {
-		if retries, open := run.Open(failed(n), retry, nil); open != want || open && retries != n {
-			t.Errorf("after %d failures: open %t with %d retries, want %t", n, open, retries, want)
-		}
-	}
-	cancelled := failed(1)
-	cancelled.Attempts = append(cancelled.Attempts, store.AttemptState{Number: 2, Result: &store.Brief{Outcome: record.Cancelled}})
-	if _, open := run.Open(cancelled, retry, nil); !open {
-		t.Error("a retry that was cancelled is not made again")
 	}
 }
 
@@ -285,38 +192,22 @@ func TestAttemptsOfDifferentVersionsAreMarked(t *testing.T) {
 	t.Parallel()
 	first, second := state(0, "t1", record.Passed), state(0, "t2", record.Passed)
 	x := &store.Index{Trials: []*store.TrialState{first, second}}
-	if s := run.Summarize(cells(1), x); len(s.Marks) != 0 {
+	if s := summary.Of(cells(1), x); len(s.Marks) != 0 {
 		t.Errorf("marks: %q", s.Marks)
 	}
 	second.Attempts[0].Result.Digests = map[string]string{"agent a": "sha256:other"}
-	if s := run.Summarize(cells(1), x); !slices.Contains(s.Marks, "attempts were made with more than one version of agent a") {
+	if s := summary.Of(cells(1), x); !slices.Contains(s.Marks, "attempts were made with more than one version of agent a") {
 		t.Errorf("marks: %q", s.Marks)
 	}
 }
 
-// The time that a resume takes to read a run of 10,000 finished trials, and to
-// summarise it.
-func BenchmarkResumeScanOfTenThousandTrials(b *testing.B) {
-	p, r, err := newRun(b.TempDir(), 10000)
-	if err != nil {
-		b.Fatal(err)
-	}
-	hundred := 100
-	f := &fake{attempt: always(record.Passed)}
-	if _, err = run.Schedule(b.Context(), run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &hundred}}); err != nil {
-		b.Fatal(err)
-	}
-	if err = r.Close(); err != nil {
-		b.Fatal(err)
-	}
-	b.ResetTimer()
-	for b.Loop() {
-		m, x, err := store.Read(r.Dir)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if s := run.Summarize(m, x); s.Outcomes[record.Passed] != 10000 {
-			b.Fatalf("outcomes: %v", s.Outcomes)
-		}
+// A trial that never runs is planned, and a run without others is complete.
+func TestInvalidAndRefusedTrialsArePlanned(t *testing.T) {
+	t.Parallel()
+	invalid, refused := state(0, "t1"), state(0, "t2")
+	invalid.Invalid, refused.Refused = "no instruction", "asks for several containers"
+	s := summary.Of(cells(1), &store.Index{Trials: []*store.TrialState{invalid, refused, state(0, "t3", record.Passed)}})
+	if s.Planned != 3 || !s.Complete {
+		t.Errorf("planned %d, complete %t", s.Planned, s.Complete)
 	}
 }

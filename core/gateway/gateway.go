@@ -86,6 +86,7 @@ type Gateway struct {
 	mu       sync.Mutex
 	records  map[string]*recording.Room // by the folder of the attempt
 	attempts map[string]*ledger.Account // by trial, attempt and role
+	payers   map[string]*ledger.Attempt // by trial and attempt
 	health   map[string]*health         // by address, keys and name of a model
 	keys     map[string]*apiKey         // by address, key and name of a model
 	agents   map[string]chan struct{}   // places for requests, by agent and their number
@@ -116,6 +117,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		o: o, models: map[*cell.Model]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, attempts: map[string]*ledger.Account{},
+		payers: map[string]*ledger.Attempt{},
 		health: map[string]*health{}, keys: map[string]*apiKey{}, agents: map[string]chan struct{}{}, replays: map[string]Recording{}, memory: newMemory(), records: map[string]*recording.Room{},
 	}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
@@ -325,6 +327,17 @@ func (g *Gateway) account(spec *models.Spec) *ledger.Account {
 		g.attempts[key] = a
 	}
 	return a
+}
+
+// payer returns the attempt of a session for the ledger.
+func (g *Gateway) payer(spec *models.Spec) *ledger.Attempt {
+	key := spec.Trial + "/" + strconv.Itoa(spec.Attempt)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.payers[key] == nil {
+		g.payers[key] = &ledger.Attempt{}
+	}
+	return g.payers[key]
 }
 
 // Settled returns what the run has spent, including what was spent before.

@@ -32,6 +32,7 @@ type session struct {
 	g         *Gateway
 	spec      models.Spec
 	accounts  []*ledger.Account // that it uses: the attempt's, the cell's if there is one, the run's
+	payer     *ledger.Attempt
 	entries   map[string]*entry // by token
 	endpoints map[string]model.Endpoint
 	server    *http.Server
@@ -85,7 +86,7 @@ var errRevoked = errors.New("the turn is over")
 
 func (g *Gateway) open(ctx context.Context, spec models.Spec) (_ *session, err error) {
 	s := &session{
-		g: g, spec: spec, accounts: g.accounts(&spec), entries: map[string]*entry{}, endpoints: map[string]model.Endpoint{},
+		g: g, spec: spec, accounts: g.accounts(&spec), payer: g.payer(&spec), entries: map[string]*entry{}, endpoints: map[string]model.Endpoint{},
 		spent: make(chan struct{}),
 	}
 	defer func() {
@@ -240,6 +241,7 @@ func (s *session) Allow(ctx context.Context) error {
 // until they are settled.
 func (s *session) Revoke(ctx context.Context) error {
 	defer s.ended()
+	defer s.g.ledger.End(s.payer, s.accounts...)
 	s.mu.Lock()
 	if s.life != nil {
 		s.end(errRevoked)

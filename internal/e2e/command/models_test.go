@@ -82,7 +82,7 @@ const twoSteps = `replies:
 
 // Each of 64 attempts costs 0.128 USD, and one request could cost some 0.2, so
 // the budget suffices for about ten. It is never exceeded, and the other trials
-// do not run; none fails because of it.
+// do not run; none fails because of it. What has begun finishes before others begin.
 func TestABudgetThatOnlySomeCanAfford(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -117,7 +117,7 @@ func TestABudgetThatOnlySomeCanAfford(t *testing.T) {
 			}
 			for cell, usd := range spent {
 				o := outcomes[cell]
-				if usd > most+1e-9 || usd < most-0.4 || o[record.Passed] == 0 || o[record.Passed] > 10 || o[record.Passed]+o[record.NotRun] != 64 {
+				if usd > most+1e-9 || usd < most-0.4 || o[record.Passed] < 8 || o[record.Passed] > 10 || o[record.Passed]+o[record.NotRun] != 64 {
 					t.Errorf("cell %s: %.3f USD spent of %g, outcomes %v", cell, usd, most, o)
 				}
 				t.Logf("cell %q: %.3f USD spent of %g, outcomes %v", cell, usd, most, o)

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,14 +13,27 @@ import (
 	"github.com/berth-eval/berth/plugins/proto/v1/pluginpb"
 )
 
-// Describe asks the binary behind conn, which speaks the protocol number protocol,
-// what it serves, and refuses an answer that makes no sense. conn decodes errors
-// (fault.Client).
-func Describe(ctx context.Context, conn grpc.ClientConnInterface, protocol int) ([]Description, error) {
+// Describe asks the binary behind conn what it serves, and refuses an answer that
+// makes no sense. speaks is its protocol number, which may be one that this
+// version does not know: it is the number of the handshake or, if protocol is 0
+// because there was none, what the binary says. conn decodes errors (fault.Client).
+func Describe(ctx context.Context, conn grpc.ClientConnInterface, protocol int) (list []Description, speaks int, err error) {
 	reply, err := pluginpb.NewPluginClient(conn).Describe(ctx, &pluginpb.DescribeRequest{})
 	if err != nil {
-		return nil, fmt.Errorf("describe: %w", err)
+		return nil, protocol, fmt.Errorf("describe: %w", err)
 	}
+	if protocol == 0 {
+		protocol = cmp.Or(int(reply.GetProtocol()), OldestProtocol)
+	}
+	list, err = described(reply, protocol)
+	if err != nil {
+		return nil, protocol, fmt.Errorf("describe: %w", err)
+	}
+	return list, protocol, nil
+}
+
+// described checks what a binary says about itself.
+func described(reply *pluginpb.DescribeReply, protocol int) ([]Description, error) {
 	list, err := wire.EachErr(reply.GetPlugins(), func(p *pluginpb.PluginDescription) (Description, error) {
 		if protocol >= 2 {
 			if unknown := config.UnknownKeys(p.GetConfigSchemaJson()); unknown != nil {
@@ -29,16 +43,16 @@ func Describe(ctx context.Context, conn grpc.ClientConnInterface, protocol int) 
 		return DescriptionFromProto(p)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("describe: %w", err)
+		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, wire.Invalid("describe: the binary says that it serves no plugin")
+		return nil, wire.Invalid("the binary says that it serves no plugin")
 	}
 	seen := map[string]bool{}
 	for _, d := range list {
 		id := string(d.Kind) + " " + d.Name
 		if seen[id] {
-			return nil, wire.Invalid("describe: the binary serves %s twice", id)
+			return nil, wire.Invalid("the binary serves %s twice", id)
 		}
 		seen[id] = true
 	}

@@ -79,7 +79,10 @@ func TestDescribeSaysWhatABinaryServes(t *testing.T) {
 	t.Parallel()
 	list := two()
 	conn, _ := dial(t, list)
-	got, err := Describe(t.Context(), conn, Protocol)
+	got, protocol, err := Describe(t.Context(), conn, 0)
+	if protocol != Protocol {
+		t.Errorf("it speaks protocol %d, want %d", protocol, Protocol)
+	}
 	if err != nil || len(got) != 2 {
 		t.Fatalf("Describe = %+v, %v", got, err)
 	}

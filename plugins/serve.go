@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -50,7 +51,8 @@ const (
 )
 
 // Serve makes this process a plugin binary that serves list. It is all that
-// main does: nothing may print on stdout before it, and it does not return.
+// main does: nothing may print on stdout before it, and it does not return. With
+// the argument ReattachFlag it serves without a host, for debuggers.
 func Serve(list ...Plugin) {
 	os.Exit(serve(list, os.Stderr)) //nolint:forbidigo // Serve is the whole of a plugin's main
 }
@@ -61,8 +63,16 @@ func serve(list []Plugin, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 		return 1
 	}
+	if slices.Contains(os.Args[1:], ReattachFlag) {
+		if err := serveByHand(list, os.Stdout, stderr); err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", name, err)
+			return 1
+		}
+		return 0
+	}
 	if os.Getenv(CookieKey) != CookieValue {
-		fmt.Fprintf(stderr, "%s is a plugin of Berth and is started by it. Put it into a folder of $BERTH_PLUGIN_PATH as %sNAME and see: berth plugin list\n", name, ProgramPrefix)
+		fmt.Fprintf(stderr, "%s is a plugin of Berth and is started by it. Put it into a folder of $BERTH_PLUGIN_PATH as %sNAME and see: berth plugin list\n"+
+			"To start it yourself, for example in a debugger: %s %s\n", name, ProgramPrefix, name, ReattachFlag)
 		return 1
 	}
 	go endWithHost()
@@ -255,7 +265,7 @@ type server struct {
 }
 
 func (s *server) Describe(context.Context, *pluginpb.DescribeRequest) (*pluginpb.DescribeReply, error) {
-	reply := &pluginpb.DescribeReply{}
+	reply := &pluginpb.DescribeReply{Protocol: Protocol}
 	for _, p := range s.list {
 		d, err := DescriptionToProto(p.Description)
 		if err != nil {

@@ -22,6 +22,7 @@ type binary struct {
 	log    zerolog.Logger
 	cache  cache
 	digest string
+	byHand []string // the plugins for which a process is used that the user started; path is its socket
 
 	// Set by identify, which runs before anything else; read-only afterwards.
 	serves   []plugins.Description
@@ -99,11 +100,11 @@ func (b *binary) ask(ctx context.Context) ([]plugins.Description, int, error) {
 	defer p.stop()
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
-	list, err := plugins.Describe(ctx, fault.Client(p.conn), p.protocol)
+	list, protocol, err := plugins.Describe(ctx, fault.Client(p.conn), p.protocol)
 	if err != nil {
 		return nil, 0, fmt.Errorf("plugin %s: %w", b.path, err)
 	}
-	return list, p.protocol, nil
+	return list, protocol, nil
 }
 
 // current returns the process if it is running.
@@ -234,6 +235,9 @@ func (b *binary) backoff(ctx context.Context) error {
 // unchanged refuses a binary that differs from the one that was identified,
 // because a run would record the wrong digest.
 func (b *binary) unchanged() error {
+	if b.byHand != nil {
+		return nil
+	}
 	now, err := b.stamp()
 	if err != nil {
 		return err

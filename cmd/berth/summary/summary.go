@@ -239,9 +239,9 @@ func count(facts map[string]int, t *store.TrialState, a *store.AttemptState) {
 }
 
 // mixed names the plugins and images of which the accepted attempts used
-// different versions.
-func mixed(x *store.Index) []string {
-	first, more := map[string]string{}, map[string]bool{}
+// different versions, and the plugins that the user started.
+func mixed(x *store.Index) (versions, byHand []string) {
+	first, more, hand := map[string]string{}, map[string]bool{}, map[string]bool{}
 	for _, t := range x.Trials {
 		a := t.Accepted()
 		if a == nil || !a.Result.Outcome.Final() {
@@ -252,9 +252,12 @@ func mixed(x *store.Index) []string {
 				more[what] = true
 			}
 			first[what] = digest
+			if digest == record.Reattached {
+				hand[what] = true
+			}
 		}
 	}
-	return slices.Sorted(maps.Keys(more))
+	return slices.Sorted(maps.Keys(more)), slices.Sorted(maps.Keys(hand))
 }
 
 // mark adds the reasons to read the numbers with care.
@@ -274,8 +277,12 @@ func (s *Summary) mark(x *store.Index, facts map[string]int) {
 		"results have scores of which none decides: say which one counts with success { key = …  at_least = … } in the dataset block")
 	add(facts["modified"], "result is of a modified task: the experiment grants less than the task asks",
 		"results are of modified tasks: the experiment grants less than the tasks ask")
-	for _, what := range mixed(x) {
+	more, byHand := mixed(x)
+	for _, what := range more {
 		s.Marks = append(s.Marks, "attempts were made with more than one version of "+what)
+	}
+	for _, what := range byHand {
+		s.Marks = append(s.Marks, what+" was started by hand (reattached): it is not known which program that was")
 	}
 	drift := map[string]bool{}
 	for _, n := range x.Notes {

@@ -33,7 +33,7 @@ var tooMuch = []struct {
 	{regexp.MustCompile(`--model [a-z]+/`), "needs a key"},
 	{regexp.MustCompile(`^berth try average\b`), "needs an engine; the task is checked by the test below"},
 	{regexp.MustCompile(`^berth gateway\b`), "serves until it is stopped"},
-	{regexp.MustCompile(`^berth plugin (test|install)\b|BERTH_PLUGIN_PATH`), "needs a plugin of the reader's; the kits have tests of their own"},
+	{regexp.MustCompile(`^berth plugin (test|install|info exact)\b|BERTH_PLUGIN_PATH`), "needs a plugin of the reader's; the kits and the debugger have tests of their own"},
 	{regexp.MustCompile(`^berth gc\b`), "removes things of this machine"},
 }
 

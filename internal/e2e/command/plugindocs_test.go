@@ -1,10 +1,13 @@
 package command
 
 import (
+	"bufio"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
@@ -17,20 +20,13 @@ func TestTheVerifierOfTheDocumentsJudges(t *testing.T) {
 	t.Parallel()
 	page := e2etest.Read(t, tree.Root, "docs", "plugin-authors.md")
 	_, rest, found := strings.Cut(page, "\n## In an afternoon\n")
-	var script strings.Builder
-	for line := range strings.Lines(rest) {
-		if strings.HasPrefix(line, "    ") {
-			script.WriteString(line)
-		} else if script.Len() > 0 {
-			break
-		}
-	}
+	script := strings.Join(listings(rest)[0], "\n")
 	block := hclBlock.FindStringSubmatch(page)
 	if !found || block == nil || !strings.Contains(block[1], `plugin = "exact"`) {
 		t.Fatalf("the page has no commands, or no block for the verifier: %q", block)
 	}
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script.String())
+	cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
 	cmd.Dir = dir
 	// The reader's modules are those of this checkout, which are known.
 	cmd.Env = append(os.Environ(), "BERTH="+tree.Root, "GOFLAGS=-buildvcs=false", "GONOSUMDB=*", "NO_COLOR=1")
@@ -39,7 +35,7 @@ func TestTheVerifierOfTheDocumentsJudges(t *testing.T) {
 		t.Skipf("the modules of a plugin are not all here, and cannot be downloaded:\n%s", out)
 	}
 	if err != nil || !strings.Contains(string(out), " 0 failed") {
-		t.Fatalf("%v\n%s\nof\n%s", err, out, script.String())
+		t.Fatalf("%v\n%s\nof\n%s", err, out, script)
 	}
 
 	task(t, filepath.Join(dir, "tasks"), "answer", "echo 42 > answer.txt")
@@ -58,4 +54,79 @@ func TestTheVerifierOfTheDocumentsJudges(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "2 trials planned = 1 passed + 1 failed") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	t.Run("in a debugger", func(t *testing.T) { inADebugger(t, page, dir) })
+}
+
+// inADebugger types what the section says, in the folder of the experiment, and
+// looks for each line that it shows in the output.
+func inADebugger(t *testing.T, page, dir string) {
+	t.Helper()
+	_, section, _ := strings.Cut(page, "\n## In a debugger\n")
+	section = strings.ReplaceAll(section, "/run/user/1000/berth", os.Getenv("BERTH_RUNTIME_DIR"))
+	var typed, shown [2][]string // in the two terminals
+	for i, block := range listings(section)[:2] {
+		for _, line := range block {
+			if command, ok := strings.CutPrefix(line, "$ "); ok {
+				typed[i] = append(typed[i], command)
+			} else {
+				shown[i] = append(shown[i], line)
+			}
+		}
+	}
+	plugin := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-c", "exec "+typed[0][0])
+	plugin.Dir = filepath.Join(dir, "my-plugin")
+	first := printsFirst(t, plugin)
+	if len(typed[1]) != 3 || typed[1][0] != "export "+first || len(shown[0]) != 1 || first != shown[0][0] {
+		t.Fatalf("it printed %q, the page shows %q and types %q", first, shown[0], typed)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", strings.Join(typed[1], "\n"))
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(tree.Root, "bin")+":"+os.Getenv("PATH"), "NO_COLOR=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "2 trials planned = 1 passed + 1 failed") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	rest := string(out)
+	for _, line := range shown[1] {
+		_, after, found := strings.Cut(rest, line+"\n")
+		if rest = after; !found {
+			t.Fatalf("no line %q in\n%s", line, out)
+		}
+	}
+}
+
+// listings returns the blocks of indented lines of a text, without the indent.
+func listings(text string) (blocks [][]string) {
+	before := false
+	for line := range strings.Lines(text) {
+		code, ok := strings.CutPrefix(line, "    ")
+		if ok && !before {
+			blocks = append(blocks, nil)
+		}
+		if before = ok; ok {
+			blocks[len(blocks)-1] = append(blocks[len(blocks)-1], strings.TrimSuffix(code, "\n"))
+		}
+	}
+	return blocks
+}
+
+// printsFirst starts a command that runs until the test ends, and returns the
+// first line that it prints.
+func printsFirst(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		cmd.Stderr = os.Stderr
+		err = cmd.Start()
+	}
+	e2etest.Must(t, err)
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if ended := cmd.Wait(); ended != nil {
+			t.Errorf("%s: %v", cmd, ended)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	e2etest.Must(t, err)
+	return strings.TrimSuffix(line, "\n")
 }

@@ -3,11 +3,13 @@ package command
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
@@ -223,5 +225,53 @@ agent "talker" {
 				t.Errorf("%s: no %q in\n%s", name, want, text)
 			}
 		}
+	}
+}
+
+// A plugin in Python that was started by hand, in its debugger, serves run after
+// run. The runs are marked, and a lock does not apply.
+func TestAPluginThatWasStartedByHandServesRuns(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	pythonPlugin(t, dir, "judge", judge)
+	task(t, filepath.Join(dir, "tasks"), "one", "true")
+	e2etest.Write(t, dir, map[string]string{"berth.hcl": judged})
+	berthWith(t, dir, nil, "plugin", "lock").want(t, 0)
+	program := filepath.Join(dir, "plugins", "berth-plugin-judge", "berth-plugin-judge")
+	e2etest.Must(t, os.WriteFile(program, []byte(judge+"# changed\n"), 0o755)) //nolint:gosec // a program
+	if r := berthWith(t, dir, nil, "validate"); r.code != 2 || !strings.Contains(r.stderr, "Plugin differs from berth.lock.hcl") {
+		t.Errorf("without the variable: %+v", r)
+	}
+	runtime := os.Getenv("BERTH_RUNTIME_DIR")
+	plugin := exec.CommandContext(context.WithoutCancel(t.Context()), "/usr/bin/python3", "-m", "pdb", "-c", "continue", program, "--reattach")
+	variable := strings.ReplaceAll(printsFirst(t, plugin), "'", "")
+	if want := "BERTH_REATTACH=judge=" + runtime + "/reattach/verifier-judge"; variable != want {
+		t.Fatalf("it printed %q, want %q", variable, want)
+	}
+	hand := []string{variable}
+	berthWith(t, dir, hand, "validate").want(t, 0)
+	if r := berthWith(t, dir, hand, "plugin", "lock"); r.code != 2 || !strings.Contains(r.stderr, "has no digest to lock") {
+		t.Errorf("lock: %+v", r)
+	}
+	for range 2 {
+		r := berthWith(t, dir, hand, "run")
+		r.want(t, 0)
+		if !strings.Contains(r.stderr, "a process that was started by hand is used") || !strings.Contains(r.out, "1 trial planned = 1 passed") ||
+			!strings.Contains(r.out, "note: verifier judge was started by hand (reattached)") {
+			t.Errorf("run: %+v", r)
+		}
+	}
+	r := berth(t, dir, "show", "last", "one")
+	r.want(t, 0)
+	if !strings.Contains(r.out, "plugin     verifier judge was started by hand (reattached)") {
+		t.Errorf("show:\n%s", r.out)
+	}
+	if e2etest.Must(t, plugin.Process.Signal(syscall.Signal(0))); t.Failed() {
+		t.Error("the process was ended")
+	}
+	nobody := []string{"BERTH_REATTACH=judge=" + runtime + "/reattach/nobody"}
+	if r = berthWith(t, dir, nobody, "run"); r.code != 2 || strings.Count(r.stderr, "no process serves there") != 1 {
+		t.Errorf("nobody serves: %+v", r)
 	}
 }

@@ -59,6 +59,18 @@
 // process group. Do not rely on the two seconds after Shutdown: the calls of
 // the contract free what a plugin owns.
 //
+// BY HAND. An author may start a plugin in a debugger and let the host use that
+// process. The SDKs do this with the argument --reattach: the plugin needs no
+// variable, creates a Unix socket, serves the same services on it until it gets
+// SIGINT or SIGTERM, and prints one line to stdout,
+//
+//   BERTH_REATTACH='NAME=/path/of/the/socket'
+//
+// with the name of each plugin that it serves, separated by commas. The host uses
+// a socket only if the host's user owns it and its folder, and the folder has the
+// mode 0700. It does not end such a process, and reads neither its stdout nor its
+// stderr. Several runs may use it, one after the other or at the same time.
+//
 // LOGGING. The host reads stderr line by line. A line that is a JSON object
 // with the strings "@message" and "@level" (trace, debug, info, warn, error) is
 // a log record, and its other keys are fields. Any other line is logged at
@@ -256,8 +268,11 @@ func (*DescribeRequest) Descriptor() ([]byte, []int) {
 }
 
 type DescribeReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugins       []*PluginDescription   `protobuf:"bytes,1,rep,name=plugins,proto3" json:"plugins,omitempty"` // at least one; kind and name together are unique
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Plugins []*PluginDescription   `protobuf:"bytes,1,rep,name=plugins,proto3" json:"plugins,omitempty"` // at least one; kind and name together are unique
+	// The protocol number that the process speaks. The host reads it if it did not
+	// start the process (BY HAND). 0: 1.
+	Protocol      int32 `protobuf:"varint,2,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -297,6 +312,13 @@ func (x *DescribeReply) GetPlugins() []*PluginDescription {
 		return x.Plugins
 	}
 	return nil
+}
+
+func (x *DescribeReply) GetProtocol() int32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
 }
 
 type PluginDescription struct {
@@ -662,9 +684,10 @@ var File_v1_plugin_proto protoreflect.FileDescriptor
 const file_v1_plugin_proto_rawDesc = "" +
 	"\n" +
 	"\x0fv1/plugin.proto\x12\bberth.v1\"\x11\n" +
-	"\x0fDescribeRequest\"F\n" +
+	"\x0fDescribeRequest\"b\n" +
 	"\rDescribeReply\x125\n" +
-	"\aplugins\x18\x01 \x03(\v2\x1b.berth.v1.PluginDescriptionR\aplugins\"\xc5\x02\n" +
+	"\aplugins\x18\x01 \x03(\v2\x1b.berth.v1.PluginDescriptionR\aplugins\x12\x1a\n" +
+	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\"\xc5\x02\n" +
 	"\x11PluginDescription\x12(\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x14.berth.v1.PluginKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +

@@ -28,6 +28,7 @@ type experimentBlock struct {
 	Agent       string   `berth:"agent" ref:"agent" doc:"The agent that works on the tasks. Required, unless the matrix has an axis agent."`
 	Model       string   `berth:"model" ref:"model" doc:"The model that the agent uses, unless its own block or an axis model says so."`
 	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it."`
+	System      string   `berth:"system" enum:"image" doc:"With verify = \"snapshot\": image takes the system files of the verification (programs, libraries, interpreters, start-up files) from the image, and the other files from the snapshot. Absent: all files are the snapshot's."`
 
 	Matrix   json.RawMessage `berth:"matrix" body:"axes" doc:"Axes: every combination of their values is a cell."`
 	Limits   RunLimits       `berth:"limits" per:"run" doc:"Limits of the whole run."`

@@ -128,7 +128,7 @@ type Cell struct {
 // labels of secrets: good for questions, not for running. See [cell.Cell.Reveal].
 func (c *Cell) On(d *Dataset) cell.Cell {
 	out := c.Cell
-	out.Verify, out.Success = d.Verify, d.Success
+	out.Verify, out.System, out.Success = d.Verify, d.System, d.Success
 	return out
 }
 
@@ -147,6 +147,7 @@ type Dataset struct {
 	// AllowEnv are patterns as of path.Match.
 	AllowEnv []string  `berth:"allow_env" doc:"Host variables that the tasks may read, such as [\"EVAL_*\"]; as with --allow-env."`
 	Verify   task.Mode `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode, instead of the experiment's."`
+	System   string    `berth:"system" enum:"image" doc:"Where the system files of a snapshot come from, instead of what the experiment says."`
 	// Success replaces the rule of the tasks; nil keeps it.
 	Success *task.Success `berth:"-"`
 }

@@ -30,17 +30,46 @@ func (a *attempt) mark(ctx context.Context) error {
 
 // changedTools looks for changes that the agent made to what the verification
 // is about to run: tools, start-up files, services. It records the first two.
-func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.VerifierUse) (now host.Changed) {
+func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.VerifierUse) host.Changed {
+	now, err := s.lookForChanges(ctx, uses)
+	if err != nil {
+		s.unknownChanges(p, err)
+	}
+	s.exposedTools(p, now.Files, now.More)
+	return now
+}
+
+func (s *stage) exposedTools(p record.Phase, files []string, more int) {
+	if len(files) > 0 {
+		s.a.recorder.Exposed(p, "tools_changed", "programs, libraries or start-up files that the verification may use changed during the agent's turn: %s",
+			listed(files, more))
+	}
+}
+
+// lookForChanges does it without recording anything. It leaves out files below
+// the folders in except.
+func (s *stage) lookForChanges(ctx context.Context, uses []task.VerifierUse, except ...string) (now host.Changed, err error) {
 	a := s.a
 	if !a.marked {
-		return now
+		return now, nil
 	}
 	a.marked = false
+	c, err := s.commands(uses)
+	if err != nil {
+		return now, nil //nolint:nilerr // the request of the first verifier fails for the same reason
+	}
+	c.Placed = append(s.fresh(), except...)
+	return a.sandbox.Changes(ctx, c)
+}
+
+// commands describes the commands of the verification.
+func (s *stage) commands(uses []task.VerifierUse) (host.Commands, error) {
+	a := s.a
 	env, err := s.task.Verify.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return now // the request of the first verifier fails for the same reason
+		return host.Commands{}, err
 	}
-	c := host.Commands{User: s.verifyUser(), Dir: a.sandbox.Dir, Placed: s.fresh()}
+	c := host.Commands{User: s.verifyUser(), Dir: a.sandbox.Dir}
 	for _, u := range uses {
 		env = merge(env, cell.Strings(a.in.Cell.Verifiers[u.Name].Env))
 		var settings task.Script // the settings of other verifiers differ, and have no command
@@ -49,15 +78,7 @@ func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.Ve
 		}
 	}
 	c.Env = sandbox.List(merge(a.sandbox.Env, env))
-	if now, err = a.sandbox.Changes(ctx, c); err != nil {
-		s.unknownChanges(p, err)
-		return now
-	}
-	if len(now.Files) > 0 {
-		a.recorder.Exposed(p, "tools_changed", "programs, libraries or start-up files that the verification may use changed during the agent's turn: %s",
-			listed(now.Files, now.More))
-	}
-	return now
+	return c, nil
 }
 
 // servicesAgain checks the services again after the verification, because the

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -28,6 +29,11 @@ type second struct {
 	name string // in attempt.sandboxes
 	spec environment.Spec
 	env  *task.Environment
+
+	original environment.Image // what the agent's sandbox was made of
+	system   *systemFiles      // nil: those of the snapshot are used
+
+	services []host.ServiceChange // that the agent could have changed
 
 	began   bool // the stage has got as far as creating it
 	grading bool // the verifiers have begun, and run what the agent made
@@ -73,6 +79,10 @@ func (s *stage) prepareSecond(ctx context.Context) error {
 	s.second = &second{name: fmt.Sprintf("verifier-%d", s.i+1), spec: spec, env: e}
 	if s.mode == task.ModeSnapshot {
 		s.second.spec.Image, s.second.spec.Sidecars = a.spec.Image, slices.Clone(a.spec.Sidecars) // which are prepared
+		s.second.original = a.spec.Image
+		if a.in.Cell.System == cell.SystemImage {
+			s.second.system = &systemFiles{}
+		}
 	}
 	if err := a.check(ctx, s.second.spec); err != nil {
 		return a.at(p, err)
@@ -114,21 +124,25 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 	w.began = true
 	programs := start{task: w.env, stage: s.task.Name, pure: s.mode == task.ModeSeparate}
 	p := s.phase(record.PhaseCreate, record.ByEnvironment)
-	err := a.phase(ctx, p, limits.Prepare+limits.Control+a.startTime(), func(ctx context.Context) (err error) {
+	err := a.phase(ctx, p, limits.Prepare+2*limits.Control+2*a.startTime(), func(ctx context.Context) (err error) {
 		if s.mode == task.ModeSnapshot {
 			programs.services, programs.health = a.task.Services, a.task.Healthcheck
-			programs.not, err = s.snapshot(ctx, p)
+			err = s.snapshot(ctx, p)
 		} else if err = <-w.ready; err == nil {
 			w.cancel()
 		}
 		if err != nil {
 			return outcome.On(record.ByEnvironment, err)
 		}
-		return outcome.On(record.ByEnvironment, s.newSecond(ctx, reach.Setup))
+		if err = s.newSecond(ctx, reach.Setup); err == nil && w.system != nil {
+			err = s.putSystemBack(ctx, p)
+		}
+		return outcome.On(record.ByEnvironment, err)
 	})
 	if err != nil {
 		return err
 	}
+	programs.not = s.changedServices()
 	ctx, end := s.graded.Ctx(ctx)
 	defer end()
 	programs.sandbox = s.graded
@@ -174,44 +188,60 @@ func (s *stage) newSecond(ctx context.Context, reach egress.Rules) error {
 }
 
 // snapshot makes an image of the file system of the agent's sandbox, for the
-// second one. It returns the services that must not be started there, because
-// files that they run changed during the agent's turn.
-func (s *stage) snapshot(ctx context.Context, p record.Phase) (not map[string]bool, err error) {
-	a := s.a
-	not = map[string]bool{}
-	for _, v := range s.changedTools(ctx, p, s.atEnd()).Services {
+// second one.
+func (s *stage) snapshot(ctx context.Context, p record.Phase) error {
+	a, w := s.a, s.second
+	if w.system == nil {
+		w.services = s.changedTools(ctx, p, s.atEnd()).Services
+	} else if err := s.systemChanges(ctx, p); err != nil {
+		return err
+	}
+	if err := s.tampered(ctx, nil); err != nil {
+		return outcome.On(record.ByAgent, err)
+	}
+	env, ok := a.env.(environment.Snapshotter)
+	if !ok {
+		return fmt.Errorf("snapshot: %w", environment.ErrUnsupported)
+	}
+	if s.i+1 == len(a.task.Stages) {
+		_, err := call(ctx, record.ByEnvironment, "stop sandbox", limits.Destroy, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, env.Stop(ctx, a.sandbox.Made.ID)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	ctx, cancel := limits.Limited(ctx, "snapshot", limits.Prepare)
+	defer cancel()
+	if w.system != nil {
+		var err error
+		if w.system.changed, err = env.Changed(ctx, a.sandbox.Made.ID); err != nil {
+			return outcome.On(record.ByEnvironment, fmt.Errorf("look for changed files: %w", limits.Caused(ctx, err)))
+		}
+	}
+	image, err := env.Snapshot(ctx, a.sandbox.Made.ID)
+	if errors.Is(err, environment.ErrRefused) { // the agent decides how much it writes
+		return outcome.On(record.ByAgent, fmt.Errorf("snapshot: %w", err))
+	}
+	if err != nil {
+		return outcome.On(record.ByEnvironment, fmt.Errorf("snapshot: %w", limits.Caused(ctx, err)))
+	}
+	a.snapshots = append(a.snapshots, image.Ref)
+	w.spec.Image = image
+	return nil
+}
+
+// changedServices returns the services that must not be started in the second
+// sandbox, because files that they run changed during the agent's turn.
+func (s *stage) changedServices() map[string]bool {
+	not := map[string]bool{}
+	for _, v := range s.second.services {
 		if len(v.Files) > 0 {
 			not[v.Name] = true
 			s.notRestarted(v.Name, v.Files)
 		}
 	}
-	if err = s.tampered(ctx, nil); err != nil {
-		return nil, outcome.On(record.ByAgent, err)
-	}
-	env, ok := a.env.(environment.Snapshotter)
-	if !ok {
-		return nil, fmt.Errorf("snapshot: %w", environment.ErrUnsupported)
-	}
-	if s.i+1 == len(a.task.Stages) {
-		_, err = call(ctx, record.ByEnvironment, "stop sandbox", limits.Destroy, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, env.Stop(ctx, a.sandbox.Made.ID)
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	ctx, cancel := limits.Limited(ctx, "snapshot", limits.Prepare)
-	defer cancel()
-	image, err := env.Snapshot(ctx, a.sandbox.Made.ID)
-	if errors.Is(err, environment.ErrRefused) { // the agent decides how much it writes
-		return nil, outcome.On(record.ByAgent, fmt.Errorf("snapshot: %w", err))
-	}
-	if err != nil {
-		return nil, outcome.On(record.ByEnvironment, fmt.Errorf("snapshot: %w", limits.Caused(ctx, err)))
-	}
-	a.snapshots = append(a.snapshots, image.Ref)
-	s.second.spec.Image = image
-	return not, nil
+	return not
 }
 
 // placeArtifacts copies the artifacts of the stage to their paths in the second

@@ -142,6 +142,9 @@ func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Probl
 		add("verification mode refused", "%s", err)
 		return ps
 	}
+	if c.System != "" && (mode == task.ModeLive || mode == task.ModeRestarted) {
+		add("system files cannot be those of the image", "Mode %q verifies in the agent's own sandbox. Set verify = %q, or remove system.", mode, task.ModeSnapshot)
+	}
 	if mode == task.ModeSnapshot && k.Environment != nil && !environment.Has(k.Environment, environment.CapabilitySnapshot) {
 		add(fmt.Sprintf("environment %q makes no snapshots", c.Environment.Plugin),
 			"Mode %q verifies a snapshot of the agent's sandbox. Choose another environment, or verify = %q.", mode, task.ModeRestarted)

@@ -24,6 +24,7 @@ const (
 	OutputTail      = 4096     // of the output of a task's own command, kept in an error
 	ListedProcesses = 20       // in one finding
 	ListedFiles     = 10       // in one finding
+	ListedName      = 1024     // of one name in a list
 	HashedTests     = 1 << 30  // of the verifier's files, looked at again after it
 )
 

@@ -60,6 +60,18 @@ func TestVerifiersInASecondSandbox(t *testing.T) {
 	}
 }
 
+// separable writes such a task, with the answer as an artifact.
+func (p *place) separable(a tampering) {
+	p.test.Helper()
+	p.tampered(a)
+	file := filepath.Join("tasks", a.name, "task.toml")
+	text, err := os.ReadFile(filepath.Join(p.dir, file))
+	if err != nil {
+		p.test.Fatal(err)
+	}
+	p.write(file, "artifacts = [\"/app/answer\"]\n"+string(text))
+}
+
 func verifiedInSecond(t *testing.T, plugin, mode string) {
 	t.Helper()
 	var env []string
@@ -68,13 +80,7 @@ func verifiedInSecond(t *testing.T, plugin, mode string) {
 	}
 	p := newPlace(t, env...)
 	for _, a := range seconds {
-		p.tampered(a.tampering)
-		file := filepath.Join("tasks", a.name, "task.toml")
-		text, err := os.ReadFile(filepath.Join(p.dir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.write(file, "artifacts = [\"/app/answer\"]\n"+string(text))
+		p.separable(a.tampering)
 	}
 	p.experiment(plugin, "", fmt.Sprintf("verify = %q", mode))
 	p.berth(0, "run", ".", "--no-live")

@@ -29,6 +29,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/port"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
+	"github.com/berth-eval/berth/plugins/sandbox/system"
 )
 
 // Version is sent to the core in Hello.
@@ -85,10 +86,14 @@ func Serves(args []string) bool { return len(args) > 0 && args[0] == become.RunN
 
 // Main runs sandboxd in either half. Under any name other than become.RunName
 // it gives up privileges and executes itself under that name; that second half
-// serves. For the first half (see Serves) the caller must have locked its
+// serves. With the argument system.Word it is a program for the files of the
+// sandbox instead. For the first half (see Serves) the caller must have locked its
 // goroutine to the first thread in an init function. The process exits with a
 // non-zero status on an error.
 func Main(args []string) error {
+	if len(args) > 1 && args[1] == system.Word {
+		return system.Inside(args[2:], os.Stdin, os.Stdout)
+	}
 	var err error
 	if !Serves(args) {
 		path := Path

@@ -31,8 +31,8 @@ const (
 
 // tryFlags replace the settings of an experiment.
 type tryFlags struct {
-	agent, model, environment, verify, network string
-	repeat                                     int
+	agent, model, environment, verify, system, network string
+	repeat                                             int
 }
 
 func (a *app) tryCommand() *cobra.Command {
@@ -104,6 +104,7 @@ OPENAI_API_KEY, GEMINI_API_KEY). script/FILE answers from a file, without a key.
 	fs.StringVar(&tf.model, "model", "", "model of the agent: `PROVIDER/NAME`, or script/FILE")
 	fs.StringVar(&tf.environment, "environment", defaultEnvironment, "`ENVIRONMENT` plugin")
 	fs.StringVar(&tf.verify, "verify", "", "verification `MODE`, at least as strict as the task's: live, restarted, snapshot, separate")
+	fs.StringVar(&tf.system, "system", "", "with --verify snapshot: image takes the `SYSTEM` files (programs, libraries, start-up files) from the image")
 	fs.StringVar(&tf.network, "network", "", "`NETWORK`; none runs the task without a network and marks the result")
 	fs.IntVar(&tf.repeat, "repeat", 1, "`NUMBER` of repetitions")
 	fs.StringVar(&to, "runs", report.RunsDir, "create the folder of the run in `DIR`")
@@ -157,7 +158,7 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 var flagOf = map[[2]string]string{
 	{"agent", "plugin"}: "--agent", {"agent", "model"}: "--model", {"model", "provider"}: "--model", {"model", "name"}: "--model",
 	{"model", "script"}: "--model", {"model", "api_key"}: "--model", {"environment", "plugin"}: "--environment", {"environment", "network"}: "--network",
-	{"experiment", "verify"}: "--verify", {"experiment", "repeat"}: "--repeat",
+	{"experiment", "verify"}: "--verify", {"experiment", "system"}: "--system", {"experiment", "repeat"}: "--repeat",
 }
 
 // ofFlags rewrites diagnostics about the experiment in file so that they name
@@ -245,6 +246,9 @@ func tryText(name, dir, format string, f *tryFlags) string {
 	}
 	if f.verify != "" {
 		fmt.Fprintf(&b, "  verify      = %s\n", quote(f.verify))
+	}
+	if f.system != "" {
+		fmt.Fprintf(&b, "  system      = %s\n", quote(f.system))
 	}
 	fmt.Fprintf(&b, "}\n\ndataset \"task\" {\n  format = %s\n  path   = %s\n}\n", quote(format), quote(dir))
 	fmt.Fprintf(&b, "\nenvironment \"here\" {\n  plugin = %s\n", quote(f.environment))

@@ -1,0 +1,110 @@
+package system
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// grow makes files below root: a name that ends with a slash is a folder, and
+// "name -> target" is a link.
+func grow(t *testing.T, root string, names ...string) {
+	t.Helper()
+	for _, line := range names {
+		name, target, link := strings.Cut(line, " -> ")
+		at := filepath.Join(root, name)
+		err := os.MkdirAll(filepath.Dir(at), 0o755)
+		switch {
+		case err != nil:
+		case link:
+			err = os.Symlink(target, at)
+		case strings.HasSuffix(name, "/"):
+			err = os.MkdirAll(at, 0o755)
+		default:
+			err = os.WriteFile(at, []byte(name), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// image has a system, the work of a task, and links between both.
+var image = []string{
+	"usr/bin/cat", "usr/bin/own -> ../../app/own", "usr/bin/tool -> /opt/current/bin/tool", "opt/current -> v1", "opt/v1/bin/tool", "opt/v1/lib/x",
+	"usr/lib/libc.so", "usr/lib/libblas.so -> ../../srv/blas/libblas.so", "srv/blas/libblas.so", "bin -> usr/bin", "etc/profile.d/a.sh", "etc/hosts",
+	"home/bob/.bashrc", "home/bob/file", "app/own", "app/lib/sitecustomize.py", "app/lib/mine.py", "app/start", "opt/venv/bin/python", "opt/venv/pyvenv.cfg",
+}
+
+func TestWhichFilesAreTheSystems(t *testing.T) {
+	t.Parallel()
+	t1 := tree{root: t.TempDir()}
+	grow(t, t1.root, image...)
+	if err := os.WriteFile(t1.at("/etc/passwd"), []byte("bob:x:1000:1000::/home/bob:/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := t1.places(Query{Dir: "/app", Env: []string{"PATH=/bin:/opt/venv/bin:/app", "BASH_ENV=/app/start", "PYTHONPATH=/app/lib"}, Programs: []string{"./judge", "sh"}})
+	for name, want := range map[string]bool{
+		"/usr/bin/new": true, "/bin": true, "/usr/lib/python3/any": true, "/opt/current": true, "/opt/v1/lib/x": true, "/srv/blas/libblas.so": true,
+		"/srv/blas/other": false, "/app/own": false, "/app/lib/sitecustomize.py": true, "/app/lib/mine.py": false, "/app/start": true, "/app/judge": true,
+		"/etc/profile.d/b.sh": true, "/etc/hosts": false, "/etc/ld.so.preload": true, "/home/bob/.bashrc": true, "/home/bob/file": false,
+		"/root/.bashrc": true, "/opt/venv/pyvenv.cfg": true, "/opt/other": false, "/usr/share/doc": false, "/app": false,
+	} {
+		if p.is(name) != want {
+			t.Errorf("%s is a system file: %v", name, !want)
+		}
+	}
+	if !slices.Equal(p.open, []string{"/app"}) {
+		t.Errorf("open: %q", p.open)
+	}
+}
+
+// What an agent did to the system is undone, through no link that it made.
+func TestFilesArePutBack(t *testing.T) {
+	t.Parallel()
+	from, to := tree{root: t.TempDir()}, tree{root: t.TempDir()}
+	for _, tr := range []tree{from, to} {
+		grow(t, tr.root, image...)
+	}
+	change := func(errs ...error) {
+		t.Helper()
+		for _, err := range errs {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	change(os.Remove(to.at("/usr/bin/cat")), os.Remove(to.at("/bin")), os.Chmod(to.at("/usr/lib/libc.so"), 0o755), os.Rename(to.at("/opt"), to.at("/app/opt")),
+		os.Rename(to.at("/etc/profile.d"), to.at("/app/was")), os.WriteFile(to.at("/app/own"), []byte("mine"), 0o600))
+	grow(t, to.root, "usr/bin/added/deep", "opt -> "+to.at("/app/opt"), "bin/cat", "etc/profile.d/", "etc/profile.d/b\xff.sh", "home/bob/.zshrc", "app/lib/x.pth")
+	q := Query{Dir: "/app", Env: []string{"PATH=/bin:/opt/venv/bin", "PYTHONPATH=/app/lib"}, Changed: []string{
+		"/usr", "/usr/bin", "/usr/bin/cat", "/usr/bin/added", "/usr/bin/added/deep", "/usr/lib", "/usr/lib/libc.so", "/opt", "/bin", "/bin/cat", "/etc",
+		"/etc/profile.d", "/etc/profile.d/b\ufffd.sh", "/home", "/home/bob", "/home/bob/.zshrc", "/app", "/app/own", "/app/lib", "/app/lib/x.pth", "/app/opt",
+	}}
+	q.Env = append(q.Env, "HOME=/home/bob")
+	q.Files = from.find(q).Files
+	for i := range q.Files {
+		q.Files[i] = to.look(string(q.Files[i].Path), q.Files[i].Kind == kindFile)
+	}
+	in, err := json.Marshal(q)
+	change(err)
+	var packed bytes.Buffer
+	change(from.do([]string{Pack}, bytes.NewReader(in), &packed), to.do([]string{Apply}, &packed, nil))
+	for _, name := range []string{"/usr/bin", "/usr/bin/cat", "/usr/lib/libc.so", "/opt", "/opt/v1/bin/tool", "/opt/current", "/bin", "/etc/profile.d", "/etc/profile.d/a.sh"} {
+		if a, b := from.look(name, true), to.look(name, true); !same(a, b) || !slices.EqualFunc(a.Names, b.Names, bytes.Equal) {
+			t.Errorf("%s: %+v, want %+v", name, b, a)
+		}
+	}
+	for name, want := range map[string]bool{"/home/bob/.zshrc": false, "/app/lib/x.pth": false, "/app/own": true, "/app/lib/mine.py": true, "/app/opt/v1/bin/tool": true, "/home/bob/file": true} {
+		if got := to.look(name, false).Kind != ""; got != want {
+			t.Errorf("%s exists: %v", name, got)
+		}
+	}
+	if b, err := os.ReadFile(to.at("/app/own")); string(b) != "mine" {
+		t.Errorf("the work of the agent: %q, %v", b, err)
+	}
+}

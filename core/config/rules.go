@@ -10,6 +10,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/task"
 )
 
 // rules collects what is wrong with the values of a block.
@@ -141,6 +142,11 @@ func checkEnvironment(b *environmentBlock) []pluginconfig.Problem {
 		r.add("network", "No host is allowed", "List the hosts in allow_hosts, or write network = \"none\".")
 	case b.Network != "allow" && len(b.AllowHosts) > 0:
 		r.add("allow_hosts", "Unused allow_hosts", "Only network = \"allow\" uses it. Set that, or remove allow_hosts.")
+	}
+	for i, host := range b.AllowHosts {
+		if _, err := task.NormalHost(host); err != nil {
+			r.add(pluginconfig.Path("allow_hosts").Index(i), "Malformed host", "%q %v.", host, err)
+		}
 	}
 	natural(r, "limits.cpus", b.Limits.CPUs)
 	if b.Limits.CPUs > 1e6 {

@@ -12,7 +12,6 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/collect"
-	"github.com/berth-eval/berth/core/trial/egress"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
@@ -159,7 +158,7 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 
 // newSecond creates and connects the second sandbox, with the folders that the
 // task expects.
-func (s *stage) newSecond(ctx context.Context, reach egress.Rules) error {
+func (s *stage) newSecond(ctx context.Context, reach task.Hosts) error {
 	a, w := s.a, s.second
 	sidecars, err := feasible.SidecarEnv(w.env, a.in.LookupEnv)
 	if err != nil {

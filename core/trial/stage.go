@@ -14,7 +14,6 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/relay"
 	"github.com/berth-eval/berth/core/trial/collect"
-	"github.com/berth-eval/berth/core/trial/egress"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
@@ -71,7 +70,7 @@ func (s *stage) run(outer context.Context) (err error) {
 	}
 	reach := feasible.Reach(s.a.task, s.task)
 	for _, step := range []struct {
-		may egress.Rules
+		may task.Hosts
 		run func(context.Context) error
 	}{
 		{reach.Setup, s.setup}, {reach.Turn, s.work}, {reach.Settle, s.settle}, {reach.Collect, s.collect},

@@ -187,8 +187,10 @@ func (c *checker) network(key string, n Network) {
 			c.bad(key+".allow", "is set, but the mode is %q", n.Mode)
 		}
 	case NetworkAllow:
-		if slices.Contains(n.Allow, "") {
-			c.bad(key+".allow", "has an empty host")
+		for _, host := range n.Allow {
+			if _, err := NormalHost(host); err != nil {
+				c.bad(key+".allow", "has the host %q, which %v", host, err)
+			}
 		}
 	default:
 		c.bad(key+".mode", "is %q: it must be none, allow or public", n.Mode)

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/berth-eval/berth/plugins/task"
 )
 
 // Bounds of one proxy.
@@ -53,7 +55,7 @@ type Proxy struct {
 	end  context.CancelFunc
 
 	mu      sync.Mutex
-	rules   Rules
+	rules   task.Hosts
 	open    map[net.Conn]string // from inside and to hosts, with the host; empty: not yet known
 	refused map[string]bool
 	work    sync.WaitGroup
@@ -98,10 +100,10 @@ func own() []netip.Addr {
 
 // Allow sets what is allowed from now on. It cuts all open connections, because
 // a connection of one phase must not be used in the next.
-func (p *Proxy) Allow(r Rules) {
+func (p *Proxy) Allow(h task.Hosts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rules = r
+	p.rules = h
 	for c := range p.open {
 		_ = c.Close()
 	}
@@ -110,7 +112,7 @@ func (p *Proxy) Allow(r Rules) {
 // Close cuts all connections and waits until their goroutines have ended.
 func (p *Proxy) Close() {
 	p.end()
-	p.Allow(Rules{})
+	p.Allow(task.Hosts{})
 	p.work.Wait()
 }
 
@@ -265,9 +267,9 @@ func (p *Proxy) allowed(host string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a, err := netip.ParseAddr(host); err == nil {
-		return p.rules.listed(a.Unmap()) || p.rules.Any
+		return p.rules.Lists(a.Unmap()) || p.rules.Any
 	}
-	return p.rules.name(host)
+	return p.rules.Name(host)
 }
 
 // tell reports a refused host, once.
@@ -306,15 +308,15 @@ func (p *Proxy) dial(ctx context.Context, authority, usual string) (host string,
 }
 
 // find returns the allowed addresses of a host.
-func (p *Proxy) find(ctx context.Context, rules Rules, host string) ([]netip.Addr, error) {
+func (p *Proxy) find(ctx context.Context, rules task.Hosts, host string) ([]netip.Addr, error) {
 	var found []netip.Addr
 	if a, err := netip.ParseAddr(host); err == nil {
-		if a = a.Unmap(); a.Zone() != "" || !rules.Any && !rules.listed(a) {
+		if a = a.Unmap(); a.Zone() != "" || !rules.Any && !rules.Lists(a) {
 			return nil, &refusal{host, "the task may reach " + rules.String()}
 		}
 		found = []netip.Addr{a}
 	} else {
-		if !rules.name(host) { // it is not looked up either, because that would tell its name server
+		if !rules.Name(host) { // it is not looked up either, because that would tell its name server
 			return nil, &refusal{host, "the task may reach " + rules.String()}
 		}
 		if found, err = p.o.Lookup(ctx, host); err != nil {
@@ -324,7 +326,7 @@ func (p *Proxy) find(ctx context.Context, rules Rules, host string) ([]netip.Add
 	mine := p.o.Own()
 	var good []netip.Addr
 	for _, a := range found {
-		if a = a.Unmap(); rules.listed(a) || !isInner(a) && !slices.Contains(mine, a) {
+		if a = a.Unmap(); rules.Lists(a) || !task.IsInner(a) && !slices.Contains(mine, a) {
 			good = append(good, a)
 		}
 	}

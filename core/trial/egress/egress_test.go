@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/berth-eval/berth/plugins/task"
 )
 
 // bench is a proxy with a resolver of its own and servers on loopback.
@@ -77,7 +79,7 @@ func open(t *testing.T, allow ...string) *bench {
 
 func (b *bench) allow(list ...string) {
 	b.t.Helper()
-	r, err := Parse(list)
+	r, err := task.ParseHosts(list)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -182,7 +184,7 @@ func TestNamesThatLeadInside(t *testing.T) {
 
 func TestAnyPublicHost(t *testing.T) {
 	b := open(t)
-	b.Allow(Rules{Any: true})
+	b.Allow(task.Hosts{Any: true})
 	b.names = map[string][]string{"a.example": {"93.184.216.34"}, "in.example": {"10.0.0.1"}}
 	for to, want := range map[string]int{
 		"a.example:443": 200, "93.184.216.34:443": 200, "in.example:443": 403, "10.0.0.1:443": 403, "127.0.0.1:80": 403, "localhost:80": 403, "203.0.113.7:22": 403,
@@ -254,24 +256,13 @@ func TestRequestsWithoutTLS(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
-	for _, bad := range []string{"", "*", "a.*.b", "http://a", "a:80", "a/b", "1.2.3", "[::1]", "fe80::1%lo", "a b", "*.10"} {
-		if r, err := Parse([]string{bad}); err == nil {
-			t.Errorf("%q is %+v", bad, r)
-		}
-	}
-	if r, err := Parse([]string{"A.b.", "*.C", "10.0.0.0/8", "::1"}); err != nil || !r.name("a.b") || !r.name("x.c") || !r.listed(netip.MustParseAddr("::1")) {
-		t.Errorf("%+v, %v", r, err)
-	}
-}
-
 // Whatever a sandbox writes, nothing that is not listed is dialed.
 func FuzzServe(f *testing.F) {
 	f.Add([]byte("CONNECT a.example:443 HTTP/1.1\r\n\r\n"))
 	f.Add([]byte("GET http://a.example/ HTTP/1.1\r\nHost: b\r\n\r\n"))
 	f.Add([]byte("CONNECT [::1]:1 HTTP/1.0\r\nContent-Length: -1\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, head []byte) {
-		rules, err := Parse([]string{"a.example"})
+		rules, err := task.ParseHosts([]string{"a.example"})
 		if err != nil {
 			t.Fatal(err)
 		}

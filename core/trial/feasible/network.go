@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/berth-eval/berth/core/trial/egress"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -84,13 +83,13 @@ func Public(t *task.Task, s *task.Stage, made task.NetworkMode) bool {
 // for. Only the user may allow an address of this machine or of a private
 // network, because a task is not trusted with the services there.
 func permitted(a ask, granted *task.Network) error {
-	asked, err := rules(a.Network)
+	asked, err := a.Hosts()
 	if err != nil {
 		return fmt.Errorf("%s: %w", a.who, err)
 	}
-	given := egress.Rules{Any: true}
+	given := task.Hosts{Any: true}
 	if granted != nil {
-		if given, err = rules(*granted); err != nil {
+		if given, err = granted.Hosts(); err != nil {
 			return err
 		}
 	}
@@ -107,24 +106,13 @@ func permitted(a ask, granted *task.Network) error {
 	return nil
 }
 
-func rules(n task.Network) (egress.Rules, error) {
-	switch n.Mode {
-	case task.NetworkPublic:
-		return egress.Rules{Any: true}, nil
-	case task.NetworkAllow:
-		return egress.Parse(n.Allow)
-	default:
-		return egress.Rules{}, nil
-	}
-}
-
 // Reachable says which hosts may be reached in each step of a stage.
 type Reachable struct {
-	Setup   egress.Rules // and before the first stage
-	Turn    egress.Rules // and in all other steps between setup and settle
-	Settle  egress.Rules
-	Collect egress.Rules
-	Verify  egress.Rules
+	Setup   task.Hosts // and before the first stage
+	Turn    task.Hosts // and in all other steps between setup and settle
+	Settle  task.Hosts
+	Collect task.Hosts
+	Verify  task.Hosts
 }
 
 // Reach returns the hosts that the steps of a stage may reach if the sandbox
@@ -132,10 +120,10 @@ type Reachable struct {
 // more than the agent did, and nothing while files are collected. Network has
 // accepted the task.
 func Reach(t *task.Task, s *task.Stage) Reachable {
-	of := func(n task.Network) egress.Rules {
-		r, err := rules(n)
+	of := func(n task.Network) task.Hosts {
+		r, err := n.Hosts()
 		if err != nil {
-			return egress.Rules{} // nothing
+			return task.Hosts{} // nothing
 		}
 		return r
 	}

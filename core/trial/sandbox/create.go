@@ -25,7 +25,7 @@ type Order struct {
 	Task     *task.Environment            // has the sidecars, and their dependencies
 	Sidecars map[string]map[string]string // variables of the sidecars, by name
 	Egress   egress.Options               // for the connections to the hosts in Reach, with NetworkAllow
-	Reach    egress.Rules                 // until the first Allow
+	Reach    task.Hosts                   // until the first Allow
 }
 
 // Create makes the control folders and calls create to make the sandbox. When

@@ -32,9 +32,9 @@ func (w *Sandbox) route(o Order) {
 
 // Allow sets which hosts may be reached from now on, and cuts open connections.
 // It does nothing if the sandbox's network is always none or public.
-func (w *Sandbox) Allow(r egress.Rules) {
+func (w *Sandbox) Allow(h task.Hosts) {
 	if w.way != nil {
-		w.way.Allow(r)
+		w.way.Allow(h)
 	}
 }
 

@@ -54,7 +54,7 @@ environment "box" {
 environment "open" {
   plugin      = "box"
   network     = "public"
-  allow_hosts = ["example.org"]
+  allow_hosts = ["example.org", "example.org:443"]
 }
 
 agent "a" {

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
@@ -220,8 +221,11 @@ type ShowFull struct {
 	Turns  []record.Turn     `json:"turns,omitempty"`
 	Steps  []record.Step     `json:"steps,omitempty"`
 	Log    []json.RawMessage `json:"log,omitempty"`
-	Files  []string          `json:"files"`         // below Dir
-	Cut    []string          `json:"cut,omitempty"` // what of it could not be shown, or not whole, and why
+	// Plugins are the lines of plugins that are known to belong to the attempt.
+	Plugins []plugin.Line `json:"plugins,omitempty"`
+
+	Files []string `json:"files"`         // below Dir
+	Cut   []string `json:"cut,omitempty"` // what of it could not be shown, or not whole, and why
 }
 
 // TaskCheck is what `berth task check` says.

@@ -136,6 +136,30 @@ func TestAPluginIsInstalledAndLocked(t *testing.T) {
 	with("validate").want(t, 0)
 }
 
+// A lock above a task holds for berth try, for the plugins that the lock names.
+func TestATaskIsTriedWithTheLockedPlugins(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
+	experiment(t, dir, "agent.nop", "")
+	berth(t, dir, "plugin", "lock").want(t, 0)
+	for _, agent := range []string{"oracle", "nop"} {
+		berth(t, dir, "try", "tasks/one", "--agent", agent).want(t, 0)
+	}
+	lock := strings.ReplaceAll(e2etest.Read(t, dir, "berth.lock.hcl"), "sha256:", "sha256:00")
+	e2etest.Write(t, dir, map[string]string{"berth.lock.hcl": lock})
+	for _, agent := range []string{"oracle", "nop"} {
+		r := berth(t, dir, "try", "tasks/one", "--agent", agent)
+		if r.code != 2 || !strings.Contains(r.stderr, "Plugin differs from "+dir+"/berth.lock.hcl") || !strings.Contains(r.stderr, `environment "local" is sha256:`) ||
+			strings.Contains(r.stderr, `agent "nop" is`) != (agent == "nop") || strings.Contains(r.stderr, `agent "oracle"`) {
+			t.Errorf("try with %s: %+v", agent, r)
+		}
+	}
+	e2etest.Write(t, dir, map[string]string{"tasks/one/berth.lock.hcl": ""}) // a nearer one
+	berth(t, dir, "try", "tasks/one").want(t, 0)
+}
+
 // Archives come from anywhere: what leads out of the folder, or is no plugin, is
 // refused, and nothing of it stays.
 func TestWhatIsNoPluginIsNotInstalled(t *testing.T) {
@@ -225,6 +249,16 @@ agent "talker" {
 				t.Errorf("%s: no %q in\n%s", name, want, text)
 			}
 		}
+	}
+	shown := berth(t, dir, "show", "last", "one")
+	for _, want := range []string{"\noutput of plugins\n", " talker: my token is [secret]\n", " talker: error: KeyError: ", "\n    traceback:\n      Traceback (most recent call last):\n"} {
+		if !strings.Contains(shown.out, want) {
+			t.Errorf("show: no %q in\n%s", want, shown.out)
+		}
+	}
+	full := answer[types.ShowFull](t, berth(t, dir, "show", "last", "one", "1", "--json"), "cli-show-attempt")
+	if len(full.Plugins) < 2 || full.Plugins[0].Plugin != "talker" {
+		t.Errorf("as JSON: %+v", full.Plugins)
 	}
 }
 

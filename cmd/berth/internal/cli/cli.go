@@ -230,18 +230,16 @@ func cacheFolder() (string, error) {
 
 // load reads and plans an experiment. The caller closes it.
 func (a *app) load(ctx context.Context, path string, f *experiment.Flags) (*experiment.Loaded, error) {
-	return a.loadWith(ctx, path, f, false)
+	return a.loadWith(ctx, path, f, experiment.Options{})
 }
 
-// loadWith is load; ignoreLock does not compare the plugins with the lock file.
-func (a *app) loadWith(ctx context.Context, path string, f *experiment.Flags, ignoreLock bool) (*experiment.Loaded, error) {
-	h, err := a.host()
-	if err != nil {
+// loadWith is load with options about the lock file; the others are set here.
+func (a *app) loadWith(ctx context.Context, path string, f *experiment.Flags, o experiment.Options) (l *experiment.Loaded, err error) {
+	o.Formats, o.Env, o.Environment = a.formats, a.env, defaultEnvironment
+	if o.Host, err = a.host(); err != nil {
 		return nil, err
 	}
-	return experiment.Load(ctx, path, f, experiment.Options{
-		Formats: a.formats, Host: h, Env: a.env, Environment: defaultEnvironment, IgnoreLock: ignoreLock,
-	})
+	return experiment.Load(ctx, path, f, o)
 }
 
 // experimentPath returns the file or folder of the experiment.

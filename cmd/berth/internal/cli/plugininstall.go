@@ -195,7 +195,7 @@ validate.`,
 		Example: "  berth plugin lock\n  berth plugin lock experiment.hcl",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l, err := a.loadWith(cmd.Context(), experimentPath(args), &f, true)
+			l, err := a.loadWith(cmd.Context(), experimentPath(args), &f, experiment.Options{IgnoreLock: true})
 			if err != nil {
 				return err
 			}

@@ -30,6 +30,10 @@ of a task with a single trial. ATTEMPT is a number; the default is the accepted
 attempt. With filters, the tables above the list of trials still count the whole
 run. Costs and tokens are of all attempts of a trial.
 
+An attempt is shown with its result, phases, trajectory, log and the output of
+plugins, of each list its end. The output that is not known to belong to one
+attempt is only in plugins.jsonl of the run.
+
 --follow prints phases, steps and lines of the log as they come, until the trial
 ends, also if it has not begun. Ctrl-C ends only the following, not the trial.
 With --json it prints a line of JSON for each.`,
@@ -60,7 +64,7 @@ With --json it prints a line of JSON for each.`,
 			}
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "print lists, logs and trajectories in full")
+	cmd.Flags().BoolVar(&all, "all", false, "print lists, logs, trajectories and the output of plugins in full")
 	cmd.Flags().BoolVar(&steps, "trajectory", false, "print only the trajectory: what the agent did")
 	cmd.Flags().BoolVar(&follow, "follow", false, "follow a trial until it ends")
 	cmd.Flags().StringSliceVar(&f.Outcomes, "outcome", nil, "list only the trials of a run with these outcomes, or those that are running")

@@ -51,7 +51,10 @@ experiment file, so ` + "`berth show`" + ` and ` + "`berth resume`" + ` work as 
 
 --model names a model for the agent by its provider: anthropic, openai, gemini
 or openai-chat. The key comes from the provider's variable (ANTHROPIC_API_KEY,
-OPENAI_API_KEY, GEMINI_API_KEY). script/FILE answers from a file, without a key.`,
+OPENAI_API_KEY, GEMINI_API_KEY). script/FILE answers from a file, without a key.
+
+If DIR or a folder above it has a berth.lock.hcl, the nearest one applies: a
+plugin that it names is refused if it differs. Other plugins are not compared.`,
 		Example: `  berth try tasks/hello
   berth try tasks/hello --agent nop --verify restarted
   berth try tasks/hello --agent terminus --model anthropic/claude-opus-4-8`,
@@ -68,7 +71,11 @@ OPENAI_API_KEY, GEMINI_API_KEY). script/FILE answers from a file, without a key.
 			if script, ok := strings.CutPrefix(tf.model, string(model.DialectScript)+"/"); ok {
 				ef.AllowRead = append(ef.AllowRead, filepath.Dir(script))
 			}
-			l, err := a.load(cmd.Context(), file, &ef)
+			above, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			l, err := a.loadWith(cmd.Context(), file, &ef, experiment.Options{LockAbove: above})
 			if err != nil {
 				return err
 			}

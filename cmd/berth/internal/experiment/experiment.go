@@ -79,6 +79,10 @@ type Options struct {
 	Environment string
 	// IgnoreLock loads an experiment whose plugins differ from its lock file.
 	IgnoreLock bool
+	// LockAbove is a folder of tasks whose experiment is not loaded. The lock file
+	// is then the one in the nearest folder above, and plugins that it does not
+	// name are not compared. Empty: the one of the experiment.
+	LockAbove string
 }
 
 // Load reads an experiment, asks its plugins, and plans it. Problems of the
@@ -131,7 +135,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		l.Plan.SkipRefused()
 	}
 	if !o.IgnoreLock {
-		return l.checkLock(ctx)
+		return l.checkLock(ctx, o.LockAbove)
 	}
 	return nil
 }

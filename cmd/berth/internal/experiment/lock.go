@@ -2,7 +2,8 @@ package experiment
 
 import (
 	"context"
-	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/drift"
@@ -67,14 +68,19 @@ func (l *Loaded) verifiers() []string {
 }
 
 // checkLock adds an error for each plugin that differs from the lock file in the
-// folder of the experiment.
-func (l *Loaded) checkLock(ctx context.Context) error {
+// folder of the experiment, or as Options.LockAbove says.
+func (l *Loaded) checkLock(ctx context.Context, above string) error {
 	problem := func(summary, detail string) {
 		l.Diagnostics = append(l.Diagnostics, config.Diagnostic{Severity: config.Error, Summary: summary, Detail: detail})
 	}
-	locked, there, err := drift.ReadLock(l.Experiment.Dir)
+	dir, name := l.Experiment.Dir, config.LockFile
+	if above != "" {
+		dir = lockAbove(above)
+		name = filepath.Join(dir, name)
+	}
+	locked, there, err := drift.ReadLock(dir)
 	if err != nil {
-		problem(fmt.Sprintf("%s cannot be read", config.LockFile), err.Error()+".")
+		problem(name+" cannot be read", err.Error()+".")
 		return nil //nolint:nilerr // it is among the diagnostics
 	}
 	if !there {
@@ -84,8 +90,24 @@ func (l *Loaded) checkLock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if above != "" {
+		used = slices.DeleteFunc(used, func(p drift.LockedPlugin) bool {
+			return !slices.ContainsFunc(locked, func(q drift.LockedPlugin) bool { return p.Kind == q.Kind && p.Name == q.Name })
+		})
+	}
 	for _, line := range drift.ChangedPlugins(locked, used) {
-		problem("Plugin differs from "+config.LockFile, line)
+		problem("Plugin differs from "+name, line)
 	}
 	return nil
+}
+
+// lockAbove returns the nearest folder at or above dir that has a lock file, or
+// else the root.
+func lockAbove(dir string) string {
+	for {
+		if _, err := os.Lstat(filepath.Join(dir, config.LockFile)); err == nil || filepath.Dir(dir) == dir {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
 }

@@ -64,7 +64,8 @@ func lost(s *store.Spend) string {
 // maxLines is how much of a log or a trajectory is printed without --all.
 const maxLines = 20
 
-// AttemptText prints one attempt: its result, phases, trajectory and log.
+// AttemptText prints one attempt: its result, phases, trajectory, log, and the
+// output of plugins.
 func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
 	switch {
 	case f.Damage != "":
@@ -91,6 +92,7 @@ func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
 	t.Write(p)
 	stepsText(p, f.Steps, all)
 	logText(p, f.Log, all)
+	pluginsText(p, f.Plugins, all)
 	for _, c := range f.Cut {
 		p.Printf("%s %s\n", terminal.Paint(p.Color, terminal.Odd, "note:"), terminal.Clean(c))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/untrusted"
@@ -186,6 +187,7 @@ func Attempt(dir string, state output.AttemptState) (*output.ShowFull, error) {
 	full.Turns = readLines[record.Turn](dir, record.TurnsFile, &full.Cut)
 	full.Steps = readLines[record.Step](dir, record.StepsFile, &full.Cut)
 	full.Log = readLines[json.RawMessage](dir, record.LogFile, &full.Cut)
+	full.Plugins = readLines[plugin.Line](dir, store.PluginsFile, &full.Cut)
 	names, more, err := untrusted.List(dir, maxFiles)
 	if more {
 		full.Cut = append(full.Cut, "files: not all of them are listed")
